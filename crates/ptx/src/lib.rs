@@ -1,5 +1,8 @@
 //! The PTX instruction set as one table, with a writer, a parser and typed registers.
 
+pub mod ast;
+pub mod instructions;
 pub mod target;
+mod words;
 
 pub use target::{IsaVersion, SmTarget};

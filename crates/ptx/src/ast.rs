@@ -1,0 +1,143 @@
+//! A PTX module as a value, made to be printed, parsed, checked and executed.
+//!
+//! Names are resolved: registers, labels and symbols are indices, so that an executor needs no
+//! tables of strings, and the names are kept beside them for printing and for messages.
+//!
+//! Absent on purpose: device functions and calls, textures, and debug information. Kernels that
+//! are made here have no use for them, and the parser says so when it meets one.
+
+mod entry;
+mod modifier;
+mod operand;
+mod types;
+
+pub use entry::{
+    Entry, Limits, Linkage, Parameter, PointerAttribute, RegisterDeclaration, Variable,
+};
+pub use modifier::{Modifier, Modifiers};
+pub use operand::{Address, AddressBase, Immediate, LabelId, Operand, RegisterId, Special, Symbol};
+pub use types::{Type, TypeKind};
+
+pub use crate::instructions::Opcode;
+use crate::target::{IsaVersion, SmTarget};
+
+/// A module: what one PTX image holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Module {
+    /// The `.version` line.
+    pub isa: IsaVersion,
+    /// The `.target` line.
+    pub target: SmTarget,
+    /// Variables outside of any entry, such as dynamic shared memory.
+    pub variables: Vec<Variable>,
+    /// The kernels.
+    pub entries: Vec<Entry>,
+}
+
+impl Module {
+    /// The entry called `name`.
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.name == name)
+    }
+}
+
+/// A state space: where a variable lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Space {
+    /// Kernel parameters.
+    Param,
+    /// Device memory.
+    Global,
+    /// Memory shared by the threads of a block.
+    Shared,
+    /// Memory of one thread.
+    Local,
+    /// Constant memory.
+    Const,
+}
+
+impl Space {
+    /// The space that the modifier names.
+    pub const fn from_modifier(modifier: Modifier) -> Option<Self> {
+        Some(match modifier {
+            Modifier::Param => Self::Param,
+            Modifier::Global => Self::Global,
+            Modifier::Shared => Self::Shared,
+            Modifier::Local => Self::Local,
+            Modifier::Const => Self::Const,
+            _ => return None,
+        })
+    }
+
+    /// The modifier that names the space.
+    pub const fn modifier(self) -> Modifier {
+        match self {
+            Self::Param => Modifier::Param,
+            Self::Global => Modifier::Global,
+            Self::Shared => Modifier::Shared,
+            Self::Local => Modifier::Local,
+            Self::Const => Modifier::Const,
+        }
+    }
+}
+
+/// A statement in the body of an entry.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Statement {
+    /// `name:`
+    Label(LabelId),
+    /// An instruction.
+    Instruction(Instruction),
+}
+
+/// The predicate that an instruction is executed under, `@%p1` or `@!%p1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Guard {
+    /// The predicate register.
+    pub predicate: RegisterId,
+    /// Whether the instruction is executed where the predicate is false.
+    pub negated: bool,
+}
+
+/// An instruction: `@guard opcode.modifiers.types operands;`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instruction {
+    /// The predicate that it is executed under.
+    pub guard: Option<Guard>,
+    /// The operation.
+    pub opcode: Opcode,
+    /// The modifiers.
+    pub modifiers: Modifiers,
+    /// The types, in order: most instructions have one, `cvt` has destination and source, `bra`
+    /// has none.
+    pub types: Vec<Type>,
+    /// The operands, destination first.
+    pub operands: Vec<Operand>,
+    /// Where it was read.
+    pub line: SourceLine,
+}
+
+impl Instruction {
+    /// The space that the instruction accesses, or `None` for generic addresses and for
+    /// instructions without memory.
+    pub fn space(&self) -> Option<Space> {
+        self.modifiers.iter().find_map(Space::from_modifier)
+    }
+
+    /// The first type.
+    pub fn ty(&self) -> Option<Type> {
+        self.types.first().copied()
+    }
+}
+
+/// The line of the text that an instruction was parsed from, counted from 1; 0 when it was built.
+///
+/// All lines compare as equal: where an instruction stood is not a part of what it means.
+#[derive(Clone, Copy, Debug, Default, Eq)]
+pub struct SourceLine(pub u32);
+
+impl PartialEq for SourceLine {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}

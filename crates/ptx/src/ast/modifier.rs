@@ -1,0 +1,174 @@
+//! Instruction modifiers, the words after the dot that are not types.
+
+use crate::words::words;
+
+words! {
+    /// A modifier word. The same word may mean different things to different instructions
+    /// (`lo` in `mul.lo` and `setp.lo`); the instruction decides.
+    pub enum Modifier {
+        // State spaces.
+        Param = "param",
+        Global = "global",
+        Shared = "shared",
+        Local = "local",
+        Const = "const",
+        To = "to",
+        // Memory.
+        V2 = "v2",
+        V4 = "v4",
+        Nc = "nc",
+        Volatile = "volatile",
+        Weak = "weak",
+        Relaxed = "relaxed",
+        Acquire = "acquire",
+        Release = "release",
+        AcqRel = "acq_rel",
+        Sc = "sc",
+        Cta = "cta",
+        Gpu = "gpu",
+        Sys = "sys",
+        Gl = "gl",
+        Ca = "ca",
+        Cg = "cg",
+        Cs = "cs",
+        Cv = "cv",
+        Wb = "wb",
+        Wt = "wt",
+        // Rounding.
+        Rn = "rn",
+        Rz = "rz",
+        Rm = "rm",
+        Rp = "rp",
+        Rni = "rni",
+        Rzi = "rzi",
+        Rmi = "rmi",
+        Rpi = "rpi",
+        // Arithmetic.
+        Ftz = "ftz",
+        Sat = "sat",
+        Approx = "approx",
+        Full = "full",
+        Lo = "lo",
+        Hi = "hi",
+        Wide = "wide",
+        NaN = "NaN",
+        // Comparison; `lo` and `hi` are above.
+        Eq = "eq",
+        Ne = "ne",
+        Lt = "lt",
+        Le = "le",
+        Gt = "gt",
+        Ge = "ge",
+        Ls = "ls",
+        Hs = "hs",
+        Equ = "equ",
+        Neu = "neu",
+        Ltu = "ltu",
+        Leu = "leu",
+        Gtu = "gtu",
+        Geu = "geu",
+        Num = "num",
+        Nan = "nan",
+        // Classes of `testp`.
+        Finite = "finite",
+        Infinite = "infinite",
+        Number = "number",
+        NotANumber = "notanumber",
+        Normal = "normal",
+        Subnormal = "subnormal",
+        // Warps and blocks.
+        Sync = "sync",
+        Bfly = "bfly",
+        Up = "up",
+        Down = "down",
+        Idx = "idx",
+        Ballot = "ballot",
+        Any = "any",
+        All = "all",
+        Uni = "uni",
+        // Operations of atomics, and of `setp` that combines.
+        Add = "add",
+        Min = "min",
+        Max = "max",
+        Exch = "exch",
+        Cas = "cas",
+        And = "and",
+        Or = "or",
+        Xor = "xor",
+        Inc = "inc",
+        Dec = "dec",
+        // Bits.
+        L = "l",
+        R = "r",
+        Wrap = "wrap",
+        Clamp = "clamp",
+        ShiftAmount = "shiftamt",
+    }
+}
+
+// The set below has one bit for each modifier.
+const _: () = assert!(Modifier::ALL.len() <= 128);
+
+/// A set of modifiers. Their order has no meaning to PTX, so that it has none here.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Modifiers(u128);
+
+impl Modifiers {
+    /// The empty set.
+    pub const NONE: Self = Self(0);
+
+    /// The set of `list`.
+    pub const fn of(list: &[Modifier]) -> Self {
+        let (mut set, mut index) = (Self::NONE, 0);
+        while index < list.len() {
+            set = set.with(list[index]);
+            index += 1;
+        }
+        set
+    }
+
+    /// This set and `modifier`.
+    #[must_use]
+    pub const fn with(self, modifier: Modifier) -> Self {
+        Self(self.0 | 1 << modifier as u32)
+    }
+
+    /// Adds `modifier`; false when it was there.
+    pub fn insert(&mut self, modifier: Modifier) -> bool {
+        let fresh = !self.has(modifier);
+        *self = self.with(modifier);
+        fresh
+    }
+
+    /// Whether `modifier` is in the set.
+    pub const fn has(self, modifier: Modifier) -> bool {
+        self.0 & (1 << modifier as u32) != 0
+    }
+
+    /// The first of `list` that is in the set.
+    pub fn first_of(self, list: &[Modifier]) -> Option<Modifier> {
+        list.iter().copied().find(|&modifier| self.has(modifier))
+    }
+
+    /// Whether the set is empty.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The modifiers, in the order of [`Modifier::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = Modifier> {
+        Modifier::ALL.iter().copied().filter(move |&modifier| self.has(modifier))
+    }
+}
+
+impl FromIterator<Modifier> for Modifiers {
+    fn from_iter<I: IntoIterator<Item = Modifier>>(list: I) -> Self {
+        list.into_iter().fold(Self::NONE, Self::with)
+    }
+}
+
+impl std::fmt::Debug for Modifiers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}

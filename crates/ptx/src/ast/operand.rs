@@ -1,0 +1,119 @@
+//! Operands of instructions.
+
+use crate::words::words;
+
+/// A register of an entry: an index into its registers, in the order of declaration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RegisterId(pub u32);
+
+/// A label of an entry: an index into [`super::Entry::labels`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LabelId(pub u32);
+
+/// A named place in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Symbol {
+    /// A parameter: an index into [`super::Entry::parameters`].
+    Parameter(u32),
+    /// A variable of the entry: an index into [`super::Entry::variables`].
+    Local(u32),
+    /// A variable of the module: an index into [`super::Module::variables`].
+    Module(u32),
+}
+
+/// A constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Immediate {
+    /// An integer, for any integer type. A 64-bit value above `i64::MAX` wraps around.
+    Integer(i64),
+    /// The bits of a 32-bit float.
+    F32(u32),
+    /// The bits of a 64-bit float.
+    F64(u64),
+}
+
+/// What an address starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AddressBase {
+    /// The value of a register.
+    Register(RegisterId),
+    /// The place of a symbol.
+    Symbol(Symbol),
+    /// Zero: the offset is the address.
+    Absolute,
+}
+
+/// A memory operand, `[base+offset]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// What the address starts from.
+    pub base: AddressBase,
+    /// Bytes added to it.
+    pub offset: i64,
+}
+
+/// An operand.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Operand {
+    /// A register.
+    Register(RegisterId),
+    /// The negation of a predicate register, `!%p1`.
+    NotPredicate(RegisterId),
+    /// Two destinations, `%p1|%p2`.
+    Pair(RegisterId, RegisterId),
+    /// A special register, which is only read.
+    Special(Special),
+    /// A constant.
+    Immediate(Immediate),
+    /// The address of a variable as a value, `mov.u32 %r1, tile;`, with an offset in bytes.
+    Symbol(Symbol, i64),
+    /// A memory operand.
+    Address(Address),
+    /// A vector of registers or constants, `{%f1, %f2}`.
+    Vector(Vec<Operand>),
+    /// The target of a branch.
+    Label(LabelId),
+    /// A result that is thrown away, `_`.
+    Sink,
+}
+
+words! {
+    /// A special register.
+    pub enum Special {
+        TidX = "%tid.x",
+        TidY = "%tid.y",
+        TidZ = "%tid.z",
+        NtidX = "%ntid.x",
+        NtidY = "%ntid.y",
+        NtidZ = "%ntid.z",
+        CtaidX = "%ctaid.x",
+        CtaidY = "%ctaid.y",
+        CtaidZ = "%ctaid.z",
+        NctaidX = "%nctaid.x",
+        NctaidY = "%nctaid.y",
+        NctaidZ = "%nctaid.z",
+        LaneId = "%laneid",
+        WarpId = "%warpid",
+        NWarpId = "%nwarpid",
+        SmId = "%smid",
+        LaneMaskEq = "%lanemask_eq",
+        LaneMaskLe = "%lanemask_le",
+        LaneMaskLt = "%lanemask_lt",
+        LaneMaskGe = "%lanemask_ge",
+        LaneMaskGt = "%lanemask_gt",
+        DynamicSharedSize = "%dynamic_smem_size",
+        Clock = "%clock",
+        Clock64 = "%clock64",
+        GlobalTimer = "%globaltimer",
+    }
+}
+
+impl Special {
+    /// The type of the register.
+    pub const fn ty(self) -> super::Type {
+        match self {
+            Self::Clock64 | Self::GlobalTimer => super::Type::U64,
+            _ => super::Type::U32,
+        }
+    }
+}
