@@ -1,0 +1,104 @@
+//! Buffers of a pass: what they are called, how large they are and how long they live.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use retrograph_kernels::View;
+
+/// A typed run of elements of a buffer of a [`Pass`](super::Pass).
+pub type Slice<T> = View<BufferId, T>;
+
+/// Which pass a buffer belongs to. Passes are numbered within the process, so that a slice of one
+/// pass is never taken for a slice of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PassId(u32);
+
+impl PassId {
+    pub(crate) fn fresh() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A buffer of one pass.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BufferId {
+    pub(crate) pass: PassId,
+    pub(crate) index: u32,
+}
+
+impl BufferId {
+    /// Position among the buffers of the pass, in the order of declaration.
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+impl fmt::Debug for BufferId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "buffer {}", self.index)
+    }
+}
+
+/// Who provides the memory of a buffer, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BufferKind {
+    /// Bound when a program is built; holds its contents between steps.
+    External,
+    /// Memory of the program that holds nothing before its first write of each step.
+    Transient,
+    /// A field of the control block: set by the host before each step, only read by operations.
+    Control,
+}
+
+impl fmt::Display for BufferKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::External => "external",
+            Self::Transient => "transient",
+            Self::Control => "control",
+        })
+    }
+}
+
+/// A declared buffer.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    pub(crate) name: String,
+    pub(crate) kind: BufferKind,
+    pub(crate) element: &'static str,
+    pub(crate) element_bytes: usize,
+    pub(crate) len: usize,
+}
+
+impl Buffer {
+    /// The name, unique within the pass.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Who provides the memory.
+    pub fn kind(&self) -> BufferKind {
+        self.kind
+    }
+
+    /// The name of the element type, for example `f32`.
+    pub fn element(&self) -> &'static str {
+        self.element
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.len * self.element_bytes
+    }
+}

@@ -1,0 +1,165 @@
+//! What an operation must satisfy to enter a pass.
+
+use retrograph_kernels::{Access, Argument, ParameterKind};
+
+use super::buffer::{Buffer, BufferKind};
+use super::error::PassError;
+use super::operation::{Operation, OperationKind, Touch, declared_touches, joined};
+use super::{BufferId, Pass};
+
+impl Pass {
+    /// The operation with its joined touches, or the first reason to refuse it.
+    pub(super) fn checked(&self, kind: OperationKind) -> Result<Operation, PassError> {
+        let mut operation = Operation { name: String::new(), kind, touches: Vec::new() };
+        operation.name = match self.scope.as_str() {
+            "" => operation.verb().to_owned(),
+            scope => format!("{scope}/{}", operation.verb()),
+        };
+        self.check_arguments(&operation)?;
+        let touches = declared_touches(&operation.kind);
+        for touch in &touches {
+            self.check_bounds(&operation.name, touch)?;
+        }
+        self.check_aliasing(&operation.name, &touches)?;
+        operation.touches = joined(touches);
+        self.check_initialized(&operation)?;
+        Ok(operation)
+    }
+
+    fn check_arguments(&self, operation: &Operation) -> Result<(), PassError> {
+        match &operation.kind {
+            OperationKind::Launch(_) => self.check_parameters(operation),
+            OperationKind::Custom(_) => self.check_image(operation),
+            OperationKind::Copy { .. } | OperationKind::Fill { .. } => Ok(()),
+        }
+    }
+
+    /// Arguments match the parameters of the kernel in number and type.
+    fn check_parameters(&self, operation: &Operation) -> Result<(), PassError> {
+        let OperationKind::Launch(launch) = &operation.kind else { return Ok(()) };
+        let (given, expected) = (launch.arguments.len(), launch.kernel.parameters.len());
+        if given != expected {
+            let operation = operation.name.clone();
+            return Err(PassError::ArgumentCount { operation, given, expected });
+        }
+        let pairs = launch.arguments.iter().zip(launch.kernel.parameters);
+        match pairs
+            .enumerate()
+            .find(|(_, (argument, parameter))| kind_of(argument) != parameter.kind)
+        {
+            None => Ok(()),
+            Some((index, (_, parameter))) => Err(PassError::ArgumentKind {
+                operation: operation.name.clone(),
+                index,
+                parameter: parameter.name,
+            }),
+        }
+    }
+
+    /// Custom images are warmed by name, so that one name must mean one text.
+    fn check_image(&self, operation: &Operation) -> Result<(), PassError> {
+        let OperationKind::Custom(launch) = &operation.kind else { return Ok(()) };
+        let clashes = |held: &Operation| match &held.kind {
+            OperationKind::Custom(held) => {
+                held.image.name == launch.image.name && held.image.ptx != launch.image.ptx
+            }
+            _ => false,
+        };
+        if self.operations.iter().any(clashes) {
+            let (operation, image) = (operation.name.clone(), launch.image.name.clone());
+            return Err(PassError::ImageName { operation, image });
+        }
+        Ok(())
+    }
+
+    /// The slice is ours and lies in its buffer, and controls are only read.
+    fn check_bounds(&self, operation: &str, touch: &Touch) -> Result<(), PassError> {
+        let Some(buffer) = self.buffer(touch.buffer) else {
+            let (operation, pass) = (operation.to_owned(), self.name.clone());
+            return Err(PassError::ForeignSlice { operation, pass });
+        };
+        if touch.bytes.end > buffer.bytes() {
+            return Err(PassError::OutsideBuffer {
+                operation: operation.to_owned(),
+                buffer: buffer.name.clone(),
+                bytes: touch.bytes.clone(),
+                buffer_bytes: buffer.bytes(),
+            });
+        }
+        if buffer.kind == BufferKind::Control && touch.access.writes() {
+            let (operation, buffer) = (operation.to_owned(), buffer.name.clone());
+            return Err(PassError::WritesControl { operation, buffer });
+        }
+        Ok(())
+    }
+
+    /// No two arguments write the same bytes, and none reads what another writes unless the writer
+    /// says that it updates in place.
+    fn check_aliasing(&self, operation: &str, touches: &[Touch]) -> Result<(), PassError> {
+        let (writes, reads): (Vec<_>, Vec<_>) =
+            touches.iter().cloned().partition(|touch| touch.access.writes());
+        let mut writes = writes;
+        writes.sort_by_key(|touch| (touch.buffer, touch.bytes.start));
+        let twice = writes.windows(2).find_map(|pair| overlap(&pair[0], &pair[1]));
+        let read_while_written = || overlap_of(&joined(reads), &writes);
+        match twice.or_else(read_while_written) {
+            None => Ok(()),
+            Some((buffer, bytes)) => Err(PassError::Aliased {
+                operation: operation.to_owned(),
+                buffer: self.buffers[buffer.index()].name.clone(),
+                bytes,
+            }),
+        }
+    }
+
+    /// What is read holds something: an external, a control, or what was written earlier.
+    fn check_initialized(&self, operation: &Operation) -> Result<(), PassError> {
+        for touch in operation.touches.iter().filter(|touch| touch.access.reads()) {
+            let buffer: &Buffer = &self.buffers[touch.buffer.index()];
+            if let Some(bytes) = self.initialized[touch.buffer.index()].first_gap(&touch.bytes) {
+                return Err(PassError::ReadBeforeWrite {
+                    operation: operation.name.clone(),
+                    buffer: buffer.name.clone(),
+                    bytes,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+type Overlap = (BufferId, std::ops::Range<usize>);
+
+fn overlap(one: &Touch, other: &Touch) -> Option<Overlap> {
+    let start = one.bytes.start.max(other.bytes.start);
+    let end = one.bytes.end.min(other.bytes.end);
+    (one.buffer == other.buffer && start < end).then_some((one.buffer, start..end))
+}
+
+/// The first overlap of a read with a whole write. Both lists are sorted, and neither overlaps
+/// with itself, so that one walk over both is enough.
+fn overlap_of(reads: &[Touch], writes: &[Touch]) -> Option<Overlap> {
+    let (mut read, mut write) = (0, 0);
+    while let (Some(left), Some(right)) = (reads.get(read), writes.get(write)) {
+        if right.access == Access::Write
+            && let Some(found) = overlap(left, right)
+        {
+            return Some(found);
+        }
+        if (left.buffer, left.bytes.end) <= (right.buffer, right.bytes.end) {
+            read += 1;
+        } else {
+            write += 1;
+        }
+    }
+    None
+}
+
+fn kind_of(argument: &Argument<BufferId>) -> ParameterKind {
+    match argument {
+        Argument::Buffer(_) | Argument::Null | Argument::Table(_) => ParameterKind::Pointer,
+        Argument::U32(_) => ParameterKind::U32,
+        Argument::U64(_) => ParameterKind::U64,
+        Argument::F32(_) => ParameterKind::F32,
+    }
+}

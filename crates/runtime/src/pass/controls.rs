@@ -1,0 +1,174 @@
+//! The control block: values that change from step to step without changing the program.
+//!
+//! All controls of a pass lie in one device allocation at fixed offsets. [`Controls`] is the image
+//! of that allocation on the host: a program copies it to the device before each step, so that no
+//! value is ever part of a node.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use retrograph_kernels::Element;
+
+use super::buffer::{PassId, Slice};
+use super::ranges::RangeSet;
+
+/// Arrays start where wide loads are aligned, like allocations.
+const ARRAY_ALIGNMENT: usize = 256;
+/// Single values are packed more tightly.
+const VALUE_ALIGNMENT: usize = 16;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Field {
+    buffer: usize,
+    name: String,
+    bytes: Range<usize>,
+}
+
+/// Where each control lies in the control block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ControlLayout {
+    pass: PassId,
+    fields: Vec<Field>,
+    bytes: usize,
+}
+
+impl ControlLayout {
+    pub(super) fn new(pass: PassId) -> Self {
+        Self { pass, fields: Vec::new(), bytes: 0 }
+    }
+
+    pub(super) fn push(&mut self, buffer: usize, name: String, bytes: usize) {
+        let alignment = if bytes > VALUE_ALIGNMENT { ARRAY_ALIGNMENT } else { VALUE_ALIGNMENT };
+        let start = self.bytes.next_multiple_of(alignment);
+        self.fields.push(Field { buffer, name, bytes: start..start + bytes });
+        self.bytes = start + bytes;
+    }
+
+    /// The size of the block.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where the control with this buffer index starts.
+    pub(crate) fn offset(&self, buffer: usize) -> Option<usize> {
+        self.field(buffer).map(|field| field.bytes.start)
+    }
+
+    fn field(&self, buffer: usize) -> Option<&Field> {
+        let at = self.fields.partition_point(|field| field.buffer < buffer);
+        self.fields.get(at).filter(|field| field.buffer == buffer)
+    }
+}
+
+/// A control that could not be set, or was not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// The slice is not a control of the pass that made the controls.
+    #[error("the slice is not a control of this pass")]
+    NotAControl,
+
+    /// The slice does not lie in its control.
+    #[error("elements {elements:?} do not lie in the control `{control}`")]
+    OutsideControl {
+        /// The control.
+        control: String,
+        /// The elements of the slice.
+        elements: Range<usize>,
+    },
+
+    /// The number of values is not the number of elements.
+    #[error("{given} values for {expected} elements of the control `{control}`")]
+    LengthMismatch {
+        /// The control.
+        control: String,
+        /// Values given.
+        given: usize,
+        /// Elements of the slice.
+        expected: usize,
+    },
+
+    /// A control has no value.
+    #[error("the control `{control}` has no value; set every control before a step")]
+    Missing {
+        /// The control.
+        control: String,
+    },
+
+    /// The controls were made by another pass, or before the pass declared its last control.
+    #[error("the controls were made for another pass, or before its last control was declared")]
+    OtherLayout,
+}
+
+/// Values for every control of a pass.
+///
+/// ```
+/// let mut pass = retrograph_runtime::Pass::new("training");
+/// let lr = pass.control::<f32>("lr");
+/// let tokens = pass.control_array::<u32>("tokens", 4);
+/// let mut controls = pass.controls();
+/// controls.set(lr, 1e-3)?;
+/// controls.set_array(tokens, &[1, 2, 3, 4])?;
+/// # Ok::<(), retrograph_runtime::ControlError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Controls {
+    layout: Arc<ControlLayout>,
+    bytes: Vec<u8>,
+    given: RangeSet,
+}
+
+impl Controls {
+    pub(super) fn new(layout: Arc<ControlLayout>) -> Self {
+        let bytes = vec![0; layout.bytes()];
+        Self { layout, bytes, given: RangeSet::default() }
+    }
+
+    /// Sets a single value.
+    ///
+    /// # Errors
+    /// When `control` is not one element of a control of this pass.
+    pub fn set<T: Element>(&mut self, control: Slice<T>, value: T) -> Result<(), ControlError> {
+        self.set_array(control, &[value])
+    }
+
+    /// Sets as many values as the slice has elements.
+    ///
+    /// # Errors
+    /// When `control` is not a slice of a control of this pass, or the lengths differ.
+    pub fn set_array<T: Element>(
+        &mut self,
+        control: Slice<T>,
+        values: &[T],
+    ) -> Result<(), ControlError> {
+        let id = control.buffer();
+        let ours = id.pass == self.layout.pass;
+        let field = self.layout.field(id.index()).filter(|_| ours);
+        let field = field.ok_or(ControlError::NotAControl)?;
+        let (start, range) = (field.bytes.start, control.byte_range());
+        if range.end > field.bytes.len() {
+            let elements = range.start / size_of::<T>()..range.end / size_of::<T>();
+            return Err(ControlError::OutsideControl { control: field.name.clone(), elements });
+        }
+        if values.len() != control.len() {
+            let control_name = field.name.clone();
+            let (given, expected) = (values.len(), control.len());
+            return Err(ControlError::LengthMismatch { control: control_name, given, expected });
+        }
+        let target = start + range.start..start + range.end;
+        self.bytes[target.clone()].copy_from_slice(bytemuck::cast_slice(values));
+        self.given.insert(target);
+        Ok(())
+    }
+
+    /// The bytes of the control block, once every control has a value.
+    pub(crate) fn complete(&self, layout: &ControlLayout) -> Result<&[u8], ControlError> {
+        if *self.layout != *layout {
+            return Err(ControlError::OtherLayout);
+        }
+        let missing = |field: &&Field| self.given.first_gap(&field.bytes).is_some();
+        match self.layout.fields.iter().find(missing) {
+            Some(field) => Err(ControlError::Missing { control: field.name.clone() }),
+            None => Ok(&self.bytes),
+        }
+    }
+}

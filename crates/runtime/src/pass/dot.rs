@@ -1,0 +1,40 @@
+//! A pass as a Graphviz drawing.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+
+use super::{Edge, Edges, Hazard, OpId, Pass};
+
+/// The drawing. Operations and edges of one longest path are red: nothing that leaves this path as
+/// it is makes the graph shallower.
+pub(super) fn draw(pass: &Pass, edges: &Edges) -> String {
+    let path = edges.longest_path();
+    let on_path: HashSet<OpId> = path.iter().copied().collect();
+    let steps: HashSet<(OpId, OpId)> = path.windows(2).map(|pair| (pair[0], pair[1])).collect();
+    let mut dot = format!("digraph \"{}\" {{\n  node [shape=box];\n", escaped(pass.name()));
+    for (at, operation) in pass.operations().iter().enumerate() {
+        let color = if on_path.contains(&OpId(at as u32)) { ", color=red" } else { "" };
+        let label = escaped(operation.name());
+        let _ = writeln!(dot, "  n{at} [label=\"#{at} {label}\"{color}];");
+    }
+    for edge in edges.iter() {
+        let red = steps.contains(&(edge.from, edge.to));
+        let _ = writeln!(dot, "  n{} -> n{} [{}];", edge.from.0, edge.to.0, style(edge, red));
+    }
+    dot.push_str("}\n");
+    dot
+}
+
+/// Solid where data flows, dashed where memory is used again.
+fn style(edge: &Edge, red: bool) -> String {
+    let line = match edge.hazard {
+        Hazard::ReadAfterWrite => "solid",
+        Hazard::WriteAfterRead | Hazard::WriteAfterWrite => "dashed",
+    };
+    let color = if red { ", color=red, penwidth=2" } else { "" };
+    format!("style={line}{color}")
+}
+
+fn escaped(name: &str) -> String {
+    name.replace('\\', "\\\\").replace('"', "\\\"")
+}

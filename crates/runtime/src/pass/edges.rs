@@ -1,0 +1,209 @@
+//! Which operations must wait for which, inferred from the bytes that they touch.
+//!
+//! Operations are walked in order. For every run of bytes the last writer and the readers since
+//! are known; a reader waits for the writer, a writer waits for both. Edges that other edges imply
+//! are left out, so that the graph has as few as possible: the driver pays for each one when it
+//! instantiates, and starts a node when its last edge is satisfied.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use super::ancestors::Ancestors;
+use super::operation::{OpId, Operation, Touch};
+use super::place::{Place, Space};
+
+/// Why one operation waits for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hazard {
+    /// It reads what the other wrote.
+    ReadAfterWrite,
+    /// It overwrites what the other read.
+    WriteAfterRead,
+    /// It overwrites what the other wrote.
+    WriteAfterWrite,
+}
+
+/// One operation waits for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// The operation that comes first.
+    pub from: OpId,
+    /// The operation that waits.
+    pub to: OpId,
+    /// Why.
+    pub hazard: Hazard,
+}
+
+/// The edges of a pass, without those that others imply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edges {
+    incoming: Vec<Vec<Edge>>,
+    levels: Vec<u32>,
+}
+
+impl Edges {
+    /// Number of edges.
+    pub fn len(&self) -> usize {
+        self.incoming.iter().map(Vec::len).sum()
+    }
+
+    /// Whether no operation waits for another.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The edges that end at `operation`.
+    pub fn into_operation(&self, operation: OpId) -> &[Edge] {
+        &self.incoming[operation.index()]
+    }
+
+    /// Every edge, by the operation at which it ends.
+    pub fn iter(&self) -> impl Iterator<Item = &Edge> {
+        self.incoming.iter().flatten()
+    }
+
+    /// Number of operations on the longest path; 0 for a pass without operations.
+    pub fn depth(&self) -> usize {
+        self.levels.iter().max().map_or(0, |&level| level as usize)
+    }
+
+    /// The operations of one longest path, in order.
+    pub fn longest_path(&self) -> Vec<OpId> {
+        let end = (0..self.levels.len()).max_by_key(|&at| (self.levels[at], usize::MAX - at));
+        let mut path: Vec<OpId> = end.map(|at| OpId(at as u32)).into_iter().collect();
+        while let Some(&last) = path.last() {
+            let edges = self.into_operation(last);
+            match edges.iter().max_by_key(|edge| self.levels[edge.from.index()]) {
+                Some(edge) => path.push(edge.from),
+                None => break,
+            }
+        }
+        path.reverse();
+        path
+    }
+}
+
+/// The edges of `operations` when touches lie where `place` says, and who comes before whom.
+pub(crate) fn infer(
+    operations: &[Operation],
+    place: impl Fn(&Touch) -> Place,
+) -> (Edges, Ancestors) {
+    let mut ancestors = Ancestors::new(operations.len());
+    let mut edges = Edges { incoming: Vec::new(), levels: Vec::new() };
+    let mut spaces: HashMap<Space, Segments> = HashMap::new();
+    let mut found = Vec::new();
+    for (at, operation) in operations.iter().enumerate() {
+        let id = OpId(at as u32);
+        for touch in &operation.touches {
+            let place = place(touch);
+            let segments = spaces.entry(place.space).or_default();
+            segments.waits(place.bytes, touch.access.writes(), &mut |from, hazard| {
+                found.push(Edge { from, to: id, hazard });
+            });
+        }
+        for touch in &operation.touches {
+            let place = place(touch);
+            let segments = spaces.entry(place.space).or_default();
+            segments.touch(place.bytes, touch.access.writes(), id);
+        }
+        let incoming = reduced(&mut found, &mut ancestors);
+        let below = incoming.iter().map(|edge| edges.levels[edge.from.index()]).max();
+        edges.levels.push(below.unwrap_or(0) + 1);
+        edges.incoming.push(incoming);
+    }
+    (edges, ancestors)
+}
+
+/// Keeps the edges that no other of `found` implies. Later parents come first: a parent that is an
+/// ancestor of another parent has a lower number, so that it meets the other's ancestors already.
+fn reduced(found: &mut Vec<Edge>, ancestors: &mut Ancestors) -> Vec<Edge> {
+    found.sort_by_key(|edge| (std::cmp::Reverse(edge.from), edge.hazard as u8));
+    found.dedup_by_key(|edge| edge.from);
+    let mut kept = Vec::new();
+    for edge in found.drain(..) {
+        let (from, to) = (edge.from.index(), edge.to.index());
+        if !ancestors.contains(to, from) {
+            ancestors.add(from, to);
+            kept.push(edge);
+        }
+    }
+    kept.reverse();
+    kept
+}
+
+/// Who touched a run of bytes last.
+#[derive(Clone, Debug)]
+struct Segment {
+    end: usize,
+    writer: Option<OpId>,
+    readers: Vec<OpId>,
+}
+
+/// Runs of bytes of one space, by their start; runs that nobody touched are absent.
+#[derive(Default)]
+struct Segments {
+    by_start: BTreeMap<usize, Segment>,
+}
+
+impl Segments {
+    /// Reports whom an access to `bytes` waits for.
+    fn waits(&self, bytes: Range<usize>, writes: bool, report: &mut impl FnMut(OpId, Hazard)) {
+        let before = self.by_start.range(..=bytes.start).next_back();
+        let first = before.map_or(bytes.start, |(&start, _)| start);
+        for (_, segment) in self.by_start.range(first..bytes.end.max(first)) {
+            if segment.end <= bytes.start {
+                continue;
+            }
+            if writes {
+                segment.readers.iter().for_each(|&at| report(at, Hazard::WriteAfterRead));
+            }
+            let hazard = if writes { Hazard::WriteAfterWrite } else { Hazard::ReadAfterWrite };
+            segment.writer.into_iter().for_each(|at| report(at, hazard));
+        }
+    }
+
+    /// Notes that `by` touched `bytes`.
+    fn touch(&mut self, bytes: Range<usize>, writes: bool, by: OpId) {
+        self.split(bytes.start);
+        self.split(bytes.end);
+        if writes {
+            let held: Vec<usize> = self.by_start.range(bytes.clone()).map(|(&at, _)| at).collect();
+            held.iter().for_each(|at| drop(self.by_start.remove(at)));
+            let segment = Segment { end: bytes.end, writer: Some(by), readers: Vec::new() };
+            self.by_start.insert(bytes.start, segment);
+        } else {
+            self.read(bytes, by);
+        }
+    }
+
+    fn read(&mut self, bytes: Range<usize>, by: OpId) {
+        let mut gaps = Vec::new();
+        let mut start = bytes.start;
+        for (&at, segment) in self.by_start.range_mut(bytes.clone()) {
+            if at > start {
+                gaps.push(start..at);
+            }
+            if segment.writer != Some(by) && segment.readers.last() != Some(&by) {
+                segment.readers.push(by);
+            }
+            start = segment.end;
+        }
+        if start < bytes.end {
+            gaps.push(start..bytes.end);
+        }
+        for gap in gaps {
+            let segment = Segment { end: gap.end, writer: None, readers: vec![by] };
+            self.by_start.insert(gap.start, segment);
+        }
+    }
+
+    /// Makes a segment boundary at `at` if a segment spans it.
+    fn split(&mut self, at: usize) {
+        let Some((_, segment)) = self.by_start.range_mut(..at).next_back() else { return };
+        if segment.end > at {
+            let tail = segment.clone();
+            segment.end = at;
+            self.by_start.insert(at, tail);
+        }
+    }
+}

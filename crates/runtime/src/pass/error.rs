@@ -1,0 +1,118 @@
+//! Why an operation cannot be part of a pass.
+
+use std::ops::Range;
+
+use retrograph_kernels::KernelError;
+
+/// An operation that was refused. The pass is as it was before.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PassError {
+    /// The constructor of a kernel refused its operands.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+
+    /// A slice belongs to another pass.
+    #[error("`{operation}` is given a slice of another pass; declare the buffer in `{pass}`")]
+    ForeignSlice {
+        /// The operation.
+        operation: String,
+        /// The pass that refuses it.
+        pass: String,
+    },
+
+    /// A slice is longer than its buffer.
+    #[error("`{operation}` touches bytes {bytes:?} of `{buffer}`, which has {buffer_bytes} bytes")]
+    OutsideBuffer {
+        /// The operation.
+        operation: String,
+        /// The buffer.
+        buffer: String,
+        /// The bytes that would be touched.
+        bytes: Range<usize>,
+        /// The size of the buffer.
+        buffer_bytes: usize,
+    },
+
+    /// A transient is read before it is written in the same step.
+    #[error(
+        "`{operation}` reads bytes {bytes:?} of the transient `{buffer}`, which nothing has \
+         written yet"
+    )]
+    ReadBeforeWrite {
+        /// The operation.
+        operation: String,
+        /// The transient.
+        buffer: String,
+        /// The first run of bytes that holds nothing.
+        bytes: Range<usize>,
+    },
+
+    /// Two arguments of one operation overlap, and at least one of them is written.
+    #[error(
+        "`{operation}` writes bytes {bytes:?} of `{buffer}`, which another of its arguments \
+         touches too; only an argument that is declared as updated in place may do that"
+    )]
+    Aliased {
+        /// The operation.
+        operation: String,
+        /// The buffer.
+        buffer: String,
+        /// The bytes that both touch.
+        bytes: Range<usize>,
+    },
+
+    /// A control would be written.
+    #[error("`{operation}` writes the control `{buffer}`; controls are set by the host alone")]
+    WritesControl {
+        /// The operation.
+        operation: String,
+        /// The control.
+        buffer: String,
+    },
+
+    /// The two sides of a copy differ in length.
+    #[error(
+        "a copy from `{source_name}` ({source_len} elements) to `{target}` ({target_len} elements)"
+    )]
+    LengthMismatch {
+        /// The buffer that is read.
+        source_name: String,
+        /// Elements read.
+        source_len: usize,
+        /// The buffer that is written.
+        target: String,
+        /// Elements written.
+        target_len: usize,
+    },
+
+    /// The number of arguments is not the number of parameters of the kernel.
+    #[error("`{operation}` has {given} arguments, and its kernel takes {expected}")]
+    ArgumentCount {
+        /// The operation.
+        operation: String,
+        /// Arguments of the launch.
+        given: usize,
+        /// Parameters of the kernel.
+        expected: usize,
+    },
+
+    /// An argument is not of the type of its parameter.
+    #[error("`{operation}`: argument {index} is not of the type of parameter `{parameter}`")]
+    ArgumentKind {
+        /// The operation.
+        operation: String,
+        /// Position of the argument.
+        index: usize,
+        /// The parameter of the kernel.
+        parameter: &'static str,
+    },
+
+    /// Two custom images share a name and differ in their text.
+    #[error("`{operation}`: two different custom images are both called `{image}`")]
+    ImageName {
+        /// The operation.
+        operation: String,
+        /// The name that both have.
+        image: String,
+    },
+}

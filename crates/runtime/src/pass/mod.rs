@@ -1,0 +1,290 @@
+//! Passes: lists of operations over named buffers, described before any device exists.
+//!
+//! A [`Pass`] declares buffers, then lists operations in the order in which they would run one
+//! after the other. Every operation goes through one place, which checks its slices and notes the
+//! bytes that it reads and writes. Everything else follows from these notes: which operations
+//! depend on which ([`Pass::edges`]), how transient memory is shared ([`Pass::plan`]), which
+//! kernels must be warm ([`Pass::requirements`]).
+//!
+//! ```
+//! use retrograph_runtime::Pass;
+//!
+//! let mut pass = Pass::new("shift");
+//! let input = pass.external::<f32>("input", 8);
+//! let output = pass.external::<f32>("output", 8);
+//! let scratch = pass.transient::<f32>("scratch", 8);
+//! pass.copy(input, scratch)?;
+//! pass.copy(scratch.slice(1..8), output.slice(0..7))?;
+//! pass.fill(output.slice(7..8), 0)?;
+//! assert_eq!(pass.edges().depth(), 2);
+//! assert!(pass.copy(input, output.slice(0..7)).is_err(), "lengths differ");
+//! # Ok::<(), retrograph_runtime::PassError>(())
+//! ```
+//!
+//! Absent on purpose: allocation (a program binds memory), values that change between steps
+//! (declare a control), and control flow (build several passes).
+
+mod ancestors;
+mod buffer;
+mod check;
+mod controls;
+mod dot;
+mod edges;
+mod error;
+mod explain;
+mod operation;
+mod place;
+mod plan;
+mod ranges;
+mod requirements;
+
+use std::sync::Arc;
+
+use retrograph_kernels::{Access, BufferArgument, Element, Launch};
+
+pub use buffer::{Buffer, BufferId, BufferKind, Slice};
+pub use controls::{ControlError, Controls};
+pub use edges::{Edge, Edges, Hazard};
+pub use error::PassError;
+pub use explain::Explanation;
+pub use operation::{CustomImage, CustomLaunch, OpId, Operation, OperationKind, Touch};
+pub use plan::{MemoryPlan, Reuse};
+pub use requirements::{CustomRequirement, Requirements};
+
+pub(crate) use buffer::PassId;
+pub(crate) use controls::ControlLayout;
+pub(crate) use edges::infer;
+
+use ranges::RangeSet;
+
+/// A list of operations over named buffers.
+#[derive(Debug)]
+pub struct Pass {
+    id: PassId,
+    name: String,
+    scope: String,
+    buffers: Vec<Buffer>,
+    operations: Vec<Operation>,
+    /// The bytes of each buffer that hold something at the end of the list so far.
+    initialized: Vec<RangeSet>,
+    controls: Arc<ControlLayout>,
+}
+
+impl Pass {
+    /// A pass without operations.
+    pub fn new(name: impl Into<String>) -> Self {
+        let id = PassId::fresh();
+        Self {
+            id,
+            name: name.into(),
+            scope: String::new(),
+            buffers: Vec::new(),
+            operations: Vec::new(),
+            initialized: Vec::new(),
+            controls: Arc::new(ControlLayout::new(id)),
+        }
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Declares a buffer that is bound when a program is built and keeps its contents.
+    pub fn external<T: Element>(&mut self, name: impl Into<String>, len: usize) -> Slice<T> {
+        let slice = self.declare(name.into(), BufferKind::External, len);
+        let held = &mut self.initialized[slice.buffer().index()];
+        held.insert(slice.byte_range());
+        slice
+    }
+
+    /// Declares a buffer that lives from its first write to its last use within one step.
+    pub fn transient<T: Element>(&mut self, name: impl Into<String>, len: usize) -> Slice<T> {
+        self.declare(name.into(), BufferKind::Transient, len)
+    }
+
+    /// Declares a single value that the host sets before each step.
+    pub fn control<T: Element>(&mut self, name: impl Into<String>) -> Slice<T> {
+        self.control_array(name, 1)
+    }
+
+    /// Declares `len` values that the host sets before each step, for example tokens.
+    pub fn control_array<T: Element>(&mut self, name: impl Into<String>, len: usize) -> Slice<T> {
+        let slice = self.declare(name.into(), BufferKind::Control, len);
+        let index = slice.buffer().index();
+        self.initialized[index].insert(slice.byte_range());
+        let (name, bytes) = (self.buffers[index].name.clone(), self.buffers[index].bytes());
+        Arc::make_mut(&mut self.controls).push(index, name, bytes);
+        slice
+    }
+
+    fn declare<T: Element>(&mut self, name: String, kind: BufferKind, len: usize) -> Slice<T> {
+        let id = BufferId { pass: self.id, index: self.buffers.len() as u32 };
+        self.buffers.push(Buffer {
+            name: self.unique_name(name),
+            kind,
+            element: T::NAME,
+            element_bytes: size_of::<T>(),
+            len,
+        });
+        self.initialized.push(RangeSet::default());
+        Slice::new(id, len)
+    }
+
+    /// Messages name buffers, so that two buffers must not answer to the same name.
+    fn unique_name(&self, name: String) -> String {
+        let taken = |name: &str| self.buffers.iter().any(|buffer| buffer.name == name);
+        if !taken(&name) {
+            return name;
+        }
+        let numbered = (2..).map(|number| format!("{name} ({number})"));
+        numbered.into_iter().find(|name| !taken(name)).expect("numbers do not end")
+    }
+
+    /// Names the part of the pass that follows: operations are called `scope/kernel` from here on.
+    /// An empty scope ends it.
+    pub fn set_scope(&mut self, scope: impl Into<String>) {
+        self.scope = scope.into();
+    }
+
+    /// Appends the launch of a kernel.
+    ///
+    /// # Errors
+    /// When arguments do not fit the kernel's parameters, or a slice is refused: see [`PassError`].
+    pub fn launch(&mut self, launch: Launch<BufferId>) -> Result<OpId, PassError> {
+        self.append(OperationKind::Launch(launch))
+    }
+
+    /// Appends a copy from `source` to `target` on the device.
+    ///
+    /// # Errors
+    /// When the lengths differ, or a slice is refused: see [`PassError`].
+    pub fn copy<T: Element>(
+        &mut self,
+        source: Slice<T>,
+        target: Slice<T>,
+    ) -> Result<OpId, PassError> {
+        if source.len() != target.len() {
+            return Err(PassError::LengthMismatch {
+                source_name: self.name_of(source.buffer()),
+                source_len: source.len(),
+                target: self.name_of(target.buffer()),
+                target_len: target.len(),
+            });
+        }
+        let source = BufferArgument::new(source, Access::Read);
+        let target = BufferArgument::new(target, Access::Write);
+        self.append(OperationKind::Copy { source, target })
+    }
+
+    /// Appends a fill of `target` with the 32-bit `pattern`: `0`, or the bits of a float.
+    ///
+    /// # Errors
+    /// When the slice is refused: see [`PassError`].
+    pub fn fill<T: Element>(&mut self, target: Slice<T>, pattern: u32) -> Result<OpId, PassError> {
+        const { assert!(size_of::<T>().is_multiple_of(4), "fills work on words of four bytes") };
+        let target = BufferArgument::new(target, Access::Write);
+        self.append(OperationKind::Fill { target, pattern })
+    }
+
+    /// Appends the launch of an entry point of the caller's own PTX.
+    ///
+    /// # Safety
+    /// The entry point must take exactly these arguments, and must touch no memory but the byte
+    /// ranges of its buffer arguments, each only as declared.
+    ///
+    /// # Errors
+    /// When a slice is refused, or another custom image has the same name: see [`PassError`].
+    pub unsafe fn custom(&mut self, launch: CustomLaunch) -> Result<OpId, PassError> {
+        self.append(OperationKind::Custom(launch))
+    }
+
+    /// The one place through which every operation enters the pass.
+    fn append(&mut self, kind: OperationKind) -> Result<OpId, PassError> {
+        let operation = self.checked(kind)?;
+        for touch in &operation.touches {
+            if touch.access.writes() {
+                self.initialized[touch.buffer.index()].insert(touch.bytes.clone());
+            }
+        }
+        let id = OpId(self.operations.len() as u32);
+        self.operations.push(operation);
+        Ok(id)
+    }
+
+    fn name_of(&self, buffer: BufferId) -> String {
+        self.buffer(buffer).map_or_else(|| "a foreign buffer".to_owned(), |held| held.name.clone())
+    }
+
+    /// The declaration of `buffer`, or `None` when it belongs to another pass.
+    pub fn buffer(&self, buffer: BufferId) -> Option<&Buffer> {
+        if buffer.pass == self.id { self.buffers.get(buffer.index()) } else { None }
+    }
+
+    /// Every buffer, in the order of declaration.
+    pub fn buffers(&self) -> impl ExactSizeIterator<Item = (BufferId, &Buffer)> {
+        self.buffers.iter().enumerate().map(|(index, buffer)| {
+            let id = BufferId { pass: self.id, index: index as u32 };
+            (id, buffer)
+        })
+    }
+
+    /// Every operation, in order.
+    pub fn operations(&self) -> &[Operation] {
+        &self.operations
+    }
+
+    /// A host-side value for every control, none of them set yet.
+    pub fn controls(&self) -> Controls {
+        Controls::new(Arc::clone(&self.controls))
+    }
+
+    pub(crate) fn control_layout(&self) -> &Arc<ControlLayout> {
+        &self.controls
+    }
+
+    pub(crate) fn id(&self) -> PassId {
+        self.id
+    }
+
+    /// The kernels and custom images that must be warm before a program is built.
+    pub fn requirements(&self) -> Requirements {
+        Requirements::of(&self.operations)
+    }
+
+    /// Where transients lie when memory is shared as [`Reuse::WhenOrdered`] allows.
+    pub fn plan(&self) -> MemoryPlan {
+        self.plan_with(Reuse::WhenOrdered)
+    }
+
+    /// Where transients lie when memory is shared as `reuse` allows.
+    pub fn plan_with(&self, reuse: Reuse) -> MemoryPlan {
+        MemoryPlan::new(self, reuse)
+    }
+
+    /// Which operations must wait for which, with the memory of [`Pass::plan`].
+    pub fn edges(&self) -> Edges {
+        self.edges_with(&self.plan())
+    }
+
+    /// Which operations must wait for which when transients lie as `plan` says: sharing bytes
+    /// orders operations like any other use of the same bytes.
+    pub fn edges_with(&self, plan: &MemoryPlan) -> Edges {
+        infer(&self.operations, |touch| plan.place(touch)).0
+    }
+
+    /// The number of operations on the longest path of [`Pass::edges`].
+    pub fn depth(&self) -> usize {
+        self.edges().depth()
+    }
+
+    /// A table of operations and buffers with sizes and edges, for people.
+    pub fn explain(&self) -> Explanation<'_> {
+        Explanation::new(self)
+    }
+
+    /// The edges as a Graphviz drawing in which the longest path stands out.
+    pub fn to_dot(&self) -> String {
+        dot::draw(self, &self.edges())
+    }
+}

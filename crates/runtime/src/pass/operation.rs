@@ -1,0 +1,199 @@
+//! Operations of a pass and the bytes that they touch.
+
+use std::fmt;
+use std::sync::Arc;
+
+use retrograph_kernels::{Access, Argument, BufferArgument, Dispatch, Launch, SmTarget};
+
+use super::buffer::BufferId;
+
+/// A range of bytes of a buffer and how an operation touches it.
+pub type Touch = BufferArgument<BufferId>;
+
+/// An operation of one pass: its position in the order of execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OpId(pub(crate) u32);
+
+impl OpId {
+    /// Position in the order of execution.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for OpId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.0)
+    }
+}
+
+/// PTX of the caller's own, to be warmed with the kernels of the workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomImage {
+    /// The name, unique among the custom images of a pass.
+    pub name: String,
+    /// The PTX text.
+    pub ptx: Arc<str>,
+}
+
+/// A launch of an entry point that the workspace knows nothing about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CustomLaunch {
+    /// The image that holds the entry point.
+    pub image: CustomImage,
+    /// The entry point.
+    pub entry: String,
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads per block in x, y, z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory in bytes.
+    pub shared_bytes: u32,
+    /// The arguments in the order of the entry's parameters.
+    pub arguments: Vec<Argument<BufferId>>,
+}
+
+/// What an operation does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OperationKind {
+    /// Launches a kernel of the workspace.
+    Launch(Launch<BufferId>),
+    /// Launches an entry point of a custom image.
+    Custom(CustomLaunch),
+    /// Copies bytes from one device range to another of the same size.
+    Copy {
+        /// Where from.
+        source: Touch,
+        /// Where to.
+        target: Touch,
+    },
+    /// Fills a range with a 32-bit pattern.
+    Fill {
+        /// Where to.
+        target: Touch,
+        /// The four bytes that are repeated, little-endian.
+        pattern: u32,
+    },
+}
+
+/// Grid, block and shared memory of an operation that launches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry<'a> {
+    pub(crate) entry: &'a str,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) shared_bytes: u32,
+}
+
+impl From<Dispatch> for Geometry<'_> {
+    fn from(dispatch: Dispatch) -> Self {
+        let Dispatch { entry, grid, block, shared_bytes } = dispatch;
+        Self { entry, grid, block, shared_bytes }
+    }
+}
+
+/// One operation: its name, what it does, and every byte that it touches.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    pub(crate) name: String,
+    pub(crate) kind: OperationKind,
+    pub(crate) touches: Vec<Touch>,
+}
+
+impl Operation {
+    /// The scope and the kernel, for example `layer 3/softmax`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it does.
+    pub fn kind(&self) -> &OperationKind {
+        &self.kind
+    }
+
+    /// The bytes that it touches, with adjacent ranges of the same access joined.
+    pub fn touches(&self) -> &[Touch] {
+        &self.touches
+    }
+
+    /// The kernel, or `copy` or `fill`, or the entry point of a custom image.
+    pub fn verb(&self) -> &str {
+        match &self.kind {
+            OperationKind::Launch(launch) => launch.kernel.name,
+            OperationKind::Custom(custom) => &custom.entry,
+            OperationKind::Copy { .. } => "copy",
+            OperationKind::Fill { .. } => "fill",
+        }
+    }
+
+    /// The arguments of a launch; none for copies and fills.
+    pub(crate) fn arguments(&self) -> &[Argument<BufferId>] {
+        match &self.kind {
+            OperationKind::Launch(launch) => &launch.arguments,
+            OperationKind::Custom(custom) => &custom.arguments,
+            _ => &[],
+        }
+    }
+
+    /// Launch geometry on `target`, or `None` for copies and fills.
+    pub(crate) fn geometry(&self, target: SmTarget) -> Option<Geometry<'_>> {
+        match &self.kind {
+            OperationKind::Launch(launch) => Some(launch.dispatch(target).into()),
+            OperationKind::Custom(custom) => Some(Geometry {
+                entry: &custom.entry,
+                grid: custom.grid,
+                block: custom.block,
+                shared_bytes: custom.shared_bytes,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Whether there is nothing to do on `target`: an empty grid, or an empty range.
+    pub(crate) fn is_empty(&self, target: SmTarget) -> bool {
+        match &self.kind {
+            OperationKind::Copy { target, .. } | OperationKind::Fill { target, .. } => {
+                target.bytes.is_empty()
+            }
+            _ => self.geometry(target).is_some_and(|geometry| geometry.grid.contains(&0)),
+        }
+    }
+}
+
+/// Every touch of `kind`, as declared, without the empty ones.
+pub(crate) fn declared_touches(kind: &OperationKind) -> Vec<Touch> {
+    let of_arguments = |arguments: &[Argument<BufferId>]| {
+        arguments.iter().flat_map(Argument::buffers).cloned().collect::<Vec<_>>()
+    };
+    let mut touches = match kind {
+        OperationKind::Launch(launch) => of_arguments(&launch.arguments),
+        OperationKind::Custom(custom) => of_arguments(&custom.arguments),
+        OperationKind::Copy { source, target } => vec![source.clone(), target.clone()],
+        OperationKind::Fill { target, .. } => vec![target.clone()],
+    };
+    touches.retain(|touch| !touch.bytes.is_empty());
+    touches
+}
+
+/// Joins adjacent and overlapping ranges of the same buffer and access. Lists of tensors declare
+/// one range per chunk; analyses only care for the whole.
+pub(crate) fn joined(mut touches: Vec<Touch>) -> Vec<Touch> {
+    touches.sort_by_key(|touch| (touch.buffer, access_rank(touch.access), touch.bytes.start));
+    touches.dedup_by(|next, kept| {
+        let same = kept.buffer == next.buffer && kept.access == next.access;
+        let adjacent = same && next.bytes.start <= kept.bytes.end;
+        if adjacent {
+            kept.bytes.end = kept.bytes.end.max(next.bytes.end);
+        }
+        adjacent
+    });
+    touches
+}
+
+fn access_rank(access: Access) -> u8 {
+    match access {
+        Access::Read => 0,
+        Access::Write => 1,
+        Access::ReadWrite => 2,
+    }
+}

@@ -1,0 +1,278 @@
+//! Where transients lie: which of them may share bytes, and how tightly they pack.
+//!
+//! Sharing has a price that is easy to overlook. When a buffer takes the bytes of an earlier one,
+//! its first write must wait for the last use of the earlier one, even if the two have nothing to
+//! do with each other: memory reuse adds edges, and edges are what keeps a graph from running
+//! independent work side by side. [`Reuse`] names the choice:
+//!
+//! - [`Reuse::WhenOrdered`] shares bytes only where every use of the earlier buffer already comes
+//!   before every use of the later one. No edge is added, ever; what is given up is memory that
+//!   only the listed order would have freed. In a transformer's backward pass these are mostly the
+//!   inputs of weight-gradient products, which nothing waits for until the gradients are clipped.
+//! - [`Reuse::Full`] shares whatever the listed order allows. It needs least memory, and makes
+//!   parallel branches wait for each other.
+//!
+//! [`Reuse::WhenOrdered`] is the default because its cost is known before anything runs (the bytes
+//! are printed) while the cost of extra edges shows only as time. A program falls back to
+//! [`Reuse::Full`] when the device cannot hold the former, and says so in its report.
+
+use super::Pass;
+use super::ancestors::Ancestors;
+use super::buffer::{BufferId, BufferKind};
+use super::operation::{Operation, Touch};
+use super::place::{Place, Space};
+
+/// Every transient starts at a multiple of this, as allocations of the driver do.
+pub(crate) const ALIGNMENT: usize = 256;
+
+/// Which transients may share bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Reuse {
+    /// Those whose uses are ordered by the edges of the pass already, so that no edge is added.
+    #[default]
+    WhenOrdered,
+    /// Those whose uses do not interleave in the order of the list.
+    Full,
+    /// None: for looking at the memory of every buffer after a step.
+    Never,
+}
+
+impl std::fmt::Display for Reuse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::WhenOrdered => "where the edges already order it",
+            Self::Full => "wherever the order of the list allows it",
+            Self::Never => "nowhere",
+        })
+    }
+}
+
+/// An offset in one shared arena for every transient of a pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryPlan {
+    reuse: Reuse,
+    peak_bytes: usize,
+    live_bytes: usize,
+    unshared_bytes: usize,
+    offsets: Vec<Option<usize>>,
+}
+
+impl MemoryPlan {
+    pub(super) fn new(pass: &Pass, reuse: Reuse) -> Self {
+        let lifetimes = lifetimes(pass);
+        let ordered =
+            (reuse == Reuse::WhenOrdered).then(|| Order::new(&pass.operations, &lifetimes));
+        let conflict = |one: usize, other: usize| match reuse {
+            Reuse::Never => true,
+            Reuse::Full => lifetimes[one].overlaps(&lifetimes[other]),
+            Reuse::WhenOrdered => !ordered.as_ref().is_some_and(|order| order.of(one, other)),
+        };
+        let (packed, peak_bytes) = pack_best(&lifetimes, conflict);
+        let mut offsets = vec![None; pass.buffers.len()];
+        for (lifetime, offset) in lifetimes.iter().zip(packed) {
+            offsets[lifetime.buffer] = Some(offset);
+        }
+        Self {
+            reuse,
+            peak_bytes,
+            live_bytes: largest_live_sum(&lifetimes, pass.operations.len()),
+            unshared_bytes: lifetimes.iter().map(|lifetime| lifetime.bytes).sum(),
+            offsets,
+        }
+    }
+
+    /// Which transients may share bytes.
+    pub fn reuse(&self) -> Reuse {
+        self.reuse
+    }
+
+    /// The size of the arena.
+    pub fn peak_bytes(&self) -> usize {
+        self.peak_bytes
+    }
+
+    /// The largest sum of transients that are alive at once in the order of the list: no plan for
+    /// this order can need less.
+    pub fn live_bytes(&self) -> usize {
+        self.live_bytes
+    }
+
+    /// What the transients would take if none shared bytes with another.
+    pub fn unshared_bytes(&self) -> usize {
+        self.unshared_bytes
+    }
+
+    /// Where `buffer` starts in the arena, or `None` when it is no transient or never used.
+    pub fn offset(&self, buffer: BufferId) -> Option<usize> {
+        self.offsets.get(buffer.index()).copied().flatten()
+    }
+
+    pub(crate) fn place(&self, touch: &Touch) -> Place {
+        match self.offset(touch.buffer) {
+            None => Place::unshared(touch),
+            Some(at) => {
+                Place { space: Space::Arena, bytes: at + touch.bytes.start..at + touch.bytes.end }
+            }
+        }
+    }
+}
+
+/// A transient with the operations that use it, in order.
+struct Lifetime {
+    buffer: usize,
+    bytes: usize,
+    uses: Vec<usize>,
+}
+
+impl Lifetime {
+    fn first(&self) -> usize {
+        self.uses[0]
+    }
+
+    fn last(&self) -> usize {
+        self.uses[self.uses.len() - 1]
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        self.first() <= other.last() && other.first() <= self.last()
+    }
+}
+
+/// The lifetimes of transients that are used and not empty.
+fn lifetimes(pass: &Pass) -> Vec<Lifetime> {
+    let mut uses = vec![Vec::new(); pass.buffers.len()];
+    for (at, operation) in pass.operations.iter().enumerate() {
+        for touch in &operation.touches {
+            let uses = &mut uses[touch.buffer.index()];
+            if uses.last() != Some(&at) {
+                uses.push(at);
+            }
+        }
+    }
+    let used = pass.buffers.iter().zip(uses).enumerate();
+    used.filter(|(_, (buffer, uses))| buffer.kind == BufferKind::Transient && !uses.is_empty())
+        .map(|(index, (buffer, uses))| Lifetime {
+            buffer: index,
+            bytes: buffer.bytes().next_multiple_of(ALIGNMENT),
+            uses,
+        })
+        .collect()
+}
+
+fn largest_live_sum(lifetimes: &[Lifetime], operations: usize) -> usize {
+    let mut change = vec![0isize; operations + 1];
+    for lifetime in lifetimes {
+        change[lifetime.first()] += lifetime.bytes as isize;
+        change[lifetime.last() + 1] -= lifetime.bytes as isize;
+    }
+    let mut live = 0;
+    let sums = change.into_iter().map(|change| {
+        live += change;
+        live
+    });
+    sums.max().map_or(0, |most| most as usize)
+}
+
+/// Which lifetimes end before which begin, by the edges of the pass without any sharing.
+struct Order {
+    ancestors: Ancestors,
+    lifetimes: Vec<Ends>,
+}
+
+/// The uses of a lifetime that decide its order with others.
+struct Ends {
+    first: usize,
+    last: usize,
+    /// Operations that come before every use, as a bit set.
+    before: Vec<u64>,
+    /// Uses that are not before another use: when these are over, all are.
+    final_uses: Vec<usize>,
+}
+
+impl Order {
+    fn new(operations: &[Operation], lifetimes: &[Lifetime]) -> Self {
+        let (_, ancestors) = super::infer(operations, Place::unshared);
+        let lifetimes = lifetimes.iter().map(|lifetime| Ends::new(lifetime, &ancestors)).collect();
+        Self { ancestors, lifetimes }
+    }
+
+    /// Whether one of the two has ended before the other begins.
+    fn of(&self, one: usize, other: usize) -> bool {
+        let (one, other) = (&self.lifetimes[one], &self.lifetimes[other]);
+        let (former, latter) = if one.last < other.first { (one, other) } else { (other, one) };
+        debug_assert!(self.ancestors.row(former.last).len() == latter.before.len());
+        former.last < latter.first
+            && former.final_uses.iter().all(|&at| latter.before[at / 64] >> (at % 64) & 1 == 1)
+    }
+}
+
+impl Ends {
+    fn new(lifetime: &Lifetime, ancestors: &Ancestors) -> Self {
+        let mut before = ancestors.row(lifetime.first()).to_vec();
+        for &at in &lifetime.uses[1..] {
+            let row = ancestors.row(at).iter();
+            before.iter_mut().zip(row).for_each(|(before, row)| *before &= row);
+        }
+        let uses = lifetime.uses.iter().enumerate();
+        let final_uses = uses.filter(|&(position, &at)| {
+            let later = &lifetime.uses[position + 1..];
+            !later.iter().any(|&later| ancestors.contains(later, at))
+        });
+        Self {
+            first: lifetime.first(),
+            last: lifetime.last(),
+            before,
+            final_uses: final_uses.map(|(_, &at)| at).collect(),
+        }
+    }
+}
+
+/// Offsets and size of the best of several orders of placement. Large buffers first packs best
+/// almost always; by first use wins on some chains, and both together still cost little.
+fn pack_best(
+    lifetimes: &[Lifetime],
+    conflict: impl Fn(usize, usize) -> bool,
+) -> (Vec<usize>, usize) {
+    let mut by_size: Vec<usize> = (0..lifetimes.len()).collect();
+    by_size.sort_by_key(|&at| (std::cmp::Reverse(lifetimes[at].bytes), lifetimes[at].first()));
+    let mut by_use = by_size.clone();
+    by_use.sort_by_key(|&at| lifetimes[at].first());
+    let packed = [by_size, by_use].map(|order| pack(lifetimes, &order, &conflict));
+    packed.into_iter().min_by_key(|(_, peak)| *peak).expect("two orders are tried")
+}
+
+/// Places buffers in `order`, each in the tightest gap between those that it conflicts with.
+fn pack(
+    lifetimes: &[Lifetime],
+    order: &[usize],
+    conflict: impl Fn(usize, usize) -> bool,
+) -> (Vec<usize>, usize) {
+    let mut offsets = vec![0; lifetimes.len()];
+    let mut placed: Vec<usize> = Vec::new();
+    let mut peak = 0;
+    for &at in order {
+        let bytes = lifetimes[at].bytes;
+        let taken = placed.iter().filter(|&&other| conflict(at, other));
+        let taken = taken.map(|&other| (offsets[other], offsets[other] + lifetimes[other].bytes));
+        let offset = tightest_gap(taken, bytes);
+        offsets[at] = offset;
+        peak = peak.max(offset + bytes);
+        let position = placed.partition_point(|&other| offsets[other] <= offset);
+        placed.insert(position, at);
+    }
+    (offsets, peak)
+}
+
+/// The start of the smallest gap of at least `bytes` between ranges sorted by start, or the end.
+fn tightest_gap(taken: impl Iterator<Item = (usize, usize)>, bytes: usize) -> usize {
+    let mut best: Option<(usize, usize)> = None;
+    let mut end = 0;
+    for (start, stop) in taken {
+        let gap = start.saturating_sub(end);
+        if gap >= bytes && best.is_none_or(|(size, _)| gap < size) {
+            best = Some((gap, end));
+        }
+        end = end.max(stop);
+    }
+    best.map_or(end, |(_, at)| at)
+}
