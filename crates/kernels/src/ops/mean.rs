@@ -1,0 +1,39 @@
+//! The arithmetic mean, for the loss of a batch.
+
+use super::geometry::linear;
+use super::{pointer, u32};
+use crate::checks::Check;
+use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
+
+/// Threads of the one block.
+const THREADS: u32 = 256;
+
+/// Kernel of [`Mean`].
+pub static MEAN: Kernel = Kernel {
+    name: "mean",
+    image: "mean",
+    parameters: &[pointer("x"), pointer("out"), u32("n")],
+    entries: &["mean"],
+    dispatch: |_, _| linear("mean", 1, THREADS),
+};
+
+/// `out = Σ x / n`, summed in f64 by one block in a fixed order; NaN where there is nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Mean<B> {
+    /// `[n]`, read.
+    pub x: View<B, f32>,
+    /// `[1]`, written.
+    pub out: View<B, f32>,
+}
+
+impl<B: Copy> Mean<B> {
+    /// The launch.
+    pub fn launch(&self) -> Result<Launch<B>, KernelError> {
+        let check = Check(MEAN.name);
+        // The kernel counts in steps of the block, and must not wrap around.
+        let n = check.at_most("n", self.x.len(), (u32::MAX - THREADS) as usize)?;
+        check.length("out", self.out, 1)?;
+        let arguments = vec![Argument::read(self.x), Argument::write(self.out), Argument::U32(n)];
+        Ok(Launch { kernel: &MEAN, problem: Problem::from([n]), arguments })
+    }
+}

@@ -1,0 +1,179 @@
+//! The kernels that go over elements one by one: SiLU, SwiGLU, their backward passes, and addition.
+//!
+//! Four neighbouring elements belong to one thread, which moves them by 16-byte accesses where
+//! every operand is aligned to 16 bytes, and one by one elsewhere, with the same results. Each
+//! element depends on the same place of the inputs alone, so that an output may be the same view
+//! as an input; views that overlap in part are wrong.
+
+use super::geometry::streaming;
+use super::{pointer, u32};
+use crate::checks::Check;
+use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
+
+/// Kernel of [`Silu`].
+pub static SILU: Kernel = Kernel {
+    name: "silu",
+    image: "silu",
+    parameters: &[pointer("x"), pointer("y"), u32("n")],
+    entries: &["silu"],
+    dispatch: |problem, _| streaming("silu", problem),
+};
+
+/// Kernel of [`SiluBackward`].
+pub static SILU_BACKWARD: Kernel = Kernel {
+    name: "silu_backward",
+    image: "silu_backward",
+    parameters: &[pointer("x"), pointer("grad_out"), pointer("grad_input"), u32("n")],
+    entries: &["silu_backward"],
+    dispatch: |problem, _| streaming("silu_backward", problem),
+};
+
+/// Kernel of [`SwiGlu`].
+pub static SWIGLU: Kernel = Kernel {
+    name: "swiglu",
+    image: "swiglu",
+    parameters: &[pointer("gate"), pointer("up"), pointer("out"), u32("n")],
+    entries: &["swiglu"],
+    dispatch: |problem, _| streaming("swiglu", problem),
+};
+
+/// Kernel of [`SwiGluBackward`].
+pub static SWIGLU_BACKWARD: Kernel = Kernel {
+    name: "swiglu_backward",
+    image: "swiglu_backward",
+    parameters: &[
+        pointer("gate"),
+        pointer("up"),
+        pointer("grad_out"),
+        pointer("grad_gate"),
+        pointer("grad_up"),
+        u32("n"),
+    ],
+    entries: &["swiglu_backward"],
+    dispatch: |problem, _| streaming("swiglu_backward", problem),
+};
+
+/// Kernel of [`Add`].
+pub static ADD: Kernel = Kernel {
+    name: "add",
+    image: "add",
+    parameters: &[pointer("a"), pointer("b"), pointer("out"), u32("n")],
+    entries: &["add"],
+    dispatch: |problem, _| streaming("add", problem),
+};
+
+/// `y = x · σ(x)`; −∞ gives NaN, as `x / (1 + exp(−x))` does.
+#[derive(Clone, Copy, Debug)]
+pub struct Silu<B> {
+    /// `[n]`, read.
+    pub x: View<B, f32>,
+    /// `[n]`, written.
+    pub y: View<B, f32>,
+}
+
+impl<B: Copy> Silu<B> {
+    /// The launch.
+    pub fn launch(&self) -> Result<Launch<B>, KernelError> {
+        stream(&SILU, &[("x", self.x)], &[("y", self.y)])
+    }
+}
+
+/// `grad_input = grad_out · σ(x) · (1 + x · σ(−x))`.
+#[derive(Clone, Copy, Debug)]
+pub struct SiluBackward<B> {
+    /// `[n]`, read: the input of the forward pass.
+    pub x: View<B, f32>,
+    /// `[n]`, read.
+    pub grad_out: View<B, f32>,
+    /// `[n]`, written.
+    pub grad_input: View<B, f32>,
+}
+
+impl<B: Copy> SiluBackward<B> {
+    /// The launch.
+    pub fn launch(&self) -> Result<Launch<B>, KernelError> {
+        let inputs = [("x", self.x), ("grad_out", self.grad_out)];
+        stream(&SILU_BACKWARD, &inputs, &[("grad_input", self.grad_input)])
+    }
+}
+
+/// `out = silu(gate) · up`.
+#[derive(Clone, Copy, Debug)]
+pub struct SwiGlu<B> {
+    /// `[n]`, read.
+    pub gate: View<B, f32>,
+    /// `[n]`, read.
+    pub up: View<B, f32>,
+    /// `[n]`, written.
+    pub out: View<B, f32>,
+}
+
+impl<B: Copy> SwiGlu<B> {
+    /// The launch.
+    pub fn launch(&self) -> Result<Launch<B>, KernelError> {
+        stream(&SWIGLU, &[("gate", self.gate), ("up", self.up)], &[("out", self.out)])
+    }
+}
+
+/// `grad_gate = grad_out · (up · silu'(gate))` and `grad_up = grad_out · silu(gate)`.
+#[derive(Clone, Copy, Debug)]
+pub struct SwiGluBackward<B> {
+    /// `[n]`, read: the gate of the forward pass.
+    pub gate: View<B, f32>,
+    /// `[n]`, read: the other input of the forward pass.
+    pub up: View<B, f32>,
+    /// `[n]`, read.
+    pub grad_out: View<B, f32>,
+    /// `[n]`, written.
+    pub grad_gate: View<B, f32>,
+    /// `[n]`, written.
+    pub grad_up: View<B, f32>,
+}
+
+impl<B: Copy> SwiGluBackward<B> {
+    /// The launch.
+    pub fn launch(&self) -> Result<Launch<B>, KernelError> {
+        let inputs = [("gate", self.gate), ("up", self.up), ("grad_out", self.grad_out)];
+        let outputs = [("grad_gate", self.grad_gate), ("grad_up", self.grad_up)];
+        stream(&SWIGLU_BACKWARD, &inputs, &outputs)
+    }
+}
+
+/// `out = a + b`.
+#[derive(Clone, Copy, Debug)]
+pub struct Add<B> {
+    /// `[n]`, read.
+    pub a: View<B, f32>,
+    /// `[n]`, read.
+    pub b: View<B, f32>,
+    /// `[n]`, written.
+    pub out: View<B, f32>,
+}
+
+impl<B: Copy> Add<B> {
+    /// The launch.
+    pub fn launch(&self) -> Result<Launch<B>, KernelError> {
+        stream(&ADD, &[("a", self.a), ("b", self.b)], &[("out", self.out)])
+    }
+}
+
+/// A view and the field that holds it.
+type Operand<B> = (&'static str, View<B, f32>);
+
+/// The launch over inputs and outputs that must all have the length of the first input.
+fn stream<B: Copy>(
+    kernel: &'static Kernel,
+    inputs: &[Operand<B>],
+    outputs: &[Operand<B>],
+) -> Result<Launch<B>, KernelError> {
+    let check = Check(kernel.name);
+    let expected = inputs[0].1.len();
+    let n = check.size("the number of elements", expected)?;
+    for &(name, view) in inputs.iter().chain(outputs) {
+        check.length(name, view, expected)?;
+    }
+    let reads = inputs.iter().map(|&(_, view)| Argument::read(view));
+    let writes = outputs.iter().map(|&(_, view)| Argument::write(view));
+    let arguments = reads.chain(writes).chain([Argument::U32(n)]).collect();
+    Ok(Launch { kernel, problem: Problem::from([n]), arguments })
+}
