@@ -1,1 +1,24 @@
-fn main() {}
+//! Prints every image for every generated SM target and a table that embeds them.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::{env, fs, io};
+
+use retrograph_ptx::SmTarget;
+
+fn main() -> io::Result<()> {
+    println!("cargo::rerun-if-changed=build.rs");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
+    let mut table = String::from("&[\n");
+    for target in SmTarget::GENERATED {
+        for (name, module) in Vec::<(&str, String)>::new() {
+            let path = out.join(format!("{name}.{target}.ptx"));
+            fs::write(&path, module.to_string())?;
+            let number = target.number;
+            writeln!(table, "    ({name:?}, {number}, include_str!({path:?})),")
+                .expect("writing to a string does not fail");
+        }
+    }
+    table.push_str("]\n");
+    fs::write(out.join("images.rs"), table)
+}

@@ -1,9 +1,44 @@
 //! Training kernels as embedded PTX, with launch geometry and f64 references.
+//!
+//! Every operation is a struct with public fields; `launch` checks the lengths of its operands and
+//! yields a [`Launch`]: a value that says which kernel runs on which bytes, before any device is
+//! known. Operands are [`View`]s of whatever names a buffer to the caller.
+//!
+//! ```
+//! use retrograph_kernels::ops::{Fprop, GemmShape};
+//! use retrograph_kernels::{SmTarget, View, images};
+//!
+//! // Here a buffer is a device address; in a pass of the runtime it is a buffer of that pass.
+//! let (x, w, y) = (View::new(0x1000_u64, 6), View::new(0x2000, 12), View::new(0x3000, 8));
+//! let shape = GemmShape { rows: 2, inputs: 3, outputs: 4 };
+//! let fprop = Fprop { x, w, bias: None, y, shape, alpha: 1.0, accumulate: false };
+//! let launch = fprop.launch()?;
+//!
+//! let target = SmTarget::portable(90);
+//! let dispatch = launch.dispatch(target);
+//! let ptx = images::ptx(launch.kernel.image, target).unwrap();
+//! assert!(ptx.contains(dispatch.entry));
+//! # Ok::<(), retrograph_kernels::KernelError>(())
+//! ```
+//!
+//! All tensors are contiguous, row-major and f32 unless an operation says otherwise. Every kernel
+//! is deterministic: the same operands give the same bits, whatever else runs on the device. No
+//! kernel keeps state, allocates or reads anything but its operands.
+//!
+//! Absent on purpose: loading and launching, which need a driver. The crate can be used with any
+//! driver binding.
 
+mod checks;
+pub mod error;
+pub mod images;
 pub mod launch;
+pub mod ops;
+pub mod reference;
 pub mod view;
 
+pub use error::KernelError;
 pub use launch::{Access, Argument, BufferArgument, Cell, Dispatch, Kernel, Launch, Problem};
 pub use launch::{Parameter, ParameterKind};
+pub use ops::all;
 pub use retrograph_ptx::SmTarget;
 pub use view::{Element, View};

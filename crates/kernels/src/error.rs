@@ -1,0 +1,57 @@
+//! What is wrong with the operands of a launch.
+
+/// A launch that cannot be described: its operands do not fit its shape.
+///
+/// All of these are found when the launch is constructed, before any device is involved.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KernelError {
+    /// A view does not have the number of elements that the shape asks for.
+    #[error("{kernel}: `{operand}` has {actual} elements, but the shape needs {expected}")]
+    Length {
+        /// The kernel.
+        kernel: &'static str,
+        /// The operand, by the name of its field.
+        operand: &'static str,
+        /// The number of elements that the shape asks for.
+        expected: usize,
+        /// The number of elements that the view has.
+        actual: usize,
+    },
+    /// A size is beyond what the kernel can index or what a grid can hold.
+    #[error("{kernel}: {what} is {value}, but the kernel handles at most {limit}")]
+    TooLarge {
+        /// The kernel.
+        kernel: &'static str,
+        /// The size that is too large.
+        what: &'static str,
+        /// Its value.
+        value: usize,
+        /// The largest value that the kernel handles.
+        limit: usize,
+    },
+    /// Sizes that contradict each other or that the kernel cannot divide.
+    #[error("{kernel}: {what} ({left} and {right})")]
+    Shape {
+        /// The kernel.
+        kernel: &'static str,
+        /// The rule that is broken, as a sentence without full stop.
+        what: &'static str,
+        /// The first size that the rule is about.
+        left: usize,
+        /// The second size that the rule is about.
+        right: usize,
+    },
+    /// A constant outside the range for which the formula makes sense.
+    #[error("{kernel}: `{operand}` is {value}, but it must be {rule}")]
+    Constant {
+        /// The kernel.
+        kernel: &'static str,
+        /// The constant, by the name of its field.
+        operand: &'static str,
+        /// The value, printed (so that the error stays comparable).
+        value: String,
+        /// What it must be, for example "finite and not negative".
+        rule: &'static str,
+    },
+}

@@ -1,0 +1,104 @@
+//! The operations: one file per kernel with its descriptor and its typed constructors.
+
+use crate::{Kernel, Parameter, ParameterKind};
+
+// One line per kernel file, in alphabetical order.
+
+mod adamw;
+mod attention;
+mod attention_backward;
+mod chunks;
+mod clip;
+mod column_sum;
+mod cross_entropy;
+mod embedding;
+mod gemm;
+mod geometry;
+mod mean;
+mod product;
+mod rms_norm;
+mod rope;
+mod schedule;
+mod softmax;
+mod streams;
+mod tiles;
+
+// One line per kernel file, in alphabetical order.
+
+pub use adamw::{ADAMW, AdamW, AdamWTensor};
+pub use attention::{AttentionScores, AttentionShape, AttentionValues, SCORES, VALUES};
+pub use attention_backward::{AttentionGradK, AttentionGradProbs, AttentionGradQ, AttentionGradV};
+pub use attention_backward::{GRAD_K, GRAD_PROBS, GRAD_Q, GRAD_V};
+pub use clip::{CLIP, CLIP_SCALE, Clip, ClipScale, Guard, SQUARED_SUMS};
+pub use clip::{SquaredSums, squared_sums_partials};
+pub use column_sum::{COLUMN_SUM, ColumnSum};
+pub use cross_entropy::{CROSS_ENTROPY, CrossEntropy};
+pub use embedding::{EMBEDDING, EMBEDDING_BACKWARD, Embedding, EmbeddingBackward};
+pub use gemm::{DGRAD, Dgrad, FPROP, Fprop, GemmShape, WGRAD, Wgrad};
+pub use mean::{MEAN, Mean};
+pub use rms_norm::{RMS_NORM, RMS_NORM_BACKWARD, RMS_NORM_GAMMA_REDUCE};
+pub use rms_norm::{RmsNorm, RmsNormBackward, RmsNormGammaReduce};
+pub use rope::{ROPE, Rope, rope_tables};
+pub use schedule::{SCHEDULE, Schedule};
+pub use softmax::{SOFTMAX, SOFTMAX_BACKWARD, Softmax, SoftmaxBackward, SoftmaxInPlace};
+pub use streams::{ADD, Add, SILU, SILU_BACKWARD, SWIGLU, SWIGLU_BACKWARD};
+pub use streams::{Silu, SiluBackward, SwiGlu, SwiGluBackward};
+
+/// Every kernel. One line each, in alphabetical order of files.
+static ALL: &[&Kernel] = &[
+    &ADAMW,
+    &SCORES,
+    &VALUES,
+    &GRAD_K,
+    &GRAD_PROBS,
+    &GRAD_Q,
+    &GRAD_V,
+    &CLIP,
+    &CLIP_SCALE,
+    &SQUARED_SUMS,
+    &COLUMN_SUM,
+    &CROSS_ENTROPY,
+    &EMBEDDING,
+    &EMBEDDING_BACKWARD,
+    &DGRAD,
+    &FPROP,
+    &WGRAD,
+    &MEAN,
+    &RMS_NORM,
+    &RMS_NORM_BACKWARD,
+    &RMS_NORM_GAMMA_REDUCE,
+    &ROPE,
+    &SCHEDULE,
+    &SOFTMAX,
+    &SOFTMAX_BACKWARD,
+    &ADD,
+    &SILU,
+    &SILU_BACKWARD,
+    &SWIGLU,
+    &SWIGLU_BACKWARD,
+];
+
+/// Every kernel.
+pub fn all() -> &'static [&'static Kernel] {
+    ALL
+}
+
+/// A pointer parameter.
+const fn pointer(name: &'static str) -> Parameter {
+    Parameter { name, kind: ParameterKind::Pointer }
+}
+
+/// A `.u32` parameter.
+const fn u32(name: &'static str) -> Parameter {
+    Parameter { name, kind: ParameterKind::U32 }
+}
+
+/// A `.f32` parameter.
+const fn f32(name: &'static str) -> Parameter {
+    Parameter { name, kind: ParameterKind::F32 }
+}
+
+/// A `.u64` parameter.
+const fn u64(name: &'static str) -> Parameter {
+    Parameter { name, kind: ParameterKind::U64 }
+}

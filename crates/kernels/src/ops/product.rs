@@ -1,0 +1,190 @@
+//! The matrix product behind GEMM and attention: its operands and parameters.
+//!
+//! `c = alpha · Σ_r a_r · b_r (+ bias) (+ c)`, where a and b come in three layouts, one image each:
+//! `nt` (rows of a times rows of b), `nn` (rows of a times columns of b), `tn` (columns times
+//! columns). Batches have two levels, and `reduce` products are summed into each c.
+
+use super::tiles::{Layout, MOST_PLANES};
+use super::{f32, pointer, u32};
+use crate::checks::Check;
+use crate::{Access, Argument, BufferArgument, Kernel, KernelError};
+use crate::{Launch, Parameter, Problem, View};
+
+/// The parameters of every product entry.
+pub(super) static PARAMETERS: &[Parameter] = &[
+    pointer("a"),
+    pointer("b"),
+    pointer("c"),
+    pointer("bias"),
+    u32("m"),
+    u32("n"),
+    u32("k"),
+    u32("reduce"),
+    u32("heads"),
+    u32("b_group"),
+    u32("lda"),
+    u32("ldb"),
+    u32("ldc"),
+    u32("a_batch"),
+    u32("a_head"),
+    u32("a_reduce"),
+    u32("b_batch"),
+    u32("b_head"),
+    u32("b_reduce"),
+    u32("c_batch"),
+    u32("c_head"),
+    f32("alpha"),
+    u32("flags"),
+];
+
+/// The bits of the parameter `flags`.
+mod flag {
+    /// c is added to, not overwritten.
+    pub(super) const ACCUMULATE: u32 = 1;
+    /// a is read in aligned groups of four.
+    pub(super) const A_QUADS: u32 = 2;
+    /// b is read in aligned groups of four.
+    pub(super) const B_QUADS: u32 = 4;
+    /// c is written in aligned groups of four.
+    pub(super) const C_QUADS: u32 = 8;
+}
+
+/// How one operand is walked, in elements.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Strides {
+    /// From one row, as stored, to the next.
+    pub(super) leading: usize,
+    /// From one batch to the next.
+    pub(super) batch: usize,
+    /// From one head to the next.
+    pub(super) head: usize,
+    /// From one summand to the next.
+    pub(super) reduce: usize,
+}
+
+/// The sizes of a product.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    /// Rows of c.
+    pub(super) m: usize,
+    /// Columns of c.
+    pub(super) n: usize,
+    /// Length of the contraction.
+    pub(super) k: usize,
+    /// Outer batches.
+    pub(super) batches: usize,
+    /// Inner batches.
+    pub(super) heads: usize,
+    /// How many consecutive heads share one b.
+    pub(super) b_group: usize,
+    /// How many products are summed, in order, into each c.
+    pub(super) reduce: usize,
+}
+
+/// A product whose operands have the right lengths.
+pub(super) struct Product<B> {
+    pub(super) kernel: &'static Kernel,
+    pub(super) layout: Layout,
+    pub(super) a: (View<B, f32>, Strides),
+    pub(super) b: (View<B, f32>, Strides),
+    pub(super) c: (View<B, f32>, Strides),
+    pub(super) bias: Option<View<B, f32>>,
+    pub(super) sizes: Sizes,
+    pub(super) alpha: f32,
+    pub(super) accumulate: bool,
+}
+
+impl<B: Copy> Product<B> {
+    /// The launch.
+    pub(super) fn launch(self) -> Result<Launch<B>, KernelError> {
+        let check = Check(self.kernel.name);
+        let Sizes { m, n, k, batches, heads, b_group, reduce } = self.sizes;
+        let planes = check.product("batch × heads", &[batches, heads])?;
+        let planes = check.at_most("batch × heads", planes, MOST_PLANES)?;
+        for (operand, strides) in self.operands() {
+            let (rows, what) = operand;
+            let elements = check.product(what, &[rows, strides.leading])?;
+            check.size(what, elements)?;
+        }
+        let mut arguments = vec![
+            Argument::read(self.a.0),
+            Argument::read(self.b.0),
+            Argument::Buffer(BufferArgument::new(self.c.0, self.access())),
+            self.bias.map_or(Argument::Null, Argument::read),
+        ];
+        let (a, b, c) = (self.a.1, self.b.1, self.c.1);
+        for (what, value) in [
+            ("m", m),
+            ("n", n),
+            ("k", k),
+            ("the number of summands", reduce),
+            ("heads", heads),
+            ("the number of heads that share an operand", b_group),
+            ("the leading dimension of a", a.leading),
+            ("the leading dimension of b", b.leading),
+            ("the leading dimension of c", c.leading),
+            ("the batch stride of a", a.batch),
+            ("the head stride of a", a.head),
+            ("the summand stride of a", a.reduce),
+            ("the batch stride of b", b.batch),
+            ("the head stride of b", b.head),
+            ("the summand stride of b", b.reduce),
+            ("the batch stride of c", c.batch),
+            ("the head stride of c", c.head),
+        ] {
+            arguments.push(Argument::U32(check.size(what, value)?));
+        }
+        arguments.push(Argument::f32(self.alpha));
+        arguments.push(Argument::U32(self.flags()));
+        // Every size was checked to fit above.
+        let problem = Problem::from([m as u32, n as u32, k as u32, planes]);
+        Ok(Launch { kernel: self.kernel, problem, arguments })
+    }
+
+    /// Number of stored rows, name and strides of every operand.
+    fn operands(&self) -> [((usize, &'static str), Strides); 3] {
+        let Sizes { m, n, k, .. } = self.sizes;
+        let rows = match self.layout {
+            Layout::Nt => [m, n, m],
+            Layout::Nn => [m, k, m],
+            Layout::Tn => [k, k, m],
+        };
+        [
+            ((rows[0], "the number of elements of a"), self.a.1),
+            ((rows[1], "the number of elements of b"), self.b.1),
+            ((rows[2], "the number of elements of c"), self.c.1),
+        ]
+    }
+
+    /// c is written whole unless it is added to, or is a part of something with gaps.
+    fn access(&self) -> Access {
+        if self.accumulate { Access::ReadWrite } else { Access::Write }
+    }
+
+    fn flags(&self) -> u32 {
+        let Sizes { m, n, k, .. } = self.sizes;
+        let (a_width, b_width) = match self.layout {
+            Layout::Nt => (k, k),
+            Layout::Nn => (k, n),
+            Layout::Tn => (m, n),
+        };
+        let mut flags = 0;
+        for (holds, bit) in [
+            (self.accumulate, flag::ACCUMULATE),
+            (in_quads(self.a, a_width), flag::A_QUADS),
+            (in_quads(self.b, b_width), flag::B_QUADS),
+            (in_quads(self.c, n), flag::C_QUADS),
+        ] {
+            flags |= if holds { bit } else { 0 };
+        }
+        flags
+    }
+}
+
+/// Whether every row of the operand starts at a multiple of 16 bytes and holds whole quads, given
+/// that buffers themselves are aligned to 16 bytes, as every CUDA allocation is.
+fn in_quads<B: Copy>((view, strides): (View<B, f32>, Strides), width: usize) -> bool {
+    let Strides { leading, batch, head, reduce } = strides;
+    let multiple = [leading, batch, head, reduce, width].iter().all(|size| size % 4 == 0);
+    multiple && view.byte_range().start % 16 == 0
+}

@@ -1,0 +1,153 @@
+//! Softmax over rows, causal or not, and its gradient.
+
+use super::geometry::{MOST_BLOCKS, linear};
+use super::{pointer, u32};
+use crate::checks::Check;
+use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Problem, View};
+
+/// Kernel of [`Softmax`] and [`SoftmaxInPlace`].
+pub static SOFTMAX: Kernel = Kernel {
+    name: "softmax",
+    image: "softmax",
+    parameters: &[pointer("input"), pointer("output"), u32("rows"), u32("width"), u32("causal")],
+    entries: &["softmax_by_warps", "softmax_by_blocks"],
+    dispatch: |problem, _| by_width(problem, SOFTMAX.entries),
+};
+
+/// Kernel of [`SoftmaxBackward`].
+pub static SOFTMAX_BACKWARD: Kernel = Kernel {
+    name: "softmax_backward",
+    image: "softmax_backward",
+    parameters: &[
+        pointer("probs"),
+        pointer("grad_out"),
+        pointer("grad_input"),
+        u32("rows"),
+        u32("width"),
+        u32("causal"),
+    ],
+    entries: &["softmax_backward_by_warps", "softmax_backward_by_blocks"],
+    dispatch: |problem, _| by_width(problem, SOFTMAX_BACKWARD.entries),
+};
+
+/// Rows that one block of the entries `…_by_warps` covers: one for each warp.
+const ROWS_PER_BLOCK: u32 = 4;
+/// The widest row that one warp covers.
+const WIDEST_FOR_A_WARP: u32 = 1024;
+/// Threads of a block of the entries `…_by_blocks`, which covers one row.
+const BLOCK_THREADS: u32 = 256;
+
+/// One warp for each row that is narrow, one block for each row that is wide.
+fn by_width(problem: &Problem, entries: &[&'static str]) -> Dispatch {
+    let [rows, width, ..] = problem.sizes;
+    let rows = if width == 0 { 0 } else { rows };
+    if width <= WIDEST_FOR_A_WARP {
+        linear(entries[0], rows.div_ceil(ROWS_PER_BLOCK), ROWS_PER_BLOCK * 32)
+    } else {
+        linear(entries[1], rows, BLOCK_THREADS)
+    }
+}
+
+/// The arguments after the tensors, and the problem.
+fn finish<B: Copy>(
+    kernel: &'static Kernel,
+    mut arguments: Vec<Argument<B>>,
+    (rows, width, causal): (usize, usize, bool),
+) -> Result<Launch<B>, KernelError> {
+    let check = Check(kernel.name);
+    let rows = check.at_most("rows", rows, MOST_BLOCKS)?;
+    let width = check.size("width", width)?;
+    let sizes = [rows, width, u32::from(causal)];
+    arguments.extend(sizes.map(Argument::U32));
+    Ok(Launch { kernel, problem: Problem::from([rows, width]), arguments })
+}
+
+/// `output = exp(input − max) ÷ Σ exp(input − max)` over each row.
+///
+/// Causal: row r keeps the columns up to r mod width, and the others become 0 without being read,
+/// as for scores `[batch, heads, seq, seq]`. A row (what the mask keeps of it) with a NaN or a
+/// positive infinity, or with nothing but negative infinities, becomes NaN.
+#[derive(Clone, Copy, Debug)]
+pub struct Softmax<B> {
+    /// `[rows, width]`, read.
+    pub input: View<B, f32>,
+    /// `[rows, width]`, written; not `input`, for which there is [`SoftmaxInPlace`].
+    pub output: View<B, f32>,
+    /// Number of rows.
+    pub rows: usize,
+    /// Elements in a row.
+    pub width: usize,
+    /// Whether the causal mask applies.
+    pub causal: bool,
+}
+
+impl<B: Copy> Softmax<B> {
+    /// Checks the operands and describes the launch.
+    pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        let Self { input, output, rows, width, causal } = self;
+        let check = Check(SOFTMAX.name);
+        let elements = check.product("rows × width", &[rows, width])?;
+        check.length("input", input, elements)?;
+        check.length("output", output, elements)?;
+        let arguments = vec![Argument::read(input), Argument::write(output)];
+        finish(&SOFTMAX, arguments, (rows, width, causal))
+    }
+}
+
+/// [`Softmax`] whose output replaces its input.
+#[derive(Clone, Copy, Debug)]
+pub struct SoftmaxInPlace<B> {
+    /// `[rows, width]`, read and written.
+    pub values: View<B, f32>,
+    /// Number of rows.
+    pub rows: usize,
+    /// Elements in a row.
+    pub width: usize,
+    /// Whether the causal mask applies.
+    pub causal: bool,
+}
+
+impl<B: Copy> SoftmaxInPlace<B> {
+    /// Checks the operand and describes the launch.
+    pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        let Self { values, rows, width, causal } = self;
+        let check = Check(SOFTMAX.name);
+        check.length("values", values, check.product("rows × width", &[rows, width])?)?;
+        let arguments = vec![Argument::update(values), Argument::update(values)];
+        finish(&SOFTMAX, arguments, (rows, width, causal))
+    }
+}
+
+/// `grad_input = probs ⊙ (grad_out − Σ probs ⊙ grad_out)` over each row.
+///
+/// Causal: what the mask hides is not read, and its gradient becomes 0.
+#[derive(Clone, Copy, Debug)]
+pub struct SoftmaxBackward<B> {
+    /// `[rows, width]`, read: the output of the forward pass.
+    pub probs: View<B, f32>,
+    /// `[rows, width]`, read.
+    pub grad_out: View<B, f32>,
+    /// `[rows, width]`, written.
+    pub grad_input: View<B, f32>,
+    /// Number of rows.
+    pub rows: usize,
+    /// Elements in a row.
+    pub width: usize,
+    /// Whether the causal mask applies.
+    pub causal: bool,
+}
+
+impl<B: Copy> SoftmaxBackward<B> {
+    /// Checks the operands and describes the launch.
+    pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        let Self { probs, grad_out, grad_input, rows, width, causal } = self;
+        let check = Check(SOFTMAX_BACKWARD.name);
+        let elements = check.product("rows × width", &[rows, width])?;
+        check.length("probs", probs, elements)?;
+        check.length("grad_out", grad_out, elements)?;
+        check.length("grad_input", grad_input, elements)?;
+        let arguments =
+            vec![Argument::read(probs), Argument::read(grad_out), Argument::write(grad_input)];
+        finish(&SOFTMAX_BACKWARD, arguments, (rows, width, causal))
+    }
+}

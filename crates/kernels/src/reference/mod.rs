@@ -1,0 +1,11 @@
+//! References in f64 on the CPU: the formula of every kernel, written once more without its
+//! mapping to threads, as an oracle for tests and a definition for readers.
+
+// One line per kernel file, in alphabetical order.
+
+pub mod adamw;
+pub mod clip;
+pub mod column_sum;
+pub mod embedding;
+pub mod rms_norm;
+pub mod silu;
