@@ -1,1 +1,70 @@
-//! Under construction.
+//! Hand-written FFI to the CUDA driver API: types by area of cuda.h and one table of functions,
+//! loaded at run time.
+//!
+//! Nothing is linked. A program that uses this crate builds and starts on a machine without a GPU,
+//! a driver or a CUDA toolkit, and learns at run time what is there:
+//!
+//! ```
+//! use retrograph_driver_sys::{CUresult, DriverTable};
+//!
+//! fn device_count(driver: &DriverTable) -> Result<i32, CUresult> {
+//!     let mut count = 0;
+//!     // SAFETY: 0 is the only flag value, and the pointer is valid during the call.
+//!     unsafe {
+//!         (driver.cuInit)(0).ok()?;
+//!         (driver.cuDeviceGetCount)(&mut count).ok()?;
+//!     }
+//!     Ok(count)
+//! }
+//!
+//! match DriverTable::load() {
+//!     Ok(driver) => println!("{:?} devices", device_count(&driver)),
+//!     Err(error) => println!("{error}"),
+//! }
+//! ```
+//!
+//! - [`DriverTable`] has one field per function under its exact exported symbol; functions that
+//!   only newer drivers export are `Option`.
+//! - [`driver_functions!`] hands the same list to any macro: the simulated driver makes its
+//!   functions from it.
+//! - [`CUresult`] and the enumerations are integers with constants, so that values of a newer
+//!   driver stay values.
+//! - Handles are pointer-sized newtypes that do not mix.
+//!
+//! Absent on purpose: safety (the crate `retrograph-runtime` gives that), the runtime API
+//! (`cudaMalloc` and the like), and everything that training as a graph does not need: textures,
+//! arrays, graphics interop, inter-process memory.
+
+// Types, fields and functions carry the names of cuda.h, so that its documentation applies.
+#![allow(non_camel_case_types, non_snake_case)]
+
+mod device;
+mod enumeration;
+mod functions;
+mod graph;
+mod handle;
+mod layout;
+mod load;
+mod memory;
+mod module;
+mod result;
+mod stream;
+mod table;
+
+#[doc(no_inline)]
+pub use std::ffi::{c_char, c_void};
+
+pub use device::*;
+pub use graph::*;
+pub use handle::*;
+pub use load::{LEAST_VERSION, LIBRARY_NAMES, LoadError};
+pub use memory::*;
+pub use module::*;
+pub use result::CUresult;
+pub use stream::*;
+pub use table::DriverTable;
+
+/// The README's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,101 @@
+//! Loading: what is said when the driver is missing, too old or incomplete.
+
+use std::ffi::{CStr, c_void};
+use std::path::Path;
+
+use retrograph_driver_sys::{CUresult, DriverTable, LIBRARY_NAMES, LoadError};
+
+unsafe extern "C" fn version_11_8(version: *mut i32) -> CUresult {
+    // SAFETY: the loader passes a valid pointer.
+    unsafe { *version = 11080 };
+    CUresult::CUDA_SUCCESS
+}
+
+unsafe extern "C" fn version_12_0(version: *mut i32) -> CUresult {
+    // SAFETY: the loader passes a valid pointer.
+    unsafe { *version = 12000 };
+    CUresult::CUDA_SUCCESS
+}
+
+unsafe extern "C" fn version_unknown(_: *mut i32) -> CUresult {
+    CUresult::CUDA_ERROR_STUB_LIBRARY
+}
+
+type GetVersion = unsafe extern "C" fn(*mut i32) -> CUresult;
+
+/// A driver whose every symbol is `get_version`, except for the `missing` ones. Only that function
+/// may be called through the table.
+fn load(get_version: GetVersion, missing: &[&str]) -> Result<DriverTable, LoadError> {
+    let resolve = |symbol: &CStr| {
+        let present = !missing.contains(&symbol.to_str().expect("symbols are ASCII"));
+        if present { get_version as *const c_void } else { std::ptr::null() }
+    };
+    // SAFETY: only `cuDriverGetVersion`, which has the right signature, is called by these tests.
+    unsafe { DriverTable::load_with("test", resolve) }
+}
+
+#[test]
+fn a_missing_library_names_what_was_tried() {
+    // SAFETY: there is no such file, so nothing runs.
+    let error = unsafe { DriverTable::load_from(Path::new("/nowhere/libcuda.so.1")) }.unwrap_err();
+    assert!(matches!(&error, LoadError::NotFound { tried } if tried.len() == 1));
+    assert!(error.to_string().contains("/nowhere/libcuda.so.1"), "{error}");
+}
+
+#[test]
+fn this_machine_has_a_complete_driver_or_every_name_is_listed() {
+    match DriverTable::load() {
+        Ok(_) => {}
+        Err(LoadError::NotFound { tried }) => {
+            let names: Vec<_> = tried.iter().map(|(name, _)| name.as_str()).collect();
+            assert_eq!(names, LIBRARY_NAMES);
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn an_old_driver_is_refused_with_both_versions() {
+    let error = load(version_11_8, &[]).unwrap_err();
+    assert!(matches!(error, LoadError::TooOld { version: 11080, .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("CUDA 11.8") && text.contains("CUDA 12.0"), "{text}");
+}
+
+#[test]
+fn a_missing_required_symbol_is_named() {
+    let error = load(version_12_0, &["cuGraphAddKernelNode_v2"]).unwrap_err();
+    assert!(error.to_string().contains("cuGraphAddKernelNode_v2"), "{error}");
+    assert!(matches!(error, LoadError::MissingSymbol { version: Some(12000), .. }));
+    let error = load(version_12_0, &["cuDriverGetVersion"]).unwrap_err();
+    assert!(matches!(error, LoadError::MissingSymbol { version: None, .. }), "{error}");
+}
+
+#[test]
+fn a_library_that_cannot_tell_its_version_is_refused_with_its_code() {
+    let error = load(version_unknown, &[]).unwrap_err();
+    assert!(matches!(error, LoadError::NoVersion { code: CUresult(34), .. }), "{error}");
+}
+
+#[test]
+fn missing_optional_symbols_are_none_and_the_rest_is_there() {
+    let table = load(version_12_0, &["cuFuncGetParamInfo", "cuFuncGetName"]).unwrap();
+    assert!(table.cuFuncGetParamInfo.is_none() && table.cuFuncGetName.is_none());
+    assert!(table.cuGraphInstantiateWithParams.is_some());
+    let mut version = 0;
+    // SAFETY: this field holds `version_12_0`.
+    assert!(unsafe { (table.cuDriverGetVersion)(&mut version) }.is_success());
+    assert_eq!(version, 12000);
+}
+
+#[test]
+fn symbol_lists_name_each_function_once() {
+    let mut names: Vec<_> = DriverTable::REQUIRED.to_vec();
+    names.extend(DriverTable::OPTIONAL.iter().map(|(name, _)| *name));
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+    assert!(names.iter().all(|name| name.starts_with("cu")));
+    assert!(DriverTable::OPTIONAL.iter().all(|(_, since)| (12000..=13000).contains(since)));
+}
