@@ -4,8 +4,13 @@
 // One line per kernel file, in alphabetical order.
 
 pub mod adamw;
+pub mod attention;
 pub mod clip;
 pub mod column_sum;
+pub mod cross_entropy;
 pub mod embedding;
+pub mod gemm;
 pub mod rms_norm;
+pub mod rope;
 pub mod silu;
+pub mod softmax;

@@ -1,0 +1,24 @@
+//! Rotary position embedding in double precision.
+
+/// Turns x, `[batch, seq, heads, head_dim]`, by the angles whose cosines and sines are given as
+/// `[seq, head_dim ÷ 2]`, or back.
+pub fn rope(
+    x: &[f64],
+    (cos, sin): (&[f64], &[f64]),
+    [seq, heads, head_dim]: [usize; 3],
+    inverse: bool,
+) -> Vec<f64> {
+    let half = head_dim / 2;
+    let mut out = vec![0.0; x.len()];
+    for (row, start) in (0..x.len()).step_by(head_dim.max(1)).enumerate() {
+        let position = row / heads % seq;
+        for i in 0..half {
+            let angle = position * half + i;
+            let (cos, sin) = (cos[angle], if inverse { -sin[angle] } else { sin[angle] });
+            let (low, high) = (x[start + i], x[start + half + i]);
+            out[start + i] = low * cos - high * sin;
+            out[start + half + i] = high * cos + low * sin;
+        }
+    }
+    out
+}
