@@ -124,6 +124,30 @@ impl Instruction {
         self.modifiers.iter().find_map(Space::from_modifier)
     }
 
+    /// Calls `visit` with every register that is read, and true, or written, and false. An
+    /// instruction under a guard may leave what it writes unchanged.
+    pub fn visit_registers(&self, mut visit: impl FnMut(RegisterId, bool)) {
+        if let Some(guard) = self.guard {
+            visit(guard.predicate, true);
+        }
+        for (index, operand) in self.operands.iter().enumerate() {
+            let read = index > 0 || !self.opcode.has_destination();
+            operand.visit_registers(&mut |register| visit(register, read));
+        }
+    }
+
+    /// The same, with registers that can be changed.
+    pub fn visit_registers_mut(&mut self, mut visit: impl FnMut(&mut RegisterId, bool)) {
+        if let Some(guard) = &mut self.guard {
+            visit(&mut guard.predicate, true);
+        }
+        let writes = self.opcode.has_destination();
+        for (index, operand) in self.operands.iter_mut().enumerate() {
+            let read = index > 0 || !writes;
+            operand.visit_registers_mut(&mut |register| visit(register, read));
+        }
+    }
+
     /// The first type.
     pub fn ty(&self) -> Option<Type> {
         self.types.first().copied()

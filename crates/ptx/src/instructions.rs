@@ -68,3 +68,22 @@ words! {
         Red = "red",
     }
 }
+
+impl Opcode {
+    /// Whether the first operand is what the instruction writes.
+    pub const fn has_destination(self) -> bool {
+        !matches!(
+            self,
+            Self::St
+                | Self::Red
+                | Self::Bra
+                | Self::Ret
+                | Self::Exit
+                | Self::Trap
+                | Self::Bar
+                | Self::Barrier
+                | Self::Membar
+                | Self::Fence
+        )
+    }
+}

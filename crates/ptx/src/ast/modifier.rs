@@ -5,18 +5,10 @@ use crate::words::words;
 words! {
     /// A modifier word. The same word may mean different things to different instructions
     /// (`lo` in `mul.lo` and `setp.lo`); the instruction decides.
+    ///
+    /// The order of the variants is the order in which modifiers are printed.
     pub enum Modifier {
-        // State spaces.
-        Param = "param",
-        Global = "global",
-        Shared = "shared",
-        Local = "local",
-        Const = "const",
-        To = "to",
-        // Memory.
-        V2 = "v2",
-        V4 = "v4",
-        Nc = "nc",
+        // Memory order and scope.
         Volatile = "volatile",
         Weak = "weak",
         Relaxed = "relaxed",
@@ -28,13 +20,37 @@ words! {
         Gpu = "gpu",
         Sys = "sys",
         Gl = "gl",
+        // State spaces.
+        To = "to",
+        Param = "param",
+        Global = "global",
+        Shared = "shared",
+        Local = "local",
+        Const = "const",
+        // Caches and vectors.
         Ca = "ca",
         Cg = "cg",
         Cs = "cs",
         Cv = "cv",
         Wb = "wb",
         Wt = "wt",
-        // Rounding.
+        Nc = "nc",
+        V2 = "v2",
+        V4 = "v4",
+        // Warps and blocks.
+        Sync = "sync",
+        Aligned = "aligned",
+        Bfly = "bfly",
+        Up = "up",
+        Down = "down",
+        Idx = "idx",
+        Ballot = "ballot",
+        Any = "any",
+        All = "all",
+        Uni = "uni",
+        // Arithmetic and rounding.
+        Approx = "approx",
+        Full = "full",
         Rn = "rn",
         Rz = "rz",
         Rm = "rm",
@@ -43,15 +59,9 @@ words! {
         Rzi = "rzi",
         Rmi = "rmi",
         Rpi = "rpi",
-        // Arithmetic.
-        Ftz = "ftz",
-        Sat = "sat",
-        Approx = "approx",
-        Full = "full",
         Lo = "lo",
         Hi = "hi",
         Wide = "wide",
-        NaN = "NaN",
         // Comparison; `lo` and `hi` are above.
         Eq = "eq",
         Ne = "ne",
@@ -76,16 +86,6 @@ words! {
         NotANumber = "notanumber",
         Normal = "normal",
         Subnormal = "subnormal",
-        // Warps and blocks.
-        Sync = "sync",
-        Bfly = "bfly",
-        Up = "up",
-        Down = "down",
-        Idx = "idx",
-        Ballot = "ballot",
-        Any = "any",
-        All = "all",
-        Uni = "uni",
         // Operations of atomics, and of `setp` that combines.
         Add = "add",
         Min = "min",
@@ -103,13 +103,17 @@ words! {
         Wrap = "wrap",
         Clamp = "clamp",
         ShiftAmount = "shiftamt",
+        // What happens to results out of range.
+        Ftz = "ftz",
+        PropagateNan = "NaN",
+        Sat = "sat",
     }
 }
 
 // The set below has one bit for each modifier.
 const _: () = assert!(Modifier::ALL.len() <= 128);
 
-/// A set of modifiers. Their order has no meaning to PTX, so that it has none here.
+/// A set of modifiers. Their order means nothing to PTX, and so it means nothing here.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Modifiers(u128);
 

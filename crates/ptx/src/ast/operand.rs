@@ -77,6 +77,38 @@ pub enum Operand {
     Sink,
 }
 
+impl Operand {
+    /// Calls `visit` with every register of the operand, be it read or written.
+    pub fn visit_registers(&self, visit: &mut dyn FnMut(RegisterId)) {
+        match self {
+            Self::Register(register) | Self::NotPredicate(register) => visit(*register),
+            Self::Pair(first, second) => [*first, *second].into_iter().for_each(visit),
+            Self::Address(Address { base: AddressBase::Register(register), .. }) => {
+                visit(*register);
+            }
+            Self::Vector(operands) => {
+                operands.iter().for_each(|operand| operand.visit_registers(visit));
+            }
+            _ => {}
+        }
+    }
+
+    /// The same, with registers that can be changed.
+    pub fn visit_registers_mut(&mut self, visit: &mut dyn FnMut(&mut RegisterId)) {
+        match self {
+            Self::Register(register) | Self::NotPredicate(register) => visit(register),
+            Self::Pair(first, second) => [first, second].into_iter().for_each(visit),
+            Self::Address(Address { base: AddressBase::Register(register), .. }) => {
+                visit(register);
+            }
+            Self::Vector(operands) => {
+                operands.iter_mut().for_each(|operand| operand.visit_registers_mut(visit));
+            }
+            _ => {}
+        }
+    }
+}
+
 words! {
     /// A special register.
     pub enum Special {

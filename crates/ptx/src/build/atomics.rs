@@ -1,0 +1,89 @@
+//! Atomic operations on memory.
+//!
+//! Their order among threads is not fixed, so that a float sum made with them differs from run to
+//! run. Kernels that must replay bit for bit use them on integers only.
+
+use super::kernel::Emit;
+use super::memory::Place;
+use super::pointer::{Index, Ptr};
+use super::scalar::{Arg, Scalar};
+use super::shared::Shared;
+use super::value::Value;
+use crate::ast::{Modifier, Opcode, Operand, Type};
+
+/// A type that atomics work on: `u32`, `i32`, `u64` or `f32`.
+pub trait AtomicScalar: Scalar {}
+
+impl AtomicScalar for u32 {}
+impl AtomicScalar for i32 {}
+impl AtomicScalar for u64 {}
+impl AtomicScalar for f32 {}
+
+impl<'k> Place<'k> {
+    #[track_caller]
+    fn atomic<T: Scalar>(self, operation: Modifier, values: &[Value<'k, T>]) -> Value<'k, T> {
+        // Exchanges know bits only.
+        let untyped = if T::TYPE.size() == 8 { Type::B64 } else { Type::B32 };
+        let bits = matches!(operation, Modifier::Exch | Modifier::Cas);
+        let ty = if bits { untyped } else { T::TYPE };
+        let mut operands = vec![Operand::Address(self.address)];
+        operands.extend(values.iter().map(|value| Operand::Register(value.register())));
+        let modifiers = &[self.space, operation];
+        let emit = Emit { opcode: Opcode::Atom, modifiers, types: &[ty], operands };
+        Value::from_register(self.kernel, self.kernel.compute(T::TYPE, emit))
+    }
+}
+
+macro_rules! atomics {
+    ($owner:ident) => {
+        impl<'k, T: AtomicScalar> $owner<'k, T> {
+            /// Adds `value` to element `index` and gives what was there before.
+            #[track_caller]
+            pub fn atomic_add(self, index: impl Index<'k>, value: Value<'k, T>) -> Value<'k, T> {
+                self.at(index).place().atomic(Modifier::Add, &[value])
+            }
+
+            /// Sets element `index` to `value` and gives what was there before.
+            #[track_caller]
+            pub fn atomic_exchange(
+                self,
+                index: impl Index<'k>,
+                value: Value<'k, T>,
+            ) -> Value<'k, T> {
+                self.at(index).place().atomic(Modifier::Exch, &[value])
+            }
+
+            /// Sets element `index` to `new` if its bits are those of `expected`, and gives what
+            /// was there before.
+            #[track_caller]
+            pub fn atomic_compare_exchange(
+                self,
+                index: impl Index<'k>,
+                expected: impl Arg<'k, T>,
+                new: Value<'k, T>,
+            ) -> Value<'k, T> {
+                let expected = expected.bring(new.kernel());
+                self.at(index).place().atomic(Modifier::Cas, &[expected, new])
+            }
+        }
+
+        impl<'k, T: AtomicScalar + super::Integer> $owner<'k, T> {
+            /// Sets element `index` to the lesser of it and `value`, and gives what was there
+            /// before.
+            #[track_caller]
+            pub fn atomic_min(self, index: impl Index<'k>, value: Value<'k, T>) -> Value<'k, T> {
+                self.at(index).place().atomic(Modifier::Min, &[value])
+            }
+
+            /// Sets element `index` to the greater of it and `value`, and gives what was there
+            /// before.
+            #[track_caller]
+            pub fn atomic_max(self, index: impl Index<'k>, value: Value<'k, T>) -> Value<'k, T> {
+                self.at(index).place().atomic(Modifier::Max, &[value])
+            }
+        }
+    };
+}
+
+atomics!(Ptr);
+atomics!(Shared);

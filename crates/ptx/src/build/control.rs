@@ -1,0 +1,118 @@
+//! Branches, loops and barriers of the kernel itself.
+
+use super::kernel::{Emit, Kernel};
+use super::predicate::Pred;
+use super::scalar::Arg;
+use super::value::Value;
+use crate::ast::{Guard, Immediate, LabelId, Modifier, Opcode, Operand};
+
+impl<'k> Kernel<'k> {
+    /// Runs `body` in the threads where `condition` is true.
+    #[track_caller]
+    pub fn when(&self, condition: Pred<'k>, body: impl FnOnce()) {
+        let end = self.label(format!("$when{}_end", self.next_block()));
+        self.branch(Some(condition.guard(false)), end);
+        self.scope(body);
+        self.place(end);
+    }
+
+    /// Runs `yes` in the threads where `condition` is true, and `no` in the others.
+    #[track_caller]
+    pub fn when_else(&self, condition: Pred<'k>, yes: impl FnOnce(), no: impl FnOnce()) {
+        let block = self.next_block();
+        let other = self.label(format!("$when{block}_else"));
+        let end = self.label(format!("$when{block}_end"));
+        self.branch(Some(condition.guard(false)), other);
+        self.scope(yes);
+        self.branch(None, end);
+        self.place(other);
+        self.scope(no);
+        self.place(end);
+    }
+
+    /// Runs `body` for `i = start, start + step, …` while `i < end`, in the kernel. `step` must
+    /// not be 0, and the last `i + step` must fit in 32 bits.
+    #[track_caller]
+    pub fn range(
+        &self,
+        start: impl Arg<'k, u32>,
+        end: impl Arg<'k, u32>,
+        step: impl Arg<'k, u32>,
+        body: impl FnOnce(Value<'k, u32>),
+    ) {
+        let (start, end, step) = (start.bring(*self), end.bring(*self), step.bring(*self));
+        let block = self.next_block();
+        let head = self.label(format!("$range{block}_body"));
+        let done = self.label(format!("$range{block}_end"));
+        let index = self.var(start);
+        // The test is at the bottom, so that an iteration has one branch; a loop that is known to
+        // run needs none before it.
+        let runs = start.known().zip(end.known()).is_some_and(|(start, end)| start < end);
+        if !runs {
+            self.branch(Some(start.lt(end).guard(false)), done);
+        }
+        self.place(head);
+        self.scope(|| {
+            body(index.live());
+            index.add_assign(step);
+            self.branch(Some(index.live().lt(end).guard(true)), head);
+        });
+        self.place(done);
+    }
+
+    /// Runs `body` as long as `condition` gives true, in the kernel. What `condition` computes may
+    /// be used in `body`.
+    #[track_caller]
+    pub fn while_loop(&self, condition: impl FnOnce() -> Pred<'k>, body: impl FnOnce()) {
+        let block = self.next_block();
+        let head = self.label(format!("$while{block}_test"));
+        let done = self.label(format!("$while{block}_end"));
+        self.place(head);
+        self.scope(|| {
+            let go = condition();
+            self.branch(Some(go.guard(false)), done);
+            body();
+            self.branch(None, head);
+        });
+        self.place(done);
+    }
+
+    /// Ends the thread where `condition` is true. A thread that has ended counts as arrived at
+    /// every later barrier.
+    #[track_caller]
+    pub fn return_if(&self, condition: Pred<'k>) {
+        let ret = Emit { opcode: Opcode::Ret, modifiers: &[], types: &[], operands: Vec::new() };
+        self.emit_guarded(condition.guard(true), ret);
+    }
+
+    /// Stops the whole launch with an error where `condition` is true.
+    #[track_caller]
+    pub fn trap_if(&self, condition: Pred<'k>) {
+        let trap = Emit { opcode: Opcode::Trap, modifiers: &[], types: &[], operands: Vec::new() };
+        self.emit_guarded(condition.guard(true), trap);
+    }
+
+    /// Waits until every thread of the block is here (`bar.sync 0`), and makes what they wrote to
+    /// shared and global memory visible to each other.
+    pub fn barrier(&self) {
+        let operands = vec![Operand::Immediate(Immediate::Integer(0))];
+        let modifiers = &[Modifier::Sync];
+        self.emit(Emit { opcode: Opcode::Bar, modifiers, types: &[], operands });
+    }
+
+    /// Orders this thread's memory accesses before the fence before those after it, for every
+    /// thread of the device (`membar.gl`).
+    pub fn fence_device(&self) {
+        let modifiers = &[Modifier::Gl];
+        self.emit(Emit { opcode: Opcode::Membar, modifiers, types: &[], operands: Vec::new() });
+    }
+
+    fn branch(&self, guard: Option<Guard>, target: LabelId) {
+        let operands = vec![Operand::Label(target)];
+        let emit = Emit { opcode: Opcode::Bra, modifiers: &[], types: &[], operands };
+        match guard {
+            Some(guard) => self.emit_guarded(guard, emit),
+            None => self.emit(emit),
+        }
+    }
+}

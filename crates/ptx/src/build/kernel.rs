@@ -1,0 +1,279 @@
+//! A kernel while it is being built: its registers, its scopes and its statements.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+use super::pointer::Ptr;
+use super::scalar::Scalar;
+use super::tidy;
+use super::value::{Source, Value};
+use crate::ast::{
+    Address, AddressBase, Entry, Guard, Instruction, LabelId, Modifier, Modifiers, Opcode, Operand,
+    Parameter, RegisterId, SourceLine, Special, Statement, Symbol, Type, Variable,
+};
+
+/// A kernel that is being built.
+///
+/// It is a handle that can be copied; the lifetime `'k` is unique to one call of
+/// [`Kernel::build`], and every value carries it.
+#[derive(Clone, Copy)]
+pub struct Kernel<'k> {
+    state: &'k RefCell<State>,
+    // Invariant, so that the lifetimes of two kernels never unify.
+    brand: PhantomData<fn(&'k ()) -> &'k ()>,
+}
+
+/// What has been built so far.
+#[derive(Default)]
+struct State {
+    entry: Entry,
+    /// Loads of parameters and special registers: they go before the body, so that the first use
+    /// may be anywhere.
+    prologue: Vec<Statement>,
+    /// The type of every register and the scope that it was made in.
+    registers: Vec<(Type, u32)>,
+    /// The scopes that are open, outermost first.
+    open: Vec<u32>,
+    scopes: u32,
+    specials: BTreeMap<Special, RegisterId>,
+    /// Registers that hold the address of a variable.
+    addresses: Vec<(Symbol, RegisterId)>,
+    blocks: u32,
+}
+
+/// An instruction that is being put together.
+pub(super) struct Emit<'a> {
+    pub(super) opcode: Opcode,
+    pub(super) modifiers: &'a [Modifier],
+    pub(super) types: &'a [Type],
+    pub(super) operands: Vec<Operand>,
+}
+
+impl Emit<'_> {
+    fn statement(self, guard: Option<Guard>) -> Statement {
+        Statement::Instruction(Instruction {
+            guard,
+            opcode: self.opcode,
+            modifiers: Modifiers::of(self.modifiers),
+            types: self.types.to_vec(),
+            operands: self.operands,
+            line: SourceLine::default(),
+        })
+    }
+}
+
+impl<'k> Kernel<'k> {
+    /// Builds the kernel that `describe` describes.
+    ///
+    /// # Panics
+    /// When the description is wrong: a name given twice, or a value used outside of the block
+    /// (the body of a [`Kernel::when`] or of a loop) that computed it.
+    pub fn build(name: &str, describe: impl for<'a> FnOnce(&Kernel<'a>)) -> Entry {
+        let mut start = State { open: vec![0], ..State::default() };
+        start.entry.name = name.to_owned();
+        let state = RefCell::new(start);
+        describe(&Kernel { state: &state, brand: PhantomData });
+        state.into_inner().finish()
+    }
+
+    /// A parameter of type `T`.
+    pub fn param<T: Scalar>(&self, name: &str) -> Value<'k, T> {
+        let ty = T::TYPE;
+        let register = self.register(ty);
+        let mut state = self.state.borrow_mut();
+        state.claim(name);
+        let symbol = Symbol::Parameter(state.entry.parameters.len() as u32);
+        state.entry.parameters.push(Parameter::scalar(name, ty));
+        let address = Address { base: AddressBase::Symbol(symbol), offset: 0 };
+        state.load_early(Emit {
+            opcode: Opcode::Ld,
+            modifiers: &[Modifier::Param],
+            types: &[ty],
+            operands: vec![Operand::Register(register), Operand::Address(address)],
+        });
+        state.registers[register.0 as usize].1 = 0;
+        Value::from_register(*self, register)
+    }
+
+    /// A pointer parameter to elements of type `T` in global memory. It may be null if the kernel
+    /// asks [`Ptr::is_null`] before it uses it.
+    pub fn pointer<T: Scalar>(&self, name: &str) -> Ptr<'k, T> {
+        let generic = self.param::<u64>(name);
+        let register = self.register(Type::U64);
+        let mut state = self.state.borrow_mut();
+        state.load_early(Emit {
+            opcode: Opcode::Cvta,
+            modifiers: &[Modifier::To, Modifier::Global],
+            types: &[Type::U64],
+            operands: vec![Operand::Register(register), generic.operand_unchecked()],
+        });
+        state.registers[register.0 as usize].1 = 0;
+        drop(state);
+        Ptr::new(Value::from_register(*self, register))
+    }
+
+    /// A constant. It takes no register until it must.
+    pub fn constant<T: Scalar>(&self, value: T) -> Value<'k, T> {
+        Value::new(*self, Source::Constant(value.to_bits()))
+    }
+
+    /// Sets the most threads per block that the kernel may be launched with (`.maxntid`), which
+    /// lets `ptxas` give every thread its share of the registers.
+    pub fn max_threads(&self, threads: u32) {
+        self.state.borrow_mut().entry.limits.max_threads = Some([threads, 1, 1]);
+    }
+
+    /// Asks `ptxas` for few enough registers that `blocks` blocks fit on a multiprocessor
+    /// (`.minnctapersm`). It needs [`Kernel::max_threads`].
+    pub fn min_blocks(&self, blocks: u32) {
+        self.state.borrow_mut().entry.limits.min_blocks = Some(blocks);
+    }
+
+    /// The value of a special register, read once at the start of the kernel.
+    pub(super) fn special(&self, special: Special) -> Value<'k, u32> {
+        let known = self.state.borrow().specials.get(&special).copied();
+        let register = known.unwrap_or_else(|| {
+            let source = Operand::Special(special);
+            let register = self.early(Type::U32, source);
+            self.state.borrow_mut().specials.insert(special, register);
+            register
+        });
+        Value::from_register(*self, register)
+    }
+
+    /// The register that holds the 32-bit address of a shared variable.
+    pub(super) fn address_of(&self, symbol: Symbol) -> RegisterId {
+        let mut known = self.state.borrow().addresses.clone().into_iter();
+        if let Some((_, register)) = known.find(|&(of, _)| of == symbol) {
+            return register;
+        }
+        let register = self.early(Type::U32, Operand::Symbol(symbol, 0));
+        self.state.borrow_mut().addresses.push((symbol, register));
+        register
+    }
+
+    /// A register that is set to `source` at the start of the kernel.
+    fn early(&self, ty: Type, source: Operand) -> RegisterId {
+        let register = self.register(ty);
+        let mut state = self.state.borrow_mut();
+        state.registers[register.0 as usize].1 = 0;
+        state.load_early(Emit {
+            opcode: Opcode::Mov,
+            modifiers: &[],
+            types: &[ty],
+            operands: vec![Operand::Register(register), source],
+        });
+        register
+    }
+
+    /// A fresh register of the scope that is open.
+    pub(super) fn register(&self, ty: Type) -> RegisterId {
+        let mut state = self.state.borrow_mut();
+        let scope = *state.open.last().expect("the outermost scope is never closed");
+        state.registers.push((ty, scope));
+        RegisterId(state.registers.len() as u32 - 1)
+    }
+
+    /// Fails when the block that made `register` has been closed.
+    #[track_caller]
+    pub(super) fn check_open(&self, register: RegisterId) {
+        let state = self.state.borrow();
+        let scope = state.registers[register.0 as usize].1;
+        assert!(
+            state.open.contains(&scope),
+            "kernel `{}`: a value is used outside of the block that computed it; carry it out in \
+             a `var` that is made before the block",
+            state.entry.name
+        );
+    }
+
+    /// Appends an instruction.
+    pub(super) fn emit(&self, emit: Emit<'_>) {
+        self.state.borrow_mut().entry.body.push(emit.statement(None));
+    }
+
+    /// Appends an instruction under a guard.
+    pub(super) fn emit_guarded(&self, guard: Guard, emit: Emit<'_>) {
+        self.state.borrow_mut().entry.body.push(emit.statement(Some(guard)));
+    }
+
+    /// Appends an instruction whose destination is a fresh register of type `ty`.
+    pub(super) fn compute(&self, ty: Type, mut emit: Emit<'_>) -> RegisterId {
+        let register = self.register(ty);
+        emit.operands.insert(0, Operand::Register(register));
+        self.emit(emit);
+        register
+    }
+
+    /// Declares a variable of the entry.
+    pub(super) fn declare(&self, variable: Variable) -> Symbol {
+        let mut state = self.state.borrow_mut();
+        state.claim(&variable.name);
+        state.entry.variables.push(variable);
+        Symbol::Local(state.entry.variables.len() as u32 - 1)
+    }
+
+    /// The variable called `name`, if it has been declared.
+    pub(super) fn declared(&self, name: &str) -> Option<Symbol> {
+        let state = self.state.borrow();
+        let found = state.entry.variables.iter().position(|variable| variable.name == name);
+        found.map(|index| Symbol::Local(index as u32))
+    }
+
+    /// A number for the labels of the next branch or loop.
+    pub(super) fn next_block(&self) -> u32 {
+        let mut state = self.state.borrow_mut();
+        state.blocks += 1;
+        state.blocks
+    }
+
+    /// A label, still to be placed.
+    pub(super) fn label(&self, name: String) -> LabelId {
+        let mut state = self.state.borrow_mut();
+        state.entry.labels.push(name);
+        LabelId(state.entry.labels.len() as u32 - 1)
+    }
+
+    /// Places a label.
+    pub(super) fn place(&self, label: LabelId) {
+        self.state.borrow_mut().entry.body.push(Statement::Label(label));
+    }
+
+    /// Runs `body` in a scope of its own.
+    pub(super) fn scope<R>(&self, body: impl FnOnce() -> R) -> R {
+        {
+            let mut state = self.state.borrow_mut();
+            state.scopes += 1;
+            let scope = state.scopes;
+            state.open.push(scope);
+        }
+        let result = body();
+        self.state.borrow_mut().open.pop();
+        result
+    }
+}
+
+impl State {
+    fn load_early(&mut self, emit: Emit<'_>) {
+        self.prologue.push(emit.statement(None));
+    }
+
+    /// Fails when `name` is taken.
+    fn claim(&self, name: &str) {
+        let parameters = self.entry.parameters.iter().map(|parameter| &parameter.name);
+        let mut names = parameters.chain(self.entry.variables.iter().map(|v| &v.name));
+        let entry = &self.entry.name;
+        assert!(names.all(|taken| taken != name), "kernel `{entry}`: `{name}` is declared twice");
+    }
+
+    fn finish(mut self) -> Entry {
+        let mut body = self.prologue;
+        body.append(&mut self.entry.body);
+        let end = Emit { opcode: Opcode::Ret, modifiers: &[], types: &[], operands: Vec::new() };
+        body.push(end.statement(None));
+        let types = self.registers.iter().map(|&(ty, _)| ty).collect();
+        self.entry.body = body;
+        tidy::tidy(self.entry, types)
+    }
+}

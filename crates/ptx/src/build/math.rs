@@ -1,0 +1,184 @@
+//! Functions of floats.
+//!
+//! | function | made of | error |
+//! |---|---|---|
+//! | `sqrt`, `rcp`, `/`, `fma` | one instruction | correctly rounded |
+//! | `rsqrt` (f32) | `rsqrt.approx` | 2 ulp |
+//! | `exp2` | `ex2.approx` | 2 ulp |
+//! | `exp` | `ex2.approx` and a compensation | 3 ulp, denormal results included |
+//! | `ln` | IEEE arithmetic only | 2 ulp; the same bits everywhere |
+//! | `tanh` | `exp` | 6 ulp above 0.3, 1e-7 absolute below |
+//!
+//! The bounds of the approximate instructions are those of the PTX ISA manual.
+
+use std::f32::consts;
+
+use super::kernel::Emit;
+use super::scalar::{Arg, Float, Integer, Scalar};
+use super::value::Value;
+use crate::ast::{Modifier, Opcode, Type};
+
+impl<'k, T: Scalar> Value<'k, T> {
+    /// The absolute value; of the least signed integer it is that integer, and of an unsigned one
+    /// it is the value itself.
+    #[track_caller]
+    pub fn abs(self) -> Self {
+        match T::TYPE {
+            Type::U32 | Type::U64 => self,
+            _ => self.unary(Opcode::Abs, &[]),
+        }
+    }
+}
+
+impl<'k, T: Float> Value<'k, T> {
+    /// `self * b + c`, rounded once.
+    #[track_caller]
+    pub fn fma(self, b: impl Arg<'k, T>, c: impl Arg<'k, T>) -> Self {
+        let kernel = self.kernel();
+        let operands = vec![self.operand(), b.bring(kernel).operand(), c.bring(kernel).operand()];
+        let modifiers = &[Modifier::Rn];
+        let emit = Emit { opcode: Opcode::Fma, modifiers, types: &[T::TYPE], operands };
+        Self::from_register(kernel, kernel.compute(T::TYPE, emit))
+    }
+
+    /// The square root, correctly rounded.
+    #[track_caller]
+    pub fn sqrt(self) -> Self {
+        self.unary(Opcode::Sqrt, &[Modifier::Rn])
+    }
+
+    /// The reciprocal, correctly rounded.
+    #[track_caller]
+    pub fn rcp(self) -> Self {
+        self.unary(Opcode::Rcp, &[Modifier::Rn])
+    }
+
+    /// The value with the sign of `sign`.
+    #[track_caller]
+    pub fn copysign(self, sign: impl Arg<'k, T>) -> Self {
+        // PTX takes the sign from the first operand.
+        let sign = sign.bring(self.kernel());
+        sign.binary(Opcode::Copysign, &[], self)
+    }
+}
+
+impl<'k, T: Integer> Value<'k, T> {
+    /// `self * b + c`, wrapping.
+    #[track_caller]
+    pub fn mul_add(self, b: impl Arg<'k, T>, c: impl Arg<'k, T>) -> Self {
+        let kernel = self.kernel();
+        let operands = vec![self.operand(), b.bring(kernel).operand(), c.bring(kernel).operand()];
+        let modifiers = &[Modifier::Lo];
+        let emit = Emit { opcode: Opcode::Mad, modifiers, types: &[T::TYPE], operands };
+        Self::from_register(kernel, kernel.compute(T::TYPE, emit))
+    }
+}
+
+impl<'k> Value<'k, u32> {
+    /// The whole 64-bit product.
+    #[track_caller]
+    pub fn mul_wide(self, right: impl Arg<'k, u32>) -> Value<'k, u64> {
+        let kernel = self.kernel();
+        let operands = vec![self.operand(), right.bring(kernel).operand()];
+        let modifiers = &[Modifier::Wide];
+        let emit = Emit { opcode: Opcode::Mul, modifiers, types: &[Type::U32], operands };
+        Value::from_register(kernel, kernel.compute(Type::U64, emit))
+    }
+
+    /// The upper half of the 64-bit product.
+    #[track_caller]
+    pub fn mul_high(self, right: impl Arg<'k, u32>) -> Self {
+        self.binary(Opcode::Mul, &[Modifier::Hi], right.bring(self.kernel()))
+    }
+
+    /// Number of bits that are set.
+    #[track_caller]
+    pub fn count_ones(self) -> Self {
+        let (kernel, operands) = (self.kernel(), vec![self.operand()]);
+        let emit = Emit { opcode: Opcode::Popc, modifiers: &[], types: &[Type::B32], operands };
+        Self::from_register(kernel, kernel.compute(Type::U32, emit))
+    }
+}
+
+impl Value<'_, f64> {
+    /// The reciprocal of the square root: two correctly rounded operations.
+    #[track_caller]
+    pub fn rsqrt(self) -> Self {
+        self.sqrt().rcp()
+    }
+}
+
+impl Value<'_, f32> {
+    /// The reciprocal of the square root, by `rsqrt.approx`.
+    #[track_caller]
+    pub fn rsqrt(self) -> Self {
+        self.unary(Opcode::Rsqrt, &[Modifier::Approx])
+    }
+
+    /// Two to the power of the value, by `ex2.approx`.
+    #[track_caller]
+    pub fn exp2(self) -> Self {
+        self.unary(Opcode::Ex2, &[Modifier::Approx])
+    }
+
+    /// e to the power of the value.
+    ///
+    /// exp(x) = 2^(x·log2 e). The product is split into its rounded value and what rounding lost,
+    /// and the loss comes back as a factor 1 + loss·ln 2:
+    /// exp(-∞) = 0, exp(∞) = ∞, and underflow is gradual.
+    #[track_caller]
+    pub fn exp(self) -> Self {
+        // log2 e = LOG2_E + LOG2_E_REST to about 48 bits.
+        const LOG2_E_REST: f32 = 1.925_963e-8;
+        let power = self * consts::LOG2_E;
+        let lost = self.fma(consts::LOG2_E, -power);
+        let lost = self.fma(LOG2_E_REST, lost);
+        // Infinite or very large arguments lose an infinity or NaN; the power alone then decides,
+        // and any factor between these bounds leaves 0, infinity and NaN as they are.
+        let factor = lost.fma(consts::LN_2, 1.0).min(2.0).max(0.5);
+        power.exp2() * factor
+    }
+
+    /// The hyperbolic tangent, 1 - 2 / (exp(2·|x|) + 1) with the sign of x.
+    #[track_caller]
+    pub fn tanh(self) -> Self {
+        let grown = (self.abs() * 2.0).exp();
+        let magnitude = 1.0 - (grown + 1.0).rcp() * 2.0;
+        magnitude.copysign(self)
+    }
+
+    /// The natural logarithm: of 0 it is -∞, of ∞ it is ∞, below 0 it is NaN.
+    ///
+    /// x = m·2^e with m from √½ to √2; with s = (m-1)/(m+1), ln m = 2·(s + s³/3 + s⁵/5 + …), a
+    /// series that keeps its relative precision near 1; ln x = e·ln 2 + ln m. No approximate
+    /// instruction takes part.
+    #[track_caller]
+    pub fn ln(self) -> Self {
+        let kernel = self.kernel();
+        // Denormals are scaled by 2^23 first.
+        let small = self.lt(f32::MIN_POSITIVE);
+        let scaled = small.select(self * 8_388_608.0, self);
+        let bias = small.select(-23.0, 0.0);
+        // Subtracting the bits of √½ puts the exponent of x / √½ into the upper 9 bits.
+        const ROOT_HALF: u32 = consts::FRAC_1_SQRT_2.to_bits();
+        let bits = scaled.bits() - ROOT_HALF;
+        let exponent = (bits.cast::<i32>() >> 23).cast::<f32>() + bias;
+        let mantissa = Value::<f32>::from_bits((bits & 0x007F_FFFF) + ROOT_HALF);
+        let f = mantissa - 1.0;
+        let s = f / (f + 2.0);
+        let square = s * s;
+        let series = kernel.constant(2.0 / 9.0_f32);
+        let series = square.fma(series, 2.0 / 7.0);
+        let series = square.fma(series, 2.0 / 5.0);
+        let series = square.fma(series, 2.0 / 3.0);
+        // ln m = 2s + s³·series, and 2s = f - s·f exactly in real arithmetic, where f is exact.
+        let tail = square * series;
+        let ln_mantissa = f - s * (f - tail);
+        // ln 2 in two parts, the first with few enough bits that its product is exact.
+        let result = exponent.fma(0.693_145_75, exponent.fma(1.428_606_8e-6, ln_mantissa));
+        let in_domain = self.gt(0.0) & self.lt(f32::INFINITY);
+        // Out of the domain: -∞ for 0, ∞ for ∞, NaN for the rest.
+        let limit = self.eq(0.0).select(f32::NEG_INFINITY, self.sqrt());
+        in_domain.select(result, limit)
+    }
+}

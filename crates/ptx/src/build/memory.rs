@@ -1,0 +1,69 @@
+//! Loads and stores, the same for global and shared memory.
+
+use std::array;
+
+use super::kernel::{Emit, Kernel};
+use super::scalar::Scalar;
+use super::value::Value;
+use crate::ast::{Address, Modifier, Opcode, Operand, Type};
+
+/// A place in memory that elements of type `T` are read from or written to.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'k> {
+    pub(super) kernel: Kernel<'k>,
+    pub(super) space: Modifier,
+    pub(super) address: Address,
+}
+
+/// The modifier of a vector of `N`.
+fn vector_modifier<const N: usize>() -> Modifier {
+    match N {
+        2 => Modifier::V2,
+        _ => Modifier::V4,
+    }
+}
+
+impl<'k> Place<'k> {
+    /// Loads one element; `hint` says how.
+    pub(super) fn load<T: Scalar>(self, hint: Option<Modifier>) -> Value<'k, T> {
+        let mut modifiers = vec![self.space];
+        modifiers.extend(hint);
+        let operands = vec![Operand::Address(self.address)];
+        let types = &[T::TYPE];
+        let emit = Emit { opcode: Opcode::Ld, modifiers: &modifiers, types, operands };
+        Value::from_register(self.kernel, self.kernel.compute(T::TYPE, emit))
+    }
+
+    /// Stores one element.
+    #[track_caller]
+    pub(super) fn store<T: Scalar>(self, value: Value<'k, T>) {
+        let operands = vec![Operand::Address(self.address), value.operand()];
+        let (modifiers, types) = (&[self.space], &[T::TYPE]);
+        self.kernel.emit(Emit { opcode: Opcode::St, modifiers, types, operands });
+    }
+
+    /// Loads `N` consecutive elements at once; `hint` says how.
+    pub(super) fn load_vector<T: Scalar, const N: usize>(
+        self,
+        hint: Option<Modifier>,
+    ) -> [Value<'k, T>; N] {
+        let registers = array::from_fn(|_| self.kernel.register(T::TYPE));
+        let destination = registers.map(Operand::Register).to_vec();
+        let mut modifiers = vec![self.space, vector_modifier::<N>()];
+        modifiers.extend(hint);
+        let operands = vec![Operand::Vector(destination), Operand::Address(self.address)];
+        let types = &[T::TYPE];
+        self.kernel.emit(Emit { opcode: Opcode::Ld, modifiers: &modifiers, types, operands });
+        registers.map(|register| Value::from_register(self.kernel, register))
+    }
+
+    /// Stores `N` consecutive elements at once.
+    #[track_caller]
+    pub(super) fn store_vector<T: Scalar, const N: usize>(self, values: [Value<'k, T>; N]) {
+        let source = values.map(Value::operand).to_vec();
+        let operands = vec![Operand::Address(self.address), Operand::Vector(source)];
+        let modifiers = &[self.space, vector_modifier::<N>()];
+        let types: &[Type] = &[T::TYPE];
+        self.kernel.emit(Emit { opcode: Opcode::St, modifiers, types, operands });
+    }
+}

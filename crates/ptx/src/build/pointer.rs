@@ -1,0 +1,224 @@
+//! Pointers into global memory.
+
+use std::marker::PhantomData;
+
+use super::kernel::{Emit, Kernel};
+use super::memory::Place;
+use super::predicate::Pred;
+use super::scalar::{Arg, Scalar};
+use super::value::Value;
+use crate::ast::{Address, AddressBase, Immediate, Modifier, Opcode, Operand, Type};
+
+/// A pointer to elements of type `T` in global memory, a 64-bit address and a constant offset.
+///
+/// Indices count elements. A Rust number folds into the offset, `[%rd1+12]`; a value costs one
+/// instruction. No access is checked.
+pub struct Ptr<'k, T> {
+    base: Value<'k, u64>,
+    /// In bytes.
+    offset: i64,
+    element: PhantomData<T>,
+}
+
+impl<T> Clone for Ptr<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Ptr<'_, T> {}
+
+/// What a pointer can be indexed by: a Rust integer, or a value of type `u32`, `i32` or `u64`.
+pub trait Index<'k>: Copy {
+    #[doc(hidden)]
+    fn split(self) -> Position<'k>;
+}
+
+/// An index, by what it costs.
+#[derive(Clone, Copy)]
+pub enum Position<'k> {
+    /// Known while building.
+    Fixed(i64),
+    /// A 32-bit value.
+    Unsigned(Value<'k, u32>),
+    /// A signed 32-bit value.
+    Signed(Value<'k, i32>),
+    /// A 64-bit value.
+    Long(Value<'k, u64>),
+}
+
+macro_rules! index {
+    (fixed $($ty:ident)*) => { $(
+        impl<'k> Index<'k> for $ty {
+            fn split(self) -> Position<'k> {
+                Position::Fixed(self as i64)
+            }
+        }
+    )* };
+    (value $($ty:ident $variant:ident)*) => { $(
+        impl<'k> Index<'k> for Value<'k, $ty> {
+            fn split(self) -> Position<'k> {
+                match self.known() {
+                    Some(known) => Position::Fixed(known as i64),
+                    None => Position::$variant(self),
+                }
+            }
+        }
+        impl<'k> Index<'k> for super::Var<'k, $ty> {
+            fn split(self) -> Position<'k> {
+                Position::$variant(self.get())
+            }
+        }
+    )* };
+}
+
+index!(fixed u32 i32 u64 i64 usize);
+index!(value u32 Unsigned i32 Signed u64 Long);
+
+impl<'k, T: Scalar> Ptr<'k, T> {
+    pub(super) fn new(base: Value<'k, u64>) -> Self {
+        Self { base, offset: 0, element: PhantomData }
+    }
+
+    /// The pointer with the 64-bit global `address`, for example one that was read from a table.
+    pub fn from_address(address: Value<'k, u64>) -> Self {
+        Self::new(address)
+    }
+
+    /// The address.
+    #[track_caller]
+    pub fn address(self) -> Value<'k, u64> {
+        self.base + self.offset as u64
+    }
+
+    /// The kernel that the pointer belongs to.
+    pub fn kernel(self) -> Kernel<'k> {
+        self.base.kernel()
+    }
+
+    /// The same address as a pointer to other elements.
+    pub fn reinterpret<U: Scalar>(self) -> Ptr<'k, U> {
+        Ptr { base: self.base, offset: self.offset, element: PhantomData }
+    }
+
+    /// Whether the pointer is null.
+    #[track_caller]
+    pub fn is_null(self) -> Pred<'k> {
+        self.address().eq(0)
+    }
+
+    /// The pointer to element `index`.
+    #[track_caller]
+    pub fn at(self, index: impl Index<'k>) -> Self {
+        let kernel = self.kernel();
+        match index.split() {
+            Position::Fixed(index) => self.offset(index),
+            Position::Unsigned(index) => self.step(Type::U32, index.operand()),
+            Position::Signed(index) => self.step(Type::S32, index.operand()),
+            Position::Long(index) => {
+                let bytes = index << T::TYPE.size().trailing_zeros();
+                let base = kernel.compute(Type::U64, self.sum(bytes));
+                Self { base: Value::from_register(kernel, base), ..self }
+            }
+        }
+    }
+
+    /// The pointer `count` elements further, which costs nothing.
+    pub fn offset(self, count: i64) -> Self {
+        Self { offset: self.offset + count * i64::from(T::TYPE.size()), ..self }
+    }
+
+    #[track_caller]
+    fn sum(self, bytes: Value<'k, u64>) -> Emit<'static> {
+        let operands = vec![self.base.operand(), bytes.operand()];
+        Emit { opcode: Opcode::Add, modifiers: &[], types: &[Type::S64], operands }
+    }
+
+    /// `base + index * size`, in one instruction.
+    #[track_caller]
+    fn step(self, ty: Type, index: Operand) -> Self {
+        let size = Operand::Immediate(Immediate::Integer(T::TYPE.size().into()));
+        let operands = vec![index, size, self.base.operand()];
+        let modifiers = &[Modifier::Wide];
+        let kernel = self.kernel();
+        let emit = Emit { opcode: Opcode::Mad, modifiers, types: &[ty], operands };
+        let base = kernel.compute(Type::U64, emit);
+        Self { base: Value::from_register(kernel, base), ..self }
+    }
+
+    #[track_caller]
+    pub(super) fn place(self) -> Place<'k> {
+        // An offset in an address has 32 bits.
+        let fits = i32::try_from(self.offset).is_ok();
+        let (base, offset) = if fits { (self.base, self.offset) } else { (self.address(), 0) };
+        let address = Address { base: AddressBase::Register(base.register()), offset };
+        Place { kernel: self.kernel(), space: Modifier::Global, address }
+    }
+
+    /// Loads element `index`.
+    #[track_caller]
+    pub fn load(self, index: impl Index<'k>) -> Value<'k, T> {
+        self.at(index).place().load(None)
+    }
+
+    /// Loads element `index` through the read-only cache. Nothing may write it during the launch.
+    #[track_caller]
+    pub fn load_nc(self, index: impl Index<'k>) -> Value<'k, T> {
+        self.at(index).place().load(Some(Modifier::Nc))
+    }
+
+    /// Stores `value` as element `index`.
+    #[track_caller]
+    pub fn store(self, index: impl Index<'k>, value: impl Arg<'k, T>) {
+        let value = value.bring(self.kernel());
+        self.at(index).place().store(value);
+    }
+
+    /// Loads the two elements from `index` at once. Their address must be a multiple of the size
+    /// of both.
+    #[track_caller]
+    pub fn load_vec2(self, index: impl Index<'k>) -> [Value<'k, T>; 2] {
+        self.at(index).place().load_vector(None)
+    }
+
+    /// Stores two elements from `index` at once. Their address must be a multiple of the size of
+    /// both.
+    #[track_caller]
+    pub fn store_vec2(self, index: impl Index<'k>, values: [Value<'k, T>; 2]) {
+        self.at(index).place().store_vector(values);
+    }
+}
+
+impl<'k, T: super::Word> Ptr<'k, T> {
+    /// Loads the four elements from `index` at once. Their address must be a multiple of 16.
+    #[track_caller]
+    pub fn load_vec4(self, index: impl Index<'k>) -> [Value<'k, T>; 4] {
+        self.at(index).place().load_vector(None)
+    }
+
+    /// Loads the four elements from `index` at once through the read-only cache. Nothing may write
+    /// them during the launch, and their address must be a multiple of 16.
+    #[track_caller]
+    pub fn load_vec4_nc(self, index: impl Index<'k>) -> [Value<'k, T>; 4] {
+        self.at(index).place().load_vector(Some(Modifier::Nc))
+    }
+
+    /// Stores four elements from `index` at once. Their address must be a multiple of 16.
+    #[track_caller]
+    pub fn store_vec4(self, index: impl Index<'k>, values: [Value<'k, T>; 4]) {
+        self.at(index).place().store_vector(values);
+    }
+}
+
+impl<'k> Kernel<'k> {
+    /// Whether `pointer` is null, for an operand that may be absent.
+    #[track_caller]
+    pub fn is_null<T: Scalar>(&self, pointer: Ptr<'k, T>) -> Pred<'k> {
+        pointer.is_null()
+    }
+}
+
+impl<T: Scalar> std::fmt::Debug for Ptr<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ptr<{}>({:?}{:+})", T::TYPE, self.base, self.offset)
+    }
+}

@@ -1,0 +1,260 @@
+//! A value in a register, or a constant.
+
+use std::marker::PhantomData;
+
+use super::kernel::{Emit, Kernel};
+use super::predicate::Pred;
+use super::scalar::{Arg, Float, Integer, Scalar};
+use crate::ast::{Modifier, Opcode, Operand, RegisterId, Type};
+
+/// Where a value is.
+#[derive(Clone, Copy)]
+pub(super) enum Source {
+    Register(RegisterId),
+    /// Known while building, as bits.
+    Constant(u64),
+}
+
+/// A value of type `T` of the kernel `'k`. It never changes once it is computed; see
+/// [`super::Var`] for what changes.
+#[derive(Clone, Copy)]
+pub struct Value<'k, T> {
+    kernel: Kernel<'k>,
+    source: Source,
+    ty: PhantomData<T>,
+}
+
+impl<'k, T: Scalar> Value<'k, T> {
+    pub(super) fn new(kernel: Kernel<'k>, source: Source) -> Self {
+        Self { kernel, source, ty: PhantomData }
+    }
+
+    pub(super) fn from_register(kernel: Kernel<'k>, register: RegisterId) -> Self {
+        Self::new(kernel, Source::Register(register))
+    }
+
+    /// The kernel that the value belongs to.
+    pub fn kernel(self) -> Kernel<'k> {
+        self.kernel
+    }
+
+    /// The number, if it is known while building.
+    pub fn known(self) -> Option<T> {
+        match self.source {
+            Source::Constant(bits) => Some(T::from_bits(bits)),
+            Source::Register(_) => None,
+        }
+    }
+
+    /// The value as an operand.
+    #[track_caller]
+    pub(super) fn operand(self) -> Operand {
+        if let Source::Register(register) = self.source {
+            self.kernel.check_open(register);
+        }
+        self.operand_unchecked()
+    }
+
+    pub(super) fn operand_unchecked(self) -> Operand {
+        match self.source {
+            Source::Register(register) => Operand::Register(register),
+            Source::Constant(bits) => Operand::Immediate(T::immediate(bits)),
+        }
+    }
+
+    /// The register that holds the value; a constant is put into one.
+    #[track_caller]
+    pub(super) fn register(self) -> RegisterId {
+        match self.source {
+            Source::Register(register) => {
+                self.kernel.check_open(register);
+                register
+            }
+            Source::Constant(_) => {
+                let operands = vec![self.operand_unchecked()];
+                let types = &[T::TYPE];
+                self.kernel
+                    .compute(T::TYPE, Emit { opcode: Opcode::Mov, modifiers: &[], types, operands })
+            }
+        }
+    }
+
+    /// An instruction of type `T` with one source.
+    #[track_caller]
+    pub(super) fn unary(self, opcode: Opcode, modifiers: &[Modifier]) -> Self {
+        let emit = Emit { opcode, modifiers, types: &[T::TYPE], operands: vec![self.operand()] };
+        Self::from_register(self.kernel, self.kernel.compute(T::TYPE, emit))
+    }
+
+    /// An instruction of type `T` with two sources.
+    #[track_caller]
+    pub(super) fn binary(self, opcode: Opcode, modifiers: &[Modifier], right: Self) -> Self {
+        self.binary_as(opcode, modifiers, (T::TYPE, right.operand()))
+    }
+
+    /// An instruction with two sources whose type is written as `ty`.
+    #[track_caller]
+    pub(super) fn binary_as(
+        self,
+        opcode: Opcode,
+        modifiers: &[Modifier],
+        (ty, right): (Type, Operand),
+    ) -> Self {
+        let operands = vec![self.operand(), right];
+        let emit = Emit { opcode, modifiers, types: &[ty], operands };
+        Self::from_register(self.kernel, self.kernel.compute(T::TYPE, emit))
+    }
+
+    #[track_caller]
+    fn compare(self, comparison: Modifier, right: impl Arg<'k, T>) -> Pred<'k> {
+        let operands = vec![self.operand(), right.bring(self.kernel).operand()];
+        let (modifiers, types) = (&[comparison], &[T::TYPE]);
+        let emit = Emit { opcode: Opcode::Setp, modifiers, types, operands };
+        Pred::new(self.kernel, self.kernel.compute(Type::Pred, emit))
+    }
+
+    /// Whether this is less than `right`; false when one is not a number.
+    #[track_caller]
+    pub fn lt(self, right: impl Arg<'k, T>) -> Pred<'k> {
+        self.compare(Modifier::Lt, right)
+    }
+
+    /// Whether this is at most `right`; false when one is not a number.
+    #[track_caller]
+    pub fn le(self, right: impl Arg<'k, T>) -> Pred<'k> {
+        self.compare(Modifier::Le, right)
+    }
+
+    /// Whether this is greater than `right`; false when one is not a number.
+    #[track_caller]
+    pub fn gt(self, right: impl Arg<'k, T>) -> Pred<'k> {
+        self.compare(Modifier::Gt, right)
+    }
+
+    /// Whether this is at least `right`; false when one is not a number.
+    #[track_caller]
+    pub fn ge(self, right: impl Arg<'k, T>) -> Pred<'k> {
+        self.compare(Modifier::Ge, right)
+    }
+
+    /// Whether this equals `right`; false when one is not a number.
+    #[track_caller]
+    pub fn eq(self, right: impl Arg<'k, T>) -> Pred<'k> {
+        self.compare(Modifier::Eq, right)
+    }
+
+    /// Whether this differs from `right`; true when one is not a number, as in Rust.
+    #[track_caller]
+    pub fn ne(self, right: impl Arg<'k, T>) -> Pred<'k> {
+        let unordered = if T::TYPE.is_float() { Modifier::Neu } else { Modifier::Ne };
+        self.compare(unordered, right)
+    }
+
+    /// The lesser of two values. A float that is not a number gives way to the other one.
+    #[track_caller]
+    pub fn min(self, right: impl Arg<'k, T>) -> Self {
+        self.binary(Opcode::Min, &[], right.bring(self.kernel))
+    }
+
+    /// The greater of two values. A float that is not a number gives way to the other one.
+    #[track_caller]
+    pub fn max(self, right: impl Arg<'k, T>) -> Self {
+        self.binary(Opcode::Max, &[], right.bring(self.kernel))
+    }
+
+    /// The value converted to another type as Rust's `as` does: integers wrap, floats are rounded
+    /// to the nearest float, and towards zero to an integer, which saturates.
+    ///
+    /// One difference: NaN becomes an integer as the hardware has it, 0 for 32-bit integers.
+    #[track_caller]
+    pub fn cast<U: Scalar>(self) -> Value<'k, U> {
+        let (from, to) = (T::TYPE, U::TYPE);
+        if !from.is_float() && !to.is_float() {
+            if let Source::Constant(bits) = self.source {
+                return Value::new(self.kernel, Source::Constant(U::from_bits(bits).to_bits()));
+            }
+            if from.size() == to.size() {
+                return Value::new(self.kernel, self.source);
+            }
+        }
+        if from == to {
+            return Value::new(self.kernel, self.source);
+        }
+        let rounding: &[Modifier] = match (from.is_float(), to.is_float()) {
+            (true, false) => &[Modifier::Rzi],
+            (true, true) if to.size() > from.size() => &[],
+            (_, true) => &[Modifier::Rn],
+            (false, false) => &[],
+        };
+        let operands = vec![Operand::Register(self.register())];
+        let emit = Emit { opcode: Opcode::Cvt, modifiers: rounding, types: &[to, from], operands };
+        Value::from_register(self.kernel, self.kernel.compute(to, emit))
+    }
+
+    /// Copies the bits into a register of another type of the same size.
+    #[track_caller]
+    fn reinterpret<U: Scalar>(self) -> Value<'k, U> {
+        if let Source::Constant(bits) = self.source {
+            return Value::new(self.kernel, Source::Constant(bits));
+        }
+        let ty = if U::TYPE.size() == 8 { Type::B64 } else { Type::B32 };
+        let operands = vec![self.operand()];
+        let emit = Emit { opcode: Opcode::Mov, modifiers: &[], types: &[ty], operands };
+        Value::from_register(self.kernel, self.kernel.compute(U::TYPE, emit))
+    }
+}
+
+impl<'k> Value<'k, f32> {
+    /// The bits of the float.
+    #[track_caller]
+    pub fn bits(self) -> Value<'k, u32> {
+        self.reinterpret()
+    }
+
+    /// The float that has these bits.
+    #[track_caller]
+    pub fn from_bits(bits: Value<'k, u32>) -> Self {
+        bits.reinterpret()
+    }
+}
+
+impl<'k> Value<'k, f64> {
+    /// The bits of the float.
+    #[track_caller]
+    pub fn bits(self) -> Value<'k, u64> {
+        self.reinterpret()
+    }
+
+    /// The float that has these bits.
+    #[track_caller]
+    pub fn from_bits(bits: Value<'k, u64>) -> Self {
+        bits.reinterpret()
+    }
+}
+
+impl<'k, T: Float> Value<'k, T> {
+    /// Whether the value is neither infinite nor not a number.
+    #[track_caller]
+    pub fn is_finite(self) -> Pred<'k> {
+        let operands = vec![Operand::Register(self.register())];
+        let (modifiers, types) = (&[Modifier::Finite], &[T::TYPE]);
+        let emit = Emit { opcode: Opcode::Testp, modifiers, types, operands };
+        Pred::new(self.kernel, self.kernel.compute(Type::Pred, emit))
+    }
+}
+
+impl<'k, T: Integer> Value<'k, T> {
+    /// Whether the value is known while building to be `number`.
+    pub(super) fn is_known(self, number: u64) -> bool {
+        matches!(self.source, Source::Constant(bits) if bits == number)
+    }
+}
+
+impl<T: Scalar> std::fmt::Debug for Value<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.source {
+            Source::Register(register) => write!(f, "Value<{}>(#{})", T::TYPE, register.0),
+            Source::Constant(bits) => write!(f, "Value({:?})", T::from_bits(bits)),
+        }
+    }
+}

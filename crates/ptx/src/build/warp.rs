@@ -1,0 +1,148 @@
+//! Special registers, and what the 32 threads of a warp tell each other.
+
+use super::kernel::{Emit, Kernel};
+use super::predicate::Pred;
+use super::scalar::{Arg, Word};
+use super::value::Value;
+use crate::ast::{Immediate, Modifier, Opcode, Operand, Special, Type};
+
+macro_rules! specials {
+    ($($(#[$doc:meta])* $method:ident = $special:ident;)*) => {
+        impl<'k> Kernel<'k> { $(
+            $(#[$doc])*
+            pub fn $method(&self) -> Value<'k, u32> {
+                self.special(Special::$special)
+            }
+        )* }
+    };
+}
+
+specials! {
+    /// Index of the thread in its block, x.
+    tid_x = TidX;
+    /// Index of the thread in its block, y.
+    tid_y = TidY;
+    /// Index of the thread in its block, z.
+    tid_z = TidZ;
+    /// Threads per block, x.
+    ntid_x = NtidX;
+    /// Threads per block, y.
+    ntid_y = NtidY;
+    /// Threads per block, z.
+    ntid_z = NtidZ;
+    /// Index of the block in the grid, x.
+    ctaid_x = CtaidX;
+    /// Index of the block in the grid, y.
+    ctaid_y = CtaidY;
+    /// Index of the block in the grid, z.
+    ctaid_z = CtaidZ;
+    /// Blocks in the grid, x.
+    nctaid_x = NctaidX;
+    /// Blocks in the grid, y.
+    nctaid_y = NctaidY;
+    /// Blocks in the grid, z.
+    nctaid_z = NctaidZ;
+    /// Index of the thread in its warp.
+    lane = LaneId;
+}
+
+/// Every lane of the warp.
+const ALL_LANES: Operand = Operand::Immediate(Immediate::Integer(0xFFFF_FFFF));
+
+/// The clamp operand of a shuffle over the whole warp.
+const WHOLE_WARP: i64 = 31;
+
+impl<'k> Kernel<'k> {
+    /// Index of the warp in its block, for blocks that extend in x only.
+    #[track_caller]
+    pub fn warp(&self) -> Value<'k, u32> {
+        self.tid_x() >> 5
+    }
+
+    /// The value of the lane whose index is this lane's XOR `mask`. Every lane of the warp must
+    /// take part.
+    #[track_caller]
+    pub fn shuffle_xor<T: Word>(
+        &self,
+        value: Value<'k, T>,
+        mask: impl Arg<'k, u32>,
+    ) -> Value<'k, T> {
+        self.shuffle(Modifier::Bfly, value, (mask.bring(*self), WHOLE_WARP))
+    }
+
+    /// The value of the lane `delta` above; lanes without one get their own. Every lane of the
+    /// warp must take part.
+    #[track_caller]
+    pub fn shuffle_down<T: Word>(
+        &self,
+        value: Value<'k, T>,
+        delta: impl Arg<'k, u32>,
+    ) -> Value<'k, T> {
+        self.shuffle(Modifier::Down, value, (delta.bring(*self), WHOLE_WARP))
+    }
+
+    /// The value of the lane `delta` below; lanes without one get their own. Every lane of the
+    /// warp must take part.
+    #[track_caller]
+    pub fn shuffle_up<T: Word>(
+        &self,
+        value: Value<'k, T>,
+        delta: impl Arg<'k, u32>,
+    ) -> Value<'k, T> {
+        self.shuffle(Modifier::Up, value, (delta.bring(*self), 0))
+    }
+
+    /// The value of lane `lane`, modulo 32. Every lane of the warp must take part.
+    #[track_caller]
+    pub fn shuffle_index<T: Word>(
+        &self,
+        value: Value<'k, T>,
+        lane: impl Arg<'k, u32>,
+    ) -> Value<'k, T> {
+        self.shuffle(Modifier::Idx, value, (lane.bring(*self), WHOLE_WARP))
+    }
+
+    #[track_caller]
+    fn shuffle<T: Word>(
+        &self,
+        mode: Modifier,
+        value: Value<'k, T>,
+        (lane, clamp): (Value<'k, u32>, i64),
+    ) -> Value<'k, T> {
+        let source = Operand::Register(value.register());
+        let clamp = Operand::Immediate(Immediate::Integer(clamp));
+        let operands = vec![source, lane.operand(), clamp, ALL_LANES];
+        let (modifiers, types) = (&[Modifier::Sync, mode], &[Type::B32]);
+        let emit = Emit { opcode: Opcode::Shfl, modifiers, types, operands };
+        Value::from_register(*self, self.compute(T::TYPE, emit))
+    }
+
+    /// A bit for each lane of the warp, set where `condition` is true. Every lane must take part.
+    #[track_caller]
+    pub fn ballot(&self, condition: Pred<'k>) -> Value<'k, u32> {
+        let operands = vec![condition.operand(), ALL_LANES];
+        let (modifiers, types) = (&[Modifier::Sync, Modifier::Ballot], &[Type::B32]);
+        let emit = Emit { opcode: Opcode::Vote, modifiers, types, operands };
+        Value::from_register(*self, self.compute(Type::U32, emit))
+    }
+
+    /// Whether `condition` is true in any lane of the warp. Every lane must take part.
+    #[track_caller]
+    pub fn any(&self, condition: Pred<'k>) -> Pred<'k> {
+        self.vote(Modifier::Any, condition)
+    }
+
+    /// Whether `condition` is true in every lane of the warp. Every lane must take part.
+    #[track_caller]
+    pub fn all(&self, condition: Pred<'k>) -> Pred<'k> {
+        self.vote(Modifier::All, condition)
+    }
+
+    #[track_caller]
+    fn vote(&self, mode: Modifier, condition: Pred<'k>) -> Pred<'k> {
+        let operands = vec![condition.operand(), ALL_LANES];
+        let (modifiers, types) = (&[Modifier::Sync, mode], &[Type::Pred]);
+        let emit = Emit { opcode: Opcode::Vote, modifiers, types, operands };
+        Pred::new(*self, self.compute(Type::Pred, emit))
+    }
+}

@@ -1,0 +1,266 @@
+//! Modules as text, for `ptxas`, for the driver, and for readers.
+//!
+//! Floats are printed as their bits, so that nothing is rounded on the way.
+
+use std::fmt::{self, Display, Formatter, Write};
+
+use crate::ast::{
+    Address, AddressBase, Entry, Immediate, Instruction, Limits, Linkage, Module, Operand,
+    Parameter, Space, Statement, Symbol, Variable,
+};
+
+/// The column where operands start.
+const OPERAND_COLUMN: usize = 24;
+
+impl Display for Module {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, ".version {}\n.target {}\n.address_size 64", self.isa, self.target)?;
+        for variable in &self.variables {
+            write!(f, "\n{variable}\n")?;
+        }
+        for entry in &self.entries {
+            f.write_char('\n')?;
+            EntryPrinter::new(self, entry).print(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Variable {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.linkage {
+            Linkage::Internal => "",
+            Linkage::Extern => ".extern ",
+            Linkage::Visible => ".visible ",
+        })?;
+        write!(f, ".{}", self.space.modifier())?;
+        if let Some(align) = self.align {
+            write!(f, " .align {align}")?;
+        }
+        write!(f, " .{} {}", self.ty, self.name)?;
+        match self.length {
+            Some(0) => f.write_str("[]")?,
+            Some(length) => write!(f, "[{length}]")?,
+            None => {}
+        }
+        match &self.initial[..] {
+            [] => {}
+            [one] if self.length.is_none() => write!(f, " = {one}")?,
+            list => {
+                let list: Vec<String> = list.iter().map(Immediate::to_string).collect();
+                write!(f, " = {{{}}}", list.join(", "))?;
+            }
+        }
+        f.write_char(';')
+    }
+}
+
+impl Display for Parameter {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(".param ")?;
+        if let (Some(align), None) = (self.align, self.pointer) {
+            write!(f, ".align {align} ")?;
+        }
+        write!(f, ".{} ", self.ty)?;
+        if let Some(pointer) = self.pointer {
+            f.write_str(".ptr ")?;
+            if let Some(space) = pointer.space {
+                write!(f, ".{} ", space.modifier())?;
+            }
+            if let Some(align) = pointer.align {
+                write!(f, ".align {align} ")?;
+            }
+        }
+        f.write_str(&self.name)?;
+        match self.length {
+            Some(length) => write!(f, "[{length}]"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Display for Limits {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Some([x, y, z]) = self.max_threads {
+            writeln!(f, ".maxntid {x}, {y}, {z}")?;
+        }
+        if let Some([x, y, z]) = self.required_threads {
+            writeln!(f, ".reqntid {x}, {y}, {z}")?;
+        }
+        if let Some(blocks) = self.min_blocks {
+            writeln!(f, ".minnctapersm {blocks}")?;
+        }
+        if let Some(registers) = self.max_registers {
+            writeln!(f, ".maxnreg {registers}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Immediate {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(value) => write!(f, "{value}"),
+            Self::F32(bits) => write!(f, "0f{bits:08X}"),
+            Self::F64(bits) => write!(f, "0d{bits:016X}"),
+        }
+    }
+}
+
+/// Prints one entry; it knows the names that indices stand for.
+struct EntryPrinter<'a> {
+    module: &'a Module,
+    entry: &'a Entry,
+    registers: Vec<String>,
+}
+
+impl<'a> EntryPrinter<'a> {
+    fn new(module: &'a Module, entry: &'a Entry) -> Self {
+        let declared = entry.registers.iter();
+        let names = declared.flat_map(|d| (0..d.len()).map(|index| d.name_of(index)));
+        Self { module, entry, registers: names.collect() }
+    }
+
+    fn print(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let entry = self.entry;
+        write!(f, ".visible .entry {}(", entry.name)?;
+        for (index, parameter) in entry.parameters.iter().enumerate() {
+            write!(f, "{}\n    {parameter}", if index > 0 { "," } else { "" })?;
+        }
+        writeln!(f, "{})", if entry.parameters.is_empty() { "" } else { "\n" })?;
+        writeln!(f, "{}{{", entry.limits)?;
+        for declaration in &entry.registers {
+            write!(f, "    .reg .{} {}", declaration.ty, declaration.name)?;
+            match declaration.count {
+                Some(count) => writeln!(f, "<{count}>;")?,
+                None => writeln!(f, ";")?,
+            }
+        }
+        for variable in &entry.variables {
+            writeln!(f, "    {variable}")?;
+        }
+        if !entry.registers.is_empty() || !entry.variables.is_empty() {
+            f.write_char('\n')?;
+        }
+        entry.body.iter().try_for_each(|statement| self.statement(f, statement))?;
+        f.write_str("}\n")
+    }
+
+    fn statement(&self, f: &mut Formatter<'_>, statement: &Statement) -> fmt::Result {
+        match statement {
+            Statement::Label(label) => writeln!(f, "{}:", name(self.entry.label(*label))),
+            Statement::Instruction(instruction) => self.instruction(f, instruction),
+        }
+    }
+
+    fn instruction(&self, f: &mut Formatter<'_>, instruction: &Instruction) -> fmt::Result {
+        let mut text = String::from("    ");
+        if let Some(guard) = instruction.guard {
+            let not = if guard.negated { "!" } else { "" };
+            write!(text, "@{not}{} ", self.register(guard.predicate.0))?;
+        }
+        text.push_str(&mnemonic(instruction));
+        for (index, operand) in instruction.operands.iter().enumerate() {
+            if index == 0 {
+                let width = text.len().max(OPERAND_COLUMN - 1) + 1;
+                text = format!("{text:width$}");
+            } else {
+                text.push_str(", ");
+            }
+            self.operand(&mut text, operand)?;
+        }
+        writeln!(f, "{text};")
+    }
+
+    fn operand(&self, text: &mut String, operand: &Operand) -> fmt::Result {
+        match operand {
+            Operand::Register(register) => text.push_str(self.register(register.0)),
+            Operand::NotPredicate(register) => write!(text, "!{}", self.register(register.0))?,
+            Operand::Pair(first, second) => {
+                write!(text, "{}|{}", self.register(first.0), self.register(second.0))?;
+            }
+            Operand::Special(special) => text.push_str(special.text()),
+            Operand::Immediate(immediate) => write!(text, "{immediate}")?,
+            Operand::Symbol(symbol, offset) => {
+                text.push_str(self.symbol(*symbol));
+                plus(text, *offset)?;
+            }
+            Operand::Address(address) => self.address(text, address)?,
+            Operand::Vector(operands) => {
+                text.push('{');
+                for (index, operand) in operands.iter().enumerate() {
+                    text.push_str(if index > 0 { ", " } else { "" });
+                    self.operand(text, operand)?;
+                }
+                text.push('}');
+            }
+            Operand::Label(label) => text.push_str(name(self.entry.label(*label))),
+            Operand::Sink => text.push('_'),
+        }
+        Ok(())
+    }
+
+    fn address(&self, text: &mut String, address: &Address) -> fmt::Result {
+        text.push('[');
+        match address.base {
+            AddressBase::Register(register) => text.push_str(self.register(register.0)),
+            AddressBase::Symbol(symbol) => text.push_str(self.symbol(symbol)),
+            AddressBase::Absolute => {
+                return write!(text, "{}]", address.offset);
+            }
+        }
+        plus(text, address.offset)?;
+        text.push(']');
+        Ok(())
+    }
+
+    fn register(&self, index: u32) -> &str {
+        name(self.registers.get(index as usize).map(String::as_str))
+    }
+
+    fn symbol(&self, symbol: Symbol) -> &str {
+        let variable = |list: &'a [Variable], index: u32| {
+            list.get(index as usize).map(|variable| variable.name.as_str())
+        };
+        name(match symbol {
+            Symbol::Parameter(index) => {
+                self.entry.parameters.get(index as usize).map(|p| p.name.as_str())
+            }
+            Symbol::Local(index) => variable(&self.entry.variables, index),
+            Symbol::Module(index) => variable(&self.module.variables, index),
+        })
+    }
+}
+
+/// Opcode, modifiers and types.
+pub(crate) fn mnemonic(instruction: &Instruction) -> String {
+    let mut text = instruction.opcode.text().to_owned();
+    for modifier in instruction.modifiers.iter() {
+        text.push('.');
+        text.push_str(modifier.text());
+    }
+    for ty in &instruction.types {
+        text.push('.');
+        text.push_str(ty.text());
+    }
+    text
+}
+
+/// An offset with its sign, nothing for 0.
+fn plus(text: &mut String, offset: i64) -> fmt::Result {
+    match offset {
+        0 => Ok(()),
+        _ => write!(text, "{offset:+}"),
+    }
+}
+
+/// What is printed for an index that nothing has: no valid name, so that nobody takes it for one.
+fn name(known: Option<&str>) -> &str {
+    known.unwrap_or("<undeclared>")
+}
+
+impl Display for Space {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(self.modifier().text())
+    }
+}
