@@ -13,11 +13,48 @@ use retrograph_ptx::ast::Module;
 
 // One line per image, in alphabetical order.
 
+mod adamw;
+mod add;
+mod chunk;
+mod clip;
+mod clip_scale;
+mod column_sum;
+mod embedding;
+mod embedding_backward;
+mod mean;
+mod quad;
+mod reduce;
+mod rms_norm;
+mod rms_norm_backward;
+mod schedule;
+mod sigmoid;
+mod silu;
+mod silu_backward;
+mod squared_sums;
+mod swiglu;
+mod swiglu_backward;
+
 /// Builds one image for one SM target.
 type Build = fn(SmTarget) -> Module;
 
 /// Every image: its name and what builds it. One line each, in alphabetical order.
 const IMAGES: &[(&str, Build)] = &[
+    ("adamw", adamw::module),
+    ("add", add::module),
+    ("clip", clip::module),
+    ("clip_scale", clip_scale::module),
+    ("column_sum", column_sum::module),
+    ("embedding", embedding::module),
+    ("embedding_backward", embedding_backward::module),
+    ("mean", mean::module),
+    ("rms_norm", rms_norm::module),
+    ("rms_norm_backward", rms_norm_backward::module),
+    ("schedule", schedule::module),
+    ("silu", silu::module),
+    ("silu_backward", silu_backward::module),
+    ("squared_sums", squared_sums::module),
+    ("swiglu", swiglu::module),
+    ("swiglu_backward", swiglu_backward::module),
 ];
 
 /// Every image for `target`, by name. The names are the same for every target.

@@ -1,0 +1,82 @@
+//! AdamW over a list of tensors, in place:
+//!
+//! ```text
+//! first  = β1 · first  + (1 − β1) · grad
+//! second = β2 · second + (1 − β2) · grad²
+//! param  = param − lr · weight_decay · param
+//! param  = param − lr / (1 − β1^t) · first / (sqrt(second) / sqrt(1 − β2^t) + eps)
+//! ```
+//! Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (2019), in the order of
+//! `torch.optim.AdamW`. The scalars `lr`, `lr / (1 − β1^t)` and `1 / sqrt(1 − β2^t)` come from
+//! `schedule`. Where `halt` is given and not 0, nothing changes.
+//!
+//! Grid: one block for each chunk, which is a row of the table: `[param, grad, first, second,
+//! elements, bits of weight_decay]`.
+//! Deterministic: every element is computed by one thread.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::Module;
+use retrograph_ptx::build::{Kernel, ModuleBuilder, Value};
+
+use crate::chunk::{Chunk, THREADS};
+
+/// The image for `target`.
+pub(crate) fn module(target: SmTarget) -> Module {
+    ModuleBuilder::new(target).entry(Kernel::build("adamw", adamw)).build()
+}
+
+/// What is the same for every element of a chunk.
+#[derive(Clone, Copy)]
+struct Constants<'k> {
+    beta1: Value<'k, f32>,
+    beta1_rest: Value<'k, f32>,
+    beta2: Value<'k, f32>,
+    beta2_rest: Value<'k, f32>,
+    eps: Value<'k, f32>,
+    /// `−lr · weight_decay`.
+    decay: Value<'k, f32>,
+    /// `lr / (1 − β1^t)`.
+    step_size: Value<'k, f32>,
+    /// `1 / sqrt(1 − β2^t)`.
+    root_scale: Value<'k, f32>,
+}
+
+fn adamw(k: &Kernel<'_>) {
+    let table = k.pointer::<u64>("table");
+    let scalars = k.pointer::<f32>("scalars");
+    let halt = k.pointer::<u32>("halt");
+    let [beta1, beta1_rest] = ["beta1", "beta1_rest"].map(|name| k.param::<f32>(name));
+    let [beta2, beta2_rest] = ["beta2", "beta2_rest"].map(|name| k.param::<f32>(name));
+    let eps = k.param::<f32>("eps");
+    k.max_threads(THREADS);
+
+    let halted = k.var(0_u32);
+    k.when(!halt.is_null(), || halted.set(halt.load(0)));
+    k.return_if(halted.get().ne(0));
+
+    let chunk = Chunk::<4>::read(k, table, 6);
+    let weight_decay = Value::<f32>::from_bits(chunk.constant().cast::<u32>());
+    let decay = -(scalars.load(0) * weight_decay);
+    let (step_size, root_scale) = (scalars.load(1), scalars.load(2));
+    let constants =
+        Constants { beta1, beta1_rest, beta2, beta2_rest, eps, decay, step_size, root_scale };
+    chunk.quads(|quad| {
+        let [param, grad, first, second] = chunk.arrays.map(|array| quad.load(array));
+        let updated =
+            [0, 1, 2, 3].map(|i| constants.update([param[i], grad[i], first[i], second[i]]));
+        quad.store(chunk.arrays[0], updated.map(|[param, ..]| param));
+        quad.store(chunk.arrays[2], updated.map(|[_, first, _]| first));
+        quad.store(chunk.arrays[3], updated.map(|[.., second]| second));
+    });
+}
+
+impl<'k> Constants<'k> {
+    /// The new param, first and second moment.
+    fn update(&self, [param, grad, first, second]: [Value<'k, f32>; 4]) -> [Value<'k, f32>; 3] {
+        let first = self.beta1_rest.fma(grad, self.beta1 * first);
+        let second = (self.beta2_rest * grad).fma(grad, self.beta2 * second);
+        let root = second.sqrt().fma(self.root_scale, self.eps);
+        let decayed = self.decay.fma(param, param);
+        [(-self.step_size).fma(first / root, decayed), first, second]
+    }
+}

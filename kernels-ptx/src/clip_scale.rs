@@ -1,0 +1,55 @@
+//! The clip factor: `norm = sqrt(Σ partials)` and `scale = min(1, max_norm / norm)`, with a guard.
+//!
+//! Where the norm is not finite, or the loss (if given) is not, `scale` is 0 and `halt` (if given)
+//! becomes `step + 1`, unless it is set already. The comparisons are such that NaN counts as a
+//! failure.
+//!
+//! Grid: one block of 256 threads; thread t adds the partial sums t, t + 256, … in f64.
+//! Deterministic: each thread adds in order, and the block halves its sums in a fixed order.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::Module;
+use retrograph_ptx::build::{Kernel, ModuleBuilder};
+
+use crate::reduce::block_sum_f64;
+
+/// Threads of the block.
+const THREADS: u32 = 256;
+
+/// The image for `target`.
+pub(crate) fn module(target: SmTarget) -> Module {
+    ModuleBuilder::new(target).entry(Kernel::build("clip_scale", clip_scale)).build()
+}
+
+fn clip_scale(k: &Kernel<'_>) {
+    let partials = k.pointer::<f64>("partials");
+    let scale = k.pointer::<f32>("scale");
+    let norms = k.pointer::<f32>("norm");
+    let loss = k.pointer::<f32>("loss");
+    let step = k.pointer::<u32>("step");
+    let halt = k.pointer::<u32>("halt");
+    let n = k.param::<u32>("n");
+    let max_norm = k.param::<f32>("max_norm");
+    k.max_threads(THREADS);
+
+    let sum = k.var(0.0);
+    k.range(k.tid_x(), n, THREADS, |i| sum.add_assign(partials.load(i)));
+    let total = block_sum_f64(k, sum.get(), THREADS);
+    k.return_if(k.tid_x().ne(0));
+
+    let norm = total.sqrt();
+    let rounded = norm.cast::<f32>();
+    let failed = k.var(rounded.is_finite().select(0, 1));
+    k.when(!loss.is_null(), || {
+        let lost = loss.load(0).is_finite().select(0, 1);
+        failed.update(|failed| failed | lost);
+    });
+    let failed = failed.get().ne(0);
+    let max_norm = max_norm.cast::<f64>();
+    let factor = norm.gt(max_norm).select(max_norm / norm, 1.0).cast::<f32>();
+    scale.store(0, failed.select(0.0, factor));
+    norms.store(0, rounded);
+    k.when(failed & !halt.is_null(), || {
+        k.when(halt.load(0).eq(0), || halt.store(0, step.load(0) + 1));
+    });
+}

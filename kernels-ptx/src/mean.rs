@@ -1,0 +1,32 @@
+//! The mean: `out = Σ x / n`.
+//!
+//! Grid: one block of 256 threads; thread t adds the elements t, t + 256, … in f64.
+//! Deterministic: each thread adds in order, and the block halves its sums in a fixed order.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::Module;
+use retrograph_ptx::build::{Kernel, ModuleBuilder};
+
+use crate::reduce::block_sum_f64;
+
+/// Threads of the block.
+const THREADS: u32 = 256;
+
+/// The image for `target`.
+pub(crate) fn module(target: SmTarget) -> Module {
+    ModuleBuilder::new(target).entry(Kernel::build("mean", mean)).build()
+}
+
+fn mean(k: &Kernel<'_>) {
+    let x = k.pointer::<f32>("x");
+    let out = k.pointer::<f32>("out");
+    let n = k.param::<u32>("n");
+    k.max_threads(THREADS);
+
+    let sum = k.var(0.0);
+    k.range(k.tid_x(), n, THREADS, |i| sum.add_assign(x.load(i).cast::<f64>()));
+    let total = block_sum_f64(k, sum.get(), THREADS);
+    k.when(k.tid_x().eq(0), || {
+        out.store(0, (total / n.cast::<f64>()).cast::<f32>());
+    });
+}

@@ -1,0 +1,109 @@
+//! Quads: up to four neighbouring floats, which belong to one thread.
+//!
+//! A quad is moved by one 16-byte access where it is whole and its operands are aligned, and one
+//! float at a time elsewhere. Both ways give the same values in the same order, so that a kernel's
+//! result does not depend on the alignment of its operands.
+
+use retrograph_ptx::ast::Entry;
+use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
+
+/// Four floats of one thread.
+pub(crate) type Floats<'k> = [Value<'k, f32>; 4];
+
+/// Up to four neighbouring floats at the same place of several arrays.
+#[derive(Clone, Copy)]
+pub(crate) struct Quad<'k> {
+    k: Kernel<'k>,
+    /// Index of the first float.
+    first: Value<'k, u32>,
+    /// How many floats there are from `first` to the end of the array.
+    left: Value<'k, u32>,
+    /// Whether the quad is moved by one access.
+    whole: Pred<'k>,
+}
+
+/// Whether all of these arrays start at a multiple of 16 bytes.
+pub(crate) fn aligned<'k>(arrays: &[Ptr<'k, f32>]) -> Pred<'k> {
+    let addresses = arrays.iter().map(|array| array.address());
+    let bits = addresses.reduce(|left, right| left | right).expect("there is an array");
+    (bits & 15).eq(0)
+}
+
+impl<'k> Quad<'k> {
+    /// The quad that starts at `first` in arrays of `len` floats; it has none where `first` is not
+    /// below `len`.
+    pub(crate) fn new(first: Value<'k, u32>, len: Value<'k, u32>, aligned: Pred<'k>) -> Self {
+        let left = first.lt(len).select(len - first, 0);
+        Self { k: first.kernel(), first, left, whole: aligned & left.ge(4) }
+    }
+
+    /// The quad in `array`; what lies behind its end is taken as 0.
+    pub(crate) fn load(&self, array: Ptr<'k, f32>) -> Floats<'k> {
+        let slots = [(); 4].map(|()| self.k.var(0.0));
+        let vector = || {
+            let loaded = array.load_vec4(self.first);
+            slots.iter().zip(loaded).for_each(|(slot, value)| slot.set(value));
+        };
+        let single = || {
+            self.each(|lane| slots[lane as usize].set(array.load(self.first + lane)));
+        };
+        self.k.when_else(self.whole, vector, single);
+        slots.map(|slot| slot.get())
+    }
+
+    /// Stores the quad into `array`, as far as it reaches.
+    pub(crate) fn store(&self, array: Ptr<'k, f32>, values: Floats<'k>) {
+        let vector = || array.store_vec4(self.first, values);
+        let single = || {
+            self.each(|lane| array.store(self.first + lane, values[lane as usize]));
+        };
+        self.k.when_else(self.whole, vector, single);
+    }
+
+    /// Runs `body` for each lane that the array reaches.
+    fn each(&self, body: impl Fn(u32)) {
+        for lane in 0..4 {
+            self.k.when(self.left.gt(lane), || body(lane));
+        }
+    }
+}
+
+/// Runs `body` for each quad of `len` floats that belongs to this thread of the block.
+///
+/// Quads go round the threads of the block. `len` must leave room for four floats of each thread
+/// below 2³².
+pub(crate) fn block_quads<'k>(
+    k: &Kernel<'k>,
+    len: Value<'k, u32>,
+    aligned: Pred<'k>,
+    body: impl Fn(Quad<'k>),
+) {
+    k.range(k.tid_x() * 4, len, k.ntid_x() * 4, |first| {
+        body(Quad::new(first, len, aligned));
+    });
+}
+
+/// A kernel that computes each element of its outputs from the same place of its inputs.
+///
+/// Thread i of the grid has the elements from 4·i to 4·i + 3.
+pub(crate) fn streaming<const I: usize, const O: usize>(
+    name: &str,
+    (inputs, outputs): ([&str; I], [&str; O]),
+    formula: impl for<'k> Fn([Value<'k, f32>; I]) -> [Value<'k, f32>; O],
+) -> Entry {
+    Kernel::build(name, |k| {
+        let inputs = inputs.map(|name| k.pointer::<f32>(name));
+        let outputs = outputs.map(|name| k.pointer::<f32>(name));
+        let n = k.param::<u32>("n");
+        let quad = k.ctaid_x() * k.ntid_x() + k.tid_x();
+        // Quads are counted, not elements, since four times the last thread may pass 2³².
+        k.return_if(quad.ge((n >> 2) + (n & 3).min(1)));
+        let arrays: Vec<_> = inputs.iter().chain(&outputs).copied().collect();
+        let quad = Quad::new(quad * 4, n, aligned(&arrays));
+        let loaded = inputs.map(|input| quad.load(input));
+        let results = [0, 1, 2, 3].map(|lane| formula(loaded.map(|floats| floats[lane])));
+        for (index, output) in outputs.into_iter().enumerate() {
+            quad.store(output, results.map(|result| result[index]));
+        }
+    })
+}

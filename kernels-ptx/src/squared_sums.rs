@@ -1,0 +1,34 @@
+//! Squared sums over a list of tensors: `partials[c] = Σ x²` over chunk c.
+//!
+//! Grid: one block for each chunk, which is a row `[x, elements]` of the table. The sums are f64,
+//! whose range holds the square of every f32; the arithmetic hides behind the memory accesses.
+//! Deterministic: each thread adds in order, and the block halves its sums in a fixed order.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::Module;
+use retrograph_ptx::build::{Kernel, ModuleBuilder};
+
+use crate::chunk::{Chunk, THREADS};
+use crate::reduce::block_sum_f64;
+
+/// The image for `target`.
+pub(crate) fn module(target: SmTarget) -> Module {
+    ModuleBuilder::new(target).entry(Kernel::build("squared_sums", squared_sums)).build()
+}
+
+fn squared_sums(k: &Kernel<'_>) {
+    let table = k.pointer::<u64>("table");
+    let partials = k.pointer::<f64>("partials");
+    k.max_threads(THREADS);
+
+    let chunk = Chunk::<1>::read(k, table, 2);
+    let sum = k.var(0.0);
+    chunk.quads(|quad| {
+        for x in quad.load(chunk.arrays[0]) {
+            let x = x.cast::<f64>();
+            sum.update(|sum| x.fma(x, sum));
+        }
+    });
+    let total = block_sum_f64(k, sum.get(), THREADS);
+    k.when(k.tid_x().eq(0), || partials.store(k.ctaid_x(), total));
+}
