@@ -31,6 +31,17 @@ struct Row<'k> {
     rstd: Value<'k, f32>,
     width: Value<'k, u32>,
     aligned: Pred<'k>,
+    /// Whether `grad_input` is added to.
+    accumulate: Pred<'k>,
+}
+
+/// Where a row's share of the gradient of gamma goes.
+#[derive(Clone, Copy)]
+struct Partial<'k> {
+    row: Ptr<'k, f32>,
+    /// Whether there is no such place.
+    frozen: Pred<'k>,
+    /// Whether an earlier row of the block is there already.
     accumulate: Pred<'k>,
 }
 
@@ -58,14 +69,14 @@ fn backward(k: &Kernel<'_>) {
     let frozen = partials.is_null();
     let partials = partials.at(k.ctaid_x().mul_wide(width));
     let first = k.ctaid_x() * rows_per_block;
-    k.range(first, (first + rows_per_block).min(rows), 1, |row| {
-        let start = row.mul_wide(width);
+    k.range(first, (first + rows_per_block).min(rows), 1, |index| {
+        let start = index.mul_wide(width);
         let (x, grad_out, grad_input) = (x.at(start), grad_out.at(start), grad_input.at(start));
-        let aligned = aligned(&[x, gamma, grad_out, grad_input]);
-        let rstd = rstds.load(row);
-        let row_of = Row { x, gamma, grad_out, grad_input, rstd, width, aligned, accumulate };
-        input_gradient(k, row_of);
-        k.when(!frozen, || gamma_gradient(k, row_of, (partials, row.eq(first))));
+        let aligned = aligned(&[x, gamma, grad_out, grad_input, partials]);
+        let rstd = rstds.load(index);
+        let row = Row { x, gamma, grad_out, grad_input, rstd, width, aligned, accumulate };
+        let partial = Partial { row: partials, frozen, accumulate: index.ne(first) };
+        gradients(k, row, partial);
     });
 }
 
@@ -79,8 +90,8 @@ impl<'k> Row<'k> {
     }
 }
 
-/// Writes or adds `rstd · (u − h · mean(u ⊙ h))`.
-fn input_gradient<'k>(k: &Kernel<'k>, row: Row<'k>) {
+/// Writes or adds `rstd · (u − h · mean(u ⊙ h))` and `grad_out ⊙ h`.
+fn gradients<'k>(k: &Kernel<'k>, row: Row<'k>, partial: Partial<'k>) {
     let sum = k.var(0.0);
     block_quads(k, row.width, row.aligned, |quad| {
         let Terms { h, u, .. } = row.terms(quad);
@@ -90,26 +101,26 @@ fn input_gradient<'k>(k: &Kernel<'k>, row: Row<'k>) {
     });
     let mean = k.block_sum(sum.get()) / row.width.cast::<f32>();
     block_quads(k, row.width, row.aligned, |quad| {
-        let Terms { h, u, .. } = row.terms(quad);
-        let before = [(); 4].map(|()| k.var(0.0));
-        k.when(row.accumulate, || {
-            let loaded = quad.load(row.grad_input);
-            before.iter().zip(loaded).for_each(|(slot, value)| slot.set(value));
-        });
+        let Terms { h, u, grad_out } = row.terms(quad);
+        let before = load_if(k, row.accumulate, (quad, row.grad_input));
         let gradient = |i: usize| row.rstd * (-mean).fma(h[i], u[i]);
-        quad.store(row.grad_input, [0, 1, 2, 3].map(|i| before[i].get() + gradient(i)));
+        quad.store(row.grad_input, [0, 1, 2, 3].map(|i| before[i] + gradient(i)));
+        k.when(!partial.frozen, || {
+            let before = load_if(k, partial.accumulate, (quad, partial.row));
+            quad.store(partial.row, [0, 1, 2, 3].map(|i| grad_out[i].fma(h[i], before[i])));
+        });
     });
 }
 
-/// Writes `grad_out ⊙ h` to the partial row for the first row of the block, adds it for the others.
-fn gamma_gradient<'k>(k: &Kernel<'k>, row: Row<'k>, (partials, first): (Ptr<'k, f32>, Pred<'k>)) {
-    block_quads(k, row.width, row.aligned & aligned(&[partials]), |quad| {
-        let Terms { h, grad_out, .. } = row.terms(quad);
-        let before = [(); 4].map(|()| k.var(0.0));
-        k.when(!first, || {
-            let loaded = quad.load(partials);
-            before.iter().zip(loaded).for_each(|(slot, value)| slot.set(value));
-        });
-        quad.store(partials, [0, 1, 2, 3].map(|i| grad_out[i].fma(h[i], before[i].get())));
+/// The quad in `array` where `condition` is true, 0 elsewhere.
+fn load_if<'k>(
+    k: &Kernel<'k>,
+    condition: Pred<'k>,
+    (quad, array): (Quad<'k>, Ptr<'k, f32>),
+) -> Floats<'k> {
+    let slots = [(); 4].map(|()| k.var(0.0));
+    k.when(condition, || {
+        slots.iter().zip(quad.load(array)).for_each(|(slot, value)| slot.set(value));
     });
+    slots.map(|slot| slot.get())
 }
