@@ -1,0 +1,105 @@
+//! The guard that ends a capture whatever happens, and what follows a broken one.
+
+use std::marker::PhantomData;
+
+use retrograph_driver_sys::{CUgraph, CUresult, CUstreamCaptureStatus};
+
+use super::{CaptureMode, FirstFailure, window};
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::stream::Stream;
+
+/// A begun capture, which ends when this is dropped.
+pub(super) struct Guard<'a> {
+    stream: &'a Stream,
+    not_send: PhantomData<*const ()>,
+}
+
+/// How a capture ended.
+pub(super) struct Ended {
+    /// The first failure, which may be the end itself.
+    pub(super) first: Option<FirstFailure>,
+    /// The code of the end.
+    pub(super) code: CUresult,
+    /// What came back, if anything did.
+    pub(super) graph: Option<Graph>,
+}
+
+impl<'a> Guard<'a> {
+    pub(super) fn begin(stream: &'a Stream, mode: CaptureMode) -> Result<Self> {
+        let context = stream.context();
+        context.bind_outside_capture("a second capture")?;
+        stream.usable()?;
+        // SAFETY: the stream lives, and its context is current on this thread.
+        unsafe { call!(context, cuStreamBeginCapture_v2(stream.raw(), mode.raw())) }?;
+        context.releases().capture_begins();
+        window::open(context);
+        Ok(Self { stream, not_send: PhantomData })
+    }
+
+    /// Ends the capture on its stream and thread.
+    pub(super) fn end(self) -> Ended {
+        let ended = self.end_now();
+        std::mem::forget(self);
+        ended
+    }
+
+    fn end_now(&self) -> Ended {
+        let context = self.stream.context();
+        window::set_place(context, "the end of the capture".to_owned());
+        // The library calls of the body may have made another context current. A failure shows in
+        // the end itself.
+        let _ = context.bind();
+        let mut raw = CUgraph::NULL;
+        // SAFETY: the stream lives, and this is the thread that began, since guards are not `Send`.
+        let code = unsafe { (context.table().cuStreamEndCapture)(self.stream.raw(), &mut raw) };
+        // Noted if it is the first failure, and kept if it ends the context.
+        let _ = context.check("cuStreamEndCapture", code);
+        let first = window::close(context);
+        // SAFETY: the driver gave the graph to us, and nobody else has it.
+        let graph = (!raw.is_null()).then(|| unsafe { Graph::from_raw(context, raw) });
+        context.capture_ended();
+        Ended { first, code, graph }
+    }
+}
+
+impl Drop for Guard<'_> {
+    /// Reached only when the body panicked.
+    fn drop(&mut self) {
+        drop(self.end_now().graph);
+        self.stream.recover();
+    }
+}
+
+impl Stream {
+    /// Finds out whether the stream can be used after a capture has failed, and retires it if not.
+    pub(super) fn recover(&self) -> bool {
+        let context = self.context();
+        let outcome = self.capture_status().and_then(|status| {
+            if status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
+                return Ok(());
+            }
+            self.retire();
+            Err(Error::StreamRetired)
+        });
+        match outcome.and_then(|()| self.synchronize()) {
+            Ok(()) => {
+                tracing::debug!(?context, "the stream works after a failed capture");
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the stream does not work after a failed capture");
+                false
+            }
+        }
+    }
+
+    fn capture_status(&self) -> Result<CUstreamCaptureStatus> {
+        let context = self.context();
+        context.bind()?;
+        let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: the stream lives, and the place is valid.
+        unsafe { call!(context, cuStreamIsCapturing(self.raw(), &mut status)) }?;
+        Ok(status)
+    }
+}

@@ -1,0 +1,253 @@
+//! The context of one device: what everything on that device hangs on, and what ends with a fault.
+//!
+//! [`Context`] retains the device's primary context, so that libraries which use the CUDA runtime
+//! API share it. Each entry point of this crate makes the context current on the calling thread,
+//! hence threads need no preparation. A cache of what is current is absent on purpose: another
+//! library may change it behind our back, and setting it again is harmless.
+//!
+//! # Lost contexts
+//!
+//! A kernel fault (700, 719 and the like) ends the context, and every later call returns its code.
+//! The first such code is kept, and each later operation fails at once with [`Error::ContextLost`]
+//! and that cause, before it reaches the driver.
+
+use std::sync::{Arc, OnceLock};
+
+use retrograph_driver_sys::{CUcontext, CUdevice, CUresult, CUstream, DriverTable};
+use retrograph_kernels::SmTarget;
+
+use crate::capture::window;
+use crate::driver::Driver;
+use crate::error::{CallError, Error, Result};
+use crate::release::Releases;
+
+/// The position of a device among those that the driver sees, from 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct DeviceIndex(pub u32);
+
+/// What is known of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// The name; it says so when the device is simulated.
+    pub name: String,
+    /// Compute capability, major and minor.
+    pub compute_capability: (u32, u32),
+    /// All bytes of device memory.
+    pub total_bytes: usize,
+    /// Free bytes of device memory when this was asked.
+    pub free_bytes: usize,
+    /// Number of multiprocessors.
+    pub multiprocessors: u32,
+}
+
+/// A retained primary context. Clones share it.
+#[derive(Clone)]
+pub struct Context {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    driver: Driver,
+    index: DeviceIndex,
+    device: CUdevice,
+    raw: CUcontext,
+    /// Our own stream for fills and the like, so that the legacy stream is never used.
+    service: CUstream,
+    facts: DeviceInfo,
+    target: SmTarget,
+    lost: OnceLock<CallError>,
+    releases: Releases,
+}
+
+impl Context {
+    /// Retains the primary context of device `index`.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchDevice`], [`Error::UnsupportedDevice`], or a failed driver call.
+    pub fn new(driver: &Driver, index: DeviceIndex) -> Result<Self> {
+        let device = driver.device(index)?;
+        let (facts, target) = device_facts(driver, device)?;
+        let mut raw = CUcontext::NULL;
+        // SAFETY: `device` comes from this driver, and `raw` is a valid place for the result.
+        unsafe { call!(driver, cuDevicePrimaryCtxRetain(&mut raw, device)) }?;
+        let service = match service_stream(driver, raw) {
+            Ok(service) => service,
+            Err(error) => {
+                // SAFETY: the context was retained above and nothing was made in it. The outcome
+                // does not matter, since the first error is the one to report.
+                let _ = unsafe { (driver.table().cuDevicePrimaryCtxRelease_v2)(device) };
+                return Err(error.into());
+            }
+        };
+        let (lost, releases) = (OnceLock::new(), Releases::default());
+        let driver = driver.clone();
+        let inner = Inner { driver, index, device, raw, service, facts, target, lost, releases };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The driver.
+    pub fn driver(&self) -> &Driver {
+        &self.inner.driver
+    }
+
+    /// The driver's functions, for calls that this crate does not wrap.
+    pub fn table(&self) -> &DriverTable {
+        self.inner.driver.table()
+    }
+
+    /// The driver's handle.
+    pub fn raw(&self) -> CUcontext {
+        self.inner.raw
+    }
+
+    /// The index of the device.
+    pub fn index(&self) -> DeviceIndex {
+        self.inner.index
+    }
+
+    /// The newest generated SM target that runs on the device.
+    pub fn target(&self) -> SmTarget {
+        self.inner.target
+    }
+
+    /// The device, with the free memory of this moment.
+    ///
+    /// # Errors
+    /// When the context is lost or the driver fails.
+    pub fn info(&self) -> Result<DeviceInfo> {
+        let (free_bytes, total_bytes) = self.memory()?;
+        Ok(DeviceInfo { free_bytes, total_bytes, ..self.inner.facts.clone() })
+    }
+
+    /// Free and total bytes of device memory.
+    ///
+    /// # Errors
+    /// When the context is lost or the driver fails.
+    pub fn memory(&self) -> Result<(usize, usize)> {
+        self.bind()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the context is current, and both places are valid.
+        unsafe { call!(self, cuMemGetInfo_v2(&mut free, &mut total)) }?;
+        Ok((free, total))
+    }
+
+    /// Waits for all work in the context.
+    ///
+    /// # Errors
+    /// The fault of earlier work, or [`Error::RefusedDuringCapture`], also when another thread
+    /// captures: the context includes the stream that it captures.
+    pub fn synchronize(&self) -> Result<()> {
+        self.bind_outside_capture("waiting for the context")?;
+        if self.inner.releases.capturing() {
+            let operation = "waiting for the context while another thread captures in it";
+            return Err(Error::RefusedDuringCapture { operation });
+        }
+        // SAFETY: the context is current.
+        unsafe { call!(self, cuCtxSynchronize()) }
+    }
+
+    /// Makes the context current on this thread. Everything in this crate does so by itself; it is
+    /// public for those who call the driver directly.
+    ///
+    /// # Errors
+    /// When the context is lost or the driver fails.
+    pub fn bind(&self) -> Result<()> {
+        if let Some(cause) = self.lost() {
+            return Err(Error::ContextLost { cause: cause.clone() });
+        }
+        // SAFETY: the handle is retained for as long as `self` lives.
+        unsafe { call!(self, cuCtxSetCurrent(self.inner.raw)) }
+    }
+
+    /// The call that told of the fault which ended this context, if one did.
+    pub fn lost(&self) -> Option<&CallError> {
+        self.inner.lost.get()
+    }
+
+    /// Binds, and refuses `operation` while this thread captures in this context.
+    pub(crate) fn bind_outside_capture(&self, operation: &'static str) -> Result<()> {
+        if window::is_open(self) {
+            return Err(Error::RefusedDuringCapture { operation });
+        }
+        self.bind()
+    }
+
+    /// Turns the code of `call` into a result. A failure is noted in the capture that this thread
+    /// has begun, and one that ends the context is kept for all later calls.
+    pub(crate) fn check(&self, call: &'static str, code: CUresult) -> Result<()> {
+        let Err(error) = self.inner.driver.check(call, code) else { return Ok(()) };
+        window::note_failure(self, &error);
+        if error.is_sticky() {
+            tracing::error!(%error, "the context is lost");
+            let cause = self.inner.lost.get_or_init(|| error).clone();
+            return Err(Error::ContextLost { cause });
+        }
+        Err(Error::Call(error))
+    }
+
+    /// Fails unless `other` is this context.
+    pub(crate) fn same(&self, other: &Self, what: &'static str) -> Result<()> {
+        if self.identity() == other.identity() {
+            return Ok(());
+        }
+        Err(Error::ForeignContext { what })
+    }
+
+    /// What tells this context from every other live one.
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(&self.inner) as usize
+    }
+
+    pub(crate) fn service(&self) -> CUstream {
+        self.inner.service
+    }
+
+    pub(crate) fn device(&self) -> CUdevice {
+        self.inner.device
+    }
+
+    pub(crate) fn releases(&self) -> &Releases {
+        &self.inner.releases
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Context(device {}: {})", self.inner.index.0, self.inner.facts.name)
+    }
+}
+
+fn device_facts(driver: &Driver, device: CUdevice) -> Result<(DeviceInfo, SmTarget)> {
+    let facts = driver.facts(device)?;
+    let (major, minor) = facts.compute_capability;
+    let target = SmTarget::for_device(major, minor).ok_or_else(|| Error::UnsupportedDevice {
+        device: facts.name.clone(),
+        major,
+        minor,
+    })?;
+    Ok((facts, target))
+}
+
+fn service_stream(driver: &Driver, raw: CUcontext) -> Result<CUstream, CallError> {
+    let mut stream = CUstream::NULL;
+    // SAFETY: `raw` was retained by the caller, and `stream` is a valid place for the result.
+    unsafe {
+        call!(driver, cuCtxSetCurrent(raw))?;
+        call!(driver, cuStreamCreate(&mut stream, crate::stream::NON_BLOCKING))?;
+    }
+    Ok(stream)
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let table = self.driver.table();
+        // SAFETY: everything made in the context held a clone of it, so nothing is left but what is
+        // destroyed here. Codes do not matter: on a lost context every call returns the fault.
+        unsafe {
+            let _ = (table.cuCtxSetCurrent)(self.raw);
+            self.releases.run_all(table);
+            let _ = (table.cuStreamDestroy_v2)(self.service);
+            let _ = (table.cuDevicePrimaryCtxRelease_v2)(self.device);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What can go wrong on the device side of the runtime, as values that name cause and way out.
+
+use std::fmt;
+
+use retrograph_driver_sys::CUresult;
+use retrograph_kernels::SmTarget;
+
+/// The outcome of a device-side operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A driver call that returned an error code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallError {
+    /// The function, for example `cuMemAlloc_v2`.
+    pub call: &'static str,
+    /// The code that it returned.
+    pub code: CUresult,
+    /// The name of the code as the driver gives it, for example `CUDA_ERROR_OUT_OF_MEMORY`.
+    pub name: Box<str>,
+    /// The driver's sentence about the code.
+    pub description: Box<str>,
+}
+
+impl CallError {
+    /// Whether the context is lost: every later call in it returns this code (700, 710, 714–719).
+    pub fn is_sticky(&self) -> bool {
+        self.code.is_sticky()
+    }
+
+    /// Whether the code belongs to a broken stream capture (900–908), which is recoverable.
+    pub fn is_capture(&self) -> bool {
+        self.code.is_capture()
+    }
+
+    /// Whether the device had too little memory.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.code == CUresult::CUDA_ERROR_OUT_OF_MEMORY
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} returned {} ({}): {}", self.call, self.code.0, self.name, self.description)
+    }
+}
+
+impl std::error::Error for CallError {}
+
+/// An error of the device side.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No driver library was found.
+    #[error(
+        "no CUDA driver was found ({tried}); install the NVIDIA driver, or use the simulated \
+         driver (`--device sim`)"
+    )]
+    NoDriver {
+        /// What was tried, and why it failed.
+        tried: String,
+    },
+    /// A driver library was found, but it cannot be used.
+    #[error("{reason}; reinstall the NVIDIA driver, or use the simulated driver (`--device sim`)")]
+    UnusableDriver {
+        /// Why not.
+        reason: String,
+    },
+    /// The driver is older than this crate can use.
+    #[error(
+        "the driver supports CUDA {found}, but {needed} or newer is needed; update the NVIDIA \
+         driver, or use the simulated driver (`--device sim`)"
+    )]
+    DriverTooOld {
+        /// The CUDA version that the driver supports.
+        found: crate::DriverVersion,
+        /// The least version.
+        needed: crate::DriverVersion,
+    },
+    /// There is no device of this index.
+    #[error("there is no device {index}: the driver sees {count} device(s)")]
+    NoSuchDevice {
+        /// The index asked for.
+        index: u32,
+        /// The number of devices.
+        count: u32,
+    },
+    /// No generated image runs on the device.
+    #[error(
+        "{device} has compute capability {major}.{minor}, and the oldest supported target is {}",
+        SmTarget::GENERATED[0]
+    )]
+    UnsupportedDevice {
+        /// The name of the device.
+        device: String,
+        /// Major compute capability.
+        major: u32,
+        /// Minor compute capability.
+        minor: u32,
+    },
+    /// A driver call failed.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// An earlier call ended the context, so that nothing can run in it any more.
+    #[error(
+        "the context is lost since {cause}; nothing on this device can continue in this process"
+    )]
+    ContextLost {
+        /// The call that first returned the code. The fault itself may be older, since faults
+        /// surface at a later call.
+        cause: CallError,
+    },
+    /// The operation would break a capture in progress, and was not tried.
+    #[error("{operation} would break the capture in progress, so it was refused")]
+    RefusedDuringCapture {
+        /// What was asked for.
+        operation: &'static str,
+    },
+    /// A capture left the stream unusable, and it was retired.
+    #[error("the stream was retired, since it was still capturing after its capture was ended")]
+    StreamRetired,
+    /// The device has too little memory for an allocation.
+    #[error(
+        "{requested} bytes do not fit: {free} of {total} bytes are free on the device; use a \
+         smaller batch or model, or free other memory"
+    )]
+    OutOfMemory {
+        /// The bytes asked for.
+        requested: usize,
+        /// Free device bytes at that moment.
+        free: usize,
+        /// All device bytes.
+        total: usize,
+    },
+    /// Two lengths had to be equal and are not.
+    #[error("{what}: expected {expected} elements, found {found}")]
+    LengthMismatch {
+        /// Which operation.
+        what: &'static str,
+        /// The length that was needed.
+        expected: usize,
+        /// The length that was given.
+        found: usize,
+    },
+    /// Two objects of different contexts were used together.
+    #[error("{what} belongs to another context")]
+    ForeignContext {
+        /// The object.
+        what: &'static str,
+    },
+    /// The driver does not have a function that the operation needs.
+    #[error("this driver does not have {call}, which {operation} needs; update the driver")]
+    NotInDriver {
+        /// The function.
+        call: &'static str,
+        /// The operation.
+        operation: &'static str,
+    },
+    /// The arguments of a launch do not fit the parameters of the function.
+    #[error(
+        "`{function}`: argument {index} has {found:?} bytes where the function takes {expected:?} \
+         (none: there is no such argument or parameter)"
+    )]
+    ArgumentMismatch {
+        /// The entry point.
+        function: String,
+        /// Position of the argument, from 0.
+        index: usize,
+        /// Bytes of the function's parameter.
+        expected: Option<usize>,
+        /// Bytes of the given argument.
+        found: Option<usize>,
+    },
+    /// A node belongs to another graph.
+    #[error("the node belongs to another graph")]
+    ForeignNode,
+    /// A graph allocates or frees memory when it runs, which was not asked for.
+    #[error("the graph has {nodes} memory allocation or free node(s), which were not asked for")]
+    MemoryNodes {
+        /// How many.
+        nodes: usize,
+    },
+    /// An image cannot be given to the driver.
+    #[error("the image cannot be loaded: {reason}")]
+    BadImage {
+        /// Why not.
+        reason: String,
+    },
+    /// A function is not among the warm ones.
+    #[error(transparent)]
+    JitAfterWarm(#[from] crate::modules::JitAfterWarm),
+    /// A file could not be written.
+    #[error("{path} could not be written: {reason}")]
+    File {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// The driver call that is the cause, if one is.
+    pub fn call(&self) -> Option<&CallError> {
+        match self {
+            Self::Call(error) | Self::ContextLost { cause: error } => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Events: points in a stream, to wait for and to measure between.
+
+use retrograph_driver_sys::{
+    CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING, CUevent, CUresult, DriverTable,
+};
+
+use crate::context::Context;
+use crate::error::Result;
+use crate::stream::Stream;
+
+/// A point in a stream, once it has been recorded there.
+pub struct Event {
+    context: Context,
+    raw: CUevent,
+}
+
+impl Event {
+    /// Makes an event that measures time on the device. Host clocks around launches would measure
+    /// how long enqueueing takes.
+    ///
+    /// # Errors
+    /// [`crate::Error::RefusedDuringCapture`], or a failed driver call.
+    pub fn new(context: &Context) -> Result<Self> {
+        Self::with_flags(context, CU_EVENT_DEFAULT)
+    }
+
+    /// Makes an event that only orders, which is cheaper.
+    ///
+    /// # Errors
+    /// As [`Event::new`].
+    pub fn untimed(context: &Context) -> Result<Self> {
+        Self::with_flags(context, CU_EVENT_DISABLE_TIMING)
+    }
+
+    fn with_flags(context: &Context, flags: u32) -> Result<Self> {
+        context.bind_outside_capture("making an event")?;
+        let mut raw = CUevent::NULL;
+        // SAFETY: the context is current, and the place is valid.
+        unsafe { call!(context, cuEventCreate(&mut raw, flags)) }?;
+        Ok(Self { context: context.clone(), raw })
+    }
+
+    /// The context.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The driver's handle.
+    pub fn raw(&self) -> CUevent {
+        self.raw
+    }
+
+    /// Records the event: it is complete when everything enqueued on `stream` so far has run. In a
+    /// capture it is a point in the graph, for other streams to wait for.
+    ///
+    /// # Errors
+    /// When the stream is of another context, or the driver fails.
+    pub fn record(&self, stream: &Stream) -> Result<()> {
+        self.context.same(stream.context(), "the stream")?;
+        stream.bind()?;
+        // SAFETY: event and stream live.
+        unsafe { call!(self.context, cuEventRecord(self.raw, stream.raw())) }
+    }
+
+    /// Whether the work before the event has run; true for one that was never recorded.
+    ///
+    /// # Errors
+    /// The fault of earlier work, or [`crate::Error::RefusedDuringCapture`].
+    pub fn is_complete(&self) -> Result<bool> {
+        self.context.bind_outside_capture("asking an event")?;
+        // SAFETY: the event lives.
+        match unsafe { (self.context.table().cuEventQuery)(self.raw) } {
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            code => self.context.check("cuEventQuery", code).map(|()| true),
+        }
+    }
+
+    /// Waits until the work before the event has run.
+    ///
+    /// # Errors
+    /// As [`Event::is_complete`].
+    pub fn synchronize(&self) -> Result<()> {
+        self.context.bind_outside_capture("waiting for an event")?;
+        // SAFETY: the event lives.
+        unsafe { call!(self.context, cuEventSynchronize(self.raw)) }
+    }
+
+    /// Milliseconds on the device from `earlier` to this event. Both must be complete.
+    ///
+    /// # Errors
+    /// When either measures no time, was not recorded or is not complete.
+    pub fn elapsed_ms(&self, earlier: &Self) -> Result<f32> {
+        self.context.same(&earlier.context, "the event")?;
+        self.context.bind_outside_capture("measuring between events")?;
+        let mut milliseconds = 0.0;
+        // SAFETY: both events live, and the place is valid.
+        unsafe {
+            call!(self.context, cuEventElapsedTime(&mut milliseconds, earlier.raw, self.raw))
+        }?;
+        Ok(milliseconds)
+    }
+}
+
+impl std::fmt::Debug for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Event({:?})", self.raw)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        let raw = self.raw;
+        // SAFETY: nobody else has the event; the driver keeps what pending waits need.
+        let destroy = move |table: &DriverTable| unsafe { (table.cuEventDestroy_v2)(raw) };
+        self.context.release("cuEventDestroy_v2", destroy);
+    }
+}

@@ -1,0 +1,169 @@
+//! Instantiated graphs.
+
+use retrograph_driver_sys::{
+    CUgraphExec, CUgraphExecUpdateResult, CUgraphExecUpdateResultInfo, CUresult, DriverTable,
+};
+
+use super::nodes::kernel_params;
+use super::{Graph, Node};
+use crate::Owner;
+use crate::context::Context;
+use crate::error::Result;
+use crate::event::Event;
+use crate::launch::KernelLaunch;
+use crate::stream::Stream;
+
+/// How an update of an exec went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpdateOutcome {
+    /// The exec now does what the given graph says.
+    Updated,
+    /// The driver cannot change the exec that way; it is as it was, and a new one is needed.
+    Refused {
+        /// Why.
+        reason: CUgraphExecUpdateResult,
+    },
+}
+
+/// A graph as the device launches it. One exec runs one launch at a time; for several in flight,
+/// instantiate several.
+pub struct GraphExec {
+    context: Context,
+    raw: CUgraphExec,
+    /// The template that node handles refer to.
+    graph: retrograph_driver_sys::CUgraph,
+    owners: Vec<Owner>,
+    /// Recorded behind each launch.
+    launched: Option<Event>,
+}
+
+impl GraphExec {
+    pub(super) fn new(graph: &Graph, raw: CUgraphExec) -> Result<Self> {
+        let (context, owners) = (graph.context.clone(), graph.owners().to_vec());
+        let mut exec = Self { context, raw, graph: graph.raw, owners, launched: None };
+        exec.launched = Some(Event::untimed(&exec.context)?);
+        Ok(exec)
+    }
+
+    /// Keeps `owner` alive until the last launch has run.
+    pub fn keep(&mut self, owner: Owner) {
+        self.owners.push(owner);
+    }
+
+    /// The context.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The driver's handle.
+    pub fn raw(&self) -> CUgraphExec {
+        self.raw
+    }
+
+    /// Does what the first launch would otherwise do: a millisecond or two of setting up.
+    ///
+    /// # Errors
+    /// When the stream is of another context, or the driver fails.
+    pub fn upload(&mut self, stream: &Stream) -> Result<()> {
+        self.context.same(stream.context(), "the stream")?;
+        stream.bind_outside_capture("uploading a graph")?;
+        // SAFETY: exec and stream live.
+        unsafe { call!(self.context, cuGraphUpload(self.raw, stream.raw())) }
+    }
+
+    /// Enqueues one run of the whole graph, behind an earlier one that has not ended.
+    ///
+    /// # Errors
+    /// When the stream is of another context or captures, or the driver fails.
+    pub fn launch(&mut self, stream: &Stream) -> Result<()> {
+        self.context.same(stream.context(), "the stream")?;
+        stream.bind_outside_capture("launching a graph; add it as a child instead")?;
+        // SAFETY: exec and stream live, and `&mut self` means that no other thread launches it.
+        // Whoever added the nodes promised that they may run.
+        unsafe { call!(self.context, cuGraphLaunch(self.raw, stream.raw())) }?;
+        match &self.launched {
+            Some(event) => event.record(stream),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives a kernel node other arguments or another geometry, for launches from now on. What the
+    /// launch needs is kept in addition to what was kept before.
+    ///
+    /// # Safety
+    /// As [`Graph::add_kernel`].
+    ///
+    /// # Errors
+    /// When the node is not of the graph that this was made from, the arguments do not fit, or the
+    /// driver fails.
+    pub unsafe fn set_kernel_params(
+        &mut self,
+        node: Node,
+        launch: &KernelLaunch<'_>,
+    ) -> Result<()> {
+        if node.graph != self.graph {
+            return Err(crate::Error::ForeignNode);
+        }
+        self.context.same(launch.function.context(), "the function")?;
+        launch.check()?;
+        self.context.bind()?;
+        let mut arguments = launch.arguments.pointers();
+        let params = kernel_params(launch, &mut arguments);
+        // SAFETY: the driver copies the arguments, which were checked; the caller promises the
+        // rest.
+        unsafe {
+            call!(self.context, cuGraphExecKernelNodeSetParams_v2(self.raw, node.raw, &params))
+        }?;
+        self.keep(launch.function.owner());
+        Ok(())
+    }
+
+    /// Takes over the parameters of `graph`, which must have the same nodes and edges. What it
+    /// keeps is kept in addition, since launches in flight use the old parameters.
+    ///
+    /// # Errors
+    /// When the graph is of another context, or the driver fails for another reason than that it
+    /// cannot change the exec that way.
+    pub fn update(&mut self, graph: &Graph) -> Result<UpdateOutcome> {
+        self.context.same(graph.context(), "the graph")?;
+        self.context.bind()?;
+        let mut info = CUgraphExecUpdateResultInfo::default();
+        // SAFETY: exec and graph live, and the place is valid.
+        let code =
+            unsafe { (self.context.table().cuGraphExecUpdate_v2)(self.raw, graph.raw, &mut info) };
+        if code == CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE {
+            return Ok(UpdateOutcome::Refused { reason: info.result });
+        }
+        self.context.check("cuGraphExecUpdate_v2", code)?;
+        self.owners.extend(graph.owners().iter().cloned());
+        Ok(UpdateOutcome::Updated)
+    }
+}
+
+impl std::fmt::Debug for GraphExec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "GraphExec({:?}, {} owners)", self.raw, self.owners.len())
+    }
+}
+
+impl Drop for GraphExec {
+    /// Waits for the last launch, and only then lets go of what the nodes touch.
+    fn drop(&mut self) {
+        let (raw, owners) = (self.raw, std::mem::take(&mut self.owners));
+        let launched = self.launched.take();
+        let destroy = move |table: &DriverTable| {
+            // SAFETY: nobody else has the exec, and it does not run any more after the wait.
+            let code = unsafe {
+                let waited = match &launched {
+                    Some(event) => (table.cuEventSynchronize)(event.raw()),
+                    None => CUresult::CUDA_SUCCESS,
+                };
+                let destroyed = (table.cuGraphExecDestroy)(raw);
+                if waited.is_success() { destroyed } else { waited }
+            };
+            drop((launched, owners));
+            code
+        };
+        self.context.release("cuGraphExecDestroy", destroy);
+    }
+}

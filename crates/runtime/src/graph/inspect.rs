@@ -1,0 +1,194 @@
+//! Asking a graph what it consists of.
+
+use std::ffi::CString;
+use std::path::Path;
+
+use retrograph_driver_sys::{
+    CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE, CUDA_KERNEL_NODE_PARAMS, CUfunction, CUgraphNode,
+    CUgraphNodeType,
+};
+
+use super::{Graph, Node};
+use crate::error::{Error, Result};
+use crate::launch::LaunchGeometry;
+use crate::modules::parameter_sizes;
+
+/// What a node does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NodeKind {
+    /// Launches a function.
+    Kernel,
+    /// Copies.
+    Copy,
+    /// Fills.
+    Fill,
+    /// Nothing.
+    Empty,
+    /// Runs another graph.
+    Child,
+    /// Allocates or frees memory.
+    Memory,
+    /// Another kind, by the driver's number.
+    Other(u32),
+}
+
+impl From<CUgraphNodeType> for NodeKind {
+    fn from(raw: CUgraphNodeType) -> Self {
+        match raw {
+            CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL => Self::Kernel,
+            CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMCPY => Self::Copy,
+            CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET => Self::Fill,
+            CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY => Self::Empty,
+            CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH => Self::Child,
+            CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_ALLOC
+            | CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_FREE => Self::Memory,
+            other => Self::Other(other.0),
+        }
+    }
+}
+
+/// What the driver holds for a kernel node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelNodeParams {
+    /// The function.
+    pub function: CUfunction,
+    /// Blocks, threads and shared memory.
+    pub geometry: LaunchGeometry,
+    /// The bytes of each argument, or `None` when the driver does not tell their sizes.
+    pub arguments: Option<Vec<Vec<u8>>>,
+}
+
+impl Graph {
+    /// The nodes, in the driver's order.
+    ///
+    /// # Errors
+    /// When the driver fails.
+    pub fn nodes(&self) -> Result<Vec<Node>> {
+        self.context.bind()?;
+        let mut count = 0;
+        let none = std::ptr::null_mut();
+        // SAFETY: null asks for the count alone.
+        unsafe { call!(self.context, cuGraphGetNodes(self.raw, none, &mut count)) }?;
+        let mut nodes = vec![CUgraphNode::NULL; count];
+        if count > 0 {
+            let places = nodes.as_mut_ptr();
+            // SAFETY: there is room for `count` nodes, and the graph is not shared.
+            unsafe { call!(self.context, cuGraphGetNodes(self.raw, places, &mut count)) }?;
+        }
+        nodes.truncate(count);
+        Ok(nodes.into_iter().map(|raw| self.node(raw)).collect())
+    }
+
+    /// The edges as (earlier, later), in the driver's order.
+    ///
+    /// # Errors
+    /// When the driver fails.
+    pub fn edges(&self) -> Result<Vec<(Node, Node)>> {
+        self.context.bind()?;
+        let (mut count, none) = (0, std::ptr::null_mut());
+        // SAFETY: null asks for the count alone.
+        unsafe { call!(self.context, cuGraphGetEdges(self.raw, none, none, &mut count)) }?;
+        let (mut from, mut to) = (vec![CUgraphNode::NULL; count], vec![CUgraphNode::NULL; count]);
+        if count > 0 {
+            let (first, second) = (from.as_mut_ptr(), to.as_mut_ptr());
+            // SAFETY: there is room for `count` nodes on either side.
+            unsafe { call!(self.context, cuGraphGetEdges(self.raw, first, second, &mut count)) }?;
+        }
+        let pairs = from.into_iter().zip(to).take(count);
+        Ok(pairs.map(|(from, to)| (self.node(from), self.node(to))).collect())
+    }
+
+    /// What a node does.
+    ///
+    /// # Errors
+    /// When the node is of another graph, or the driver fails.
+    pub fn kind(&self, node: Node) -> Result<NodeKind> {
+        self.check_nodes(&[node])?;
+        self.context.bind()?;
+        let mut kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
+        // SAFETY: the node is of this graph, and the place is valid.
+        unsafe { call!(self.context, cuGraphNodeGetType(node.raw, &mut kind)) }?;
+        Ok(kind.into())
+    }
+
+    /// Number of nodes that allocate or free memory.
+    ///
+    /// # Errors
+    /// When the driver fails.
+    pub fn memory_nodes(&self) -> Result<usize> {
+        let mut count = 0;
+        for node in self.nodes()? {
+            count += usize::from(self.kind(node)? == NodeKind::Memory);
+        }
+        Ok(count)
+    }
+
+    /// What the driver holds for a kernel node, to compare two graphs byte by byte.
+    ///
+    /// # Errors
+    /// When the node is of another graph or no kernel node, or the driver fails.
+    pub fn kernel_params(&self, node: Node) -> Result<KernelNodeParams> {
+        self.check_nodes(&[node])?;
+        self.context.bind()?;
+        let mut params = CUDA_KERNEL_NODE_PARAMS::default();
+        // SAFETY: the node is of this graph, and the place is valid.
+        unsafe { call!(self.context, cuGraphKernelNodeGetParams_v2(node.raw, &mut params)) }?;
+        let geometry = LaunchGeometry {
+            grid: [params.gridDimX, params.gridDimY, params.gridDimZ],
+            block: [params.blockDimX, params.blockDimY, params.blockDimZ],
+            shared_bytes: params.sharedMemBytes,
+        };
+        let sizes = match params.kernelParams.is_null() || params.func.is_null() {
+            true => None,
+            false => parameter_sizes(&self.context, params.func)?,
+        };
+        let arguments = sizes.map(|sizes| {
+            let read = |(index, size): (usize, usize)| {
+                // SAFETY: the driver keeps a copy of each parameter of the function in the node and
+                // points to it, and the node is not changed meanwhile.
+                let bytes = unsafe {
+                    let parameter = params.kernelParams.add(index).read();
+                    std::slice::from_raw_parts(parameter.cast::<u8>(), size)
+                };
+                bytes.to_vec()
+            };
+            sizes.into_iter().enumerate().map(read).collect()
+        });
+        Ok(KernelNodeParams { function: params.func, geometry, arguments })
+    }
+
+    /// Writes the graph as a DOT file, with all that the driver knows.
+    ///
+    /// # Errors
+    /// When the driver fails, as it does for a file that it cannot write.
+    pub fn write_dot(&self, path: &Path) -> Result<()> {
+        let unusable =
+            |reason: &str| Error::File { path: path.to_owned(), reason: reason.to_owned() };
+        let text = path.to_str().ok_or_else(|| unusable("the path is not UTF-8"))?;
+        let text = CString::new(text).map_err(|_| unusable("the path has a zero byte"))?;
+        self.context.bind()?;
+        let flags = CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE;
+        // SAFETY: the graph lives, and the path ends in a zero.
+        unsafe { call!(self.context, cuGraphDebugDotPrint(self.raw, text.as_ptr(), flags)) }
+    }
+
+    /// Nodes and edges in the DOT language: kinds only, see [`Graph::write_dot`] for everything.
+    ///
+    /// # Errors
+    /// When the driver fails.
+    pub fn to_dot(&self) -> Result<String> {
+        use std::fmt::Write as _;
+        let nodes = self.nodes()?;
+        let mut text = String::from("digraph {\n");
+        for (index, node) in nodes.iter().enumerate() {
+            let kind = self.kind(*node)?;
+            let _ = writeln!(text, "  n{index} [label=\"{index}: {kind:?}\"];");
+        }
+        let position = |node| nodes.iter().position(|held| *held == node).unwrap_or(usize::MAX);
+        for (from, to) in self.edges()? {
+            let _ = writeln!(text, "  n{} -> n{};", position(from), position(to));
+        }
+        text.push_str("}\n");
+        Ok(text)
+    }
+}

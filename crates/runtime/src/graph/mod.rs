@@ -1,0 +1,182 @@
+//! Graphs: work as a template of nodes and edges, instantiated once and replayed many times.
+//!
+//! ```
+//! # #[cfg(feature = "sim")] {
+//! use retrograph_runtime::{Context, DeviceBuffer, DeviceFill, DeviceIndex, Driver, Graph, Stream};
+//!
+//! let context = Context::new(&Driver::simulated(Default::default())?, DeviceIndex(0))?;
+//! let stream = Stream::new(&context)?;
+//! let buffer = DeviceBuffer::<u32>::zeroed(&context, 4)?;
+//!
+//! let mut graph = Graph::new(&context)?;
+//! let fill = DeviceFill { target: buffer.address(), pattern: 7, words: 4 };
+//! // SAFETY: the range is that of the buffer, which the graph keeps.
+//! unsafe { graph.add_fill(&fill, &[]) }?;
+//! graph.keep(buffer.owner());
+//!
+//! let mut exec = graph.instantiate()?;
+//! exec.launch(&stream)?;
+//! assert_eq!(buffer.download(&stream)?, [7; 4]);
+//! # }
+//! # Ok::<(), retrograph_runtime::Error>(())
+//! ```
+//!
+//! A [`Graph`] keeps what its nodes touch, as far as it was given to [`Graph::keep`], and so does
+//! each [`GraphExec`] made from it. Adding a node is where the promise is made that it may run, for
+//! every launch of the graph; launching is then safe.
+
+mod exec;
+mod inspect;
+mod nodes;
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+use retrograph_driver_sys::{CUgraph, CUgraphExec, CUgraphNode, DriverTable};
+
+pub use exec::{GraphExec, UpdateOutcome};
+pub use inspect::{KernelNodeParams, NodeKind};
+pub use nodes::{DeviceCopy, DeviceFill};
+
+use crate::Owner;
+use crate::context::Context;
+use crate::error::{Error, Result};
+
+/// A node of one graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    raw: CUgraphNode,
+    graph: CUgraph,
+}
+
+impl Node {
+    /// The driver's handle.
+    pub fn raw(self) -> CUgraphNode {
+        self.raw
+    }
+}
+
+/// A template of nodes and edges. The driver does not guard it against use from two threads at
+/// once, so it can be sent but not shared.
+pub struct Graph {
+    context: Context,
+    raw: CUgraph,
+    owners: Vec<Owner>,
+    memory_nodes_allowed: bool,
+    not_sync: PhantomData<Cell<()>>,
+}
+
+impl Graph {
+    /// A graph without nodes.
+    ///
+    /// # Errors
+    /// When the driver fails.
+    pub fn new(context: &Context) -> Result<Self> {
+        context.bind()?;
+        let mut raw = CUgraph::NULL;
+        // SAFETY: the context is current, and the place is valid.
+        unsafe { call!(context, cuGraphCreate(&mut raw, 0)) }?;
+        // SAFETY: the graph was just made and nobody else has it.
+        Ok(unsafe { Self::from_raw(context, raw) })
+    }
+
+    /// Takes over a graph that a capture or a library has made in `context`.
+    ///
+    /// # Safety
+    /// The graph is live, of this context, and nobody else destroys it. What its nodes touch must
+    /// be given to [`Graph::keep`], or outlive every launch.
+    pub unsafe fn from_raw(context: &Context, raw: CUgraph) -> Self {
+        let (context, owners) = (context.clone(), Vec::new());
+        Self { context, raw, owners, memory_nodes_allowed: false, not_sync: PhantomData }
+    }
+
+    /// Keeps `owner` alive for as long as the graph or an exec made from it lives.
+    pub fn keep(&mut self, owner: Owner) {
+        self.owners.push(owner);
+    }
+
+    pub(crate) fn with(mut self, owners: Vec<Owner>) -> Self {
+        self.owners.extend(owners);
+        self
+    }
+
+    /// Lets the graph have nodes that allocate and free memory when it runs. They are refused
+    /// otherwise, since captured library calls bring them in unseen, and then two execs share
+    /// memory that neither owns.
+    pub fn allow_memory_nodes(&mut self) {
+        self.memory_nodes_allowed = true;
+    }
+
+    /// The context.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The driver's handle.
+    pub fn raw(&self) -> CUgraph {
+        self.raw
+    }
+
+    /// Makes an exec: the graph as the device launches it. When device memory runs out, memory that
+    /// the driver keeps for graphs is given back and it is tried once more.
+    ///
+    /// # Errors
+    /// [`Error::MemoryNodes`], or a failed driver call.
+    pub fn instantiate(&self) -> Result<GraphExec> {
+        let nodes = self.memory_nodes()?;
+        if nodes > 0 && !self.memory_nodes_allowed {
+            return Err(Error::MemoryNodes { nodes });
+        }
+        let raw = self.instantiate_raw().or_else(|error| match error.call() {
+            Some(call) if call.is_out_of_memory() => {
+                tracing::debug!(%error, "giving back graph memory before a second try");
+                // SAFETY: the device is that of the context.
+                unsafe { call!(self.context, cuDeviceGraphMemTrim(self.context.device())) }?;
+                self.instantiate_raw()
+            }
+            _ => Err(error),
+        })?;
+        GraphExec::new(self, raw)
+    }
+
+    fn instantiate_raw(&self) -> Result<CUgraphExec> {
+        self.context.bind()?;
+        let mut exec = CUgraphExec::NULL;
+        // SAFETY: the graph lives, and the place is valid.
+        unsafe { call!(self.context, cuGraphInstantiateWithFlags(&mut exec, self.raw, 0)) }?;
+        Ok(exec)
+    }
+
+    pub(super) fn owners(&self) -> &[Owner] {
+        &self.owners
+    }
+
+    /// Fails unless all `nodes` are of this graph.
+    pub(super) fn check_nodes(&self, nodes: &[Node]) -> Result<()> {
+        let own = nodes.iter().all(|node| node.graph == self.raw);
+        if own { Ok(()) } else { Err(Error::ForeignNode) }
+    }
+
+    pub(super) fn node(&self, raw: CUgraphNode) -> Node {
+        Node { raw, graph: self.raw }
+    }
+}
+
+impl std::fmt::Debug for Graph {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Graph({:?}, {} owners)", self.raw, self.owners.len())
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        let (raw, owners) = (self.raw, std::mem::take(&mut self.owners));
+        let destroy = move |table: &DriverTable| {
+            // SAFETY: nobody else has the graph; execs do not need it.
+            let code = unsafe { (table.cuGraphDestroy)(raw) };
+            drop(owners);
+            code
+        };
+        self.context.release("cuGraphDestroy", destroy);
+    }
+}

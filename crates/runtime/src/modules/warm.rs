@@ -1,0 +1,159 @@
+//! The warm state as a type: the only source of functions.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use retrograph_kernels::SmTarget;
+
+use super::cache::ModuleCache;
+use super::function::Function;
+use super::image::ImageKey;
+use crate::context::Context;
+use crate::error::{Error, Result};
+
+/// A function was needed that is not warm. Compiling it now would stall the step, so it is an
+/// error: name it in the requirements that are prewarmed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{kernel}` of image `{image}` is not warm, and compiling it now would stall the step; add the \
+     pass that launches it to the requirements that are prewarmed"
+)]
+pub struct JitAfterWarm {
+    /// The image.
+    pub image: String,
+    /// The entry point.
+    pub kernel: String,
+}
+
+/// What prewarming an image took and gave: the most over its entry points.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageReport {
+    /// The name of the image.
+    pub image: String,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// Number of entry points.
+    pub entries: usize,
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Local memory of a thread in bytes.
+    pub local_bytes: u32,
+    /// Static shared memory of a block in bytes.
+    pub shared_bytes: u32,
+}
+
+impl ImageReport {
+    pub(super) fn of<'a>(
+        image: String,
+        elapsed: Duration,
+        functions: impl Iterator<Item = &'a Function>,
+    ) -> Self {
+        let (entries, registers, local_bytes, shared_bytes) = (0, 0, 0, 0);
+        let empty = Self { image, elapsed, entries, registers, local_bytes, shared_bytes };
+        functions.fold(empty, |report, function| Self {
+            entries: report.entries + 1,
+            registers: report.registers.max(function.registers()),
+            local_bytes: report.local_bytes.max(function.local_bytes()),
+            shared_bytes: report.shared_bytes.max(function.shared_bytes()),
+            ..report
+        })
+    }
+}
+
+/// What prewarming took and left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrewarmReport {
+    /// Each image in the order of loading.
+    pub images: Vec<ImageReport>,
+    /// Free bytes of device memory before.
+    pub free_before: usize,
+    /// Free bytes of device memory after.
+    pub free_after: usize,
+    /// All bytes of device memory.
+    pub total_bytes: usize,
+}
+
+/// Everything that prewarming made ready. Clones share it.
+#[derive(Clone)]
+pub struct WarmModules {
+    context: Context,
+    functions: Arc<HashMap<ImageKey, HashMap<String, Function>>>,
+    report: Arc<PrewarmReport>,
+    misses: Arc<AtomicUsize>,
+}
+
+impl WarmModules {
+    pub(super) fn new(
+        cache: &ModuleCache,
+        functions: HashMap<ImageKey, HashMap<String, Function>>,
+        report: PrewarmReport,
+    ) -> Self {
+        let (functions, report) = (Arc::new(functions), Arc::new(report));
+        let misses = cache.misses().clone();
+        Self { context: cache.context().clone(), functions, report, misses }
+    }
+
+    /// The function `entry` of an image: an embedded one by its name, or a
+    /// [`crate::CustomImage`].
+    ///
+    /// # Errors
+    /// [`JitAfterWarm`] when it was not among the requirements.
+    pub fn function(
+        &self,
+        image: impl Into<ImageKey>,
+        entry: &str,
+    ) -> Result<Function, JitAfterWarm> {
+        let image = image.into();
+        let found = self.functions.get(&image).and_then(|functions| functions.get(entry));
+        found.cloned().ok_or_else(|| {
+            self.misses.fetch_add(1, Ordering::Relaxed);
+            JitAfterWarm { image: image.to_string(), kernel: entry.to_owned() }
+        })
+    }
+
+    /// The context.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The SM target that the images are for.
+    pub fn target(&self) -> SmTarget {
+        self.context.target()
+    }
+
+    /// What prewarming took and left.
+    pub fn report(&self) -> &PrewarmReport {
+        &self.report
+    }
+
+    /// Number of warm functions.
+    pub fn len(&self) -> usize {
+        self.functions.values().map(HashMap::len).sum()
+    }
+
+    /// Whether nothing is warm.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fails unless `planned` more bytes fit in the device memory that is free now, so that a plan
+    /// which cannot work is refused before anything is uploaded.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], or a failed driver call.
+    pub fn check_memory(&self, planned: usize) -> Result<()> {
+        let (free, total) = self.context.memory()?;
+        if planned <= free {
+            return Ok(());
+        }
+        Err(Error::OutOfMemory { requested: planned, free, total })
+    }
+}
+
+impl std::fmt::Debug for WarmModules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "WarmModules({} functions)", self.len())
+    }
+}
