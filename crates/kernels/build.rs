@@ -11,7 +11,7 @@ fn main() -> io::Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
     let mut table = String::from("&[\n");
     for target in SmTarget::GENERATED {
-        for (name, module) in Vec::<(&str, String)>::new() {
+        for (name, module) in retrograph_kernels_ptx::images(target) {
             let path = out.join(format!("{name}.{target}.ptx"));
             fs::write(&path, module.to_string())?;
             let number = target.number;

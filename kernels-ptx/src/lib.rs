@@ -19,20 +19,26 @@ mod chunk;
 mod clip;
 mod clip_scale;
 mod column_sum;
+mod cross_entropy;
 mod embedding;
 mod embedding_backward;
+mod gemm;
 mod mean;
 mod quad;
 mod reduce;
 mod rms_norm;
 mod rms_norm_backward;
+mod rope;
 mod schedule;
 mod sigmoid;
 mod silu;
 mod silu_backward;
+mod softmax;
+mod softmax_backward;
 mod squared_sums;
 mod swiglu;
 mod swiglu_backward;
+mod team;
 
 /// Builds one image for one SM target.
 type Build = fn(SmTarget) -> Module;
@@ -44,14 +50,21 @@ const IMAGES: &[(&str, Build)] = &[
     ("clip", clip::module),
     ("clip_scale", clip_scale::module),
     ("column_sum", column_sum::module),
+    ("cross_entropy", cross_entropy::module),
     ("embedding", embedding::module),
     ("embedding_backward", embedding_backward::module),
+    ("gemm_nn", gemm::nn),
+    ("gemm_nt", gemm::nt),
+    ("gemm_tn", gemm::tn),
     ("mean", mean::module),
     ("rms_norm", rms_norm::module),
     ("rms_norm_backward", rms_norm_backward::module),
+    ("rope", rope::module),
     ("schedule", schedule::module),
     ("silu", silu::module),
     ("silu_backward", silu_backward::module),
+    ("softmax", softmax::module),
+    ("softmax_backward", softmax_backward::module),
     ("squared_sums", squared_sums::module),
     ("swiglu", swiglu::module),
     ("swiglu_backward", swiglu_backward::module),

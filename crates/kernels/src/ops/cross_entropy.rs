@@ -72,7 +72,7 @@ impl<B: Copy> CrossEntropy<B> {
         check.length("losses", losses, rows)?;
         check.constant("grad_scale", grad_scale, (grad_scale.is_finite(), "finite"))?;
         let rows = check.at_most("rows", rows, MOST_BLOCKS)?;
-        let vocab = check.size("vocab", vocab)?;
+        let vocab = check.at_most("vocab", vocab, MOST_BLOCKS)?;
         let arguments = vec![
             Argument::update(logits),
             Argument::read(targets),

@@ -81,6 +81,9 @@ pub(super) struct Sizes {
     pub(super) reduce: usize,
 }
 
+/// The largest m, n and k, so that the end of a tile that starts inside has an index of 32 bits.
+const LONGEST: usize = 0x7fff_ffff;
+
 /// A product whose operands have the right lengths.
 pub(super) struct Product<B> {
     pub(super) kernel: &'static Kernel,
@@ -101,8 +104,10 @@ impl<B: Copy> Product<B> {
         let Sizes { m, n, k, batches, heads, b_group, reduce } = self.sizes;
         let planes = check.product("batch × heads", &[batches, heads])?;
         let planes = check.at_most("batch × heads", planes, MOST_PLANES)?;
-        for (operand, strides) in self.operands() {
-            let (rows, what) = operand;
+        for (what, size) in [("m", m), ("n", n), ("k", k)] {
+            check.at_most(what, size, LONGEST)?;
+        }
+        for ((rows, what), strides) in self.operands() {
             let elements = check.product(what, &[rows, strides.leading])?;
             check.size(what, elements)?;
         }

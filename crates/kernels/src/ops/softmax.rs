@@ -56,7 +56,7 @@ fn finish<B: Copy>(
 ) -> Result<Launch<B>, KernelError> {
     let check = Check(kernel.name);
     let rows = check.at_most("rows", rows, MOST_BLOCKS)?;
-    let width = check.size("width", width)?;
+    let width = check.at_most("width", width, MOST_BLOCKS)?;
     let sizes = [rows, width, u32::from(causal)];
     arguments.extend(sizes.map(Argument::U32));
     Ok(Launch { kernel, problem: Problem::from([rows, width]), arguments })

@@ -1,0 +1,171 @@
+//! SiLU, SwiGLU, their backward passes and addition against their references.
+
+use retrograph_kernels::ops::{Add, Silu, SiluBackward, SwiGlu, SwiGluBackward};
+use retrograph_kernels::reference::silu::{silu, silu_backward, swiglu, swiglu_backward};
+use retrograph_kernels::{KernelError, Launch, View};
+
+use crate::harness::Device;
+use crate::support::{Data, Tolerance, differences, doubles, same_bits};
+
+/// Nothing, one, quads with every remainder, primes, and both sides of a block.
+const LENGTHS: [usize; 12] = [0, 1, 2, 3, 4, 5, 7, 127, 1023, 1024, 1025, 2053];
+
+/// Where a logistic function saturates, under- or overflows, or is not defined.
+const EDGES: [f32; 22] = [
+    0.0, -0.0, 1e-30, -1e-30, 1e30, -1e30, 20.0, -20.0, 86.0, -86.0, 88.0, -88.0, 89.0, -89.0, 104.0,
+    -104.0, -1.278, f32::MIN_POSITIVE, f32::MAX, f32::INFINITY, f32::NEG_INFINITY, f32::NAN,
+];
+
+type F32 = View<u64, f32>;
+
+/// Runs a launch over `inputs` that writes `outputs` arrays of the same length, once with arrays
+/// that are aligned and once with arrays that start four bytes later; the bits must be the same.
+fn run(
+    inputs: &[&[f32]],
+    outputs: usize,
+    launch: impl Fn(&[F32], &[F32]) -> Result<Launch<u64>, KernelError>,
+) -> Vec<Vec<f32>> {
+    let len = inputs[0].len();
+    let runs = [0, 1, 0].map(|shift: usize| {
+        let device = Device::new();
+        let place = |view: F32| view.slice(shift..shift + len);
+        let padded = |input: &&[f32]| [vec![f32::NAN; shift], input.to_vec(), vec![7.0; 4]].concat();
+        let reads: Vec<_> = inputs.iter().map(|i| place(device.upload(&padded(i)))).collect();
+        let wholes: Vec<_> = (0..outputs).map(|_| device.upload(&vec![9.0; len + 4])).collect();
+        let writes: Vec<_> = wholes.iter().copied().map(place).collect();
+        device.run(&launch(&reads, &writes).unwrap());
+        wholes
+            .iter()
+            .map(|&whole| {
+                let all: Vec<f32> = device.download(whole);
+                let around = [&all[..shift], &all[shift + len..]].concat();
+                assert!(around.iter().all(|&x| x == 9.0), "wrote beyond its {len} elements");
+                all[shift..shift + len].to_vec()
+            })
+            .collect::<Vec<_>>()
+    });
+    for (aligned, other) in runs[0].iter().zip(runs[1].iter()) {
+        same_bits(aligned, other, "aligned and unaligned operands");
+    }
+    for (first, second) in runs[0].iter().zip(runs[2].iter()) {
+        same_bits(first, second, "two runs");
+    }
+    let [first, ..] = runs;
+    first
+}
+
+fn silu_forward(x: &[f32]) -> Vec<f32> {
+    run(&[x], 1, |i, o| Silu { x: i[0], y: o[0] }.launch()).remove(0)
+}
+
+fn silu_gradient(x: &[f32], grad_out: &[f32]) -> Vec<f32> {
+    let launch = |i: &[F32], o: &[F32]| {
+        SiluBackward { x: i[0], grad_out: i[1], grad_input: o[0] }.launch()
+    };
+    run(&[x, grad_out], 1, launch).remove(0)
+}
+
+fn swiglu_gradients(gate: &[f32], up: &[f32], grad_out: &[f32]) -> Vec<Vec<f32>> {
+    run(&[gate, up, grad_out], 2, |i, o| {
+        let (gate, up, grad_out) = (i[0], i[1], i[2]);
+        SwiGluBackward { gate, up, grad_out, grad_gate: o[0], grad_up: o[1] }.launch()
+    })
+}
+
+#[test]
+fn silu_matches_its_reference() {
+    let mut data = Data::new("silu");
+    for len in LENGTHS {
+        let x = data.uniform(len, 12.0);
+        let expected: Vec<_> = x.iter().map(|&x| silu(x.into())).collect();
+        Tolerance::relative(1e-6).check(&silu_forward(&x), &expected, "silu");
+    }
+    let expected: Vec<_> = EDGES.iter().map(|&x| silu(x.into())).collect();
+    Tolerance::relative(1e-6).check(&silu_forward(&EDGES), &expected, "silu at the edges");
+}
+
+#[test]
+fn silu_backward_matches_its_reference_and_differences() {
+    let mut data = Data::new("silu_backward");
+    for len in LENGTHS {
+        let (x, grad) = (data.uniform(len, 12.0), data.uniform(len, 3.0));
+        let actual = silu_gradient(&x, &grad);
+        let (x, grad) = (doubles(&x), doubles(&grad));
+        let tolerance = Tolerance::relative(1e-6).absolute(1e-6);
+        tolerance.check(&actual, &silu_backward(&x, &grad), "silu_backward");
+        let loss = |x: &[f64]| x.iter().zip(&grad).map(|(&x, grad)| silu(x) * grad).sum();
+        if len <= 127 {
+            let expected = differences(&x, 1e-4, loss);
+            Tolerance::relative(1e-5).absolute(1e-5).check(&actual, &expected, "differences");
+        }
+    }
+    let grad = vec![1.0; EDGES.len()];
+    let expected = silu_backward(&doubles(&EDGES), &doubles(&grad));
+    // At −1.278 the derivative is nearly 0, the difference of two numbers near 0.2.
+    let tolerance = Tolerance::relative(1e-6).absolute(1e-7);
+    tolerance.check(&silu_gradient(&EDGES, &grad), &expected, "silu_backward at the edges");
+}
+
+#[test]
+fn swiglu_matches_its_reference_from_1e_minus_30_to_1e30() {
+    let mut data = Data::new("swiglu");
+    for (len, scale) in LENGTHS.into_iter().zip([1.0, 1e-30, 1e30].into_iter().cycle()) {
+        let (gate, up) = (data.uniform(len, 12.0), data.uniform(len, scale));
+        let launch =
+            |i: &[F32], o: &[F32]| SwiGlu { gate: i[0], up: i[1], out: o[0] }.launch();
+        let actual = run(&[&gate, &up], 1, launch).remove(0);
+        let expected = swiglu(&doubles(&gate), &doubles(&up));
+        Tolerance::relative(1e-6).check(&actual, &expected, "swiglu");
+    }
+}
+
+#[test]
+fn swiglu_backward_matches_its_reference_and_differences() {
+    let mut data = Data::new("swiglu_backward");
+    for (len, scale) in LENGTHS.into_iter().zip([1.0, 1e-30, 1e30].into_iter().cycle()) {
+        let (gate, up) = (data.uniform(len, 8.0), data.uniform(len, 2.0));
+        let grad = data.uniform(len, scale);
+        let actual = swiglu_gradients(&gate, &up, &grad);
+        let (gate, up, grad) = (doubles(&gate), doubles(&up), doubles(&grad));
+        let (grad_gate, grad_up) = swiglu_backward(&gate, &up, &grad);
+        let scale = f64::from(scale);
+        let tolerance = Tolerance::relative(1e-6).absolute(2e-6 * scale);
+        tolerance.check(&actual[0], &grad_gate, "grad_gate");
+        Tolerance::relative(1e-6).check(&actual[1], &grad_up, "grad_up");
+        if len <= 127 {
+            let total = |out: &[f64]| out.iter().zip(&grad).map(|(y, g)| y * g).sum::<f64>();
+            let tolerance = Tolerance::relative(1e-5).absolute(1e-5 * scale);
+            let of_gate = differences(&gate, 1e-4, |gate| total(&swiglu(gate, &up)));
+            tolerance.check(&actual[0], &of_gate, "differences of gate");
+            let of_up = differences(&up, 1e-4, |up| total(&swiglu(&gate, up)));
+            tolerance.check(&actual[1], &of_up, "differences of up");
+        }
+    }
+}
+
+#[test]
+fn not_a_number_stays_in_its_place() {
+    let mut data = Data::new("nan");
+    let (gate, up) = (data.uniform(9, 2.0), data.uniform(9, 2.0));
+    let mut grad = data.uniform(9, 2.0);
+    grad[4] = f32::NAN;
+    for gradient in swiglu_gradients(&gate, &up, &grad) {
+        let places: Vec<_> = (0..9).filter(|&i| gradient[i].is_nan()).collect();
+        assert_eq!(places, [4]);
+    }
+}
+
+#[test]
+fn addition_is_exact_and_may_be_in_place() {
+    let mut data = Data::new("add");
+    for len in LENGTHS {
+        let (a, b) = (data.spread(len), data.spread(len));
+        let launch = |i: &[F32], o: &[F32]| Add { a: i[0], b: i[1], out: o[0] }.launch();
+        let expected: Vec<_> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
+        same_bits(&run(&[&a, &b], 1, launch)[0], &expected, "add");
+        let device = Device::new();
+        let (va, vb) = (device.upload(&a), device.upload(&b));
+        device.run(&Add { a: va, b: vb, out: va }.launch().unwrap());
+        same_bits(&device.download(va), &expected, "add in place");
+    }
+}

@@ -1,0 +1,219 @@
+//! One tile of c: the walk along the contraction.
+
+use retrograph_ptx::ast::Entry;
+use retrograph_ptx::build::{Kernel, Shared, Value, Var};
+
+use super::operand::{Carrier, Contiguous, Panel};
+use super::sizes::Parameters;
+use super::write;
+
+/// The shape of a tile and how its block works on it.
+pub(super) struct Tile {
+    /// The last part of the entry's name.
+    pub(super) name: &'static str,
+    /// Rows of c.
+    pub(super) rows: u32,
+    /// Columns of c.
+    pub(super) columns: u32,
+    /// Rows of c that one thread holds, a multiple of 4.
+    pub(super) thread_rows: u32,
+    /// Columns of c that one thread holds, a multiple of 4.
+    pub(super) thread_columns: u32,
+    /// Length of the contraction that one group of threads takes per stage.
+    depth: u32,
+    /// Groups of threads that share a stage.
+    pub(super) split: u32,
+    /// Stages in shared memory: with two, a stage is filled while the other one is read.
+    stages: u32,
+}
+
+/// Every tile. The launch geometry of `retrograph-kernels` names the same ones.
+pub(super) const TILES: [Tile; 5] = [
+    Tile::new("128x128", [128, 128], [8, 8]).staged(8, 1, 2),
+    Tile::new("64x64", [64, 64], [8, 4]).staged(16, 1, 2),
+    Tile::new("32x32", [32, 32], [4, 4]).staged(16, 1, 2),
+    Tile::new("32x32_split4", [32, 32], [4, 4]).staged(32, 4, 1),
+    Tile::new("32x16_split8", [32, 16], [4, 4]).staged(16, 8, 1),
+];
+
+impl Tile {
+    const fn new(name: &'static str, tile: [u32; 2], thread: [u32; 2]) -> Self {
+        let ([rows, columns], [thread_rows, thread_columns]) = (tile, thread);
+        Self { name, rows, columns, thread_rows, thread_columns, depth: 0, split: 1, stages: 1 }
+    }
+
+    const fn staged(self, depth: u32, split: u32, stages: u32) -> Self {
+        Self { depth, split, stages, ..self }
+    }
+
+    /// Threads across the rows and the columns of the tile.
+    fn across(&self) -> [u32; 2] {
+        [self.rows / self.thread_rows, self.columns / self.thread_columns]
+    }
+
+    /// Threads of one group.
+    fn group(&self) -> u32 {
+        let [down, across] = self.across();
+        down * across
+    }
+
+    /// Threads of a block.
+    pub(super) fn threads(&self) -> u32 {
+        self.group() * self.split
+    }
+
+    /// The part of an operand that the block holds at a time.
+    fn panel(&self, extent: u32) -> Panel {
+        Panel { extent, depth: self.depth * self.split, threads: self.threads() }
+    }
+}
+
+/// Where a thread is: its group and its place in the group's grid of threads.
+pub(super) struct Place<'k> {
+    pub(super) group: Value<'k, u32>,
+    pub(super) row: Value<'k, u32>,
+    pub(super) column: Value<'k, u32>,
+}
+
+impl<'k> Place<'k> {
+    /// A warp covers a patch of 4 × 8 threads (8 × 4 where the tile is narrow), which reads the
+    /// fewest different quads per step.
+    fn of(k: &Kernel<'k>, tile: &Tile) -> Self {
+        let tid = k.tid_x();
+        let [_, across] = tile.across();
+        let (group, thread) = (tid / tile.group(), tid & (tile.group() - 1));
+        let lanes_across = across.min(8);
+        let lanes_down = 32 / lanes_across;
+        let warps_across = across / lanes_across;
+        let (warp, lane) = (thread >> 5, thread & 31);
+        let row = warp / warps_across * lanes_down + lane / lanes_across;
+        let column = (warp & (warps_across - 1)) * lanes_across + (lane & (lanes_across - 1));
+        Self { group, row, column }
+    }
+}
+
+/// The elements of c that a thread holds, by row and column of its own.
+pub(super) type Accumulators<'k> = Vec<Vec<Var<'k, f32>>>;
+
+/// The entry for one tile and layout.
+pub(super) fn entry(name: &str, tile: &Tile, layout: [Contiguous; 2]) -> Entry {
+    Kernel::build(name, |k| {
+        k.max_threads(tile.threads());
+        let given = Parameters::declare(k);
+        let down = (given.m + (tile.rows - 1)) / tile.rows;
+        let column = k.ctaid_x() / down;
+        let origin = [(k.ctaid_x() - column * down) * tile.rows, column * tile.columns];
+        let panels = [tile.panel(tile.rows), tile.panel(tile.columns)];
+        let a = (origin[0], [given.m, given.k]);
+        let b = (origin[1], [given.n, given.k]);
+        let carriers = [
+            Carrier::new(k, (panels[0], layout[0]), given.a, a),
+            Carrier::new(k, (panels[1], layout[1]), given.b, b),
+        ];
+        let memory =
+            k.shared::<f32>("panels", ((panels[0].len() + panels[1].len()) * tile.stages) as usize);
+        let place = Place::of(k, tile);
+        let row = || (0..tile.thread_columns).map(|_| k.var(0.0f32)).collect();
+        let sums: Accumulators<'_> = (0..tile.thread_rows).map(|_| row()).collect();
+
+        let walk = Walk { kernel: *k, tile, panels, carriers, memory };
+        k.when((given.k.ne(0)) & given.reduce.ne(0), || {
+            walk.run(given.k, given.reduce, |stage| {
+                multiply(tile, panels, (stage, &place), &sums);
+            })
+        });
+        write::finish(k, tile, (given, origin), (memory, &place, &sums));
+    })
+}
+
+/// The walk of a block along the contraction.
+struct Walk<'k, 't> {
+    kernel: Kernel<'k>,
+    tile: &'t Tile,
+    panels: [Panel; 2],
+    carriers: [Carrier<'k>; 2],
+    memory: Shared<'k, f32>,
+}
+
+impl<'k> Walk<'k, '_> {
+    /// Runs `work` on every stage in order.
+    fn run(
+        &self,
+        depth: Value<'k, u32>,
+        summands: Value<'k, u32>,
+        work: impl FnOnce(Shared<'k, f32>),
+    ) {
+        let k = self.kernel;
+        let stage_depth = self.panels[0].depth;
+        let stages = (depth + (stage_depth - 1)) / stage_depth * summands;
+        let stage_len = self.panels[0].len() + self.panels[1].len();
+        let start = k.var(0u32);
+        let current = k.var(0u32);
+        self.fetch(start.get());
+        self.put(start.get(), self.memory);
+        k.barrier();
+        k.range(0, stages, 1, |stage| {
+            let more = (stage + 1).lt(stages);
+            k.when(more, || {
+                self.advance(start, depth);
+                self.fetch(start.get());
+            });
+            work(self.memory.at(current.get()));
+            if self.tile.stages == 2 {
+                current.update(|offset| stage_len - offset);
+            } else {
+                // Nobody may overwrite the stage while another thread reads it.
+                k.barrier();
+            }
+            k.when(more, || self.put(start.get(), self.memory.at(current.get())));
+            k.barrier();
+        });
+    }
+
+    /// Moves on by one stage, past the end of a summand to the next one.
+    fn advance(&self, start: Var<'k, u32>, depth: Value<'k, u32>) {
+        start.add_assign(self.panels[0].depth);
+        self.kernel.when(start.get().ge(depth), || {
+            start.set(0);
+            self.carriers.iter().for_each(Carrier::next_summand);
+        });
+    }
+
+    fn fetch(&self, start: Value<'k, u32>) {
+        self.carriers.iter().for_each(|carrier| carrier.fetch(start));
+    }
+
+    fn put(&self, start: Value<'k, u32>, stage: Shared<'k, f32>) {
+        self.carriers[0].put(start, stage);
+        self.carriers[1].put(start, stage.offset(i64::from(self.panels[0].len())));
+    }
+}
+
+/// Multiplies what this thread's group takes of a stage.
+fn multiply<'k>(
+    tile: &Tile,
+    panels: [Panel; 2],
+    (stage, place): (Shared<'k, f32>, &Place<'k>),
+    sums: &Accumulators<'k>,
+) {
+    let [a, b] = panels.map(Panel::pitch);
+    let first = place.group * tile.depth;
+    let rows = stage.at(first * a + place.row * 4);
+    let columns = stage.offset(i64::from(panels[0].len())).at(first * b + place.column * 4);
+    for step in 0..tile.depth {
+        let x = quads(rows.offset(i64::from(step * a)), (tile.rows, tile.thread_rows));
+        let y = quads(columns.offset(i64::from(step * b)), (tile.columns, tile.thread_columns));
+        for (row, x) in sums.iter().zip(&x) {
+            for (sum, y) in row.iter().zip(&y) {
+                sum.update(|sum| x.fma(*y, sum));
+            }
+        }
+    }
+}
+
+/// This thread's elements of one step: quads that are spread evenly over the tile, so that
+/// neighbouring threads read neighbouring quads.
+fn quads<'k>(step: Shared<'k, f32>, (extent, held): (u32, u32)) -> Vec<Value<'k, f32>> {
+    let apart = extent / (held / 4);
+    (0..held / 4).flat_map(|quad| step.offset(i64::from(quad * apart)).load_vec4(0)).collect()
+}

@@ -1,0 +1,59 @@
+//! Softmax over rows, causal or not.
+//!
+//! ```text
+//! output[r][c] = exp(input[r][c] − max_r) ÷ Σ_c exp(input[r][c] − max_r)      c kept by the mask
+//! output[r][c] = 0                                                            c hidden by it
+//! ```
+//!
+//! The causal mask keeps the columns c ≤ r mod width.
+//!
+//! **Grid.** `softmax_by_warps`: one warp per row, 4 rows per block of 128 threads, for narrow rows.
+//! `softmax_by_blocks`: one block of 256 threads per row, for wide ones. Member i of the team takes
+//! the columns i, i + team, i + 2·team, … in three passes: maximum, sum, output.
+//!
+//! **Determinism.** A member adds its columns in ascending order, and a butterfly of fixed shape adds
+//! the members. Input and output may be the same tensor: the third pass of a member reads and writes
+//! only columns of its own, and the others are done with reading by then.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::{Entry, Module};
+use retrograph_ptx::build::{Kernel, ModuleBuilder};
+
+use crate::team::Team;
+
+/// The image.
+pub(crate) fn module(target: SmTarget) -> Module {
+    ModuleBuilder::new(target)
+        .entry(entry("softmax_by_warps", Team::Warp { per_block: 4 }))
+        .entry(entry("softmax_by_blocks", Team::Block { threads: 256 }))
+        .build()
+}
+
+fn entry(name: &str, team: Team) -> Entry {
+    Kernel::build(name, |k| {
+        k.max_threads(team.threads());
+        let input = k.pointer::<f32>("input");
+        let output = k.pointer::<f32>("output");
+        let rows = k.param::<u32>("rows");
+        let width = k.param::<u32>("width");
+        let causal = k.param::<u32>("causal");
+
+        let row = team.row(k);
+        k.return_if(row.ge(rows));
+        let kept = causal.ne(0).select(row % width + 1, width);
+        let start = row.mul_wide(width);
+        let (x, y) = (input.at(start), output.at(start));
+        let (member, size) = (team.member(k), team.size());
+
+        let max = k.var(f32::NEG_INFINITY);
+        k.range(member, kept, size, |i| max.update(|max| max.max(x.load(i))));
+        let max = team.max(k, max.get());
+
+        let sum = k.var(0.0f32);
+        k.range(member, kept, size, |i| sum.add_assign((x.load(i) - max).exp()));
+        let scale = team.sum(k, sum.get()).rcp();
+
+        k.range(member, kept, size, |i| y.store(i, (x.load(i) - max).exp() * scale));
+        k.range(kept + member, width, size, |i| y.store(i, 0.0));
+    })
+}

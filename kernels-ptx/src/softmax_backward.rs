@@ -1,0 +1,54 @@
+//! Gradient of softmax over rows, causal or not.
+//!
+//! ```text
+//! grad_input[r][c] = probs[r][c] · (grad_out[r][c] − Σ_c probs[r][c] · grad_out[r][c])
+//! ```
+//!
+//! and 0, with nothing read, for the columns c > r mod width that the causal mask hides.
+//!
+//! **Grid.** `softmax_backward_by_warps`: one warp per row, 4 rows per block of 128 threads, for narrow
+//! rows. `softmax_backward_by_blocks`: one block of 256 threads per row, for wide ones. Member i of
+//! the team takes the columns i, i + team, … in two passes: dot product, gradient.
+//!
+//! **Determinism.** A member adds its columns in ascending order with fused multiply-adds, and a
+//! butterfly of fixed shape adds the members.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::{Entry, Module};
+use retrograph_ptx::build::{Kernel, ModuleBuilder};
+
+use crate::team::Team;
+
+/// The image.
+pub(crate) fn module(target: SmTarget) -> Module {
+    ModuleBuilder::new(target)
+        .entry(entry("softmax_backward_by_warps", Team::Warp { per_block: 4 }))
+        .entry(entry("softmax_backward_by_blocks", Team::Block { threads: 256 }))
+        .build()
+}
+
+fn entry(name: &str, team: Team) -> Entry {
+    Kernel::build(name, |k| {
+        k.max_threads(team.threads());
+        let probs = k.pointer::<f32>("probs");
+        let grad_out = k.pointer::<f32>("grad_out");
+        let grad_input = k.pointer::<f32>("grad_input");
+        let rows = k.param::<u32>("rows");
+        let width = k.param::<u32>("width");
+        let causal = k.param::<u32>("causal");
+
+        let row = team.row(k);
+        k.return_if(row.ge(rows));
+        let kept = causal.ne(0).select(row % width + 1, width);
+        let start = row.mul_wide(width);
+        let (p, dy, dx) = (probs.at(start), grad_out.at(start), grad_input.at(start));
+        let (member, size) = (team.member(k), team.size());
+
+        let dot = k.var(0.0f32);
+        k.range(member, kept, size, |i| dot.update(|dot| p.load(i).fma(dy.load(i), dot)));
+        let dot = team.sum(k, dot.get());
+
+        k.range(member, kept, size, |i| dx.store(i, p.load(i) * (dy.load(i) - dot)));
+        k.range(kept + member, width, size, |i| dx.store(i, 0.0));
+    })
+}
