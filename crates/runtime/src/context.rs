@@ -11,8 +11,9 @@
 //! The first such code is kept, and each later operation fails at once with [`Error::ContextLost`]
 //! and that cause, before it reaches the driver.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
+use parking_lot::Mutex;
 use retrograph_driver_sys::{CUcontext, CUdevice, CUresult, CUstream, DriverTable};
 use retrograph_kernels::SmTarget;
 
@@ -46,7 +47,7 @@ pub struct Context {
     inner: Arc<Inner>,
 }
 
-struct Inner {
+pub(crate) struct Inner {
     driver: Driver,
     index: DeviceIndex,
     device: CUdevice,
@@ -59,30 +60,43 @@ struct Inner {
     releases: Releases,
 }
 
-impl Context {
-    /// Retains the primary context of device `index`.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchDevice`], [`Error::UnsupportedDevice`], or a failed driver call.
-    pub fn new(driver: &Driver, index: DeviceIndex) -> Result<Self> {
+/// The live contexts of a driver.
+pub(crate) type Live = Mutex<Vec<(DeviceIndex, Weak<Inner>)>>;
+
+impl Inner {
+    fn new(driver: &Driver, index: DeviceIndex) -> Result<Self> {
         let device = driver.device(index)?;
         let (facts, target) = device_facts(driver, device)?;
         let mut raw = CUcontext::NULL;
         // SAFETY: `device` comes from this driver, and `raw` is a valid place for the result.
         unsafe { call!(driver, cuDevicePrimaryCtxRetain(&mut raw, device)) }?;
-        let service = match service_stream(driver, raw) {
-            Ok(service) => service,
-            Err(error) => {
-                // SAFETY: the context was retained above and nothing was made in it. The outcome
-                // does not matter, since the first error is the one to report.
-                let _ = unsafe { (driver.table().cuDevicePrimaryCtxRelease_v2)(device) };
-                return Err(error.into());
-            }
-        };
+        let service = service_stream(driver, raw).inspect_err(|_| {
+            // SAFETY: the context was retained above and nothing was made in it. The outcome does
+            // not matter, since the first error is the one to report.
+            let _ = unsafe { (driver.table().cuDevicePrimaryCtxRelease_v2)(device) };
+        })?;
         let (lost, releases) = (OnceLock::new(), Releases::default());
         let driver = driver.clone();
-        let inner = Inner { driver, index, device, raw, service, facts, target, lost, releases };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self { driver, index, device, raw, service, facts, target, lost, releases })
+    }
+}
+
+impl Context {
+    /// Retains the primary context of device `index`. While a context of this device lives, the
+    /// same one is returned, so that its captures and its faults are known to all who use it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchDevice`], [`Error::UnsupportedDevice`], or a failed driver call.
+    pub fn new(driver: &Driver, index: DeviceIndex) -> Result<Self> {
+        let mut live = driver.contexts().lock();
+        live.retain(|(_, context)| context.strong_count() > 0);
+        let found = live.iter().find(|(device, _)| *device == index);
+        if let Some(inner) = found.and_then(|(_, context)| context.upgrade()) {
+            return Ok(Self { inner });
+        }
+        let inner = Arc::new(Inner::new(driver, index)?);
+        live.push((index, Arc::downgrade(&inner)));
+        Ok(Self { inner })
     }
 
     /// The driver.

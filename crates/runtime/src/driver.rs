@@ -9,7 +9,7 @@ use std::sync::Arc;
 use retrograph_driver_sys::{CUdevice, CUdevice_attribute, CUresult, DriverTable};
 use retrograph_driver_sys::{LEAST_VERSION, LoadError};
 
-use crate::context::{DeviceIndex, DeviceInfo};
+use crate::context::{DeviceIndex, DeviceInfo, Live};
 use crate::error::{CallError, Error, Result};
 
 /// A CUDA version as the driver counts them.
@@ -71,6 +71,7 @@ struct Inner {
     table: DriverTable,
     origin: Origin,
     version: DriverVersion,
+    contexts: Live,
     /// What the table's functions need to stay callable.
     _keep_alive: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -111,7 +112,8 @@ impl Driver {
         keep_alive: Option<Arc<dyn Any + Send + Sync>>,
     ) -> Result<Self> {
         let version = initialize(&table)?;
-        let inner = Inner { table, origin, version, _keep_alive: keep_alive };
+        let contexts = Live::default();
+        let inner = Inner { table, origin, version, contexts, _keep_alive: keep_alive };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -158,6 +160,10 @@ impl Driver {
         // SAFETY: the driver is initialized, and the place is valid.
         unsafe { call!(self, cuDeviceGetCount(&mut count)) }?;
         Ok(u32::try_from(count).unwrap_or(0))
+    }
+
+    pub(crate) fn contexts(&self) -> &Live {
+        &self.inner.contexts
     }
 
     pub(crate) fn device(&self, index: DeviceIndex) -> Result<CUdevice> {

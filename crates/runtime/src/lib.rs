@@ -13,6 +13,7 @@ pub mod launch;
 pub mod memory;
 pub mod modules;
 pub mod pass;
+pub mod program;
 mod release;
 pub mod stream;
 
@@ -30,7 +31,16 @@ pub use pass::{
     Hazard, MemoryPlan, OpId, Operation, OperationKind, Pass, PassError, Requirements, Reuse,
     Slice,
 };
+pub use program::{
+    Admission, AdmitError, Bindings, BuildError, BuildOptions, EdgeMode, Policy, Program, Report,
+    StepError, StepOutcome, Strategy,
+};
 pub use stream::Stream;
 
 /// Keeps something alive: what a graph touches must live as long as the graph.
 pub type Owner = std::sync::Arc<dyn std::any::Any + Send + Sync>;
+
+/// The README's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
