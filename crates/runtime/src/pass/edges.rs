@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use super::ancestors::Ancestors;
-use super::operation::{OpId, Operation, Touch};
+use super::operation::{OpId, Touch};
 use super::place::{Place, Space};
 
 /// Why one operation waits for another.
@@ -83,25 +83,26 @@ impl Edges {
     }
 }
 
-/// The edges of `operations` when touches lie where `place` says, and who comes before whom.
-pub(crate) fn infer(
-    operations: &[Operation],
-    place: impl Fn(&Touch) -> Place,
-) -> (Edges, Ancestors) {
+/// The edges between operations with these touches when touches lie where `place` says, and who
+/// comes before whom.
+pub(crate) fn infer<'a, O>(operations: O, place: impl Fn(&Touch) -> Place) -> (Edges, Ancestors)
+where
+    O: ExactSizeIterator<Item = &'a [Touch]>,
+{
     let mut ancestors = Ancestors::new(operations.len());
     let mut edges = Edges { incoming: Vec::new(), levels: Vec::new() };
     let mut spaces: HashMap<Space, Segments> = HashMap::new();
     let mut found = Vec::new();
-    for (at, operation) in operations.iter().enumerate() {
+    for (at, touches) in operations.enumerate() {
         let id = OpId(at as u32);
-        for touch in &operation.touches {
+        for touch in touches {
             let place = place(touch);
             let segments = spaces.entry(place.space).or_default();
             segments.waits(place.bytes, touch.access.writes(), &mut |from, hazard| {
                 found.push(Edge { from, to: id, hazard });
             });
         }
-        for touch in &operation.touches {
+        for touch in touches {
             let place = place(touch);
             let segments = spaces.entry(place.space).or_default();
             segments.touch(place.bytes, touch.access.writes(), id);

@@ -243,10 +243,6 @@ impl Pass {
         &self.controls
     }
 
-    pub(crate) fn id(&self) -> PassId {
-        self.id
-    }
-
     /// The kernels and custom images that must be warm before a program is built.
     pub fn requirements(&self) -> Requirements {
         Requirements::of(&self.operations)
@@ -270,7 +266,7 @@ impl Pass {
     /// Which operations must wait for which when transients lie as `plan` says: sharing bytes
     /// orders operations like any other use of the same bytes.
     pub fn edges_with(&self, plan: &MemoryPlan) -> Edges {
-        infer(&self.operations, |touch| plan.place(touch)).0
+        infer(self.operations.iter().map(Operation::touches), |touch| plan.place(touch)).0
     }
 
     /// The number of operations on the longest path of [`Pass::edges`].

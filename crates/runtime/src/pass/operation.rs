@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use retrograph_kernels::{Access, Argument, BufferArgument, Dispatch, Launch, SmTarget};
+use retrograph_kernels::{Access, Argument, BufferArgument, Launch, SmTarget};
 
 use super::buffer::BufferId;
 
@@ -76,22 +76,6 @@ pub enum OperationKind {
     },
 }
 
-/// Grid, block and shared memory of an operation that launches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Geometry<'a> {
-    pub(crate) entry: &'a str,
-    pub(crate) grid: [u32; 3],
-    pub(crate) block: [u32; 3],
-    pub(crate) shared_bytes: u32,
-}
-
-impl From<Dispatch> for Geometry<'_> {
-    fn from(dispatch: Dispatch) -> Self {
-        let Dispatch { entry, grid, block, shared_bytes } = dispatch;
-        Self { entry, grid, block, shared_bytes }
-    }
-}
-
 /// One operation: its name, what it does, and every byte that it touches.
 #[derive(Clone, Debug)]
 pub struct Operation {
@@ -135,27 +119,14 @@ impl Operation {
         }
     }
 
-    /// Launch geometry on `target`, or `None` for copies and fills.
-    pub(crate) fn geometry(&self, target: SmTarget) -> Option<Geometry<'_>> {
-        match &self.kind {
-            OperationKind::Launch(launch) => Some(launch.dispatch(target).into()),
-            OperationKind::Custom(custom) => Some(Geometry {
-                entry: &custom.entry,
-                grid: custom.grid,
-                block: custom.block,
-                shared_bytes: custom.shared_bytes,
-            }),
-            _ => None,
-        }
-    }
-
     /// Whether there is nothing to do on `target`: an empty grid, or an empty range.
     pub(crate) fn is_empty(&self, target: SmTarget) -> bool {
         match &self.kind {
             OperationKind::Copy { target, .. } | OperationKind::Fill { target, .. } => {
                 target.bytes.is_empty()
             }
-            _ => self.geometry(target).is_some_and(|geometry| geometry.grid.contains(&0)),
+            OperationKind::Launch(launch) => launch.dispatch(target).is_empty(),
+            OperationKind::Custom(launch) => launch.grid.contains(&0),
         }
     }
 }

@@ -191,7 +191,8 @@ struct Ends {
 
 impl Order {
     fn new(operations: &[Operation], lifetimes: &[Lifetime]) -> Self {
-        let (_, ancestors) = super::infer(operations, Place::unshared);
+        let touches = operations.iter().map(Operation::touches);
+        let (_, ancestors) = super::infer(touches, Place::unshared);
         let lifetimes = lifetimes.iter().map(|lifetime| Ends::new(lifetime, &ancestors)).collect();
         Self { ancestors, lifetimes }
     }

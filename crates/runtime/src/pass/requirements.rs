@@ -47,9 +47,7 @@ impl Requirements {
     }
 
     fn add_launch(&mut self, kernel: &'static Kernel, problem: retrograph_kernels::Problem) {
-        if !self.kernels.contains(&kernel) {
-            self.kernels.push(kernel);
-        }
+        self.insert(kernel);
         let known = |held: &Required| held.kernel == kernel && held.problem == problem;
         if !self.entries.iter().any(known) {
             self.entries.push(Required { kernel, problem });
@@ -57,7 +55,8 @@ impl Requirements {
     }
 
     fn add_custom(&mut self, image: &CustomImage, entry: &str) {
-        let found = self.custom.iter_mut().find(|held| held.image == *image);
+        // Equal texts are one image to the driver, whatever they are called.
+        let found = self.custom.iter_mut().find(|held| held.image.ptx == image.ptx);
         match found {
             Some(held) if held.entries.iter().any(|known| known == entry) => {}
             Some(held) => held.entries.push(entry.to_owned()),
@@ -66,6 +65,18 @@ impl Requirements {
                 self.custom.push(CustomRequirement { image: image.clone(), entries });
             }
         }
+    }
+
+    /// Adds a kernel with all its entry points, for those who launch it without a pass.
+    pub fn insert(&mut self, kernel: &'static Kernel) {
+        if !self.kernels.contains(&kernel) {
+            self.kernels.push(kernel);
+        }
+    }
+
+    /// Adds an entry point of a custom image, for those who launch it without a pass.
+    pub fn insert_custom(&mut self, image: &CustomImage, entry: &str) {
+        self.add_custom(image, entry);
     }
 
     /// The kernels, each once.
@@ -104,6 +115,9 @@ impl Requirements {
 
     /// What either needs, for programs that build several passes.
     pub fn union(mut self, other: &Self) -> Self {
+        for kernel in &other.kernels {
+            self.insert(kernel);
+        }
         for required in &other.entries {
             self.add_launch(required.kernel, required.problem);
         }

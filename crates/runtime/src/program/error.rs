@@ -1,0 +1,158 @@
+//! Why a program could not be built, or a step could not be done.
+
+use crate::capture::CaptureError;
+use crate::error::Error;
+use crate::pass::ControlError;
+
+/// A program that could not be built. Nothing has run, nothing is left behind, and the stream can
+/// be used as before unless the device itself is lost.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// An external buffer that operations touch has no memory.
+    #[error("the external buffer `{buffer}` is bound to nothing")]
+    Unbound {
+        /// The buffer.
+        buffer: String,
+    },
+
+    /// The memory of an external buffer has another size.
+    #[error("`{buffer}` has {expected} bytes and is bound to {found}; bind whole buffers")]
+    BoundLength {
+        /// The buffer.
+        buffer: String,
+        /// Its bytes.
+        expected: usize,
+        /// Bytes that were bound.
+        found: usize,
+    },
+
+    /// A binding names a buffer of another pass.
+    #[error("a binding names a buffer of another pass than `{pass}`")]
+    ForeignBinding {
+        /// The pass that was to be built.
+        pass: String,
+    },
+
+    /// A binding names a transient or a control, whose memory is the program's own.
+    #[error("`{buffer}` is bound to memory, but only external buffers can be")]
+    NotExternal {
+        /// The buffer.
+        buffer: String,
+    },
+
+    /// Two external buffers share memory and one of them is written.
+    #[error(
+        "`{one}` and `{other}` are bound to the same memory and one of them is written; declare \
+         one external buffer and use slices of it"
+    )]
+    SharedMemory {
+        /// One buffer.
+        one: String,
+        /// The other.
+        other: String,
+    },
+
+    /// Transients do not fit into the memory of the device.
+    #[error(
+        "the transients of the pass need {needed} bytes, and {free} bytes of the device are free; \
+         use a smaller batch or a shorter sequence"
+    )]
+    OutOfMemory {
+        /// Bytes of the most frugal plan that may be used.
+        needed: usize,
+        /// Free device bytes.
+        free: usize,
+    },
+
+    /// A kernel is launched that was not warmed, or the device fails.
+    #[error("{operation}: {cause}")]
+    Operation {
+        /// The operation.
+        operation: String,
+        /// What failed.
+        cause: Error,
+    },
+
+    /// The capture of the eager launches failed.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+
+    /// A graph has another number of nodes than the pass has operations, so that it would compute
+    /// something else.
+    #[error("the graph has {nodes} nodes for {operations} operations")]
+    NodeCount {
+        /// Nodes of the graph.
+        nodes: usize,
+        /// Operations that reach the device.
+        operations: usize,
+    },
+
+    /// The device side failed.
+    #[error(transparent)]
+    Device(#[from] Error),
+}
+
+impl BuildError {
+    /// Whether the context is lost, so that an eager program would fail as well.
+    pub(super) fn is_fatal(&self) -> bool {
+        match self {
+            Self::Device(error) | Self::Operation { cause: error, .. } => is_lost(error),
+            Self::Capture(error) => !error.recovered,
+            _ => false,
+        }
+    }
+}
+
+pub(super) fn is_lost(error: &Error) -> bool {
+    matches!(error, Error::ContextLost { .. })
+}
+
+/// A step that was not done, or not wholly.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StepError {
+    /// A control has no value, or the controls belong to another pass. Nothing has run.
+    #[error(transparent)]
+    Controls(#[from] ControlError),
+
+    /// The device refused the step before anything of it ran. It can be tried again.
+    #[error("the step did not start: {cause}")]
+    NotStarted {
+        /// What failed.
+        cause: Error,
+    },
+
+    /// The eager launches stopped in the middle. What the step updates in place is in between two
+    /// steps, so that the program refuses all later steps.
+    #[error(
+        "the step stopped at `{operation}`, after {enqueued} of {operations} operations: {cause}"
+    )]
+    Incomplete {
+        /// The operation that failed.
+        operation: String,
+        /// Operations enqueued before it.
+        enqueued: usize,
+        /// Operations of the step.
+        operations: usize,
+        /// What failed.
+        cause: Error,
+    },
+
+    /// The program was given up at an earlier failure.
+    #[error("the program was given up: {cause}")]
+    GivenUp {
+        /// The failure that ended it.
+        cause: Box<StepError>,
+    },
+}
+
+impl StepError {
+    /// The failure that ended the program, or this one.
+    pub fn first_cause(&self) -> &Self {
+        match self {
+            Self::GivenUp { cause } => cause.first_cause(),
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The device memory of a program: transients, control block and argument tables, in one
+//! allocation.
+
+use retrograph_kernels::{Argument, Cell};
+
+use super::bindings::{External, Resolved};
+use super::error::BuildError;
+use super::options::BuildOptions;
+use crate::memory::{DeviceBuffer, NAN_PATTERN};
+use crate::pass::{BufferId, BufferKind, MemoryPlan, Pass, Reuse, Touch};
+use crate::{Owner, Stream};
+
+const ALIGNMENT: usize = 256;
+
+/// One allocation, and what lies where in it.
+pub(super) struct Memory {
+    buffer: DeviceBuffer<u32>,
+    plan: MemoryPlan,
+    controls_at: usize,
+    control_bytes: usize,
+    /// The address of every buffer that is touched, by its index.
+    addresses: Vec<Option<u64>>,
+    tables: Tables,
+    pub(super) externals: Vec<External>,
+    pub(super) owners: Vec<Owner>,
+}
+
+impl Memory {
+    /// Plans, allocates, and writes the tables.
+    pub(super) fn new(
+        pass: &Pass,
+        resolved: Resolved,
+        stream: &Stream,
+        options: &BuildOptions,
+    ) -> Result<Self, BuildError> {
+        let control_bytes = pass.control_layout().bytes();
+        let tables = Tables::of(pass);
+        let fixed = control_bytes.next_multiple_of(ALIGNMENT) + tables.bytes;
+        let plan = choose_plan(pass, options.reuse, free_bytes(stream)?.saturating_sub(fixed))?;
+        let controls_at = plan.peak_bytes().next_multiple_of(ALIGNMENT);
+        let words = (controls_at + fixed).div_ceil(4);
+        let buffer = DeviceBuffer::uninit(stream.context(), words)?;
+        let Resolved { externals, mut owners } = resolved;
+        owners.push(buffer.owner());
+        let addresses = vec![None; pass.buffers().len()];
+        let mut memory =
+            Self { buffer, plan, controls_at, control_bytes, addresses, tables, externals, owners };
+        memory.locate(pass);
+        memory.write_tables(pass, stream)?;
+        Ok(memory)
+    }
+
+    fn locate(&mut self, pass: &Pass) {
+        let base = self.buffer.address();
+        for (id, buffer) in pass.buffers() {
+            let offset = match buffer.kind() {
+                BufferKind::External => None,
+                BufferKind::Transient => self.plan.offset(id),
+                BufferKind::Control => {
+                    let offset = pass.control_layout().offset(id.index());
+                    offset.map(|offset| offset + self.controls_at)
+                }
+            };
+            self.addresses[id.index()] = offset.map(|offset| base + offset as u64);
+        }
+        for external in &self.externals {
+            self.addresses[external.id.index()] = Some(external.address);
+        }
+    }
+
+    fn write_tables(&self, pass: &Pass, stream: &Stream) -> Result<(), BuildError> {
+        let mut words: Vec<u32> = Vec::with_capacity(self.tables.bytes / 4);
+        for (start, cells) in self.tables.starts.iter().zip(tables_of(pass)) {
+            words.resize(start / 4, 0);
+            for cell in cells {
+                let value = match cell {
+                    Cell::Address(touch) => self.address(touch),
+                    Cell::Word(word) => *word,
+                };
+                words.extend([value as u32, (value >> 32) as u32]);
+            }
+        }
+        if !words.is_empty() {
+            self.buffer.upload_at(stream, self.tables_at() / 4, &words)?;
+        }
+        Ok(())
+    }
+
+    fn tables_at(&self) -> usize {
+        self.controls_at + self.control_bytes.next_multiple_of(ALIGNMENT)
+    }
+
+    /// The device address of the first byte of `touch`. Empty ranges have none, and nothing may
+    /// follow them, so that null is as good as any.
+    pub(super) fn address(&self, touch: &Touch) -> u64 {
+        let start = self.addresses[touch.buffer.index()];
+        start.map_or(0, |start| start + touch.bytes.start as u64)
+    }
+
+    /// The device address of the `at`-th table of the pass.
+    pub(super) fn table_address(&self, at: usize) -> u64 {
+        self.buffer.address() + (self.tables_at() + self.tables.starts[at]) as u64
+    }
+
+    /// The device address of the control block.
+    pub(super) fn control_address(&self) -> u64 {
+        self.buffer.address() + self.controls_at as u64
+    }
+
+    /// Where transients lie.
+    pub(super) fn plan(&self) -> &MemoryPlan {
+        &self.plan
+    }
+
+    /// Bytes that are not transients.
+    pub(super) fn fixed_bytes(&self) -> usize {
+        self.buffer.bytes() - self.controls_at
+    }
+
+    /// Enqueues filling every transient with NaN.
+    pub(super) fn fill_transients_with_nan(&self, stream: &Stream) -> crate::error::Result<()> {
+        let words = self.plan.peak_bytes() / 4;
+        if words == 0 {
+            return Ok(());
+        }
+        // SAFETY: transients are the first bytes of the allocation, and nothing else uses them:
+        // the program waits for its own earlier steps, in the order of the stream.
+        unsafe { stream.fill_u32(self.buffer.address(), NAN_PATTERN, words) }
+    }
+}
+
+/// Where each table of a pass lies, relative to the first.
+struct Tables {
+    starts: Vec<usize>,
+    bytes: usize,
+}
+
+impl Tables {
+    fn of(pass: &Pass) -> Self {
+        let (mut starts, mut bytes) = (Vec::new(), 0usize);
+        for cells in tables_of(pass) {
+            let start = bytes.next_multiple_of(ALIGNMENT);
+            starts.push(start);
+            bytes = start + size_of::<u64>() * cells.len();
+        }
+        Self { starts, bytes }
+    }
+}
+
+/// Every table argument of a pass, in the order of the operations.
+fn tables_of(pass: &Pass) -> impl Iterator<Item = &[Cell<BufferId>]> {
+    let arguments = pass.operations().iter().flat_map(|operation| operation.arguments());
+    arguments.filter_map(|argument| match argument {
+        Argument::Table(cells) => Some(cells.as_slice()),
+        _ => None,
+    })
+}
+
+fn free_bytes(stream: &Stream) -> Result<usize, BuildError> {
+    Ok(stream.context().memory()?.0)
+}
+
+/// The plan with the fewest edges that fits, or the one that was asked for.
+fn choose_plan(pass: &Pass, reuse: Option<Reuse>, free: usize) -> Result<MemoryPlan, BuildError> {
+    let mut plan = pass.plan_with(reuse.unwrap_or(Reuse::WhenOrdered));
+    if reuse.is_none() && plan.peak_bytes() > free {
+        plan = pass.plan_with(Reuse::Full);
+    }
+    if plan.peak_bytes() > free {
+        return Err(BuildError::OutOfMemory { needed: plan.peak_bytes(), free });
+    }
+    Ok(plan)
+}

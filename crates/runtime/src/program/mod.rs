@@ -1,0 +1,241 @@
+//! Programs: a pass bound to memory and to a strategy.
+//!
+//! [`Program::build`] binds external buffers, allocates everything else, takes warm functions,
+//! chooses a strategy and prepares it. [`Program::step`] does the operations of the pass once.
+//!
+//! ```
+//! # #[cfg(feature = "sim")] {
+//! use retrograph_runtime::{
+//!     Bindings, Context, DeviceBuffer, DeviceIndex, Driver, ModuleCache, Pass, Policy, Program,
+//!     Stream,
+//! };
+//!
+//! let mut pass = Pass::new("double copy");
+//! let input = pass.external::<f32>("input", 4);
+//! let output = pass.external::<f32>("output", 4);
+//! let scratch = pass.transient::<f32>("scratch", 4);
+//! pass.copy(input, scratch)?;
+//! pass.copy(scratch, output)?;
+//!
+//! let context = Context::new(&Driver::simulated(Default::default())?, DeviceIndex(0))?;
+//! let modules = ModuleCache::new(&context).prewarm(&pass.requirements(), |_| ())?;
+//! let stream = Stream::new(&context)?;
+//! let from = DeviceBuffer::from_slice(&stream, &[1.0, 2.0, 3.0, 4.0_f32])?;
+//! let to = DeviceBuffer::zeroed(&context, 4)?;
+//! let mut bindings = Bindings::new();
+//! bindings.bind(input, &from).bind(output, &to);
+//!
+//! let mut program = Program::build(&stream, &modules, &pass, &bindings, Policy::Auto)?;
+//! assert_eq!(program.report().nodes, 2);
+//! program.step(&stream, &pass.controls())?;
+//! assert_eq!(to.download(&stream)?, [1.0, 2.0, 3.0, 4.0]);
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # A step happens once
+//!
+//! Building never runs an operation: nodes are added or captured, not executed. A call to
+//! [`Program::step`] therefore does the step exactly once, whatever the strategy and however it
+//! was arrived at, or says that it did not.
+//!
+//! # What changes between steps
+//!
+//! Only the control block. Each step copies its values from pinned memory on the step's own
+//! stream, in front of the launch. Nothing is part of a node that could differ from step to step;
+//! [`Program::admit`] checks this on request.
+//!
+//! # What is kept
+//!
+//! A program keeps the functions, the bound buffers, its own memory and its staging memory, and
+//! frees them after the event behind its last launch.
+
+mod admit;
+mod bindings;
+mod error;
+mod graphs;
+mod memory;
+mod options;
+mod policy;
+mod report;
+mod run;
+mod sequence;
+mod staging;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub use admit::{Admission, AdmitError};
+pub use bindings::Bindings;
+pub use error::{BuildError, StepError};
+pub use options::{BuildOptions, EdgeMode};
+pub use policy::{Choice, Facts, Policy, Strategy, choose};
+pub use report::Report;
+pub use run::StepOutcome;
+
+use crate::context::Context;
+use crate::event::Event;
+use crate::modules::WarmModules;
+use crate::pass::{ControlLayout, Pass};
+use crate::stream::Stream;
+use graphs::Replay;
+use memory::Memory;
+use sequence::Sequence;
+use staging::Staging;
+
+/// A pass that is ready to run. One program has one step in flight per stream order: `step` takes
+/// it exclusively, so that no two threads launch the same graph.
+pub struct Program {
+    /// Dropped first: a graph goes before the memory that its nodes name.
+    replay: Option<Replay>,
+    sequence: Sequence,
+    staging: Staging,
+    /// Behind the last launch.
+    done: Event,
+    last_stream: Option<Stream>,
+    /// What ended the program, if something did.
+    failed: Option<StepError>,
+    steps: u64,
+    options: BuildOptions,
+    report: Report,
+    controls: Arc<ControlLayout>,
+    context: Context,
+    memory: Memory,
+}
+
+impl Program {
+    /// Binds `pass` to memory and prepares its strategy. Nothing of the pass runs.
+    ///
+    /// The policy may be given as [`BuildOptions`], which have more to choose.
+    ///
+    /// # Errors
+    /// See [`BuildError`]. With [`Policy::Auto`], a graph that cannot be built is no error: the
+    /// program is eager then, and the report names the first cause.
+    pub fn build(
+        stream: &Stream,
+        modules: &WarmModules,
+        pass: &Pass,
+        bindings: &Bindings,
+        options: impl Into<BuildOptions>,
+    ) -> Result<Self, BuildError> {
+        let (started, options) = (Instant::now(), options.into());
+        let context = stream.context().clone();
+        stream.bind_outside_capture("building a program")?;
+        context.same(modules.context(), "the warm modules")?;
+        let resolved = bindings.resolve(pass, &context)?;
+        let memory = Memory::new(pass, resolved, stream, &options)?;
+        let sequence = Sequence::new(pass, modules, &memory, context.target())?;
+        let controls = Arc::clone(pass.control_layout());
+        let mut program = Self {
+            staging: Staging::new(&context, controls.bytes())?,
+            done: Event::untimed(&context)?,
+            report: Report::eager(pass, &memory, &sequence),
+            replay: None,
+            last_stream: None,
+            failed: None,
+            steps: 0,
+            options,
+            controls,
+            context,
+            sequence,
+            memory,
+        };
+        program.prepare(stream)?;
+        let replay_time = program.report.instantiate_time + program.report.upload_time;
+        program.report.build_time = started.elapsed().saturating_sub(replay_time);
+        Ok(program)
+    }
+
+    /// Chooses the strategy and builds its graph, if it has one.
+    fn prepare(&mut self, stream: &Stream) -> Result<(), BuildError> {
+        let facts = Facts { operations: self.sequence.steps.len() };
+        let choice = choose(self.options.policy, &facts);
+        self.report.reason = choice.reason.to_owned();
+        if choice.strategy == Strategy::Eager {
+            return Ok(());
+        }
+        match self.build_replay(choice.strategy, stream) {
+            Ok(replay) => {
+                self.report.graph(choice.strategy, &replay);
+                self.replay = Some(replay);
+                Ok(())
+            }
+            Err(error) if self.options.policy == Policy::Auto && !error.is_fatal() => {
+                tracing::warn!(%error, "no graph; steps are eager");
+                self.report.reason = format!("a graph could not be built: {error}");
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What was built, why, and what it cost.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Steps that were enqueued so far.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Enqueues filling every transient with NaN, so that a later step which reads what it has not
+    /// written shows. [`BuildOptions::nan_transients`] does this before each step.
+    ///
+    /// # Errors
+    /// When the driver fails.
+    pub fn fill_transients_with_nan(&self, stream: &Stream) -> crate::error::Result<()> {
+        self.after_last_step(stream)?;
+        self.memory.fill_transients_with_nan(stream)
+    }
+}
+
+impl Report {
+    /// What is known before a graph exists.
+    fn eager(pass: &Pass, memory: &Memory, sequence: &Sequence) -> Self {
+        Self {
+            pass: pass.name().to_owned(),
+            strategy: Strategy::Eager,
+            reason: String::new(),
+            operations: pass.operations().len(),
+            skipped: sequence.skipped,
+            nodes: 0,
+            edges: sequence.edges.len(),
+            depth: sequence.steps.len(),
+            peak_bytes: memory.plan().peak_bytes(),
+            reuse: memory.plan().reuse(),
+            fixed_bytes: memory.fixed_bytes(),
+            build_time: Duration::ZERO,
+            instantiate_time: Duration::ZERO,
+            upload_time: Duration::ZERO,
+        }
+    }
+
+    fn graph(&mut self, strategy: Strategy, replay: &Replay) {
+        self.strategy = strategy;
+        self.nodes = replay.shape.nodes;
+        self.edges = replay.shape.edges;
+        self.depth = replay.shape.depth;
+        self.instantiate_time = replay.instantiate_time;
+        self.upload_time = replay.upload_time;
+    }
+}
+
+impl std::fmt::Debug for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Report { pass, strategy, nodes, .. } = &self.report;
+        write!(f, "Program({pass}: {strategy}, {nodes} nodes, {} steps)", self.steps)
+    }
+}
+
+impl Drop for Program {
+    /// Waits for the last step, since what it touches is freed next. A failure means that the
+    /// context is lost, and nothing runs in it any more.
+    fn drop(&mut self) {
+        if self.last_stream.is_some()
+            && let Err(error) = self.done.synchronize()
+        {
+            tracing::debug!(%error, "no wait for the last step");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Doing a step: exactly once, or not at all and saying so.
+
+use super::Program;
+use super::error::{StepError, is_lost};
+use super::policy::{Policy, Strategy};
+use crate::error::{Error, Result};
+use crate::pass::Controls;
+use crate::stream::Stream;
+
+/// A step that was enqueued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepOutcome {
+    /// How it reached the device.
+    pub strategy: Strategy,
+    /// Its number, from 0.
+    pub index: u64,
+}
+
+impl Program {
+    /// Enqueues one step on `stream`, after the program's earlier steps, and returns without
+    /// waiting for it, unless the host is several steps ahead of the device.
+    ///
+    /// # Errors
+    /// See [`StepError`]. After [`StepError::Incomplete`], and when the context is lost, every
+    /// later step fails with the original cause.
+    pub fn step(&mut self, stream: &Stream, controls: &Controls) -> Result<StepOutcome, StepError> {
+        if let Some(failed) = &self.failed {
+            return Err(StepError::GivenUp { cause: Box::new(failed.clone()) });
+        }
+        self.attempt(stream, controls).inspect_err(|error| {
+            let ended = match error {
+                StepError::NotStarted { cause } => is_lost(cause),
+                StepError::Incomplete { .. } => true,
+                _ => false,
+            };
+            if ended {
+                tracing::error!(%error, "the program is given up");
+                self.failed = Some(error.clone());
+            }
+        })
+    }
+
+    fn attempt(&mut self, stream: &Stream, controls: &Controls) -> Result<StepOutcome, StepError> {
+        let layout = std::sync::Arc::clone(&self.controls);
+        let bytes = controls.complete(&layout)?;
+        self.before_step(stream, bytes).map_err(|cause| StepError::NotStarted { cause })?;
+        let ran = self.run(stream);
+        // Also behind a part of a step: whoever frees the program must wait for that part.
+        ran.and(self.after_step(stream))?;
+        let index = self.steps;
+        self.steps += 1;
+        Ok(StepOutcome { strategy: self.report.strategy, index })
+    }
+
+    /// Everything in front of the first operation. It can be done again when it fails.
+    fn before_step(&mut self, stream: &Stream, controls: &[u8]) -> Result<()> {
+        stream.bind_outside_capture("a step")?;
+        self.after_last_step(stream)?;
+        if self.options.nan_transients {
+            self.memory.fill_transients_with_nan(stream)?;
+        }
+        let target = self.memory.control_address();
+        // SAFETY: the control block is part of the program's memory, which outlives the copy: the
+        // program waits for its last step before it frees anything.
+        unsafe { self.staging.upload(stream, target, controls) }
+    }
+
+    /// Orders `stream` behind the last step, which may have been on another one: both use the same
+    /// transients and the same control block.
+    pub(super) fn after_last_step(&self, stream: &Stream) -> Result<()> {
+        self.context.same(stream.context(), "the stream")?;
+        match &self.last_stream {
+            Some(last) if last.raw() != stream.raw() => stream.wait(&self.done),
+            _ => Ok(()),
+        }
+    }
+
+    fn run(&mut self, stream: &Stream) -> Result<(), StepError> {
+        let Some(replay) = &mut self.replay else { return self.enqueue_all(stream) };
+        match replay.exec.launch(stream) {
+            Ok(()) => Ok(()),
+            // The graph was launched, and only the event behind it failed.
+            Err(cause) if cause.call().is_some_and(|call| call.call == "cuEventRecord") => {
+                Err(self.unmarked(cause))
+            }
+            // The driver enqueues all of a graph or nothing, so nothing of it runs.
+            Err(cause) if self.options.policy != Policy::Auto || is_lost(&cause) => {
+                Err(StepError::NotStarted { cause })
+            }
+            Err(cause) => {
+                self.give_up_graph(&cause);
+                self.enqueue_all(stream)
+            }
+        }
+    }
+
+    /// The graph was refused before anything of it ran, so this step and all later ones are eager.
+    fn give_up_graph(&mut self, cause: &Error) {
+        tracing::warn!(error = %cause, "the graph does not launch; steps are eager");
+        self.replay = None;
+        let reason = format!("the graph could not be launched: {cause}");
+        let (edges, depth) = (self.sequence.edges.len(), self.sequence.steps.len());
+        let report = &mut self.report;
+        (report.strategy, report.reason) = (Strategy::Eager, reason);
+        (report.nodes, report.edges, report.depth) = (0, edges, depth);
+    }
+
+    /// Enqueues one operation after the other.
+    pub(super) fn enqueue_all(&self, stream: &Stream) -> Result<(), StepError> {
+        let operations = self.sequence.steps.len();
+        for (enqueued, step) in self.sequence.steps.iter().enumerate() {
+            // SAFETY: the program keeps everything that the command names until its last step has
+            // run, and orders its steps one behind the other.
+            let outcome = unsafe { step.command.enqueue(stream) };
+            outcome.map_err(|cause| match enqueued {
+                0 => StepError::NotStarted { cause },
+                _ => {
+                    let operation = step.name.clone();
+                    StepError::Incomplete { operation, enqueued, operations, cause }
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Marks the end of the step, for the next one and for whoever frees the program.
+    fn after_step(&mut self, stream: &Stream) -> Result<(), StepError> {
+        self.last_stream = Some(stream.clone());
+        self.done.record(stream).map_err(|cause| self.unmarked(cause))
+    }
+
+    /// All of a step was enqueued, but its end cannot be waited for.
+    fn unmarked(&self, cause: Error) -> StepError {
+        let operations = self.sequence.steps.len();
+        let operation = "the event behind the step".to_owned();
+        StepError::Incomplete { operation, enqueued: operations, operations, cause }
+    }
+}

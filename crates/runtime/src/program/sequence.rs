@@ -1,0 +1,179 @@
+//! The operations of a pass with their addresses and functions: the one value that eager launches,
+//! hand-built graphs and captures all consume, so that none of them can miss an operation.
+
+use retrograph_kernels::{Argument, Launch, SmTarget};
+
+use super::error::BuildError;
+use super::memory::Memory;
+use crate::error::Result;
+use crate::launch::{KernelArguments, KernelLaunch, LaunchGeometry};
+use crate::modules::{Function, ImageKey, WarmModules};
+use crate::pass::{BufferId, CustomLaunch, Edges, Operation, OperationKind, Pass, infer};
+use crate::{Owner, Stream};
+
+/// One operation as the driver takes it.
+pub(super) enum Command {
+    Launch { function: Function, geometry: LaunchGeometry, arguments: KernelArguments },
+    Copy { target: u64, source: u64, bytes: usize },
+    Fill { target: u64, pattern: u32, words: usize },
+}
+
+/// A command with the name of its operation.
+pub(super) struct Step {
+    pub(super) name: String,
+    pub(super) command: Command,
+}
+
+/// All commands in the order of the pass, without operations that launch nothing.
+pub(super) struct Sequence {
+    pub(super) steps: Vec<Step>,
+    pub(super) edges: Edges,
+    /// Operations that were left out, since their problem is empty.
+    pub(super) skipped: usize,
+}
+
+impl Sequence {
+    pub(super) fn new(
+        pass: &Pass,
+        modules: &WarmModules,
+        memory: &Memory,
+        target: SmTarget,
+    ) -> Result<Self, BuildError> {
+        let resolver = Resolver { modules, memory, target };
+        let (mut steps, mut active, mut tables) = (Vec::new(), Vec::new(), 0);
+        for operation in pass.operations() {
+            let first_table = tables;
+            tables += count_tables(operation);
+            if operation.is_empty(target) {
+                continue;
+            }
+            let command = resolver.command(operation, first_table);
+            let name = operation.name().to_owned();
+            let fail = |cause| BuildError::Operation { operation: name.clone(), cause };
+            let command = command.map_err(fail)?;
+            steps.push(Step { name, command });
+            active.push(operation);
+        }
+        let touches = active.iter().map(|operation| operation.touches());
+        let edges = infer(touches, |touch| memory.plan().place(touch)).0;
+        let skipped = pass.operations().len() - steps.len();
+        Ok(Self { steps, edges, skipped })
+    }
+
+    /// What keeps the functions alive.
+    pub(super) fn owners(&self) -> Vec<Owner> {
+        let functions = self.steps.iter().filter_map(|step| match &step.command {
+            Command::Launch { function, .. } => Some(function.owner()),
+            _ => None,
+        });
+        functions.collect()
+    }
+}
+
+impl Command {
+    /// Enqueues the command on `stream`.
+    ///
+    /// # Safety
+    /// What the addresses name must stay alive until the command has run, in a capture until the
+    /// last replay has, and nothing else may conflict with it meanwhile.
+    pub(super) unsafe fn enqueue(&self, stream: &Stream) -> Result<()> {
+        match self {
+            Self::Launch { function, geometry, arguments } => {
+                let launch = KernelLaunch { function, geometry: *geometry, arguments };
+                // SAFETY: the constructors of the launch checked its lengths (or the caller of
+                // `Pass::custom` did), the pass its slices, and our caller promises the rest.
+                unsafe { stream.launch(&launch) }
+            }
+            Self::Copy { target, source, bytes } => {
+                // SAFETY: the pass checked that both ranges lie in their buffers and do not
+                // overlap, and our caller promises the rest.
+                unsafe { stream.copy_on_device(*target, *source, *bytes) }
+            }
+            Self::Fill { target, pattern, words } => {
+                // SAFETY: as above.
+                unsafe { stream.fill_u32(*target, *pattern, *words) }
+            }
+        }
+    }
+}
+
+/// An entry point of an image, with the geometry of its launch.
+struct Entry<'a> {
+    image: ImageKey,
+    name: &'a str,
+    geometry: LaunchGeometry,
+}
+
+impl<'a> Entry<'a> {
+    fn of_launch(launch: &Launch<BufferId>, target: SmTarget) -> Self {
+        let dispatch = launch.dispatch(target);
+        let image = ImageKey::from(launch.kernel.image);
+        Self { image, name: dispatch.entry, geometry: dispatch.into() }
+    }
+
+    fn of_custom(launch: &'a CustomLaunch) -> Self {
+        let (grid, block, shared_bytes) = (launch.grid, launch.block, launch.shared_bytes);
+        let geometry = LaunchGeometry { grid, block, shared_bytes };
+        Self { image: ImageKey::from(&launch.image), name: &launch.entry, geometry }
+    }
+}
+
+struct Resolver<'a> {
+    modules: &'a WarmModules,
+    memory: &'a Memory,
+    target: SmTarget,
+}
+
+impl Resolver<'_> {
+    fn command(&self, operation: &Operation, first_table: usize) -> Result<Command> {
+        match operation.kind() {
+            OperationKind::Copy { source, target } => {
+                let bytes = target.bytes.len();
+                let (target, source) = (self.memory.address(target), self.memory.address(source));
+                Ok(Command::Copy { target, source, bytes })
+            }
+            OperationKind::Fill { target, pattern } => {
+                let words = target.bytes.len() / 4;
+                let target = self.memory.address(target);
+                Ok(Command::Fill { target, pattern: *pattern, words })
+            }
+            OperationKind::Launch(launch) => {
+                self.launch(&Entry::of_launch(launch, self.target), &launch.arguments, first_table)
+            }
+            OperationKind::Custom(launch) => {
+                self.launch(&Entry::of_custom(launch), &launch.arguments, first_table)
+            }
+        }
+    }
+
+    fn launch(
+        &self,
+        entry: &Entry<'_>,
+        arguments: &[Argument<BufferId>],
+        first_table: usize,
+    ) -> Result<Command> {
+        let function = self.modules.function(entry.image.clone(), entry.name)?;
+        let arguments = self.arguments(arguments, first_table);
+        Ok(Command::Launch { function, geometry: entry.geometry, arguments })
+    }
+
+    fn arguments(&self, arguments: &[Argument<BufferId>], first_table: usize) -> KernelArguments {
+        let mut table = first_table;
+        arguments.iter().fold(KernelArguments::new(), |values, argument| match argument {
+            Argument::Buffer(touch) => values.address(self.memory.address(touch)),
+            Argument::Null => values.address(0),
+            Argument::U32(value) => values.u32(*value),
+            Argument::U64(value) => values.u64(*value),
+            Argument::F32(bits) => values.u32(*bits),
+            Argument::Table(_) => {
+                table += 1;
+                values.address(self.memory.table_address(table - 1))
+            }
+        })
+    }
+}
+
+fn count_tables(operation: &Operation) -> usize {
+    let tables = |argument: &&Argument<BufferId>| matches!(argument, Argument::Table(_));
+    operation.arguments().iter().filter(tables).count()
+}

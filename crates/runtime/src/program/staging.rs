@@ -1,0 +1,63 @@
+//! Control values on their way to the device: a ring of pinned slots.
+//!
+//! The copy of a step's controls may run long after the host has enqueued it. A slot is therefore
+//! written again only after the event behind its last copy; with several slots the host is ahead
+//! of the device by as many steps before it has to wait.
+
+use crate::context::Context;
+use crate::error::Result;
+use crate::event::Event;
+use crate::memory::PinnedBuffer;
+use crate::stream::Stream;
+
+/// Steps that the host may be ahead of the device.
+const SLOTS: usize = 4;
+
+struct Slot {
+    pinned: PinnedBuffer<u8>,
+    copied: Event,
+}
+
+/// The ring.
+pub(super) struct Staging {
+    slots: Vec<Slot>,
+    next: usize,
+}
+
+impl Staging {
+    /// A ring for control blocks of `bytes` bytes; none is needed for empty ones.
+    pub(super) fn new(context: &Context, bytes: usize) -> Result<Self> {
+        let count = if bytes == 0 { 0 } else { SLOTS };
+        let slots = (0..count).map(|_| {
+            let pinned = PinnedBuffer::zeroed(context, bytes)?;
+            Ok(Slot { pinned, copied: Event::untimed(context)? })
+        });
+        Ok(Self { slots: slots.collect::<Result<_>>()?, next: 0 })
+    }
+
+    /// Enqueues the copy of `bytes` to `target`, after waiting for the slot to be free.
+    ///
+    /// # Safety
+    /// `target` must be the start of a live control block of this size until the copy has run.
+    pub(super) unsafe fn upload(
+        &mut self,
+        stream: &Stream,
+        target: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
+        let count = self.slots.len();
+        let Some(slot) = self.slots.get_mut(self.next) else { return Ok(()) };
+        slot.copied.synchronize()?;
+        slot.pinned.copy_from_slice(bytes);
+        // SAFETY: the caller promises the target. The slot is not written before its event, and
+        // pinned memory is freed only after a wait for the context.
+        unsafe { stream.copy_to_device(target, slot.pinned.as_ptr(), bytes.len()) }?;
+        self.next = (self.next + 1) % count;
+        let recorded = slot.copied.record(stream);
+        if recorded.is_err() {
+            // Without its event the slot would look free while the copy may still read it.
+            stream.synchronize()?;
+        }
+        recorded
+    }
+}

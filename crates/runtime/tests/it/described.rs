@@ -1,0 +1,70 @@
+//! Random passes for property tests, described by plain numbers so that proptest can shrink them.
+
+use proptest::prelude::*;
+use retrograph_kernels::{
+    Access, Argument, BufferArgument, Cell, Dispatch, Kernel, Launch, Parameter, ParameterKind,
+    Problem,
+};
+use retrograph_runtime::{Pass, PassError, Slice};
+
+/// A kernel that is only ever described: it touches whatever its table says.
+pub(crate) static ANY: Kernel = Kernel {
+    name: "any",
+    image: "any",
+    parameters: &[Parameter { name: "table", kind: ParameterKind::Pointer }],
+    entries: &["any"],
+    dispatch: |_, _| Dispatch { entry: "any", grid: [1; 3], block: [1; 3], shared_bytes: 0 },
+};
+
+/// A touch of a range of a buffer, both modulo what exists.
+pub(crate) type DescribedTouch = (usize, u8, usize, usize);
+
+/// Sizes of the buffers in elements, and the touches of each operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Described {
+    pub(crate) sizes: Vec<usize>,
+    pub(crate) operations: Vec<Vec<DescribedTouch>>,
+}
+
+/// Passes of up to `operations` operations over up to ten buffers.
+pub(crate) fn described(operations: usize) -> impl Strategy<Value = Described> {
+    let touch = (0usize..10, 0u8..3, 0usize..300, 1usize..300);
+    let sizes = prop::collection::vec(1usize..300, 1..10);
+    let list = prop::collection::vec(prop::collection::vec(touch, 1..4), 0..operations);
+    (sizes, list).prop_map(|(sizes, operations)| Described { sizes, operations })
+}
+
+impl Described {
+    /// The pass without the operations that the pass refuses: what it refuses is tested elsewhere.
+    /// Every third buffer is external.
+    pub(crate) fn pass(&self) -> Pass {
+        let mut pass = Pass::new("described");
+        let sizes = self.sizes.iter().enumerate();
+        let slices: Vec<Slice<f32>> = sizes
+            .map(|(at, &len)| match at % 3 {
+                2 => pass.external(format!("external {at}"), len),
+                _ => pass.transient(format!("transient {at}"), len),
+            })
+            .collect();
+        for touches in &self.operations {
+            let _ = launch_any(&mut pass, &slices, touches);
+        }
+        pass
+    }
+}
+
+fn launch_any(
+    pass: &mut Pass,
+    slices: &[Slice<f32>],
+    touches: &[DescribedTouch],
+) -> Result<(), PassError> {
+    let cells = touches.iter().map(|&(buffer, access, start, len)| {
+        let slice = slices[buffer % slices.len()];
+        let start = start % slice.len();
+        let slice = slice.slice(start..(start + len).min(slice.len()));
+        let access = [Access::Read, Access::Write, Access::ReadWrite][usize::from(access)];
+        Cell::Address(BufferArgument::new(slice, access))
+    });
+    let arguments = vec![Argument::Table(cells.collect())];
+    pass.launch(Launch { kernel: &ANY, problem: Problem::default(), arguments }).map(drop)
+}

@@ -1,0 +1,159 @@
+//! What a pass refuses, and that a refusal changes nothing.
+
+use retrograph_kernels::{Access, Argument, BufferArgument, Cell, Launch, Problem};
+use retrograph_runtime::{ControlError, CustomImage, CustomLaunch, Pass, PassError, Slice};
+
+use crate::described::ANY;
+
+/// A launch whose table touches `touches`.
+fn touching(touches: &[(Slice<f32>, Access)]) -> Launch<retrograph_runtime::BufferId> {
+    let cells =
+        touches.iter().map(|&(slice, access)| Cell::Address(BufferArgument::new(slice, access)));
+    let arguments = vec![Argument::Table(cells.collect())];
+    Launch { kernel: &ANY, problem: Problem::default(), arguments }
+}
+
+#[test]
+fn a_transient_is_read_only_where_it_was_written() {
+    let mut pass = Pass::new("partial");
+    let scratch = pass.transient::<f32>("scratch", 8);
+    let out = pass.external::<f32>("out", 8);
+    pass.fill(scratch.slice(0..3), 0).unwrap();
+    pass.fill(scratch.slice(5..8), 0).unwrap();
+    let error = pass.copy(scratch, out).unwrap_err();
+    let expected = PassError::ReadBeforeWrite {
+        operation: "copy".to_owned(),
+        buffer: "scratch".to_owned(),
+        bytes: 12..20,
+    };
+    assert_eq!(error, expected);
+    assert_eq!(pass.operations().len(), 2, "a refused operation is not part of the pass");
+    let update = touching(&[(scratch, Access::ReadWrite)]);
+    assert!(matches!(pass.launch(update), Err(PassError::ReadBeforeWrite { .. })));
+    pass.fill(scratch.slice(3..5), 0).unwrap();
+    pass.copy(scratch, out).unwrap();
+}
+
+#[test]
+fn slices_of_other_passes_are_refused() {
+    let mut other = Pass::new("other");
+    let foreign = other.external::<f32>("x", 4);
+    let mut pass = Pass::new("mine");
+    let x = pass.external::<f32>("x", 4);
+    let error = pass.copy(foreign, x).unwrap_err();
+    assert!(matches!(&error, PassError::ForeignSlice { pass, .. } if pass == "mine"), "{error}");
+    let lr = pass.control::<f32>("lr");
+    let foreign_lr = other.control::<f32>("lr");
+    let mut controls = pass.controls();
+    controls.set(lr, 1.0).unwrap();
+    assert_eq!(controls.set(foreign_lr, 1.0), Err(ControlError::NotAControl));
+    assert_eq!(controls.set(x.slice(0..1), 1.0), Err(ControlError::NotAControl));
+}
+
+#[test]
+fn slices_beyond_their_buffer_are_refused() {
+    let mut pass = Pass::new("bounds");
+    let x = pass.external::<f32>("x", 4);
+    let beyond = Slice::<f32>::new(x.buffer(), 5);
+    let error = pass.fill(beyond, 0).unwrap_err();
+    assert!(matches!(error, PassError::OutsideBuffer { buffer_bytes: 16, .. }), "{error}");
+}
+
+#[test]
+fn copies_need_equal_lengths() {
+    let mut pass = Pass::new("lengths");
+    let x = pass.external::<f32>("x", 4);
+    let y = pass.external::<f32>("y", 5);
+    let error = pass.copy(x, y).unwrap_err();
+    assert!(matches!(error, PassError::LengthMismatch { source_len: 4, target_len: 5, .. }));
+}
+
+#[test]
+fn arguments_of_one_launch_do_not_alias_what_it_writes() {
+    let mut pass = Pass::new("aliases");
+    let x = pass.external::<f32>("x", 8);
+    let y = pass.external::<f32>("y", 8);
+    let (low, high) = (x.slice(0..5), x.slice(4..8));
+    let refused = [
+        vec![(low, Access::Read), (high, Access::Write)],
+        vec![(low, Access::Write), (high, Access::Write)],
+        vec![(low, Access::Write), (high, Access::ReadWrite)],
+        vec![(low, Access::ReadWrite), (high, Access::ReadWrite)],
+        vec![(y, Access::Read), (x, Access::Read), (x, Access::Write)],
+    ];
+    for touches in refused {
+        let error = pass.launch(touching(&touches)).unwrap_err();
+        assert!(matches!(&error, PassError::Aliased { buffer, .. } if buffer == "x"), "{error}");
+    }
+    let allowed = [
+        vec![(low, Access::Read), (high, Access::Read)],
+        vec![(low, Access::Read), (low, Access::ReadWrite)],
+        vec![(x.slice(0..4), Access::Read), (high, Access::Write)],
+        vec![(x, Access::Read), (y, Access::Write)],
+    ];
+    for touches in allowed {
+        pass.launch(touching(&touches)).unwrap();
+    }
+    assert!(pass.copy(x.slice(0..4), x.slice(2..6)).is_err(), "copies must not overlap");
+}
+
+#[test]
+fn controls_are_set_by_the_host_alone() {
+    let mut pass = Pass::new("controls");
+    let lr = pass.control::<f32>("lr");
+    let error = pass.fill(lr, 0).unwrap_err();
+    assert!(matches!(error, PassError::WritesControl { .. }), "{error}");
+}
+
+#[test]
+fn control_values_must_fit_their_control() {
+    let mut pass = Pass::new("controls");
+    let tokens = pass.control_array::<u32>("tokens", 4);
+    let mut controls = pass.controls();
+    let error = controls.set_array(tokens, &[1, 2]).unwrap_err();
+    assert!(matches!(error, ControlError::LengthMismatch { given: 2, expected: 4, .. }));
+    let beyond = Slice::<u32>::new(tokens.buffer(), 5);
+    let error = controls.set_array(beyond, &[0; 5]).unwrap_err();
+    assert!(matches!(error, ControlError::OutsideControl { .. }), "{error}");
+}
+
+#[test]
+fn arguments_match_the_parameters_of_the_kernel() {
+    let mut pass = Pass::new("arguments");
+    let missing = Launch { kernel: &ANY, problem: Problem::default(), arguments: vec![] };
+    let error = pass.launch(missing).unwrap_err();
+    assert!(matches!(error, PassError::ArgumentCount { given: 0, expected: 1, .. }), "{error}");
+    let arguments = vec![Argument::U32(1)];
+    let wrong = Launch { kernel: &ANY, problem: Problem::default(), arguments };
+    let error = pass.launch(wrong).unwrap_err();
+    assert!(matches!(error, PassError::ArgumentKind { parameter: "table", .. }), "{error}");
+}
+
+#[test]
+fn one_image_name_means_one_image() {
+    let mut pass = Pass::new("images");
+    let launch = |ptx: &str| CustomLaunch {
+        image: CustomImage { name: "mine".to_owned(), ptx: ptx.into() },
+        entry: "entry".to_owned(),
+        grid: [1; 3],
+        block: [1; 3],
+        shared_bytes: 0,
+        arguments: Vec::new(),
+    };
+    // SAFETY: the launches are only described and never run.
+    let (first, again, other) = unsafe {
+        (pass.custom(launch("one")), pass.custom(launch("one")), pass.custom(launch("two")))
+    };
+    assert!(first.is_ok() && again.is_ok());
+    assert!(matches!(other, Err(PassError::ImageName { .. })));
+    assert_eq!(pass.requirements().custom().len(), 1);
+}
+
+#[test]
+fn names_of_buffers_are_unique() {
+    let mut pass = Pass::new("names");
+    let one = pass.transient::<f32>("x", 1);
+    let other = pass.transient::<f32>("x", 1);
+    let name = |slice: Slice<f32>| pass.buffer(slice.buffer()).unwrap().name().to_owned();
+    assert_eq!((name(one), name(other)), ("x".to_owned(), "x (2)".to_owned()));
+}
