@@ -1,2 +1,53 @@
-//! Under construction.
-fn main() {}
+//! Development tasks: `cargo xtask <verb>`, one file per verb.
+
+mod ci;
+mod codegen;
+mod ptxas;
+mod tidy;
+mod toolchain;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Development tasks of the workspace")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Run one job of the CI, or all of them in order.
+    Ci(ci::Arguments),
+    /// Write the PTX of every kernel to kernels-ptx/golden, or check that it is current.
+    Codegen(codegen::Arguments),
+    /// Assemble every image for every SM target and report registers, shared memory and spills.
+    Ptxas(ptxas::Arguments),
+    /// Check the rules of the tree: dependencies between crates, file heads and sizes, bans.
+    Tidy,
+    /// Fetch ptxas and the CUDA headers, pinned, into target/toolchain.
+    Toolchain,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().verb) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(verb: Verb) -> anyhow::Result<()> {
+    match verb {
+        Verb::Ci(arguments) => ci::run(&arguments),
+        Verb::Codegen(arguments) => codegen::run(&arguments),
+        Verb::Ptxas(arguments) => ptxas::run(&arguments),
+        Verb::Tidy => tidy::run(),
+        Verb::Toolchain => toolchain::run(),
+    }
+}

@@ -1,0 +1,121 @@
+//! The jobs of the CI. Every job is one row, so that what CI does can be done by hand.
+
+use anyhow::{Context, bail};
+
+use crate::workspace::{check, command, root, target_dir};
+use crate::{codegen, ptxas};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The job, or `all`.
+    #[arg(default_value = "all")]
+    job: String,
+}
+
+type Job = (&'static str, fn() -> anyhow::Result<()>);
+
+/// What `all` runs, in this order: what fails fastest comes first.
+const JOBS: [Job; 9] = [
+    ("fmt", || cargo(&["fmt", "--all", "--check"])),
+    ("tidy", crate::tidy::run),
+    ("codegen", || codegen::run(&codegen::Arguments { check: true })),
+    ("ptxas", || ptxas::run(&ptxas::Arguments::default())),
+    ("clippy", || {
+        cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
+    }),
+    ("docs", docs),
+    ("test", || cargo(&["test", "--workspace", "--locked"])),
+    ("main-job", main_job),
+    ("package", || cargo(&["package", "-p", "retrograph-driver-sys", "--allow-dirty", "--locked"])),
+];
+
+/// The two halves of the GPU matrix: the archive is built where there is cargo, and run where there
+/// is a GPU.
+const GPU_JOBS: [Job; 2] = [("gpu-archive", gpu_archive), ("gpu-test", gpu_test)];
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let every = || JOBS.iter().chain(&GPU_JOBS);
+    let chosen: Vec<_> = match arguments.job.as_str() {
+        "all" => JOBS.iter().collect(),
+        job => every().filter(|(name, _)| *name == job).collect(),
+    };
+    if chosen.is_empty() {
+        let names: Vec<_> = every().map(|(name, _)| *name).collect();
+        bail!("no job `{}`; the jobs are all, {}", arguments.job, names.join(", "));
+    }
+    for (name, job) in chosen {
+        let start = std::time::Instant::now();
+        println!("== {name}");
+        job().with_context(|| format!("job {name}"))?;
+        println!("== {name} passed in {:.0} s", start.elapsed().as_secs_f64());
+    }
+    Ok(())
+}
+
+fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
+    check(command("cargo", arguments))
+}
+
+fn archive() -> String {
+    target_dir().join("gpu-tests.tar.zst").display().to_string()
+}
+
+fn gpu_archive() -> anyhow::Result<()> {
+    cargo(&["nextest", "archive", "--workspace", "--locked", "--archive-file", &archive()])
+}
+
+fn gpu_test() -> anyhow::Result<()> {
+    let archive = archive();
+    let mut command = command("cargo-nextest", &["nextest", "run", "--archive-file", &archive]);
+    command.args(["--workspace-remap", "."]);
+    command.env("RETROGRAPH_DEVICE", "cuda:0").env("RETROGRAPH_REQUIRE_GPU", "1");
+    check(command)
+}
+
+fn docs() -> anyhow::Result<()> {
+    let mut command = command("cargo", &["doc", "--workspace", "--no-deps", "--locked"]);
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    check(command)
+}
+
+/// The README's first command on the simulator, with the eager step beside every replay.
+fn main_job() -> anyhow::Result<()> {
+    let dir = target_dir().join("ci");
+    std::fs::create_dir_all(&dir)?;
+    for mode in ["full", "lora"] {
+        let report = dir.join(format!("main-job-{mode}.json"));
+        let plot = dir.join(format!("main-job-{mode}.svg"));
+        let readme = root().join("README.md");
+        let mut command = command("cargo", &["run", "--release", "--locked", "--", "finetune"]);
+        command.args(["--device", "sim", "--verify", "--mode", mode, "--text"]).arg(readme);
+        command.arg("--report").arg(&report).arg("--plot").arg(&plot);
+        check(command)?;
+        inspect(&std::fs::read_to_string(&report)?)
+            .with_context(|| format!("the report of mode {mode}"))?;
+        if !std::fs::read_to_string(&plot)?.contains("<svg") {
+            bail!("the plot of mode {mode} is no SVG");
+        }
+    }
+    Ok(())
+}
+
+fn inspect(text: &str) -> anyhow::Result<()> {
+    let report: serde_json::Value = serde_json::from_str(text)?;
+    let losses: Vec<f64> = report["losses"]
+        .as_array()
+        .context("no losses")?
+        .iter()
+        .filter_map(serde_json::Value::as_f64)
+        .collect();
+    let (Some(first), Some(last)) = (losses.first(), losses.last()) else { bail!("no losses") };
+    if report["simulated"] != true || report["verified_bitwise"] != true {
+        bail!("expected a simulated run, verified bit for bit: {report}");
+    }
+    if report["jit_after_warm"] != 0 || report["strategy"] != "manual" {
+        bail!("expected a manual graph without JIT after warming: {report}");
+    }
+    if last >= first {
+        bail!("the loss did not fall: {first} to {last}");
+    }
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! The PTX of every kernel, committed under kernels-ptx/golden so that a review sees what a change
+//! of a source or of the writer does to the code.
+//!
+//! There is one file for each distinct body: `<image>.ptx` for the oldest SM target, and
+//! `<image>.<target>.ptx` for each later target whose body differs from the one before it. The
+//! header lines `.version` and `.target` are left out of that comparison.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use retrograph_ptx::SmTarget;
+
+use crate::workspace;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Write nothing; fail where a committed file is missing, stale or left over.
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let dir = workspace::root().join("kernels-ptx/golden");
+    let expected = expected();
+    let present = present(&dir)?;
+    let stale: Vec<_> = expected.iter().filter(|(k, v)| present.get(*k) != Some(v)).collect();
+    let left_over: Vec<_> = present.keys().filter(|name| !expected.contains_key(*name)).collect();
+    if arguments.check {
+        if !stale.is_empty() || !left_over.is_empty() {
+            let names: Vec<_> = stale.iter().map(|(name, _)| name.as_str()).collect();
+            bail!(
+                "kernels-ptx/golden is not current: stale or missing {names:?}, left over \
+                 {left_over:?}; run `cargo xtask codegen` and review the difference"
+            );
+        }
+        println!("codegen: {} golden files are current", expected.len());
+        return Ok(());
+    }
+    fs::create_dir_all(&dir)?;
+    for (name, text) in &stale {
+        fs::write(dir.join(name), text).with_context(|| format!("cannot write {name}"))?;
+    }
+    for name in &left_over {
+        fs::remove_file(dir.join(name))?;
+    }
+    println!("codegen: {} written, {} removed", stale.len(), left_over.len());
+    Ok(())
+}
+
+fn expected() -> BTreeMap<String, String> {
+    let mut files = BTreeMap::new();
+    let mut last_body = BTreeMap::new();
+    for target in SmTarget::GENERATED {
+        for (image, module) in retrograph_kernels_ptx::images(target) {
+            let text = module.to_string();
+            let body = body(&text);
+            match last_body.insert(image, body.clone()) {
+                None => files.insert(format!("{image}.ptx"), text),
+                Some(last) if last != body => files.insert(format!("{image}.{target}.ptx"), text),
+                Some(_) => None,
+            };
+        }
+    }
+    files
+}
+
+fn body(text: &str) -> String {
+    let is_header = |line: &&str| line.starts_with(".version") || line.starts_with(".target");
+    text.lines().filter(|line| !is_header(line)).collect::<Vec<_>>().join("\n")
+}
+
+fn present(dir: &PathBuf) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut files = BTreeMap::new();
+    if !dir.exists() {
+        return Ok(files);
+    }
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "ptx") {
+            let name = path.file_name().expect("a directory entry has a name");
+            files.insert(name.to_string_lossy().into_owned(), fs::read_to_string(&path)?);
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,133 @@
+//! The rules of the tree that no compiler checks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use crate::workspace::{self, command, output};
+
+/// What each package of the workspace may depend on, as ARCHITECTURE.md draws it.
+const MAY_DEPEND_ON: [(&str, &[&str]); 9] = [
+    ("retrograph-driver-sys", &[]),
+    ("retrograph-ptx", &[]),
+    ("retrograph-driver-sim", &["retrograph-driver-sys", "retrograph-ptx"]),
+    ("retrograph-kernels-ptx", &["retrograph-ptx"]),
+    ("retrograph-kernels", &["retrograph-ptx", "retrograph-kernels-ptx (build)"]),
+    (
+        "retrograph-runtime",
+        &["retrograph-driver-sys", "retrograph-kernels", "retrograph-driver-sim (optional)"],
+    ),
+    ("retrograph-finetune", &["retrograph-runtime", "retrograph-kernels"]),
+    ("retrograph", &["retrograph-finetune", "retrograph-runtime"]),
+    ("xtask", &["retrograph-ptx", "retrograph-kernels-ptx"]),
+];
+
+const MOST_LINES: usize = 600;
+const MOST_COLUMNS: usize = 100;
+
+pub(crate) fn run() -> anyhow::Result<()> {
+    let mut complaints = Vec::new();
+    dependencies(&mut complaints)?;
+    bans(&mut complaints)?;
+    let files = tracked_files()?;
+    for path in &files {
+        file(path, &mut complaints)?;
+    }
+    for complaint in &complaints {
+        println!("{complaint}");
+    }
+    if !complaints.is_empty() {
+        bail!("tidy: {} complaints", complaints.len());
+    }
+    println!("tidy: {} files, {} packages, all in order", files.len(), MAY_DEPEND_ON.len());
+    Ok(())
+}
+
+fn dependencies(complaints: &mut Vec<String>) -> anyhow::Result<()> {
+    let text = output(command("cargo", &["metadata", "--format-version=1", "--no-deps"]))?;
+    let metadata: Value = serde_json::from_str(&text)?;
+    let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
+    for package in packages {
+        let name = package["name"].as_str().context("a package has no name")?;
+        let Some((_, allowed)) = MAY_DEPEND_ON.iter().find(|(listed, _)| *listed == name) else {
+            complaints.push(format!("{name}: no dependency rule; add one to xtask tidy"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let Some(entry) = described(dependency) else { continue };
+            if !allowed.contains(&entry.as_str()) {
+                complaints.push(format!("{name} must not depend on {entry}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A dependency inside the workspace as the table above writes it. Tests may use any crate.
+fn described(dependency: &Value) -> Option<String> {
+    let name = dependency["name"].as_str()?;
+    if dependency["path"].is_null() || dependency["kind"] == "dev" {
+        return None;
+    }
+    let suffix = match (dependency["kind"].as_str(), dependency["optional"].as_bool()) {
+        (Some("build"), _) if name == "retrograph-ptx" => "",
+        (Some("build"), _) => " (build)",
+        (_, Some(true)) => " (optional)",
+        _ => "",
+    };
+    Some(format!("{name}{suffix}"))
+}
+
+/// The crates that deny.toml bans, looked up in the lock file: cargo-deny need not be installed.
+fn bans(complaints: &mut Vec<String>) -> anyhow::Result<()> {
+    let deny: toml::Table = fs::read_to_string(workspace::root().join("deny.toml"))?.parse()?;
+    let lock: toml::Table = fs::read_to_string(workspace::root().join("Cargo.lock"))?.parse()?;
+    let names = |value: Option<&toml::Value>| -> Vec<String> {
+        let list = value.and_then(toml::Value::as_array).into_iter().flatten();
+        list.filter_map(|entry| Some(entry.get("name")?.as_str()?.to_owned())).collect()
+    };
+    let banned = names(deny.get("bans").and_then(|bans| bans.get("deny")));
+    if banned.is_empty() {
+        complaints.push("deny.toml bans nothing".to_owned());
+    }
+    for package in names(lock.get("package")) {
+        if banned.contains(&package) {
+            complaints.push(format!("{package} is banned by deny.toml"));
+        }
+    }
+    Ok(())
+}
+
+fn tracked_files() -> anyhow::Result<Vec<PathBuf>> {
+    let list = output(command("git", &["ls-files", "--cached", "--others", "--exclude-standard"]))?;
+    let paths = list.lines().map(|line| workspace::root().join(line));
+    Ok(paths.filter(|path| path.is_file()).collect())
+}
+
+fn file(path: &Path, complaints: &mut Vec<String>) -> anyhow::Result<()> {
+    let Ok(text) = fs::read_to_string(path) else { return Ok(()) };
+    let name = path.strip_prefix(workspace::root()).unwrap_or(path).display();
+    let is_rust = path.extension().is_some_and(|extension| extension == "rs");
+    if is_rust {
+        if !text.starts_with("//!") {
+            complaints.push(format!("{name}: does not begin with a //! line that says its role"));
+        }
+        let lines = text.lines().count();
+        if lines > MOST_LINES {
+            complaints.push(format!("{name}: {lines} lines, at most {MOST_LINES}; split it"));
+        }
+        for (number, line) in text.lines().enumerate() {
+            if line.chars().count() > MOST_COLUMNS {
+                complaints.push(format!("{name}:{}: over {MOST_COLUMNS} columns", number + 1));
+            }
+        }
+    }
+    let machine_paths =
+        [["/wo", "rk/"], ["/ro", "ot/"], ["/ho", "me/"]].map(|halves| halves.concat());
+    if machine_paths.iter().any(|part| text.contains(part)) {
+        complaints.push(format!("{name}: names a path of one machine"));
+    }
+    Ok(())
+}

@@ -1,0 +1,52 @@
+//! Where things lie in the workspace, and running commands in it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+/// The root of the workspace.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace root")
+}
+
+/// The build directory, which `CARGO_TARGET_DIR` may move.
+pub(crate) fn target_dir() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => root().join(dir),
+        None => root().join("target"),
+    }
+}
+
+/// A command that runs in the workspace root.
+pub(crate) fn command(program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// Runs a command, says which, and fails unless it succeeds.
+pub(crate) fn check(mut command: Command) -> anyhow::Result<()> {
+    let line = describe(&command);
+    println!("$ {line}");
+    let status = command.status().with_context(|| format!("cannot start `{line}`"))?;
+    if !status.success() {
+        bail!("`{line}` failed: {status}");
+    }
+    Ok(())
+}
+
+/// The standard output of a command that must succeed.
+pub(crate) fn output(mut command: Command) -> anyhow::Result<String> {
+    let line = describe(&command);
+    let output = command.output().with_context(|| format!("cannot start `{line}`"))?;
+    if !output.status.success() {
+        bail!("`{line}` failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("`{line}` printed no UTF-8"))
+}
+
+fn describe(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}
