@@ -69,11 +69,11 @@ impl SmTarget {
     /// Source: the release notes table of the PTX ISA manual.
     pub fn least_isa(self) -> IsaVersion {
         match self.number {
-            ..=75 => IsaVersion::new(6, 3),
-            ..=80 => IsaVersion::new(7, 0),
-            ..=86 => IsaVersion::new(7, 1),
-            ..=90 => IsaVersion::new(7, 8),
-            ..=100 => IsaVersion::new(8, 6),
+            0..=75 => IsaVersion::new(6, 3),
+            76..=80 => IsaVersion::new(7, 0),
+            81..=86 => IsaVersion::new(7, 1),
+            87..=90 => IsaVersion::new(7, 8),
+            91..=100 => IsaVersion::new(8, 6),
             _ => IsaVersion::new(8, 7),
         }
     }
