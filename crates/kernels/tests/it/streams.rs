@@ -12,8 +12,28 @@ const LENGTHS: [usize; 12] = [0, 1, 2, 3, 4, 5, 7, 127, 1023, 1024, 1025, 2053];
 
 /// Where a logistic function saturates, under- or overflows, or is not defined.
 const EDGES: [f32; 22] = [
-    0.0, -0.0, 1e-30, -1e-30, 1e30, -1e30, 20.0, -20.0, 86.0, -86.0, 88.0, -88.0, 89.0, -89.0, 104.0,
-    -104.0, -1.278, f32::MIN_POSITIVE, f32::MAX, f32::INFINITY, f32::NEG_INFINITY, f32::NAN,
+    0.0,
+    -0.0,
+    1e-30,
+    -1e-30,
+    1e30,
+    -1e30,
+    20.0,
+    -20.0,
+    86.0,
+    -86.0,
+    88.0,
+    -88.0,
+    89.0,
+    -89.0,
+    104.0,
+    -104.0,
+    -1.278,
+    f32::MIN_POSITIVE,
+    f32::MAX,
+    f32::INFINITY,
+    f32::NEG_INFINITY,
+    f32::NAN,
 ];
 
 type F32 = View<u64, f32>;
@@ -29,7 +49,8 @@ fn run(
     let runs = [0, 1, 0].map(|shift: usize| {
         let device = Device::new();
         let place = |view: F32| view.slice(shift..shift + len);
-        let padded = |input: &&[f32]| [vec![f32::NAN; shift], input.to_vec(), vec![7.0; 4]].concat();
+        let padded =
+            |input: &&[f32]| [vec![f32::NAN; shift], input.to_vec(), vec![7.0; 4]].concat();
         let reads: Vec<_> = inputs.iter().map(|i| place(device.upload(&padded(i)))).collect();
         let wholes: Vec<_> = (0..outputs).map(|_| device.upload(&vec![9.0; len + 4])).collect();
         let writes: Vec<_> = wholes.iter().copied().map(place).collect();
@@ -59,9 +80,8 @@ fn silu_forward(x: &[f32]) -> Vec<f32> {
 }
 
 fn silu_gradient(x: &[f32], grad_out: &[f32]) -> Vec<f32> {
-    let launch = |i: &[F32], o: &[F32]| {
-        SiluBackward { x: i[0], grad_out: i[1], grad_input: o[0] }.launch()
-    };
+    let launch =
+        |i: &[F32], o: &[F32]| SiluBackward { x: i[0], grad_out: i[1], grad_input: o[0] }.launch();
     run(&[x, grad_out], 1, launch).remove(0)
 }
 
@@ -111,8 +131,7 @@ fn swiglu_matches_its_reference_from_1e_minus_30_to_1e30() {
     let mut data = Data::new("swiglu");
     for (len, scale) in LENGTHS.into_iter().zip([1.0, 1e-30, 1e30].into_iter().cycle()) {
         let (gate, up) = (data.uniform(len, 12.0), data.uniform(len, scale));
-        let launch =
-            |i: &[F32], o: &[F32]| SwiGlu { gate: i[0], up: i[1], out: o[0] }.launch();
+        let launch = |i: &[F32], o: &[F32]| SwiGlu { gate: i[0], up: i[1], out: o[0] }.launch();
         let actual = run(&[&gate, &up], 1, launch).remove(0);
         let expected = swiglu(&doubles(&gate), &doubles(&up));
         Tolerance::relative(1e-6).check(&actual, &expected, "swiglu");

@@ -1,0 +1,212 @@
+//! AdamW and its schedule.
+
+use retrograph_kernels::View;
+use retrograph_kernels::ops::{AdamW, AdamWTensor, Schedule};
+use retrograph_kernels::reference::adamw::{AdamWConstants, AdamWState, LearningRate};
+
+use crate::harness::Device;
+use crate::support::{Data, Tolerance, doubles, same_bits};
+
+const RATE: LearningRate =
+    LearningRate { peak_lr: 3e-3, min_lr: 1e-4, warmup_steps: 5, total_steps: 20 };
+const BETAS: (f64, f64) = (0.9, 0.999);
+const EPS: f32 = 1e-8;
+
+fn schedule(step: View<u64, u32>, scalars: View<u64, f32>, rate: LearningRate) -> Schedule<u64> {
+    let LearningRate { peak_lr, min_lr, warmup_steps, total_steps } = rate;
+    let (beta1, beta2) = BETAS;
+    Schedule { step, scalars, peak_lr, min_lr, warmup_steps, total_steps, beta1, beta2 }
+}
+
+/// What the schedule writes for `step`.
+fn scalars_at(step: u32, rate: LearningRate) -> Vec<f32> {
+    let device = Device::new();
+    let (step, scalars) = (device.upload(&[step]), device.upload(&[f32::NAN; 3]));
+    device.run(&schedule(step, scalars, rate).launch().unwrap());
+    device.download(scalars)
+}
+
+#[test]
+fn the_schedule_matches_its_reference() {
+    let rates = [
+        RATE,
+        LearningRate { warmup_steps: 0, ..RATE },
+        LearningRate { warmup_steps: 9, total_steps: 4, ..RATE },
+        LearningRate { min_lr: 0.0, warmup_steps: 1, total_steps: 100_000, ..RATE },
+        LearningRate { total_steps: u32::MAX, warmup_steps: u32::MAX - 1, ..RATE },
+    ];
+    let steps = [0, 1, 3, 4, 5, 6, 12, 19, 20, 21, 999, 50_000, 99_999, 100_000, u32::MAX];
+    for rate in rates {
+        for step in steps {
+            let t = f64::from(step) + 1.0;
+            let lr = rate.at(step);
+            let root = (1.0 - BETAS.1.powf(t)).sqrt();
+            let expected = [lr, lr / (1.0 - BETAS.0.powf(t)), 1.0 / root];
+            let actual = scalars_at(step, rate);
+            // The last bits of f32, and of 1 + cos near the end of a schedule that falls to 0.
+            let tolerance = Tolerance::relative(1.2e-7).absolute(1e-18);
+            tolerance.check(&actual, &expected, &format!("step {step} of {rate:?}"));
+            same_bits(&actual, &scalars_at(step, rate), "two runs");
+        }
+    }
+    assert_eq!(scalars_at(0, RATE)[0], (3e-3 / 5.0) as f32);
+}
+
+/// A tensor with its gradient, moments and decay.
+#[derive(Clone)]
+struct Tensor {
+    param: Vec<f32>,
+    grad: Vec<f32>,
+    first: Vec<f32>,
+    second: Vec<f32>,
+    weight_decay: f32,
+}
+
+impl Tensor {
+    fn random(data: &mut Data, len: usize, weight_decay: f32) -> Self {
+        let [param, grad, first] = [1.0, 0.1, 0.1].map(|scale| data.uniform(len, scale));
+        let second = data.uniform(len, 0.1).iter().map(|x| x * x).collect();
+        Self { param, grad, first, second, weight_decay }
+    }
+
+    fn state(&self) -> Vec<f32> {
+        [&self.param[..], &self.first, &self.second].concat()
+    }
+}
+
+/// The tensors after one update at `step`; the buffers start `shift` elements before them.
+fn updated(tensors: &[Tensor], step: u32, (halt, shift): (Option<u32>, usize)) -> Vec<Tensor> {
+    let device = Device::new();
+    let place = |data: &[f32]| {
+        let padded = [&vec![f32::NAN; shift], data].concat();
+        device.upload(&padded).slice(shift..shift + data.len())
+    };
+    let listed: Vec<_> = tensors
+        .iter()
+        .map(|tensor| AdamWTensor {
+            param: place(&tensor.param),
+            grad: place(&tensor.grad),
+            first: place(&tensor.first),
+            second: place(&tensor.second),
+            weight_decay: tensor.weight_decay,
+        })
+        .collect();
+    let (step, scalars) = (device.upload(&[step]), device.upload(&[f32::NAN; 3]));
+    device.run(&schedule(step, scalars, RATE).launch().unwrap());
+    let halt = halt.map(|halt| device.upload(&[halt]));
+    let (beta1, beta2) = BETAS;
+    let adamw = AdamW { tensors: &listed, scalars, halt, beta1, beta2, eps: EPS };
+    device.run(&adamw.launch().unwrap());
+    let read = |(tensor, views): (&Tensor, &AdamWTensor<u64>)| Tensor {
+        param: device.download(views.param),
+        grad: device.download(views.grad),
+        first: device.download(views.first),
+        second: device.download(views.second),
+        weight_decay: tensor.weight_decay,
+    };
+    tensors.iter().zip(&listed).map(read).collect()
+}
+
+fn expected(tensor: &Tensor, step: u32) -> Vec<f64> {
+    let (beta1, beta2) = BETAS;
+    let weight_decay = tensor.weight_decay.into();
+    let constants = AdamWConstants { beta1, beta2, eps: EPS.into(), weight_decay };
+    let [param, grad, first, second] =
+        [&tensor.param, &tensor.grad, &tensor.first, &tensor.second].map(|data| doubles(data));
+    let states = (0..param.len()).map(|i| {
+        let state = AdamWState { param: param[i], first: first[i], second: second[i] };
+        state.updated(grad[i], &constants, RATE.at(step), step)
+    });
+    let states: Vec<_> = states.collect();
+    let params = states.iter().map(|state| state.param);
+    let firsts = states.iter().map(|state| state.first);
+    params.chain(firsts).chain(states.iter().map(|state| state.second)).collect()
+}
+
+fn list(data: &mut Data) -> Vec<Tensor> {
+    let sizes = [(1, 0.1), (0, 0.1), (5, 0.0), (1031, 0.01), (16_387, 0.1)];
+    sizes.map(|(len, decay)| Tensor::random(data, len, decay)).into()
+}
+
+#[test]
+fn an_update_matches_its_reference() {
+    let mut data = Data::new("adamw");
+    for step in [0, 7, 1_000_000] {
+        let tensors = list(&mut data);
+        let actual = updated(&tensors, step, (Some(0), 0));
+        for (actual, tensor) in actual.iter().zip(&tensors) {
+            let expected = expected(tensor, step);
+            let (params, moments) = expected.split_at(tensor.param.len());
+            let what = format!("step {step}");
+            // A parameter may be a small difference of two numbers near 1.
+            Tolerance::relative(1e-6).absolute(1e-6).check(&actual.param, params, &what);
+            let tolerance = Tolerance::relative(1e-6).absolute(3e-8);
+            tolerance.check(&actual.state()[params.len()..], moments, &what);
+            same_bits(&actual.grad, &tensor.grad, "the gradient is only read");
+        }
+        for other in [(Some(0), 0), (None, 0), (Some(0), 1)] {
+            let other = updated(&tensors, step, other);
+            for (actual, other) in actual.iter().zip(&other) {
+                same_bits(&actual.state(), &other.state(), "repeated, unguarded, unaligned");
+            }
+        }
+    }
+}
+
+#[test]
+fn many_steps_stay_on_the_reference() {
+    let mut data = Data::new("adamw steps");
+    let mut actual = vec![Tensor::random(&mut data, 37, 0.1)];
+    let mut wide = expected_start(&mut actual[0]);
+    for step in 0..25 {
+        let grad = data.uniform(37, 1.0);
+        actual[0].grad.clone_from(&grad);
+        actual = updated(&actual, step, (Some(0), 0));
+        let (beta1, beta2) = BETAS;
+        let weight_decay = actual[0].weight_decay.into();
+        let constants = AdamWConstants { beta1, beta2, eps: EPS.into(), weight_decay };
+        for (state, grad) in wide.iter_mut().zip(&grad) {
+            *state = state.updated((*grad).into(), &constants, RATE.at(step), step);
+        }
+    }
+    let params: Vec<_> = wide.iter().map(|state| state.param).collect();
+    Tolerance::relative(1e-5).absolute(1e-6).check(&actual[0].param, &params, "after 25 steps");
+}
+
+/// Moments of 0, as training starts.
+fn expected_start(tensor: &mut Tensor) -> Vec<AdamWState> {
+    tensor.first.fill(0.0);
+    tensor.second.fill(0.0);
+    let start = |&param: &f32| AdamWState { param: param.into(), first: 0.0, second: 0.0 };
+    tensor.param.iter().map(start).collect()
+}
+
+#[test]
+fn nothing_changes_once_training_is_halted() {
+    let mut data = Data::new("adamw halt");
+    let mut tensors = list(&mut data);
+    tensors[3].grad.fill(f32::NAN);
+    for halt in [1, 17, u32::MAX] {
+        let after = updated(&tensors, 3, (Some(halt), 0));
+        for (after, before) in after.iter().zip(&tensors) {
+            same_bits(&after.state(), &before.state(), "halted");
+        }
+    }
+}
+
+#[test]
+fn extreme_gradients_move_a_parameter_by_about_the_rate() {
+    for scale in [1e-30_f32, 1e-15, 1e-3, 1.0, 1e15] {
+        let tensor = Tensor {
+            param: vec![1.0; 4],
+            grad: vec![scale, -scale, 0.0, scale],
+            first: vec![0.0; 4],
+            second: vec![0.0; 4],
+            weight_decay: 0.0,
+        };
+        let after = &updated(std::slice::from_ref(&tensor), 0, (None, 0))[0];
+        let wide = expected(&tensor, 0);
+        // The square of 1e-30 is 0 in f32, but then the step is far below eps · rate anyway.
+        Tolerance::relative(1e-6).check(&after.param, &wide[..4], &format!("gradient {scale:e}"));
+    }
+}

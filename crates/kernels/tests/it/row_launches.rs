@@ -1,0 +1,212 @@
+//! What constructors of the row kernels refuse, and what their launches say about memory.
+
+use retrograph_kernels::ops::{
+    AdamW, AdamWTensor, Add, Clip, ClipScale, ColumnSum, Embedding, EmbeddingBackward, Mean,
+    RmsNorm, RmsNormBackward, RmsNormGammaReduce, Schedule, Silu, SquaredSums, SwiGluBackward,
+    squared_sums_partials,
+};
+use retrograph_kernels::{Access, Argument, Cell, KernelError, Launch, SmTarget, View};
+
+type F32 = View<&'static str, f32>;
+
+fn view(name: &'static str, len: usize) -> F32 {
+    View::new(name, len)
+}
+
+/// The operand that the error names.
+#[track_caller]
+fn refused(launch: Result<Launch<&'static str>, KernelError>) -> String {
+    match launch.expect_err("the operands do not fit") {
+        KernelError::Length { operand, .. } | KernelError::Constant { operand, .. } => {
+            operand.to_owned()
+        }
+        KernelError::TooLarge { what, .. } => what.to_owned(),
+        other => panic!("unexpected: {other}"),
+    }
+}
+
+/// Buffers by name with how they are touched, tables included.
+fn touched(launch: &Launch<&'static str>) -> Vec<(&'static str, Access)> {
+    let buffers = launch.arguments.iter().flat_map(Argument::buffers);
+    buffers.map(|buffer| (buffer.buffer, buffer.access)).collect()
+}
+
+fn rms_norm() -> RmsNorm<&'static str> {
+    let [x, y] = ["x", "y"].map(|name| view(name, 12));
+    let (gamma, rstd) = (view("gamma", 4), view("rstd", 3));
+    RmsNorm { x, gamma, y, rstd, rows: 3, width: 4, eps: 1e-6 }
+}
+
+fn rms_norm_backward() -> RmsNormBackward<&'static str> {
+    let [x, grad_out, grad_input, partials] =
+        ["x", "grad_out", "grad_input", "gamma_partials"].map(|name| view(name, 12));
+    RmsNormBackward {
+        x,
+        gamma: view("gamma", 4),
+        rstd: view("rstd", 3),
+        grad_out,
+        grad_input,
+        gamma_partials: Some(partials),
+        rows: 3,
+        width: 4,
+        accumulate: false,
+    }
+}
+
+#[test]
+fn norms_check_every_length() {
+    rms_norm().launch().unwrap();
+    let wrong = |name| view(name, 5);
+    assert_eq!(refused(RmsNorm { x: wrong("x"), ..rms_norm() }.launch()), "x");
+    assert_eq!(refused(RmsNorm { gamma: wrong("gamma"), ..rms_norm() }.launch()), "gamma");
+    assert_eq!(refused(RmsNorm { y: wrong("y"), ..rms_norm() }.launch()), "y");
+    assert_eq!(refused(RmsNorm { rstd: wrong("rstd"), ..rms_norm() }.launch()), "rstd");
+    for eps in [-1e-6, f32::NAN, f32::INFINITY] {
+        assert_eq!(refused(RmsNorm { eps, ..rms_norm() }.launch()), "eps");
+    }
+    let backward = rms_norm_backward;
+    backward().launch().unwrap();
+    let partials = Some(wrong("gamma_partials"));
+    let launch = RmsNormBackward { gamma_partials: partials, ..backward() }.launch();
+    assert_eq!(refused(launch), "gamma_partials");
+    let launch = RmsNormBackward { grad_out: wrong("grad_out"), ..backward() }.launch();
+    assert_eq!(refused(launch), "grad_out");
+    let reduce = RmsNormGammaReduce {
+        partials: view("partials", 12),
+        grad_gamma: view("grad_gamma", 3),
+        partial_rows: 3,
+        width: 4,
+    };
+    assert_eq!(refused(reduce.launch()), "grad_gamma");
+}
+
+#[test]
+fn accumulating_reads_what_it_adds_to() {
+    let written = |launch: Launch<_>| {
+        touched(&launch).into_iter().find(|(name, _)| *name == "grad_input").expect("it is there").1
+    };
+    assert_eq!(written(rms_norm_backward().launch().unwrap()), Access::Write);
+    let accumulate = RmsNormBackward { accumulate: true, ..rms_norm_backward() };
+    assert_eq!(written(accumulate.launch().unwrap()), Access::ReadWrite);
+}
+
+#[test]
+fn partial_rows_are_few_and_cover_all_rows() {
+    for rows in [0, 1, 255, 256, 257, 512, 513, 100_000] {
+        let partial = RmsNormBackward::<u64>::partial_rows(rows);
+        assert!(partial <= 256 && partial <= rows, "{rows} rows give {partial}");
+        assert_eq!(partial == 0, rows == 0);
+    }
+}
+
+#[test]
+fn streams_need_equal_lengths() {
+    assert_eq!(refused(Silu { x: view("x", 3), y: view("y", 4) }.launch()), "y");
+    let (a, b, out) = (view("a", 3), view("b", 4), view("out", 3));
+    assert_eq!(refused(Add { a, b, out }.launch()), "b");
+    let [gate, up, grad_out, grad_gate] =
+        ["gate", "up", "grad_out", "grad_gate"].map(|name| view(name, 3));
+    let grad_up = view("grad_up", 2);
+    let backward = SwiGluBackward { gate, up, grad_out, grad_gate, grad_up };
+    assert_eq!(refused(backward.launch()), "grad_up");
+}
+
+#[test]
+fn sums_check_their_lengths() {
+    let (x, out) = (view("x", 6), view("out", 2));
+    ColumnSum { x, out, rows: 3, columns: 2 }.launch().unwrap();
+    assert_eq!(refused(ColumnSum { x, out, rows: 2, columns: 2 }.launch()), "x");
+    assert_eq!(refused(ColumnSum { x, out, rows: 2, columns: 3 }.launch()), "out");
+    assert_eq!(refused(Mean { x, out }.launch()), "out");
+}
+
+#[test]
+fn embeddings_check_their_lengths() {
+    let tokens = View::new("tokens", 5);
+    let (table, out) = (view("table", 12), view("out", 20));
+    let (hidden, vocab) = (4, 3);
+    let launch = Embedding { tokens, table, out, hidden, vocab }.launch().unwrap();
+    assert_eq!(touched(&launch)[2], ("out", Access::Write));
+    assert_eq!(refused(Embedding { tokens, table, out, hidden, vocab: 4 }.launch()), "table");
+    let (grad_out, grad_table) = (view("grad_out", 20), view("grad_table", 12));
+    let backward = EmbeddingBackward { tokens, grad_out, grad_table, hidden, vocab };
+    assert_eq!(touched(&backward.launch().unwrap())[2], ("grad_table", Access::ReadWrite));
+    let grad_out = view("grad_out", 19);
+    assert_eq!(refused(EmbeddingBackward { grad_out, ..backward }.launch()), "grad_out");
+    let huge = view("out", 5 * 70_000_000);
+    let table = view("table", 70_000_000);
+    let launch = Embedding { tokens, table, out: huge, hidden: 70_000_000, vocab: 1 }.launch();
+    assert_eq!(refused(launch), "hidden");
+}
+
+#[test]
+fn lists_become_tables_of_chunks() {
+    let tensors = [view("a", 20_000), view("b", 0), view("c", 3)];
+    let partials = View::new("partials", squared_sums_partials(&[20_000, 0, 3]));
+    assert_eq!(partials.len(), 3);
+    let launch = SquaredSums { tensors: &tensors, partials }.launch().unwrap();
+    assert_eq!(launch.dispatch(SmTarget::portable(90)).grid, [3, 1, 1]);
+    let Argument::Table(cells) = &launch.arguments[0] else { panic!("the first is a table") };
+    let lens = cells.iter().skip(1).step_by(2).map(|cell| match cell {
+        Cell::Word(len) => *len,
+        Cell::Address(_) => panic!("every second cell is a length"),
+    });
+    assert_eq!(lens.collect::<Vec<_>>(), [16_384, 3_616, 3]);
+    let expected = ["a", "a", "c"].map(|name| (name, Access::Read));
+    assert_eq!(touched(&launch)[..3], expected);
+    let scale = view("scale", 1);
+    let clip = Clip { tensors: &tensors, scale }.launch().unwrap();
+    assert_eq!(touched(&clip)[..3], expected.map(|(name, _)| (name, Access::ReadWrite)));
+    let none = Clip { tensors: &[], scale }.launch().unwrap();
+    assert!(none.dispatch(SmTarget::portable(90)).is_empty());
+    let partials = View::new("partials", 2);
+    assert_eq!(refused(SquaredSums { tensors: &tensors, partials }.launch()), "partials");
+}
+
+#[test]
+fn clipping_needs_a_positive_norm() {
+    for max_norm in [0.0, -1.0, f32::NAN] {
+        let partials = View::new("partials", 2);
+        let (scale, norm) = (view("scale", 1), view("norm", 1));
+        let clip_scale = ClipScale { partials, max_norm, scale, norm, guard: None };
+        assert_eq!(refused(clip_scale.launch()), "max_norm");
+    }
+}
+
+#[test]
+fn adamw_checks_its_tensors_and_constants() {
+    let [param, grad, first, second] =
+        ["param", "grad", "first", "second"].map(|name| view(name, 8));
+    let tensors = [AdamWTensor { param, grad, first, second, weight_decay: 0.1 }];
+    let adamw = AdamW {
+        tensors: &tensors,
+        scalars: view("scalars", 3),
+        halt: None,
+        beta1: 0.9,
+        beta2: 0.999,
+        eps: 1e-8,
+    };
+    let touched = touched(&adamw.launch().unwrap());
+    let [read, update] = [Access::Read, Access::ReadWrite];
+    let expected = [("param", update), ("grad", read), ("first", update), ("second", update)];
+    assert_eq!(touched[..4], expected);
+    assert_eq!(refused(AdamW { beta1: 1.0, ..adamw }.launch()), "beta1");
+    assert_eq!(refused(AdamW { beta2: f64::NAN, ..adamw }.launch()), "beta2");
+    assert_eq!(refused(AdamW { eps: -1.0, ..adamw }.launch()), "eps");
+    assert_eq!(refused(AdamW { scalars: view("scalars", 2), ..adamw }.launch()), "scalars");
+    let short = [AdamWTensor { grad: view("grad", 7), ..tensors[0] }];
+    assert_eq!(refused(AdamW { tensors: &short, ..adamw }.launch()), "grad");
+    let decay = [AdamWTensor { weight_decay: f32::INFINITY, ..tensors[0] }];
+    assert_eq!(refused(AdamW { tensors: &decay, ..adamw }.launch()), "weight_decay");
+    let schedule = Schedule {
+        step: View::new("step", 1),
+        scalars: view("scalars", 3),
+        peak_lr: f64::NAN,
+        min_lr: 0.0,
+        warmup_steps: 1,
+        total_steps: 2,
+        beta1: 0.9,
+        beta2: 0.999,
+    };
+    assert_eq!(refused(schedule.launch()), "peak_lr");
+}

@@ -1,0 +1,68 @@
+//! Column sums and means.
+
+use retrograph_kernels::ops::{ColumnSum, Mean};
+use retrograph_kernels::reference::column_sum::{column_sum, mean};
+
+use crate::harness::Device;
+use crate::support::{Data, Tolerance, doubles, same_bits};
+
+fn sums_of(x: &[f32], (rows, columns): (usize, usize)) -> Vec<f32> {
+    let device = Device::new();
+    let (x, out) = (device.upload(x), device.upload(&vec![f32::NAN; columns]));
+    device.run(&ColumnSum { x, out, rows, columns }.launch().unwrap());
+    device.download(out)
+}
+
+fn mean_of(x: &[f32]) -> f32 {
+    let device = Device::new();
+    let (x, out) = (device.upload(x), device.upload(&[-1.0]));
+    device.run(&Mean { x, out }.launch().unwrap());
+    device.download(out)[0]
+}
+
+#[test]
+fn column_sums_match_their_reference() {
+    let mut data = Data::new("column_sum");
+    for rows in [0, 1, 15, 16, 17, 63, 64, 65, 131] {
+        for columns in [0, 1, 31, 32, 33, 67] {
+            let scale = data.scale();
+            let x = data.uniform(rows * columns, scale);
+            let actual = sums_of(&x, (rows, columns));
+            let expected = column_sum(&doubles(&x), columns);
+            let tolerance =
+                Tolerance::relative(1e-6).absolute(1e-6 * f64::from(scale) * rows as f64);
+            tolerance.check(&actual, &expected, &format!("{rows} × {columns} of {scale:e}"));
+            same_bits(&actual, &sums_of(&x, (rows, columns)), "two runs");
+        }
+    }
+}
+
+#[test]
+fn not_a_number_stays_in_its_column() {
+    let mut x = vec![1.0; 40 * 35];
+    x[20 * 35 + 33] = f32::NAN;
+    x[35 + 2] = f32::INFINITY;
+    let sums = sums_of(&x, (40, 35));
+    for (column, sum) in sums.into_iter().enumerate() {
+        match column {
+            33 => assert!(sum.is_nan()),
+            2 => assert_eq!(sum, f32::INFINITY),
+            _ => assert_eq!(sum, 40.0),
+        }
+    }
+}
+
+#[test]
+fn means_match_their_reference() {
+    let mut data = Data::new("mean");
+    for len in [1, 2, 255, 256, 257, 1009] {
+        let scale = data.scale();
+        let x = data.uniform(len, scale);
+        let tolerance = Tolerance::relative(1e-7).absolute(1e-14 * f64::from(scale));
+        tolerance.check(&[mean_of(&x)], &[mean(&doubles(&x))], &format!("{len} of {scale:e}"));
+        same_bits(&[mean_of(&x)], &[mean_of(&x)], "two runs");
+    }
+    assert_eq!(mean_of(&[f32::MAX; 300]), f32::MAX, "the sum does not overflow");
+    assert!(mean_of(&[]).is_nan(), "nothing has no mean");
+    assert!(mean_of(&[1.0, f32::NAN, 2.0]).is_nan());
+}
