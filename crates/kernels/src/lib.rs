@@ -42,3 +42,8 @@ pub use launch::{Parameter, ParameterKind};
 pub use ops::all;
 pub use retrograph_ptx::SmTarget;
 pub use view::{Element, View};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -95,12 +95,16 @@ pub(super) const fn kernel(name: &'static str, layout: Layout) -> Kernel {
     static NT: [&str; 5] = entries(Layout::Nt);
     static NN: [&str; 5] = entries(Layout::Nn);
     static TN: [&str; 5] = entries(Layout::Tn);
-    let (entries, dispatch): (&'static [&'static str], fn(&Problem, SmTarget) -> Dispatch) =
-        match layout {
-            Layout::Nt => (&NT, |problem, _| dispatch(problem, Layout::Nt)),
-            Layout::Nn => (&NN, |problem, _| dispatch(problem, Layout::Nn)),
-            Layout::Tn => (&TN, |problem, _| dispatch(problem, Layout::Tn)),
-        };
+    let entries: &'static [&'static str] = match layout {
+        Layout::Nt => &NT,
+        Layout::Nn => &NN,
+        Layout::Tn => &TN,
+    };
+    let dispatch: fn(&Problem, SmTarget) -> Dispatch = match layout {
+        Layout::Nt => |problem, _| dispatch(problem, Layout::Nt),
+        Layout::Nn => |problem, _| dispatch(problem, Layout::Nn),
+        Layout::Tn => |problem, _| dispatch(problem, Layout::Tn),
+    };
     Kernel { name, image: image(layout), parameters: super::product::PARAMETERS, entries, dispatch }
 }
 

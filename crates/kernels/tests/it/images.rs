@@ -1,0 +1,75 @@
+//! Images and descriptors say the same.
+
+use std::collections::BTreeSet;
+
+use retrograph_kernels::{ParameterKind, Problem, SmTarget, images};
+use retrograph_ptx::ast::{Entry, Type};
+use retrograph_ptx::parse;
+
+/// The parameters of an entry as descriptors have them.
+fn parameters(entry: &Entry) -> Vec<(&str, Type)> {
+    entry.parameters.iter().map(|parameter| (parameter.name.as_str(), parameter.ty)).collect()
+}
+
+#[test]
+fn every_entry_has_the_parameters_and_threads_of_its_kernel() {
+    for target in SmTarget::GENERATED {
+        for kernel in retrograph_kernels::all() {
+            let ptx = images::ptx(kernel.image, target).expect("an image for every kernel");
+            let module = parse(ptx).expect("images parse");
+            assert_eq!(module.target, target);
+            let declared: Vec<_> = kernel
+                .parameters
+                .iter()
+                .map(|parameter| match parameter.kind {
+                    ParameterKind::Pointer | ParameterKind::U64 => (parameter.name, Type::U64),
+                    ParameterKind::U32 => (parameter.name, Type::U32),
+                    ParameterKind::F32 => (parameter.name, Type::F32),
+                })
+                .collect();
+            for name in kernel.entries {
+                let entry = module.entry(name).unwrap_or_else(|| panic!("{kernel:?}: no {name}"));
+                assert_eq!(parameters(entry), declared, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_launch_has_more_threads_than_its_entry_allows() {
+    let sizes = [1, 33, 200, 1500, 40_000];
+    let target = SmTarget::portable(90);
+    let pairs = sizes.iter().flat_map(|a| sizes.map(|b| (*a, b)));
+    let problems: Vec<Problem> =
+        pairs.flat_map(|(a, b)| sizes.map(|c| Problem::from([a, b, c, 1]))).collect();
+    for kernel in retrograph_kernels::all() {
+        let module = parse(images::ptx(kernel.image, target).unwrap()).unwrap();
+        for problem in &problems {
+            let dispatch = (kernel.dispatch)(problem, target);
+            let entry = module.entry(dispatch.entry);
+            let entry = entry.unwrap_or_else(|| panic!("{kernel:?}: no {}", dispatch.entry));
+            let most =
+                entry.limits.max_threads.expect("every kernel says how many threads it takes");
+            for (threads, most) in dispatch.block.iter().zip(most) {
+                assert!(*threads <= most, "{kernel:?} {problem:?}: {dispatch:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_image_belongs_to_a_kernel_and_names_are_unique() {
+    let used: BTreeSet<_> = retrograph_kernels::all().iter().map(|kernel| kernel.image).collect();
+    let embedded: BTreeSet<_> = images::names().collect();
+    assert_eq!(used, embedded);
+    assert_eq!(images::names().count(), embedded.len());
+    let names: BTreeSet<_> = retrograph_kernels::all().iter().map(|kernel| kernel.name).collect();
+    assert_eq!(names.len(), retrograph_kernels::all().len());
+}
+
+#[test]
+fn exact_and_unknown_targets_have_no_image() {
+    assert!(images::ptx("softmax", SmTarget { number: 90, exact: true }).is_none());
+    assert!(images::ptx("softmax", SmTarget::portable(70)).is_none());
+    assert!(images::ptx("no such image", SmTarget::portable(90)).is_none());
+}

@@ -1,0 +1,180 @@
+//! Softmax and its gradient against their references.
+
+use retrograph_kernels::ops::{Softmax, SoftmaxBackward, SoftmaxInPlace};
+use retrograph_kernels::reference::softmax::{softmax, softmax_backward};
+use retrograph_kernels::{Dispatch, Launch};
+
+use crate::harness::Device;
+use crate::support::{Data, Tolerance, differences, doubles, same_bits};
+
+/// Rows and widths: one, primes, a warp and one past it, several rows per block, both entries.
+const SIZES: [(usize, usize); 10] = [
+    (1, 1),
+    (3, 7),
+    (5, 32),
+    (5, 33),
+    (33, 33),
+    (14, 7),
+    (9, 128),
+    (2, 1024),
+    (3, 1025),
+    (2, 2053),
+];
+
+/// exp(x − max) is off by 2⁻²⁴·|x − max| from rounding the difference, at most 104 before it
+/// underflows, and by a few units of the last place; the sum averages that, and 2053 terms in at most
+/// 65 additions in a row add 65 · 2⁻²⁴. Results may be denormal.
+const TOLERANCE: f64 = 1.5e-5;
+
+/// The launch by warps (0) or by blocks (1).
+fn geometry(launch: &Launch<u64>, by_blocks: usize) -> Dispatch {
+    let rows = launch.problem.sizes[0];
+    let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, 256)][by_blocks];
+    let entry = launch.kernel.entries[by_blocks];
+    Dispatch { entry, grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
+}
+
+fn forward(input: &[f32], width: usize, causal: bool, by_blocks: usize) -> Vec<f32> {
+    let device = Device::new();
+    let (x, y) = (device.upload(input), device.unwritten(input.len()));
+    let rows = input.len() / width;
+    let launch = Softmax { input: x, output: y, rows, width, causal }.launch().unwrap();
+    device.run_as(&launch, geometry(&launch, by_blocks));
+    let output = device.download(y);
+
+    let (in_place, chosen) = (device.upload(input), device.unwritten(input.len()));
+    let launch = SoftmaxInPlace { values: in_place, rows, width, causal }.launch().unwrap();
+    device.run_as(&launch, geometry(&launch, by_blocks));
+    same_bits(&output, &device.download(in_place), "a new tensor and in place");
+    device.run(&Softmax { input: x, output: chosen, rows, width, causal }.launch().unwrap());
+    if by_blocks == usize::from(width > 1024) {
+        same_bits(&output, &device.download(chosen), "the chosen entry");
+    }
+    output
+}
+
+fn backward(
+    probs: &[f32],
+    grad: &[f32],
+    (width, causal): (usize, bool),
+    by_blocks: usize,
+) -> Vec<f32> {
+    let run = || {
+        let device = Device::new();
+        let (probs_, grad_out) = (device.upload(probs), device.upload(grad));
+        let grad_input = device.unwritten(probs.len());
+        let rows = probs.len() / width;
+        let launch = SoftmaxBackward { probs: probs_, grad_out, grad_input, rows, width, causal };
+        let launch = launch.launch().unwrap();
+        device.run_as(&launch, geometry(&launch, by_blocks));
+        device.download(grad_input)
+    };
+    let result = run();
+    same_bits(&result, &run(), "two runs");
+    result
+}
+
+/// Sizes, masks and entries.
+fn cases() -> impl Iterator<Item = (usize, usize, bool, usize)> {
+    let with_mask = |(rows, width)| [false, true].map(|causal| (rows, width, causal));
+    let cases = SIZES.into_iter().flat_map(with_mask);
+    cases.flat_map(|(rows, width, causal)| [0, 1].map(|entry| (rows, width, causal, entry)))
+}
+
+#[test]
+fn softmax_matches_its_reference() {
+    let mut data = Data::new("softmax");
+    for (rows, width, causal, entry) in cases() {
+        for scale in [1.0, 60.0, 1e-30, 1e30] {
+            let x = data.uniform(rows * width, scale);
+            let expected = softmax(&doubles(&x), width, causal);
+            let actual = forward(&x, width, causal, entry);
+            let what = format!("softmax {rows}×{width} causal {causal} entry {entry} ±{scale}");
+            Tolerance::relative(TOLERANCE).absolute(1e-37).check(&actual, &expected, &what);
+        }
+    }
+}
+
+#[test]
+fn softmax_of_special_values_is_as_documented() {
+    let (inf, nan, width) = (f32::INFINITY, f32::NAN, 40);
+    for (entry, causal) in [(0, false), (0, true), (1, false), (1, true)] {
+        for specials in
+            [vec![nan], vec![inf], vec![-inf], vec![inf, -inf], vec![nan; 40], vec![-inf; 40]]
+        {
+            for start in [0, 17, 39] {
+                let mut x: Vec<f32> = (0..3 * width).map(|i| (i % 7) as f32).collect();
+                for (x, special) in x[width..2 * width].iter_mut().skip(start).zip(&specials) {
+                    *x = *special;
+                }
+                let expected = softmax(&doubles(&x), width, causal);
+                let what = format!("softmax with {specials:?} from column {start}");
+                let actual = forward(&x, width, causal, entry);
+                Tolerance::relative(TOLERANCE).check(&actual, &expected, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn softmax_backward_matches_its_reference() {
+    let mut data = Data::new("softmax_backward");
+    for (rows, width, causal, entry) in cases() {
+        for scale in [1.0, 1e-30, 1e30] {
+            let probs = softmax(&doubles(&data.uniform(rows * width, 4.0)), width, causal);
+            let probs: Vec<f32> = probs.into_iter().map(|p| p as f32).collect();
+            let grad = data.uniform(rows * width, scale);
+            let expected = softmax_backward(&doubles(&probs), &doubles(&grad), width, causal);
+            let actual = backward(&probs, &grad, (width, causal), entry);
+            // The dot product of a row is at most `scale` and off by a few 2⁻²⁴ of that; the
+            // probability multiplies it, and is at most 1.
+            let tolerance = Tolerance::relative(1e-6).absolute(2e-6 * f64::from(scale) + 1e-44);
+            tolerance.check(&actual, &expected, "softmax_backward");
+        }
+    }
+}
+
+#[test]
+fn softmax_backward_matches_finite_differences() {
+    let mut data = Data::new("softmax differences");
+    for (width, causal) in [(5, false), (5, true), (37, true)] {
+        let rows = 2 * width;
+        let (x, grad) = (data.uniform(rows * width, 2.0), data.uniform(rows * width, 2.0));
+        let probs = softmax(&doubles(&x), width, causal);
+        let probs: Vec<f32> = probs.into_iter().map(|p| p as f32).collect();
+        let actual = backward(&probs, &grad, (width, causal), 0);
+        let grad = doubles(&grad);
+        // Rows do not depend on each other, so that differences need the sum over one row only.
+        for row in 0..rows {
+            let own = row * width..(row + 1) * width;
+            let expected = differences(&doubles(&x[own.clone()]), 1e-4, |values| {
+                let kept = if causal { row % width + 1 } else { width };
+                let y = softmax(&values[..kept], kept, false);
+                y.iter().zip(&grad[own.clone()]).map(|(y, g)| y * g).sum()
+            });
+            let tolerance = Tolerance::relative(1e-5).absolute(1e-5);
+            tolerance.check(&actual[own], &expected, "differences");
+        }
+    }
+}
+
+#[test]
+fn nothing_that_the_mask_hides_is_read() {
+    let width = 40;
+    let hidden = |row: usize, column: usize| column > row % width;
+    let mut data = Data::new("softmax mask");
+    let mut x = data.uniform(width * width, 2.0);
+    let clean = forward(&x, width, true, 0);
+    for i in 0..x.len() {
+        if hidden(i / width, i % width) {
+            x[i] = f32::NAN;
+        }
+    }
+    for entry in [0, 1] {
+        let expected: Vec<f64> = doubles(&clean);
+        Tolerance::relative(1e-6).check(&forward(&x, width, true, entry), &expected, "masked NaN");
+        let zeros = backward(&x, &x, (width, true), entry);
+        let hidden = (0..x.len()).filter(|i| hidden(i / width, i % width));
+        hidden.for_each(|i| assert_eq!(zeros[i].to_bits(), 0, "element {i}"));
+    }
+}
