@@ -1,0 +1,212 @@
+//! Calls that fail, as only a simulated driver can be made to do it on purpose: nothing leaks, the
+//! stream stays usable, and a step happens once or says that it did not.
+
+use std::sync::Arc;
+
+use retrograph_driver_sim::{Config, Simulator};
+use retrograph_driver_sys::CUresult;
+use retrograph_runtime::{
+    Driver, ModuleCache, Origin, Policy, Program, StepError, Strategy, WarmModules,
+};
+
+use crate::device::{Device, device_of};
+use crate::mlp::{Mlp, MlpBuffers};
+
+const UNKNOWN: CUresult = CUresult(999);
+const LOST: CUresult = CUresult(700);
+
+/// A simulated device with everything that a program of [`Mlp`] is built from.
+struct Bench {
+    simulator: Arc<Simulator>,
+    device: Device,
+    modules: WarmModules,
+    mlp: Mlp,
+}
+
+impl Bench {
+    fn new(seed: u64) -> Self {
+        let config = Config { seed, ..Config::default() };
+        let simulator = Arc::new(Simulator::new(config).unwrap());
+        let (table, keep) = (*simulator.table(), Some(Arc::clone(&simulator) as _));
+        // SAFETY: the simulator implements the driver's functions and is kept as long as needed.
+        let driver = unsafe { Driver::from_table(table, Origin::Simulated, keep) }.unwrap();
+        let (device, mlp) = (device_of(&driver), Mlp::new());
+        let cache = ModuleCache::new(&device.context);
+        let modules = cache.prewarm(&mlp.pass.requirements(), |_| ()).unwrap();
+        Self { simulator, device, modules, mlp }
+    }
+
+    fn build(&self, buffers: &MlpBuffers, policy: Policy) -> Result<Program, String> {
+        let (bindings, stream) = (self.mlp.bindings(buffers), &self.device.stream);
+        let built = Program::build(stream, &self.modules, &self.mlp.pass, &bindings, policy);
+        built.map_err(|error| error.to_string())
+    }
+
+    /// The state after `steps` eager steps.
+    fn expected(&self, steps: u32) -> Vec<u32> {
+        let buffers = self.mlp.buffers(&self.device.stream);
+        let mut program = self.build(&buffers, Policy::Eager).unwrap();
+        self.mlp.train(&mut program, &self.device.stream, &buffers, 0..steps);
+        buffers.state(&self.device.stream)
+    }
+}
+
+/// Calls of a build that can fail, with the policy that makes them.
+const GRAPH_CALLS: [(&str, u64, Policy); 9] = [
+    ("cuGraphCreate", 1, Policy::Manual),
+    ("cuGraphAddKernelNode_v2", 1, Policy::Manual),
+    ("cuGraphAddKernelNode_v2", 7, Policy::Manual),
+    ("cuGraphInstantiateWithFlags", 1, Policy::Manual),
+    ("cuGraphUpload", 1, Policy::Manual),
+    ("cuGraphGetNodes", 1, Policy::Manual),
+    ("cuStreamBeginCapture_v2", 1, Policy::Capture),
+    ("cuLaunchKernel", 4, Policy::Capture),
+    ("cuGraphInstantiateWithFlags", 1, Policy::Capture),
+];
+
+#[test]
+fn a_failed_build_leaks_nothing_and_leaves_the_stream_usable() {
+    let bench = Bench::new(0);
+    let expected = bench.expected(1);
+    let memory_calls = ["cuMemAlloc_v2", "cuMemHostAlloc", "cuEventCreate", "cuMemGetInfo_v2"];
+    let memory_calls = memory_calls.map(|call| (call, 1, Policy::Manual));
+    for (call, nth, policy) in GRAPH_CALLS.into_iter().chain(memory_calls) {
+        let buffers = bench.mlp.buffers(&bench.device.stream);
+        let before = bench.simulator.live();
+        bench.simulator.fail(call, nth, UNKNOWN).unwrap();
+        let error = bench.build(&buffers, policy).unwrap_err();
+        assert!(error.contains(call) && error.contains("999"), "{call}: {error}");
+        assert_eq!(bench.simulator.live(), before, "{call} leaks");
+        let mut program = bench.build(&buffers, policy).unwrap();
+        program.step(&bench.device.stream, &bench.mlp.controls(0)).unwrap();
+        assert!(buffers.state(&bench.device.stream) == expected, "after {call}");
+    }
+}
+
+#[test]
+fn a_graph_that_cannot_be_built_is_replaced_by_eager_steps_with_a_reason() {
+    let bench = Bench::new(0);
+    let expected = bench.expected(3);
+    let manual = GRAPH_CALLS.into_iter().filter(|(_, _, policy)| *policy == Policy::Manual);
+    for (call, nth, _) in manual {
+        let buffers = bench.mlp.buffers(&bench.device.stream);
+        bench.simulator.fail(call, nth, UNKNOWN).unwrap();
+        let mut program = bench.build(&buffers, Policy::Auto).unwrap();
+        let report = program.report();
+        assert_eq!((report.strategy, report.nodes), (Strategy::Eager, 0));
+        assert!(report.reason.contains(call) && report.reason.contains("999"), "{report}");
+        bench.mlp.train(&mut program, &bench.device.stream, &buffers, 0..3);
+        assert!(buffers.state(&bench.device.stream) == expected, "each step runs once");
+    }
+}
+
+#[test]
+fn a_failed_capture_leaves_a_usable_stream() {
+    let bench = Bench::new(0);
+    let buffers = bench.mlp.buffers(&bench.device.stream);
+    for nth in 1..=bench.mlp.pass.operations().len() as u64 {
+        let before = bench.simulator.live();
+        bench.simulator.fail("cuLaunchKernel", nth, UNKNOWN).unwrap();
+        let error = bench.build(&buffers, Policy::Capture).unwrap_err();
+        let operation = bench.mlp.pass.operations()[nth as usize - 1].name();
+        assert!(error.contains(operation), "{error} names {operation}");
+        assert_eq!(bench.simulator.live(), before);
+        bench.device.stream.synchronize().unwrap();
+    }
+    bench.build(&buffers, Policy::Capture).unwrap();
+}
+
+#[test]
+fn a_graph_that_does_not_launch_is_replaced_within_the_step() {
+    let bench = Bench::new(0);
+    let buffers = bench.mlp.buffers(&bench.device.stream);
+    let mut program = bench.build(&buffers, Policy::Auto).unwrap();
+    assert_eq!(program.report().strategy, Strategy::Manual);
+    bench.simulator.fail("cuGraphLaunch", 2, UNKNOWN).unwrap();
+    bench.mlp.train(&mut program, &bench.device.stream, &buffers, 0..3);
+    assert_eq!((program.steps(), program.report().strategy), (3, Strategy::Eager));
+    assert!(program.report().reason.contains("cuGraphLaunch"));
+    assert!(buffers.state(&bench.device.stream) == bench.expected(3));
+}
+
+#[test]
+fn a_step_that_did_not_start_can_be_tried_again() {
+    let bench = Bench::new(0);
+    let expected = bench.expected(2);
+    for call in ["cuGraphLaunch", "cuMemcpyHtoDAsync_v2", "cuEventSynchronize"] {
+        let buffers = bench.mlp.buffers(&bench.device.stream);
+        let mut program = bench.build(&buffers, Policy::Manual).unwrap();
+        program.step(&bench.device.stream, &bench.mlp.controls(0)).unwrap();
+        bench.simulator.fail(call, 1, UNKNOWN).unwrap();
+        let error = program.step(&bench.device.stream, &bench.mlp.controls(1)).unwrap_err();
+        assert!(matches!(error, StepError::NotStarted { .. }), "{error}");
+        assert!(error.to_string().contains(call), "{error}");
+        program.step(&bench.device.stream, &bench.mlp.controls(1)).unwrap();
+        assert!(buffers.state(&bench.device.stream) == expected, "after {call}");
+    }
+}
+
+#[test]
+fn a_step_that_stops_in_the_middle_ends_the_program() {
+    let bench = Bench::new(0);
+    let buffers = bench.mlp.buffers(&bench.device.stream);
+    let mut program = bench.build(&buffers, Policy::Eager).unwrap();
+    bench.simulator.fail("cuLaunchKernel", 5, UNKNOWN).unwrap();
+    let error = program.step(&bench.device.stream, &bench.mlp.controls(0)).unwrap_err();
+    let StepError::Incomplete { enqueued: 4, operation, .. } = &error else { panic!("{error}") };
+    assert_eq!(operation, bench.mlp.pass.operations()[4].name());
+    let later = program.step(&bench.device.stream, &bench.mlp.controls(0)).unwrap_err();
+    assert!(matches!(later, StepError::GivenUp { .. }));
+    assert_eq!(later.first_cause().to_string(), error.to_string());
+}
+
+#[test]
+fn a_lost_context_ends_the_program_with_the_original_cause() {
+    for (policy, call) in [(Policy::Manual, "cuGraphLaunch"), (Policy::Eager, "cuLaunchKernel")] {
+        let bench = Bench::new(0);
+        let buffers = bench.mlp.buffers(&bench.device.stream);
+        let mut program = bench.build(&buffers, policy).unwrap();
+        bench.simulator.fail(call, 1, LOST).unwrap();
+        let first = program.step(&bench.device.stream, &bench.mlp.controls(0)).unwrap_err();
+        assert!(first.to_string().contains(call) && first.to_string().contains("700"), "{first}");
+        for _ in 0..2 {
+            let later = program.step(&bench.device.stream, &bench.mlp.controls(0)).unwrap_err();
+            assert_eq!(later.first_cause().to_string(), first.to_string());
+        }
+        let error = bench.build(&buffers, Policy::Auto).unwrap_err();
+        assert!(error.contains(call), "later builds name the cause as well: {error}");
+    }
+}
+
+#[test]
+fn controls_travel_on_the_stream_of_the_step() {
+    for seed in 0..12 {
+        let bench = Bench::new(seed);
+        let buffers = bench.mlp.buffers(&bench.device.stream);
+        let mut program = bench.build(&buffers, Policy::Manual).unwrap();
+        for step in 0..6 {
+            program.step(&bench.device.stream, &bench.mlp.controls(step)).unwrap();
+        }
+        assert!(buffers.state(&bench.device.stream) == bench.expected(6), "seed {seed}");
+        let calls = bench.simulator.calls();
+        let mut copies =
+            calls.keys().filter(|call| call.starts_with("cuMem") && call.contains("to"));
+        assert!(copies.all(|call| call.ends_with("Async_v2")), "{calls:?}");
+    }
+}
+
+#[test]
+fn dropping_a_program_in_flight_waits_for_it() {
+    let bench = Bench::new(3);
+    let before = bench.simulator.live();
+    let buffers = bench.mlp.buffers(&bench.device.stream);
+    for policy in [Policy::Manual, Policy::Capture, Policy::Eager] {
+        let mut program = bench.build(&buffers, policy).unwrap();
+        program.step(&bench.device.stream, &bench.mlp.controls(0)).unwrap();
+        drop(program);
+    }
+    assert!(buffers.state(&bench.device.stream).iter().any(|&bits| bits != 0));
+    drop(buffers);
+    assert_eq!(bench.simulator.live(), before);
+    assert!(bench.simulator.diagnostics().is_empty(), "{:?}", bench.simulator.diagnostics());
+}

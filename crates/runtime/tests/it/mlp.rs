@@ -1,0 +1,213 @@
+//! A small training pass for tests: two layers with SiLU, cross-entropy, clipping and AdamW.
+
+use retrograph_kernels::ops::{
+    AdamW, AdamWTensor, Clip, ClipScale, ColumnSum, CrossEntropy, Dgrad, Fprop, GemmShape, Guard,
+    Mean, Schedule, Silu, SiluBackward, SquaredSums, Wgrad, squared_sums_partials,
+};
+use retrograph_runtime::{
+    Bindings, BufferId, Controls, DeviceBuffer, Pass, PassError, Program, Slice, Stream,
+};
+
+const ROWS: usize = 6;
+const INPUTS: usize = 5;
+const INNER: usize = 9;
+const CLASSES: usize = 7;
+/// Values of the two weights and the bias, one after the other.
+const LENGTHS: [usize; 3] = [INNER * INPUTS, INNER, CLASSES * INNER];
+
+/// The pass and everything that is bound or set from outside.
+pub(crate) struct Mlp {
+    pub(crate) pass: Pass,
+    x: Slice<f32>,
+    targets: Slice<u32>,
+    step: Slice<u32>,
+    parameters: [Parameter; 3],
+    loss: Slice<f32>,
+    halt: Slice<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct Parameter {
+    value: Slice<f32>,
+    grad: Slice<f32>,
+    first: Slice<f32>,
+    second: Slice<f32>,
+}
+
+/// Device memory for the externals of an [`Mlp`].
+pub(crate) struct MlpBuffers {
+    tensors: Vec<DeviceBuffer<f32>>,
+    loss: DeviceBuffer<f32>,
+    halt: DeviceBuffer<u32>,
+}
+
+impl Mlp {
+    /// Describes the pass.
+    pub(crate) fn new() -> Self {
+        let mut pass = Pass::new("mlp");
+        let names = ["w1", "b1", "w2"];
+        let parameters = std::array::from_fn(|at| {
+            let (name, len) = (names[at], LENGTHS[at]);
+            Parameter {
+                value: pass.external(name, len),
+                grad: pass.transient(format!("grad {name}"), len),
+                first: pass.external(format!("first {name}"), len),
+                second: pass.external(format!("second {name}"), len),
+            }
+        });
+        let x = pass.control_array("x", ROWS * INPUTS);
+        let targets = pass.control_array("targets", ROWS);
+        let step = pass.control("step");
+        let (loss, halt) = (pass.external("loss", 1), pass.external("halt", 1));
+        let mut mlp = Self { pass, x, targets, step, parameters, loss, halt };
+        mlp.describe().unwrap();
+        mlp
+    }
+
+    fn describe(&mut self) -> Result<(), PassError> {
+        let [w1, b1, w2] = self.parameters;
+        let pass = &mut self.pass;
+        let shape1 = GemmShape { rows: ROWS, inputs: INPUTS, outputs: INNER };
+        let shape2 = GemmShape { rows: ROWS, inputs: INNER, outputs: CLASSES };
+        let inner = pass.transient("inner", ROWS * INNER);
+        let active = pass.transient("active", ROWS * INNER);
+        let logits = pass.transient("logits", ROWS * CLASSES);
+        let losses = pass.transient("losses", ROWS);
+        let (alpha, accumulate) = (1.0, false);
+        pass.set_scope("forward");
+        let (x, bias) = (self.x, Some(b1.value));
+        let fprop = Fprop { x, w: w1.value, bias, y: inner, shape: shape1, alpha, accumulate };
+        pass.launch(fprop.launch()?)?;
+        pass.launch(Silu { x: inner, y: active }.launch()?)?;
+        let (x, bias, shape) = (active, None, shape2);
+        pass.launch(Fprop { x, w: w2.value, bias, y: logits, shape, alpha, accumulate }.launch()?)?;
+        let (targets, grad_scale) = (self.targets, 1.0 / ROWS as f32);
+        let (rows, vocab) = (ROWS, CLASSES);
+        let entropy = CrossEntropy { logits, targets, losses, rows, vocab, grad_scale };
+        pass.launch(entropy.launch()?)?;
+        pass.launch(Mean { x: losses, out: self.loss }.launch()?)?;
+
+        pass.set_scope("backward");
+        let grad_active = pass.transient("grad active", ROWS * INNER);
+        let grad_inner = pass.transient("grad inner", ROWS * INNER);
+        let (grad_out, x, grad_weight) = (logits, active, w2.grad);
+        pass.launch(Wgrad { grad_out, x, grad_weight, shape, alpha, accumulate }.launch()?)?;
+        let (w, grad_input) = (w2.value, grad_active);
+        pass.launch(Dgrad { grad_out, w, grad_input, shape, alpha, accumulate }.launch()?)?;
+        let (grad_out, grad_input) = (grad_active, grad_inner);
+        pass.launch(SiluBackward { x: inner, grad_out, grad_input }.launch()?)?;
+        let (grad_out, x, grad_weight, shape) = (grad_inner, self.x, w1.grad, shape1);
+        pass.launch(Wgrad { grad_out, x, grad_weight, shape, alpha, accumulate }.launch()?)?;
+        let (x, out) = (grad_inner, b1.grad);
+        pass.launch(ColumnSum { x, out, rows: ROWS, columns: INNER }.launch()?)?;
+        self.describe_update()
+    }
+
+    fn describe_update(&mut self) -> Result<(), PassError> {
+        let pass = &mut self.pass;
+        pass.set_scope("update");
+        let grads = self.parameters.map(|parameter| parameter.grad);
+        let partials = pass.transient::<f64>("partials", squared_sums_partials(&LENGTHS));
+        let scale = pass.transient("scale", 1);
+        let norm = pass.transient("norm", 1);
+        let scalars = pass.transient("scalars", Schedule::<BufferId>::SCALARS);
+        pass.launch(SquaredSums { tensors: &grads, partials }.launch()?)?;
+        let guard = Some(Guard { loss: self.loss, step: self.step, halt: self.halt });
+        pass.launch(ClipScale { partials, max_norm: 0.5, scale, norm, guard }.launch()?)?;
+        pass.launch(Clip { tensors: &grads, scale }.launch()?)?;
+        let schedule = Schedule {
+            step: self.step,
+            scalars,
+            peak_lr: 0.05,
+            min_lr: 0.001,
+            warmup_steps: 3,
+            total_steps: 30,
+            beta1: 0.9,
+            beta2: 0.99,
+        };
+        pass.launch(schedule.launch()?)?;
+        let tensors = self.parameters.map(|held| AdamWTensor {
+            param: held.value,
+            grad: held.grad,
+            first: held.first,
+            second: held.second,
+            weight_decay: 0.01,
+        });
+        let (halt, beta1, beta2, eps) = (Some(self.halt), 0.9, 0.99, 1e-8);
+        let adamw = AdamW { tensors: &tensors, scalars, halt, beta1, beta2, eps };
+        pass.launch(adamw.launch()?)?;
+        Ok(())
+    }
+
+    /// Fresh memory with the same initial values each time.
+    pub(crate) fn buffers(&self, stream: &Stream) -> MlpBuffers {
+        let mut tensors = Vec::new();
+        for (at, len) in LENGTHS.into_iter().enumerate() {
+            let value = |index: usize| ((index * 37 + at * 11) % 23) as f32 / 23.0 - 0.5;
+            let values: Vec<f32> = (0..len).map(value).collect();
+            tensors.push(DeviceBuffer::from_slice(stream, &values).unwrap());
+            for _ in 0..2 {
+                tensors.push(DeviceBuffer::zeroed(stream.context(), len).unwrap());
+            }
+        }
+        let loss = DeviceBuffer::zeroed(stream.context(), 1).unwrap();
+        let halt = DeviceBuffer::zeroed(stream.context(), 1).unwrap();
+        MlpBuffers { tensors, loss, halt }
+    }
+
+    /// Binds every external.
+    pub(crate) fn bindings(&self, buffers: &MlpBuffers) -> Bindings {
+        let mut bindings = Bindings::new();
+        for (parameter, tensors) in self.parameters.iter().zip(buffers.tensors.chunks(3)) {
+            bindings.bind(parameter.value, &tensors[0]);
+            bindings.bind(parameter.first, &tensors[1]).bind(parameter.second, &tensors[2]);
+        }
+        bindings.bind(self.loss, &buffers.loss).bind(self.halt, &buffers.halt);
+        bindings
+    }
+
+    /// The controls of step `step`: other data each step.
+    pub(crate) fn controls(&self, step: u32) -> Controls {
+        let value = |at: usize| ((at * 13 + step as usize * 7) % 17) as f32 / 17.0 - 0.5;
+        let x: Vec<f32> = (0..ROWS * INPUTS).map(value).collect();
+        let targets: Vec<u32> = (0..ROWS as u32).map(|row| (row + step) % 3).collect();
+        let mut controls = self.pass.controls();
+        controls.set_array(self.x, &x).unwrap();
+        controls.set_array(self.targets, &targets).unwrap();
+        controls.set(self.step, step).unwrap();
+        controls
+    }
+
+    /// Does `steps` steps and returns the bits of the loss of each and of all state at the end.
+    pub(crate) fn train(
+        &self,
+        program: &mut Program,
+        stream: &Stream,
+        buffers: &MlpBuffers,
+        steps: std::ops::Range<u32>,
+    ) -> Vec<u32> {
+        let mut bits = Vec::new();
+        for step in steps {
+            program.step(stream, &self.controls(step)).unwrap();
+            bits.extend(buffers.loss.download(stream).unwrap().iter().map(|loss| loss.to_bits()));
+        }
+        bits.extend(buffers.state(stream));
+        bits
+    }
+}
+
+impl MlpBuffers {
+    /// The buffer of the loss.
+    pub(crate) fn loss(&self) -> DeviceBuffer<f32> {
+        self.loss.clone()
+    }
+
+    /// The bits of all parameters and moments, and the halt flag.
+    pub(crate) fn state(&self, stream: &Stream) -> Vec<u32> {
+        let mut bits = self.halt.download(stream).unwrap();
+        for tensor in &self.tensors {
+            bits.extend(tensor.download(stream).unwrap().iter().map(|value| value.to_bits()));
+        }
+        bits
+    }
+}
