@@ -72,34 +72,40 @@ impl Drop for Guard<'_> {
 }
 
 impl Stream {
-    /// Finds out whether the stream can be used after a capture has failed, and retires it if not.
+    /// Finds out whether the stream can be used after its capture has failed, and retires it if it
+    /// still captures.
     pub(super) fn recover(&self) -> bool {
-        let context = self.context();
-        let outcome = self.capture_status().and_then(|status| {
-            if status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
-                return Ok(());
-            }
+        let captures = self.captures();
+        if captures == Ok(true) {
             self.retire();
-            Err(Error::StreamRetired)
-        });
-        match outcome.and_then(|()| self.synchronize()) {
-            Ok(()) => {
-                tracing::debug!(?context, "the stream works after a failed capture");
-                true
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the stream does not work after a failed capture");
-                false
-            }
         }
+        self.probe(captures)
     }
 
-    fn capture_status(&self) -> Result<CUstreamCaptureStatus> {
+    /// Finds out whether the stream can be used after a capture could not begin. It may be another
+    /// thread's capture that is in the way, and that one is left alone.
+    pub(super) fn works(&self) -> bool {
+        self.probe(self.captures())
+    }
+
+    fn probe(&self, captures: Result<bool>) -> bool {
+        let outcome = match captures {
+            Ok(true) => Err(Error::StreamRetired),
+            Ok(false) => self.synchronize(),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &outcome {
+            tracing::warn!(%error, "the stream does not work after a failed capture");
+        }
+        outcome.is_ok()
+    }
+
+    fn captures(&self) -> Result<bool> {
         let context = self.context();
         context.bind()?;
         let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         // SAFETY: the stream lives, and the place is valid.
         unsafe { call!(context, cuStreamIsCapturing(self.raw(), &mut status)) }?;
-        Ok(status)
+        Ok(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 }

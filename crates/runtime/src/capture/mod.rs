@@ -163,7 +163,7 @@ impl Stream {
             error: call.clone(),
             place: "the begin of the capture".to_owned(),
         });
-        let recovered = !matches!(error, Error::RefusedDuringCapture { .. }) && self.recover();
+        let recovered = !matches!(error, Error::RefusedDuringCapture { .. }) && self.works();
         CaptureError { first, cause: Some(error.into()), end: None, recovered }
     }
 }

@@ -1,5 +1,19 @@
 //! Tests of the runtime, on the simulated driver or on a GPU: see `device`.
 
 mod analysis;
+mod bound;
+mod broken_captures;
+mod buffers;
+mod capturing;
 mod described;
+mod device;
+mod executed;
+mod failing_programs;
+mod graphs;
+mod lost_context;
+mod mlp;
+mod programs;
+mod ptx;
 mod refusals;
+mod streams;
+mod warm;

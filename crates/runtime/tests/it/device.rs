@@ -1,0 +1,93 @@
+//! Where a test runs: on a simulated driver of its own, or on the GPU that `RETROGRAPH_DEVICE`
+//! names (`cuda:0`). With `RETROGRAPH_REQUIRE_GPU=1` a missing GPU is a failure; without it the
+//! tests say that they fell back to the simulated driver.
+
+use std::env;
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+
+use retrograph_driver_sim::{Config, Simulator};
+use retrograph_runtime::{Context, DeviceIndex, Driver, Origin, Stream};
+
+/// A context and a stream on whatever the tests run on.
+pub(crate) struct Device {
+    pub(crate) context: Context,
+    pub(crate) stream: Stream,
+}
+
+/// The device of this test.
+pub(crate) fn device() -> Device {
+    device_of(&driver())
+}
+
+/// A context and a stream of `driver`.
+pub(crate) fn device_of(driver: &Driver) -> Device {
+    let index = if driver.is_simulated() { 0 } else { gpu_index().unwrap_or(0) };
+    let context = Context::new(driver, DeviceIndex(index)).unwrap();
+    let stream = Stream::new(&context).unwrap();
+    Device { context, stream }
+}
+
+/// The driver of this test: the machine's, or a simulated one of its own.
+pub(crate) fn driver() -> Driver {
+    gpu().unwrap_or_else(|| simulated(Config::default()))
+}
+
+/// A simulated driver, for tests of what no GPU can be made to do.
+pub(crate) fn simulated(config: Config) -> Driver {
+    let simulator = Simulator::new(config).unwrap();
+    let table = *simulator.table();
+    // SAFETY: the simulator implements the driver's functions and is kept as long as the driver.
+    unsafe { Driver::from_table(table, Origin::Simulated, Some(Arc::new(simulator))) }.unwrap()
+}
+
+/// Runs `body` where nothing else uses the device: at once on a simulated driver, which is a world
+/// of its own, and in a process of its own on a GPU. Tests that end the context, or forbid things
+/// to all threads, need this. `name` is the full name of the test.
+pub(crate) fn alone(name: &str, body: impl FnOnce(Device)) {
+    const CHILD: &str = "RETROGRAPH_TEST_ALONE";
+    if gpu().is_none() || env::var_os(CHILD).is_some() {
+        return body(device());
+    }
+    let program = env::current_exe().unwrap();
+    let mut child = Command::new(program);
+    let status = child.args(["--exact", name, "--nocapture"]).env(CHILD, "1").status().unwrap();
+    assert!(status.success(), "{name} failed in a process of its own");
+}
+
+/// The machine's driver, one for all tests, where one is asked for.
+fn gpu() -> Option<Driver> {
+    static GPU: OnceLock<Option<Driver>> = OnceLock::new();
+    GPU.get_or_init(load_gpu).clone()
+}
+
+// A skip must be visible, and tests have nothing but standard error to say so.
+#[allow(clippy::print_stderr)]
+fn load_gpu() -> Option<Driver> {
+    gpu_index()?;
+    match Driver::load() {
+        Ok(driver) => Some(driver),
+        Err(error) if required() => panic!("a GPU is required: {error}"),
+        Err(error) => {
+            eprintln!("SKIPPED on the GPU, running on the simulated driver: {error}");
+            None
+        }
+    }
+}
+
+fn gpu_index() -> Option<u32> {
+    let named = match env::var("RETROGRAPH_DEVICE") {
+        Ok(named) => named,
+        Err(_) if required() => "cuda:0".to_owned(),
+        Err(_) => return None,
+    };
+    if named == "sim" {
+        return None;
+    }
+    let index = named.strip_prefix("cuda:").and_then(|index| index.parse().ok());
+    Some(index.unwrap_or_else(|| panic!("RETROGRAPH_DEVICE is `{named}`, not sim or cuda:N")))
+}
+
+fn required() -> bool {
+    env::var("RETROGRAPH_REQUIRE_GPU").is_ok_and(|value| value == "1")
+}
