@@ -1,19 +1,19 @@
 //! Error bounds of sums of products.
 
 /// The rounding unit of f32.
-pub const UNIT: f64 = 1.0 / (1 << 24) as f64;
+pub(crate) const UNIT: f64 = 1.0 / (1 << 24) as f64;
 
 /// What a chain of `terms` fused multiply-adds, and a few operations after it, may be off by, where
 /// `magnitude` is the sum of the absolute values: each operation rounds by at most one unit of what
 /// is no larger than the magnitude, or by the least number where it underflows.
-pub fn chain(terms: usize, magnitude: f64) -> f64 {
+pub(crate) fn chain(terms: usize, magnitude: f64) -> f64 {
     let operations = terms as f64 + 8.0;
     operations * (UNIT * magnitude * 1.001 + f64::from(f32::from_bits(1)))
 }
 
 /// Each element must be within its own bound; NaN and infinities must be where they belong.
 #[track_caller]
-pub fn within(actual: &[f32], expected: &[f64], bounds: &[f64], what: &str) {
+pub(crate) fn within(actual: &[f32], expected: &[f64], bounds: &[f64], what: &str) {
     assert_eq!(actual.len(), expected.len(), "{what}: number of elements");
     for (i, ((&actual, &expected), bound)) in actual.iter().zip(expected).zip(bounds).enumerate() {
         let actual = f64::from(actual);

@@ -16,7 +16,7 @@ use retrograph_kernels::{
 };
 
 /// What unwritten memory holds: a NaN that no arithmetic makes.
-pub const UNWRITTEN: u32 = 0x7fd0_5a5a;
+pub(crate) const UNWRITTEN: u32 = 0x7fd0_5a5a;
 
 /// The device that all tests of the process share.
 struct Machine {
@@ -121,7 +121,7 @@ impl Machine {
 }
 
 /// Memory of one test on the shared device.
-pub struct Device {
+pub(crate) struct Device {
     machine: &'static Machine,
     stream: CUstream,
     allocations: Mutex<Vec<u64>>,
@@ -129,7 +129,7 @@ pub struct Device {
 
 impl Device {
     /// Makes the device current on this thread.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let machine = MACHINE.get_or_init(Machine::start);
         let mut stream = CUstream::NULL;
         call!(&machine.table, cuCtxSetCurrent(machine.context));
@@ -139,12 +139,12 @@ impl Device {
     }
 
     /// What images are chosen for.
-    pub fn target(&self) -> SmTarget {
+    pub(crate) fn target(&self) -> SmTarget {
         self.machine.target
     }
 
     /// A buffer with these elements.
-    pub fn upload<T: Element>(&self, elements: &[T]) -> View<u64, T> {
+    pub(crate) fn upload<T: Element>(&self, elements: &[T]) -> View<u64, T> {
         let bytes: &[u8] = bytemuck::cast_slice(elements);
         let mut address = 0;
         call!(&self.machine.table, cuMemAlloc_v2(&mut address, bytes.len().max(4)));
@@ -157,12 +157,12 @@ impl Device {
     }
 
     /// A buffer that nothing has been written to.
-    pub fn unwritten(&self, len: usize) -> View<u64, f32> {
+    pub(crate) fn unwritten(&self, len: usize) -> View<u64, f32> {
         self.upload(&vec![f32::from_bits(UNWRITTEN); len])
     }
 
     /// The elements of a view.
-    pub fn download<T: Element>(&self, view: View<u64, T>) -> Vec<T> {
+    pub(crate) fn download<T: Element>(&self, view: View<u64, T>) -> Vec<T> {
         let mut elements = vec![T::zeroed(); view.len()];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut elements);
         if !bytes.is_empty() {
@@ -174,13 +174,13 @@ impl Device {
 
     /// Runs a launch and waits for it.
     #[track_caller]
-    pub fn run(&self, launch: &Launch<u64>) {
+    pub(crate) fn run(&self, launch: &Launch<u64>) {
         self.run_as(launch, launch.dispatch(self.machine.target));
     }
 
     /// Runs a launch with another entry point or geometry than its own, and waits for it.
     #[track_caller]
-    pub fn run_as(&self, launch: &Launch<u64>, dispatch: Dispatch) {
+    pub(crate) fn run_as(&self, launch: &Launch<u64>, dispatch: Dispatch) {
         let kernel = launch.kernel;
         assert!(kernel.entries.contains(&dispatch.entry), "{kernel:?} has no {}", dispatch.entry);
         assert_eq!(kernel.parameters.len(), launch.arguments.len(), "{kernel:?}");
