@@ -246,11 +246,11 @@ pub(crate) fn mnemonic(instruction: &Instruction) -> String {
     text
 }
 
-/// An offset with its sign, nothing for 0.
+/// `+offset`, nothing for 0. A negative offset is written `+-4`: `ptxas` knows no `-4` here.
 fn plus(text: &mut String, offset: i64) -> fmt::Result {
     match offset {
         0 => Ok(()),
-        _ => write!(text, "{offset:+}"),
+        _ => write!(text, "+{offset}"),
     }
 }
 

@@ -38,7 +38,9 @@ words! {
         V2 = "v2",
         V4 = "v4",
         // Warps and blocks.
+        Warp = "warp",
         Sync = "sync",
+        Arrive = "arrive",
         Aligned = "aligned",
         Bfly = "bfly",
         Up = "up",

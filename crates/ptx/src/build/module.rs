@@ -5,6 +5,7 @@ use crate::ast::{
     AddressBase, Entry, Instruction, Linkage, Module, Operand, Statement, Symbol, Variable,
 };
 use crate::target::SmTarget;
+use crate::validate::{least_isa, validate};
 
 /// Collects entries into a module.
 #[derive(Debug)]
@@ -27,6 +28,11 @@ impl ModuleBuilder {
     }
 
     /// The module, with the least PTX ISA version that knows the target and every instruction.
+    ///
+    /// # Panics
+    /// When the module is not valid: an entry was put together by hand and has an instruction that
+    /// the table does not know, or one that needs a newer SM target.
+    #[track_caller]
     pub fn build(self) -> Module {
         let mut variables: Vec<Variable> = Vec::new();
         let mut entries = self.entries;
@@ -34,7 +40,15 @@ impl ModuleBuilder {
             hoist(entry, &mut variables);
         }
         let isa = self.target.least_isa();
-        Module { isa, target: self.target, variables, entries }
+        let mut module = Module { isa, target: self.target, variables, entries };
+        let checked = least_isa(&module).and_then(|isa| {
+            module.isa = isa;
+            validate(&module)
+        });
+        match checked {
+            Ok(()) => module,
+            Err(error) => panic!("{error}"),
+        }
     }
 }
 

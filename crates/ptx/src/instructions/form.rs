@@ -1,0 +1,153 @@
+//! What a row of the instruction table is made of.
+
+use std::fmt::{self, Display, Formatter};
+
+use crate::ast::{Modifier, Type};
+use crate::target::IsaVersion;
+
+/// One form of an instruction: the modifiers, types and operands that go together.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    /// The modifiers. Each slot is filled at most once.
+    pub slots: &'static [Slot],
+    /// For each type position, the types that may stand there.
+    pub types: &'static [&'static [Type]],
+    /// The operands.
+    pub operands: &'static [Shape],
+    /// The least PTX ISA version.
+    pub isa: IsaVersion,
+    /// The least SM target, as its number.
+    pub sm: u32,
+}
+
+/// A place for one modifier out of several.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    /// The modifiers that may stand here.
+    pub choices: &'static [Modifier],
+    /// Whether one of them must.
+    pub required: bool,
+}
+
+/// The type of an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ty {
+    /// The first type of the instruction.
+    First,
+    /// The second type of the instruction.
+    Second,
+    /// Twice as wide as the first type.
+    Double,
+    /// Always this type.
+    Is(Type),
+}
+
+/// What an operand may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A register that is written.
+    Destination(Ty),
+    /// A register that is written and may be wider than the type.
+    WideDestination(Ty),
+    /// A register that is written, or `_`.
+    DestinationOrSink(Ty),
+    /// A register that is written, and maybe a predicate, `%r1|%p1`.
+    DestinationAndPredicate(Ty),
+    /// A register, or a vector as long as `.v2` or `.v4` says, written by a load.
+    Loaded,
+    /// A register or constant, or a vector of them, written to memory by a store.
+    Stored,
+    /// A register or a constant.
+    Source(Ty),
+    /// A register, which may be wider than the type, or a constant.
+    WideSource(Ty),
+    /// A predicate that may be negated, `!%p1`.
+    Predicate,
+    /// What `mov` takes: also special registers, addresses of variables and vectors.
+    Anything,
+    /// A vector of registers that `mov` unpacks into.
+    Unpacked,
+    /// A constant.
+    Constant,
+    /// `[address]`
+    Memory,
+    /// `[address]` of an operand that must be a register or a variable, for `cvta`.
+    AddressValue,
+    /// A label of the same entry.
+    Target,
+}
+
+impl Form {
+    /// A form that every supported target and version has.
+    pub(super) const fn new(
+        slots: &'static [Slot],
+        types: &'static [&'static [Type]],
+        operands: &'static [Shape],
+    ) -> Self {
+        Self { slots, types, operands, isa: IsaVersion::new(6, 0), sm: 0 }
+    }
+
+    /// The form, from this version and SM target on.
+    pub(super) const fn since(self, isa: IsaVersion, sm: u32) -> Self {
+        Self { isa, sm, ..self }
+    }
+
+    /// Whether `modifier` may be written.
+    pub(crate) fn has_slot_for(&self, modifier: Modifier) -> bool {
+        self.slots.iter().any(|slot| slot.choices.contains(&modifier))
+    }
+}
+
+/// A slot that must be filled.
+pub(super) const fn one(choices: &'static [Modifier]) -> Slot {
+    Slot { choices, required: true }
+}
+
+/// A slot that may be filled.
+pub(super) const fn maybe(choices: &'static [Modifier]) -> Slot {
+    Slot { choices, required: false }
+}
+
+/// The form as a line of a manual, without the opcode: `{.rn|.rz}{.ftz}.f32 d, a, b`.
+impl Display for Form {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for slot in self.slots {
+            let words: Vec<String> = slot.choices.iter().map(|word| format!(".{word}")).collect();
+            let words = words.join("|");
+            match (slot.required, slot.choices.len()) {
+                (true, 1) => write!(f, "{words}")?,
+                (true, _) => write!(f, "({words})")?,
+                (false, _) => write!(f, "{{{words}}}")?,
+            }
+        }
+        for types in self.types {
+            let words: Vec<String> = types.iter().map(|ty| format!(".{ty}")).collect();
+            let words = words.join("|");
+            if types.len() == 1 { write!(f, "{words}")? } else { write!(f, "({words})")? }
+        }
+        for (index, shape) in self.operands.iter().enumerate() {
+            write!(f, "{}{shape}", if index == 0 { " " } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Shape {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Destination(_) | Self::WideDestination(_) => "register",
+            Self::DestinationOrSink(_) => "register or _",
+            Self::DestinationAndPredicate(_) => "register{|predicate}",
+            Self::Loaded => "register or {registers}",
+            Self::Stored => "value or {values}",
+            Self::Source(_) | Self::WideSource(_) => "value",
+            Self::Predicate => "{!}predicate",
+            Self::Anything => "value, special register, variable or {registers}",
+            Self::Unpacked => "{registers}",
+            Self::Constant => "constant",
+            Self::Memory => "[address]",
+            Self::AddressValue => "register or variable",
+            Self::Target => "label",
+        })
+    }
+}

@@ -1,0 +1,161 @@
+//! Sets of modifiers and types, and lists of operands, that rows of the table share.
+
+use super::form::{Shape, Slot, Ty, maybe, one};
+use crate::ast::{Modifier as M, Type};
+use crate::target::IsaVersion;
+
+pub(super) const ISA_6_2: IsaVersion = IsaVersion::new(6, 2);
+pub(super) const ISA_7_0: IsaVersion = IsaVersion::new(7, 0);
+pub(super) const ISA_7_1: IsaVersion = IsaVersion::new(7, 1);
+
+// Modifiers.
+pub(super) const FTZ: Slot = maybe(&[M::Ftz]);
+pub(super) const SAT: Slot = maybe(&[M::Sat]);
+pub(super) const APPROX: Slot = one(&[M::Approx]);
+pub(super) const ROUND: &[M] = &[M::Rn, M::Rz, M::Rm, M::Rp];
+pub(super) const ROUND_OR_APPROX: &[M] = &[M::Rn, M::Rz, M::Rm, M::Rp, M::Approx];
+pub(super) const ROUND_INTEGER: &[M] = &[M::Rni, M::Rzi, M::Rmi, M::Rpi];
+pub(super) const SPACES: &[M] = &[M::Param, M::Global, M::Shared, M::Local, M::Const];
+pub(super) const STORE_SPACES: &[M] = &[M::Global, M::Shared, M::Local];
+pub(super) const ATOMIC_SPACES: &[M] = &[M::Global, M::Shared];
+pub(super) const CVTA_SPACES: &[M] = &[M::Global, M::Shared, M::Local, M::Const];
+pub(super) const SCOPES: &[M] = &[M::Cta, M::Gpu, M::Sys];
+pub(super) const WEAK: &[M] = &[M::Weak, M::Volatile];
+pub(super) const LOAD_CACHE: &[M] = &[M::Ca, M::Cg, M::Cs, M::Cv];
+pub(super) const STORE_CACHE: &[M] = &[M::Wb, M::Cg, M::Cs, M::Wt];
+pub(super) const VECTOR: &[M] = &[M::V2, M::V4];
+pub(super) const SHUFFLES: &[M] = &[M::Bfly, M::Up, M::Down, M::Idx];
+pub(super) const VOTES: &[M] = &[M::Any, M::All, M::Uni];
+pub(super) const COMBINE: &[M] = &[M::And, M::Or, M::Xor];
+pub(super) const COMPARE_BITS: &[M] = &[M::Eq, M::Ne];
+pub(super) const COMPARE_SIGNED: &[M] = &[M::Eq, M::Ne, M::Lt, M::Le, M::Gt, M::Ge];
+pub(super) const COMPARE_UNSIGNED: &[M] =
+    &[M::Eq, M::Ne, M::Lt, M::Le, M::Gt, M::Ge, M::Lo, M::Ls, M::Hi, M::Hs];
+pub(super) const COMPARE_FLOAT: &[M] = &[
+    M::Eq,
+    M::Ne,
+    M::Lt,
+    M::Le,
+    M::Gt,
+    M::Ge,
+    M::Equ,
+    M::Neu,
+    M::Ltu,
+    M::Leu,
+    M::Gtu,
+    M::Geu,
+    M::Num,
+    M::Nan,
+];
+pub(super) const CLASSES: &[M] =
+    &[M::Finite, M::Infinite, M::Number, M::NotANumber, M::Normal, M::Subnormal];
+
+const ORDER: Slot = maybe(&[M::Relaxed, M::Acquire, M::Release, M::AcqRel]);
+const SCOPE: Slot = maybe(SCOPES);
+const WHERE: Slot = maybe(ATOMIC_SPACES);
+pub(super) const ATOMIC_ADD: &[Slot] = &[ORDER, SCOPE, WHERE, one(&[M::Add])];
+pub(super) const ATOMIC_EXTREME: &[Slot] = &[ORDER, SCOPE, WHERE, one(&[M::Min, M::Max])];
+pub(super) const ATOMIC_LOGIC: &[Slot] = &[ORDER, SCOPE, WHERE, one(COMBINE)];
+pub(super) const ATOMIC_COUNT: &[Slot] = &[ORDER, SCOPE, WHERE, one(&[M::Inc, M::Dec])];
+pub(super) const ATOMIC_EXCHANGE: &[Slot] = &[ORDER, SCOPE, WHERE, one(&[M::Exch])];
+pub(super) const ATOMIC_COMPARE: &[Slot] = &[ORDER, SCOPE, WHERE, one(&[M::Cas])];
+
+// Types.
+pub(super) const F16: &[Type] = &[Type::F16];
+pub(super) const BF16: &[Type] = &[Type::Bf16];
+pub(super) const F32: &[Type] = &[Type::F32];
+pub(super) const F64: &[Type] = &[Type::F64];
+pub(super) const U32: &[Type] = &[Type::U32];
+pub(super) const S32: &[Type] = &[Type::S32];
+pub(super) const B32: &[Type] = &[Type::B32];
+pub(super) const FLOATS: &[Type] = &[Type::F32, Type::F64];
+pub(super) const FLOATS_AND_HALF: &[Type] = &[Type::F16, Type::F32, Type::F64];
+pub(super) const SIGNED: &[Type] = &[Type::S16, Type::S32, Type::S64];
+pub(super) const UNSIGNED: &[Type] = &[Type::U16, Type::U32, Type::U64];
+pub(super) const INT32: &[Type] = &[Type::U32, Type::S32];
+pub(super) const INT32_64: &[Type] = &[Type::U32, Type::U64, Type::S32, Type::S64];
+pub(super) const B32_64: &[Type] = &[Type::B32, Type::B64];
+pub(super) const BITS: &[Type] = &[Type::B16, Type::B32, Type::B64];
+pub(super) const LOGIC: &[Type] = &[Type::Pred, Type::B16, Type::B32, Type::B64];
+pub(super) const SET_RESULT: &[Type] = &[Type::U32, Type::S32, Type::F32];
+pub(super) const ADDED: &[Type] = &[Type::U32, Type::S32, Type::U64, Type::F32, Type::F64];
+pub(super) const NARROW_INTEGERS: &[Type] = &[Type::U16, Type::U32, Type::S16, Type::S32];
+pub(super) const WIDE_INTEGERS: &[Type] =
+    &[Type::U16, Type::U32, Type::U64, Type::S16, Type::S32, Type::S64];
+pub(super) const INTEGERS: &[Type] =
+    &[Type::U8, Type::U16, Type::U32, Type::U64, Type::S8, Type::S16, Type::S32, Type::S64];
+pub(super) const SHIFTED_RIGHT: &[Type] = &[
+    Type::B16,
+    Type::B32,
+    Type::B64,
+    Type::U16,
+    Type::U32,
+    Type::U64,
+    Type::S16,
+    Type::S32,
+    Type::S64,
+];
+pub(super) const SELECTED: &[Type] = &[
+    Type::B16,
+    Type::B32,
+    Type::B64,
+    Type::U16,
+    Type::U32,
+    Type::U64,
+    Type::S16,
+    Type::S32,
+    Type::S64,
+    Type::F32,
+    Type::F64,
+];
+pub(super) const MOVED: &[Type] = &[
+    Type::Pred,
+    Type::B16,
+    Type::B32,
+    Type::B64,
+    Type::U16,
+    Type::U32,
+    Type::U64,
+    Type::S16,
+    Type::S32,
+    Type::S64,
+    Type::F32,
+    Type::F64,
+];
+pub(super) const MEMORY: &[Type] = &[
+    Type::B8,
+    Type::B16,
+    Type::B32,
+    Type::B64,
+    Type::U8,
+    Type::U16,
+    Type::U32,
+    Type::U64,
+    Type::S8,
+    Type::S16,
+    Type::S32,
+    Type::S64,
+    Type::F32,
+    Type::F64,
+];
+
+// Operands: D is a destination, S a source, both of the first type; U is a 32-bit source.
+pub(super) const D: Shape = Shape::Destination(Ty::First);
+pub(super) const D2: Shape = Shape::Destination(Ty::Double);
+pub(super) const D32: Shape = Shape::Destination(Ty::Is(Type::U32));
+pub(super) const DS_OR_SINK: Shape = Shape::DestinationOrSink(Ty::First);
+pub(super) const S: Shape = Shape::Source(Ty::First);
+pub(super) const U: Shape = Shape::Source(Ty::Is(Type::U32));
+pub(super) const P: Shape = Shape::Destination(Ty::Is(Type::Pred));
+pub(super) const DS: &[Shape] = &[D, S];
+pub(super) const DSS: &[Shape] = &[D, S, S];
+pub(super) const DSSS: &[Shape] = &[D, S, S, S];
+pub(super) const LOAD: &[Shape] = &[Shape::Loaded, Shape::Memory];
+pub(super) const STORE: &[Shape] = &[Shape::Memory, Shape::Stored];
+pub(super) const CONVERT: &[Shape] =
+    &[Shape::WideDestination(Ty::First), Shape::WideSource(Ty::Second)];
+const COMPARED: Shape = Shape::DestinationAndPredicate(Ty::Is(Type::Pred));
+pub(super) const COMPARE: &[Shape] = &[COMPARED, S, S];
+pub(super) const COMPARE_AND_COMBINE: &[Shape] = &[COMPARED, S, S, Shape::Predicate];
+pub(super) const SET: &[Shape] = &[D, Shape::Source(Ty::Second), Shape::Source(Ty::Second)];
+pub(super) const ATOM: &[Shape] = &[DS_OR_SINK, Shape::Memory, S];

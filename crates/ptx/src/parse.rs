@@ -1,0 +1,215 @@
+//! PTX text to a [`Module`].
+//!
+//! The parser reads what this crate prints and what `nvcc` emits for ordinary kernels, and rejects
+//! everything that the instruction table does not know, with a place and a way out. Names are
+//! resolved and operand types are checked on the way, so that what parses is also valid.
+//!
+//! ```
+//! let text = "
+//! .version 7.0
+//! .target sm_80
+//! .address_size 64
+//! .visible .entry twice(.param .u64 values) {
+//!     .reg .f32 %f<2>;
+//!     .reg .b64 %rd<2>;
+//!     ld.param.u64 %rd0, [values];
+//!     cvta.to.global.u64 %rd1, %rd0;
+//!     ld.global.f32 %f0, [%rd1];
+//!     add.rn.f32 %f1, %f0, %f0;
+//!     st.global.f32 [%rd1], %f1;
+//!     ret;
+//! }";
+//! let module = retrograph_ptx::parse(text)?;
+//! assert_eq!(module.entries[0].name, "twice");
+//!
+//! let error = retrograph_ptx::parse(&text.replace("add.rn", "add.rni")).unwrap_err();
+//! assert_eq!(error.line, 11);
+//! # Ok::<(), retrograph_ptx::ParseError>(())
+//! ```
+//!
+//! Comments, `.loc`, `.file`, `.section` and `.pragma` are skipped. Absent on purpose: device
+//! functions and calls, textures, and 32-bit addressing.
+
+mod body;
+mod lexer;
+mod mnemonic;
+mod module;
+mod operand;
+mod scope;
+
+use lexer::{Lexer, Position, Token};
+
+use crate::ast::Module;
+
+/// Why a text is not a module that this crate knows.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{line}:{column}: found {found}, expected {expected}{}", help_suffix(.help))]
+pub struct ParseError {
+    /// The line, counted from 1.
+    pub line: u32,
+    /// The column, counted from 1 in characters.
+    pub column: u32,
+    /// What was found.
+    pub found: String,
+    /// What could have stood there.
+    pub expected: String,
+    /// What to do about it; may be empty.
+    pub help: String,
+}
+
+fn help_suffix(help: &str) -> String {
+    if help.is_empty() { String::new() } else { format!(" ({help})") }
+}
+
+impl ParseError {
+    fn new(at: Position, found: impl Into<String>, expected: impl Into<String>) -> Self {
+        let (line, column) = (at.line, at.column);
+        Self { line, column, found: found.into(), expected: expected.into(), help: String::new() }
+    }
+
+    fn help(self, help: impl Into<String>) -> Self {
+        Self { help: help.into(), ..self }
+    }
+}
+
+type Result<T> = std::result::Result<T, ParseError>;
+
+/// Parses and checks a module.
+///
+/// # Errors
+/// The first thing in `text` that is not understood.
+pub fn parse(text: &str) -> Result<Module> {
+    let tokens = Lexer::new(text).tokens()?;
+    module::parse_module(&mut Cursor { tokens: &tokens, next: 0 })
+}
+
+/// The tokens that are still to be read.
+struct Cursor<'a> {
+    /// Ends with [`Token::End`].
+    tokens: &'a [(Token<'a>, Position)],
+    next: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn peek(&self) -> Token<'a> {
+        self.tokens[self.next].0
+    }
+
+    /// The token after the next one.
+    fn peek_second(&self) -> Token<'a> {
+        self.tokens[(self.next + 1).min(self.tokens.len() - 1)].0
+    }
+
+    fn position(&self) -> Position {
+        self.tokens[self.next].1
+    }
+
+    fn take(&mut self) -> Token<'a> {
+        let token = self.peek();
+        self.next = (self.next + 1).min(self.tokens.len() - 1);
+        token
+    }
+
+    /// Takes the next token if it is `symbol`.
+    fn accept(&mut self, symbol: char) -> bool {
+        let found = self.peek() == Token::Symbol(symbol);
+        if found {
+            self.take();
+        }
+        found
+    }
+
+    /// Takes the next token if it is `.word`.
+    fn accept_word(&mut self, word: &str) -> bool {
+        let found = self.peek() == Token::Dotted(word);
+        if found {
+            self.take();
+        }
+        found
+    }
+
+    fn expect(&mut self, symbol: char) -> Result<()> {
+        if self.accept(symbol) { Ok(()) } else { Err(self.unexpected(format!("`{symbol}`"))) }
+    }
+
+    /// A name.
+    fn name(&mut self, expected: &str) -> Result<&'a str> {
+        match self.peek() {
+            Token::Name(name) => {
+                self.take();
+                Ok(name)
+            }
+            _ => Err(self.unexpected(expected)),
+        }
+    }
+
+    /// A non-negative integer that fits in 32 bits.
+    fn count(&mut self) -> Result<u32> {
+        let at = self.position();
+        let Token::Number(text) = self.peek() else {
+            return Err(self.unexpected("a number"));
+        };
+        self.take();
+        let value = lexer::integer(text).and_then(|value| u32::try_from(value).ok());
+        value.ok_or_else(|| ParseError::new(at, format!("`{text}`"), "a number of 32 bits"))
+    }
+
+    fn unexpected(&self, expected: impl Into<String>) -> ParseError {
+        ParseError::new(self.position(), self.peek().describe(), expected)
+    }
+
+    /// Skips to after the next `;`.
+    fn skip_statement(&mut self) -> Result<()> {
+        while !self.accept(';') {
+            if self.peek() == Token::End {
+                return Err(self.unexpected("`;`"));
+            }
+            self.take();
+        }
+        Ok(())
+    }
+
+    /// Skips what is left of the line of the token before.
+    fn skip_line(&mut self) {
+        let line = self.tokens[self.next.saturating_sub(1)].1.line;
+        while self.position().line == line && self.peek() != Token::End {
+            self.take();
+        }
+    }
+
+    /// Skips a block in braces.
+    fn skip_block(&mut self) -> Result<()> {
+        while self.peek() != Token::Symbol('{') {
+            if self.peek() == Token::End {
+                return Err(self.unexpected("`{`"));
+            }
+            self.take();
+        }
+        let mut depth = 0;
+        loop {
+            match self.take() {
+                Token::Symbol('{') => depth += 1,
+                Token::Symbol('}') => depth -= 1,
+                Token::End => return Err(self.unexpected("`}`")),
+                _ => {}
+            }
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Skips a directive that says nothing about what the code does.
+    fn skip_debug(&mut self) -> Result<bool> {
+        match self.peek() {
+            Token::Dotted("loc" | "file") => {
+                self.take();
+                self.skip_line();
+            }
+            Token::Dotted("section") => self.skip_block()?,
+            Token::Dotted("pragma") => self.skip_statement()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,151 @@
+//! The body of an entry: declarations, labels and instructions.
+
+use super::lexer::Token;
+use super::mnemonic::parse_mnemonic;
+use super::module::{parse_type, parse_variables};
+use super::operand::parse_operand;
+use super::scope::{Meaning, Scope};
+use super::{Cursor, ParseError, Result};
+use crate::ast::{
+    Guard, Instruction, Linkage, Opcode, Operand, RegisterDeclaration, SourceLine, Statement, Type,
+};
+use crate::instructions::{Names, check};
+
+/// Reads up to and including the `}` that ends the entry.
+pub(super) fn parse_body(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Result<()> {
+    loop {
+        if cursor.skip_debug()? {
+            continue;
+        }
+        match cursor.peek() {
+            Token::Symbol('{') => {
+                cursor.take();
+                scope.open();
+            }
+            Token::Symbol('}') => {
+                cursor.take();
+                if !scope.close() {
+                    return Ok(());
+                }
+            }
+            Token::Symbol(';') => {
+                cursor.take();
+            }
+            Token::Dotted("reg") => parse_registers(cursor, scope)?,
+            Token::Dotted(_) => {
+                let at = cursor.position();
+                let expected = "`.reg`, `.shared`, `.local` or an instruction";
+                for variable in parse_variables(cursor, Linkage::Internal, expected)? {
+                    scope.declare_variable(at, variable)?;
+                }
+            }
+            _ => {
+                let statement = parse_statement(cursor, scope)?;
+                scope.entry.body.push(statement);
+            }
+        }
+    }
+}
+
+/// `.reg .f32 %f<10>, %g;`
+fn parse_registers(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Result<()> {
+    cursor.take();
+    let ty = parse_type(cursor)?;
+    loop {
+        let at = cursor.position();
+        let name = cursor.name("the name of a register")?.to_owned();
+        let count = if cursor.accept('<') {
+            let count = cursor.count()?;
+            cursor.expect('>')?;
+            if !(1..=1 << 20).contains(&count) {
+                let expected = "between 1 and 1048576 registers";
+                return Err(ParseError::new(at, format!("{count} registers"), expected));
+            }
+            Some(count)
+        } else {
+            None
+        };
+        scope.declare_registers(at, RegisterDeclaration { name, ty, count })?;
+        if !cursor.accept(',') {
+            break;
+        }
+    }
+    cursor.expect(';')
+}
+
+fn parse_statement(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Result<Statement> {
+    if cursor.peek_second() == Token::Symbol(':') {
+        let at = cursor.position();
+        let name = cursor.name("a label")?;
+        cursor.take();
+        return Ok(Statement::Label(scope.place(at, name)?));
+    }
+    let guard = parse_guard(cursor, scope)?;
+    Ok(Statement::Instruction(parse_instruction(cursor, scope, guard)?))
+}
+
+/// `@%p1` or `@!%p1`, if it is there.
+fn parse_guard(cursor: &mut Cursor<'_>, scope: &Scope<'_>) -> Result<Option<Guard>> {
+    if !cursor.accept('@') {
+        return Ok(None);
+    }
+    let negated = cursor.accept('!');
+    let at = cursor.position();
+    let name = cursor.name("a predicate register")?;
+    match scope.find(name) {
+        Some(Meaning::Register(predicate)) if scope.types[predicate.0 as usize] == Type::Pred => {
+            Ok(Some(Guard { predicate, negated }))
+        }
+        _ => Err(ParseError::new(at, format!("`{name}`"), "a predicate register")),
+    }
+}
+
+fn parse_instruction(
+    cursor: &mut Cursor<'_>,
+    scope: &mut Scope<'_>,
+    guard: Option<Guard>,
+) -> Result<Instruction> {
+    let start = cursor.position();
+    let (opcode, modifiers, types) = parse_mnemonic(cursor)?;
+    let line = SourceLine(start.line);
+    let operands = Vec::new();
+    let mut instruction = Instruction { guard, opcode, modifiers, types, operands, line };
+    let mut places = Vec::new();
+    while cursor.peek() != Token::Symbol(';') {
+        if !places.is_empty() {
+            cursor.expect(',')?;
+        }
+        let at = cursor.position();
+        places.push(at);
+        let operand = match cursor.peek() {
+            Token::Name(name) if opcode == Opcode::Bra => {
+                cursor.take();
+                Operand::Label(scope.label(at, name))
+            }
+            _ => parse_operand(cursor, scope, &instruction.types)?,
+        };
+        instruction.operands.push(operand);
+    }
+    cursor.take();
+    let space = |symbol| scope.space(symbol);
+    let names = Names { registers: &scope.types, space: &space };
+    let mnemonic = crate::print::mnemonic(&instruction);
+    let form = check(&instruction, &names).map_err(|mismatch| {
+        let at = mismatch.operand.and_then(|index| places.get(index)).copied().unwrap_or(start);
+        let help = format!("in `{mnemonic}`; its forms are {}", forms(opcode));
+        ParseError::new(at, mismatch.found, mismatch.expected).help(help)
+    })?;
+    let module = scope.module;
+    if form.isa > module.isa || form.sm > module.target.number {
+        let expected = format!("an instruction of PTX ISA {} on {}", module.isa, module.target);
+        let help = format!("it needs PTX ISA {} and sm_{}", form.isa, form.sm.max(30));
+        return Err(ParseError::new(start, format!("`{mnemonic}`"), expected).help(help));
+    }
+    Ok(instruction)
+}
+
+/// The forms of an instruction, for a message.
+pub(super) fn forms(opcode: Opcode) -> String {
+    let forms = opcode.forms().iter().map(|form| format!("`{opcode}{form}`"));
+    forms.collect::<Vec<_>>().join(", ")
+}

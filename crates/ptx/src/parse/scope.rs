@@ -1,0 +1,149 @@
+//! The names that are in sight, and the entry that is being read.
+
+use std::collections::HashMap;
+
+use super::lexer::Position;
+use super::{ParseError, Result};
+use crate::ast::{
+    Entry, LabelId, Module, RegisterDeclaration, RegisterId, Space, Symbol, Type, Variable,
+};
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    Register(RegisterId),
+    Symbol(Symbol),
+}
+
+/// An entry while it is being read.
+pub(super) struct Scope<'m> {
+    pub(super) module: &'m Module,
+    pub(super) entry: Entry,
+    /// The types of the registers so far.
+    pub(super) types: Vec<Type>,
+    /// The names of each open block, outermost first.
+    blocks: Vec<HashMap<String, Meaning>>,
+    labels: HashMap<String, (LabelId, Label)>,
+}
+
+/// Where a label was first named, and whether it has been placed.
+#[derive(Clone, Copy)]
+struct Label {
+    named: Position,
+    placed: bool,
+}
+
+impl<'m> Scope<'m> {
+    /// The scope of `entry`, whose parameters are known.
+    pub(super) fn new(module: &'m Module, entry: Entry) -> Self {
+        let variables = module.variables.iter().enumerate();
+        let variables = variables
+            .map(|(index, v)| (v.name.clone(), Meaning::Symbol(Symbol::Module(index as u32))));
+        let outer = variables.collect();
+        let parameters = entry.parameters.iter().enumerate();
+        let parameters = parameters
+            .map(|(index, p)| (p.name.clone(), Meaning::Symbol(Symbol::Parameter(index as u32))));
+        let inner = parameters.collect();
+        let (types, labels) = (Vec::new(), HashMap::new());
+        Self { module, entry, types, blocks: vec![outer, inner], labels }
+    }
+
+    /// Opens a block, `{`.
+    pub(super) fn open(&mut self) {
+        self.blocks.push(HashMap::new());
+    }
+
+    /// Closes a block, `}`. False when none is open.
+    pub(super) fn close(&mut self) -> bool {
+        // The first two are the module and the entry.
+        let open = self.blocks.len() > 2;
+        if open {
+            self.blocks.pop();
+        }
+        open
+    }
+
+    /// What `name` stands for.
+    pub(super) fn find(&self, name: &str) -> Option<Meaning> {
+        self.blocks.iter().rev().find_map(|block| block.get(name)).copied()
+    }
+
+    /// The space of a symbol.
+    pub(super) fn space(&self, symbol: Symbol) -> Option<Space> {
+        crate::validate::space_of(self.module, &self.entry, symbol)
+    }
+
+    fn bind(&mut self, at: Position, name: &str, meaning: Meaning) -> Result<()> {
+        let block = self.blocks.last_mut().expect("the outermost blocks are never closed");
+        if block.insert(name.to_owned(), meaning).is_some() {
+            return Err(ParseError::new(at, format!("`{name}` again"), "a name that is not taken"));
+        }
+        Ok(())
+    }
+
+    /// Declares registers.
+    pub(super) fn declare_registers(
+        &mut self,
+        at: Position,
+        mut declaration: RegisterDeclaration,
+    ) -> Result<()> {
+        for index in 0..declaration.len() {
+            let register = RegisterId(self.types.len() as u32);
+            self.types.push(declaration.ty);
+            self.bind(at, &declaration.name_of(index), Meaning::Register(register))?;
+        }
+        // An inner block may reuse a name; the entry has no blocks, and gets a name of its own.
+        let taken = |name: &str| self.entry.registers.iter().any(|known| known.name == name);
+        if taken(&declaration.name) {
+            let block = self.blocks.len();
+            let name = (0..).map(|n| format!("{}_{block}_{n}_", declaration.name));
+            declaration.name = name.into_iter().find(|name| !taken(name)).unwrap_or_default();
+        }
+        self.entry.registers.push(declaration);
+        Ok(())
+    }
+
+    /// Declares a variable of the entry.
+    pub(super) fn declare_variable(&mut self, at: Position, variable: Variable) -> Result<()> {
+        let symbol = Symbol::Local(self.entry.variables.len() as u32);
+        self.bind(at, &variable.name, Meaning::Symbol(symbol))?;
+        self.entry.variables.push(variable);
+        Ok(())
+    }
+
+    /// The label called `name`, which may come later.
+    pub(super) fn label(&mut self, at: Position, name: &str) -> LabelId {
+        let labels = &mut self.entry.labels;
+        let known = self.labels.entry(name.to_owned()).or_insert_with(|| {
+            labels.push(name.to_owned());
+            (LabelId(labels.len() as u32 - 1), Label { named: at, placed: false })
+        });
+        known.0
+    }
+
+    /// Places a label.
+    pub(super) fn place(&mut self, at: Position, name: &str) -> Result<LabelId> {
+        let id = self.label(at, name);
+        if let Some((_, label)) = self.labels.get_mut(name)
+            && std::mem::replace(&mut label.placed, true)
+        {
+            let found = format!("label `{name}` again");
+            return Err(ParseError::new(at, found, "a label that is not taken"));
+        }
+        Ok(id)
+    }
+
+    /// The entry, when every label has its place.
+    pub(super) fn finish(self) -> Result<Entry> {
+        let missing = self.labels.iter().filter(|(_, (_, label))| !label.placed);
+        // The first one in the text, so that the message does not depend on hashing.
+        let first = missing.min_by_key(|(_, (_, label))| (label.named.line, label.named.column));
+        match first {
+            None => Ok(self.entry),
+            Some((name, (_, label))) => {
+                let found = format!("label `{name}`, which stands nowhere");
+                Err(ParseError::new(label.named, found, "a label of this entry"))
+            }
+        }
+    }
+}

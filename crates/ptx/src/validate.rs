@@ -1,0 +1,204 @@
+//! Checks of a whole module against the instruction table.
+
+use std::collections::HashSet;
+
+use crate::ast::{Entry, Instruction, Module, Operand, Space, Statement, Symbol, Type, Variable};
+use crate::instructions::{Form, Names, check};
+use crate::print::mnemonic;
+use crate::target::{IsaVersion, SmTarget};
+
+/// Why a module is not valid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValidationError {
+    /// An instruction has none of the forms that the table knows.
+    #[error("{entry}: `{instruction}`, statement {statement}: found {found}, expected {expected}")]
+    Instruction {
+        /// The entry.
+        entry: String,
+        /// The instruction, without operands.
+        instruction: String,
+        /// Which statement of the body it is.
+        statement: usize,
+        /// What was found.
+        found: String,
+        /// What the table allows there.
+        expected: String,
+    },
+    /// An instruction needs a newer PTX ISA or SM target than the module has.
+    #[error(
+        "{entry}: `{instruction}` needs PTX ISA {least_isa} and sm_{least_sm}, but the module has \
+         PTX ISA {isa} and {target}"
+    )]
+    TooNew {
+        /// The entry.
+        entry: String,
+        /// The instruction, without operands.
+        instruction: String,
+        /// The version that it needs.
+        least_isa: IsaVersion,
+        /// The SM target that it needs.
+        least_sm: u32,
+        /// The version of the module.
+        isa: IsaVersion,
+        /// The target of the module.
+        target: SmTarget,
+    },
+    /// The PTX ISA of the module does not know its target.
+    #[error("{target} needs PTX ISA {least_isa}, but the module has {isa}")]
+    IsaTooOld {
+        /// The target of the module.
+        target: SmTarget,
+        /// The version that it needs.
+        least_isa: IsaVersion,
+        /// The version of the module.
+        isa: IsaVersion,
+    },
+    /// A name is declared twice.
+    #[error("{entry}: `{name}` is declared twice")]
+    Duplicate {
+        /// The entry.
+        entry: String,
+        /// The name.
+        name: String,
+    },
+    /// A label does not stand at exactly one place.
+    #[error("{entry}: label `{label}` stands at {places} places instead of one")]
+    Label {
+        /// The entry.
+        entry: String,
+        /// The label.
+        label: String,
+        /// How often it stands in the body.
+        places: usize,
+    },
+}
+
+/// Checks every instruction of `module` against the table, and that its names are sound.
+///
+/// # Errors
+/// The first fault.
+pub fn validate(module: &Module) -> Result<(), ValidationError> {
+    let (isa, target, least_isa) = (module.isa, module.target, module.target.least_isa());
+    if isa < least_isa {
+        return Err(ValidationError::IsaTooOld { target, least_isa, isa });
+    }
+    module.entries.iter().try_for_each(|entry| {
+        check_names(module, entry)?;
+        check_labels(entry)?;
+        check_body(module, entry, &mut |_| {})
+    })
+}
+
+/// The least PTX ISA version that knows the target of `module` and all of its instructions.
+///
+/// # Errors
+/// The first instruction that the table does not know.
+pub fn least_isa(module: &Module) -> Result<IsaVersion, ValidationError> {
+    let mut least = module.target.least_isa();
+    let newest = Module { isa: IsaVersion::new(u32::MAX, 0), ..module.clone() };
+    for entry in &module.entries {
+        check_body(&newest, entry, &mut |form| least = least.max(form.isa))?;
+    }
+    Ok(least)
+}
+
+fn check_names(module: &Module, entry: &Entry) -> Result<(), ValidationError> {
+    let parameters = entry.parameters.iter().map(|parameter| parameter.name.clone());
+    let variables = entry.variables.iter().chain(&module.variables).map(|v| v.name.clone());
+    let registers = entry.registers.iter().flat_map(|d| (0..d.len()).map(|i| d.name_of(i)));
+    let labels = entry.labels.iter().cloned();
+    let mut seen = HashSet::new();
+    for name in parameters.chain(variables).chain(registers).chain(labels) {
+        if !seen.insert(name.clone()) {
+            return Err(ValidationError::Duplicate { entry: entry.name.clone(), name });
+        }
+    }
+    Ok(())
+}
+
+fn check_labels(entry: &Entry) -> Result<(), ValidationError> {
+    let mut places = vec![0usize; entry.labels.len()];
+    for statement in &entry.body {
+        if let Statement::Label(label) = statement
+            && let Some(count) = places.get_mut(label.0 as usize)
+        {
+            *count += 1;
+        }
+    }
+    match places.iter().position(|&count| count != 1) {
+        None => Ok(()),
+        Some(index) => Err(ValidationError::Label {
+            entry: entry.name.clone(),
+            label: entry.labels[index].clone(),
+            places: places[index],
+        }),
+    }
+}
+
+fn check_body(
+    module: &Module,
+    entry: &Entry,
+    visit: &mut dyn FnMut(&'static Form),
+) -> Result<(), ValidationError> {
+    let registers = entry.register_types();
+    let space = |symbol| space_of(module, entry, symbol);
+    let names = Names { registers: &registers, space: &space };
+    for (index, statement) in entry.body.iter().enumerate() {
+        let Statement::Instruction(instruction) = statement else { continue };
+        let fault = |found: String, expected: String| ValidationError::Instruction {
+            entry: entry.name.clone(),
+            instruction: mnemonic(instruction),
+            statement: index,
+            found,
+            expected,
+        };
+        if let Some(what) = dangling(entry, instruction) {
+            return Err(fault(format!("an undeclared {what}"), format!("a declared {what}")));
+        }
+        let guard = instruction.guard.map(|guard| registers[guard.predicate.0 as usize]);
+        if let Some(ty) = guard.filter(|&ty| ty != Type::Pred) {
+            return Err(fault(format!("a guard of type .{ty}"), "a predicate".to_owned()));
+        }
+        let form = check(instruction, &names).map_err(|m| fault(m.found, m.expected))?;
+        if form.isa > module.isa || form.sm > module.target.number {
+            return Err(ValidationError::TooNew {
+                entry: entry.name.clone(),
+                instruction: mnemonic(instruction),
+                least_isa: form.isa,
+                least_sm: form.sm,
+                isa: module.isa,
+                target: module.target,
+            });
+        }
+        visit(form);
+    }
+    Ok(())
+}
+
+/// What the instruction names that the entry does not have. Symbols are left to [`check`].
+fn dangling(entry: &Entry, instruction: &Instruction) -> Option<&'static str> {
+    let count = entry.register_count();
+    let mut missing = None;
+    instruction.visit_registers(|register, _| {
+        if register.0 as usize >= count {
+            missing = Some("register");
+        }
+    });
+    for operand in &instruction.operands {
+        match operand {
+            Operand::Label(label) if entry.label(*label).is_none() => missing = Some("label"),
+            _ => {}
+        }
+    }
+    missing
+}
+
+/// The space of a symbol.
+pub(crate) fn space_of(module: &Module, entry: &Entry, symbol: Symbol) -> Option<Space> {
+    let of = |list: &[Variable], index: u32| list.get(index as usize).map(|v| v.space);
+    match symbol {
+        Symbol::Parameter(index) => entry.parameters.get(index as usize).map(|_| Space::Param),
+        Symbol::Local(index) => of(&entry.variables, index),
+        Symbol::Module(index) => of(&module.variables, index),
+    }
+}

@@ -1,0 +1,7 @@
+//! The crate against itself and against `ptxas`.
+
+mod build;
+mod ptxas;
+mod rejected;
+mod table;
+mod text;

@@ -1,0 +1,127 @@
+//! What must not parse, and what is said about it.
+
+use retrograph_ptx::parse;
+
+use crate::ptxas;
+use crate::table::module_around;
+
+/// The line of the statement in [`module_around`].
+const LINE: u32 = 13;
+
+/// Statements that neither the parser nor `ptxas` takes, and words of our message.
+const STATEMENTS: &[(&str, &str)] = &[
+    ("add.rni.f32 %f1, %f2, %f3;", "a modifier or type of `add`"),
+    ("add.u8 %r1, %r2, %r3;", ".u8"),
+    ("add.b32 %r1, %r2, %r3;", ".b32"),
+    ("add.u32 %f1, %r2, %r3;", "a register of type .f32"),
+    ("add.f32 %f1, %f2, 1;", "the constant 1"),
+    ("add.u32 %r1, %r2;", "2 operands"),
+    ("add.u32 %r1, %tid.x, 1;", "the special register %tid.x"),
+    ("add.rn.rz.f32 %f1, %f2, %f3;", "several"),
+    ("mul.u32.lo %r1, %r2, %r3;", "right after `mul`"),
+    ("mul.u32 %r1, %r2, %r3;", "one of .lo .hi"),
+    ("fma.f32 %f1, %f2, %f3, %f4;", "one of .rn .rz .rm .rp"),
+    ("div.f32 %f1, %f2, %f3;", "one of .rn .rz .rm .rp"),
+    ("sqrt.f32 %f1, %f2;", "one of .rn"),
+    ("ex2.approx.f64 %fd1, %fd2;", ".f64"),
+    ("abs.u32 %r1, %r2;", ".u32"),
+    ("shl.u32 %r1, %r2, %r3;", ".u32"),
+    ("shl.b32 %r1, %r2, %rd3;", "a register of type .b64"),
+    ("shf.wrap.l.b32 %r1, %r2, %r3, %r4;", "right after `shf`"),
+    ("cvt.f32.s32 %f1, %r1;", "one of .rn"),
+    ("cvt.u32.f32 %r1, %f1;", "one of .rni"),
+    ("cvt.rn.f64.f32 %fd1, %f1;", "cvt"),
+    ("cvta.global.to.u64 %rd1, %rd2;", "right after `cvta`"),
+    ("setp.lt.b32 %p1, %r1, %r2;", ".b32"),
+    ("setp.lo.s32 %p1, %r1, %r2;", ".s32"),
+    ("setp.ltu.u32 %p1, %r1, %r2;", ".u32"),
+    ("mov.u32 _, %r1;", "`_`"),
+    ("mov.f32 %f1, 0;", "the constant 0"),
+    ("mov.u64 %rd1, {%r1, %r2};", "a vector"),
+    ("ld.global.f32 %f1, %rd1;", "an [address]"),
+    ("ld.global.u16 %f1, [%rd1];", "a register of type .f32"),
+    ("ld.global.v4.f32 {%f1, %f2}, [%rd1];", "a vector of 4"),
+    ("ld.global.v4.f64 {%fd1, %fd2, %fd3, %fd4}, [%rd1];", "16 bytes"),
+    ("ld.shared.nc.f32 %f1, [%r1];", ".nc"),
+    ("ld.shared.f32 %f1, [16];", "base"),
+    ("ld.relaxed.global.f32 %f1, [%rd1];", "one of .cta .gpu .sys"),
+    ("ld.shared.f32 %f1, [%r1-4];", "`]`"),
+    ("ld.global.f32 %f1, [missing];", "a declared name"),
+    ("st.param.u32 [p], %r1;", ".param"),
+    ("atom.global.add.s64 %rd1, [%rd2], %rd3;", ".s64"),
+    ("vote.any.pred %p1, %p2;", "one of .sync"),
+    ("frobnicate.u32 %r1;", "an instruction that the table knows"),
+    ("bra nowhere;", "label `nowhere`"),
+    ("mov.u32 %r9, 1;", "a declared name"),
+    ("@%r1 ret;", "a predicate register"),
+    ("again: again: ret;", "label `again` again"),
+    ("add.u32 %r1, %r2, %r3", "`:`"),
+    (".reg .f32 %f<3>;", "`%f0` again"),
+    (".reg .q32 %q;", "a type"),
+];
+
+/// Statements that `ptxas` takes and this crate does not, on purpose.
+const UNSUPPORTED: &[(&str, &str)] = &[
+    ("mov.u32 %r1, 5000000000;", "the constant 5000000000"),
+    ("brkpt;", "an instruction that the table knows"),
+    ("ex2.approx.f16 %h1, %h2;", ".f16"),
+];
+
+#[test]
+fn statements_outside_of_the_table_are_rejected_where_they_stand() {
+    for (statement, words) in STATEMENTS.iter().chain(UNSUPPORTED) {
+        let error = parse(&module_around("6.3", "sm_75", statement))
+            .expect_err(&format!("{statement} was accepted"));
+        let said = error.to_string();
+        assert!(said.contains(words), "{statement}: {said}");
+        let line = if said.contains("found `:`") { LINE + 1 } else { LINE };
+        assert_eq!(error.line, line, "{statement}: {said}");
+    }
+}
+
+#[test]
+fn ptxas_rejects_them_too() {
+    for (statement, _) in STATEMENTS {
+        let text = module_around("6.4", "sm_75", statement);
+        if ptxas::assemble(&text, "sm_75") == Some(Ok(())) {
+            panic!("ptxas takes `{statement}`; then the table should");
+        }
+    }
+}
+
+#[test]
+fn the_column_is_that_of_the_operand() {
+    let error = parse(&module_around("6.3", "sm_75", "add.u32 %r1, %r2, %f3;")).unwrap_err();
+    assert_eq!((error.line, error.column), (LINE, 19));
+    assert_eq!(error.found, "a register of type .f32");
+    assert!(error.help.contains("add.u32"), "{}", error.help);
+}
+
+/// Whole texts, and words of the message.
+const TEXTS: &[(&str, &str)] = &[
+    ("", "`.version`"),
+    (".version 7\n.target sm_80", "a version"),
+    (".version 7.0\n.target sm_90", "sm_90 needs PTX ISA 7.8"),
+    (".version 7.0\n.target sm_eighty", "an SM target"),
+    (".version 7.0\n.target sm_80\n.address_size 32", "64-bit addressing"),
+    (".version 7.0\n.target sm_80\n.func f() { ret; }", "device functions are not supported"),
+    (".version 7.0\n.target sm_80\n.visible .entry k() { call f; }", "inline them"),
+    (".version 7.0\n.target sm_80\n.visible .entry k() { ret;", "the end of the text"),
+    (".version 7.0\n.target sm_80\n.visible .entry k() { ret; } }", "`.entry`"),
+    (".version 7.0\n.target sm_80\n.entry k() { } .entry k() { }", "entry `k` again"),
+    (".version 7.0\n.target sm_80\n.entry k(.param .u32 a, .param .u32 a) { }", "`a` again"),
+    (".version 7.0\n.target sm_80\n.entry k() .maxfoo 3 { }", "`.maxntid`"),
+    (".version 7.0\n.target sm_80\n.shared .align 3 .b8 a[4];", "a power of two"),
+    (".version 7.0\n.target sm_80\n.shared .b8 a[4], a;", "`a` again"),
+    (".version 7.0\n.target sm_80\n.tex .u64 t;", "a variable"),
+    (".version 7.0\n.target sm_80\n/* ", "a comment without end"),
+    (".version 7.0\n.target sm_80\n.entry k() { .reg .b32 %r<4000000000>; }", "registers"),
+];
+
+#[test]
+fn whole_texts_are_rejected_with_a_reason() {
+    for (text, words) in TEXTS {
+        let said = parse(text).expect_err(text).to_string();
+        assert!(said.contains(words), "{text}: {said}");
+    }
+}
