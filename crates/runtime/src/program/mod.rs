@@ -184,9 +184,12 @@ impl Program {
     ///
     /// # Errors
     /// When the driver fails.
-    pub fn fill_transients_with_nan(&self, stream: &Stream) -> crate::error::Result<()> {
+    pub fn fill_transients_with_nan(&mut self, stream: &Stream) -> crate::error::Result<()> {
         self.after_last_step(stream)?;
-        self.memory.fill_transients_with_nan(stream)
+        self.memory.fill_transients_with_nan(stream)?;
+        // The next step may be on another stream, and then waits for this one.
+        self.last_stream = Some(stream.clone());
+        self.done.record(stream)
     }
 }
 

@@ -225,3 +225,35 @@ fn empty_passes_and_single_operations_are_analysed() {
     let kinds: Vec<_> = pass.buffers().map(|(_, buffer)| buffer.kind()).collect();
     assert_eq!(kinds, [BufferKind::External]);
 }
+
+#[test]
+fn explanations_and_drawings_name_everything() {
+    let mut pass = Pass::new("small \"mlp\"");
+    let x = pass.external::<f32>("input", 8);
+    let lr = pass.control::<f32>("lr");
+    let (left, right) = (pass.transient::<f32>("left", 8), pass.transient::<f32>("right", 8));
+    let out = pass.external::<f32>("output", 9);
+    pass.set_scope("layer 1");
+    pass.copy(x, left).unwrap();
+    pass.fill(right, 0).unwrap();
+    pass.copy(left, out.slice(0..8)).unwrap();
+    pass.set_scope("");
+    pass.copy(lr, out.slice(8..9)).unwrap();
+    let text = pass.explain().to_string();
+    let parts = ["input", "lr", "left", "output", "layer 1/copy", "input -> left", "3 × copy"];
+    let sums = ["4 operations, 1 edges, depth 2", "68 bytes bound", "512 bytes of transients"];
+    for part in parts.into_iter().chain(sums) {
+        assert!(text.contains(part), "`{part}` is missing in:\n{text}");
+    }
+    let dot = pass.to_dot();
+    assert!(dot.starts_with("digraph \"small \\\"mlp\\\"\""), "{dot}");
+    assert_eq!(dot.matches("color=red").count(), 3, "two operations and their edge:\n{dot}");
+}
+
+#[test]
+fn programs_and_passes_can_change_threads() {
+    fn sent<T: Send>() {}
+    sent::<Pass>();
+    sent::<retrograph_runtime::Program>();
+    sent::<retrograph_runtime::Controls>();
+}
