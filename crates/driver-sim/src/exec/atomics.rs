@@ -1,0 +1,95 @@
+//! `atom` and `red`.
+//!
+//! Lanes go in ascending order, and a launch with atomics on global memory runs its blocks one
+//! after the other, so that the result is the same on every run. On hardware the order is open;
+//! a kernel whose result depends on it gives one of the results that hardware may give.
+
+use super::access::{
+    Memories, Trouble, atomic_addresses, lane_of, lanes_of, read_element, set_lane,
+};
+use super::float::{canonical, canonical64, d, f};
+use super::program::{Atomic, AtomicOperation};
+use super::vector::Slots;
+
+impl AtomicOperation {
+    /// The new value from the old one and the operands.
+    fn apply(self, old: u64, b: u64, c: u64) -> u64 {
+        match self {
+            Self::Function(function, constant) => function([old, b, 0], constant),
+            Self::AddF32 => u64::from(canonical(f(old as u32) + f(b as u32))),
+            Self::AddF64 => canonical64(d(old) + d(b)),
+            Self::Exchange => b,
+            Self::CompareAndSwap => {
+                if old == b {
+                    c
+                } else {
+                    old
+                }
+            }
+            Self::Increment => {
+                if old >= b {
+                    0
+                } else {
+                    old + 1
+                }
+            }
+            Self::Decrement => {
+                if old == 0 || old > b {
+                    b
+                } else {
+                    old - 1
+                }
+            }
+        }
+    }
+}
+
+/// Executes the atomic in the lanes of `mask`: operands d, address, b, c.
+///
+/// # Safety
+///
+/// The slots must be those of [`super::program::Op::Atomic`], and no other thread may run a kernel
+/// on the same bytes.
+#[inline(never)]
+pub(super) unsafe fn execute(
+    memories: &Memories<'_>,
+    (slots, mask): (Slots, u32),
+    atomic: &Atomic,
+) -> Result<(), Trouble> {
+    let access = &atomic.access;
+    let bytes = access.bytes as usize;
+    // SAFETY: the slots come from decoding; `resolve` proved the bytes.
+    unsafe {
+        let all = atomic_addresses(slots, mask, access);
+        for lane in lanes_of(mask) {
+            let at = memories.resolve(access, lane, all[lane]);
+            let at = at.map_err(|kind| (kind, lane as u32))?;
+            let old = read_element(at, bytes, false);
+            let b = lane_of(slots, 2, (access.value, lane));
+            let c = lane_of(slots, 3, (access.value, lane));
+            let new = atomic.operation.apply(old, b, c).to_le_bytes();
+            std::ptr::copy_nonoverlapping(new.as_ptr(), at, bytes);
+            set_lane(slots, 0, (access.value, lane), old);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::integer;
+
+    #[test]
+    fn operations_give_the_new_value() {
+        use AtomicOperation as A;
+        assert_eq!(A::Function(integer::add::<u32>, 0).apply(u64::from(u32::MAX), 2, 0), 1);
+        assert_eq!(A::Function(integer::min::<i32>, 0).apply(3, 0xffff_ffff, 0), 0xffff_ffff);
+        assert_eq!(A::Exchange.apply(1, 2, 0), 2);
+        assert_eq!([A::CompareAndSwap.apply(1, 1, 9), A::CompareAndSwap.apply(2, 1, 9)], [9, 2]);
+        assert_eq!([A::Increment.apply(4, 5, 0), A::Increment.apply(5, 5, 0)], [5, 0]);
+        assert_eq!([A::Decrement.apply(0, 5, 0), A::Decrement.apply(3, 5, 0)], [5, 2]);
+        let (one, two) = (u64::from(1.0f32.to_bits()), u64::from(2.0f32.to_bits()));
+        assert_eq!(A::AddF32.apply(one, one, 0), two);
+    }
+}

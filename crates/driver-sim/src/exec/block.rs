@@ -1,0 +1,325 @@
+//! One block: its warps take turns until all of them have ended.
+//!
+//! A warp runs until it ends, waits at a barrier or has used up its turn. The order of the warps
+//! changes from round to round by the seed of the launch, so that a kernel that counts on one order
+//! is found out.
+
+use retrograph_ptx::ast::Special;
+
+use super::access::Memories;
+use super::fault::FaultKind;
+use super::grid::Launch;
+use super::interpreter::{Interpreter, Machine, Pause};
+use super::program::{LANES, Preset, Program, Width};
+use super::vector::Lanes;
+use super::warp::Warp;
+use crate::memory::{POISON, Snapshot, Span, fill_host};
+
+/// Instructions that a warp runs before another one has its turn.
+const TURN: u64 = 1 << 16;
+/// Barriers of a block.
+const BARRIERS: u32 = 16;
+
+/// A fault and the thread that it happened to.
+#[derive(Clone, Debug)]
+pub(super) struct BlockFault {
+    pub(super) kind: FaultKind,
+    /// The linear index of the thread in the block.
+    pub(super) thread: u32,
+    /// The index of the decoded instruction.
+    pub(super) pc: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Ready,
+    /// Waits at a barrier, for this many threads or, with 0, for all.
+    Waiting(u32, u32),
+    Done,
+}
+
+/// Host memory aligned as the file needs it.
+#[derive(Clone, Copy)]
+#[repr(align(128))]
+struct Line {
+    _bytes: [u8; 128],
+}
+
+fn lines(bytes: usize) -> Vec<Line> {
+    vec![Line { _bytes: [0; 128] }; bytes.div_ceil(128)]
+}
+
+/// Runs blocks of one launch, one after the other.
+pub(super) struct BlockRunner<'a> {
+    machine: Machine<'a>,
+    launch: &'a Launch<'a>,
+    interpreter: Interpreter,
+    files: Vec<Line>,
+    shared: Vec<Line>,
+    local: Vec<Line>,
+    warps: Vec<Warp>,
+    states: Vec<State>,
+    arrived: [u32; BARRIERS as usize],
+}
+
+impl<'a> BlockRunner<'a> {
+    /// A runner for blocks of `launch`. `parameters` must be as long as the program says.
+    pub(super) fn new(
+        program: &'a Program,
+        launch: &'a Launch<'a>,
+        (global, parameters): (&'a Snapshot, &'a [u8]),
+        interpreter: Interpreter,
+    ) -> Self {
+        let threads = launch.block.iter().product::<u32>() as usize;
+        let count = threads.div_ceil(LANES);
+        let shared_bytes = u64::from(program.shared_bytes) + u64::from(launch.shared_bytes);
+        let memories = Memories {
+            global,
+            spans: vec![Span::NONE; program.accesses.len()],
+            shared: Span { base: 0, end: shared_bytes, host: std::ptr::null_mut() },
+            local: std::ptr::null_mut(),
+            local_bytes: program.local_bytes,
+            parameters,
+        };
+        let mut runner = Self {
+            machine: Machine { program, memories, executed: 0 },
+            launch,
+            interpreter,
+            files: lines(count * program.file_bytes as usize),
+            shared: lines(shared_bytes as usize),
+            local: lines(count * LANES * program.local_bytes as usize),
+            warps: (0..count).map(|_| Warp::new(0)).collect(),
+            states: vec![State::Ready; count],
+            arrived: [0; BARRIERS as usize],
+        };
+        for warp in 0..count {
+            runner.fill_presets(warp);
+        }
+        runner
+    }
+
+    fn file(&mut self, warp: usize) -> *mut u8 {
+        let start = warp * self.machine.program.file_bytes as usize;
+        // SAFETY: there is a file for every warp.
+        unsafe { self.files.as_mut_ptr().cast::<u8>().add(start) }
+    }
+
+    fn set(&mut self, (warp, offset): (usize, u32), lanes: Lanes<u32>) {
+        // SAFETY: the offset is that of a 32-bit slot of the program.
+        unsafe { self.file(warp).add(offset as usize).cast::<Lanes<u32>>().write(lanes) }
+    }
+
+    fn fill_presets(&mut self, warp: usize) {
+        let program = self.machine.program;
+        for &(preset, offset) in &program.presets {
+            match preset {
+                Preset::Constant(bits, width) => {
+                    // SAFETY: the offset is that of a slot of this width.
+                    unsafe {
+                        let slot = self.file(warp).add(offset as usize);
+                        match width {
+                            Width::Predicate => slot.cast::<u32>().write(bits as u32),
+                            Width::Word => slot.cast::<Lanes<u32>>().write([bits as u32; LANES]),
+                            Width::Double => slot.cast::<Lanes<u64>>().write([bits; LANES]),
+                        }
+                    }
+                }
+                Preset::Special(special) => {
+                    let lanes = self.special(special, warp);
+                    self.set((warp, offset), lanes);
+                }
+            }
+        }
+    }
+
+    /// The value of a special register that is the same for all blocks; others are zero.
+    fn special(&self, special: Special, warp: usize) -> Lanes<u32> {
+        use Special as S;
+        let ([nx, ny, nz], [gx, gy, gz]) = (self.launch.block, self.launch.grid);
+        std::array::from_fn(|lane| {
+            let thread = (warp * LANES + lane) as u32;
+            let bit = 1u32 << lane;
+            match special {
+                S::TidX => thread % nx,
+                S::TidY => thread / nx % ny,
+                S::TidZ => thread / nx / ny,
+                S::NtidX => nx,
+                S::NtidY => ny,
+                S::NtidZ => nz,
+                S::NctaidX => gx,
+                S::NctaidY => gy,
+                S::NctaidZ => gz,
+                S::LaneId => lane as u32,
+                S::WarpId => warp as u32,
+                S::NWarpId => self.warps.len() as u32,
+                S::LaneMaskEq => bit,
+                S::LaneMaskLt => bit - 1,
+                S::LaneMaskLe => bit | (bit - 1),
+                S::LaneMaskGt => !(bit | (bit - 1)),
+                S::LaneMaskGe => !(bit - 1),
+                S::DynamicSharedSize => self.launch.shared_bytes,
+                _ => 0,
+            }
+        })
+    }
+
+    fn lanes_of_warp(&self, warp: usize) -> u32 {
+        let threads = self.launch.block.iter().product::<u32>() as usize - warp * LANES;
+        if threads >= LANES { u32::MAX } else { (1 << threads) - 1 }
+    }
+
+    fn start(&mut self, block: [u32; 3]) {
+        self.machine.executed = 0;
+        self.arrived = [0; BARRIERS as usize];
+        let program = self.machine.program;
+        for warp in 0..self.warps.len() {
+            let lanes = self.lanes_of_warp(warp);
+            self.warps[warp].restart(lanes);
+            self.states[warp] = State::Ready;
+            for &(preset, offset) in &program.presets {
+                let axis = match preset {
+                    Preset::Special(Special::CtaidX) => 0,
+                    Preset::Special(Special::CtaidY) => 1,
+                    Preset::Special(Special::CtaidZ) => 2,
+                    _ => continue,
+                };
+                self.set((warp, offset), [block[axis]; LANES]);
+            }
+            let file = self.file(warp);
+            for &(offset, bytes) in &program.exposed {
+                // SAFETY: the slot lies in the file.
+                unsafe { poison(file.add(offset as usize), bytes as usize) };
+            }
+        }
+        let shared = self.shared.as_mut_ptr().cast();
+        self.machine.memories.shared.host = shared;
+        // SAFETY: both ranges are the whole of a vector.
+        unsafe {
+            poison(shared, self.shared.len() * 128);
+            poison(self.local.as_mut_ptr().cast(), self.local.len() * 128);
+        }
+    }
+
+    /// Runs a block to its end and returns how many instructions its warps executed. `order` varies
+    /// the order of the warps.
+    pub(super) fn run(&mut self, block: [u32; 3], order: u64) -> Result<u64, BlockFault> {
+        self.start(block);
+        let count = self.warps.len();
+        let mut round = order;
+        while self.states.iter().any(|&state| state != State::Done) {
+            let mut progress = false;
+            for turn in 0..count {
+                let warp = self.warp_at(turn, round);
+                while self.states[warp] == State::Ready {
+                    progress = true;
+                    if !self.step(warp)? {
+                        break;
+                    }
+                }
+            }
+            if !self.release() && !progress {
+                return Err(self.stuck());
+            }
+            round = if order == 0 { 0 } else { scramble(round) };
+        }
+        Ok(self.machine.executed)
+    }
+
+    fn warp_at(&self, turn: usize, round: u64) -> usize {
+        let count = self.warps.len();
+        let turn = if round & 1 == 1 { count - 1 - turn } else { turn };
+        (turn + (round >> 1) as usize % count) % count
+    }
+
+    /// Runs a warp for one turn; whether it may go on at once.
+    fn step(&mut self, index: usize) -> Result<bool, BlockFault> {
+        let file = self.file(index);
+        let local = index * LANES * self.machine.program.local_bytes as usize;
+        self.machine.memories.local = self.local.as_mut_ptr().cast::<u8>().wrapping_add(local);
+        let warp = &mut self.warps[index];
+        // SAFETY: the file is that of this warp, and the interpreter suits the host.
+        let pause = unsafe { (self.interpreter)(&mut self.machine, warp, file, TURN) };
+        let limit = self.launch.step_limit;
+        if self.machine.executed > limit {
+            let lane = self.warps[index].live.trailing_zeros() & 31;
+            return Err(self.fault(FaultKind::StepLimit { limit }, index, lane));
+        }
+        match pause {
+            Pause::Done => self.states[index] = State::Done,
+            Pause::Turn => return Ok(false),
+            Pause::Fault(kind, lane) => return Err(self.fault(kind, index, lane)),
+            Pause::Barrier { id, count, arrive } => {
+                if id >= BARRIERS || !count.is_multiple_of(LANES as u32) {
+                    let what = "a barrier beyond 15, or a count that is no multiple of 32";
+                    return Err(self.fault_before(FaultKind::Undefined { what }, index));
+                }
+                if arrive {
+                    self.arrived[id as usize] += LANES as u32;
+                    return Ok(true);
+                }
+                self.states[index] = State::Waiting(id, count);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Lets warps go whose barrier is complete; whether there were any.
+    fn release(&mut self) -> bool {
+        let mut released = false;
+        for id in 0..BARRIERS {
+            let waits = |state: &&State| matches!(state, State::Waiting(at, _) if *at == id);
+            let waiting = self.states.iter().filter(waits).count() as u32;
+            let Some(&State::Waiting(_, count)) = self.states.iter().find(waits) else { continue };
+            let live = self.states.iter().filter(|&&state| state != State::Done).count() as u32;
+            let complete = if count == 0 {
+                waiting == live
+            } else {
+                waiting * LANES as u32 + self.arrived[id as usize] >= count
+            };
+            if complete {
+                released = true;
+                self.arrived[id as usize] = 0;
+                for state in &mut self.states {
+                    if matches!(state, State::Waiting(at, _) if *at == id) {
+                        *state = State::Ready;
+                    }
+                }
+            }
+        }
+        released
+    }
+
+    /// No warp can go on: the first one that waits is at fault.
+    fn stuck(&self) -> BlockFault {
+        let waits = |state: &State| matches!(state, State::Waiting(..));
+        let warp = self.states.iter().position(waits).unwrap_or(0);
+        self.fault_before(FaultKind::BarrierDivergence, warp)
+    }
+
+    fn fault(&self, kind: FaultKind, warp: usize, lane: u32) -> BlockFault {
+        BlockFault { kind, thread: (warp * LANES) as u32 + lane, pc: self.warps[warp].pc }
+    }
+
+    /// A fault at the instruction that the warp has just left.
+    fn fault_before(&self, kind: FaultKind, warp: usize) -> BlockFault {
+        let lane = self.warps[warp].live.trailing_zeros() & 31;
+        let fault = self.fault(kind, warp, lane);
+        BlockFault { pc: fault.pc.saturating_sub(1), ..fault }
+    }
+}
+
+/// # Safety
+///
+/// `to` must be valid for writing `bytes` bytes.
+unsafe fn poison(to: *mut u8, bytes: usize) {
+    // SAFETY: by the contract.
+    unsafe { fill_host(to, &POISON.to_le_bytes(), bytes) }
+}
+
+/// A number that looks unrelated (the finalizer of SplitMix64).
+pub(super) fn scramble(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}

@@ -1,0 +1,214 @@
+//! `cvt`: conversions between any two numeric types.
+//!
+//! A NaN becomes 0 as an integer, except that conversions from `f64` or to a 64-bit integer give the
+//! pattern with only the top bit set, as the PTX manual has it. Floats out of range saturate.
+
+use std::cmp::Ordering;
+
+use retrograph_ptx::ast::{Type, TypeKind};
+
+use super::float::{FloatMode, canonical64, d, flush, saturate};
+use super::rounding::{Format, Rounding};
+
+/// A conversion.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Conversion {
+    /// The type of the operand.
+    pub(super) from: Type,
+    /// The type of the result.
+    pub(super) to: Type,
+    /// Rounding, `.ftz` and `.sat`.
+    pub(super) mode: FloatMode,
+    /// Whether the rounding is to an integer, `.rni` and the like.
+    pub(super) integral: bool,
+}
+
+impl Conversion {
+    /// Converts the low bits of `bits`; the result is in the low bits, zero above.
+    pub(super) fn apply(self, bits: u64) -> u64 {
+        match (self.from.is_float(), self.to.is_float()) {
+            (false, false) => self.integer_to_integer(bits),
+            (false, true) => self.integer_to_float(bits),
+            (true, false) => self.float_to_integer(self.operand(bits)),
+            (true, true) => self.float_to_float(self.operand(bits)),
+        }
+    }
+
+    fn operand(self, bits: u64) -> f64 {
+        match self.from {
+            Type::F16 => Format::F16.widen(bits as u32 & 0xffff),
+            Type::Bf16 => Format::BF16.widen(bits as u32 & 0xffff),
+            Type::F32 if self.mode.flush => f64::from(f32::from_bits(flush(bits as u32))),
+            Type::F32 => f64::from(f32::from_bits(bits as u32)),
+            _ => d(bits),
+        }
+    }
+
+    fn integer_to_integer(self, bits: u64) -> u64 {
+        let value = integer(bits, self.from);
+        let (least, greatest) = range(self.to);
+        let value = if self.mode.saturate { value.clamp(least, greatest) } else { value };
+        truncate(value, self.to)
+    }
+
+    fn integer_to_float(self, bits: u64) -> u64 {
+        let value = integer(bits, self.from);
+        let rounding = self.mode.rounding;
+        match self.to {
+            Type::F32 => {
+                let nearest = value as f32;
+                let step = rounding.step(value.cmp(&(nearest as i128)), nearest < 0.0);
+                let result = move_f32(nearest, step).to_bits();
+                u64::from(if self.mode.saturate { saturate(result) } else { result })
+            }
+            Type::F64 => {
+                let nearest = value as f64;
+                match rounding.step(value.cmp(&(nearest as i128)), nearest < 0.0) {
+                    -1 => nearest.next_down().to_bits(),
+                    1 => nearest.next_up().to_bits(),
+                    _ => nearest.to_bits(),
+                }
+            }
+            // Integers above 2^53, which f64 does not hold, overflow f16 in every mode, and bf16
+            // from 64 bits is refused when decoding.
+            other => u64::from(half(other).narrow(value as f64, rounding)),
+        }
+    }
+
+    fn float_to_integer(self, value: f64) -> u64 {
+        if value.is_nan() {
+            let zero = self.from != Type::F64 && self.to.bits() != 64;
+            return if zero { 0 } else { 1 << (self.to.bits() - 1) };
+        }
+        let (least, greatest) = range(self.to);
+        // The cast saturates at the range of i128, which holds every range.
+        let rounded = to_integral(value, self.mode.rounding) as i128;
+        truncate(rounded.clamp(least, greatest), self.to)
+    }
+
+    fn float_to_float(self, value: f64) -> u64 {
+        let value = if self.integral { to_integral(value, self.mode.rounding) } else { value };
+        let rounding = if self.integral { Rounding::Nearest } else { self.mode.rounding };
+        let clamp = |value: f64| if value > 0.0 { value.min(1.0) } else { 0.0 };
+        let value = if self.mode.saturate { clamp(value) } else { value };
+        match self.to {
+            Type::F64 => canonical64(value),
+            Type::F32 => {
+                let bits = Format::F32.narrow(value, rounding);
+                u64::from(if self.mode.flush { flush(bits) } else { bits })
+            }
+            other => u64::from(half(other).narrow(value, rounding)),
+        }
+    }
+}
+
+fn move_f32(value: f32, step: i32) -> f32 {
+    match step.cmp(&0) {
+        Ordering::Less => value.next_down(),
+        Ordering::Equal => value,
+        Ordering::Greater => value.next_up(),
+    }
+}
+
+/// The 16-bit format of `ty`.
+pub(super) fn half(ty: Type) -> Format {
+    if matches!(ty, Type::Bf16 | Type::Bf16x2) { Format::BF16 } else { Format::F16 }
+}
+
+/// Packs two rounded `f32` into one register, `high` above `low`.
+pub(super) fn pack_halves(high: u64, low: u64, ty: Type, rounding: Rounding) -> u64 {
+    let part = |bits: u64| half(ty).narrow(f64::from(f32::from_bits(bits as u32)), rounding);
+    u64::from(part(high) << 16 | part(low))
+}
+
+/// The value of the low bits as an integer of type `ty`.
+fn integer(bits: u64, ty: Type) -> i128 {
+    let unused = 64 - ty.bits();
+    if ty.kind() == TypeKind::Signed {
+        i128::from((bits << unused) as i64 >> unused)
+    } else {
+        i128::from(bits << unused >> unused)
+    }
+}
+
+fn range(ty: Type) -> (i128, i128) {
+    if ty.kind() == TypeKind::Signed {
+        (-(1 << (ty.bits() - 1)), (1 << (ty.bits() - 1)) - 1)
+    } else {
+        (0, (1 << ty.bits()) - 1)
+    }
+}
+
+fn truncate(value: i128, ty: Type) -> u64 {
+    value as u64 & u64::MAX >> (64 - ty.bits())
+}
+
+fn to_integral(value: f64, rounding: Rounding) -> f64 {
+    match rounding {
+        Rounding::Nearest => value.round_ties_even(),
+        Rounding::Zero => value.trunc(),
+        Rounding::Down => value.floor(),
+        Rounding::Up => value.ceil(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn convert(from: Type, to: Type, rounding: Rounding, bits: u64) -> u64 {
+        let mode = FloatMode { rounding, ..FloatMode::default() };
+        Conversion { from, to, mode, integral: from.is_float() && !to.is_float() }.apply(bits)
+    }
+
+    fn f(value: f32) -> u64 {
+        u64::from(value.to_bits())
+    }
+
+    #[test]
+    fn floats_become_integers_by_mode_and_saturate() {
+        let to_i32 = |mode, value| convert(Type::F32, Type::S32, mode, f(value)) as u32 as i32;
+        let modes = [Rounding::Nearest, Rounding::Zero, Rounding::Down, Rounding::Up];
+        assert_eq!(modes.map(|mode| to_i32(mode, -2.5)), [-2, -2, -3, -2]);
+        assert_eq!(modes.map(|mode| to_i32(mode, 3.5)), [4, 3, 3, 4]);
+        assert_eq!(to_i32(Rounding::Zero, 1e20), i32::MAX);
+        assert_eq!(to_i32(Rounding::Zero, f32::NAN), 0);
+        assert_eq!(convert(Type::F32, Type::U32, Rounding::Zero, f(-5.0)), 0);
+        assert_eq!(convert(Type::F64, Type::S64, Rounding::Zero, f64::NAN.to_bits()), 1 << 63);
+        assert_eq!(convert(Type::F32, Type::U8, Rounding::Zero, f(300.0)), 255);
+    }
+
+    #[test]
+    fn integers_become_floats_by_mode() {
+        let odd = (1 << 24) + 1;
+        assert_eq!(convert(Type::U32, Type::F32, Rounding::Nearest, odd), f(16_777_216.0));
+        assert_eq!(convert(Type::U32, Type::F32, Rounding::Up, odd), f(16_777_218.0));
+        assert_eq!(convert(Type::S32, Type::F32, Rounding::Zero, (-3i64) as u64), f(-3.0));
+        let most = convert(Type::U64, Type::F64, Rounding::Down, u64::MAX);
+        assert_eq!(f64::from_bits(most), 18_446_744_073_709_549_568.0);
+        assert_eq!(convert(Type::U64, Type::F16, Rounding::Nearest, 1 << 40), 0x7c00);
+    }
+
+    #[test]
+    fn integers_extend_truncate_and_saturate() {
+        assert_eq!(convert(Type::S8, Type::S32, Rounding::Nearest, 0x80), 0xffff_ff80);
+        assert_eq!(convert(Type::U64, Type::U16, Rounding::Nearest, 0x12345), 0x2345);
+        let mode = FloatMode { saturate: true, ..FloatMode::default() };
+        let sat = Conversion { from: Type::S32, to: Type::U8, mode, integral: false };
+        assert_eq!([sat.apply(300), sat.apply(u64::from(u32::MAX))], [255, 0]);
+    }
+
+    #[test]
+    fn floats_become_floats() {
+        let tenth = 0.1f64.to_bits();
+        let down = convert(Type::F64, Type::F32, Rounding::Down, tenth) as u32;
+        assert!(f64::from(f32::from_bits(down)) < 0.1);
+        assert_eq!(convert(Type::F64, Type::F32, Rounding::Nearest, tenth), f(0.1));
+        assert_eq!(convert(Type::F32, Type::F16, Rounding::Nearest, f(1.0)), 0x3c00);
+        assert_eq!(convert(Type::F16, Type::F32, Rounding::Nearest, 0x3c00), f(1.0));
+        let mode = FloatMode { saturate: true, ..FloatMode::default() };
+        let sat = Conversion { from: Type::F32, to: Type::F32, mode, integral: false };
+        assert_eq!([sat.apply(f(2.0)), sat.apply(f(f32::NAN))], [f(1.0), 0]);
+        assert_eq!(pack_halves(f(1.0), f(2.0), Type::F16x2, Rounding::Nearest), 0x3c00_4000);
+    }
+}

@@ -1,0 +1,292 @@
+//! From the syntax tree to the form that the interpreter runs.
+//!
+//! An instruction becomes one or a few [`Micro`] instructions over virtual slots, which
+//! [`super::layout`] then places in the file. What is not implemented is refused here, by name:
+//! nothing is ever executed approximately.
+
+mod arithmetic;
+mod cast;
+mod compare;
+mod control;
+mod float;
+mod memory;
+mod operand;
+mod variables;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use retrograph_ptx::ast::{self, Entry, Modifier, Module, Statement, Type};
+
+use self::variables::Places;
+use super::fault::DecodeError;
+use super::integer::LaneFunction;
+use super::layout::lay_out;
+use super::program::{Access, Atomic, Instruction, LaneOperation, Op, Preset, Program, Width};
+
+/// A virtual slot: a register, a temporary, or a preset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Slot(pub(super) u32);
+
+/// What a virtual slot holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlotInfo {
+    /// How wide it is.
+    pub(super) width: Width,
+    /// What it is filled with before the warp starts; nothing writes such a slot.
+    pub(super) preset: Option<Preset>,
+}
+
+/// An instruction over virtual slots.
+#[derive(Clone, Debug)]
+pub(super) struct Micro {
+    /// What to do.
+    pub(super) op: Op,
+    /// The predicate it is executed under, and whether it is negated.
+    pub(super) guard: Option<(Slot, bool)>,
+    /// The slots that it writes.
+    pub(super) writes: Vec<Slot>,
+    /// The slots that it reads; encoded after those that it writes.
+    pub(super) reads: Vec<Slot>,
+    /// What the operation says it is; for a branch first the label, later the instruction.
+    pub(super) extra: u32,
+    /// The statement that it comes from.
+    pub(super) statement: u32,
+}
+
+/// Why an instruction was refused.
+type Reason = String;
+
+/// The state of decoding one entry.
+struct Decoder<'a> {
+    entry: &'a Entry,
+    places: Places,
+    types: Vec<Type>,
+    slots: Vec<SlotInfo>,
+    presets: HashMap<Preset, Slot>,
+    code: Vec<Micro>,
+    labels: Vec<Option<u32>>,
+    accesses: Vec<Access>,
+    atomics: Vec<Atomic>,
+    lanes: Vec<LaneOperation>,
+    communicates: bool,
+    statement: u32,
+    guard: Option<(Slot, bool)>,
+}
+
+impl Program {
+    /// Decodes the entry `name` of `module`. `address_of` gives the device addresses of the
+    /// variables of the module in global and constant memory.
+    pub fn decode(
+        module: &Module,
+        name: &str,
+        address_of: &dyn Fn(&str) -> Option<u64>,
+    ) -> Result<Self, DecodeError> {
+        let missing = || DecodeError::NoSuchEntry { entry: name.to_owned() };
+        let entry = module.entry(name).ok_or_else(missing)?;
+        let mut decoder = Decoder::new(entry, Places::new(module, entry, address_of));
+        decoder.body(module)?;
+        Ok(decoder.finish(module))
+    }
+}
+
+impl<'a> Decoder<'a> {
+    fn new(entry: &'a Entry, places: Places) -> Self {
+        let types = entry.register_types();
+        let info = |ty: &Type| SlotInfo { width: width_of(*ty), preset: None };
+        Self {
+            entry,
+            places,
+            slots: types.iter().map(info).collect(),
+            types,
+            presets: HashMap::new(),
+            code: Vec::new(),
+            labels: vec![None; entry.labels.len()],
+            accesses: Vec::new(),
+            atomics: Vec::new(),
+            lanes: Vec::new(),
+            communicates: false,
+            statement: 0,
+            guard: None,
+        }
+    }
+
+    fn body(&mut self, module: &Module) -> Result<(), DecodeError> {
+        for (index, statement) in self.entry.body.iter().enumerate() {
+            self.statement = index as u32;
+            self.guard = None;
+            match statement {
+                Statement::Label(label) => {
+                    let here = self.code.len() as u32;
+                    if let Some(place) = self.labels.get_mut(label.0 as usize) {
+                        *place = Some(here);
+                    }
+                }
+                Statement::Instruction(instruction) => {
+                    self.instruction(instruction)
+                        .map_err(|what| self.refuse(module, instruction, what))?;
+                }
+            }
+        }
+        self.guard = None;
+        self.emit(Op::Exit, &[], &[], 0);
+        self.resolve_labels(module)
+    }
+
+    fn refuse(&self, module: &Module, instruction: &ast::Instruction, what: Reason) -> DecodeError {
+        let kernel = self.entry.name.clone();
+        if let Some(variable) = self.places.unplaced(instruction, module) {
+            return DecodeError::UnplacedVariable { kernel, variable };
+        }
+        let text = super::site::text_of(module, self.entry, instruction);
+        DecodeError::Unsupported { kernel, line: instruction.line.0, text, what }
+    }
+
+    fn instruction(&mut self, instruction: &ast::Instruction) -> Result<(), Reason> {
+        use ast::Opcode as O;
+        if let Some(guard) = instruction.guard {
+            self.guard = Some((self.predicate(guard.predicate)?, guard.negated));
+        }
+        match instruction.opcode {
+            O::Mov | O::Cvta => self.movement(instruction),
+            O::Cvt => self.conversion(instruction),
+            O::Ld | O::St => self.access(instruction),
+            O::Atom | O::Red => self.atomic(instruction),
+            O::Setp | O::Set | O::Selp | O::Slct | O::Testp => self.comparison(instruction),
+            O::Bra | O::Ret | O::Exit | O::Trap | O::Bar | O::Barrier | O::Membar | O::Fence => {
+                self.control(instruction)
+            }
+            O::Shfl | O::Vote | O::Activemask => self.warp_wide(instruction),
+            _ if instruction.ty().is_some_and(Type::is_float) => self.float(instruction),
+            _ => self.arithmetic(instruction),
+        }
+    }
+
+    fn resolve_labels(&mut self, module: &Module) -> Result<(), DecodeError> {
+        for index in 0..self.code.len() {
+            if self.code[index].op != Op::Branch {
+                continue;
+            }
+            let label = self.code[index].extra as usize;
+            let Some(target) = self.labels.get(label).copied().flatten() else {
+                let statement = self.code[index].statement as usize;
+                let Some(Statement::Instruction(at)) = self.entry.body.get(statement) else {
+                    continue;
+                };
+                return Err(self.refuse(module, at, "a branch to a label that is nowhere".into()));
+            };
+            self.code[index].extra = target;
+        }
+        Ok(())
+    }
+
+    /// Appends an instruction under the guard of the statement.
+    fn emit(&mut self, op: Op, writes: &[Slot], reads: &[Slot], extra: u32) {
+        debug_assert!(writes.len() + reads.len() <= 5);
+        self.code.push(Micro {
+            op,
+            guard: self.guard,
+            writes: writes.to_vec(),
+            reads: reads.to_vec(),
+            extra,
+            statement: self.statement,
+        });
+    }
+
+    /// Appends a function of one lane.
+    fn emit_lanes(&mut self, function: LaneFunction, constant: u64, to: Slot, from: &[Slot]) {
+        let width = |slot: &Slot| self.slots[slot.0 as usize].width;
+        let mut operands = [None; 4];
+        for (operand, slot) in operands.iter_mut().zip(from) {
+            *operand = Some(width(slot));
+        }
+        self.lanes.push(LaneOperation { function, constant, result: width(&to), operands });
+        self.emit(Op::Lanes, &[to], from, self.lanes.len() as u32 - 1);
+    }
+
+    /// A new slot that no register of the kernel names.
+    fn temporary(&mut self, width: Width) -> Slot {
+        self.slots.push(SlotInfo { width, preset: None });
+        Slot(self.slots.len() as u32 - 1)
+    }
+
+    /// The slot of a preset.
+    fn preset(&mut self, preset: Preset, width: Width) -> Slot {
+        if let Some(&slot) = self.presets.get(&preset) {
+            return slot;
+        }
+        self.slots.push(SlotInfo { width, preset: Some(preset) });
+        let slot = Slot(self.slots.len() as u32 - 1);
+        self.presets.insert(preset, slot);
+        slot
+    }
+
+    /// The slot of a constant.
+    fn constant(&mut self, bits: u64, width: Width) -> Slot {
+        self.preset(Preset::Constant(bits, width), width)
+    }
+
+    fn finish(mut self, module: &Module) -> Program {
+        let always = self.constant(u64::MAX, Width::Predicate);
+        let layout = lay_out(&self.code, &self.slots);
+        let place = |slot: Slot| layout.offsets[slot.0 as usize];
+        let encode = |micro: &Micro| {
+            let (guard, negated) = micro.guard.unwrap_or((always, false));
+            let mut slots = [0; 5];
+            for (to, from) in slots.iter_mut().zip(micro.writes.iter().chain(&micro.reads)) {
+                *to = place(*from);
+            }
+            let (op, extra) = (micro.op, micro.extra);
+            Instruction { op, negated: -i16::from(negated), guard: place(guard), slots, extra }
+        };
+        let code = self.code.iter().map(encode).collect();
+        let presets = self.presets.iter().map(|(&preset, &slot)| (preset, place(slot)));
+        let exposed = |slot: &Slot| (place(*slot), self.slots[slot.0 as usize].width.bytes());
+        Program {
+            code,
+            statements: self.code.iter().map(|micro| micro.statement).collect(),
+            presets: presets.collect(),
+            exposed: layout.exposed.iter().map(exposed).collect(),
+            parameters: self.places.parameters,
+            module: Arc::new(Module { entries: Vec::new(), ..module.clone() }),
+            entry: Arc::new(self.entry.clone()),
+            accesses: self.accesses,
+            atomics: self.atomics,
+            lanes: self.lanes,
+            register_bytes: layout.register_bytes,
+            file_bytes: layout.file_bytes,
+            shared_bytes: self.places.shared_bytes,
+            local_bytes: self.places.local_bytes,
+            communicates: self.communicates,
+        }
+    }
+}
+
+/// How wide a register of a type is.
+fn width_of(ty: Type) -> Width {
+    match ty.bits() {
+        0 => Width::Predicate,
+        64 => Width::Double,
+        _ => Width::Word,
+    }
+}
+
+/// Refuses modifiers other than `allowed`.
+fn only(instruction: &ast::Instruction, allowed: &[Modifier]) -> Result<(), Reason> {
+    match instruction.modifiers.iter().find(|modifier| !allowed.contains(modifier)) {
+        Some(modifier) => Err(format!("the modifier .{modifier}")),
+        None => Ok(()),
+    }
+}
+
+/// The operands, which must be `N`.
+fn operands<const N: usize>(instruction: &ast::Instruction) -> Result<&[ast::Operand; N], Reason> {
+    let found = instruction.operands.len();
+    let wrong = |_| format!("{found} operands, where {N} are expected");
+    instruction.operands.as_slice().try_into().map_err(wrong)
+}
+
+/// The type, which must be there.
+fn type_of(instruction: &ast::Instruction) -> Result<Type, Reason> {
+    instruction.ty().ok_or_else(|| "an instruction without a type".to_owned())
+}

@@ -1,0 +1,226 @@
+//! Loads, stores and atomics.
+
+use retrograph_ptx::ast::{
+    Address, AddressBase, Instruction, Modifier as M, Opcode as O, Operand, Space, Symbol, Type,
+};
+
+use super::arithmetic::for_type;
+use super::{Decoder, Op, Reason, Slot, Width, only, operands, type_of};
+use crate::exec::program::{Access, Atomic, AtomicOperation};
+
+/// Modifiers that say nothing to a simulator whose memory is always coherent.
+const HINTS: &[M] = &[
+    M::Ca,
+    M::Cg,
+    M::Cs,
+    M::Cv,
+    M::Wb,
+    M::Wt,
+    M::Nc,
+    M::Weak,
+    M::Volatile,
+    M::Relaxed,
+    M::Acquire,
+    M::Release,
+    M::AcqRel,
+    M::Cta,
+    M::Gpu,
+    M::Sys,
+];
+/// Those that a kernel uses to communicate between threads.
+const STRONG: &[M] = &[M::Volatile, M::Relaxed, M::Acquire, M::Release, M::AcqRel];
+const SPACES: &[M] = &[M::Param, M::Global, M::Shared, M::Local, M::Const];
+
+impl Decoder<'_> {
+    /// `ld` and `st`.
+    pub(super) fn access(&mut self, instruction: &Instruction) -> Result<(), Reason> {
+        let mut allowed = vec![M::V2, M::V4];
+        allowed.extend(HINTS.iter().chain(SPACES));
+        only(instruction, &allowed)?;
+        let ty = type_of(instruction)?;
+        let load = instruction.opcode == O::Ld;
+        let (value, memory) = match operands::<2>(instruction)? {
+            [value, memory] if load => (value, memory),
+            [memory, value] => (value, memory),
+        };
+        let values = match value {
+            Operand::Vector(list) => &list[..],
+            one => std::slice::from_ref(one),
+        };
+        let slots = self.values(values, ty, load)?;
+        let space = instruction.space();
+        if load && self.load_parameter(&slots, memory, (ty, space))? {
+            return Ok(());
+        }
+        if !load && matches!(space, Some(Space::Param | Space::Const)) {
+            return Err("a store to memory that is only read".to_owned());
+        }
+        if instruction.modifiers.first_of(STRONG).is_some() && space != Some(Space::Shared) {
+            self.communicates = true;
+        }
+        let (address, access) = self.address(memory, space)?;
+        let value = self.width(slots[0]);
+        let signed = ty.is_signed();
+        let access =
+            Access { bytes: ty.size(), count: slots.len() as u32, signed, value, ..access };
+        self.accesses.push(access);
+        let index = self.accesses.len() as u32 - 1;
+        let op = fast(access, load).unwrap_or(if load { Op::Load } else { Op::Store });
+        if load {
+            self.emit(op, &slots, &[address], index);
+        } else {
+            let reads: Vec<Slot> = [address].into_iter().chain(slots).collect();
+            self.emit(op, &[], &reads, index);
+        }
+        Ok(())
+    }
+
+    fn values(&mut self, list: &[Operand], ty: Type, load: bool) -> Result<Vec<Slot>, Reason> {
+        let mut slots = Vec::new();
+        for operand in list {
+            slots.push(match operand {
+                Operand::Register(register) => self.register(*register)?,
+                other if load => self.write(other, ty)?,
+                other => self.read_any_width(other, ty)?,
+            });
+        }
+        let width = slots.first().map(|&slot| self.width(slot));
+        let narrow =
+            width.is_none_or(|w| w == Width::Predicate || w == Width::Word && ty.bits() > 32);
+        if narrow || slots.len() > 4 || slots.iter().any(|&slot| Some(self.width(slot)) != width) {
+            return Err("values of this width".to_owned());
+        }
+        Ok(slots)
+    }
+
+    /// Emits the load of one whole parameter, and says whether this was one.
+    fn load_parameter(
+        &mut self,
+        slots: &[Slot],
+        memory: &Operand,
+        (ty, space): (Type, Option<Space>),
+    ) -> Result<bool, Reason> {
+        let (Operand::Address(address), &[to]) = (memory, slots) else { return Ok(false) };
+        let AddressBase::Symbol(symbol @ Symbol::Parameter(_)) = address.base else {
+            return Ok(false);
+        };
+        let op = match (ty.bits(), self.width(to)) {
+            (32, Width::Word) => Op::Parameter32,
+            (64, Width::Double) => Op::Parameter64,
+            _ => return Ok(false),
+        };
+        let place = self.places.find(symbol);
+        let (_, start) = place.ok_or_else(|| "a parameter that is not declared".to_owned())?;
+        let offset = start.wrapping_add(address.offset as u64);
+        let inside = offset.checked_add(u64::from(ty.size()));
+        if space != Some(Space::Param)
+            || inside.is_none_or(|end| end > u64::from(self.places.parameters.1))
+        {
+            return Err("a load outside of the parameters".to_owned());
+        }
+        self.emit(op, &[to], &[], offset as u32);
+        Ok(true)
+    }
+
+    /// The slot of the address, and the access as far as the address says what it is.
+    fn address(
+        &mut self,
+        operand: &Operand,
+        space: Option<Space>,
+    ) -> Result<(Slot, Access), Reason> {
+        let Operand::Address(Address { base, offset }) = operand else {
+            return Err("an operand that is not an address".to_owned());
+        };
+        let (slot, offset) = match *base {
+            AddressBase::Register(register) => (self.register(register)?, *offset),
+            AddressBase::Symbol(symbol) => {
+                let place = self.places.find(symbol);
+                let (home, at) = place.ok_or_else(|| "a symbol without an address".to_owned())?;
+                if space != Some(home) {
+                    return Err(format!("a variable in .{home} as another space"));
+                }
+                (self.constant(at.wrapping_add(*offset as u64), Width::Double), 0)
+            }
+            AddressBase::Absolute => (self.constant(*offset as u64, Width::Double), 0),
+        };
+        let address = self.width(slot);
+        if address == Width::Predicate {
+            return Err("a predicate as an address".to_owned());
+        }
+        let value = Width::Word;
+        Ok((slot, Access { space, bytes: 0, count: 1, signed: false, value, address, offset }))
+    }
+
+    /// `atom` and `red`.
+    pub(super) fn atomic(&mut self, instruction: &Instruction) -> Result<(), Reason> {
+        const OPERATIONS: &[M] =
+            &[M::Add, M::Min, M::Max, M::And, M::Or, M::Xor, M::Exch, M::Cas, M::Inc, M::Dec];
+        let mut allowed = OPERATIONS.to_vec();
+        allowed.extend(HINTS.iter().chain(&[M::Global, M::Shared]));
+        only(instruction, &allowed)?;
+        let ty = type_of(instruction)?;
+        let operation = instruction.modifiers.first_of(OPERATIONS);
+        let operation = operation.ok_or_else(|| "an atomic without an operation".to_owned())?;
+        let (to, rest) = match (instruction.opcode, &instruction.operands[..]) {
+            (O::Atom, [to, rest @ ..]) => (self.write(to, ty)?, rest),
+            (_, rest) => (self.write(&Operand::Sink, ty)?, rest),
+        };
+        let (memory, b, c) = match rest {
+            [memory, b] if operation != M::Cas => (memory, b, b),
+            [memory, b, c] if operation == M::Cas => (memory, b, c),
+            _ => return Err(format!("{} operands", instruction.operands.len())),
+        };
+        let (b, c) = (self.read(b, ty)?, self.read(c, ty)?);
+        let space = instruction.space();
+        self.communicates |= space != Some(Space::Shared);
+        let (address, access) = self.address(memory, space)?;
+        let access = Access { bytes: ty.size(), value: self.width(to), ..access };
+        let operation = atomic_operation(operation, ty)?;
+        self.atomics.push(Atomic { access, operation });
+        let index = self.atomics.len() as u32 - 1;
+        self.emit(Op::Atomic, &[to], &[address, b, c], index);
+        Ok(())
+    }
+}
+
+fn fast(access: Access, load: bool) -> Option<Op> {
+    if access.bytes != 4 || access.value != Width::Word {
+        return None;
+    }
+    Some(match (access.space?, access.count, load) {
+        (Space::Global, 1, true) => Op::LoadGlobal1,
+        (Space::Global, 2, true) => Op::LoadGlobal2,
+        (Space::Global, 4, true) => Op::LoadGlobal4,
+        (Space::Global, 1, false) => Op::StoreGlobal1,
+        (Space::Global, 2, false) => Op::StoreGlobal2,
+        (Space::Global, 4, false) => Op::StoreGlobal4,
+        (Space::Shared, 1, true) => Op::LoadShared1,
+        (Space::Shared, 2, true) => Op::LoadShared2,
+        (Space::Shared, 4, true) => Op::LoadShared4,
+        (Space::Shared, 1, false) => Op::StoreShared1,
+        (Space::Shared, 2, false) => Op::StoreShared2,
+        (Space::Shared, 4, false) => Op::StoreShared4,
+        _ => return None,
+    })
+}
+
+fn atomic_operation(operation: M, ty: Type) -> Result<AtomicOperation, Reason> {
+    use AtomicOperation as A;
+    Ok(match (operation, ty) {
+        (M::Add, Type::F32) => A::AddF32,
+        (M::Add, Type::F64) => A::AddF64,
+        (_, _) if ty.is_float() || !matches!(ty.bits(), 32 | 64) => {
+            return Err(format!("this atomic of .{ty}"));
+        }
+        (M::Add, _) => A::Function(for_type!(add, ty), 0),
+        (M::Min, _) => A::Function(for_type!(min, ty), 0),
+        (M::Max, _) => A::Function(for_type!(max, ty), 0),
+        (M::And, _) => A::Function(for_type!(and, ty), 0),
+        (M::Or, _) => A::Function(for_type!(or, ty), 0),
+        (M::Xor, _) => A::Function(for_type!(xor, ty), 0),
+        (M::Exch, _) => A::Exchange,
+        (M::Cas, _) => A::CompareAndSwap,
+        (M::Inc, _) => A::Increment,
+        _ => A::Decrement,
+    })
+}

@@ -1,0 +1,128 @@
+//! Operands as slots.
+
+use retrograph_ptx::ast::{Immediate, Operand, RegisterId, Special, Type};
+
+use super::{Decoder, Op, Preset, Reason, Slot, Width, width_of};
+
+impl Decoder<'_> {
+    /// The slot of a register.
+    pub(super) fn register(&self, register: RegisterId) -> Result<Slot, Reason> {
+        if (register.0 as usize) < self.types.len() {
+            Ok(Slot(register.0))
+        } else {
+            Err("a register that is not declared".to_owned())
+        }
+    }
+
+    /// How wide a slot is.
+    pub(super) fn width(&self, slot: Slot) -> Width {
+        self.slots[slot.0 as usize].width
+    }
+
+    /// The slot of a register that must be a predicate.
+    pub(super) fn predicate(&self, register: RegisterId) -> Result<Slot, Reason> {
+        let slot = self.register(register)?;
+        self.expect(slot, Width::Predicate)
+    }
+
+    fn expect(&self, slot: Slot, width: Width) -> Result<Slot, Reason> {
+        if self.width(slot) == width {
+            Ok(slot)
+        } else {
+            Err(format!("a register of another width than {width:?}"))
+        }
+    }
+
+    /// The slot of an operand that is read as a value of type `ty`.
+    pub(super) fn read(&mut self, operand: &Operand, ty: Type) -> Result<Slot, Reason> {
+        let slot = self.read_any_width(operand, ty)?;
+        self.expect(slot, width_of(ty))
+    }
+
+    /// The same, for instructions whose registers may be wider than the type.
+    pub(super) fn read_any_width(&mut self, operand: &Operand, ty: Type) -> Result<Slot, Reason> {
+        let width = width_of(ty);
+        match operand {
+            Operand::Register(register) => self.register(*register),
+            Operand::NotPredicate(register) => {
+                let positive = self.predicate(*register)?;
+                let negative = self.temporary(Width::Predicate);
+                self.unguarded(Op::PredicateOr, &[negative], &[positive, positive], u32::MAX);
+                Ok(negative)
+            }
+            Operand::Immediate(immediate) => {
+                let bits = bits_of(*immediate, ty)?;
+                Ok(self.constant(bits, width))
+            }
+            Operand::Special(special) => Ok(self.special(*special)),
+            Operand::Symbol(symbol, offset) => {
+                let place = self.places.find(*symbol);
+                let (_, address) = place.ok_or_else(|| "a symbol without an address".to_owned())?;
+                Ok(self.constant(address.wrapping_add(*offset as u64), width))
+            }
+            other => Err(format!("the operand {other:?} as a value")),
+        }
+    }
+
+    /// The slot of an operand that is written as a value of type `ty`.
+    pub(super) fn write(&mut self, operand: &Operand, ty: Type) -> Result<Slot, Reason> {
+        match operand {
+            Operand::Register(register) => self.expect(self.register(*register)?, width_of(ty)),
+            Operand::Sink => Ok(self.temporary(width_of(ty))),
+            other => Err(format!("the operand {other:?} as a destination")),
+        }
+    }
+
+    /// Both destinations of `d|p`, the second one where it is written.
+    pub(super) fn write_pair(
+        &mut self,
+        operand: &Operand,
+        ty: Type,
+    ) -> Result<(Slot, Option<Slot>), Reason> {
+        match operand {
+            Operand::Pair(first, second) => {
+                let first = self.expect(self.register(*first)?, width_of(ty))?;
+                Ok((first, Some(self.predicate(*second)?)))
+            }
+            other => Ok((self.write(other, ty)?, None)),
+        }
+    }
+
+    fn special(&mut self, special: Special) -> Slot {
+        let (op, width) = match special {
+            Special::Clock => (Op::Clock32, Width::Word),
+            Special::Clock64 | Special::GlobalTimer => (Op::Clock64, Width::Double),
+            other => return self.preset(Preset::Special(other), Width::Word),
+        };
+        let slot = self.temporary(width);
+        self.unguarded(op, &[slot], &[], 0);
+        slot
+    }
+
+    /// Appends an instruction that computes an operand, which harms no lane that does not use it.
+    pub(super) fn unguarded(&mut self, op: Op, writes: &[Slot], reads: &[Slot], extra: u32) {
+        let guard = self.guard.take();
+        self.emit(op, writes, reads, extra);
+        self.guard = guard;
+    }
+}
+
+/// The bits of a constant of type `ty`.
+pub(super) fn bits_of(immediate: Immediate, ty: Type) -> Result<u64, Reason> {
+    let bits = match (immediate, ty) {
+        (Immediate::Integer(value), Type::Pred) => {
+            if value == 0 {
+                0
+            } else {
+                u64::MAX
+            }
+        }
+        (Immediate::Integer(value), _) if !ty.is_float() => value as u64,
+        (Immediate::F32(bits), Type::F32 | Type::B32) => u64::from(bits),
+        (Immediate::F64(bits), Type::F64 | Type::B64) => bits,
+        (Immediate::F64(bits), Type::F32) => u64::from((f64::from_bits(bits) as f32).to_bits()),
+        _ => return Err(format!("the constant {immediate} as a .{ty}")),
+    };
+    let used = if ty.bits() == 0 { 64 } else { ty.bits() };
+    Ok(bits & u64::MAX >> (64 - used))
+}

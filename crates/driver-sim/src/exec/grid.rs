@@ -1,0 +1,253 @@
+//! A launch: all blocks of a grid, on one host thread or several.
+//!
+//! Blocks do not communicate unless a program has atomics or ordered accesses to global memory, so
+//! that a launch gives the same bytes whatever the number of host threads. Programs that do
+//! communicate run block after block in a fixed order.
+
+use std::ops::ControlFlow;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use retrograph_ptx::ast::Statement;
+
+use super::block::{BlockFault, BlockRunner, scramble};
+use super::fault::{Fault, FaultSite};
+use super::interpreter::{Interpreter, best};
+use super::program::Program;
+use super::site::text_of;
+use crate::memory::{Memory, Snapshot};
+
+/// Instructions that a launch executes on the calling thread before it starts others: about
+/// what starting them costs.
+const INLINE: u64 = 20_000;
+
+/// What a kernel is launched with.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// Blocks of the grid.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory.
+    pub shared_bytes: u32,
+    /// The parameter block; [`Program::parameters`] says what lies where.
+    pub parameters: &'a [u8],
+    /// Host threads that may be used.
+    pub threads: usize,
+    /// Varies the order of blocks and warps. With 0 they run in the order of their indices.
+    pub seed: u64,
+    /// Instructions of warps that one block may execute before it is taken to hang.
+    pub step_limit: u64,
+}
+
+impl Launch<'_> {
+    /// The usual step limit: about ten seconds of one block.
+    pub const STEP_LIMIT: u64 = 1 << 30;
+}
+
+impl Default for Launch<'_> {
+    fn default() -> Self {
+        Self {
+            grid: [1; 3],
+            block: [1; 3],
+            shared_bytes: 0,
+            parameters: &[],
+            threads: 1,
+            seed: 0,
+            step_limit: Self::STEP_LIMIT,
+        }
+    }
+}
+
+/// What a launch did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaunchStats {
+    /// Blocks.
+    pub blocks: u64,
+    /// Instructions, counted once for all 32 lanes of a warp.
+    pub warp_instructions: u64,
+}
+
+/// Runs a kernel to its end. Parameters that `launch` lacks are zero, and a launch without
+/// threads does nothing.
+pub fn launch(
+    program: &Program,
+    launch: &Launch<'_>,
+    memory: &Memory,
+) -> Result<LaunchStats, Fault> {
+    launch_with(program, launch, memory, best())
+}
+
+/// The same with a given interpreter.
+pub(super) fn launch_with(
+    program: &Program,
+    launch: &Launch<'_>,
+    memory: &Memory,
+    interpreter: Interpreter,
+) -> Result<LaunchStats, Fault> {
+    let blocks: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
+    if blocks == 0 || launch.block.contains(&0) {
+        return Ok(LaunchStats::default());
+    }
+    let mut parameters = launch.parameters.to_vec();
+    parameters.resize(program.parameter_bytes() as usize, 0);
+    let snapshot = memory.snapshot();
+    let grid = Grid {
+        program,
+        launch,
+        order: Order::new(blocks, launch.seed),
+        global: (&snapshot, &parameters),
+        interpreter,
+        next: AtomicU64::new(0),
+        executed: AtomicU64::new(0),
+        first_fault: AtomicU64::new(u64::MAX),
+        fault: Mutex::new(None),
+    };
+    grid.run();
+    match grid.fault.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+        Some((place, fault)) => Err(describe(program, launch, &fault, grid.order.block(place))),
+        None => {
+            Ok(LaunchStats { blocks, warp_instructions: grid.executed.load(Ordering::Relaxed) })
+        }
+    }
+}
+
+/// The order of the blocks: a stride through their indices that meets each of them once.
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    blocks: u64,
+    start: u64,
+    stride: u64,
+}
+
+impl Order {
+    fn new(blocks: u64, seed: u64) -> Self {
+        if seed == 0 {
+            return Self { blocks, start: 0, stride: 1 };
+        }
+        let mut stride = scramble(seed) % blocks;
+        while greatest_common_divisor(stride, blocks) != 1 {
+            stride = (stride + 1) % blocks.max(2);
+        }
+        Self { blocks, start: scramble(!seed) % blocks, stride }
+    }
+
+    /// The linear index of the block at a place in the order.
+    fn block(self, place: u64) -> u64 {
+        let far = u128::from(place) * u128::from(self.stride) + u128::from(self.start);
+        (far % u128::from(self.blocks)) as u64
+    }
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+struct Grid<'a> {
+    program: &'a Program,
+    launch: &'a Launch<'a>,
+    order: Order,
+    global: (&'a Snapshot, &'a [u8]),
+    interpreter: Interpreter,
+    /// The place in the order of the next block that nobody runs.
+    next: AtomicU64,
+    executed: AtomicU64,
+    /// The least place in the order at which a block faulted.
+    first_fault: AtomicU64,
+    fault: Mutex<Option<(u64, BlockFault)>>,
+}
+
+impl Grid<'_> {
+    fn run(&self) {
+        let mut runner = self.runner();
+        let alone = self.launch.threads <= 1 || self.program.communicates;
+        while self.claim(&mut runner).is_continue() {
+            if !alone && self.executed.load(Ordering::Relaxed) >= INLINE {
+                break;
+            }
+        }
+        let left = self.order.blocks.saturating_sub(self.next.load(Ordering::Relaxed));
+        if alone || left == 0 || self.first_fault.load(Ordering::Relaxed) != u64::MAX {
+            return;
+        }
+        let helpers = left.min(self.launch.threads as u64) - 1;
+        std::thread::scope(|scope| {
+            for _ in 0..helpers {
+                scope.spawn(|| {
+                    let mut runner = self.runner();
+                    while self.claim(&mut runner).is_continue() {}
+                });
+            }
+            while self.claim(&mut runner).is_continue() {}
+        });
+    }
+
+    fn runner(&self) -> BlockRunner<'_> {
+        BlockRunner::new(self.program, self.launch, self.global, self.interpreter)
+    }
+
+    /// Runs the next block. Blocks are claimed in order, so that every block before one that
+    /// faults is run to its end, and the fault that is reported is the same on every run.
+    fn claim(&self, runner: &mut BlockRunner<'_>) -> ControlFlow<()> {
+        let place = self.next.fetch_add(1, Ordering::Relaxed);
+        if place >= self.order.blocks || place > self.first_fault.load(Ordering::Relaxed) {
+            return ControlFlow::Break(());
+        }
+        let block = self.order.block(place);
+        let order = if self.launch.seed == 0 { 0 } else { scramble(self.launch.seed ^ block) };
+        match runner.run(coordinates(block, self.launch.grid), order) {
+            Ok(executed) => {
+                self.executed.fetch_add(executed, Ordering::Relaxed);
+                ControlFlow::Continue(())
+            }
+            Err(fault) => {
+                self.first_fault.fetch_min(place, Ordering::Relaxed);
+                let mut first = self.fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                if first.as_ref().is_none_or(|(other, _)| place < *other) {
+                    *first = Some((place, fault));
+                }
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+fn coordinates(linear: u64, [x, y, _]: [u32; 3]) -> [u32; 3] {
+    let (x, y) = (u64::from(x), u64::from(y));
+    [(linear % x) as u32, (linear / x % y) as u32, (linear / x / y) as u32]
+}
+
+fn describe(program: &Program, launch: &Launch<'_>, fault: &BlockFault, block: u64) -> Fault {
+    let statement = program.statements.get(fault.pc as usize).copied().unwrap_or(0) as usize;
+    let entry = program.entry();
+    let instruction = match entry.body.get(statement) {
+        Some(Statement::Instruction(instruction)) => Some(instruction),
+        _ => None,
+    };
+    let site = FaultSite {
+        kernel: entry.name.clone(),
+        block: coordinates(block, launch.grid),
+        thread: coordinates(u64::from(fault.thread), launch.block),
+        statement,
+        line: instruction.map_or(0, |instruction| instruction.line.0),
+        text: instruction.map_or_else(String::new, |i| text_of(&program.module, entry, i)),
+    };
+    Fault { kind: fault.kind.clone(), site: Box::new(site) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_order_meets_every_block_once() {
+        for blocks in [1, 2, 12, 97, 1000] {
+            for seed in 0..20 {
+                let order = Order::new(blocks, seed);
+                let mut seen: Vec<u64> = (0..blocks).map(|place| order.block(place)).collect();
+                seen.sort_unstable();
+                assert!(seen.into_iter().eq(0..blocks), "{blocks} {seed}");
+            }
+        }
+    }
+}

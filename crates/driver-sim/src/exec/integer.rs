@@ -1,0 +1,278 @@
+//! What PTX integer and bit instructions compute, one lane at a time.
+//!
+//! A value travels as a `u64` whose low bits hold it. Division by zero, which PTX leaves to the
+//! machine, gives all ones, and the remainder is then the dividend: what division by subtraction
+//! gives and current hardware returns for unsigned operands.
+
+/// A function of up to three operands and one constant, applied to one lane.
+pub(super) type LaneFunction = fn(values: [u64; 3], constant: u64) -> u64;
+
+/// An integer type of PTX.
+pub(super) trait Int: Copy + Ord {
+    /// Number of bits.
+    const BITS: u32;
+    /// The value in the low bits.
+    fn of(bits: u64) -> Self;
+    /// The value extended to 128 bits by its sign.
+    fn wide(self) -> i128;
+    /// The low bits of `value`, zero above.
+    fn low(value: i128) -> u64;
+    /// Least and greatest value.
+    const RANGE: (i128, i128);
+}
+
+macro_rules! int {
+    ($($ty:ident as $unsigned:ident),*) => {$(
+        impl Int for $ty {
+            const BITS: u32 = $ty::BITS;
+            fn of(bits: u64) -> Self {
+                bits as $ty
+            }
+            fn wide(self) -> i128 {
+                self as i128
+            }
+            fn low(value: i128) -> u64 {
+                value as $unsigned as u64
+            }
+            const RANGE: (i128, i128) = ($ty::MIN as i128, $ty::MAX as i128);
+        }
+    )*};
+}
+int!(u8 as u8, i8 as u8, u16 as u16, i16 as u16, u32 as u32, i32 as u32, u64 as u64, i64 as u64);
+
+fn wide<T: Int>(bits: u64) -> i128 {
+    T::of(bits).wide()
+}
+
+macro_rules! wrapping {
+    ($($(#[$doc:meta])* $name:ident($a:ident, $b:ident, $c:ident) = $value:expr;)*) => {$(
+        $(#[$doc])*
+        pub(super) fn $name<T: Int>(values: [u64; 3], _: u64) -> u64 {
+            let [$a, $b, $c] = values.map(wide::<T>);
+            let _ = (&$a, &$b, &$c);
+            T::low($value)
+        }
+    )*};
+}
+
+wrapping! {
+    /// `add`.
+    add(a, b, _c) = a + b;
+    /// `add.sat`.
+    add_saturating(a, b, _c) = (a + b).clamp(T::RANGE.0, T::RANGE.1);
+    /// `sub`.
+    sub(a, b, _c) = a - b;
+    /// `sub.sat`.
+    sub_saturating(a, b, _c) = (a - b).clamp(T::RANGE.0, T::RANGE.1);
+    /// `mul.lo`.
+    mul_low(a, b, _c) = a.wrapping_mul(b);
+    /// `mul.hi`; the product of two unsigned 64-bit numbers fills all 128 bits.
+    mul_high(a, b, _c) = ((a as u128).wrapping_mul(b as u128) as i128) >> T::BITS;
+    /// `mad.lo`.
+    mad_low(a, b, c) = a.wrapping_mul(b).wrapping_add(c);
+    /// `mad.hi`.
+    mad_high(a, b, c) = (((a as u128).wrapping_mul(b as u128) as i128) >> T::BITS) + c;
+    /// `div`.
+    div(a, b, _c) = if b == 0 { -1 } else { a / b };
+    /// `rem`.
+    rem(a, b, _c) = if b == 0 { a } else { a % b };
+    /// `min`.
+    min(a, b, _c) = a.min(b);
+    /// `max`.
+    max(a, b, _c) = a.max(b);
+    /// `abs`.
+    abs(a, _b, _c) = a.abs();
+    /// `neg`.
+    neg(a, _b, _c) = -a;
+    /// `and`.
+    and(a, b, _c) = a & b;
+    /// `or`.
+    or(a, b, _c) = a | b;
+    /// `xor`.
+    xor(a, b, _c) = a ^ b;
+    /// `not`.
+    not(a, _b, _c) = !a;
+    /// `cnot`: 1 for zero and 0 for anything else.
+    cnot(a, _b, _c) = i128::from(a == 0);
+    /// `mul24.lo`, `mad24.lo` when `c` is given.
+    mad24_low(a, b, c) = (low24::<T>(a) * low24::<T>(b) & 0xffff_ffff) + c;
+    /// `mul24.hi`, `mad24.hi` when `c` is given.
+    mad24_high(a, b, c) = (low24::<T>(a) * low24::<T>(b) >> 16) + c;
+}
+
+fn low24<T: Int>(value: i128) -> i128 {
+    if T::RANGE.0 < 0 { i128::from((value as i32) << 8 >> 8) } else { value & 0xff_ffff }
+}
+
+/// `mul.wide` and `mad.wide`; the third operand has twice the width.
+pub(super) fn mad_wide<T: Int>([a, b, c]: [u64; 3], _: u64) -> u64 {
+    let product = wide::<T>(a) * wide::<T>(b);
+    let mask = u64::MAX >> (64 - 2 * T::BITS);
+    (product as u64).wrapping_add(c) & mask
+}
+
+/// `shl`; amounts beyond the width give zero.
+pub(super) fn shl<T: Int>([a, b, _]: [u64; 3], _: u64) -> u64 {
+    let amount = b as u32;
+    if amount >= T::BITS { 0 } else { T::low(wide::<T>(a) << amount) }
+}
+
+/// `shr`; amounts beyond the width give zero or the sign.
+pub(super) fn shr<T: Int>([a, b, _]: [u64; 3], _: u64) -> u64 {
+    T::low(wide::<T>(a) >> (b as u32).min(T::BITS))
+}
+
+/// `shf.l` and `shf.r`: bit 0 of `constant` says right, bit 1 clamp.
+pub(super) fn funnel([a, b, c]: [u64; 3], constant: u64) -> u64 {
+    let amount = c as u32;
+    let amount = if constant & 2 != 0 { amount.min(32) } else { amount & 31 };
+    let both = b << 32 | a & 0xffff_ffff;
+    if constant & 1 != 0 {
+        (both >> amount) & 0xffff_ffff
+    } else {
+        both.checked_shl(amount).unwrap_or(0) >> 32 & 0xffff_ffff
+    }
+}
+
+/// `lop3` with the truth table `constant`.
+pub(super) fn lop3([a, b, c]: [u64; 3], constant: u64) -> u64 {
+    let term = |index: u64| {
+        let pick = |value: u64, bit: u64| if index >> bit & 1 == 1 { value } else { !value };
+        if constant >> index & 1 == 1 { pick(a, 2) & pick(b, 1) & pick(c, 0) } else { 0 }
+    };
+    (0..8).map(term).fold(0, |sum, term| sum | term) & 0xffff_ffff
+}
+
+/// `bfe`: `b` is the position and `c` the length.
+pub(super) fn bfe<T: Int>([a, b, c]: [u64; 3], _: u64) -> u64 {
+    let (position, length) = ((b & 0xff) as u32, (c & 0xff) as u32);
+    if length == 0 {
+        return 0;
+    }
+    // The 128-bit value repeats the sign, as the instruction does past the last bit.
+    let field = wide::<T>(a) >> position.min(127);
+    let length = length.min(T::BITS);
+    // The sign is that of the last bit of the field that lies in the operand.
+    let last = (position + length - 1).min(T::BITS - 1);
+    let negative = T::RANGE.0 < 0 && wide::<T>(a) >> last & 1 == 1;
+    let mask = (1i128 << length) - 1;
+    let inside = if position >= T::BITS { 0 } else { T::BITS - position };
+    let valid = (1i128 << inside.min(length)) - 1;
+    T::low(field & valid | if negative { !(valid & mask) } else { 0 })
+}
+
+/// `bfi`: inserts the low bits of `a` into `b`; `constant` holds the width of the operands, and the
+/// third value the position, with the length in its upper half.
+pub(super) fn bfi([a, b, c]: [u64; 3], constant: u64) -> u64 {
+    let (position, length) = ((c & 0xff) as u32, (c >> 32 & 0xff) as u32);
+    let mask = 1u128.checked_shl(length).unwrap_or(0).wrapping_sub(1);
+    let mask = mask.checked_shl(position).unwrap_or(0);
+    let inserted = u128::from(a).checked_shl(position).unwrap_or(0);
+    let all = u64::MAX >> (64 - constant);
+    ((u128::from(b) & !mask | inserted & mask) as u64) & all
+}
+
+/// `bfind`: the place of the most significant bit that is not a sign; with `constant` 1 the shift
+/// that moves it to the top.
+pub(super) fn bfind<T: Int>([a, _, _]: [u64; 3], constant: u64) -> u64 {
+    let value = wide::<T>(a);
+    let magnitude = T::low(if value < 0 { !value } else { value });
+    if magnitude == 0 {
+        return 0xffff_ffff;
+    }
+    let place = 63 - u64::from(magnitude.leading_zeros());
+    if constant == 1 { u64::from(T::BITS) - 1 - place } else { place }
+}
+
+/// `brev`.
+pub(super) fn brev<T: Int>([a, _, _]: [u64; 3], _: u64) -> u64 {
+    a.reverse_bits() >> (64 - T::BITS)
+}
+
+/// `clz`.
+pub(super) fn clz<T: Int>([a, _, _]: [u64; 3], _: u64) -> u64 {
+    u64::from(T::low(wide::<T>(a)).leading_zeros() - (64 - T::BITS))
+}
+
+/// `popc`.
+pub(super) fn popc<T: Int>([a, _, _]: [u64; 3], _: u64) -> u64 {
+    u64::from(T::low(wide::<T>(a)).count_ones())
+}
+
+/// `prmt` in its default mode.
+pub(super) fn prmt([a, b, c]: [u64; 3], _: u64) -> u64 {
+    let bytes = (b << 32 | a & 0xffff_ffff).to_le_bytes();
+    let select = |index: u64| {
+        let code = c >> (4 * index) & 0xf;
+        let byte = bytes[(code & 7) as usize];
+        let byte = if code & 8 != 0 { ((byte as i8) >> 7) as u8 } else { byte };
+        u64::from(byte) << (8 * index)
+    };
+    (0..4).map(select).sum()
+}
+
+/// The comparison that `set` and `setp` make of two integers.
+pub(super) fn compare<T: Int>([a, b, _]: [u64; 3], constant: u64) -> u64 {
+    let order = T::of(a).cmp(&T::of(b));
+    u64::from(constant >> (order as i8 + 1) & 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_and_shifts() {
+        let all = u64::from(u32::MAX);
+        assert_eq!(mul_high::<u32>([all, all, 0], 0), 0xffff_fffe);
+        assert_eq!(mul_high::<i32>([all, 5, 0], 0), all);
+        assert_eq!(mul_high::<u64>([u64::MAX, u64::MAX, 0], 0), u64::MAX - 1);
+        assert_eq!(mul_low::<u64>([u64::MAX, u64::MAX, 0], 0), 1);
+        assert_eq!(mad_wide::<i32>([all, 5, 2], 0), (-3i64) as u64);
+        assert_eq!(mad_wide::<u16>([0xffff, 0xffff, 0], 0), 0xfffe_0001);
+        assert_eq!(shl::<u32>([1, 32, 0], 0), 0);
+        assert_eq!(shr::<i32>([0x8000_0000, 99, 0], 0), all);
+        assert_eq!(shr::<u16>([0x8000, 15, 0], 0), 1);
+        assert_eq!(mad24_low::<i32>([0xff_ffff, 2, 0], 0), all - 1);
+        assert_eq!(funnel([0x8000_0000, 1, 1], 0), 3);
+        assert_eq!(funnel([0, 1, 1], 1), 0x8000_0000);
+        assert_eq!(funnel([7, 1, 40], 2), 7);
+    }
+
+    #[test]
+    fn division_by_zero_gives_all_ones() {
+        assert_eq!(div::<u32>([7, 0, 0], 0), u64::from(u32::MAX));
+        assert_eq!(rem::<u32>([7, 0, 0], 0), 7);
+        assert_eq!(div::<i32>([0x8000_0000, u64::from(u32::MAX), 0], 0), 0x8000_0000);
+        assert_eq!(div::<i64>([(-7i64) as u64, 2, 0], 0), (-3i64) as u64);
+    }
+
+    #[test]
+    fn bit_fields() {
+        assert_eq!(bfe::<u32>([0x1234_5678, 8, 8], 0), 0x56);
+        assert_eq!(bfe::<i32>([0x0000_8000, 8, 8], 0), 0xffff_ff80);
+        assert_eq!(bfe::<u32>([0xf000_0000, 28, 8], 0), 0xf);
+        assert_eq!(bfe::<i32>([0xf000_0000, 28, 8], 0), 0xffff_ffff);
+        assert_eq!(bfe::<i32>([0x8000_0000, 40, 4], 0), 0xffff_ffff);
+        assert_eq!(bfi([0xff, 0, 4 | 8 << 32], 32), 0xff0);
+        assert_eq!(bfi([0xff, 0x1_0000, 28 | 8 << 32], 32), 0xf001_0000);
+        assert_eq!(bfind::<u32>([0x100, 0, 0], 0), 8);
+        assert_eq!(bfind::<i32>([0xffff_ffff, 0, 0], 0), 0xffff_ffff);
+        assert_eq!(bfind::<u32>([0x100, 0, 0], 1), 23);
+        assert_eq!(clz::<u32>([1, 0, 0], 0), 31);
+        assert_eq!(clz::<u64>([0, 0, 0], 0), 64);
+        assert_eq!(brev::<u32>([1, 0, 0], 0), 0x8000_0000);
+        assert_eq!(popc::<u64>([u64::MAX, 0, 0], 0), 64);
+    }
+
+    #[test]
+    fn logic_and_bytes() {
+        let (a, b, c) = (0xf0, 0xcc, 0xaa);
+        assert_eq!(lop3([a, b, c], 0x96) & 0xff, a ^ b ^ c);
+        assert_eq!(lop3([a, b, c], 0xe8) & 0xff, a & b | a & c | b & c);
+        assert_eq!(prmt([0x3322_1100, 0x7766_5544, 0x7650], 0), 0x7766_5500);
+        assert_eq!(prmt([0x0000_8000, 0, 0x9999], 0), 0xffff_ffff);
+        assert_eq!(compare::<i32>([0xffff_ffff, 0, 0], 1), 1);
+        assert_eq!(compare::<u32>([0xffff_ffff, 0, 0], 1), 0);
+    }
+}

@@ -1,0 +1,272 @@
+//! Gives every virtual register a place in the file.
+//!
+//! Generated kernels have thousands of registers, of which few are in use at once. Registers whose
+//! values are never needed at the same time share a slot, so that the file of a warp stays in the
+//! first-level cache. Lanes do not disturb each other: an instruction writes the lanes that execute
+//! it and no others, and for each lane by itself the usual rules of liveness hold.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::decode::{Micro, Slot, SlotInfo};
+use super::program::{Op, Width};
+
+/// Where the slots lie.
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// The offset of each slot.
+    pub(super) offsets: Vec<u32>,
+    /// Bytes of all slots that are not presets; they come first.
+    pub(super) register_bytes: u32,
+    /// Bytes of the file.
+    pub(super) file_bytes: u32,
+    /// Slots that may be read before they are written, which start as poison.
+    pub(super) exposed: Vec<Slot>,
+}
+
+/// Lays out the slots of `code`.
+pub(super) fn lay_out(code: &[Micro], slots: &[SlotInfo]) -> Layout {
+    let live = Liveness::of(code, slots.len());
+    let intervals = live.intervals(code, slots);
+    let mut offsets = vec![0; slots.len()];
+    let mut end = 0;
+    for width in [Width::Double, Width::Word, Width::Predicate] {
+        let (places, count) = assign(&intervals, slots, width);
+        for (slot, place) in places {
+            offsets[slot] = end + place * width.bytes();
+        }
+        end += (count * width.bytes()).next_multiple_of(128);
+    }
+    let register_bytes = end;
+    for width in [Width::Double, Width::Word, Width::Predicate] {
+        for (slot, info) in slots.iter().enumerate() {
+            if info.preset.is_some() && info.width == width {
+                offsets[slot] = end;
+                end += width.bytes();
+            }
+        }
+    }
+    let exposed = (0..slots.len()).filter(|&slot| slots[slot].preset.is_none());
+    let exposed = exposed.filter(|&slot| live.blocks[0].live_in.has(slot));
+    let exposed = exposed.map(|slot| Slot(slot as u32)).collect();
+    Layout { offsets, register_bytes, file_bytes: end.next_multiple_of(128), exposed }
+}
+
+#[derive(Clone, PartialEq)]
+struct Set(Vec<u64>);
+
+impl Set {
+    fn new(size: usize) -> Self {
+        Self(vec![0; size.div_ceil(64)])
+    }
+
+    fn has(&self, slot: usize) -> bool {
+        self.0[slot / 64] >> (slot % 64) & 1 != 0
+    }
+
+    fn insert(&mut self, slot: Slot) {
+        self.0[slot.0 as usize / 64] |= 1 << (slot.0 % 64);
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        self.0[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
+    }
+
+    fn unite(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            *mine |= theirs;
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = usize> {
+        let words = self.0.iter().enumerate();
+        words.flat_map(|(word, &bits)| {
+            (0..64).filter(move |bit| bits >> bit & 1 != 0).map(move |bit| word * 64 + bit)
+        })
+    }
+}
+
+/// A stretch of code that is entered at its start and left at its end.
+struct Block {
+    start: usize,
+    end: usize,
+    live_in: Set,
+    live_out: Set,
+}
+
+struct Liveness {
+    blocks: Vec<Block>,
+}
+
+/// Moves backwards over one instruction.
+fn step_back(live: &mut Set, micro: &Micro) {
+    // A guarded write leaves other lanes as they were, so that the old value is still needed.
+    if micro.guard.is_none() {
+        micro.writes.iter().for_each(|&slot| live.remove(slot));
+    }
+    micro.reads.iter().for_each(|&slot| live.insert(slot));
+    if let Some((guard, _)) = micro.guard {
+        live.insert(guard);
+        micro.writes.iter().for_each(|&slot| live.insert(slot));
+    }
+}
+
+impl Liveness {
+    fn of(code: &[Micro], slots: usize) -> Self {
+        let mut leader = vec![false; code.len() + 1];
+        leader[0] = true;
+        leader[code.len()] = true;
+        for (index, micro) in code.iter().enumerate() {
+            if micro.op == Op::Branch {
+                leader[micro.extra as usize] = true;
+            }
+            if matches!(micro.op, Op::Branch | Op::Exit) {
+                leader[index + 1] = true;
+            }
+        }
+        let starts: Vec<usize> = (0..=code.len()).filter(|&index| leader[index]).collect();
+        let block = |range: &[usize]| Block {
+            start: range[0],
+            end: range[1],
+            live_in: Set::new(slots),
+            live_out: Set::new(slots),
+        };
+        let mut this = Self { blocks: starts.windows(2).map(block).collect() };
+        while this.pass(code) {}
+        this
+    }
+
+    /// One pass over all blocks from the last to the first; whether anything changed.
+    fn pass(&mut self, code: &[Micro]) -> bool {
+        let mut changed = false;
+        for index in (0..self.blocks.len()).rev() {
+            let (start, end) = (self.blocks[index].start, self.blocks[index].end);
+            let last = &code[end - 1];
+            let mut live = self.blocks[index].live_out.clone();
+            if last.op == Op::Branch {
+                live.unite(&self.live_at(last.extra as usize));
+            }
+            let falls = !matches!(last.op, Op::Branch | Op::Exit) || last.guard.is_some();
+            if falls && end < code.len() {
+                live.unite(&self.live_at(end));
+            }
+            let out = live.clone();
+            code[start..end].iter().rev().for_each(|micro| step_back(&mut live, micro));
+            changed |= live != self.blocks[index].live_in;
+            self.blocks[index].live_in = live;
+            self.blocks[index].live_out = out;
+        }
+        changed
+    }
+
+    fn live_at(&self, start: usize) -> Set {
+        let found = self.blocks.binary_search_by_key(&start, |block| block.start);
+        found.map_or_else(|_| Set::new(0), |index| self.blocks[index].live_in.clone())
+    }
+
+    /// For each slot the first and last instruction at which it is in use.
+    fn intervals(&self, code: &[Micro], slots: &[SlotInfo]) -> Vec<Option<(usize, usize)>> {
+        let mut intervals: Vec<Option<(usize, usize)>> = vec![None; slots.len()];
+        let mut touch = |slot: usize, at: usize| {
+            let (first, last) = intervals[slot].get_or_insert((at, at));
+            *first = at.min(*first);
+            *last = at.max(*last);
+        };
+        for block in &self.blocks {
+            block.live_in.iter().for_each(|slot| touch(slot, block.start));
+            block.live_out.iter().for_each(|slot| touch(slot, block.end - 1));
+            for (at, micro) in code.iter().enumerate().take(block.end).skip(block.start) {
+                let guard = micro.guard.iter().map(|(slot, _)| slot);
+                for slot in micro.writes.iter().chain(&micro.reads).chain(guard) {
+                    touch(slot.0 as usize, at);
+                }
+            }
+        }
+        intervals
+    }
+}
+
+/// Places for the slots of one width such that overlapping intervals have different ones, and how
+/// many places there are.
+fn assign(
+    intervals: &[Option<(usize, usize)>],
+    slots: &[SlotInfo],
+    width: Width,
+) -> (Vec<(usize, u32)>, u32) {
+    let wanted = |slot: usize| slots[slot].preset.is_none() && slots[slot].width == width;
+    let mut order: Vec<(usize, usize, usize)> = intervals
+        .iter()
+        .enumerate()
+        .filter(|&(slot, _)| wanted(slot))
+        .filter_map(|(slot, interval)| interval.map(|(first, last)| (first, last, slot)))
+        .collect();
+    order.sort_unstable();
+    let mut busy: BinaryHeap<Reverse<(usize, u32)>> = BinaryHeap::new();
+    let mut free: BinaryHeap<Reverse<u32>> = BinaryHeap::new();
+    let (mut places, mut count) = (Vec::new(), 0);
+    for (first, last, slot) in order {
+        // A place is free from the instruction after the last use, so that no instruction writes
+        // one operand over another.
+        while let Some(&Reverse((end, place))) = busy.peek()
+            && end < first
+        {
+            busy.pop();
+            free.push(Reverse(place));
+        }
+        let place = free.pop().map_or_else(
+            || {
+                count += 1;
+                count - 1
+            },
+            |Reverse(place)| place,
+        );
+        busy.push(Reverse((last, place)));
+        places.push((slot, place));
+    }
+    (places, count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn micro(op: Op, writes: &[u32], reads: &[u32], extra: u32) -> Micro {
+        let slots = |list: &[u32]| list.iter().map(|&slot| Slot(slot)).collect();
+        Micro { op, guard: None, writes: slots(writes), reads: slots(reads), extra, statement: 0 }
+    }
+
+    fn words(count: usize) -> Vec<SlotInfo> {
+        vec![SlotInfo { width: Width::Word, preset: None }; count]
+    }
+
+    #[test]
+    fn a_chain_needs_two_places() {
+        let mut code = vec![micro(Op::Move32, &[0], &[], 0)];
+        code.extend((1..50).map(|i| micro(Op::Add32, &[i], &[i - 1], 0)));
+        code.push(micro(Op::Exit, &[], &[], 0));
+        let layout = lay_out(&code, &words(50));
+        assert_eq!(layout.register_bytes, 2 * 128);
+        assert!(layout.exposed.is_empty());
+    }
+
+    #[test]
+    fn values_that_live_around_a_loop_keep_their_place() {
+        // 0 is written before the loop and read in it; 1 and 2 live inside of it.
+        let code = [
+            micro(Op::Move32, &[0], &[], 0),
+            micro(Op::Move32, &[1], &[], 0),
+            micro(Op::Add32, &[2], &[1, 0], 0),
+            micro(Op::Add32, &[1], &[2], 0),
+            micro(Op::Branch, &[], &[], 1),
+            micro(Op::Exit, &[], &[], 0),
+        ];
+        let mut code = code.to_vec();
+        code[4].guard = Some((Slot(3), false));
+        let mut slots = words(4);
+        slots[3].width = Width::Predicate;
+        let layout = lay_out(&code, &slots);
+        let [zero, one, two] = [0, 1, 2].map(|slot| layout.offsets[slot]);
+        assert!(zero != one && zero != two);
+        assert_eq!(layout.exposed, [Slot(3)]);
+    }
+}

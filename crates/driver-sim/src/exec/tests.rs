@@ -1,0 +1,1 @@
+//! Programs against what PTX says they do.

@@ -1,0 +1,176 @@
+//! The control state of a warp: which lanes are where.
+//!
+//! Lanes that are at the same instruction form a group and run together. The group that is furthest
+//! behind runs first and takes in the groups that it reaches, so that lanes reconverge as early as
+//! the order of the instructions allows. Now and then another group runs instead, so that lanes
+//! that spin until another lane has done something do not starve it.
+
+/// Lanes that are at the same instruction.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    pc: u32,
+    lanes: u32,
+    /// Waits at a synchronizing instruction for lanes of other groups.
+    waits: bool,
+}
+
+/// The control state of a warp.
+#[derive(Clone, Debug)]
+pub(super) struct Warp {
+    /// The next instruction of the group that runs.
+    pub(super) pc: u32,
+    /// The lanes of the group that runs.
+    pub(super) active: u32,
+    /// The lanes that have not exited.
+    pub(super) live: u32,
+    /// The instruction at which [`Warp::regroup`] has to be called: the next one at which lanes
+    /// of another group stand. No limit while there is one group.
+    pub(super) stop: u32,
+    groups: Vec<Group>,
+    turns: u32,
+}
+
+/// All groups of a warp wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Deadlock;
+
+/// Every so many times the groups are rearranged, the last group runs instead of the first.
+const FAIRNESS: u32 = 4096;
+
+impl Warp {
+    /// A warp of `lanes`, all at the first instruction.
+    pub(super) fn new(lanes: u32) -> Self {
+        Self { pc: 0, active: lanes, live: lanes, stop: u32::MAX, groups: Vec::new(), turns: 0 }
+    }
+
+    /// Back to the first instruction.
+    pub(super) fn restart(&mut self, lanes: u32) {
+        self.groups.clear();
+        (self.pc, self.active, self.live) = (0, lanes, lanes);
+        (self.stop, self.turns) = (u32::MAX, 0);
+    }
+
+    /// Whether all lanes that live run together.
+    pub(super) fn is_converged(&self) -> bool {
+        self.active == self.live
+    }
+
+    /// The lanes of `taken` go to `target`, the others of the group to the next instruction.
+    pub(super) fn branch(&mut self, taken: u32, target: u32) {
+        let rest = self.active & !taken;
+        if rest == 0 {
+            self.pc = target;
+        } else if taken == 0 {
+            self.pc += 1;
+            return;
+        } else {
+            self.groups.push(Group { pc: target, lanes: taken, waits: false });
+            self.active = rest;
+            self.pc += 1;
+        }
+        if !self.groups.is_empty() {
+            // At least the group that runs does not wait, so that this finds one.
+            let _ = self.regroup();
+        }
+    }
+
+    /// The lanes of `mask`, which are active, end. Afterwards `active` is zero when none is left.
+    pub(super) fn exit(&mut self, mask: u32) -> Result<(), Deadlock> {
+        self.live &= !mask;
+        self.active &= !mask;
+        if self.active != 0 {
+            self.pc += 1;
+            return Ok(());
+        }
+        // Groups that waited for the lanes that ended look again.
+        for group in &mut self.groups {
+            group.waits = false;
+        }
+        if self.groups.is_empty() { Ok(()) } else { self.regroup() }
+    }
+
+    /// The group that runs waits at its instruction for lanes of other groups.
+    pub(super) fn wait(&mut self) -> Result<(), Deadlock> {
+        self.groups.push(Group { pc: self.pc, lanes: self.active, waits: true });
+        self.active = 0;
+        self.regroup()
+    }
+
+    /// Merges groups that are at the same instruction and chooses the one that runs.
+    pub(super) fn regroup(&mut self) -> Result<(), Deadlock> {
+        if self.active != 0 {
+            self.groups.push(Group { pc: self.pc, lanes: self.active, waits: false });
+        }
+        self.merge();
+        self.turns = self.turns.wrapping_add(1);
+        let runnable = self.groups.iter().enumerate().filter(|(_, group)| !group.waits);
+        let chosen = if self.turns % FAIRNESS == 0 {
+            runnable.max_by_key(|(_, group)| group.pc)
+        } else {
+            runnable.min_by_key(|(_, group)| group.pc)
+        };
+        let (index, _) = chosen.ok_or(Deadlock)?;
+        let group = self.groups.swap_remove(index);
+        (self.pc, self.active) = (group.pc, group.lanes);
+        let ahead = self.groups.iter().map(|other| other.pc).filter(|&pc| pc > group.pc);
+        self.stop = ahead.min().unwrap_or(u32::MAX);
+        Ok(())
+    }
+
+    fn merge(&mut self) {
+        self.groups.sort_unstable_by_key(|group| group.pc);
+        self.groups.dedup_by(|next, kept| {
+            let same = next.pc == kept.pc;
+            if same {
+                kept.lanes |= next.lanes;
+                // Together they may be all that one of them waited for.
+                kept.waits = false;
+            }
+            same
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_reconverge_where_the_paths_meet() {
+        let mut warp = Warp::new(u32::MAX);
+        warp.pc = 3;
+        warp.branch(0xff, 10);
+        assert_eq!((warp.pc, warp.active, warp.stop), (4, !0xff, 10));
+        warp.pc = 10;
+        warp.regroup().unwrap();
+        assert_eq!((warp.pc, warp.active, warp.stop), (10, u32::MAX, u32::MAX));
+        assert!(warp.is_converged());
+    }
+
+    #[test]
+    fn waiting_groups_deadlock_unless_they_meet() {
+        let mut warp = Warp::new(3);
+        warp.branch(1, 5);
+        assert_eq!((warp.pc, warp.active), (1, 2));
+        warp.wait().unwrap();
+        assert_eq!((warp.pc, warp.active), (5, 1));
+        assert_eq!(warp.clone().wait(), Err(Deadlock));
+        warp.exit(1).unwrap();
+        assert_eq!((warp.pc, warp.active, warp.live), (1, 2, 2));
+        warp.exit(2).unwrap();
+        assert_eq!(warp.active, 0);
+    }
+
+    #[test]
+    fn a_spinning_group_does_not_starve_the_other() {
+        let mut warp = Warp::new(3);
+        warp.branch(1, 9);
+        let mut ran = false;
+        for _ in 0..=FAIRNESS {
+            // The group at 1 branches to itself for ever.
+            warp.branch(warp.active, warp.pc);
+            ran |= warp.pc == 9;
+        }
+        assert!(ran);
+    }
+}

@@ -1,0 +1,404 @@
+//! The memory of a simulated device.
+//!
+//! Device memory is a table of allocations. Addresses are never used twice and wide red zones lie
+//! between them, so that an access past an end or through a pointer that was freed never hits
+//! another allocation by chance: it is found, as it is not on hardware.
+//!
+//! Fresh memory is filled with [`POISON`], a NaN as a float and an absurd index as an integer. An
+//! allocation larger than [`Memory::EAGER_POISON`] is filled at its two ends only and is otherwise
+//! committed by the host when it is first touched (and reads as zero), because filling gigabytes
+//! that a test never uses would dominate it.
+//!
+//! # Races
+//!
+//! Blocks of a grid run on several host threads and reach the same allocation through raw
+//! pointers. Accesses are plain copies of bytes through raw pointers and no reference to device
+//! bytes outlives a copy. Whether two of them race is decided by the kernel, as on hardware; a
+//! kernel whose blocks race gets values torn or stale, and whoever launches it vouches for that.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+/// The word that fresh memory is filled with: a NaN with a payload that arithmetic never gives.
+pub const POISON: u32 = 0x7fd0_5a5a;
+
+/// Where addresses start.
+const BASE: u64 = 0x7000_0000_0000;
+/// What every base address is a multiple of.
+const ALIGNMENT: u64 = 256;
+/// Unmapped bytes after every allocation, at least.
+const RED_ZONE: u64 = 1 << 20;
+
+/// Why an operation on device memory was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MemoryError {
+    /// The device has too little free memory.
+    #[error("out of device memory: {requested} bytes requested, {free} of {total} bytes free")]
+    OutOfMemory {
+        /// Bytes that were requested.
+        requested: u64,
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes that the device has.
+        total: u64,
+    },
+    /// An allocation of no bytes, or one larger than addresses can count.
+    #[error("an allocation of {bytes} bytes is not possible")]
+    InvalidSize {
+        /// Bytes that were requested.
+        bytes: u64,
+    },
+    /// No live allocation starts at the address.
+    #[error("no live allocation starts at {address:#x}")]
+    NotAnAllocation {
+        /// The address.
+        address: u64,
+    },
+    /// The bytes do not lie in one live allocation.
+    #[error("{bytes} bytes at {address:#x} do not lie in one live allocation")]
+    OutOfBounds {
+        /// The first address.
+        address: u64,
+        /// Number of bytes.
+        bytes: u64,
+    },
+}
+
+/// One allocation and the host bytes behind it.
+#[derive(Debug)]
+struct Region {
+    base: u64,
+    bytes: u64,
+    host: NonNull<u8>,
+    /// How to free the host bytes; `None` for host memory that was mapped.
+    layout: Option<Layout>,
+}
+
+// SAFETY: a region is an address range and a pointer that is valid for as long as the region
+// lives; the bytes are only copied through raw pointers (see "Races" above).
+unsafe impl Send for Region {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Region {}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if let Some(layout) = self.layout {
+            // SAFETY: `host` came from `alloc_zeroed` with this layout and is freed once.
+            unsafe { dealloc(self.host.as_ptr(), layout) }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    /// Live regions by ascending base, shared with the snapshots that running kernels hold.
+    table: Arc<Vec<Arc<Region>>>,
+    next: u64,
+    used: u64,
+}
+
+/// The memory of one device.
+#[derive(Debug)]
+pub struct Memory {
+    state: RwLock<State>,
+    total: u64,
+}
+
+impl Memory {
+    /// Allocations up to this many bytes are filled with [`POISON`] whole.
+    pub const EAGER_POISON: u64 = 64 << 20;
+
+    /// Memory of `total` bytes, all free.
+    pub fn new(total: u64) -> Self {
+        let state = State { table: Arc::default(), next: BASE, used: 0 };
+        Self { state: RwLock::new(state), total }
+    }
+
+    /// Bytes that the device has.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Bytes that are allocated.
+    pub fn used(&self) -> u64 {
+        self.state.read().used
+    }
+
+    /// Number of live allocations.
+    pub fn allocations(&self) -> usize {
+        self.state.read().table.len()
+    }
+
+    /// Allocates `bytes` and returns the base address, a multiple of 256.
+    pub fn alloc(&self, bytes: u64) -> Result<u64, MemoryError> {
+        let mut state = self.state.write();
+        let (free, total) = (self.total - state.used, self.total);
+        if bytes == 0 {
+            return Err(MemoryError::InvalidSize { bytes });
+        }
+        if bytes > free {
+            return Err(MemoryError::OutOfMemory { requested: bytes, free, total });
+        }
+        let invalid = |_| MemoryError::InvalidSize { bytes };
+        let size = usize::try_from(bytes.next_multiple_of(ALIGNMENT));
+        let size = size.map_err(|_| MemoryError::InvalidSize { bytes })?;
+        let layout = Layout::from_size_align(size, ALIGNMENT as usize).map_err(invalid)?;
+        // SAFETY: the layout has a size above zero.
+        let host = unsafe { alloc_zeroed(layout) };
+        let host = NonNull::new(host).unwrap_or_else(|| handle_alloc_error(layout));
+        let region = Region { base: state.next, bytes, host, layout: Some(layout) };
+        poison_fresh(&region);
+        state.next += (bytes + RED_ZONE).next_multiple_of(ALIGNMENT);
+        state.used += bytes;
+        let base = region.base;
+        insert(&mut state, region);
+        Ok(base)
+    }
+
+    /// Makes `bytes` of host memory at `host` reachable by kernels under their host address.
+    ///
+    /// # Safety
+    ///
+    /// The bytes must stay valid until [`Memory::free`] of that address, and until every kernel
+    /// that was launched before has ended.
+    pub unsafe fn map_host(&self, host: NonNull<u8>, bytes: u64) -> Result<u64, MemoryError> {
+        let base = host.as_ptr() as u64;
+        let end = base.checked_add(bytes).ok_or(MemoryError::InvalidSize { bytes })?;
+        let mut state = self.state.write();
+        let overlaps = state.table.iter().any(|r| r.base < end && base < r.base + r.bytes);
+        if bytes == 0 || overlaps {
+            return Err(MemoryError::InvalidSize { bytes });
+        }
+        insert(&mut state, Region { base, bytes, host, layout: None });
+        Ok(base)
+    }
+
+    /// Frees the allocation that starts at `address` and returns its size. A kernel that still
+    /// runs keeps the bytes, and can not be harmed.
+    pub fn free(&self, address: u64) -> Result<u64, MemoryError> {
+        let mut state = self.state.write();
+        let index = state.table.binary_search_by_key(&address, |region| region.base);
+        let index = index.map_err(|_| MemoryError::NotAnAllocation { address })?;
+        let region = Arc::make_mut(&mut state.table).remove(index);
+        if region.layout.is_some() {
+            state.used -= region.bytes;
+        }
+        Ok(region.bytes)
+    }
+
+    /// Base and size of the allocation that `address` lies in.
+    pub fn allocation_of(&self, address: u64) -> Option<(u64, u64)> {
+        self.snapshot().find(address).map(|span| (span.base, span.end - span.base))
+    }
+
+    /// Reads `into.len()` bytes.
+    pub fn read(&self, address: u64, into: &mut [u8]) -> Result<(), MemoryError> {
+        let snapshot = self.snapshot();
+        let from = snapshot.host(address, into.len() as u64)?;
+        // SAFETY: `host` proved the source; `into` is an exclusive host slice, so apart from it.
+        unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+        Ok(())
+    }
+
+    /// Writes `bytes`.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), MemoryError> {
+        let snapshot = self.snapshot();
+        let to = snapshot.host(address, bytes.len() as u64)?;
+        // SAFETY: `host` proved the target. `copy` because a mapped host range may hold `bytes`.
+        unsafe { std::ptr::copy(bytes.as_ptr(), to, bytes.len()) };
+        Ok(())
+    }
+
+    /// Copies `bytes` from `source` to `target`; overlapping ranges copy as if through a buffer.
+    pub fn copy(&self, target: u64, source: u64, bytes: u64) -> Result<(), MemoryError> {
+        let snapshot = self.snapshot();
+        let (from, to) = (snapshot.host(source, bytes)?, snapshot.host(target, bytes)?);
+        // SAFETY: `host` proved both ranges; `copy` allows them to overlap.
+        unsafe { std::ptr::copy(from, to, bytes as usize) };
+        Ok(())
+    }
+
+    /// Writes `pattern` `count` times, one after the other.
+    pub fn fill(&self, address: u64, pattern: &[u8], count: u64) -> Result<(), MemoryError> {
+        let size = pattern.len() as u64;
+        let bytes = size.checked_mul(count);
+        let bytes = bytes.ok_or(MemoryError::OutOfBounds { address, bytes: u64::MAX })?;
+        let snapshot = self.snapshot();
+        let to = snapshot.host(address, bytes)?;
+        // SAFETY: `host` proved the range, and the pattern is copied inside it.
+        unsafe { fill_host(to, pattern, bytes as usize) };
+        Ok(())
+    }
+
+    /// Fills a range with [`POISON`], as fresh memory is.
+    pub fn poison(&self, address: u64, bytes: u64) -> Result<(), MemoryError> {
+        let snapshot = self.snapshot();
+        let to = snapshot.host(address, bytes)?;
+        // SAFETY: `host` proved the range.
+        unsafe { fill_host(to, &POISON.to_le_bytes(), bytes as usize) };
+        Ok(())
+    }
+
+    /// The allocations that live now. A snapshot keeps their bytes, so that a kernel that holds
+    /// one needs no lock.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { table: Arc::clone(&self.state.read().table) }
+    }
+}
+
+fn insert(state: &mut State, region: Region) {
+    let table = Arc::make_mut(&mut state.table);
+    let index = table.partition_point(|other| other.base < region.base);
+    table.insert(index, Arc::new(region));
+}
+
+fn poison_fresh(region: &Region) {
+    let size = region.bytes as usize;
+    let edge = size.min(Memory::EAGER_POISON as usize / 2);
+    // The tail starts at a multiple of the word, so that the pattern is in phase with addresses.
+    let tail = (size - edge).next_multiple_of(4).min(size);
+    let word = POISON.to_le_bytes();
+    // SAFETY: both ranges lie in the allocation, which nobody else has seen yet.
+    unsafe {
+        fill_host(region.host.as_ptr(), &word, edge);
+        fill_host(region.host.as_ptr().add(tail), &word, size - tail);
+    }
+}
+
+/// Repeats `pattern` over `bytes` bytes at `to`, cutting the last repetition short.
+///
+/// # Safety
+///
+/// `to` must be valid for writing `bytes` bytes.
+pub(crate) unsafe fn fill_host(to: *mut u8, pattern: &[u8], bytes: usize) {
+    let mut done = pattern.len().min(bytes);
+    // SAFETY: by the contract of the function; each copy doubles what is there, and the source
+    // `[0, step)` ends where the target starts.
+    unsafe {
+        std::ptr::copy_nonoverlapping(pattern.as_ptr(), to, done);
+        while done > 0 && done < bytes {
+            let step = done.min(bytes - done);
+            std::ptr::copy_nonoverlapping(to, to.add(done), step);
+            done += step;
+        }
+    }
+}
+
+/// A live allocation as a kernel sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    /// The first address.
+    pub(crate) base: u64,
+    /// The address after the last byte.
+    pub(crate) end: u64,
+    /// The host byte behind `base`, valid while the snapshot lives.
+    pub(crate) host: *mut u8,
+}
+
+impl Span {
+    /// The span that holds no address.
+    pub(crate) const NONE: Self = Self { base: 1, end: 0, host: std::ptr::null_mut() };
+}
+
+/// The allocations that were live at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    table: Arc<Vec<Arc<Region>>>,
+}
+
+impl Snapshot {
+    /// The allocation that `address` lies in.
+    pub(crate) fn find(&self, address: u64) -> Option<Span> {
+        let after = self.table.partition_point(|region| region.base <= address);
+        let region = self.table.get(after.checked_sub(1)?)?;
+        let end = region.base + region.bytes;
+        (address < end).then_some(Span { base: region.base, end, host: region.host.as_ptr() })
+    }
+
+    /// The host bytes behind `bytes` bytes at `address`, when they lie in one allocation.
+    fn host(&self, address: u64, bytes: u64) -> Result<*mut u8, MemoryError> {
+        if bytes == 0 {
+            return Ok(NonNull::dangling().as_ptr());
+        }
+        let error = MemoryError::OutOfBounds { address, bytes };
+        match self.find(address) {
+            Some(span) if bytes <= span.end - address => {
+                // SAFETY: the address lies in the allocation.
+                Ok(unsafe { span.host.add((address - span.base) as usize) })
+            }
+            _ => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fresh_memory_is_poisoned_and_bounded() {
+        let memory = Memory::new(1 << 20);
+        let base = memory.alloc(1000).unwrap();
+        assert_eq!(base % 256, 0);
+        let mut word = [0; 4];
+        memory.read(base + 996, &mut word).unwrap();
+        assert_eq!(u32::from_le_bytes(word), POISON);
+        let past = MemoryError::OutOfBounds { address: base + 997, bytes: 4 };
+        assert_eq!(memory.read(base + 997, &mut word), Err(past));
+        assert_eq!(memory.allocation_of(base + 999), Some((base, 1000)));
+        assert_eq!(memory.allocation_of(base + 1000), None);
+    }
+
+    #[test]
+    fn freed_addresses_do_not_come_back() {
+        let memory = Memory::new(4096);
+        let first = memory.alloc(4096).unwrap();
+        assert!(matches!(memory.alloc(1), Err(MemoryError::OutOfMemory { free: 0, .. })));
+        assert_eq!(memory.free(first), Ok(4096));
+        assert_eq!(memory.free(first), Err(MemoryError::NotAnAllocation { address: first }));
+        assert!(memory.write(first, &[1]).is_err());
+        assert_ne!(memory.alloc(4096).unwrap(), first);
+        assert_eq!(memory.used(), 4096);
+    }
+
+    #[test]
+    fn large_allocations_are_poisoned_at_both_ends() {
+        let memory = Memory::new(1 << 32);
+        let bytes = 3 * Memory::EAGER_POISON + 8;
+        let base = memory.alloc(bytes).unwrap();
+        let mut word = [0; 4];
+        for address in [base, base + bytes - 4] {
+            memory.read(address, &mut word).unwrap();
+            assert_eq!(u32::from_le_bytes(word), POISON);
+        }
+    }
+
+    #[test]
+    fn fill_and_copy_are_checked() {
+        let memory = Memory::new(1 << 20);
+        let base = memory.alloc(16).unwrap();
+        memory.fill(base, &7u16.to_le_bytes(), 8).unwrap();
+        assert!(memory.fill(base, &[1, 2, 3, 4], 5).is_err());
+        memory.write(base, &[1, 2, 3]).unwrap();
+        memory.copy(base + 1, base, 4).unwrap();
+        let mut all = [0; 8];
+        memory.read(base, &mut all).unwrap();
+        assert_eq!(all, [1, 1, 2, 3, 0, 0, 7, 0]);
+        assert!(memory.copy(base, base + 8, 9).is_err());
+    }
+
+    #[test]
+    fn a_snapshot_outlives_the_free() {
+        let memory = Memory::new(1 << 20);
+        let base = memory.alloc(4).unwrap();
+        memory.write(base, &[1, 2, 3, 4]).unwrap();
+        let snapshot = memory.snapshot();
+        memory.free(base).unwrap();
+        let span = snapshot.find(base).unwrap();
+        // SAFETY: the snapshot keeps the four bytes.
+        assert_eq!(unsafe { span.host.cast::<[u8; 4]>().read() }, [1, 2, 3, 4]);
+    }
+}
