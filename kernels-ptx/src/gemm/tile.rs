@@ -28,12 +28,13 @@ pub(super) struct Tile {
 }
 
 /// Every tile. The launch geometry of `retrograph-kernels` names the same ones.
-pub(super) const TILES: [Tile; 5] = [
+pub(super) const TILES: [Tile; 6] = [
     Tile::new("128x128", [128, 128], [8, 8]).staged(8, 1, 2),
     Tile::new("64x64", [64, 64], [8, 4]).staged(16, 1, 2),
     Tile::new("32x32", [32, 32], [4, 4]).staged(16, 1, 2),
     Tile::new("32x32_split4", [32, 32], [4, 4]).staged(32, 4, 1),
     Tile::new("32x16_split8", [32, 16], [4, 4]).staged(16, 8, 1),
+    Tile::new("16x16_split16", [16, 16], [4, 4]).staged(16, 16, 1),
 ];
 
 impl Tile {
@@ -149,23 +150,21 @@ impl<'k> Walk<'k, '_> {
         let stage_len = self.panels[0].len() + self.panels[1].len();
         let start = k.var(0u32);
         let current = k.var(0u32);
-        self.fetch(start.get());
-        self.put(start.get(), self.memory);
-        k.barrier();
-        k.range(0, stages, 1, |stage| {
-            let more = (stage + 1).lt(stages);
-            k.when(more, || {
-                self.advance(start, depth);
-                self.fetch(start.get());
-            });
-            work(self.memory.at(current.get()));
+        // One more round than stages: round s fetches stage s and works on stage s − 1.
+        k.range(0, stages + 1, 1, |round| {
+            let more = round.lt(stages);
+            k.when(more, || self.fetch(start.get()));
+            k.when(round.ne(0), || work(self.memory.at(current.get())));
             if self.tile.stages == 2 {
                 current.update(|offset| stage_len - offset);
             } else {
                 // Nobody may overwrite the stage while another thread reads it.
                 k.barrier();
             }
-            k.when(more, || self.put(start.get(), self.memory.at(current.get())));
+            k.when(more, || {
+                self.put(start.get(), self.memory.at(current.get()));
+                self.advance(start, depth);
+            });
             k.barrier();
         });
     }

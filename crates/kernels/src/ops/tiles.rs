@@ -65,18 +65,25 @@ const SPLIT: Tile = Tile {
     threads: 256,
     entries: ["gemm_nt_32x32_split4", "gemm_nn_32x32_split4", "gemm_tn_32x32_split4"],
 };
-/// Eight groups of threads share the contraction: for the fewest tiles.
+/// Eight groups of threads share the contraction: for still fewer tiles.
 const NARROW: Tile = Tile {
     rows: 32,
     columns: 16,
     threads: 256,
     entries: ["gemm_nt_32x16_split8", "gemm_nn_32x16_split8", "gemm_tn_32x16_split8"],
 };
-const TILES: [Tile; 5] = [LARGE, MEDIUM, SMALL, SPLIT, NARROW];
+/// Sixteen groups of threads share the contraction: for next to no tiles, as in LoRA.
+const TINY: Tile = Tile {
+    rows: 16,
+    columns: 16,
+    threads: 256,
+    entries: ["gemm_nt_16x16_split16", "gemm_nn_16x16_split16", "gemm_tn_16x16_split16"],
+};
+const TILES: [Tile; 6] = [LARGE, MEDIUM, SMALL, SPLIT, NARROW, TINY];
 
 /// The entry points of one layout.
-pub(super) const fn entries(layout: Layout) -> [&'static str; 5] {
-    let mut names = [""; 5];
+pub(super) const fn entries(layout: Layout) -> [&'static str; 6] {
+    let mut names = [""; 6];
     let mut index = 0;
     while index < names.len() {
         names[index] = TILES[index].entries[layout as usize];
@@ -92,9 +99,9 @@ const fn image(layout: Layout) -> &'static str {
 
 /// The descriptor of a kernel that is a product of the given layout.
 pub(super) const fn kernel(name: &'static str, layout: Layout) -> Kernel {
-    static NT: [&str; 5] = entries(Layout::Nt);
-    static NN: [&str; 5] = entries(Layout::Nn);
-    static TN: [&str; 5] = entries(Layout::Tn);
+    static NT: [&str; 6] = entries(Layout::Nt);
+    static NN: [&str; 6] = entries(Layout::Nn);
+    static TN: [&str; 6] = entries(Layout::Tn);
     let entries: &'static [&'static str] = match layout {
         Layout::Nt => &NT,
         Layout::Nn => &NN,
@@ -119,6 +126,8 @@ struct Product {
 
 /// As many blocks as keep most of a large device busy.
 const ENOUGH_BLOCKS: u64 = 96;
+/// As many blocks as make smaller tiles not worth their additional traffic.
+const SOME_BLOCKS: u64 = 24;
 /// A contraction that is worth splitting among the warps of a block.
 const LONG: u32 = 256;
 
@@ -134,8 +143,10 @@ fn tile(product: Product) -> &'static Tile {
         &SMALL
     } else if n > 16 && fills(&SPLIT) {
         &SPLIT
-    } else {
+    } else if NARROW.count(product) >= SOME_BLOCKS {
         &NARROW
+    } else {
+        &TINY
     }
 }
 

@@ -9,12 +9,13 @@ use crate::harness::Device;
 use crate::support::{Data, differences, doubles, same_bits};
 
 /// Tiles by the last part of their entry: rows, columns, threads.
-const TILES: [(&str, u32, u32, u32); 5] = [
+const TILES: [(&str, u32, u32, u32); 6] = [
     ("128x128", 128, 128, 256),
     ("64x64", 64, 64, 128),
     ("32x32", 32, 32, 64),
     ("32x32_split4", 32, 32, 256),
     ("32x16_split8", 32, 16, 256),
+    ("16x16_split16", 16, 16, 256),
 ];
 
 /// Nothing, one, primes, multiples of 4 and of tiles and one past them, short and long contractions.
@@ -202,8 +203,15 @@ fn bias_factor_accumulation_and_alignment_do_what_they_say() {
 #[test]
 fn the_tile_that_the_sizes_choose_is_right_and_repeats_its_bits() {
     let (mut data, device) = (Data::new("gemm dispatch"), Device::new());
-    // Large, medium, small, split among four, split among eight.
-    let shapes = [[1540, 9, 1160], [330, 20, 1000], [40, 20, 70], [33, 260, 1540], [7, 300, 24]];
+    // Large, medium, small, split among four, eight and sixteen.
+    let shapes = [
+        [1540, 9, 1160],
+        [330, 20, 1000],
+        [40, 20, 70],
+        [33, 260, 1540],
+        [7, 300, 399],
+        [7, 300, 24],
+    ];
     let chosen = shapes.map(|sizes| {
         let shape = shape(sizes);
         let ([a, b, _], _) = Op::Fprop.lens(shape);
