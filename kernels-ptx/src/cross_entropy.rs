@@ -54,7 +54,8 @@ fn entry(name: &str, team: Team) -> Entry {
         k.range(member, vocab, size, |i| sum.add_assign((x.load(i) - max).exp()));
         let sum = team.sum(k, sum.get());
 
-        k.when(member.eq(target % size), || {
+        // Teams are powers of two.
+        k.when(member.eq(target & (size - 1)), || {
             let loss = k.var(f32::NAN);
             k.when(known, || loss.set(sum.ln() + (max - x.load(target))));
             losses.store(row, loss);

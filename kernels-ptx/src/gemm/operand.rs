@@ -2,7 +2,7 @@
 
 use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
 
-use super::sizes::Source;
+use super::sizes::{Source, over};
 
 /// The direction in which neighbours of an operand are neighbours in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,13 +85,13 @@ impl<'k> Carrier<'k> {
                 assert!(panel.threads.is_multiple_of(2 * panel.extent), "a thread keeps its row");
                 let pair = tid >> 1;
                 let local = pair & (panel.extent - 1);
-                let step = (pair / panel.extent * 2 + (tid & 1)) * 4;
+                let step = (over(pair, panel.extent) * 2 + (tid & 1)) * 4;
                 (local, step, panel.threads / panel.extent * 4)
             }
             Contiguous::Extent => {
                 let across = panel.extent / 4;
                 assert!(panel.threads.is_multiple_of(across), "a thread keeps its column");
-                ((tid & (across - 1)) * 4, tid / across, panel.threads / across)
+                ((tid & (across - 1)) * 4, over(tid, across), panel.threads / across)
             }
         };
         let [extent, depth] = limits;

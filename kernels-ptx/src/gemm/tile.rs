@@ -4,7 +4,7 @@ use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Shared, Value, Var};
 
 use super::operand::{Carrier, Contiguous, Panel};
-use super::sizes::Parameters;
+use super::sizes::{Parameters, over};
 use super::write;
 
 /// The shape of a tile and how its block works on it.
@@ -82,12 +82,12 @@ impl<'k> Place<'k> {
     fn of(k: &Kernel<'k>, tile: &Tile) -> Self {
         let tid = k.tid_x();
         let [_, across] = tile.across();
-        let (group, thread) = (tid / tile.group(), tid & (tile.group() - 1));
+        let (group, thread) = (over(tid, tile.group()), tid & (tile.group() - 1));
         let lanes_across = across.min(8);
         let lanes_down = 32 / lanes_across;
         let warps_across = across / lanes_across;
         let (warp, lane) = (thread >> 5, thread & 31);
-        let row = warp / warps_across * lanes_down + lane / lanes_across;
+        let row = over(warp, warps_across) * lanes_down + over(lane, lanes_across);
         let column = (warp & (warps_across - 1)) * lanes_across + (lane & (lanes_across - 1));
         Self { group, row, column }
     }
@@ -101,7 +101,7 @@ pub(super) fn entry(name: &str, tile: &Tile, layout: [Contiguous; 2]) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(tile.threads());
         let given = Parameters::declare(k);
-        let down = (given.m + (tile.rows - 1)) / tile.rows;
+        let down = over(given.m + (tile.rows - 1), tile.rows);
         let column = k.ctaid_x() / down;
         let origin = [(k.ctaid_x() - column * down) * tile.rows, column * tile.columns];
         let panels = [tile.panel(tile.rows), tile.panel(tile.columns)];
@@ -146,7 +146,7 @@ impl<'k> Walk<'k, '_> {
     ) {
         let k = self.kernel;
         let stage_depth = self.panels[0].depth;
-        let stages = (depth + (stage_depth - 1)) / stage_depth * summands;
+        let stages = over(depth + (stage_depth - 1), stage_depth) * summands;
         let stage_len = self.panels[0].len() + self.panels[1].len();
         let start = k.var(0u32);
         let current = k.var(0u32);

@@ -2,7 +2,7 @@
 
 use retrograph_ptx::build::{Kernel, Shared, Value, Var};
 
-use super::sizes::Parameters;
+use super::sizes::{Parameters, over};
 use super::tile::{Accumulators, Place, Tile};
 
 /// Where the elements of c go.
@@ -77,7 +77,7 @@ impl<'k> Writer<'k> {
                 let next = first.offset(i64::from(group * elements)).load_vec4(0);
                 sum = [0, 1, 2, 3].map(|j| sum[j] + next[j]);
             }
-            self.write(thread / across, (thread & (across - 1)) * 4, sum);
+            self.write(over(thread, across), (thread & (across - 1)) * 4, sum);
         });
     }
 
