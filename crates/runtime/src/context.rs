@@ -18,28 +18,10 @@ use retrograph_driver_sys::{CUcontext, CUdevice, CUresult, CUstream, DriverTable
 use retrograph_kernels::SmTarget;
 
 use crate::capture::window;
+use crate::device::{DeviceIndex, DeviceInfo};
 use crate::driver::Driver;
 use crate::error::{CallError, Error, Result};
 use crate::release::Releases;
-
-/// The position of a device among those that the driver sees, from 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct DeviceIndex(pub u32);
-
-/// What is known of a device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceInfo {
-    /// The name; it says so when the device is simulated.
-    pub name: String,
-    /// Compute capability, major and minor.
-    pub compute_capability: (u32, u32),
-    /// All bytes of device memory.
-    pub total_bytes: usize,
-    /// Free bytes of device memory when this was asked.
-    pub free_bytes: usize,
-    /// Number of multiprocessors.
-    pub multiprocessors: u32,
-}
 
 /// A retained primary context. Clones share it.
 #[derive(Clone)]

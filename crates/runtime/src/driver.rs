@@ -1,42 +1,16 @@
 //! The driver: a table of functions, and where it came from.
 
 use std::any::Any;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use retrograph_driver_sys::{CUdevice, CUdevice_attribute, CUresult, DriverTable};
-use retrograph_driver_sys::{LEAST_VERSION, LoadError};
+use retrograph_driver_sys::{CUresult, DriverTable, LoadError};
 
-use crate::context::{DeviceIndex, DeviceInfo, Live};
+use crate::context::Live;
 use crate::error::{CallError, Error, Result};
-
-/// A CUDA version as the driver counts them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DriverVersion {
-    /// Major version.
-    pub major: u32,
-    /// Minor version.
-    pub minor: u32,
-}
-
-impl DriverVersion {
-    /// The least version that this crate works with: versioned graph functions came with it.
-    pub const LEAST: Self = Self::from_number(LEAST_VERSION);
-
-    /// From 1000 × major + 10 × minor.
-    const fn from_number(number: i32) -> Self {
-        let number = number.unsigned_abs();
-        Self { major: number / 1000, minor: number % 1000 / 10 }
-    }
-}
-
-impl fmt::Display for DriverVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
+use crate::version::DriverVersion;
 
 /// Where the functions came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +47,8 @@ struct Inner {
     version: DriverVersion,
     contexts: Live,
     /// What the table's functions need to stay callable.
-    _keep_alive: Option<Arc<dyn Any + Send + Sync>>,
+    #[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "held, not read"))]
+    keep_alive: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Driver {
@@ -113,7 +88,7 @@ impl Driver {
     ) -> Result<Self> {
         let version = initialize(&table)?;
         let contexts = Live::default();
-        let inner = Inner { table, origin, version, contexts, _keep_alive: keep_alive };
+        let inner = Inner { table, origin, version, contexts, keep_alive };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -123,12 +98,20 @@ impl Driver {
     /// When the configuration is not possible, or when too many simulators live at once.
     #[cfg(feature = "sim")]
     pub fn simulated(config: retrograph_driver_sim::Config) -> Result<Self> {
-        let failed = |error| Error::NoDriver { tried: format!("the simulated driver: {error}") };
-        let simulator = retrograph_driver_sim::Simulator::new(config).map_err(failed)?;
+        let simulator = retrograph_driver_sim::Simulator::new(config)
+            .map_err(|error| Error::NoSimulator { reason: error.to_string() })?;
         let table = *simulator.table();
         // SAFETY: the simulator implements each function by the driver's rules, and its world
         // lives for as long as the simulator, which is kept.
         unsafe { Self::from_table(table, Origin::Simulated, Some(Arc::new(simulator))) }
+    }
+
+    /// The simulator behind this driver: for its diagnostics, which say more than a code can, and
+    /// for making calls fail. `None` for every driver that [`Driver::simulated`] did not make, and
+    /// whose `keep_alive` is no simulator.
+    #[cfg(feature = "sim")]
+    pub fn simulator(&self) -> Option<&retrograph_driver_sim::Simulator> {
+        self.inner.keep_alive.as_ref()?.downcast_ref()
     }
 
     /// The driver's functions.
@@ -151,57 +134,8 @@ impl Driver {
         self.inner.version
     }
 
-    /// The number of devices.
-    ///
-    /// # Errors
-    /// When the driver fails.
-    pub fn device_count(&self) -> Result<u32> {
-        let mut count: c_int = 0;
-        // SAFETY: the driver is initialized, and the place is valid.
-        unsafe { call!(self, cuDeviceGetCount(&mut count)) }?;
-        Ok(u32::try_from(count).unwrap_or(0))
-    }
-
     pub(crate) fn contexts(&self) -> &Live {
         &self.inner.contexts
-    }
-
-    pub(crate) fn device(&self, index: DeviceIndex) -> Result<CUdevice> {
-        let count = self.device_count()?;
-        if index.0 >= count {
-            return Err(Error::NoSuchDevice { index: index.0, count });
-        }
-        let mut device = CUdevice::default();
-        // SAFETY: the index is below the count, and the place is valid.
-        unsafe { call!(self, cuDeviceGet(&mut device, index.0 as c_int)) }?;
-        Ok(device)
-    }
-
-    /// What is known of a device without a context; `free_bytes` is 0 until one exists.
-    pub(crate) fn facts(&self, device: CUdevice) -> Result<DeviceInfo> {
-        let mut name = [0 as c_char; 256];
-        let mut total_bytes = 0;
-        // SAFETY: the buffer is as long as said, and the driver ends the text with a zero.
-        let name = unsafe {
-            call!(self, cuDeviceGetName(name.as_mut_ptr(), 255, device))?;
-            CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()
-        };
-        // SAFETY: the place is valid.
-        unsafe { call!(self, cuDeviceTotalMem_v2(&mut total_bytes, device)) }?;
-        let attribute = |attribute| self.attribute(device, attribute);
-        let major = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
-        let minor = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
-        let multiprocessors =
-            attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
-        let compute_capability = (major, minor);
-        Ok(DeviceInfo { name, compute_capability, total_bytes, free_bytes: 0, multiprocessors })
-    }
-
-    pub(crate) fn attribute(&self, device: CUdevice, attribute: CUdevice_attribute) -> Result<u32> {
-        let mut value: c_int = 0;
-        // SAFETY: the place is valid, and the driver refuses what it does not know.
-        unsafe { call!(self, cuDeviceGetAttribute(&mut value, attribute, device)) }?;
-        Ok(u32::try_from(value).unwrap_or(0))
     }
 
     /// Turns the code of `call` into a result, with the driver's own name and sentence.
@@ -239,7 +173,7 @@ fn explain(error: LoadError) -> Error {
 
 /// The version comes first, since it needs no initialization and explains why one may fail.
 fn initialize(table: &DriverTable) -> Result<DriverVersion> {
-    let mut number: c_int = 0;
+    let mut number = 0;
     // SAFETY: the place is valid, and the call needs no initialization.
     check(table, "cuDriverGetVersion", unsafe { (table.cuDriverGetVersion)(&mut number) })?;
     let found = DriverVersion::from_number(number);

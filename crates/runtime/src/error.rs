@@ -65,6 +65,12 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// The simulated driver could not be made.
+    #[error("the simulated driver cannot start: {reason}")]
+    NoSimulator {
+        /// Why not.
+        reason: String,
+    },
     /// The driver is older than this crate can use.
     #[error(
         "the driver supports CUDA {found}, but {needed} or newer is needed; update the NVIDIA \

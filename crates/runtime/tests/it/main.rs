@@ -8,6 +8,7 @@ mod capturing;
 mod described;
 mod device;
 mod executed;
+mod failing_calls;
 mod failing_programs;
 mod graphs;
 mod lost_context;
