@@ -1,0 +1,166 @@
+//! Devices.
+
+use std::ffi::c_char;
+
+use retrograph_driver_sys::*;
+
+use super::INVALID_VALUE;
+use crate::argument::{Call, Out};
+use crate::state::State;
+
+/// Multiprocessors of a simulated device.
+pub(super) const MULTIPROCESSORS: i32 = 132;
+/// Threads that one multiprocessor holds.
+pub(super) const THREADS_PER_MULTIPROCESSOR: u32 = 2048;
+/// Registers of one multiprocessor, and of one block.
+pub(super) const REGISTERS: u32 = 65536;
+/// Blocks that one multiprocessor holds.
+pub(super) const BLOCKS_PER_MULTIPROCESSOR: u32 = 32;
+/// Shared memory of a block without opting in to more.
+pub(super) const SHARED_BYTES: u32 = 48 << 10;
+/// Shared memory of each block that the system keeps.
+pub(super) const RESERVED_SHARED_BYTES: u32 = 1 << 10;
+
+/// Shared memory of one multiprocessor by compute capability, in bytes.
+///
+/// Source: the table of technical specifications in the CUDA programming guide.
+pub(super) fn shared_per_multiprocessor((major, minor): (u32, u32)) -> u32 {
+    let kilobytes = match (major, minor) {
+        (..=7, 5) => 64,
+        (8, 0 | 7) => 164,
+        (8, _) | (12, _) => 100,
+        (9 | 10, _) => 228,
+        _ => 96,
+    };
+    kilobytes << 10
+}
+
+/// Shared memory of one block that opted in, in bytes.
+pub(super) fn shared_opt_in(capability: (u32, u32)) -> u32 {
+    match capability {
+        // The one architecture that keeps nothing for the system.
+        (..=7, _) => shared_per_multiprocessor(capability),
+        _ => shared_per_multiprocessor(capability) - RESERVED_SHARED_BYTES,
+    }
+}
+
+impl State {
+    /// Checks that a device exists and gives its index.
+    pub(super) fn device_index(&self, device: CUdevice) -> Result<usize, CUresult> {
+        let index = usize::try_from(device).ok().filter(|index| *index < self.devices.len());
+        index.ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)
+    }
+
+    pub(crate) fn cuDeviceGet(&mut self, device: Out<CUdevice>, ordinal: i32) -> Call {
+        self.device_index(ordinal)?;
+        device.put(ordinal)
+    }
+
+    pub(crate) fn cuDeviceGetCount(&mut self, count: Out<i32>) -> Call {
+        count.put(i32::try_from(self.devices.len()).unwrap_or(i32::MAX))
+    }
+
+    pub(crate) fn cuDeviceGetName(
+        &mut self,
+        name: Out<c_char>,
+        len: i32,
+        device: CUdevice,
+    ) -> Call {
+        self.device_index(device)?;
+        let room = usize::try_from(len).ok().filter(|len| *len > 0).ok_or(INVALID_VALUE)?;
+        let (major, minor) = self.config.compute_capability;
+        let text = format!("SIMULATED device, compute capability {major}.{minor}");
+        for (index, byte) in text.bytes().take(room - 1).chain([0]).enumerate() {
+            name.put_at(index, byte.cast_signed() as c_char)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn cuDeviceTotalMem_v2(&mut self, bytes: Out<usize>, device: CUdevice) -> Call {
+        let index = self.device_index(device)?;
+        bytes.put(self.devices[index].memory.total() as usize)
+    }
+
+    pub(crate) fn cuDeviceGetUuid_v2(&mut self, uuid: Out<CUuuid>, device: CUdevice) -> Call {
+        let index = self.device_index(device)?;
+        let mut bytes = *b"SIMULATED-DEV-00";
+        bytes[14] += (index / 10 % 10) as u8;
+        bytes[15] += (index % 10) as u8;
+        uuid.put(CUuuid { bytes })
+    }
+
+    pub(crate) fn cuDeviceGraphMemTrim(&mut self, device: CUdevice) -> Call {
+        // Graphs with memory nodes are not simulated, so that nothing is ever kept for them.
+        self.device_index(device).map(|_| ())
+    }
+
+    pub(crate) fn cuDeviceGetAttribute(
+        &mut self,
+        value: Out<i32>,
+        attribute: CUdevice_attribute,
+        device: CUdevice,
+    ) -> Call {
+        self.device_index(device)?;
+        match self.device_attribute(attribute, device) {
+            Some(found) => value.put(found),
+            None => Err(self.unsupported(format!("{attribute:?} is not simulated"))),
+        }
+    }
+
+    fn device_attribute(&self, attribute: CUdevice_attribute, device: CUdevice) -> Option<i32> {
+        use CUdevice_attribute as A;
+        let capability = self.config.compute_capability;
+        let (major, minor) = capability;
+        Some(match attribute {
+            A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+            | A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X
+            | A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y => 1024,
+            A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z => 64,
+            A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X => i32::MAX,
+            A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y | A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z => 65535,
+            A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK => SHARED_BYTES as i32,
+            A::CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY => 65536,
+            A::CU_DEVICE_ATTRIBUTE_WARP_SIZE => 32,
+            A::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK
+            | A::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR => REGISTERS as i32,
+            A::CU_DEVICE_ATTRIBUTE_CLOCK_RATE | A::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE => {
+                1_000_000
+            }
+            A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => MULTIPROCESSORS,
+            A::CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT
+            | A::CU_DEVICE_ATTRIBUTE_INTEGRATED
+            | A::CU_DEVICE_ATTRIBUTE_COMPUTE_MODE
+            | A::CU_DEVICE_ATTRIBUTE_ECC_ENABLED
+            | A::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID
+            | A::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID
+            | A::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY
+            | A::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH
+            | A::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH => 0,
+            A::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID => device,
+            A::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY
+            | A::CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS
+            | A::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING
+            | A::CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED
+            | A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED => 1,
+            A::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH => 4096,
+            A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE => 50 << 20,
+            A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR => {
+                THREADS_PER_MULTIPROCESSOR as i32
+            }
+            A::CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT => 2,
+            A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => major as i32,
+            A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => minor as i32,
+            A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR => {
+                shared_per_multiprocessor(capability) as i32
+            }
+            A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => {
+                shared_opt_in(capability) as i32
+            }
+            A::CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR => {
+                BLOCKS_PER_MULTIPROCESSOR as i32
+            }
+            A::CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK => RESERVED_SHARED_BYTES as i32,
+            _ => return None,
+        })
+    }
+}

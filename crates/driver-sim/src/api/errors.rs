@@ -1,0 +1,50 @@
+//! Initialization, version, and the texts of codes.
+
+use std::ffi::{CString, c_char};
+use std::sync::LazyLock;
+
+use retrograph_driver_sys::CUresult;
+
+use super::INVALID_VALUE;
+use crate::argument::{Call, Out};
+use crate::state::State;
+
+/// Name and meaning of every known code, as static C text.
+static TEXTS: LazyLock<Vec<(CUresult, CString, CString)>> = LazyLock::new(|| {
+    let text = |text: Option<&str>| CString::new(text.unwrap_or_default()).unwrap_or_default();
+    let known = CUresult::KNOWN.iter();
+    known.map(|code| (*code, text(code.name()), text(code.meaning()))).collect()
+});
+
+fn texts_of(code: CUresult) -> Option<&'static (CUresult, CString, CString)> {
+    TEXTS.iter().find(|(known, ..)| *known == code)
+}
+
+impl State {
+    pub(crate) fn cuInit(&mut self, flags: u32) -> Call {
+        if flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        if self.devices.is_empty() {
+            return Err(CUresult::CUDA_ERROR_NO_DEVICE);
+        }
+        self.initialized = true;
+        Ok(())
+    }
+
+    pub(crate) fn cuDriverGetVersion(&mut self, version: Out<i32>) -> Call {
+        version.put(self.config.driver_version)
+    }
+
+    pub(crate) fn cuGetErrorName(&mut self, error: CUresult, name: Out<*const c_char>) -> Call {
+        let found = texts_of(error);
+        name.put(found.map_or(std::ptr::null(), |(_, name, _)| name.as_ptr()))?;
+        found.map(|_| ()).ok_or(INVALID_VALUE)
+    }
+
+    pub(crate) fn cuGetErrorString(&mut self, error: CUresult, text: Out<*const c_char>) -> Call {
+        let found = texts_of(error);
+        text.put(found.map_or(std::ptr::null(), |(_, _, text)| text.as_ptr()))?;
+        found.map(|_| ()).ok_or(INVALID_VALUE)
+    }
+}

@@ -1,0 +1,114 @@
+//! Events.
+
+use retrograph_driver_sys::*;
+
+use super::INVALID_VALUE;
+use crate::argument::{Call, Out};
+use crate::state::{Event, Mark, Route, State};
+use crate::work::Work;
+
+impl State {
+    pub(crate) fn cuEventCreate(&mut self, event: Out<CUevent>, flags: u32) -> Call {
+        let device = self.current()?;
+        if flags & CU_EVENT_INTERPROCESS != 0 {
+            return Err(self.unsupported("events between processes are not simulated"));
+        }
+        if flags & !(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING) != 0 {
+            return Err(INVALID_VALUE);
+        }
+        let handle = self.handle();
+        event.put(handle)?;
+        let mark = Mark::Never;
+        self.events.insert(handle, Event { device, flags, mark, stamp: None, asked: None });
+        Ok(())
+    }
+
+    pub(crate) fn cuEventRecord(&mut self, event: CUevent, stream: CUstream) -> Call {
+        let device = self.events.get(event)?.device;
+        let route = self.route(stream)?;
+        let mark = match route {
+            Route::Queue(stream) => {
+                if self.streams.get(stream)?.device != device {
+                    return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
+                }
+                Mark::Task(self.enqueue(stream, Work::Stamp(event))?)
+            }
+            Route::Capture(stream, _) => {
+                let member = self.streams.get(stream)?.member.clone();
+                Mark::Captured(member.ok_or(CUresult::CUDA_ERROR_UNKNOWN)?)
+            }
+        };
+        let found = self.events.get_mut(event)?;
+        (found.mark, found.stamp) = (mark, None);
+        Ok(())
+    }
+
+    pub(crate) fn cuEventRecordWithFlags(
+        &mut self,
+        event: CUevent,
+        stream: CUstream,
+        flags: u32,
+    ) -> Call {
+        if flags != 0 {
+            return Err(self.unsupported("external event records are not simulated"));
+        }
+        self.cuEventRecord(event, stream)
+    }
+
+    /// Refuses to wait for an event or ask about it when it stands for captured work.
+    fn settled_event(&mut self, event: CUevent) -> Call {
+        self.current()?;
+        let mark = self.events.get(event)?.mark.clone();
+        if let Mark::Captured(member) = mark {
+            let code = CUresult::CUDA_ERROR_CAPTURED_EVENT;
+            return Err(self.break_capture(member.capture, code));
+        }
+        self.refuse_unsafe()
+    }
+
+    pub(crate) fn cuEventQuery(&mut self, event: CUevent) -> Call {
+        self.settled_event(event)?;
+        let pending = self.pending_mark(event)?;
+        let found = self.events.get_mut(event)?;
+        // As with streams: not ready when asked for the first time.
+        if pending.is_some() && found.asked != pending {
+            found.asked = pending;
+            return Err(CUresult::CUDA_ERROR_NOT_READY);
+        }
+        self.complete(pending.into_iter().collect())
+    }
+
+    pub(crate) fn cuEventSynchronize(&mut self, event: CUevent) -> Call {
+        self.settled_event(event)?;
+        let pending = self.pending_mark(event)?;
+        self.complete(pending.into_iter().collect())
+    }
+
+    pub(crate) fn cuEventElapsedTime(
+        &mut self,
+        milliseconds: Out<f32>,
+        start: CUevent,
+        end: CUevent,
+    ) -> Call {
+        self.current()?;
+        for event in [start, end] {
+            let found = self.events.get(event)?;
+            let timed = found.flags & CU_EVENT_DISABLE_TIMING == 0;
+            if !timed || matches!(found.mark, Mark::Never) {
+                return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
+            }
+        }
+        match (self.events.get(start)?.stamp, self.events.get(end)?.stamp) {
+            (Some(start), Some(end)) => {
+                let elapsed = end.saturating_duration_since(start);
+                milliseconds.put(elapsed.as_secs_f32() * 1e3)
+            }
+            _ => Err(CUresult::CUDA_ERROR_NOT_READY),
+        }
+    }
+
+    pub(crate) fn cuEventDestroy_v2(&mut self, event: CUevent) -> Call {
+        self.current()?;
+        self.events.remove(event).map(|_| ())
+    }
+}

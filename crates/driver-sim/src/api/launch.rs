@@ -1,0 +1,157 @@
+//! Launches: geometry is checked and parameter values are copied at the call.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use retrograph_driver_sys::*;
+
+use super::INVALID_VALUE;
+use super::functions::most_threads;
+use crate::argument::{Admit, Call, In, Out};
+use crate::exec::Program;
+use crate::state::State;
+use crate::work::{Launch, Operation, Parameters};
+
+/// Keys of the `extra` list: its end, the address of a parameter block, the address of its size.
+const EXTRA_END: usize = 0;
+const EXTRA_BLOCK: usize = 1;
+const EXTRA_SIZE: usize = 2;
+
+/// What a caller says of a launch.
+pub(super) struct Request {
+    function: CUfunction,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared_bytes: u32,
+    parameters: Out<*mut c_void>,
+    extra: Out<*mut c_void>,
+}
+
+impl Request {
+    /// The launch that node parameters describe.
+    pub(super) fn of_node(given: &CUDA_KERNEL_NODE_PARAMS) -> Self {
+        // SAFETY: the pointers in node parameters obey the same contract as arguments: null, or
+        // valid during the call for as many elements as the kernel has parameters.
+        let (parameters, extra) = unsafe { (given.kernelParams.admit(), given.extra.admit()) };
+        Self {
+            function: given.func,
+            grid: [given.gridDimX, given.gridDimY, given.gridDimZ],
+            block: [given.blockDimX, given.blockDimY, given.blockDimZ],
+            shared_bytes: given.sharedMemBytes,
+            parameters,
+            extra,
+        }
+    }
+}
+
+impl State {
+    #[expect(clippy::too_many_arguments, reason = "the signature is the driver's")]
+    pub(crate) fn cuLaunchKernel(
+        &mut self,
+        function: CUfunction,
+        grid_x: u32,
+        grid_y: u32,
+        grid_z: u32,
+        block_x: u32,
+        block_y: u32,
+        block_z: u32,
+        shared_bytes: u32,
+        stream: CUstream,
+        parameters: Out<*mut c_void>,
+        extra: Out<*mut c_void>,
+    ) -> Call {
+        let grid = [grid_x, grid_y, grid_z];
+        let block = [block_x, block_y, block_z];
+        let request = Request { function, grid, block, shared_bytes, parameters, extra };
+        let launch = self.launch_of(&request)?;
+        self.submit(stream, Operation::Launch(launch)).map(|_| ())
+    }
+
+    /// Checks a launch and copies its parameter values.
+    pub(super) fn launch_of(&mut self, request: &Request) -> Result<Launch, CUresult> {
+        let device = self.current()?;
+        let found = self.functions.get(request.function)?;
+        if found.device != device {
+            return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
+        }
+        check_geometry(request)?;
+        let threads = request.block.iter().product::<u32>();
+        if threads > most_threads(found) {
+            return Err(CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+        }
+        let required = found.program.entry().limits.required_threads;
+        if required.is_some_and(|required| required != request.block)
+            || request.shared_bytes > found.dynamic_shared_limit
+        {
+            return Err(INVALID_VALUE);
+        }
+        Ok(Launch {
+            function: request.function,
+            program: Arc::clone(&found.program),
+            grid: request.grid,
+            block: request.block,
+            shared_bytes: request.shared_bytes,
+            parameters: parameters_of(request, &found.program)?,
+        })
+    }
+}
+
+/// The limits of every device that is simulated.
+fn check_geometry(request: &Request) -> Call {
+    let within = |sizes: [u32; 3], most: [u32; 3]| {
+        sizes.iter().zip(most).all(|(size, most)| (1..=most).contains(size))
+    };
+    let threads: u64 = request.block.iter().map(|&size| u64::from(size)).product();
+    let fits = within(request.grid, [i32::MAX as u32, 65535, 65535])
+        && within(request.block, [1024, 1024, 64])
+        && threads <= 1024;
+    if fits { Ok(()) } else { Err(INVALID_VALUE) }
+}
+
+fn parameters_of(request: &Request, program: &Program) -> Result<Parameters, CUresult> {
+    let layout = program.parameters();
+    let size = program.parameter_bytes() as usize;
+    let block = if layout.is_empty() {
+        Vec::new()
+    } else if request.parameters.is_null() {
+        block_of_extra(request.extra, size)?
+    } else {
+        let mut block = vec![0; size];
+        for (index, (offset, bytes)) in layout.iter().enumerate() {
+            let (start, bytes) = (*offset as usize, *bytes as usize);
+            let value = request.parameters.values().get_at(index)?;
+            block[start..start + bytes].copy_from_slice(&input(value).bytes(bytes)?);
+        }
+        block
+    };
+    let offsets = layout.iter().map(|(offset, _)| *offset as usize).collect();
+    Ok(Parameters { block: block.into(), offsets })
+}
+
+/// The parameter block that an `extra` list names.
+fn block_of_extra(extra: Out<*mut c_void>, size: usize) -> Result<Vec<u8>, CUresult> {
+    let (mut block, mut given) = (None, 0);
+    for index in (0..).step_by(2) {
+        let key = extra.values().get_at(index)?.addr();
+        match key {
+            EXTRA_END => break,
+            EXTRA_BLOCK => block = Some(extra.values().get_at(index + 1)?),
+            EXTRA_SIZE => {
+                let place = extra.values().get_at(index + 1)?;
+                let bytes = input(place).bytes(size_of::<usize>())?;
+                given = usize::from_ne_bytes(bytes.try_into().map_err(|_| INVALID_VALUE)?);
+            }
+            _ => return Err(INVALID_VALUE),
+        }
+    }
+    match block {
+        Some(block) if given == size => input(block).bytes(size),
+        _ => Err(INVALID_VALUE),
+    }
+}
+
+/// A pointer inside the parameters of a launch, as an input.
+fn input(pointer: *mut c_void) -> In<c_void> {
+    // SAFETY: what a parameter list points to is valid during the call, as the list itself is.
+    unsafe { pointer.cast_const().admit() }
+}

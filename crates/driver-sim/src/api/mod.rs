@@ -1,0 +1,47 @@
+//! The driver's functions, one method of the world's state for each, by area of cuda.h.
+//!
+//! A method has the name of the function. It runs alone: the trampoline holds the lock of the
+//! world, has counted the call and has checked that the driver is initialized.
+
+// Methods carry the names of the driver's functions.
+#![allow(non_snake_case)]
+
+mod capture;
+mod context;
+mod copies;
+mod device;
+mod dot;
+mod errors;
+mod events;
+mod exec;
+mod functions;
+mod graph_info;
+mod graphs;
+mod launch;
+mod memory;
+mod modules;
+mod parameters;
+mod streams;
+mod update;
+
+pub(crate) use modules::LoadFailure;
+
+use retrograph_driver_sys::CUresult;
+
+use crate::argument::{Call, Out};
+
+const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+/// Writes a list in the way that the driver does: without a place only the number of elements is
+/// told; otherwise as many are written as the caller said there is room for, and what is left of
+/// the room is filled with `filler`.
+fn put_list<T: Copy>(list: &[T], place: Out<T>, count: Out<usize>, filler: T) -> Call {
+    if place.is_null() {
+        return count.put(list.len());
+    }
+    let room = count.get()?;
+    for index in 0..room {
+        place.put_at(index, list.get(index).copied().unwrap_or(filler))?;
+    }
+    count.put(list.len().min(room))
+}

@@ -1,0 +1,109 @@
+//! From the parameters of a call to an operation: what is checked, and what is copied at the call.
+
+use std::ffi::c_void;
+
+use retrograph_driver_sys::*;
+
+use super::INVALID_VALUE;
+use crate::argument::{Admit, Call, In};
+use crate::state::State;
+use crate::work::{Copy, End, Fill};
+
+/// Whether the source of a copy is its first or second end.
+#[derive(Clone, Copy)]
+struct Given {
+    kind: CUmemorytype,
+    host: *mut c_void,
+    device: CUdeviceptr,
+    bytes: usize,
+}
+
+impl State {
+    /// The two ends of a copy, of which at most the extents are checked.
+    fn ends(&self, given: &CUDA_MEMCPY3D) -> Result<(Given, Given), CUresult> {
+        let (source_bytes, target_bytes) = Copy::extent(given).ok_or(INVALID_VALUE)?;
+        let source = Given {
+            kind: given.srcMemoryType,
+            host: given.srcHost.cast_mut(),
+            device: given.srcDevice,
+            bytes: source_bytes,
+        };
+        let target = Given {
+            kind: given.dstMemoryType,
+            host: given.dstHost,
+            device: given.dstDevice,
+            bytes: target_bytes,
+        };
+        Ok((source, target))
+    }
+
+    /// The end in device or pinned memory, or `None` for pageable host memory.
+    fn end(&mut self, given: Given) -> Result<Option<End>, CUresult> {
+        let device = self.current()?;
+        let on_device = |state: &Self| state.on_device(device, given.device, given.bytes as u64);
+        match given.kind {
+            CUmemorytype::CU_MEMORYTYPE_DEVICE | CUmemorytype::CU_MEMORYTYPE_UNIFIED => {
+                let found = on_device(self).then_some(End::Device(given.device));
+                found.map(Some).ok_or(INVALID_VALUE)
+            }
+            CUmemorytype::CU_MEMORYTYPE_HOST if given.host.is_null() => Err(INVALID_VALUE),
+            CUmemorytype::CU_MEMORYTYPE_HOST => {
+                let address = given.host.addr();
+                let pinned = self.pinned_at(address, given.bytes).is_some();
+                Ok(pinned.then_some(End::Pinned(address)))
+            }
+            CUmemorytype::CU_MEMORYTYPE_ARRAY => {
+                Err(self.unsupported("copies of arrays are not simulated"))
+            }
+            _ => Err(INVALID_VALUE),
+        }
+    }
+
+    /// A copy that may run later and more than once: of a node. Its host memory must be pinned,
+    /// because the simulator cannot know how long other memory lives.
+    pub(super) fn lasting_copy(&mut self, given: &CUDA_MEMCPY3D) -> Result<Copy, CUresult> {
+        let (source, target) = self.ends(given)?;
+        match (self.end(source)?, self.end(target)?) {
+            (Some(source), Some(target)) => Ok(Copy { given: *given, source, target }),
+            _ => {
+                Err(self
+                    .unsupported("copy nodes of pageable host memory, which may be gone at replay"))
+            }
+        }
+    }
+
+    /// A copy that is queued now. A source in pageable memory is read now; a target in pageable
+    /// memory is given back, to be written before the call returns.
+    pub(super) fn immediate_copy(
+        &mut self,
+        given: &CUDA_MEMCPY3D,
+    ) -> Result<(Copy, Option<*mut c_void>), CUresult> {
+        let (source, target) = self.ends(given)?;
+        let source_end = match self.end(source)? {
+            Some(end) => end,
+            None => {
+                // SAFETY: the caller guarantees that the source of the copy is valid for its bytes.
+                let host: In<c_void> = unsafe { source.host.cast_const().admit() };
+                End::Snapshot(host.bytes(source.bytes)?.into())
+            }
+        };
+        match self.end(target)? {
+            Some(target) => Ok((Copy { given: *given, source: source_end, target }, None)),
+            None => {
+                let copy = Copy { given: *given, source: source_end, target: End::Pinned(0) };
+                Ok((copy, Some(target.host)))
+            }
+        }
+    }
+
+    /// Checks a fill: its element size, alignment and extent.
+    pub(super) fn check_fill(&mut self, fill: &Fill) -> Call {
+        let device = self.current()?;
+        let given = fill.0;
+        let aligned = matches!(given.elementSize, 1 | 2 | 4)
+            && given.dst.is_multiple_of(u64::from(given.elementSize));
+        let bytes = fill.extent().ok_or(INVALID_VALUE)?;
+        let inside = self.on_device(device, given.dst, bytes);
+        if aligned && inside { Ok(()) } else { Err(INVALID_VALUE) }
+    }
+}

@@ -1,0 +1,208 @@
+//! Arguments of driver calls in a form that safe code can use.
+//!
+//! The obligations of a call (its pointers are valid, as the documentation of the driver demands)
+//! are discharged once, where the trampoline admits the arguments.
+
+use std::ffi::{CStr, c_char, c_void};
+
+use retrograph_driver_sys::*;
+
+/// What a call of the simulated driver gives: success, or the code to return.
+pub(crate) type Call = Result<(), CUresult>;
+
+/// A pointer to where a result goes, null or valid for writing during the call.
+pub(crate) struct Out<T>(*mut T);
+
+/// A pointer to an input, null or valid for reading during the call.
+pub(crate) struct In<T>(*const T);
+
+impl<T> Clone for Out<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Out<T> {}
+
+impl<T> Clone for In<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for In<T> {}
+
+/// A raw argument that becomes a safe one.
+pub(crate) trait Admit {
+    /// The safe form.
+    type Admitted;
+
+    /// # Safety
+    /// A pointer is null or valid, for the duration of the call, for as many elements as the call
+    /// is documented to access.
+    unsafe fn admit(self) -> Self::Admitted;
+}
+
+impl<T> Admit for *mut T {
+    type Admitted = Out<T>;
+    unsafe fn admit(self) -> Out<T> {
+        Out(self)
+    }
+}
+
+impl<T> Admit for *const T {
+    type Admitted = In<T>;
+    unsafe fn admit(self) -> In<T> {
+        In(self)
+    }
+}
+
+macro_rules! plain {
+    ($($type:ty),* $(,)?) => {$(
+        impl Admit for $type {
+            type Admitted = Self;
+            unsafe fn admit(self) -> Self {
+                self
+            }
+        }
+    )*};
+}
+
+plain! {
+    u8, i32, u32, u64, usize, CUresult, CUcontext, CUmodule, CUfunction, CUstream, CUevent, CUgraph,
+    CUgraphNode, CUgraphExec, CUdevice_attribute, CUlimit, CUpointer_attribute,
+    CUfunction_attribute, CUstreamCaptureMode,
+}
+
+impl<T> Out<T> {
+    /// The address, as the caller gave it.
+    pub(crate) fn pointer(self) -> *mut T {
+        self.0
+    }
+
+    /// Whether the caller gave none.
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Writes a result, which the caller must have asked for.
+    pub(crate) fn put(self, value: T) -> Call {
+        self.put_at(0, value)
+    }
+
+    /// Writes a result, if the caller asked for it.
+    pub(crate) fn offer(self, value: T) {
+        if !self.is_null() {
+            // SAFETY: the pointer is valid for writing by the contract of `Admit`.
+            unsafe { self.0.write_unaligned(value) }
+        }
+    }
+
+    /// Writes the `index`-th element of a result.
+    pub(crate) fn put_at(self, index: usize, value: T) -> Call {
+        if self.is_null() {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        // SAFETY: the pointer is valid for writing, for as many elements as the call documents, by
+        // the contract of `Admit`.
+        unsafe { self.0.add(index).write_unaligned(value) };
+        Ok(())
+    }
+
+    /// Reads a value that the caller passed in.
+    pub(crate) fn get(self) -> Result<T, CUresult>
+    where
+        T: Copy,
+    {
+        In(self.0.cast_const()).get()
+    }
+
+    /// The same place for values of another type.
+    pub(crate) fn cast<U>(self) -> Out<U> {
+        Out(self.0.cast())
+    }
+}
+
+impl Out<*mut c_void> {
+    /// The pointers that the caller passed in.
+    pub(crate) fn values(self) -> In<*mut c_void> {
+        In(self.0.cast_const())
+    }
+}
+
+impl<T: Copy> Out<T> {
+    /// The elements that the caller passed in.
+    pub(crate) fn input(self) -> In<T> {
+        In(self.0.cast_const())
+    }
+}
+
+impl<T: Copy> In<T> {
+    /// Reads the input.
+    pub(crate) fn get(self) -> Result<T, CUresult> {
+        self.get_at(0)
+    }
+
+    /// Reads the `index`-th element of the input.
+    pub(crate) fn get_at(self, index: usize) -> Result<T, CUresult> {
+        if self.0.is_null() {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        // SAFETY: the pointer is valid for reading, for as many elements as the call documents, by
+        // the contract of `Admit`.
+        Ok(unsafe { self.0.add(index).read_unaligned() })
+    }
+
+    /// Reads `count` elements; none need no pointer.
+    pub(crate) fn list(self, count: usize) -> Result<Vec<T>, CUresult> {
+        (0..count).map(|index| self.get_at(index)).collect()
+    }
+}
+
+impl In<c_void> {
+    /// The address, as the caller gave it.
+    pub(crate) fn address(self) -> *const c_void {
+        self.0
+    }
+
+    /// Reads `count` bytes.
+    pub(crate) fn bytes(self, count: usize) -> Result<Vec<u8>, CUresult> {
+        if self.0.is_null() && count > 0 {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        let mut bytes = vec![0; count];
+        // SAFETY: the source is valid for `count` bytes by the contract of `Admit`, and the target
+        // was just made with that many.
+        unsafe { std::ptr::copy_nonoverlapping(self.0.cast(), bytes.as_mut_ptr(), count) };
+        Ok(bytes)
+    }
+
+    /// The text that ends in a zero byte, lossily where it is not UTF-8.
+    pub(crate) fn text(self) -> Result<String, CUresult> {
+        In::<c_char>(self.0.cast()).text()
+    }
+}
+
+impl In<c_char> {
+    /// The text that ends in a zero byte, lossily where it is not UTF-8.
+    pub(crate) fn text(self) -> Result<String, CUresult> {
+        if self.0.is_null() {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        // SAFETY: text arguments end in a zero byte by the contract of `Admit`.
+        Ok(unsafe { CStr::from_ptr(self.0) }.to_string_lossy().into_owned())
+    }
+}
+
+impl Out<c_void> {
+    /// Writes bytes, as many as the call documents.
+    pub(crate) fn write_bytes(self, bytes: &[u8]) -> Call {
+        if self.is_null() && !bytes.is_empty() {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        // SAFETY: the target is valid for this many bytes by the contract of `Admit`. The source
+        // is memory of the simulator, so that the two do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.cast(), bytes.len()) };
+        Ok(())
+    }
+}

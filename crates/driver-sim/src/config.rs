@@ -1,0 +1,94 @@
+//! What a simulator is made with, and why making one may fail.
+
+/// How a simulated machine is equipped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Number of devices, all alike.
+    pub devices: usize,
+    /// Memory of each device in bytes. Host memory is used only for what is allocated.
+    pub memory_bytes: u64,
+    /// Compute capability, as `(9, 0)`.
+    pub compute_capability: (u32, u32),
+    /// The CUDA version that the driver reports, as 1000 × major + 10 × minor. It decides which
+    /// optional functions exist and which PTX ISA is understood.
+    pub driver_version: i32,
+    /// Host threads that execute the blocks of a kernel.
+    pub threads: usize,
+    /// Decides every order that CUDA leaves open.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    /// One device of compute capability 9.0 with 1 GiB under driver 13.0.
+    fn default() -> Self {
+        Self {
+            devices: 1,
+            memory_bytes: 1 << 30,
+            compute_capability: (9, 0),
+            driver_version: 13000,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            seed: 0,
+        }
+    }
+}
+
+/// Why a simulator refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SimError {
+    /// Too many simulators live in this process, and none ended while this one waited.
+    #[error("all {slots} simulated worlds of this process are in use")]
+    TooManyWorlds {
+        /// How many there can be.
+        slots: usize,
+    },
+    /// The table has no function of this name.
+    #[error("the driver has no function `{name}`")]
+    UnknownCall {
+        /// The name that was given.
+        name: String,
+    },
+    /// A value of the configuration is not possible.
+    #[error("a simulated machine cannot have {field} = {value}")]
+    InvalidConfig {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+    },
+}
+
+impl Config {
+    /// Says which value is not possible, if any.
+    pub(crate) fn check(&self) -> Result<(), SimError> {
+        let invalid = |field, value| Err(SimError::InvalidConfig { field, value });
+        match self {
+            Self { threads: 0, .. } => invalid("threads", 0),
+            Self { devices, .. } if *devices > 64 => invalid("devices", *devices as u64),
+            Self { driver_version: version, .. } if *version < 12000 => {
+                invalid("driver_version", u64::from(version.unsigned_abs()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The newest PTX ISA version that the driver understands.
+    ///
+    /// Source: the release history in the PTX ISA manual.
+    pub(crate) fn newest_isa(&self) -> retrograph_ptx::IsaVersion {
+        const NEWEST: [(i32, u32, u32); 10] = [
+            (12000, 8, 0),
+            (12010, 8, 1),
+            (12020, 8, 2),
+            (12030, 8, 3),
+            (12040, 8, 4),
+            (12050, 8, 5),
+            (12070, 8, 6),
+            (12080, 8, 7),
+            (12090, 8, 8),
+            (13000, 9, 0),
+        ];
+        let known = NEWEST.iter().rev().find(|(version, ..)| *version <= self.driver_version);
+        let (_, major, minor) = *known.unwrap_or(&NEWEST[0]);
+        retrograph_ptx::IsaVersion::new(major, minor)
+    }
+}

@@ -1,0 +1,47 @@
+//! What the simulator says beyond a result code.
+
+use std::fmt;
+
+/// What a diagnostic is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DiagnosticKind {
+    /// The call or image is valid, but the simulator does not implement it.
+    Unsupported,
+    /// Hardware gives no promise for this: it may work, fail or corrupt memory there.
+    Undefined,
+    /// A kernel or a queued operation failed, and the context is lost.
+    Fault,
+    /// The first call that broke a capture.
+    Capture,
+    /// A panic inside the simulator: an error of the simulator itself.
+    Internal,
+}
+
+impl fmt::Display for DiagnosticKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unsupported => "unsupported by the simulator",
+            Self::Undefined => "undefined on hardware",
+            Self::Fault => "fault",
+            Self::Capture => "capture invalidated",
+            Self::Internal => "internal error of the simulator",
+        })
+    }
+}
+
+/// One thing that the simulator has to say, beyond the code that the call returned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// What it is about.
+    pub kind: DiagnosticKind,
+    /// The call during which it was found. A fault of queued work is found by a later call.
+    pub call: &'static str,
+    /// What happened, with names, addresses and values.
+    pub message: String,
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({})", self.call, self.message, self.kind)
+    }
+}

@@ -1,0 +1,59 @@
+//! What exists in a world.
+
+use std::fmt;
+
+/// Counts of everything that a program made and did not destroy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Live {
+    /// References to primary contexts.
+    pub contexts: usize,
+    /// Device allocations. Global variables of modules are not among them.
+    pub allocations: usize,
+    /// Bytes of those.
+    pub allocated_bytes: u64,
+    /// Pinned host allocations.
+    pub pinned: usize,
+    /// Streams.
+    pub streams: usize,
+    /// Events.
+    pub events: usize,
+    /// Modules.
+    pub modules: usize,
+    /// Graph templates.
+    pub graphs: usize,
+    /// Instantiated graphs.
+    pub execs: usize,
+    /// Captures that were begun and not ended.
+    pub captures: usize,
+}
+
+impl Live {
+    /// Whether nothing exists.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = [
+            (self.contexts, "context references"),
+            (self.allocations, "allocations"),
+            (self.pinned, "pinned allocations"),
+            (self.streams, "streams"),
+            (self.events, "events"),
+            (self.modules, "modules"),
+            (self.graphs, "graphs"),
+            (self.execs, "instantiated graphs"),
+            (self.captures, "open captures"),
+        ];
+        let present = counts.iter().filter(|(count, _)| *count > 0);
+        let texts: Vec<_> = present.map(|(count, name)| format!("{count} {name}")).collect();
+        match texts.as_slice() {
+            [] => f.write_str("nothing is live"),
+            some => {
+                write!(f, "{} ({} bytes of device memory)", some.join(", "), self.allocated_bytes)
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Stream capture: what it records, and what breaks it.
+//!
+//! A capture that was broken stays until it is ended on the stream and thread that began it. The
+//! call that broke it returned the reason; later calls return 901.
+
+use retrograph_driver_sys::{CUgraph, CUgraphNode, CUresult, CUstream, CUstreamCaptureMode};
+
+use super::thread::this_thread;
+use super::{Member, NodeKind, State};
+use crate::diagnostic::DiagnosticKind;
+use crate::work::Operation;
+
+const INVALIDATED: CUresult = CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+const GLOBAL: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+/// A capture that was begun and not ended.
+pub(crate) struct Capture {
+    pub(crate) device: usize,
+    /// The stream on which it was begun.
+    pub(crate) origin: CUstream,
+    /// The thread that began it.
+    pub(crate) thread: u64,
+    pub(crate) mode: CUstreamCaptureMode,
+    pub(crate) graph: CUgraph,
+    /// The code of the call that broke it.
+    pub(crate) broken: Option<CUresult>,
+    /// What the next node depends on, kept for callers who ask.
+    pub(crate) shown: Vec<CUgraphNode>,
+}
+
+/// What happens to an operation on a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// It is queued.
+    Queue(CUstream),
+    /// It becomes a node.
+    Capture(CUstream, u64),
+}
+
+impl State {
+    /// Breaks a capture for a reason, which the call returns.
+    pub(crate) fn break_capture(&mut self, capture: u64, reason: CUresult) -> CUresult {
+        let Some(found) = self.captures.get_mut(&capture) else {
+            return reason;
+        };
+        if found.broken.is_some() {
+            return INVALIDATED;
+        }
+        found.broken = Some(reason);
+        let meaning = reason.meaning().unwrap_or_default();
+        self.diagnose(DiagnosticKind::Capture, format!("{reason}: {meaning}"));
+        reason
+    }
+
+    /// Where an operation on a stream goes. Fails when the stream's capture is broken, and breaks
+    /// the captures that the legacy stream would wait for.
+    pub(crate) fn route(&mut self, stream: CUstream) -> Result<Route, CUresult> {
+        let stream = self.resolve(stream)?;
+        if let Some(capture) = self.capture_of(stream)? {
+            return Ok(Route::Capture(stream, capture));
+        }
+        if self.is_legacy(stream) {
+            self.legacy_use(stream)?;
+        }
+        Ok(Route::Queue(stream))
+    }
+
+    /// The capture that a stream is part of. Fails with 901 when that capture is broken.
+    pub(crate) fn capture_of(&self, stream: CUstream) -> Result<Option<u64>, CUresult> {
+        let Some(member) = &self.streams.get(stream)?.member else {
+            return Ok(None);
+        };
+        match self.captures.get(&member.capture) {
+            Some(capture) if capture.broken.is_some() => Err(INVALIDATED),
+            Some(_) => Ok(Some(member.capture)),
+            None => Ok(None),
+        }
+    }
+
+    /// Refuses what cannot be done to a captured stream: waiting for it and asking about it.
+    pub(crate) fn refuse_captured(&mut self, stream: CUstream) -> Result<(), CUresult> {
+        match self.capture_of(stream)? {
+            None => Ok(()),
+            Some(capture) => {
+                Err(self.break_capture(capture, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED))
+            }
+        }
+    }
+
+    /// Refuses use of the legacy stream while a stream that waits for it is captured.
+    pub(crate) fn legacy_use(&mut self, legacy: CUstream) -> Result<(), CUresult> {
+        let device = self.streams.get(legacy)?.device;
+        let same = |stream: &&super::Stream| stream.device == device && stream.is_blocking();
+        let blocking = self.streams.values().filter(same);
+        let captures: Vec<u64> =
+            blocking.filter_map(|stream| Some(stream.member.as_ref()?.capture)).collect();
+        self.break_all(captures, CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+    }
+
+    /// Refuses a call that is unsafe while a capture is open, by the rules of capture modes: of
+    /// this thread those that are not relaxed count, of other threads those that are global, and
+    /// the mode of the calling thread decides which of the two are looked at.
+    pub(crate) fn refuse_unsafe(&mut self) -> Result<(), CUresult> {
+        let (thread, mode) = (this_thread(), self.thread().capture_mode);
+        let forbids = |capture: &Capture| {
+            let own = capture.thread == thread && capture.mode != RELAXED;
+            let foreign = capture.thread != thread && capture.mode == GLOBAL && mode == GLOBAL;
+            mode != RELAXED && (own || foreign)
+        };
+        let forbidding = self.captures.iter().filter(|(_, capture)| forbids(capture));
+        let captures = forbidding.map(|(id, _)| *id).collect();
+        self.break_all(captures, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+    }
+
+    fn break_all(&mut self, captures: Vec<u64>, reason: CUresult) -> Result<(), CUresult> {
+        let codes: Vec<_> =
+            captures.into_iter().map(|capture| self.break_capture(capture, reason)).collect();
+        let first_cause = codes.iter().find(|code| **code == reason);
+        first_cause.or(codes.first()).map_or(Ok(()), |code| Err(*code))
+    }
+
+    /// Adds an operation on a captured stream to the graph.
+    pub(crate) fn capture_operation(
+        &mut self,
+        (stream, capture): (CUstream, u64),
+        operation: Operation,
+    ) -> Result<(), CUresult> {
+        let graph = self.captures[&capture].graph;
+        let Some(member) = &self.streams.get(stream)?.member else {
+            return Err(CUresult::CUDA_ERROR_UNKNOWN);
+        };
+        let dependencies = member.dependencies.clone();
+        let node = self.add_node(graph, dependencies, NodeKind::Operation(operation))?;
+        self.streams.get_mut(stream)?.member = Some(Member { capture, dependencies: vec![node] });
+        Ok(())
+    }
+
+    /// Ends a capture: no stream and no event has a part in it any more.
+    pub(crate) fn leave_capture(&mut self, capture: u64) -> Option<Capture> {
+        for stream in self.streams.values_mut() {
+            if stream.member.as_ref().is_some_and(|member| member.capture == capture) {
+                stream.member = None;
+            }
+        }
+        self.captures.remove(&capture)
+    }
+
+    /// Whether every stream that was forked into a capture was joined back into its origin.
+    pub(crate) fn is_joined(&self, capture: u64) -> Result<bool, CUresult> {
+        let origin = self.captures[&capture].origin;
+        let member = self.streams.get(origin)?.member.as_ref();
+        let reached = self.ancestors(member.map_or(&[], |member| &member.dependencies));
+        let members = self.streams.values().filter_map(|stream| stream.member.as_ref());
+        let mut others = members.filter(|member| member.capture == capture);
+        Ok(others.all(|member| member.dependencies.iter().all(|node| reached.contains(node))))
+    }
+}

@@ -1,0 +1,145 @@
+//! The state of a world: devices, threads, and every object by its handle.
+
+mod capture;
+mod device;
+mod graph;
+mod module;
+mod object;
+mod stream;
+mod thread;
+
+use std::any::Any;
+use std::collections::BTreeMap;
+
+use retrograph_driver_sys::*;
+
+pub(crate) use capture::{Capture, Route};
+pub(crate) use device::{Device, Pinned, memory_code};
+pub(crate) use graph::{Node, NodeKind, Owner};
+pub(crate) use module::{Function, Module};
+pub(crate) use object::{Handle, Table};
+pub(crate) use stream::{Event, Mark, Member, Stream};
+pub(crate) use thread::{Thread, this_thread};
+
+use crate::config::Config;
+use crate::diagnostic::{Diagnostic, DiagnosticKind};
+use crate::live::Live;
+use crate::random::Random;
+use crate::work::{Exec, Task, TaskId};
+
+/// Everything that one simulated machine is.
+pub(crate) struct State {
+    pub(crate) config: Config,
+    pub(crate) initialized: bool,
+    /// The call that runs now, for diagnostics.
+    pub(crate) call: &'static str,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) threads: BTreeMap<u64, Thread>,
+    pub(crate) streams: Table<CUstream, Stream>,
+    pub(crate) events: Table<CUevent, Event>,
+    pub(crate) modules: Table<CUmodule, Module>,
+    pub(crate) functions: Table<CUfunction, Function>,
+    pub(crate) graphs: Table<CUgraph, graph::Graph>,
+    pub(crate) nodes: Table<CUgraphNode, Node>,
+    pub(crate) execs: Table<CUgraphExec, Exec>,
+    pub(crate) captures: BTreeMap<u64, Capture>,
+    pub(crate) tasks: BTreeMap<TaskId, Task>,
+    /// Pinned host memory by its address.
+    pub(crate) pinned: BTreeMap<usize, Pinned>,
+    pub(crate) random: Random,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    /// The last number given to a handle, a task or a capture. None is given twice.
+    last_number: u64,
+}
+
+// SAFETY: the state holds raw pointers as data: to pinned memory, which the state owns, and to
+// parameter values in blocks that the node beside them owns. Whoever holds the lock around
+// the state is the only one to use them, on whatever thread.
+unsafe impl Send for State {}
+
+impl State {
+    /// A machine that was just switched on.
+    pub(crate) fn new(config: Config) -> Self {
+        Self {
+            initialized: false,
+            call: "",
+            devices: (0..config.devices).map(|_| Device::new(&config)).collect(),
+            threads: BTreeMap::new(),
+            streams: Table::default(),
+            events: Table::default(),
+            modules: Table::default(),
+            functions: Table::default(),
+            graphs: Table::default(),
+            nodes: Table::default(),
+            execs: Table::default(),
+            captures: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            pinned: BTreeMap::new(),
+            random: Random::new(config.seed),
+            diagnostics: Vec::new(),
+            last_number: 0,
+            config,
+        }
+    }
+
+    /// A number that was never given before.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// A handle that was never given before.
+    pub(crate) fn handle<H: Handle>(&mut self) -> H {
+        H::from_number(self.number())
+    }
+
+    /// Records something to say.
+    pub(crate) fn diagnose(&mut self, kind: DiagnosticKind, message: impl Into<String>) {
+        let message = message.into();
+        self.diagnostics.push(Diagnostic { kind, call: self.call, message });
+    }
+
+    /// Refuses something that hardware does and the simulator does not.
+    pub(crate) fn unsupported(&mut self, message: impl Into<String>) -> CUresult {
+        self.diagnose(DiagnosticKind::Unsupported, message);
+        CUresult::CUDA_ERROR_NOT_SUPPORTED
+    }
+
+    /// Refuses with `code` something for which hardware promises nothing.
+    pub(crate) fn undefined(&mut self, code: CUresult, message: impl Into<String>) -> CUresult {
+        self.diagnose(DiagnosticKind::Undefined, message);
+        code
+    }
+
+    /// Takes the effects of an injected failure: a sticky code loses the current context.
+    pub(crate) fn inject(&mut self, code: CUresult) {
+        if let (true, Ok(device)) = (code.is_sticky(), self.current()) {
+            self.lose(device, code, "an injected failure".to_owned());
+        }
+    }
+
+    /// Reports a panic of the simulator itself.
+    pub(crate) fn internal_error(&mut self, panic: &(dyn Any + Send)) {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        self.diagnose(DiagnosticKind::Internal, text.unwrap_or("a panic").to_owned());
+    }
+
+    /// What exists now.
+    pub(crate) fn live(&self) -> Live {
+        let hidden = self.devices.iter().filter(|device| device.legacy.is_some()).count();
+        let allocations = self.devices.iter().flat_map(|device| device.allocations.values());
+        Live {
+            contexts: self.devices.iter().map(|device| device.references).sum(),
+            allocations: allocations.clone().count(),
+            allocated_bytes: allocations.sum(),
+            pinned: self.pinned.len(),
+            streams: self.streams.len() - hidden,
+            events: self.events.len(),
+            modules: self.modules.len(),
+            graphs: self.graphs.values().filter(|graph| !graph.is_owned()).count(),
+            execs: self.execs.len(),
+            captures: self.captures.len(),
+        }
+    }
+}

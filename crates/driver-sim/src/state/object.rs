@@ -1,0 +1,102 @@
+//! Tables of objects by handle.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+use retrograph_driver_sys::*;
+
+/// A handle that wraps a number.
+pub(crate) trait Handle: Copy {
+    /// The handle of a number.
+    fn from_number(number: u64) -> Self;
+    /// The number of a handle.
+    fn number(self) -> u64;
+}
+
+/// Handles look like addresses but point nowhere. The distance between them keeps special values
+/// such as `CU_STREAM_LEGACY` free and makes arithmetic on handles fail.
+const FIRST: u64 = 0x5100_0000_0000;
+const DISTANCE: u64 = 0x40;
+
+macro_rules! handles {
+    ($($handle:ident),*) => {$(
+        impl Handle for $handle {
+            fn from_number(number: u64) -> Self {
+                Self(std::ptr::without_provenance_mut((FIRST + number * DISTANCE) as usize))
+            }
+
+            fn number(self) -> u64 {
+                self.0.addr() as u64
+            }
+        }
+    )*};
+}
+
+handles!(CUcontext, CUmodule, CUfunction, CUstream, CUevent, CUgraph, CUgraphNode, CUgraphExec);
+
+/// Objects by handle. A handle is never given twice, so that a use after destruction is found; on
+/// hardware it may hit another object.
+pub(crate) struct Table<H, T> {
+    objects: BTreeMap<u64, T>,
+    handle: PhantomData<fn(H)>,
+}
+
+impl<H, T> Default for Table<H, T> {
+    fn default() -> Self {
+        Self { objects: BTreeMap::new(), handle: PhantomData }
+    }
+}
+
+impl<H: Handle, T> Table<H, T> {
+    pub(crate) fn insert(&mut self, handle: H, object: T) {
+        self.objects.insert(handle.number(), object);
+    }
+
+    pub(crate) fn get(&self, handle: H) -> Result<&T, CUresult> {
+        self.objects.get(&handle.number()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+    }
+
+    pub(crate) fn get_mut(&mut self, handle: H) -> Result<&mut T, CUresult> {
+        self.objects.get_mut(&handle.number()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+    }
+
+    pub(crate) fn remove(&mut self, handle: H) -> Result<T, CUresult> {
+        self.objects.remove(&handle.number()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+    }
+
+    pub(crate) fn contains(&self, handle: H) -> bool {
+        self.objects.contains_key(&handle.number())
+    }
+
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        self.objects.retain(|_, object| keep(object));
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.objects.values()
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.objects.values_mut()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.objects.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_are_not_special_values_and_come_back_as_they_were() {
+        let stream = CUstream::from_number(1);
+        assert!(!stream.is_legacy() && stream != CUstream::PER_THREAD);
+        let mut table = Table::default();
+        table.insert(stream, "object");
+        assert_eq!(table.get(stream), Ok(&"object"));
+        assert_eq!(table.remove(stream), Ok("object"));
+        assert_eq!(table.get(stream), Err(CUresult::CUDA_ERROR_INVALID_HANDLE));
+    }
+}

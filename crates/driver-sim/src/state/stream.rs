@@ -1,0 +1,138 @@
+//! Streams and events.
+
+use std::time::Instant;
+
+use retrograph_driver_sys::{CU_STREAM_NON_BLOCKING, CUevent, CUgraphNode, CUresult, CUstream};
+
+use super::State;
+use crate::work::{Task, TaskId, Work};
+
+/// A stream's part in a capture.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    /// The capture.
+    pub(crate) capture: u64,
+    /// What the next node of the stream depends on.
+    pub(crate) dependencies: Vec<CUgraphNode>,
+}
+
+/// A stream.
+pub(crate) struct Stream {
+    pub(crate) device: usize,
+    pub(crate) flags: u32,
+    pub(crate) priority: i32,
+    /// The last task; complete when it is no longer in the table of tasks.
+    pub(crate) tail: Option<TaskId>,
+    /// Tasks of other streams that the next task waits for.
+    pub(crate) waits: Vec<TaskId>,
+    pub(crate) member: Option<Member>,
+    /// Whether the present work was asked about once already.
+    pub(crate) asked: Option<TaskId>,
+}
+
+impl Stream {
+    pub(crate) fn new(device: usize, flags: u32, priority: i32) -> Self {
+        Self { device, flags, priority, tail: None, waits: Vec::new(), member: None, asked: None }
+    }
+
+    /// Whether the stream waits for the legacy stream and the other way round.
+    pub(crate) fn is_blocking(&self) -> bool {
+        self.flags & CU_STREAM_NON_BLOCKING == 0
+    }
+}
+
+/// What an event stands for.
+#[derive(Clone, Debug)]
+pub(crate) enum Mark {
+    /// It was never recorded.
+    Never,
+    /// The end of a task.
+    Task(TaskId),
+    /// Nodes of a capture.
+    Captured(Member),
+}
+
+/// An event.
+pub(crate) struct Event {
+    pub(crate) device: usize,
+    pub(crate) flags: u32,
+    pub(crate) mark: Mark,
+    /// When the recorded task ran.
+    pub(crate) stamp: Option<Instant>,
+    /// Whether the present recording was asked about once already.
+    pub(crate) asked: Option<TaskId>,
+}
+
+impl State {
+    /// The stream behind a handle: the legacy handles stand for the legacy stream of the device.
+    pub(crate) fn resolve(&mut self, stream: CUstream) -> Result<CUstream, CUresult> {
+        let device = self.current()?;
+        if stream.is_legacy() {
+            return self.devices[device].legacy.ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        }
+        if stream == CUstream::PER_THREAD {
+            return Err(self.unsupported("the per-thread default stream is not simulated"));
+        }
+        let found = self.streams.get(stream)?;
+        if found.device == device { Ok(stream) } else { Err(CUresult::CUDA_ERROR_INVALID_HANDLE) }
+    }
+
+    /// Whether this is the legacy stream of some device.
+    pub(crate) fn is_legacy(&self, stream: CUstream) -> bool {
+        self.devices.iter().any(|device| device.legacy == Some(stream))
+    }
+
+    /// Queues work behind the work of a stream.
+    pub(crate) fn enqueue(&mut self, stream: CUstream, work: Work) -> Result<TaskId, CUresult> {
+        let id = self.number();
+        let legacy = self.is_legacy(stream);
+        let device = self.streams.get(stream)?.device;
+        let mut dependencies = self.legacy_dependencies(stream, device)?;
+        let found = self.streams.get_mut(stream)?;
+        dependencies.append(&mut found.waits);
+        dependencies.extend(found.tail.replace(id));
+        dependencies.retain(|task| self.tasks.contains_key(task));
+        if legacy {
+            self.devices[device].legacy_tail = Some(id);
+        }
+        self.tasks.insert(id, Task { device, dependencies, work });
+        Ok(id)
+    }
+
+    /// What the legacy stream adds to the dependencies of the next task of `stream`.
+    fn legacy_dependencies(
+        &self,
+        stream: CUstream,
+        device: usize,
+    ) -> Result<Vec<TaskId>, CUresult> {
+        if !self.streams.get(stream)?.is_blocking() {
+            return Ok(Vec::new());
+        }
+        if !self.is_legacy(stream) {
+            return Ok(self.devices[device].legacy_tail.into_iter().collect());
+        }
+        let same = |other: &&Stream| other.device == device && other.is_blocking();
+        let blocking = self.streams.values().filter(same);
+        Ok(blocking.flat_map(|other| other.tail.iter().chain(&other.waits)).copied().collect())
+    }
+
+    /// What must be complete for a stream to be: its last task and what it was told to wait for.
+    /// The legacy stream is complete when every blocking stream is.
+    pub(crate) fn pending(&self, stream: CUstream) -> Result<Vec<TaskId>, CUresult> {
+        let found = self.streams.get(stream)?;
+        let mut tasks = match self.is_legacy(stream) {
+            true => self.legacy_dependencies(stream, found.device)?,
+            false => found.waits.iter().chain(&found.tail).copied().collect(),
+        };
+        tasks.retain(|task| self.tasks.contains_key(task));
+        Ok(tasks)
+    }
+
+    /// The task that an event stands for, if it is not complete.
+    pub(crate) fn pending_mark(&self, event: CUevent) -> Result<Option<TaskId>, CUresult> {
+        Ok(match self.events.get(event)?.mark {
+            Mark::Task(task) if self.tasks.contains_key(&task) => Some(task),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,139 @@
+//! The functions that a table points to.
+//!
+//! CUDA calls carry no user data, so a function can only know by its own address which simulator
+//! it belongs to. Every driver function exists once per world slot (`const W: usize`); each copy
+//! does nothing but pass its slot on to a function that exists once.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use retrograph_driver_sys::{CUresult, DriverTable};
+
+use crate::argument::{Admit, Call};
+use crate::state::State;
+use crate::world;
+
+macro_rules! trampolines {
+    (
+        required { $($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?);)* }
+        optional {
+            $($(#[$o_doc:meta])* fn $o_name:ident($($o_arg:ident: $o_type:ty),* $(,)?)
+                since $since:literal;)*
+        }
+    ) => {
+        /// A function of the driver.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[allow(non_camel_case_types)]
+        pub(crate) enum Function {
+            $($name,)*
+            $($o_name,)*
+        }
+
+        impl Function {
+            /// Every function.
+            pub(crate) const ALL: &'static [Self] =
+                &[$(Self::$name,)* $(Self::$o_name,)*];
+
+            /// The exported symbol.
+            pub(crate) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)*
+                    $(Self::$o_name => stringify!($o_name),)*
+                }
+            }
+        }
+
+        /// One function for all slots.
+        // The call without arguments has nothing to admit.
+        #[allow(non_snake_case, unused_unsafe)]
+        mod shared {
+            use super::*;
+            $(pub(super) unsafe fn $name(slot: usize, $($arg: $type),*) -> CUresult {
+                // SAFETY: the caller of the driver function guarantees valid arguments.
+                enter(slot, Function::$name, |state| unsafe { state.$name($($arg.admit()),*) })
+            })*
+            $(pub(super) unsafe fn $o_name(slot: usize, $($o_arg: $o_type),*) -> CUresult {
+                // SAFETY: the caller of the driver function guarantees valid arguments.
+                enter(slot, Function::$o_name, |state| unsafe {
+                    state.$o_name($($o_arg.admit()),*)
+                })
+            })*
+        }
+
+        /// One function for each slot, with the signature of the driver.
+        #[allow(non_snake_case)]
+        mod slots {
+            use super::*;
+            $(pub(super) unsafe extern "C" fn $name<const W: usize>($($arg: $type),*) -> CUresult {
+                // SAFETY: passed on from the caller.
+                unsafe { shared::$name(W, $($arg),*) }
+            })*
+            $(pub(super) unsafe extern "C" fn $o_name<const W: usize>(
+                $($o_arg: $o_type),*
+            ) -> CUresult {
+                // SAFETY: passed on from the caller.
+                unsafe { shared::$o_name(W, $($o_arg),*) }
+            })*
+        }
+
+        /// The table of slot `W` for a driver of this version.
+        fn table_of<const W: usize>(version: i32) -> DriverTable {
+            DriverTable {
+                $($name: slots::$name::<W>,)*
+                $($o_name: if version >= $since { Some(slots::$o_name::<W>) } else { None },)*
+            }
+        }
+    };
+}
+
+retrograph_driver_sys::driver_functions!(trampolines);
+
+macro_rules! tables {
+    ($($slot:literal)*) => {
+        /// How many worlds a process can have at a time.
+        pub(crate) const SLOTS: usize = [$($slot),*].len();
+
+        /// The table of a slot.
+        pub(crate) fn table(slot: usize, version: i32) -> DriverTable {
+            const TABLES: [fn(i32) -> DriverTable; SLOTS] = [$(table_of::<$slot>),*];
+            TABLES[slot](version)
+        }
+    };
+}
+
+tables! { 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 }
+
+impl Function {
+    /// Whether the function works before `cuInit`.
+    const fn works_uninitialized(self) -> bool {
+        matches!(
+            self,
+            Self::cuInit | Self::cuDriverGetVersion | Self::cuGetErrorName | Self::cuGetErrorString
+        )
+    }
+}
+
+/// Runs one call in the world of `slot`.
+fn enter(slot: usize, function: Function, body: impl FnOnce(&mut State) -> Call) -> CUresult {
+    let Some(world) = world::in_slot(slot) else {
+        return CUresult::CUDA_ERROR_DEINITIALIZED;
+    };
+    let injected = world.count(function);
+    let mut state = world.state.lock();
+    state.call = function.name();
+    if !state.initialized && !function.works_uninitialized() {
+        return CUresult::CUDA_ERROR_NOT_INITIALIZED;
+    }
+    if let Some(code) = injected {
+        state.inject(code);
+        return code;
+    }
+    // A panic must not cross into a caller that may not be Rust.
+    match catch_unwind(AssertUnwindSafe(|| body(&mut state))) {
+        Ok(Ok(())) => CUresult::CUDA_SUCCESS,
+        Ok(Err(code)) => code,
+        Err(panic) => {
+            state.internal_error(&*panic);
+            CUresult::CUDA_ERROR_UNKNOWN
+        }
+    }
+}

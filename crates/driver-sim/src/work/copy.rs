@@ -1,0 +1,163 @@
+//! Copies and fills.
+
+use std::sync::Arc;
+
+use retrograph_driver_sys::{CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS};
+
+use crate::memory::{Memory, MemoryError};
+
+/// One end of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Device memory.
+    Device(u64),
+    /// Pinned host memory, read or written when the copy runs. The state keeps it allocated for as
+    /// long as work that names it is queued.
+    Pinned(usize),
+    /// Host memory as it was when the copy was queued: what hardware does with pageable memory.
+    Snapshot(Arc<[u8]>),
+}
+
+/// A box of bytes to copy.
+#[derive(Clone, Debug)]
+pub(crate) struct Copy {
+    /// The parameters as given, for those who ask.
+    pub(crate) given: CUDA_MEMCPY3D,
+    pub(crate) source: End,
+    pub(crate) target: End,
+}
+
+// SAFETY: the pointers in the parameters are kept for those who ask and are never followed; the ends
+// are addresses, and the lock around the state is held when they are used.
+unsafe impl Send for Copy {}
+// SAFETY: as above.
+unsafe impl Sync for Copy {}
+
+/// A row of bytes to copy: offset at the source, offset at the target, length.
+type Row = (usize, usize, usize);
+
+impl Copy {
+    /// The rows. Offsets count from the address of an end.
+    fn rows(given: &CUDA_MEMCPY3D) -> impl Iterator<Item = Row> + '_ {
+        let slices = 0..given.Depth;
+        slices.flat_map(move |z| (0..given.Height).map(move |y| (y, z))).map(move |(y, z)| {
+            let source_row = given.srcY + y + (given.srcZ + z) * given.srcHeight;
+            let target_row = given.dstY + y + (given.dstZ + z) * given.dstHeight;
+            let source = given.srcXInBytes + source_row * given.srcPitch;
+            let target = given.dstXInBytes + target_row * given.dstPitch;
+            (source, target, given.WidthInBytes)
+        })
+    }
+
+    /// How many bytes past the address the source and the target reach, unless that is more than
+    /// can be counted. The last row of the last slice reaches farthest.
+    pub(crate) fn extent(given: &CUDA_MEMCPY3D) -> Option<(usize, usize)> {
+        let (y, z) = (given.Height.checked_sub(1)?, given.Depth.checked_sub(1)?);
+        let end = |x: usize, rows: usize, slices: usize, height: usize, pitch: usize| {
+            let rows = slices.checked_mul(height)?.checked_add(rows)?;
+            rows.checked_mul(pitch)?.checked_add(x)?.checked_add(given.WidthInBytes)
+        };
+        let source = end(
+            given.srcXInBytes,
+            given.srcY.checked_add(y)?,
+            given.srcZ.checked_add(z)?,
+            given.srcHeight,
+            given.srcPitch,
+        )?;
+        let target = end(
+            given.dstXInBytes,
+            given.dstY.checked_add(y)?,
+            given.dstZ.checked_add(z)?,
+            given.dstHeight,
+            given.dstPitch,
+        )?;
+        Some((source, target))
+    }
+
+    /// Moves the bytes.
+    pub(crate) fn run(&self, memory: &Memory) -> Result<(), MemoryError> {
+        Self::rows(&self.given).try_for_each(|row| self.run_row(memory, row))
+    }
+
+    fn run_row(&self, memory: &Memory, (from, to, bytes): Row) -> Result<(), MemoryError> {
+        match (&self.source, &self.target) {
+            (End::Device(source), End::Device(target)) => {
+                memory.copy(target + to as u64, source + from as u64, bytes as u64)
+            }
+            (End::Device(source), End::Pinned(target)) => {
+                let mut row = vec![0; bytes];
+                memory.read(source + from as u64, &mut row)?;
+                write_pinned(target + to, &row);
+                Ok(())
+            }
+            (End::Pinned(source), End::Device(target)) => {
+                memory.write(target + to as u64, &read_pinned(source + from, bytes))
+            }
+            (End::Snapshot(source), End::Device(target)) => {
+                memory.write(target + to as u64, &source[from..from + bytes])
+            }
+            (End::Pinned(source), End::Pinned(target)) => {
+                write_pinned(target + to, &read_pinned(source + from, bytes));
+                Ok(())
+            }
+            (End::Snapshot(source), End::Pinned(target)) => {
+                write_pinned(target + to, &source[from..from + bytes]);
+                Ok(())
+            }
+            // Nothing makes a snapshot the target of a copy.
+            (_, End::Snapshot(_)) => Ok(()),
+        }
+    }
+}
+
+fn read_pinned(address: usize, bytes: usize) -> Vec<u8> {
+    let mut row = vec![0; bytes];
+    let source = std::ptr::with_exposed_provenance::<u8>(address);
+    // SAFETY: an end is `Pinned` only for a range inside a pinned allocation, which the state does
+    // not free before the work that names it has run.
+    unsafe { std::ptr::copy_nonoverlapping(source, row.as_mut_ptr(), bytes) };
+    row
+}
+
+fn write_pinned(address: usize, row: &[u8]) {
+    let target = std::ptr::with_exposed_provenance_mut::<u8>(address);
+    // SAFETY: as in `read_pinned`; `row` is memory of the simulator, apart from pinned memory.
+    unsafe { std::ptr::copy_nonoverlapping(row.as_ptr(), target, row.len()) };
+}
+
+/// Rows of elements to fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fill(pub(crate) CUDA_MEMSET_NODE_PARAMS);
+
+impl Fill {
+    /// A fill of `count` elements of `size` bytes.
+    pub(crate) fn row(address: u64, size: u32, value: u32, count: usize) -> Self {
+        Self(CUDA_MEMSET_NODE_PARAMS {
+            dst: address,
+            pitch: 0,
+            value,
+            elementSize: size,
+            width: count,
+            height: 1,
+        })
+    }
+
+    /// How many bytes past the address the fill reaches, unless that is more than can be counted.
+    pub(crate) fn extent(&self) -> Option<u64> {
+        let Self(given) = self;
+        let width = (given.width as u64).checked_mul(u64::from(given.elementSize))?;
+        let above = (given.height as u64).checked_sub(1)?.checked_mul(given.pitch as u64)?;
+        above.checked_add(width)
+    }
+
+    /// Writes the elements.
+    pub(crate) fn run(&self, memory: &Memory) -> Result<(), MemoryError> {
+        let Self(given) = self;
+        let pattern = given.value.to_le_bytes();
+        let pattern = &pattern[..given.elementSize as usize];
+        (0..given.height).try_for_each(|row| {
+            let address = given.dst + (row * given.pitch) as u64;
+            memory.fill(address, pattern, given.width as u64)
+        })
+    }
+}

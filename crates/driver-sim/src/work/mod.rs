@@ -1,0 +1,52 @@
+//! Work: what streams queue and graphs hold, and how it is carried out.
+//!
+//! Nothing runs when it is queued. A task runs when somebody waits for it, or for a task that
+//! depends on it; until then its effects cannot be seen, because a program on hardware may not rely
+//! on seeing them either.
+
+mod copy;
+mod exec;
+mod launch;
+mod run;
+
+pub(crate) use copy::{Copy, End, Fill};
+pub(crate) use exec::{Exec, Plan, PlanWork};
+pub(crate) use launch::{Launch, Parameters};
+pub(crate) use run::Failure;
+
+use std::sync::Arc;
+
+use retrograph_driver_sys::CUevent;
+
+/// A task of the queue; later tasks have greater numbers.
+pub(crate) type TaskId = u64;
+
+/// An operation on device memory: what a stream runs and what a graph node does.
+#[derive(Clone)]
+pub(crate) enum Operation {
+    /// A kernel.
+    Launch(Launch),
+    /// A copy.
+    Copy(Copy),
+    /// A fill.
+    Fill(Fill),
+}
+
+/// What a task does.
+pub(crate) enum Work {
+    /// One operation.
+    Operation(Operation),
+    /// A launch of an instantiated graph.
+    Graph(Arc<Plan>),
+    /// Frees an allocation.
+    Free(u64),
+    /// Marks an event as reached.
+    Stamp(CUevent),
+}
+
+/// Queued work.
+pub(crate) struct Task {
+    pub(crate) device: usize,
+    pub(crate) dependencies: Vec<TaskId>,
+    pub(crate) work: Work,
+}

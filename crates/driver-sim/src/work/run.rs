@@ -1,0 +1,156 @@
+//! Carrying work out: what is waited for and what it depends on, and nothing else.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use retrograph_driver_sys::CUresult;
+
+use super::{Copy, End, Operation, Plan, PlanWork, Task, TaskId, Work};
+use crate::argument::Call;
+use crate::diagnostic::DiagnosticKind;
+use crate::kernel;
+use crate::state::{Mark, State};
+
+/// Why queued work failed: the code by which the context is lost, and what happened.
+pub(crate) struct Failure {
+    pub(crate) code: CUresult,
+    pub(crate) message: String,
+    /// Whether hardware promises this code, or nothing at all.
+    pub(crate) undefined: bool,
+}
+
+impl State {
+    /// Completes tasks and everything that they depend on, in an order chosen among the legal ones.
+    pub(crate) fn complete(&mut self, targets: Vec<TaskId>) -> Call {
+        let ids = self.needed(targets);
+        let index_of: BTreeMap<_, _> = ids.iter().enumerate().map(|(at, id)| (*id, at)).collect();
+        let indices = |id: &TaskId| {
+            let dependencies = self.tasks[id].dependencies.iter();
+            dependencies.filter_map(|id| index_of.get(id).copied()).collect()
+        };
+        let dependencies: Vec<Vec<usize>> = ids.iter().map(indices).collect();
+        // Tasks depend on earlier ones only, so that there is always an order.
+        let order = self.random.order(&dependencies).unwrap_or_default();
+        for index in order {
+            if let Some(task) = self.tasks.remove(&ids[index]) {
+                self.run_task(ids[index], task)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes all work of a device.
+    pub(crate) fn complete_device(&mut self, device: usize) -> Call {
+        let all = self.tasks.iter().filter(|(_, task)| task.device == device);
+        let all = all.map(|(id, _)| *id).collect();
+        self.complete(all)?;
+        self.devices[device].lost.map_or(Ok(()), Err)
+    }
+
+    /// The targets and all queued tasks that they depend on.
+    fn needed(&self, mut unvisited: Vec<TaskId>) -> Vec<TaskId> {
+        let mut needed = std::collections::BTreeSet::new();
+        while let Some(id) = unvisited.pop() {
+            if let (Some(task), true) = (self.tasks.get(&id), !needed.contains(&id)) {
+                needed.insert(id);
+                unvisited.extend(&task.dependencies);
+            }
+        }
+        needed.into_iter().collect()
+    }
+
+    fn run_task(&mut self, id: TaskId, task: Task) -> Call {
+        let device = task.device;
+        let result = match task.work {
+            Work::Operation(operation) => self.run_operation(device, &operation),
+            Work::Graph(plan) => self.run_plan(device, &plan),
+            Work::Free(address) => self.run_free(device, address),
+            Work::Stamp(event) => {
+                if let Ok(event) = self.events.get_mut(event)
+                    && matches!(event.mark, Mark::Task(task) if task == id)
+                {
+                    event.stamp = Some(Instant::now());
+                }
+                Ok(())
+            }
+        };
+        result.map_err(|failure| {
+            if failure.undefined {
+                self.diagnose(DiagnosticKind::Undefined, failure.message.clone());
+            }
+            self.lose(device, failure.code, failure.message);
+            failure.code
+        })
+    }
+
+    /// Runs the nodes of a graph in an order chosen among those that its edges allow.
+    fn run_plan(&mut self, device: usize, plan: &Plan) -> Result<(), Failure> {
+        let order = self.random.order(&plan.dependencies()).unwrap_or_default();
+        for index in order {
+            match &plan.nodes[index].work {
+                PlanWork::Operation(operation) => self.run_operation(device, operation)?,
+                PlanWork::Child(child) => self.run_plan(device, child)?,
+                PlanWork::Empty => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn run_operation(&mut self, device: usize, operation: &Operation) -> Result<(), Failure> {
+        let memory = &self.devices[device].memory;
+        let result = match operation {
+            Operation::Launch(launch) => {
+                if !self.functions.contains(launch.function) {
+                    return Err(unloaded(launch.program.name()));
+                }
+                return kernel::run(launch, memory, self.config.threads, self.random.next());
+            }
+            Operation::Copy(copy) if !self.pinned_ends_live(copy) => return Err(pinned_freed()),
+            Operation::Copy(copy) => copy.run(memory),
+            Operation::Fill(fill) => fill.run(memory),
+        };
+        result.map_err(|error| Failure {
+            code: CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+            message: format!("a queued copy or fill failed: {error}"),
+            undefined: false,
+        })
+    }
+
+    fn pinned_ends_live(&self, copy: &Copy) -> bool {
+        let Some((source, target)) = Copy::extent(&copy.given) else {
+            return false;
+        };
+        let live = |end: &End, bytes| match end {
+            End::Pinned(address) => self.pinned_at(*address, bytes).is_some(),
+            _ => true,
+        };
+        live(&copy.source, source) && live(&copy.target, target)
+    }
+
+    fn run_free(&mut self, device: usize, address: u64) -> Result<(), Failure> {
+        let device = &mut self.devices[device];
+        device.allocations.remove(&address);
+        let freed = device.memory.free(address);
+        freed.map(|_| ()).map_err(|error| Failure {
+            code: CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+            message: format!("a queued free failed: {error}"),
+            undefined: true,
+        })
+    }
+}
+
+fn unloaded(kernel: &str) -> Failure {
+    Failure {
+        code: CUresult::CUDA_ERROR_LAUNCH_FAILED,
+        message: format!("the module of kernel `{kernel}` was unloaded before the kernel ran"),
+        undefined: true,
+    }
+}
+
+fn pinned_freed() -> Failure {
+    Failure {
+        code: CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+        message: "a copy names pinned host memory that was freed before the copy ran".to_owned(),
+        undefined: true,
+    }
+}

@@ -1,0 +1,186 @@
+//! Worlds and their slots: one world is one simulated machine.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, RwLock};
+use retrograph_driver_sys::{CUresult, DriverTable};
+
+use crate::config::{Config, SimError};
+use crate::diagnostic::Diagnostic;
+use crate::live::Live;
+use crate::state::State;
+use crate::trampoline::{self, Function, SLOTS};
+
+/// How long a new simulator waits for another one to end when all slots are taken.
+const SLOT_WAIT: Duration = Duration::from_secs(60);
+
+/// A failure to inject: the `remaining`-th call from now returns `code`.
+struct Failure {
+    function: Function,
+    remaining: u64,
+    code: CUresult,
+}
+
+/// One simulated machine.
+pub(crate) struct World {
+    pub(crate) state: Mutex<State>,
+    calls: Vec<AtomicU64>,
+    failures: Mutex<Vec<Failure>>,
+}
+
+static WORLDS: [RwLock<Option<Arc<World>>>; SLOTS] = [const { RwLock::new(None) }; SLOTS];
+static FREED: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+
+/// The world in a slot.
+pub(crate) fn in_slot(slot: usize) -> Option<Arc<World>> {
+    WORLDS[slot].read().clone()
+}
+
+impl World {
+    /// Counts a call, and says whether it is to fail.
+    pub(crate) fn count(&self, function: Function) -> Option<CUresult> {
+        self.calls[function as usize].fetch_add(1, Ordering::Relaxed);
+        let mut failures = self.failures.lock();
+        let mut due = None;
+        failures.retain_mut(|failure| {
+            if failure.function != function {
+                return true;
+            }
+            failure.remaining -= 1;
+            let fires = failure.remaining == 0;
+            if fires {
+                due = due.or(Some(failure.code));
+            }
+            !fires
+        });
+        due
+    }
+}
+
+/// A simulated NVIDIA driver with its devices: a world of its own.
+///
+/// The world ends when the simulator is dropped. Calls through its table then return
+/// `CUDA_ERROR_DEINITIALIZED`, until the slot is given to another simulator; so a table must not be
+/// used for longer than its simulator lives.
+///
+/// ```
+/// use retrograph_driver_sim::{Config, Simulator};
+/// use retrograph_driver_sys::{CUresult, CUstream};
+///
+/// let simulator = Simulator::new(Config::default())?;
+/// let driver = simulator.table();
+/// simulator.fail("cuStreamCreate", 2, CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
+/// let (mut context, mut stream) = (Default::default(), CUstream::NULL);
+/// // SAFETY: every pointer is valid during its call.
+/// unsafe {
+///     (driver.cuInit)(0).ok()?;
+///     (driver.cuDevicePrimaryCtxRetain)(&mut context, 0).ok()?;
+///     (driver.cuCtxSetCurrent)(context).ok()?;
+///     (driver.cuStreamCreate)(&mut stream, 1).ok()?;
+///     assert_eq!((driver.cuStreamCreate)(&mut stream, 1), CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+/// }
+/// assert_eq!(simulator.call_count("cuStreamCreate"), 2);
+/// assert_eq!(simulator.live().streams, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Simulator {
+    slot: usize,
+    world: Arc<World>,
+    table: DriverTable,
+}
+
+impl Simulator {
+    /// Makes a world. When too many live, waits for one to end, for at most a minute.
+    pub fn new(config: Config) -> Result<Self, SimError> {
+        config.check()?;
+        let version = config.driver_version;
+        let world = Arc::new(World {
+            state: Mutex::new(State::new(config)),
+            calls: Function::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
+            failures: Mutex::new(Vec::new()),
+        });
+        let slot = take_slot(&world)?;
+        Ok(Self { slot, world, table: trampoline::table(slot, version) })
+    }
+
+    /// The functions of the driver.
+    pub fn table(&self) -> &DriverTable {
+        &self.table
+    }
+
+    /// Makes a later call fail: the `nth` call of `call` from now (1 is the next one) does nothing
+    /// and returns `code`. A sticky code also loses the current context, as on hardware.
+    pub fn fail(&self, call: &str, nth: u64, code: CUresult) -> Result<(), SimError> {
+        let found = Function::ALL.iter().find(|function| function.name() == call);
+        let function = *found.ok_or_else(|| SimError::UnknownCall { name: call.to_owned() })?;
+        let failure = Failure { function, remaining: nth.max(1), code };
+        self.world.failures.lock().push(failure);
+        Ok(())
+    }
+
+    /// How often each function was called, without those that were not.
+    pub fn calls(&self) -> BTreeMap<&'static str, u64> {
+        let count =
+            |function: Function| self.world.calls[function as usize].load(Ordering::Relaxed);
+        let all = Function::ALL.iter().map(|function| (function.name(), count(*function)));
+        all.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// How often a function was called.
+    pub fn call_count(&self, call: &str) -> u64 {
+        self.calls().get(call).copied().unwrap_or(0)
+    }
+
+    /// What exists now: a leak when everything should have been destroyed.
+    pub fn live(&self) -> Live {
+        self.world.state.lock().live()
+    }
+
+    /// What the simulator had to say so far, oldest first.
+    pub fn diagnostics(&self) -> Vec<Diagnostic> {
+        self.world.state.lock().diagnostics.clone()
+    }
+
+    /// Ends the world and says what was leaked.
+    pub fn finish(self) -> Result<(), Live> {
+        let live = self.live();
+        if live.is_empty() { Ok(()) } else { Err(live) }
+    }
+}
+
+impl Drop for Simulator {
+    fn drop(&mut self) {
+        let ended = WORLDS[self.slot].write().take();
+        // A call that runs at this moment holds the world; the last holder frees it.
+        drop(ended);
+        let _guard = FREED.0.lock();
+        FREED.1.notify_all();
+    }
+}
+
+impl std::fmt::Debug for Simulator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Simulator").field("slot", &self.slot).finish_non_exhaustive()
+    }
+}
+
+/// Puts a world into a free slot.
+fn take_slot(world: &Arc<World>) -> Result<usize, SimError> {
+    let deadline = Instant::now() + SLOT_WAIT;
+    let mut guard = FREED.0.lock();
+    loop {
+        for (slot, place) in WORLDS.iter().enumerate() {
+            let mut place = place.write();
+            if place.is_none() {
+                *place = Some(Arc::clone(world));
+                return Ok(slot);
+            }
+        }
+        if FREED.1.wait_until(&mut guard, deadline).timed_out() {
+            return Err(SimError::TooManyWorlds { slots: SLOTS });
+        }
+    }
+}
