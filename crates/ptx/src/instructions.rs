@@ -283,17 +283,21 @@ instructions! {
     Trap = "trap" [ Form::new(&[], &[], &[]) ]
     /// Waits for the threads of the block, or of the warp.
     Bar = "bar" [
-        Form::new(&[maybe(&[Modifier::Cta]), one(&[Modifier::Sync])], &[], &[U]),
-        Form::new(&[maybe(&[Modifier::Cta]), one(&[Modifier::Sync, Modifier::Arrive])], &[],
-            &[U, U]),
+        Form::new(&[one(&[Modifier::Sync])], &[], &[U]),
+        Form::new(&[one(&[Modifier::Sync, Modifier::Arrive])], &[], &[U, U]),
         Form::new(&[one(&[Modifier::Warp]), one(&[Modifier::Sync])], &[], &[U]),
+        Form::new(&[one(&[Modifier::Cta]), one(&[Modifier::Sync])], &[], &[U]).since(ISA_7_8, 30),
+        Form::new(&[one(&[Modifier::Cta]), one(&[Modifier::Sync, Modifier::Arrive])], &[],
+            &[U, U]).since(ISA_7_8, 30),
     ]
     /// Waits for the threads of the block, which need not be converged.
     Barrier = "barrier" [
-        Form::new(&[maybe(&[Modifier::Cta]), one(&[Modifier::Sync]), maybe(&[Modifier::Aligned])],
-            &[], &[U]),
-        Form::new(&[maybe(&[Modifier::Cta]), one(&[Modifier::Sync, Modifier::Arrive]),
-            maybe(&[Modifier::Aligned])], &[], &[U, U]),
+        Form::new(&[one(&[Modifier::Sync]), ALIGNED], &[], &[U]),
+        Form::new(&[one(&[Modifier::Sync, Modifier::Arrive]), ALIGNED], &[], &[U, U]),
+        Form::new(&[one(&[Modifier::Cta]), one(&[Modifier::Sync]), ALIGNED], &[], &[U])
+            .since(ISA_7_8, 30),
+        Form::new(&[one(&[Modifier::Cta]), one(&[Modifier::Sync, Modifier::Arrive]), ALIGNED], &[],
+            &[U, U]).since(ISA_7_8, 30),
     ]
     /// Orders memory accesses.
     Membar = "membar" [

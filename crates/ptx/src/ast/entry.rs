@@ -15,7 +15,8 @@ pub struct Entry {
     pub registers: Vec<RegisterDeclaration>,
     /// Variables of the entry, shared or local.
     pub variables: Vec<Variable>,
-    /// Names of the labels; [`LabelId`] is an index into them.
+    /// Names of the labels; [`LabelId`] is an index into them. The builder and the parser number
+    /// them in the order in which the text names them first.
     pub labels: Vec<String>,
     /// The statements.
     pub body: Vec<Statement>,

@@ -2,7 +2,8 @@
 //! variables are dropped, results that nobody uses too, and registers are numbered by type.
 
 use crate::ast::{
-    Entry, Instruction, Modifier, Opcode, Operand, RegisterDeclaration, RegisterId, Statement, Type,
+    Entry, Instruction, LabelId, Modifier, Opcode, Operand, RegisterDeclaration, RegisterId,
+    Statement, Type,
 };
 
 /// Tidies `entry`, whose registers have `types`.
@@ -12,6 +13,7 @@ pub(super) fn tidy(mut entry: Entry, types: Vec<Type>) -> Entry {
     backward_copies(&mut entry.body, count);
     drop_unused(&mut entry.body, count);
     number(&mut entry, &types);
+    number_labels(&mut entry);
     entry
 }
 
@@ -243,4 +245,31 @@ fn number(entry: &mut Entry, types: &[Type]) {
         count: Some(count),
     };
     entry.registers = files.map(declare).collect();
+}
+
+/// Numbers the labels in the order in which they are named first, which is how the parser does it.
+fn number_labels(entry: &mut Entry) {
+    let mut numbers: Vec<Option<u32>> = vec![None; entry.labels.len()];
+    let mut names = Vec::new();
+    let mut renumber = |label: &mut LabelId| {
+        let index = label.0 as usize;
+        let number = *numbers[index].get_or_insert_with(|| {
+            names.push(std::mem::take(&mut entry.labels[index]));
+            names.len() as u32 - 1
+        });
+        *label = LabelId(number);
+    };
+    for statement in &mut entry.body {
+        match statement {
+            Statement::Label(label) => renumber(label),
+            Statement::Instruction(instruction) => {
+                for operand in &mut instruction.operands {
+                    if let Operand::Label(label) = operand {
+                        renumber(label);
+                    }
+                }
+            }
+        }
+    }
+    entry.labels = names;
 }

@@ -23,7 +23,7 @@ pub(crate) struct Mismatch {
     pub(crate) found: String,
     /// What could have stood there.
     pub(crate) expected: String,
-    /// How near the form came: modifiers, types, operands and so on.
+    /// How near the form came: known modifiers, types, all slots, operand count, operands.
     stage: usize,
 }
 
@@ -53,11 +53,12 @@ pub(crate) fn check(
 }
 
 fn check_form(form: &Form, instruction: &Instruction, names: &Names<'_>) -> Result<(), Mismatch> {
-    check_modifiers(form, instruction)?;
+    check_known(form, instruction)?;
     check_types(form, instruction)?;
+    check_slots(form, instruction)?;
     if form.operands.len() != instruction.operands.len() {
         let found = format!("{} operands", instruction.operands.len());
-        return Err(Mismatch::new(2, found, format!("{} operands", form.operands.len())));
+        return Err(Mismatch::new(3, found, format!("{} operands", form.operands.len())));
     }
     let operands = form.operands.iter().zip(&instruction.operands).enumerate();
     for (index, (&shape, operand)) in operands {
@@ -66,27 +67,31 @@ fn check_form(form: &Form, instruction: &Instruction, names: &Names<'_>) -> Resu
             operand: Some(index),
             found: checker.describe(operand),
             expected,
-            stage: 3 + index,
+            stage: 4 + index,
         })?;
     }
     Ok(())
 }
 
-fn check_modifiers(form: &Form, instruction: &Instruction) -> Result<(), Mismatch> {
-    let present = instruction.modifiers;
+fn check_known(form: &Form, instruction: &Instruction) -> Result<(), Mismatch> {
     let opcode = instruction.opcode;
-    for modifier in present.iter() {
-        if !form.has_slot_for(modifier) {
-            let expected = format!("{opcode}{form}");
-            return Err(Mismatch::new(0, format!("`.{modifier}` on `{opcode}`"), expected));
+    match instruction.modifiers.iter().find(|&modifier| !form.has_slot_for(modifier)) {
+        None => Ok(()),
+        Some(modifier) => {
+            let found = format!("`.{modifier}` on `{opcode}`");
+            Err(Mismatch::new(0, found, format!("{opcode}{form}")))
         }
     }
+}
+
+fn check_slots(form: &Form, instruction: &Instruction) -> Result<(), Mismatch> {
     for slot in form.slots {
-        let filled = slot.choices.iter().filter(|&&modifier| present.has(modifier)).count();
+        let present = |modifier: &&Modifier| instruction.modifiers.has(**modifier);
+        let filled = slot.choices.iter().filter(present).count();
         if filled > 1 || (slot.required && filled == 0) {
             let words: Vec<String> = slot.choices.iter().map(|word| format!(".{word}")).collect();
             let found = if filled == 0 { "none" } else { "several" };
-            return Err(Mismatch::new(0, found, format!("one of {}", words.join(" "))));
+            return Err(Mismatch::new(2, found, format!("one of {}", words.join(" "))));
         }
     }
     Ok(())

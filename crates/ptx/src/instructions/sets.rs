@@ -7,10 +7,12 @@ use crate::target::IsaVersion;
 pub(super) const ISA_6_2: IsaVersion = IsaVersion::new(6, 2);
 pub(super) const ISA_7_0: IsaVersion = IsaVersion::new(7, 0);
 pub(super) const ISA_7_1: IsaVersion = IsaVersion::new(7, 1);
+pub(super) const ISA_7_8: IsaVersion = IsaVersion::new(7, 8);
 
 // Modifiers.
 pub(super) const FTZ: Slot = maybe(&[M::Ftz]);
 pub(super) const SAT: Slot = maybe(&[M::Sat]);
+pub(super) const ALIGNED: Slot = maybe(&[M::Aligned]);
 pub(super) const APPROX: Slot = one(&[M::Approx]);
 pub(super) const ROUND: &[M] = &[M::Rn, M::Rz, M::Rm, M::Rp];
 pub(super) const ROUND_OR_APPROX: &[M] = &[M::Rn, M::Rz, M::Rm, M::Rp, M::Approx];

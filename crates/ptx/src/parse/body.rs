@@ -112,8 +112,8 @@ fn parse_instruction(
     let mut instruction = Instruction { guard, opcode, modifiers, types, operands, line };
     let mut places = Vec::new();
     while cursor.peek() != Token::Symbol(';') {
-        if !places.is_empty() {
-            cursor.expect(',')?;
+        if !places.is_empty() && !cursor.accept(',') {
+            return Err(cursor.unexpected("`,` or `;`"));
         }
         let at = cursor.position();
         places.push(at);

@@ -1,1 +1,356 @@
-//! Kernels from the builder.
+//! Kernels from the builder: each construct is printed, parsed back and assembled.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::{Entry, Opcode, Statement};
+use retrograph_ptx::build::{Kernel, ModuleBuilder, Value};
+use retrograph_ptx::parse;
+
+use crate::ptxas;
+
+/// Builds a kernel, checks that it survives printing and parsing on every target and that `ptxas`
+/// takes it on the oldest and the newest, and gives its text.
+#[track_caller]
+fn check(entry: Entry) -> String {
+    let mut texts = Vec::new();
+    for target in SmTarget::GENERATED {
+        let module = ModuleBuilder::new(target).entry(entry.clone()).build();
+        let text = module.to_string();
+        assert_eq!(parse(&text).as_ref(), Ok(&module), "{text}");
+        texts.push((target, text));
+    }
+    for (target, text) in [&texts[0], &texts[texts.len() - 1]] {
+        ptxas::must_assemble(text, &target.to_string());
+    }
+    texts.swap_remove(0).1
+}
+
+/// How often an opcode stands in the entry.
+fn count(entry: &Entry, opcode: Opcode) -> usize {
+    let is = |statement: &&Statement| match statement {
+        Statement::Instruction(instruction) => instruction.opcode == opcode,
+        Statement::Label(_) => false,
+    };
+    entry.body.iter().filter(is).count()
+}
+
+#[test]
+fn a_small_kernel_prints_as_it_would_be_written_by_hand() {
+    let entry = Kernel::build("scale", |k| {
+        let x = k.pointer::<f32>("x");
+        let n = k.param::<u32>("n");
+        k.max_threads(128);
+        let i = k.ctaid_x() * k.ntid_x() + k.tid_x();
+        k.when(i.lt(n), || x.store(i, x.load(i) * 2.0 + 1.0));
+    });
+    let expected = "\
+.version 6.3
+.target sm_75
+.address_size 64
+
+.visible .entry scale(
+    .param .u64 x,
+    .param .u32 n
+)
+.maxntid 128, 1, 1
+{
+    .reg .pred %p<1>;
+    .reg .f32 %f<3>;
+    .reg .b32 %r<6>;
+    .reg .b64 %rd<4>;
+
+    ld.param.u64        %rd0, [x];
+    cvta.to.global.u64  %rd1, %rd0;
+    ld.param.u32        %r0, [n];
+    mov.u32             %r1, %ctaid.x;
+    mov.u32             %r2, %ntid.x;
+    mov.u32             %r3, %tid.x;
+    mul.lo.u32          %r4, %r1, %r2;
+    add.u32             %r5, %r4, %r3;
+    setp.lt.u32         %p0, %r5, %r0;
+    @!%p0 bra           $when1_end;
+    mad.wide.u32        %rd2, %r5, 4, %rd1;
+    ld.global.f32       %f0, [%rd2];
+    mul.rn.f32          %f1, %f0, 0f40000000;
+    add.rn.f32          %f2, %f1, 0f3F800000;
+    mad.wide.u32        %rd3, %r5, 4, %rd1;
+    st.global.f32       [%rd3], %f2;
+$when1_end:
+    ret;
+}
+";
+    assert_eq!(check(entry), expected);
+}
+
+#[test]
+fn operators_of_every_type() {
+    check(Kernel::build("operators", |k| {
+        let (f, d) = (k.pointer::<f32>("f"), k.pointer::<f64>("d"));
+        let (u, s) = (k.pointer::<u32>("u"), k.pointer::<i32>("s"));
+        let (l, m) = (k.pointer::<u64>("l"), k.pointer::<i64>("m"));
+        let (a, b) = (f.load(0), f.load(1));
+        f.store(2, -(a + b) * (a - b) / (1.0 - a).max(b).min(a.abs()));
+        let (a, b) = (d.load(0), d.load(1));
+        d.store(2, -(a + b) * (a - b) / (1.0 - a).max(b).min(a.abs()));
+        let (a, b) = (u.load(0), u.load(1));
+        u.store(2, -((((((a + b) * (a - b) / 3 % b) << 2) >> 1) & 7) | (a ^ !b)).max(5 - a));
+        u.store(3, a.mul_high(b) + a.mul_add(b, 4) + a.count_ones());
+        l.store(1, a.mul_wide(b));
+        let (a, b) = (s.load(0), s.load(1));
+        s.store(2, -((((((a + b) * (a - b) / 3 % b) << 2) >> 1) & 7) | (a ^ !b)).abs());
+        let (a, b) = (l.load(0), l.load(1));
+        l.store(2, -((((((a + b) * (a - b) / 3 % b) << 2) >> 1) & 7) | (a ^ !b)).min(9));
+        let (a, b) = (m.load(0), m.load(1));
+        m.store(2, -((((((a + b) * (a - b) / 3 % b) << 2) >> 1) & 7) | (a ^ !b)).abs());
+    }));
+}
+
+#[test]
+fn float_functions() {
+    let text = check(Kernel::build("functions", |k| {
+        let (f, d) = (k.pointer::<f32>("f"), k.pointer::<f64>("d"));
+        let x = f.load(0);
+        let all = [x.sqrt(), x.rsqrt(), x.rcp(), x.exp(), x.exp2(), x.ln(), x.tanh()];
+        for (i, value) in all.into_iter().enumerate() {
+            f.store(i, value.fma(x, 2.0));
+        }
+        f.store(9, x.copysign(-1.0));
+        f.store(10, Value::<f32>::from_bits(x.bits() ^ 1));
+        f.store(11, x.is_finite().select(x, 0.0));
+        let y = d.load(0);
+        d.store(1, y.sqrt() + y.rsqrt().fma(y, y.rcp()));
+        d.store(2, Value::<f64>::from_bits(y.bits() ^ 1));
+    }));
+    assert!(!text.contains(".ftz"), "nothing flushes denormals");
+}
+
+#[test]
+fn casts_between_all_types() {
+    let entry = Kernel::build("casts", |k| {
+        let out = k.pointer::<u32>("out");
+        let (a, b) = (k.param::<u32>("a"), k.param::<i32>("b"));
+        let (c, d) = (k.param::<u64>("c"), k.param::<f32>("d"));
+        let e = k.param::<f64>("e");
+        macro_rules! to {
+            ($($ty:ty)*) => { $(
+                let out = out.reinterpret::<$ty>();
+                out.store(0, a.cast::<$ty>());
+                out.store(1, b.cast::<$ty>());
+                out.store(2, c.cast::<$ty>());
+                out.store(3, d.cast::<$ty>());
+                out.store(4, e.cast::<$ty>());
+            )* };
+        }
+        to!(u32 i32 u64 i64 f32 f64);
+    });
+    check(entry.clone());
+    // Six targets from five types, less what is the same register: u32 and i32 from each other
+    // and themselves (4), u64 and i64 from u64 (2), and both floats from themselves (2).
+    assert_eq!(count(&entry, Opcode::Cvt), 6 * 5 - 8);
+}
+
+#[test]
+fn comparisons_predicates_and_branches() {
+    check(Kernel::build("branches", |k| {
+        let x = k.pointer::<f32>("x");
+        let n = k.param::<u32>("n");
+        let v = x.load(0);
+        let p = v.lt(1.0) & v.le(n.cast::<f32>()) | v.gt(2.0) ^ !v.ge(3.0);
+        k.return_if(!(p & n.eq(4)));
+        k.when_else(
+            v.ne(v) | x.is_null(),
+            || x.store(0, 1.0),
+            || k.when(!p, || x.store(1, (!p).select(v, 2.0))),
+        );
+        k.trap_if(v.eq(f32::INFINITY));
+        k.fence_device();
+    }));
+}
+
+#[test]
+fn loops_keep_their_variables_in_registers() {
+    let entry = Kernel::build("loops", |k| {
+        let x = k.pointer::<f32>("x");
+        let n = k.param::<u32>("n");
+        let sum = k.var(0.0f32);
+        k.range(0, n, 4, |i| {
+            let x = x.at(i);
+            for unrolled in 0..4 {
+                sum.update(|sum| x.load(unrolled).fma(2.0, sum));
+            }
+        });
+        let bits = k.var(n);
+        let steps = k.var(0u32);
+        k.while_loop(
+            || bits.get().ne(0),
+            || {
+                bits.update(|bits| bits >> 1);
+                steps.add_assign(1);
+                sum.mul_assign(0.5);
+                sum.sub_assign(steps.get().cast::<f32>());
+            },
+        );
+        k.range(2, 5, 1, |i| sum.add_assign(i.cast::<f32>()));
+        x.store(0, sum);
+    });
+    check(entry.clone());
+    // Every variable is set to its first value, and there is no other copy.
+    assert_eq!(count(&entry, Opcode::Mov), 5, "{entry:?}");
+}
+
+#[test]
+fn a_value_read_from_a_variable_stays_when_the_variable_is_set() {
+    let entry = Kernel::build("snapshot", |k| {
+        let x = k.pointer::<u32>("x");
+        let var = k.var(x.load(0));
+        let before = var.get();
+        var.set(x.load(1));
+        x.store(2, before - var.get());
+    });
+    let text = check(entry);
+    // Both loads must reach the subtraction, by different registers.
+    assert!(text.contains("sub.u32             %r2, %r1, %r0;"), "{text}");
+}
+
+#[test]
+fn swapping_two_variables_swaps_them() {
+    let text = check(Kernel::build("swap", |k| {
+        let x = k.pointer::<u32>("x");
+        let (a, b) = (k.var(x.load(0)), k.var(x.load(1)));
+        k.range(0, k.param::<u32>("n"), 1, |_| {
+            let (old_a, old_b) = (a.get(), b.get());
+            a.set(old_b);
+            b.set(old_a);
+        });
+        x.store(0, a);
+        x.store(1, b);
+    }));
+    // Three moves: one value has to be kept aside.
+    let moves = text.lines().filter(|line| line.contains("mov.u32") && !line.contains(", 0;"));
+    assert_eq!(moves.count(), 3, "{text}");
+}
+
+#[test]
+fn global_and_shared_memory() {
+    let text = check(Kernel::build("memory", |k| {
+        let x = k.pointer::<f32>("x");
+        let (n, far) = (k.param::<u32>("n"), k.param::<u64>("far"));
+        let tile = k.shared::<f32>("tile", 64);
+        let doubles = k.shared::<f64>("doubles", 8);
+        let dynamic = k.dynamic_shared::<f32>();
+        let again = k.dynamic_shared::<u32>();
+        let four = x.load_vec4(0);
+        tile.store_vec4(0, four);
+        tile.at(n).store_vec4(4, x.at(far).load_vec4_nc(8));
+        dynamic.store_vec4(n, tile.load_vec4(n));
+        x.at(1u32 << 29).store_vec4(0, dynamic.load_vec4(4));
+        let [a, b] = x.load_vec2(2);
+        x.at(n.cast::<i32>() - 1).store_vec2(0, [b, a]);
+        tile.store_vec2(n, [a, b]);
+        doubles.store(1, doubles.load(far) + doubles.load_vec2(2)[1]);
+        again.store(n, tile.at(n).offset(-3).address());
+        x.store(-1, x.offset(-1).load_nc(n));
+        let table = k.pointer::<u64>("table");
+        let nested = retrograph_ptx::build::Ptr::<f32>::from_address(table.load(n));
+        nested.store(0, k.constant(1.0));
+        k.barrier();
+    }));
+    for fragment in [
+        "ld.global.v4.f32    {%f0, %f1, %f2, %f3}, [%rd1];",
+        "st.shared.v4.f32    [tile], {%f0, %f1, %f2, %f3};",
+        "ld.global.nc.v4.f32",
+        "[%rd1+-4]",
+        ".extern .shared .align 16 .b8 dynamic_shared[];",
+    ] {
+        assert!(text.contains(fragment), "{fragment} in {text}");
+    }
+}
+
+#[test]
+fn warps_blocks_and_atomics() {
+    check(Kernel::build("together", |k| {
+        let (x, u) = (k.pointer::<f32>("x"), k.pointer::<u32>("u"));
+        let v = x.load(k.tid_x() + k.tid_y() * k.ntid_y() + k.tid_z() * k.nctaid_z());
+        x.store(0, k.shuffle_xor(v, 1) + k.shuffle_down(v, 2) + k.shuffle_up(v, 3));
+        x.store(1, k.shuffle_index(v, k.lane()) + k.warp_sum(v) + k.warp_max(v));
+        let sum = k.block_sum(v);
+        x.store(2, sum + k.block_sum(v - sum) + k.block_max(v));
+        let condition = v.gt(0.0);
+        u.store(0, k.ballot(!condition) + k.warp());
+        u.store(1, (k.any(condition) & k.all(condition)).select(1u32, 0));
+        let tally = k.shared::<u32>("tally", 4);
+        let one = k.constant(1u32);
+        u.atomic_add(2, tally.atomic_add(k.lane(), one));
+        u.atomic_max(3, tally.atomic_min(0, one));
+        u.atomic_exchange(4, tally.atomic_compare_exchange(1, 0, one));
+        x.atomic_add(5, x.atomic_exchange(6, x.atomic_compare_exchange(7, 0.0, v)));
+    }));
+}
+
+#[test]
+fn entries_of_one_module_share_dynamic_memory() {
+    let entry = |name| {
+        Kernel::build(name, |k| {
+            let fixed = k.shared::<f32>("fixed", 4);
+            let dynamic = k.dynamic_shared::<f32>();
+            let after = k.shared::<f32>("after", 4);
+            fixed.store(k.tid_x(), dynamic.load(k.tid_x()) + after.load(1));
+        })
+    };
+    let target = SmTarget::portable(80);
+    let module = ModuleBuilder::new(target).entry(entry("one")).entry(entry("two")).build();
+    assert_eq!(module.variables.len(), 1);
+    let text = module.to_string();
+    assert_eq!(parse(&text).as_ref(), Ok(&module));
+    assert!(text.contains("[after+4]"), "{text}");
+    ptxas::must_assemble(&text, "sm_80");
+}
+
+#[test]
+fn nothing_contracts_and_constants_fold() {
+    let entry = Kernel::build("arithmetic", |k| {
+        let x = k.pointer::<f32>("x");
+        let i = k.tid_x() * 1 + 0 + (k.constant(3u32) * 4 - 12);
+        let v = x.load(i);
+        x.store(i, v * v + v + k.constant(2.0f32) * 3.0);
+    });
+    assert_eq!(count(&entry, Opcode::Fma), 0);
+    assert_eq!(count(&entry, Opcode::Mul), 1);
+    assert_eq!(count(&entry, Opcode::Add), 2);
+    let text = check(entry);
+    assert!(text.contains("0f40C00000"), "2 * 3 is folded: {text}");
+}
+
+#[test]
+fn unused_results_are_dropped_and_effects_are_kept() {
+    let entry = Kernel::build("unused", |k| {
+        let x = k.pointer::<f32>("x");
+        let unused = x.load(k.tid_x()) * 2.0;
+        let _ = unused.exp().ln();
+        let one = k.constant(1u32);
+        x.reinterpret::<u32>().atomic_add(0, one);
+    });
+    assert_eq!(count(&entry, Opcode::Ld), 1, "the pointer alone is loaded");
+    assert_eq!(count(&entry, Opcode::Ex2), 0);
+    assert_eq!(count(&entry, Opcode::Atom), 1);
+    check(entry);
+}
+
+#[test]
+#[should_panic(expected = "used outside of the block that computed it")]
+fn a_value_does_not_leave_its_block() {
+    Kernel::build("leak", |k| {
+        let x = k.pointer::<f32>("x");
+        let leaked = std::cell::Cell::new(None);
+        k.when(k.tid_x().eq(0), || leaked.set(Some(x.load(0))));
+        x.store(1, leaked.get().expect("the closure has run"));
+    });
+}
+
+#[test]
+#[should_panic(expected = "`x` is declared twice")]
+fn a_name_is_declared_once() {
+    Kernel::build("twice", |k| {
+        k.pointer::<f32>("x");
+        k.shared::<f32>("x", 4);
+    });
+}

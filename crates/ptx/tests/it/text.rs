@@ -1,1 +1,134 @@
-//! Texts as others write them.
+//! Texts as compilers and people write them.
+
+use retrograph_ptx::ast::{
+    AddressBase, Immediate, Linkage, Opcode, Operand, Space, Statement, Symbol, Type,
+};
+use retrograph_ptx::parse;
+
+use crate::ptxas;
+
+/// In the manner of a compiler: linkage, attributes, debug directives, an inner block, registers
+/// with one name, decimal floats, generic addresses and labels with dollars.
+const COMPILED: &str = r#"
+//
+// Made by hand in the manner of a compiler.
+//
+.version 7.8
+.target sm_80, debug
+.address_size 64
+
+	.file 1 "scale.cu", 1700000000, 312
+.extern .shared .align 16 .b8 smem[];
+.visible .global .align 4 .u32 counter;
+.const .align 8 .b8 weights[8] = {1, 0x2, 3};
+
+.weak .entry _Z5scalePfi(
+	.param .u64 .ptr .global .align 4 _Z5scalePfi_param_0,
+	.param .u32 _Z5scalePfi_param_1,
+	.param .align 8 .b8 _Z5scalePfi_param_2[16]
+)
+.maxntid 256, 1, 1
+.minnctapersm 2
+{
+	.pragma "nounroll";
+	.reg .pred 	%p<2>;
+	.reg .f32 	%f<4>;
+	.reg .b32 	%r<5>, count;
+	.reg .b64 	%rd<5>;
+	.shared .align 4 .f32 tile[32];
+	.local .align 8 .b8 	__local_depot0[16];
+
+	.loc	1 12 5, function_name $L__info_string0, inlined_at 1 3 1
+	ld.param.u64 	%rd1, [_Z5scalePfi_param_0];
+	ld.param.u32 	%r2, [_Z5scalePfi_param_1];
+	ld.param.u64 	%rd4, [_Z5scalePfi_param_2+8];
+	cvta.to.global.u64 	%rd2, %rd1;
+	mov.u32 	%r3, %tid.x;
+	setp.ge.s32 	%p1, %r3, %r2;
+	@%p1 bra 	$L__BB0_2;
+	bra.uni 	$L__BB0_1;
+
+$L__BB0_1:
+	mul.wide.s32 	%rd3, %r3, 4; /* bytes */
+	add.s64 	%rd3, %rd2, %rd3;
+	ld.global.f32 	%f1, [%rd3+-4];
+	{
+	.reg .f32 %f<2>;
+	mul.f32 	%f1, 0f3F000000, 2.5;
+	st.shared.f32 	[tile+4], %f1;
+	}
+	{ .reg .b32 count; mov.b32 count, -1; }
+	fma.rn.f32 	%f2, %f1, 0f40000000, -1.5e-1;
+	mov.u32 	count, smem;
+	st.global.f32 	[%rd3+-4], %f2;
+
+$L__BB0_2:
+	ret;
+}
+"#;
+
+#[test]
+fn what_compilers_emit_is_read() {
+    let module = parse(COMPILED).unwrap_or_else(|error| panic!("{error}"));
+    let entry = module.entry("_Z5scalePfi").expect("the entry");
+    assert_eq!(module.variables[0].linkage, Linkage::Extern);
+    assert_eq!(module.variables[1].space, Space::Global);
+    assert_eq!(module.variables[2].initial, [1, 2, 3].map(Immediate::Integer));
+    assert_eq!(entry.parameter_layout(), (vec![0, 8, 16], 32));
+    assert_eq!(entry.limits.max_threads, Some([256, 1, 1]));
+    assert_eq!(entry.limits.min_blocks, Some(2));
+    assert_eq!(entry.labels, ["$L__BB0_2", "$L__BB0_1"]);
+    ptxas::must_assemble(&module.to_string(), "sm_80");
+}
+
+#[test]
+fn printing_and_parsing_again_changes_nothing() {
+    let module = parse(COMPILED).unwrap();
+    let printed = module.to_string();
+    assert_eq!(parse(&printed).as_ref(), Ok(&module), "{printed}");
+    assert_eq!(parse(&printed).unwrap().to_string(), printed);
+}
+
+#[test]
+fn names_mean_what_the_innermost_block_says() {
+    let module = parse(COMPILED).unwrap();
+    let entry = &module.entries[0];
+    let instructions = entry.body.iter().filter_map(|statement| match statement {
+        Statement::Instruction(instruction) => Some(instruction),
+        Statement::Label(_) => None,
+    });
+    let store = instructions.clone().find(|i| i.space() == Some(Space::Shared)).unwrap();
+    let Operand::Register(inner) = store.operands[1] else { panic!("{store:?}") };
+    let fma = instructions.clone().find(|i| i.opcode == Opcode::Fma).unwrap();
+    let Operand::Register(outer) = fma.operands[1] else { panic!("{fma:?}") };
+    assert_ne!(inner, outer, "%f1 of the block is not %f1 of the entry");
+    assert_eq!(entry.register(outer), Some(("%f1".to_owned(), Type::F32)));
+    let Operand::Address(address) = &store.operands[0] else { panic!("{store:?}") };
+    assert_eq!((address.base, address.offset), (AddressBase::Symbol(Symbol::Local(0)), 4));
+}
+
+#[test]
+fn constants_take_the_type_of_their_instruction() {
+    let module = parse(COMPILED).unwrap();
+    let constants: Vec<Operand> = module.entries[0]
+        .body
+        .iter()
+        .filter_map(|statement| match statement {
+            Statement::Instruction(i) if i.opcode == Opcode::Mul && i.types == [Type::F32] => {
+                Some(i.operands[1..].to_vec())
+            }
+            Statement::Instruction(i) if i.opcode == Opcode::Fma => Some(i.operands[3..].to_vec()),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    let expected = [0.5f32, 2.5, -0.15].map(|v| Operand::Immediate(Immediate::F32(v.to_bits())));
+    assert_eq!(constants, expected);
+}
+
+#[test]
+fn instructions_know_their_lines() {
+    let module = parse(".version 7.0\n.target sm_80\n.entry k()\n{\n\n  ret;\n}").unwrap();
+    let Statement::Instruction(ret) = &module.entries[0].body[0] else { panic!("no ret") };
+    assert_eq!(ret.line.0, 6);
+}
