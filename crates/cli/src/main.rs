@@ -1,2 +1,44 @@
-//! Under construction.
-fn main() {}
+//! `retrograph`: fine-tune a transformer with its whole training step as one replayed CUDA graph.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program that prints")]
+
+mod args;
+mod bench;
+mod error;
+mod finetune;
+mod interrupt;
+mod plot;
+mod screen;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Arguments, Command};
+
+/// What a shell expects of a program that Ctrl-C ended: 128 and the number of the signal.
+const INTERRUPTED: u8 = 130;
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Finetune(arguments) => finetune::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+    };
+    match outcome {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Interrupted) => ExitCode::from(INTERRUPTED),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// How a command ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It did what it was asked for.
+    Done,
+    /// It was asked to stop.
+    Interrupted,
+}

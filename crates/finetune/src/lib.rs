@@ -1,1 +1,55 @@
-//! Under construction.
+//! Training a transformer with the whole step as one replayable CUDA graph.
+//!
+//! The model is decoder-only, of the Qwen2 architecture, over bytes. [`model::StepPass`] describes
+//! one step of training — forward, backward, clipping, AdamW — as a pass; a [`Trainer`] binds it to
+//! a device and steps it; a [`Run`] feeds it with a text and keeps [checkpoints](checkpoint).
+//!
+//! ```
+//! # #[cfg(feature = "sim")] {
+//! use std::sync::atomic::AtomicBool;
+//!
+//! use retrograph_finetune::{
+//!     Device, DeviceChoice, Ending, Mode, ModelConfig, OptimizerConfig, Plan, Preset, Run, Source,
+//!     TextData, TrainerOptions, TrainingConfig,
+//! };
+//!
+//! let data = TextData::from_bytes(b"to be or not to be, that is the question. ".repeat(4));
+//! let model = ModelConfig { hidden: 16, intermediate: 32, layers: 1, ..Preset::Tiny.model() };
+//! let optimizer = OptimizerConfig::new(1e-2, 3);
+//! let config = TrainingConfig { model, mode: Mode::Full, batch: 2, seq: 8, optimizer, seed: 0 };
+//!
+//! let plan = Plan::new(&config, TrainerOptions::default())?;          // no device is needed
+//! let device = Device::open(DeviceChoice::Simulated)?;
+//! let trainer = plan.start(&device.modules(), Source::Seed, &mut |_| ())?;
+//! let mut run = Run { trainer, data: &data, checkpoints: None, checkpoint_every: 0 };
+//! let ending = run.train(3, &AtomicBool::new(false), &mut |metrics| println!("{metrics:?}"))?;
+//! assert_eq!(ending, Ending::Done);
+//! assert_eq!(run.trainer.losses().len(), 3);
+//! # }
+//! # Ok::<(), retrograph_finetune::Error>(())
+//! ```
+//!
+//! Absent on purpose: tokenizers, mixed precision and more than one device.
+
+pub mod bench;
+pub mod checkpoint;
+pub mod config;
+pub mod data;
+pub mod device;
+pub mod error;
+pub mod generate;
+pub mod init;
+pub mod model;
+pub mod parameters;
+pub mod report;
+pub mod run;
+pub mod trainer;
+
+pub use config::{LoraConfig, Mode, ModelConfig, OptimizerConfig, Preset, TrainingConfig};
+pub use data::{Batch, TextData};
+pub use device::{Device, DeviceChoice};
+pub use error::{Error, Kept, Result};
+pub use generate::Sampling;
+pub use report::RunReport;
+pub use run::{Ending, Run};
+pub use trainer::{Plan, Source, Stage, StepMetrics, TrainedModel, Trainer, TrainerOptions};

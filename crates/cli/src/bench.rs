@@ -1,0 +1,117 @@
+//! `retrograph bench`.
+
+use std::path::Path;
+
+use retrograph_finetune::Device;
+use retrograph_finetune::bench::{Bench, Measurement};
+use serde::Serialize;
+
+use crate::args::BenchArguments;
+use crate::error::CliError;
+use crate::screen::{self, fact};
+use crate::{Outcome, interrupt};
+
+/// The results with what they were measured on.
+#[derive(Serialize)]
+struct Results<'a> {
+    device: &'a str,
+    simulated: bool,
+    driver: String,
+    preset: &'a str,
+    mode: retrograph_finetune::Mode,
+    steps: u32,
+    measurements: &'a [Measurement],
+}
+
+/// Measures as the arguments say.
+pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
+    let stop = interrupt::flag()?;
+    let device = Device::open(arguments.device)?;
+    screen::device(&device);
+    let bench = Bench {
+        config: arguments.config(),
+        sizes: arguments.sizes.iter().map(|size| size.0).collect(),
+        contenders: arguments.strategies.clone(),
+        warm_up: arguments.warm_up,
+        steps: arguments.steps.max(1),
+    };
+    let bar = indicatif::ProgressBar::new(0);
+    let mut upload = |done: usize, total: usize, name: &str| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+        bar.set_message(name.to_owned());
+        if done == total {
+            bar.finish_and_clear();
+        }
+    };
+    let mut count = 0;
+    let measurements = bench.run(&device.modules(), &mut upload, &mut |measurement| {
+        if count == 0 {
+            heading(&device);
+        }
+        count += 1;
+        line(measurement);
+        !stop.load(std::sync::atomic::Ordering::Relaxed)
+    })?;
+    if let Some(path) = &arguments.json {
+        write(path, arguments, (&device, &measurements))?;
+    }
+    let all = bench.sizes.len() * bench.contenders.len();
+    Ok(if measurements.len() < all { Outcome::Interrupted } else { Outcome::Done })
+}
+
+fn heading(device: &Device) {
+    let what =
+        if device.simulated { "times are SIMULATED and mean nothing" } else { "times in ms" };
+    fact("results", what);
+    println!(
+        "{:>8} {:>13} {:>6} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>11}",
+        "size",
+        "strategy",
+        "nodes",
+        "edges",
+        "depth",
+        "step",
+        "pipelined",
+        "submit",
+        "build",
+        "instantiate"
+    );
+}
+
+fn line(one: &Measurement) {
+    let size = format!("{}x{}", one.batch, one.seq);
+    println!(
+        "{size:>8} {:>13} {:>6} {:>6} {:>6} {:>9.3} {:>9.3} {:>9.3} {:>9.2} {:>11.2}",
+        one.strategy,
+        one.nodes,
+        one.edges,
+        one.depth,
+        one.step_ms_median,
+        one.pipelined_ms,
+        one.submit_ms_median,
+        one.build_ms,
+        one.instantiate_ms
+    );
+}
+
+fn write(
+    path: &Path,
+    arguments: &BenchArguments,
+    (device, measurements): (&Device, &[Measurement]),
+) -> Result<(), CliError> {
+    let results = Results {
+        device: &device.info.name,
+        simulated: device.simulated,
+        driver: device.context.driver().version().to_string(),
+        preset: arguments.model.preset.name(),
+        mode: arguments.model.mode(),
+        steps: arguments.steps,
+        measurements,
+    };
+    let failed = |error: &dyn std::fmt::Display| CliError::write("the results", path, error);
+    let text = serde_json::to_string_pretty(&results).map_err(|error| failed(&error))?;
+    std::fs::write(path, text + "\n").map_err(|error| failed(&error))?;
+    fact("json", path.display());
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! What can go wrong in the program beyond what the library reports.
+
+use std::path::{Path, PathBuf};
+
+/// An error that ends the program.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    /// The run failed.
+    #[error(transparent)]
+    Finetune(#[from] retrograph_finetune::Error),
+    /// A result could not be written.
+    #[error("{what} cannot be written to `{}`: {why}", path.display())]
+    Write {
+        /// What was to be written.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// Ctrl-C cannot be handled.
+    #[error("no handler for Ctrl-C could be set: {0}")]
+    Interrupt(#[from] ctrlc::Error),
+}
+
+impl CliError {
+    /// `what` could not be written to `path`.
+    pub(crate) fn write(what: &'static str, path: &Path, why: impl ToString) -> Self {
+        Self::Write { what, path: path.to_owned(), why: why.to_string() }
+    }
+}

@@ -1,0 +1,183 @@
+//! `retrograph finetune`.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use retrograph_finetune::checkpoint::{Checkpoint, CheckpointDirectory};
+use retrograph_finetune::{
+    Device, Ending, Error, Plan, Run, RunReport, Sampling, Source, TextData, TrainedModel, Trainer,
+    TrainerOptions, TrainingConfig,
+};
+
+use crate::args::FinetuneArguments;
+use crate::error::CliError;
+use crate::screen::{self, Startup, Steps, fact};
+use crate::{Outcome, interrupt, plot};
+
+/// Bytes of the text that the sample continues when no prompt is given.
+const PROMPT_BYTES: usize = 24;
+
+/// Trains as the arguments say.
+pub(crate) fn run(arguments: &FinetuneArguments) -> Result<Outcome, CliError> {
+    let stop = interrupt::flag()?;
+    let data = TextData::read(&arguments.text)?;
+    let (config, directory, mut checkpoint) = resolve(arguments, &data)?;
+    config.validate()?;
+    data.require(config.seq)?;
+    let plan = plan(arguments, &config)?;
+    let device = Device::open(arguments.device)?;
+    screen::device(&device);
+    screen::model(&config, &data);
+    let trainer = start(plan, &device, checkpoint.as_mut())?;
+    let until = arguments.training.steps.unwrap_or(config.optimizer.total_steps);
+    let every = arguments.checkpoint_every;
+    let mut run = Run { trainer, data: &data, checkpoints: directory, checkpoint_every: every };
+    let (ending, times) = train(&mut run, &device, (until, &stop), arguments)?;
+    finish(arguments, (run, &device), (ending, &times))
+}
+
+type Resolved = (TrainingConfig, Option<CheckpointDirectory>, Option<Checkpoint>);
+
+/// The configuration, from the arguments or, for what a resumed run must not change, from its
+/// checkpoint.
+fn resolve(arguments: &FinetuneArguments, data: &TextData) -> Result<Resolved, CliError> {
+    let asked = arguments.config();
+    let Some(path) = &arguments.checkpoint else { return Ok((asked, None, None)) };
+    if !arguments.resume {
+        asked.validate()?;
+        data.require(asked.seq)?;
+        let directory = CheckpointDirectory::create(path)?;
+        directory.require_empty()?;
+        return Ok((asked, Some(directory), None));
+    }
+    let directory = CheckpointDirectory::at(path);
+    let checkpoint = directory.open_latest()?;
+    let header = checkpoint.header();
+    header.require(&asked, data.fingerprint())?;
+    header.require_optimizer(&arguments.training.given(&header.config.optimizer))?;
+    fact("resume", format!("{} after step {}", checkpoint.path().display(), header.next_step));
+    Ok((header.config, Some(directory), Some(checkpoint)))
+}
+
+fn plan(arguments: &FinetuneArguments, config: &TrainingConfig) -> Result<Plan, CliError> {
+    let options = TrainerOptions {
+        build: arguments.policy().into(),
+        verify: arguments.verify,
+        ..TrainerOptions::default()
+    };
+    let plan = Plan::new(config, options)?;
+    let pass = &plan.step_pass().pass;
+    if arguments.output.explain {
+        println!("{}", pass.explain());
+    }
+    if let Some(path) = &arguments.output.dot {
+        write("the drawing", path, pass.to_dot())?;
+    }
+    Ok(plan)
+}
+
+fn start(
+    plan: Plan,
+    device: &Device,
+    checkpoint: Option<&mut Checkpoint>,
+) -> Result<Trainer, CliError> {
+    let mut startup = Startup::new();
+    let source = checkpoint.map_or(Source::Seed, Source::Checkpoint);
+    Ok(plan.start(&device.modules(), source, &mut |stage| startup.show(&stage))?)
+}
+
+/// Trains and says how it ended, with the time of each step.
+fn train(
+    run: &mut Run<'_>,
+    device: &Device,
+    (until, stop): (u32, &AtomicBool),
+    arguments: &FinetuneArguments,
+) -> Result<(Ending, Vec<f32>), CliError> {
+    let mut times = Vec::new();
+    let from = run.trainer.next_step();
+    let mut steps = Steps::new(run.trainer.config(), from, until, device.simulated);
+    let ending = run.train(until, stop, &mut |metrics| {
+        times.push(metrics.device_ms);
+        steps.show(metrics);
+    });
+    steps.finish();
+    if let Err(error @ Error::NotBitEqual { .. }) = ending {
+        // A report that says so is worth more than none.
+        let report = RunReport {
+            verified_bitwise: Some(false),
+            ..RunReport::new(device, &run.trainer, &times)
+        };
+        write_report(arguments.output.report.as_deref(), &report)?;
+        return Err(error.into());
+    }
+    Ok((ending?, times))
+}
+
+/// Everything after the last step.
+fn finish(
+    arguments: &FinetuneArguments,
+    (run, device): (Run<'_>, &Device),
+    (ending, times): (Ending, &[f32]),
+) -> Result<Outcome, CliError> {
+    let Run { trainer, data, checkpoints, .. } = run;
+    let losses = trainer.losses();
+    if let (Some(first), Some(last)) = (losses.first(), losses.last()) {
+        fact("loss", format!("{first:.4} at the first step, {last:.4} at step {}", losses.len()));
+    }
+    if trainer.verified_steps() > 0 {
+        let steps = trainer.verified_steps();
+        fact("verified", format!("{steps} steps equal the eager step bit for bit"));
+    }
+    let report = RunReport::new(device, &trainer, times);
+    write_report(arguments.output.report.as_deref(), &report)?;
+    if let Some(path) = &arguments.output.plot {
+        plot::loss_curve(path, &format!("loss on {}", report.device), losses)?;
+        fact("plot", path.display());
+    }
+    if let Some(directory) = checkpoints {
+        let path = directory.latest()?.unwrap_or_default();
+        fact("checkpoint", path.display());
+    } else if ending == Ending::Stopped {
+        fact("stopped", "nothing was kept, since there is no --checkpoint");
+    }
+    if ending == Ending::Stopped {
+        return Ok(Outcome::Interrupted);
+    }
+    sample(arguments, &trainer.into_model(), data)?;
+    Ok(Outcome::Done)
+}
+
+/// Shows what the model writes.
+fn sample(
+    arguments: &FinetuneArguments,
+    model: &TrainedModel,
+    data: &TextData,
+) -> Result<(), CliError> {
+    let output = &arguments.output;
+    if output.sample == 0 {
+        return Ok(());
+    }
+    let prompt = match &output.prompt {
+        Some(prompt) => prompt.as_bytes(),
+        None => data.head(PROMPT_BYTES),
+    };
+    let seed = arguments.config().seed;
+    let sampling = Sampling { temperature: output.temperature, seed };
+    let text = model.generate(prompt, output.sample, sampling)?;
+    fact("sample", "the prompt, then what the model makes of it");
+    println!("{}\u{2502}{}", String::from_utf8_lossy(prompt), String::from_utf8_lossy(&text));
+    Ok(())
+}
+
+fn write_report(path: Option<&Path>, report: &RunReport) -> Result<(), CliError> {
+    let Some(path) = path else { return Ok(()) };
+    let text = serde_json::to_string_pretty(report)
+        .map_err(|error| CliError::write("the report", path, error))?;
+    write("the report", path, text + "\n")?;
+    fact("report", path.display());
+    Ok(())
+}
+
+fn write(what: &'static str, path: &Path, text: String) -> Result<(), CliError> {
+    std::fs::write(path, text).map_err(|error| CliError::write(what, path, error))
+}

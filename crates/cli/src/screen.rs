@@ -1,0 +1,178 @@
+//! What the program shows: facts before the first step, then a bar or, elsewhere than on a
+//! terminal, a line now and then.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use retrograph_finetune::parameters::inventory;
+use retrograph_finetune::trainer::MemoryNeed;
+use retrograph_finetune::{Device, Mode, Stage, StepMetrics, TextData, TrainingConfig};
+use retrograph_runtime::{Report, WarmModules};
+
+/// Lines between two steps where there is no bar.
+const LINES: u32 = 10;
+
+/// Prints a fact behind its name.
+pub(crate) fn fact(name: &str, text: impl std::fmt::Display) {
+    println!("{name:<11} {text}");
+}
+
+pub(crate) fn device(device: &Device) {
+    let info = &device.info;
+    let (major, minor) = info.compute_capability;
+    // The word must be there whatever the driver calls its device.
+    let simulated = device.simulated && !info.name.contains("SIMULATED");
+    let label = if simulated { "SIMULATED " } else { "" };
+    let memory = HumanBytes(info.total_bytes as u64);
+    fact("device", format!("{label}{}, compute capability {major}.{minor}, {memory}", info.name));
+    if let Some(why) = &device.why {
+        fact("", format!("simulated, since {why}"));
+    }
+    if device.simulated {
+        fact("", "kernels run on the CPU: results are exact, times say nothing about a GPU");
+    }
+}
+
+pub(crate) fn model(config: &TrainingConfig, data: &TextData) {
+    let parameters = inventory(&config.model, config.mode);
+    let all: usize = parameters.iter().map(|parameter| parameter.len()).sum();
+    let trained: usize =
+        parameters.iter().filter(|parameter| parameter.trainable).map(|one| one.len()).sum();
+    let mode = match config.mode {
+        Mode::Full => "full".to_owned(),
+        Mode::Lora(lora) => format!("lora of rank {}", lora.rank),
+    };
+    let model = &config.model;
+    let (layers, hidden) = (model.layers, model.hidden);
+    let (all, trained) = (HumanCount(all as u64), HumanCount(trained as u64));
+    fact(
+        "model",
+        format!("{layers} layers of width {hidden}, {all} parameters, {trained} trained ({mode})"),
+    );
+    let (batch, seq) = (config.batch, config.seq);
+    let bytes = HumanCount(data.len() as u64);
+    fact("text", format!("{bytes} bytes, {batch} sequences of {seq} per step"));
+}
+
+/// Shows the stages before the first step.
+pub(crate) struct Startup {
+    bar: ProgressBar,
+    started: Instant,
+}
+
+impl Startup {
+    pub(crate) fn new() -> Self {
+        let bar = ProgressBar::new(0);
+        bar.set_style(style("{prefix:<11} {bar:30} {msg}"));
+        Self { bar, started: Instant::now() }
+    }
+
+    pub(crate) fn show(&mut self, stage: &Stage<'_>) {
+        match stage {
+            Stage::Warming(progress) => {
+                self.progress(("warm", progress.image), progress.done, progress.total);
+            }
+            Stage::Warm(modules) => self.warm(modules),
+            Stage::Fits(need, free) => memory(need, *free),
+            Stage::Uploading { done, total, name } => {
+                self.progress(("upload", name), *done, *total);
+                if done == total {
+                    self.bar.finish_and_clear();
+                }
+            }
+            Stage::Built(report) => built(report),
+        }
+    }
+
+    fn progress(&self, (prefix, message): (&'static str, &str), done: usize, total: usize) {
+        self.bar.set_prefix(prefix);
+        self.bar.set_message(message.to_owned());
+        self.bar.set_length(total as u64);
+        self.bar.set_position(done as u64);
+    }
+
+    fn warm(&mut self, modules: &WarmModules) {
+        self.bar.finish_and_clear();
+        let (images, target) = (modules.report().images.len(), modules.target());
+        let (functions, time) = (modules.len(), milliseconds(self.started.elapsed()));
+        fact("warm", format!("{functions} kernels of {images} images for {target} in {time}"));
+        self.bar.reset();
+    }
+}
+
+fn memory(need: &MemoryNeed, free: usize) {
+    let bytes = |bytes: usize| HumanBytes(bytes as u64);
+    let (planned, free, parameters) = (bytes(need.least()), bytes(free), bytes(need.parameters));
+    let (moments, step) = (bytes(need.optimizer), bytes(need.least_step));
+    fact(
+        "memory",
+        format!(
+            "{planned} planned ({parameters} parameters, {moments} moments, {step} for a step), \
+             {free} free"
+        ),
+    );
+}
+
+fn built(report: &Report) {
+    fact("strategy", format!("{}: {}", report.strategy, report.reason));
+    let Report { operations, nodes, edges, depth, .. } = report;
+    let peak = HumanBytes(report.peak_bytes as u64);
+    fact(
+        "step",
+        format!(
+            "{operations} operations, {nodes} nodes, {edges} edges, depth {depth}, peak {peak}"
+        ),
+    );
+}
+
+fn milliseconds(time: Duration) -> String {
+    format!("{:.0} ms", time.as_secs_f64() * 1e3)
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// Shows the steps.
+pub(crate) struct Steps {
+    bar: ProgressBar,
+    config: TrainingConfig,
+    until: u32,
+    simulated: bool,
+    last: Instant,
+}
+
+impl Steps {
+    pub(crate) fn new(config: &TrainingConfig, from: u32, until: u32, simulated: bool) -> Self {
+        let target = ProgressDrawTarget::stderr();
+        let bar = ProgressBar::with_draw_target(Some(u64::from(until)), target);
+        bar.set_style(style("{prefix:<11} {bar:30} {pos}/{len} {msg} {eta}"));
+        bar.set_prefix("train");
+        bar.set_position(u64::from(from));
+        Self { bar, config: *config, until, simulated, last: Instant::now() }
+    }
+
+    pub(crate) fn show(&mut self, metrics: &StepMetrics) {
+        let wall = self.last.elapsed();
+        self.last = Instant::now();
+        // Device times of the simulator mean nothing, so that it shows how long one waits.
+        let time = if self.simulated {
+            format!("{} simulated", milliseconds(wall))
+        } else {
+            format!("{:.2} ms", metrics.device_ms)
+        };
+        let lr = self.config.optimizer.learning_rate(metrics.step);
+        let done = metrics.step + 1;
+        let text = format!("loss {:.4}  lr {lr:.2e}  {time}", metrics.loss);
+        self.bar.set_position(u64::from(done));
+        let every = self.until.div_ceil(LINES).max(1);
+        if self.bar.is_hidden() && (done.is_multiple_of(every) || done == 1 || done == self.until) {
+            fact("train", format!("step {done:>5} of {}  {text}", self.until));
+        }
+        self.bar.set_message(text);
+    }
+
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

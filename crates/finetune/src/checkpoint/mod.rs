@@ -1,0 +1,124 @@
+//! Checkpoints: one file per checkpoint, replaced atomically, verified before anything is used.
+//!
+//! A checkpoint is a [safetensors] file with the trainable parameters and both moments of each, and
+//! a JSON header in the file's metadata: configuration, next step, fingerprint of the text, losses
+//! so far, and a SHA-256 digest of the whole file. Frozen weights are not stored: the seed gives
+//! them again, and the header says by which version of the generator.
+//!
+//! A directory holds `step-<n>.safetensors` files and `latest`, a file that names the newest. Both
+//! are written to a temporary file in the same directory, synchronized and renamed, in that order:
+//! whatever interrupts the writing, `latest` names a complete file.
+//!
+//! [safetensors]: https://github.com/huggingface/safetensors
+
+mod directory;
+mod read;
+mod write;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{OptimizerConfig, TrainingConfig};
+use crate::error::{Error, Result};
+
+pub use directory::CheckpointDirectory;
+pub use read::Checkpoint;
+pub use write::{StateReader, write_checkpoint};
+
+/// The key of the JSON header in the safetensors metadata.
+const METADATA_KEY: &str = "retrograph";
+/// The version of the format that is written, and the only one that is read.
+const FORMAT_VERSION: u32 = 1;
+/// What stands in place of the digest while the digest is computed.
+const DIGEST_PLACEHOLDER: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// What a checkpoint says about the run that it belongs to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// Version of the format.
+    pub format: u32,
+    /// Version of the generator of initial weights.
+    pub init: u32,
+    /// The configuration of the run.
+    pub config: TrainingConfig,
+    /// The step that comes next, counted from 0: the number of steps done.
+    pub next_step: u32,
+    /// SHA-256 of the text.
+    pub text: String,
+    /// The loss of each step done.
+    pub losses: Vec<f32>,
+    /// SHA-256 of the file with 64 zeros in place of this.
+    pub digest: String,
+}
+
+impl Header {
+    /// The header of a run after `losses.len()` steps.
+    pub fn new(config: TrainingConfig, text: &str, losses: Vec<f32>) -> Self {
+        Self {
+            format: FORMAT_VERSION,
+            init: crate::init::INIT_VERSION,
+            config,
+            next_step: losses.len() as u32,
+            text: text.to_owned(),
+            losses,
+            digest: DIGEST_PLACEHOLDER.to_owned(),
+        }
+    }
+
+    /// Checks that the checkpoint belongs to a run of `config` over the text `text`.
+    ///
+    /// The optimizer is not compared: a resumed run continues with that of the checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::CheckpointMismatch`] with the first thing that differs.
+    pub fn require(&self, config: &TrainingConfig, text: &str) -> Result<()> {
+        let here = &self.config;
+        compare("generator of initial weights", &self.init, &crate::init::INIT_VERSION)?;
+        compare("model", &here.model, &config.model)?;
+        compare("mode", &here.mode, &config.mode)?;
+        compare("seed", &here.seed, &config.seed)?;
+        compare("batch", &here.batch, &config.batch)?;
+        compare("seq", &here.seq, &config.seq)?;
+        compare("text (SHA-256)", &self.text.as_str(), &text)
+    }
+
+    /// Checks that the optimizer of the checkpoint is `asked`.
+    ///
+    /// # Errors
+    /// [`Error::CheckpointMismatch`] when it is not.
+    pub fn require_optimizer(&self, asked: &OptimizerConfig) -> Result<()> {
+        compare("optimizer", &self.config.optimizer, asked)
+    }
+}
+
+fn compare<T: PartialEq + std::fmt::Debug>(what: &'static str, saved: &T, asked: &T) -> Result<()> {
+    if saved == asked {
+        return Ok(());
+    }
+    let (saved, asked) = (format!("{saved:?}"), format!("{asked:?}"));
+    Err(Error::CheckpointMismatch { what, saved, asked })
+}
+
+/// The parts of the state that are stored for each trainable parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StatePart {
+    /// The parameter itself.
+    Parameter,
+    /// The first moment.
+    First,
+    /// The second moment.
+    Second,
+}
+
+impl StatePart {
+    /// Every part, in the order of the file.
+    pub const ALL: [Self; 3] = [Self::Parameter, Self::First, Self::Second];
+
+    /// The name of the tensor that stores this part of the parameter `name`.
+    pub fn tensor_name(self, name: &str) -> String {
+        match self {
+            Self::Parameter => name.to_owned(),
+            Self::First => format!("adamw.first.{name}"),
+            Self::Second => format!("adamw.second.{name}"),
+        }
+    }
+}

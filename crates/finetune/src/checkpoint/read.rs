@@ -1,0 +1,183 @@
+//! Reading a checkpoint file: everything is checked before the first value is used.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use safetensors::tensor::{Dtype, Metadata};
+use sha2::{Digest, Sha256};
+
+use super::write::{find_digest, state_order};
+use super::{DIGEST_PLACEHOLDER, FORMAT_VERSION, Header, METADATA_KEY, StatePart};
+use crate::data::hex;
+use crate::error::{Error, Result};
+use crate::parameters::Parameter;
+
+/// More than any header of ours needs; a larger one is damage.
+const LARGEST_HEAD: u64 = 100_000_000;
+
+/// A checkpoint file that was found whole.
+#[derive(Debug)]
+pub struct Checkpoint {
+    path: PathBuf,
+    file: BufReader<File>,
+    header: Header,
+    metadata: Metadata,
+    data_start: u64,
+}
+
+impl Checkpoint {
+    /// Opens a file and verifies format, length and digest.
+    ///
+    /// # Errors
+    /// [`Error::ReadCheckpoint`] when it cannot be read, [`Error::CheckpointDamaged`] when it is
+    /// truncated, altered or not a checkpoint at all.
+    pub fn open(path: &Path) -> Result<Self> {
+        let failed = |source| Error::ReadCheckpoint { path: PathBuf::from(path), source };
+        let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(failed)?);
+        let length = file.get_ref().metadata().map_err(failed)?.len();
+        let damaged = |why: &str| damaged(path, why);
+        let head = read_head(&mut file, length, path)?;
+        let (header, metadata) = parse_head(&head).map_err(|why| damaged(&why))?;
+        let expected = head.len() as u64 + metadata.data_len() as u64;
+        if length != expected {
+            return Err(damaged(&format!("it has {length} bytes where {expected} belong")));
+        }
+        let digest = digest_of(&head, &header.digest, &mut file).map_err(failed)?;
+        if digest.as_deref() != Some(header.digest.as_str()) {
+            return Err(damaged("its contents do not match its SHA-256 digest"));
+        }
+        let data_start = head.len() as u64;
+        Ok(Self { path: PathBuf::from(path), file, header, metadata, data_start })
+    }
+
+    /// What the checkpoint says about its run.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Checks that exactly the state of `parameters` is stored, with the same shapes.
+    ///
+    /// # Errors
+    /// [`Error::CheckpointDamaged`] with the first tensor that is missing, left over or different.
+    pub fn require(&self, parameters: &[&Parameter]) -> Result<()> {
+        let tensors = self.metadata.tensors();
+        for (index, part) in state_order(parameters.len()) {
+            let parameter = parameters[index];
+            let name = part.tensor_name(&parameter.name);
+            let Some(info) = tensors.get(&name) else {
+                return Err(damaged(&self.path, &format!("the tensor `{name}` is missing")));
+            };
+            if info.dtype != Dtype::F32 || info.shape != parameter.shape {
+                let found = format!("{:?} {:?}", info.dtype, info.shape);
+                let why = format!("`{name}` is {found}, not F32 {:?}", parameter.shape);
+                return Err(damaged(&self.path, &why));
+            }
+        }
+        let expected = parameters.len() * StatePart::ALL.len();
+        if tensors.len() != expected {
+            let why = format!("it holds {} tensors where {expected} belong", tensors.len());
+            return Err(damaged(&self.path, &why));
+        }
+        Ok(())
+    }
+
+    /// The elements of one stored tensor.
+    ///
+    /// # Errors
+    /// [`Error::CheckpointDamaged`] when there is no such tensor, [`Error::ReadCheckpoint`] when
+    /// reading fails.
+    pub fn tensor(&mut self, name: &str) -> Result<Vec<f32>> {
+        let Some(info) = self.metadata.info(name) else {
+            return Err(damaged(&self.path, &format!("the tensor `{name}` is missing")));
+        };
+        let (start, end) = info.data_offsets;
+        let mut values = vec![0.0f32; (end - start) / size_of::<f32>()];
+        self.file
+            .seek(SeekFrom::Start(self.data_start + start as u64))
+            .and_then(|_| self.file.read_exact(bytemuck::cast_slice_mut(&mut values)))
+            .map_err(|source| Error::ReadCheckpoint { path: self.path.clone(), source })?;
+        Ok(values)
+    }
+}
+
+fn damaged(path: &Path, why: &str) -> Error {
+    Error::CheckpointDamaged { path: PathBuf::from(path), why: why.to_owned() }
+}
+
+/// The bytes before the first tensor.
+fn read_head(file: &mut BufReader<File>, length: u64, path: &Path) -> Result<Vec<u8>> {
+    let failed = |source| Error::ReadCheckpoint { path: PathBuf::from(path), source };
+    if length < 8 {
+        return Err(damaged(path, "it is shorter than the length of its header"));
+    }
+    let mut size = [0; 8];
+    file.read_exact(&mut size).map_err(failed)?;
+    let json = u64::from_le_bytes(size);
+    if json > LARGEST_HEAD || json > length - 8 {
+        return Err(damaged(path, "it ends inside its header, or is not a safetensors file"));
+    }
+    let mut head = size.to_vec();
+    head.resize(8 + json as usize, 0);
+    file.read_exact(&mut head[8..]).map_err(failed)?;
+    Ok(head)
+}
+
+fn parse_head(head: &[u8]) -> Result<(Header, Metadata), String> {
+    let metadata: Metadata = serde_json::from_slice(&head[8..])
+        .map_err(|error| format!("its header is not that of a safetensors file: {error}"))?;
+    contiguous(&metadata).ok_or("its tensors do not lie one behind the other")?;
+    let header = metadata
+        .metadata()
+        .as_ref()
+        .and_then(|entries| entries.get(METADATA_KEY))
+        .ok_or("it is a safetensors file of another program")?;
+    let header: Header = serde_json::from_str(header)
+        .map_err(|error| format!("its description of the run is not readable: {error}"))?;
+    if header.format != FORMAT_VERSION {
+        return Err(format!("its format is version {}, not {FORMAT_VERSION}", header.format));
+    }
+    if header.next_step as usize != header.losses.len() {
+        return Err("its number of steps and of losses differ".to_owned());
+    }
+    Ok((header, metadata))
+}
+
+/// `Some` when each tensor has as many bytes as its shape says and starts where the last one ends.
+fn contiguous(metadata: &Metadata) -> Option<()> {
+    let mut place = 0;
+    for name in metadata.offset_keys() {
+        let info = metadata.info(&name)?;
+        let (start, end) = info.data_offsets;
+        let product = |product: usize, &size: &usize| product.checked_mul(size);
+        let bytes = info.shape.iter().try_fold(size_of::<f32>(), product)?;
+        if start != place || start.checked_add(bytes) != Some(end) {
+            return None;
+        }
+        place = end;
+    }
+    Some(())
+}
+
+/// The digest of the file with the placeholder in place of the stored digest, or `None` when the
+/// stored digest is not where it belongs.
+fn digest_of(
+    head: &[u8],
+    stored: &str,
+    data: &mut BufReader<File>,
+) -> std::io::Result<Option<String>> {
+    let place =
+        (stored.len() == DIGEST_PLACEHOLDER.len()).then(|| find_digest(head, stored)).flatten();
+    let Some(place) = place else { return Ok(None) };
+    let mut head = head.to_vec();
+    head[place..place + stored.len()].copy_from_slice(DIGEST_PLACEHOLDER.as_bytes());
+    let mut hash = Sha256::new();
+    hash.update(&head);
+    std::io::copy(data, &mut hash)?;
+    Ok(Some(hex(&hash.finalize())))
+}

@@ -1,0 +1,129 @@
+//! Writing a checkpoint file, one tensor in memory at a time.
+
+use std::fs::File;
+use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{DIGEST_PLACEHOLDER, Header, METADATA_KEY, StatePart};
+use crate::data::hex;
+use crate::error::{Error, Result};
+use crate::parameters::Parameter;
+
+/// Where the state comes from when a checkpoint is written.
+pub trait StateReader {
+    /// The elements of one part of the state of the trainable parameter `index`.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being read, for example a lost device.
+    fn read(&mut self, index: usize, part: StatePart) -> Result<Vec<f32>>;
+}
+
+/// Writes a checkpoint of `parameters` to `path`, which is replaced only once the file is complete.
+///
+/// # Errors
+/// [`Error::WriteCheckpoint`] when the file cannot be written, or what `state` fails with. What was
+/// at `path` before is then still there.
+pub fn write_checkpoint(
+    path: &Path,
+    header: &Header,
+    parameters: &[&Parameter],
+    state: &mut dyn StateReader,
+) -> Result<()> {
+    let failed = |source| Error::WriteCheckpoint { path: PathBuf::from(path), source };
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut temporary =
+        tempfile::Builder::new().prefix(".checkpoint-").tempfile_in(folder).map_err(failed)?;
+    let digest = write_body(temporary.as_file_mut(), path, (header, parameters), state)?;
+    finish(temporary, digest, path).map_err(failed)
+}
+
+/// Writes everything but the digest, and says where it belongs and what it is.
+fn write_body(
+    file: &mut File,
+    path: &Path,
+    (header, parameters): (&Header, &[&Parameter]),
+    state: &mut dyn StateReader,
+) -> Result<(usize, String)> {
+    let failed = |source| Error::WriteCheckpoint { path: PathBuf::from(path), source };
+    let mut output = Hashing { file: BufWriter::new(file), hash: Sha256::new() };
+    let head = file_head(header, parameters);
+    output.put(&head).map_err(failed)?;
+    for (index, part) in state_order(parameters.len()) {
+        let values = state.read(index, part)?;
+        output.put(bytemuck::cast_slice(&values)).map_err(failed)?;
+    }
+    output.file.flush().map_err(failed)?;
+    let place = find_digest(&head, DIGEST_PLACEHOLDER)
+        .ok_or_else(|| failed(std::io::Error::other("the header has no place for a digest")))?;
+    Ok((place, hex(&output.hash.finalize())))
+}
+
+/// Puts the digest in its place, synchronizes the file and gives it its name.
+fn finish(
+    mut temporary: tempfile::NamedTempFile,
+    (place, digest): (usize, String),
+    path: &Path,
+) -> std::io::Result<()> {
+    temporary.as_file_mut().seek(SeekFrom::Start(place as u64))?;
+    temporary.as_file_mut().write_all(digest.as_bytes())?;
+    persist(temporary, path)
+}
+
+/// Synchronizes a temporary file, renames it to `path` and synchronizes the folder.
+pub(super) fn persist(temporary: tempfile::NamedTempFile, path: &Path) -> std::io::Result<()> {
+    temporary.as_file().sync_all()?;
+    temporary.persist(path).map_err(|error| error.error)?;
+    // The name itself is only durable once the folder is.
+    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// The tensors in the order of the file.
+pub(super) fn state_order(parameters: usize) -> impl Iterator<Item = (usize, StatePart)> {
+    (0..parameters).flat_map(|index| StatePart::ALL.map(|part| (index, part)))
+}
+
+/// The length, the JSON and the padding before the first tensor.
+fn file_head(header: &Header, parameters: &[&Parameter]) -> Vec<u8> {
+    let mut header = header.clone();
+    header.digest = DIGEST_PLACEHOLDER.to_owned();
+    let header = serde_json::to_string(&header).expect("a header is plain data");
+    let mut json = Map::new();
+    json.insert("__metadata__".to_owned(), json!({ METADATA_KEY: header }));
+    let mut offset = 0;
+    for (index, part) in state_order(parameters.len()) {
+        let parameter = parameters[index];
+        let end = offset + parameter.bytes();
+        let entry =
+            json!({ "dtype": "F32", "shape": parameter.shape, "data_offsets": [offset, end] });
+        json.insert(part.tensor_name(&parameter.name), entry);
+        offset = end;
+    }
+    let mut text = Value::Object(json).to_string().into_bytes();
+    text.resize(text.len().next_multiple_of(8), b' ');
+    let mut head = (text.len() as u64).to_le_bytes().to_vec();
+    head.append(&mut text);
+    head
+}
+
+/// Where `digest` stands in the head of a file, behind its key.
+pub(super) fn find_digest(head: &[u8], digest: &str) -> Option<usize> {
+    // The header is JSON inside a JSON string, so its quotes are escaped.
+    let key = format!(r#"\"digest\":\"{digest}"#);
+    let found = head.windows(key.len()).position(|window| window == key.as_bytes())?;
+    Some(found + key.len() - digest.len())
+}
+
+struct Hashing<W> {
+    file: W,
+    hash: Sha256,
+}
+
+impl<W: Write> Hashing<W> {
+    fn put(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.hash.update(bytes);
+        self.file.write_all(bytes)
+    }
+}

@@ -1,0 +1,121 @@
+//! Which device a run uses, and why.
+
+use std::fmt;
+use std::str::FromStr;
+
+use retrograph_runtime::{
+    Context, DeviceIndex, DeviceInfo, Driver, Error as DeviceError, ModuleCache,
+};
+
+use crate::error::{Error, Result};
+
+/// The device that is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// The first device of the driver, or the simulated driver where there is none.
+    #[default]
+    Auto,
+    /// This device of the driver.
+    Cuda(u32),
+    /// The simulated driver.
+    Simulated,
+}
+
+impl fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cuda(index) => write!(f, "cuda:{index}"),
+            Self::Simulated => f.write_str("sim"),
+        }
+    }
+}
+
+impl FromStr for DeviceChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let index = text.strip_prefix("cuda:").and_then(|index| index.parse().ok());
+        match (text, index) {
+            ("auto", _) => Ok(Self::Auto),
+            ("sim", _) => Ok(Self::Simulated),
+            (_, Some(index)) => Ok(Self::Cuda(index)),
+            _ => Err(format!("`{text}` is not a device; write auto, sim, or cuda:0")),
+        }
+    }
+}
+
+/// A device that is ready for use.
+#[derive(Clone, Debug)]
+pub struct Device {
+    /// The context.
+    pub context: Context,
+    /// What is known of the device.
+    pub info: DeviceInfo,
+    /// Whether a simulated driver stands behind it, whose times say nothing about hardware.
+    pub simulated: bool,
+    /// Why it was chosen, where that was not asked for.
+    pub why: Option<String>,
+}
+
+impl Device {
+    /// Opens the device of `choice`.
+    ///
+    /// # Errors
+    /// When there is no driver, a driver that is too old, or no such device. [`DeviceChoice::Auto`]
+    /// takes the simulated driver then, and says why.
+    pub fn open(choice: DeviceChoice) -> Result<Self> {
+        match choice {
+            DeviceChoice::Simulated => Self::simulated(None),
+            DeviceChoice::Cuda(index) => Self::cuda(index),
+            DeviceChoice::Auto => match Self::cuda(0) {
+                Err(Error::Device(error)) if is_absence(&error) => {
+                    Self::simulated(Some(error.to_string()))
+                }
+                found => found,
+            },
+        }
+    }
+
+    fn cuda(index: u32) -> Result<Self> {
+        Self::on(&Driver::load()?, index, None)
+    }
+
+    #[cfg(feature = "sim")]
+    fn simulated(why: Option<String>) -> Result<Self> {
+        Self::on(&Driver::simulated(Default::default())?, 0, why)
+    }
+
+    #[cfg(not(feature = "sim"))]
+    fn simulated(_why: Option<String>) -> Result<Self> {
+        Err(Error::NoSimulator)
+    }
+
+    /// A module cache of the device, with nothing in it.
+    pub fn modules(&self) -> ModuleCache {
+        ModuleCache::new(&self.context)
+    }
+
+    /// Takes device `index` of a driver.
+    ///
+    /// # Errors
+    /// When there is no such device, or it fails.
+    pub fn on(driver: &Driver, index: u32, why: Option<String>) -> Result<Self> {
+        let context = Context::new(driver, DeviceIndex(index))?;
+        let info = context.info()?;
+        Ok(Self { context, info, simulated: driver.is_simulated(), why })
+    }
+}
+
+/// Whether an error means that there is no device which this program could use.
+fn is_absence(error: &DeviceError) -> bool {
+    let no_device = |code: u32| matches!(code, 100 | 999 | 35 | 34);
+    match error {
+        DeviceError::NoDriver { .. }
+        | DeviceError::DriverTooOld { .. }
+        | DeviceError::NoSuchDevice { .. }
+        | DeviceError::UnsupportedDevice { .. } => true,
+        DeviceError::Call(call) => no_device(call.code.0),
+        _ => false,
+    }
+}

@@ -1,0 +1,213 @@
+//! Everything that can go wrong in a training run, with its cause and the way out.
+
+use std::path::PathBuf;
+
+/// The outcome of an operation of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a run cannot start or continue.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text cannot be read.
+    #[error("the text `{}` cannot be read: {source}; give a readable file", path.display())]
+    ReadText {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The text has no room for one sequence and the token after it.
+    #[error(
+        "the text has {tokens} bytes, but a sequence of {seq} tokens needs {needed}; use a longer \
+         text or a smaller --seq"
+    )]
+    TextTooShort {
+        /// Tokens of the text.
+        tokens: usize,
+        /// Tokens of a sequence.
+        seq: usize,
+        /// The least number of tokens.
+        needed: usize,
+    },
+    /// A value of the configuration cannot be used.
+    #[error("{field} is {value}, but it must be {rule}")]
+    InvalidConfig {
+        /// The value's name.
+        field: &'static str,
+        /// The value.
+        value: String,
+        /// What it must be.
+        rule: String,
+    },
+    /// The run does not fit into the memory of the device. Nothing was uploaded.
+    #[error(
+        "the run needs {planned} bytes of device memory, and {free} of {total} are free: \
+         {parameters} for parameters, {optimizer} for moments, {verify} for the copies of --verify \
+         and {step} for a step; reduce {reduce}, or free other memory of the device. Nothing was \
+         uploaded"
+    )]
+    OutOfMemory {
+        /// All bytes that the run would take.
+        planned: usize,
+        /// Free bytes.
+        free: usize,
+        /// All bytes of the device.
+        total: usize,
+        /// Bytes of the parameters.
+        parameters: usize,
+        /// Bytes of both moments.
+        optimizer: usize,
+        /// Bytes of the second set of state that `--verify` keeps.
+        verify: usize,
+        /// Bytes of activations, gradients, controls and tables.
+        step: usize,
+        /// What to reduce first.
+        reduce: &'static str,
+    },
+    /// The loss or the norm of the gradients is not a number any more. The device changed nothing
+    /// from that step on.
+    #[error(
+        "step {step}: the loss is {loss} and the gradient norm {norm}; {kept}. Try a smaller --lr \
+         or a longer --warmup"
+    )]
+    NotFinite {
+        /// The step, counted from 0.
+        step: u32,
+        /// The loss.
+        loss: f32,
+        /// The norm of the gradients before clipping.
+        norm: f32,
+        /// What is left of the run.
+        kept: Kept,
+    },
+    /// The replay and the eager step computed different bits.
+    #[error(
+        "step {step}: element {index} of {tensor} is {replayed:?} in the {strategy} program and \
+         {eager:?} in the eager one; this is a defect of the kernels or of the driver"
+    )]
+    NotBitEqual {
+        /// The step, counted from 0.
+        step: u32,
+        /// The tensor.
+        tensor: String,
+        /// The first element that differs.
+        index: usize,
+        /// Its value in the program under test.
+        replayed: f32,
+        /// Its value in the eager program.
+        eager: f32,
+        /// The strategy of the program under test.
+        strategy: retrograph_runtime::Strategy,
+    },
+    /// There is no checkpoint to resume from.
+    #[error(
+        "there is no checkpoint in `{}`; leave out --resume to start a new run there",
+        path.display()
+    )]
+    NoCheckpoint {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A new run would mix with the checkpoints of another.
+    #[error(
+        "`{}` holds the checkpoints of a run; add --resume to continue it, or give another \
+         directory",
+        path.display()
+    )]
+    CheckpointExists {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A checkpoint cannot be read.
+    #[error("the checkpoint `{}` cannot be read: {source}", path.display())]
+    ReadCheckpoint {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A checkpoint is truncated, altered or something else.
+    #[error(
+        "the checkpoint `{}` cannot be used: {why}; resume from an earlier one by naming it in the \
+         file `latest` of its directory",
+        path.display()
+    )]
+    CheckpointDamaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A checkpoint belongs to another run.
+    #[error(
+        "the checkpoint is of another run: its {what} is {saved}, and {asked} is asked for; give \
+         the options of the run that wrote it, or another --checkpoint directory"
+    )]
+    CheckpointMismatch {
+        /// What differs.
+        what: &'static str,
+        /// The value in the checkpoint.
+        saved: String,
+        /// The value asked for.
+        asked: String,
+    },
+    /// A checkpoint cannot be written. The one before it is still there.
+    #[error(
+        "the checkpoint `{}` cannot be written: {source}; the one before it is unchanged",
+        path.display()
+    )]
+    WriteCheckpoint {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The simulated driver was asked for and is not part of this build.
+    #[error("this build has no simulated driver; build it with the feature `sim`")]
+    NoSimulator,
+    /// The device, its driver or a driver call failed.
+    #[error(transparent)]
+    Device(#[from] retrograph_runtime::Error),
+    /// The model cannot be described as a pass.
+    #[error(transparent)]
+    Pass(#[from] retrograph_runtime::PassError),
+    /// The kernels could not be warmed.
+    #[error(transparent)]
+    Prewarm(#[from] retrograph_runtime::PrewarmError),
+    /// The step could not be built.
+    #[error(transparent)]
+    Build(#[from] retrograph_runtime::BuildError),
+    /// A step failed.
+    #[error(transparent)]
+    Step(#[from] retrograph_runtime::StepError),
+    /// A control could not be set.
+    #[error(transparent)]
+    Control(#[from] retrograph_runtime::ControlError),
+}
+
+impl From<retrograph_kernels::KernelError> for Error {
+    fn from(error: retrograph_kernels::KernelError) -> Self {
+        Self::Pass(error.into())
+    }
+}
+
+/// What is left of a run that cannot continue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// No checkpoint was written.
+    Nothing,
+    /// The newest checkpoint.
+    Checkpoint(PathBuf),
+}
+
+impl std::fmt::Display for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("no checkpoint was written before it"),
+            Self::Checkpoint(path) => {
+                write!(f, "the last good checkpoint is kept: {}", path.display())
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Grouped-query attention with rotary positions, composed of batched products and a causal
+//! softmax.
+
+use retrograph_kernels::ops::{
+    AttentionGradK, AttentionGradProbs, AttentionGradQ, AttentionGradV, AttentionScores,
+    AttentionShape, AttentionValues, Rope, Softmax, SoftmaxBackward,
+};
+use retrograph_runtime::Slice;
+
+use super::builder::{Builder, Gradient};
+use super::linear::{self, Linear};
+use crate::error::Result;
+use crate::parameters::layer_name;
+
+/// The rotary tables, `[seq, head_dim / 2]` each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rotary {
+    pub(super) cos: Slice<f32>,
+    pub(super) sin: Slice<f32>,
+}
+
+impl Rotary {
+    /// Declares the tables as external buffers.
+    pub(super) fn declare(builder: &mut Builder) -> Self {
+        let len = builder.config.seq * builder.config.model.head_dim() / 2;
+        let cos = builder.pass.external("rope.cos", len);
+        let sin = builder.pass.external("rope.sin", len);
+        Self { cos, sin }
+    }
+
+    /// Appends the rotation of `x`, or its inverse, which is its gradient.
+    fn rotate(self, builder: &mut Builder, x: Slice<f32>, inverse: bool) -> Result<Slice<f32>> {
+        let config = &builder.config;
+        let (batch, seq, head_dim) = (config.batch, config.seq, config.model.head_dim());
+        let heads = x.len() / (batch * seq * head_dim);
+        let out = builder.transient(if inverse { "grad_unrotated" } else { "rotated" }, x.len());
+        let Self { cos, sin } = self;
+        builder.launch(Rope { x, cos, sin, out, batch, seq, heads, head_dim, inverse }.launch())?;
+        Ok(out)
+    }
+}
+
+/// What the backward pass needs from the forward pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Saved {
+    projections: [(Linear, linear::Saved); 4],
+    q: Slice<f32>,
+    k: Slice<f32>,
+    v: Slice<f32>,
+    probs: Slice<f32>,
+}
+
+fn shape(builder: &Builder) -> AttentionShape {
+    let (config, model) = (&builder.config, &builder.config.model);
+    AttentionShape {
+        batch: config.batch,
+        seq: config.seq,
+        heads: model.heads,
+        kv_heads: model.kv_heads,
+        head_dim: model.head_dim(),
+    }
+}
+
+/// Scores are divided by the root of the head's width.
+fn scale(shape: AttentionShape) -> f32 {
+    (1.0 / (shape.head_dim as f64).sqrt()) as f32
+}
+
+/// Appends the attention of `layer`.
+pub(super) fn forward(
+    builder: &mut Builder,
+    layer: usize,
+    x: Slice<f32>,
+    rotary: Rotary,
+) -> Result<(Slice<f32>, Saved)> {
+    let (hidden, kv_width) = (builder.config.model.hidden, builder.config.model.kv_width());
+    let project = |builder: &mut Builder, part: &str, x, outputs| -> Result<_> {
+        let prefix = layer_name(layer, &format!("self_attn.{part}_proj"));
+        builder.scope(format!("layer {layer}/{part}"));
+        let linear = Linear::new(builder, &prefix, [hidden, outputs]);
+        let (y, saved) = linear.forward(builder, x, "out")?;
+        Ok((y, (linear, saved)))
+    };
+    let (q, q_saved) = project(builder, "q", x, hidden)?;
+    let q = rotary.rotate(builder, q, false)?;
+    let (k, k_saved) = project(builder, "k", x, kv_width)?;
+    let k = rotary.rotate(builder, k, false)?;
+    let (v, v_saved) = project(builder, "v", x, kv_width)?;
+    builder.scope(format!("layer {layer}/attention"));
+    let (probs, mixed) = mix(builder, [q, k, v])?;
+    let (out, o_saved) = project(builder, "o", mixed, hidden)?;
+    Ok((out, Saved { projections: [q_saved, k_saved, v_saved, o_saved], q, k, v, probs }))
+}
+
+/// Appends `probs = softmax(scale · q·kᵀ)` and `probs · v`.
+fn mix(builder: &mut Builder, [q, k, v]: [Slice<f32>; 3]) -> Result<(Slice<f32>, Slice<f32>)> {
+    let shape = shape(builder);
+    let AttentionShape { batch, seq, heads, .. } = shape;
+    let (rows, width) = (batch * heads * seq, seq);
+    let scores = builder.transient("scores", rows * width);
+    builder.launch(AttentionScores { q, k, scores, shape, scale: scale(shape) }.launch())?;
+    let probs = builder.transient("probs", rows * width);
+    let softmax = Softmax { input: scores, output: probs, rows, width, causal: true };
+    builder.launch(softmax.launch())?;
+    let out = builder.transient("out", q.len());
+    builder.launch(AttentionValues { probs, v, out, shape }.launch())?;
+    Ok((probs, out))
+}
+
+/// Appends the gradient of the input of the attention of `layer`, and those of its weights.
+pub(super) fn backward(
+    builder: &mut Builder,
+    layer: usize,
+    (saved, rotary): (Saved, Rotary),
+    grad_out: Slice<f32>,
+) -> Result<Slice<f32>> {
+    let [q, k, v, o] = saved.projections;
+    builder.scope(format!("layer {layer}/o backward"));
+    let grad_mixed = builder.transient("grad_input", grad_out.len());
+    let fresh = Gradient { slice: grad_mixed, accumulate: false };
+    o.0.backward(builder, o.1, grad_out, fresh)?;
+    builder.scope(format!("layer {layer}/attention backward"));
+    let grads = unmix(builder, &saved, grad_mixed)?;
+    builder.scope(format!("layer {layer}/q backward"));
+    let grad_input = builder.transient("grad_input", grad_out.len());
+    let into = |accumulate| Gradient { slice: grad_input, accumulate };
+    let grad_q = rotary.rotate(builder, grads[0], true)?;
+    q.0.backward(builder, q.1, grad_q, into(false))?;
+    builder.scope(format!("layer {layer}/k backward"));
+    let grad_k = rotary.rotate(builder, grads[1], true)?;
+    k.0.backward(builder, k.1, grad_k, into(true))?;
+    builder.scope(format!("layer {layer}/v backward"));
+    v.0.backward(builder, v.1, grads[2], into(true))?;
+    Ok(grad_input)
+}
+
+/// Appends the gradients of the rotated queries and keys, and of the values.
+fn unmix(builder: &mut Builder, saved: &Saved, grad_out: Slice<f32>) -> Result<[Slice<f32>; 3]> {
+    let shape = shape(builder);
+    let AttentionShape { batch, seq, heads, .. } = shape;
+    let (rows, width, scale) = (batch * heads * seq, seq, scale(shape));
+    let Saved { q, k, v, probs, .. } = *saved;
+    let grad_probs = builder.transient("grad_probs", probs.len());
+    builder.launch(AttentionGradProbs { grad_out, v, grad_probs, shape }.launch())?;
+    let grad_v = builder.transient("grad_v", v.len());
+    builder.launch(AttentionGradV { probs, grad_out, grad_v, shape }.launch())?;
+    let grad_scores = builder.transient("grad_scores", probs.len());
+    builder.launch(
+        SoftmaxBackward {
+            probs,
+            grad_out: grad_probs,
+            grad_input: grad_scores,
+            rows,
+            width,
+            causal: true,
+        }
+        .launch(),
+    )?;
+    let grad_q = builder.transient("grad_q", q.len());
+    builder.launch(AttentionGradQ { grad_scores, k, grad_q, shape, scale }.launch())?;
+    let grad_k = builder.transient("grad_k", k.len());
+    builder.launch(AttentionGradK { grad_scores, q, grad_k, shape, scale }.launch())?;
+    Ok([grad_q, grad_k, grad_v])
+}

@@ -1,0 +1,127 @@
+//! What the parts of the model share while the pass is built: the pass, the buffers, the names.
+
+use std::collections::HashMap;
+
+use retrograph_kernels::{KernelError, Launch};
+use retrograph_runtime::{BufferId, Pass, Slice};
+
+use super::step::GradientHome;
+use crate::config::TrainingConfig;
+use crate::error::Result;
+use crate::parameters::{Parameter, inventory};
+
+/// The buffers of a parameter that is trained.
+#[derive(Clone, Copy, Debug)]
+pub struct TrainableBuffers {
+    /// The gradient of this step.
+    pub grad: Slice<f32>,
+    /// The first moment.
+    pub first: Slice<f32>,
+    /// The second moment.
+    pub second: Slice<f32>,
+}
+
+/// A parameter and its buffers in a pass.
+#[derive(Clone, Debug)]
+pub struct ParameterBuffers {
+    /// Name, shape and role.
+    pub parameter: Parameter,
+    /// The values.
+    pub value: Slice<f32>,
+    /// Gradient and moments, where the parameter is trained in this pass.
+    pub trained: Option<TrainableBuffers>,
+}
+
+/// A weight as the parts of the model see it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Weight {
+    pub(super) value: Slice<f32>,
+    /// Where the gradient goes; `None` for a weight that is not trained.
+    pub(super) grad: Option<Slice<f32>>,
+}
+
+/// A gradient that is being collected.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gradient {
+    pub(super) slice: Slice<f32>,
+    /// Whether something is in it already, to which the next contribution is added.
+    pub(super) accumulate: bool,
+}
+
+/// A pass under construction.
+#[derive(Debug)]
+pub(super) struct Builder {
+    pub(super) pass: Pass,
+    pub(super) config: TrainingConfig,
+    pub(super) parameters: Vec<ParameterBuffers>,
+    by_name: HashMap<String, usize>,
+    scope: String,
+}
+
+impl Builder {
+    /// A pass that declares the parameters of `config`; `gradients` says where gradients lie, and
+    /// is `None` for a pass that does not train.
+    pub(super) fn new(
+        name: &str,
+        config: &TrainingConfig,
+        gradients: Option<GradientHome>,
+    ) -> Self {
+        let mut pass = Pass::new(name);
+        let mut parameters = Vec::new();
+        for parameter in inventory(&config.model, config.mode) {
+            let value = pass.external(parameter.name.clone(), parameter.len());
+            let trained = gradients.filter(|_| parameter.trainable);
+            let trained = trained.map(|home| declare_trained(&mut pass, &parameter, home));
+            parameters.push(ParameterBuffers { parameter, value, trained });
+        }
+        let names = parameters.iter().map(|held| held.parameter.name.clone());
+        let by_name = names.enumerate().map(|(index, name)| (name, index)).collect();
+        Self { pass, config: *config, parameters, by_name, scope: String::new() }
+    }
+
+    /// The weight `name`, which the inventory must have.
+    pub(super) fn weight(&self, name: &str) -> Weight {
+        self.weight_if_any(name).unwrap_or_else(|| panic!("the inventory has no `{name}`"))
+    }
+
+    /// The weight `name`, where the inventory has it.
+    pub(super) fn weight_if_any(&self, name: &str) -> Option<Weight> {
+        let held = &self.parameters[*self.by_name.get(name)?];
+        let grad = held.trained.map(|buffers| buffers.grad);
+        Some(Weight { value: held.value, grad })
+    }
+
+    /// Names what follows: operations, and the transients of [`Builder::transient`].
+    pub(super) fn scope(&mut self, scope: impl Into<String>) {
+        self.scope = scope.into();
+        self.pass.set_scope(self.scope.clone());
+    }
+
+    /// A transient named after the scope.
+    pub(super) fn transient(&mut self, name: &str, len: usize) -> Slice<f32> {
+        let scope = &self.scope;
+        self.pass.transient(format!("{scope}/{name}"), len)
+    }
+
+    /// Appends a launch, or fails with what its constructor found.
+    pub(super) fn launch(&mut self, launch: Result<Launch<BufferId>, KernelError>) -> Result<()> {
+        self.pass.launch(launch?)?;
+        Ok(())
+    }
+
+    /// Tokens per step.
+    pub(super) fn rows(&self) -> usize {
+        self.config.rows()
+    }
+}
+
+fn declare_trained(pass: &mut Pass, parameter: &Parameter, home: GradientHome) -> TrainableBuffers {
+    let (name, len) = (&parameter.name, parameter.len());
+    let grad = match home {
+        GradientHome::Transient => pass.transient(format!("grad.{name}"), len),
+        GradientHome::External => pass.external(format!("grad.{name}"), len),
+    };
+    let first = pass.external(format!("first.{name}"), len);
+    let second = pass.external(format!("second.{name}"), len);
+    TrainableBuffers { grad, first, second }
+}

@@ -1,0 +1,83 @@
+//! The two ends of the model, which share the token table: embedding, and logits with their loss.
+
+use retrograph_kernels::ops::{CrossEntropy, Embedding, EmbeddingBackward, GemmShape, Mean};
+use retrograph_runtime::Slice;
+
+use super::builder::{Builder, Gradient};
+use super::linear::{self, Linear};
+use super::norm;
+use crate::error::Result;
+use crate::parameters::{EMBEDDING, FINAL_NORM};
+
+/// Appends the rows of the table that belong to `tokens`.
+pub(super) fn embed(builder: &mut Builder, tokens: Slice<u32>) -> Result<Slice<f32>> {
+    builder.scope("embedding");
+    let (hidden, vocab) = (builder.config.model.hidden, builder.config.model.vocab);
+    let table = builder.weight(EMBEDDING).value;
+    let out = builder.transient("out", builder.rows() * hidden);
+    builder.launch(Embedding { tokens, table, out, hidden, vocab }.launch())?;
+    Ok(out)
+}
+
+/// Appends what `grad`, the gradient of the embedded tokens, adds to that of the table.
+pub(super) fn embed_backward(
+    builder: &mut Builder,
+    tokens: Slice<u32>,
+    grad: Slice<f32>,
+) -> Result<()> {
+    let Some(grad_table) = builder.weight(EMBEDDING).grad else { return Ok(()) };
+    builder.scope("embedding backward");
+    let (hidden, vocab) = (builder.config.model.hidden, builder.config.model.vocab);
+    let backward = EmbeddingBackward { tokens, grad_out: grad, grad_table, hidden, vocab };
+    builder.launch(backward.launch())
+}
+
+/// What the backward pass needs from the forward pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Saved {
+    norm: norm::Saved,
+    projection: (Linear, linear::Saved),
+    logits: Slice<f32>,
+    grad_len: usize,
+}
+
+/// Appends the final norm and the logits.
+pub(super) fn logits(builder: &mut Builder, x: Slice<f32>) -> Result<(Slice<f32>, Saved)> {
+    builder.scope("final norm");
+    let gamma = builder.weight(FINAL_NORM);
+    let (normed, norm) = norm::forward(builder, x, gamma)?;
+    builder.scope("logits");
+    let (inputs, outputs) = (builder.config.model.hidden, builder.config.model.vocab);
+    let shape = GemmShape { rows: builder.rows(), inputs, outputs };
+    let linear = Linear::of(builder.weight(EMBEDDING), shape);
+    let (logits, saved) = linear.forward(builder, normed, "out")?;
+    Ok((logits, Saved { norm, projection: (linear, saved), logits, grad_len: x.len() }))
+}
+
+/// Appends the mean cross-entropy, and replaces the logits by their gradient.
+pub(super) fn loss(
+    builder: &mut Builder,
+    logits: Slice<f32>,
+    targets: Slice<u32>,
+    mean: Slice<f32>,
+) -> Result<()> {
+    builder.scope("loss");
+    let (rows, vocab) = (builder.rows(), builder.config.model.vocab);
+    let losses = builder.transient("per_token", rows);
+    let grad_scale = 1.0 / rows as f32;
+    builder.launch(CrossEntropy { logits, targets, losses, rows, vocab, grad_scale }.launch())?;
+    builder.launch(Mean { x: losses, out: mean }.launch())
+}
+
+/// Appends the gradient of the last layer's output, once the logits hold their own gradient.
+pub(super) fn logits_backward(builder: &mut Builder, saved: Saved) -> Result<Slice<f32>> {
+    builder.scope("logits backward");
+    let grad_normed = builder.transient("grad_input", saved.grad_len);
+    let fresh = |slice| Gradient { slice, accumulate: false };
+    let (linear, linear_saved) = saved.projection;
+    linear.backward(builder, linear_saved, saved.logits, fresh(grad_normed))?;
+    builder.scope("final norm backward");
+    let grad = builder.transient("grad_residual", saved.grad_len);
+    norm::backward(builder, saved.norm, grad_normed, fresh(grad))?;
+    Ok(grad)
+}

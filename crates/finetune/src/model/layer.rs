@@ -1,0 +1,65 @@
+//! One layer of the transformer: attention and MLP, each behind a norm and around a residual.
+
+use retrograph_kernels::ops::Add;
+use retrograph_runtime::Slice;
+
+use super::attention::{self, Rotary};
+use super::builder::{Builder, Gradient};
+use super::{mlp, norm};
+use crate::error::Result;
+use crate::parameters::layer_name;
+
+/// What the backward pass needs from the forward pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Saved {
+    input_norm: norm::Saved,
+    attention: attention::Saved,
+    mlp_norm: norm::Saved,
+    mlp: mlp::Saved,
+}
+
+/// Appends layer number `layer`, from the residual stream `x` to the next.
+pub(super) fn forward(
+    builder: &mut Builder,
+    layer: usize,
+    x: Slice<f32>,
+    rotary: Rotary,
+) -> Result<(Slice<f32>, Saved)> {
+    builder.scope(format!("layer {layer}/input norm"));
+    let gamma = builder.weight(&layer_name(layer, "input_layernorm.weight"));
+    let (normed, input_norm) = norm::forward(builder, x, gamma)?;
+    let (branch, attention) = attention::forward(builder, layer, normed, rotary)?;
+    builder.scope(format!("layer {layer}/attention residual"));
+    let x = add(builder, x, branch)?;
+    builder.scope(format!("layer {layer}/mlp norm"));
+    let gamma = builder.weight(&layer_name(layer, "post_attention_layernorm.weight"));
+    let (normed, mlp_norm) = norm::forward(builder, x, gamma)?;
+    let (branch, mlp) = mlp::forward(builder, layer, normed)?;
+    builder.scope(format!("layer {layer}/mlp residual"));
+    let x = add(builder, x, branch)?;
+    Ok((x, Saved { input_norm, attention, mlp_norm, mlp }))
+}
+
+/// Turns `grad`, the gradient of the layer's output, into that of its input.
+///
+/// The residual passes the gradient on as it is, so that each branch is added in place.
+pub(super) fn backward(
+    builder: &mut Builder,
+    layer: usize,
+    (saved, rotary): (Saved, Rotary),
+    grad: Slice<f32>,
+) -> Result<()> {
+    let residual = Gradient { slice: grad, accumulate: true };
+    let branch = mlp::backward(builder, layer, saved.mlp, grad)?;
+    builder.scope(format!("layer {layer}/mlp norm backward"));
+    norm::backward(builder, saved.mlp_norm, branch, residual)?;
+    let branch = attention::backward(builder, layer, (saved.attention, rotary), grad)?;
+    builder.scope(format!("layer {layer}/input norm backward"));
+    norm::backward(builder, saved.input_norm, branch, residual)
+}
+
+fn add(builder: &mut Builder, a: Slice<f32>, b: Slice<f32>) -> Result<Slice<f32>> {
+    let out = builder.transient("out", a.len());
+    builder.launch(Add { a, b, out }.launch())?;
+    Ok(out)
+}

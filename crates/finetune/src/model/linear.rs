@@ -1,0 +1,158 @@
+//! A linear layer, with bias and with a low-rank update where it has them.
+//!
+//! ```text
+//! y  = x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ
+//! dW = dyᵀ·x        db = Σ rows of dy
+//! dB = s·dyᵀ·t      dt = s·dy·B      dA = dtᵀ·x      with t = x·Aᵀ
+//! dx = dy·W + dt·A
+//! ```
+
+use retrograph_kernels::ops::{ColumnSum, Dgrad, Fprop, GemmShape, Wgrad};
+use retrograph_runtime::Slice;
+
+use super::builder::{Builder, Gradient, Weight};
+use crate::error::Result;
+
+/// A projection and its weights.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Linear {
+    weight: Weight,
+    bias: Option<Weight>,
+    lora: Option<Lora>,
+    shape: GemmShape,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lora {
+    a: Weight,
+    b: Weight,
+    rank: usize,
+    scale: f32,
+}
+
+/// What the backward pass needs from the forward pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Saved {
+    x: Slice<f32>,
+    low_rank: Option<Slice<f32>>,
+}
+
+impl Linear {
+    /// The projection whose weights are named `<prefix>.weight` and so on.
+    pub(super) fn new(builder: &Builder, prefix: &str, [inputs, outputs]: [usize; 2]) -> Self {
+        let named = |kind: &str| builder.weight_if_any(&format!("{prefix}.{kind}"));
+        let pair = named("lora_A.weight").zip(named("lora_B.weight"));
+        let lora = builder.config.mode.lora().zip(pair);
+        Self {
+            weight: builder.weight(&format!("{prefix}.weight")),
+            bias: named("bias"),
+            lora: lora.map(|(lora, (a, b))| Lora { a, b, rank: lora.rank, scale: lora.scale() }),
+            shape: GemmShape { rows: builder.rows(), inputs, outputs },
+        }
+    }
+
+    /// A projection by a weight that is given.
+    pub(super) fn of(weight: Weight, shape: GemmShape) -> Self {
+        Self { weight, bias: None, lora: None, shape }
+    }
+
+    /// Appends `y = linear(x)`; `name` names `y`.
+    pub(super) fn forward(
+        &self,
+        builder: &mut Builder,
+        x: Slice<f32>,
+        name: &str,
+    ) -> Result<(Slice<f32>, Saved)> {
+        let y = builder.transient(name, self.shape.rows * self.shape.outputs);
+        let low_rank = self.forward_into(builder, x, y)?;
+        Ok((y, Saved { x, low_rank }))
+    }
+
+    fn forward_into(
+        &self,
+        builder: &mut Builder,
+        x: Slice<f32>,
+        y: Slice<f32>,
+    ) -> Result<Option<Slice<f32>>> {
+        let bias = self.bias.map(|bias| bias.value);
+        let (w, shape) = (self.weight.value, self.shape);
+        builder.launch(Fprop { x, w, bias, y, shape, alpha: 1.0, accumulate: false }.launch())?;
+        let Some(lora) = self.lora else { return Ok(None) };
+        let (down, up) = lora.shapes(shape);
+        let t = builder.transient("low_rank", down.rows * down.outputs);
+        let w = lora.a.value;
+        builder.launch(
+            Fprop { x, w, bias: None, y: t, shape: down, alpha: 1.0, accumulate: false }.launch(),
+        )?;
+        let (w, alpha) = (lora.b.value, lora.scale);
+        builder.launch(
+            Fprop { x: t, w, bias: None, y, shape: up, alpha, accumulate: true }.launch(),
+        )?;
+        Ok(Some(t))
+    }
+
+    /// Appends the gradients of the weights that are trained, and adds to that of the input.
+    pub(super) fn backward(
+        &self,
+        builder: &mut Builder,
+        saved: Saved,
+        grad_out: Slice<f32>,
+        grad_input: Gradient,
+    ) -> Result<()> {
+        let (shape, x) = (self.shape, saved.x);
+        let (w, accumulate) = (self.weight.value, grad_input.accumulate);
+        let into = grad_input.slice;
+        builder.launch(
+            Dgrad { grad_out, w, grad_input: into, shape, alpha: 1.0, accumulate }.launch(),
+        )?;
+        if let Some(grad_weight) = self.weight.grad {
+            let wgrad = Wgrad { grad_out, x, grad_weight, shape, alpha: 1.0, accumulate: false };
+            builder.launch(wgrad.launch())?;
+        }
+        if let Some(out) = self.bias.and_then(|bias| bias.grad) {
+            let (rows, columns) = (shape.rows, shape.outputs);
+            builder.launch(ColumnSum { x: grad_out, out, rows, columns }.launch())?;
+        }
+        if let (Some(lora), Some(t)) = (self.lora, saved.low_rank) {
+            lora.backward(builder, [x, t, grad_out, into], shape)?;
+        }
+        Ok(())
+    }
+}
+
+impl Lora {
+    /// The shapes of `t = x·Aᵀ` and of `t·Bᵀ`.
+    fn shapes(&self, shape: GemmShape) -> (GemmShape, GemmShape) {
+        let down = GemmShape { outputs: self.rank, ..shape };
+        let up = GemmShape { inputs: self.rank, ..shape };
+        (down, up)
+    }
+
+    fn backward(
+        &self,
+        builder: &mut Builder,
+        [x, t, grad_out, grad_input]: [Slice<f32>; 4],
+        shape: GemmShape,
+    ) -> Result<()> {
+        let (down, up) = self.shapes(shape);
+        let (w, alpha) = (self.b.value, self.scale);
+        if let Some(grad_weight) = self.b.grad {
+            let wgrad = Wgrad { grad_out, x: t, grad_weight, shape: up, alpha, accumulate: false };
+            builder.launch(wgrad.launch())?;
+        }
+        let grad_t = builder.transient("grad_low_rank", t.len());
+        builder.launch(
+            Dgrad { grad_out, w, grad_input: grad_t, shape: up, alpha, accumulate: false }.launch(),
+        )?;
+        let grad_out = grad_t;
+        if let Some(grad_weight) = self.a.grad {
+            let wgrad =
+                Wgrad { grad_out, x, grad_weight, shape: down, alpha: 1.0, accumulate: false };
+            builder.launch(wgrad.launch())?;
+        }
+        let w = self.a.value;
+        builder.launch(
+            Dgrad { grad_out, w, grad_input, shape: down, alpha: 1.0, accumulate: true }.launch(),
+        )
+    }
+}

@@ -1,0 +1,70 @@
+//! The gated MLP: `down(silu(gate(x)) · up(x))`.
+
+use retrograph_kernels::ops::{SwiGlu, SwiGluBackward};
+use retrograph_runtime::Slice;
+
+use super::builder::{Builder, Gradient};
+use super::linear::{self, Linear};
+use crate::error::Result;
+use crate::parameters::layer_name;
+
+/// What the backward pass needs from the forward pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Saved {
+    gate: (Slice<f32>, Linear, linear::Saved),
+    up: (Slice<f32>, Linear, linear::Saved),
+    down: (Linear, linear::Saved),
+    inner_len: usize,
+}
+
+/// Appends the MLP of `layer`.
+pub(super) fn forward(
+    builder: &mut Builder,
+    layer: usize,
+    x: Slice<f32>,
+) -> Result<(Slice<f32>, Saved)> {
+    let (hidden, inner) = (builder.config.model.hidden, builder.config.model.intermediate);
+    let project = |builder: &mut Builder, part: &str, x, shape| -> Result<_> {
+        let prefix = layer_name(layer, &format!("mlp.{part}_proj"));
+        builder.scope(format!("layer {layer}/{part}"));
+        let linear = Linear::new(builder, &prefix, shape);
+        let (y, saved) = linear.forward(builder, x, "out")?;
+        Ok((y, linear, saved))
+    };
+    let gate = project(builder, "gate", x, [hidden, inner])?;
+    let up = project(builder, "up", x, [hidden, inner])?;
+    builder.scope(format!("layer {layer}/swiglu"));
+    let inner_len = builder.rows() * inner;
+    let out = builder.transient("out", inner_len);
+    builder.launch(SwiGlu { gate: gate.0, up: up.0, out }.launch())?;
+    let (y, down, down_saved) = project(builder, "down", out, [inner, hidden])?;
+    Ok((y, Saved { gate, up, down: (down, down_saved), inner_len }))
+}
+
+/// Appends the gradient of the input of the MLP of `layer`, and those of its weights.
+pub(super) fn backward(
+    builder: &mut Builder,
+    layer: usize,
+    saved: Saved,
+    grad_out: Slice<f32>,
+) -> Result<Slice<f32>> {
+    let Saved { gate, up, down, inner_len } = saved;
+    builder.scope(format!("layer {layer}/down backward"));
+    let grad_inner = builder.transient("grad_input", inner_len);
+    let fresh = |slice| Gradient { slice, accumulate: false };
+    down.0.backward(builder, down.1, grad_out, fresh(grad_inner))?;
+    builder.scope(format!("layer {layer}/swiglu backward"));
+    let grad_gate = builder.transient("grad_gate", inner_len);
+    let grad_up = builder.transient("grad_up", inner_len);
+    builder.launch(
+        SwiGluBackward { gate: gate.0, up: up.0, grad_out: grad_inner, grad_gate, grad_up }
+            .launch(),
+    )?;
+    builder.scope(format!("layer {layer}/gate backward"));
+    let grad_input = builder.transient("grad_input", grad_out.len());
+    gate.1.backward(builder, gate.2, grad_gate, fresh(grad_input))?;
+    builder.scope(format!("layer {layer}/up backward"));
+    let added = Gradient { slice: grad_input, accumulate: true };
+    up.1.backward(builder, up.2, grad_up, added)?;
+    Ok(grad_input)
+}

@@ -1,0 +1,23 @@
+//! The transformer as a pass: the whole training step, and the forward pass for generating text.
+//!
+//! Every operation is named with the part of the model that it belongs to, so that
+//! [`Pass::explain`](retrograph_runtime::Pass::explain) reads like the model. Activations that the
+//! backward pass needs simply stay named: the memory plan keeps them until their last use.
+//!
+//! Absent on purpose: gradients that nobody needs. A frozen weight has no gradient buffer, and what
+//! has no buffer is not computed.
+
+mod attention;
+mod builder;
+mod head;
+mod inference;
+mod layer;
+mod linear;
+mod mlp;
+mod norm;
+mod optimizer;
+mod step;
+
+pub use builder::{ParameterBuffers, TrainableBuffers};
+pub use inference::ForwardPass;
+pub use step::{GradientHome, METRICS, StepPass};

@@ -1,0 +1,61 @@
+//! RMSNorm with the model's `eps`: one value, used by both directions.
+
+use retrograph_kernels::ops::{RmsNorm, RmsNormBackward, RmsNormGammaReduce};
+use retrograph_runtime::Slice;
+
+use super::builder::{Builder, Gradient, Weight};
+use crate::error::Result;
+
+/// What the backward pass needs from the forward pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Saved {
+    x: Slice<f32>,
+    gamma: Weight,
+    rstd: Slice<f32>,
+}
+
+/// Appends `y = x / rms(x) · gamma`.
+pub(super) fn forward(
+    builder: &mut Builder,
+    x: Slice<f32>,
+    gamma: Weight,
+) -> Result<(Slice<f32>, Saved)> {
+    let (rows, width) = (builder.rows(), gamma.value.len());
+    let y = builder.transient("normed", rows * width);
+    let rstd = builder.transient("rstd", rows);
+    let eps = builder.config.model.rms_norm_eps;
+    builder.launch(RmsNorm { x, gamma: gamma.value, y, rstd, rows, width, eps }.launch())?;
+    Ok((y, Saved { x, gamma, rstd }))
+}
+
+/// Appends the gradient of the input, and that of gamma where it is trained.
+///
+/// The backward kernel uses the reciprocal roots that the forward kernel stored, so that there is
+/// no second `eps` that could differ.
+pub(super) fn backward(
+    builder: &mut Builder,
+    saved: Saved,
+    grad_out: Slice<f32>,
+    grad_input: Gradient,
+) -> Result<()> {
+    let Saved { x, gamma, rstd } = saved;
+    let (rows, width) = (builder.rows(), gamma.value.len());
+    let partial_rows = RmsNormBackward::<()>::partial_rows(rows);
+    let partials = gamma.grad.map(|_| builder.transient("gamma_partials", partial_rows * width));
+    builder.launch(
+        RmsNormBackward {
+            x,
+            gamma: gamma.value,
+            rstd,
+            grad_out,
+            grad_input: grad_input.slice,
+            gamma_partials: partials,
+            rows,
+            width,
+            accumulate: grad_input.accumulate,
+        }
+        .launch(),
+    )?;
+    let Some((partials, grad_gamma)) = partials.zip(gamma.grad) else { return Ok(()) };
+    builder.launch(RmsNormGammaReduce { partials, grad_gamma, partial_rows, width }.launch())
+}

@@ -1,0 +1,99 @@
+//! How much device memory a run takes, known before anything is uploaded.
+
+use retrograph_kernels::Argument;
+use retrograph_runtime::{BufferKind, Context, OperationKind, Pass, Reuse};
+
+use crate::error::{Error, Result};
+use crate::model::{ParameterBuffers, StepPass};
+
+/// Allocations are rounded up to this by drivers; a small one can take a whole page.
+const PAGE: usize = 2 << 20;
+
+/// The device bytes of a run, by what they are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryNeed {
+    /// The parameters.
+    pub parameters: usize,
+    /// Both moments of the trained ones.
+    pub optimizer: usize,
+    /// The second set of state of `--verify`, with a step of its own.
+    pub verify: usize,
+    /// Transients when they share memory only where nothing must wait for it.
+    pub step: usize,
+    /// Transients when they share memory wherever they can.
+    pub least_step: usize,
+}
+
+impl MemoryNeed {
+    /// The need of a run of `step`.
+    pub fn of(step: &StepPass, verify: bool) -> Self {
+        let bytes = |held: &ParameterBuffers| held.parameter.bytes();
+        let parameters: usize = step.parameters.iter().map(bytes).sum();
+        let trained: usize = step.trained().map(bytes).sum();
+        let fixed = fixed_bytes(&step.pass);
+        let (ordered, full) = (Reuse::WhenOrdered, Reuse::Full);
+        let least_step = step.pass.plan_with(full).peak_bytes() + fixed;
+        Self {
+            parameters,
+            optimizer: 2 * trained,
+            verify: if verify { 3 * trained + least_step } else { 0 },
+            step: step.pass.plan_with(ordered).peak_bytes() + fixed,
+            least_step,
+        }
+    }
+
+    /// All bytes of the most frugal way to run.
+    pub fn least(&self) -> usize {
+        self.parameters + self.optimizer + self.verify + self.least_step
+    }
+
+    /// Fails unless the run fits into the free memory of the device.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], or when the device cannot be asked.
+    pub fn require(&self, context: &Context) -> Result<()> {
+        let (free, total) = context.memory()?;
+        let planned = self.least();
+        if planned <= free {
+            return Ok(());
+        }
+        Err(Error::OutOfMemory {
+            planned,
+            free,
+            total,
+            parameters: self.parameters,
+            optimizer: self.optimizer,
+            verify: self.verify,
+            step: self.least_step,
+            reduce: self.what_to_reduce(free),
+        })
+    }
+
+    /// What helps most, the smallest sacrifice first.
+    fn what_to_reduce(&self, free: usize) -> &'static str {
+        if self.least() - self.verify <= free {
+            "by leaving out --verify"
+        } else if self.parameters + self.optimizer <= free {
+            "--batch or --seq"
+        } else if self.parameters <= free && self.optimizer > 0 {
+            "the trained weights with --mode lora, or take a smaller --preset"
+        } else {
+            "the model with a smaller --preset"
+        }
+    }
+}
+
+/// Bytes of controls, argument tables and small externals.
+fn fixed_bytes(pass: &Pass) -> usize {
+    let controls = pass.buffers().filter(|(_, buffer)| buffer.kind() == BufferKind::Control);
+    let controls: usize = controls.map(|(_, buffer)| buffer.bytes().next_multiple_of(256)).sum();
+    let launches = pass.operations().iter().filter_map(|operation| match operation.kind() {
+        OperationKind::Launch(launch) => Some(launch),
+        _ => None,
+    });
+    let cells = launches.flat_map(|launch| &launch.arguments).map(|argument| match argument {
+        Argument::Table(cells) => (cells.len() * size_of::<u64>()).next_multiple_of(256),
+        _ => 0,
+    });
+    controls + cells.sum::<usize>() + PAGE
+}

@@ -1,0 +1,219 @@
+//! A model in training on a device.
+//!
+//! [`Plan::new`] describes the run without a device. [`Plan::start`] warms the kernels, checks that
+//! the run fits into the device's memory, and only then uploads and builds. [`Trainer::enqueue`]
+//! starts a step without waiting for it; [`Trainer::finished`] hands out what steps computed.
+
+mod lane;
+mod memory;
+mod metrics;
+mod start;
+mod state;
+mod verify;
+
+use retrograph_runtime::{
+    BuildOptions, Context, Controls, ModuleCache, Program, Report, Stream, WarmModules,
+};
+
+pub use memory::MemoryNeed;
+pub use metrics::StepMetrics;
+pub use start::{Plan, Source, Stage};
+pub use state::{DeviceReader, ModelState, UploadProgress};
+
+pub(crate) use lane::RotaryTables;
+
+use crate::checkpoint::{CheckpointDirectory, Header};
+use crate::config::TrainingConfig;
+use crate::data::Batch;
+use crate::error::{Error, Kept, Result};
+use crate::model::{GradientHome, StepPass};
+use lane::Lane;
+use metrics::MetricsQueue;
+
+/// How a run is carried out; nothing of this changes what it computes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TrainerOptions {
+    /// Strategy and memory of the program.
+    pub build: BuildOptions,
+    /// Whether an eager step runs beside each step on copies, to be compared bit for bit.
+    pub verify: bool,
+    /// Who keeps the gradients.
+    pub gradients: GradientHome,
+}
+
+/// A model in training.
+#[derive(Debug)]
+pub struct Trainer {
+    config: TrainingConfig,
+    step: StepPass,
+    lane: Lane,
+    shadow: Option<Lane>,
+    queue: MetricsQueue,
+    controls: Controls,
+    stream: Stream,
+    modules: WarmModules,
+    cache: ModuleCache,
+    next_step: u32,
+    losses: Vec<f32>,
+    verified: u32,
+}
+
+impl Trainer {
+    /// The configuration.
+    pub fn config(&self) -> &TrainingConfig {
+        &self.config
+    }
+
+    /// What was built, why, and what it cost.
+    pub fn report(&self) -> &Report {
+        self.lane.program().report()
+    }
+
+    /// The pass of one step.
+    pub fn step_pass(&self) -> &StepPass {
+        &self.step
+    }
+
+    /// The step that comes next: the number of steps enqueued since the start of training.
+    pub fn next_step(&self) -> u32 {
+        self.next_step
+    }
+
+    /// The loss of each step that has ended, from the start of training.
+    pub fn losses(&self) -> &[f32] {
+        &self.losses
+    }
+
+    /// Steps that were compared with an eager step, and found equal bit for bit.
+    pub fn verified_steps(&self) -> u32 {
+        self.verified
+    }
+
+    /// How often a kernel was needed that was not warm.
+    pub fn jit_after_warm(&self) -> usize {
+        self.cache.jit_after_warm()
+    }
+
+    /// The context.
+    pub fn context(&self) -> &Context {
+        self.stream.context()
+    }
+
+    /// The stream of the steps.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// The parameters and moments.
+    pub fn state(&self) -> &ModelState {
+        &self.lane.state
+    }
+
+    /// The program, for those who step it by themselves, for example to admit it.
+    pub fn program_mut(&mut self) -> (&mut Program, &Stream) {
+        (self.lane.program_mut(), &self.stream)
+    }
+
+    /// The controls of a step.
+    ///
+    /// # Errors
+    /// When the batch has another size than the configuration says.
+    pub fn controls(&mut self, step: u32, batch: &Batch) -> Result<&Controls> {
+        self.controls.set(self.step.step, step)?;
+        self.controls.set_array(self.step.tokens, &batch.tokens)?;
+        self.controls.set_array(self.step.targets, &batch.targets)?;
+        Ok(&self.controls)
+    }
+
+    /// Whether [`Trainer::finished`] must hand out a step before another can start.
+    pub fn is_full(&self) -> bool {
+        self.queue.is_full()
+    }
+
+    /// Starts the next step on `batch`. Without verification nothing waits for it, unless too many
+    /// steps are under way: then the oldest is waited for.
+    ///
+    /// # Errors
+    /// When the device fails; with verification, [`Error::NotBitEqual`].
+    pub fn enqueue(&mut self, batch: &Batch) -> Result<()> {
+        let step = self.next_step;
+        self.controls(step, batch)?;
+        let (lane, stream, controls) = (&mut self.lane, &self.stream, &self.controls);
+        self.queue.around(stream, step, || lane.step(stream, controls))?;
+        self.next_step += 1;
+        if let Some(shadow) = &mut self.shadow {
+            shadow.step(stream, controls)?;
+            verify::require_equal(stream, (&self.lane, shadow), step)?;
+            self.verified += 1;
+        }
+        Ok(())
+    }
+
+    /// The metrics of the oldest step that was not handed out yet, if it has ended; with `wait`,
+    /// waits for it. `None` when nothing has ended, or nothing is under way.
+    ///
+    /// # Errors
+    /// [`Error::NotFinite`] for a step whose loss or norm is not finite: from that step on, the
+    /// device has changed nothing. Otherwise when the device fails.
+    pub fn finished(&mut self, wait: bool) -> Result<Option<StepMetrics>> {
+        let Some(metrics) = self.queue.take(wait)? else { return Ok(None) };
+        let StepMetrics { step, loss, norm, .. } = metrics;
+        if !(loss.is_finite() && norm.is_finite()) {
+            return Err(Error::NotFinite { step, loss, norm, kept: Kept::Nothing });
+        }
+        self.losses.push(loss);
+        Ok(Some(metrics))
+    }
+
+    /// Does one step and waits for it; earlier steps must have been handed out.
+    ///
+    /// # Errors
+    /// Those of [`Trainer::enqueue`] and [`Trainer::finished`].
+    pub fn step(&mut self, batch: &Batch) -> Result<StepMetrics> {
+        self.enqueue(batch)?;
+        let mut last = None;
+        while let Some(metrics) = self.finished(true)? {
+            last = Some(metrics);
+        }
+        Ok(last.expect("a step was enqueued and has ended"))
+    }
+
+    /// The gradients of the last step after clipping, by the names of their parameters; empty
+    /// unless the options say that the caller keeps them.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn gradients(&self) -> Result<Vec<(String, Vec<f32>)>> {
+        let read = |(name, buffer): &(String, retrograph_runtime::DeviceBuffer<f32>)| {
+            Ok((name.clone(), buffer.download(&self.stream)?))
+        };
+        self.lane.gradients.iter().map(read).collect()
+    }
+
+    /// Writes a checkpoint after all steps that were enqueued, whose metrics must have been handed
+    /// out.
+    ///
+    /// # Errors
+    /// When the checkpoint cannot be written or the device fails.
+    pub fn save(&self, directory: &CheckpointDirectory, text: &str) -> Result<std::path::PathBuf> {
+        let header = Header::new(self.config, text, self.losses.clone());
+        let state = &self.lane.state;
+        let mut reader = state.reader(&self.stream);
+        directory.save(&header, &state.trained_parameters(), &mut reader)
+    }
+
+    /// Ends training: what only a step needs is freed, and the trained model is left.
+    pub fn into_model(self) -> TrainedModel {
+        let Self { config, lane, stream, modules, .. } = self;
+        TrainedModel { config, state: lane.state.without_moments(), stream, modules }
+    }
+}
+
+/// The parameters of a model on a device, with the means to run it.
+#[derive(Debug)]
+pub struct TrainedModel {
+    pub(crate) config: TrainingConfig,
+    pub(crate) state: ModelState,
+    pub(crate) stream: Stream,
+    pub(crate) modules: WarmModules,
+}

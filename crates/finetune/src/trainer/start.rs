@@ -1,0 +1,190 @@
+//! From a configuration to a trainer: describe, warm, check the memory, upload, build.
+
+use retrograph_runtime::{
+    BuildOptions, Context, DeviceBuffer, ModuleCache, Policy, Progress, Report, Stream, WarmModules,
+};
+
+use super::lane::{Lane, RotaryTables, Site};
+use super::metrics::MetricsQueue;
+use super::{MemoryNeed, ModelState, Trainer, TrainerOptions};
+use crate::checkpoint::Checkpoint;
+use crate::config::TrainingConfig;
+use crate::error::Result;
+use crate::model::{ForwardPass, GradientHome, StepPass};
+use crate::parameters::Parameter;
+
+/// Where the weights come from.
+pub enum Source<'a> {
+    /// The seed of the configuration.
+    Seed,
+    /// The seed for what is frozen, a checkpoint for the rest.
+    Checkpoint(&'a mut Checkpoint),
+    /// The caller.
+    Values(&'a mut dyn FnMut(&Parameter) -> Result<Vec<f32>>),
+    /// A model that is on the device already.
+    State(ModelState),
+}
+
+/// What happens while a trainer starts, in this order.
+#[derive(Debug)]
+pub enum Stage<'a> {
+    /// An image became warm.
+    Warming(&'a Progress<'a>),
+    /// All images are warm.
+    Warm(&'a WarmModules),
+    /// The run fits into the memory of the device, of which so many bytes are free.
+    Fits(&'a MemoryNeed, usize),
+    /// A parameter is on the device.
+    Uploading {
+        /// Bytes on the device.
+        done: usize,
+        /// All bytes.
+        total: usize,
+        /// The parameter.
+        name: &'a str,
+    },
+    /// The step is built.
+    Built(&'a Report),
+}
+
+/// A run as described, before any device is involved.
+#[derive(Debug)]
+pub struct Plan {
+    config: TrainingConfig,
+    options: TrainerOptions,
+    step: StepPass,
+    forward: ForwardPass,
+    need: MemoryNeed,
+}
+
+impl Plan {
+    /// Describes the run of `config`.
+    ///
+    /// # Errors
+    /// When the configuration is not valid.
+    pub fn new(config: &TrainingConfig, options: TrainerOptions) -> Result<Self> {
+        let step = StepPass::new(config, options.gradients)?;
+        let forward = ForwardPass::new(config)?;
+        let need = MemoryNeed::of(&step, options.verify);
+        Ok(Self { config: *config, options, step, forward, need })
+    }
+
+    /// The pass of one step.
+    pub fn step_pass(&self) -> &StepPass {
+        &self.step
+    }
+
+    /// How much device memory the run takes.
+    pub fn memory(&self) -> &MemoryNeed {
+        &self.need
+    }
+
+    /// Starts the run on the device of `cache`: nothing is uploaded before all kernels are warm and
+    /// the run is known to fit. With [`Source::State`] the memory is not checked: the state is
+    /// there already, and building the step checks the rest.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) before anything is uploaded, a checkpoint
+    /// that does not fit, or when the device fails.
+    pub fn start(
+        self,
+        cache: &ModuleCache,
+        source: Source<'_>,
+        on: &mut dyn FnMut(Stage<'_>),
+    ) -> Result<Trainer> {
+        let context = cache.context();
+        let modules = self.warm(cache, on)?;
+        let already_there = matches!(source, Source::State(_));
+        if !already_there {
+            self.need.require(context)?;
+            on(Stage::Fits(&self.need, context.memory()?.0));
+        }
+        let stream = Stream::new(context)?;
+        let (losses, state) = self.state(&stream, source, on)?;
+        let rotary = RotaryTables::new(&stream, &self.config)?;
+        let site = Site { stream: &stream, modules: &modules, step: &self.step, rotary: &rotary };
+        let shadow = self.shadow(site, &state)?;
+        let lane = Lane::new(site, state, self.gradients(context)?, self.build_options())?;
+        on(Stage::Built(lane.program().report()));
+        Ok(Trainer {
+            queue: MetricsQueue::new(context, lane.metrics.clone())?,
+            controls: self.step.pass.controls(),
+            next_step: losses.len() as u32,
+            losses,
+            config: self.config,
+            step: self.step,
+            lane,
+            shadow,
+            stream,
+            modules,
+            cache: cache.clone(),
+            verified: 0,
+        })
+    }
+
+    fn warm(&self, cache: &ModuleCache, on: &mut dyn FnMut(Stage<'_>)) -> Result<WarmModules> {
+        let forward = self.forward.pass.requirements();
+        let requirements = self.step.pass.requirements().union(&forward);
+        let modules = cache.prewarm(&requirements, |progress| on(Stage::Warming(progress)))?;
+        on(Stage::Warm(&modules));
+        Ok(modules)
+    }
+
+    /// The losses so far and the state on the device.
+    fn state(
+        &self,
+        stream: &Stream,
+        source: Source<'_>,
+        on: &mut dyn FnMut(Stage<'_>),
+    ) -> Result<(Vec<f32>, ModelState)> {
+        let parameters: Vec<Parameter> =
+            self.step.parameters.iter().map(|held| held.parameter.clone()).collect();
+        let progress = &mut |done, total, name: &str| on(Stage::Uploading { done, total, name });
+        let seed = self.config.seed;
+        match source {
+            Source::Seed => {
+                let state = ModelState::from_seed(stream, &parameters, seed, progress)?;
+                Ok((Vec::new(), state))
+            }
+            Source::Checkpoint(checkpoint) => {
+                let trained: Vec<&Parameter> =
+                    parameters.iter().filter(|parameter| parameter.trainable).collect();
+                checkpoint.require(&trained)?;
+                let state = ModelState::from_seed(stream, &parameters, seed, progress)?;
+                state.load(stream, checkpoint)?;
+                Ok((checkpoint.header().losses.clone(), state))
+            }
+            Source::Values(values) => {
+                let state = ModelState::from_values(stream, &parameters, values, progress)?;
+                Ok((Vec::new(), state))
+            }
+            Source::State(state) => Ok((Vec::new(), state)),
+        }
+    }
+
+    fn gradients(&self, context: &Context) -> Result<Vec<(String, DeviceBuffer<f32>)>> {
+        if self.options.gradients == GradientHome::Transient {
+            return Ok(Vec::new());
+        }
+        let buffer = |parameter: &Parameter| {
+            Ok((parameter.name.clone(), DeviceBuffer::uninit(context, parameter.len())?))
+        };
+        self.step.trained().map(|held| buffer(&held.parameter)).collect()
+    }
+
+    /// With verification, whatever a step reads without having written it must show.
+    fn build_options(&self) -> BuildOptions {
+        let nan_transients = self.options.build.nan_transients || self.options.verify;
+        BuildOptions { nan_transients, ..self.options.build }
+    }
+
+    /// The eager program on copies, if the run is verified.
+    fn shadow(&self, site: Site<'_>, state: &ModelState) -> Result<Option<Lane>> {
+        if !self.options.verify {
+            return Ok(None);
+        }
+        let options = BuildOptions { policy: Policy::Eager, ..self.build_options() };
+        let gradients = self.gradients(site.stream.context())?;
+        Ok(Some(Lane::new(site, state.duplicate(site.stream)?, gradients, options)?))
+    }
+}

@@ -1,0 +1,174 @@
+//! The parameters and moments of a model on the device.
+
+use retrograph_runtime::{Bindings, DeviceBuffer, Stream};
+
+use crate::checkpoint::{Checkpoint, StatePart, StateReader};
+use crate::error::Result;
+use crate::init;
+use crate::model::ParameterBuffers;
+use crate::parameters::Parameter;
+
+/// A parameter on the device.
+#[derive(Clone, Debug)]
+struct Tensor {
+    parameter: Parameter,
+    value: DeviceBuffer<f32>,
+    /// The first and the second moment, where the parameter is trained.
+    moments: Option<[DeviceBuffer<f32>; 2]>,
+}
+
+/// Told how many of all bytes are on the device, and which parameter came last.
+pub type UploadProgress<'a> = &'a mut dyn FnMut(usize, usize, &str);
+
+/// Every parameter of a model on the device, with the moments of those that are trained.
+#[derive(Clone, Debug)]
+pub struct ModelState {
+    tensors: Vec<Tensor>,
+}
+
+impl ModelState {
+    /// Makes the initial values of `parameters` and puts them on the device.
+    ///
+    /// # Errors
+    /// When the device has too little memory or fails.
+    pub fn from_seed(
+        stream: &Stream,
+        parameters: &[Parameter],
+        seed: u64,
+        progress: UploadProgress<'_>,
+    ) -> Result<Self> {
+        let values = |parameter: &Parameter| Ok(init::initial_values(parameter, seed));
+        Self::from_values(stream, parameters, values, progress)
+    }
+
+    /// Puts given values of `parameters` on the device; moments start at zero.
+    ///
+    /// # Errors
+    /// What `values` fails with, or when the device has too little memory or fails.
+    pub fn from_values(
+        stream: &Stream,
+        parameters: &[Parameter],
+        mut values: impl FnMut(&Parameter) -> Result<Vec<f32>>,
+        progress: UploadProgress<'_>,
+    ) -> Result<Self> {
+        let total = parameters.iter().map(Parameter::bytes).sum();
+        let mut done = 0;
+        let mut tensors = Vec::with_capacity(parameters.len());
+        for parameter in parameters {
+            let value = DeviceBuffer::from_slice(stream, &values(parameter)?)?;
+            let zeros = || DeviceBuffer::zeroed(stream.context(), parameter.len());
+            let moments = if parameter.trainable { Some([zeros()?, zeros()?]) } else { None };
+            done += parameter.bytes();
+            progress(done, total, &parameter.name);
+            tensors.push(Tensor { parameter: parameter.clone(), value, moments });
+        }
+        Ok(Self { tensors })
+    }
+
+    /// Replaces the state of every trained parameter by that of a checkpoint, which must have been
+    /// checked by [`Checkpoint::require`].
+    ///
+    /// # Errors
+    /// When the checkpoint cannot be read or the device fails.
+    pub fn load(&self, stream: &Stream, checkpoint: &mut Checkpoint) -> Result<()> {
+        for tensor in self.trained() {
+            for part in StatePart::ALL {
+                let values = checkpoint.tensor(&part.tensor_name(&tensor.parameter.name))?;
+                tensor.part(part).upload(stream, &values)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same state with copies of everything that a step changes; frozen weights are shared.
+    ///
+    /// # Errors
+    /// When the device has too little memory or fails.
+    pub fn duplicate(&self, stream: &Stream) -> Result<Self> {
+        let copy = |buffer: &DeviceBuffer<f32>| -> Result<DeviceBuffer<f32>> {
+            Ok(DeviceBuffer::from_slice(stream, &buffer.download(stream)?)?)
+        };
+        let mut tensors = self.tensors.clone();
+        for tensor in &mut tensors {
+            if let Some([first, second]) = &tensor.moments {
+                tensor.moments = Some([copy(first)?, copy(second)?]);
+                tensor.value = copy(&tensor.value)?;
+            }
+        }
+        Ok(Self { tensors })
+    }
+
+    /// Binds the parameters of a pass, which come in the same order, and moments where it has them.
+    pub fn bind(&self, bindings: &mut Bindings, parameters: &[ParameterBuffers]) {
+        for (tensor, buffers) in self.tensors.iter().zip(parameters) {
+            debug_assert_eq!(tensor.parameter.name, buffers.parameter.name);
+            bindings.bind(buffers.value, &tensor.value);
+            if let (Some([first, second]), Some(trained)) = (&tensor.moments, &buffers.trained) {
+                bindings.bind(trained.first, first);
+                bindings.bind(trained.second, second);
+            }
+        }
+    }
+
+    /// The trained parameters, in order.
+    pub fn trained_parameters(&self) -> Vec<&Parameter> {
+        self.trained().map(|tensor| &tensor.parameter).collect()
+    }
+
+    /// The parameters, in order.
+    pub fn parameters(&self) -> impl Iterator<Item = &Parameter> {
+        self.tensors.iter().map(|tensor| &tensor.parameter)
+    }
+
+    /// The values of the parameter `name`, where there is one.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn values(&self, stream: &Stream, name: &str) -> Result<Option<Vec<f32>>> {
+        let found = self.tensors.iter().find(|tensor| tensor.parameter.name == name);
+        Ok(found.map(|tensor| tensor.value.download(stream)).transpose()?)
+    }
+
+    /// Reads the state of trained parameters, for a checkpoint or a comparison.
+    pub fn reader<'a>(&'a self, stream: &'a Stream) -> DeviceReader<'a> {
+        DeviceReader { tensors: self.trained().collect(), stream }
+    }
+
+    /// Forgets the moments, which only training needs.
+    pub fn without_moments(mut self) -> Self {
+        self.tensors.iter_mut().for_each(|tensor| tensor.moments = None);
+        self
+    }
+
+    fn trained(&self) -> impl Iterator<Item = &Tensor> {
+        self.tensors.iter().filter(|tensor| tensor.moments.is_some())
+    }
+}
+
+impl Tensor {
+    /// A part of the state of a trained parameter.
+    fn part(&self, part: StatePart) -> &DeviceBuffer<f32> {
+        let [first, second] = self
+            .moments
+            .as_ref()
+            .expect("only trained parameters have parts, and these have moments");
+        match part {
+            StatePart::Parameter => &self.value,
+            StatePart::First => first,
+            StatePart::Second => second,
+        }
+    }
+}
+
+/// Reads state from the device in the order of the stream.
+#[derive(Debug)]
+pub struct DeviceReader<'a> {
+    tensors: Vec<&'a Tensor>,
+    stream: &'a Stream,
+}
+
+impl StateReader for DeviceReader<'_> {
+    fn read(&mut self, index: usize, part: StatePart) -> Result<Vec<f32>> {
+        Ok(self.tensors[index].part(part).download(self.stream)?)
+    }
+}
