@@ -150,8 +150,10 @@ impl Device {
         call!(&self.machine.table, cuMemAlloc_v2(&mut address, bytes.len().max(4)));
         self.allocations.lock().unwrap().push(address);
         if !bytes.is_empty() {
-            let source = bytes.as_ptr().cast::<c_void>();
-            call!(&self.machine.table, cuMemcpyHtoD_v2(address, source, bytes.len()));
+            let (source, table) = (bytes.as_ptr().cast::<c_void>(), &self.machine.table);
+            // On the stream of the launches: a copy by the legacy stream is not ordered with it.
+            call!(table, cuMemcpyHtoDAsync_v2(address, source, bytes.len(), self.stream));
+            call!(table, cuStreamSynchronize(self.stream));
         }
         View::new(address, elements.len())
     }
@@ -167,7 +169,9 @@ impl Device {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut elements);
         if !bytes.is_empty() {
             let (to, from) = (bytes.as_mut_ptr().cast::<c_void>(), address(view));
-            call!(&self.machine.table, cuMemcpyDtoH_v2(to, from, bytes.len()));
+            let table = &self.machine.table;
+            call!(table, cuMemcpyDtoHAsync_v2(to, from, bytes.len(), self.stream));
+            call!(table, cuStreamSynchronize(self.stream));
         }
         elements
     }

@@ -1,0 +1,18 @@
+//! Every kernel against its reference, on the simulated device or on a GPU; see [`harness`].
+
+mod adamw;
+mod attention;
+mod bounds;
+mod clip;
+mod cross_entropy;
+mod embedding;
+mod gemm;
+mod harness;
+mod images;
+mod rms_norm;
+mod rope;
+mod row_launches;
+mod softmax;
+mod streams;
+mod sums;
+mod support;
