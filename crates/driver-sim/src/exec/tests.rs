@@ -1,1 +1,149 @@
-//! Programs against what PTX says they do.
+//! Programs against what PTX says they do: one small kernel for each family of instructions.
+
+mod atomics;
+mod bits;
+mod control;
+mod conversions;
+mod cross;
+mod faults;
+mod floats;
+mod grids;
+mod memory;
+
+use retrograph_ptx::parse;
+
+use super::interpreter::all;
+use super::{DecodeError, Fault, Launch, LaunchStats, Program};
+use crate::memory::Memory;
+
+/// A kernel `k` with parameters `out` and `in` (pointers, in `%rd1` and `%rd2`), the index of the
+/// thread in `%r0`, the addresses of its four-byte elements in `%rd3` and `%rd4`, of its
+/// eight-byte elements in `%rd5` and `%rd6`, and `body` after that.
+fn kernel(body: &str) -> String {
+    kernel_with("", body)
+}
+
+/// The same with declarations.
+fn kernel_with(declarations: &str, body: &str) -> String {
+    format!(
+        ".version 8.0
+        .target sm_90
+        .address_size 64
+        .visible .entry k(.param .u64 out, .param .u64 in) {{
+        .reg .pred %p<10>;
+        .reg .b16 %h<10>;
+        .reg .b32 %r<40>;
+        .reg .f32 %f<20>;
+        .reg .b64 %rd<40>;
+        .reg .f64 %d<10>;
+        {declarations}
+        ld.param.u64 %rd1, [out];
+        ld.param.u64 %rd2, [in];
+        mov.u32 %r1, %ctaid.x;
+        mov.u32 %r2, %ntid.x;
+        mov.u32 %r3, %tid.x;
+        mad.lo.u32 %r0, %r1, %r2, %r3;
+        mad.wide.u32 %rd3, %r0, 4, %rd1;
+        mad.wide.u32 %rd4, %r0, 4, %rd2;
+        mad.wide.u32 %rd5, %r0, 8, %rd1;
+        mad.wide.u32 %rd6, %r0, 8, %rd2;
+        {body}
+        ret;
+        }}"
+    )
+}
+
+fn decode(text: &str) -> Result<Program, DecodeError> {
+    let module = parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    Program::decode(&module, "k", &|_| None)
+}
+
+/// A memory with an output of `out_bytes` and the given input, and the parameters for them.
+struct Bench {
+    memory: Memory,
+    out: u64,
+    out_bytes: usize,
+    params: Vec<u8>,
+}
+
+impl Bench {
+    fn new(input: &[u8], out_bytes: usize) -> Self {
+        let memory = Memory::new(1 << 30);
+        let out = memory.alloc(out_bytes as u64).unwrap();
+        let source = memory.alloc((input.len() as u64).max(1)).unwrap();
+        memory.write(source, input).unwrap();
+        let params = [out.to_le_bytes(), source.to_le_bytes()].concat();
+        Self { memory, out, out_bytes, params }
+    }
+
+    fn launch(&self, program: &Program, launch: Launch<'_>) -> Result<LaunchStats, Fault> {
+        super::launch(program, &Launch { parameters: &self.params, ..launch }, &self.memory)
+    }
+
+    fn output(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.out_bytes];
+        self.memory.read(self.out, &mut bytes).unwrap();
+        bytes
+    }
+}
+
+fn words(bytes: &[u8]) -> Vec<u32> {
+    bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
+}
+
+fn bytes_of(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// Runs the kernel over `threads` threads with every interpreter that the host has, checks that
+/// they agree, and returns the output.
+fn run_text(text: &str, threads: u32, input: &[u8], out_bytes: usize) -> Vec<u8> {
+    let program = decode(text).unwrap_or_else(|error| panic!("{error}"));
+    let outputs: Vec<Vec<u8>> = all()
+        .into_iter()
+        .map(|interpreter| {
+            let bench = Bench::new(input, out_bytes);
+            let launch =
+                Launch { block: [threads, 1, 1], parameters: &bench.params, ..Launch::default() };
+            super::grid::launch_with(&program, &launch, &bench.memory, interpreter)
+                .unwrap_or_else(|fault| panic!("{fault}"));
+            bench.output()
+        })
+        .collect();
+    assert!(outputs.windows(2).all(|pair| pair[0] == pair[1]), "interpreters differ");
+    outputs.into_iter().next().unwrap()
+}
+
+/// For each pair of words in `input` the word that `body` leaves in `%r9`, from `%r7` and `%r8`.
+fn binary(body: &str, input: &[(u32, u32)]) -> Vec<u32> {
+    let flat: Vec<u32> = input.iter().flat_map(|&(a, b)| [a, b]).collect();
+    let text = kernel(&format!(
+        "ld.global.v2.b32 {{%r7, %r8}}, [%rd6];
+        {body}
+        st.global.b32 [%rd3], %r9;"
+    ));
+    words(&run_text(&text, input.len() as u32, &bytes_of(&flat), 4 * input.len()))
+}
+
+/// The same on floats, from `%f7` and `%f8` to `%f9`, as bits.
+fn binary_f32(body: &str, input: &[(f32, f32)]) -> Vec<u32> {
+    let bits: Vec<(u32, u32)> = input.iter().map(|(a, b)| (a.to_bits(), b.to_bits())).collect();
+    let body = format!("mov.b32 %f7, %r7; mov.b32 %f8, %r8; {body} mov.b32 %r9, %f9;");
+    binary(&body, &bits)
+}
+
+/// For each pair of doublewords in `input` the one that `body` leaves in `%rd9`, from `%rd7` and
+/// `%rd8`.
+fn binary_wide(body: &str, input: &[(u64, u64)]) -> Vec<u64> {
+    let flat: Vec<u8> =
+        input.iter().flat_map(|(a, b)| [a.to_le_bytes(), b.to_le_bytes()]).flatten().collect();
+    let text = kernel(&format!(
+        "shl.b64 %rd10, %rd6, 0;
+        mad.wide.u32 %rd10, %r0, 16, %rd2;
+        ld.global.v2.b64 {{%rd7, %rd8}}, [%rd10];
+        {body}
+        st.global.b64 [%rd5], %rd9;"
+    ));
+    let out = run_text(&text, input.len() as u32, &flat, 8 * input.len());
+    out.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
+}

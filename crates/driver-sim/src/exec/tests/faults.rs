@@ -1,0 +1,104 @@
+//! What stops a kernel.
+
+use retrograph_ptx::ast::Space;
+
+use super::{Bench, DecodeError, Fault, Launch, decode, kernel, kernel_with};
+use crate::exec::FaultKind;
+
+fn fault_of(text: &str, block: u32, out_bytes: usize) -> Fault {
+    let bench = Bench::new(&[0; 64], out_bytes);
+    let program = decode(text).unwrap_or_else(|error| panic!("{error}"));
+    let launch = Launch { block: [block, 1, 1], step_limit: 1 << 20, ..Launch::default() };
+    bench.launch(&program, launch).unwrap_err()
+}
+
+#[test]
+fn an_access_past_the_end_names_the_thread_and_the_instruction() {
+    let fault = fault_of(&kernel("st.global.u32 [%rd3], %r0;"), 64, 4 * 40);
+    assert!(matches!(fault.kind, FaultKind::OutOfBounds { bytes: 4, space: Space::Global, .. }));
+    assert_eq!((fault.site.thread, fault.site.block), ([40, 0, 0], [0, 0, 0]));
+    assert_eq!(fault.site.text, "st.global.u32 [%rd3], %r0;");
+    assert_eq!(fault.site.kernel, "k");
+    let message = fault.to_string();
+    assert!(message.contains("thread (40, 0, 0)") && message.contains("line 22"), "{message}");
+}
+
+#[test]
+fn misaligned_and_null_addresses() {
+    let fault = fault_of(&kernel("ld.global.v2.u32 {%r4, %r5}, [%rd2+4];"), 1, 4);
+    assert!(matches!(fault.kind, FaultKind::Misaligned { bytes: 8, .. }));
+    let fault = fault_of(&kernel("mov.u64 %rd7, 0; ld.global.u32 %r4, [%rd7];"), 32, 4);
+    assert!(matches!(fault.kind, FaultKind::OutOfBounds { address: 0, .. }));
+}
+
+#[test]
+fn memory_that_was_freed() {
+    let text = kernel("ld.global.u32 %r4, [%rd4];");
+    let bench = Bench::new(&[0; 128], 4);
+    let program = decode(&text).unwrap();
+    let source = u64::from_le_bytes(bench.params[8..].try_into().unwrap());
+    bench.launch(&program, Launch { block: [32, 1, 1], ..Launch::default() }).unwrap();
+    bench.memory.free(source).unwrap();
+    let fault = bench.launch(&program, Launch { block: [32, 1, 1], ..Launch::default() });
+    let out_of_bounds = |fault: Fault| matches!(fault.kind, FaultKind::OutOfBounds { .. });
+    assert!(fault.is_err_and(out_of_bounds));
+}
+
+#[test]
+fn shared_memory_has_bounds() {
+    let text = kernel_with(
+        ".shared .align 4 .b32 tile[8];",
+        "mov.u32 %r4, tile; mad.lo.u32 %r5, %r0, 4, %r4; st.shared.u32 [%r5], 1;",
+    );
+    let fault = fault_of(&text, 32, 4);
+    let space = Space::Shared;
+    assert_eq!(fault.kind, FaultKind::OutOfBounds { address: 32, bytes: 4, space });
+    assert_eq!(fault.site.thread, [8, 0, 0]);
+}
+
+#[test]
+fn a_trap_in_one_thread() {
+    let fault = fault_of(&kernel("setp.eq.u32 %p1, %r0, 37; @%p1 trap;"), 64, 4);
+    assert_eq!((fault.kind, fault.site.thread), (FaultKind::Trap, [37, 0, 0]));
+}
+
+#[test]
+fn a_barrier_that_some_lanes_do_not_reach() {
+    let diverged = "setp.lt.u32 %p1, %r0, 16;
+        @%p1 bra LOW;
+        bar.sync 0;
+        bra END;
+        LOW: bar.sync 1;
+        END: add.u32 %r4, %r0, 1;";
+    assert_eq!(fault_of(&kernel(diverged), 32, 4).kind, FaultKind::BarrierDivergence);
+    let guarded = "setp.lt.u32 %p1, %r0, 16; @%p1 bar.sync 0;";
+    assert_eq!(fault_of(&kernel(guarded), 32, 4).kind, FaultKind::BarrierDivergence);
+    // Warps at different barriers wait for ever.
+    let warps = "setp.lt.u32 %p1, %r0, 32; @%p1 bar.sync 0; @!%p1 bar.sync 1;";
+    assert_eq!(fault_of(&kernel(warps), 64, 4).kind, FaultKind::BarrierDivergence);
+}
+
+#[test]
+fn a_loop_without_an_end() {
+    let fault = fault_of(&kernel("LOOP: add.u32 %r4, %r4, 1; bra LOOP;"), 32, 4);
+    assert_eq!(fault.kind, FaultKind::StepLimit { limit: 1 << 20 });
+}
+
+#[test]
+fn warp_operations_without_their_members() {
+    let undefined = |body: &str| {
+        let fault = fault_of(&kernel(body), 32, 4);
+        assert!(matches!(fault.kind, FaultKind::Undefined { .. }), "{fault}");
+    };
+    undefined("setp.lt.u32 %p1, %r0, 4; @%p1 shfl.sync.bfly.b32 %r4, %r0, 1, 31, -1;");
+    undefined("shfl.sync.bfly.b32 %r4, %r0, 1, 31, 15;");
+    undefined("setp.ge.u32 %p1, %r0, 16; @%p1 ret; shfl.sync.bfly.b32 %r4, %r0, 16, 31, -1;");
+}
+
+#[test]
+fn what_is_not_implemented_is_refused_by_name() {
+    let error = decode(&kernel("add.rz.f64 %d1, %d2, %d3;")).unwrap_err();
+    let DecodeError::Unsupported { line, text, what, .. } = error else { panic!("{error}") };
+    assert_eq!((line, text.as_str()), (22, "add.rz.f64 %d1, %d2, %d3;"));
+    assert!(what.contains("rounding"));
+}

@@ -1,0 +1,122 @@
+//! Grids: threads of the host, orders, dynamic shared memory, limits.
+
+use retrograph_ptx::parse;
+
+use super::{Bench, Fault, Launch, bytes_of, decode, kernel, kernel_with, words};
+use crate::exec::{FaultKind, Program};
+
+/// A kernel with work that depends on the thread, so that blocks take different times.
+fn uneven() -> Program {
+    let body = "ld.global.u32 %r5, [%rd4];
+        and.b32 %r6, %r0, 63;
+        LOOP: mad.lo.u32 %r5, %r5, 1664525, 1013904223;
+        sub.u32 %r6, %r6, 1;
+        setp.gt.s32 %p1, %r6, 0;
+        @%p1 bra LOOP;
+        st.global.u32 [%rd3], %r5;";
+    decode(&kernel(body)).unwrap()
+}
+
+#[test]
+fn the_number_of_threads_and_the_order_change_nothing() {
+    let program = uneven();
+    let input: Vec<u32> = (0..64 * 300).collect();
+    let run = |threads, seed| {
+        let bench = Bench::new(&bytes_of(&input), 4 * input.len());
+        let launch =
+            Launch { grid: [300, 1, 1], block: [64, 1, 1], threads, seed, ..Launch::default() };
+        let stats = bench.launch(&program, launch).unwrap();
+        (stats, bench.output())
+    };
+    let alone = run(1, 0);
+    assert_eq!(alone.0.blocks, 300);
+    assert!(alone.0.warp_instructions > 20_000, "the launch must be large enough for threads");
+    for (threads, seed) in [(2, 0), (4, 1), (3, 99), (1, 7)] {
+        assert_eq!(run(threads, seed), alone);
+    }
+}
+
+#[test]
+fn the_first_fault_is_reported_whatever_the_number_of_threads() {
+    let body = "LOOP: add.u32 %r5, %r5, 1;
+        setp.lt.u32 %p1, %r5, 1000;
+        mov.u32 %r6, %r5;
+        setp.ge.u32 %p2, %r1, 70;
+        @%p2 trap;
+        add.u32 %r7, %r7, 1;
+        setp.lt.u32 %p3, %r7, 300;
+        @%p3 bra LOOP;";
+    let program = decode(&kernel(&format!("mov.u32 %r7, 0; mov.u32 %r5, 0; {body}"))).unwrap();
+    for threads in [1, 2, 4] {
+        let bench = Bench::new(&[0; 4], 4);
+        let launch = Launch { grid: [100, 1, 1], block: [32, 1, 1], threads, ..Launch::default() };
+        let fault = bench.launch(&program, launch).unwrap_err();
+        assert_eq!((fault.kind, fault.site.block), (FaultKind::Trap, [70, 0, 0]));
+    }
+}
+
+#[test]
+fn coordinates_have_three_axes() {
+    let body = "mov.u32 %r4, %tid.y; mov.u32 %r5, %tid.z;
+        mov.u32 %r6, %ctaid.y; mov.u32 %r7, %ctaid.z;
+        mov.u32 %r8, %ntid.y; mov.u32 %r9, %nctaid.x; mov.u32 %r10, %nctaid.y;
+        mad.lo.u32 %r11, %r7, %r10, %r6;
+        mad.lo.u32 %r11, %r11, %r9, %r1;
+        mov.u32 %r12, %ntid.z;
+        mad.lo.u32 %r11, %r11, %r12, %r5;
+        mad.lo.u32 %r11, %r11, %r8, %r4;
+        mad.lo.u32 %r11, %r11, %r2, %r3;
+        mad.wide.u32 %rd7, %r11, 4, %rd1;
+        st.global.u32 [%rd7], %r11;";
+    let program = decode(&kernel(body)).unwrap();
+    let (grid, block) = ([3, 2, 2], [5, 3, 2]);
+    let bench = Bench::new(&[0; 4], 4 * 360);
+    bench.launch(&program, Launch { grid, block, seed: 3, ..Launch::default() }).unwrap();
+    assert!(words(&bench.output()).into_iter().eq(0..360));
+}
+
+#[test]
+fn dynamic_shared_memory_follows_the_static_part() {
+    let text = kernel_with(
+        ".shared .align 4 .b32 fixed[3];",
+        "mov.u32 %r4, heap;
+        mad.lo.u32 %r5, %r3, 4, %r4;
+        st.shared.u32 [fixed], 1;
+        st.shared.u32 [%r5], %r3;
+        st.global.u32 [%rd3], %r4;",
+    );
+    let text =
+        text.replace(".visible .entry", ".extern .shared .align 16 .b8 heap[];\n.visible .entry");
+    let module = parse(&text).unwrap_or_else(|error| panic!("{error}"));
+    let program = Program::decode(&module, "k", &|_| None).unwrap();
+    assert_eq!(program.shared_bytes(), 16);
+    let run = |shared_bytes| {
+        let bench = Bench::new(&[0; 4], 128);
+        let launch = Launch { block: [32, 1, 1], shared_bytes, ..Launch::default() };
+        bench.launch(&program, launch).map(|_| words(&bench.output())[0])
+    };
+    assert_eq!(run(128), Ok(16));
+    let fault = |fault: Fault| matches!(fault.kind, FaultKind::OutOfBounds { .. });
+    assert!(run(64).is_err_and(fault));
+}
+
+#[test]
+fn variables_of_the_module_need_addresses() {
+    let text = kernel("ld.global.u32 %r4, [table+4]; st.global.u32 [%rd1], %r4;");
+    let text = text.replace(".visible .entry", ".global .align 4 .u32 table[2];\n.visible .entry");
+    let module = parse(&text).unwrap_or_else(|error| panic!("{error}"));
+    assert!(Program::decode(&module, "k", &|_| None).is_err());
+    let bench = Bench::new(&bytes_of(&[5, 6]), 4);
+    let source = u64::from_le_bytes(bench.params[8..].try_into().unwrap());
+    let place = |name: &str| (name == "table").then_some(source);
+    let program = Program::decode(&module, "k", &place).unwrap();
+    bench.launch(&program, Launch::default()).unwrap();
+    assert_eq!(words(&bench.output()), [6]);
+}
+
+#[test]
+fn a_launch_without_threads_does_nothing() {
+    let bench = Bench::new(&[0; 4], 4);
+    let launch = Launch { grid: [0, 1, 1], ..Launch::default() };
+    assert_eq!(bench.launch(&uneven(), launch).unwrap().blocks, 0);
+}
