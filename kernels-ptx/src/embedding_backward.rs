@@ -40,15 +40,16 @@ fn backward(k: &Kernel<'_>) {
     // Every warp comes to the same answer, so that all of the block goes on or none of it.
     let earlier = k.var(0_u32);
     k.range(0, position, 32, |base| {
-        let found = search.matches(k, (base, k.constant(0_u32)), position);
+        let found = search.matches(k, base, position);
         earlier.update(|earlier| earlier | found);
     });
     k.return_if(earlier.get().ne(0));
 
     let first = (k.ctaid_y() * k.ntid_x() + k.tid_x()) * 4;
     let sums = [(); 4].map(|()| k.var(0.0));
+    // The positions before this one that share its 32 do not have the token, as was just seen.
     k.range(position & !31, positions, 32, |base| {
-        let found = search.matches(k, (base, position), positions);
+        let found = search.matches(k, base, positions);
         k.when(found.ne(0), || {
             k.range(0, 32, 1, |bit| {
                 k.when(((found >> bit) & 1).ne(0), || {
@@ -66,17 +67,11 @@ fn backward(k: &Kernel<'_>) {
 }
 
 impl<'k> Search<'k> {
-    /// A bit for each of the 32 positions from `base` that has the token, among those from
-    /// `start` on and before `end`.
-    fn matches(
-        &self,
-        k: &Kernel<'k>,
-        (base, start): (Value<'k, u32>, Value<'k, u32>),
-        end: Value<'k, u32>,
-    ) -> Value<'k, u32> {
+    /// A bit for each of the 32 positions from `base` that has the token, among those before `end`.
+    fn matches(&self, k: &Kernel<'k>, base: Value<'k, u32>, end: Value<'k, u32>) -> Value<'k, u32> {
         let position = base + k.lane();
         let found = k.var(0_u32);
-        k.when(position.ge(start) & position.lt(end), || {
+        k.when(position.lt(end), || {
             found.set(self.tokens.load(position).eq(self.token).select(1, 0));
         });
         k.ballot(found.get().ne(0))
