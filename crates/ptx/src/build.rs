@@ -45,6 +45,7 @@
 
 mod atomics;
 mod control;
+mod convert;
 mod kernel;
 mod math;
 mod memory;
@@ -55,6 +56,7 @@ mod predicate;
 mod reduce;
 mod scalar;
 mod shared;
+mod state;
 mod tidy;
 mod value;
 mod var;

@@ -39,3 +39,8 @@ mod words;
 pub use parse::{ParseError, parse};
 pub use target::{IsaVersion, SmTarget};
 pub use validate::{ValidationError, validate};
+
+/// The examples of README.md, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

@@ -36,6 +36,7 @@ mod mnemonic;
 mod module;
 mod operand;
 mod scope;
+mod variable;
 
 use lexer::{Lexer, Position, Token};
 

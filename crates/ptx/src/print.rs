@@ -2,15 +2,13 @@
 //!
 //! Floats are printed as their bits, so that nothing is rounded on the way.
 
+mod entry;
+
 use std::fmt::{self, Display, Formatter, Write};
 
-use crate::ast::{
-    Address, AddressBase, Entry, Immediate, Instruction, Limits, Linkage, Module, Operand,
-    Parameter, Space, Statement, Symbol, Variable,
-};
+use entry::EntryPrinter;
 
-/// The column where operands start.
-const OPERAND_COLUMN: usize = 24;
+use crate::ast::{Immediate, Instruction, Limits, Linkage, Module, Parameter, Space, Variable};
 
 impl Display for Module {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -107,131 +105,6 @@ impl Display for Immediate {
     }
 }
 
-/// Prints one entry; it knows the names that indices stand for.
-struct EntryPrinter<'a> {
-    module: &'a Module,
-    entry: &'a Entry,
-    registers: Vec<String>,
-}
-
-impl<'a> EntryPrinter<'a> {
-    fn new(module: &'a Module, entry: &'a Entry) -> Self {
-        let declared = entry.registers.iter();
-        let names = declared.flat_map(|d| (0..d.len()).map(|index| d.name_of(index)));
-        Self { module, entry, registers: names.collect() }
-    }
-
-    fn print(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let entry = self.entry;
-        write!(f, ".visible .entry {}(", entry.name)?;
-        for (index, parameter) in entry.parameters.iter().enumerate() {
-            write!(f, "{}\n    {parameter}", if index > 0 { "," } else { "" })?;
-        }
-        writeln!(f, "{})", if entry.parameters.is_empty() { "" } else { "\n" })?;
-        writeln!(f, "{}{{", entry.limits)?;
-        for declaration in &entry.registers {
-            write!(f, "    .reg .{} {}", declaration.ty, declaration.name)?;
-            match declaration.count {
-                Some(count) => writeln!(f, "<{count}>;")?,
-                None => writeln!(f, ";")?,
-            }
-        }
-        for variable in &entry.variables {
-            writeln!(f, "    {variable}")?;
-        }
-        if !entry.registers.is_empty() || !entry.variables.is_empty() {
-            f.write_char('\n')?;
-        }
-        entry.body.iter().try_for_each(|statement| self.statement(f, statement))?;
-        f.write_str("}\n")
-    }
-
-    fn statement(&self, f: &mut Formatter<'_>, statement: &Statement) -> fmt::Result {
-        match statement {
-            Statement::Label(label) => writeln!(f, "{}:", name(self.entry.label(*label))),
-            Statement::Instruction(instruction) => self.instruction(f, instruction),
-        }
-    }
-
-    fn instruction(&self, f: &mut Formatter<'_>, instruction: &Instruction) -> fmt::Result {
-        let mut text = String::from("    ");
-        if let Some(guard) = instruction.guard {
-            let not = if guard.negated { "!" } else { "" };
-            write!(text, "@{not}{} ", self.register(guard.predicate.0))?;
-        }
-        text.push_str(&mnemonic(instruction));
-        for (index, operand) in instruction.operands.iter().enumerate() {
-            if index == 0 {
-                let width = text.len().max(OPERAND_COLUMN - 1) + 1;
-                text = format!("{text:width$}");
-            } else {
-                text.push_str(", ");
-            }
-            self.operand(&mut text, operand)?;
-        }
-        writeln!(f, "{text};")
-    }
-
-    fn operand(&self, text: &mut String, operand: &Operand) -> fmt::Result {
-        match operand {
-            Operand::Register(register) => text.push_str(self.register(register.0)),
-            Operand::NotPredicate(register) => write!(text, "!{}", self.register(register.0))?,
-            Operand::Pair(first, second) => {
-                write!(text, "{}|{}", self.register(first.0), self.register(second.0))?;
-            }
-            Operand::Special(special) => text.push_str(special.text()),
-            Operand::Immediate(immediate) => write!(text, "{immediate}")?,
-            Operand::Symbol(symbol, offset) => {
-                text.push_str(self.symbol(*symbol));
-                plus(text, *offset)?;
-            }
-            Operand::Address(address) => self.address(text, address)?,
-            Operand::Vector(operands) => {
-                text.push('{');
-                for (index, operand) in operands.iter().enumerate() {
-                    text.push_str(if index > 0 { ", " } else { "" });
-                    self.operand(text, operand)?;
-                }
-                text.push('}');
-            }
-            Operand::Label(label) => text.push_str(name(self.entry.label(*label))),
-            Operand::Sink => text.push('_'),
-        }
-        Ok(())
-    }
-
-    fn address(&self, text: &mut String, address: &Address) -> fmt::Result {
-        text.push('[');
-        match address.base {
-            AddressBase::Register(register) => text.push_str(self.register(register.0)),
-            AddressBase::Symbol(symbol) => text.push_str(self.symbol(symbol)),
-            AddressBase::Absolute => {
-                return write!(text, "{}]", address.offset);
-            }
-        }
-        plus(text, address.offset)?;
-        text.push(']');
-        Ok(())
-    }
-
-    fn register(&self, index: u32) -> &str {
-        name(self.registers.get(index as usize).map(String::as_str))
-    }
-
-    fn symbol(&self, symbol: Symbol) -> &str {
-        let variable = |list: &'a [Variable], index: u32| {
-            list.get(index as usize).map(|variable| variable.name.as_str())
-        };
-        name(match symbol {
-            Symbol::Parameter(index) => {
-                self.entry.parameters.get(index as usize).map(|p| p.name.as_str())
-            }
-            Symbol::Local(index) => variable(&self.entry.variables, index),
-            Symbol::Module(index) => variable(&self.module.variables, index),
-        })
-    }
-}
-
 /// Opcode, modifiers and types.
 pub(crate) fn mnemonic(instruction: &Instruction) -> String {
     let mut text = instruction.opcode.text().to_owned();
@@ -244,19 +117,6 @@ pub(crate) fn mnemonic(instruction: &Instruction) -> String {
         text.push_str(ty.text());
     }
     text
-}
-
-/// `+offset`, nothing for 0. A negative offset is written `+-4`: `ptxas` knows no `-4` here.
-fn plus(text: &mut String, offset: i64) -> fmt::Result {
-    match offset {
-        0 => Ok(()),
-        _ => write!(text, "+{offset}"),
-    }
-}
-
-/// What is printed for an index that nothing has: no valid name, so that nobody takes it for one.
-fn name(known: Option<&str>) -> &str {
-    known.unwrap_or("<undeclared>")
 }
 
 impl Display for Space {

@@ -1,16 +1,16 @@
 //! A kernel while it is being built: its registers, its scopes and its statements.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use super::pointer::Ptr;
 use super::scalar::Scalar;
-use super::tidy;
+pub(super) use super::state::Emit;
+use super::state::State;
 use super::value::{Source, Value};
 use crate::ast::{
-    Address, AddressBase, Entry, Guard, Instruction, LabelId, Modifier, Modifiers, Opcode, Operand,
-    Parameter, RegisterId, SourceLine, Special, Statement, Symbol, Type, Variable,
+    Address, AddressBase, Entry, Guard, LabelId, Modifier, Opcode, Operand, Parameter, RegisterId,
+    Special, Statement, Symbol, Type, Variable,
 };
 
 /// A kernel that is being built.
@@ -22,45 +22,6 @@ pub struct Kernel<'k> {
     state: &'k RefCell<State>,
     // Invariant, so that the lifetimes of two kernels never unify.
     brand: PhantomData<fn(&'k ()) -> &'k ()>,
-}
-
-/// What has been built so far.
-#[derive(Default)]
-struct State {
-    entry: Entry,
-    /// Loads of parameters and special registers: they go before the body, so that the first use
-    /// may be anywhere.
-    prologue: Vec<Statement>,
-    /// The type of every register and the scope that it was made in.
-    registers: Vec<(Type, u32)>,
-    /// The scopes that are open, outermost first.
-    open: Vec<u32>,
-    scopes: u32,
-    specials: BTreeMap<Special, RegisterId>,
-    /// Registers that hold the address of a variable.
-    addresses: Vec<(Symbol, RegisterId)>,
-    blocks: u32,
-}
-
-/// An instruction that is being put together.
-pub(super) struct Emit<'a> {
-    pub(super) opcode: Opcode,
-    pub(super) modifiers: &'a [Modifier],
-    pub(super) types: &'a [Type],
-    pub(super) operands: Vec<Operand>,
-}
-
-impl Emit<'_> {
-    fn statement(self, guard: Option<Guard>) -> Statement {
-        Statement::Instruction(Instruction {
-            guard,
-            opcode: self.opcode,
-            modifiers: Modifiers::of(self.modifiers),
-            types: self.types.to_vec(),
-            operands: self.operands,
-            line: SourceLine::default(),
-        })
-    }
 }
 
 impl<'k> Kernel<'k> {
@@ -251,29 +212,5 @@ impl<'k> Kernel<'k> {
         let result = body();
         self.state.borrow_mut().open.pop();
         result
-    }
-}
-
-impl State {
-    fn load_early(&mut self, emit: Emit<'_>) {
-        self.prologue.push(emit.statement(None));
-    }
-
-    /// Fails when `name` is taken.
-    fn claim(&self, name: &str) {
-        let parameters = self.entry.parameters.iter().map(|parameter| &parameter.name);
-        let mut names = parameters.chain(self.entry.variables.iter().map(|v| &v.name));
-        let entry = &self.entry.name;
-        assert!(names.all(|taken| taken != name), "kernel `{entry}`: `{name}` is declared twice");
-    }
-
-    fn finish(mut self) -> Entry {
-        let mut body = self.prologue;
-        body.append(&mut self.entry.body);
-        let end = Emit { opcode: Opcode::Ret, modifiers: &[], types: &[], operands: Vec::new() };
-        body.push(end.statement(None));
-        let types = self.registers.iter().map(|&(ty, _)| ty).collect();
-        self.entry.body = body;
-        tidy::tidy(self.entry, types)
     }
 }

@@ -2,9 +2,9 @@
 
 use super::lexer::Token;
 use super::mnemonic::parse_mnemonic;
-use super::module::{parse_type, parse_variables};
 use super::operand::parse_operand;
 use super::scope::{Meaning, Scope};
+use super::variable::{parse_type, parse_variables};
 use super::{Cursor, ParseError, Result};
 use crate::ast::{
     Guard, Instruction, Linkage, Opcode, Operand, RegisterDeclaration, SourceLine, Statement, Type,

@@ -2,14 +2,14 @@
 
 use super::body::parse_body;
 use super::lexer::{Position, Token};
-use super::operand::constant;
 use super::scope::Scope;
+use super::variable::{parse_align, parse_length, parse_sized_type, parse_variables};
 use super::{Cursor, ParseError, Result};
-use crate::ast::{
-    Entry, Immediate, Limits, Linkage, Modifier, Module, Parameter, PointerAttribute, Space, Type,
-    Variable,
-};
+use crate::ast::{Entry, Limits, Linkage, Modifier, Module, Parameter, PointerAttribute, Space};
 use crate::target::{IsaVersion, SmTarget};
+
+/// The most bytes of parameters that any PTX ISA version allows.
+const MOST_PARAMETER_BYTES: u32 = 32_764;
 
 /// What may stand outside of entries.
 const TOP_LEVEL: &str = "`.entry`, a variable, or the end of the text";
@@ -102,82 +102,6 @@ fn parse_linkage(cursor: &mut Cursor<'_>) -> Linkage {
     }
 }
 
-/// `.align n`, if it is there.
-fn parse_align(cursor: &mut Cursor<'_>) -> Result<Option<u32>> {
-    if !cursor.accept_word("align") {
-        return Ok(None);
-    }
-    let at = cursor.position();
-    let align = cursor.count()?;
-    if align.is_power_of_two() {
-        return Ok(Some(align));
-    }
-    Err(ParseError::new(at, format!("`{align}`"), "a power of two"))
-}
-
-pub(super) fn parse_type(cursor: &mut Cursor<'_>) -> Result<Type> {
-    let ty = match cursor.peek() {
-        Token::Dotted(word) => Type::from_text(word),
-        _ => None,
-    };
-    let ty = ty.ok_or_else(|| cursor.unexpected("a type such as `.f32`"))?;
-    cursor.take();
-    Ok(ty)
-}
-
-/// Variables of one declaration: `.shared .align 16 .b32 a[64], b;`
-pub(super) fn parse_variables(
-    cursor: &mut Cursor<'_>,
-    linkage: Linkage,
-    expected: &str,
-) -> Result<Vec<Variable>> {
-    let space = match cursor.peek() {
-        Token::Dotted(word) => Modifier::from_text(word).and_then(Space::from_modifier),
-        _ => None,
-    };
-    let Some(space) = space.filter(|&space| space != Space::Param) else {
-        return Err(cursor.unexpected(expected));
-    };
-    cursor.take();
-    let align = parse_align(cursor)?;
-    let ty = parse_type(cursor)?;
-    let mut variables = Vec::new();
-    loop {
-        let name = cursor.name("the name of a variable")?.to_owned();
-        let length = parse_length(cursor)?;
-        let initial = if cursor.accept('=') { parse_initial(cursor, ty)? } else { Vec::new() };
-        variables.push(Variable { linkage, space, align, ty, name, length, initial });
-        if !cursor.accept(',') {
-            break;
-        }
-    }
-    cursor.expect(';')?;
-    Ok(variables)
-}
-
-/// `[n]` or `[]`, if it is there.
-fn parse_length(cursor: &mut Cursor<'_>) -> Result<Option<u32>> {
-    if !cursor.accept('[') {
-        return Ok(None);
-    }
-    let length = if cursor.peek() == Token::Symbol(']') { 0 } else { cursor.count()? };
-    cursor.expect(']')?;
-    Ok(Some(length))
-}
-
-/// The value of a scalar, or a list of values in braces.
-fn parse_initial(cursor: &mut Cursor<'_>, ty: Type) -> Result<Vec<Immediate>> {
-    if !cursor.accept('{') {
-        return Ok(vec![constant(cursor, ty)?]);
-    }
-    let mut list = vec![constant(cursor, ty)?];
-    while cursor.accept(',') {
-        list.push(constant(cursor, ty)?);
-    }
-    cursor.expect('}')?;
-    Ok(list)
-}
-
 fn parse_entry(cursor: &mut Cursor<'_>, module: &Module) -> Result<Entry> {
     let name = cursor.name("the name of the entry")?.to_owned();
     let mut entry = Entry { name, ..Entry::default() };
@@ -185,7 +109,11 @@ fn parse_entry(cursor: &mut Cursor<'_>, module: &Module) -> Result<Entry> {
         loop {
             let at = cursor.position();
             let parameter = parse_parameter(cursor)?;
-            if entry.parameters.iter().any(|known| known.name == parameter.name) {
+            let mut names = entry.parameters.iter().map(|known| &known.name);
+            let mut outer = module.variables.iter().map(|known| &known.name);
+            if names.any(|name| *name == parameter.name)
+                || outer.any(|name| *name == parameter.name)
+            {
                 let found = format!("`{}` again", parameter.name);
                 return Err(ParseError::new(at, found, "a name that is not taken"));
             }
@@ -208,7 +136,7 @@ fn parse_parameter(cursor: &mut Cursor<'_>) -> Result<Parameter> {
         return Err(cursor.unexpected("`.param`"));
     }
     let align = parse_align(cursor)?;
-    let ty = parse_type(cursor)?;
+    let ty = parse_sized_type(cursor)?;
     let pointer = if cursor.accept_word("ptr") {
         let space = match cursor.peek() {
             Token::Dotted(word) => Modifier::from_text(word).and_then(Space::from_modifier),
@@ -222,7 +150,12 @@ fn parse_parameter(cursor: &mut Cursor<'_>) -> Result<Parameter> {
         None
     };
     let name = cursor.name("the name of the parameter")?.to_owned();
+    let at = cursor.position();
     let length = parse_length(cursor)?;
+    if length.is_some_and(|length| length > MOST_PARAMETER_BYTES) {
+        let expected = format!("at most {MOST_PARAMETER_BYTES} bytes of parameters");
+        return Err(ParseError::new(at, "a longer array", expected));
+    }
     Ok(Parameter { name, ty, align, length, pointer })
 }
 

@@ -1,6 +1,6 @@
 //! The names that are in sight, and the entry that is being read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::lexer::Position;
 use super::{ParseError, Result};
@@ -24,6 +24,8 @@ pub(super) struct Scope<'m> {
     /// The names of each open block, outermost first.
     blocks: Vec<HashMap<String, Meaning>>,
     labels: HashMap<String, (LabelId, Label)>,
+    /// Every name of the entry so far, open block or not.
+    taken: HashSet<String>,
 }
 
 /// Where a label was first named, and whether it has been placed.
@@ -44,8 +46,10 @@ impl<'m> Scope<'m> {
         let parameters = parameters
             .map(|(index, p)| (p.name.clone(), Meaning::Symbol(Symbol::Parameter(index as u32))));
         let inner = parameters.collect();
+        let blocks: Vec<HashMap<String, Meaning>> = vec![outer, inner];
+        let taken = blocks.iter().flat_map(HashMap::keys).cloned().collect();
         let (types, labels) = (Vec::new(), HashMap::new());
-        Self { module, entry, types, blocks: vec![outer, inner], labels }
+        Self { module, entry, types, blocks, labels, taken }
     }
 
     /// Opens a block, `{`.
@@ -92,23 +96,37 @@ impl<'m> Scope<'m> {
             self.types.push(declaration.ty);
             self.bind(at, &declaration.name_of(index), Meaning::Register(register))?;
         }
-        // An inner block may reuse a name; the entry has no blocks, and gets a name of its own.
-        let taken = |name: &str| self.entry.registers.iter().any(|known| known.name == name);
-        if taken(&declaration.name) {
-            let block = self.blocks.len();
-            let name = (0..).map(|n| format!("{}_{block}_{n}_", declaration.name));
-            declaration.name = name.into_iter().find(|name| !taken(name)).unwrap_or_default();
-        }
+        declaration.name = self.fresh(declaration.name.clone(), |name| {
+            let renamed = RegisterDeclaration { name: name.to_owned(), ..declaration.clone() };
+            (0..renamed.len()).map(|index| renamed.name_of(index)).collect()
+        });
         self.entry.registers.push(declaration);
         Ok(())
     }
 
     /// Declares a variable of the entry.
-    pub(super) fn declare_variable(&mut self, at: Position, variable: Variable) -> Result<()> {
+    pub(super) fn declare_variable(&mut self, at: Position, mut variable: Variable) -> Result<()> {
         let symbol = Symbol::Local(self.entry.variables.len() as u32);
         self.bind(at, &variable.name, Meaning::Symbol(symbol))?;
+        variable.name = self.fresh(variable.name.clone(), |name| vec![name.to_owned()]);
         self.entry.variables.push(variable);
         Ok(())
+    }
+
+    /// A name for the entry as a whole, and takes it. An inner block may reuse a name, but the
+    /// entry has no blocks, and so what the block declares gets a name of its own. `expand` gives
+    /// all the names that a declaration makes.
+    fn fresh(&mut self, name: String, expand: impl Fn(&str) -> Vec<String>) -> String {
+        let mut fresh = name.clone();
+        let mut names = expand(&fresh);
+        let mut number = 0;
+        while names.iter().any(|name| self.taken.contains(name)) {
+            number += 1;
+            fresh = format!("{name}_{number}_");
+            names = expand(&fresh);
+        }
+        self.taken.extend(names);
+        fresh
     }
 
     /// The label called `name`, which may come later.
@@ -138,6 +156,11 @@ impl<'m> Scope<'m> {
         let missing = self.labels.iter().filter(|(_, (_, label))| !label.placed);
         // The first one in the text, so that the message does not depend on hashing.
         let first = missing.min_by_key(|(_, (_, label))| (label.named.line, label.named.column));
+        if let Some(name) = self.entry.labels.iter().find(|name| self.taken.contains(*name)) {
+            let (_, label) = self.labels[name];
+            let found = format!("label `{name}`, which is also a variable");
+            return Err(ParseError::new(label.named, found, "a name that is not taken"));
+        }
         match first {
             None => Ok(self.entry),
             Some((name, (_, label))) => {

@@ -1,6 +1,7 @@
 //! The crate against itself and against `ptxas`.
 
 mod build;
+mod math;
 mod ptxas;
 mod rejected;
 mod table;

@@ -127,6 +127,50 @@ fn constants_take_the_type_of_their_instruction() {
 }
 
 #[test]
+fn an_inner_block_may_reuse_any_name() {
+    let text = ".version 7.0\n.target sm_80\n.entry k(.param .u32 p) {
+        .reg .b32 %r<3>; .shared .b32 s[4];
+        { .reg .b32 %r1, s; mov.u32 %r1, 1; mov.u32 s, %r1; }
+        { .shared .b32 s[8]; .reg .b32 p; mov.u32 %r1, s; mov.u32 p, %r1; }
+        mov.u32 %r2, s; ld.param.u32 %r1, [p];
+        ret; }";
+    let module = parse(text).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(retrograph_ptx::validate(&module), Ok(()));
+    assert_eq!(parse(&module.to_string()).as_ref(), Ok(&module), "{module}");
+    let moved: Vec<Operand> = module.entries[0]
+        .body
+        .iter()
+        .filter_map(|statement| match statement {
+            Statement::Instruction(i) if i.opcode == Opcode::Mov => Some(i.operands[1].clone()),
+            _ => None,
+        })
+        .filter(|operand| matches!(operand, Operand::Symbol(..)))
+        .collect();
+    assert_eq!(moved, [1, 0].map(|index| Operand::Symbol(Symbol::Local(index), 0)));
+}
+
+#[test]
+fn damaged_texts_are_errors_and_nothing_worse() {
+    for (end, _) in COMPILED.char_indices() {
+        // A text that ends early has no whole entry, until it ends after the brace.
+        match parse(&COMPILED[..end]) {
+            Ok(module) if module.entries.is_empty() => {}
+            Ok(_) => assert!(end >= COMPILED.trim_end().len()),
+            Err(error) => assert!(error.line > 0 && error.column > 0),
+        }
+    }
+    let words: Vec<&str> =
+        COMPILED.split_inclusive([' ', '\t', ',', ';', '\n', '.', '[']).collect();
+    for dropped in 0..words.len() {
+        let text: String = [&words[..dropped], &words[dropped + 1..]].concat().concat();
+        if let Ok(module) = parse(&text) {
+            assert_eq!(retrograph_ptx::validate(&module), Ok(()), "{text}");
+            assert_eq!(parse(&module.to_string()).as_ref(), Ok(&module), "{text}");
+        }
+    }
+}
+
+#[test]
 fn instructions_know_their_lines() {
     let module = parse(".version 7.0\n.target sm_80\n.entry k()\n{\n\n  ret;\n}").unwrap();
     let Statement::Instruction(ret) = &module.entries[0].body[0] else { panic!("no ret") };

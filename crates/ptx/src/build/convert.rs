@@ -1,0 +1,89 @@
+//! Values as values of another type.
+
+use super::kernel::Emit;
+use super::predicate::Pred;
+use super::scalar::{Float, Scalar};
+use super::value::{Source, Value};
+use crate::ast::{Modifier, Opcode, Operand, Type};
+
+impl<'k, T: Scalar> Value<'k, T> {
+    /// The value converted to another type as Rust's `as` does: integers wrap, floats are rounded
+    /// to the nearest float, and towards zero to an integer, which saturates.
+    ///
+    /// One difference: NaN becomes an integer as the hardware has it, 0 for 32-bit integers.
+    #[track_caller]
+    pub fn cast<U: Scalar>(self) -> Value<'k, U> {
+        let (from, to) = (T::TYPE, U::TYPE);
+        if !from.is_float() && !to.is_float() {
+            if let Source::Constant(bits) = self.source() {
+                return Value::new(self.kernel(), Source::Constant(U::from_bits(bits).to_bits()));
+            }
+            if from.size() == to.size() {
+                return Value::new(self.kernel(), self.source());
+            }
+        }
+        if from == to {
+            return Value::new(self.kernel(), self.source());
+        }
+        let rounding: &[Modifier] = match (from.is_float(), to.is_float()) {
+            (true, false) => &[Modifier::Rzi],
+            (true, true) if to.size() > from.size() => &[],
+            (_, true) => &[Modifier::Rn],
+            (false, false) => &[],
+        };
+        let operands = vec![Operand::Register(self.register())];
+        let emit = Emit { opcode: Opcode::Cvt, modifiers: rounding, types: &[to, from], operands };
+        Value::from_register(self.kernel(), self.kernel().compute(to, emit))
+    }
+
+    /// Copies the bits into a register of another type of the same size.
+    #[track_caller]
+    fn reinterpret<U: Scalar>(self) -> Value<'k, U> {
+        if let Source::Constant(bits) = self.source() {
+            return Value::new(self.kernel(), Source::Constant(bits));
+        }
+        let ty = if U::TYPE.size() == 8 { Type::B64 } else { Type::B32 };
+        let operands = vec![self.operand()];
+        let emit = Emit { opcode: Opcode::Mov, modifiers: &[], types: &[ty], operands };
+        Value::from_register(self.kernel(), self.kernel().compute(U::TYPE, emit))
+    }
+}
+
+impl<'k> Value<'k, f32> {
+    /// The bits of the float.
+    #[track_caller]
+    pub fn bits(self) -> Value<'k, u32> {
+        self.reinterpret()
+    }
+
+    /// The float that has these bits.
+    #[track_caller]
+    pub fn from_bits(bits: Value<'k, u32>) -> Self {
+        bits.reinterpret()
+    }
+}
+
+impl<'k> Value<'k, f64> {
+    /// The bits of the float.
+    #[track_caller]
+    pub fn bits(self) -> Value<'k, u64> {
+        self.reinterpret()
+    }
+
+    /// The float that has these bits.
+    #[track_caller]
+    pub fn from_bits(bits: Value<'k, u64>) -> Self {
+        bits.reinterpret()
+    }
+}
+
+impl<'k, T: Float> Value<'k, T> {
+    /// Whether the value is neither infinite nor not a number.
+    #[track_caller]
+    pub fn is_finite(self) -> Pred<'k> {
+        let operands = vec![Operand::Register(self.register())];
+        let (modifiers, types) = (&[Modifier::Finite], &[T::TYPE]);
+        let emit = Emit { opcode: Opcode::Testp, modifiers, types, operands };
+        Pred::new(self.kernel(), self.kernel().compute(Type::Pred, emit))
+    }
+}

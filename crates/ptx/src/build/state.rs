@@ -1,0 +1,75 @@
+//! What a kernel consists of while it is being built.
+
+use std::collections::BTreeMap;
+
+use super::tidy;
+use crate::ast::{
+    Entry, Guard, Instruction, Modifier, Modifiers, Opcode, Operand, RegisterId, SourceLine,
+    Special, Statement, Symbol, Type,
+};
+
+/// What has been built so far.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) entry: Entry,
+    /// Loads of parameters and special registers: they go before the body, so that the first use
+    /// may be anywhere.
+    pub(super) prologue: Vec<Statement>,
+    /// The type of every register and the scope that it was made in.
+    pub(super) registers: Vec<(Type, u32)>,
+    /// The scopes that are open, outermost first.
+    pub(super) open: Vec<u32>,
+    pub(super) scopes: u32,
+    pub(super) specials: BTreeMap<Special, RegisterId>,
+    /// Registers that hold the address of a variable.
+    pub(super) addresses: Vec<(Symbol, RegisterId)>,
+    pub(super) blocks: u32,
+}
+
+/// An instruction that is being put together.
+pub(super) struct Emit<'a> {
+    pub(super) opcode: Opcode,
+    pub(super) modifiers: &'a [Modifier],
+    pub(super) types: &'a [Type],
+    pub(super) operands: Vec<Operand>,
+}
+
+impl Emit<'_> {
+    /// The statement, under `guard`.
+    pub(super) fn statement(self, guard: Option<Guard>) -> Statement {
+        Statement::Instruction(Instruction {
+            guard,
+            opcode: self.opcode,
+            modifiers: Modifiers::of(self.modifiers),
+            types: self.types.to_vec(),
+            operands: self.operands,
+            line: SourceLine::default(),
+        })
+    }
+}
+
+impl State {
+    /// Appends an instruction to the prologue.
+    pub(super) fn load_early(&mut self, emit: Emit<'_>) {
+        self.prologue.push(emit.statement(None));
+    }
+
+    /// Fails when `name` is taken.
+    pub(super) fn claim(&self, name: &str) {
+        let parameters = self.entry.parameters.iter().map(|parameter| &parameter.name);
+        let mut names = parameters.chain(self.entry.variables.iter().map(|v| &v.name));
+        let entry = &self.entry.name;
+        assert!(names.all(|taken| taken != name), "kernel `{entry}`: `{name}` is declared twice");
+    }
+
+    /// The entry, with its end and tidied.
+    pub(super) fn finish(mut self) -> Entry {
+        let mut body = self.prologue;
+        body.append(&mut self.entry.body);
+        let end = Emit { opcode: Opcode::Ret, modifiers: &[], types: &[], operands: Vec::new() };
+        body.push(end.statement(None));
+        let types = self.registers.iter().map(|&(ty, _)| ty).collect();
+        self.entry.body = body;
+        tidy::tidy(self.entry, types)
+    }
+}
