@@ -22,7 +22,7 @@ macro_rules! trampolines {
     ) => {
         /// A function of the driver.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[allow(non_camel_case_types)]
+        #[allow(non_camel_case_types, clippy::enum_variant_names)]
         pub(crate) enum Function {
             $($name,)*
             $($o_name,)*
@@ -44,7 +44,7 @@ macro_rules! trampolines {
 
         /// One function for all slots.
         // The call without arguments has nothing to admit.
-        #[allow(non_snake_case, unused_unsafe)]
+        #[allow(non_snake_case, unused_unsafe, clippy::too_many_arguments)]
         mod shared {
             use super::*;
             $(pub(super) unsafe fn $name(slot: usize, $($arg: $type),*) -> CUresult {
@@ -60,7 +60,7 @@ macro_rules! trampolines {
         }
 
         /// One function for each slot, with the signature of the driver.
-        #[allow(non_snake_case)]
+        #[allow(non_snake_case, clippy::too_many_arguments)]
         mod slots {
             use super::*;
             $(pub(super) unsafe extern "C" fn $name<const W: usize>($($arg: $type),*) -> CUresult {

@@ -99,7 +99,7 @@ impl State {
         parameters: Out<CUDA_MEMCPY3D>,
     ) -> Call {
         match &self.nodes.get(node)?.kind {
-            NodeKind::Operation(Operation::Copy(copy)) => parameters.put(copy.given),
+            NodeKind::Operation(Operation::Copy(copy)) => parameters.put(*copy.given),
             _ => Err(INVALID_VALUE),
         }
     }

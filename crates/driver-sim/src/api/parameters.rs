@@ -64,7 +64,7 @@ impl State {
     pub(super) fn lasting_copy(&mut self, given: &CUDA_MEMCPY3D) -> Result<Copy, CUresult> {
         let (source, target) = self.ends(given)?;
         match (self.end(source)?, self.end(target)?) {
-            (Some(source), Some(target)) => Ok(Copy { given: *given, source, target }),
+            (Some(source), Some(target)) => Ok(Copy { given: Box::new(*given), source, target }),
             _ => {
                 Err(self
                     .unsupported("copy nodes of pageable host memory, which may be gone at replay"))
@@ -88,9 +88,9 @@ impl State {
             }
         };
         match self.end(target)? {
-            Some(target) => Ok((Copy { given: *given, source: source_end, target }, None)),
+            Some(target) => Ok((Copy { given: Box::new(*given), source: source_end, target }, None)),
             None => {
-                let copy = Copy { given: *given, source: source_end, target: End::Pinned(0) };
+                let copy = Copy { given: Box::new(*given), source: source_end, target: End::Pinned(0) };
                 Ok((copy, Some(target.host)))
             }
         }

@@ -22,7 +22,7 @@ pub(crate) enum End {
 #[derive(Clone, Debug)]
 pub(crate) struct Copy {
     /// The parameters as given, for those who ask.
-    pub(crate) given: CUDA_MEMCPY3D,
+    pub(crate) given: Box<CUDA_MEMCPY3D>,
     pub(crate) source: End,
     pub(crate) target: End,
 }

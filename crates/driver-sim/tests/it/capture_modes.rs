@@ -1,0 +1,102 @@
+//! Which calls a capture forbids, by its mode and by the mode of the thread that calls.
+
+use retrograph_driver_sys::*;
+
+use crate::machine::{Machine, cu};
+use crate::ptx;
+
+const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
+const UNSUPPORTED: CUresult = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+const GLOBAL: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+const LOCAL: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+
+/// Calls that are unsafe while a capture is open. Each gets its own machine.
+fn unsafe_calls() -> Vec<(&'static str, fn(&Machine) -> CUresult)> {
+    vec![
+        ("allocate", |machine| {
+            let mut address = 0;
+            cu!(machine, cuMemAlloc_v2(&mut address, 4))
+        }),
+        ("allocate pinned memory", |machine| {
+            let mut pointer = std::ptr::null_mut();
+            cu!(machine, cuMemAllocHost_v2(&mut pointer, 4))
+        }),
+        ("free", |machine| cu!(machine, cuMemFree_v2(0))),
+        ("wait for the context", |machine| cu!(machine, cuCtxSynchronize())),
+        ("wait for another stream", |machine| machine.sync(machine.stream())),
+        ("ask another stream", |machine| cu!(machine, cuStreamQuery(machine.stream()))),
+        ("ask an event", |machine| cu!(machine, cuEventQuery(machine.event()))),
+        ("unload a module", |machine| {
+            let module = machine.load(&ptx::small("7.0", "sm_80")).expect("loading is allowed");
+            cu!(machine, cuModuleUnload(module))
+        }),
+        ("copy and wait", |machine| {
+            let host = 1u32;
+            cu!(machine, cuMemcpyHtoD_v2(0, (&raw const host).cast(), 4))
+        }),
+    ]
+}
+
+/// The code of a call while a capture of the given mode is open, and whether the capture survived.
+fn during(mode: CUstreamCaptureMode, call: fn(&Machine) -> CUresult) -> (CUresult, bool) {
+    let machine = Machine::new();
+    let stream = machine.stream();
+    assert_eq!(cu!(machine, cuStreamBeginCapture_v2(stream, mode)), SUCCESS);
+    let code = call(&machine);
+    (code, machine.end(stream).0 == SUCCESS)
+}
+
+#[test]
+fn strict_modes_refuse_every_unsafe_call_and_lose_the_capture() {
+    for (name, call) in unsafe_calls() {
+        assert_eq!(during(GLOBAL, call), (UNSUPPORTED, false), "{name}");
+        assert_eq!(during(LOCAL, call), (UNSUPPORTED, false), "{name}");
+    }
+}
+
+#[test]
+fn the_relaxed_mode_refuses_none() {
+    for (name, call) in unsafe_calls() {
+        let (code, survived) = during(RELAXED, call);
+        assert!(survived && code != UNSUPPORTED, "{name}: {code}");
+    }
+}
+
+/// Allocates on another thread in a given mode while `mode` captures here.
+fn elsewhere(mode: CUstreamCaptureMode, thread_mode: CUstreamCaptureMode) -> (CUresult, bool) {
+    let machine = Machine::new();
+    let stream = machine.stream();
+    assert_eq!(cu!(machine, cuStreamBeginCapture_v2(stream, mode)), SUCCESS);
+    let allocate = || {
+        machine.enter();
+        let (mut mode, mut address) = (thread_mode, 0);
+        assert_eq!(cu!(machine, cuThreadExchangeStreamCaptureMode(&mut mode)), SUCCESS);
+        assert_eq!(mode, GLOBAL, "what a thread starts with");
+        cu!(machine, cuMemAlloc_v2(&mut address, 4))
+    };
+    let code = std::thread::scope(|scope| scope.spawn(allocate).join());
+    (code.expect("the thread does not panic"), machine.end(stream).0 == SUCCESS)
+}
+
+#[test]
+fn only_global_captures_and_only_global_threads_know_of_each_other() {
+    assert_eq!(elsewhere(GLOBAL, GLOBAL), (UNSUPPORTED, false));
+    assert_eq!(elsewhere(GLOBAL, LOCAL), (SUCCESS, true));
+    assert_eq!(elsewhere(GLOBAL, RELAXED), (SUCCESS, true));
+    assert_eq!(elsewhere(LOCAL, GLOBAL), (SUCCESS, true));
+    assert_eq!(elsewhere(RELAXED, GLOBAL), (SUCCESS, true));
+}
+
+#[test]
+fn the_reason_comes_once_and_then_the_consequence() {
+    let machine = Machine::new();
+    let stream = machine.stream();
+    assert_eq!(machine.begin(stream), SUCCESS);
+    let mut address = 0;
+    assert_eq!(cu!(machine, cuMemAlloc_v2(&mut address, 4)), UNSUPPORTED);
+    let invalidated = CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    assert_eq!(cu!(machine, cuMemAlloc_v2(&mut address, 4)), invalidated);
+    assert_eq!(machine.end(stream), (invalidated, CUgraph::NULL));
+    assert_eq!(cu!(machine, cuMemAlloc_v2(&mut address, 4)), SUCCESS);
+}

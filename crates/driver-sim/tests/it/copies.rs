@@ -1,0 +1,119 @@
+//! Copies and fills: what is read when, and what is refused.
+
+use retrograph_driver_sim::{DiagnosticKind, POISON};
+use retrograph_driver_sys::*;
+
+use crate::machine::{Machine, cu};
+
+const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
+const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+#[test]
+fn an_async_copy_reads_pinned_memory_when_it_runs() {
+    let machine = Machine::new();
+    let (word, stream, host) = (machine.zero(), machine.stream(), machine.pinned(&[1]));
+    assert_eq!(cu!(machine, cuMemcpyHtoDAsync_v2(word, host.cast(), 4, stream)), SUCCESS);
+    // SAFETY: the pinned word lives, and nothing runs before it is waited for.
+    unsafe { host.write(2) };
+    assert_eq!(machine.sync(stream), SUCCESS);
+    assert_eq!(machine.peek(word), 2, "the overwritten staging memory was copied");
+}
+
+#[test]
+fn an_async_copy_reads_pageable_memory_at_the_call() {
+    let machine = Machine::new();
+    let (word, stream) = (machine.zero(), machine.stream());
+    let mut host = [1u32];
+    assert_eq!(cu!(machine, cuMemcpyHtoDAsync_v2(word, host.as_ptr().cast(), 4, stream)), SUCCESS);
+    host[0] = 2;
+    assert_eq!(machine.sync(stream), SUCCESS);
+    assert_eq!((machine.peek(word), host[0]), (1, 2));
+}
+
+#[test]
+fn a_copy_to_pinned_memory_lands_at_its_wait() {
+    let machine = Machine::new();
+    let (word, stream, host) = (machine.words(&[7]), machine.stream(), machine.pinned(&[0]));
+    assert_eq!(cu!(machine, cuMemcpyDtoHAsync_v2(host.cast(), word, 4, stream)), SUCCESS);
+    // SAFETY: the pinned word lives.
+    let read = || unsafe { host.read() };
+    assert_eq!(read(), 0);
+    assert_eq!(machine.sync(stream), SUCCESS);
+    assert_eq!(read(), 7);
+}
+
+#[test]
+fn a_copy_to_pageable_memory_is_complete_when_the_call_returns() {
+    let machine = Machine::new();
+    let (word, stream) = (machine.zero(), machine.stream());
+    let mut host = 0u32;
+    assert_eq!(machine.append(word, 3, stream), SUCCESS);
+    let target = (&raw mut host).cast();
+    assert_eq!(cu!(machine, cuMemcpyDtoHAsync_v2(target, word, 4, stream)), SUCCESS);
+    assert_eq!(host, 3);
+}
+
+/// The stale read of a host-to-device copy on the legacy stream: a non-blocking stream is not
+/// behind it.
+#[test]
+fn a_synchronous_copy_from_pageable_memory_is_not_ordered_with_a_non_blocking_stream() {
+    let machine = Machine::new();
+    let (mut word, copy, stream) = (0, machine.zero(), machine.stream());
+    assert_eq!(cu!(machine, cuMemAlloc_v2(&mut word, 4)), SUCCESS);
+    let host = 5u32;
+    assert_eq!(cu!(machine, cuMemcpyHtoD_v2(word, (&raw const host).cast(), 4)), SUCCESS);
+    assert_eq!(cu!(machine, cuMemcpyDtoDAsync_v2(copy, word, 4, stream)), SUCCESS);
+    assert_eq!(machine.sync(stream), SUCCESS);
+    assert_eq!(machine.peek(copy), POISON, "the stream saw what was there before");
+    assert_eq!(machine.peek(word), 5, "the legacy stream is behind the copy");
+}
+
+#[test]
+fn fills_write_bytes_and_words() {
+    let machine = Machine::new();
+    let (words, stream) = (machine.words(&[1, 2, 3]), machine.stream());
+    assert_eq!(cu!(machine, cuMemsetD32Async(words, 0xdead_beef, 2, stream)), SUCCESS);
+    assert_eq!(cu!(machine, cuMemsetD8Async(words + 4, 0x11, 2, stream)), SUCCESS);
+    assert_eq!(machine.sync(stream), SUCCESS);
+    let read: Vec<_> = (0..3).map(|index| machine.peek(words + 4 * index)).collect();
+    assert_eq!(read, [0xdead_beef, 0xdead_1111, 3]);
+    assert_eq!(cu!(machine, cuMemsetD32_v2(words, 0, 3)), SUCCESS);
+    assert_eq!(machine.peek(words + 8), 0);
+    assert_eq!(cu!(machine, cuMemsetD32_v2(words, 0, 4)), INVALID_VALUE, "past the end");
+    assert_eq!(cu!(machine, cuMemsetD32_v2(words + 1, 0, 1)), INVALID_VALUE, "misaligned");
+}
+
+#[test]
+fn copies_outside_of_allocations_are_refused() {
+    let machine = Machine::new();
+    let (words, stream) = (machine.words(&[1, 2]), machine.stream());
+    let mut host = [0u32; 3];
+    let target = host.as_mut_ptr().cast();
+    assert_eq!(cu!(machine, cuMemcpyDtoH_v2(target, words, 12)), INVALID_VALUE);
+    assert_eq!(cu!(machine, cuMemcpyDtoDAsync_v2(words + 4, words, 8, stream)), INVALID_VALUE);
+    assert_eq!(cu!(machine, cuMemcpyHtoD_v2(8, host.as_ptr().cast(), 4)), INVALID_VALUE);
+    assert_eq!(cu!(machine, cuMemcpyHtoD_v2(words, std::ptr::null(), 4)), INVALID_VALUE);
+    assert_eq!(cu!(machine, cuMemcpyDtoH_v2(std::ptr::null_mut(), words, 0)), SUCCESS);
+}
+
+#[test]
+fn a_copy_between_kinds_of_addresses_finds_out_which_they_are() {
+    let machine = Machine::new();
+    let (words, stream, host) = (machine.words(&[1, 2]), machine.stream(), machine.pinned(&[9]));
+    let pinned = host.expose_provenance() as u64;
+    assert_eq!(cu!(machine, cuMemcpyAsync(words, pinned, 4, stream)), SUCCESS);
+    assert_eq!(cu!(machine, cuMemcpyAsync(words + 4, words, 4, stream)), SUCCESS);
+    assert_eq!(machine.sync(stream), SUCCESS);
+    assert_eq!([machine.peek(words), machine.peek(words + 4)], [9, 9]);
+}
+
+#[test]
+fn copy_nodes_of_pageable_memory_are_refused_as_unsupported() {
+    let machine = Machine::new();
+    let (word, stream, host) = (machine.zero(), machine.stream(), 1u32);
+    assert_eq!(machine.begin(stream), SUCCESS);
+    let code = cu!(machine, cuMemcpyHtoDAsync_v2(word, (&raw const host).cast(), 4, stream));
+    assert_eq!(code, CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    let said = machine.diagnostics(DiagnosticKind::Unsupported);
+    assert!(said.len() == 1 && said[0].contains("pageable"), "{said:?}");
+}

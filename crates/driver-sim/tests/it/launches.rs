@@ -1,0 +1,110 @@
+//! Launches: the limits of their geometry, and what they must be given.
+
+use std::ffi::c_void;
+
+use retrograph_driver_sys::*;
+
+use crate::machine::{Machine, cu};
+
+const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
+const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+/// Launches `store` with a geometry and dynamic shared memory.
+fn launch(machine: &Machine, grid: [u32; 3], block: [u32; 3], shared_bytes: u32) -> CUresult {
+    let (mut address, mut word) = (machine.zero(), 1u32);
+    let mut list = [(&raw mut address).cast::<c_void>(), (&raw mut word).cast()];
+    let (function, stream) = (machine.function(c"store"), machine.stream());
+    let (list, none) = (list.as_mut_ptr(), std::ptr::null_mut());
+    let ([gx, gy, gz], [bx, by, bz]) = (grid, block);
+    let code = cu!(
+        machine,
+        cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared_bytes, stream, list, none)
+    );
+    assert_eq!(machine.sync(stream), SUCCESS);
+    code
+}
+
+#[test]
+fn a_geometry_beyond_the_limits_is_an_invalid_value() {
+    let machine = Machine::new();
+    let one = [1; 3];
+    for (grid, block, code) in [
+        (one, [1024, 1, 1], SUCCESS),
+        (one, [32, 32, 1], SUCCESS),
+        (one, [1025, 1, 1], INVALID_VALUE),
+        (one, [32, 33, 1], INVALID_VALUE),
+        (one, [1, 1, 65], INVALID_VALUE),
+        (one, [0, 1, 1], INVALID_VALUE),
+        ([0, 1, 1], one, INVALID_VALUE),
+        ([1, 65535, 1], one, SUCCESS),
+        ([1, 65536, 1], one, INVALID_VALUE),
+        ([1, 1, 65536], one, INVALID_VALUE),
+    ] {
+        assert_eq!(launch(&machine, grid, block, 0), code, "grid {grid:?}, block {block:?}");
+    }
+}
+
+#[test]
+fn shared_memory_beyond_the_limit_needs_an_opt_in() {
+    let machine = Machine::new();
+    let (one, function) = ([1; 3], machine.function(c"store"));
+    let limit = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    assert_eq!(launch(&machine, one, one, 48 << 10), SUCCESS);
+    assert_eq!(launch(&machine, one, one, (48 << 10) + 1), INVALID_VALUE);
+    assert_eq!(cu!(machine, cuFuncSetAttribute(function, limit, 227 << 10)), SUCCESS);
+    assert_eq!(launch(&machine, one, one, 227 << 10), SUCCESS);
+    let more = cu!(machine, cuFuncSetAttribute(function, limit, (227 << 10) + 1));
+    assert_eq!(more, INVALID_VALUE);
+}
+
+#[test]
+fn a_kernel_that_states_its_block_gets_no_other() {
+    let machine = Machine::new();
+    let (function, none) = (machine.function(c"tile"), std::ptr::null_mut());
+    let stream = machine.stream();
+    let run =
+        |x| cu!(machine, cuLaunchKernel(function, 1, 1, 1, x, 1, 1, 0, stream, none, none.cast()));
+    assert_eq!(run(64), SUCCESS);
+    assert_eq!(run(32), INVALID_VALUE);
+    assert_eq!(run(128), CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    assert_eq!(machine.sync(stream), SUCCESS);
+}
+
+#[test]
+fn parameters_come_as_a_list_or_as_one_block() {
+    let machine = Machine::new();
+    let (word, stream, function) = (machine.zero(), machine.stream(), machine.function(c"store"));
+    let none = std::ptr::null_mut();
+    let code = cu!(machine, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, none, none));
+    assert_eq!(code, INVALID_VALUE, "the kernel has parameters");
+    let mut block = [0u8; 12];
+    block[..8].copy_from_slice(&word.to_le_bytes());
+    block[8..].copy_from_slice(&77u32.to_le_bytes());
+    let mut size = block.len();
+    let key = std::ptr::without_provenance_mut::<c_void>;
+    let mut extra = [key(1), block.as_mut_ptr().cast(), key(2), (&raw mut size).cast(), key(0)];
+    let extra = extra.as_mut_ptr();
+    let code = cu!(machine, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, none, extra));
+    assert_eq!(code, SUCCESS);
+    assert_eq!(machine.sync(stream), SUCCESS);
+    assert_eq!(machine.peek(word), 77);
+}
+
+#[test]
+fn occupancy_falls_with_threads_and_shared_memory() {
+    let machine = Machine::new();
+    let function = machine.function(c"store");
+    let blocks = |threads, shared| {
+        let mut blocks = -1;
+        let code = cu!(
+            machine,
+            cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, function, threads, shared)
+        );
+        assert_eq!(code, SUCCESS);
+        blocks
+    };
+    assert_eq!(blocks(1024, 0), 2);
+    assert_eq!(blocks(256, 0), 8);
+    assert_eq!(blocks(32, 0), 32);
+    assert_eq!(blocks(32, 100 << 10), 2);
+}

@@ -1,0 +1,17 @@
+//! The simulated driver as a program sees it: through the table of functions.
+
+#![expect(non_snake_case, reason = "fields of node parameters are named as in cuda.h")]
+
+mod capture;
+mod capture_modes;
+mod copies;
+mod faults;
+mod graph_update;
+mod graphs;
+mod launches;
+mod machine;
+mod memory;
+mod modules;
+mod ordering;
+mod ptx;
+mod worlds;

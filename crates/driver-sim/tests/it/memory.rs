@@ -1,0 +1,100 @@
+//! Device memory and pinned memory.
+
+use retrograph_driver_sim::{Config, POISON};
+use retrograph_driver_sys::*;
+
+use crate::machine::{Machine, cu};
+
+const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
+const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+const OUT_OF_MEMORY: CUresult = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
+
+fn free_bytes(machine: &Machine) -> usize {
+    let (mut free, mut total) = (0, 0);
+    assert_eq!(cu!(machine, cuMemGetInfo_v2(&mut free, &mut total)), SUCCESS);
+    assert!(free <= total);
+    free
+}
+
+#[test]
+fn memory_runs_out_and_comes_back() {
+    let machine = Machine::with(Config { memory_bytes: 1 << 20, ..Config::default() });
+    let (free, mut first, mut second) = (free_bytes(&machine), 0, 0);
+    assert_eq!(cu!(machine, cuMemAlloc_v2(&mut first, free)), SUCCESS);
+    assert_eq!(free_bytes(&machine), 0);
+    assert_eq!(cu!(machine, cuMemAlloc_v2(&mut second, 1)), OUT_OF_MEMORY);
+    assert_eq!(cu!(machine, cuMemFree_v2(first)), SUCCESS);
+    assert_eq!(free_bytes(&machine), free);
+    assert_eq!(cu!(machine, cuMemAlloc_v2(&mut second, 1)), SUCCESS);
+    assert_eq!(cu!(machine, cuMemFree_v2(first)), INVALID_VALUE, "freed twice");
+    assert_eq!(cu!(machine, cuMemAlloc_v2(&mut second, 0)), INVALID_VALUE);
+    assert_eq!(cu!(machine, cuMemFree_v2(0)), SUCCESS);
+}
+
+#[test]
+fn fresh_memory_is_poison_and_no_number() {
+    let machine = Machine::new();
+    let mut address = 0;
+    assert_eq!(cu!(machine, cuMemAlloc_v2(&mut address, 64)), SUCCESS);
+    assert_eq!(address % 256, 0);
+    assert_eq!(machine.peek(address + 60), POISON);
+    assert!(f32::from_bits(POISON).is_nan());
+}
+
+#[test]
+fn freeing_waits_for_work_that_was_queued() {
+    let machine = Machine::new();
+    let (word, copy, stream) = (machine.words(&[4]), machine.zero(), machine.stream());
+    assert_eq!(cu!(machine, cuMemcpyDtoDAsync_v2(copy, word, 4, stream)), SUCCESS);
+    assert_eq!(cu!(machine, cuMemFree_v2(word)), SUCCESS);
+    assert_eq!(machine.peek(copy), 4);
+}
+
+#[test]
+fn freeing_in_stream_order_frees_when_the_stream_gets_there() {
+    let machine = Machine::new();
+    let (stream, mut address) = (machine.stream(), 0);
+    assert_eq!(cu!(machine, cuMemAllocAsync(&mut address, 4, stream)), SUCCESS);
+    assert_eq!(machine.append(address, 1, stream), SUCCESS);
+    assert_eq!(cu!(machine, cuMemFreeAsync(address, stream)), SUCCESS);
+    let live = machine.simulator.live().allocations;
+    assert_eq!(machine.sync(stream), SUCCESS);
+    assert_eq!(machine.simulator.live().allocations, live - 1);
+    assert_eq!(cu!(machine, cuMemFreeAsync(address, stream)), INVALID_VALUE);
+}
+
+#[test]
+fn kernels_reach_pinned_memory_by_its_host_address() {
+    let machine = Machine::new();
+    let (host, stream) = (machine.pinned(&[0]), machine.stream());
+    assert_eq!(machine.append(host.expose_provenance() as u64, 6, stream), SUCCESS);
+    assert_eq!(machine.sync(stream), SUCCESS);
+    // SAFETY: the pinned word lives.
+    assert_eq!(unsafe { host.read() }, 6);
+    assert_eq!(cu!(machine, cuMemFreeHost(host.cast())), SUCCESS);
+    assert_eq!(cu!(machine, cuMemFreeHost(host.cast())), INVALID_VALUE);
+    assert_eq!(machine.simulator.live().pinned, 0);
+}
+
+#[test]
+fn an_address_tells_its_allocation() {
+    use CUpointer_attribute as A;
+    let machine = Machine::new();
+    let words = machine.words(&[1, 2, 3]);
+    let (mut base, mut size) = (0u64, 0usize);
+    let mut kind = CUmemorytype(0);
+    let ask =
+        |data, attribute, address| cu!(machine, cuPointerGetAttribute(data, attribute, address));
+    let start = A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR;
+    assert_eq!(ask((&raw mut base).cast(), start, words + 5), SUCCESS);
+    let bytes = A::CU_POINTER_ATTRIBUTE_RANGE_SIZE;
+    assert_eq!(ask((&raw mut size).cast(), bytes, words + 5), SUCCESS);
+    assert_eq!((base, size), (words, 12));
+    let memory = A::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    assert_eq!(ask((&raw mut kind).cast(), memory, words), SUCCESS);
+    assert_eq!(kind, CUmemorytype::CU_MEMORYTYPE_DEVICE);
+    let host = machine.pinned(&[0]).expose_provenance() as u64;
+    assert_eq!(ask((&raw mut kind).cast(), memory, host), SUCCESS);
+    assert_eq!(kind, CUmemorytype::CU_MEMORYTYPE_HOST);
+    assert_eq!(ask((&raw mut kind).cast(), memory, words + 12), INVALID_VALUE);
+}

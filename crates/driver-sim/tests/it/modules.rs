@@ -1,0 +1,139 @@
+//! Modules: which images load, and what is said when one does not.
+
+use std::ffi::{CStr, c_void};
+
+use retrograph_driver_sim::{Config, DiagnosticKind};
+use retrograph_driver_sys::*;
+
+use crate::machine::{Machine, cu};
+use crate::ptx;
+
+const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
+const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+/// Loads with both logs: the code, the info log and the error log.
+fn load_logged(machine: &Machine, image: &CStr, room: usize) -> (CUresult, String, String) {
+    let (mut info, mut error) = (vec![b'?'; room], vec![b'?'; room]);
+    let mut options = [
+        CUjit_option::CU_JIT_INFO_LOG_BUFFER,
+        CUjit_option::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+        CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
+        CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+    ];
+    let size: *mut c_void = std::ptr::without_provenance_mut(room);
+    let mut values = [info.as_mut_ptr().cast(), size, error.as_mut_ptr().cast(), size];
+    let (mut module, text) = (CUmodule::NULL, image.as_ptr().cast());
+    let (names, places) = (options.as_mut_ptr(), values.as_mut_ptr());
+    let code = cu!(machine, cuModuleLoadDataEx(&mut module, text, 4, names, places));
+    let log = |bytes: &[u8], filled: *mut c_void| {
+        let text = CStr::from_bytes_until_nul(bytes).expect("a log ends in a zero byte");
+        assert_eq!(text.count_bytes(), filled.addr(), "the size that is written back");
+        text.to_str().expect("UTF-8").to_owned()
+    };
+    (code, log(&info, values[1]), log(&error, values[3]))
+}
+
+#[test]
+fn versions_beyond_the_driver_and_targets_beyond_the_device_are_refused() {
+    let load = |driver_version, compute_capability, version, target| {
+        let config = Config { driver_version, compute_capability, ..Config::default() };
+        Machine::with(config).load(&ptx::small(version, target)).map(|_| ())
+    };
+    let (version, target) =
+        (CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION, CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU);
+    assert_eq!(load(13000, (9, 0), "9.0", "sm_90"), Ok(()));
+    assert_eq!(load(12090, (9, 0), "9.0", "sm_90"), Err(version));
+    assert_eq!(load(12090, (9, 0), "8.8", "sm_90"), Ok(()));
+    assert_eq!(load(13000, (9, 0), "9.1", "sm_90"), Err(version));
+    assert_eq!(load(13000, (8, 6), "8.0", "sm_90"), Err(target));
+    assert_eq!(load(13000, (12, 0), "8.0", "sm_90"), Ok(()), "plain targets run on later devices");
+    assert_eq!(load(13000, (10, 0), "8.0", "sm_90a"), Err(target), "exact ones do not");
+}
+
+#[test]
+fn the_log_names_the_line_of_an_error() {
+    let machine = Machine::new();
+    let image = ptx::image("7.0", "sm_80", ".visible .entry bad()\n{\n    no.such.thing %r1;\n}\n");
+    let (code, info, error) = load_logged(&machine, &image, 400);
+    assert_eq!(code, CUresult::CUDA_ERROR_INVALID_PTX);
+    assert!(error.contains('6') && info.is_empty(), "{error}");
+    let (_, _, short) = load_logged(&machine, &image, 10);
+    assert_eq!(short, error[..9], "a log that is too small is filled");
+    let (code, info, error) = load_logged(&machine, &ptx::module(), 400);
+    assert_eq!(code, SUCCESS);
+    assert!(info.contains("simulated") && error.is_empty());
+}
+
+#[test]
+fn a_cubin_is_unsupported_and_said_to_be() {
+    let machine = Machine::new();
+    assert_eq!(machine.load(c"\x7fELF\x02\x01"), Err(CUresult::CUDA_ERROR_NOT_SUPPORTED));
+    assert_eq!(machine.diagnostics(DiagnosticKind::Unsupported).len(), 1);
+    assert_eq!(machine.load(c"hello"), Err(CUresult::CUDA_ERROR_INVALID_PTX));
+    let mut module = CUmodule::NULL;
+    assert_eq!(cu!(machine, cuModuleLoadData(&mut module, std::ptr::null())), INVALID_VALUE);
+}
+
+#[test]
+fn functions_and_variables_are_found_by_name() {
+    let machine = Machine::new();
+    assert_eq!(machine.function(c"store"), machine.function(c"store"));
+    let (mut function, not_found) = (CUfunction::NULL, CUresult::CUDA_ERROR_NOT_FOUND);
+    let module = machine.module;
+    let missing = cu!(machine, cuModuleGetFunction(&mut function, module, c"nothing".as_ptr()));
+    assert_eq!(missing, not_found);
+    let (mut address, mut bytes, name) = (0, 0, c"counter".as_ptr());
+    let code = cu!(machine, cuModuleGetGlobal_v2(&mut address, &mut bytes, module, name));
+    assert_eq!((code, bytes), (SUCCESS, 4));
+    assert_eq!(machine.peek(address), 7, "the initial value");
+}
+
+#[test]
+fn functions_tell_their_parameters_and_attributes() {
+    use CUfunction_attribute as A;
+    let machine = Machine::new();
+    let (store, tile) = (machine.function(c"store"), machine.function(c"tile"));
+    let info = machine.simulator.table().cuFuncGetParamInfo.expect("driver 13.0 has it");
+    let parameter = |index| {
+        let (mut offset, mut size) = (0, 0);
+        // SAFETY: the pointers are valid during the call.
+        let code = unsafe { info(store, index, &mut offset, &mut size) };
+        code.ok().map(|()| (offset, size))
+    };
+    assert_eq!([parameter(0), parameter(1)], [Ok((0, 8)), Ok((8, 4))]);
+    assert_eq!(parameter(2), Err(INVALID_VALUE));
+    let attribute = |attribute, function| {
+        let mut value = -9;
+        assert_eq!(cu!(machine, cuFuncGetAttribute(&mut value, attribute, function)), SUCCESS);
+        value
+    };
+    assert_eq!(attribute(A::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, store), 1024);
+    assert_eq!(attribute(A::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, tile), 64);
+    assert_eq!(attribute(A::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, tile), 1024);
+    assert_eq!(attribute(A::CU_FUNC_ATTRIBUTE_PTX_VERSION, store), 80);
+    assert_eq!(attribute(A::CU_FUNC_ATTRIBUTE_BINARY_VERSION, store), 90);
+    assert!((1..=255).contains(&attribute(A::CU_FUNC_ATTRIBUTE_NUM_REGS, store)));
+}
+
+#[test]
+fn optional_functions_depend_on_the_version() {
+    let table = |driver_version| {
+        *Machine::with(Config { driver_version, ..Config::default() }).simulator.table()
+    };
+    assert!(table(12000).cuFuncGetParamInfo.is_none());
+    assert!(table(12030).cuFuncGetName.is_some() && table(12030).cuFuncGetParamInfo.is_none());
+    assert!(table(12040).cuFuncGetParamInfo.is_some());
+}
+
+#[test]
+fn a_graph_whose_module_was_unloaded_is_undefined() {
+    let machine = Machine::new();
+    let (graph, word, stream) = (machine.graph(), machine.zero(), machine.stream());
+    machine.add(graph, (c"store", word, 1), &[]);
+    let exec = machine.instantiate(graph).unwrap();
+    assert_eq!(cu!(machine, cuModuleUnload(machine.module)), SUCCESS);
+    let launch = cu!(machine, cuGraphLaunch(exec, stream));
+    assert_eq!(launch, CUresult::CUDA_ERROR_INVALID_HANDLE);
+    let said = machine.diagnostics(DiagnosticKind::Undefined);
+    assert!(said.len() == 1 && said[0].contains("`store`"), "{said:?}");
+}

@@ -1,0 +1,141 @@
+//! Simulators as such: separate worlds, counted calls, injected failures and leaks.
+
+use retrograph_driver_sim::{Config, SimError, Simulator};
+use retrograph_driver_sys::*;
+
+use crate::machine::{Machine, cu};
+
+const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
+
+#[test]
+fn worlds_do_not_know_of_each_other() {
+    let (first, second) = (Machine::new(), Machine::new());
+    let word = first.zero();
+    assert_eq!(cu!(second, cuMemFree_v2(word + (1 << 30))), CUresult::CUDA_ERROR_INVALID_VALUE);
+    let stream = first.stream();
+    let mut current = CUcontext::NULL;
+    assert_eq!(cu!(first, cuCtxGetCurrent(&mut current)), SUCCESS);
+    assert_eq!(current, first.context);
+    assert_eq!(first.begin(stream), SUCCESS);
+    let mut address = 0;
+    assert_eq!(cu!(second, cuMemAlloc_v2(&mut address, 4)), SUCCESS, "no capture is open here");
+    assert_eq!(first.end(stream).0, SUCCESS);
+}
+
+#[test]
+fn a_table_is_dead_when_its_simulator_is() {
+    let machine = Machine::new();
+    let table = *machine.simulator.table();
+    drop(machine);
+    let mut count = 0;
+    // SAFETY: the pointer is valid; the functions of a table stay callable.
+    let code = unsafe { (table.cuDeviceGetCount)(&mut count) };
+    // Another test may have been given the slot meanwhile; its world answers then.
+    assert!(matches!(code.0, 0 | 3 | 4), "{code}");
+}
+
+#[test]
+fn nothing_works_before_initialization_and_without_a_context() {
+    let simulator = Simulator::new(Config::default()).unwrap();
+    let driver = simulator.table();
+    let (mut count, mut address, mut version) = (0, 0, 0);
+    // SAFETY: every pointer is valid during its call.
+    unsafe {
+        assert_eq!((driver.cuDriverGetVersion)(&mut version), SUCCESS);
+        let early = (driver.cuDeviceGetCount)(&mut count);
+        assert_eq!(early, CUresult::CUDA_ERROR_NOT_INITIALIZED);
+        assert_eq!((driver.cuInit)(1), CUresult::CUDA_ERROR_INVALID_VALUE);
+        assert_eq!((driver.cuInit)(0), SUCCESS);
+        let no_context = (driver.cuMemAlloc_v2)(&mut address, 4);
+        assert_eq!(no_context, CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        let no_device = (driver.cuDeviceGet)(&mut count, 1);
+        assert_eq!(no_device, CUresult::CUDA_ERROR_INVALID_DEVICE);
+    }
+    assert_eq!(version, 13000);
+}
+
+#[test]
+fn a_machine_without_devices_says_so() {
+    let simulator = Simulator::new(Config { devices: 0, ..Config::default() }).unwrap();
+    // SAFETY: the call takes no pointer.
+    assert_eq!(unsafe { (simulator.table().cuInit)(0) }, CUresult::CUDA_ERROR_NO_DEVICE);
+    let impossible = Simulator::new(Config { threads: 0, ..Config::default() });
+    assert!(matches!(impossible, Err(SimError::InvalidConfig { field: "threads", .. })));
+}
+
+#[test]
+fn devices_are_named_as_simulated_and_have_their_own_memory() {
+    let machine = Machine::with(Config { devices: 2, memory_bytes: 1 << 20, ..Config::default() });
+    let mut name = [0; 64];
+    assert_eq!(cu!(machine, cuDeviceGetName(name.as_mut_ptr(), 64, 1)), SUCCESS);
+    let text: String = name
+        .iter()
+        .take_while(|byte| **byte != 0)
+        .map(|byte| byte.cast_unsigned() as char)
+        .collect();
+    assert!(text.contains("SIMULATED") && text.contains("9.0"), "{text}");
+    let (mut first, mut second) = (CUuuid::default(), CUuuid::default());
+    assert_eq!(cu!(machine, cuDeviceGetUuid_v2(&mut first, 0)), SUCCESS);
+    assert_eq!(cu!(machine, cuDeviceGetUuid_v2(&mut second, 1)), SUCCESS);
+    assert_ne!(first, second);
+    let (mut other, mut address) = (CUcontext::NULL, 0);
+    assert_eq!(cu!(machine, cuDevicePrimaryCtxRetain(&mut other, 1)), SUCCESS);
+    assert_eq!(cu!(machine, cuCtxPushCurrent_v2(other)), SUCCESS);
+    assert_eq!(cu!(machine, cuMemAlloc_v2(&mut address, 1 << 20)), SUCCESS);
+    assert_eq!(cu!(machine, cuCtxPopCurrent_v2(&mut other)), SUCCESS);
+    assert_eq!(cu!(machine, cuMemFree_v2(address)), CUresult::CUDA_ERROR_INVALID_VALUE);
+}
+
+#[test]
+fn the_nth_call_from_now_fails_once() {
+    let machine = Machine::new();
+    let mut address = 0;
+    let fail = |nth| {
+        machine.simulator.fail("cuMemAlloc_v2", nth, CUresult::CUDA_ERROR_OUT_OF_MEMORY).unwrap();
+    };
+    fail(2);
+    let before = machine.simulator.call_count("cuMemAlloc_v2");
+    let mut codes = [(); 3].map(|()| cu!(machine, cuMemAlloc_v2(&mut address, 4)).0);
+    assert_eq!(codes, [0, 2, 0]);
+    assert_eq!(machine.simulator.call_count("cuMemAlloc_v2"), before + 3);
+    fail(1);
+    fail(2);
+    codes = [(); 3].map(|()| cu!(machine, cuMemAlloc_v2(&mut address, 4)).0);
+    assert_eq!(codes, [2, 2, 0]);
+    let unknown = machine.simulator.fail("cuNothing", 1, CUresult::CUDA_ERROR_UNKNOWN);
+    assert_eq!(unknown, Err(SimError::UnknownCall { name: "cuNothing".to_owned() }));
+}
+
+#[test]
+fn an_injected_sticky_code_stays() {
+    let machine = Machine::new();
+    let (stream, code) = (machine.stream(), CUresult::CUDA_ERROR_LAUNCH_FAILED);
+    machine.simulator.fail("cuStreamSynchronize", 1, code).unwrap();
+    assert_eq!(machine.sync(stream), code);
+    assert_eq!(machine.sync(stream), code);
+}
+
+#[test]
+fn what_was_not_destroyed_is_counted() {
+    let machine = Machine::new();
+    let (stream, event, graph) = (machine.stream(), machine.event(), machine.graph());
+    let (word, host) = (machine.zero(), machine.pinned(&[0]));
+    let exec = machine.instantiate(graph).unwrap();
+    let live = machine.simulator.live();
+    assert_eq!((live.streams, live.events, live.graphs, live.execs), (1, 1, 1, 1));
+    assert_eq!((live.allocations, live.allocated_bytes, live.pinned), (1, 4, 1));
+    assert_eq!((live.contexts, live.modules), (1, 1));
+    for code in [
+        cu!(machine, cuGraphExecDestroy(exec)),
+        cu!(machine, cuGraphDestroy(graph)),
+        cu!(machine, cuEventDestroy_v2(event)),
+        cu!(machine, cuStreamDestroy_v2(stream)),
+        cu!(machine, cuMemFree_v2(word)),
+        cu!(machine, cuMemFreeHost(host.cast())),
+        cu!(machine, cuModuleUnload(machine.module)),
+        cu!(machine, cuDevicePrimaryCtxRelease_v2(0)),
+    ] {
+        assert_eq!(code, SUCCESS);
+    }
+    assert_eq!(machine.simulator.finish(), Ok(()));
+}
