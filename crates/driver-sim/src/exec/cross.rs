@@ -20,15 +20,29 @@ pub(super) enum Gathering {
 /// # Safety
 ///
 /// The operand must be a 32-bit slot.
+#[inline(always)]
 pub(super) unsafe fn gather(
     warp: &Warp,
     (slots, operand): (Slots, usize),
     mask: u32,
 ) -> Result<Gathering, Trouble> {
-    let first = mask.trailing_zeros();
     // SAFETY: by the contract.
     let members = unsafe { slots.read::<u32>(operand) };
-    let named = members[first as usize & 31];
+    let named = members[mask.trailing_zeros() as usize & 31];
+    let different = members.iter().fold(0, |bits, member| bits | (member ^ named));
+    let missing = named & warp.live & !mask;
+    if different == 0 && missing == 0 && mask & !named == 0 {
+        return Ok(Gathering::Complete);
+    }
+    gather_slowly(warp, (&members, named), mask)
+}
+
+#[inline(never)]
+fn gather_slowly(
+    warp: &Warp,
+    (members, named): (&Lanes<u32>, u32),
+    mask: u32,
+) -> Result<Gathering, Trouble> {
     let undefined = |what, lane| Err((FaultKind::Undefined { what }, lane));
     if let Some(lane) = lanes_of(mask).find(|&lane| members[lane] != named) {
         return undefined("lanes name different members of a warp operation", lane as u32);
@@ -44,30 +58,35 @@ pub(super) unsafe fn gather(
     Ok(if missing == 0 { Gathering::Complete } else { Gathering::Incomplete })
 }
 
-/// For each lane the source lane of a shuffle, and whether it is in range.
+/// For each lane the source lane of a shuffle, and a bit for whether it is in range.
 ///
 /// # Safety
 ///
 /// The operands must be 32-bit slots: the lane or distance, and the clamp.
-unsafe fn sources(slots: Slots, operand: usize, mode: ShuffleMode) -> [(usize, bool); LANES] {
+#[inline(always)]
+unsafe fn sources(slots: Slots, operand: usize, mode: ShuffleMode) -> (Lanes<u32>, u32) {
     // SAFETY: by the contract.
     let (b, c) = unsafe { (slots.read::<u32>(operand), slots.read::<u32>(operand + 1)) };
-    std::array::from_fn(|lane| {
-        let (b, c, index) = (b[lane] as usize & 31, c[lane] as usize, lane);
-        let (clamp, segment) = (c & 31, c >> 8 & 31);
-        let greatest = index & segment | clamp & !segment;
-        let least = index & segment;
-        let (source, valid) = match mode {
-            ShuffleMode::Up => (index.wrapping_sub(b), index >= greatest + b),
-            ShuffleMode::Down => (index + b, index + b <= greatest),
-            ShuffleMode::Butterfly => (index ^ b, index ^ b <= greatest),
-            ShuffleMode::Index => {
-                let source = least | b & !segment;
-                (source, source <= greatest)
-            }
+    let (mut from, mut valid) = ([0; LANES], [0; LANES]);
+    for lane in 0..LANES {
+        let (index, b) = (lane as u32, b[lane] & 31);
+        let (clamp, segment) = (c[lane] & 31, c[lane] >> 8 & 31);
+        let bound = index & segment | clamp & !segment;
+        let source = match mode {
+            ShuffleMode::Up => index.wrapping_sub(b),
+            ShuffleMode::Down => index + b,
+            ShuffleMode::Butterfly => index ^ b,
+            ShuffleMode::Index => index & segment | b & !segment,
         };
-        (if valid { source } else { index }, valid)
-    })
+        // Going up, the bound is the least source, and a source below zero is negative.
+        let inside = match mode {
+            ShuffleMode::Up => source as i32 >= bound as i32,
+            _ => source <= bound,
+        };
+        from[lane] = if inside { source } else { index };
+        valid[lane] = u32::from(inside) << lane;
+    }
+    (from, valid.iter().fold(0, |bits, bit| bits | bit))
 }
 
 /// `shfl.sync`: operands d, a, b, c, members.
@@ -75,17 +94,23 @@ unsafe fn sources(slots: Slots, operand: usize, mode: ShuffleMode) -> [(usize, b
 /// # Safety
 ///
 /// The slots must be those of [`super::program::Op::Shuffle`].
+#[inline(always)]
 pub(super) unsafe fn shuffle(slots: Slots, mask: u32, mode: ShuffleMode) -> Result<(), Trouble> {
     // SAFETY: by the contract.
     unsafe {
-        let from = slots.read::<u32>(1);
-        let mut result: Lanes<u32> = from;
-        for (lane, (source, _)) in sources(slots, 2, mode).into_iter().enumerate() {
-            if mask >> lane & 1 != 0 && mask >> source & 1 == 0 {
-                let what = "a shuffle reads a lane that does not take part";
-                return Err((FaultKind::Undefined { what }, lane as u32));
-            }
-            result[lane] = from[source];
+        let values = slots.read::<u32>(1);
+        let (from, _) = sources(slots, 2, mode);
+        let mut result = [0; LANES];
+        let mut absent = 0;
+        for lane in 0..LANES {
+            // Sources are below 32, as the mask here says again.
+            let source = from[lane] & 31;
+            result[lane] = values[source as usize];
+            absent |= (!mask >> source & 1) << lane;
+        }
+        if absent & mask != 0 {
+            let what = "a shuffle reads a lane that does not take part";
+            return Err((FaultKind::Undefined { what }, (absent & mask).trailing_zeros()));
         }
         slots.write(0, mask, &result);
     }
@@ -97,11 +122,11 @@ pub(super) unsafe fn shuffle(slots: Slots, mask: u32, mode: ShuffleMode) -> Resu
 /// # Safety
 ///
 /// The slots must be those of [`super::program::Op::ShuffleInRange`].
+#[inline(always)]
 pub(super) unsafe fn shuffle_in_range(slots: Slots, mask: u32, mode: ShuffleMode) {
     // SAFETY: by the contract.
     unsafe {
-        let bits = sources(slots, 1, mode).into_iter().enumerate();
-        let bits = bits.fold(0, |bits, (lane, (_, valid))| bits | u32::from(valid) << lane);
-        slots.set_predicate(0, mask, bits);
+        let (_, valid) = sources(slots, 1, mode);
+        slots.set_predicate(0, mask, valid);
     }
 }
