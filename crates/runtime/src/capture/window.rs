@@ -50,11 +50,8 @@ pub(crate) fn is_open(context: &Context) -> bool {
 }
 
 pub(super) fn open(context: &Context) {
-    let window = Window {
-        context: context.identity(),
-        place: "the begin of the capture".to_owned(),
-        first: None,
-    };
+    let window =
+        Window { context: context.identity(), place: "the captured work".to_owned(), first: None };
     WINDOWS.with_borrow_mut(|windows| windows.push(window));
 }
 

@@ -121,8 +121,9 @@ impl Graph {
     /// the driver keeps for graphs is given back and it is tried once more.
     ///
     /// # Errors
-    /// [`Error::MemoryNodes`], or a failed driver call.
+    /// [`Error::MemoryNodes`], [`Error::RefusedDuringCapture`], or a failed driver call.
     pub fn instantiate(&self) -> Result<GraphExec> {
+        self.context.bind_outside_capture("instantiating a graph")?;
         let nodes = self.memory_nodes()?;
         if nodes > 0 && !self.memory_nodes_allowed {
             return Err(Error::MemoryNodes { nodes });
