@@ -1,0 +1,153 @@
+//! Damaged checkpoints are refused before anything of them is used, and a failed write loses
+//! nothing.
+
+use std::path::{Path, PathBuf};
+
+use retrograph_finetune::checkpoint::{
+    Checkpoint, CheckpointDirectory, Header, StatePart, StateReader,
+};
+use retrograph_finetune::parameters::{Parameter, inventory};
+use retrograph_finetune::{Error, Mode, Result};
+
+use crate::models::config;
+
+/// State that needs no device.
+struct Counted;
+
+impl StateReader for Counted {
+    fn read(&mut self, index: usize, part: StatePart) -> Result<Vec<f32>> {
+        let len = parameters()[index].len();
+        Ok((0..len).map(|at| (at * 3 + part as usize) as f32).collect())
+    }
+}
+
+/// State that cannot be read to its end.
+struct Failing;
+
+impl StateReader for Failing {
+    fn read(&mut self, index: usize, part: StatePart) -> Result<Vec<f32>> {
+        if index == 2 { Err(Error::NoSimulator) } else { Counted.read(index, part) }
+    }
+}
+
+fn parameters() -> Vec<Parameter> {
+    inventory(&config(Mode::Full, 4).model, Mode::Full)
+}
+
+fn header(steps: usize) -> Header {
+    Header::new(config(Mode::Full, 4), "of a text", vec![0.1; steps])
+}
+
+fn save(folder: &Path, steps: usize, state: &mut dyn StateReader) -> Result<PathBuf> {
+    let parameters = parameters();
+    let parameters: Vec<&Parameter> = parameters.iter().collect();
+    CheckpointDirectory::create(folder)?.save(&header(steps), &parameters, state)
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = save(folder.path(), 3, &mut Counted).unwrap();
+    let mut checkpoint = Checkpoint::open(&path).unwrap();
+    let written = Header { digest: checkpoint.header().digest.clone(), ..header(3) };
+    assert_eq!(*checkpoint.header(), written);
+    let parameters = parameters();
+    checkpoint.require(&parameters.iter().collect::<Vec<_>>()).unwrap();
+    for (index, parameter) in parameters.iter().enumerate() {
+        for part in StatePart::ALL {
+            let values = checkpoint.tensor(&part.tensor_name(&parameter.name)).unwrap();
+            assert_eq!(values, Counted.read(index, part).unwrap());
+        }
+    }
+}
+
+/// The file is one that other programs can open.
+#[test]
+fn a_checkpoint_is_a_safetensors_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = save(folder.path(), 1, &mut Counted).unwrap();
+    let bytes = std::fs::read(path).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    assert_eq!(tensors.len(), parameters().len() * 3);
+    let norm = tensors.tensor("model.norm.weight").unwrap();
+    assert_eq!(norm.shape(), [16]);
+}
+
+fn refused(path: &Path) -> String {
+    match Checkpoint::open(path) {
+        Err(Error::CheckpointDamaged { why, .. }) => why,
+        other => panic!("it was not refused as damaged: {other:?}"),
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_anywhere_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = save(folder.path(), 2, &mut Counted).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    for len in [0, 7, 8, 100, bytes.len() / 2, bytes.len() - 1] {
+        std::fs::write(&path, &bytes[..len]).unwrap();
+        refused(&path);
+    }
+    std::fs::write(&path, [bytes.as_slice(), &[0]].concat()).unwrap();
+    assert!(refused(&path).contains("bytes"));
+}
+
+#[test]
+fn a_file_with_any_bit_changed_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = save(folder.path(), 2, &mut Counted).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let stride = bytes.len() / 97;
+    for place in (0..bytes.len()).step_by(stride).chain([bytes.len() - 1]) {
+        let mut damaged = bytes.clone();
+        damaged[place] ^= 0x04;
+        std::fs::write(&path, damaged).unwrap();
+        refused(&path);
+    }
+}
+
+#[test]
+fn foreign_files_are_refused_with_a_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("step-00000001.safetensors");
+    std::fs::write(&path, b"not a checkpoint at all, but long enough to have a header").unwrap();
+    refused(&path);
+    let json = br#"{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+    let file = [&(json.len() as u64).to_le_bytes(), json.as_slice(), &[0; 4]].concat();
+    std::fs::write(&path, file).unwrap();
+    assert!(refused(&path).contains("another program"));
+    let missing = Checkpoint::open(&folder.path().join("absent"));
+    assert!(matches!(missing, Err(Error::ReadCheckpoint { .. })));
+}
+
+#[test]
+fn a_failed_write_leaves_the_last_checkpoint_and_no_rubbish() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = save(folder.path(), 1, &mut Counted).unwrap();
+    assert!(matches!(save(folder.path(), 2, &mut Failing), Err(Error::NoSimulator)));
+    let directory = CheckpointDirectory::at(folder.path());
+    assert_eq!(directory.latest().unwrap(), Some(good));
+    directory.open_latest().unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn the_last_two_checkpoints_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths: Vec<_> =
+        (1..=4).map(|steps| save(folder.path(), steps, &mut Counted).unwrap()).collect();
+    let there: Vec<_> = paths.iter().map(|path| path.exists()).collect();
+    assert_eq!(there, [false, false, true, true]);
+}
+
+#[test]
+fn the_pointer_must_name_a_checkpoint_of_the_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = CheckpointDirectory::at(folder.path());
+    assert!(matches!(directory.open_latest(), Err(Error::NoCheckpoint { .. })));
+    std::fs::write(folder.path().join("latest"), "../../secret\n").unwrap();
+    assert!(matches!(directory.open_latest(), Err(Error::CheckpointDamaged { .. })));
+    std::fs::write(folder.path().join("latest"), "step-00000009.safetensors\n").unwrap();
+    assert!(matches!(directory.open_latest(), Err(Error::ReadCheckpoint { .. })));
+}

@@ -1,0 +1,159 @@
+//! Losses, gradients and trained weights against PyTorch in float64, as `golden/make_golden.py`
+//! made them. Weights and tokens are an integer hash of their names, here as there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use retrograph_finetune::model::GradientHome;
+use retrograph_finetune::parameters::Parameter;
+use retrograph_finetune::{
+    Batch, LoraConfig, Mode, ModelConfig, OptimizerConfig, Plan, Source, TrainerOptions,
+    TrainingConfig,
+};
+use safetensors::SafeTensors;
+
+use crate::device::device;
+
+const TOLERANCE: f64 = 1e-4;
+
+/// The configuration of the script.
+pub(crate) fn config(mode: Mode) -> TrainingConfig {
+    let model = ModelConfig {
+        vocab: 256,
+        hidden: 24,
+        layers: 2,
+        intermediate: 40,
+        heads: 4,
+        kv_heads: 2,
+        rope_theta: 1e4,
+        rms_norm_eps: 0.03,
+    };
+    let optimizer = OptimizerConfig {
+        peak_lr: 0.02,
+        min_lr: 0.002,
+        warmup_steps: 3,
+        total_steps: 8,
+        beta1: 0.9,
+        beta2: 0.95,
+        eps: 1e-8,
+        weight_decay: 0.1,
+        max_norm: 0.25,
+    };
+    TrainingConfig { model, mode, batch: 3, seq: 11, optimizer, seed: 0 }
+}
+
+fn hashed(name: &str, index: u32) -> u32 {
+    let step = |seed: u32, byte: u8| (seed ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    let seed = name.bytes().fold(0x811C_9DC5, step);
+    let mut x = seed.wrapping_add(index.wrapping_mul(0x9E37_79B9));
+    x = (x ^ (x >> 16)).wrapping_mul(0x85EB_CA6B);
+    x = (x ^ (x >> 13)).wrapping_mul(0xC2B2_AE35);
+    x ^ (x >> 16)
+}
+
+/// The weights of the script.
+pub(crate) fn weights(parameter: &Parameter) -> Vec<f32> {
+    let base = if parameter.name.contains("norm") { 1.0 } else { 0.0 };
+    let value = |index| {
+        let unit = f64::from(hashed(&parameter.name, index) >> 8) - f64::from(1 << 23);
+        (base + unit / f64::from(1 << 23) / 4.0) as f32
+    };
+    (0..parameter.len() as u32).map(value).collect()
+}
+
+/// The batches of the script.
+pub(crate) fn batch(config: &TrainingConfig, step: u32) -> Batch {
+    let tokens = |kind: &str| {
+        let name = format!("{kind}.{step}");
+        (0..config.rows() as u32).map(|index| hashed(&name, index) % 19 * 13).collect()
+    };
+    Batch { tokens: tokens("tokens"), targets: tokens("targets") }
+}
+
+/// The tensors that the script wrote.
+fn golden(name: &str) -> BTreeMap<String, Vec<f64>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let path = folder.join(format!("{name}.safetensors"));
+    let bytes = std::fs::read(&path).unwrap_or_else(|error| {
+        panic!("{}: {error}; make_golden.py next to it makes it", path.display())
+    });
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let float = |bytes: &[u8]| f64::from(f32::from_le_bytes(bytes.try_into().unwrap()));
+    let values = |data: &[u8]| data.chunks_exact(4).map(float).collect();
+    tensors.iter().map(|(name, tensor)| (name.to_owned(), values(tensor.data()))).collect()
+}
+
+/// The distance of two vectors, relative to the length of the second.
+fn distance(found: &[f32], expected: &[f64]) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    let square = |value: f64| value * value;
+    let pairs = found.iter().zip(expected);
+    let error: f64 = pairs.map(|(found, expected)| square(f64::from(*found) - expected)).sum();
+    let length: f64 = expected.iter().map(|&value| square(value)).sum();
+    assert!(length > 0.0, "nothing can be compared with zero");
+    (error / length).sqrt()
+}
+
+fn matches_pytorch(mode: Mode, name: &str) {
+    let golden = golden(name);
+    gradients_match(mode, &golden);
+    training_matches(mode, &golden);
+}
+
+/// The gradients of the first step, each tensor by itself. Without clipping, so that what the
+/// kernels of the end of the step leave in place are the gradients.
+fn gradients_match(mode: Mode, golden: &BTreeMap<String, Vec<f64>>) {
+    let mut config = config(mode);
+    config.optimizer.max_norm = f32::MAX;
+    let options = TrainerOptions { gradients: GradientHome::External, ..TrainerOptions::default() };
+    let plan = Plan::new(&config, options).unwrap();
+    let mut values = |parameter: &Parameter| Ok(weights(parameter));
+    let source = Source::Values(&mut values);
+    let mut trainer = plan.start(&device().modules(), source, &mut |_| ()).unwrap();
+    let metrics = trainer.step(&batch(&config, 0)).unwrap();
+    close("loss", f64::from(metrics.loss), golden["losses"][0]);
+    close("norm", f64::from(metrics.norm), golden["norms"][0]);
+    let gradients = trainer.gradients().unwrap();
+    let expected = golden.keys().filter(|name| name.starts_with("grad.")).count();
+    assert_eq!(gradients.len(), expected);
+    for (name, gradient) in gradients {
+        let error = distance(&gradient, &golden[&format!("grad.{name}")]);
+        assert!(error <= TOLERANCE, "the gradient of {name} is off by {error:.2e}");
+    }
+}
+
+/// Losses and norms of every step, and the weights in the end.
+fn training_matches(mode: Mode, golden: &BTreeMap<String, Vec<f64>>) {
+    let config = config(mode);
+    let plan = Plan::new(&config, TrainerOptions::default()).unwrap();
+    let mut values = |parameter: &Parameter| Ok(weights(parameter));
+    let source = Source::Values(&mut values);
+    let mut trainer = plan.start(&device().modules(), source, &mut |_| ()).unwrap();
+    for step in 0..config.optimizer.total_steps {
+        let metrics = trainer.step(&batch(&config, step)).unwrap();
+        close("loss", f64::from(metrics.loss), golden["losses"][step as usize]);
+        close("norm", f64::from(metrics.norm), golden["norms"][step as usize]);
+    }
+    let state = trainer.state();
+    for parameter in state.trained_parameters() {
+        let name = &parameter.name;
+        let found = state.values(trainer.stream(), name).unwrap().unwrap();
+        let error = distance(&found, &golden[&format!("final.{name}")]);
+        assert!(error <= TOLERANCE, "{name} is off by {error:.2e} after training");
+    }
+}
+
+fn close(what: &str, found: f64, expected: f64) {
+    let error = (found - expected).abs() / expected.abs();
+    assert!(error <= TOLERANCE, "{what} is {found}, and PyTorch has {expected}");
+}
+
+#[test]
+fn training_all_weights_matches_pytorch() {
+    matches_pytorch(Mode::Full, "full");
+}
+
+#[test]
+fn training_lora_matches_pytorch() {
+    matches_pytorch(Mode::Lora(LoraConfig { rank: 3, alpha: 12.0 }), "lora");
+}

@@ -1,0 +1,239 @@
+//! The silent errors of training with graphs, each shown to be impossible or caught.
+
+use retrograph_finetune::checkpoint::CheckpointDirectory;
+use retrograph_finetune::parameters::Parameter;
+use retrograph_finetune::{
+    Batch, Device, Error, Kept, Mode, Plan, Run, Source, Trainer, TrainerOptions, TrainingConfig,
+};
+use retrograph_runtime::Policy;
+
+use crate::device::device;
+use crate::models::{LORA, bits, config, text, train, trainer};
+
+const GRAPHS: [Policy; 2] = [Policy::Manual, Policy::Capture];
+
+fn options(policy: Policy) -> TrainerOptions {
+    TrainerOptions { build: policy.into(), ..TrainerOptions::default() }
+}
+
+fn with_values(
+    device: &Device,
+    config: &TrainingConfig,
+    values: &mut dyn FnMut(&Parameter) -> Vec<f32>,
+) -> Trainer {
+    let plan = Plan::new(config, options(Policy::Manual)).unwrap();
+    let mut values = |parameter: &Parameter| Ok(values(parameter));
+    plan.start(&device.modules(), Source::Values(&mut values), &mut |_| ()).unwrap()
+}
+
+/// Building a graph, by capture too, neither loses the first step nor does it twice.
+#[test]
+fn the_step_for_which_a_graph_is_built_happens_once() {
+    let device = device();
+    let config = config(Mode::Full, 5);
+    let mut eager = trainer(&device, &config, options(Policy::Eager));
+    train(&mut eager, 1);
+    for policy in GRAPHS {
+        let mut graph = trainer(&device, &config, options(policy));
+        let untouched = trainer(&device, &config, options(Policy::Eager));
+        assert!(bits(&graph) == bits(&untouched), "building has run something");
+        train(&mut graph, 1);
+        assert!(bits(&graph) == bits(&eager));
+    }
+}
+
+/// The learning rate of each step reaches the replay: with gradients of nearly the same direction,
+/// a step at the top of the warm-up moves weights several times as far as the first.
+#[test]
+fn learning_rate_and_bias_correction_are_not_frozen() {
+    let device = device();
+    for policy in GRAPHS {
+        let mut config = config(Mode::Full, 40);
+        config.optimizer.warmup_steps = 10;
+        let mut graph = trainer(&device, &config, options(policy));
+        let text = text();
+        // The same batch each time, so that only the step differs.
+        let batch = text.batch([config.batch, config.seq], 0, 0).unwrap();
+        let name = "model.layers.0.mlp.up_proj.weight";
+        let read = |graph: &Trainer| graph.state().values(graph.stream(), name).unwrap().unwrap();
+        let mut moved = Vec::new();
+        let mut before = read(&graph);
+        for _ in 0..8 {
+            graph.step(&batch).unwrap();
+            let after = read(&graph);
+            let largest = after.iter().zip(&before).map(|(a, b)| (a - b).abs());
+            moved.push(largest.fold(0.0f32, f32::max));
+            before = after;
+        }
+        // Adam's first step is as long as the rate, whatever the gradient: 0.01 · 1/10.
+        assert!((moved[0] - 0.001).abs() < 2e-5, "{moved:?}");
+        assert!(moved[7] > 3.0 * moved[0], "{moved:?}");
+    }
+}
+
+/// Tokens are controls: replays of the same graph see each batch.
+#[test]
+fn a_replay_sees_the_tokens_of_its_own_step() {
+    let device = device();
+    let mut config = config(Mode::Full, 5);
+    (config.optimizer.peak_lr, config.optimizer.min_lr) = (0.0, 0.0);
+    let batch = |token| Batch {
+        tokens: vec![token; config.rows()],
+        targets: vec![token + 1; config.rows()],
+    };
+    for policy in GRAPHS {
+        let mut graph = trainer(&device, &config, options(policy));
+        let mut loss = |token| graph.step(&batch(token)).unwrap().loss;
+        let (first, second, again) = (loss(10), loss(200), loss(10));
+        assert_ne!(first, second);
+        assert_eq!(first.to_bits(), again.to_bits());
+    }
+}
+
+/// Programs for several sequence lengths live side by side over the same modules; none remembers
+/// the shape of another.
+#[test]
+fn sequence_lengths_do_not_mix() {
+    let device = device();
+    let modules = device.modules();
+    let alone = |seq: usize| {
+        let config = TrainingConfig { seq, ..config(Mode::Full, 5) };
+        let mut trainer = trainer(&crate::device::device(), &config, options(Policy::Eager));
+        train(&mut trainer, 2);
+        bits(&trainer)
+    };
+    let mut together: Vec<Trainer> = [9, 5, 12]
+        .map(|seq| {
+            let config = TrainingConfig { seq, ..config(Mode::Full, 5) };
+            let plan = Plan::new(&config, options(Policy::Manual)).unwrap();
+            plan.start(&modules, Source::Seed, &mut |_| ()).unwrap()
+        })
+        .into();
+    for until in [1, 2] {
+        together.iter_mut().for_each(|trainer| train(trainer, until));
+    }
+    for trainer in &together {
+        assert!(bits(trainer) == alone(trainer.config().seq), "seq {}", trainer.config().seq);
+    }
+}
+
+/// The norm that limits the gradients is that of all of them, and after clipping it is the limit.
+#[test]
+fn clipping_is_global() {
+    use retrograph_finetune::model::GradientHome;
+    let device = device();
+    let mut config = config(Mode::Full, 5);
+    config.optimizer.max_norm = 0.01;
+    let options = TrainerOptions { gradients: GradientHome::External, ..options(Policy::Manual) };
+    let mut graph = trainer(&device, &config, options);
+    let batch = text().batch([config.batch, config.seq], 0, 0).unwrap();
+    let metrics = graph.step(&batch).unwrap();
+    assert!(metrics.norm > 0.1, "{metrics:?}");
+    let gradients = graph.gradients().unwrap();
+    let all = gradients.iter().flat_map(|(_, gradient)| gradient);
+    let norm = all.map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt();
+    assert!((norm - 0.01).abs() < 1e-6, "{norm}");
+}
+
+/// The same `eps` works in both directions: with an eps that dominates, the norm is nearly linear,
+/// and a wrong eps in the backward pass would scale its gradient by a thousand.
+#[test]
+fn eps_is_the_same_forward_and_backward() {
+    let device = device();
+    let mut config = config(LORA, 5);
+    config.model.rms_norm_eps = 100.0;
+    config.optimizer.max_norm = f32::MAX;
+    let name = "model.layers.1.post_attention_layernorm.weight";
+    let run = |by: f32| {
+        let values = |parameter: &Parameter| {
+            let mut values = retrograph_finetune::init::initial_values(parameter, 3);
+            // Large weights, so that the loss depends on the gain of the norm.
+            values.iter_mut().for_each(|value| *value *= 30.0);
+            if parameter.name == name {
+                values[0] += by;
+            }
+            values
+        };
+        let options = TrainerOptions {
+            gradients: retrograph_finetune::model::GradientHome::External,
+            ..options(Policy::Manual)
+        };
+        let plan = Plan::new(&config, options).unwrap();
+        let mut values = |parameter: &Parameter| Ok(values(parameter));
+        let source = Source::Values(&mut values);
+        let mut trainer = plan.start(&device.modules(), source, &mut |_| ()).unwrap();
+        let batch = text().batch([config.batch, config.seq], 0, 0).unwrap();
+        let loss = f64::from(trainer.step(&batch).unwrap().loss);
+        let gradients = trainer.gradients().unwrap();
+        let gradient = gradients.into_iter().find(|(held, _)| held == name).unwrap().1;
+        (loss, f64::from(gradient[0]))
+    };
+    let (step, gradient) = (4.0, run(0.0).1);
+    let slope = (run(step as f32).0 - run(-step as f32).0) / (2.0 * step);
+    let close = (slope - gradient).abs() <= 1e-6 + 0.05 * gradient.abs();
+    assert!(close, "slope {slope}, gradient {gradient}");
+}
+
+/// NaN does not pass the clipping: the run stops with the step and the value, and the state is what
+/// it was before that step.
+#[test]
+fn a_step_that_is_not_finite_changes_nothing_and_is_named() {
+    let device = device();
+    let config = config(Mode::Full, 20);
+    for (what, broken) in [("NaN", f32::NAN), ("infinity", f32::INFINITY)] {
+        let mut values = |parameter: &Parameter| {
+            let mut values = retrograph_finetune::init::initial_values(parameter, 3);
+            if parameter.name == "model.layers.1.mlp.down_proj.weight" {
+                values[7] = broken;
+            }
+            values
+        };
+        let mut trainer = with_values(&device, &config, &mut values);
+        let before = bits(&trainer);
+        let batch = text().batch([config.batch, config.seq], 0, 0).unwrap();
+        // Several steps are under way before anybody looks.
+        trainer.enqueue(&batch).unwrap();
+        trainer.enqueue(&batch).unwrap();
+        let error = trainer.finished(true).unwrap_err();
+        assert!(matches!(error, Error::NotFinite { step: 0, .. }), "{what}: {error}");
+        assert!(bits(&trainer) == before, "{what} got into the state");
+    }
+}
+
+/// A run that diverges keeps its last good checkpoint and says where it is.
+#[test]
+fn a_run_that_diverges_keeps_its_last_good_checkpoint() {
+    let data = text();
+    let folder = tempfile::tempdir().unwrap();
+    let directory = CheckpointDirectory::create(folder.path()).unwrap();
+    let mut config = config(Mode::Full, 40);
+    // So large a rate overflows after a few steps.
+    (config.optimizer.peak_lr, config.optimizer.min_lr) = (1e30, 0.0);
+    config.optimizer.warmup_steps = 0;
+    let trainer = trainer(&device(), &config, options(Policy::Manual));
+    let checkpoints = Some(directory.clone());
+    let mut run = Run { trainer, data: &data, checkpoints, checkpoint_every: 1 };
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let error = run.train(40, &stop, &mut |_| ()).unwrap_err();
+    let Error::NotFinite { step, kept: Kept::Checkpoint(path), .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(directory.latest().unwrap(), Some(path));
+    let checkpoint = directory.open_latest().unwrap();
+    assert!(checkpoint.header().next_step <= step, "{step}");
+}
+
+/// Weights that are frozen stay as they are, to the bit.
+#[test]
+fn lora_does_not_touch_the_base() {
+    let device = device();
+    let config = config(LORA, 4);
+    let mut trainer = trainer(&device, &config, options(Policy::Manual));
+    train(&mut trainer, 4);
+    let state = trainer.state();
+    for parameter in state.parameters() {
+        let found = state.values(trainer.stream(), &parameter.name).unwrap().unwrap();
+        let start = retrograph_finetune::init::initial_values(parameter, config.seed);
+        assert_eq!(found == start, !parameter.trainable, "{}", parameter.name);
+    }
+}

@@ -1,0 +1,13 @@
+//! Training as a whole. Every test runs on a simulated driver, or on the GPU that
+//! `RETROGRAPH_DEVICE` names.
+
+mod checkpoints;
+mod device;
+mod difference;
+mod golden;
+mod hazards;
+mod memory;
+mod models;
+mod resume;
+mod strategies;
+mod text;

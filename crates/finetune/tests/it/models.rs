@@ -1,0 +1,66 @@
+//! Models that are small enough to train in a test.
+
+use retrograph_finetune::{
+    Device, LoraConfig, Mode, ModelConfig, OptimizerConfig, Plan, Source, TextData, Trainer,
+    TrainerOptions, TrainingConfig,
+};
+
+/// LoRA with a rank that is no multiple of anything.
+pub(crate) const LORA: Mode = Mode::Lora(LoraConfig { rank: 3, alpha: 12.0 });
+
+/// A run of `steps` steps with warm-up and cosine.
+pub(crate) fn config(mode: Mode, steps: u32) -> TrainingConfig {
+    let model = ModelConfig {
+        vocab: 256,
+        hidden: 16,
+        layers: 2,
+        intermediate: 24,
+        heads: 4,
+        kv_heads: 2,
+        rope_theta: 1e4,
+        rms_norm_eps: 1e-6,
+    };
+    let optimizer = OptimizerConfig { warmup_steps: 5, ..OptimizerConfig::new(0.01, steps) };
+    TrainingConfig { model, mode, batch: 2, seq: 9, optimizer, seed: 11 }
+}
+
+/// A text with something to learn.
+pub(crate) fn text() -> TextData {
+    TextData::from_bytes(b"the quick brown fox jumps over the lazy dog. ".repeat(8))
+}
+
+/// A trainer of `config` from its seed.
+pub(crate) fn trainer(
+    device: &Device,
+    config: &TrainingConfig,
+    options: TrainerOptions,
+) -> Trainer {
+    let plan = Plan::new(config, options).unwrap();
+    plan.start(&device.modules(), Source::Seed, &mut |_| ()).unwrap()
+}
+
+/// Trains up to step `until`.
+pub(crate) fn train(trainer: &mut Trainer, until: u32) {
+    let (config, text) = (*trainer.config(), text());
+    while trainer.next_step() < until {
+        let shape = [config.batch, config.seq];
+        let batch = text.batch(shape, config.seed, trainer.next_step()).unwrap();
+        trainer.step(&batch).unwrap();
+    }
+}
+
+/// The bits of all trained parameters and moments, by the names of their tensors.
+pub(crate) fn bits(trainer: &Trainer) -> Vec<(String, Vec<u32>)> {
+    use retrograph_finetune::checkpoint::{StatePart, StateReader};
+    let parameters = trainer.state().trained_parameters();
+    let mut reader = trainer.state().reader(trainer.stream());
+    let mut all = Vec::new();
+    for (index, parameter) in parameters.iter().enumerate() {
+        for part in StatePart::ALL {
+            let values = reader.read(index, part).unwrap();
+            let bits = values.into_iter().map(f32::to_bits).collect();
+            all.push((part.tensor_name(&parameter.name), bits));
+        }
+    }
+    all
+}
