@@ -4,7 +4,7 @@ use retrograph_kernels::ops::{ColumnSum, Mean};
 use retrograph_kernels::reference::column_sum::{column_sum, mean};
 
 use crate::harness::Device;
-use crate::support::{Data, Tolerance, doubles, same_bits};
+use crate::support::{Data, Tolerance, differences, doubles, same_bits};
 
 fn sums_of(x: &[f32], (rows, columns): (usize, usize)) -> Vec<f32> {
     let device = Device::new();
@@ -50,6 +50,19 @@ fn not_a_number_stays_in_its_column() {
             _ => assert_eq!(sum, 40.0),
         }
     }
+}
+
+#[test]
+fn column_sums_are_the_gradient_of_a_bias() {
+    let mut data = Data::new("bias differences");
+    let grad_out = data.uniform(19 * 7, 1.0);
+    let actual = sums_of(&grad_out, (19, 7));
+    let (grad_out, bias) = (doubles(&grad_out), doubles(&data.uniform(7, 1.0)));
+    let expected = differences(&bias, 1e-3, |bias| {
+        let biased = bias.iter().cycle().map(|bias| 0.5 + bias);
+        biased.zip(&grad_out).map(|(y, grad)| y * grad).sum()
+    });
+    Tolerance::relative(1e-5).absolute(1e-5).check(&actual, &expected, "differences");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use rand_chacha::ChaCha8Rng;
 pub(crate) struct Data(ChaCha8Rng);
 
 impl Data {
+    #[expect(clippy::print_stdout, reason = "a failure is repeated by the seed that was printed")]
     pub(crate) fn new(test: &str) -> Self {
         let given = std::env::var("RETROGRAPH_TEST_SEED").ok();
         let seed = given.map_or_else(fresh_seed, |seed| seed.parse().expect("a number"));
