@@ -1,21 +1,21 @@
 //! The instruction table.
 //!
-//! Every opcode is one entry of `table.rs`: its word, what it does, and its forms. The opcodes, the words
-//! that the parser knows, the check that parser and builder share ([`validate`](crate::validate())),
-//! and the versions that a module needs are all derived from it.
+//! Every opcode is one entry of `table.rs`: its word, what it does, and its forms. The opcodes, the
+//! words that the parser knows, the check that parser and builder share
+//! ([`validate`](crate::validate())), and the versions that a module needs are all derived from it.
 //!
 //! # How to add an instruction
 //!
-//! 1. Add it to the table with its forms: modifiers, types, operands, and
-//!    `since` when it needs more than PTX ISA 6.0. If it has a modifier that no
-//!    instruction had before, add the word to [`Modifier`] where the printer
-//!    shall put it.
-//! 2. If it writes no register, name it in [`Opcode::has_destination`]; if it acts on more than
-//!    its destination, in `is_pure` of the builder.
-//! 3. Add a line to `tests/it/accepted.ptx`, and what must not pass to `tests/it/rejected.rs`. The
-//!    tests hand each line to the parser, to the printer and to `ptxas`, and fail when they
-//!    disagree.
-//! 4. The simulator (`driver-sim`) reports an opcode that it does not know as unsupported when it
+//! 1. Add it to the table with its forms: modifiers, types, operands, and `since` when it needs
+//!    more than PTX ISA 6.0. If it has a modifier that no instruction had before, add the word to
+//!    [`Modifier`] where the printer shall put it. If `ptxas` wants a modifier before all others,
+//!    name it in [`Opcode::binds`]. If it acts on more than its destination, name it in `is_pure`
+//!    of the builder.
+//! 2. Run the tests with `RETROGRAPH_PTXAS` set. They make every combination of the types and
+//!    modifiers of the form and hand it to the parser, to the printer and to `ptxas`, and fail
+//!    where these disagree. An operand that no form had before needs an example in
+//!    `tests/it/forms.rs`. What must not pass goes to `tests/it/rejected.rs`.
+//! 3. The simulator (`driver-sim`) reports an opcode that it does not know as unsupported when it
 //!    decodes a kernel; teach it there.
 
 mod check;
@@ -32,21 +32,13 @@ pub(crate) use check::{Names, check};
 use crate::ast::Modifier;
 
 impl Opcode {
-    /// Whether the first operand is what the instruction writes.
+    /// Whether the first operand is what the instruction writes, which is the same for all of its
+    /// forms.
     pub const fn has_destination(self) -> bool {
-        !matches!(
-            self,
-            Self::St
-                | Self::Red
-                | Self::Bra
-                | Self::Ret
-                | Self::Exit
-                | Self::Trap
-                | Self::Bar
-                | Self::Barrier
-                | Self::Membar
-                | Self::Fence
-        )
+        match self.forms()[0].operands {
+            [first, ..] => first.is_written(),
+            [] => false,
+        }
     }
 
     /// Whether `modifier` belongs to the name of the instruction, as in `mul.lo`: it must come

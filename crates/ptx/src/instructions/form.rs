@@ -77,6 +77,21 @@ pub enum Shape {
     Target,
 }
 
+impl Shape {
+    /// Whether the instruction writes the operand.
+    pub const fn is_written(&self) -> bool {
+        matches!(
+            self,
+            Self::Destination(_)
+                | Self::WideDestination(_)
+                | Self::DestinationOrSink(_)
+                | Self::DestinationAndPredicate(_)
+                | Self::Loaded
+                | Self::Unpacked
+        )
+    }
+}
+
 impl Form {
     /// A form that every supported target and version has.
     pub(super) const fn new(

@@ -24,6 +24,7 @@ pub(super) const CVTA_SPACES: &[M] = &[M::Global, M::Shared, M::Local, M::Const]
 pub(super) const SCOPES: &[M] = &[M::Cta, M::Gpu, M::Sys];
 pub(super) const WEAK: &[M] = &[M::Weak, M::Volatile];
 pub(super) const LOAD_CACHE: &[M] = &[M::Ca, M::Cg, M::Cs, M::Cv];
+pub(super) const READ_ONLY_CACHE: &[M] = &[M::Ca, M::Cg, M::Cs];
 pub(super) const STORE_CACHE: &[M] = &[M::Wb, M::Cg, M::Cs, M::Wt];
 pub(super) const VECTOR: &[M] = &[M::V2, M::V4];
 pub(super) const SHUFFLES: &[M] = &[M::Bfly, M::Up, M::Down, M::Idx];
@@ -61,6 +62,12 @@ pub(super) const ATOMIC_LOGIC: &[Slot] = &[ORDER, SCOPE, WHERE, one(COMBINE)];
 pub(super) const ATOMIC_COUNT: &[Slot] = &[ORDER, SCOPE, WHERE, one(&[M::Inc, M::Dec])];
 pub(super) const ATOMIC_EXCHANGE: &[Slot] = &[ORDER, SCOPE, WHERE, one(&[M::Exch])];
 pub(super) const ATOMIC_COMPARE: &[Slot] = &[ORDER, SCOPE, WHERE, one(&[M::Cas])];
+
+const REDUCE_ORDER: Slot = maybe(&[M::Relaxed, M::Release]);
+pub(super) const REDUCE_ADD: &[Slot] = &[REDUCE_ORDER, SCOPE, WHERE, one(&[M::Add])];
+pub(super) const REDUCE_EXTREME: &[Slot] = &[REDUCE_ORDER, SCOPE, WHERE, one(&[M::Min, M::Max])];
+pub(super) const REDUCE_LOGIC: &[Slot] = &[REDUCE_ORDER, SCOPE, WHERE, one(COMBINE)];
+pub(super) const REDUCE_COUNT: &[Slot] = &[REDUCE_ORDER, SCOPE, WHERE, one(&[M::Inc, M::Dec])];
 
 // Types.
 pub(super) const F16: &[Type] = &[Type::F16];
@@ -140,6 +147,20 @@ pub(super) const MEMORY: &[Type] = &[
     Type::F32,
     Type::F64,
 ];
+
+// Integers with values that the named type has not.
+const ALL_SIGNED: &[Type] = &[Type::S8, Type::S16, Type::S32, Type::S64];
+pub(super) const BEYOND_U8: &[Type] =
+    &[Type::U16, Type::U32, Type::U64, Type::S8, Type::S16, Type::S32, Type::S64];
+pub(super) const BEYOND_U16: &[Type] =
+    &[Type::U32, Type::U64, Type::S8, Type::S16, Type::S32, Type::S64];
+pub(super) const BEYOND_U32: &[Type] = &[Type::U64, Type::S8, Type::S16, Type::S32, Type::S64];
+pub(super) const BEYOND_U64: &[Type] = ALL_SIGNED;
+pub(super) const BEYOND_S8: &[Type] =
+    &[Type::U8, Type::U16, Type::U32, Type::U64, Type::S16, Type::S32, Type::S64];
+pub(super) const BEYOND_S16: &[Type] = &[Type::U16, Type::U32, Type::U64, Type::S32, Type::S64];
+pub(super) const BEYOND_S32: &[Type] = &[Type::U32, Type::U64, Type::S64];
+pub(super) const BEYOND_S64: &[Type] = &[Type::U64];
 
 // Operands: D is a destination, S a source, both of the first type; U is a 32-bit source.
 pub(super) const D: Shape = Shape::Destination(Ty::First);

@@ -44,7 +44,7 @@ instructions! {
     /// Loads from memory.
     Ld = "ld" [
         Form::new(&[maybe(SPACES), maybe(LOAD_CACHE), maybe(VECTOR)], &[MEMORY], LOAD),
-        Form::new(&[one(&[Modifier::Global]), maybe(LOAD_CACHE), one(&[Modifier::Nc]),
+        Form::new(&[one(&[Modifier::Global]), maybe(READ_ONLY_CACHE), one(&[Modifier::Nc]),
             maybe(VECTOR)], &[MEMORY], LOAD),
         Form::new(&[one(WEAK), maybe(SPACES), maybe(VECTOR)], &[MEMORY], LOAD),
         Form::new(&[one(&[Modifier::Relaxed, Modifier::Acquire]), one(SCOPES), maybe(ATOMIC_SPACES),
@@ -64,9 +64,19 @@ instructions! {
     ]
     /// Converts between types.
     Cvt = "cvt" [
-        Form::new(&[SAT], &[INTEGERS, INTEGERS], CONVERT),
+        Form::new(&[], &[INTEGERS, INTEGERS], CONVERT),
+        // Saturation exists where the source has values that the destination has not.
+        Form::new(&[one(&[Modifier::Sat])], &[&[Type::U8], BEYOND_U8], CONVERT),
+        Form::new(&[one(&[Modifier::Sat])], &[&[Type::U16], BEYOND_U16], CONVERT),
+        Form::new(&[one(&[Modifier::Sat])], &[&[Type::U32], BEYOND_U32], CONVERT),
+        Form::new(&[one(&[Modifier::Sat])], &[&[Type::U64], BEYOND_U64], CONVERT),
+        Form::new(&[one(&[Modifier::Sat])], &[&[Type::S8], BEYOND_S8], CONVERT),
+        Form::new(&[one(&[Modifier::Sat])], &[&[Type::S16], BEYOND_S16], CONVERT),
+        Form::new(&[one(&[Modifier::Sat])], &[&[Type::S32], BEYOND_S32], CONVERT),
+        Form::new(&[one(&[Modifier::Sat])], &[&[Type::S64], BEYOND_S64], CONVERT),
         Form::new(&[one(ROUND), SAT], &[FLOATS_AND_HALF, INTEGERS], CONVERT),
-        Form::new(&[one(ROUND_INTEGER), FTZ, SAT], &[INTEGERS, FLOATS_AND_HALF], CONVERT),
+        Form::new(&[one(ROUND_INTEGER), FTZ, SAT], &[INTEGERS, F32], CONVERT),
+        Form::new(&[one(ROUND_INTEGER), SAT], &[INTEGERS, &[Type::F16, Type::F64]], CONVERT),
         Form::new(&[maybe(ROUND_INTEGER), FTZ, SAT], &[F32, F32], CONVERT),
         Form::new(&[maybe(ROUND_INTEGER), SAT], &[F64, F64], CONVERT),
         Form::new(&[FTZ, SAT], &[F64, F32], CONVERT),
@@ -305,9 +315,9 @@ instructions! {
     ]
     /// Changes memory in one step.
     Red = "red" [
-        Form::new(ATOMIC_ADD, &[ADDED], &[Shape::Memory, S]),
-        Form::new(ATOMIC_EXTREME, &[INT32_64], &[Shape::Memory, S]),
-        Form::new(ATOMIC_LOGIC, &[B32_64], &[Shape::Memory, S]),
-        Form::new(ATOMIC_COUNT, &[U32], &[Shape::Memory, S]),
+        Form::new(REDUCE_ADD, &[ADDED], &[Shape::Memory, S]),
+        Form::new(REDUCE_EXTREME, &[INT32_64], &[Shape::Memory, S]),
+        Form::new(REDUCE_LOGIC, &[B32_64], &[Shape::Memory, S]),
+        Form::new(REDUCE_COUNT, &[U32], &[Shape::Memory, S]),
     ]
 }

@@ -1,8 +1,10 @@
 //! The crate against itself and against `ptxas`.
 
 mod build;
+mod forms;
 mod math;
 mod ptxas;
 mod rejected;
 mod table;
 mod text;
+mod validate;

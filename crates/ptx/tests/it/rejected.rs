@@ -3,10 +3,9 @@
 use retrograph_ptx::parse;
 
 use crate::ptxas;
-use crate::table::module_around;
+use crate::table::{FIRST_LINE, module_around};
 
-/// The line of the statement in [`module_around`].
-const LINE: u32 = 13;
+const LINE: u32 = FIRST_LINE as u32;
 
 /// Statements that neither the parser nor `ptxas` takes, and words of our message.
 const STATEMENTS: &[(&str, &str)] = &[

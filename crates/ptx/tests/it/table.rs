@@ -6,6 +6,9 @@ use retrograph_ptx::parse;
 
 use crate::ptxas;
 
+/// The line of the first statement in [`module_around`].
+pub(crate) const FIRST_LINE: usize = 13;
+
 /// A module around one or more statements, with registers and variables of every kind.
 pub(crate) fn module_around(version: &str, target: &str, statements: &str) -> String {
     format!(

@@ -1,0 +1,186 @@
+//! Every combination of the types and modifiers of every form in the table, made by rule and handed
+//! to the parser, to the printer and to `ptxas`.
+
+use retrograph_ptx::ast::{Modifier, Type};
+use retrograph_ptx::instructions::{Form, Opcode, Shape, Ty};
+use retrograph_ptx::{IsaVersion, SmTarget, parse};
+
+use crate::ptxas;
+use crate::table::module_around;
+
+/// One instruction that a form allows.
+struct Example<'a> {
+    modifiers: Vec<Modifier>,
+    types: Vec<Type>,
+    form: &'a Form,
+}
+
+/// The choices of modifiers that differ from the least choice in at most one slot.
+fn modifier_choices(form: &Form) -> Vec<Vec<Modifier>> {
+    let least: Vec<Option<Modifier>> =
+        form.slots.iter().map(|slot| slot.required.then(|| slot.choices[0])).collect();
+    let mut all = vec![least.clone()];
+    for (index, slot) in form.slots.iter().enumerate() {
+        for &choice in slot.choices {
+            let mut other = least.clone();
+            other[index] = Some(choice);
+            all.push(other);
+        }
+    }
+    all.into_iter().map(|choices| choices.into_iter().flatten().collect()).collect()
+}
+
+/// Every combination of types.
+fn type_choices(form: &Form) -> Vec<Vec<Type>> {
+    form.types.iter().fold(vec![Vec::new()], |partial, choices| {
+        let extend = |before: &Vec<Type>| {
+            let before = before.clone();
+            choices.iter().map(move |&ty| [&before[..], &[ty]].concat())
+        };
+        partial.iter().flat_map(extend).collect()
+    })
+}
+
+impl Example<'_> {
+    fn has(&self, modifier: Modifier) -> bool {
+        self.modifiers.contains(&modifier)
+    }
+
+    /// The instruction as text, or `None` for a vector that is too long.
+    fn text(&self, opcode: Opcode) -> Option<String> {
+        let mut words: Vec<&str> = self.modifiers.iter().map(|modifier| modifier.text()).collect();
+        words.extend(self.types.iter().map(|ty| ty.text()));
+        let operands = self.form.operands.iter().enumerate();
+        let operands: Option<Vec<String>> =
+            operands.map(|(index, &shape)| self.operand(index, shape)).collect();
+        let name: String = words.iter().map(|word| format!(".{word}")).collect();
+        Some(format!("{opcode}{name} {};", operands?.join(", ")))
+    }
+
+    fn resolve(&self, ty: Ty) -> Type {
+        match ty {
+            Ty::First => self.types[0],
+            Ty::Second => self.types[1],
+            Ty::Is(ty) => ty,
+            Ty::Double if self.types[0].size() == 2 => Type::B32,
+            Ty::Double => Type::B64,
+        }
+    }
+
+    fn operand(&self, index: usize, shape: Shape) -> Option<String> {
+        let nth = |ty: Ty| register(self.resolve(ty), index + 1);
+        Some(match shape {
+            Shape::Destination(ty) | Shape::WideDestination(ty) => nth(ty),
+            Shape::Source(ty) | Shape::WideSource(ty) => nth(ty),
+            Shape::DestinationOrSink(ty) => nth(ty),
+            Shape::DestinationAndPredicate(ty) => format!("{}|%p4", nth(ty)),
+            Shape::Loaded | Shape::Stored => self.memory_value()?,
+            Shape::Predicate => "!%p3".to_owned(),
+            Shape::Anything => nth(Ty::First),
+            Shape::Unpacked if self.types[0] == Type::B32 => "{%h1, %h2}".to_owned(),
+            Shape::Unpacked => "{%r1, %r2}".to_owned(),
+            Shape::Constant => "0x96".to_owned(),
+            Shape::Memory => self.address().to_owned(),
+            Shape::AddressValue => "%rd2".to_owned(),
+            Shape::Target => "done".to_owned(),
+        })
+    }
+
+    fn memory_value(&self) -> Option<String> {
+        let ty = self.types[0];
+        let count = match (self.has(Modifier::V2), self.has(Modifier::V4)) {
+            (true, _) => 2,
+            (_, true) => 4,
+            _ => return Some(register(ty, 1)),
+        };
+        if ty.size() * count > 16 {
+            return None;
+        }
+        let list: Vec<String> = (1..=count as usize).map(|n| register(ty, n)).collect();
+        Some(format!("{{{}}}", list.join(", ")))
+    }
+
+    fn address(&self) -> &'static str {
+        match () {
+            () if self.has(Modifier::Param) => "[p]",
+            () if self.has(Modifier::Shared) => "[tile+16]",
+            () if self.has(Modifier::Local) => "[stack]",
+            () if self.has(Modifier::Const) => "[constants]",
+            () => "[%rd3+-16]",
+        }
+    }
+}
+
+/// The `n`-th register that holds a value of type `ty`.
+fn register(ty: Type, n: usize) -> String {
+    let file = match ty {
+        Type::Pred => "%p",
+        Type::F32 => "%f",
+        Type::F64 => "%fd",
+        _ => match ty.size() {
+            8 => "%rd",
+            4 => "%r",
+            _ => "%h",
+        },
+    };
+    format!("{file}{n}")
+}
+
+/// All examples, with what they need.
+fn examples() -> Vec<(IsaVersion, SmTarget, String)> {
+    let mut all = Vec::new();
+    for &opcode in Opcode::ALL {
+        for form in opcode.forms() {
+            let sm = SmTarget::portable(form.sm.max(75));
+            let isa = form.isa.max(sm.least_isa());
+            for types in type_choices(form) {
+                for modifiers in modifier_choices(form) {
+                    let example = Example { modifiers, types: types.clone(), form };
+                    all.extend(example.text(opcode).map(|text| (isa, sm, text)));
+                }
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn every_combination_is_parsed_and_printed_back() {
+    for (isa, sm, text) in examples() {
+        let module = parse(&module_around(&isa.to_string(), &sm.to_string(), &text))
+            .unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(parse(&module.to_string()).as_ref(), Ok(&module), "{text}");
+    }
+}
+
+#[test]
+fn ptxas_takes_every_combination() {
+    let mut groups: Vec<((IsaVersion, SmTarget), Vec<String>)> = Vec::new();
+    for (isa, sm, text) in examples() {
+        // A jump or an exit would leave what follows unread.
+        let text = match text.split([' ', '.', ';']).next() {
+            Some("bra" | "ret" | "exit" | "trap") => format!("@%p1 {text}"),
+            _ => text,
+        };
+        match groups.iter_mut().find(|(needs, _)| *needs == (isa, sm)) {
+            Some((_, group)) => group.push(text),
+            None => groups.push(((isa, sm), vec![text])),
+        }
+    }
+    for ((isa, sm), group) in groups {
+        let (isa, sm) = (isa.to_string(), sm.to_string());
+        let Some(Err(said)) = ptxas::assemble(&module_around(&isa, &sm, &group.join("\n")), &sm)
+        else {
+            continue;
+        };
+        let faults = said.lines().filter_map(|line| {
+            let (_, rest) = line.split_once(", line ")?;
+            let (number, message) = rest.split_once(';')?;
+            let line: usize = number.parse().ok()?;
+            let text = group.get(line.checked_sub(crate::table::FIRST_LINE)?)?;
+            message.contains("error").then(|| format!("{text}  {message}"))
+        });
+        let faults: Vec<String> = faults.collect();
+        panic!("{isa} {sm}: {} faults of {}\n{}", faults.len(), group.len(), faults.join("\n"));
+    }
+}
