@@ -128,18 +128,25 @@ struct Product {
 const ENOUGH_BLOCKS: u64 = 96;
 /// As many blocks as make smaller tiles not worth their additional traffic.
 const SOME_BLOCKS: u64 = 24;
-/// A contraction that is worth splitting among the warps of a block.
-const LONG: u32 = 256;
+/// How much of the contraction the split tiles take at a time.
+const SPLIT_STAGE: u32 = 128;
+
+/// Whether a contraction is worth splitting among the warps of a block: it fills a stage, and no more
+/// than a quarter of what the stages hold is padding.
+fn is_long(k: u32) -> bool {
+    let padding = u64::from(k.div_ceil(SPLIT_STAGE)) * u64::from(SPLIT_STAGE) - u64::from(k);
+    k >= SPLIT_STAGE && padding <= u64::from(k) / 3
+}
 
 /// The tile for a product, by its sizes alone.
 fn tile(product: Product) -> &'static Tile {
-    let Product { m, n, k, .. } = product;
+    let Product { m, n, .. } = product;
     let fills = |tile: &Tile| tile.count(product) >= ENOUGH_BLOCKS;
     if m > 64 && n > 64 && fills(&LARGE) {
         &LARGE
     } else if m > 32 && n > 32 && fills(&MEDIUM) {
         &MEDIUM
-    } else if k < LONG {
+    } else if !is_long(product.k) {
         &SMALL
     } else if n > 16 && fills(&SPLIT) {
         &SPLIT
