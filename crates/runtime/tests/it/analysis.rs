@@ -208,9 +208,9 @@ fn a_pass_of_thousands_of_operations_is_planned() {
     let edges = pass.edges_with(&plan);
     let all = start.elapsed();
     assert!(plan.peak_bytes() < plan.unshared_bytes() && edges.depth() > 260);
-    // The bound holds in unoptimised builds on slow machines; optimised ones need a tenth.
-    assert!(all.as_secs() < 10, "planned in {planned:?}, edges in {:?}", all - planned);
-    eprintln!("{operations} operations: plan {planned:?}, edges {:?}", all - planned);
+    // The bound holds in unoptimised builds on slow and busy machines; optimised ones take 30 ms.
+    let times = format!("{operations} operations: planned in {planned:?}, all in {all:?}");
+    assert!(all.as_secs() < 20, "{times}");
 }
 
 #[test]
