@@ -123,6 +123,16 @@ impl<T: Scalar> Neg for Value<'_, T> {
     /// The negation. An unsigned integer wraps around.
     #[track_caller]
     fn neg(self) -> Self {
+        if let Some(known) = self.known() {
+            // Of a float, zero included, negation flips the sign and nothing else.
+            let sign = 1 << (T::TYPE.bits() - 1);
+            let negated = if T::TYPE.is_float() {
+                T::from_bits(known.to_bits() ^ sign)
+            } else {
+                T::from_bits(T::ZERO).fold_sub(known)
+            };
+            return self.kernel().constant(negated);
+        }
         match T::TYPE {
             Type::U32 | Type::U64 => {
                 let zero = self.kernel().constant(T::from_bits(0));
