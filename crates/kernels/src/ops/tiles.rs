@@ -172,3 +172,40 @@ fn dispatch(problem: &Problem, layout: Layout) -> Dispatch {
         shared_bytes: 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(sizes: [u32; 4]) -> (&'static str, u32) {
+        let dispatch = dispatch(&Problem::from(sizes), Layout::Nt);
+        (dispatch.entry, dispatch.grid[0] * dispatch.grid[2])
+    }
+
+    #[test]
+    fn the_products_of_a_transformer_get_enough_blocks() {
+        // m, n, k, planes: one sequence of 32 tokens of Qwen2.5 1.5B, and four of 128.
+        assert_eq!(chosen([32, 1536, 1536, 1]), ("gemm_nt_32x16_split8", 96));
+        assert_eq!(chosen([32, 8960, 1536, 1]), ("gemm_nt_32x32_split4", 280));
+        assert_eq!(chosen([32, 16, 1536, 1]), ("gemm_nt_16x16_split16", 2));
+        assert_eq!(chosen([32, 32, 128, 12]), ("gemm_nt_32x16_split8", 24));
+        assert_eq!(chosen([128, 1536, 1536, 1]), ("gemm_nt_32x32_split4", 192));
+        assert_eq!(chosen([512, 1536, 1536, 1]), ("gemm_nt_64x64", 192));
+        assert_eq!(chosen([512, 8960, 1536, 1]), ("gemm_nt_128x128", 280));
+    }
+
+    #[test]
+    fn short_contractions_and_ragged_ones_are_not_split() {
+        assert_eq!(chosen([256, 64, 64, 1]), ("gemm_nt_32x32", 16));
+        assert_eq!(chosen([256, 64, 176, 1]), ("gemm_nt_32x32", 16));
+        assert!(is_long(128) && is_long(192) && is_long(u32::MAX));
+        assert!(!is_long(0) && !is_long(127) && !is_long(129));
+    }
+
+    #[test]
+    fn nothing_is_launched_for_an_empty_result_but_zeros_are_written_for_an_empty_sum() {
+        let empty = |sizes| dispatch(&Problem::from(sizes), Layout::Tn).is_empty();
+        assert!(empty([0, 4, 4, 1]) && empty([4, 0, 4, 1]) && empty([4, 4, 4, 0]));
+        assert!(!empty([4, 4, 0, 1]));
+    }
+}

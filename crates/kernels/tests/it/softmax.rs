@@ -165,9 +165,9 @@ fn nothing_that_the_mask_hides_is_read() {
     let mut data = Data::new("softmax mask");
     let mut x = data.uniform(width * width, 2.0);
     let clean = forward(&x, width, true, 0);
-    for i in 0..x.len() {
+    for (i, x) in x.iter_mut().enumerate() {
         if hidden(i / width, i % width) {
-            x[i] = f32::NAN;
+            *x = f32::NAN;
         }
     }
     for entry in [0, 1] {

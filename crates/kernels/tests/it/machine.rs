@@ -1,0 +1,120 @@
+//! The device of the process, by the functions of its driver.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::sync::{Mutex, OnceLock};
+
+use retrograph_driver_sim::{Config, Simulator};
+use retrograph_driver_sys::DriverTable;
+use retrograph_driver_sys::{CUcontext, CUdevice_attribute, CUfunction, CUmodule, CUresult};
+use retrograph_kernels::{SmTarget, images};
+
+/// The device that all tests of the process share.
+pub(crate) struct Machine {
+    pub(crate) table: DriverTable,
+    pub(crate) context: CUcontext,
+    pub(crate) target: SmTarget,
+    modules: Mutex<HashMap<&'static str, CUmodule>>,
+    /// Keeps the simulated machine alive.
+    _simulator: Option<Simulator>,
+}
+
+static MACHINE: OnceLock<Machine> = OnceLock::new();
+
+/// Panics with the name of the code when a call failed.
+#[track_caller]
+pub(crate) fn check(table: &DriverTable, call: &str, code: CUresult) {
+    if code == CUresult::CUDA_SUCCESS {
+        return;
+    }
+    let mut text = std::ptr::null();
+    // SAFETY: the pointer is valid; the text that comes back is static.
+    let named = unsafe { (table.cuGetErrorName)(code, &mut text) } == CUresult::CUDA_SUCCESS;
+    // SAFETY: a successful call gives static text that ends in zero.
+    let name = if named { unsafe { CStr::from_ptr(text) }.to_string_lossy() } else { "?".into() };
+    panic!("{call} returned {} ({name})", code.0);
+}
+
+/// Calls a function of the table and checks its code.
+macro_rules! call {
+    ($table:expr, $function:ident($($argument:expr),* $(,)?)) => {
+        // SAFETY: every pointer is to something that outlives the call, which has completed or
+        // copied its operands when it returns; handles are live.
+        $crate::machine::check($table, stringify!($function), unsafe { ($table.$function)($($argument),*) })
+    };
+}
+
+impl Machine {
+    /// The device of this process.
+    pub(crate) fn get() -> &'static Self {
+        MACHINE.get_or_init(Self::start)
+    }
+
+    /// The device that the environment asks for.
+    fn start() -> Self {
+        let required = std::env::var("RETROGRAPH_REQUIRE_GPU").is_ok_and(|value| value == "1");
+        let wish = std::env::var("RETROGRAPH_DEVICE");
+        let wish = wish.unwrap_or_else(|_| if required { "auto" } else { "sim" }.to_owned());
+        let gpu = match wish.as_str() {
+            "sim" => Err("the environment asks for the simulator".to_owned()),
+            "auto" => Self::gpu(0),
+            other => match other.strip_prefix("cuda:").and_then(|index| index.parse().ok()) {
+                Some(index) => Ok(Self::gpu(index).unwrap_or_else(|why| panic!("{other}: {why}"))),
+                None => panic!("RETROGRAPH_DEVICE is {other}, not sim, auto or cuda:N"),
+            },
+        };
+        gpu.unwrap_or_else(|why| {
+            assert!(!required, "a GPU is required, but there is none: {why}");
+            let simulator = Simulator::new(Config::default()).expect("a simulated machine");
+            Self::open(*simulator.table(), 0, Some(simulator))
+        })
+    }
+
+    fn gpu(index: i32) -> Result<Self, String> {
+        let table = DriverTable::load().map_err(|error| error.to_string())?;
+        let mut count = 0;
+        // SAFETY: `cuInit` takes 0, and the pointer is valid.
+        let codes = unsafe { [(table.cuInit)(0), (table.cuDeviceGetCount)(&mut count)] };
+        if codes != [CUresult::CUDA_SUCCESS; 2] || index >= count {
+            return Err(format!("{count} devices, {codes:?}"));
+        }
+        Ok(Self::open(table, index, None))
+    }
+
+    #[expect(clippy::print_stdout, reason = "a test says where it runs")]
+    fn open(table: DriverTable, index: i32, simulator: Option<Simulator>) -> Self {
+        let (mut device, mut context, mut name) = (0, CUcontext::NULL, [0; 128]);
+        let (mut major, mut minor) = (0, 0);
+        call!(&table, cuInit(0));
+        call!(&table, cuDeviceGet(&mut device, index));
+        call!(&table, cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, device));
+        let [of_major, of_minor] = [
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+        ];
+        call!(&table, cuDeviceGetAttribute(&mut major, of_major, device));
+        call!(&table, cuDeviceGetAttribute(&mut minor, of_minor, device));
+        call!(&table, cuDevicePrimaryCtxRetain(&mut context, device));
+        // SAFETY: the call ended the name with a zero.
+        let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
+        let target = SmTarget::for_device(major as u32, minor as u32).expect("a known device");
+        println!("device: {name}, compute capability {major}.{minor}, images for {target}");
+        Self { table, context, target, modules: Mutex::default(), _simulator: simulator }
+    }
+
+    /// The entry point, from a module that is loaded once per process.
+    pub(crate) fn function(&self, image: &'static str, entry: &str) -> CUfunction {
+        let mut modules = self.modules.lock().unwrap_or_else(|poison| poison.into_inner());
+        let module = *modules.entry(image).or_insert_with(|| {
+            let ptx = images::ptx(image, self.target).expect("an image for every kernel");
+            let (text, mut module) = (CString::new(ptx).unwrap(), CUmodule::NULL);
+            call!(&self.table, cuModuleLoadData(&mut module, text.as_ptr().cast()));
+            module
+        });
+        let (name, mut function) = (CString::new(entry).unwrap(), CUfunction::NULL);
+        call!(&self.table, cuModuleGetFunction(&mut function, module, name.as_ptr()));
+        function
+    }
+}
+
+pub(crate) use call;
