@@ -11,6 +11,7 @@
 //! The first such code is kept, and each later operation fails at once with [`Error::ContextLost`]
 //! and that cause, before it reaches the driver.
 
+use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
@@ -57,8 +58,7 @@ impl Inner {
             // not matter, since the first error is the one to report.
             let _ = unsafe { (driver.table().cuDevicePrimaryCtxRelease_v2)(device) };
         })?;
-        let (lost, releases) = (OnceLock::new(), Releases::default());
-        let driver = driver.clone();
+        let (driver, lost, releases) = (driver.clone(), OnceLock::new(), Releases::default());
         Ok(Self { driver, index, device, raw, service, facts, target, lost, releases })
     }
 }
@@ -134,6 +134,7 @@ impl Context {
     /// captures: the context includes the stream that it captures.
     pub fn synchronize(&self) -> Result<()> {
         self.bind_outside_capture("waiting for the context")?;
+        let _gate = self.inner.releases.no_capture_begins();
         if self.inner.releases.capturing() {
             let operation = "waiting for the context while another thread captures in it";
             return Err(Error::RefusedDuringCapture { operation });
@@ -174,6 +175,7 @@ impl Context {
         let Err(error) = self.inner.driver.check(call, code) else { return Ok(()) };
         window::note_failure(self, &error);
         if error.is_sticky() {
+            let error = self.inner.driver.explain_fault(error);
             tracing::error!(%error, "the context is lost");
             let cause = self.inner.lost.get_or_init(|| error).clone();
             return Err(Error::ContextLost { cause });
@@ -207,8 +209,8 @@ impl Context {
     }
 }
 
-impl std::fmt::Debug for Context {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Context(device {}: {})", self.inner.index.0, self.inner.facts.name)
     }
 }
@@ -216,12 +218,10 @@ impl std::fmt::Debug for Context {
 fn device_facts(driver: &Driver, device: CUdevice) -> Result<(DeviceInfo, SmTarget)> {
     let facts = driver.facts(device)?;
     let (major, minor) = facts.compute_capability;
-    let target = SmTarget::for_device(major, minor).ok_or_else(|| Error::UnsupportedDevice {
-        device: facts.name.clone(),
-        major,
-        minor,
-    })?;
-    Ok((facts, target))
+    match SmTarget::for_device(major, minor) {
+        Some(target) => Ok((facts, target)),
+        None => Err(Error::UnsupportedDevice { device: facts.name, major, minor }),
+    }
 }
 
 fn service_stream(driver: &Driver, raw: CUcontext) -> Result<CUstream, CallError> {
@@ -237,13 +237,18 @@ fn service_stream(driver: &Driver, raw: CUcontext) -> Result<CUstream, CallError
 impl Drop for Inner {
     fn drop(&mut self) {
         let table = self.driver.table();
+        let mut before = CUcontext::NULL;
         // SAFETY: everything made in the context held a clone of it, so nothing is left but what is
         // destroyed here. Codes do not matter: on a lost context every call returns the fault.
         unsafe {
+            let _ = (table.cuCtxGetCurrent)(&mut before);
             let _ = (table.cuCtxSetCurrent)(self.raw);
             self.releases.run_all(table);
             let _ = (table.cuStreamDestroy_v2)(self.service);
             let _ = (table.cuDevicePrimaryCtxRelease_v2)(self.device);
+            // What others had made current stays so; what has just ended does not.
+            let after = if before == self.raw { CUcontext::NULL } else { before };
+            let _ = (table.cuCtxSetCurrent)(after);
         }
     }
 }

@@ -143,6 +143,24 @@ impl Driver {
         check(&self.inner.table, call, code)
     }
 
+    /// Adds what a simulator knows of a fault: kernel, thread, address. Hardware says no more than
+    /// the code.
+    #[cfg(feature = "sim")]
+    pub(crate) fn explain_fault(&self, mut error: CallError) -> CallError {
+        use retrograph_driver_sim::DiagnosticKind;
+        let diagnostics = self.simulator().map(|simulator| simulator.diagnostics());
+        let mut newest_first = diagnostics.into_iter().flatten().rev();
+        if let Some(fault) = newest_first.find(|found| found.kind == DiagnosticKind::Fault) {
+            error.description = format!("{}: {}", error.description, fault.message).into();
+        }
+        error
+    }
+
+    #[cfg(not(feature = "sim"))]
+    pub(crate) fn explain_fault(&self, error: CallError) -> CallError {
+        error
+    }
+
     fn loaded(table: Result<DriverTable, LoadError>, path: Option<&Path>) -> Result<Self> {
         let table = table.map_err(explain)?;
         let origin = Origin::Library { path: path.map(Path::to_owned) };

@@ -4,10 +4,11 @@
 //! waiting for the context on any thread. Whatever is dropped while a capture is in progress is put
 //! on a list of the context, which is worked off when the last capture has ended.
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use retrograph_driver_sys::{CUresult, DriverTable};
 
 use crate::context::Context;
+use crate::error::Result;
 
 type Action = Box<dyn FnOnce(&DriverTable) -> CUresult + Send>;
 
@@ -15,6 +16,9 @@ type Action = Box<dyn FnOnce(&DriverTable) -> CUresult + Send>;
 #[derive(Default)]
 pub(crate) struct Releases {
     state: Mutex<State>,
+    /// Held for reading by what would break a capture on any thread, so that none begins
+    /// meanwhile, and for writing while one begins.
+    gate: RwLock<()>,
 }
 
 #[derive(Default)]
@@ -24,8 +28,17 @@ struct State {
 }
 
 impl Releases {
-    pub(crate) fn capture_begins(&self) {
+    /// Begins a capture by `begin`, after releases and waits in progress, and counts it.
+    pub(crate) fn begin_capture(&self, begin: impl FnOnce() -> Result<()>) -> Result<()> {
+        let _gate = self.gate.write();
+        begin()?;
         self.state.lock().captures += 1;
+        Ok(())
+    }
+
+    /// Lets no capture begin until the guard is dropped. Releases nest, since owners own others.
+    pub(crate) fn no_capture_begins(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read_recursive()
     }
 
     /// Whether any thread captures in the context.
@@ -64,6 +77,7 @@ impl Context {
     where
         F: FnOnce(&DriverTable) -> CUresult + Send + 'static,
     {
+        let _gate = self.releases().no_capture_begins();
         let mut state = self.releases().state.lock();
         if state.captures > 0 {
             state.deferred.push((call, Box::new(action)));
@@ -80,6 +94,7 @@ impl Context {
 
     /// Counts the end of a capture and works off what waited for it.
     pub(crate) fn capture_ended(&self) {
+        let _gate = self.releases().no_capture_begins();
         for (call, action) in self.releases().capture_ends() {
             self.run_release(call, action);
         }

@@ -30,9 +30,10 @@ impl<'a> Guard<'a> {
         let context = stream.context();
         context.bind_outside_capture("a second capture")?;
         stream.usable()?;
-        // SAFETY: the stream lives, and its context is current on this thread.
-        unsafe { call!(context, cuStreamBeginCapture_v2(stream.raw(), mode.raw())) }?;
-        context.releases().capture_begins();
+        context.releases().begin_capture(|| {
+            // SAFETY: the stream lives, and its context is current on this thread.
+            unsafe { call!(context, cuStreamBeginCapture_v2(stream.raw(), mode.raw())) }
+        })?;
         window::open(context);
         Ok(Self { stream, not_send: PhantomData })
     }

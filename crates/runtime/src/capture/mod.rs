@@ -1,9 +1,10 @@
 //! Stream capture: work enqueued on a stream becomes a graph instead of running.
 //!
-//! ```no_run
+//! ```
+//! # #[cfg(feature = "sim")] {
 //! use retrograph_runtime::{CaptureMode, Context, DeviceBuffer, DeviceIndex, Driver, Stream};
 //!
-//! let context = Context::new(&Driver::load()?, DeviceIndex(0))?;
+//! let context = Context::new(&Driver::simulated(Default::default())?, DeviceIndex(0))?;
 //! let stream = Stream::new(&context)?;
 //! let buffer = DeviceBuffer::<f32>::zeroed(&context, 1024)?;
 //! let graph = stream.capture(CaptureMode::ThreadLocal, |capturing| {
@@ -14,6 +15,8 @@
 //! })?;
 //! let mut exec = graph.instantiate()?;
 //! exec.launch(&stream)?;
+//! assert_eq!(buffer.download(&stream)?, [0.0; 1024]);
+//! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -228,3 +228,24 @@ fn a_global_capture_yields_the_same_graph() {
         assert_eq!(buffer.download(&stream).unwrap(), [2; 4]);
     });
 }
+
+#[test]
+fn captures_and_releases_on_many_threads_do_not_disturb_each_other() {
+    let Device { context, .. } = device();
+    std::thread::scope(|scope| {
+        for index in 0..4_u32 {
+            let context = &context;
+            scope.spawn(move || {
+                let stream = Stream::new(context).unwrap();
+                for round in 0..10 {
+                    let buffer = DeviceBuffer::<u32>::zeroed(context, 8).unwrap();
+                    drop(PinnedBuffer::<u32>::zeroed(context, 8).unwrap());
+                    let pattern = index * 100 + round;
+                    let mut exec = capture_fill(&stream, &buffer, pattern).instantiate().unwrap();
+                    exec.launch(&stream).unwrap();
+                    assert_eq!(buffer.download(&stream).unwrap(), [pattern; 8]);
+                }
+            });
+        }
+    });
+}
