@@ -72,3 +72,8 @@ pub use diagnostic::{Diagnostic, DiagnosticKind};
 pub use live::Live;
 pub use memory::POISON;
 pub use world::Simulator;
+
+/// The README's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

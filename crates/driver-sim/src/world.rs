@@ -184,3 +184,32 @@ fn take_slot(world: &Arc<World>) -> Result<usize, SimError> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_world_ends_with_its_simulator_and_leaves_its_slot() {
+        let simulator = Simulator::new(Config::default()).unwrap();
+        let (slot, world) = (simulator.slot, Arc::downgrade(&simulator.world));
+        assert!(in_slot(slot).is_some_and(|found| Arc::ptr_eq(&found, &simulator.world)));
+        drop(simulator);
+        assert!(world.upgrade().is_none());
+        // Another test may have been given the slot meanwhile, but with another world.
+        assert!(
+            in_slot(slot).is_none_or(|found| !std::ptr::eq(Arc::as_ptr(&found), world.as_ptr()))
+        );
+    }
+
+    #[test]
+    fn a_simulator_without_a_slot_waits_until_another_one_ends() {
+        let make = || Simulator::new(Config::default()).unwrap();
+        let mut all: Vec<_> = (0..SLOTS).map(|_| make()).collect();
+        let waiting = std::thread::spawn(move || drop(make()));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!waiting.is_finished(), "every slot is taken");
+        all.pop();
+        waiting.join().expect("it found the slot that became free");
+    }
+}

@@ -1,6 +1,6 @@
 //! A device, its primary context and its memory.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc, dealloc};
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use retrograph_driver_sys::{CUcontext, CUresult, CUstream};
 use super::State;
 use crate::config::Config;
 use crate::diagnostic::DiagnosticKind;
-use crate::memory::{Memory, MemoryError};
+use crate::memory::{Memory, MemoryError, POISON, fill_host};
 use crate::work::TaskId;
 
 /// A device.
@@ -58,7 +58,8 @@ pub(crate) struct Pinned {
 }
 
 impl Pinned {
-    /// Allocates `bytes` of zeros at the start of a page.
+    /// Allocates `bytes` at the start of a page and fills them as fresh device memory is filled:
+    /// the driver promises no zeros here either.
     pub(crate) fn new(bytes: usize, device: usize) -> Result<Self, CUresult> {
         let layout = Layout::from_size_align(bytes, 4096);
         let layout = layout.map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
@@ -66,8 +67,10 @@ impl Pinned {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
         // SAFETY: the layout has a size above zero.
-        let host = NonNull::new(unsafe { alloc_zeroed(layout) });
+        let host = NonNull::new(unsafe { alloc(layout) });
         let host = host.ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
+        // SAFETY: this many bytes were just allocated.
+        unsafe { fill_host(host.as_ptr(), &POISON.to_le_bytes(), bytes) };
         Ok(Self { host, layout, device })
     }
 
@@ -82,7 +85,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // SAFETY: the memory came from `alloc_zeroed` with this layout and is freed once.
+        // SAFETY: the memory came from `alloc` with this layout and is freed once.
         unsafe { dealloc(self.host.as_ptr(), self.layout) }
     }
 }

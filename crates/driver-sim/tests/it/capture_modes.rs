@@ -11,8 +11,11 @@ const GLOBAL: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_
 const LOCAL: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
 const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
 
+/// A call by name.
+type Named = (&'static str, fn(&Machine) -> CUresult);
+
 /// Calls that are unsafe while a capture is open. Each gets its own machine.
-fn unsafe_calls() -> Vec<(&'static str, fn(&Machine) -> CUresult)> {
+fn unsafe_calls() -> Vec<Named> {
     vec![
         ("allocate", |machine| {
             let mut address = 0;

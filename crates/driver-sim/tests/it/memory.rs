@@ -39,6 +39,10 @@ fn fresh_memory_is_poison_and_no_number() {
     assert_eq!(address % 256, 0);
     assert_eq!(machine.peek(address + 60), POISON);
     assert!(f32::from_bits(POISON).is_nan());
+    let mut pointer = std::ptr::null_mut();
+    assert_eq!(cu!(machine, cuMemAllocHost_v2(&mut pointer, 4)), SUCCESS);
+    // SAFETY: the allocation holds one word.
+    assert_eq!(unsafe { pointer.cast::<u32>().read() }, POISON);
 }
 
 #[test]
