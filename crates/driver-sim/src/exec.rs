@@ -32,6 +32,7 @@ mod site;
 mod tests;
 mod vector;
 mod warp;
+mod words;
 
 pub use fault::{DecodeError, Fault, FaultKind, FaultSite};
 pub use grid::{Launch, LaunchStats, launch};

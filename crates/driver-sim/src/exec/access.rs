@@ -1,14 +1,15 @@
 //! Loads and stores.
 //!
-//! The common accesses of a warp - words, pairs and quadruples of words in global or shared memory
-//! - are checked once for all lanes and then copied; everything else, and whatever the common path
-//! refuses, goes lane by lane through [`Memories::resolve`], which finds the lane at fault.
+//! Common accesses are checked once for all lanes of a warp, in [`super::words`]. Everything else,
+//! and whatever the common path refuses, goes lane by lane through [`Memories::resolve`], which
+//! finds the lane at fault.
 
 use retrograph_ptx::ast::Space;
 
 use super::fault::FaultKind;
-use super::program::{Access, LANES, Program, Width};
+use super::program::{Access, LANES, Width};
 use super::vector::{Lanes, Slots};
+use super::words::addresses;
 use crate::memory::{Snapshot, Span};
 
 /// Where shared memory lies among generic addresses.
@@ -40,7 +41,12 @@ pub(super) struct Memories<'a> {
 impl Memories<'_> {
     /// The allocation that holds `[low, high)`.
     #[inline(always)]
-    fn span<const SHARED: bool>(&mut self, access: usize, low: u64, high: u64) -> Option<Span> {
+    pub(super) fn span<const SHARED: bool>(
+        &mut self,
+        access: usize,
+        low: u64,
+        high: u64,
+    ) -> Option<Span> {
         if SHARED {
             return (high <= self.shared.end).then_some(self.shared);
         }
@@ -104,169 +110,6 @@ fn locate(space: Option<Space>, address: u64) -> (Space, u64) {
     }
 }
 
-/// The addresses of an access; those of lanes outside of `mask` are that of the first lane inside.
-///
-/// # Safety
-///
-/// The operand must be as wide as the access says.
-#[inline(always)]
-unsafe fn addresses(slots: Slots, operand: usize, mask: u32, access: &Access) -> Lanes<u64> {
-    // SAFETY: by the contract.
-    let mut all = unsafe {
-        if access.address == Width::Word {
-            let narrow = slots.read::<u32>(operand);
-            let mut wide = [0u64; LANES];
-            for lane in 0..LANES {
-                // Offsets wrap in 32 bits, as the address registers do.
-                wide[lane] = u64::from(narrow[lane].wrapping_add(access.offset as u32));
-            }
-            wide
-        } else {
-            let mut wide = slots.read::<u64>(operand);
-            for address in &mut wide {
-                *address = address.wrapping_add(access.offset as u64);
-            }
-            wide
-        }
-    };
-    if mask != u32::MAX {
-        let first = all[mask.trailing_zeros() as usize & 31];
-        for lane in 0..LANES {
-            all[lane] = if mask >> lane & 1 != 0 { all[lane] } else { first };
-        }
-    }
-    all
-}
-
-/// The least and greatest address, and all bits that are set in any.
-#[inline(always)]
-fn extent(all: &Lanes<u64>) -> (u64, u64, u64) {
-    let (mut low, mut high, mut bits) = (u64::MAX, 0, 0);
-    for &address in all {
-        low = low.min(address);
-        high = high.max(address);
-        bits |= address;
-    }
-    (low, high, bits)
-}
-
-/// Whether lane after lane is `stride` further.
-#[inline(always)]
-fn is_contiguous(all: &Lanes<u64>, stride: u64) -> bool {
-    let mut difference = 0;
-    for lane in 0..LANES {
-        difference |= all[lane] ^ all[0].wrapping_add(lane as u64 * stride);
-    }
-    difference == 0
-}
-
-/// Checks an access of `N` words in all lanes at once. On success every address is an offset from
-/// the pointer that comes with them.
-///
-/// # Safety
-///
-/// As for [`addresses`].
-#[inline(always)]
-unsafe fn check<const SHARED: bool, const N: usize>(
-    memories: &mut Memories<'_>,
-    (slots, operand, mask): (Slots, usize, u32),
-    (index, access): (usize, &Access),
-) -> Option<(Lanes<u64>, *mut u8)> {
-    let size = 4 * N as u64;
-    // SAFETY: by the contract.
-    let all = unsafe { addresses(slots, operand, mask, access) };
-    let (low, high, bits) = extent(&all);
-    if bits & (size - 1) != 0 || high > u64::MAX - size {
-        return None;
-    }
-    let span = memories.span::<SHARED>(index, low, high + size)?;
-    // Wrapping, because the pointer for address zero need not be in any allocation; every address
-    // added to it is.
-    Some((all, span.host.wrapping_sub(span.base as usize)))
-}
-
-/// Loads `N` words in each lane; false when the slow path has to look.
-///
-/// # Safety
-///
-/// The instruction must be a load of `N` words that decoding made, and the program that of the
-/// memories.
-#[inline(always)]
-pub(super) unsafe fn load_words<const SHARED: bool, const N: usize>(
-    memories: &mut Memories<'_>,
-    (slots, mask): (Slots, u32),
-    (program, index): (&Program, u32),
-) -> bool {
-    // SAFETY: the index and the slots come from decoding; `check` proved every address.
-    unsafe {
-        let access = program.accesses.get_unchecked(index as usize);
-        let found = check::<SHARED, N>(memories, (slots, N, mask), (index as usize, access));
-        let Some((all, host)) = found else { return false };
-        if N == 1 && mask == u32::MAX && is_contiguous(&all, 4) {
-            let from = host.wrapping_add(all[0] as usize).cast::<Lanes<u32>>();
-            slots.pointer::<u32>(0).write(from.read_unaligned());
-            return true;
-        }
-        let mut values = [[0u32; LANES]; N];
-        if is_contiguous(&all, 0) {
-            let from = host.wrapping_add(all[0] as usize).cast::<[u32; N]>().read();
-            for part in 0..N {
-                values[part] = [from[part]; LANES];
-            }
-        } else {
-            for lane in 0..LANES {
-                let from = host.wrapping_add(all[lane] as usize).cast::<[u32; N]>().read();
-                for part in 0..N {
-                    values[part][lane] = from[part];
-                }
-            }
-        }
-        for part in 0..N {
-            slots.write(part, mask, &values[part]);
-        }
-    }
-    true
-}
-
-/// Stores `N` words from each lane; false when the slow path has to look. Of lanes that store to
-/// the same address the last one wins.
-///
-/// # Safety
-///
-/// As for [`load_words`], for a store.
-#[inline(always)]
-pub(super) unsafe fn store_words<const SHARED: bool, const N: usize>(
-    memories: &mut Memories<'_>,
-    (slots, mask): (Slots, u32),
-    (program, index): (&Program, u32),
-) -> bool {
-    // SAFETY: the index and the slots come from decoding; `check` proved every address.
-    unsafe {
-        let access = program.accesses.get_unchecked(index as usize);
-        let found = check::<SHARED, N>(memories, (slots, 0, mask), (index as usize, access));
-        let Some((all, host)) = found else { return false };
-        if N == 1 && mask == u32::MAX && is_contiguous(&all, 4) {
-            let to = host.wrapping_add(all[0] as usize).cast::<Lanes<u32>>();
-            to.write_unaligned(slots.read::<u32>(1));
-            return true;
-        }
-        let mut values = [[0u32; LANES]; N];
-        for part in 0..N {
-            values[part] = slots.read::<u32>(1 + part);
-        }
-        for lane in 0..LANES {
-            if mask >> lane & 1 != 0 {
-                let mut value = [0u32; N];
-                for part in 0..N {
-                    value[part] = values[part][lane];
-                }
-                host.wrapping_add(all[lane] as usize).cast::<[u32; N]>().write(value);
-            }
-        }
-    }
-    true
-}
-
 /// Any load, lane by lane.
 ///
 /// # Safety
@@ -281,7 +124,7 @@ pub(super) unsafe fn load_any(
     let count = access.count as usize;
     // SAFETY: the slots come from decoding; `resolve` proved the bytes.
     unsafe {
-        let all = addresses(slots, count, mask, access);
+        let all = addresses::<u64>(slots, count, mask, access);
         for lane in lanes_of(mask) {
             let from = memories.resolve(access, lane, all[lane]);
             let from = from.map_err(|kind| (kind, lane as u32))?;
@@ -309,7 +152,7 @@ pub(super) unsafe fn store_any(
     let bytes = access.bytes as usize;
     // SAFETY: the slots come from decoding; `resolve` proved the bytes.
     unsafe {
-        let all = addresses(slots, 0, mask, access);
+        let all = addresses::<u64>(slots, 0, mask, access);
         for lane in lanes_of(mask) {
             let to = memories.resolve(access, lane, all[lane]);
             let to = to.map_err(|kind| (kind, lane as u32))?;
@@ -329,7 +172,7 @@ pub(super) unsafe fn store_any(
 /// As for [`addresses`].
 pub(super) unsafe fn atomic_addresses(slots: Slots, mask: u32, access: &Access) -> Lanes<u64> {
     // SAFETY: by the contract.
-    unsafe { addresses(slots, 1, mask, access) }
+    unsafe { addresses::<u64>(slots, 1, mask, access) }
 }
 
 /// The lanes of a mask, ascending.

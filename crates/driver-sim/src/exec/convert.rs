@@ -1,7 +1,7 @@
 //! `cvt`: conversions between any two numeric types.
 //!
-//! A NaN becomes 0 as an integer, except that conversions from `f64` or to a 64-bit integer give the
-//! pattern with only the top bit set, as the PTX manual has it. Floats out of range saturate.
+//! A NaN becomes 0 as an integer, except that conversions from `f64` or to a 64-bit integer give
+//! the pattern with only the top bit set, as the PTX manual has it. Floats out of range saturate.
 
 use std::cmp::Ordering;
 

@@ -215,6 +215,11 @@ impl FloatMode {
     }
 }
 
+/// A function of two numbers, or a NaN where one of them is a NaN.
+fn unless_nan(a: f32, b: f32, function: fn(u32, u32) -> u32) -> f32 {
+    if a.is_nan() || b.is_nan() { f32::NAN } else { f(function(a.to_bits(), b.to_bits())) }
+}
+
 /// Clamps to [0, 1]; a NaN becomes 0.
 pub(super) fn saturate(bits: u32) -> u32 {
     let x = f(bits);
@@ -276,9 +281,9 @@ moded! {
     /// `max.f32`.
     max_moded(a, b, _c, _r) = f(max(a.to_bits(), b.to_bits()));
     /// `min.NaN.f32`.
-    min_nan(a, b, _c, _r) = if a.is_nan() || b.is_nan() { f32::NAN } else { f(min(a.to_bits(), b.to_bits())) };
+    min_nan(a, b, _c, _r) = unless_nan(a, b, min);
     /// `max.NaN.f32`.
-    max_nan(a, b, _c, _r) = if a.is_nan() || b.is_nan() { f32::NAN } else { f(max(a.to_bits(), b.to_bits())) };
+    max_nan(a, b, _c, _r) = unless_nan(a, b, max);
     /// `abs.f32`.
     abs(a, _b, _c, _r) = a.abs();
     /// `neg.f32`.

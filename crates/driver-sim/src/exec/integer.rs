@@ -95,9 +95,9 @@ wrapping! {
     /// `cnot`: 1 for zero and 0 for anything else.
     cnot(a, _b, _c) = i128::from(a == 0);
     /// `mul24.lo`, `mad24.lo` when `c` is given.
-    mad24_low(a, b, c) = (low24::<T>(a) * low24::<T>(b) & 0xffff_ffff) + c;
+    mad24_low(a, b, c) = ((low24::<T>(a) * low24::<T>(b)) & 0xffff_ffff) + c;
     /// `mul24.hi`, `mad24.hi` when `c` is given.
-    mad24_high(a, b, c) = (low24::<T>(a) * low24::<T>(b) >> 16) + c;
+    mad24_high(a, b, c) = ((low24::<T>(a) * low24::<T>(b)) >> 16) + c;
 }
 
 fn low24<T: Int>(value: i128) -> i128 {
@@ -156,7 +156,7 @@ pub(super) fn bfe<T: Int>([a, b, c]: [u64; 3], _: u64) -> u64 {
     let last = (position + length - 1).min(T::BITS - 1);
     let negative = T::RANGE.0 < 0 && wide::<T>(a) >> last & 1 == 1;
     let mask = (1i128 << length) - 1;
-    let inside = if position >= T::BITS { 0 } else { T::BITS - position };
+    let inside = T::BITS.saturating_sub(position);
     let valid = (1i128 << inside.min(length)) - 1;
     T::low(field & valid | if negative { !(valid & mask) } else { 0 })
 }
@@ -214,7 +214,7 @@ pub(super) fn prmt([a, b, c]: [u64; 3], _: u64) -> u64 {
 /// The comparison that `set` and `setp` make of two integers.
 pub(super) fn compare<T: Int>([a, b, _]: [u64; 3], constant: u64) -> u64 {
     let order = T::of(a).cmp(&T::of(b));
-    u64::from(constant >> (order as i8 + 1) & 1)
+    constant >> (order as i8 + 1) & 1
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! one that the host has is chosen when a launch starts. All of them give the same bits: a fused
 //! multiply-add is exact with or without an instruction for it, only slower without.
 
-use super::access::{Memories, Trouble, load_any, load_words, store_any, store_words};
+use super::access::{Memories, Trouble, load_any, store_any};
 use super::atomics;
 use super::cross::{Gathering, gather, shuffle, shuffle_in_range};
 use super::fault::FaultKind;
@@ -13,6 +13,7 @@ use super::lanes;
 use super::program::{LANES, Op, Program, ShuffleMode};
 use super::vector::{Slots, compare, map1, map2, map3, select};
 use super::warp::Warp;
+use super::words::{load_words, store_words};
 
 /// Why a warp stopped running.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -216,7 +217,7 @@ unsafe fn interpret(machine: &mut Machine<'_>, warp: &mut Warp, file: *mut u8, t
                 Op::Sub32 => map2(s, mask, |a: u32, b: u32| a.wrapping_sub(b)),
                 Op::MulLow32 => map2(s, mask, |a: u32, b: u32| a.wrapping_mul(b)),
                 Op::MulHighU32 => {
-                    map2(s, mask, |a: u32, b: u32| (u64::from(a) * u64::from(b) >> 32) as u32);
+                    map2(s, mask, |a: u32, b: u32| ((u64::from(a) * u64::from(b)) >> 32) as u32);
                 }
                 Op::And32 => map2(s, mask, |a: u32, b: u32| a & b),
                 Op::Or32 => map2(s, mask, |a: u32, b: u32| a | b),

@@ -104,7 +104,7 @@ impl Warp {
         self.merge();
         self.turns = self.turns.wrapping_add(1);
         let runnable = self.groups.iter().enumerate().filter(|(_, group)| !group.waits);
-        let chosen = if self.turns % FAIRNESS == 0 {
+        let chosen = if self.turns.is_multiple_of(FAIRNESS) {
             runnable.max_by_key(|(_, group)| group.pc)
         } else {
             runnable.min_by_key(|(_, group)| group.pc)

@@ -17,7 +17,7 @@ pub(super) struct Places {
     pub(super) local_bytes: u32,
 }
 
-/// The space and address of a variable; no address for a variable of the module that was given none.
+/// The space and address of a variable; no address where a variable of the module was given none.
 type Place = (Space, Option<u64>);
 
 impl Places {

@@ -112,3 +112,16 @@ fn shared_memory_starts_as_poison() {
     );
     assert_eq!(words(&run_text(&text, 1, &[], 4)), [crate::memory::POISON]);
 }
+
+#[test]
+fn shared_addresses_of_32_bits_wrap_around() {
+    let body = "st.shared.v2.u32 [tile], {3, 4};
+        mov.u32 %r4, -8;
+        ld.shared.u32 %r5, [%r4+12];
+        cvt.u16.u32 %h1, %r5;
+        st.shared.u16 [%r4+8], %h1;
+        ld.shared.u32 %r6, [tile];
+        st.global.v2.u32 [%rd1], {%r5, %r6};";
+    let text = kernel_with(".shared .align 8 .b32 tile[2];", body);
+    assert_eq!(words(&run_text(&text, 1, &[], 8)), [4, 4]);
+}
