@@ -28,10 +28,12 @@ mod ancestors;
 mod buffer;
 mod check;
 mod controls;
+mod derived;
 mod dot;
 mod edges;
 mod error;
 mod explain;
+mod lifetime;
 mod operation;
 mod place;
 mod plan;
@@ -241,46 +243,5 @@ impl Pass {
 
     pub(crate) fn control_layout(&self) -> &Arc<ControlLayout> {
         &self.controls
-    }
-
-    /// The kernels and custom images that must be warm before a program is built.
-    pub fn requirements(&self) -> Requirements {
-        Requirements::of(&self.operations)
-    }
-
-    /// Where transients lie when memory is shared as [`Reuse::WhenOrdered`] allows.
-    pub fn plan(&self) -> MemoryPlan {
-        self.plan_with(Reuse::WhenOrdered)
-    }
-
-    /// Where transients lie when memory is shared as `reuse` allows.
-    pub fn plan_with(&self, reuse: Reuse) -> MemoryPlan {
-        MemoryPlan::new(self, reuse)
-    }
-
-    /// Which operations must wait for which, with the memory of [`Pass::plan`].
-    pub fn edges(&self) -> Edges {
-        self.edges_with(&self.plan())
-    }
-
-    /// Which operations must wait for which when transients lie as `plan` says: sharing bytes
-    /// orders operations like any other use of the same bytes.
-    pub fn edges_with(&self, plan: &MemoryPlan) -> Edges {
-        infer(self.operations.iter().map(Operation::touches), |touch| plan.place(touch)).0
-    }
-
-    /// The number of operations on the longest path of [`Pass::edges`].
-    pub fn depth(&self) -> usize {
-        self.edges().depth()
-    }
-
-    /// A table of operations and buffers with sizes and edges, for people.
-    pub fn explain(&self) -> Explanation<'_> {
-        Explanation::new(self)
-    }
-
-    /// The edges as a Graphviz drawing in which the longest path stands out.
-    pub fn to_dot(&self) -> String {
-        dot::draw(self, &self.edges())
     }
 }

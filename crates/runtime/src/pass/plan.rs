@@ -18,12 +18,13 @@
 
 use super::Pass;
 use super::ancestors::Ancestors;
-use super::buffer::{BufferId, BufferKind};
+use super::buffer::BufferId;
+use super::lifetime::{Lifetime, largest_live_sum, lifetimes};
 use super::operation::{Operation, Touch};
 use super::place::{Place, Space};
 
 /// Every transient starts at a multiple of this, as allocations of the driver do.
-pub(crate) const ALIGNMENT: usize = 256;
+pub(super) const ALIGNMENT: usize = 256;
 
 /// Which transients may share bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -115,62 +116,6 @@ impl MemoryPlan {
             }
         }
     }
-}
-
-/// A transient with the operations that use it, in order.
-struct Lifetime {
-    buffer: usize,
-    bytes: usize,
-    uses: Vec<usize>,
-}
-
-impl Lifetime {
-    fn first(&self) -> usize {
-        self.uses[0]
-    }
-
-    fn last(&self) -> usize {
-        self.uses[self.uses.len() - 1]
-    }
-
-    fn overlaps(&self, other: &Self) -> bool {
-        self.first() <= other.last() && other.first() <= self.last()
-    }
-}
-
-/// The lifetimes of transients that are used and not empty.
-fn lifetimes(pass: &Pass) -> Vec<Lifetime> {
-    let mut uses = vec![Vec::new(); pass.buffers.len()];
-    for (at, operation) in pass.operations.iter().enumerate() {
-        for touch in &operation.touches {
-            let uses = &mut uses[touch.buffer.index()];
-            if uses.last() != Some(&at) {
-                uses.push(at);
-            }
-        }
-    }
-    let used = pass.buffers.iter().zip(uses).enumerate();
-    used.filter(|(_, (buffer, uses))| buffer.kind == BufferKind::Transient && !uses.is_empty())
-        .map(|(index, (buffer, uses))| Lifetime {
-            buffer: index,
-            bytes: buffer.bytes().next_multiple_of(ALIGNMENT),
-            uses,
-        })
-        .collect()
-}
-
-fn largest_live_sum(lifetimes: &[Lifetime], operations: usize) -> usize {
-    let mut change = vec![0isize; operations + 1];
-    for lifetime in lifetimes {
-        change[lifetime.first()] += lifetime.bytes as isize;
-        change[lifetime.last() + 1] -= lifetime.bytes as isize;
-    }
-    let mut live = 0;
-    let sums = change.into_iter().map(|change| {
-        live += change;
-        live
-    });
-    sums.max().map_or(0, |most| most as usize)
 }
 
 /// Which lifetimes end before which begin, by the edges of the pass without any sharing.
