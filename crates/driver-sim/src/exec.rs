@@ -3,6 +3,35 @@
 //! [`Program::decode`] turns an entry of a module into the form that the interpreter runs, and
 //! refuses what it does not implement. [`launch`] runs a program over a grid on a [`Memory`].
 //!
+//! ```
+//! use retrograph_driver_sim::exec::{Launch, Program, launch};
+//! use retrograph_driver_sim::memory::Memory;
+//! use retrograph_ptx::SmTarget;
+//! use retrograph_ptx::build::{Kernel, ModuleBuilder};
+//!
+//! let double = Kernel::build("double", |k| {
+//!     let (x, i) = (k.pointer::<f32>("x"), k.tid_x());
+//!     x.store(i, x.load(i) * 2.0f32);
+//! });
+//! let module = ModuleBuilder::new(SmTarget::portable(80)).entry(double).build();
+//! let program = Program::decode(&module, "double", &|_| None)?;
+//!
+//! let memory = Memory::new(1 << 20);
+//! let x = memory.alloc(8 * 4)?;
+//! memory.fill(x, &1.5f32.to_le_bytes(), 8)?;
+//! let parameters = x.to_le_bytes();
+//! let request = Launch { block: [8, 1, 1], parameters: &parameters, ..Launch::default() };
+//! launch(&program, &request, &memory)?;
+//! let mut last = [0; 4];
+//! memory.read(x + 28, &mut last)?;
+//! assert_eq!(f32::from_le_bytes(last), 3.0);
+//!
+//! // The ninth thread is past the end, and the fault says so.
+//! let fault = launch(&program, &Launch { block: [9, 1, 1], ..request }, &memory).unwrap_err();
+//! assert_eq!(fault.site.thread, [8, 0, 0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! What PTX leaves undefined stops with a [`Fault`] where it can be told from what is defined: an
 //! access outside of the allocation, a misaligned address, a barrier that not all threads reach, a
 //! shuffle from a lane that takes no part. Shared and local memory start as poison.

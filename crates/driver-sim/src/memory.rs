@@ -16,7 +16,7 @@
 //! bytes outlives a copy. Whether two of them race is decided by the kernel, as on hardware; a
 //! kernel whose blocks race gets values torn or stale, and whoever launches it vouches for that.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ const RED_ZONE: u64 = 1 << 20;
 /// Why an operation on device memory was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemoryError {
-    /// The device has too little free memory.
+    /// The device has too little free memory, or the host that simulates it.
     #[error("out of device memory: {requested} bytes requested, {free} of {total} bytes free")]
     OutOfMemory {
         /// Bytes that were requested.
@@ -148,7 +148,9 @@ impl Memory {
         let layout = Layout::from_size_align(size, ALIGNMENT as usize).map_err(invalid)?;
         // SAFETY: the layout has a size above zero.
         let host = unsafe { alloc_zeroed(layout) };
-        let host = NonNull::new(host).unwrap_or_else(|| handle_alloc_error(layout));
+        // The host has less than the device pretends to have.
+        let lacking = MemoryError::OutOfMemory { requested: bytes, free, total };
+        let host = NonNull::new(host).ok_or(lacking)?;
         let region = Region { base: state.next, bytes, host, layout: Some(layout) };
         poison_fresh(&region);
         state.next += (bytes + RED_ZONE).next_multiple_of(ALIGNMENT);
