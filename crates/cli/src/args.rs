@@ -19,7 +19,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Train on a text.
+    /// Train on a text. Of an argument that is given twice, the last counts.
+    #[command(args_override_self = true)]
     Finetune(Box<FinetuneArguments>),
     /// Measure the training step by strategy and size.
     Bench(BenchArguments),
@@ -158,7 +159,7 @@ pub(crate) struct TrainingArguments {
     /// Tokens per sequence.
     #[arg(long, default_value_t = 64)]
     seq: usize,
-    /// Learning rate at the end of the warm-up [default: 3e-3 for tiny, else 1e-4].
+    /// Learning rate at the end of the warm-up [default: 1e-2 for tiny, else 1e-4].
     #[arg(long)]
     lr: Option<f64>,
     /// Learning rate at the end of the schedule [default: a tenth of --lr].
@@ -197,7 +198,7 @@ impl FinetuneArguments {
         let steps = training.steps.unwrap_or(DEFAULT_STEPS);
         let total = training.schedule_steps.unwrap_or(steps);
         let tiny = self.model.preset == Preset::Tiny;
-        let lr = training.lr.unwrap_or(if tiny { 3e-3 } else { 1e-4 });
+        let lr = training.lr.unwrap_or(if tiny { 1e-2 } else { 1e-4 });
         let optimizer = training.given(&OptimizerConfig::new(lr, total));
         TrainingConfig {
             model: self.model.model(),

@@ -23,8 +23,13 @@ pub(crate) fn device(device: &Device) {
     // The word must be there whatever the driver calls its device.
     let simulated = device.simulated && !info.name.contains("SIMULATED");
     let label = if simulated { "SIMULATED " } else { "" };
-    let memory = HumanBytes(info.total_bytes as u64);
-    fact("device", format!("{label}{}, compute capability {major}.{minor}, {memory}", info.name));
+    let capability = format!("compute capability {major}.{minor}");
+    let named = if info.name.contains(&capability) {
+        info.name.clone()
+    } else {
+        format!("{}, {capability}", info.name)
+    };
+    fact("device", format!("{label}{named}, {}", HumanBytes(info.total_bytes as u64)));
     if let Some(why) = &device.why {
         fact("", format!("simulated, since {why}"));
     }

@@ -58,12 +58,16 @@ pub const EMBEDDING: &str = "model.embed_tokens.weight";
 /// The gain of the norm before the output projection.
 pub const FINAL_NORM: &str = "model.norm.weight";
 
-/// Standard deviation of every randomly initialized base weight, as in Qwen2's configuration.
-const INITIALIZER_RANGE: f32 = 0.02;
+/// Standard deviation of every randomly initialized base weight: the square root of 2 / (5 · width)
+/// from Nguyen and Salazar, "Transformers without Tears", which is about 0.02 at Qwen2's widths.
+fn deviation(hidden: usize) -> f32 {
+    (0.4 / hidden as f32).sqrt()
+}
 
 /// Every parameter of the model in `mode`, in the order in which the forward pass meets them.
 pub fn inventory(model: &ModelConfig, mode: Mode) -> Vec<Parameter> {
-    let mut list = List { full: mode.is_full(), parameters: Vec::new() };
+    let deviation = deviation(model.hidden);
+    let mut list = List { full: mode.is_full(), deviation, parameters: Vec::new() };
     list.matrix(EMBEDDING.to_owned(), [model.vocab, model.hidden]);
     for layer in 0..model.layers {
         list.layer(model, mode, layer);
@@ -75,6 +79,7 @@ pub fn inventory(model: &ModelConfig, mode: Mode) -> Vec<Parameter> {
 
 struct List {
     full: bool,
+    deviation: f32,
     parameters: Vec<Parameter>,
 }
 
@@ -101,7 +106,7 @@ impl List {
     }
 
     fn matrix(&mut self, name: String, shape: [usize; 2]) {
-        let init = Init::Normal(INITIALIZER_RANGE);
+        let init = Init::Normal(self.deviation);
         self.push(name, &shape, (self.full, true, init));
     }
 

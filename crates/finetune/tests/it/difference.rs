@@ -3,6 +3,7 @@
 use retrograph_finetune::model::GradientHome;
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{Mode, Plan, Source, Trainer, TrainerOptions};
+use retrograph_runtime::ModuleCache;
 
 use crate::device::device;
 use crate::golden::{batch, config, weights};
@@ -11,8 +12,12 @@ use crate::models::LORA;
 /// Half the distance between the two losses, relative to the weights, which are up to 1/4.
 const STEP: f32 = 0.02;
 
-/// A trainer whose weights are those of the golden test, moved by `by` along `direction`.
-fn moved(mode: Mode, direction: &dyn Fn(&Parameter) -> Vec<f32>, by: f32) -> Trainer {
+/// A direction for each trained parameter.
+type Direction<'a> = &'a dyn Fn(&Parameter) -> Vec<f32>;
+
+/// A trainer after one step whose weights are those of the golden test, moved by `by` along a
+/// direction.
+fn moved(modules: &ModuleCache, mode: Mode, direction: Direction<'_>, by: f32) -> Trainer {
     let mut config = config(mode);
     config.optimizer.max_norm = f32::MAX;
     let options = TrainerOptions { gradients: GradientHome::External, ..TrainerOptions::default() };
@@ -26,21 +31,22 @@ fn moved(mode: Mode, direction: &dyn Fn(&Parameter) -> Vec<f32>, by: f32) -> Tra
         Ok(values)
     };
     let source = Source::Values(&mut values);
-    let mut trainer = plan.start(&device().modules(), source, &mut |_| ()).unwrap();
+    let mut trainer = plan.start(modules, source, &mut |_| ()).unwrap();
     trainer.step(&batch(&config, 0)).unwrap();
     trainer
 }
 
 /// For each trained tensor: moves it alone along its own gradient, where the loss changes most.
 fn gradients_are_slopes(mode: Mode) {
-    let still = moved(mode, &|parameter| vec![0.0; parameter.len()], 0.0);
+    let modules = device().modules();
+    let still = moved(&modules, mode, &|parameter| vec![0.0; parameter.len()], 0.0);
     for (name, gradient) in still.gradients().unwrap() {
         let length = gradient.iter().map(|&g| f64::from(g).powi(2)).sum::<f64>().sqrt();
         let unit: Vec<f32> = gradient.iter().map(|&g| (f64::from(g) / length) as f32).collect();
         let along = |parameter: &Parameter| {
             if parameter.name == name { unit.clone() } else { vec![0.0; parameter.len()] }
         };
-        let loss = |by| f64::from(moved(mode, &along, by).losses()[0]);
+        let loss = |by| f64::from(moved(&modules, mode, &along, by).losses()[0]);
         let slope = (loss(STEP) - loss(-STEP)) / (2.0 * f64::from(STEP));
         // Rounding of the losses, about 4e-7 each, and the curvature of third order.
         let allowed = 2e-5 + 0.02 * length;

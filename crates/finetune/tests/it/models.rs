@@ -20,7 +20,8 @@ pub(crate) fn config(mode: Mode, steps: u32) -> TrainingConfig {
         rope_theta: 1e4,
         rms_norm_eps: 1e-6,
     };
-    let optimizer = OptimizerConfig { warmup_steps: 5, ..OptimizerConfig::new(0.01, steps) };
+    let optimizer =
+        OptimizerConfig { warmup_steps: steps.min(5), ..OptimizerConfig::new(0.01, steps) };
     TrainingConfig { model, mode, batch: 2, seq: 9, optimizer, seed: 11 }
 }
 

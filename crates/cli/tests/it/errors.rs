@@ -1,0 +1,120 @@
+//! Each error names its cause and a way out, ends with a code that is not 0, and loses nothing.
+
+use crate::program::{Done, Place};
+
+#[test]
+fn a_text_that_is_not_there() {
+    let place = Place::new();
+    let mut command = place.program();
+    command.args(["finetune", "--text", "absent.txt", "--device", "sim"]);
+    Done::from(command).bad(&["absent.txt", "readable file"]);
+}
+
+#[test]
+fn a_text_that_is_shorter_than_a_sequence() {
+    let place = Place::new();
+    place.finetune(&["--seq", "440"]).bad(&["440 bytes", "441", "--seq"]);
+}
+
+#[test]
+fn too_little_device_memory_is_said_before_anything_is_uploaded() {
+    let place = Place::new();
+    let mut command = place.program();
+    command.args(["finetune", "--text", "text", "--device", "sim", "--preset", "qwen2.5-1.5b"]);
+    let done = Done::from(command).bad(&["bytes of device memory", "--preset", "Nothing was"]);
+    assert!(done.err.contains(&(1_543_714_304_u64 * 4).to_string()), "{}", done.err);
+    assert!(!done.out.contains("strategy"), "{}", done.out);
+}
+
+#[test]
+fn a_device_that_is_not_there() {
+    // Without a driver the driver is named, with one the device.
+    let place = Place::new();
+    let done = place.finetune_on("cuda:77");
+    let named = done.err.contains("no CUDA driver") || done.err.contains("no device 77");
+    assert!(named, "{}", done.err);
+    assert_eq!(done.code, Some(1));
+}
+
+#[test]
+fn dimensions_that_do_not_fit_each_other() {
+    let place = Place::new();
+    place.finetune(&["--kv-heads", "3"]).bad(&["kv_heads", "divisor"]);
+    place.finetune(&["--lr", "NaN"]).bad(&["lr", "finite"]);
+    place.finetune(&["--clip", "0"]).bad(&["clip", "above 0"]);
+}
+
+#[test]
+fn a_loss_that_is_not_finite_keeps_the_last_good_checkpoint() {
+    let place = Place::new();
+    let arguments = [
+        "--lr",
+        "1e30",
+        "--min-lr",
+        "0",
+        "--warmup",
+        "0",
+        "--steps",
+        "60",
+        "--checkpoint",
+        "kept",
+        "--checkpoint-every",
+        "1",
+    ];
+    let done = place.finetune(&arguments).bad(&["step", "gradient norm", "--lr", "kept"]);
+    let latest = std::fs::read_to_string(place.path("kept/latest")).unwrap();
+    assert!(done.err.contains(latest.trim()), "{latest} is not in: {}", done.err);
+    assert!(place.path("kept").join(latest.trim()).exists());
+}
+
+#[test]
+fn a_checkpoint_of_another_model() {
+    let place = Place::new();
+    place.finetune(&["--steps", "2", "--checkpoint", "dir"]).good();
+    let resume = ["--checkpoint", "dir", "--resume"];
+    let with = |further: &[&str]| place.finetune(&[&resume, further].concat());
+    with(&["--hidden", "32"]).bad(&["model", "hidden: 16", "hidden: 32"]);
+    with(&["--mode", "lora"]).bad(&["mode"]);
+    with(&["--lr", "0.5"]).bad(&["optimizer"]);
+    std::fs::write(place.path("text"), "another text altogether. ".repeat(9)).unwrap();
+    with(&[]).bad(&["text"]);
+}
+
+#[test]
+fn a_checkpoint_that_is_damaged_or_missing() {
+    let place = Place::new();
+    place.finetune(&["--checkpoint", "none", "--resume"]).bad(&["no checkpoint", "--resume"]);
+    place.finetune(&["--steps", "2", "--checkpoint", "dir"]).good();
+    place.finetune(&["--checkpoint", "dir"]).bad(&["dir", "--resume"]);
+    let file = place.path("dir/step-00000002.safetensors");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    place.finetune(&["--checkpoint", "dir", "--resume"]).bad(&["SHA-256", "latest"]);
+}
+
+#[test]
+fn a_result_that_cannot_be_written() {
+    let place = Place::new();
+    place.finetune(&["--steps", "1", "--report", "no/such/folder.json"]).bad(&["report", "folder"]);
+}
+
+#[test]
+fn a_wrong_line_is_explained_by_the_parser() {
+    let place = Place::new();
+    let done = place.finetune(&["--preset", "qwen3"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.contains("qwen2.5-0.5b"), "{}", done.err);
+    let done = place.finetune(&["--resume"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.contains("--checkpoint"), "{}", done.err);
+}
+
+impl Place {
+    fn finetune_on(&self, device: &str) -> Done {
+        let mut command = self.program();
+        command.args(["finetune", "--text", "text", "--device", device]);
+        command.into()
+    }
+}

@@ -1,0 +1,5 @@
+//! The program from outside: what it prints, writes and returns.
+
+mod errors;
+mod program;
+mod runs;

@@ -1,0 +1,102 @@
+//! Runs that succeed, and one that is interrupted.
+
+use crate::program::{Place, json};
+
+#[test]
+fn a_run_says_what_it_does_and_reports_it() {
+    let place = Place::new();
+    let arguments = ["--steps", "6", "--report", "report.json", "--plot", "loss.svg", "--verify"];
+    let done = place.finetune(&arguments).good();
+    for word in ["SIMULATED", "warm", "strategy", "operations", "edges", "depth", "peak", "sample"]
+    {
+        assert!(done.out.contains(word), "`{word}` is not in: {}", done.out);
+    }
+    assert!(done.out.contains("6 steps equal the eager step bit for bit"), "{}", done.out);
+
+    let report = json(&place.path("report.json"));
+    assert_eq!(report["simulated"], true);
+    assert_eq!(report["strategy"], "manual");
+    assert_eq!(report["verified_bitwise"], true);
+    assert_eq!(report["jit_after_warm"], 0);
+    assert_eq!(report["steps"], 6);
+    assert_eq!(report["losses"].as_array().unwrap().len(), 6);
+    assert_eq!(report["nodes"], report["operations"]);
+    assert!(report["depth"].as_u64() < report["nodes"].as_u64());
+    assert!(report["peak_bytes"].as_u64() > Some(0));
+    assert!(report["step_ms_median"].is_null(), "simulated times are no measurement");
+    assert!(std::fs::read_to_string(place.path("loss.svg")).unwrap().contains("<svg"));
+}
+
+#[test]
+fn every_strategy_reports_the_same_losses() {
+    let place = Place::new();
+    let mut all = Vec::new();
+    for strategy in ["eager", "manual", "capture"] {
+        let arguments = ["--steps", "4", "--report", "r", "--strategy", strategy, "--mode", "lora"];
+        place.finetune(&arguments).good();
+        let report = json(&place.path("r"));
+        assert_eq!(report["strategy"], strategy);
+        assert_eq!(report["verified_bitwise"], serde_json::Value::Null);
+        all.push(report["losses"].clone());
+    }
+    assert!(all[0] == all[1] && all[1] == all[2], "{all:?}");
+}
+
+#[test]
+fn a_resumed_run_reports_the_losses_of_an_uninterrupted_one() {
+    let place = Place::new();
+    place.finetune(&["--steps", "8", "--report", "whole"]).good();
+    let first = ["--steps", "3", "--schedule-steps", "8", "--checkpoint", "dir"];
+    place.finetune(&first).good();
+    place.finetune(&["--checkpoint", "dir", "--resume", "--report", "resumed"]).good();
+    let losses = |name| json(&place.path(name))["losses"].clone();
+    assert_eq!(losses("whole"), losses("resumed"));
+}
+
+#[test]
+fn the_pass_can_be_read_and_drawn() {
+    let place = Place::new();
+    let done = place.finetune(&["--steps", "1", "--explain", "--dot", "step.dot"]).good();
+    assert!(done.out.contains("layer 0/q backward/gemm_wgrad"), "{}", done.out);
+    assert!(std::fs::read_to_string(place.path("step.dot")).unwrap().starts_with("digraph"));
+}
+
+#[test]
+fn measuring_works_on_the_simulated_driver() {
+    let place = Place::new();
+    let mut command = place.program();
+    command.args(["bench", "--device", "sim", "--layers", "1", "--sizes", "1x4,2x4"]);
+    command.args(["--steps", "2", "--warm-up", "1", "--json", "bench.json"]);
+    let done = crate::program::Done::from(command).good();
+    assert!(done.out.contains("SIMULATED"), "{}", done.out);
+    let results = json(&place.path("bench.json"));
+    let measurements = results["measurements"].as_array().unwrap();
+    assert_eq!(measurements.len(), 8);
+    assert!(measurements.iter().all(|one| one["last_loss"].as_f64().is_some()));
+}
+
+/// Ctrl-C ends a run between two steps, with a checkpoint from which it continues.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_keeps_its_state() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    let place = Place::new();
+    let mut command = place.command(&["--steps", "100000", "--checkpoint", "dir"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let started = lines.any(|line| line.unwrap().starts_with("train"));
+    assert!(started, "the run ended before its first step");
+    let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(interrupt.unwrap().success());
+    lines.for_each(drop);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+
+    let latest = std::fs::read_to_string(place.path("dir/latest")).unwrap();
+    let step: u32 = latest.trim()["step-".len()..][..8].parse().unwrap();
+    let until = (step + 2).to_string();
+    let resume = ["--checkpoint", "dir", "--resume", "--steps", &until, "--report", "r"];
+    place.finetune(&resume).good();
+    assert_eq!(json(&place.path("r"))["steps"], step + 2);
+}
