@@ -56,11 +56,8 @@ fn devices_are_named_as_simulated_and_have_their_own_memory() {
     let machine = Machine::with(Config { devices: 2, memory_bytes: 1 << 20, ..Config::default() });
     let mut name = [0; 64];
     assert_eq!(cu!(machine, cuDeviceGetName(name.as_mut_ptr(), 64, 1)), SUCCESS);
-    let text: String = name
-        .iter()
-        .take_while(|byte| **byte != 0)
-        .map(|byte| byte.cast_unsigned() as char)
-        .collect();
+    let text: String =
+        name.iter().take_while(|byte| **byte != 0).map(|byte| char::from(*byte as u8)).collect();
     assert!(text.contains("SIMULATED") && text.contains("9.0"), "{text}");
     let (mut first, mut second) = (CUuuid::default(), CUuuid::default());
     assert_eq!(cu!(machine, cuDeviceGetUuid_v2(&mut first, 0)), SUCCESS);
