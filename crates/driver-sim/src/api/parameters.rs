@@ -88,9 +88,12 @@ impl State {
             }
         };
         match self.end(target)? {
-            Some(target) => Ok((Copy { given: Box::new(*given), source: source_end, target }, None)),
+            Some(target) => {
+                Ok((Copy { given: Box::new(*given), source: source_end, target }, None))
+            }
             None => {
-                let copy = Copy { given: Box::new(*given), source: source_end, target: End::Pinned(0) };
+                let copy =
+                    Copy { given: Box::new(*given), source: source_end, target: End::Pinned(0) };
                 Ok((copy, Some(target.host)))
             }
         }
