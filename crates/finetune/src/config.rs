@@ -279,7 +279,7 @@ impl TrainingConfig {
         self.model.validate()?;
         require("batch", self.batch, self.batch >= 1, "at least 1")?;
         require("seq", self.seq, self.seq >= 1, "at least 1")?;
-        let rows = self.batch.checked_mul(self.seq).unwrap_or(usize::MAX);
+        let rows = self.batch.saturating_mul(self.seq);
         let widest = self.model.vocab.max(self.model.intermediate).max(self.model.hidden);
         let scores = rows.saturating_mul(self.model.heads).saturating_mul(self.seq);
         let largest = rows.saturating_mul(widest).max(scores);

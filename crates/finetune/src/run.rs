@@ -64,7 +64,7 @@ impl Run<'_> {
             }
             self.one(on)?;
             let done = self.trainer.next_step();
-            if done < until && self.checkpoint_every > 0 && done % self.checkpoint_every == 0 {
+            if done < until && done.is_multiple_of(self.checkpoint_every) {
                 self.drain(on)?;
                 self.save()?;
             }
