@@ -26,7 +26,12 @@ fn draw(picture: &mut String, title: &str, losses: &[f32]) -> Result<(), DrawErr
         .x_label_area_size(44)
         .y_label_area_size(56)
         .build_cartesian_2d(0..losses.len().max(1), 0.0..top)?;
-    chart.configure_mesh().x_desc("step").y_desc("loss (nats per byte)").draw()?;
+    chart
+        .configure_mesh()
+        .light_line_style(WHITE)
+        .x_desc("step")
+        .y_desc("loss (nats per byte)")
+        .draw()?;
     let points = losses.iter().copied().enumerate();
     chart.draw_series(LineSeries::new(points, BLUE.mix(0.35)))?;
     let smooth = smoothed(losses);

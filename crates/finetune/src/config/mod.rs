@@ -1,0 +1,157 @@
+//! What is trained and how: model dimensions, presets, mode, optimizer and schedule.
+//!
+//! Everything here is a plain value that is stored in checkpoints and compared on resume.
+
+mod model;
+mod optimizer;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use model::{BYTE_VOCABULARY, ModelConfig, Preset};
+pub use optimizer::OptimizerConfig;
+
+use crate::error::{Error, Result};
+
+/// Which weights are trained.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Every weight.
+    Full,
+    /// The base is frozen; low-rank updates `alpha / rank · B · A` on the query and value
+    /// projections are trained, and both norms of each layer.
+    Lora(LoraConfig),
+}
+
+impl Mode {
+    /// The LoRA parameters, if this is LoRA.
+    pub fn lora(&self) -> Option<LoraConfig> {
+        match self {
+            Self::Full => None,
+            Self::Lora(lora) => Some(*lora),
+        }
+    }
+
+    /// Whether the base weights are trained.
+    pub fn is_full(&self) -> bool {
+        *self == Self::Full
+    }
+}
+
+/// Rank and scale of the low-rank updates.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoraConfig {
+    /// Inner dimension.
+    pub rank: usize,
+    /// The update is scaled by `alpha / rank`.
+    pub alpha: f32,
+}
+
+impl LoraConfig {
+    /// What the product of the two matrices is multiplied by.
+    pub fn scale(&self) -> f32 {
+        self.alpha / self.rank as f32
+    }
+}
+
+/// All that determines a run, apart from the text and the device.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrainingConfig {
+    /// The model.
+    pub model: ModelConfig,
+    /// Which weights are trained.
+    pub mode: Mode,
+    /// Sequences per step.
+    pub batch: usize,
+    /// Tokens per sequence.
+    pub seq: usize,
+    /// Optimizer and schedule.
+    pub optimizer: OptimizerConfig,
+    /// Seed of the initial weights and of the batches.
+    pub seed: u64,
+}
+
+impl TrainingConfig {
+    /// Tokens per step.
+    pub fn rows(&self) -> usize {
+        self.batch * self.seq
+    }
+
+    /// Checks every value and that the sizes fit the kernels' 32-bit dimensions.
+    pub fn validate(&self) -> Result<()> {
+        self.model.validate()?;
+        require("batch", self.batch, self.batch >= 1, "at least 1")?;
+        require("seq", self.seq, self.seq >= 1, "at least 1")?;
+        let rows = self.batch.saturating_mul(self.seq);
+        let widest = self.model.vocab.max(self.model.intermediate).max(self.model.hidden);
+        let scores = rows.saturating_mul(self.model.heads).saturating_mul(self.seq);
+        let largest = rows.saturating_mul(widest).max(scores);
+        let fits = u32::try_from(largest).is_ok();
+        require(
+            "batch x seq",
+            rows,
+            fits,
+            "such that every activation has less than 2^32 elements",
+        )?;
+        if let Mode::Lora(lora) = self.mode {
+            require("rank", lora.rank, lora.rank >= 1, "at least 1")?;
+            require("alpha", lora.alpha, lora.alpha.is_finite(), "finite")?;
+        }
+        self.optimizer.validate()
+    }
+}
+
+fn require(field: &'static str, value: impl fmt::Display, holds: bool, rule: &str) -> Result<()> {
+    if holds {
+        return Ok(());
+    }
+    Err(Error::InvalidConfig { field, value: value.to_string(), rule: rule.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> TrainingConfig {
+        TrainingConfig {
+            model: Preset::Tiny.model(),
+            mode: Mode::Full,
+            batch: 4,
+            seq: 32,
+            optimizer: OptimizerConfig::new(1e-3, 100),
+            seed: 0,
+        }
+    }
+
+    #[test]
+    fn presets_are_valid_and_found_by_name() {
+        for preset in Preset::ALL {
+            preset.model().validate().unwrap();
+            assert_eq!(preset.name().parse::<Preset>().unwrap(), preset);
+        }
+        assert!("qwen".parse::<Preset>().unwrap_err().contains("tiny"));
+    }
+
+    #[test]
+    fn the_field_that_is_wrong_is_named() {
+        let mut wrong = config();
+        wrong.model.kv_heads = 3;
+        assert!(wrong.validate().unwrap_err().to_string().contains("kv_heads"));
+        let mut wrong = config();
+        wrong.optimizer.peak_lr = f64::NAN;
+        assert!(wrong.validate().unwrap_err().to_string().contains("lr"));
+        let mut wrong = config();
+        (wrong.batch, wrong.seq) = (1 << 20, 1 << 20);
+        assert!(wrong.validate().unwrap_err().to_string().contains("batch x seq"));
+    }
+
+    #[test]
+    fn configurations_survive_json() {
+        let before =
+            TrainingConfig { mode: Mode::Lora(LoraConfig { rank: 8, alpha: 32.0 }), ..config() };
+        let text = serde_json::to_string(&before).unwrap();
+        assert_eq!(serde_json::from_str::<TrainingConfig>(&text).unwrap(), before);
+    }
+}

@@ -1,0 +1,139 @@
+//! Dimensions of the model, and presets of them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::require;
+use crate::error::Result;
+
+/// Tokens are bytes, so a vocabulary needs at least this many entries.
+pub const BYTE_VOCABULARY: usize = 256;
+
+/// Dimensions of a decoder-only transformer of the Qwen2 architecture, with tied embeddings.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelConfig {
+    /// Entries of the token table.
+    pub vocab: usize,
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Number of layers.
+    pub layers: usize,
+    /// Width of the gated MLP.
+    pub intermediate: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads; each serves `heads / kv_heads` query heads.
+    pub kv_heads: usize,
+    /// Base of the rotary frequencies.
+    pub rope_theta: f64,
+    /// Added to the mean square in every RMSNorm, forward and backward alike.
+    pub rms_norm_eps: f32,
+}
+
+impl ModelConfig {
+    /// Width of one head.
+    pub fn head_dim(&self) -> usize {
+        self.hidden / self.heads.max(1)
+    }
+
+    /// Width of all key heads together, which is also that of the value heads.
+    pub fn kv_width(&self) -> usize {
+        self.kv_heads * self.head_dim()
+    }
+
+    /// Checks that the dimensions fit each other.
+    pub fn validate(&self) -> Result<()> {
+        require("vocab", self.vocab, self.vocab >= BYTE_VOCABULARY, "at least 256, one per byte")?;
+        require("layers", self.layers, self.layers >= 1, "at least 1")?;
+        require("intermediate", self.intermediate, self.intermediate >= 1, "at least 1")?;
+        require("heads", self.heads, self.heads >= 1, "at least 1")?;
+        let divides = self.hidden >= self.heads && self.hidden.is_multiple_of(self.heads);
+        require("hidden", self.hidden, divides, "a multiple of the number of heads")?;
+        let even = self.head_dim().is_multiple_of(2);
+        require("hidden", self.hidden, even, "such that hidden / heads is even, for rotary pairs")?;
+        let grouped = self.kv_heads >= 1 && self.heads.is_multiple_of(self.kv_heads);
+        require("kv_heads", self.kv_heads, grouped, "a divisor of the number of heads")?;
+        let theta = self.rope_theta.is_finite() && self.rope_theta > 1.0;
+        require("rope_theta", self.rope_theta, theta, "finite and above 1")?;
+        let eps = self.rms_norm_eps.is_finite() && self.rms_norm_eps > 0.0;
+        require("rms_norm_eps", self.rms_norm_eps, eps, "finite and above 0")
+    }
+}
+
+/// Dimensions with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preset {
+    /// Two layers of width 64 over bytes: trains on the simulated driver in seconds.
+    Tiny,
+    /// The dimensions of Qwen2.5-0.5B.
+    Qwen25Half,
+    /// The dimensions of Qwen2.5-1.5B.
+    Qwen25OneAndHalf,
+}
+
+impl Preset {
+    /// Every preset.
+    pub const ALL: [Self; 3] = [Self::Tiny, Self::Qwen25Half, Self::Qwen25OneAndHalf];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tiny => "tiny",
+            Self::Qwen25Half => "qwen2.5-0.5b",
+            Self::Qwen25OneAndHalf => "qwen2.5-1.5b",
+        }
+    }
+
+    /// The dimensions.
+    pub fn model(self) -> ModelConfig {
+        let qwen = ModelConfig {
+            vocab: 151_936,
+            hidden: 896,
+            layers: 24,
+            intermediate: 4864,
+            heads: 14,
+            kv_heads: 2,
+            rope_theta: 1e6,
+            rms_norm_eps: 1e-6,
+        };
+        match self {
+            Self::Tiny => ModelConfig {
+                vocab: BYTE_VOCABULARY,
+                hidden: 64,
+                layers: 2,
+                intermediate: 176,
+                heads: 4,
+                rope_theta: 1e4,
+                ..qwen
+            },
+            Self::Qwen25Half => qwen,
+            Self::Qwen25OneAndHalf => {
+                ModelConfig { hidden: 1536, layers: 28, intermediate: 8960, heads: 12, ..qwen }
+            }
+        }
+    }
+
+    /// The rank of the LoRA matrices when none is asked for.
+    pub fn default_rank(self) -> usize {
+        if self == Self::Tiny { 8 } else { 16 }
+    }
+}
+
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Preset {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|preset| preset.name() == text).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|preset| preset.name()).collect();
+            format!("`{text}` is not a preset; known are {}", names.join(", "))
+        })
+    }
+}
