@@ -7,7 +7,7 @@ use retrograph_kernels::ops::{
 };
 use retrograph_runtime::Slice;
 
-use super::builder::{Builder, Gradient};
+use super::builder::Builder;
 use super::linear::{self, Linear};
 use crate::error::Result;
 use crate::parameters::layer_name;
@@ -116,22 +116,20 @@ pub(super) fn backward(
 ) -> Result<Slice<f32>> {
     let [q, k, v, o] = saved.projections;
     builder.scope(format!("layer {layer}/o backward"));
-    let grad_mixed = builder.transient("grad_input", grad_out.len());
-    let fresh = Gradient { slice: grad_mixed, accumulate: false };
-    o.0.backward(builder, o.1, grad_out, fresh)?;
+    let grad_mixed = o.0.backward(builder, o.1, grad_out)?;
     builder.scope(format!("layer {layer}/attention backward"));
     let grads = unmix(builder, &saved, grad_mixed)?;
     builder.scope(format!("layer {layer}/q backward"));
-    let grad_input = builder.transient("grad_input", grad_out.len());
-    let into = |accumulate| Gradient { slice: grad_input, accumulate };
     let grad_q = rotary.rotate(builder, grads[0], true)?;
-    q.0.backward(builder, q.1, grad_q, into(false))?;
+    let from_q = q.0.backward(builder, q.1, grad_q)?;
     builder.scope(format!("layer {layer}/k backward"));
     let grad_k = rotary.rotate(builder, grads[1], true)?;
-    k.0.backward(builder, k.1, grad_k, into(true))?;
+    let from_k = k.0.backward(builder, k.1, grad_k)?;
     builder.scope(format!("layer {layer}/v backward"));
-    v.0.backward(builder, v.1, grads[2], into(true))?;
-    Ok(grad_input)
+    let from_v = v.0.backward(builder, v.1, grads[2])?;
+    builder.scope(format!("layer {layer}/attention backward"));
+    let from_k_and_v = builder.sum(from_k, from_v)?;
+    builder.sum(from_k_and_v, from_q)
 }
 
 /// Appends the gradients of the rotated queries and keys, and of the values.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use retrograph_kernels::ops::Add;
 use retrograph_kernels::{KernelError, Launch};
 use retrograph_runtime::{BufferId, Pass, Slice};
 
@@ -107,6 +108,13 @@ impl Builder {
     pub(super) fn launch(&mut self, launch: Result<Launch<BufferId>, KernelError>) -> Result<()> {
         self.pass.launch(launch?)?;
         Ok(())
+    }
+
+    /// Appends `a + b` into a buffer of its own.
+    pub(super) fn sum(&mut self, a: Slice<f32>, b: Slice<f32>) -> Result<Slice<f32>> {
+        let out = self.transient("sum", a.len());
+        self.launch(Add { a, b, out }.launch())?;
+        Ok(out)
     }
 
     /// Tokens per step.

@@ -38,7 +38,6 @@ pub(super) struct Saved {
     norm: norm::Saved,
     projection: (Linear, linear::Saved),
     logits: Slice<f32>,
-    grad_len: usize,
 }
 
 /// Appends the final norm and the logits.
@@ -51,7 +50,7 @@ pub(super) fn logits(builder: &mut Builder, x: Slice<f32>) -> Result<(Slice<f32>
     let shape = GemmShape { rows: builder.rows(), inputs, outputs };
     let linear = Linear::of(builder.weight(EMBEDDING), shape);
     let (logits, saved) = linear.forward(builder, normed, "out")?;
-    Ok((logits, Saved { norm, projection: (linear, saved), logits, grad_len: x.len() }))
+    Ok((logits, Saved { norm, projection: (linear, saved), logits }))
 }
 
 /// Appends the mean cross-entropy, and replaces the logits by their gradient.
@@ -72,12 +71,10 @@ pub(super) fn loss(
 /// Appends the gradient of the last layer's output, once the logits hold their own gradient.
 pub(super) fn logits_backward(builder: &mut Builder, saved: Saved) -> Result<Slice<f32>> {
     builder.scope("logits backward");
-    let grad_normed = builder.transient("grad_input", saved.grad_len);
-    let fresh = |slice| Gradient { slice, accumulate: false };
     let (linear, linear_saved) = saved.projection;
-    linear.backward(builder, linear_saved, saved.logits, fresh(grad_normed))?;
+    let grad_normed = linear.backward(builder, linear_saved, saved.logits)?;
     builder.scope("final norm backward");
-    let grad = builder.transient("grad_residual", saved.grad_len);
-    norm::backward(builder, saved.norm, grad_normed, fresh(grad))?;
+    let grad = builder.transient("grad_residual", grad_normed.len());
+    norm::backward(builder, saved.norm, grad_normed, Gradient { slice: grad, accumulate: false })?;
     Ok(grad)
 }

@@ -1,6 +1,5 @@
 //! One layer of the transformer: attention and MLP, each behind a norm and around a residual.
 
-use retrograph_kernels::ops::Add;
 use retrograph_runtime::Slice;
 
 use super::attention::{self, Rotary};
@@ -30,13 +29,13 @@ pub(super) fn forward(
     let (normed, input_norm) = norm::forward(builder, x, gamma)?;
     let (branch, attention) = attention::forward(builder, layer, normed, rotary)?;
     builder.scope(format!("layer {layer}/attention residual"));
-    let x = add(builder, x, branch)?;
+    let x = builder.sum(x, branch)?;
     builder.scope(format!("layer {layer}/mlp norm"));
     let gamma = builder.weight(&layer_name(layer, "post_attention_layernorm.weight"));
     let (normed, mlp_norm) = norm::forward(builder, x, gamma)?;
     let (branch, mlp) = mlp::forward(builder, layer, normed)?;
     builder.scope(format!("layer {layer}/mlp residual"));
-    let x = add(builder, x, branch)?;
+    let x = builder.sum(x, branch)?;
     Ok((x, Saved { input_norm, attention, mlp_norm, mlp }))
 }
 
@@ -56,10 +55,4 @@ pub(super) fn backward(
     let branch = attention::backward(builder, layer, (saved.attention, rotary), grad)?;
     builder.scope(format!("layer {layer}/input norm backward"));
     norm::backward(builder, saved.input_norm, branch, residual)
-}
-
-fn add(builder: &mut Builder, a: Slice<f32>, b: Slice<f32>) -> Result<Slice<f32>> {
-    let out = builder.transient("out", a.len());
-    builder.launch(Add { a, b, out }.launch())?;
-    Ok(out)
 }

@@ -10,7 +10,7 @@
 use retrograph_kernels::ops::{ColumnSum, Dgrad, Fprop, GemmShape, Wgrad};
 use retrograph_runtime::Slice;
 
-use super::builder::{Builder, Gradient, Weight};
+use super::builder::{Builder, Weight};
 use crate::error::Result;
 
 /// A projection and its weights.
@@ -91,19 +91,19 @@ impl Linear {
         Ok(Some(t))
     }
 
-    /// Appends the gradients of the weights that are trained, and adds to that of the input.
+    /// Appends the gradients of the weights that are trained and that of the input, which it
+    /// returns. The latter has a buffer of its own: projections of one input that were added into
+    /// one buffer would have to wait for each other, and at small sizes none of them fills a GPU.
     pub(super) fn backward(
         &self,
         builder: &mut Builder,
         saved: Saved,
         grad_out: Slice<f32>,
-        grad_input: Gradient,
-    ) -> Result<()> {
-        let (shape, x) = (self.shape, saved.x);
-        let (w, accumulate) = (self.weight.value, grad_input.accumulate);
-        let into = grad_input.slice;
+    ) -> Result<Slice<f32>> {
+        let (shape, x, w) = (self.shape, saved.x, self.weight.value);
+        let grad_input = builder.transient("grad_input", x.len());
         builder.launch(
-            Dgrad { grad_out, w, grad_input: into, shape, alpha: 1.0, accumulate }.launch(),
+            Dgrad { grad_out, w, grad_input, shape, alpha: 1.0, accumulate: false }.launch(),
         )?;
         if let Some(grad_weight) = self.weight.grad {
             let wgrad = Wgrad { grad_out, x, grad_weight, shape, alpha: 1.0, accumulate: false };
@@ -114,9 +114,9 @@ impl Linear {
             builder.launch(ColumnSum { x: grad_out, out, rows, columns }.launch())?;
         }
         if let (Some(lora), Some(t)) = (self.lora, saved.low_rank) {
-            lora.backward(builder, [x, t, grad_out, into], shape)?;
+            lora.backward(builder, [x, t, grad_out, grad_input], shape)?;
         }
-        Ok(())
+        Ok(grad_input)
     }
 }
 

@@ -3,7 +3,7 @@
 use retrograph_kernels::ops::{SwiGlu, SwiGluBackward};
 use retrograph_runtime::Slice;
 
-use super::builder::{Builder, Gradient};
+use super::builder::Builder;
 use super::linear::{self, Linear};
 use crate::error::Result;
 use crate::parameters::layer_name;
@@ -14,7 +14,6 @@ pub(super) struct Saved {
     gate: (Slice<f32>, Linear, linear::Saved),
     up: (Slice<f32>, Linear, linear::Saved),
     down: (Linear, linear::Saved),
-    inner_len: usize,
 }
 
 /// Appends the MLP of `layer`.
@@ -34,11 +33,10 @@ pub(super) fn forward(
     let gate = project(builder, "gate", x, [hidden, inner])?;
     let up = project(builder, "up", x, [hidden, inner])?;
     builder.scope(format!("layer {layer}/swiglu"));
-    let inner_len = builder.rows() * inner;
-    let out = builder.transient("out", inner_len);
+    let out = builder.transient("out", builder.rows() * inner);
     builder.launch(SwiGlu { gate: gate.0, up: up.0, out }.launch())?;
     let (y, down, down_saved) = project(builder, "down", out, [inner, hidden])?;
-    Ok((y, Saved { gate, up, down: (down, down_saved), inner_len }))
+    Ok((y, Saved { gate, up, down: (down, down_saved) }))
 }
 
 /// Appends the gradient of the input of the MLP of `layer`, and those of its weights.
@@ -48,23 +46,20 @@ pub(super) fn backward(
     saved: Saved,
     grad_out: Slice<f32>,
 ) -> Result<Slice<f32>> {
-    let Saved { gate, up, down, inner_len } = saved;
+    let Saved { gate, up, down } = saved;
     builder.scope(format!("layer {layer}/down backward"));
-    let grad_inner = builder.transient("grad_input", inner_len);
-    let fresh = |slice| Gradient { slice, accumulate: false };
-    down.0.backward(builder, down.1, grad_out, fresh(grad_inner))?;
+    let grad_inner = down.0.backward(builder, down.1, grad_out)?;
     builder.scope(format!("layer {layer}/swiglu backward"));
-    let grad_gate = builder.transient("grad_gate", inner_len);
-    let grad_up = builder.transient("grad_up", inner_len);
+    let grad_gate = builder.transient("grad_gate", grad_inner.len());
+    let grad_up = builder.transient("grad_up", grad_inner.len());
     builder.launch(
         SwiGluBackward { gate: gate.0, up: up.0, grad_out: grad_inner, grad_gate, grad_up }
             .launch(),
     )?;
     builder.scope(format!("layer {layer}/gate backward"));
-    let grad_input = builder.transient("grad_input", grad_out.len());
-    gate.1.backward(builder, gate.2, grad_gate, fresh(grad_input))?;
+    let from_gate = gate.1.backward(builder, gate.2, grad_gate)?;
     builder.scope(format!("layer {layer}/up backward"));
-    let added = Gradient { slice: grad_input, accumulate: true };
-    up.1.backward(builder, up.2, grad_up, added)?;
-    Ok(grad_input)
+    let from_up = up.1.backward(builder, up.2, grad_up)?;
+    builder.scope(format!("layer {layer}/mlp backward"));
+    builder.sum(from_gate, from_up)
 }
