@@ -77,3 +77,8 @@ pub use world::Simulator;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The example of the guide is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/simulator.md")]
+struct Guide;

@@ -47,3 +47,8 @@ pub use view::{Element, View};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The example of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/kernels.md")]
+struct Guide;
