@@ -1,4 +1,13 @@
 //! `retrograph`: fine-tune a transformer with its whole training step as one replayed CUDA graph.
+//!
+//! ```sh
+//! retrograph finetune --text README.md --verify    # trains, on the simulated driver if need be
+//! retrograph bench --device cuda:0                 # measures strategies and sizes
+//! ```
+//!
+//! Here are arguments, what is printed, and the handling of Ctrl-C.
+//!
+//! Absent on purpose: training itself, which is in `retrograph-finetune`, and tokenizers.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program that prints")]
 

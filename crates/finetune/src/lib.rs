@@ -29,7 +29,7 @@
 //! # Ok::<(), retrograph_finetune::Error>(())
 //! ```
 //!
-//! Absent on purpose: tokenizers, mixed precision and more than one device.
+//! Absent on purpose: tokenizers, pretrained weights, mixed precision and more than one device.
 
 pub mod bench;
 pub mod checkpoint;
@@ -53,3 +53,8 @@ pub use generate::Sampling;
 pub use report::RunReport;
 pub use run::{Ending, Run};
 pub use trainer::{Plan, Source, Stage, StepMetrics, TrainedModel, Trainer, TrainerOptions};
+
+/// The README's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
