@@ -20,6 +20,7 @@ const PROMPT_BYTES: usize = 24;
 /// Trains as the arguments say.
 pub(crate) fn run(arguments: &FinetuneArguments) -> Result<Outcome, CliError> {
     let stop = interrupt::flag()?;
+    arguments.output.require_folders()?;
     let data = TextData::read(&arguments.text)?;
     let (config, directory, mut checkpoint) = resolve(arguments, &data)?;
     config.validate()?;

@@ -10,8 +10,12 @@ use crate::table::DriverTable;
 ///
 /// The second is where the Windows subsystem for Linux mounts the host's driver; the third exists
 /// where only the development link was installed.
-pub const LIBRARY_NAMES: &[&str] =
-    &["libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", "libcuda.so", "nvcuda.dll"];
+#[cfg(not(windows))]
+pub const LIBRARY_NAMES: &[&str] = &["libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", "libcuda.so"];
+
+/// Where the driver's library lies, in the order in which [`DriverTable::load`] tries.
+#[cfg(windows)]
+pub const LIBRARY_NAMES: &[&str] = &["nvcuda.dll"];
 
 /// The oldest driver that has every required function: CUDA 12.0.
 pub const LEAST_VERSION: i32 = 12000;

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod output;
 
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use retrograph_finetune::{
 use retrograph_runtime::Policy;
 
 pub(crate) use bench::BenchArguments;
+pub(crate) use output::OutputArguments;
 
 /// Train a transformer with its whole step as one replayed CUDA graph, with or without a GPU.
 #[derive(Debug, Parser)]
@@ -61,31 +63,6 @@ pub(crate) struct FinetuneArguments {
     pub(crate) verify: bool,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct OutputArguments {
-    /// Write a report as JSON.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) report: Option<PathBuf>,
-    /// Draw the loss as SVG.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) plot: Option<PathBuf>,
-    /// Print every operation and buffer of the step.
-    #[arg(long)]
-    pub(crate) explain: bool,
-    /// Write the step as a Graphviz drawing.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) dot: Option<PathBuf>,
-    /// Bytes of text to generate at the end; 0 for none.
-    #[arg(long, value_name = "BYTES", default_value_t = 160)]
-    pub(crate) sample: usize,
-    /// What the generated text continues; by default the beginning of the text.
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) prompt: Option<String>,
-    /// Randomness of the generated text; 0 takes the likeliest byte.
-    #[arg(long, default_value_t = 0.6)]
-    pub(crate) temperature: f32,
 }
 
 #[derive(Debug, Args)]

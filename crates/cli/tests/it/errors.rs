@@ -27,6 +27,14 @@ fn too_little_device_memory_is_said_before_anything_is_uploaded() {
 }
 
 #[test]
+fn results_without_a_folder_are_refused_before_the_run() {
+    let place = Place::new();
+    let done = place.finetune(&["--report", "absent/report.json"]).bad(&["absent", "create it"]);
+    assert!(!done.out.contains("train"), "{}", done.out);
+    place.finetune(&["--plot", "."]).bad(&["the plot", "give a file"]);
+}
+
+#[test]
 fn a_device_that_is_not_there() {
     // Without a driver the driver is named, with one the device.
     let place = Place::new();

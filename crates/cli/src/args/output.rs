@@ -1,0 +1,55 @@
+//! Where the results of a run go.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::error::CliError;
+
+#[derive(Debug, Args)]
+pub(crate) struct OutputArguments {
+    /// Write a report as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Draw the loss as SVG.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Print every operation and buffer of the step.
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// Write the step as a Graphviz drawing.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) dot: Option<PathBuf>,
+    /// Bytes of text to generate at the end; 0 for none.
+    #[arg(long, value_name = "BYTES", default_value_t = 160)]
+    pub(crate) sample: usize,
+    /// What the generated text continues; by default the beginning of the text.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) prompt: Option<String>,
+    /// Randomness of the generated text; 0 takes the likeliest byte.
+    #[arg(long, default_value_t = 0.6)]
+    pub(crate) temperature: f32,
+}
+
+impl OutputArguments {
+    /// Finds out before the run whether its results will have a folder to go to.
+    pub(crate) fn require_folders(&self) -> Result<(), CliError> {
+        let files =
+            [("the report", &self.report), ("the plot", &self.plot), ("the drawing", &self.dot)];
+        for (what, path) in files {
+            let Some(path) = path else { continue };
+            let folder = path.parent().filter(|folder| *folder != Path::new(""));
+            if path.is_dir() {
+                return Err(CliError::write(what, path, "it is a folder; give a file"));
+            }
+            if folder.is_some_and(|folder| !folder.is_dir()) {
+                return Err(CliError::write(
+                    what,
+                    path,
+                    "there is no such folder; create it first",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
