@@ -47,8 +47,15 @@ impl State {
         let capture = member.ok_or(CUresult::CUDA_ERROR_ILLEGAL_STATE)?.capture;
         let found = self.captures.get(&capture).ok_or(CUresult::CUDA_ERROR_ILLEGAL_STATE)?;
         if found.thread != this_thread() && found.mode != RELAXED {
+            // The capture has ended with this call, and what is enqueued next runs at once:
+            // inferred from the H200 run of 2026-11-20, where a fill after it did.
+            let was_broken = found.broken.is_some();
             let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-            return Err(self.break_capture(capture, reason));
+            let code = self.break_capture(capture, reason);
+            if !was_broken {
+                self.discard(capture)?;
+            }
+            return Err(code);
         }
         if found.origin != stream {
             let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;

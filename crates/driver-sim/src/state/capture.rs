@@ -1,7 +1,8 @@
 //! Stream capture: what it records, and what breaks it.
 //!
 //! A capture that was broken stays until it is ended on the stream and thread that began it. The
-//! call that broke it returned the reason; later calls return 901.
+//! call that broke it returned the reason; later calls return 901. Ends that fail by themselves, on
+//! another thread (908) or without a join (904), end it at once.
 
 use retrograph_driver_sys::{CUgraph, CUgraphNode, CUresult, CUstream, CUstreamCaptureMode};
 
