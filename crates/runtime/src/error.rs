@@ -121,6 +121,13 @@ pub enum Error {
         /// What was asked for.
         operation: &'static str,
     },
+    /// The capture that this thread has begun was lost, and work enqueued now would run at once,
+    /// outside of the graph; it was not tried.
+    #[error("the capture in progress is lost, so nothing more is enqueued: {loss}")]
+    CaptureLost {
+        /// What the capture was lost by.
+        loss: Box<crate::capture::Loss>,
+    },
     /// A capture left the stream unusable, and it was retired.
     #[error("the stream was retired, since it was still capturing after its capture was ended")]
     StreamRetired,
@@ -209,6 +216,7 @@ impl Error {
     pub fn call(&self) -> Option<&CallError> {
         match self {
             Self::Call(error) | Self::ContextLost { cause: error } => Some(error),
+            Self::CaptureLost { loss } => loss.first().map(|first| &first.error),
             _ => None,
         }
     }

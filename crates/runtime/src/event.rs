@@ -57,7 +57,7 @@ impl Event {
     /// When the stream is of another context, or the driver fails.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         self.context.same(stream.context(), "the stream")?;
-        stream.bind()?;
+        stream.bind_to_enqueue()?;
         // SAFETY: event and stream live.
         unsafe { call!(self.context, cuEventRecord(self.raw, stream.raw())) }
     }

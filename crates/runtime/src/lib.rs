@@ -69,7 +69,7 @@ mod release;
 pub mod stream;
 pub mod version;
 
-pub use capture::{CaptureError, CaptureMode, Capturing, FirstFailure};
+pub use capture::{CaptureError, CaptureMode, Capturing, FirstFailure, Loss};
 pub use context::Context;
 pub use device::{DeviceIndex, DeviceInfo};
 pub use driver::{Driver, Origin};

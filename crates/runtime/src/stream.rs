@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use retrograph_driver_sys::{CU_STREAM_NON_BLOCKING, CUdeviceptr, CUresult, CUstream};
 
+use crate::capture::window;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -80,7 +81,7 @@ impl Stream {
     /// When the event is of another context, or the driver fails.
     pub fn wait(&self, event: &Event) -> Result<()> {
         self.context().same(event.context(), "the event")?;
-        self.bind()?;
+        self.bind_to_enqueue()?;
         // SAFETY: stream and event live; the driver keeps what it needs of the event.
         unsafe { call!(self.context(), cuStreamWaitEvent(self.raw(), event.raw(), 0)) }
     }
@@ -97,7 +98,7 @@ impl Stream {
     pub unsafe fn launch(&self, launch: &KernelLaunch<'_>) -> Result<()> {
         self.context().same(launch.function.context(), "the function")?;
         launch.check()?;
-        self.bind()?;
+        self.bind_to_enqueue()?;
         let ([x, y, z], [bx, by, bz]) = (launch.geometry.grid, launch.geometry.block);
         let shared = launch.geometry.shared_bytes;
         let mut arguments = launch.arguments.pointers();
@@ -127,7 +128,7 @@ impl Stream {
         source: *const u8,
         bytes: usize,
     ) -> Result<()> {
-        self.bind()?;
+        self.bind_to_enqueue()?;
         let (source, stream) = (source.cast(), self.raw());
         // SAFETY: the caller promises valid ranges.
         unsafe { call!(self.context(), cuMemcpyHtoDAsync_v2(target, source, bytes, stream)) }
@@ -146,7 +147,7 @@ impl Stream {
         source: CUdeviceptr,
         bytes: usize,
     ) -> Result<()> {
-        self.bind()?;
+        self.bind_to_enqueue()?;
         let (target, stream) = (target.cast(), self.raw());
         // SAFETY: the caller promises valid ranges.
         unsafe { call!(self.context(), cuMemcpyDtoHAsync_v2(target, source, bytes, stream)) }
@@ -165,7 +166,7 @@ impl Stream {
         source: CUdeviceptr,
         bytes: usize,
     ) -> Result<()> {
-        self.bind()?;
+        self.bind_to_enqueue()?;
         let stream = self.raw();
         // SAFETY: the caller promises valid ranges.
         unsafe { call!(self.context(), cuMemcpyDtoDAsync_v2(target, source, bytes, stream)) }
@@ -179,7 +180,7 @@ impl Stream {
     /// # Errors
     /// When the driver fails.
     pub unsafe fn fill_u32(&self, target: CUdeviceptr, pattern: u32, words: usize) -> Result<()> {
-        self.bind()?;
+        self.bind_to_enqueue()?;
         let stream = self.raw();
         // SAFETY: the caller promises a valid range.
         unsafe { call!(self.context(), cuMemsetD32Async(target, pattern, words, stream)) }
@@ -194,9 +195,12 @@ impl Stream {
         self.inner.retired.store(true, Ordering::Release);
     }
 
-    pub(crate) fn bind(&self) -> Result<()> {
+    /// The one way to the driver for everything that is enqueued. It is closed while this thread
+    /// has a capture that was lost, since the driver would run the work at once.
+    pub(crate) fn bind_to_enqueue(&self) -> Result<()> {
         self.usable()?;
-        self.context().bind()
+        self.context().bind()?;
+        window::require_active(self.context())
     }
 
     pub(crate) fn bind_outside_capture(&self, operation: &'static str) -> Result<()> {

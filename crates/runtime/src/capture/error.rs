@@ -12,7 +12,8 @@ pub struct CaptureError {
     /// The first driver call that failed, which is the cause. `None` when no call failed and the
     /// body gave up by itself.
     pub first: Option<FirstFailure>,
-    /// What the body returned, or why the capture could not begin.
+    /// What the body returned, or why the capture could not begin. When the body saw nothing and no
+    /// call failed, [`crate::Error::CaptureLost`] with where the stream was found not to capture.
     pub cause: Option<Box<dyn std::error::Error + Send + Sync>>,
     /// The code of the end of the capture, 901 for one that was broken; `None` when it never began.
     pub end: Option<CUresult>,

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use retrograph_driver_sys::{CUgraph, CUresult, CUstreamCaptureStatus};
 
-use super::{CaptureMode, FirstFailure, window};
+use super::{CaptureMode, Loss, window};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::stream::Stream;
@@ -17,8 +17,8 @@ pub(super) struct Guard<'a> {
 
 /// How a capture ended.
 pub(super) struct Ended {
-    /// The first failure, which may be the end itself.
-    pub(super) first: Option<FirstFailure>,
+    /// Why it was lost, which may be the end itself.
+    pub(super) loss: Option<Loss>,
     /// The code of the end.
     pub(super) code: CUresult,
     /// What came back, if anything did.
@@ -34,7 +34,7 @@ impl<'a> Guard<'a> {
             // SAFETY: the stream lives, and its context is current on this thread.
             unsafe { call!(context, cuStreamBeginCapture_v2(stream.raw(), mode.raw())) }
         })?;
-        window::open(context);
+        window::open(context, stream.raw());
         Ok(Self { stream, not_send: PhantomData })
     }
 
@@ -51,16 +51,19 @@ impl<'a> Guard<'a> {
         // The library calls of the body may have made another context current. A failure shows in
         // the end itself.
         let _ = context.bind();
+        // Nor must a capture that ended early look like one that ends here. The window keeps what
+        // this finds.
+        let _ = window::require_active(context);
         let mut raw = CUgraph::NULL;
         // SAFETY: the stream lives, and this is the thread that began, since guards are not `Send`.
         let code = unsafe { (context.table().cuStreamEndCapture)(self.stream.raw(), &mut raw) };
         // Noted if it is the first failure, and kept if it ends the context.
         let _ = context.check("cuStreamEndCapture", code);
-        let first = window::close(context);
+        let loss = window::close(context);
         // SAFETY: the driver gave the graph to us, and nobody else has it.
         let graph = (!raw.is_null()).then(|| unsafe { Graph::from_raw(context, raw) });
         context.capture_ended();
-        Ended { first, code, graph }
+        Ended { loss, code, graph }
     }
 }
 

@@ -25,7 +25,9 @@
 //! A capture is lost when its thread allocates, frees, waits, queries or loads a module meanwhile.
 //! The safe functions of this crate refuse that with [`Error::RefusedDuringCapture`] before the
 //! driver sees it, and what is dropped meanwhile is handed back when the capture has ended.
-//! Library calls can still break a capture; then the recovery below follows.
+//! Library calls can still break a capture; then the recovery below follows. A capture that is lost
+//! takes nothing more: what its thread enqueues after the first failure is refused with
+//! [`Error::CaptureLost`], on every stream, since the driver might run it at once.
 //!
 //! # Recovery
 //!
@@ -45,7 +47,7 @@ use std::marker::PhantomData;
 use retrograph_driver_sys::{CUresult, CUstream, CUstreamCaptureMode, DriverTable};
 
 pub use error::CaptureError;
-pub use window::FirstFailure;
+pub use window::{FirstFailure, Loss};
 
 use crate::Owner;
 use crate::error::{Error, Result};
@@ -120,14 +122,16 @@ impl Capturing<'_> {
     /// As for the calls that it makes, whenever the graph is launched. It must not end the capture.
     ///
     /// # Errors
-    /// When `call` returns another code than success.
+    /// When `call` returns another code than success, or leaves a stream that does not capture.
     pub unsafe fn library_call<F>(&mut self, name: &'static str, call: F) -> Result<()>
     where
         F: FnOnce(&DriverTable, CUstream) -> CUresult,
     {
         let context = self.stream.context();
-        context.bind()?;
-        context.check(name, call(context.table(), self.stream.raw()))
+        self.stream.bind_to_enqueue()?;
+        context.check(name, call(context.table(), self.stream.raw()))?;
+        // The library may have made another context current, and may hide what went wrong.
+        self.stream.bind_to_enqueue()
     }
 }
 
@@ -151,12 +155,17 @@ impl Stream {
         let outcome = body(&mut capturing);
         let owners = std::mem::take(&mut capturing.owners);
         match (outcome, guard.end()) {
-            (Ok(()), Ended { first: None, graph: Some(graph), .. }) => Ok(graph.with(owners)),
+            (Ok(()), Ended { loss: None, graph: Some(graph), .. }) => Ok(graph.with(owners)),
             (outcome, mut ended) => {
                 drop(ended.graph.take());
                 let recovered = self.recover();
-                let cause = outcome.err().map(Into::into);
-                Err(CaptureError { first: ended.first, cause, end: Some(ended.code), recovered })
+                let (first, unseen) = match ended.loss {
+                    Some(Loss::Failed(first)) => (Some(first), None),
+                    Some(loss) => (None, Some(Error::CaptureLost { loss: Box::new(loss) })),
+                    None => (None, None),
+                };
+                let cause = outcome.err().map(Into::into).or(unseen.map(Into::into));
+                Err(CaptureError { first, cause, end: Some(ended.code), recovered })
             }
         }
     }

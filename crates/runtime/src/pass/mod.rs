@@ -34,6 +34,7 @@ mod edges;
 mod error;
 mod explain;
 mod lifetime;
+mod names;
 mod operation;
 mod place;
 mod plan;
@@ -57,6 +58,7 @@ pub(crate) use buffer::PassId;
 pub(crate) use controls::ControlLayout;
 pub(crate) use edges::infer;
 
+use names::Names;
 use ranges::RangeSet;
 
 /// A list of operations over named buffers.
@@ -66,6 +68,7 @@ pub struct Pass {
     name: String,
     scope: String,
     buffers: Vec<Buffer>,
+    names: Names,
     operations: Vec<Operation>,
     /// The bytes of each buffer that hold something at the end of the list so far.
     initialized: Vec<RangeSet>,
@@ -81,6 +84,7 @@ impl Pass {
             name: name.into(),
             scope: String::new(),
             buffers: Vec::new(),
+            names: Names::default(),
             operations: Vec::new(),
             initialized: Vec::new(),
             controls: Arc::new(ControlLayout::new(id)),
@@ -122,8 +126,9 @@ impl Pass {
 
     fn declare<T: Element>(&mut self, name: String, kind: BufferKind, len: usize) -> Slice<T> {
         let id = BufferId { pass: self.id, index: self.buffers.len() as u32 };
+        let name = self.names.unique(name);
         self.buffers.push(Buffer {
-            name: self.unique_name(name),
+            name,
             kind,
             element: T::NAME,
             element_bytes: size_of::<T>(),
@@ -131,16 +136,6 @@ impl Pass {
         });
         self.initialized.push(RangeSet::default());
         Slice::new(id, len)
-    }
-
-    /// Messages name buffers, so that two buffers must not answer to the same name.
-    fn unique_name(&self, name: String) -> String {
-        let taken = |name: &str| self.buffers.iter().any(|buffer| buffer.name == name);
-        if !taken(&name) {
-            return name;
-        }
-        let numbered = (2..).map(|number| format!("{name} ({number})"));
-        numbered.into_iter().find(|name| !taken(name)).expect("numbers do not end")
     }
 
     /// Names the part of the pass that follows: operations are called `scope/kernel` from here on.

@@ -53,6 +53,7 @@
 mod admit;
 mod bindings;
 mod error;
+mod fallback;
 mod graphs;
 mod memory;
 mod options;
@@ -63,11 +64,12 @@ mod sequence;
 mod staging;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub use admit::{Admission, AdmitError};
 pub use bindings::Bindings;
 pub use error::{BuildError, StepError};
+pub use fallback::RETRY_AFTER;
 pub use options::{BuildOptions, EdgeMode};
 pub use policy::{Choice, Facts, Policy, Strategy, choose};
 pub use report::Report;
@@ -78,6 +80,7 @@ use crate::event::Event;
 use crate::modules::WarmModules;
 use crate::pass::{ControlLayout, Pass};
 use crate::stream::Stream;
+use fallback::Retries;
 use graphs::Replay;
 use memory::Memory;
 use sequence::Sequence;
@@ -97,6 +100,7 @@ pub struct Program {
     failed: Option<StepError>,
     steps: u64,
     options: BuildOptions,
+    retries: Retries,
     report: Report,
     controls: Arc<ControlLayout>,
     context: Context,
@@ -110,7 +114,8 @@ impl Program {
     ///
     /// # Errors
     /// See [`BuildError`]. With [`Policy::Auto`], a graph that cannot be built is no error: the
-    /// program is eager then, and the report names the first cause.
+    /// program is eager then, the report names the cause, and a graph is tried again after the
+    /// numbers of steps in [`RETRY_AFTER`].
     pub fn build(
         stream: &Stream,
         modules: &WarmModules,
@@ -135,6 +140,7 @@ impl Program {
             failed: None,
             steps: 0,
             options,
+            retries: Retries::default(),
             controls,
             context,
             sequence,
@@ -144,29 +150,6 @@ impl Program {
         let replay_time = program.report.instantiate_time + program.report.upload_time;
         program.report.build_time = started.elapsed().saturating_sub(replay_time);
         Ok(program)
-    }
-
-    /// Chooses the strategy and builds its graph, if it has one.
-    fn prepare(&mut self, stream: &Stream) -> Result<(), BuildError> {
-        let facts = Facts { operations: self.sequence.steps.len() };
-        let choice = choose(self.options.policy, &facts);
-        self.report.reason = choice.reason.to_owned();
-        if choice.strategy == Strategy::Eager {
-            return Ok(());
-        }
-        match self.build_replay(choice.strategy, stream) {
-            Ok(replay) => {
-                self.report.graph(choice.strategy, &replay);
-                self.replay = Some(replay);
-                Ok(())
-            }
-            Err(error) if self.options.policy == Policy::Auto && !error.is_fatal() => {
-                tracing::warn!(%error, "no graph; steps are eager");
-                self.report.reason = format!("a graph could not be built: {error}");
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
     }
 
     /// What was built, why, and what it cost.
@@ -190,37 +173,6 @@ impl Program {
         // The next step may be on another stream, and then waits for this one.
         self.last_stream = Some(stream.clone());
         self.done.record(stream)
-    }
-}
-
-impl Report {
-    /// What is known before a graph exists.
-    fn eager(pass: &Pass, memory: &Memory, sequence: &Sequence) -> Self {
-        Self {
-            pass: pass.name().to_owned(),
-            strategy: Strategy::Eager,
-            reason: String::new(),
-            operations: pass.operations().len(),
-            skipped: sequence.skipped,
-            nodes: 0,
-            edges: sequence.edges.len(),
-            depth: sequence.steps.len(),
-            peak_bytes: memory.plan().peak_bytes(),
-            reuse: memory.plan().reuse(),
-            fixed_bytes: memory.fixed_bytes(),
-            build_time: Duration::ZERO,
-            instantiate_time: Duration::ZERO,
-            upload_time: Duration::ZERO,
-        }
-    }
-
-    fn graph(&mut self, strategy: Strategy, replay: &Replay) {
-        self.strategy = strategy;
-        self.nodes = replay.shape.nodes;
-        self.edges = replay.shape.edges;
-        self.depth = replay.shape.depth;
-        self.instantiate_time = replay.instantiate_time;
-        self.upload_time = replay.upload_time;
     }
 }
 

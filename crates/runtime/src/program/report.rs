@@ -3,8 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::graphs::Replay;
+use super::memory::Memory;
 use super::policy::Strategy;
-use crate::pass::Reuse;
+use super::sequence::Sequence;
+use crate::pass::{Pass, Reuse};
 
 /// The facts of a built program.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,8 +16,14 @@ pub struct Report {
     pub pass: String,
     /// How operations reach the device.
     pub strategy: Strategy,
-    /// Why this strategy; after a fallback, the first cause with its call and code.
+    /// Why this strategy; after a fallback, the cause with its call and code, and whether a graph
+    /// is tried again.
     pub reason: String,
+    /// How often a graph was built or tried to be built for the steps.
+    pub attempts: usize,
+    /// Why the last graph that failed could not be built or launched. It stays here when a later
+    /// attempt succeeds.
+    pub last_failure: Option<String>,
     /// Operations of the pass.
     pub operations: usize,
     /// Operations that launch nothing, since their problem is empty.
@@ -39,10 +48,54 @@ pub struct Report {
     pub upload_time: Duration,
 }
 
+impl Report {
+    /// What is known before a graph exists.
+    pub(super) fn eager(pass: &Pass, memory: &Memory, sequence: &Sequence) -> Self {
+        Self {
+            pass: pass.name().to_owned(),
+            strategy: Strategy::Eager,
+            reason: String::new(),
+            attempts: 0,
+            last_failure: None,
+            operations: pass.operations().len(),
+            skipped: sequence.skipped,
+            nodes: 0,
+            edges: sequence.edges.len(),
+            depth: sequence.steps.len(),
+            peak_bytes: memory.plan().peak_bytes(),
+            reuse: memory.plan().reuse(),
+            fixed_bytes: memory.fixed_bytes(),
+            build_time: Duration::ZERO,
+            instantiate_time: Duration::ZERO,
+            upload_time: Duration::ZERO,
+        }
+    }
+
+    pub(super) fn graph(&mut self, strategy: Strategy, replay: &Replay) {
+        self.strategy = strategy;
+        self.nodes = replay.shape.nodes;
+        self.edges = replay.shape.edges;
+        self.depth = replay.shape.depth;
+        self.instantiate_time = replay.instantiate_time;
+        self.upload_time = replay.upload_time;
+    }
+
+    /// What is left when the graph is given up.
+    pub(super) fn graph_gone(&mut self, sequence: &Sequence) {
+        self.strategy = Strategy::Eager;
+        self.nodes = 0;
+        (self.edges, self.depth) = (sequence.edges.len(), sequence.steps.len());
+        (self.instantiate_time, self.upload_time) = (Duration::ZERO, Duration::ZERO);
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "pass `{}`", self.pass)?;
         writeln!(f, "strategy    {}: {}", self.strategy, self.reason)?;
+        if let Some(failure) = &self.last_failure {
+            writeln!(f, "attempts    {}, of which the last that failed: {failure}", self.attempts)?;
+        }
         write!(f, "operations  {}", self.operations)?;
         if self.skipped > 0 {
             write!(f, " ({} of them empty)", self.skipped)?;

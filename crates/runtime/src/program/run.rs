@@ -49,6 +49,7 @@ impl Program {
         ran.and(self.after_step(stream))?;
         let index = self.steps;
         self.steps += 1;
+        self.retries.stepped();
         Ok(StepOutcome { strategy: self.report.strategy, index })
     }
 
@@ -56,6 +57,7 @@ impl Program {
     fn before_step(&mut self, stream: &Stream, controls: &[u8]) -> Result<()> {
         stream.bind_outside_capture("a step")?;
         self.after_last_step(stream)?;
+        self.retry_graph(stream);
         if self.options.nan_transients {
             self.memory.fill_transients_with_nan(stream)?;
         }
@@ -83,26 +85,16 @@ impl Program {
             Err(cause) if cause.call().is_some_and(|call| call.call == "cuEventRecord") => {
                 Err(self.unmarked(cause))
             }
-            // The driver enqueues all of a graph or nothing, so nothing of it runs.
+            // The driver enqueues all of a graph or nothing, so nothing of it runs, and an eager
+            // step in its place happens once.
             Err(cause) if self.options.policy != Policy::Auto || is_lost(&cause) => {
                 Err(StepError::NotStarted { cause })
             }
             Err(cause) => {
-                self.give_up_graph(&cause);
+                self.fall_back(format!("the graph could not be launched: {cause}"));
                 self.enqueue_all(stream)
             }
         }
-    }
-
-    /// The graph was refused before anything of it ran, so this step and all later ones are eager.
-    fn give_up_graph(&mut self, cause: &Error) {
-        tracing::warn!(error = %cause, "the graph does not launch; steps are eager");
-        self.replay = None;
-        let reason = format!("the graph could not be launched: {cause}");
-        let (edges, depth) = (self.sequence.edges.len(), self.sequence.steps.len());
-        let report = &mut self.report;
-        (report.strategy, report.reason) = (Strategy::Eager, reason);
-        (report.nodes, report.edges, report.depth) = (0, edges, depth);
     }
 
     /// Enqueues one operation after the other.

@@ -1,33 +1,40 @@
 //! Calls that fail, as only a simulated driver can be made to do it on purpose: nothing leaks, the
 //! stream stays usable, and a step happens once or says that it did not.
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 use retrograph_driver_sim::{Config, Simulator};
-use retrograph_driver_sys::CUresult;
+use retrograph_driver_sys::{CUresult, DriverTable};
 use retrograph_runtime::{
-    Driver, ModuleCache, Origin, Policy, Program, StepError, Strategy, WarmModules,
+    CaptureMode, Driver, Error, ModuleCache, Origin, Policy, Program, StepError, Strategy, Stream,
+    WarmModules,
 };
 
 use crate::device::{Device, device_of};
 use crate::mlp::{Mlp, MlpBuffers};
 
-const UNKNOWN: CUresult = CUresult(999);
+pub(crate) const UNKNOWN: CUresult = CUresult(999);
 const LOST: CUresult = CUresult(700);
 
 /// A simulated device with everything that a program of [`Mlp`] is built from.
-struct Bench {
-    simulator: Arc<Simulator>,
-    device: Device,
+pub(crate) struct Bench {
+    pub(crate) simulator: Arc<Simulator>,
+    pub(crate) device: Device,
     modules: WarmModules,
-    mlp: Mlp,
+    pub(crate) mlp: Mlp,
 }
 
 impl Bench {
-    fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self::with_table(seed, |_| ())
+    }
+
+    /// A bench whose driver has some functions replaced by `change`.
+    pub(crate) fn with_table(seed: u64, change: impl FnOnce(&mut DriverTable)) -> Self {
         let config = Config { seed, ..Config::default() };
         let simulator = Arc::new(Simulator::new(config).unwrap());
-        let (table, keep) = (*simulator.table(), Some(Arc::clone(&simulator) as _));
+        let (mut table, keep) = (*simulator.table(), Some(Arc::clone(&simulator) as _));
+        change(&mut table);
         // SAFETY: the simulator implements the driver's functions and is kept as long as needed.
         let driver = unsafe { Driver::from_table(table, Origin::Simulated, keep) }.unwrap();
         let (device, mlp) = (device_of(&driver), Mlp::new());
@@ -36,14 +43,14 @@ impl Bench {
         Self { simulator, device, modules, mlp }
     }
 
-    fn build(&self, buffers: &MlpBuffers, policy: Policy) -> Result<Program, String> {
+    pub(crate) fn build(&self, buffers: &MlpBuffers, policy: Policy) -> Result<Program, String> {
         let (bindings, stream) = (self.mlp.bindings(buffers), &self.device.stream);
         let built = Program::build(stream, &self.modules, &self.mlp.pass, &bindings, policy);
         built.map_err(|error| error.to_string())
     }
 
     /// The state after `steps` eager steps.
-    fn expected(&self, steps: u32) -> Vec<u32> {
+    pub(crate) fn expected(&self, steps: u32) -> Vec<u32> {
         let buffers = self.mlp.buffers(&self.device.stream);
         let mut program = self.build(&buffers, Policy::Eager).unwrap();
         self.mlp.train(&mut program, &self.device.stream, &buffers, 0..steps);
@@ -209,4 +216,32 @@ fn dropping_a_program_in_flight_waits_for_it() {
     drop(buffers);
     assert_eq!(bench.simulator.live(), before);
     assert!(bench.simulator.diagnostics().is_empty(), "{:?}", bench.simulator.diagnostics());
+}
+
+#[test]
+fn dropping_a_program_waits_although_another_thread_captures_meanwhile() {
+    for (seed, policy) in [(0, Policy::Manual), (1, Policy::Eager), (2, Policy::Eager)] {
+        let bench = Bench::new(seed);
+        let buffers = bench.mlp.buffers(&bench.device.stream);
+        let other = Stream::new(&bench.device.context).unwrap();
+        let mut program = bench.build(&buffers, policy).unwrap();
+        let (begun, ended) = (Barrier::new(2), Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let captured = other.capture(CaptureMode::ThreadLocal, |_| {
+                    begun.wait();
+                    ended.wait();
+                    Ok::<_, Error>(())
+                });
+                captured.unwrap();
+            });
+            begun.wait();
+            program.step(&bench.device.stream, &bench.mlp.controls(0)).unwrap();
+            // Nothing is freed while that thread captures, so that no call that frees waits.
+            drop(program);
+            let idle = bench.device.stream.query();
+            ended.wait();
+            assert_eq!(idle, Ok(true));
+        });
+    }
 }

@@ -1,0 +1,97 @@
+//! Choosing a strategy, falling back to eager steps under [`Policy::Auto`], and the way back.
+
+use super::Program;
+use super::error::BuildError;
+use super::policy::{Choice, Facts, Policy, Strategy, choose};
+use crate::stream::Stream;
+
+/// Eager steps after a fallback before a graph is tried again, for the first, second and third
+/// time. After the last one the program stays eager. What a driver lacks at one moment, such as
+/// memory, is often there a little later; what is still missing after hundreds of steps is not
+/// worth the time of another attempt.
+pub const RETRY_AFTER: [u64; 3] = [16, 64, 256];
+
+/// How often a graph was tried again, and when the next time is.
+#[derive(Debug, Default)]
+pub(super) struct Retries {
+    used: usize,
+    /// Eager steps since the fallback; `None` while no graph is missing.
+    waited: Option<u64>,
+}
+
+impl Retries {
+    fn next(&self) -> Option<u64> {
+        RETRY_AFTER.get(self.used).copied()
+    }
+
+    fn due(&self) -> bool {
+        self.waited.zip(self.next()).is_some_and(|(waited, after)| waited >= after)
+    }
+
+    /// Counts a step that was done.
+    pub(super) fn stepped(&mut self) {
+        if let Some(waited) = &mut self.waited {
+            *waited += 1;
+        }
+    }
+}
+
+impl Program {
+    fn choice(&self) -> Choice {
+        choose(self.options.policy, &Facts { operations: self.sequence.steps.len() })
+    }
+
+    /// Chooses the strategy and builds its graph, if it has one.
+    pub(super) fn prepare(&mut self, stream: &Stream) -> Result<(), BuildError> {
+        if self.choice().strategy == Strategy::Eager {
+            self.report.reason = self.choice().reason.to_owned();
+            return Ok(());
+        }
+        match self.attempt_graph(stream) {
+            Err(error) if self.options.policy == Policy::Auto && !error.is_fatal() => {
+                self.fall_back(format!("a graph could not be built: {error}"));
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Builds the graph of the chosen strategy, for the steps from now on.
+    fn attempt_graph(&mut self, stream: &Stream) -> Result<(), BuildError> {
+        let choice = self.choice();
+        self.report.attempts += 1;
+        let replay = self.build_replay(choice.strategy, stream)?;
+        self.report.graph(choice.strategy, &replay);
+        self.report.reason = choice.reason.to_owned();
+        self.replay = Some(replay);
+        self.retries.waited = None;
+        Ok(())
+    }
+
+    /// Tries a graph again when it is time. Whatever comes of it, the step that follows can be
+    /// done: by the graph, or eagerly. A context that is lost shows in the calls of that step.
+    pub(super) fn retry_graph(&mut self, stream: &Stream) {
+        if !self.retries.due() {
+            return;
+        }
+        self.retries.used += 1;
+        match self.attempt_graph(stream) {
+            Ok(()) => tracing::info!(attempts = self.report.attempts, "steps are graphs again"),
+            Err(error) => self.fall_back(format!("a graph could not be built: {error}")),
+        }
+    }
+
+    /// Makes the steps from now on eager, because of `failure`.
+    pub(super) fn fall_back(&mut self, failure: String) {
+        tracing::warn!(failure, "steps are eager");
+        self.replay = None;
+        self.retries.waited = Some(0);
+        let outlook = match self.retries.next() {
+            Some(after) => format!("it is tried again after {after} eager steps"),
+            None => format!("it is not tried again after {} times", self.retries.used),
+        };
+        self.report.graph_gone(&self.sequence);
+        self.report.reason = format!("{failure}; {outlook}");
+        self.report.last_failure = Some(failure);
+    }
+}
