@@ -26,9 +26,10 @@
 //!
 //! The crate needs no GPU and no CUDA installation.
 //!
-//! Absent on purpose: assembling, which the driver does when it loads PTX and `ptxas` ahead of time;
-//! optimisation, which is theirs as well; device functions, textures and surfaces, 32-bit addressing,
-//! tensor-core and asynchronous-copy instructions, and arithmetic on half-precision registers.
+//! Absent on purpose: assembling, which the driver does when it loads PTX and `ptxas` ahead of
+//! time; optimisation, which is theirs as well; device functions, textures and surfaces, 32-bit
+//! addressing, tensor-core and asynchronous-copy instructions, and arithmetic on half-precision
+//! registers.
 
 pub mod ast;
 pub mod build;
