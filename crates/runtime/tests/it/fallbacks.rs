@@ -15,13 +15,14 @@ const INSTANTIATE: &str = "cuGraphInstantiateWithFlags";
 
 #[test]
 fn a_graph_that_failed_once_comes_back_at_the_first_retry() {
-    let first = RETRY_AFTER[0];
+    let [first, second, _] = RETRY_AFTER;
     for (call, before) in [(INSTANTIATE, 0), ("cuGraphLaunch", 2)] {
         let bench = Bench::new(0);
         let buffers = bench.mlp.buffers(&bench.device.stream);
         bench.simulator.fail(call, before + 1, UNKNOWN).unwrap();
         let mut program = bench.build(&buffers, Policy::Auto).unwrap();
-        let steps = before + first + 2;
+        // Long enough for a second retry, if one were made for a graph that works.
+        let steps = before + first + second + 2;
         for step in 0..steps {
             let controls = bench.mlp.controls(step as u32);
             let outcome = program.step(&bench.device.stream, &controls).unwrap();

@@ -109,6 +109,7 @@ fn a_capture_that_had_ended_before_its_body_gives_no_graph() {
         Ok::<_, Error>(())
     });
     let error = captured.unwrap_err();
-    assert!(error.recovered && error.to_string().contains("the end of the capture"), "{error}");
+    assert!(error.recovered && error.first.is_none(), "not the failed end is the cause: {error}");
+    assert!(error.to_string().contains("the end of the capture"), "{error}");
     assert_works(&stream);
 }
