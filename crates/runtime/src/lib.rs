@@ -35,8 +35,8 @@
 //! ```
 //!
 //! The layers below can be used by themselves: the device ([`Driver`], [`Context`], [`Stream`],
-//! [`DeviceBuffer`]), warm modules ([`ModuleCache`], [`WarmModules`]), and graphs made by hand or by
-//! capture ([`Graph`], [`Stream::capture`]).
+//! [`DeviceBuffer`]), warm modules ([`ModuleCache`], [`WarmModules`]), and graphs made by hand or
+//! by capture ([`Graph`], [`Stream::capture`]).
 //!
 //! # Rules that hold everywhere
 //!
