@@ -18,7 +18,8 @@ pub struct StepOutcome {
 
 impl Program {
     /// Enqueues one step on `stream`, after the program's earlier steps, and returns without
-    /// waiting for it, unless the host is several steps ahead of the device.
+    /// waiting for it, unless the host is several steps ahead of the device, or a graph that failed
+    /// is tried again (see [`super::RETRY_AFTER`]).
     ///
     /// # Errors
     /// See [`StepError`]. After [`StepError::Incomplete`], and when the context is lost, every
