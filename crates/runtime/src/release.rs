@@ -72,7 +72,7 @@ impl Releases {
 
 impl Context {
     /// Runs `action`, which hands something back to the driver by `call`: at once, or after the
-    /// captures in progress. On a lost context it is dropped, since the driver has freed everything.
+    /// captures in progress. On a lost context it is dropped, since the driver has freed all.
     pub(crate) fn release<F>(&self, call: &'static str, action: F)
     where
         F: FnOnce(&DriverTable) -> CUresult + Send + 'static,

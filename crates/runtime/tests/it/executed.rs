@@ -97,7 +97,8 @@ proptest! {
         let (pass, externals) = described(&list);
         let device = |seed| device_of(&simulated(Config { seed, ..Config::default() }));
         let eager = run(&device(seed), &pass, &externals, Policy::Eager.into());
-        for (offset, reuse) in [Reuse::WhenOrdered, Reuse::Full, Reuse::Never].into_iter().enumerate() {
+        let reuses = [Reuse::WhenOrdered, Reuse::Full, Reuse::Never];
+        for (offset, reuse) in reuses.into_iter().enumerate() {
             let edges = EdgeMode::Inferred;
             let nan_transients = offset == 0;
             let reuse = Some(reuse);
