@@ -2,18 +2,19 @@
 //!
 //! ```text
 //! losses[r]    = ln Σ_c exp(logits[r][c] − max_r) + (max_r − logits[r][target_r])
-//! logits[r][c] = (exp(logits[r][c] − max_r) ÷ Σ_c exp(logits[r][c] − max_r) − [c = target_r]) · grad_scale
+//! p[r][c]      = exp(logits[r][c] − max_r) ÷ Σ_c exp(logits[r][c] − max_r)
+//! logits[r][c] = (p[r][c] − [c = target_r]) · grad_scale
 //! ```
 //!
 //! A target past the vocabulary makes the loss and the row NaN, and is never used as an index.
 //!
 //! **Grid.** `cross_entropy_by_warps`: one warp per row, 4 rows per block of 128 threads, for small
-//! vocabularies. `cross_entropy_by_blocks`: one block of 1024 threads per row, for large ones. Member
-//! i of the team takes the columns i, i + team, … in three passes: maximum, sum, gradient. The
-//! member to whom the target's column belongs writes the loss, before it overwrites the logit.
+//! vocabularies. `cross_entropy_by_blocks`: one block of 1024 threads per row, for large ones.
+//! Member i of the team takes the columns i, i + team, … in three passes: maximum, sum, gradient.
+//! The member to whom the target's column belongs writes the loss, before it overwrites the logit.
 //!
-//! **Determinism.** A member adds its columns in ascending order, and a butterfly of fixed shape adds
-//! the members.
+//! **Determinism.** A member adds its columns in ascending order, and a butterfly of fixed shape
+//! adds the members.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};

@@ -9,8 +9,8 @@
 //!
 //! **Grid.** One thread per pair, in the order of the first halves; blocks of 128 threads in x.
 //!
-//! **Determinism.** Every element is computed by one thread from its own operands, and only they are
-//! read, so that `out` may be x.
+//! **Determinism.** Every element is computed by one thread from its own operands, and only they
+//! are read, so that `out` may be x.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
@@ -43,7 +43,8 @@ fn entry() -> Entry {
         let (cos, sin) = (cos.load(angle), sin.load(angle));
         let sin = inverse.ne(0).select(-sin, sin);
 
-        // The first half of row r starts at 2 · r · half, so that element i lies r · half past `pair`.
+        // The first half of row r starts at 2 · r · half, so that element i lies r · half past
+        // `pair`.
         let first = pair.cast::<u64>() + row.mul_wide(half);
         let (from, to) = (x.at(first), out.at(first));
         let (a, b) = (from.load(0), from.load(half));

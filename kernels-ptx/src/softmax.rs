@@ -7,13 +7,14 @@
 //!
 //! The causal mask keeps the columns c ≤ r mod width.
 //!
-//! **Grid.** `softmax_by_warps`: one warp per row, 4 rows per block of 128 threads, for narrow rows.
+//! **Grid.** `softmax_by_warps`: one warp per row, 4 rows per block of 128 threads, for narrow
+//! rows.
 //! `softmax_by_blocks`: one block of 256 threads per row, for wide ones. Member i of the team takes
 //! the columns i, i + team, i + 2·team, … in three passes: maximum, sum, output.
 //!
-//! **Determinism.** A member adds its columns in ascending order, and a butterfly of fixed shape adds
-//! the members. Input and output may be the same tensor: the third pass of a member reads and writes
-//! only columns of its own, and the others are done with reading by then.
+//! **Determinism.** A member adds its columns in ascending order, and a butterfly of fixed shape
+//! adds the members. Input and output may be the same tensor: the third pass of a member reads and
+//! writes only columns of its own, and the others are done with reading by then.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};

@@ -6,9 +6,9 @@
 //!
 //! and 0, with nothing read, for the columns c > r mod width that the causal mask hides.
 //!
-//! **Grid.** `softmax_backward_by_warps`: one warp per row, 4 rows per block of 128 threads, for narrow
-//! rows. `softmax_backward_by_blocks`: one block of 256 threads per row, for wide ones. Member i of
-//! the team takes the columns i, i + team, … in two passes: dot product, gradient.
+//! **Grid.** `softmax_backward_by_warps`: one warp per row, 4 rows per block of 128 threads, for
+//! narrow rows. `softmax_backward_by_blocks`: one block of 256 threads per row, for wide ones.
+//! Member i of the team takes the columns i, i + team, … in two passes: dot product, gradient.
 //!
 //! **Determinism.** A member adds its columns in ascending order with fused multiply-adds, and a
 //! butterfly of fixed shape adds the members.

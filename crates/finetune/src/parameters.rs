@@ -1,4 +1,5 @@
-//! The inventory of parameters: names as Hugging Face's Qwen2 has them, shapes, and what is trained.
+//! The inventory of parameters: names as Hugging Face's Qwen2 has them, shapes, and what is
+//! trained.
 //!
 //! Matrices are `[outputs, inputs]`, row-major. There is no `lm_head.weight`: the token table is
 //! also the output projection.

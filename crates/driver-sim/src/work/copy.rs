@@ -27,8 +27,8 @@ pub(crate) struct Copy {
     pub(crate) target: End,
 }
 
-// SAFETY: the pointers in the parameters are kept for those who ask and are never followed; the ends
-// are addresses, and the lock around the state is held when they are used.
+// SAFETY: the pointers in the parameters are kept for those who ask and are never followed; the
+// ends are addresses, and the lock around the state is held when they are used.
 unsafe impl Send for Copy {}
 // SAFETY: as above.
 unsafe impl Sync for Copy {}

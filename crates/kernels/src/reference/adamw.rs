@@ -30,7 +30,8 @@ impl AdamWState {
     /// The state after one update with gradient `grad` at learning rate `lr`; `step` counts from 0.
     ///
     /// The order is that of `torch.optim.AdamW`: decay first, then
-    /// `param −= lr / (1 − β1^t) · first / (sqrt(second) / sqrt(1 − β2^t) + eps)` with `t = step + 1`.
+    /// `param −= lr / (1 − β1^t) · first / (sqrt(second) / sqrt(1 − β2^t) + eps)` with
+    /// `t = step + 1`.
     #[must_use]
     pub fn updated(self, grad: f64, constants: &AdamWConstants, lr: f64, step: u32) -> Self {
         let AdamWConstants { beta1, beta2, eps, weight_decay } = *constants;

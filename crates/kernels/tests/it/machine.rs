@@ -40,7 +40,8 @@ macro_rules! call {
     ($table:expr, $function:ident($($argument:expr),* $(,)?)) => {
         // SAFETY: every pointer is to something that outlives the call, which has completed or
         // copied its operands when it returns; handles are live.
-        $crate::machine::check($table, stringify!($function), unsafe { ($table.$function)($($argument),*) })
+        let code = unsafe { ($table.$function)($($argument),*) };
+        $crate::machine::check($table, stringify!($function), code)
     };
 }
 

@@ -22,8 +22,8 @@ const SIZES: [(usize, usize); 10] = [
 ];
 
 /// exp(x − max) is off by 2⁻²⁴·|x − max| from rounding the difference, at most 104 before it
-/// underflows, and by a few units of the last place; the sum averages that, and 2053 terms in at most
-/// 65 additions in a row add 65 · 2⁻²⁴. Results may be denormal.
+/// underflows, and by a few units of the last place; the sum averages that, and 2053 terms in at
+/// most 65 additions in a row add 65 · 2⁻²⁴. Results may be denormal.
 const TOLERANCE: f64 = 1.5e-5;
 
 /// The launch by warps (0) or by blocks (1).
