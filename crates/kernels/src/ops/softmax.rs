@@ -113,7 +113,7 @@ impl<B: Copy> SoftmaxInPlace<B> {
         let Self { values, rows, width, causal } = self;
         let check = Check(SOFTMAX.name);
         check.length("values", values, check.product("rows × width", &[rows, width])?)?;
-        let arguments = vec![Argument::update(values), Argument::update(values)];
+        let arguments = vec![Argument::read(values), Argument::update(values)];
         finish(&SOFTMAX, arguments, (rows, width, causal))
     }
 }

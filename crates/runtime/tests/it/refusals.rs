@@ -1,5 +1,6 @@
 //! What a pass refuses, and that a refusal changes nothing.
 
+use retrograph_kernels::ops::SoftmaxInPlace;
 use retrograph_kernels::{Access, Argument, BufferArgument, Cell, Launch, Problem};
 use retrograph_runtime::{ControlError, CustomImage, CustomLaunch, Pass, PassError, Slice};
 
@@ -95,6 +96,14 @@ fn arguments_of_one_launch_do_not_alias_what_it_writes() {
         pass.launch(touching(&touches)).unwrap();
     }
     assert!(pass.copy(x.slice(0..4), x.slice(2..6)).is_err(), "copies must not overlap");
+}
+
+#[test]
+fn a_kernel_that_is_made_to_work_in_place_may() {
+    let mut pass = Pass::new("in place");
+    let values = pass.external::<f32>("values", 6);
+    let softmax = SoftmaxInPlace { values, rows: 2, width: 3, causal: false };
+    pass.launch(softmax.launch().unwrap()).unwrap();
 }
 
 #[test]
