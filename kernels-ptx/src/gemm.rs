@@ -27,6 +27,7 @@
 mod operand;
 mod sizes;
 mod tile;
+mod walk;
 mod write;
 
 use retrograph_ptx::SmTarget;
@@ -34,7 +35,8 @@ use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::ModuleBuilder;
 
 use operand::Contiguous;
-use tile::{TILES, entry};
+use tile::TILES;
+use walk::entry;
 
 /// Rows times rows.
 pub(crate) fn nt(target: SmTarget) -> Module {

@@ -1,11 +1,9 @@
-//! One tile of c: the walk along the contraction.
+//! The shapes of tiles, and which part of a tile a thread takes.
 
-use retrograph_ptx::ast::Entry;
-use retrograph_ptx::build::{Kernel, Shared, Value, Var};
+use retrograph_ptx::build::{Kernel, Value, Var};
 
-use super::operand::{Carrier, Contiguous, Panel};
-use super::sizes::{Parameters, over};
-use super::write;
+use super::operand::Panel;
+use super::sizes::over;
 
 /// The shape of a tile and how its block works on it.
 pub(super) struct Tile {
@@ -20,31 +18,42 @@ pub(super) struct Tile {
     /// Columns of c that one thread holds, a multiple of 4.
     pub(super) thread_columns: u32,
     /// Length of the contraction that one group of threads takes per stage.
-    depth: u32,
+    pub(super) depth: u32,
     /// Groups of threads that share a stage.
     pub(super) split: u32,
     /// Stages in shared memory: with two, a stage is filled while the other one is read.
-    stages: u32,
+    pub(super) stages: u32,
+    /// Blocks that find room on a multiprocessor together, which limits the registers of a thread.
+    pub(super) together: u32,
 }
 
 /// Every tile. The launch geometry of `retrograph-kernels` names the same ones.
-pub(super) const TILES: [Tile; 6] = [
-    Tile::new("128x128", [128, 128], [8, 8]).staged(8, 1, 2),
-    Tile::new("64x64", [64, 64], [8, 4]).staged(16, 1, 2),
-    Tile::new("32x32", [32, 32], [4, 4]).staged(16, 1, 2),
-    Tile::new("32x32_split4", [32, 32], [4, 4]).staged(32, 4, 1),
-    Tile::new("32x16_split8", [32, 16], [4, 4]).staged(16, 8, 1),
-    Tile::new("16x16_split16", [16, 16], [4, 4]).staged(16, 16, 1),
+///
+/// Shared memory gives a multiprocessor 32 elements per clock while it has 128 multipliers, so that
+/// they are busy only if a thread makes four products or more of each element that it reads: 8 × 8
+/// elements of c per thread are just enough, 8 × 4 allow two thirds, 4 × 4 half.
+pub(super) const TILES: [Tile; 10] = [
+    Tile::new("128x128", [128, 128], [8, 8]).staged([8, 1, 2, 2]),
+    Tile::new("64x64", [64, 64], [8, 4]).staged([16, 1, 2, 4]),
+    Tile::new("32x32", [32, 32], [4, 4]).staged([16, 1, 2, 8]),
+    Tile::new("128x128_split2", [128, 128], [16, 8]).staged([8, 2, 2, 1]),
+    Tile::new("64x64_split4", [64, 64], [8, 8]).staged([8, 4, 2, 2]),
+    Tile::new("64x64_split4_tall", [64, 64], [16, 8]).staged([8, 4, 2, 2]),
+    Tile::new("64x32_split4", [64, 32], [8, 8]).staged([8, 4, 2, 3]),
+    Tile::new("32x32_split8", [32, 32], [8, 4]).staged([16, 8, 1, 2]),
+    Tile::new("32x16_split16", [32, 16], [8, 4]).staged([8, 16, 1, 2]),
+    Tile::new("16x16_split16", [16, 16], [4, 4]).staged([16, 16, 1, 2]),
 ];
 
 impl Tile {
     const fn new(name: &'static str, tile: [u32; 2], thread: [u32; 2]) -> Self {
         let ([rows, columns], [thread_rows, thread_columns]) = (tile, thread);
-        Self { name, rows, columns, thread_rows, thread_columns, depth: 0, split: 1, stages: 1 }
+        let (depth, split, stages, together) = (0, 1, 1, 1);
+        Self { name, rows, columns, thread_rows, thread_columns, depth, split, stages, together }
     }
 
-    const fn staged(self, depth: u32, split: u32, stages: u32) -> Self {
-        Self { depth, split, stages, ..self }
+    const fn staged(self, [depth, split, stages, together]: [u32; 4]) -> Self {
+        Self { depth, split, stages, together, ..self }
     }
 
     /// Threads across the rows and the columns of the tile.
@@ -63,8 +72,24 @@ impl Tile {
         self.group() * self.split
     }
 
+    /// How many bands of rows the tile has: a thread holds four rows of each, and groups are added
+    /// band by band, so that a band of every group fits into the memory of the stages.
+    pub(super) fn bands(&self) -> u32 {
+        self.thread_rows / 4
+    }
+
+    /// Rows of a band.
+    pub(super) fn band_rows(&self) -> u32 {
+        self.rows / self.bands()
+    }
+
+    /// Elements of shared memory that a band of every group takes.
+    pub(super) fn gathered(&self) -> u32 {
+        if self.split == 1 { 0 } else { self.split * self.band_rows() * self.columns }
+    }
+
     /// The part of an operand that the block holds at a time.
-    fn panel(&self, extent: u32) -> Panel {
+    pub(super) fn panel(&self, extent: u32) -> Panel {
         Panel { extent, depth: self.depth * self.split, threads: self.threads() }
     }
 }
@@ -79,7 +104,7 @@ pub(super) struct Place<'k> {
 impl<'k> Place<'k> {
     /// A warp covers a patch of 4 × 8 threads (8 × 4 where the tile is narrow), which reads the
     /// fewest different quads per step.
-    fn of(k: &Kernel<'k>, tile: &Tile) -> Self {
+    pub(super) fn of(k: &Kernel<'k>, tile: &Tile) -> Self {
         let tid = k.tid_x();
         let [_, across] = tile.across();
         let (group, thread) = (over(tid, tile.group()), tid & (tile.group() - 1));
@@ -95,124 +120,3 @@ impl<'k> Place<'k> {
 
 /// The elements of c that a thread holds, by row and column of its own.
 pub(super) type Accumulators<'k> = Vec<Vec<Var<'k, f32>>>;
-
-/// The entry for one tile and layout.
-pub(super) fn entry(name: &str, tile: &Tile, layout: [Contiguous; 2]) -> Entry {
-    Kernel::build(name, |k| {
-        k.max_threads(tile.threads());
-        let given = Parameters::declare(k);
-        let down = over(given.m + (tile.rows - 1), tile.rows);
-        let column = k.ctaid_x() / down;
-        let origin = [(k.ctaid_x() - column * down) * tile.rows, column * tile.columns];
-        let panels = [tile.panel(tile.rows), tile.panel(tile.columns)];
-        let a = (origin[0], [given.m, given.k]);
-        let b = (origin[1], [given.n, given.k]);
-        let carriers = [
-            Carrier::new(k, (panels[0], layout[0]), given.a, a),
-            Carrier::new(k, (panels[1], layout[1]), given.b, b),
-        ];
-        let memory =
-            k.shared::<f32>("panels", ((panels[0].len() + panels[1].len()) * tile.stages) as usize);
-        let place = Place::of(k, tile);
-        let row = || (0..tile.thread_columns).map(|_| k.var(0.0f32)).collect();
-        let sums: Accumulators<'_> = (0..tile.thread_rows).map(|_| row()).collect();
-
-        let walk = Walk { kernel: *k, tile, panels, carriers, memory };
-        k.when((given.k.ne(0)) & given.reduce.ne(0), || {
-            walk.run(given.k, given.reduce, |stage| {
-                multiply(tile, panels, (stage, &place), &sums);
-            })
-        });
-        write::finish(k, tile, (given, origin), (memory, &place, &sums));
-    })
-}
-
-/// The walk of a block along the contraction.
-struct Walk<'k, 't> {
-    kernel: Kernel<'k>,
-    tile: &'t Tile,
-    panels: [Panel; 2],
-    carriers: [Carrier<'k>; 2],
-    memory: Shared<'k, f32>,
-}
-
-impl<'k> Walk<'k, '_> {
-    /// Runs `work` on every stage in order.
-    fn run(
-        &self,
-        depth: Value<'k, u32>,
-        summands: Value<'k, u32>,
-        work: impl FnOnce(Shared<'k, f32>),
-    ) {
-        let k = self.kernel;
-        let stage_depth = self.panels[0].depth;
-        let stages = over(depth + (stage_depth - 1), stage_depth) * summands;
-        let stage_len = self.panels[0].len() + self.panels[1].len();
-        let start = k.var(0u32);
-        let current = k.var(0u32);
-        // One more round than stages: round s fetches stage s and works on stage s − 1.
-        k.range(0, stages + 1, 1, |round| {
-            let more = round.lt(stages);
-            k.when(more, || self.fetch(start.get()));
-            k.when(round.ne(0), || work(self.memory.at(current.get())));
-            if self.tile.stages == 2 {
-                current.update(|offset| stage_len - offset);
-            } else {
-                // Nobody may overwrite the stage while another thread reads it.
-                k.barrier();
-            }
-            k.when(more, || {
-                self.put(start.get(), self.memory.at(current.get()));
-                self.advance(start, depth);
-            });
-            k.barrier();
-        });
-    }
-
-    /// Moves on by one stage, past the end of a summand to the next one.
-    fn advance(&self, start: Var<'k, u32>, depth: Value<'k, u32>) {
-        start.add_assign(self.panels[0].depth);
-        self.kernel.when(start.get().ge(depth), || {
-            start.set(0);
-            self.carriers.iter().for_each(Carrier::next_summand);
-        });
-    }
-
-    fn fetch(&self, start: Value<'k, u32>) {
-        self.carriers.iter().for_each(|carrier| carrier.fetch(start));
-    }
-
-    fn put(&self, start: Value<'k, u32>, stage: Shared<'k, f32>) {
-        self.carriers[0].put(start, stage);
-        self.carriers[1].put(start, stage.offset(i64::from(self.panels[0].len())));
-    }
-}
-
-/// Multiplies what this thread's group takes of a stage.
-fn multiply<'k>(
-    tile: &Tile,
-    panels: [Panel; 2],
-    (stage, place): (Shared<'k, f32>, &Place<'k>),
-    sums: &Accumulators<'k>,
-) {
-    let [a, b] = panels.map(Panel::pitch);
-    let first = place.group * tile.depth;
-    let rows = stage.at(first * a + place.row * 4);
-    let columns = stage.offset(i64::from(panels[0].len())).at(first * b + place.column * 4);
-    for step in 0..tile.depth {
-        let x = quads(rows.offset(i64::from(step * a)), (tile.rows, tile.thread_rows));
-        let y = quads(columns.offset(i64::from(step * b)), (tile.columns, tile.thread_columns));
-        for (row, x) in sums.iter().zip(&x) {
-            for (sum, y) in row.iter().zip(&y) {
-                sum.update(|sum| x.fma(*y, sum));
-            }
-        }
-    }
-}
-
-/// This thread's elements of one step: quads that are spread evenly over the tile, so that
-/// neighbouring threads read neighbouring quads.
-fn quads<'k>(step: Shared<'k, f32>, (extent, held): (u32, u32)) -> Vec<Value<'k, f32>> {
-    let apart = extent / (held / 4);
-    (0..held / 4).flat_map(|quad| step.offset(i64::from(quad * apart)).load_vec4(0)).collect()
-}

@@ -21,64 +21,74 @@ pub(super) fn finish<'k>(
     (memory, place, sums): (Shared<'k, f32>, &Place<'k>, &Accumulators<'k>),
 ) {
     let writer = Writer { kernel: *k, given, origin };
-    if tile.split > 1 {
-        gather(k, tile, memory, (place, sums));
-        writer.write_groups(tile, memory);
-    } else {
-        each_quad(tile, place, sums, |row, column, quad| {
+    if tile.split == 1 {
+        each_quad(tile, place, sums, |_, row, column, quad| {
             writer.write(row, column, quad.map(Var::get));
         });
+        return;
+    }
+    for band in 0..tile.bands() {
+        if band > 0 {
+            // Nobody may overwrite a band while another thread reads it.
+            k.barrier();
+        }
+        gather(tile, (band, memory), (place, sums));
+        k.barrier();
+        writer.write_groups(tile, (band, memory));
     }
 }
 
-/// Visits this thread's quads with their row and column in the tile.
+/// Visits this thread's quads with their band, and row and column in the tile.
 fn each_quad<'k>(
     tile: &Tile,
     place: &Place<'k>,
     sums: &Accumulators<'k>,
-    mut visit: impl FnMut(Value<'k, u32>, Value<'k, u32>, [Var<'k, f32>; 4]),
+    mut visit: impl FnMut(u32, Value<'k, u32>, Value<'k, u32>, [Var<'k, f32>; 4]),
 ) {
-    let rows_apart = tile.rows / (tile.thread_rows / 4);
     let columns_apart = tile.columns / (tile.thread_columns / 4);
     for (i, held) in (0..).zip(sums) {
-        let row = place.row * 4 + (i / 4 * rows_apart + i % 4);
+        let row = place.row * 4 + (i / 4 * tile.band_rows() + i % 4);
         for (j, quad) in (0..).zip(held.chunks_exact(4)) {
             let column = place.column * 4 + j * columns_apart;
-            visit(row, column, [quad[0], quad[1], quad[2], quad[3]]);
+            visit(i / 4, row, column, [quad[0], quad[1], quad[2], quad[3]]);
         }
     }
 }
 
-/// Puts the sums of every group into shared memory, which nobody reads any more.
+/// Puts what every group has summed of one band into shared memory, which nobody reads any more.
 fn gather<'k>(
-    k: &Kernel<'k>,
     tile: &Tile,
-    memory: Shared<'k, f32>,
+    (wanted, memory): (u32, Shared<'k, f32>),
     (place, sums): (&Place<'k>, &Accumulators<'k>),
 ) {
-    let group = memory.at(place.group * (tile.rows * tile.columns));
-    each_quad(tile, place, sums, |row, column, quad| {
-        group.store_vec4(row * tile.columns + column, quad.map(Var::get));
+    let elements = tile.band_rows() * tile.columns;
+    let group = memory.at(place.group * elements);
+    each_quad(tile, place, sums, |band, row, column, quad| {
+        if band == wanted {
+            let place = (row - band * tile.band_rows()) * tile.columns + column;
+            group.store_vec4(place, quad.map(Var::get));
+        }
     });
-    k.barrier();
 }
 
 impl<'k> Writer<'k> {
-    /// Adds the groups in ascending order, one quad for each thread.
-    fn write_groups(&self, tile: &Tile, memory: Shared<'k, f32>) {
+    /// Adds the groups of a band in ascending order.
+    fn write_groups(&self, tile: &Tile, (band, memory): (u32, Shared<'k, f32>)) {
         let k = self.kernel;
-        let (elements, across) = (tile.rows * tile.columns, tile.columns / 4);
-        assert!(elements / 4 <= tile.threads(), "a thread writes at most one quad");
-        let thread = k.tid_x();
-        k.when(thread.lt(elements / 4), || {
-            let first = memory.at(thread * 4);
-            let mut sum = first.load_vec4(0);
-            for group in 1..tile.split {
-                let next = first.offset(i64::from(group * elements)).load_vec4(0);
-                sum = [0, 1, 2, 3].map(|j| sum[j] + next[j]);
-            }
-            self.write(over(thread, across), (thread & (across - 1)) * 4, sum);
-        });
+        let (elements, across) = (tile.band_rows() * tile.columns, tile.columns / 4);
+        for first in (0..elements / 4).step_by(tile.threads() as usize) {
+            let thread = k.tid_x() + first;
+            k.when(thread.lt(elements / 4), || {
+                let first = memory.at(thread * 4);
+                let mut sum = first.load_vec4(0);
+                for group in 1..tile.split {
+                    let next = first.offset(i64::from(group * elements)).load_vec4(0);
+                    sum = [0, 1, 2, 3].map(|j| sum[j] + next[j]);
+                }
+                let row = over(thread, across) + band * tile.band_rows();
+                self.write(row, (thread & (across - 1)) * 4, sum);
+            });
+        }
     }
 
     /// Writes four elements of a row, as far as they lie in c.

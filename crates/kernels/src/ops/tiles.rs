@@ -20,70 +20,61 @@ pub(super) enum Layout {
     Tn = 2,
 }
 
-/// A shape into which c is cut, one block each.
+/// A shape into which c is cut, one block each, and what it costs on the device that the choice is
+/// made for: one of 132 multiprocessors, whatever the device is.
 struct Tile {
     rows: u32,
     columns: u32,
     threads: u32,
+    /// Length of the contraction that a block takes at a time.
+    stage: u32,
+    /// Blocks that find room on a multiprocessor together.
+    together: u32,
+    /// Clocks that a step of the contraction takes one block alone on a multiprocessor, and as many
+    /// as find room there: the time of a launch × clock rate ÷ (length of the contraction × rounds).
+    clocks: [u32; 2],
     /// Entry points by layout.
     entries: [&'static str; 3],
 }
 
-impl Tile {
-    /// How many tiles cover `problem`.
-    fn count(&self, problem: Product) -> u64 {
-        let across = u64::from(problem.n.div_ceil(self.columns));
-        u64::from(problem.m.div_ceil(self.rows)) * across * u64::from(problem.planes)
-    }
+/// A tile: name, rows × columns, threads, stage, blocks together, clocks.
+macro_rules! tile {
+    ($name:literal, $rows:literal x $columns:literal, $threads:literal, $stage:literal,
+     $together:literal, $clocks:expr) => {
+        Tile {
+            rows: $rows,
+            columns: $columns,
+            threads: $threads,
+            stage: $stage,
+            together: $together,
+            clocks: $clocks,
+            entries: [
+                concat!("gemm_nt_", $name),
+                concat!("gemm_nn_", $name),
+                concat!("gemm_tn_", $name),
+            ],
+        }
+    };
 }
 
-/// 8 × 8 registers per thread: for problems that fill a device with such tiles.
-const LARGE: Tile = Tile {
-    rows: 128,
-    columns: 128,
-    threads: 256,
-    entries: ["gemm_nt_128x128", "gemm_nn_128x128", "gemm_tn_128x128"],
-};
-/// 8 × 4 registers per thread: for problems of middling size.
-const MEDIUM: Tile = Tile {
-    rows: 64,
-    columns: 64,
-    threads: 128,
-    entries: ["gemm_nt_64x64", "gemm_nn_64x64", "gemm_tn_64x64"],
-};
-/// 4 × 4 registers per thread: for small problems with a short contraction.
-const SMALL: Tile = Tile {
-    rows: 32,
-    columns: 32,
-    threads: 64,
-    entries: ["gemm_nt_32x32", "gemm_nn_32x32", "gemm_tn_32x32"],
-};
-/// Four groups of threads share the contraction: for few tiles with a long contraction.
-const SPLIT: Tile = Tile {
-    rows: 32,
-    columns: 32,
-    threads: 256,
-    entries: ["gemm_nt_32x32_split4", "gemm_nn_32x32_split4", "gemm_tn_32x32_split4"],
-};
-/// Eight groups of threads share the contraction: for still fewer tiles.
-const NARROW: Tile = Tile {
-    rows: 32,
-    columns: 16,
-    threads: 256,
-    entries: ["gemm_nt_32x16_split8", "gemm_nn_32x16_split8", "gemm_tn_32x16_split8"],
-};
-/// Sixteen groups of threads share the contraction: for next to no tiles, as in LoRA.
-const TINY: Tile = Tile {
-    rows: 16,
-    columns: 16,
-    threads: 256,
-    entries: ["gemm_nt_16x16_split16", "gemm_nn_16x16_split16", "gemm_tn_16x16_split16"],
-};
-const TILES: [Tile; 6] = [LARGE, MEDIUM, SMALL, SPLIT, NARROW, TINY];
+/// Every tile, those without a split first. In split ones, groups of threads share the contraction:
+/// they fill a device with fewer blocks, and several of them find room on a multiprocessor.
+static TILES: [Tile; 10] = [
+    tile!("128x128", 128 x 128, 256, 8, 2, [390, 394]),
+    tile!("64x64", 64 x 64, 128, 16, 4, [140, 212]),
+    tile!("32x32", 32 x 32, 64, 16, 8, [110, 165]),
+    tile!("128x128_split2", 128 x 128, 256, 16, 1, [200, 200]),
+    tile!("64x64_split4", 64 x 64, 256, 32, 2, [75, 100]),
+    tile!("64x64_split4_tall", 64 x 64, 128, 32, 2, [90, 105]),
+    tile!("64x32_split4", 64 x 32, 128, 32, 3, [55, 75]),
+    tile!("32x32_split8", 32 x 32, 256, 128, 2, [25, 36]),
+    tile!("32x16_split16", 32 x 16, 256, 128, 2, [16, 20]),
+    tile!("16x16_split16", 16 x 16, 256, 256, 2, [12, 20]),
+];
 
 /// The entry points of one layout.
-pub(super) const fn entries(layout: Layout) -> [&'static str; 6] {
-    let mut names = [""; 6];
+pub(super) const fn entries(layout: Layout) -> [&'static str; TILES.len()] {
+    let mut names = [""; TILES.len()];
     let mut index = 0;
     while index < names.len() {
         names[index] = TILES[index].entries[layout as usize];
@@ -99,9 +90,9 @@ const fn image(layout: Layout) -> &'static str {
 
 /// The descriptor of a kernel that is a product of the given layout.
 pub(super) const fn kernel(name: &'static str, layout: Layout) -> Kernel {
-    static NT: [&str; 6] = entries(Layout::Nt);
-    static NN: [&str; 6] = entries(Layout::Nn);
-    static TN: [&str; 6] = entries(Layout::Tn);
+    static NT: [&str; TILES.len()] = entries(Layout::Nt);
+    static NN: [&str; TILES.len()] = entries(Layout::Nn);
+    static TN: [&str; TILES.len()] = entries(Layout::Tn);
     let entries: &'static [&'static str] = match layout {
         Layout::Nt => &NT,
         Layout::Nn => &NN,
@@ -124,37 +115,46 @@ struct Product {
     planes: u32,
 }
 
-/// As many blocks as keep most of a large device busy.
-const ENOUGH_BLOCKS: u64 = 96;
-/// As many blocks as make smaller tiles not worth their additional traffic.
-const SOME_BLOCKS: u64 = 24;
-/// How much of the contraction the split tiles take at a time.
-const SPLIT_STAGE: u32 = 128;
+/// Multiprocessors of the device that the choice is made for.
+const MULTIPROCESSORS: u128 = 132;
 
-/// Whether a contraction is worth splitting among the warps of a block: it fills a stage, and no more
-/// than a quarter of what the stages hold is padding.
-fn is_long(k: u32) -> bool {
-    let padding = u64::from(k.div_ceil(SPLIT_STAGE)) * u64::from(SPLIT_STAGE) - u64::from(k);
-    k >= SPLIT_STAGE && padding <= u64::from(k) / 3
+impl Tile {
+    /// How many tiles cover `product`.
+    fn count(&self, product: Product) -> u128 {
+        let across = u128::from(product.n.div_ceil(self.columns));
+        u128::from(product.m.div_ceil(self.rows)) * across * u128::from(product.planes)
+    }
+
+    /// Whether the tile is worth considering: c is longer than half of it, and no more than a
+    /// quarter of what its stages hold is padding. The smallest tiles and the shortest stages waste little.
+    fn suits(&self, product: Product) -> bool {
+        let Product { m, n, k, .. } = product;
+        let padding = u64::from(k.div_ceil(self.stage)) * u64::from(self.stage) - u64::from(k);
+        let deep = self.stage <= 16 || padding <= u64::from(k) / 3;
+        let large = |tile: u32, extent: u32| tile <= 32 || tile / 2 < extent;
+        deep && large(self.rows, m) && large(self.columns, n)
+    }
+
+    /// Clocks that the device is predicted to need: the multiprocessor with the most blocks takes
+    /// them in rounds of as many as find room, and each walks all stages, and one more to begin.
+    fn cost(&self, product: Product) -> u128 {
+        let [alone, full] = self.clocks.map(u128::from);
+        let together = u128::from(self.together);
+        let most = self.count(product).div_ceil(MULTIPROCESSORS);
+        let rest = match most % together {
+            0 => 0,
+            1 => alone,
+            blocks => alone + (full - alone) * (blocks - 1) / (together - 1),
+        };
+        let steps = (u128::from(product.k.div_ceil(self.stage)) + 1) * u128::from(self.stage);
+        (most / together * full + rest) * steps
+    }
 }
 
-/// The tile for a product, by its sizes alone.
+/// The tile for a product, by its sizes alone: the one that is predicted to take the least time.
 fn tile(product: Product) -> &'static Tile {
-    let Product { m, n, .. } = product;
-    let fills = |tile: &Tile| tile.count(product) >= ENOUGH_BLOCKS;
-    if m > 64 && n > 64 && fills(&LARGE) {
-        &LARGE
-    } else if m > 32 && n > 32 && fills(&MEDIUM) {
-        &MEDIUM
-    } else if !is_long(product.k) {
-        &SMALL
-    } else if n > 16 && fills(&SPLIT) {
-        &SPLIT
-    } else if NARROW.count(product) >= SOME_BLOCKS {
-        &NARROW
-    } else {
-        &TINY
-    }
+    let suitable = TILES.iter().filter(|tile| tile.suits(product));
+    suitable.min_by_key(|tile| tile.cost(product)).expect("tiles without a split suit everything")
 }
 
 /// One block per tile: tiles of a column follow each other in x, so that blocks that run together
@@ -177,29 +177,51 @@ fn dispatch(problem: &Problem, layout: Layout) -> Dispatch {
 mod tests {
     use super::*;
 
+    fn product([m, n, k, planes]: [u32; 4]) -> Product {
+        Product { m, n, k, planes }
+    }
+
     fn chosen(sizes: [u32; 4]) -> (&'static str, u32) {
         let dispatch = dispatch(&Problem::from(sizes), Layout::Nt);
         (dispatch.entry, dispatch.grid[0] * dispatch.grid[2])
     }
 
     #[test]
-    fn the_products_of_a_transformer_get_enough_blocks() {
-        // m, n, k, planes: one sequence of 32 tokens of Qwen2.5 1.5B, and four of 128.
-        assert_eq!(chosen([32, 1536, 1536, 1]), ("gemm_nt_32x16_split8", 96));
-        assert_eq!(chosen([32, 8960, 1536, 1]), ("gemm_nt_32x32_split4", 280));
+    fn the_products_of_a_transformer_get_the_tiles_that_were_predicted_fastest() {
+        // m, n, k, planes: one sequence of 32 tokens of Qwen2.5 1.5B, one of 128, and four of 128.
+        assert_eq!(chosen([32, 1536, 1536, 1]), ("gemm_nt_32x16_split16", 96));
+        assert_eq!(chosen([32, 8960, 1536, 1]), ("gemm_nt_32x16_split16", 560));
         assert_eq!(chosen([32, 16, 1536, 1]), ("gemm_nt_16x16_split16", 2));
-        assert_eq!(chosen([32, 32, 128, 12]), ("gemm_nt_32x16_split8", 24));
-        assert_eq!(chosen([128, 1536, 1536, 1]), ("gemm_nt_32x32_split4", 192));
-        assert_eq!(chosen([512, 1536, 1536, 1]), ("gemm_nt_64x64", 192));
-        assert_eq!(chosen([512, 8960, 1536, 1]), ("gemm_nt_128x128", 280));
+        assert_eq!(chosen([128, 1536, 1536, 1]), ("gemm_nt_32x32_split8", 192));
+        assert_eq!(chosen([128, 8960, 1536, 1]), ("gemm_nt_64x32_split4", 560));
+        assert_eq!(chosen([512, 1536, 1536, 1]), ("gemm_nt_64x32_split4", 384));
+        assert_eq!(chosen([512, 1536, 8960, 1]), ("gemm_nt_64x32_split4", 384));
+        assert_eq!(chosen([512, 8960, 1536, 1]), ("gemm_nt_64x32_split4", 2240));
+        assert_eq!(chosen([512, 151_936, 1536, 1]), ("gemm_nt_128x128", 4748));
     }
 
     #[test]
     fn short_contractions_and_ragged_ones_are_not_split() {
-        assert_eq!(chosen([256, 64, 64, 1]), ("gemm_nt_32x32", 16));
-        assert_eq!(chosen([256, 64, 176, 1]), ("gemm_nt_32x32", 16));
-        assert!(is_long(128) && is_long(192) && is_long(u32::MAX));
-        assert!(!is_long(0) && !is_long(127) && !is_long(129));
+        assert_eq!(chosen([256, 64, 16, 1]), ("gemm_nt_32x32", 16));
+        let deep = |k| TILES.iter().filter(move |tile| tile.suits(product([512, 512, k, 1])));
+        let split = |k| deep(k).filter(|tile| tile.stage > 16).count();
+        assert_eq!([15, 129, 1536].map(split), [0, 3, 6]);
+    }
+
+    #[test]
+    fn a_tile_that_would_lie_outside_for_the_most_part_is_not_taken() {
+        for (m, n) in [(1, 4000), (16, 512), (4000, 7)] {
+            let tile = tile(product([m, n, 2048, 1]));
+            assert!(tile.rows / 2 < m.max(32) && tile.columns / 2 < n.max(32), "{m} × {n}");
+        }
+    }
+
+    #[test]
+    fn the_choice_has_no_size_at_which_it_overflows() {
+        let most = 0x7fff_ffff;
+        for sizes in [[most, most, most, 65_535], [most, 1, 0, 1], [1, most, most, 1]] {
+            assert!(tile(product(sizes)).threads > 0);
+        }
     }
 
     #[test]

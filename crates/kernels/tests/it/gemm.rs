@@ -1,9 +1,11 @@
 //! Products of linear layers against their references, in every tile and by every way to read.
 
+use std::collections::BTreeSet;
+
 use retrograph_kernels::reference::gemm;
 
 use crate::bounds::within;
-use crate::gemm_case::{Case, OPS, Op, TILES, shape};
+use crate::gemm_case::{Case, OPS, Op, TILES, geometry, shape};
 use crate::harness::Device;
 use crate::support::{Data, differences, doubles, same_bits};
 
@@ -67,11 +69,11 @@ fn bias_factor_accumulation_and_alignment_do_what_they_say() {
 #[test]
 fn the_tile_that_the_sizes_choose_is_right_and_repeats_its_bits() {
     let (mut data, device) = (Data::new("gemm dispatch"), Device::new());
-    // Large, medium, small, split among four, eight and sixteen.
+    // Short and long contractions, few columns and many, and what no tile divides.
     let shapes = [
-        [1540, 9, 1160],
-        [330, 20, 1000],
         [40, 20, 70],
+        [530, 24, 1160],
+        [330, 40, 1000],
         [33, 380, 1540],
         [7, 300, 399],
         [7, 300, 24],
@@ -85,9 +87,29 @@ fn the_tile_that_the_sizes_choose_is_right_and_repeats_its_bits() {
         case.check(&first, "chosen by sizes");
         same_bits(&first, &case.run(&device), "two runs");
         let (launch, _) = case.launch(&device);
-        launch.dispatch(device.target()).entry
+        let dispatch = launch.dispatch(device.target());
+        let tile = TILES.iter().find(|(name, ..)| dispatch.entry == format!("gemm_nt_{name}"));
+        assert_eq!(dispatch, geometry(&launch, *tile.expect("a tile that is known")));
+        dispatch.entry
     });
-    assert_eq!(chosen, TILES.map(|(name, ..)| format!("gemm_nt_{name}")));
+    let different: BTreeSet<_> = chosen.iter().collect();
+    assert!(different.len() >= 3, "{chosen:?}");
+}
+
+#[test]
+fn every_tile_repeats_its_bits_over_many_tiles_and_stages() {
+    let (mut data, device) = (Data::new("gemm repeats"), Device::new());
+    for op in OPS {
+        let shape = shape([150, 277, 139]);
+        let ([a, b, _], _) = op.lens(shape);
+        let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
+        let case = Case::new(op, shape, (&a, &b));
+        for tile in TILES {
+            let first = case.run_tile(&device, tile);
+            case.check(&first, tile.0);
+            same_bits(&first, &case.run_tile(&device, tile), tile.0);
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,186 @@
+//! The device that is timed, by the functions of its driver.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_void};
+
+use retrograph_driver_sim::{Config, Simulator};
+use retrograph_driver_sys::{CUcontext, CUdevice_attribute, CUevent, CUfunction, CUmodule};
+use retrograph_driver_sys::{CUresult, CUstream, DriverTable};
+use retrograph_kernels::{Argument, Dispatch, Launch, SmTarget, images};
+
+/// Bytes of operands on a GPU: the head of a large vocabulary and more.
+const POOL: usize = 1200 << 20;
+/// Bytes that are filled before each sample, which empties the cache and gives the host a lead.
+const SCRATCH: usize = 1 << 30;
+
+/// A device with memory full of numbers.
+pub(crate) struct Device {
+    pub(crate) name: String,
+    pub(crate) target: SmTarget,
+    pub(crate) pool: u64,
+    pub(crate) pool_bytes: usize,
+    scratch: (u64, usize),
+    table: DriverTable,
+    stream: CUstream,
+    events: [CUevent; 2],
+    modules: RefCell<HashMap<&'static str, CUmodule>>,
+    /// Keeps the simulated machine alive.
+    _simulator: Option<Simulator>,
+}
+
+/// What one time is taken of.
+pub(crate) struct Work<'a> {
+    pub(crate) launches: &'a [Launch<u64>],
+    pub(crate) dispatch: Dispatch,
+    /// Launches between two events.
+    pub(crate) batch: usize,
+    pub(crate) samples: usize,
+}
+
+/// Calls a function of the table and stops with its code if it fails.
+macro_rules! call {
+    ($table:expr, $function:ident($($argument:expr),* $(,)?)) => {{
+        // SAFETY: every pointer is to something that outlives the call, which has completed or
+        // copied its operands when it returns; handles are live.
+        let code = unsafe { ($table.$function)($($argument),*) };
+        assert_eq!(code, CUresult::CUDA_SUCCESS, stringify!($function));
+    }};
+}
+
+impl Device {
+    /// The first GPU, or a simulated one.
+    pub(crate) fn open(simulate: bool) -> Result<Self, Box<dyn std::error::Error>> {
+        let simulator = if simulate { Some(Simulator::new(Config::default())?) } else { None };
+        let table = match &simulator {
+            Some(simulator) => *simulator.table(),
+            None => DriverTable::load()?,
+        };
+        let (mut device, mut context, mut name) = (0, CUcontext::NULL, [0; 128]);
+        let (mut major, mut minor) = (0, 0);
+        call!(table, cuInit(0));
+        call!(table, cuDeviceGet(&mut device, 0));
+        call!(table, cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, device));
+        let [of_major, of_minor] = [
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+        ];
+        call!(table, cuDeviceGetAttribute(&mut major, of_major, device));
+        call!(table, cuDeviceGetAttribute(&mut minor, of_minor, device));
+        call!(table, cuDevicePrimaryCtxRetain(&mut context, device));
+        call!(table, cuCtxSetCurrent(context));
+        let mut stream = CUstream::NULL;
+        // 1: does not synchronize with the legacy stream.
+        call!(table, cuStreamCreate(&mut stream, 1));
+        let events = [CUevent::NULL; 2].map(|mut event| {
+            call!(table, cuEventCreate(&mut event, 0));
+            event
+        });
+        let bytes = if simulate { [1 << 20; 2] } else { [POOL, SCRATCH] };
+        let [pool, scratch] = bytes.map(|bytes| {
+            let mut address = 0;
+            call!(table, cuMemAlloc_v2(&mut address, bytes));
+            address
+        });
+        // SAFETY: the call ended the name with a zero.
+        let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
+        let target = SmTarget::for_device(major as u32, minor as u32).ok_or("no such target")?;
+        let device = Self {
+            name,
+            target,
+            pool,
+            pool_bytes: bytes[0],
+            scratch: (scratch, bytes[1]),
+            table,
+            stream,
+            events,
+            modules: RefCell::default(),
+            _simulator: simulator,
+        };
+        device.fill();
+        Ok(device)
+    }
+
+    /// Fills the pool with numbers between −1 and 1, since zeros would cost less power.
+    fn fill(&self) {
+        let mut state = 1u32;
+        let block: Vec<f32> = (0..self.pool_bytes.min(16 << 20) / 4)
+            .map(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+            })
+            .collect();
+        for at in (0..self.pool_bytes).step_by(block.len() * 4) {
+            let (to, bytes) = (self.pool + at as u64, (block.len() * 4).min(self.pool_bytes - at));
+            call!(self.table, cuMemcpyHtoDAsync_v2(to, block.as_ptr().cast(), bytes, self.stream));
+        }
+        call!(self.table, cuStreamSynchronize(self.stream));
+    }
+
+    /// Seconds that a launch takes: the median over samples.
+    pub(crate) fn time(&self, work: &Work<'_>) -> f64 {
+        let kernel = work.launches[0].kernel;
+        let function = self.function(kernel.image, work.dispatch.entry);
+        let mut seconds: Vec<f64> =
+            (0..work.samples + 2).map(|sample| self.sample(function, work, sample)).collect();
+        // The first two are warm-up.
+        seconds.drain(..2);
+        seconds.sort_by(f64::total_cmp);
+        seconds[seconds.len() / 2]
+    }
+
+    fn sample(&self, function: CUfunction, work: &Work<'_>, sample: usize) -> f64 {
+        let (table, [start, end]) = (&self.table, self.events);
+        let (scratch, bytes) = self.scratch;
+        call!(table, cuMemsetD32Async(scratch, sample as u32, bytes / 4, self.stream));
+        call!(table, cuEventRecord(start, self.stream));
+        for index in 0..work.batch {
+            let launch = &work.launches[(sample * work.batch + index) % work.launches.len()];
+            self.launch(function, launch, work.dispatch);
+        }
+        call!(table, cuEventRecord(end, self.stream));
+        call!(table, cuEventSynchronize(end));
+        let mut milliseconds = 0.0;
+        call!(table, cuEventElapsedTime(&mut milliseconds, start, end));
+        f64::from(milliseconds) / 1e3 / work.batch as f64
+    }
+
+    fn launch(&self, function: CUfunction, launch: &Launch<u64>, dispatch: Dispatch) {
+        let mut values: Vec<u64> = launch.arguments.iter().map(value).collect();
+        let mut pointers: Vec<*mut c_void> =
+            values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
+        let ([gx, gy, gz], [bx, by, bz]) = (dispatch.grid, dispatch.block);
+        let (parameters, extra) = (pointers.as_mut_ptr(), std::ptr::null_mut());
+        let (table, shared, stream) = (&self.table, dispatch.shared_bytes, self.stream);
+        call!(
+            table,
+            cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra)
+        );
+    }
+
+    fn function(&self, image: &'static str, entry: &str) -> CUfunction {
+        let mut modules = self.modules.borrow_mut();
+        let module = *modules.entry(image).or_insert_with(|| {
+            let ptx = images::ptx(image, self.target).expect("an image for every kernel");
+            let text = CString::new(ptx).expect("PTX has no zero byte");
+            let mut module = CUmodule::NULL;
+            call!(self.table, cuModuleLoadData(&mut module, text.as_ptr().cast()));
+            module
+        });
+        let (name, mut function) =
+            (CString::new(entry).expect("names have no zero byte"), CUfunction::NULL);
+        call!(self.table, cuModuleGetFunction(&mut function, module, name.as_ptr()));
+        function
+    }
+}
+
+/// The bytes of an argument on a little-endian host.
+fn value(argument: &Argument<u64>) -> u64 {
+    match argument {
+        Argument::Buffer(buffer) => buffer.buffer + buffer.bytes.start as u64,
+        Argument::Null => 0,
+        Argument::U32(value) | Argument::F32(value) => u64::from(*value),
+        Argument::U64(value) => *value,
+        Argument::Table(_) => unreachable!("products take no tables"),
+    }
+}
