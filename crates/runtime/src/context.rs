@@ -12,9 +12,8 @@
 //! and that cause, before it reaches the driver.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
 use retrograph_driver_sys::{CUcontext, CUdevice, CUresult, CUstream, DriverTable};
 use retrograph_kernels::SmTarget;
 
@@ -22,6 +21,7 @@ use crate::capture::window;
 use crate::device::{DeviceIndex, DeviceInfo};
 use crate::driver::Driver;
 use crate::error::{CallError, Error, Result};
+use crate::live;
 use crate::release::Releases;
 
 /// A retained primary context. Clones share it.
@@ -40,16 +40,13 @@ pub(crate) struct Inner {
     facts: DeviceInfo,
     target: SmTarget,
     lost: OnceLock<CallError>,
-    releases: Releases,
+    releases: Arc<Releases>,
 }
 
-/// The live contexts of a driver.
-pub(crate) type Live = Mutex<Vec<(DeviceIndex, Weak<Inner>)>>;
-
 impl Inner {
-    fn new(driver: &Driver, index: DeviceIndex) -> Result<Self> {
+    fn new(driver: &Driver, index: DeviceIndex, releases: Arc<Releases>) -> Result<Self> {
         let device = driver.device(index)?;
-        let (facts, target) = device_facts(driver, device)?;
+        let (facts, target) = driver.facts_and_target(device)?;
         let mut raw = CUcontext::NULL;
         // SAFETY: `device` comes from this driver, and `raw` is a valid place for the result.
         unsafe { call!(driver, cuDevicePrimaryCtxRetain(&mut raw, device)) }?;
@@ -58,27 +55,21 @@ impl Inner {
             // not matter, since the first error is the one to report.
             let _ = unsafe { (driver.table().cuDevicePrimaryCtxRelease_v2)(device) };
         })?;
-        let (driver, lost, releases) = (driver.clone(), OnceLock::new(), Releases::default());
+        let (driver, lost) = (driver.clone(), OnceLock::new());
         Ok(Self { driver, index, device, raw, service, facts, target, lost, releases })
     }
 }
 
 impl Context {
     /// Retains the primary context of device `index`. While a context of this device lives, the
-    /// same one is returned, so that its captures and its faults are known to all who use it.
+    /// same one is returned, even if its driver was loaded apart from this one, so that its captures
+    /// and its faults are known to all who use it.
     ///
     /// # Errors
     /// [`Error::NoSuchDevice`], [`Error::UnsupportedDevice`], or a failed driver call.
     pub fn new(driver: &Driver, index: DeviceIndex) -> Result<Self> {
-        let mut live = driver.contexts().lock();
-        live.retain(|(_, context)| context.strong_count() > 0);
-        let found = live.iter().find(|(device, _)| *device == index);
-        if let Some(inner) = found.and_then(|(_, context)| context.upgrade()) {
-            return Ok(Self { inner });
-        }
-        let inner = Arc::new(Inner::new(driver, index)?);
-        live.push((index, Arc::downgrade(&inner)));
-        Ok(Self { inner })
+        let make = |releases| Inner::new(driver, index, releases);
+        Ok(Self { inner: live::find_or_make(driver, index, make)? })
     }
 
     /// The driver.
@@ -215,15 +206,6 @@ impl fmt::Debug for Context {
     }
 }
 
-fn device_facts(driver: &Driver, device: CUdevice) -> Result<(DeviceInfo, SmTarget)> {
-    let facts = driver.facts(device)?;
-    let (major, minor) = facts.compute_capability;
-    match SmTarget::for_device(major, minor) {
-        Some(target) => Ok((facts, target)),
-        None => Err(Error::UnsupportedDevice { device: facts.name, major, minor }),
-    }
-}
-
 fn service_stream(driver: &Driver, raw: CUcontext) -> Result<CUstream, CallError> {
     let mut stream = CUstream::NULL;
     // SAFETY: `raw` was retained by the caller, and `stream` is a valid place for the result.
@@ -236,19 +218,32 @@ fn service_stream(driver: &Driver, raw: CUcontext) -> Result<CUstream, CallError
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let table = self.driver.table();
-        let mut before = CUcontext::NULL;
-        // SAFETY: everything made in the context held a clone of it, so nothing is left but what is
-        // destroyed here. Codes do not matter: on a lost context every call returns the fault.
-        unsafe {
-            let _ = (table.cuCtxGetCurrent)(&mut before);
-            let _ = (table.cuCtxSetCurrent)(self.raw);
-            self.releases.run_all(table);
-            let _ = (table.cuStreamDestroy_v2)(self.service);
-            let _ = (table.cuDevicePrimaryCtxRelease_v2)(self.device);
-            // What others had made current stays so; what has just ended does not.
-            let after = if before == self.raw { CUcontext::NULL } else { before };
-            let _ = (table.cuCtxSetCurrent)(after);
+        let (driver, raw) = (self.driver.clone(), self.raw);
+        let (releases, service, device) = (self.releases.clone(), self.service, self.device);
+        let end = move |table: &DriverTable| {
+            let mut before = CUcontext::NULL;
+            // SAFETY: everything made in the context held a clone of it, so nothing is left but
+            // what is destroyed here. Codes do not matter: on a lost context every call returns the
+            // fault.
+            unsafe {
+                let _ = (table.cuCtxGetCurrent)(&mut before);
+                let _ = (table.cuCtxSetCurrent)(raw);
+                releases.run_all(table);
+                let _ = (table.cuStreamDestroy_v2)(service);
+                let _ = (table.cuDevicePrimaryCtxRelease_v2)(device);
+                // What others had made current stays so; what has just ended does not.
+                let after = if before == raw { CUcontext::NULL } else { before };
+                let _ = (table.cuCtxSetCurrent)(after);
+            }
+            drop(driver);
+            CUresult::CUDA_SUCCESS
+        };
+        // The next context of the device may have been made meanwhile, and a thread may capture in
+        // it.
+        let _gate = self.releases.no_capture_begins();
+        let call = "cuDevicePrimaryCtxRelease_v2";
+        if let Some(end) = self.releases.now_or_later(call, end) {
+            let _ = end(self.driver.table());
         }
     }
 }

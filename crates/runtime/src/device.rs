@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char, c_int};
 
 use retrograph_driver_sys::{CUdevice, CUdevice_attribute};
+use retrograph_kernels::SmTarget;
 
 use crate::driver::Driver;
 use crate::error::{Error, Result};
@@ -49,8 +50,18 @@ impl Driver {
         Ok(device)
     }
 
+    /// The facts of a device, and the newest generated SM target that runs on it.
+    pub(crate) fn facts_and_target(&self, device: CUdevice) -> Result<(DeviceInfo, SmTarget)> {
+        let facts = self.facts(device)?;
+        let (major, minor) = facts.compute_capability;
+        match SmTarget::for_device(major, minor) {
+            Some(target) => Ok((facts, target)),
+            None => Err(Error::UnsupportedDevice { device: facts.name, major, minor }),
+        }
+    }
+
     /// What is known of a device without a context; `free_bytes` is 0 until one exists.
-    pub(crate) fn facts(&self, device: CUdevice) -> Result<DeviceInfo> {
+    fn facts(&self, device: CUdevice) -> Result<DeviceInfo> {
         let mut name = [0 as c_char; 256];
         let mut total_bytes = 0;
         // SAFETY: the buffer is as long as said, and the driver ends the text with a zero.

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use retrograph_driver_sys::{CUresult, DriverTable, LoadError};
 
-use crate::context::Live;
 use crate::error::{CallError, Error, Result};
 use crate::version::DriverVersion;
 
@@ -45,7 +44,6 @@ struct Inner {
     table: DriverTable,
     origin: Origin,
     version: DriverVersion,
-    contexts: Live,
     /// What the table's functions need to stay callable.
     #[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "held, not read"))]
     keep_alive: Option<Arc<dyn Any + Send + Sync>>,
@@ -87,8 +85,7 @@ impl Driver {
         keep_alive: Option<Arc<dyn Any + Send + Sync>>,
     ) -> Result<Self> {
         let version = initialize(&table)?;
-        let contexts = Live::default();
-        let inner = Inner { table, origin, version, contexts, keep_alive };
+        let inner = Inner { table, origin, version, keep_alive };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -132,10 +129,6 @@ impl Driver {
     /// The newest CUDA version that the driver supports.
     pub fn version(&self) -> DriverVersion {
         self.inner.version
-    }
-
-    pub(crate) fn contexts(&self) -> &Live {
-        &self.inner.contexts
     }
 
     /// Turns the code of `call` into a result, with the driver's own name and sentence.

@@ -61,6 +61,7 @@ pub mod error;
 pub mod event;
 pub mod graph;
 pub mod launch;
+mod live;
 pub mod memory;
 pub mod modules;
 pub mod pass;

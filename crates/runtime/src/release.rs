@@ -1,7 +1,7 @@
 //! Handing things back to the driver, but never while a capture could be broken by it.
 //!
 //! Freeing memory or unloading a module on a thread that captures breaks the capture, and so does
-//! waiting for the context on any thread. Whatever is dropped while a capture is in progress is put
+//! waiting for the context on any thread, by whichever load of the driver. Whatever is dropped while a capture is in progress is put
 //! on a list of the context, which is worked off when the last capture has ended.
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -12,7 +12,8 @@ use crate::error::Result;
 
 type Action = Box<dyn FnOnce(&DriverTable) -> CUresult + Send>;
 
-/// The captures in progress in a context, on any thread, and what waits for their end.
+/// The captures in progress in the primary context of a device, on any thread, and what waits for
+/// their end.
 #[derive(Default)]
 pub(crate) struct Releases {
     state: Mutex<State>,
@@ -44,6 +45,20 @@ impl Releases {
     /// Whether any thread captures in the context.
     pub(crate) fn capturing(&self) -> bool {
         self.state.lock().captures > 0
+    }
+
+    /// Gives `action` back to be run now, or keeps it for the end of the captures in progress. The
+    /// caller lets no capture begin meanwhile.
+    pub(crate) fn now_or_later<F>(&self, call: &'static str, action: F) -> Option<F>
+    where
+        F: FnOnce(&DriverTable) -> CUresult + Send + 'static,
+    {
+        let mut state = self.state.lock();
+        if state.captures == 0 {
+            return Some(action);
+        }
+        state.deferred.push((call, Box::new(action)));
+        None
     }
 
     /// How many releases wait for the end of a capture.
@@ -78,13 +93,9 @@ impl Context {
         F: FnOnce(&DriverTable) -> CUresult + Send + 'static,
     {
         let _gate = self.releases().no_capture_begins();
-        let mut state = self.releases().state.lock();
-        if state.captures > 0 {
-            state.deferred.push((call, Box::new(action)));
-            return;
+        if let Some(action) = self.releases().now_or_later(call, action) {
+            self.run_release(call, action);
         }
-        drop(state);
-        self.run_release(call, action);
     }
 
     /// How many releases wait for the end of a capture in this context.

@@ -33,6 +33,19 @@ pub(crate) fn driver() -> Driver {
     gpu().unwrap_or_else(|| simulated(Config::default()))
 }
 
+/// The driver of this test twice, as two parts of a program get it that load it each for itself.
+pub(crate) fn loaded_twice() -> [Driver; 2] {
+    if let Some(driver) = gpu() {
+        return [driver, Driver::load().unwrap()];
+    }
+    let simulator = Arc::new(Simulator::new(Config::default()).unwrap());
+    [(); 2].map(|()| {
+        let (table, keep) = (*simulator.table(), Some(Arc::clone(&simulator) as _));
+        // SAFETY: the simulator implements the driver's functions and is kept by both drivers.
+        unsafe { Driver::from_table(table, Origin::Simulated, keep) }.unwrap()
+    })
+}
+
 /// A simulated driver, for tests of what no GPU can be made to do.
 pub(crate) fn simulated(config: Config) -> Driver {
     let simulator = Simulator::new(config).unwrap();
