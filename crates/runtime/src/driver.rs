@@ -50,7 +50,8 @@ struct Inner {
 }
 
 impl Driver {
-    /// Loads the driver library of this machine and initializes it.
+    /// Loads the driver library of this machine and initializes it. Several loads share
+    /// the contexts of the devices, see [`crate::Context::new`].
     ///
     /// # Errors
     /// [`Error::NoDriver`], [`Error::DriverTooOld`], or the failed initialization.

@@ -25,6 +25,8 @@
 //! A capture is lost when its thread allocates, frees, waits, queries or loads a module meanwhile.
 //! The safe functions of this crate refuse that with [`Error::RefusedDuringCapture`] before the
 //! driver sees it, and what is dropped meanwhile is handed back when the capture has ended.
+//! A wait for the whole context breaks the captures of all threads, so that no thread is let wait,
+//! and nothing is freed, while any captures, by whichever load of the driver.
 //! Library calls can still break a capture; then the recovery below follows. A capture that is lost
 //! takes nothing more: what its thread enqueues after the first failure is refused with
 //! [`Error::CaptureLost`], on every stream, since the driver might run it at once.
