@@ -62,8 +62,8 @@ impl Inner {
 
 impl Context {
     /// Retains the primary context of device `index`. While a context of this device lives, the
-    /// same one is returned, even if its driver was loaded apart from this one, so that its captures
-    /// and its faults are known to all who use it.
+    /// same one is returned, even if its driver was loaded apart from this one. Its captures and
+    /// its faults are thus known to all who use it.
     ///
     /// # Errors
     /// [`Error::NoSuchDevice`], [`Error::UnsupportedDevice`], or a failed driver call.
