@@ -1,9 +1,9 @@
 //! Handing things back to the driver, but never while a capture could be broken by it.
 //!
 //! Freeing memory or unloading a module on a thread that captures breaks the capture, and so does
-//! waiting for the context on any thread, by whichever load of the driver. Whatever is dropped while
-//! a capture is in progress is put on a list of the context, which is worked off when the last
-//! capture has ended.
+//! waiting for the context on any thread, by whichever load of the driver. Whatever is dropped
+//! while a capture is in progress is put on a list of the context, which is worked off when the
+//! last capture has ended.
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use retrograph_driver_sys::{CUresult, DriverTable};
