@@ -24,6 +24,7 @@ mod embedding;
 mod embedding_backward;
 mod gemm;
 mod mean;
+mod parts_sum;
 mod quad;
 mod reduce;
 mod rms_norm;
@@ -57,6 +58,7 @@ const IMAGES: &[(&str, Build)] = &[
     ("gemm_nt", gemm::nt),
     ("gemm_tn", gemm::tn),
     ("mean", mean::module),
+    ("parts_sum", parts_sum::module),
     ("rms_norm", rms_norm::module),
     ("rms_norm_backward", rms_norm_backward::module),
     ("rope", rope::module),

@@ -7,7 +7,9 @@
 //! dx = dy·W + dt·A
 //! ```
 
-use retrograph_kernels::ops::{ColumnSum, Dgrad, Fprop, GemmShape, Wgrad};
+use retrograph_kernels::ops::{
+    ColumnSum, Dgrad, DgradParts, Fprop, FpropParts, GemmShape, PartsSum, Wgrad,
+};
 use retrograph_runtime::Slice;
 
 use super::builder::{Builder, Weight};
@@ -74,9 +76,8 @@ impl Linear {
         x: Slice<f32>,
         y: Slice<f32>,
     ) -> Result<Option<Slice<f32>>> {
-        let bias = self.bias.map(|bias| bias.value);
-        let (w, shape) = (self.weight.value, self.shape);
-        builder.launch(Fprop { x, w, bias, y, shape, alpha: 1.0, accumulate: false }.launch())?;
+        self.project(builder, x, y)?;
+        let shape = self.shape;
         let Some(lora) = self.lora else { return Ok(None) };
         let (down, up) = lora.shapes(shape);
         let t = builder.transient("low_rank", down.rows * down.outputs);
@@ -91,6 +92,18 @@ impl Linear {
         Ok(Some(t))
     }
 
+    /// Appends `y = x·Wᵀ + b`.
+    fn project(&self, builder: &mut Builder, x: Slice<f32>, y: Slice<f32>) -> Result<()> {
+        let (w, shape, parts) = (self.weight.value, self.shape, self.shape.fprop_parts());
+        if parts > 1 && self.bias.is_none() {
+            let partials = builder.transient("parts", parts * y.len());
+            builder.launch(FpropParts { x, w, partials, shape, parts }.launch())?;
+            return builder.launch(PartsSum { partials, out: y, parts }.launch());
+        }
+        let bias = self.bias.map(|bias| bias.value);
+        builder.launch(Fprop { x, w, bias, y, shape, alpha: 1.0, accumulate: false }.launch())
+    }
+
     /// Appends the gradients of the weights that are trained and that of the input, which it
     /// returns. The latter has a buffer of its own: projections of one input that were added into
     /// one buffer would have to wait for each other, and at small sizes none of them fills a GPU.
@@ -102,9 +115,15 @@ impl Linear {
     ) -> Result<Slice<f32>> {
         let (shape, x, w) = (self.shape, saved.x, self.weight.value);
         let grad_input = builder.transient("grad_input", x.len());
-        builder.launch(
-            Dgrad { grad_out, w, grad_input, shape, alpha: 1.0, accumulate: false }.launch(),
-        )?;
+        let parts = shape.dgrad_parts();
+        if parts > 1 {
+            let partials = builder.transient("grad_input_parts", parts * grad_input.len());
+            builder.launch(DgradParts { grad_out, w, partials, shape, parts }.launch())?;
+            builder.launch(PartsSum { partials, out: grad_input, parts }.launch())?;
+        } else {
+            let whole = Dgrad { grad_out, w, grad_input, shape, alpha: 1.0, accumulate: false };
+            builder.launch(whole.launch())?;
+        }
         if let Some(grad_weight) = self.weight.grad {
             let wgrad = Wgrad { grad_out, x, grad_weight, shape, alpha: 1.0, accumulate: false };
             builder.launch(wgrad.launch())?;

@@ -100,16 +100,19 @@ mod tests {
     use super::*;
     use crate::config::{LoraConfig, Mode, OptimizerConfig, Preset};
 
-    fn step(mode: Mode) -> StepPass {
-        let config = TrainingConfig {
+    fn config(mode: Mode) -> TrainingConfig {
+        TrainingConfig {
             model: Preset::Tiny.model(),
             mode,
             batch: 2,
             seq: 8,
             optimizer: OptimizerConfig::new(1e-3, 10),
             seed: 0,
-        };
-        StepPass::new(&config, GradientHome::Transient).unwrap()
+        }
+    }
+
+    fn step(mode: Mode) -> StepPass {
+        StepPass::new(&config(mode), GradientHome::Transient).unwrap()
     }
 
     fn names(step: &StepPass, part: &str) -> usize {
@@ -134,6 +137,15 @@ mod tests {
         assert_eq!(names(&step, "column_sum"), 0);
         assert_eq!(names(&step, "embedding_backward"), 0);
         assert_eq!(names(&step, "rms_norm_gamma_reduce"), 2 * 2);
+    }
+
+    #[test]
+    fn long_contractions_are_cut_into_parts() {
+        let mut config = config(Mode::Full);
+        config.model.intermediate = 8192;
+        let step = StepPass::new(&config, GradientHome::Transient).unwrap();
+        // Down in the forward pass, gate and up in the backward pass, in each of two layers.
+        assert_eq!(names(&step, "parts_sum"), 2 * 3);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod embedding;
 mod gemm;
 mod geometry;
 mod mean;
+mod parts;
 mod product;
 mod rms_norm;
 mod rope;
@@ -36,6 +37,7 @@ pub use cross_entropy::{CROSS_ENTROPY, CrossEntropy};
 pub use embedding::{EMBEDDING, EMBEDDING_BACKWARD, Embedding, EmbeddingBackward};
 pub use gemm::{DGRAD, Dgrad, FPROP, Fprop, GemmShape, WGRAD, Wgrad};
 pub use mean::{MEAN, Mean};
+pub use parts::{DgradParts, FpropParts, PARTS_SUM, PartsSum};
 pub use rms_norm::{RMS_NORM, RMS_NORM_BACKWARD, RMS_NORM_GAMMA_REDUCE};
 pub use rms_norm::{RmsNorm, RmsNormBackward, RmsNormGammaReduce};
 pub use rope::{ROPE, Rope, rope_tables};
@@ -64,6 +66,7 @@ static ALL: &[&Kernel] = &[
     &FPROP,
     &WGRAD,
     &MEAN,
+    &PARTS_SUM,
     &RMS_NORM,
     &RMS_NORM_BACKWARD,
     &RMS_NORM_GAMMA_REDUCE,

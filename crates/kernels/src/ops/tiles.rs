@@ -61,15 +61,15 @@ macro_rules! tile {
 /// they fill a device with fewer blocks, and several of them find room on a multiprocessor.
 static TILES: [Tile; 10] = [
     tile!("128x128", 128 x 128, 256, 8, 2, [390, 394]),
-    tile!("64x64", 64 x 64, 128, 16, 4, [140, 212]),
-    tile!("32x32", 32 x 32, 64, 16, 8, [110, 165]),
-    tile!("128x128_split2", 128 x 128, 256, 16, 1, [200, 200]),
-    tile!("64x64_split4", 64 x 64, 256, 32, 2, [75, 100]),
-    tile!("64x64_split4_tall", 64 x 64, 128, 32, 2, [90, 105]),
-    tile!("64x32_split4", 64 x 32, 128, 32, 3, [55, 75]),
-    tile!("32x32_split8", 32 x 32, 256, 128, 2, [25, 36]),
-    tile!("32x16_split16", 32 x 16, 256, 128, 2, [16, 20]),
-    tile!("16x16_split16", 16 x 16, 256, 256, 2, [12, 20]),
+    tile!("64x64", 64 x 64, 128, 16, 4, [90, 246]),
+    tile!("32x32", 32 x 32, 64, 16, 8, [80, 178]),
+    tile!("128x128_split2", 128 x 128, 256, 16, 1, [193, 193]),
+    tile!("64x64_split4", 64 x 64, 256, 32, 2, [62, 119]),
+    tile!("64x64_split4_tall", 64 x 64, 128, 32, 2, [61, 116]),
+    tile!("64x32_split4", 64 x 32, 128, 32, 3, [55, 98]),
+    tile!("32x32_split8", 32 x 32, 256, 128, 2, [25, 42]),
+    tile!("32x16_split16", 32 x 16, 256, 128, 2, [19, 27]),
+    tile!("16x16_split16", 16 x 16, 256, 256, 2, [12, 18]),
 ];
 
 /// The entry points of one layout.
@@ -135,19 +135,24 @@ impl Tile {
         deep && large(self.rows, m) && large(self.columns, n)
     }
 
-    /// Clocks that the device is predicted to need: the multiprocessor with the most blocks takes
-    /// them in rounds of as many as find room, and each walks all stages, and one more to begin.
+    /// What a launch costs, in clocks: how long it takes alone on the device, and how much of the
+    /// device it takes. In a graph other launches run beside it, in the room that it leaves.
+    ///
+    /// Alone, the multiprocessor with the most blocks takes them in rounds of as many as find room,
+    /// and each block walks all stages, and one more to begin.
     fn cost(&self, product: Product) -> u128 {
         let [alone, full] = self.clocks.map(u128::from);
         let together = u128::from(self.together);
-        let most = self.count(product).div_ceil(MULTIPROCESSORS);
+        let blocks = self.count(product);
+        let most = blocks.div_ceil(MULTIPROCESSORS);
         let rest = match most % together {
             0 => 0,
             1 => alone,
-            blocks => alone + (full - alone) * (blocks - 1) / (together - 1),
+            more => alone + (full - alone) * (more - 1) / (together - 1),
         };
         let steps = (u128::from(product.k.div_ceil(self.stage)) + 1) * u128::from(self.stage);
-        (most / together * full + rest) * steps
+        let occupied = blocks * full * steps / (together * MULTIPROCESSORS);
+        (most / together * full + rest) * steps + occupied
     }
 }
 
@@ -155,6 +160,32 @@ impl Tile {
 fn tile(product: Product) -> &'static Tile {
     let suitable = TILES.iter().filter(|tile| tile.suits(product));
     suitable.min_by_key(|tile| tile.cost(product)).expect("tiles without a split suit everything")
+}
+
+/// Clocks from the end of one launch to the work of the next.
+const NEXT_LAUNCH: u128 = 8000;
+/// Bytes that a device adds up in a clock, most of which come from its L2 cache.
+const BYTES_PER_CLOCK: u128 = 1500;
+/// The shortest part of a contraction that is worth a launch.
+const SHORTEST_PART: u32 = 256;
+
+/// The number of equal parts into which the contraction of a product of m × n × k is best cut, so
+/// that the parts are planes of one launch and a second launch adds them. 1, unless that is
+/// predicted to cost at least an eighth less than the whole.
+pub(super) fn parts(sizes: [usize; 3]) -> usize {
+    let [Ok(m), Ok(n), Ok(k)] = sizes.map(u32::try_from) else { return 1 };
+    let cost = |parts: u32| {
+        let product = Product { m, n, k: k / parts, planes: parts };
+        tile(product).cost(product)
+    };
+    let bytes = u128::from(m) * u128::from(n) * 4;
+    let sum = |parts: u32| NEXT_LAUNCH + 2 * bytes * u128::from(parts + 1) / BYTES_PER_CLOCK;
+    let fits = |parts: &u32| k.is_multiple_of(4 * parts) && k / parts >= SHORTEST_PART;
+    let cut = (2..=16).filter(fits).min_by_key(|&parts| cost(parts) + sum(parts));
+    match cut {
+        Some(parts) if (cost(parts) + sum(parts)) * 8 <= cost(1) * 7 => parts as usize,
+        _ => 1,
+    }
 }
 
 /// One block per tile: tiles of a column follow each other in x, so that blocks that run together
@@ -190,14 +221,14 @@ mod tests {
     fn the_products_of_a_transformer_get_the_tiles_that_were_predicted_fastest() {
         // m, n, k, planes: one sequence of 32 tokens of Qwen2.5 1.5B, one of 128, and four of 128.
         assert_eq!(chosen([32, 1536, 1536, 1]), ("gemm_nt_32x16_split16", 96));
-        assert_eq!(chosen([32, 8960, 1536, 1]), ("gemm_nt_32x16_split16", 560));
+        assert_eq!(chosen([32, 8960, 1536, 1]), ("gemm_nt_32x32_split8", 280));
         assert_eq!(chosen([32, 16, 1536, 1]), ("gemm_nt_16x16_split16", 2));
         assert_eq!(chosen([128, 1536, 1536, 1]), ("gemm_nt_32x32_split8", 192));
-        assert_eq!(chosen([128, 8960, 1536, 1]), ("gemm_nt_64x32_split4", 560));
+        assert_eq!(chosen([128, 8960, 1536, 1]), ("gemm_nt_128x128_split2", 70));
         assert_eq!(chosen([512, 1536, 1536, 1]), ("gemm_nt_64x32_split4", 384));
         assert_eq!(chosen([512, 1536, 8960, 1]), ("gemm_nt_64x32_split4", 384));
-        assert_eq!(chosen([512, 8960, 1536, 1]), ("gemm_nt_64x32_split4", 2240));
-        assert_eq!(chosen([512, 151_936, 1536, 1]), ("gemm_nt_128x128", 4748));
+        assert_eq!(chosen([512, 8960, 1536, 1]), ("gemm_nt_128x128_split2", 280));
+        assert_eq!(chosen([512, 151_936, 1536, 1]), ("gemm_nt_128x128_split2", 4748));
     }
 
     #[test]

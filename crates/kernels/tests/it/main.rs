@@ -11,6 +11,7 @@ mod gemm_case;
 mod harness;
 mod images;
 mod machine;
+mod parts;
 mod rms_norm;
 mod rope;
 mod row_launches;

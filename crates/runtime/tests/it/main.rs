@@ -9,7 +9,6 @@ mod described;
 mod device;
 mod disturbed_captures;
 mod disturbers;
-mod disturbers_raw;
 mod executed;
 mod failing_calls;
 mod failing_programs;

@@ -1,0 +1,166 @@
+//! Matrix products whose contraction is cut into equal parts, and the sum of the parts.
+//!
+//! A product with a long contraction and a small result has too few tiles to fill a device. Cut
+//! into parts, which are planes of one launch, it has as many times more; a second launch adds the
+//! planes in ascending order. The number of parts depends on the sizes alone, and so do the bits of
+//! the result: [`GemmShape::fprop_parts`] and [`GemmShape::dgrad_parts`] say when it is worth it.
+
+use super::gemm::{DGRAD, FPROP, GemmShape};
+use super::geometry::streaming;
+use super::product::{Product, Sizes, Strides};
+use super::tiles::{self, Layout};
+use super::{pointer, u32};
+use crate::checks::Check;
+use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
+
+/// Kernel of [`PartsSum`].
+pub static PARTS_SUM: Kernel = Kernel {
+    name: "parts_sum",
+    image: "parts_sum",
+    parameters: &[pointer("partials"), pointer("out"), u32("parts"), u32("n")],
+    entries: &["parts_sum"],
+    dispatch: |problem, _| streaming("parts_sum", problem),
+};
+
+impl GemmShape {
+    /// Parts into which y = x·wᵀ is best cut; 1 where it is best left whole.
+    pub fn fprop_parts(self) -> usize {
+        tiles::parts([self.rows, self.outputs, self.inputs])
+    }
+
+    /// Parts into which dx = dy·w is best cut; 1 where it is best left whole.
+    pub fn dgrad_parts(self) -> usize {
+        tiles::parts([self.rows, self.inputs, self.outputs])
+    }
+}
+
+/// The parts of y = x·wᵀ: `partials[p] = x[:, part p] · w[:, part p]ᵀ`, parts × rows × outputs.
+#[derive(Clone, Copy, Debug)]
+pub struct FpropParts<B> {
+    /// rows × inputs.
+    pub x: View<B, f32>,
+    /// outputs × inputs.
+    pub w: View<B, f32>,
+    /// parts × rows × outputs, written.
+    pub partials: View<B, f32>,
+    /// The sizes of the whole product.
+    pub shape: GemmShape,
+    /// Number of parts, a divisor of `inputs`.
+    pub parts: usize,
+}
+
+impl<B: Copy> FpropParts<B> {
+    /// Checks the operands and describes the launch.
+    pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        let Self { x, w, partials, shape, parts } = self;
+        let GemmShape { rows, inputs, outputs } = shape;
+        let check = Check(FPROP.name);
+        let length = part_length(check, inputs, parts)?;
+        check.length("x", x, check.product("rows × inputs", &[rows, inputs])?)?;
+        check.length("w", w, check.product("outputs × inputs", &[outputs, inputs])?)?;
+        let elements = check.product("parts × rows × outputs", &[parts, rows, outputs])?;
+        check.length("partials", partials, elements)?;
+        let along = |leading| Strides { leading, batch: length, ..Strides::default() };
+        Product {
+            kernel: &FPROP,
+            layout: Layout::Nt,
+            a: (x, along(inputs)),
+            b: (w, along(inputs)),
+            c: (partials, planes(rows, outputs)),
+            bias: None,
+            sizes: batched(parts, [rows, outputs, length]),
+            alpha: 1.0,
+            accumulate: false,
+        }
+        .launch()
+    }
+}
+
+/// The parts of dx = dy·w: `partials[p] = dy[:, part p] · w[part p, :]`, parts × rows × inputs.
+#[derive(Clone, Copy, Debug)]
+pub struct DgradParts<B> {
+    /// dy, rows × outputs.
+    pub grad_out: View<B, f32>,
+    /// outputs × inputs.
+    pub w: View<B, f32>,
+    /// parts × rows × inputs, written.
+    pub partials: View<B, f32>,
+    /// The sizes of the whole product.
+    pub shape: GemmShape,
+    /// Number of parts, a divisor of `outputs`.
+    pub parts: usize,
+}
+
+impl<B: Copy> DgradParts<B> {
+    /// Checks the operands and describes the launch.
+    pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        let Self { grad_out, w, partials, shape, parts } = self;
+        let GemmShape { rows, inputs, outputs } = shape;
+        let check = Check(DGRAD.name);
+        let length = part_length(check, outputs, parts)?;
+        check.length("grad_out", grad_out, check.product("rows × outputs", &[rows, outputs])?)?;
+        check.length("w", w, check.product("outputs × inputs", &[outputs, inputs])?)?;
+        let elements = check.product("parts × rows × inputs", &[parts, rows, inputs])?;
+        check.length("partials", partials, elements)?;
+        let down = check.product("a part of w", &[length, inputs])?;
+        Product {
+            kernel: &DGRAD,
+            layout: Layout::Nn,
+            a: (grad_out, Strides { leading: outputs, batch: length, ..Strides::default() }),
+            b: (w, Strides { leading: inputs, batch: down, ..Strides::default() }),
+            c: (partials, planes(rows, inputs)),
+            bias: None,
+            sizes: batched(parts, [rows, inputs, length]),
+            alpha: 1.0,
+            accumulate: false,
+        }
+        .launch()
+    }
+}
+
+/// Length of one part of a contraction of `k`.
+fn part_length(check: Check, k: usize, parts: usize) -> Result<usize, KernelError> {
+    let divides = parts > 0 && k.is_multiple_of(parts);
+    check.rule(divides, "the number of parts divides the contraction", (parts, k))?;
+    Ok(k / parts)
+}
+
+/// Results that follow one another.
+fn planes(rows: usize, columns: usize) -> Strides {
+    Strides { leading: columns, batch: rows * columns, ..Strides::default() }
+}
+
+/// The sizes of `parts` products of the same sizes.
+fn batched(parts: usize, [m, n, k]: [usize; 3]) -> Sizes {
+    Sizes { m, n, k, batches: parts, heads: 1, b_group: 1, reduce: 1 }
+}
+
+/// `out[i] = Σ_p partials[p, i]`, in ascending order of p.
+#[derive(Clone, Copy, Debug)]
+pub struct PartsSum<B> {
+    /// parts × the length of `out`, read.
+    pub partials: View<B, f32>,
+    /// Written.
+    pub out: View<B, f32>,
+    /// Number of parts, at least 1.
+    pub parts: usize,
+}
+
+impl<B: Copy> PartsSum<B> {
+    /// Checks the operands and describes the launch.
+    pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        let Self { partials, out, parts } = self;
+        let check = Check(PARTS_SUM.name);
+        check.rule(parts > 0, "there is a part", (parts, 1))?;
+        check.length("partials", partials, check.product("parts × n", &[parts, out.len()])?)?;
+        let n = check.size("the number of elements", out.len())?;
+        let parts = check.size("the number of parts", parts)?;
+        let arguments = [
+            Argument::read(partials),
+            Argument::write(out),
+            Argument::U32(parts),
+            Argument::U32(n),
+        ];
+        Ok(Launch { kernel: &PARTS_SUM, problem: Problem::from([n]), arguments: arguments.into() })
+    }
+}
