@@ -10,13 +10,13 @@
 //!
 //! with z = (batch, head) and b shared by `b_group` consecutive heads.
 //!
-//! **Grid.** One block per tile of c in x, the tiles of a column one after another, so that blocks that
-//! run together read the same part of b; z in z. A block walks the contraction in stages: while a
-//! stage in shared memory is multiplied, the next one is on its way from global memory to registers.
-//! Each thread holds `thread_rows` × `thread_columns` elements of c. Both operands lie in shared
-//! memory with the contraction outermost, so that a thread reads what it needs as quads; rows of 4
-//! elements of padding keep the transposing stores free of bank conflicts. In split tiles, groups of
-//! threads take equal parts of each stage and are added in the end.
+//! **Grid.** One block per tile of c in x, the tiles of a column one after another, so that blocks
+//! that run together read the same part of b; z in z. A block walks the contraction in stages:
+//! while a stage in shared memory is multiplied, the next one is on its way from global memory to
+//! registers. Each thread holds `thread_rows` × `thread_columns` elements of c. Both operands lie
+//! in shared memory with the contraction outermost, so that a thread reads what it needs as quads;
+//! rows of 4 elements of padding keep the transposing stores free of bank conflicts. In split
+//! tiles, groups of threads take equal parts of each stage and are added in the end.
 //!
 //! **Determinism.** An element of c is one chain of fused multiply-adds in the order of r and l (in
 //! split tiles one chain per group, and the groups are added in ascending order); edges are padded

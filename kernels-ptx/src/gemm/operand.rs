@@ -26,7 +26,8 @@ pub(super) struct Panel {
 
 impl Panel {
     /// Elements between one step of the contraction and the next in shared memory. The padding of 4
-    /// keeps quads aligned and puts the two quads that a pair of threads stores into different banks.
+    /// keeps quads aligned and puts the two quads that a pair of threads stores into different
+    /// banks.
     pub(super) fn pitch(self) -> u32 {
         self.extent + 4
     }
@@ -56,7 +57,8 @@ pub(super) struct Carrier<'k> {
     extent: Value<'k, u32>,
     /// Length of the contraction.
     depth: Value<'k, u32>,
-    /// The row or column of this thread's quads, or of the first element of each. It may lie outside.
+    /// The row or column of this thread's quads, or of the first element of each. It may lie
+    /// outside.
     position: Value<'k, u32>,
     /// Index of the row, or the column of the quads, moved inside.
     line: Value<'k, u32>,
@@ -122,8 +124,9 @@ impl<'k> Carrier<'k> {
         self.base.add_assign(self.source.reduce.mul_wide(4));
     }
 
-    /// Starts loading the stage whose contraction begins at `start`, which lies inside. Nothing here
-    /// looks at what is loaded, so that nothing waits for it. Addresses outside are moved inside.
+    /// Starts loading the stage whose contraction begins at `start`, which lies inside. Nothing
+    /// here looks at what is loaded, so that nothing waits for it. Addresses outside are moved
+    /// inside.
     pub(super) fn fetch(&self, start: Value<'k, u32>) {
         let plane = Ptr::from_address(self.base.get());
         let first = start + self.step;
@@ -173,8 +176,8 @@ impl<'k> Carrier<'k> {
         }
     }
 
-    /// Four elements at once. The contiguous side is a multiple of 4 long, so that a quad lies inside
-    /// or outside as a whole.
+    /// Four elements at once. The contiguous side is a multiple of 4 long, so that a quad lies
+    /// inside or outside as a whole.
     fn fetch_quad(&self, plane: Ptr<'k, f32>, step: Value<'k, u32>, quad: [Var<'k, f32>; 4]) {
         let index = match self.contiguous {
             Contiguous::Contraction => self.line + step.min(self.depth - 4),

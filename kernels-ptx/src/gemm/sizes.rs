@@ -11,7 +11,8 @@ const B_QUADS: u32 = 4;
 /// Whether c may be written in aligned quads.
 const C_QUADS: u32 = 8;
 
-/// `value ÷ size` for a size that is a power of two: `ptxas` makes a whole division of a constant one.
+/// `value ÷ size` for a size that is a power of two: `ptxas` makes a whole division of a constant
+/// one.
 pub(super) fn over<'k>(value: Value<'k, u32>, size: u32) -> Value<'k, u32> {
     assert!(size.is_power_of_two(), "tiles are powers of two");
     value >> size.ilog2()

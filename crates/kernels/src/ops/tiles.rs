@@ -31,7 +31,8 @@ struct Tile {
     /// Blocks that find room on a multiprocessor together.
     together: u32,
     /// Clocks that a step of the contraction takes one block alone on a multiprocessor, and as many
-    /// as find room there: the time of a launch × clock rate ÷ (length of the contraction × rounds).
+    /// as find room there: the time of a launch × clock rate ÷ (length of the contraction ×
+    /// rounds).
     clocks: [u32; 2],
     /// Entry points by layout.
     entries: [&'static str; 3],
@@ -126,7 +127,8 @@ impl Tile {
     }
 
     /// Whether the tile is worth considering: c is longer than half of it, and no more than a
-    /// quarter of what its stages hold is padding. The smallest tiles and the shortest stages waste little.
+    /// quarter of what its stages hold is padding. The smallest tiles and the shortest stages waste
+    /// little.
     fn suits(&self, product: Product) -> bool {
         let Product { m, n, k, .. } = product;
         let padding = u64::from(k.div_ceil(self.stage)) * u64::from(self.stage) - u64::from(k);

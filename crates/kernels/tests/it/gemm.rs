@@ -9,7 +9,8 @@ use crate::gemm_case::{Case, OPS, Op, TILES, geometry, shape};
 use crate::harness::Device;
 use crate::support::{Data, differences, doubles, same_bits};
 
-/// Nothing, one, primes, multiples of 4 and of tiles and one past them, short and long contractions.
+/// Nothing, one, primes, multiples of 4 and of tiles and one past them, short and long
+/// contractions.
 const SHAPES: [[usize; 3]; 12] = [
     [0, 3, 5],
     [3, 0, 5],
