@@ -64,7 +64,7 @@ fn heading(device: &Device) {
     let what =
         if device.simulated { "times are SIMULATED and mean nothing" } else { "times in ms" };
     fact("results", what);
-    println!(
+    screen::line(format_args!(
         "{:>8} {:>13} {:>6} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>11}",
         "size",
         "strategy",
@@ -76,12 +76,12 @@ fn heading(device: &Device) {
         "submit",
         "build",
         "instantiate"
-    );
+    ));
 }
 
 fn line(one: &Measurement) {
     let size = format!("{}x{}", one.batch, one.seq);
-    println!(
+    screen::line(format_args!(
         "{size:>8} {:>13} {:>6} {:>6} {:>6} {:>9.3} {:>9.3} {:>9.3} {:>9.2} {:>11.2}",
         one.strategy,
         one.nodes,
@@ -92,7 +92,7 @@ fn line(one: &Measurement) {
         one.submit_ms_median,
         one.build_ms,
         one.instantiate_ms
-    );
+    ));
 }
 
 fn write(

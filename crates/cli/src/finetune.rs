@@ -69,7 +69,7 @@ fn plan(arguments: &FinetuneArguments, config: &TrainingConfig) -> Result<Plan, 
     let plan = Plan::new(config, options)?;
     let pass = &plan.step_pass().pass;
     if arguments.output.explain {
-        println!("{}", pass.explain());
+        screen::line(pass.explain());
     }
     if let Some(path) = &arguments.output.dot {
         write("the drawing", path, pass.to_dot())?;
@@ -166,7 +166,8 @@ fn sample(
     let sampling = Sampling { temperature: output.temperature, seed };
     let text = model.generate(prompt, output.sample, sampling)?;
     fact("sample", "the prompt, then what the model makes of it");
-    println!("{}\u{2502}{}", String::from_utf8_lossy(prompt), String::from_utf8_lossy(&text));
+    let [prompt, text] = [prompt, &text].map(String::from_utf8_lossy);
+    screen::line(format_args!("{prompt}\u{2502}{text}"));
     Ok(())
 }
 

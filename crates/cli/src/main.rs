@@ -9,8 +9,6 @@
 //!
 //! Absent on purpose: training itself, which is in `retrograph-finetune`, and tokenizers.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program that prints")]
-
 mod args;
 mod bench;
 mod error;
@@ -19,6 +17,7 @@ mod interrupt;
 mod plot;
 mod screen;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -37,7 +36,7 @@ fn main() -> ExitCode {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Interrupted) => ExitCode::from(INTERRUPTED),
         Err(error) => {
-            eprintln!("error: {error}");
+            let _ = writeln!(std::io::stderr(), "error: {error}");
             ExitCode::FAILURE
         }
     }

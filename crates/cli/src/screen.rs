@@ -1,6 +1,8 @@
 //! What the program shows: facts before the first step, then a bar or, elsewhere than on a
 //! terminal, a line now and then.
 
+use std::fmt::Display;
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -12,9 +14,14 @@ use retrograph_runtime::{Report, WarmModules};
 /// Lines between two steps where there is no bar.
 const LINES: u32 = 10;
 
+/// Prints a line. Whoever reads may have gone, as `head` does after some lines: that ends no run.
+pub(crate) fn line(text: impl Display) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
 /// Prints a fact behind its name.
-pub(crate) fn fact(name: &str, text: impl std::fmt::Display) {
-    println!("{name:<11} {text}");
+pub(crate) fn fact(name: &str, text: impl Display) {
+    line(format_args!("{name:<11} {text}"));
 }
 
 pub(crate) fn device(device: &Device) {

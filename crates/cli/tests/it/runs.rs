@@ -75,6 +75,22 @@ fn measuring_works_on_the_simulated_driver() {
     assert!(measurements.iter().all(|one| one["last_loss"].as_f64().is_some()));
 }
 
+/// A run whose reader has gone, as `head` goes, trains on and writes what it was asked for.
+#[test]
+fn a_reader_that_leaves_ends_no_run() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    let place = Place::new();
+    let mut command = place.command(&["--steps", "3", "--report", "r"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert!(first.starts_with("device"), "{first}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(json(&place.path("r"))["steps"], 3);
+}
+
 /// Ctrl-C ends a run between two steps, with a checkpoint from which it continues.
 #[cfg(unix)]
 #[test]
