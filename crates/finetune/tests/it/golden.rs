@@ -14,7 +14,7 @@ use safetensors::SafeTensors;
 
 use crate::device::device;
 
-const TOLERANCE: f64 = 1e-4;
+pub(crate) const TOLERANCE: f64 = 1e-4;
 
 /// The configuration of the script.
 pub(crate) fn config(mode: Mode) -> TrainingConfig {
@@ -71,7 +71,7 @@ pub(crate) fn batch(config: &TrainingConfig, step: u32) -> Batch {
 }
 
 /// The tensors that the script wrote.
-fn golden(name: &str) -> BTreeMap<String, Vec<f64>> {
+pub(crate) fn golden(name: &str) -> BTreeMap<String, Vec<f64>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let path = folder.join(format!("{name}.safetensors"));
     let bytes = std::fs::read(&path).unwrap_or_else(|error| {
@@ -84,7 +84,7 @@ fn golden(name: &str) -> BTreeMap<String, Vec<f64>> {
 }
 
 /// The distance of two vectors, relative to the length of the second.
-fn distance(found: &[f32], expected: &[f64]) -> f64 {
+pub(crate) fn distance(found: &[f32], expected: &[f64]) -> f64 {
     assert_eq!(found.len(), expected.len());
     let square = |value: f64| value * value;
     let pairs = found.iter().zip(expected);
@@ -143,7 +143,7 @@ fn training_matches(mode: Mode, golden: &BTreeMap<String, Vec<f64>>) {
     }
 }
 
-fn close(what: &str, found: f64, expected: f64) {
+pub(crate) fn close(what: &str, found: f64, expected: f64) {
     let error = (found - expected).abs() / expected.abs();
     assert!(error <= TOLERANCE, "{what} is {found}, and PyTorch has {expected}");
 }

@@ -8,6 +8,7 @@ mod golden;
 mod hazards;
 mod memory;
 mod models;
+mod padded;
 mod resume;
 mod strategies;
 mod text;
