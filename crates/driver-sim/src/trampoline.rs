@@ -42,6 +42,29 @@ macro_rules! trampolines {
             }
         }
 
+        /// What a function of the driver does that the simulator lacks. A method of [`State`] with
+        /// the same name takes precedence, so that the list of functions can grow first.
+        #[allow(dead_code, non_snake_case, clippy::too_many_arguments)]
+        trait Fallback {
+            /// Says which function is missing.
+            fn lacks(&mut self, function: Function) -> Call;
+
+            $(fn $name(&mut self, $($arg: <$type as Admit>::Admitted),*) -> Call {
+                $(let _ = $arg;)*
+                self.lacks(Function::$name)
+            })*
+            $(fn $o_name(&mut self, $($o_arg: <$o_type as Admit>::Admitted),*) -> Call {
+                $(let _ = $o_arg;)*
+                self.lacks(Function::$o_name)
+            })*
+        }
+
+        impl Fallback for State {
+            fn lacks(&mut self, function: Function) -> Call {
+                Err(self.unsupported(format!("{} is not simulated", function.name())))
+            }
+        }
+
         /// One function for all slots.
         // The call without arguments has nothing to admit.
         #[allow(non_snake_case, unused_unsafe, clippy::too_many_arguments)]
