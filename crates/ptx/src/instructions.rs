@@ -1,8 +1,9 @@
 //! The instruction table.
 //!
-//! Every opcode is one entry of `table.rs`: its word, what it does, and its forms. The opcodes, the
-//! words that the parser knows, the check that parser and builder share
-//! ([`validate`](crate::validate())), and the versions that a module needs are all derived from it.
+//! Every opcode is one row of `table.rs`: its word, what it does, and its forms, which stand in one
+//! file of `table/` for each area. The opcodes, the words that the parser knows, the check that
+//! parser and builder share ([`validate`](crate::validate())), and the versions that a module needs
+//! are all derived from it.
 //!
 //! # How to add an instruction
 //!

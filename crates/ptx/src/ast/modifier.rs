@@ -113,15 +113,15 @@ words! {
 }
 
 // The set below has one bit for each modifier.
-const _: () = assert!(Modifier::ALL.len() <= 128);
+const _: () = assert!(Modifier::ALL.len() <= 256);
 
 /// A set of modifiers. Their order means nothing to PTX, and so it means nothing here.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Modifiers(u128);
+pub struct Modifiers([u128; 2]);
 
 impl Modifiers {
     /// The empty set.
-    pub const NONE: Self = Self(0);
+    pub const NONE: Self = Self([0; 2]);
 
     /// The set of `list`.
     pub const fn of(list: &[Modifier]) -> Self {
@@ -136,7 +136,9 @@ impl Modifiers {
     /// This set and `modifier`.
     #[must_use]
     pub const fn with(self, modifier: Modifier) -> Self {
-        Self(self.0 | 1 << modifier as u32)
+        let mut set = self;
+        set.0[modifier as usize / 128] |= 1 << (modifier as u32 % 128);
+        set
     }
 
     /// Adds `modifier`; false when it was there.
@@ -148,7 +150,7 @@ impl Modifiers {
 
     /// Whether `modifier` is in the set.
     pub const fn has(self, modifier: Modifier) -> bool {
-        self.0 & (1 << modifier as u32) != 0
+        self.0[modifier as usize / 128] & 1 << (modifier as u32 % 128) != 0
     }
 
     /// The first of `list` that is in the set.
@@ -158,7 +160,7 @@ impl Modifiers {
 
     /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
-        self.0 == 0
+        self.0[0] | self.0[1] == 0
     }
 
     /// The modifiers, in the order of [`Modifier::ALL`].

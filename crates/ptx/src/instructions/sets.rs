@@ -180,5 +180,6 @@ pub(super) const CONVERT: &[Shape] =
 const COMPARED: Shape = Shape::DestinationAndPredicate(Ty::Is(Type::Pred));
 pub(super) const COMPARE: &[Shape] = &[COMPARED, S, S];
 pub(super) const COMPARE_AND_COMBINE: &[Shape] = &[COMPARED, S, S, Shape::Predicate];
-pub(super) const SET: &[Shape] = &[D, Shape::Source(Ty::Second), Shape::Source(Ty::Second)];
-pub(super) const ATOM: &[Shape] = &[DS_OR_SINK, Shape::Memory, S];
+pub(super) const SET_OPERANDS: &[Shape] =
+    &[D, Shape::Source(Ty::Second), Shape::Source(Ty::Second)];
+pub(super) const ATOM_OPERANDS: &[Shape] = &[DS_OR_SINK, Shape::Memory, S];

@@ -1,0 +1,40 @@
+//! Roots, reciprocals, transcendental functions, and what a float is made of.
+
+use super::prelude::*;
+
+forms! {
+    SQRT [
+        Form::new(&[one(ROUND_OR_APPROX), FTZ], &[F32], DS),
+        Form::new(&[one(ROUND)], &[F64], DS),
+    ]
+    RSQRT [
+        Form::new(&[APPROX, FTZ], &[F32], DS),
+        Form::new(&[APPROX], &[F64], DS),
+    ]
+    RCP [
+        Form::new(&[one(ROUND_OR_APPROX), FTZ], &[F32], DS),
+        Form::new(&[one(ROUND)], &[F64], DS),
+        Form::new(&[APPROX, one(&[Modifier::Ftz])], &[F64], DS),
+    ]
+    EX2 [
+        Form::new(&[APPROX, FTZ], &[F32], DS),
+    ]
+    LG2 [
+        Form::new(&[APPROX, FTZ], &[F32], DS),
+    ]
+    SIN [
+        Form::new(&[APPROX, FTZ], &[F32], DS),
+    ]
+    COS [
+        Form::new(&[APPROX, FTZ], &[F32], DS),
+    ]
+    TANH [
+        Form::new(&[APPROX], &[F32], DS).since(ISA_7_0, 75),
+    ]
+    COPYSIGN [
+        Form::new(&[], &[FLOATS], DSS),
+    ]
+    TESTP [
+        Form::new(&[one(CLASSES)], &[FLOATS], &[P, S]),
+    ]
+}

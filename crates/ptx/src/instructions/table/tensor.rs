@@ -1,0 +1,1 @@
+//! Asynchronous copies, matrix loads and stores, and tensor cores.
