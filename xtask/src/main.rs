@@ -28,7 +28,7 @@ enum Verb {
     Ptxas(ptxas::Arguments),
     /// Check the rules of the tree: dependencies between crates, file heads and sizes, bans.
     Tidy,
-    /// Fetch ptxas and the CUDA headers, pinned, into target/toolchain.
+    /// Fetch ptxas, the CUDA headers and libclang, pinned, into target/toolchain.
     Toolchain,
 }
 

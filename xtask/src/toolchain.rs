@@ -1,8 +1,9 @@
-//! The pinned CUDA tools that serve as oracles: `ptxas` and `cuda.h`, from Python wheels.
+//! The pinned tools that serve as oracles: `ptxas`, two versions of `cuda.h` and libclang, from
+//! Python wheels.
 //!
-//! They are fetched into the build directory and never committed. The version is one that the
-//! driver branch 580 accepts. The wheels are installed without their dependencies because those
-//! are not pinned and would mix versions.
+//! They are fetched into the build directory, each wheel into a folder of its own, and never
+//! committed. The version of `ptxas` is one that the driver branch 580 accepts. The wheels are
+//! installed without their dependencies because those are not pinned and would mix versions.
 
 use std::path::{Path, PathBuf};
 
@@ -10,32 +11,92 @@ use anyhow::{Context, bail};
 
 use crate::workspace;
 
-const WHEELS: [&str; 2] = ["nvidia-cuda-nvcc==13.0.88", "nvidia-cuda-runtime==13.0.96"];
+/// One wheel and the file of it that the workspace uses.
+struct Wheel {
+    folder: &'static str,
+    requirement: &'static str,
+    file: &'static str,
+}
+
+const PTXAS: Wheel = Wheel {
+    folder: "nvcc-13.0",
+    requirement: "nvidia-cuda-nvcc==13.0.88",
+    file: "nvidia/cu13/bin/ptxas",
+};
+const HEADER_13: Wheel = Wheel {
+    folder: "runtime-13.0",
+    requirement: "nvidia-cuda-runtime==13.0.96",
+    file: "nvidia/cu13/include/cuda.h",
+};
+const HEADER_12: Wheel = Wheel {
+    folder: "runtime-12.9",
+    requirement: "nvidia-cuda-runtime-cu12==12.9.79",
+    file: "nvidia/cuda_runtime/include/cuda.h",
+};
+const LIBCLANG: Wheel = Wheel {
+    folder: "libclang-18.1",
+    requirement: "libclang==18.1.1",
+    file: "clang/native/libclang.so",
+};
+
+/// What the comparison with the header needs.
+pub(crate) struct Headers {
+    /// The folder of `cuda.h` 13.0.
+    pub(crate) include_13: PathBuf,
+    /// The folder of `cuda.h` 12.9.
+    pub(crate) include_12: PathBuf,
+    /// The folder of `libclang.so`.
+    pub(crate) libclang: PathBuf,
+}
 
 pub(crate) fn run() -> anyhow::Result<()> {
     println!("{}", ensure()?.display());
+    let headers = headers()?;
+    for folder in [headers.include_13, headers.include_12, headers.libclang] {
+        println!("{}", folder.display());
+    }
     Ok(())
 }
 
 /// The path of the pinned `ptxas`, fetched first where it is missing.
 pub(crate) fn ensure() -> anyhow::Result<PathBuf> {
-    let dir = workspace::target_dir().join("toolchain");
-    let ptxas = dir.join("nvidia/cu13/bin/ptxas");
-    if !ptxas.exists() {
-        fetch(&dir)?;
-    }
-    if !ptxas.exists() {
-        bail!("the wheels {WHEELS:?} hold no {}", ptxas.display());
-    }
+    let ptxas = PTXAS.ensure()?;
     make_executable(&ptxas)?;
     Ok(ptxas)
 }
 
-fn fetch(dir: &Path) -> anyhow::Result<()> {
-    let mut command = workspace::command("python3", &["-m", "pip", "install", "--quiet"]);
-    command.args(["--no-deps", "--disable-pip-version-check", "--upgrade", "--target"]);
-    command.arg(dir).args(WHEELS);
-    workspace::check(command).context("python3 with pip is needed to fetch the pinned toolchain")
+/// The headers and libclang, fetched first where they are missing.
+pub(crate) fn headers() -> anyhow::Result<Headers> {
+    Ok(Headers {
+        include_13: HEADER_13.ensure_folder()?,
+        include_12: HEADER_12.ensure_folder()?,
+        libclang: LIBCLANG.ensure_folder()?,
+    })
+}
+
+impl Wheel {
+    fn ensure(&self) -> anyhow::Result<PathBuf> {
+        let folder = workspace::target_dir().join("toolchain").join(self.folder);
+        let file = folder.join(self.file);
+        if !file.exists() {
+            self.fetch(&folder)?;
+        }
+        if !file.exists() {
+            bail!("the wheel {} holds no {}", self.requirement, self.file);
+        }
+        Ok(file)
+    }
+
+    fn ensure_folder(&self) -> anyhow::Result<PathBuf> {
+        Ok(self.ensure()?.parent().context("a file lies in a folder")?.to_owned())
+    }
+
+    fn fetch(&self, folder: &Path) -> anyhow::Result<()> {
+        let mut command = workspace::command("python3", &["-m", "pip", "install", "--quiet"]);
+        command.args(["--no-deps", "--disable-pip-version-check", "--upgrade", "--target"]);
+        command.arg(folder).arg(self.requirement);
+        workspace::check(command).context("python3 with pip is needed to fetch the pinned tools")
+    }
 }
 
 #[cfg(unix)]
