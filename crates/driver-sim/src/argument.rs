@@ -5,10 +5,11 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
+use crate::refusal::{Refusal, refuse};
 use retrograph_driver_sys::*;
 
 /// What a call of the simulated driver gives: success, or the code to return.
-pub(crate) type Call = Result<(), CUresult>;
+pub(crate) type Call = Result<(), Refusal>;
 
 /// A pointer to where a result goes, null or valid for writing during the call.
 pub(crate) struct Out<T>(*mut T);
@@ -101,7 +102,7 @@ impl<T> Out<T> {
     /// Writes the `index`-th element of a result.
     pub(crate) fn put_at(self, index: usize, value: T) -> Call {
         if self.is_null() {
-            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "argument.put_at"));
         }
         // SAFETY: the pointer is valid for writing, for as many elements as the call documents, by
         // the contract of `Admit`.
@@ -110,7 +111,7 @@ impl<T> Out<T> {
     }
 
     /// Reads a value that the caller passed in.
-    pub(crate) fn get(self) -> Result<T, CUresult>
+    pub(crate) fn get(self) -> Result<T, Refusal>
     where
         T: Copy,
     {
@@ -139,14 +140,14 @@ impl<T: Copy> Out<T> {
 
 impl<T: Copy> In<T> {
     /// Reads the input.
-    pub(crate) fn get(self) -> Result<T, CUresult> {
+    pub(crate) fn get(self) -> Result<T, Refusal> {
         self.get_at(0)
     }
 
     /// Reads the `index`-th element of the input.
-    pub(crate) fn get_at(self, index: usize) -> Result<T, CUresult> {
+    pub(crate) fn get_at(self, index: usize) -> Result<T, Refusal> {
         if self.0.is_null() {
-            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "argument.get_at"));
         }
         // SAFETY: the pointer is valid for reading, for as many elements as the call documents, by
         // the contract of `Admit`.
@@ -154,7 +155,7 @@ impl<T: Copy> In<T> {
     }
 
     /// Reads `count` elements; none need no pointer.
-    pub(crate) fn list(self, count: usize) -> Result<Vec<T>, CUresult> {
+    pub(crate) fn list(self, count: usize) -> Result<Vec<T>, Refusal> {
         (0..count).map(|index| self.get_at(index)).collect()
     }
 }
@@ -166,9 +167,9 @@ impl In<c_void> {
     }
 
     /// Reads `count` bytes.
-    pub(crate) fn bytes(self, count: usize) -> Result<Vec<u8>, CUresult> {
+    pub(crate) fn bytes(self, count: usize) -> Result<Vec<u8>, Refusal> {
         if self.0.is_null() && count > 0 {
-            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "argument.bytes"));
         }
         let mut bytes = vec![0; count];
         // SAFETY: the source is valid for `count` bytes by the contract of `Admit`, and the target
@@ -178,16 +179,16 @@ impl In<c_void> {
     }
 
     /// The text that ends in a zero byte, lossily where it is not UTF-8.
-    pub(crate) fn text(self) -> Result<String, CUresult> {
+    pub(crate) fn text(self) -> Result<String, Refusal> {
         In::<c_char>(self.0.cast()).text()
     }
 }
 
 impl In<c_char> {
     /// The text that ends in a zero byte, lossily where it is not UTF-8.
-    pub(crate) fn text(self) -> Result<String, CUresult> {
+    pub(crate) fn text(self) -> Result<String, Refusal> {
         if self.0.is_null() {
-            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "argument.text"));
         }
         // SAFETY: text arguments end in a zero byte by the contract of `Admit`.
         Ok(unsafe { CStr::from_ptr(self.0) }.to_string_lossy().into_owned())
@@ -198,7 +199,7 @@ impl Out<c_void> {
     /// Writes bytes, as many as the call documents.
     pub(crate) fn write_bytes(self, bytes: &[u8]) -> Call {
         if self.is_null() && !bytes.is_empty() {
-            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "argument.write_bytes"));
         }
         // SAFETY: the target is valid for this many bytes by the contract of `Admit`. The source
         // is memory of the simulator, so that the two do not overlap.

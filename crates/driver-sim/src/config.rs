@@ -16,6 +16,9 @@ pub struct Config {
     pub threads: usize,
     /// Decides every order that CUDA leaves open.
     pub seed: u64,
+    /// Whether an error that no recorded trace attests stops the simulator instead of being
+    /// returned.
+    pub attested_only: bool,
 }
 
 impl Default for Config {
@@ -28,6 +31,7 @@ impl Default for Config {
             driver_version: 13000,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             seed: 0,
+            attested_only: false,
         }
     }
 }

@@ -7,6 +7,9 @@ use std::fmt;
 pub enum DiagnosticKind {
     /// The call or image is valid, but the simulator does not implement it.
     Unsupported,
+    /// The call fails by a rule that no recorded trace attests for this function, so that what
+    /// hardware returns is not known.
+    Unattested,
     /// Hardware gives no promise for this: it may work, fail or corrupt memory there.
     Undefined,
     /// A kernel or a queued operation failed, and the context is lost.
@@ -21,6 +24,7 @@ impl fmt::Display for DiagnosticKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unsupported => "unsupported by the simulator",
+            Self::Unattested => "not attested by a recorded trace",
             Self::Undefined => "undefined on hardware",
             Self::Fault => "fault",
             Self::Capture => "capture invalidated",

@@ -7,7 +7,8 @@ use retrograph_ptx::ast::{Immediate, Space, Variable};
 
 use crate::api::LoadFailure;
 use crate::memory::Memory;
-use crate::state::memory_code;
+use crate::refusal::refuse;
+use crate::state::memory_refusal;
 
 /// Address and size of each variable by name.
 pub(crate) type Globals = BTreeMap<String, (u64, u64)>;
@@ -44,7 +45,7 @@ fn place(memory: &Memory, variable: &Variable) -> Result<u64, LoadFailure> {
         memory.write(address, &bytes)?;
         Ok(address)
     });
-    written.map_err(|error| LoadFailure::new(memory_code(&error), error.to_string()))
+    written.map_err(|error| LoadFailure::new(memory_refusal(&error), error.to_string()))
 }
 
 /// The bytes of a variable when its module is loaded: its initializer, then zeros.
@@ -56,7 +57,10 @@ fn initial_bytes(variable: &Variable) -> Result<Vec<u8>, LoadFailure> {
     }
     if bytes.len() as u64 > variable.size() {
         let message = format!("variable `{}` has more initial values than room", variable.name);
-        return Err(LoadFailure::new(CUresult::CUDA_ERROR_INVALID_PTX, message));
+        return Err(LoadFailure::new(
+            refuse(CUresult::CUDA_ERROR_INVALID_PTX, "module.text"),
+            message,
+        ));
     }
     bytes.resize(variable.size() as usize, 0);
     Ok(bytes)

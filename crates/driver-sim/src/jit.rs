@@ -2,9 +2,10 @@
 
 use std::ffi::{c_char, c_void};
 
-use retrograph_driver_sys::{CUjit_option, CUresult};
+use retrograph_driver_sys::CUjit_option;
 
 use crate::argument::{Admit, Call, Out};
+use crate::refusal::Refusal;
 
 /// Where the log of a load goes.
 #[derive(Default)]
@@ -39,7 +40,7 @@ impl JitLog {
     pub(crate) fn from_options(
         options: &[CUjit_option],
         values: Out<*mut c_void>,
-    ) -> Result<Self, CUresult> {
+    ) -> Result<Self, Refusal> {
         let mut log = Self::default();
         for (index, option) in options.iter().enumerate() {
             let value = values.values().get_at(index)?;

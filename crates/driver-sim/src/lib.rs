@@ -53,6 +53,7 @@
 
 mod api;
 mod argument;
+mod attested;
 mod config;
 mod diagnostic;
 pub mod exec;
@@ -62,15 +63,18 @@ mod kernel;
 mod live;
 pub mod memory;
 mod random;
+mod refusal;
 mod state;
 mod trampoline;
 mod work;
 mod world;
 
+pub use attested::counts as attested_counts;
 pub use config::{Config, SimError};
 pub use diagnostic::{Diagnostic, DiagnosticKind};
 pub use live::Live;
 pub use memory::POISON;
+pub use refusal::Refused;
 pub use world::Simulator;
 
 /// The README's example is a test.

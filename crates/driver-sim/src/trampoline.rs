@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use retrograph_driver_sys::{CUresult, DriverTable};
 
 use crate::argument::{Admit, Call};
+use crate::refusal::refuse;
 use crate::state::State;
 use crate::world;
 
@@ -142,18 +143,21 @@ fn enter(slot: usize, function: Function, body: impl FnOnce(&mut State) -> Call)
     };
     let injected = world.count(function);
     let mut state = world.state.lock();
-    state.call = function.name();
-    if !state.initialized && !function.works_uninitialized() {
-        return CUresult::CUDA_ERROR_NOT_INITIALIZED;
+    if let Some(stop) = state.stopped {
+        return stop;
     }
+    state.call = function.name();
     if let Some(code) = injected {
         state.inject(code);
         return code;
     }
+    if !state.initialized && !function.works_uninitialized() {
+        return state.conclude(refuse(CUresult::CUDA_ERROR_NOT_INITIALIZED, "uninitialized"));
+    }
     // A panic must not cross into a caller that may not be Rust.
     match catch_unwind(AssertUnwindSafe(|| body(&mut state))) {
         Ok(Ok(())) => CUresult::CUDA_SUCCESS,
-        Ok(Err(code)) => code,
+        Ok(Err(refusal)) => state.conclude(refusal),
         Err(panic) => {
             state.internal_error(&*panic);
             CUresult::CUDA_ERROR_UNKNOWN

@@ -11,6 +11,7 @@ use retrograph_driver_sys::{CUresult, DriverTable};
 use crate::config::{Config, SimError};
 use crate::diagnostic::Diagnostic;
 use crate::live::Live;
+use crate::refusal::Refused;
 use crate::state::State;
 use crate::trampoline::{self, Function, SLOTS};
 
@@ -142,6 +143,11 @@ impl Simulator {
     /// What the simulator had to say so far, oldest first.
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
         self.world.state.lock().diagnostics.clone()
+    }
+
+    /// The errors that calls returned so far, each kind once. Injected failures are not among them.
+    pub fn refused(&self) -> Vec<Refused> {
+        self.world.state.lock().refused.iter().copied().collect()
     }
 
     /// Ends the world and says what was leaked.

@@ -2,8 +2,8 @@
 
 use retrograph_driver_sys::*;
 
-use super::INVALID_VALUE;
 use crate::argument::{Call, Out};
+use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::{Capture, Member, Owner, State, this_thread};
 
 const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -16,13 +16,19 @@ impl State {
     ) -> Call {
         let stream = self.resolve(stream)?;
         if mode.0 > RELAXED.0 {
-            return Err(INVALID_VALUE);
+            return Err(invalid("capture.cuStreamBeginCapture_v2"));
         }
         if self.is_legacy(stream) {
-            return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+            return Err(refuse(
+                CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                "capture.cuStreamBeginCapture_v2.2",
+            ));
         }
         if self.streams.get(stream)?.member.is_some() {
-            return Err(CUresult::CUDA_ERROR_ILLEGAL_STATE);
+            return Err(refuse(
+                CUresult::CUDA_ERROR_ILLEGAL_STATE,
+                "capture.cuStreamBeginCapture_v2.3",
+            ));
         }
         let (capture, graph) = (self.number(), self.new_graph(Owner::Capture));
         let device = self.streams.get(stream)?.device;
@@ -44,8 +50,13 @@ impl State {
         let stream = self.resolve(stream)?;
         graph.put(CUgraph::NULL)?;
         let member = self.streams.get(stream)?.member.as_ref();
-        let capture = member.ok_or(CUresult::CUDA_ERROR_ILLEGAL_STATE)?.capture;
-        let found = self.captures.get(&capture).ok_or(CUresult::CUDA_ERROR_ILLEGAL_STATE)?;
+        let capture = member
+            .ok_or(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.cuStreamEndCapture"))?
+            .capture;
+        let found = self
+            .captures
+            .get(&capture)
+            .ok_or(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.cuStreamEndCapture.2"))?;
         if found.thread != this_thread() && found.mode != RELAXED {
             // The capture has ended with this call, and what is enqueued next runs at once:
             // inferred from the H200 run of 2026-11-20, where a fill after it did.
@@ -69,9 +80,14 @@ impl State {
         }
         if self.captures[&capture].broken.is_some() {
             self.discard(capture)?;
-            return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+            return Err(refuse(
+                CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+                "capture.cuStreamEndCapture.3",
+            ));
         }
-        let found = self.leave_capture(capture).ok_or(CUresult::CUDA_ERROR_UNKNOWN)?;
+        let found = self
+            .leave_capture(capture)
+            .ok_or(refuse(CUresult::CUDA_ERROR_UNKNOWN, "capture.cuStreamEndCapture.4"))?;
         self.graphs.get_mut(found.graph)?.owner = Owner::Program;
         graph.put(found.graph)
     }
@@ -88,7 +104,7 @@ impl State {
     fn capture_status(
         &mut self,
         stream: CUstream,
-    ) -> Result<(CUstreamCaptureStatus, u64), CUresult> {
+    ) -> Result<(CUstreamCaptureStatus, u64), Refusal> {
         use CUstreamCaptureStatus as Status;
         let stream = self.resolve(stream)?;
         if self.is_legacy(stream) {
@@ -96,7 +112,10 @@ impl State {
             // captured.
             let mut blocking = self.streams.values().filter(|stream| stream.is_blocking());
             return match blocking.any(|stream| stream.member.is_some()) {
-                true => Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT),
+                true => Err(refuse(
+                    CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+                    "capture.capture_status",
+                )),
                 false => Ok((Status::CU_STREAM_CAPTURE_STATUS_NONE, 0)),
             };
         }
@@ -168,7 +187,7 @@ impl State {
     ) -> Call {
         let new = mode.get()?;
         if new.0 > RELAXED.0 {
-            return Err(INVALID_VALUE);
+            return Err(invalid("capture.cuThreadExchangeStreamCaptureMode"));
         }
         let old = std::mem::replace(&mut self.thread().capture_mode, new);
         mode.put(old)

@@ -2,8 +2,8 @@
 
 use retrograph_driver_sys::*;
 
-use super::INVALID_VALUE;
 use crate::argument::{Call, Out};
+use crate::refusal::{invalid, refuse};
 use crate::state::{State, Stream};
 
 impl State {
@@ -14,7 +14,7 @@ impl State {
     ) -> Call {
         let index = self.device_index(device)?;
         if let Some(code) = self.devices[index].lost {
-            return Err(code);
+            return Err(refuse(code, "sticky"));
         }
         let handle = match self.devices[index].context {
             Some(handle) => handle,
@@ -36,7 +36,12 @@ impl State {
     pub(crate) fn cuDevicePrimaryCtxRelease_v2(&mut self, device: CUdevice) -> Call {
         let index = self.device_index(device)?;
         match self.devices[index].references {
-            0 => return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
+            0 => {
+                return Err(refuse(
+                    CUresult::CUDA_ERROR_INVALID_CONTEXT,
+                    "context.cuDevicePrimaryCtxRelease_v2",
+                ));
+            }
             1 => self.destroy_context(index),
             _ => self.devices[index].references -= 1,
         }
@@ -62,7 +67,11 @@ impl State {
 
     fn check_context(&self, context: CUcontext) -> Call {
         let known = self.devices.iter().any(|device| device.context == Some(context));
-        if known || context.is_null() { Ok(()) } else { Err(CUresult::CUDA_ERROR_INVALID_CONTEXT) }
+        if known || context.is_null() {
+            Ok(())
+        } else {
+            Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "context.check_context"))
+        }
     }
 
     pub(crate) fn cuCtxSetCurrent(&mut self, context: CUcontext) -> Call {
@@ -83,7 +92,10 @@ impl State {
     pub(crate) fn cuCtxPushCurrent_v2(&mut self, context: CUcontext) -> Call {
         self.check_context(context)?;
         if context.is_null() {
-            return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+            return Err(refuse(
+                CUresult::CUDA_ERROR_INVALID_CONTEXT,
+                "context.cuCtxPushCurrent_v2",
+            ));
         }
         self.thread().contexts.push(context);
         Ok(())
@@ -91,13 +103,18 @@ impl State {
 
     pub(crate) fn cuCtxPopCurrent_v2(&mut self, context: Out<CUcontext>) -> Call {
         let popped = self.thread().contexts.pop();
-        context.offer(popped.ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?);
+        context.offer(
+            popped.ok_or(refuse(
+                CUresult::CUDA_ERROR_INVALID_CONTEXT,
+                "context.cuCtxPopCurrent_v2",
+            ))?,
+        );
         Ok(())
     }
 
     pub(crate) fn cuCtxGetDevice(&mut self, device: Out<CUdevice>) -> Call {
         let index = self.current_even_lost()?;
-        device.put(i32::try_from(index).map_err(|_| INVALID_VALUE)?)
+        device.put(i32::try_from(index).map_err(|_| invalid("context.cuCtxGetDevice"))?)
     }
 
     pub(crate) fn cuCtxSynchronize(&mut self) -> Call {
@@ -113,7 +130,12 @@ impl State {
             CUlimit::CU_LIMIT_STACK_SIZE => 1024,
             CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE => 1 << 20,
             CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE => 8 << 20,
-            _ => return Err(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT),
+            _ => {
+                return Err(refuse(
+                    CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT,
+                    "context.cuCtxGetLimit",
+                ));
+            }
         };
         value.put(set.unwrap_or(standard))
     }
@@ -127,7 +149,7 @@ impl State {
                 self.devices[device].limits.insert(limit.0, value);
                 Ok(())
             }
-            _ => Err(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT),
+            _ => Err(refuse(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT, "context.cuCtxSetLimit")),
         }
     }
 

@@ -9,9 +9,9 @@ use std::ffi::c_void;
 
 use retrograph_driver_sys::*;
 
-use super::INVALID_VALUE;
 use crate::argument::{Admit, Call, In, Out};
-use crate::state::{Route, State, memory_code};
+use crate::refusal::{Refusal, invalid, refuse};
+use crate::state::{Route, State, memory_refusal};
 use crate::work::{Copy, End, Fill, Operation, TaskId, Work};
 
 const LEGACY: CUstream = CUstream::NULL;
@@ -31,7 +31,7 @@ impl State {
         &mut self,
         stream: CUstream,
         operation: Operation,
-    ) -> Result<Option<TaskId>, CUresult> {
+    ) -> Result<Option<TaskId>, Refusal> {
         match self.route(stream)? {
             Route::Queue(stream) => self.enqueue(stream, Work::Operation(operation)).map(Some),
             Route::Capture(stream, capture) => {
@@ -65,15 +65,20 @@ impl State {
         let device = self.current()?;
         let pending = match self.route(stream)? {
             Route::Queue(stream) => self.pending(stream)?,
-            Route::Capture(..) => return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
+            Route::Capture(..) => {
+                return Err(refuse(
+                    CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                    "copies.copy_to_pageable",
+                ));
+            }
         };
         self.complete(pending)?;
         let End::Device(source) = copy.source else {
-            return Err(INVALID_VALUE);
+            return Err(invalid("copies.copy_to_pageable.2"));
         };
         let mut bytes = vec![0; copy.given.WidthInBytes];
         let read = self.devices[device].memory.read(source, &mut bytes);
-        read.map_err(|error| memory_code(&error))?;
+        read.map_err(|error| memory_refusal(&error))?;
         // SAFETY: the caller guarantees that the target of the copy is valid for its bytes.
         unsafe { target.admit() }.write_bytes(&bytes)
     }

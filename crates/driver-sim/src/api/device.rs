@@ -4,8 +4,8 @@ use std::ffi::c_char;
 
 use retrograph_driver_sys::*;
 
-use super::INVALID_VALUE;
 use crate::argument::{Call, Out};
+use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::State;
 
 /// Multiprocessors of a simulated device.
@@ -46,9 +46,9 @@ pub(super) fn shared_opt_in(capability: (u32, u32)) -> u32 {
 
 impl State {
     /// Checks that a device exists and gives its index.
-    pub(super) fn device_index(&self, device: CUdevice) -> Result<usize, CUresult> {
+    pub(super) fn device_index(&self, device: CUdevice) -> Result<usize, Refusal> {
         let index = usize::try_from(device).ok().filter(|index| *index < self.devices.len());
-        index.ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)
+        index.ok_or(refuse(CUresult::CUDA_ERROR_INVALID_DEVICE, "device.device_index"))
     }
 
     pub(crate) fn cuDeviceGet(&mut self, device: Out<CUdevice>, ordinal: i32) -> Call {
@@ -67,7 +67,10 @@ impl State {
         device: CUdevice,
     ) -> Call {
         self.device_index(device)?;
-        let room = usize::try_from(len).ok().filter(|len| *len > 0).ok_or(INVALID_VALUE)?;
+        let room = usize::try_from(len)
+            .ok()
+            .filter(|len| *len > 0)
+            .ok_or(invalid("device.cuDeviceGetName"))?;
         let (major, minor) = self.config.compute_capability;
         let text = format!("SIMULATED device, compute capability {major}.{minor}");
         for (index, byte) in text.bytes().take(room - 1).chain([0]).enumerate() {

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, In};
+use crate::refusal::refuse;
 use crate::state::{NodeKind, State};
 use crate::work::Operation;
 
@@ -24,7 +25,8 @@ impl State {
         self.write_dot(graph, flags & parameters != 0, &mut text)?;
         text.push_str("}\n");
         let written = std::fs::write(path.text()?, text);
-        written.map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)
+        written
+            .map_err(|_| refuse(CUresult::CUDA_ERROR_OPERATING_SYSTEM, "dot.cuGraphDebugDotPrint"))
     }
 
     fn write_dot(&self, graph: CUgraph, parameters: bool, text: &mut String) -> Call {

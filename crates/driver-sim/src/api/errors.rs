@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use retrograph_driver_sys::CUresult;
 
-use super::INVALID_VALUE;
 use crate::argument::{Call, Out};
+use crate::refusal::{invalid, refuse};
 use crate::state::State;
 
 /// Name and meaning of every known code, as static C text.
@@ -23,10 +23,10 @@ fn texts_of(code: CUresult) -> Option<&'static (CUresult, CString, CString)> {
 impl State {
     pub(crate) fn cuInit(&mut self, flags: u32) -> Call {
         if flags != 0 {
-            return Err(INVALID_VALUE);
+            return Err(invalid("errors.cuInit"));
         }
         if self.devices.is_empty() {
-            return Err(CUresult::CUDA_ERROR_NO_DEVICE);
+            return Err(refuse(CUresult::CUDA_ERROR_NO_DEVICE, "errors.cuInit.2"));
         }
         self.initialized = true;
         Ok(())
@@ -39,12 +39,12 @@ impl State {
     pub(crate) fn cuGetErrorName(&mut self, error: CUresult, name: Out<*const c_char>) -> Call {
         let found = texts_of(error);
         name.put(found.map_or(std::ptr::null(), |(_, name, _)| name.as_ptr()))?;
-        found.map(|_| ()).ok_or(INVALID_VALUE)
+        found.map(|_| ()).ok_or(invalid("errors.cuGetErrorName"))
     }
 
     pub(crate) fn cuGetErrorString(&mut self, error: CUresult, text: Out<*const c_char>) -> Call {
         let found = texts_of(error);
         text.put(found.map_or(std::ptr::null(), |(_, _, text)| text.as_ptr()))?;
-        found.map(|_| ()).ok_or(INVALID_VALUE)
+        found.map(|_| ()).ok_or(invalid("errors.cuGetErrorString"))
     }
 }

@@ -2,8 +2,8 @@
 
 use retrograph_driver_sys::*;
 
-use super::INVALID_VALUE;
 use crate::argument::{Call, Out};
+use crate::refusal::{invalid, refuse};
 use crate::state::{Event, Mark, Route, State};
 use crate::work::Work;
 
@@ -14,7 +14,7 @@ impl State {
             return Err(self.unsupported("events between processes are not simulated"));
         }
         if flags & !(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING) != 0 {
-            return Err(INVALID_VALUE);
+            return Err(invalid("events.cuEventCreate"));
         }
         let handle = self.handle();
         event.put(handle)?;
@@ -29,13 +29,18 @@ impl State {
         let mark = match route {
             Route::Queue(stream) => {
                 if self.streams.get(stream)?.device != device {
-                    return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
+                    return Err(refuse(
+                        CUresult::CUDA_ERROR_INVALID_HANDLE,
+                        "events.cuEventRecord",
+                    ));
                 }
                 Mark::Task(self.enqueue(stream, Work::Stamp(event))?)
             }
             Route::Capture(stream, _) => {
                 let member = self.streams.get(stream)?.member.clone();
-                Mark::Captured(member.ok_or(CUresult::CUDA_ERROR_UNKNOWN)?)
+                Mark::Captured(
+                    member.ok_or(refuse(CUresult::CUDA_ERROR_UNKNOWN, "events.cuEventRecord.2"))?,
+                )
             }
         };
         let found = self.events.get_mut(event)?;
@@ -73,7 +78,7 @@ impl State {
         // As with streams: not ready when asked for the first time.
         if pending.is_some() && found.asked != pending {
             found.asked = pending;
-            return Err(CUresult::CUDA_ERROR_NOT_READY);
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_READY, "events.cuEventQuery"));
         }
         self.complete(pending.into_iter().collect())
     }
@@ -95,7 +100,10 @@ impl State {
             let found = self.events.get(event)?;
             let timed = found.flags & CU_EVENT_DISABLE_TIMING == 0;
             if !timed || matches!(found.mark, Mark::Never) {
-                return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
+                return Err(refuse(
+                    CUresult::CUDA_ERROR_INVALID_HANDLE,
+                    "events.cuEventElapsedTime",
+                ));
             }
         }
         match (self.events.get(start)?.stamp, self.events.get(end)?.stamp) {
@@ -103,7 +111,7 @@ impl State {
                 let elapsed = end.saturating_duration_since(start);
                 milliseconds.put(elapsed.as_secs_f32() * 1e3)
             }
-            _ => Err(CUresult::CUDA_ERROR_NOT_READY),
+            _ => Err(refuse(CUresult::CUDA_ERROR_NOT_READY, "events.cuEventElapsedTime.2")),
         }
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use retrograph_driver_sys::*;
 
-use super::INVALID_VALUE;
 use crate::argument::{Call, Out};
+use crate::refusal::{Refusal, invalid};
 use crate::state::{Route, State};
 use crate::work::{Exec, Operation, Plan, PlanWork, Work};
 
@@ -20,14 +20,14 @@ impl State {
         exec: Out<CUgraphExec>,
         graph: CUgraph,
         flags: u64,
-    ) -> Result<(), (CUresult, CUgraphNode)> {
+    ) -> Result<(), (Refusal, CUgraphNode)> {
         let no_node = |code| (code, CUgraphNode::NULL);
         let device = self.current().map_err(no_node)?;
         if flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH != 0 {
             return Err(no_node(self.unsupported("launches of graphs from kernels")));
         }
         if flags & !SIMULATED_FLAGS != 0 || exec.is_null() {
-            return Err(no_node(INVALID_VALUE));
+            return Err(no_node(invalid("exec.instantiate")));
         }
         let plan = Arc::new(self.plan(graph)?);
         let handle = self.handle();
@@ -78,7 +78,7 @@ impl State {
         let plan = Arc::clone(&self.execs.get(exec)?.plan);
         if let Some(kernel) = self.unloaded_kernel(&plan) {
             let message = format!("the graph launches `{kernel}`, whose module was unloaded");
-            return Err(self.undefined(CUresult::CUDA_ERROR_INVALID_HANDLE, message));
+            return Err(self.undefined(message));
         }
         match self.route(stream)? {
             Route::Capture(..) => {

@@ -4,12 +4,12 @@ use std::ffi::c_char;
 
 use retrograph_driver_sys::*;
 
-use super::INVALID_VALUE;
 use super::device::{
     BLOCKS_PER_MULTIPROCESSOR, REGISTERS, RESERVED_SHARED_BYTES, SHARED_BYTES,
     THREADS_PER_MULTIPROCESSOR, shared_opt_in, shared_per_multiprocessor,
 };
 use crate::argument::{Call, In, Out};
+use crate::refusal::{invalid, refuse};
 use crate::state::{Function, State};
 
 /// Registers that a thread is given at a time, and least and most of a thread.
@@ -41,11 +41,13 @@ impl State {
             return function.put(*known);
         }
         let (device, program) = (found.device, found.programs.get(&name).cloned());
-        let program = program.ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
+        let program = program
+            .ok_or(refuse(CUresult::CUDA_ERROR_NOT_FOUND, "functions.cuModuleGetFunction"))?;
         let handle: CUfunction = self.handle();
         function.put(handle)?;
         let dynamic_shared_limit = SHARED_BYTES.saturating_sub(program.shared_bytes());
-        let text = std::ffi::CString::new(name.clone()).map_err(|_| INVALID_VALUE)?;
+        let text = std::ffi::CString::new(name.clone())
+            .map_err(|_| invalid("functions.cuModuleGetFunction.2"))?;
         self.functions.insert(
             handle,
             Function { device, module, name: text, program, dynamic_shared_limit, carveout: -1 },
@@ -93,21 +95,22 @@ impl State {
         let found = self.functions.get_mut(function)?;
         match attribute {
             A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => {
-                let bytes = u32::try_from(value).map_err(|_| INVALID_VALUE)?;
+                let bytes =
+                    u32::try_from(value).map_err(|_| invalid("functions.cuFuncSetAttribute"))?;
                 if bytes > most.saturating_sub(found.program.shared_bytes()) {
-                    return Err(INVALID_VALUE);
+                    return Err(invalid("functions.cuFuncSetAttribute.2"));
                 }
                 found.dynamic_shared_limit = bytes;
                 Ok(())
             }
             A::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => {
                 if !(-1..=100).contains(&value) {
-                    return Err(INVALID_VALUE);
+                    return Err(invalid("functions.cuFuncSetAttribute.3"));
                 }
                 found.carveout = value;
                 Ok(())
             }
-            _ => Err(INVALID_VALUE),
+            _ => Err(invalid("functions.cuFuncSetAttribute.4")),
         }
     }
 
@@ -130,7 +133,8 @@ impl State {
     ) -> Call {
         self.current()?;
         let parameters = self.functions.get(function)?.program.parameters();
-        let (start, bytes) = parameters.get(index).copied().ok_or(INVALID_VALUE)?;
+        let (start, bytes) =
+            parameters.get(index).copied().ok_or(invalid("functions.cuFuncGetParamInfo"))?;
         offset.put(start as usize)?;
         size.offer(bytes as usize);
         Ok(())
@@ -146,7 +150,8 @@ impl State {
         self.current()?;
         let found = self.functions.get(function)?;
         let threads = u32::try_from(block_size).ok().filter(|threads| *threads > 0);
-        let threads = threads.ok_or(INVALID_VALUE)?;
+        let threads =
+            threads.ok_or(invalid("functions.cuOccupancyMaxActiveBlocksPerMultiprocessor"))?;
         let shared = u64::from(found.program.shared_bytes()) + dynamic_shared_bytes as u64;
         let available = shared_per_multiprocessor(self.config.compute_capability);
         let by_shared = u64::from(available) / (shared + u64::from(RESERVED_SHARED_BYTES));

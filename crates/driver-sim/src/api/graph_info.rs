@@ -2,8 +2,9 @@
 
 use retrograph_driver_sys::*;
 
-use super::{INVALID_VALUE, put_list};
+use super::put_list;
 use crate::argument::{Call, Out};
+use crate::refusal::{Refusal, invalid};
 use crate::state::{NodeKind, State};
 use crate::work::Operation;
 
@@ -18,10 +19,7 @@ impl State {
     }
 
     /// The edges of a graph, in the order of the nodes that they lead to.
-    pub(super) fn edges(
-        &self,
-        graph: CUgraph,
-    ) -> Result<Vec<(CUgraphNode, CUgraphNode)>, CUresult> {
+    pub(super) fn edges(&self, graph: CUgraph) -> Result<Vec<(CUgraphNode, CUgraphNode)>, Refusal> {
         let mut edges = Vec::new();
         for to in &self.graphs.get(graph)?.nodes {
             let dependencies = self.nodes.get(*to)?.dependencies.iter();
@@ -39,7 +37,7 @@ impl State {
     ) -> Call {
         let (starts, ends): (Vec<_>, Vec<_>) = self.edges(graph)?.into_iter().unzip();
         if from.is_null() != to.is_null() {
-            return Err(INVALID_VALUE);
+            return Err(invalid("graph_info.cuGraphGetEdges"));
         }
         let room = if from.is_null() { 0 } else { count.get()? };
         put_list(&starts, from, count, CUgraphNode::NULL)?;
@@ -89,7 +87,7 @@ impl State {
             NodeKind::Operation(Operation::Launch(launch)) => {
                 parameters.put(launch.node_parameters(pointers))
             }
-            _ => Err(INVALID_VALUE),
+            _ => Err(invalid("graph_info.cuGraphKernelNodeGetParams_v2")),
         }
     }
 
@@ -100,7 +98,7 @@ impl State {
     ) -> Call {
         match &self.nodes.get(node)?.kind {
             NodeKind::Operation(Operation::Copy(copy)) => parameters.put(*copy.given),
-            _ => Err(INVALID_VALUE),
+            _ => Err(invalid("graph_info.cuGraphMemcpyNodeGetParams")),
         }
     }
 
@@ -111,7 +109,7 @@ impl State {
     ) -> Call {
         match &self.nodes.get(node)?.kind {
             NodeKind::Operation(Operation::Fill(fill)) => parameters.put(fill.0),
-            _ => Err(INVALID_VALUE),
+            _ => Err(invalid("graph_info.cuGraphMemsetNodeGetParams")),
         }
     }
 
@@ -122,7 +120,7 @@ impl State {
     ) -> Call {
         match &self.nodes.get(node)?.kind {
             NodeKind::Child(child) => graph.put(*child),
-            _ => Err(INVALID_VALUE),
+            _ => Err(invalid("graph_info.cuGraphChildGraphNodeGetGraph")),
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use retrograph_driver_sys::*;
 
-use super::INVALID_VALUE;
 use super::launch::Request;
 use crate::argument::{Call, In, Out};
+use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::{NodeKind, Owner, State};
 use crate::work::{Fill, Operation};
 
@@ -21,9 +21,9 @@ impl Place {
         graph: CUgraph,
         dependencies: In<CUgraphNode>,
         count: usize,
-    ) -> Result<Self, CUresult> {
+    ) -> Result<Self, Refusal> {
         if node.is_null() {
-            return Err(INVALID_VALUE);
+            return Err(invalid("graphs.new"));
         }
         Ok(Self { node, graph, dependencies: dependencies.list(count)? })
     }
@@ -38,7 +38,7 @@ impl State {
     pub(crate) fn cuGraphCreate(&mut self, graph: Out<CUgraph>, flags: u32) -> Call {
         self.current()?;
         if flags != 0 || graph.is_null() {
-            return Err(INVALID_VALUE);
+            return Err(invalid("graphs.cuGraphCreate"));
         }
         let handle = self.new_graph(Owner::Program);
         graph.put(handle)
@@ -46,7 +46,7 @@ impl State {
 
     pub(crate) fn cuGraphDestroy(&mut self, graph: CUgraph) -> Call {
         match self.graphs.get(graph)?.is_owned() {
-            true => Err(INVALID_VALUE),
+            true => Err(invalid("graphs.cuGraphDestroy")),
             false => self.drop_graph(graph),
         }
     }
@@ -54,7 +54,7 @@ impl State {
     pub(crate) fn cuGraphClone(&mut self, clone: Out<CUgraph>, graph: CUgraph) -> Call {
         self.current()?;
         if clone.is_null() {
-            return Err(INVALID_VALUE);
+            return Err(invalid("graphs.cuGraphClone"));
         }
         let copy = self.clone_graph(graph, Owner::Program)?;
         clone.put(copy)
@@ -127,7 +127,7 @@ impl State {
         self.current()?;
         let place = Place::new(node, graph, dependencies, count)?;
         if child == graph {
-            return Err(INVALID_VALUE);
+            return Err(invalid("graphs.cuGraphAddChildGraphNode"));
         }
         let copy = self.clone_graph(child, Owner::Node)?;
         let added = self.add(place, NodeKind::Child(copy));
@@ -141,7 +141,11 @@ impl State {
     pub(super) fn check_node_context(&mut self, context: CUcontext) -> Call {
         self.current()?;
         let known = self.devices.iter().any(|device| device.context == Some(context));
-        if known { Ok(()) } else { Err(CUresult::CUDA_ERROR_INVALID_CONTEXT) }
+        if known {
+            Ok(())
+        } else {
+            Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "graphs.check_node_context"))
+        }
     }
 
     pub(crate) fn cuGraphAddDependencies(
@@ -158,10 +162,10 @@ impl State {
             let inside = |node| self.nodes.get(node).is_ok_and(|node| node.graph == graph);
             let twice = edges[..index].contains(&(*from, *to));
             if twice || from == to || !inside(*from) || !inside(*to) {
-                return Err(INVALID_VALUE);
+                return Err(invalid("graphs.cuGraphAddDependencies"));
             }
             if self.nodes.get(*to)?.dependencies.contains(from) {
-                return Err(INVALID_VALUE);
+                return Err(invalid("graphs.cuGraphAddDependencies.2"));
             }
         }
         for (from, to) in edges {

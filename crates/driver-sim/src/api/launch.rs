@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use retrograph_driver_sys::*;
 
-use super::INVALID_VALUE;
 use super::functions::most_threads;
 use crate::argument::{Admit, Call, In, Out};
 use crate::exec::Program;
+use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::State;
 use crate::work::{Launch, Operation, Parameters};
 
@@ -68,22 +68,22 @@ impl State {
     }
 
     /// Checks a launch and copies its parameter values.
-    pub(super) fn launch_of(&mut self, request: &Request) -> Result<Launch, CUresult> {
+    pub(super) fn launch_of(&mut self, request: &Request) -> Result<Launch, Refusal> {
         let device = self.current()?;
         let found = self.functions.get(request.function)?;
         if found.device != device {
-            return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "launch.launch_of"));
         }
         check_geometry(request)?;
         let threads = request.block.iter().product::<u32>();
         if threads > most_threads(found) {
-            return Err(CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+            return Err(refuse(CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "launch.launch_of.2"));
         }
         let required = found.program.entry().limits.required_threads;
         if required.is_some_and(|required| required != request.block)
             || request.shared_bytes > found.dynamic_shared_limit
         {
-            return Err(INVALID_VALUE);
+            return Err(invalid("launch.launch_of.3"));
         }
         Ok(Launch {
             function: request.function,
@@ -105,10 +105,10 @@ fn check_geometry(request: &Request) -> Call {
     let fits = within(request.grid, [i32::MAX as u32, 65535, 65535])
         && within(request.block, [1024, 1024, 64])
         && threads <= 1024;
-    if fits { Ok(()) } else { Err(INVALID_VALUE) }
+    if fits { Ok(()) } else { Err(invalid("launch.check_geometry")) }
 }
 
-fn parameters_of(request: &Request, program: &Program) -> Result<Parameters, CUresult> {
+fn parameters_of(request: &Request, program: &Program) -> Result<Parameters, Refusal> {
     let layout = program.parameters();
     let size = program.parameter_bytes() as usize;
     let block = if layout.is_empty() {
@@ -129,7 +129,7 @@ fn parameters_of(request: &Request, program: &Program) -> Result<Parameters, CUr
 }
 
 /// The parameter block that an `extra` list names.
-fn block_of_extra(extra: Out<*mut c_void>, size: usize) -> Result<Vec<u8>, CUresult> {
+fn block_of_extra(extra: Out<*mut c_void>, size: usize) -> Result<Vec<u8>, Refusal> {
     let (mut block, mut given) = (None, 0);
     for index in (0..).step_by(2) {
         let key = extra.values().get_at(index)?.addr();
@@ -139,14 +139,16 @@ fn block_of_extra(extra: Out<*mut c_void>, size: usize) -> Result<Vec<u8>, CUres
             EXTRA_SIZE => {
                 let place = extra.values().get_at(index + 1)?;
                 let bytes = input(place).bytes(size_of::<usize>())?;
-                given = usize::from_ne_bytes(bytes.try_into().map_err(|_| INVALID_VALUE)?);
+                given = usize::from_ne_bytes(
+                    bytes.try_into().map_err(|_| invalid("launch.block_of_extra"))?,
+                );
             }
-            _ => return Err(INVALID_VALUE),
+            _ => return Err(invalid("launch.block_of_extra.2")),
         }
     }
     match block {
         Some(block) if given == size => input(block).bytes(size),
-        _ => Err(INVALID_VALUE),
+        _ => Err(invalid("launch.block_of_extra.3")),
     }
 }
 

@@ -4,9 +4,9 @@ use std::ffi::c_void;
 
 use retrograph_driver_sys::*;
 
-use super::INVALID_VALUE;
 use crate::argument::{Call, Out};
-use crate::state::{Pinned, Route, State, memory_code};
+use crate::refusal::invalid;
+use crate::state::{Pinned, Route, State, memory_refusal};
 use crate::work::Work;
 
 /// Flags that change nothing here: all pinned memory is mapped and reachable from every context.
@@ -24,10 +24,10 @@ impl State {
     fn allocate(&mut self, address: Out<CUdeviceptr>, bytes: usize) -> Call {
         let device = self.current()?;
         if address.is_null() {
-            return Err(INVALID_VALUE);
+            return Err(invalid("memory.allocate"));
         }
         let device = &mut self.devices[device];
-        let base = device.memory.alloc(bytes as u64).map_err(|error| memory_code(&error))?;
+        let base = device.memory.alloc(bytes as u64).map_err(|error| memory_refusal(&error))?;
         device.allocations.insert(base, bytes as u64);
         address.put(base)
     }
@@ -45,12 +45,12 @@ impl State {
             return Ok(());
         }
         if !self.devices[device].allocations.contains_key(&address) {
-            return Err(INVALID_VALUE);
+            return Err(invalid("memory.cuMemFree_v2"));
         }
         self.complete_device(device)?;
         self.devices[device].allocations.remove(&address);
         let freed = self.devices[device].memory.free(address);
-        freed.map(|_| ()).map_err(|error| memory_code(&error))
+        freed.map(|_| ()).map_err(|error| memory_refusal(&error))
     }
 
     pub(crate) fn cuMemAllocAsync(
@@ -70,7 +70,7 @@ impl State {
         match self.route(stream)? {
             Route::Queue(_) if address == 0 => Ok(()),
             Route::Queue(_) if !self.devices[device].allocations.contains_key(&address) => {
-                Err(INVALID_VALUE)
+                Err(invalid("memory.cuMemFreeAsync"))
             }
             Route::Queue(stream) => self.enqueue(stream, Work::Free(address)).map(|_| ()),
             Route::Capture(..) => Err(self.unsupported("free nodes are not simulated")),
@@ -90,13 +90,13 @@ impl State {
         let device = self.current()?;
         self.refuse_unsafe()?;
         if pointer.is_null() || flags & !HOST_ALLOC_FLAGS != 0 {
-            return Err(INVALID_VALUE);
+            return Err(invalid("memory.cuMemHostAlloc"));
         }
         let pinned = Pinned::new(bytes, device)?;
         // SAFETY: the state frees the memory only after `Memory::free` of its address, and only
         // when no kernel runs, because it runs them itself.
         let mapped = unsafe { self.devices[device].memory.map_host(pinned.host(), bytes as u64) };
-        mapped.map_err(|error| memory_code(&error))?;
+        mapped.map_err(|error| memory_refusal(&error))?;
         let host = pinned.host().as_ptr();
         self.pinned.insert(host.expose_provenance(), pinned);
         pointer.put(host.cast())
@@ -106,12 +106,12 @@ impl State {
         self.current()?;
         self.refuse_unsafe()?;
         let address = pointer.pointer().addr();
-        let device = self.pinned.get(&address).ok_or(INVALID_VALUE)?.device;
+        let device = self.pinned.get(&address).ok_or(invalid("memory.cuMemFreeHost"))?.device;
         // Copies that are queued may still name the memory.
         self.complete_device(device)?;
         let unmapped = self.devices[device].memory.free(address as u64);
         self.pinned.remove(&address);
-        unmapped.map(|_| ()).map_err(|error| memory_code(&error))
+        unmapped.map(|_| ()).map_err(|error| memory_refusal(&error))
     }
 
     pub(crate) fn cuPointerGetAttribute(
@@ -122,8 +122,10 @@ impl State {
     ) -> Call {
         use CUpointer_attribute as A;
         let device = self.current()?;
-        let (base, size) =
-            self.devices[device].memory.allocation_of(address).ok_or(INVALID_VALUE)?;
+        let (base, size) = self.devices[device]
+            .memory
+            .allocation_of(address)
+            .ok_or(invalid("memory.cuPointerGetAttribute"))?;
         let pinned = self.pinned_at(address as usize, 1).is_some();
         match attribute {
             A::CU_POINTER_ATTRIBUTE_CONTEXT => {
@@ -143,7 +145,7 @@ impl State {
             A::CU_POINTER_ATTRIBUTE_MAPPED => data.cast().put(1u32),
             // Addresses are never given twice, so that one names an allocation for good.
             A::CU_POINTER_ATTRIBUTE_BUFFER_ID => data.cast().put(base),
-            A::CU_POINTER_ATTRIBUTE_HOST_POINTER => Err(INVALID_VALUE),
+            A::CU_POINTER_ATTRIBUTE_HOST_POINTER => Err(invalid("memory.cuPointerGetAttribute.2")),
             _ => Err(self.unsupported(format!("{attribute:?} is not simulated"))),
         }
     }

@@ -26,11 +26,7 @@ mod update;
 
 pub(crate) use modules::LoadFailure;
 
-use retrograph_driver_sys::CUresult;
-
 use crate::argument::{Call, Out};
-
-const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
 /// Writes a list in the way that the driver does: without a place only the number of elements is
 /// told; otherwise as many are written as the caller said there is room for, and what is left of

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use retrograph_driver_sys::*;
 use retrograph_ptx::{IsaVersion, ast};
 
-use super::INVALID_VALUE;
 use crate::argument::{Call, In, Out};
 use crate::exec::Program;
 use crate::globals;
 use crate::jit::JitLog;
+use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::{Module, State};
 
 /// Images that are not text start with one of these.
@@ -19,13 +19,13 @@ const BINARY_MAGIC: [&[u8; 4]; 2] = [b"\x7fELF", &0xba55_ed50u32.to_le_bytes()];
 
 /// Why an image was not loaded: the code, and what the log of the JIT says.
 pub(crate) struct LoadFailure {
-    pub(crate) code: CUresult,
+    pub(crate) refusal: Refusal,
     pub(crate) message: String,
 }
 
 impl LoadFailure {
-    pub(crate) fn new(code: CUresult, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+    pub(crate) fn new(refusal: Refusal, message: impl Into<String>) -> Self {
+        Self { refusal, message: message.into() }
     }
 }
 
@@ -52,10 +52,10 @@ impl State {
         let loaded = self.read_image(device, image);
         log.finish(loaded.as_ref().err().map(|failure| failure.message.as_str()))?;
         let loaded = loaded.map_err(|failure| {
-            if failure.code == CUresult::CUDA_ERROR_NOT_SUPPORTED {
+            if failure.refusal.stops.is_some() {
                 return self.unsupported(failure.message);
             }
-            failure.code
+            failure.refusal
         })?;
         let handle = self.handle();
         module.put(handle)?;
@@ -64,7 +64,7 @@ impl State {
     }
 
     fn read_image(&mut self, device: usize, image: In<c_void>) -> Result<Module, LoadFailure> {
-        let null = |code| LoadFailure::new(code, "there is no image");
+        let null = |refusal| LoadFailure::new(refusal, "there is no image");
         let magic = image.bytes(1).map_err(null)?;
         let binary = BINARY_MAGIC.iter().any(|known| {
             // The second to fourth bytes exist when the first is that of a binary image.
@@ -72,7 +72,7 @@ impl State {
         });
         if binary {
             let message = "images other than PTX cannot be simulated";
-            return Err(LoadFailure::new(CUresult::CUDA_ERROR_NOT_SUPPORTED, message));
+            return Err(LoadFailure::new(Refusal::UNSUPPORTED, message));
         }
         let text = image.text().map_err(null)?;
         self.load_text(device, &text)
@@ -82,17 +82,20 @@ impl State {
         let newest = self.config.newest_isa();
         if let Some(version) = version_line(text).filter(|version| *version > newest) {
             return Err(LoadFailure::new(
-                CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+                refuse(CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "module.isa"),
                 format!("PTX ISA {version} is newer than {newest}, which this driver understands"),
             ));
         }
         let parsed = retrograph_ptx::parse(text).map_err(|error| {
-            LoadFailure::new(CUresult::CUDA_ERROR_INVALID_PTX, error.to_string())
+            LoadFailure::new(
+                refuse(CUresult::CUDA_ERROR_INVALID_PTX, "module.text"),
+                error.to_string(),
+            )
         })?;
         let (major, minor) = self.config.compute_capability;
         if !parsed.target.runs_on(major, minor) {
             return Err(LoadFailure::new(
-                CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU,
+                refuse(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU, "module.target"),
                 format!("an image for {} does not run on a device {major}.{minor}", parsed.target),
             ));
         }
@@ -114,7 +117,7 @@ impl State {
             .collect();
         let decoded = decoded.map_err(|error: crate::exec::DecodeError| {
             globals::free(&memory, &globals);
-            LoadFailure::new(CUresult::CUDA_ERROR_NOT_SUPPORTED, error.to_string())
+            LoadFailure::new(Refusal::UNSUPPORTED, error.to_string())
         });
         Ok(Module {
             device,
@@ -148,9 +151,10 @@ impl State {
     ) -> Call {
         self.current()?;
         let found = self.modules.get(module)?.globals.get(&name.text()?).copied();
-        let (base, size) = found.ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
+        let (base, size) =
+            found.ok_or(refuse(CUresult::CUDA_ERROR_NOT_FOUND, "modules.cuModuleGetGlobal_v2"))?;
         if address.is_null() && bytes.is_null() {
-            return Err(INVALID_VALUE);
+            return Err(invalid("modules.cuModuleGetGlobal_v2.2"));
         }
         address.offer(base);
         bytes.offer(size as usize);

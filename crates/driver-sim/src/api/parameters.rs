@@ -4,8 +4,8 @@ use std::ffi::c_void;
 
 use retrograph_driver_sys::*;
 
-use super::INVALID_VALUE;
 use crate::argument::{Admit, Call, In};
+use crate::refusal::{Refusal, invalid};
 use crate::state::State;
 use crate::work::{Copy, End, Fill};
 
@@ -20,8 +20,8 @@ struct Given {
 
 impl State {
     /// The two ends of a copy, of which at most the extents are checked.
-    fn ends(&self, given: &CUDA_MEMCPY3D) -> Result<(Given, Given), CUresult> {
-        let (source_bytes, target_bytes) = Copy::extent(given).ok_or(INVALID_VALUE)?;
+    fn ends(&self, given: &CUDA_MEMCPY3D) -> Result<(Given, Given), Refusal> {
+        let (source_bytes, target_bytes) = Copy::extent(given).ok_or(invalid("parameters.ends"))?;
         let source = Given {
             kind: given.srcMemoryType,
             host: given.srcHost.cast_mut(),
@@ -38,15 +38,17 @@ impl State {
     }
 
     /// The end in device or pinned memory, or `None` for pageable host memory.
-    fn end(&mut self, given: Given) -> Result<Option<End>, CUresult> {
+    fn end(&mut self, given: Given) -> Result<Option<End>, Refusal> {
         let device = self.current()?;
         let on_device = |state: &Self| state.on_device(device, given.device, given.bytes as u64);
         match given.kind {
             CUmemorytype::CU_MEMORYTYPE_DEVICE | CUmemorytype::CU_MEMORYTYPE_UNIFIED => {
                 let found = on_device(self).then_some(End::Device(given.device));
-                found.map(Some).ok_or(INVALID_VALUE)
+                found.map(Some).ok_or(invalid("parameters.end"))
             }
-            CUmemorytype::CU_MEMORYTYPE_HOST if given.host.is_null() => Err(INVALID_VALUE),
+            CUmemorytype::CU_MEMORYTYPE_HOST if given.host.is_null() => {
+                Err(invalid("parameters.end.2"))
+            }
             CUmemorytype::CU_MEMORYTYPE_HOST => {
                 let address = given.host.addr();
                 let pinned = self.pinned_at(address, given.bytes).is_some();
@@ -55,13 +57,13 @@ impl State {
             CUmemorytype::CU_MEMORYTYPE_ARRAY => {
                 Err(self.unsupported("copies of arrays are not simulated"))
             }
-            _ => Err(INVALID_VALUE),
+            _ => Err(invalid("parameters.end.3")),
         }
     }
 
     /// A copy that may run later and more than once: of a node. Its host memory must be pinned,
     /// because the simulator cannot know how long other memory lives.
-    pub(super) fn lasting_copy(&mut self, given: &CUDA_MEMCPY3D) -> Result<Copy, CUresult> {
+    pub(super) fn lasting_copy(&mut self, given: &CUDA_MEMCPY3D) -> Result<Copy, Refusal> {
         let (source, target) = self.ends(given)?;
         match (self.end(source)?, self.end(target)?) {
             (Some(source), Some(target)) => Ok(Copy { given: Box::new(*given), source, target }),
@@ -77,7 +79,7 @@ impl State {
     pub(super) fn immediate_copy(
         &mut self,
         given: &CUDA_MEMCPY3D,
-    ) -> Result<(Copy, Option<*mut c_void>), CUresult> {
+    ) -> Result<(Copy, Option<*mut c_void>), Refusal> {
         let (source, target) = self.ends(given)?;
         let source_end = match self.end(source)? {
             Some(end) => end,
@@ -105,8 +107,8 @@ impl State {
         let given = fill.0;
         let aligned = matches!(given.elementSize, 1 | 2 | 4)
             && given.dst.is_multiple_of(u64::from(given.elementSize));
-        let bytes = fill.extent().ok_or(INVALID_VALUE)?;
+        let bytes = fill.extent().ok_or(invalid("parameters.check_fill"))?;
         let inside = self.on_device(device, given.dst, bytes);
-        if aligned && inside { Ok(()) } else { Err(INVALID_VALUE) }
+        if aligned && inside { Ok(()) } else { Err(invalid("parameters.check_fill.2")) }
     }
 }

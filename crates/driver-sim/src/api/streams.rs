@@ -2,8 +2,8 @@
 
 use retrograph_driver_sys::*;
 
-use super::INVALID_VALUE;
 use crate::argument::{Call, Out};
+use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::{Mark, Member, Route, State, Stream};
 
 /// The most urgent priority of a stream; 0 is the least urgent.
@@ -24,7 +24,7 @@ impl State {
     ) -> Call {
         let device = self.current()?;
         if flags & !CU_STREAM_NON_BLOCKING != 0 {
-            return Err(INVALID_VALUE);
+            return Err(invalid("streams.cuStreamCreateWithPriority"));
         }
         let handle = self.handle();
         stream.put(handle)?;
@@ -36,7 +36,7 @@ impl State {
     pub(crate) fn cuStreamDestroy_v2(&mut self, stream: CUstream) -> Call {
         let resolved = self.resolve(stream)?;
         if self.is_legacy(resolved) {
-            return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "streams.cuStreamDestroy_v2"));
         }
         if let Some(member) = self.streams.get(resolved)?.member.clone() {
             let code = self.break_capture(member.capture, CAPTURED);
@@ -68,13 +68,13 @@ impl State {
         // it was given the time to run.
         if newest.is_some() && self.streams.get(resolved)?.asked != newest {
             self.streams.get_mut(resolved)?.asked = newest;
-            return Err(CUresult::CUDA_ERROR_NOT_READY);
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_READY, "streams.cuStreamQuery"));
         }
         self.complete(pending)
     }
 
     /// A stream that may be waited for or asked about: not captured, and no capture forbids it.
-    fn settled(&mut self, stream: CUstream) -> Result<CUstream, CUresult> {
+    fn settled(&mut self, stream: CUstream) -> Result<CUstream, Refusal> {
         let resolved = self.resolve(stream)?;
         self.refuse_captured(resolved)?;
         if self.is_legacy(resolved) {
@@ -115,10 +115,13 @@ impl State {
     fn wait_for_captured(&mut self, stream: CUstream, event: Member) -> Call {
         let Some(capture) = self.captures.get(&event.capture) else {
             // The capture ended, and what the event stood for is a node of a graph.
-            return Err(CUresult::CUDA_ERROR_CAPTURED_EVENT);
+            return Err(refuse(CUresult::CUDA_ERROR_CAPTURED_EVENT, "streams.wait_for_captured"));
         };
         if capture.broken.is_some() {
-            return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+            return Err(refuse(
+                CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+                "streams.wait_for_captured.2",
+            ));
         }
         if self.is_legacy(stream) {
             let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use retrograph_driver_sys::*;
 
-use super::INVALID_VALUE;
 use super::launch::Request;
 use crate::argument::{Call, In, Out};
+use crate::refusal::{invalid, refuse};
 use crate::state::State;
 use crate::work::{Copy, End, Fill, Operation, Plan, PlanWork};
 
 /// What `cuGraphExecUpdate_v2` refuses, and where.
-type Refusal = (CUgraphExecUpdateResult, CUgraphNode);
+type Difference = (CUgraphExecUpdateResult, CUgraphNode);
 
 impl State {
     /// Replaces the operation of one node by one of the same kind.
@@ -23,18 +23,18 @@ impl State {
     ) -> Call {
         if !self.nodes.contains(node) {
             let message = "the node belongs to a template that was destroyed";
-            return Err(self.undefined(INVALID_VALUE, message));
+            return Err(self.undefined(message));
         }
         let exec = self.execs.get_mut(exec)?;
         // Launches that are queued keep the values that they were launched with.
         let plan = Arc::make_mut(&mut exec.plan);
-        let found = plan.find(node).ok_or(INVALID_VALUE)?;
+        let found = plan.find(node).ok_or(invalid("update.set_exec_node.2"))?;
         match &mut found.work {
             PlanWork::Operation(old) if replaceable(old, &operation).is_ok() => {
                 *old = operation;
                 Ok(())
             }
-            _ => Err(INVALID_VALUE),
+            _ => Err(invalid("update.set_exec_node.3")),
         }
     }
 
@@ -81,7 +81,7 @@ impl State {
     ) -> Call {
         self.current()?;
         if info.is_null() {
-            return Err(INVALID_VALUE);
+            return Err(invalid("update.cuGraphExecUpdate_v2"));
         }
         let new = self.plan(graph).map_err(|(code, _)| code)?;
         let exec = self.execs.get_mut(exec)?;
@@ -93,7 +93,10 @@ impl State {
             Err((result, errorNode)) => {
                 let errorFromNode = CUgraphNode::NULL;
                 info.put(CUgraphExecUpdateResultInfo { result, errorNode, errorFromNode })?;
-                Err(CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE)
+                Err(refuse(
+                    CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
+                    "update.cuGraphExecUpdate_v2.2",
+                ))
             }
         }
     }
@@ -124,7 +127,7 @@ fn is_device(end: &End) -> bool {
 }
 
 /// Whether a plan has the shape of another one, node by node in the order of their creation.
-fn compare(old: &Plan, new: &Plan) -> Result<(), Refusal> {
+fn compare(old: &Plan, new: &Plan) -> Result<(), Difference> {
     use CUgraphExecUpdateResult as R;
     let topology = |node| (R::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, node);
     if old.nodes.len() != new.nodes.len() {

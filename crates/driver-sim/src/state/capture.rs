@@ -9,9 +9,12 @@ use retrograph_driver_sys::{CUgraph, CUgraphNode, CUresult, CUstream, CUstreamCa
 use super::thread::this_thread;
 use super::{Member, NodeKind, State};
 use crate::diagnostic::DiagnosticKind;
+use crate::refusal::{Refusal, refuse};
 use crate::work::Operation;
 
-const INVALIDATED: CUresult = CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+/// What every call returns that meets a capture which another one broke.
+const INVALIDATED: Refusal =
+    refuse(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "capture.invalidated");
 const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
 const GLOBAL: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
 
@@ -41,9 +44,9 @@ pub(crate) enum Route {
 
 impl State {
     /// Breaks a capture for a reason, which the call returns.
-    pub(crate) fn break_capture(&mut self, capture: u64, reason: CUresult) -> CUresult {
+    pub(crate) fn break_capture(&mut self, capture: u64, reason: CUresult) -> Refusal {
         let Some(found) = self.captures.get_mut(&capture) else {
-            return reason;
+            return refuse(reason, "capture.breaks");
         };
         if found.broken.is_some() {
             return INVALIDATED;
@@ -51,12 +54,12 @@ impl State {
         found.broken = Some(reason);
         let meaning = reason.meaning().unwrap_or_default();
         self.diagnose(DiagnosticKind::Capture, format!("{reason}: {meaning}"));
-        reason
+        refuse(reason, "capture.breaks")
     }
 
     /// Where an operation on a stream goes. Fails when the stream's capture is broken, and breaks
     /// the captures that the legacy stream would wait for.
-    pub(crate) fn route(&mut self, stream: CUstream) -> Result<Route, CUresult> {
+    pub(crate) fn route(&mut self, stream: CUstream) -> Result<Route, Refusal> {
         let stream = self.resolve(stream)?;
         if let Some(capture) = self.capture_of(stream)? {
             return Ok(Route::Capture(stream, capture));
@@ -68,7 +71,7 @@ impl State {
     }
 
     /// The capture that a stream is part of. Fails with 901 when that capture is broken.
-    pub(crate) fn capture_of(&self, stream: CUstream) -> Result<Option<u64>, CUresult> {
+    pub(crate) fn capture_of(&self, stream: CUstream) -> Result<Option<u64>, Refusal> {
         let Some(member) = &self.streams.get(stream)?.member else {
             return Ok(None);
         };
@@ -80,7 +83,7 @@ impl State {
     }
 
     /// Refuses what cannot be done to a captured stream: waiting for it and asking about it.
-    pub(crate) fn refuse_captured(&mut self, stream: CUstream) -> Result<(), CUresult> {
+    pub(crate) fn refuse_captured(&mut self, stream: CUstream) -> Result<(), Refusal> {
         match self.capture_of(stream)? {
             None => Ok(()),
             Some(capture) => {
@@ -90,7 +93,7 @@ impl State {
     }
 
     /// Refuses use of the legacy stream while a stream that waits for it is captured.
-    pub(crate) fn legacy_use(&mut self, legacy: CUstream) -> Result<(), CUresult> {
+    pub(crate) fn legacy_use(&mut self, legacy: CUstream) -> Result<(), Refusal> {
         let device = self.streams.get(legacy)?.device;
         let same = |stream: &&super::Stream| stream.device == device && stream.is_blocking();
         let blocking = self.streams.values().filter(same);
@@ -102,7 +105,7 @@ impl State {
     /// Refuses a call that is unsafe while a capture is open, by the rules of capture modes: of
     /// this thread those that are not relaxed count, of other threads those that are global, and
     /// the mode of the calling thread decides which of the two are looked at.
-    pub(crate) fn refuse_unsafe(&mut self) -> Result<(), CUresult> {
+    pub(crate) fn refuse_unsafe(&mut self) -> Result<(), Refusal> {
         let (thread, mode) = (this_thread(), self.thread().capture_mode);
         let forbids = |capture: &Capture| {
             let own = capture.thread == thread && capture.mode != RELAXED;
@@ -114,11 +117,11 @@ impl State {
         self.break_all(captures, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
     }
 
-    fn break_all(&mut self, captures: Vec<u64>, reason: CUresult) -> Result<(), CUresult> {
+    fn break_all(&mut self, captures: Vec<u64>, reason: CUresult) -> Result<(), Refusal> {
         let codes: Vec<_> =
             captures.into_iter().map(|capture| self.break_capture(capture, reason)).collect();
-        let first_cause = codes.iter().find(|code| **code == reason);
-        first_cause.or(codes.first()).map_or(Ok(()), |code| Err(*code))
+        let first_cause = codes.iter().find(|refusal| refusal.code == reason);
+        first_cause.or(codes.first()).map_or(Ok(()), |refusal| Err(*refusal))
     }
 
     /// Adds an operation on a captured stream to the graph.
@@ -126,10 +129,10 @@ impl State {
         &mut self,
         (stream, capture): (CUstream, u64),
         operation: Operation,
-    ) -> Result<(), CUresult> {
+    ) -> Result<(), Refusal> {
         let graph = self.captures[&capture].graph;
         let Some(member) = &self.streams.get(stream)?.member else {
-            return Err(CUresult::CUDA_ERROR_UNKNOWN);
+            return Err(refuse(CUresult::CUDA_ERROR_UNKNOWN, "capture.capture_operation"));
         };
         let dependencies = member.dependencies.clone();
         let node = self.add_node(graph, dependencies, NodeKind::Operation(operation))?;
@@ -148,7 +151,7 @@ impl State {
     }
 
     /// Whether every stream that was forked into a capture was joined back into its origin.
-    pub(crate) fn is_joined(&self, capture: u64) -> Result<bool, CUresult> {
+    pub(crate) fn is_joined(&self, capture: u64) -> Result<bool, Refusal> {
         let origin = self.captures[&capture].origin;
         let member = self.streams.get(origin)?.member.as_ref();
         let reached = self.ancestors(member.map_or(&[], |member| &member.dependencies));

@@ -11,6 +11,7 @@ use super::State;
 use crate::config::Config;
 use crate::diagnostic::DiagnosticKind;
 use crate::memory::{Memory, MemoryError, POISON, fill_host};
+use crate::refusal::{Refusal, refuse};
 use crate::work::TaskId;
 
 /// A device.
@@ -60,15 +61,16 @@ pub(crate) struct Pinned {
 impl Pinned {
     /// Allocates `bytes` at the start of a page and fills them as fresh device memory is filled:
     /// the driver promises no zeros here either.
-    pub(crate) fn new(bytes: usize, device: usize) -> Result<Self, CUresult> {
+    pub(crate) fn new(bytes: usize, device: usize) -> Result<Self, Refusal> {
         let layout = Layout::from_size_align(bytes, 4096);
-        let layout = layout.map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let layout =
+            layout.map_err(|_| refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "device.new"))?;
         if bytes == 0 {
-            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "device.new.2"));
         }
         // SAFETY: the layout has a size above zero.
         let host = NonNull::new(unsafe { alloc(layout) });
-        let host = host.ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
+        let host = host.ok_or(refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "device.new.3"))?;
         // SAFETY: this many bytes were just allocated.
         unsafe { fill_host(host.as_ptr(), &POISON.to_le_bytes(), bytes) };
         Ok(Self { host, layout, device })
@@ -91,20 +93,27 @@ impl Drop for Pinned {
 }
 
 /// The code of a refused memory operation.
-pub(crate) fn memory_code(error: &MemoryError) -> CUresult {
+pub(crate) fn memory_refusal(error: &MemoryError) -> Refusal {
     match error {
-        MemoryError::OutOfMemory { .. } => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
-        _ => CUresult::CUDA_ERROR_INVALID_VALUE,
+        MemoryError::OutOfMemory { .. } => {
+            refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "memory.exhausted")
+        }
+        _ => refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "memory.address"),
     }
 }
 
 impl State {
     /// Loses the context of a device: queued work is gone, and every later call returns `code`.
     pub(crate) fn lose(&mut self, device: usize, code: CUresult, message: String) {
+        self.diagnose(DiagnosticKind::Fault, message);
+        self.lose_quietly(device, code);
+    }
+
+    /// Loses the context of a device without a word.
+    pub(crate) fn lose_quietly(&mut self, device: usize, code: CUresult) {
         self.devices[device].lost = Some(code);
         self.devices[device].legacy_tail = None;
         self.tasks.retain(|_, task| task.device != device);
-        self.diagnose(DiagnosticKind::Fault, message);
     }
 
     /// Destroys the primary context of a device with everything in it.

@@ -6,6 +6,7 @@ use retrograph_driver_sys::{CUgraph, CUgraphNode, CUgraphNodeType, CUresult};
 
 use super::State;
 use crate::argument::Call;
+use crate::refusal::{Refusal, refuse};
 use crate::work::Operation;
 
 /// What a node does.
@@ -82,12 +83,12 @@ impl State {
         graph: CUgraph,
         dependencies: Vec<CUgraphNode>,
         kind: NodeKind,
-    ) -> Result<CUgraphNode, CUresult> {
+    ) -> Result<CUgraphNode, Refusal> {
         self.graphs.get(graph)?;
         for (index, dependency) in dependencies.iter().enumerate() {
             let known = self.nodes.get(*dependency).is_ok_and(|node| node.graph == graph);
             if !known || dependencies[..index].contains(dependency) {
-                return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+                return Err(refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "graph.add_node"));
             }
         }
         let handle = self.handle();
@@ -102,7 +103,7 @@ impl State {
         let node = self.nodes.get_mut(node)?;
         let kind = NodeKind::Operation(operation);
         if node.kind.node_type() != kind.node_type() {
-            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "graph.set_node"));
         }
         node.pointers = pointers_of(&kind);
         node.kind = kind;
@@ -125,7 +126,7 @@ impl State {
         &mut self,
         original: CUgraph,
         owner: Owner,
-    ) -> Result<CUgraph, CUresult> {
+    ) -> Result<CUgraph, Refusal> {
         let nodes = self.graphs.get(original)?.nodes.clone();
         let clone = self.new_graph(owner);
         let mut copies = std::collections::BTreeMap::new();

@@ -9,12 +9,12 @@ mod stream;
 mod thread;
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use retrograph_driver_sys::*;
 
 pub(crate) use capture::{Capture, Route};
-pub(crate) use device::{Device, Pinned, memory_code};
+pub(crate) use device::{Device, Pinned, memory_refusal};
 pub(crate) use graph::{Node, NodeKind, Owner};
 pub(crate) use module::{Function, Module};
 pub(crate) use object::{Handle, Table};
@@ -25,6 +25,7 @@ use crate::config::Config;
 use crate::diagnostic::{Diagnostic, DiagnosticKind};
 use crate::live::Live;
 use crate::random::Random;
+use crate::refusal::{Refusal, Refused};
 use crate::work::{Exec, Task, TaskId};
 
 /// Everything that one simulated machine is.
@@ -48,6 +49,10 @@ pub(crate) struct State {
     pub(crate) pinned: BTreeMap<usize, Pinned>,
     pub(crate) random: Random,
     pub(crate) diagnostics: Vec<Diagnostic>,
+    /// What every call returns once the simulator could not go on.
+    pub(crate) stopped: Option<CUresult>,
+    /// The errors that were returned, each kind once.
+    pub(crate) refused: BTreeSet<Refused>,
     /// The last number given to a handle, a task or a capture. None is given twice.
     last_number: u64,
 }
@@ -77,6 +82,8 @@ impl State {
             pinned: BTreeMap::new(),
             random: Random::new(config.seed),
             diagnostics: Vec::new(),
+            stopped: None,
+            refused: BTreeSet::new(),
             last_number: 0,
             config,
         }
@@ -99,16 +106,16 @@ impl State {
         self.diagnostics.push(Diagnostic { kind, call: self.call, message });
     }
 
-    /// Refuses something that hardware does and the simulator does not.
-    pub(crate) fn unsupported(&mut self, message: impl Into<String>) -> CUresult {
+    /// Stops at something that hardware does and the simulator does not.
+    pub(crate) fn unsupported(&mut self, message: impl Into<String>) -> Refusal {
         self.diagnose(DiagnosticKind::Unsupported, message);
-        CUresult::CUDA_ERROR_NOT_SUPPORTED
+        Refusal::UNSUPPORTED
     }
 
-    /// Refuses with `code` something for which hardware promises nothing.
-    pub(crate) fn undefined(&mut self, code: CUresult, message: impl Into<String>) -> CUresult {
+    /// Stops at something for which hardware promises nothing.
+    pub(crate) fn undefined(&mut self, message: impl Into<String>) -> Refusal {
         self.diagnose(DiagnosticKind::Undefined, message);
-        code
+        Refusal::UNDEFINED
     }
 
     /// Takes the effects of an injected failure: a sticky code loses the current context.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
+use crate::refusal::{Refusal, refuse};
 use retrograph_driver_sys::*;
 
 /// A handle that wraps a number.
@@ -52,16 +53,22 @@ impl<H: Handle, T> Table<H, T> {
         self.objects.insert(handle.number(), object);
     }
 
-    pub(crate) fn get(&self, handle: H) -> Result<&T, CUresult> {
-        self.objects.get(&handle.number()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+    pub(crate) fn get(&self, handle: H) -> Result<&T, Refusal> {
+        self.objects
+            .get(&handle.number())
+            .ok_or(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "object.get"))
     }
 
-    pub(crate) fn get_mut(&mut self, handle: H) -> Result<&mut T, CUresult> {
-        self.objects.get_mut(&handle.number()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+    pub(crate) fn get_mut(&mut self, handle: H) -> Result<&mut T, Refusal> {
+        self.objects
+            .get_mut(&handle.number())
+            .ok_or(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "object.get_mut"))
     }
 
-    pub(crate) fn remove(&mut self, handle: H) -> Result<T, CUresult> {
-        self.objects.remove(&handle.number()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+    pub(crate) fn remove(&mut self, handle: H) -> Result<T, Refusal> {
+        self.objects
+            .remove(&handle.number())
+            .ok_or(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "object.remove"))
     }
 
     pub(crate) fn contains(&self, handle: H) -> bool {
@@ -97,6 +104,7 @@ mod tests {
         table.insert(stream, "object");
         assert_eq!(table.get(stream), Ok(&"object"));
         assert_eq!(table.remove(stream), Ok("object"));
-        assert_eq!(table.get(stream), Err(CUresult::CUDA_ERROR_INVALID_HANDLE));
+        let code = table.get(stream).map_err(|refusal| refusal.code);
+        assert_eq!(code, Err(CUresult::CUDA_ERROR_INVALID_HANDLE));
     }
 }

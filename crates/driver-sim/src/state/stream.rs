@@ -5,6 +5,7 @@ use std::time::Instant;
 use retrograph_driver_sys::{CU_STREAM_NON_BLOCKING, CUevent, CUgraphNode, CUresult, CUstream};
 
 use super::State;
+use crate::refusal::{Refusal, refuse};
 use crate::work::{Task, TaskId, Work};
 
 /// A stream's part in a capture.
@@ -65,16 +66,22 @@ pub(crate) struct Event {
 
 impl State {
     /// The stream behind a handle: the legacy handles stand for the legacy stream of the device.
-    pub(crate) fn resolve(&mut self, stream: CUstream) -> Result<CUstream, CUresult> {
+    pub(crate) fn resolve(&mut self, stream: CUstream) -> Result<CUstream, Refusal> {
         let device = self.current()?;
         if stream.is_legacy() {
-            return self.devices[device].legacy.ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+            return self.devices[device]
+                .legacy
+                .ok_or(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "stream.resolve"));
         }
         if stream == CUstream::PER_THREAD {
             return Err(self.unsupported("the per-thread default stream is not simulated"));
         }
         let found = self.streams.get(stream)?;
-        if found.device == device { Ok(stream) } else { Err(CUresult::CUDA_ERROR_INVALID_HANDLE) }
+        if found.device == device {
+            Ok(stream)
+        } else {
+            Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "stream.foreign"))
+        }
     }
 
     /// Whether this is the legacy stream of some device.
@@ -83,7 +90,7 @@ impl State {
     }
 
     /// Queues work behind the work of a stream.
-    pub(crate) fn enqueue(&mut self, stream: CUstream, work: Work) -> Result<TaskId, CUresult> {
+    pub(crate) fn enqueue(&mut self, stream: CUstream, work: Work) -> Result<TaskId, Refusal> {
         let id = self.number();
         let legacy = self.is_legacy(stream);
         let device = self.streams.get(stream)?.device;
@@ -100,11 +107,7 @@ impl State {
     }
 
     /// What the legacy stream adds to the dependencies of the next task of `stream`.
-    fn legacy_dependencies(
-        &self,
-        stream: CUstream,
-        device: usize,
-    ) -> Result<Vec<TaskId>, CUresult> {
+    fn legacy_dependencies(&self, stream: CUstream, device: usize) -> Result<Vec<TaskId>, Refusal> {
         if !self.streams.get(stream)?.is_blocking() {
             return Ok(Vec::new());
         }
@@ -118,7 +121,7 @@ impl State {
 
     /// What must be complete for a stream to be: its last task and what it was told to wait for.
     /// The legacy stream is complete when every blocking stream is.
-    pub(crate) fn pending(&self, stream: CUstream) -> Result<Vec<TaskId>, CUresult> {
+    pub(crate) fn pending(&self, stream: CUstream) -> Result<Vec<TaskId>, Refusal> {
         let found = self.streams.get(stream)?;
         let mut tasks = match self.is_legacy(stream) {
             true => self.legacy_dependencies(stream, found.device)?,
@@ -129,7 +132,7 @@ impl State {
     }
 
     /// The task that an event stands for, if it is not complete.
-    pub(crate) fn pending_mark(&self, event: CUevent) -> Result<Option<TaskId>, CUresult> {
+    pub(crate) fn pending_mark(&self, event: CUevent) -> Result<Option<TaskId>, Refusal> {
         Ok(match self.events.get(event)?.mark {
             Mark::Task(task) if self.tasks.contains_key(&task) => Some(task),
             _ => None,

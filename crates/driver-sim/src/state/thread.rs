@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use retrograph_driver_sys::{CUcontext, CUresult, CUstreamCaptureMode};
 
 use super::State;
+use crate::refusal::{Refusal, refuse};
 
 /// What a world knows of a host thread.
 pub(crate) struct Thread {
@@ -39,18 +40,18 @@ impl State {
     }
 
     /// The device of the current context, whether or not the context is lost.
-    pub(crate) fn current_even_lost(&mut self) -> Result<usize, CUresult> {
+    pub(crate) fn current_even_lost(&mut self) -> Result<usize, Refusal> {
         let context = self.current_context();
         if context.is_null() {
-            return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "thread.current_even_lost"));
         }
         let found = self.devices.iter().position(|device| device.context == Some(context));
-        found.ok_or(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        found.ok_or(refuse(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED, "thread.current_even_lost.2"))
     }
 
     /// The device of the current context. Once the context is lost, the code by which it was lost.
-    pub(crate) fn current(&mut self) -> Result<usize, CUresult> {
+    pub(crate) fn current(&mut self) -> Result<usize, Refusal> {
         let device = self.current_even_lost()?;
-        self.devices[device].lost.map_or(Ok(device), Err)
+        self.devices[device].lost.map_or(Ok(device), |code| Err(refuse(code, "sticky")))
     }
 }

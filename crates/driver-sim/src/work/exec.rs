@@ -5,6 +5,7 @@ use std::sync::Arc;
 use retrograph_driver_sys::{CUgraph, CUgraphNode, CUresult};
 
 use super::{Operation, TaskId};
+use crate::refusal::{Refusal, refuse};
 use crate::state::{NodeKind, State};
 
 /// What a node of an instantiated graph does.
@@ -64,8 +65,8 @@ pub(crate) struct Exec {
 
 impl State {
     /// Copies a template. An invalid structure gives the node at which it shows.
-    pub(crate) fn plan(&self, graph: CUgraph) -> Result<Plan, (CUresult, CUgraphNode)> {
-        let invalid = |node| (CUresult::CUDA_ERROR_INVALID_VALUE, node);
+    pub(crate) fn plan(&self, graph: CUgraph) -> Result<Plan, (Refusal, CUgraphNode)> {
+        let invalid = |node| (refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "exec.plan"), node);
         let template = self.graphs.get(graph).map_err(|code| (code, CUgraphNode::NULL))?;
         let order: std::collections::BTreeMap<_, _> =
             template.nodes.iter().enumerate().map(|(index, node)| (*node, index)).collect();

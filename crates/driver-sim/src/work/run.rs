@@ -7,8 +7,8 @@ use retrograph_driver_sys::CUresult;
 
 use super::{Copy, End, Operation, Plan, PlanWork, Task, TaskId, Work};
 use crate::argument::Call;
-use crate::diagnostic::DiagnosticKind;
 use crate::kernel;
+use crate::refusal::refuse;
 use crate::state::{Mark, State};
 
 /// Why queued work failed: the code by which the context is lost, and what happened.
@@ -44,7 +44,7 @@ impl State {
         let all = self.tasks.iter().filter(|(_, task)| task.device == device);
         let all = all.map(|(id, _)| *id).collect();
         self.complete(all)?;
-        self.devices[device].lost.map_or(Ok(()), Err)
+        self.devices[device].lost.map_or(Ok(()), |code| Err(refuse(code, "sticky")))
     }
 
     /// The targets and all queued tasks that they depend on.
@@ -76,10 +76,11 @@ impl State {
         };
         result.map_err(|failure| {
             if failure.undefined {
-                self.diagnose(DiagnosticKind::Undefined, failure.message.clone());
+                self.lose_quietly(device, failure.code);
+                return self.undefined(failure.message);
             }
             self.lose(device, failure.code, failure.message);
-            failure.code
+            refuse(failure.code, "fault")
         })
     }
 

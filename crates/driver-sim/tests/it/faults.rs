@@ -83,8 +83,11 @@ fn a_replay_of_a_copy_whose_pinned_memory_was_freed_touches_nothing() {
     let exec = machine.instantiate(graph).unwrap();
     assert_eq!(cu!(machine, cuMemFreeHost(host.cast())), SUCCESS);
     assert_eq!(cu!(machine, cuGraphLaunch(exec, stream)), SUCCESS);
-    assert_sticky(&machine, stream, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_eq!(machine.sync(stream), CUresult::CUDA_ERROR_UNKNOWN);
     assert_eq!(machine.diagnostics(DiagnosticKind::Undefined).len(), 1);
+    let mut count = 0;
+    let stopped = cu!(machine, cuDeviceGetCount(&mut count));
+    assert_eq!(stopped, CUresult::CUDA_ERROR_UNKNOWN, "nothing is known of what comes after");
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn nodes_of_other_graphs_and_of_destroyed_ones_are_refused() {
     let exec = machine.instantiate(graph).unwrap();
     assert_eq!(machine.set_exec(exec, foreign, (word, 2)), INVALID_VALUE);
     assert_eq!(cu!(machine, cuGraphDestroy(graph)), SUCCESS);
-    assert_eq!(machine.set_exec(exec, node, (word, 2)), INVALID_VALUE);
+    assert_eq!(machine.set_exec(exec, node, (word, 2)), CUresult::CUDA_ERROR_UNKNOWN);
     assert_eq!(machine.diagnostics(DiagnosticKind::Undefined).len(), 1);
 }
 

@@ -69,6 +69,13 @@ fn a_cubin_is_unsupported_and_said_to_be() {
     let machine = Machine::new();
     assert_eq!(machine.load(c"\x7fELF\x02\x01"), Err(CUresult::CUDA_ERROR_NOT_SUPPORTED));
     assert_eq!(machine.diagnostics(DiagnosticKind::Unsupported).len(), 1);
+    let stopped = machine.load(&ptx::small("7.0", "sm_80"));
+    assert_eq!(stopped, Err(CUresult::CUDA_ERROR_NOT_SUPPORTED), "the simulator stopped");
+}
+
+#[test]
+fn what_is_no_image_is_refused() {
+    let machine = Machine::new();
     assert_eq!(machine.load(c"hello"), Err(CUresult::CUDA_ERROR_INVALID_PTX));
     let mut module = CUmodule::NULL;
     assert_eq!(cu!(machine, cuModuleLoadData(&mut module, std::ptr::null())), INVALID_VALUE);
@@ -133,7 +140,7 @@ fn a_graph_whose_module_was_unloaded_is_undefined() {
     let exec = machine.instantiate(graph).unwrap();
     assert_eq!(cu!(machine, cuModuleUnload(machine.module)), SUCCESS);
     let launch = cu!(machine, cuGraphLaunch(exec, stream));
-    assert_eq!(launch, CUresult::CUDA_ERROR_INVALID_HANDLE);
+    assert_eq!(launch, CUresult::CUDA_ERROR_UNKNOWN);
     let said = machine.diagnostics(DiagnosticKind::Undefined);
     assert!(said.len() == 1 && said[0].contains("`store`"), "{said:?}");
 }

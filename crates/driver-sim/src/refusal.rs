@@ -1,0 +1,96 @@
+//! Why a call returns something else than success.
+//!
+//! Every error of the simulator is a [`Refusal`]: the code, and the rule that it follows. A rule is
+//! a short name of the path in the simulator that decided. Which trace, recorded on hardware, shows
+//! the rule at work is looked up in the index of [`attested`](crate::attested) errors; an error
+//! that no trace attests is not returned, because hardware may do something else.
+
+use std::fmt;
+
+use retrograph_driver_sys::CUresult;
+
+use crate::attested;
+use crate::diagnostic::DiagnosticKind;
+use crate::state::State;
+
+/// The code that a call returns, and the rule that it follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) code: CUresult,
+    pub(crate) rule: &'static str,
+    /// Whether the simulator cannot go on, and why: what it would do is not what hardware does.
+    pub(crate) stops: Option<DiagnosticKind>,
+}
+
+/// Refuses a call as hardware does.
+pub(crate) const fn refuse(code: CUresult, rule: &'static str) -> Refusal {
+    Refusal { code, rule, stops: None }
+}
+
+/// Refuses an argument as hardware does.
+pub(crate) const fn invalid(rule: &'static str) -> Refusal {
+    refuse(CUresult::CUDA_ERROR_INVALID_VALUE, rule)
+}
+
+impl Refusal {
+    /// The simulator does not do what hardware does.
+    pub(crate) const UNSUPPORTED: Self = Self {
+        code: CUresult::CUDA_ERROR_NOT_SUPPORTED,
+        rule: "unsupported",
+        stops: Some(DiagnosticKind::Unsupported),
+    };
+
+    /// Hardware promises nothing.
+    pub(crate) const UNDEFINED: Self = Self {
+        code: CUresult::CUDA_ERROR_UNKNOWN,
+        rule: "undefined",
+        stops: Some(DiagnosticKind::Undefined),
+    };
+}
+
+/// An error that a simulated call returned: which rule made which function return which code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Refused {
+    /// The rule of the simulator.
+    pub rule: &'static str,
+    /// The function of the driver.
+    pub call: &'static str,
+    /// What it returned.
+    pub code: CUresult,
+}
+
+impl Refused {
+    /// The name of the recorded trace that attests the error, if there is one.
+    pub fn trace(&self) -> Option<&'static str> {
+        attested::trace(self.rule, self.call, self.code)
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} -> {} by rule {}", self.call, self.code, self.rule)
+    }
+}
+
+impl State {
+    /// The code that a refused call returns. Stops the world where the simulator cannot go on.
+    pub(crate) fn conclude(&mut self, refusal: Refusal) -> CUresult {
+        if refusal.stops.is_some() {
+            return self.stop(refusal.code);
+        }
+        let refused = Refused { rule: refusal.rule, call: self.call, code: refusal.code };
+        self.refused.insert(refused);
+        if self.config.attested_only && refused.trace().is_none() {
+            let message = format!("no recorded trace attests {refused}");
+            self.diagnose(DiagnosticKind::Unattested, message);
+            return self.stop(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+        }
+        refusal.code
+    }
+
+    /// From now on every call returns `code`.
+    fn stop(&mut self, code: CUresult) -> CUresult {
+        self.stopped = Some(code);
+        code
+    }
+}
