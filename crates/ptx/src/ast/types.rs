@@ -22,6 +22,7 @@ words! {
         Bf16 = "bf16",
         F16x2 = "f16x2",
         Bf16x2 = "bf16x2",
+        Tf32 = "tf32",
         F32 = "f32",
         F64 = "f64",
     }
@@ -49,7 +50,13 @@ impl Type {
             Self::Pred => 0,
             Self::B8 | Self::U8 | Self::S8 => 1,
             Self::B16 | Self::U16 | Self::S16 | Self::F16 | Self::Bf16 => 2,
-            Self::B32 | Self::U32 | Self::S32 | Self::F32 | Self::F16x2 | Self::Bf16x2 => 4,
+            Self::B32
+            | Self::U32
+            | Self::S32
+            | Self::F16x2
+            | Self::Bf16x2
+            | Self::Tf32
+            | Self::F32 => 4,
             Self::B64 | Self::U64 | Self::S64 | Self::F64 => 8,
         }
     }
@@ -66,9 +73,13 @@ impl Type {
             Self::B8 | Self::B16 | Self::B32 | Self::B64 => TypeKind::Untyped,
             Self::U8 | Self::U16 | Self::U32 | Self::U64 => TypeKind::Unsigned,
             Self::S8 | Self::S16 | Self::S32 | Self::S64 => TypeKind::Signed,
-            Self::F16 | Self::Bf16 | Self::F16x2 | Self::Bf16x2 | Self::F32 | Self::F64 => {
-                TypeKind::Float
-            }
+            Self::F16
+            | Self::Bf16
+            | Self::F16x2
+            | Self::Bf16x2
+            | Self::Tf32
+            | Self::F32
+            | Self::F64 => TypeKind::Float,
         }
     }
 

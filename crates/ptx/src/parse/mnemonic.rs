@@ -17,7 +17,9 @@ pub(super) fn parse_mnemonic(cursor: &mut Cursor<'_>) -> Result<(Opcode, Modifie
     let mut first = true;
     while let Token::Dotted(word) = cursor.peek() {
         let at = cursor.position();
-        let modifier = Modifier::from_text(word).filter(|&modifier| has(opcode, modifier));
+        let pair = pair(cursor, opcode, word);
+        let single = || Modifier::from_text(word).filter(|&modifier| has(opcode, modifier));
+        let modifier = pair.or_else(single);
         if let Some(modifier) = modifier {
             if opcode.binds(modifier) && !first {
                 let expected = format!("`.{word}` right after `{opcode}`");
@@ -35,9 +37,19 @@ pub(super) fn parse_mnemonic(cursor: &mut Cursor<'_>) -> Result<(Opcode, Modifie
             return Err(ParseError::new(at, format!("`.{word}`"), expected).help(help));
         }
         cursor.take();
+        if pair.is_some() {
+            cursor.take();
+        }
         first = false;
     }
     Ok((opcode, modifiers, types))
+}
+
+/// The modifier of `opcode` that `word` and the next word are together, as in `.row.col`.
+fn pair(cursor: &Cursor<'_>, opcode: Opcode, word: &str) -> Option<Modifier> {
+    let Token::Dotted(next) = cursor.peek_second() else { return None };
+    let is = |modifier: &Modifier| modifier.text().split_once('.') == Some((word, next));
+    Modifier::ALL.iter().copied().find(|modifier| is(modifier) && has(opcode, *modifier))
 }
 
 /// Whether some form of `opcode` has `modifier`.
