@@ -60,9 +60,9 @@ impl Space {
     /// The space that the modifier names.
     pub const fn from_modifier(modifier: Modifier) -> Option<Self> {
         Some(match modifier {
-            Modifier::Param => Self::Param,
+            Modifier::Param | Modifier::ParamEntry | Modifier::ParamFunc => Self::Param,
             Modifier::Global => Self::Global,
-            Modifier::Shared => Self::Shared,
+            Modifier::Shared | Modifier::SharedCta | Modifier::SharedCluster => Self::Shared,
             Modifier::Local => Self::Local,
             Modifier::Const => Self::Const,
             _ => return None,

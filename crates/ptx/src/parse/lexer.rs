@@ -83,8 +83,7 @@ impl<'a> Lexer<'a> {
         match first {
             '.' => {
                 self.take(1);
-                let length = self.rest.find(|c| !continues_name(c)).unwrap_or(self.rest.len());
-                Ok(Token::Dotted(self.take(length)))
+                Ok(Token::Dotted(self.dotted()))
             }
             '"' => self.text(),
             _ => {
@@ -92,6 +91,16 @@ impl<'a> Lexer<'a> {
                 Ok(Token::Symbol(first))
             }
         }
+    }
+
+    /// A word after a dot; some are two words with `::` between them, as in `.shared::cta`.
+    fn dotted(&mut self) -> &'a str {
+        let word = |text: &str| text.find(|c| !continues_name(c)).unwrap_or(text.len());
+        let mut length = word(self.rest);
+        while let Some(rest) = self.rest[length..].strip_prefix("::") {
+            length += 2 + word(rest);
+        }
+        self.take(length)
     }
 
     /// A name; the special registers have a dot in theirs.
