@@ -131,7 +131,7 @@ impl Instruction {
             visit(guard.predicate, true);
         }
         for (index, operand) in self.operands.iter().enumerate() {
-            let read = index > 0 || !self.opcode.has_destination();
+            let read = index > 0 || !self.has_destination();
             operand.visit_registers(&mut |register| visit(register, read));
         }
     }
@@ -141,11 +141,16 @@ impl Instruction {
         if let Some(guard) = &mut self.guard {
             visit(&mut guard.predicate, true);
         }
-        let writes = self.opcode.has_destination();
+        let writes = self.has_destination();
         for (index, operand) in self.operands.iter_mut().enumerate() {
             let read = index > 0 || !writes;
             operand.visit_registers_mut(&mut |register| visit(register, read));
         }
+    }
+
+    /// Whether the first operand is what the instruction writes.
+    pub fn has_destination(&self) -> bool {
+        self.opcode.has_destination() && !self.modifiers.has(Modifier::StoreD)
     }
 
     /// The first type.

@@ -33,8 +33,8 @@ pub(crate) use check::{Names, check};
 use crate::ast::Modifier;
 
 impl Opcode {
-    /// Whether the first operand is what the instruction writes, which is the same for all of its
-    /// forms.
+    /// Whether the first operand is what the instruction writes. It is the same for all of its
+    /// forms, except for `wmma.store`; see [`crate::ast::Instruction::has_destination`].
     pub const fn has_destination(self) -> bool {
         match self.forms()[0].operands {
             [first, ..] => first.is_written(),
@@ -51,6 +51,11 @@ impl Opcode {
             }
             Self::Shf => matches!(modifier, Modifier::L | Modifier::R),
             Self::Cvta => matches!(modifier, Modifier::To),
+            Self::Cp => matches!(modifier, Modifier::Async),
+            Self::Wmma => {
+                use Modifier::{LoadA, LoadB, LoadC, Mma, StoreD};
+                matches!(modifier, LoadA | LoadB | LoadC | StoreD | Mma)
+            }
             _ => false,
         }
     }

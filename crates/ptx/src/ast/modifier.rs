@@ -8,6 +8,16 @@ words! {
     ///
     /// The order of the variants is the order in which modifiers are printed.
     pub enum Modifier {
+        // What `cp` and `wmma` do. A word with a dot is two that only mean something side by side.
+        Async = "async",
+        CommitGroup = "commit_group",
+        WaitGroup = "wait_group",
+        WaitAll = "wait_all",
+        LoadA = "load.a",
+        LoadB = "load.b",
+        LoadC = "load.c",
+        StoreD = "store.d",
+        Mma = "mma",
         // Memory order and scope.
         Volatile = "volatile",
         Weak = "weak",
@@ -44,6 +54,7 @@ words! {
         Wb = "wb",
         Wt = "wt",
         Nc = "nc",
+        SharedGlobal = "shared.global",
         L1EvictNormal = "L1::evict_normal",
         L1EvictUnchanged = "L1::evict_unchanged",
         L1EvictFirst = "L1::evict_first",
@@ -61,18 +72,6 @@ words! {
         V2 = "v2",
         V4 = "v4",
         V8 = "v8",
-        // Asynchronous copies. A word with a dot is two that only mean something side by side.
-        Async = "async",
-        CommitGroup = "commit_group",
-        WaitGroup = "wait_group",
-        WaitAll = "wait_all",
-        SharedGlobal = "shared.global",
-        // Matrices: what `wmma` does and to which fragment.
-        LoadA = "load.a",
-        LoadB = "load.b",
-        LoadC = "load.c",
-        StoreD = "store.d",
-        Mma = "mma",
         // Warps and blocks.
         Warp = "warp",
         Sync = "sync",

@@ -31,8 +31,9 @@ fn keep_where(body: &mut Vec<Statement>, mut keep: impl FnMut(usize) -> bool) {
 
 /// Whether the instruction does nothing but compute its destination.
 fn is_pure(instruction: &Instruction) -> bool {
-    let acts = matches!(instruction.opcode, Opcode::Atom | Opcode::Shfl | Opcode::Vote);
-    instruction.opcode.has_destination() && !acts && !instruction.modifiers.has(Modifier::Volatile)
+    use Opcode::{Atom, Ldmatrix, Mma, Movmatrix, Shfl, Vote, Wmma};
+    let acts = matches!(instruction.opcode, Atom | Shfl | Vote | Ldmatrix | Movmatrix | Mma | Wmma);
+    instruction.has_destination() && !acts && !instruction.modifiers.has(Modifier::Volatile)
 }
 
 /// Drops what computes only results that nobody reads.

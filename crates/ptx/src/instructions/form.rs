@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::ast::{Modifier, Type};
+use crate::ast::{Modifier, Space, Type};
 use crate::target::IsaVersion;
 
 /// One form of an instruction: the modifiers, types and operands that go together.
@@ -73,6 +73,20 @@ pub enum Shape {
     Memory,
     /// `[address]` of an operand that must be a register or a variable, for `cvta`.
     AddressValue,
+    /// `[address]` in this space, whatever the modifiers say.
+    MemoryIn(Space),
+    /// An integer constant out of these.
+    OneOf(&'static [i64]),
+    /// An integer constant.
+    Integer,
+    /// A register of this type, or a constant from 0 to as much as the operand before says.
+    UpToPrevious(Type),
+    /// A register that is read.
+    Register(Type),
+    /// A vector of as many registers that are written, each of which may be `_`.
+    FragmentDestination(Type, usize),
+    /// A vector of as many registers or constants.
+    Fragment(Type, usize),
     /// A label of the same entry.
     Target,
 }
@@ -88,6 +102,7 @@ impl Shape {
                 | Self::DestinationAndPredicate(_)
                 | Self::Loaded
                 | Self::Unpacked
+                | Self::FragmentDestination(..)
         )
     }
 }
@@ -160,7 +175,12 @@ impl Display for Shape {
             Self::Anything => "value, special register, variable or {registers}",
             Self::Unpacked => "{registers}",
             Self::Constant => "constant",
-            Self::Memory => "[address]",
+            Self::Memory | Self::MemoryIn(_) => "[address]",
+            Self::OneOf(_) | Self::Integer => "constant",
+            Self::UpToPrevious(_) => "value",
+            Self::Register(_) => "register",
+            Self::FragmentDestination(..) => "{registers}",
+            Self::Fragment(..) => "{values}",
             Self::AddressValue => "register or variable",
             Self::Target => "label",
         })

@@ -39,7 +39,25 @@ impl Checker<'_> {
             Shape::Anything => self.anything(operand),
             Shape::Unpacked => self.packed(operand, true),
             Shape::Constant => self.constant(operand),
-            Shape::Memory => self.memory(operand),
+            Shape::Memory => self.memory(operand, self.instruction.space()),
+            Shape::MemoryIn(space) => self.memory(operand, Some(space)),
+            Shape::OneOf(choices) => match operand {
+                Operand::Immediate(Immediate::Integer(value)) if choices.contains(value) => Ok(()),
+                _ => Err(format!("one of the constants {choices:?}")),
+            },
+            Shape::Integer => match operand {
+                Operand::Immediate(Immediate::Integer(_)) => Ok(()),
+                _ => Err("an integer constant".to_owned()),
+            },
+            Shape::Register(ty) => self.register(operand, ty, false),
+            Shape::UpToPrevious(ty) => self.up_to_previous(operand, ty),
+            Shape::FragmentDestination(ty, count) => self.fragment(operand, count, &|one| {
+                if *one == Operand::Sink { Ok(()) } else { self.element(one, ty) }
+            }),
+            Shape::Fragment(ty, count) => self.fragment(operand, count, &|one| match one {
+                Operand::Immediate(_) => self.value(one, untyped(ty), false),
+                _ => self.element(one, ty),
+            }),
             Shape::AddressValue => match operand {
                 Operand::Symbol(symbol, _) => self.symbol(*symbol),
                 _ => self.register(operand, self.resolve(Ty::First), false),
@@ -159,8 +177,11 @@ impl Checker<'_> {
     }
 
     fn symbol(&self, symbol: Symbol) -> Result<(), String> {
-        let space = (self.names.space)(symbol);
-        match (space, self.instruction.space()) {
+        self.symbol_in(symbol, self.instruction.space())
+    }
+
+    fn symbol_in(&self, symbol: Symbol, wanted: Option<Space>) -> Result<(), String> {
+        match ((self.names.space)(symbol), wanted) {
             (None, _) => Err("a variable or a parameter".to_owned()),
             (Some(found), Some(wanted)) if found != wanted => {
                 Err(format!("a name in .{wanted}; this one is in .{found}"))
@@ -169,16 +190,52 @@ impl Checker<'_> {
         }
     }
 
-    fn memory(&self, operand: &Operand) -> Result<(), String> {
+    /// A value that is no more than the constant in front of it.
+    fn up_to_previous(&self, operand: &Operand, ty: Type) -> Result<(), String> {
+        let at = self.instruction.operands.iter().position(|other| std::ptr::eq(other, operand));
+        let before = at.and_then(|at| self.instruction.operands.get(at.checked_sub(1)?));
+        match (operand, before) {
+            (
+                Operand::Immediate(Immediate::Integer(value)),
+                Some(Operand::Immediate(Immediate::Integer(most))),
+            ) if !(0..=*most).contains(value) => Err(format!("a constant from 0 to {most}")),
+            _ => self.value(operand, ty, false),
+        }
+    }
+
+    fn fragment(
+        &self,
+        operand: &Operand,
+        count: usize,
+        check: &dyn Fn(&Operand) -> Result<(), String>,
+    ) -> Result<(), String> {
+        match operand {
+            Operand::Vector(list) if list.len() == count => list.iter().try_for_each(check),
+            _ => Err(format!("a vector of {count}")),
+        }
+    }
+
+    /// A register of a fragment. Those that hold packed elements have no type of their own.
+    fn element(&self, operand: &Operand, ty: Type) -> Result<(), String> {
+        self.register(operand, untyped(ty), false)?;
+        let Operand::Register(register) = operand else { return Ok(()) };
+        let declared = self.names.registers.get(register.0 as usize);
+        if untyped(ty) == ty || declared == Some(&Type::B32) {
+            Ok(())
+        } else {
+            Err("a register of type .b32".to_owned())
+        }
+    }
+
+    fn memory(&self, operand: &Operand, space: Option<Space>) -> Result<(), String> {
         let Operand::Address(Address { base, offset }) = operand else {
             return Err("an [address]".to_owned());
         };
         if i32::try_from(*offset).is_err() {
             return Err("an offset of 32 bits".to_owned());
         }
-        let space = self.instruction.space();
         match base {
-            AddressBase::Symbol(symbol) => self.symbol(*symbol),
+            AddressBase::Symbol(symbol) => self.symbol_in(*symbol, space),
             AddressBase::Absolute if space == Some(Space::Local) => Ok(()),
             AddressBase::Absolute => Err("a register or a name as base".to_owned()),
             AddressBase::Register(register) => {
@@ -206,6 +263,15 @@ impl Checker<'_> {
             Operand::Label(_) => "a label".to_owned(),
             Operand::Sink => "`_`".to_owned(),
         }
+    }
+}
+
+/// The type of a register that holds elements of a type: those of 32 bits that are packed, or that
+/// have no registers of their own, have none.
+fn untyped(ty: Type) -> Type {
+    match ty {
+        Type::F16x2 | Type::Bf16x2 | Type::Tf32 => Type::B32,
+        other => other,
     }
 }
 

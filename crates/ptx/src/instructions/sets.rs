@@ -5,8 +5,11 @@ use crate::ast::{Modifier as M, Type};
 use crate::target::IsaVersion;
 
 pub(super) const ISA_6_2: IsaVersion = IsaVersion::new(6, 2);
+pub(super) const ISA_6_3: IsaVersion = IsaVersion::new(6, 3);
+pub(super) const ISA_6_5: IsaVersion = IsaVersion::new(6, 5);
 pub(super) const ISA_7_0: IsaVersion = IsaVersion::new(7, 0);
 pub(super) const ISA_7_1: IsaVersion = IsaVersion::new(7, 1);
+pub(super) const ISA_7_5: IsaVersion = IsaVersion::new(7, 5);
 pub(super) const ISA_7_8: IsaVersion = IsaVersion::new(7, 8);
 
 // Modifiers.

@@ -183,4 +183,16 @@ instructions! {
     Atom = "atom" => atomics::ATOM,
     /// Changes memory in one step.
     Red = "red" => atomics::RED,
+    /// Copies from global to shared memory behind the back of the thread, and waits for it.
+    Cp = "cp" => tensor::CP,
+    /// Loads matrices of 8 by 8 from shared memory, by all lanes of a warp together.
+    Ldmatrix = "ldmatrix" => tensor::LDMATRIX,
+    /// Stores matrices of 8 by 8 to shared memory, by all lanes of a warp together.
+    Stmatrix = "stmatrix" => tensor::STMATRIX,
+    /// Transposes a matrix of 8 by 8 that the lanes of a warp hold.
+    Movmatrix = "movmatrix" => tensor::MOVMATRIX,
+    /// Multiplies matrices that the lanes of a warp hold, and adds.
+    Mma = "mma" => tensor::MMA,
+    /// Loads, stores and multiplies matrices whose places in registers are not told.
+    Wmma = "wmma" => tensor::WMMA,
 }

@@ -1,7 +1,7 @@
 //! Every combination of the types and modifiers of every form in the table, made by rule and handed
 //! to the parser, to the printer and to `ptxas`.
 
-use retrograph_ptx::ast::{Modifier, Type};
+use retrograph_ptx::ast::{Modifier, Space, Type};
 use retrograph_ptx::instructions::{Form, Opcode, Shape, Ty};
 use retrograph_ptx::{IsaVersion, SmTarget, parse};
 
@@ -82,6 +82,15 @@ impl Example<'_> {
             Shape::Constant => "0x96".to_owned(),
             Shape::Memory => self.address().to_owned(),
             Shape::AddressValue => "%rd2".to_owned(),
+            Shape::MemoryIn(Space::Shared) => "[tile+16]".to_owned(),
+            Shape::MemoryIn(_) => "[%rd3+-16]".to_owned(),
+            Shape::OneOf(choices) => choices[0].to_string(),
+            Shape::Integer => "3".to_owned(),
+            Shape::UpToPrevious(ty) | Shape::Register(ty) => register(ty, index + 1),
+            Shape::FragmentDestination(ty, count) | Shape::Fragment(ty, count) => {
+                let list: Vec<String> = (1..=count).map(|n| register(ty, n)).collect();
+                format!("{{{}}}", list.join(", "))
+            }
             Shape::Target => "done".to_owned(),
         })
     }

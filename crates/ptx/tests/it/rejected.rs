@@ -51,11 +51,44 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("vote.any.pred %p1, %p2;", "one of .sync"),
     ("frobnicate.u32 %r1;", "an instruction that the table knows"),
     ("bra nowhere;", "label `nowhere`"),
-    ("mov.u32 %r9, 1;", "a declared name"),
+    ("mov.u32 %r99, 1;", "a declared name"),
     ("@%r1 ret;", "a predicate register"),
     ("again: again: ret;", "label `again` again"),
     (".reg .f32 %f<3>;", "`%f0` again"),
     (".reg .q32 %q;", "a type"),
+];
+
+/// The same for instructions of newer targets.
+const NEWER: &[(&str, &str)] = &[
+    ("cp.async.global.shared.ca [%r1], [%rd1], 4;", "`.global`"),
+    ("cp.ca.shared.global.async [%r1], [%rd1], 4;", "right after `cp`"),
+    ("cp.async.cg.shared.global [%r1], [%rd1], 8;", "one of the constants [16]"),
+    ("cp.async.ca.shared.global [%r1], [%rd1], 4, 5;", "a constant from 0 to 4"),
+    ("cp.async.ca.shared.global [%r1], [tile], 4;", "a name in .global"),
+    ("cp.async.wait_group %r1;", "an integer constant"),
+    ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 %r1, [%r2];", "a vector of 1"),
+    ("stmatrix.sync.aligned.m8n8.x2.b16 [%rd2], {%r1};", "a vector of 2"),
+    ("movmatrix.sync.aligned.m8n8.b16 %r1, %r2;", "one of .trans"),
+    (
+        "mma.sync.aligned.m16n8k8.col.row.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2}, {%r3}, \
+      {%f1, %f2, %f3, %f4};",
+        "a modifier or type of `mma`",
+    ),
+    (
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%f5, %f6}, {%r3}, \
+      {%f1, %f2, %f3, %f4};",
+        "a register of type .b32",
+    ),
+    (
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f16 {%f1, %f2, %f3, %f4}, {%r1, %r2}, {%r3}, \
+      {%r1, %r2};",
+        ".f32.f16.f16.f16",
+    ),
+    (
+        "wmma.sync.load.a.aligned.row.m16n16k16.f16 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, \
+      [%rd1];",
+        "right after `wmma`",
+    ),
 ];
 
 /// Statements that `ptxas` takes and this crate does not, on purpose.
@@ -73,6 +106,18 @@ fn statements_outside_of_the_table_are_rejected_where_they_stand() {
         let said = error.to_string();
         assert!(said.contains(words), "{statement}: {said}");
         assert_eq!(error.line, LINE, "{statement}: {said}");
+    }
+}
+
+#[test]
+fn instructions_of_newer_targets_are_rejected_here_and_there() {
+    for (statement, words) in NEWER {
+        let text = module_around("8.0", "sm_90", statement);
+        let error = parse(&text).expect_err(&format!("{statement} was accepted"));
+        assert!(error.to_string().contains(words), "{statement}: {error}");
+        if ptxas::assemble(&text, "sm_90") == Some(Ok(())) {
+            panic!("ptxas takes `{statement}`; then the table should");
+        }
     }
 }
 

@@ -20,8 +20,8 @@ pub(crate) fn module_around(version: &str, target: &str, statements: &str) -> St
 .const .align 4 .f32 constants[4] = {{1.0}};
 .visible .entry kernel(.param .u64 p)
 {{
-.reg .pred %p<5>; .reg .f32 %f<5>; .reg .f64 %fd<5>; .reg .b16 %h<5>;
-.reg .b32 %r<7>; .reg .b64 %rd<5>;
+.reg .pred %p<5>; .reg .f32 %f<9>; .reg .f64 %fd<9>; .reg .b16 %h<5>;
+.reg .b32 %r<9>; .reg .b64 %rd<5>;
 .shared .align 16 .b8 tile[64];
 .local .align 4 .b8 stack[16];
 {statements}
