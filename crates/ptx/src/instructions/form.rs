@@ -81,6 +81,8 @@ pub enum Shape {
     Integer,
     /// A register of this type, or a constant from 0 to as much as the operand before says.
     UpToPrevious(Type),
+    /// A predicate register that may be negated.
+    PredicateRegister,
     /// A register that is read.
     Register(Type),
     /// A vector of as many registers that are written, each of which may be `_`.
@@ -171,7 +173,7 @@ impl Display for Shape {
             Self::Loaded => "register or {registers}",
             Self::Stored => "value or {values}",
             Self::Source(_) | Self::WideSource(_) => "value",
-            Self::Predicate => "{!}predicate",
+            Self::Predicate | Self::PredicateRegister => "{!}predicate",
             Self::Anything => "value, special register, variable or {registers}",
             Self::Unpacked => "{registers}",
             Self::Constant => "constant",

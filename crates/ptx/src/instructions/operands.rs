@@ -49,6 +49,10 @@ impl Checker<'_> {
                 Operand::Immediate(Immediate::Integer(_)) => Ok(()),
                 _ => Err("an integer constant".to_owned()),
             },
+            Shape::PredicateRegister => match operand {
+                Operand::NotPredicate(register) => self.typed(*register, Type::Pred, false),
+                _ => self.register(operand, Type::Pred, false),
+            },
             Shape::Register(ty) => self.register(operand, ty, false),
             Shape::UpToPrevious(ty) => self.up_to_previous(operand, ty),
             Shape::FragmentDestination(ty, count) => self.fragment(operand, count, &|one| {

@@ -75,7 +75,7 @@ impl Example<'_> {
             Shape::DestinationOrSink(ty) => nth(ty),
             Shape::DestinationAndPredicate(ty) => format!("{}|%p4", nth(ty)),
             Shape::Loaded | Shape::Stored => self.memory_value()?,
-            Shape::Predicate => "!%p3".to_owned(),
+            Shape::Predicate | Shape::PredicateRegister => "!%p3".to_owned(),
             Shape::Anything => nth(Ty::First),
             Shape::Unpacked if self.types[0] == Type::B32 => "{%h1, %h2}".to_owned(),
             Shape::Unpacked => "{%r1, %r2}".to_owned(),

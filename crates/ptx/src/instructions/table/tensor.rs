@@ -12,6 +12,7 @@ const TO: Shape = Shape::MemoryIn(Space::Shared);
 const FROM: Shape = Shape::MemoryIn(Space::Global);
 const SIZE: Shape = Shape::OneOf(&[4, 8, 16]);
 const SIZE_16: Shape = Shape::OneOf(&[16]);
+const IGNORE: Shape = Shape::PredicateRegister;
 const SOURCE_SIZE: Shape = Shape::UpToPrevious(Type::U32);
 
 const SYNC: Slot = one(&[M::Sync]);
@@ -126,9 +127,9 @@ forms! {
             .since(ISA_7_0, 80),
         Form::new(&[ASYNC, CG, SHARED_GLOBAL], &[], &[TO, FROM, SIZE_16, SOURCE_SIZE])
             .since(ISA_7_0, 80),
-        Form::new(&[ASYNC, CA, SHARED_GLOBAL], &[], &[TO, FROM, SIZE, Shape::Predicate])
+        Form::new(&[ASYNC, CA, SHARED_GLOBAL], &[], &[TO, FROM, SIZE, IGNORE])
             .since(ISA_7_5, 80),
-        Form::new(&[ASYNC, CG, SHARED_GLOBAL], &[], &[TO, FROM, SIZE_16, Shape::Predicate])
+        Form::new(&[ASYNC, CG, SHARED_GLOBAL], &[], &[TO, FROM, SIZE_16, IGNORE])
             .since(ISA_7_5, 80),
         Form::new(&[ASYNC, one(&[M::CommitGroup])], &[], &[]).since(ISA_7_0, 80),
         Form::new(&[ASYNC, one(&[M::WaitGroup])], &[], &[Shape::Integer]).since(ISA_7_0, 80),
