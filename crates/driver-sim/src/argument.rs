@@ -70,9 +70,13 @@ macro_rules! plain {
 }
 
 plain! {
-    u8, i32, u32, u64, usize, CUresult, CUcontext, CUmodule, CUfunction, CUstream, CUevent, CUgraph,
-    CUgraphNode, CUgraphExec, CUdevice_attribute, CUlimit, CUpointer_attribute,
-    CUfunction_attribute, CUstreamCaptureMode,
+    u8, u16, i32, u32, u64, usize, CUresult, CUcontext, CUmodule, CUfunction, CUstream, CUevent,
+    CUgraph, CUgraphNode, CUgraphExec, CUlibrary, CUkernel, CUlinkState, CUmemoryPool, CUuserObject,
+    CUdevice_attribute, CUdevice_P2PAttribute, CUlimit, CUfunc_cache, CUexecAffinityType,
+    CUpointer_attribute, CUmem_advise, CUmem_range_attribute, CUmemPool_attribute, CUmemLocation,
+    CUmemAllocationType, CUmemAllocationHandleType, CUmemAllocationGranularity_flags,
+    CUmemRangeHandleType, CUfunction_attribute, CUjitInputType, CUlaunchAttributeID,
+    CUgraphMem_attribute, CUstreamCaptureMode, CUhostFn, CUstreamCallback, CUoccupancyB2DSize,
 }
 
 impl<T> Out<T> {

@@ -51,8 +51,12 @@ handles! {
     CUmodule;
     /// An entry point in a module.
     CUfunction;
-    /// A kernel of a library that is not bound to a context.
+    /// A library: a loaded image that is not bound to a context. Since driver 12000.
+    CUlibrary;
+    /// A kernel of a library that is not bound to a context. Since driver 12000.
     CUkernel;
+    /// A linker at work.
+    CUlinkState;
     /// A stream: work in order.
     CUstream;
     /// An event: a point in a stream.
@@ -63,6 +67,16 @@ handles! {
     CUgraphNode;
     /// An instantiated graph.
     CUgraphExec;
+    /// A kernel node that kernels can change, as the device names it. Since driver 12040.
+    CUgraphDeviceNode;
+    /// A pool of stream-ordered memory.
+    CUmemoryPool;
+    /// An object with references to count, which graphs can hold.
+    CUuserObject;
+    /// A context on a part of a device. No function of this crate makes one. Since driver 12040.
+    CUgreenCtx;
+    /// A semaphore of another interface. No function of this crate makes one.
+    CUexternalSemaphore;
     /// A CUDA array. No function of this crate makes one; copies name it in their parameters.
     CUarray;
 }

@@ -38,31 +38,62 @@
 // Types, fields and functions carry the names of cuda.h, so that its documentation applies.
 #![allow(non_camel_case_types, non_snake_case)]
 
+mod capture;
+pub mod constants;
+mod context;
+mod copy;
 mod device;
 mod enumeration;
+mod event;
+mod function;
 mod functions;
 mod graph;
 mod handle;
+mod jit;
+mod launch;
 mod layout;
+pub mod layouts;
+mod library;
 mod load;
+mod location;
+mod managed;
 mod memory;
-mod module;
+mod memory_operation;
+mod occupancy;
+mod pool;
 mod result;
 mod stream;
+mod structure;
+mod symbol;
 mod table;
+mod virtual_memory;
 
 #[doc(no_inline)]
 pub use std::ffi::{c_char, c_void};
 
+pub use capture::*;
+pub use context::*;
+pub use copy::*;
 pub use device::*;
+pub use event::*;
+pub use function::*;
 pub use graph::*;
 pub use handle::*;
+pub use jit::*;
+pub use launch::*;
+pub use library::*;
 pub use load::{LEAST_VERSION, LIBRARY_NAMES, LoadError};
+pub use location::*;
+pub use managed::*;
 pub use memory::*;
-pub use module::*;
+pub use memory_operation::*;
+pub use occupancy::*;
+pub use pool::*;
 pub use result::CUresult;
 pub use stream::*;
+pub use symbol::*;
 pub use table::DriverTable;
+pub use virtual_memory::*;
 
 /// The README's example is a test.
 #[cfg(doctest)]

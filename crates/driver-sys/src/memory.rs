@@ -1,19 +1,33 @@
-//! Device memory, pinned host memory and copies.
+//! Device memory and host memory: addresses, flags, and what is known of an address.
 
-use std::ffi::c_void;
-
-use crate::enumeration::enumerations;
-use crate::handle::CUarray;
+use crate::enumeration::{enumerations, flags};
 
 /// An address in device memory.
 pub type CUdeviceptr = u64;
 
-/// Flag of `cuMemHostAlloc`: pinned for every context.
-pub const CU_MEMHOSTALLOC_PORTABLE: u32 = 1;
-/// Flag of `cuMemHostAlloc`: mapped into device addresses.
-pub const CU_MEMHOSTALLOC_DEVICEMAP: u32 = 2;
-/// Flag of `cuMemHostAlloc`: write-combined, so fast to send and slow to read on the host.
-pub const CU_MEMHOSTALLOC_WRITECOMBINED: u32 = 4;
+flags! {
+    /// Flags of `cuMemHostAlloc`.
+    CUmemHostAlloc_flags: u32 {
+        /// Pinned for every context.
+        CU_MEMHOSTALLOC_PORTABLE = 1;
+        /// Mapped into device addresses.
+        CU_MEMHOSTALLOC_DEVICEMAP = 2;
+        /// Write-combined, so fast to send and slow to read on the host.
+        CU_MEMHOSTALLOC_WRITECOMBINED = 4;
+    }
+
+    /// Flags of `cuMemHostRegister_v2`.
+    CUmemHostRegister_flags: u32 {
+        /// Pinned for every context.
+        CU_MEMHOSTREGISTER_PORTABLE = 1;
+        /// Mapped into device addresses.
+        CU_MEMHOSTREGISTER_DEVICEMAP = 2;
+        /// Registers of another device, not memory.
+        CU_MEMHOSTREGISTER_IOMEMORY = 4;
+        /// Only read by the device.
+        CU_MEMHOSTREGISTER_READ_ONLY = 8;
+    }
+}
 
 enumerations! {
     /// Where one end of a copy lies.
@@ -32,131 +46,45 @@ enumerations! {
     CUpointer_attribute: u32 {
         /// The context, as `CUcontext`.
         CU_POINTER_ATTRIBUTE_CONTEXT = 1;
-        /// The kind of memory, as `CUmemorytype`.
+        /// The kind of memory, as [`CUmemorytype`].
         CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2;
-        /// The address for kernels, as `CUdeviceptr`.
+        /// The address for kernels, as [`CUdeviceptr`].
         CU_POINTER_ATTRIBUTE_DEVICE_POINTER = 3;
         /// The address for the host, as a pointer.
         CU_POINTER_ATTRIBUTE_HOST_POINTER = 4;
+        /// Deprecated: two tokens for a kernel module of another vendor.
+        CU_POINTER_ATTRIBUTE_P2P_TOKENS = 5;
+        /// Whether synchronous operations on the memory always wait, as `u32`; can be set.
+        CU_POINTER_ATTRIBUTE_SYNC_MEMOPS = 6;
         /// An identifier that no other allocation of the process ever has, as `u64`.
         CU_POINTER_ATTRIBUTE_BUFFER_ID = 7;
         /// Whether the memory is managed, as `u32`.
         CU_POINTER_ATTRIBUTE_IS_MANAGED = 8;
         /// The device, as `i32`.
         CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9;
-        /// The first address of the allocation, as `CUdeviceptr`.
+        /// Whether `cuIpcGetMemHandle` works, as `u32`.
+        CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE = 10;
+        /// The first address of the allocation, as [`CUdeviceptr`].
         CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11;
         /// The size of the allocation, as `usize`.
         CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12;
         /// Whether the address is mapped, as `u32`.
         CU_POINTER_ATTRIBUTE_MAPPED = 13;
-    }
-}
-
-/// A copy of a box of bytes: `WidthInBytes` × `Height` × `Depth`.
-///
-/// Which of the addresses of an end counts is said by its memory type.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CUDA_MEMCPY3D {
-    /// First byte of the source row.
-    pub srcXInBytes: usize,
-    /// First row of the source.
-    pub srcY: usize,
-    /// First slice of the source.
-    pub srcZ: usize,
-    /// Level of detail of the source; must be 0.
-    pub srcLOD: usize,
-    /// Where the source lies.
-    pub srcMemoryType: CUmemorytype,
-    /// Source in host memory.
-    pub srcHost: *const c_void,
-    /// Source in device memory.
-    pub srcDevice: CUdeviceptr,
-    /// Source array.
-    pub srcArray: CUarray,
-    /// Must be null.
-    pub reserved0: *mut c_void,
-    /// Bytes from one source row to the next.
-    pub srcPitch: usize,
-    /// Rows from one source slice to the next.
-    pub srcHeight: usize,
-    /// First byte of the destination row.
-    pub dstXInBytes: usize,
-    /// First row of the destination.
-    pub dstY: usize,
-    /// First slice of the destination.
-    pub dstZ: usize,
-    /// Level of detail of the destination; must be 0.
-    pub dstLOD: usize,
-    /// Where the destination lies.
-    pub dstMemoryType: CUmemorytype,
-    /// Destination in host memory.
-    pub dstHost: *mut c_void,
-    /// Destination in device memory.
-    pub dstDevice: CUdeviceptr,
-    /// Destination array.
-    pub dstArray: CUarray,
-    /// Must be null.
-    pub reserved1: *mut c_void,
-    /// Bytes from one destination row to the next.
-    pub dstPitch: usize,
-    /// Rows from one destination slice to the next.
-    pub dstHeight: usize,
-    /// Bytes in a row.
-    pub WidthInBytes: usize,
-    /// Rows in a slice.
-    pub Height: usize,
-    /// Slices.
-    pub Depth: usize,
-}
-
-impl CUDA_MEMCPY3D {
-    /// A copy of `bytes` contiguous bytes with both ends unset.
-    const fn row(bytes: usize) -> Self {
-        Self {
-            srcXInBytes: 0,
-            srcY: 0,
-            srcZ: 0,
-            srcLOD: 0,
-            srcMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
-            srcHost: std::ptr::null(),
-            srcDevice: 0,
-            srcArray: CUarray::NULL,
-            reserved0: std::ptr::null_mut(),
-            srcPitch: bytes,
-            srcHeight: 1,
-            dstXInBytes: 0,
-            dstY: 0,
-            dstZ: 0,
-            dstLOD: 0,
-            dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
-            dstHost: std::ptr::null_mut(),
-            dstDevice: 0,
-            dstArray: CUarray::NULL,
-            reserved1: std::ptr::null_mut(),
-            dstPitch: bytes,
-            dstHeight: 1,
-            WidthInBytes: bytes,
-            Height: 1,
-            Depth: 1,
-        }
-    }
-
-    /// A copy of `bytes` contiguous bytes of device memory.
-    pub const fn device_to_device(dst: CUdeviceptr, src: CUdeviceptr, bytes: usize) -> Self {
-        Self { srcDevice: src, dstDevice: dst, ..Self::row(bytes) }
-    }
-
-    /// A copy of `bytes` contiguous bytes from host memory to device memory.
-    pub const fn host_to_device(dst: CUdeviceptr, src: *const c_void, bytes: usize) -> Self {
-        let srcMemoryType = CUmemorytype::CU_MEMORYTYPE_HOST;
-        Self { srcMemoryType, srcHost: src, dstDevice: dst, ..Self::row(bytes) }
-    }
-
-    /// A copy of `bytes` contiguous bytes from device memory to host memory.
-    pub const fn device_to_host(dst: *mut c_void, src: CUdeviceptr, bytes: usize) -> Self {
-        let dstMemoryType = CUmemorytype::CU_MEMORYTYPE_HOST;
-        Self { dstMemoryType, dstHost: dst, srcDevice: src, ..Self::row(bytes) }
+        /// The kinds of handles that the memory can be exported as, as `u64` of flags.
+        CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES = 14;
+        /// Whether GPUDirect RDMA works on the memory, as `u32`.
+        CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE = 15;
+        /// How the device may access the memory: 0 not at all, 1 reading, 3 reading and writing.
+        CU_POINTER_ATTRIBUTE_ACCESS_FLAGS = 16;
+        /// The pool, as `CUmemoryPool`, or null.
+        CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17;
+        /// The size of the mapping, as `usize`.
+        CU_POINTER_ATTRIBUTE_MAPPING_SIZE = 18;
+        /// The first address of the mapping, as [`CUdeviceptr`].
+        CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR = 19;
+        /// An identifier of the physical memory, as `u64`.
+        CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID = 20;
+        /// Whether the decompression engine can use the memory, as `u32`.
+        CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE = 21 since 12080;
     }
 }

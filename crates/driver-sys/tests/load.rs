@@ -81,7 +81,7 @@ fn a_library_that_cannot_tell_its_version_is_refused_with_its_code() {
 fn missing_optional_symbols_are_none_and_the_rest_is_there() {
     let table = load(version_12_0, &["cuFuncGetParamInfo", "cuFuncGetName"]).unwrap();
     assert!(table.cuFuncGetParamInfo.is_none() && table.cuFuncGetName.is_none());
-    assert!(table.cuGraphInstantiateWithParams.is_some());
+    assert!(table.cuGraphAddNode_v2.is_some());
     let mut version = 0;
     // SAFETY: this field holds `version_12_0`.
     assert!(unsafe { (table.cuDriverGetVersion)(&mut version) }.is_success());

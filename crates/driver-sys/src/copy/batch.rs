@@ -1,0 +1,135 @@
+//! Parameters of batches of copies.
+
+use crate::enumeration::{enumerations, flags};
+use crate::handle::CUarray;
+use crate::location::CUmemLocation;
+use crate::memory::CUdeviceptr;
+use crate::structure::{structures, zeroed};
+
+flags! {
+    /// Flags of one copy of a batch.
+    CUmemcpyFlags: u32 {
+        /// Nothing special.
+        CU_MEMCPY_FLAG_DEFAULT = 0 since 12080;
+        /// Better slower than in the way of kernels.
+        CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE = 1 since 12080;
+    }
+}
+
+enumerations! {
+    /// When the source of a copy may be read.
+    CUmemcpySrcAccessOrder: u32 {
+        /// Not filled in.
+        CU_MEMCPY_SRC_ACCESS_ORDER_INVALID = 0 since 12080;
+        /// In stream order.
+        CU_MEMCPY_SRC_ACCESS_ORDER_STREAM = 1 since 12080;
+        /// Out of stream order, but before the call returns.
+        CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL = 2 since 12080;
+        /// At any time, also out of stream order and after the call.
+        CU_MEMCPY_SRC_ACCESS_ORDER_ANY = 3 since 12080;
+    }
+
+    /// The kind of an end of a copy.
+    CUmemcpy3DOperandType: u32 {
+        /// Addressable memory.
+        CU_MEMCPY_OPERAND_TYPE_POINTER = 1 since 12080;
+        /// An array.
+        CU_MEMCPY_OPERAND_TYPE_ARRAY = 2 since 12080;
+    }
+}
+
+structures! {
+    /// How one copy of a batch, and those after it, are made. Since driver 12080.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CUmemcpyAttributes {
+        /// When the source may be read.
+        pub srcAccessOrder: CUmemcpySrcAccessOrder,
+        /// Where the source lies, for managed memory.
+        pub srcLocHint: CUmemLocation,
+        /// Where the destination lies, for managed memory.
+        pub dstLocHint: CUmemLocation,
+        /// Flags `CU_MEMCPY_FLAG_…`.
+        pub flags: u32,
+    }
+
+    /// A place in an array, in elements. Since driver 12080.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct CUoffset3D {
+        /// Along a row.
+        pub x: usize,
+        /// Rows.
+        pub y: usize,
+        /// Slices.
+        pub z: usize,
+    }
+
+    /// The size of a box: bytes or, where an array takes part, elements. Since driver 12080.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct CUextent3D {
+        /// Along a row.
+        pub width: usize,
+        /// Rows.
+        pub height: usize,
+        /// Slices.
+        pub depth: usize,
+    }
+
+    /// An end of a copy in addressable memory. Since driver 12080.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CUmemcpy3DOperand_op_ptr {
+        /// The first address.
+        pub ptr: CUdeviceptr,
+        /// Bytes from one row to the next; 0 for no gap.
+        pub rowLength: usize,
+        /// Rows from one slice to the next; 0 for no gap.
+        pub layerHeight: usize,
+        /// Where it lies, for managed memory.
+        pub locHint: CUmemLocation,
+    }
+
+    /// An end of a copy in an array. Since driver 12080.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct CUmemcpy3DOperand_op_array {
+        /// The array.
+        pub array: CUarray,
+        /// Where in it.
+        pub offset: CUoffset3D,
+    }
+
+    /// An end of a copy; its type says which. Since driver 12080.
+    #[derive(Clone, Copy)]
+    pub union CUmemcpy3DOperand_op {
+        /// Addressable memory.
+        pub ptr: CUmemcpy3DOperand_op_ptr,
+        /// An array.
+        pub array: CUmemcpy3DOperand_op_array,
+    }
+
+    /// An end of a copy of a batch of boxes. Since driver 12080.
+    #[derive(Clone, Copy)]
+    pub struct CUmemcpy3DOperand {
+        /// Which kind of end it is.
+        pub r#type: CUmemcpy3DOperandType,
+        /// The end.
+        pub op: CUmemcpy3DOperand_op,
+    }
+
+    /// One copy of a batch of boxes. Since driver 12080.
+    #[derive(Clone, Copy)]
+    pub struct CUDA_MEMCPY3D_BATCH_OP {
+        /// The source.
+        pub src: CUmemcpy3DOperand,
+        /// The destination.
+        pub dst: CUmemcpy3DOperand,
+        /// The size.
+        pub extent: CUextent3D,
+        /// When the source may be read.
+        pub srcAccessOrder: CUmemcpySrcAccessOrder,
+        /// Flags `CU_MEMCPY_FLAG_…`.
+        pub flags: u32,
+    }
+}
+
+zeroed! {
+    CUmemcpyAttributes, CUmemcpy3DOperand_op_ptr, CUmemcpy3DOperand, CUDA_MEMCPY3D_BATCH_OP,
+}

@@ -1,0 +1,94 @@
+//! Contexts: primary ones, own ones, and the state of the one that is current.
+
+/// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __context_functions {
+    ($next:ident $($state:tt)*) => {
+        $crate::$next! { $($state)*
+        required {
+            /// Takes a reference to the primary context, making it if needed.
+            fn cuDevicePrimaryCtxRetain(context: *mut $crate::CUcontext, device: $crate::CUdevice);
+            /// Gives a reference back; the last one destroys the context.
+            fn cuDevicePrimaryCtxRelease_v2(device: $crate::CUdevice);
+            /// Writes the flags, and whether the primary context exists.
+            fn cuDevicePrimaryCtxGetState(
+                device: $crate::CUdevice, flags: *mut u32, active: *mut i32
+            );
+            /// Sets the flags of the primary context.
+            fn cuDevicePrimaryCtxSetFlags_v2(device: $crate::CUdevice, flags: u32);
+            /// Destroys everything in the primary context, whoever uses it.
+            fn cuDevicePrimaryCtxReset_v2(device: $crate::CUdevice);
+            /// Makes a context and pushes it onto the calling thread. Headers of CUDA 13 no longer
+            /// declare it; their drivers still export it.
+            fn cuCtxCreate_v2(
+                context: *mut $crate::CUcontext, flags: u32, device: $crate::CUdevice
+            );
+            /// Destroys a context made by `cuCtxCreate…` with everything in it.
+            fn cuCtxDestroy_v2(context: $crate::CUcontext);
+            /// Makes the context current on the calling thread; null for none.
+            fn cuCtxSetCurrent(context: $crate::CUcontext);
+            /// Writes the context that is current on the calling thread, or null.
+            fn cuCtxGetCurrent(context: *mut $crate::CUcontext);
+            /// Makes the context current and remembers the one before.
+            fn cuCtxPushCurrent_v2(context: $crate::CUcontext);
+            /// Undoes a push and writes the context that was current.
+            fn cuCtxPopCurrent_v2(context: *mut $crate::CUcontext);
+            /// Writes the device of the current context.
+            fn cuCtxGetDevice(device: *mut $crate::CUdevice);
+            /// Writes the flags of the current context, `CU_CTX_…`.
+            fn cuCtxGetFlags(flags: *mut u32);
+            /// Writes a number that no other context of the process ever has; null stands for the
+            /// current one.
+            fn cuCtxGetId(context: $crate::CUcontext, id: *mut u64);
+            /// Writes the version of the interface that the context was made with; not a CUDA
+            /// version.
+            fn cuCtxGetApiVersion(context: $crate::CUcontext, version: *mut u32);
+            /// Waits for all work of the current context.
+            fn cuCtxSynchronize();
+            /// Writes a limit of the current context.
+            fn cuCtxGetLimit(value: *mut usize, limit: $crate::CUlimit);
+            /// Sets a limit of the current context.
+            fn cuCtxSetLimit(limit: $crate::CUlimit, value: usize);
+            /// Writes how the current context prefers to split the cache of a multiprocessor.
+            fn cuCtxGetCacheConfig(config: *mut $crate::CUfunc_cache);
+            /// Sets how the current context prefers to split the cache of a multiprocessor.
+            fn cuCtxSetCacheConfig(config: $crate::CUfunc_cache);
+            /// Writes the range of stream priorities; lower numbers are more urgent.
+            fn cuCtxGetStreamPriorityRange(least: *mut i32, greatest: *mut i32);
+            /// Makes all persisting lines of the L2 cache ordinary ones.
+            fn cuCtxResetPersistingL2Cache();
+            /// Writes which part of the device the current context may use.
+            fn cuCtxGetExecAffinity(
+                affinity: *mut $crate::CUexecAffinityParam, kind: $crate::CUexecAffinityType
+            );
+            /// Lets the current context use memory of another one on a peer device. `flags` is 0.
+            fn cuCtxEnablePeerAccess(peer: $crate::CUcontext, flags: u32);
+            /// Undoes `cuCtxEnablePeerAccess`.
+            fn cuCtxDisablePeerAccess(peer: $crate::CUcontext);
+        }
+        optional {
+            /// Makes a context with further parameters, which may be null, and pushes it onto the
+            /// calling thread.
+            fn cuCtxCreate_v4(
+                context: *mut $crate::CUcontext, parameters: *mut $crate::CUctxCreateParams,
+                flags: u32, device: $crate::CUdevice
+            ) since 12050;
+            /// Writes the device of a context, which need not be current; null stands for the
+            /// current one.
+            fn cuCtxGetDevice_v2(
+                device: *mut $crate::CUdevice, context: $crate::CUcontext
+            ) since 13000;
+            /// Sets the flags of the current context, `CU_CTX_…`.
+            fn cuCtxSetFlags(flags: u32) since 12010;
+            /// Waits for all work of a context, which need not be current; null stands for the
+            /// current one.
+            fn cuCtxSynchronize_v2(context: $crate::CUcontext) since 13000;
+            /// Records the present end of all work of a context.
+            fn cuCtxRecordEvent(context: $crate::CUcontext, event: $crate::CUevent) since 12050;
+            /// Makes all later work of a context wait for an event.
+            fn cuCtxWaitEvent(context: $crate::CUcontext, event: $crate::CUevent) since 12050;
+        }
+        }
+    };
+}

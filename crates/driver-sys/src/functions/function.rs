@@ -1,0 +1,67 @@
+//! Functions and their launch.
+
+/// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __function_functions {
+    ($next:ident $($state:tt)*) => {
+        $crate::$next! { $($state)*
+        required {
+            /// Writes a property of a function.
+            fn cuFuncGetAttribute(
+                value: *mut i32, attribute: $crate::CUfunction_attribute,
+                function: $crate::CUfunction
+            );
+            /// Sets a property of a function.
+            fn cuFuncSetAttribute(
+                function: $crate::CUfunction, attribute: $crate::CUfunction_attribute, value: i32
+            );
+            /// Sets how a function prefers to split the cache of a multiprocessor.
+            fn cuFuncSetCacheConfig(function: $crate::CUfunction, config: $crate::CUfunc_cache);
+            /// Writes the module that holds a function.
+            fn cuFuncGetModule(module: *mut $crate::CUmodule, function: $crate::CUfunction);
+            /// Launches a function; the parameter values are copied during the call.
+            fn cuLaunchKernel(
+                function: $crate::CUfunction, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32,
+                block_y: u32, block_z: u32, shared_bytes: u32, stream: $crate::CUstream,
+                parameters: *mut *mut $crate::c_void, extra: *mut *mut $crate::c_void
+            );
+            /// Launches a function with attributes; the parameter values are copied during the
+            /// call.
+            fn cuLaunchKernelEx(
+                config: *const $crate::CUlaunchConfig, function: $crate::CUfunction,
+                parameters: *mut *mut $crate::c_void, extra: *mut *mut $crate::c_void
+            );
+            /// Launches a function all of whose blocks are resident at once, so that they can wait
+            /// for each other.
+            fn cuLaunchCooperativeKernel(
+                function: $crate::CUfunction, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32,
+                block_y: u32, block_z: u32, shared_bytes: u32, stream: $crate::CUstream,
+                parameters: *mut *mut $crate::c_void
+            );
+            /// Calls a host function in stream order. It must not call the driver, and it is not
+            /// called after an error.
+            fn cuLaunchHostFunc(
+                stream: $crate::CUstream, function: $crate::CUhostFn, data: *mut $crate::c_void
+            );
+        }
+        optional {
+            /// Writes the name of a function; the text belongs to the module.
+            fn cuFuncGetName(
+                name: *mut *const $crate::c_char, function: $crate::CUfunction
+            ) since 12030;
+            /// Writes where a parameter lies in the parameter block, and how large it is, in bytes;
+            /// an index past the last one is refused.
+            fn cuFuncGetParamInfo(
+                function: $crate::CUfunction, index: usize, offset: *mut usize, size: *mut usize
+            ) since 12040;
+            /// Writes whether a function is loaded yet; with lazy loading it need not be.
+            fn cuFuncIsLoaded(
+                state: *mut $crate::CUfunctionLoadingState, function: $crate::CUfunction
+            ) since 12040;
+            /// Loads a function now instead of at its first launch.
+            fn cuFuncLoad(function: $crate::CUfunction) since 12040;
+        }
+        }
+    };
+}

@@ -1,0 +1,27 @@
+//! Asking the driver for its own functions.
+
+use crate::enumeration::{enumerations, flags};
+
+flags! {
+    /// Flags of `cuGetProcAddress_v2`: what the null stream means for the function.
+    CUdriverProcAddress_flags: u64 {
+        /// What it means by default: the legacy stream.
+        CU_GET_PROC_ADDRESS_DEFAULT = 0;
+        /// The legacy stream.
+        CU_GET_PROC_ADDRESS_LEGACY_STREAM = 1;
+        /// The default stream of the calling thread.
+        CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2;
+    }
+}
+
+enumerations! {
+    /// Why `cuGetProcAddress_v2` found no function.
+    CUdriverProcAddressQueryResult: u32 {
+        /// It found it.
+        CU_GET_PROC_ADDRESS_SUCCESS = 0;
+        /// The driver has none of this name.
+        CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND = 1;
+        /// The driver has it, but not in so old a form.
+        CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2;
+    }
+}
