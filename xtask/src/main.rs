@@ -2,6 +2,7 @@
 
 mod ci;
 mod codegen;
+mod mutate;
 mod ptxas;
 mod tidy;
 mod toolchain;
@@ -24,6 +25,8 @@ enum Verb {
     Ci(ci::Arguments),
     /// Write the PTX of every kernel to kernels-ptx/golden, or check that it is current.
     Codegen(codegen::Arguments),
+    /// Make the simulator wrong in many places and see whether its tests notice.
+    Mutate(mutate::Arguments),
     /// Assemble every image for every SM target and report registers, shared memory and spills.
     Ptxas(ptxas::Arguments),
     /// Check the rules of the tree: dependencies between crates, file heads and sizes, bans.
@@ -46,6 +49,7 @@ fn run(verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::Ci(arguments) => ci::run(&arguments),
         Verb::Codegen(arguments) => codegen::run(&arguments),
+        Verb::Mutate(arguments) => mutate::run(&arguments),
         Verb::Ptxas(arguments) => ptxas::run(&arguments),
         Verb::Tidy => tidy::run(),
         Verb::Toolchain => toolchain::run(),
