@@ -17,7 +17,8 @@ pub struct Constant {
 /// ```
 /// let found = retrograph_driver_sys::constants::all()
 ///     .find(|constant| constant.name == "CU_STREAM_CAPTURE_MODE_RELAXED");
-/// assert_eq!(found.map(|constant| (constant.group, constant.value)), Some(("CUstreamCaptureMode", 2)));
+/// let found = found.map(|constant| (constant.group, constant.value));
+/// assert_eq!(found, Some(("CUstreamCaptureMode", 2)));
 /// ```
 pub fn all() -> impl Iterator<Item = Constant> {
     let results = crate::CUresult::KNOWN.iter().filter_map(|code| {

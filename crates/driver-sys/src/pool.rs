@@ -54,7 +54,7 @@ structures! {
         pub win32SecurityAttributes: *mut c_void,
         /// Most bytes, or 0 for what the system decides. Ignored before driver 12020.
         pub maxSize: usize,
-        /// Flags `CU_MEM_POOL_CREATE_USAGE_…`. Ignored before driver 12080.
+        /// Flags `CU_MEM_POOL_CREATE_USAGE_…`. Ignored before driver 12060.
         pub usage: u16,
         /// Zeros.
         pub reserved: [u8; 54],
