@@ -2,6 +2,7 @@
 
 mod ci;
 mod codegen;
+mod conformance;
 mod mutate;
 mod ptxas;
 mod tidy;
@@ -25,6 +26,8 @@ enum Verb {
     Ci(ci::Arguments),
     /// Write the PTX of every kernel to kernels-ptx/golden, or check that it is current.
     Codegen(codegen::Arguments),
+    /// Record driver calls on hardware, or replay what was recorded on the simulator.
+    Conformance(conformance::Arguments),
     /// Make the simulator wrong in many places and see whether its tests notice.
     Mutate(mutate::Arguments),
     /// Assemble every image for every SM target and report registers, shared memory and spills.
@@ -49,6 +52,7 @@ fn run(verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::Ci(arguments) => ci::run(&arguments),
         Verb::Codegen(arguments) => codegen::run(&arguments),
+        Verb::Conformance(arguments) => conformance::run(&arguments),
         Verb::Mutate(arguments) => mutate::run(&arguments),
         Verb::Ptxas(arguments) => ptxas::run(&arguments),
         Verb::Tidy => tidy::run(),

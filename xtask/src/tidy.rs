@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::workspace::{self, command, output};
 
 /// What each package of the workspace may depend on, as ARCHITECTURE.md draws it.
-const MAY_DEPEND_ON: [(&str, &[&str]); 9] = [
+const MAY_DEPEND_ON: [(&str, &[&str]); 10] = [
     ("retrograph-driver-sys", &[]),
     ("retrograph-ptx", &[]),
     ("retrograph-driver-sim", &["retrograph-driver-sys", "retrograph-ptx"]),
@@ -21,7 +21,8 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 9] = [
     ),
     ("retrograph-finetune", &["retrograph-runtime", "retrograph-kernels"]),
     ("retrograph", &["retrograph-finetune", "retrograph-runtime"]),
-    ("xtask", &["retrograph-ptx", "retrograph-kernels-ptx"]),
+    ("retrograph-conformance", &["retrograph-driver-sys", "retrograph-driver-sim"]),
+    ("xtask", &["retrograph-ptx", "retrograph-kernels-ptx", "retrograph-conformance"]),
 ];
 
 const MOST_LINES: usize = 600;

@@ -1,0 +1,54 @@
+//! Conformance scenarios: driver calls as data.
+//!
+//! A scenario is a list of driver calls with symbolic handles and threads. Running it on a table
+//! gives one outcome for each step: the code, and what the call wrote, in a form that does not
+//! depend on the run. [`record`] runs scenarios on hardware and writes what happened as traces;
+//! [`replay`] runs them on the simulator and compares with the traces. The language is described
+//! in `scenarios/README.md`.
+//!
+//! Absent on purpose: any judgement of what is right. Hardware says that.
+
+mod arena;
+mod encode;
+mod error;
+mod functions;
+mod host;
+mod names;
+mod reflect;
+mod runner;
+mod scenario;
+mod show;
+mod threads;
+mod trace;
+mod types;
+mod variables;
+
+pub mod record;
+pub mod replay;
+
+pub use error::{Mistake, Place};
+pub use runner::{Ending, Outcome, Run, run};
+pub use scenario::{Library, Scenario, Step};
+pub use trace::{Head, Trace, TraceFile};
+
+/// The folders of scenarios, traces and images.
+#[derive(Clone, Debug)]
+pub struct Folders {
+    /// Scenario sources, `<area>/<topic>.txt`.
+    pub scenarios: std::path::PathBuf,
+    /// Recorded traces under the same names.
+    pub traces: std::path::PathBuf,
+    /// Images that scenarios load.
+    pub images: std::path::PathBuf,
+}
+
+impl Folders {
+    /// The three folders under one.
+    pub fn under(root: &std::path::Path) -> Self {
+        Self {
+            scenarios: root.join("scenarios"),
+            traces: root.join("traces"),
+            images: root.join("images"),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Recording: every scenario in a process of its own, so that none can spoil another.
+
+mod child;
+mod head;
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+pub use child::child;
+pub use head::describe;
+
+use crate::scenario::{Library, Scenario};
+use crate::trace::{Head, Trace, TraceFile};
+
+/// How long a scenario may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// What to record and where.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// A program and its first arguments, which runs [`child`] with the rest of its arguments.
+    pub program: Vec<OsString>,
+    /// Scenarios to run.
+    pub scenarios: PathBuf,
+    /// Where traces are written; traces there of other scenarios stay.
+    pub out: PathBuf,
+    /// How many processes at a time.
+    pub jobs: usize,
+    /// Text that names must contain.
+    pub filter: String,
+    /// Records only scenarios that have no trace of their present steps.
+    pub only_missing: bool,
+}
+
+/// How a recording went.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
+    /// Scenarios with a trace.
+    pub traces: usize,
+    /// Steps in them.
+    pub steps: usize,
+    /// Names of scenarios that crashed or hung, with the outcome.
+    pub cut_short: Vec<(String, String)>,
+    /// What was wrong with scenarios.
+    pub mistakes: Vec<String>,
+}
+
+/// Records; `progress` is told the name of each scenario that is done, with numbers done and all.
+/// A file of traces is written as soon as all of its scenarios ran.
+pub fn record(
+    recording: &Recording,
+    progress: &(dyn Fn(&str, usize, usize) + Sync),
+) -> io::Result<Recorded> {
+    let library = Library::load(&recording.scenarios);
+    let wanted: Vec<&Scenario> = library
+        .matching(&recording.filter)
+        .filter(|scenario| !recording.only_missing || !has_trace(scenario, &recording.out))
+        .collect();
+    let head = Head { lines: run_child(&recording.program, &["describe".as_ref()]).lines };
+    let book = Book { recording, library: &library, head, pages: Mutex::default() };
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let failed = Mutex::new(None);
+    thread::scope(|scope| {
+        for _ in 0..recording.jobs.max(1) {
+            scope.spawn(|| {
+                while let Some(scenario) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = run_one(recording, scenario);
+                    if let Err(error) = book.enter(scenario, result, &wanted) {
+                        failed.lock().unwrap_or_else(PoisonError::into_inner).replace(error);
+                    }
+                    let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                    progress(&scenario.name, done, wanted.len());
+                }
+            });
+        }
+    });
+    if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    Ok(book.conclude())
+}
+
+fn has_trace(scenario: &Scenario, out: &Path) -> bool {
+    let text = fs::read_to_string(path_of(out, &scenario.file)).unwrap_or_default();
+    TraceFile::parse(&text).find(&scenario.name).is_some_and(|trace| trace.matches(scenario))
+}
+
+/// The file of traces below a folder.
+pub(crate) fn path_of(folder: &Path, file: &str) -> PathBuf {
+    folder.join(format!("{file}.txt"))
+}
+
+/// What was recorded so far.
+struct Book<'a> {
+    recording: &'a Recording,
+    library: &'a Library,
+    head: Head,
+    pages: Mutex<Vec<(String, String, Result<Trace, String>)>>,
+}
+
+impl Book<'_> {
+    /// Enters a result, and writes the file of traces if it was the last one of the file.
+    fn enter(
+        &self,
+        scenario: &Scenario,
+        result: Result<Trace, String>,
+        wanted: &[&Scenario],
+    ) -> io::Result<()> {
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        pages.push((scenario.file.clone(), scenario.name.clone(), result));
+        let of_file = wanted.iter().filter(|other| other.file == scenario.file).count();
+        let done = pages.iter().filter(|(file, ..)| *file == scenario.file).count();
+        if done < of_file {
+            return Ok(());
+        }
+        let path = path_of(&self.recording.out, &scenario.file);
+        let old = TraceFile::parse(&fs::read_to_string(&path).unwrap_or_default());
+        let of_name = |name: &str| {
+            let fresh = pages.iter().find(|(_, other, _)| other == name);
+            let fresh = fresh.and_then(|(.., result)| result.as_ref().ok().cloned());
+            fresh.or_else(|| old.find(name).cloned())
+        };
+        let in_file = self.library.scenarios.iter().filter(|other| other.file == scenario.file);
+        let traces = in_file.filter_map(|other| of_name(&other.name)).collect();
+        fs::create_dir_all(path.parent().unwrap_or(&self.recording.out))?;
+        fs::write(path, TraceFile { head: self.head.clone(), traces }.text())
+    }
+
+    fn conclude(self) -> Recorded {
+        let mut recorded = Recorded::default();
+        recorded.mistakes.extend(self.library.mistakes.iter().map(ToString::to_string));
+        for (_, name, result) in self.pages.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            match result {
+                Ok(trace) => recorded.count(&trace),
+                Err(mistake) => recorded.mistakes.push(format!("{name}: {mistake}")),
+            }
+        }
+        recorded
+    }
+}
+
+impl Recorded {
+    fn count(&mut self, trace: &Trace) {
+        self.traces += 1;
+        self.steps += trace.steps.len();
+        if let Some((step, outcome)) = trace.steps.last().filter(|_| trace.is_cut_short()) {
+            self.cut_short.push((trace.name.clone(), format!("{step} -> {outcome}")));
+        }
+    }
+}
+
+/// What a child process said, and how it ended.
+struct Said {
+    lines: Vec<String>,
+    ending: &'static str,
+}
+
+/// Runs a child until it ends or takes too long.
+fn run_child(program: &[OsString], arguments: &[&OsStr]) -> Said {
+    let (first, rest) = program.split_first().expect("a recording has a program");
+    let mut command = Command::new(first);
+    command.args(rest).args(arguments).stdout(Stdio::piped()).stderr(Stdio::null());
+    let Ok(mut process) = command.spawn() else {
+        return Said { lines: Vec::new(), ending: "cannot start" };
+    };
+    let output = process.stdout.take().expect("the output is piped");
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let (end, mut said) = (Instant::now() + LIMIT, Vec::new());
+    let ending = loop {
+        match lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(line) if line == child::END => break "end",
+            Ok(line) => said.push(line),
+            Err(RecvTimeoutError::Timeout) => break "hang",
+            Err(RecvTimeoutError::Disconnected) => break "crash",
+        }
+    };
+    // Whatever the process still does is of no interest, and it may never end by itself.
+    let _ = process.kill();
+    let _ = process.wait();
+    Said { lines: said, ending }
+}
+
+fn run_one(recording: &Recording, scenario: &Scenario) -> Result<Trace, String> {
+    let steps = scenario.steps.as_ref().map_err(ToString::to_string)?;
+    let arguments = ["one".as_ref(), scenario.file.as_ref(), scenario.name.as_ref()];
+    let said = run_child(&recording.program, &arguments);
+    let mut outcomes = Vec::new();
+    for line in said.lines {
+        match line.split_once('\t') {
+            Some(("outcome", outcome)) => outcomes.push(outcome.to_owned()),
+            Some(("mistake", mistake)) => return Err(mistake.to_owned()),
+            _ => {}
+        }
+    }
+    if outcomes.len() < steps.len() && said.ending != "end" {
+        outcomes.push(said.ending.to_owned());
+    }
+    let texts = steps.iter().map(|step| step.text.clone());
+    Ok(Trace { name: scenario.name.clone(), steps: texts.zip(outcomes).collect() })
+}

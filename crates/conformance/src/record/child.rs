@@ -1,0 +1,60 @@
+//! The process that runs one scenario on a driver and says each outcome as soon as it is known.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use retrograph_driver_sys::{DriverTable, LoadError};
+
+use crate::runner;
+use crate::scenario::Library;
+use crate::{Folders, record};
+
+/// The last line of a child that came to its end.
+pub(super) const END: &str = "end";
+
+/// Does what a recording asks of its child: `describe`, or `one FILE NAME`. Writes to standard
+/// output, and does not return before everything is said.
+pub fn child(
+    driver: Option<&Path>,
+    folders: &Folders,
+    arguments: &[String],
+) -> Result<(), LoadError> {
+    let table = match driver {
+        // SAFETY: whoever records names a driver.
+        Some(path) => unsafe { DriverTable::load_from(path) }?,
+        None => DriverTable::load()?,
+    };
+    let mut lines = io::stdout().lock();
+    let mut say = |line: &str| {
+        // A parent that is gone needs no answer.
+        let _ = writeln!(lines, "{line}");
+        let _ = lines.flush();
+    };
+    match arguments {
+        [verb] if verb == "describe" => {
+            record::describe(&table).iter().for_each(|line| say(line));
+        }
+        [verb, file, name] if verb == "one" => one(&table, folders, (file, name), &mut say),
+        _ => say("mistake\tthis is not what a child can do"),
+    }
+    say(END);
+    Ok(())
+}
+
+fn one(
+    table: &DriverTable,
+    folders: &Folders,
+    (file, name): (&str, &str),
+    say: &mut dyn FnMut(&str),
+) {
+    let library = Library::load_one(&folders.scenarios, file);
+    let Some(scenario) = library.scenarios.iter().find(|scenario| scenario.name == *name) else {
+        return say("mistake\tthere is no such scenario");
+    };
+    let run = runner::run(scenario, table, &folders.images, &mut |_, outcome| {
+        say(&format!("outcome\t{}", outcome.0));
+    });
+    if let Err(mistake) = run {
+        say(&format!("mistake\t{mistake}"));
+    }
+}

@@ -1,0 +1,218 @@
+//! Replaying traces on the simulator.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::{fs, thread};
+
+use retrograph_driver_sim::{Config, Diagnostic, DiagnosticKind, Refused, Simulator};
+
+use crate::Folders;
+use crate::record::path_of;
+use crate::runner::{self, Outcome};
+use crate::scenario::{Library, Scenario};
+use crate::trace::{Trace, TraceFile};
+
+/// A step that gave something else than the trace says.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// The scenario.
+    pub scenario: String,
+    /// Where the step was written.
+    pub place: String,
+    /// The step.
+    pub step: String,
+    /// What hardware gave.
+    pub expected: String,
+    /// What the simulator gave.
+    pub actual: String,
+    /// What the simulator said about it.
+    pub diagnostics: Vec<String>,
+}
+
+/// A scenario on the simulator.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// Steps with their outcomes.
+    pub steps: Vec<(String, String)>,
+    /// What the simulator said.
+    pub diagnostics: Vec<Diagnostic>,
+    /// The errors that it returned.
+    pub refused: Vec<Refused>,
+}
+
+/// How a replay went.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Scenarios that have a trace and were replayed.
+    pub replayed: usize,
+    /// Steps in them.
+    pub steps: usize,
+    /// Scenarios that gave what the trace says.
+    pub agreeing: usize,
+    /// The first step of each scenario that did not.
+    pub differences: Vec<Difference>,
+    /// Scenarios without a trace of their present steps, and why.
+    pub untraced: Vec<(String, &'static str)>,
+    /// Traces without a scenario.
+    pub orphans: Vec<String>,
+    /// Scenarios and files that cannot be understood.
+    pub mistakes: Vec<String>,
+    /// Errors of scenarios that agree, with the first such scenario by name.
+    pub attested: BTreeMap<Refused, String>,
+}
+
+impl Report {
+    /// Whether every scenario has a trace and the simulator agrees with it.
+    pub fn is_clean(&self) -> bool {
+        self.differences.is_empty()
+            && self.untraced.is_empty()
+            && self.orphans.is_empty()
+            && self.mistakes.is_empty()
+    }
+
+    /// The index of attested errors: rule, function, code and trace in each line.
+    pub fn index(&self) -> String {
+        let line = |(refused, name): (&Refused, &String)| {
+            format!("{} {} {} {name}\n", refused.rule, refused.call, refused.code.0)
+        };
+        self.attested.iter().map(line).collect()
+    }
+}
+
+/// Runs a scenario on a simulator of its own.
+pub fn play(scenario: &Scenario, images: &Path) -> Result<Played, String> {
+    let config = Config { threads: 1, attested_only: false, ..Config::default() };
+    let simulator = Simulator::new(config).map_err(|error| error.to_string())?;
+    let run = runner::run(scenario, simulator.table(), images, &mut |_, _: &Outcome| {});
+    let run = run.map_err(|mistake| mistake.to_string())?;
+    let texts = scenario.steps.iter().flatten().map(|step| step.text.clone());
+    let steps = texts.zip(run.outcomes.into_iter().map(|outcome| outcome.0)).collect();
+    let (diagnostics, refused) = (simulator.diagnostics(), simulator.refused());
+    if run.ending == runner::Ending::Stuck {
+        // A thread is still inside the simulator.
+        std::mem::forget(simulator);
+    }
+    Ok(Played { steps, diagnostics, refused })
+}
+
+/// Replays every scenario whose name contains `filter`, several at a time.
+pub fn replay(folders: &Folders, filter: &str) -> Report {
+    let library = Library::load(&folders.scenarios);
+    let mut report = Report::default();
+    report.mistakes.extend(library.mistakes.iter().map(ToString::to_string));
+    let traces = traces_of(&library, &folders.traces);
+    let wanted: Vec<_> = library.matching(filter).collect();
+    let next = AtomicUsize::new(0);
+    let shared = Mutex::new(&mut report);
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..workers.min(12) {
+            scope.spawn(|| {
+                while let Some(scenario) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let trace =
+                        traces.get(&scenario.file).and_then(|file| file.find(&scenario.name));
+                    let verdict = Verdict::of(scenario, trace, &folders.images);
+                    let mut report = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                    verdict.enter(scenario, &mut report);
+                }
+            });
+        }
+    });
+    for trace in traces.values().flat_map(|file| &file.traces) {
+        let is_known = library.scenarios.iter().any(|scenario| scenario.name == trace.name);
+        if !is_known && trace.name.contains(filter) {
+            report.orphans.push(trace.name.clone());
+        }
+    }
+    report.differences.sort_by(|one, other| one.scenario.cmp(&other.scenario));
+    report.untraced.sort();
+    report
+}
+
+fn traces_of(library: &Library, folder: &Path) -> BTreeMap<String, TraceFile> {
+    let mut traces = BTreeMap::new();
+    for scenario in &library.scenarios {
+        traces.entry(scenario.file.clone()).or_insert_with(|| {
+            let text = fs::read_to_string(path_of(folder, &scenario.file));
+            TraceFile::parse(&text.unwrap_or_default())
+        });
+    }
+    traces
+}
+
+/// What became of one scenario.
+enum Verdict {
+    Mistake(String),
+    Untraced(&'static str),
+    Differs(Difference),
+    Agrees(usize, Vec<Refused>),
+}
+
+impl Verdict {
+    fn of(scenario: &Scenario, trace: Option<&Trace>, images: &Path) -> Self {
+        if let Err(mistake) = &scenario.steps {
+            return Self::Mistake(mistake.to_string());
+        }
+        let Some(trace) = trace else {
+            return Self::Untraced("no trace");
+        };
+        if !trace.matches(scenario) {
+            return Self::Untraced("the trace is of other steps");
+        }
+        match play(scenario, images) {
+            Err(mistake) => Self::Mistake(mistake),
+            Ok(played) => match difference(scenario, trace, &played) {
+                Some(difference) => Self::Differs(difference),
+                None => Self::Agrees(trace.steps.len(), played.refused),
+            },
+        }
+    }
+
+    fn enter(self, scenario: &Scenario, report: &mut Report) {
+        match self {
+            Self::Mistake(mistake) => report.mistakes.push(mistake),
+            Self::Untraced(why) => report.untraced.push((scenario.name.clone(), why)),
+            Self::Differs(difference) => {
+                report.replayed += 1;
+                report.differences.push(difference);
+            }
+            Self::Agrees(steps, refused) => {
+                report.replayed += 1;
+                report.agreeing += 1;
+                report.steps += steps;
+                for one in refused {
+                    let name = report.attested.entry(one).or_insert_with(|| scenario.name.clone());
+                    if scenario.name < *name {
+                        scenario.name.clone_into(name);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The first step that gave something else than the trace says.
+fn difference(scenario: &Scenario, trace: &Trace, played: &Played) -> Option<Difference> {
+    let missing = ("".to_owned(), "nothing".to_owned());
+    for (at, (step, expected)) in trace.steps.iter().enumerate() {
+        let (_, actual) = played.steps.get(at).unwrap_or(&missing);
+        let is_cut = matches!(expected.as_str(), "crash" | "hang");
+        let stopped = played.diagnostics.iter().any(|one| one.kind == DiagnosticKind::Undefined);
+        // Where hardware ends the process, the simulator says that it promises nothing.
+        if actual == expected || is_cut && stopped {
+            continue;
+        }
+        let place = scenario.steps.as_ref().ok().and_then(|steps| steps.get(at));
+        return Some(Difference {
+            scenario: scenario.name.clone(),
+            place: place.map(|step| step.place.to_string()).unwrap_or_default(),
+            step: step.clone(),
+            expected: expected.clone(),
+            actual: actual.clone(),
+            diagnostics: played.diagnostics.iter().map(ToString::to_string).collect(),
+        });
+    }
+    None
+}

@@ -1,0 +1,291 @@
+//! Expansion of scenario files: snippets, loops and substitution.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::error::{Mistake, Place, Problem};
+
+/// The text of a file.
+pub(super) struct Source {
+    pub(super) file: Arc<PathBuf>,
+    pub(super) text: Result<String, String>,
+}
+
+/// A line with its place.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    pub(super) text: String,
+    pub(super) place: Place,
+}
+
+/// A scenario as lines.
+pub(super) struct Expanded {
+    pub(super) name: String,
+    pub(super) place: Place,
+    pub(super) lines: Vec<Line>,
+}
+
+#[derive(Clone, Default)]
+struct Snippet {
+    parameters: Vec<String>,
+    lines: Vec<Line>,
+}
+
+/// One choice of a loop: what `$name` means in names and in steps.
+#[derive(Clone, Debug)]
+struct Binding {
+    name: String,
+    label: String,
+    text: String,
+}
+
+const CONTEXT: &str = "cuInit 0\ncuDevicePrimaryCtxRetain &context 0\ncuCtxSetCurrent context";
+
+/// Expands a file; `shared` are files of snippets for all.
+pub(super) fn file(source: &Source, shared: &[Source]) -> Result<Vec<Expanded>, Mistake> {
+    let mut snippets = HashMap::new();
+    for other in shared {
+        blocks(other, &mut snippets)?;
+    }
+    let mut scenarios = Vec::new();
+    for (head, body) in blocks(source, &mut snippets)? {
+        scenarios.extend(scenario(&head, &body, &snippets)?);
+    }
+    Ok(scenarios)
+}
+
+/// The scenarios of a file as head and body; snippets go into the map.
+fn blocks(
+    source: &Source,
+    snippets: &mut HashMap<String, Snippet>,
+) -> Result<Vec<(Line, Vec<Line>)>, Mistake> {
+    let mut scenarios = Vec::new();
+    let mut lines = lines(source)?.into_iter();
+    while let Some(head) = lines.next() {
+        let mut body = Vec::new();
+        loop {
+            match lines.next() {
+                Some(line) if line.text == "end" => break,
+                Some(line) if !line.text.starts_with("scenario ") => body.push(line),
+                _ => return wrong(&head, "`end` after the block that begins here"),
+            }
+        }
+        let mut words = head.text.split_whitespace();
+        match words.next() {
+            Some("snippet") => {
+                let name = words.next().unwrap_or_default().to_owned();
+                let parameters = words.map(str::to_owned).collect();
+                snippets.insert(name, Snippet { parameters, lines: body });
+            }
+            Some("scenario") => scenarios.push((head, body)),
+            _ => return wrong(&head, "`scenario` or `snippet`"),
+        }
+    }
+    Ok(scenarios)
+}
+
+fn wrong<T>(line: &Line, expected: &'static str) -> Result<T, Mistake> {
+    Err(Problem::Syntax { expected, found: line.text.clone() }.at(&line.place))
+}
+
+fn lines(source: &Source) -> Result<Vec<Line>, Mistake> {
+    let place = |line| Place { file: Arc::clone(&source.file), line };
+    let text = source
+        .text
+        .as_ref()
+        .map_err(|reason| Problem::File { reason: reason.clone() }.at(&place(0)))?;
+    let numbered = text.lines().enumerate();
+    let lines = numbered.map(|(at, text)| Line {
+        text: without_comment(text).trim().to_owned(),
+        place: place(at + 1),
+    });
+    Ok(lines.filter(|line| !line.text.is_empty()).collect())
+}
+
+/// A comment begins with `#` at the start of a line or after a blank, outside of quotes.
+fn without_comment(text: &str) -> &str {
+    let (mut quoted, mut before) = (false, ' ');
+    for (at, character) in text.char_indices() {
+        match character {
+            '"' => quoted = !quoted,
+            '#' if !quoted && before.is_whitespace() => return &text[..at],
+            _ => {}
+        }
+        before = character;
+    }
+    text
+}
+
+fn scenario(
+    head: &Line,
+    body: &[Line],
+    snippets: &HashMap<String, Snippet>,
+) -> Result<Vec<Expanded>, Mistake> {
+    let Some(name) = head.text.split_whitespace().nth(1) else {
+        return wrong(head, "a name");
+    };
+    let mut choices = vec![Vec::new()];
+    for line in body.iter().filter(|line| line.text.starts_with("for ")) {
+        let options = options(line)?;
+        choices = choices
+            .iter()
+            .flat_map(|chosen: &Vec<Binding>| {
+                options.iter().map(move |option| [chosen.as_slice(), option].concat())
+            })
+            .collect();
+    }
+    let steps: Vec<_> =
+        body.iter().filter(|line| !line.text.starts_with("for ")).cloned().collect();
+    let expand_one = |bindings: &Vec<Binding>| {
+        let labels: Vec<_> =
+            bindings.iter().map(|one| (one.name.as_str(), one.label.as_str())).collect();
+        let texts: Vec<_> =
+            bindings.iter().map(|one| (one.name.as_str(), one.text.as_str())).collect();
+        let mut lines = Vec::new();
+        for line in &steps {
+            expand(&substituted(line, &texts), snippets, 0, &mut lines)?;
+        }
+        let name = substitute(name, &labels);
+        Ok(Expanded { name, place: head.place.clone(), lines })
+    };
+    choices.iter().map(expand_one).collect()
+}
+
+/// `for a,b in 1,2 label="text"`: each option binds all of the names.
+fn options(line: &Line) -> Result<Vec<Vec<Binding>>, Mistake> {
+    let words = words(&line.text);
+    let [_, names, keyword, values @ ..] = words.as_slice() else {
+        return wrong(line, "`for NAME in VALUE…`");
+    };
+    if keyword != "in" || values.is_empty() {
+        return wrong(line, "`for NAME in VALUE…`");
+    }
+    let names: Vec<_> = names.split(',').collect();
+    let option = |value: &String| {
+        let parts: Vec<&str> =
+            if names.len() == 1 { vec![value] } else { value.split(',').collect() };
+        if parts.len() != names.len() {
+            return wrong(line, "as many values as names");
+        }
+        let bind = |(name, part): (&&str, &&str)| {
+            let (label, text) = labelled(part);
+            Binding { name: (*name).to_owned(), label, text }
+        };
+        Ok(names.iter().zip(&parts).map(bind).collect())
+    };
+    values.iter().map(option).collect()
+}
+
+/// `label="text"`, `label='text'`, or a word that is both.
+fn labelled(value: &str) -> (String, String) {
+    for quote in ['"', '\''] {
+        let Some(before) = value.strip_suffix(quote) else { continue };
+        if let Some((label, text)) = before.split_once(quote) {
+            let label = label.strip_suffix('=').unwrap_or(label);
+            let label = if label.is_empty() { text } else { label };
+            return (label.to_owned(), text.to_owned());
+        }
+    }
+    (value.to_owned(), value.to_owned())
+}
+
+/// Words, with blanks inside quotes.
+fn words(text: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+    for character in text.chars() {
+        match quote {
+            None if character.is_whitespace() => {
+                if !word.is_empty() {
+                    words.push(std::mem::take(&mut word));
+                }
+                continue;
+            }
+            None if matches!(character, '"' | '\'') => quote = Some(character),
+            Some(open) if open == character => quote = None,
+            _ => {}
+        }
+        word.push(character);
+    }
+    words.extend((!word.is_empty()).then_some(word));
+    words
+}
+
+fn substituted(line: &Line, bindings: &[(&str, &str)]) -> Line {
+    Line { text: substitute(&line.text, bindings), place: line.place.clone() }
+}
+
+/// Replaces `$name` and `${name}`; the longest name that fits counts.
+fn substitute(text: &str, bindings: &[(&str, &str)]) -> String {
+    let mut result = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        result.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        let (name, length) = match after.strip_prefix('{').and_then(|inside| inside.find('}')) {
+            Some(end) => (&after[1..=end], end + 2),
+            None => {
+                let end = after.find(|c: char| !c.is_alphanumeric() && c != '_');
+                let end = end.unwrap_or(after.len());
+                (&after[..end], end)
+            }
+        };
+        match bindings.iter().find(|(bound, _)| *bound == name) {
+            Some((_, value)) => result.push_str(value),
+            None => result.push_str(&rest[at..=at + length]),
+        }
+        rest = &after[length..];
+    }
+    result + rest
+}
+
+/// Expands `use` lines.
+fn expand(
+    line: &Line,
+    snippets: &HashMap<String, Snippet>,
+    depth: usize,
+    into: &mut Vec<Line>,
+) -> Result<(), Mistake> {
+    let Some(used) = line.text.strip_prefix("use ") else {
+        // A text that a loop put in may hold several steps.
+        let parts = line.text.split(" ; ").map(str::trim).filter(|part| !part.is_empty());
+        for part in parts {
+            let line = Line { text: part.to_owned(), place: line.place.clone() };
+            if part.starts_with("use ") {
+                expand(&line, snippets, depth, into)?;
+            } else {
+                into.push(line);
+            }
+        }
+        return Ok(());
+    };
+    if used.contains(" ; ") {
+        for part in line.text.split(" ; ") {
+            let line = Line { text: part.trim().to_owned(), place: line.place.clone() };
+            expand(&line, snippets, depth, into)?;
+        }
+        return Ok(());
+    }
+    let words = words(used);
+    let (name, arguments) = words.split_first().map_or(("", &[][..]), |(n, a)| (n.as_str(), a));
+    let snippet = match snippets.get(name) {
+        Some(snippet) => snippet.clone(),
+        None if name == "context" => context(line),
+        None => return wrong(line, "the name of a snippet"),
+    };
+    if depth > 16 || snippet.parameters.len() != arguments.len() {
+        return wrong(line, "as many arguments as the snippet has parameters");
+    }
+    let names = snippet.parameters.iter().map(String::as_str);
+    let bindings: Vec<_> = names.zip(arguments.iter().map(String::as_str)).collect();
+    for inner in &snippet.lines {
+        expand(&substituted(inner, &bindings), snippets, depth + 1, into)?;
+    }
+    Ok(())
+}
+
+/// The snippet that every file knows.
+fn context(line: &Line) -> Snippet {
+    let lines = CONTEXT.lines().map(|text| Line { text: text.to_owned(), ..line.clone() });
+    Snippet { parameters: Vec::new(), lines: lines.collect() }
+}
