@@ -36,8 +36,7 @@
 //! access outside of the allocation, a misaligned address, a barrier that not all threads reach, a
 //! shuffle from a lane that takes no part. Shared and local memory start as poison.
 //!
-//! Absent on purpose: timing, races between threads of a block other than by the order of warps,
-//! asynchronous copies and matrix instructions.
+//! Absent on purpose: timing, races between threads of a block other than by the order of warps.
 //!
 //! [`Memory`]: crate::memory::Memory
 
@@ -54,9 +53,11 @@ mod integer;
 mod interpreter;
 mod lanes;
 mod layout;
+mod matrix;
 mod program;
 mod rounding;
 mod site;
+mod staged;
 #[cfg(test)]
 mod tests;
 mod vector;

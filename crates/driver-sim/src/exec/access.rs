@@ -39,6 +39,14 @@ pub(super) struct Memories<'a> {
 }
 
 impl Memories<'_> {
+    /// Notes that a lane reads bytes, for whoever looks for races.
+    #[inline(always)]
+    pub(super) fn watch_read(&mut self, _at: *const u8, _bytes: usize, _lane: usize) {}
+
+    /// Notes that a lane writes bytes.
+    #[inline(always)]
+    pub(super) fn watch_write(&mut self, _at: *const u8, _bytes: usize, _lane: usize) {}
+
     /// The allocation that holds `[low, high)`.
     #[inline(always)]
     pub(super) fn span<const SHARED: bool>(

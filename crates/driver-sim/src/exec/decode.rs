@@ -9,6 +9,7 @@ mod cast;
 mod compare;
 mod control;
 mod float;
+mod matrix;
 mod memory;
 mod operand;
 mod variables;
@@ -22,7 +23,9 @@ use self::variables::Places;
 use super::fault::DecodeError;
 use super::integer::LaneFunction;
 use super::layout::lay_out;
+use super::matrix::Matrix;
 use super::program::{Access, Atomic, Instruction, LaneOperation, Op, Preset, Program, Width};
+use super::staged::StagedCopy;
 
 /// A virtual slot: a register, a temporary, or a preset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,6 +72,8 @@ struct Decoder<'a> {
     accesses: Vec<Access>,
     atomics: Vec<Atomic>,
     lanes: Vec<LaneOperation>,
+    copies: Vec<StagedCopy>,
+    matrices: Vec<Matrix>,
     communicates: bool,
     statement: u32,
     guard: Option<(Slot, bool)>,
@@ -105,6 +110,8 @@ impl<'a> Decoder<'a> {
             accesses: Vec::new(),
             atomics: Vec::new(),
             lanes: Vec::new(),
+            copies: Vec::new(),
+            matrices: Vec::new(),
             communicates: false,
             statement: 0,
             guard: None,
@@ -157,6 +164,8 @@ impl<'a> Decoder<'a> {
                 self.control(instruction)
             }
             O::Shfl | O::Vote | O::Activemask => self.warp_wide(instruction),
+            O::Cp => self.staged(instruction),
+            O::Ldmatrix | O::Stmatrix | O::Movmatrix | O::Mma | O::Wmma => self.matrix(instruction),
             _ if instruction.ty().is_some_and(Type::is_float) => self.float(instruction),
             _ => self.arithmetic(instruction),
         }
@@ -182,7 +191,7 @@ impl<'a> Decoder<'a> {
 
     /// Appends an instruction under the guard of the statement.
     fn emit(&mut self, op: Op, writes: &[Slot], reads: &[Slot], extra: u32) {
-        debug_assert!(writes.len() + reads.len() <= 5);
+        debug_assert!(op == Op::Matrix || writes.len() + reads.len() <= 5);
         self.code.push(Micro {
             op,
             guard: self.guard,
@@ -240,6 +249,10 @@ impl<'a> Decoder<'a> {
             Instruction { op, negated: -i16::from(negated), guard: place(guard), slots, extra }
         };
         let code = self.code.iter().map(encode).collect();
+        for micro in self.code.iter().filter(|micro| micro.op == Op::Matrix) {
+            let slots = micro.writes.iter().chain(&micro.reads);
+            self.matrices[micro.extra as usize].slots = slots.map(|slot| place(*slot)).collect();
+        }
         let presets = self.presets.iter().map(|(&preset, &slot)| (preset, place(slot)));
         let exposed = |slot: &Slot| (place(*slot), self.slots[slot.0 as usize].width.bytes());
         Program {
@@ -253,6 +266,8 @@ impl<'a> Decoder<'a> {
             accesses: self.accesses,
             atomics: self.atomics,
             lanes: self.lanes,
+            copies: self.copies,
+            matrices: self.matrices,
             register_bytes: layout.register_bytes,
             file_bytes: layout.file_bytes,
             shared_bytes: self.places.shared_bytes,

@@ -10,6 +10,7 @@ use super::cross::{Gathering, gather, shuffle, shuffle_in_range};
 use super::fault::FaultKind;
 use super::float::{self, canonical, canonical64, d, f};
 use super::lanes;
+use super::matrix::{File, Operation, move_matrix, multiply};
 use super::program::{LANES, Op, Program, ShuffleMode};
 use super::vector::{Slots, compare, map1, map2, map3, select};
 use super::warp::Warp;
@@ -331,6 +332,29 @@ unsafe fn interpret(machine: &mut Machine<'_>, warp: &mut Warp, file: *mut u8, t
                 Op::Store => {
                     let access = program.accesses.get_unchecked(extra as usize);
                     attempt!(store_any(&machine.memories, (s, mask), access));
+                }
+                Op::StageCopy => {
+                    let copy = program.copies.get_unchecked(extra as usize);
+                    attempt!(warp.staged.issue(&mut machine.memories, (s, mask), copy));
+                }
+                Op::StageCommit => warp.staged.commit(mask),
+                Op::StageWait => warp.staged.wait(&mut machine.memories, mask, extra),
+                Op::StageWaitAll => warp.staged.wait_all(&mut machine.memories, mask),
+                Op::Matrix => {
+                    if mask == warp.active && !warp.is_converged() {
+                        unless_stuck!(warp.wait());
+                        continue;
+                    }
+                    if mask != u32::MAX {
+                        let what = "a matrix instruction that not all lanes of a warp execute";
+                        pause!(Pause::Fault(FaultKind::Undefined { what }, mask.trailing_zeros()));
+                    }
+                    let matrix = program.matrices.get_unchecked(extra as usize);
+                    if let Operation::Product(product) = &matrix.operation {
+                        multiply(File(file), matrix, product);
+                    } else {
+                        attempt!(move_matrix(&mut machine.memories, File(file), matrix));
+                    }
                 }
                 Op::Atomic => {
                     let atomic = program.atomics.get_unchecked(extra as usize);

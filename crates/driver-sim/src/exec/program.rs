@@ -11,6 +11,8 @@ use std::sync::Arc;
 use retrograph_ptx::ast::{Entry, Module, Space, Special};
 
 use super::integer::LaneFunction;
+use super::matrix::Matrix;
+use super::staged::StagedCopy;
 
 /// Lanes of a warp.
 pub(super) const LANES: usize = 32;
@@ -151,6 +153,14 @@ pub(super) enum Op {
     Load,
     /// Any store.
     Store,
+    /// target, source, size; `extra` is an index into `copies`.
+    StageCopy,
+    StageCommit,
+    /// `extra` is how many groups may stay open.
+    StageWait,
+    StageWaitAll,
+    /// Operands are those that `matrices` says at index `extra`.
+    Matrix,
     /// d, address, value[, value]; `extra` is an index into `atomics`.
     Atomic,
     /// A 32-bit parameter at offset `extra`.
@@ -300,6 +310,8 @@ pub struct Program {
     pub(super) accesses: Vec<Access>,
     pub(super) atomics: Vec<Atomic>,
     pub(super) lanes: Vec<LaneOperation>,
+    pub(super) copies: Vec<StagedCopy>,
+    pub(super) matrices: Vec<Matrix>,
     /// Offsets of the slots that are filled in advance.
     pub(super) presets: Vec<(Preset, u32)>,
     /// Offset and bytes of registers that may be read before they are written.

@@ -8,7 +8,9 @@ mod cross;
 mod faults;
 mod floats;
 mod grids;
+mod matrix;
 mod memory;
+mod staged;
 
 use retrograph_ptx::parse;
 
@@ -85,6 +87,14 @@ impl Bench {
         self.memory.read(self.out, &mut bytes).unwrap();
         bytes
     }
+}
+
+/// The fault of one block of a kernel with 64 bytes of input.
+fn fault_of(text: &str, block: u32, out_bytes: usize) -> Fault {
+    let bench = Bench::new(&[0; 64], out_bytes);
+    let program = decode(text).unwrap_or_else(|error| panic!("{error}"));
+    let launch = Launch { block: [block, 1, 1], step_limit: 1 << 20, ..Launch::default() };
+    bench.launch(&program, launch).unwrap_err()
 }
 
 fn words(bytes: &[u8]) -> Vec<u32> {

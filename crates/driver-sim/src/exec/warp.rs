@@ -5,6 +5,8 @@
 //! the order of the instructions allows. Now and then another group runs instead, so that lanes
 //! that spin until another lane has done something do not starve it.
 
+use super::staged::Staged;
+
 /// Lanes that are at the same instruction.
 #[derive(Clone, Copy, Debug)]
 struct Group {
@@ -26,6 +28,8 @@ pub(super) struct Warp {
     /// The instruction at which [`Warp::regroup`] has to be called: the next one at which lanes
     /// of another group stand. No limit while there is one group.
     pub(super) stop: u32,
+    /// Copies that have not landed.
+    pub(super) staged: Staged,
     groups: Vec<Group>,
     turns: u32,
 }
@@ -40,12 +44,21 @@ const FAIRNESS: u32 = 4096;
 impl Warp {
     /// A warp of `lanes`, all at the first instruction.
     pub(super) fn new(lanes: u32) -> Self {
-        Self { pc: 0, active: lanes, live: lanes, stop: u32::MAX, groups: Vec::new(), turns: 0 }
+        Self {
+            pc: 0,
+            active: lanes,
+            live: lanes,
+            stop: u32::MAX,
+            staged: Staged::default(),
+            groups: Vec::new(),
+            turns: 0,
+        }
     }
 
     /// Back to the first instruction.
     pub(super) fn restart(&mut self, lanes: u32) {
         self.groups.clear();
+        self.staged.clear();
         (self.pc, self.active, self.live) = (0, lanes, lanes);
         (self.stop, self.turns) = (u32::MAX, 0);
     }

@@ -123,7 +123,7 @@ impl Decoder<'_> {
     }
 
     /// The slot of the address, and the access as far as the address says what it is.
-    fn address(
+    pub(super) fn address(
         &mut self,
         operand: &Operand,
         space: Option<Space>,

@@ -2,15 +2,8 @@
 
 use retrograph_ptx::ast::Space;
 
-use super::{Bench, DecodeError, Fault, Launch, decode, kernel, kernel_with};
+use super::{Bench, DecodeError, Fault, Launch, decode, fault_of, kernel, kernel_with};
 use crate::exec::FaultKind;
-
-fn fault_of(text: &str, block: u32, out_bytes: usize) -> Fault {
-    let bench = Bench::new(&[0; 64], out_bytes);
-    let program = decode(text).unwrap_or_else(|error| panic!("{error}"));
-    let launch = Launch { block: [block, 1, 1], step_limit: 1 << 20, ..Launch::default() };
-    bench.launch(&program, launch).unwrap_err()
-}
 
 #[test]
 fn an_access_past_the_end_names_the_thread_and_the_instruction() {
