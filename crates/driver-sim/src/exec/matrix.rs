@@ -371,7 +371,7 @@ unsafe fn store_fragment(
                     let to = memories.resolve(access, lane, base.wrapping_add(at));
                     let to = to.map_err(|kind| (kind, lane as u32))?;
                     memories.watch_write(to, bytes, lane);
-                    let value = (word >> (8 * bytes * part) % 32).to_le_bytes();
+                    let value = (word >> ((8 * bytes * part) % 32)).to_le_bytes();
                     std::ptr::copy_nonoverlapping(value.as_ptr(), to, bytes);
                 }
             }
@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn transposing_twice_changes_nothing() {
         let lanes: Lanes<u32> =
-            std::array::from_fn(|lane| (2 * lane + (2 * lane + 1 << 16)) as u32);
+            std::array::from_fn(|lane| (2 * lane + ((2 * lane + 1) << 16)) as u32);
         let once = lanes_of_rows(&rows_of(&lanes, false), true);
         assert_eq!(once[1] & 0xffff, 16);
         assert_eq!(lanes_of_rows(&rows_of(&once, false), true), lanes);
