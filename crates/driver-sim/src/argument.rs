@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use crate::refusal::{Refusal, refuse};
+use crate::refusal::{Refusal, invalid};
 use retrograph_driver_sys::*;
 
 /// What a call of the simulated driver gives: success, or the code to return.
@@ -90,6 +90,11 @@ impl<T> Out<T> {
         self.0.is_null()
     }
 
+    /// Refuses a call that gives no place for its result, before anything happens.
+    pub(crate) fn demand(self) -> Call {
+        if self.is_null() { Err(invalid("null")) } else { Ok(()) }
+    }
+
     /// Writes a result, which the caller must have asked for.
     pub(crate) fn put(self, value: T) -> Call {
         self.put_at(0, value)
@@ -106,7 +111,7 @@ impl<T> Out<T> {
     /// Writes the `index`-th element of a result.
     pub(crate) fn put_at(self, index: usize, value: T) -> Call {
         if self.is_null() {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "argument.put_at"));
+            return Err(invalid("null"));
         }
         // SAFETY: the pointer is valid for writing, for as many elements as the call documents, by
         // the contract of `Admit`.
@@ -151,7 +156,7 @@ impl<T: Copy> In<T> {
     /// Reads the `index`-th element of the input.
     pub(crate) fn get_at(self, index: usize) -> Result<T, Refusal> {
         if self.0.is_null() {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "argument.get_at"));
+            return Err(invalid("null"));
         }
         // SAFETY: the pointer is valid for reading, for as many elements as the call documents, by
         // the contract of `Admit`.
@@ -173,7 +178,7 @@ impl In<c_void> {
     /// Reads `count` bytes.
     pub(crate) fn bytes(self, count: usize) -> Result<Vec<u8>, Refusal> {
         if self.0.is_null() && count > 0 {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "argument.bytes"));
+            return Err(invalid("null"));
         }
         let mut bytes = vec![0; count];
         // SAFETY: the source is valid for `count` bytes by the contract of `Admit`, and the target
@@ -192,7 +197,7 @@ impl In<c_char> {
     /// The text that ends in a zero byte, lossily where it is not UTF-8.
     pub(crate) fn text(self) -> Result<String, Refusal> {
         if self.0.is_null() {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "argument.text"));
+            return Err(invalid("null"));
         }
         // SAFETY: text arguments end in a zero byte by the contract of `Admit`.
         Ok(unsafe { CStr::from_ptr(self.0) }.to_string_lossy().into_owned())
@@ -203,7 +208,7 @@ impl Out<c_void> {
     /// Writes bytes, as many as the call documents.
     pub(crate) fn write_bytes(self, bytes: &[u8]) -> Call {
         if self.is_null() && !bytes.is_empty() {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "argument.write_bytes"));
+            return Err(invalid("null"));
         }
         // SAFETY: the target is valid for this many bytes by the contract of `Admit`. The source
         // is memory of the simulator, so that the two do not overlap.

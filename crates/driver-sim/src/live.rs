@@ -5,13 +5,13 @@ use std::fmt;
 /// Counts of everything that a program made and did not destroy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Live {
-    /// References to primary contexts.
+    /// References to primary contexts, and contexts that were created.
     pub contexts: usize,
     /// Device allocations. Global variables of modules are not among them.
     pub allocations: usize,
     /// Bytes of those.
     pub allocated_bytes: u64,
-    /// Pinned host allocations.
+    /// Host memory that was allocated or registered.
     pub pinned: usize,
     /// Streams.
     pub streams: usize,

@@ -27,6 +27,8 @@ pub const POISON: u32 = 0x7fd0_5a5a;
 
 /// Where addresses start.
 const BASE: u64 = 0x7000_0000_0000;
+/// How many addresses one device has for itself.
+const ADDRESSES: u64 = 1 << 36;
 /// What every base address is a multiple of.
 const ALIGNMENT: u64 = 256;
 /// Unmapped bytes after every allocation, at least.
@@ -113,7 +115,13 @@ impl Memory {
 
     /// Memory of `total` bytes, all free.
     pub fn new(total: u64) -> Self {
-        let state = State { table: Arc::default(), next: BASE, used: 0 };
+        Self::of_device(0, total)
+    }
+
+    /// Memory whose addresses are apart from those of devices with other numbers.
+    pub(crate) fn of_device(ordinal: usize, total: u64) -> Self {
+        let next = BASE + ordinal as u64 * ADDRESSES;
+        let state = State { table: Arc::default(), next, used: 0 };
         Self { state: RwLock::new(state), total }
     }
 

@@ -1,81 +1,68 @@
-//! Primary contexts, and which one is current.
+//! Contexts that the program creates, and which one is current.
 
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
-use crate::refusal::{invalid, refuse};
-use crate::state::{State, Stream};
+use crate::refusal::{Refusal, invalid, refuse};
+use crate::state::State;
+
+/// The bits that say how a thread waits for the device; at most one of them is set.
+const SCHEDULE: u32 = 7;
+/// All bits that mean something.
+const FLAGS: u32 = 0xff;
+
+/// Refuses flags of a context that mean nothing.
+pub(super) fn check_flags(flags: u32) -> Call {
+    let schedule = flags & SCHEDULE;
+    if flags & !FLAGS != 0 || (schedule != 0 && !schedule.is_power_of_two()) {
+        return Err(invalid("context.flags"));
+    }
+    Ok(())
+}
 
 impl State {
-    pub(crate) fn cuDevicePrimaryCtxRetain(
+    pub(crate) fn cuCtxCreate_v2(
         &mut self,
         context: Out<CUcontext>,
+        flags: u32,
         device: CUdevice,
     ) -> Call {
-        let index = self.device_index(device)?;
-        if let Some(code) = self.devices[index].lost {
-            return Err(refuse(code, "sticky"));
+        context.demand()?;
+        check_flags(flags)?;
+        let ordinal = self.device_index(device)?;
+        let handle = self.further_context(ordinal, flags);
+        self.thread().contexts.push(handle);
+        context.put(handle)
+    }
+
+    pub(crate) fn cuCtxDestroy_v2(&mut self, context: CUcontext) -> Call {
+        let index = self.context_index(context)?;
+        if index < self.config.devices {
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "context.primary"));
         }
-        let handle = match self.devices[index].context {
-            Some(handle) => handle,
-            None => self.create_context(index),
-        };
-        context.put(handle)?;
-        self.devices[index].references += 1;
-        Ok(())
-    }
-
-    fn create_context(&mut self, index: usize) -> CUcontext {
-        let (context, legacy) = (self.handle(), self.handle());
-        self.streams.insert(legacy, Stream::new(index, CU_STREAM_DEFAULT, 0));
-        self.devices[index].context = Some(context);
-        self.devices[index].legacy = Some(legacy);
-        context
-    }
-
-    pub(crate) fn cuDevicePrimaryCtxRelease_v2(&mut self, device: CUdevice) -> Call {
-        let index = self.device_index(device)?;
-        match self.devices[index].references {
-            0 => {
-                return Err(refuse(
-                    CUresult::CUDA_ERROR_INVALID_CONTEXT,
-                    "context.cuDevicePrimaryCtxRelease_v2",
-                ));
-            }
-            1 => self.destroy_context(index),
-            _ => self.devices[index].references -= 1,
+        self.destroy_context(index);
+        let stack = &mut self.thread().contexts;
+        if stack.last() == Some(&context) {
+            stack.pop();
         }
         Ok(())
     }
 
-    pub(crate) fn cuDevicePrimaryCtxGetState(
-        &mut self,
-        device: CUdevice,
-        flags: Out<u32>,
-        active: Out<i32>,
-    ) -> Call {
-        let index = self.device_index(device)?;
-        flags.put(self.devices[index].flags)?;
-        active.put(i32::from(self.devices[index].context.is_some()))
+    /// The place of a context among the devices.
+    fn context_index(&self, context: CUcontext) -> Result<usize, Refusal> {
+        let found = self.devices.iter().position(|device| device.context == Some(context));
+        found.ok_or(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "context.unknown"))
     }
 
-    pub(crate) fn cuDevicePrimaryCtxSetFlags_v2(&mut self, device: CUdevice, flags: u32) -> Call {
-        let index = self.device_index(device)?;
-        self.devices[index].flags = flags;
-        Ok(())
-    }
-
-    fn check_context(&self, context: CUcontext) -> Call {
-        let known = self.devices.iter().any(|device| device.context == Some(context));
-        if known || context.is_null() {
-            Ok(())
-        } else {
-            Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "context.check_context"))
-        }
+    /// The place of a context among the devices, or of the current one for null.
+    fn named_or_current(&mut self, context: CUcontext) -> Result<usize, Refusal> {
+        if context.is_null() { self.current_even_lost() } else { self.context_index(context) }
     }
 
     pub(crate) fn cuCtxSetCurrent(&mut self, context: CUcontext) -> Call {
-        self.check_context(context)?;
+        if !context.is_null() {
+            self.context_index(context)?;
+        }
         let stack = &mut self.thread().contexts;
         stack.pop();
         if !context.is_null() {
@@ -90,31 +77,26 @@ impl State {
     }
 
     pub(crate) fn cuCtxPushCurrent_v2(&mut self, context: CUcontext) -> Call {
-        self.check_context(context)?;
-        if context.is_null() {
-            return Err(refuse(
-                CUresult::CUDA_ERROR_INVALID_CONTEXT,
-                "context.cuCtxPushCurrent_v2",
-            ));
-        }
+        self.context_index(context)?;
         self.thread().contexts.push(context);
         Ok(())
     }
 
     pub(crate) fn cuCtxPopCurrent_v2(&mut self, context: Out<CUcontext>) -> Call {
         let popped = self.thread().contexts.pop();
-        context.offer(
-            popped.ok_or(refuse(
-                CUresult::CUDA_ERROR_INVALID_CONTEXT,
-                "context.cuCtxPopCurrent_v2",
-            ))?,
-        );
+        let empty = refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "context.empty");
+        context.offer(popped.ok_or(empty)?);
         Ok(())
     }
 
     pub(crate) fn cuCtxGetDevice(&mut self, device: Out<CUdevice>) -> Call {
         let index = self.current_even_lost()?;
-        device.put(i32::try_from(index).map_err(|_| invalid("context.cuCtxGetDevice"))?)
+        device.put(self.ordinal(index))
+    }
+
+    /// The number of the device of a context.
+    pub(super) fn ordinal(&self, index: usize) -> CUdevice {
+        CUdevice::try_from(self.devices[index].ordinal).unwrap_or(CUdevice::MAX)
     }
 
     pub(crate) fn cuCtxSynchronize(&mut self) -> Call {
@@ -123,44 +105,28 @@ impl State {
         self.complete_device(device)
     }
 
-    pub(crate) fn cuCtxGetLimit(&mut self, value: Out<usize>, limit: CUlimit) -> Call {
-        let device = self.current()?;
-        let set = self.devices[device].limits.get(&limit.0).copied();
-        let standard = match limit {
-            CUlimit::CU_LIMIT_STACK_SIZE => 1024,
-            CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE => 1 << 20,
-            CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE => 8 << 20,
-            _ => {
-                return Err(refuse(
-                    CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT,
-                    "context.cuCtxGetLimit",
-                ));
-            }
-        };
-        value.put(set.unwrap_or(standard))
+    pub(crate) fn cuCtxGetFlags(&mut self, flags: Out<u32>) -> Call {
+        let index = self.current_even_lost()?;
+        flags.put(self.devices[index].flags)
     }
 
-    pub(crate) fn cuCtxSetLimit(&mut self, limit: CUlimit, value: usize) -> Call {
-        let device = self.current()?;
-        match limit {
-            CUlimit::CU_LIMIT_STACK_SIZE
-            | CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE
-            | CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE => {
-                self.devices[device].limits.insert(limit.0, value);
-                Ok(())
-            }
-            _ => Err(refuse(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT, "context.cuCtxSetLimit")),
-        }
-    }
-
-    pub(crate) fn cuCtxGetStreamPriorityRange(
-        &mut self,
-        least: Out<i32>,
-        greatest: Out<i32>,
-    ) -> Call {
-        self.current()?;
-        least.offer(0);
-        greatest.offer(super::streams::GREATEST_PRIORITY);
+    pub(crate) fn cuCtxSetFlags(&mut self, flags: u32) -> Call {
+        let index = self.current_even_lost()?;
+        check_flags(flags)?;
+        self.devices[index].flags = flags;
         Ok(())
     }
+
+    pub(crate) fn cuCtxGetId(&mut self, context: CUcontext, id: Out<u64>) -> Call {
+        let index = self.named_or_current(context)?;
+        id.put(index as u64 + 1)
+    }
+
+    pub(crate) fn cuCtxGetApiVersion(&mut self, context: CUcontext, version: Out<u32>) -> Call {
+        self.named_or_current(context)?;
+        version.put(API_VERSION)
+    }
 }
+
+/// The version of the programming interface that contexts have had since CUDA 3.2.
+const API_VERSION: u32 = 3020;

@@ -47,7 +47,7 @@ pub(super) fn shared_opt_in(capability: (u32, u32)) -> u32 {
 impl State {
     /// Checks that a device exists and gives its index.
     pub(super) fn device_index(&self, device: CUdevice) -> Result<usize, Refusal> {
-        let index = usize::try_from(device).ok().filter(|index| *index < self.devices.len());
+        let index = usize::try_from(device).ok().filter(|index| *index < self.config.devices);
         index.ok_or(refuse(CUresult::CUDA_ERROR_INVALID_DEVICE, "device.device_index"))
     }
 
@@ -57,7 +57,7 @@ impl State {
     }
 
     pub(crate) fn cuDeviceGetCount(&mut self, count: Out<i32>) -> Call {
-        count.put(i32::try_from(self.devices.len()).unwrap_or(i32::MAX))
+        count.put(i32::try_from(self.config.devices).unwrap_or(i32::MAX))
     }
 
     pub(crate) fn cuDeviceGetName(

@@ -17,10 +17,15 @@ mod exec;
 mod functions;
 mod graph_info;
 mod graphs;
+mod host;
 mod launch;
+mod limits;
 mod memory;
 mod modules;
+mod ordered;
 mod parameters;
+mod pointers;
+mod primary;
 mod streams;
 mod update;
 

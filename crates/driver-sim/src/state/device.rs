@@ -1,25 +1,29 @@
-//! A device, its primary context and its memory.
+//! Devices, their contexts and their memory.
 
-use std::alloc::{Layout, alloc, dealloc};
 use std::collections::BTreeMap;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
-use retrograph_driver_sys::{CUcontext, CUresult, CUstream};
+use retrograph_driver_sys::{CU_STREAM_DEFAULT, CUcontext, CUresult, CUstream};
 
-use super::State;
+use super::{State, Stream};
 use crate::config::Config;
 use crate::diagnostic::DiagnosticKind;
-use crate::memory::{Memory, MemoryError, POISON, fill_host};
+use crate::globals;
+use crate::memory::{Memory, MemoryError};
 use crate::refusal::{Refusal, refuse};
 use crate::work::TaskId;
 
-/// A device.
+/// A device as one context sees it.
+///
+/// The first of the state's devices are those of the machine, each with its primary context. What
+/// follows are contexts that the program created: another view of the same memory.
 pub(crate) struct Device {
+    /// The number of the device.
+    pub(crate) ordinal: usize,
     pub(crate) memory: Arc<Memory>,
-    /// The primary context, while there is one.
+    /// The context, while there is one.
     pub(crate) context: Option<CUcontext>,
-    /// References to it.
+    /// References to it, for a primary one.
     pub(crate) references: usize,
     pub(crate) flags: u32,
     /// The code by which the context was lost.
@@ -28,68 +32,37 @@ pub(crate) struct Device {
     pub(crate) legacy: Option<CUstream>,
     /// The last work of the legacy stream, which every blocking stream waits for.
     pub(crate) legacy_tail: Option<TaskId>,
-    /// Sizes by address of what the program allocated.
-    pub(crate) allocations: BTreeMap<u64, u64>,
     /// Limits that were set.
     pub(crate) limits: BTreeMap<u32, usize>,
 }
 
 impl Device {
-    pub(crate) fn new(config: &Config) -> Self {
+    pub(crate) fn new(ordinal: usize, config: &Config) -> Self {
+        Self::view(ordinal, Arc::new(Memory::of_device(ordinal, config.memory_bytes)))
+    }
+
+    /// A device without a context.
+    fn view(ordinal: usize, memory: Arc<Memory>) -> Self {
         Self {
-            memory: Arc::new(Memory::new(config.memory_bytes)),
+            ordinal,
+            memory,
             context: None,
             references: 0,
             flags: 0,
             lost: None,
             legacy: None,
             legacy_tail: None,
-            allocations: BTreeMap::new(),
             limits: BTreeMap::new(),
         }
     }
 }
 
-/// Pinned host memory.
-pub(crate) struct Pinned {
-    host: NonNull<u8>,
-    layout: Layout,
-    /// The device under whose context it was allocated.
+/// What the program allocated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allocation {
+    pub(crate) bytes: u64,
+    /// The context under which it was allocated, by its place among the devices.
     pub(crate) device: usize,
-}
-
-impl Pinned {
-    /// Allocates `bytes` at the start of a page and fills them as fresh device memory is filled:
-    /// the driver promises no zeros here either.
-    pub(crate) fn new(bytes: usize, device: usize) -> Result<Self, Refusal> {
-        let layout = Layout::from_size_align(bytes, 4096);
-        let layout =
-            layout.map_err(|_| refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "device.new"))?;
-        if bytes == 0 {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "device.new.2"));
-        }
-        // SAFETY: the layout has a size above zero.
-        let host = NonNull::new(unsafe { alloc(layout) });
-        let host = host.ok_or(refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "device.new.3"))?;
-        // SAFETY: this many bytes were just allocated.
-        unsafe { fill_host(host.as_ptr(), &POISON.to_le_bytes(), bytes) };
-        Ok(Self { host, layout, device })
-    }
-
-    pub(crate) fn host(&self) -> NonNull<u8> {
-        self.host
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.layout.size()
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        // SAFETY: the memory came from `alloc` with this layout and is freed once.
-        unsafe { dealloc(self.host.as_ptr(), self.layout) }
-    }
 }
 
 /// The code of a refused memory operation.
@@ -116,7 +89,23 @@ impl State {
         self.tasks.retain(|_, task| task.device != device);
     }
 
-    /// Destroys the primary context of a device with everything in it.
+    /// Makes a context beside the primary one, on the device with this number.
+    pub(crate) fn further_context(&mut self, ordinal: usize, flags: u32) -> CUcontext {
+        let memory = Arc::clone(&self.devices[ordinal].memory);
+        self.devices.push(Device { flags, ..Device::view(ordinal, memory) });
+        self.create_context(self.devices.len() - 1)
+    }
+
+    /// Gives a device that has none a context.
+    pub(crate) fn create_context(&mut self, device: usize) -> CUcontext {
+        let (context, legacy) = (self.handle(), self.handle());
+        self.streams.insert(legacy, Stream::new(device, CU_STREAM_DEFAULT, 0));
+        self.devices[device].context = Some(context);
+        self.devices[device].legacy = Some(legacy);
+        context
+    }
+
+    /// Destroys a context with everything in it.
     pub(crate) fn destroy_context(&mut self, device: usize) {
         // Work that was queued completes first; if it faults, nobody is left to be told.
         let _ = self.complete_device(device);
@@ -124,19 +113,34 @@ impl State {
         self.captures.retain(|_, capture| capture.device != device);
         self.streams.retain(|stream| stream.device != device);
         self.events.retain(|event| event.device != device);
-        self.modules.retain(|module| module.device != device);
         self.functions.retain(|function| function.device != device);
         self.execs.retain(|exec| exec.device != device);
-        self.pinned.retain(|_, pinned| pinned.device != device);
-        let flags = self.devices[device].flags;
-        self.devices[device] = Device { flags, ..Device::new(&self.config) };
+        self.free_all(device);
+        let Device { ordinal, flags, memory, .. } = &self.devices[device];
+        let (ordinal, flags, memory) = (*ordinal, *flags, Arc::clone(memory));
+        self.devices[device] = Device { flags, ..Device::view(ordinal, memory) };
     }
 
-    /// The pinned allocation in which all of `bytes` bytes at `address` lie.
-    pub(crate) fn pinned_at(&self, address: usize, bytes: usize) -> Option<&Pinned> {
-        let (base, pinned) = self.pinned.range(..=address).next_back()?;
-        let inside = address - base <= pinned.bytes() && bytes <= pinned.bytes() - (address - base);
-        inside.then_some(pinned)
+    /// Frees all memory of a context.
+    fn free_all(&mut self, device: usize) {
+        let memory = Arc::clone(&self.devices[device].memory);
+        self.modules.retain(|module| {
+            let keep = module.device != device;
+            if !keep {
+                globals::free(&memory, &module.globals);
+            }
+            keep
+        });
+        self.allocations.retain(|address, allocation| {
+            let keep = allocation.device != device;
+            // The address is that of a live allocation, which this frees.
+            keep || memory.free(*address).is_err()
+        });
+        let pinned = self.pinned.iter().filter(|(_, pinned)| pinned.device == device);
+        let pinned: Vec<_> = pinned.map(|(address, _)| *address).collect();
+        for address in pinned {
+            self.unpin(address);
+        }
     }
 
     /// Whether all of `bytes` bytes at `address` lie in one device allocation.

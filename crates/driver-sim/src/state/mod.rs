@@ -3,6 +3,7 @@
 mod capture;
 mod device;
 mod graph;
+mod host;
 mod module;
 mod object;
 mod stream;
@@ -14,8 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use retrograph_driver_sys::*;
 
 pub(crate) use capture::{Capture, Route};
-pub(crate) use device::{Device, Pinned, memory_refusal};
+pub(crate) use device::{Allocation, Device, memory_refusal};
 pub(crate) use graph::{Node, NodeKind, Owner};
+pub(crate) use host::Pinned;
 pub(crate) use module::{Function, Module};
 pub(crate) use object::{Handle, Table};
 pub(crate) use stream::{Event, Mark, Member, Stream};
@@ -34,6 +36,7 @@ pub(crate) struct State {
     pub(crate) initialized: bool,
     /// The call that runs now, for diagnostics.
     pub(crate) call: &'static str,
+    /// The devices of the machine, then one more for each context that was created.
     pub(crate) devices: Vec<Device>,
     pub(crate) threads: BTreeMap<u64, Thread>,
     pub(crate) streams: Table<CUstream, Stream>,
@@ -45,6 +48,8 @@ pub(crate) struct State {
     pub(crate) execs: Table<CUgraphExec, Exec>,
     pub(crate) captures: BTreeMap<u64, Capture>,
     pub(crate) tasks: BTreeMap<TaskId, Task>,
+    /// What the program allocated on devices, by its address.
+    pub(crate) allocations: BTreeMap<u64, Allocation>,
     /// Pinned host memory by its address.
     pub(crate) pinned: BTreeMap<usize, Pinned>,
     pub(crate) random: Random,
@@ -68,7 +73,7 @@ impl State {
         Self {
             initialized: false,
             call: "",
-            devices: (0..config.devices).map(|_| Device::new(&config)).collect(),
+            devices: (0..config.devices).map(|ordinal| Device::new(ordinal, &config)).collect(),
             threads: BTreeMap::new(),
             streams: Table::default(),
             events: Table::default(),
@@ -79,6 +84,7 @@ impl State {
             execs: Table::default(),
             captures: BTreeMap::new(),
             tasks: BTreeMap::new(),
+            allocations: BTreeMap::new(),
             pinned: BTreeMap::new(),
             random: Random::new(config.seed),
             diagnostics: Vec::new(),
@@ -132,14 +138,20 @@ impl State {
         self.diagnose(DiagnosticKind::Internal, text.unwrap_or("a panic").to_owned());
     }
 
+    /// References to primary contexts, and contexts that were created.
+    fn references(&self) -> usize {
+        let (primary, created) = self.devices.split_at(self.config.devices);
+        let created = created.iter().filter(|device| device.context.is_some()).count();
+        primary.iter().map(|device| device.references).sum::<usize>() + created
+    }
+
     /// What exists now.
     pub(crate) fn live(&self) -> Live {
         let hidden = self.devices.iter().filter(|device| device.legacy.is_some()).count();
-        let allocations = self.devices.iter().flat_map(|device| device.allocations.values());
         Live {
-            contexts: self.devices.iter().map(|device| device.references).sum(),
-            allocations: allocations.clone().count(),
-            allocated_bytes: allocations.sum(),
+            contexts: self.references(),
+            allocations: self.allocations.len(),
+            allocated_bytes: self.allocations.values().map(|allocation| allocation.bytes).sum(),
             pinned: self.pinned.len(),
             streams: self.streams.len() - hidden,
             events: self.events.len(),

@@ -129,9 +129,8 @@ impl State {
     }
 
     fn run_free(&mut self, device: usize, address: u64) -> Result<(), Failure> {
-        let device = &mut self.devices[device];
-        device.allocations.remove(&address);
-        let freed = device.memory.free(address);
+        self.allocations.remove(&address);
+        let freed = self.devices[device].memory.free(address);
         freed.map(|_| ()).map_err(|error| Failure {
             code: CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
             message: format!("a queued free failed: {error}"),

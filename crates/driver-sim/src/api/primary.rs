@@ -1,0 +1,63 @@
+//! Primary contexts: references, state and flags.
+
+use retrograph_driver_sys::*;
+
+use super::context::check_flags;
+use crate::argument::{Call, Out};
+use crate::refusal::refuse;
+use crate::state::State;
+
+impl State {
+    pub(crate) fn cuDevicePrimaryCtxRetain(
+        &mut self,
+        context: Out<CUcontext>,
+        device: CUdevice,
+    ) -> Call {
+        let index = self.device_index(device)?;
+        context.demand()?;
+        if let Some(code) = self.devices[index].lost {
+            return Err(refuse(code, "sticky"));
+        }
+        let handle = match self.devices[index].context {
+            Some(handle) => handle,
+            None => self.create_context(index),
+        };
+        self.devices[index].references += 1;
+        context.put(handle)
+    }
+
+    pub(crate) fn cuDevicePrimaryCtxRelease_v2(&mut self, device: CUdevice) -> Call {
+        let index = self.device_index(device)?;
+        match self.devices[index].references {
+            0 => return Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "primary.released")),
+            1 => self.destroy_context(index),
+            _ => self.devices[index].references -= 1,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn cuDevicePrimaryCtxReset_v2(&mut self, device: CUdevice) -> Call {
+        let index = self.device_index(device)?;
+        self.destroy_context(index);
+        Ok(())
+    }
+
+    pub(crate) fn cuDevicePrimaryCtxGetState(
+        &mut self,
+        device: CUdevice,
+        flags: Out<u32>,
+        active: Out<i32>,
+    ) -> Call {
+        let index = self.device_index(device)?;
+        flags.demand()?;
+        active.put(i32::from(self.devices[index].context.is_some()))?;
+        flags.put(self.devices[index].flags)
+    }
+
+    pub(crate) fn cuDevicePrimaryCtxSetFlags_v2(&mut self, device: CUdevice, flags: u32) -> Call {
+        let index = self.device_index(device)?;
+        check_flags(flags)?;
+        self.devices[index].flags = flags;
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! Host memory that the driver knows: allocated by it, or registered with it.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::ptr::NonNull;
+
+use retrograph_driver_sys::CUresult;
+
+use super::{State, memory_refusal};
+use crate::memory::{POISON, fill_host};
+use crate::refusal::{Refusal, invalid, refuse};
+
+/// Pinned host memory.
+pub(crate) struct Pinned {
+    host: NonNull<u8>,
+    bytes: usize,
+    /// How to free it; `None` where the program owns it.
+    layout: Option<Layout>,
+    /// The flags as given.
+    pub(crate) flags: u32,
+    /// The context under which it was allocated or registered, by its place among the devices.
+    pub(crate) device: usize,
+}
+
+impl Pinned {
+    /// Allocates `bytes` at the start of a page and fills them as fresh device memory is filled:
+    /// the driver promises no zeros here either.
+    pub(crate) fn new(bytes: usize, device: usize, flags: u32) -> Result<Self, Refusal> {
+        let layout = Layout::from_size_align(bytes, 4096);
+        let layout = layout.map_err(|_| refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "host.huge"))?;
+        if bytes == 0 {
+            return Err(invalid("host.empty"));
+        }
+        // SAFETY: the layout has a size above zero.
+        let host = NonNull::new(unsafe { alloc(layout) });
+        let host = host.ok_or(refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "host.huge"))?;
+        // SAFETY: this many bytes were just allocated.
+        unsafe { fill_host(host.as_ptr(), &POISON.to_le_bytes(), bytes) };
+        Ok(Self { host, bytes, layout: Some(layout), flags, device })
+    }
+
+    /// Memory of the program, which it keeps until it takes the registration back.
+    pub(crate) fn registered(host: NonNull<u8>, bytes: usize, device: usize, flags: u32) -> Self {
+        Self { host, bytes, layout: None, flags, device }
+    }
+
+    pub(crate) fn host(&self) -> NonNull<u8> {
+        self.host
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether the program owns the memory.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.layout.is_none()
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if let Some(layout) = self.layout {
+            // SAFETY: the memory came from `alloc` with this layout and is freed once.
+            unsafe { dealloc(self.host.as_ptr(), layout) }
+        }
+    }
+}
+
+impl State {
+    /// Makes host memory known, and reachable from every device.
+    pub(crate) fn pin(&mut self, pinned: Pinned) -> Result<usize, Refusal> {
+        let (host, bytes) = (pinned.host(), pinned.bytes() as u64);
+        for (done, device) in self.devices.iter().enumerate().take(self.config.devices) {
+            // SAFETY: the state forgets the memory only after `Memory::free` of its address, and
+            // only when no kernel runs, because it runs them itself. Who registers memory keeps it
+            // until the registration is taken back.
+            let mapped = unsafe { device.memory.map_host(host, bytes) };
+            if let Err(error) = mapped {
+                for device in &self.devices[..done] {
+                    let _ = device.memory.free(host.as_ptr() as u64);
+                }
+                return Err(memory_refusal(&error));
+            }
+        }
+        let address = host.as_ptr().expose_provenance();
+        self.pinned.insert(address, pinned);
+        Ok(address)
+    }
+
+    /// Forgets pinned memory, and frees it where the driver allocated it.
+    pub(crate) fn unpin(&mut self, address: usize) {
+        for device in &self.devices[..self.config.devices] {
+            // Every device has it mapped, so that this cannot fail.
+            let _ = device.memory.free(address as u64);
+        }
+        self.pinned.remove(&address);
+    }
+
+    /// The pinned memory in which all of `bytes` bytes at `address` lie.
+    pub(crate) fn pinned_at(&self, address: usize, bytes: usize) -> Option<&Pinned> {
+        let (base, pinned) = self.pinned.range(..=address).next_back()?;
+        let inside = address - base <= pinned.bytes() && bytes <= pinned.bytes() - (address - base);
+        inside.then_some(pinned)
+    }
+}
