@@ -67,8 +67,12 @@ fn devices_are_named_as_simulated_and_have_their_own_memory() {
     assert_eq!(cu!(machine, cuDevicePrimaryCtxRetain(&mut other, 1)), SUCCESS);
     assert_eq!(cu!(machine, cuCtxPushCurrent_v2(other)), SUCCESS);
     assert_eq!(cu!(machine, cuMemAlloc_v2(&mut address, 1 << 20)), SUCCESS);
+    let (mut free, mut total) = (0, 0);
+    assert_eq!(cu!(machine, cuMemGetInfo_v2(&mut free, &mut total)), SUCCESS);
+    assert_eq!((free, total), (0, 1 << 20));
     assert_eq!(cu!(machine, cuCtxPopCurrent_v2(&mut other)), SUCCESS);
-    assert_eq!(cu!(machine, cuMemFree_v2(address)), CUresult::CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(cu!(machine, cuMemGetInfo_v2(&mut free, &mut total)), SUCCESS);
+    assert_eq!((free, total), (1 << 20, 1 << 20));
 }
 
 #[test]
