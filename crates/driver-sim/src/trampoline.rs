@@ -102,6 +102,7 @@ macro_rules! trampolines {
         /// The table of slot `W` for a driver of this version.
         fn table_of<const W: usize>(version: i32) -> DriverTable {
             DriverTable {
+                driver_version: version,
                 $($name: slots::$name::<W>,)*
                 $($o_name: if version >= $since { Some(slots::$o_name::<W>) } else { None },)*
             }

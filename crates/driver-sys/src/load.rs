@@ -143,7 +143,7 @@ impl DriverTable {
             return Err(LoadError::TooOld { library: library.to_owned(), version });
         }
         // SAFETY: passed on from the caller.
-        unsafe { Self::resolve(resolve) }.or_else(|symbol| missing(symbol, Some(version)))
+        unsafe { Self::resolve(version, resolve) }.or_else(|symbol| missing(symbol, Some(version)))
     }
 
     /// # Safety

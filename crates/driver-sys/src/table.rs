@@ -1,5 +1,6 @@
 //! [`DriverTable`]: one pointer for each function of the driver.
 
+use crate::missing::MissingFunction;
 use crate::result::CUresult;
 
 macro_rules! define_table {
@@ -13,14 +14,30 @@ macro_rules! define_table {
         /// The functions of a driver, each under its exact symbol.
         ///
         /// A driver is filled in by [`DriverTable::load`]; a simulator writes its own functions.
-        /// Functions that only newer drivers have are `Option`; see [`DriverTable::OPTIONAL`].
+        ///
+        /// Functions that every driver since CUDA 12.0 has are called as fields. Those that only
+        /// newer drivers have are `Option`; the method of the same name gives the function, or an
+        /// error that says from which driver on it exists:
+        ///
+        /// ```
+        /// # use retrograph_driver_sys::{CUfunction, CUresult, DriverTable, MissingFunction};
+        /// fn load_now(driver: &DriverTable, function: CUfunction) -> Result<CUresult, MissingFunction> {
+        ///     // SAFETY: the caller's function is one of this driver.
+        ///     Ok(unsafe { driver.cuFuncLoad()?(function) })
+        /// }
+        /// ```
         ///
         /// Calling a function is unsafe. Beyond valid pointers, the driver demands what NVIDIA's
         /// documentation of the call says: a current context, live handles, no use of memory that
         /// queued work still touches.
         #[derive(Clone, Copy, Debug)]
         pub struct DriverTable {
-            $($(#[$doc])* pub $name: unsafe extern "C" fn($($arg: $type),*) -> CUresult,)*
+            /// The newest CUDA version of the driver, as 1000 × major + 10 × minor.
+            pub driver_version: i32,
+            $(
+                $(#[$doc])*
+                pub $name: unsafe extern "C" fn($($arg: $type),*) -> CUresult,
+            )*
             $(
                 $(#[$o_doc])*
                 #[doc = concat!("\n\nSince driver ", stringify!($since), "; `None` before.")]
@@ -45,9 +62,11 @@ macro_rules! define_table {
             /// Every address that `resolve` returns is a function of that name and signature, and
             /// stays one for as long as the table or a copy of it is used.
             pub(crate) unsafe fn resolve(
+                driver_version: i32,
                 mut resolve: impl FnMut(&std::ffi::CStr) -> *const crate::c_void,
             ) -> Result<Self, &'static str> {
                 Ok(Self {
+                    driver_version,
                     $($name: {
                         let address = resolve(symbol(concat!(stringify!($name), "\0")));
                         if address.is_null() {
@@ -75,11 +94,37 @@ macro_rules! define_table {
                     },)*
                 })
             }
+
+            /// The optional functions that this driver lacks.
+            pub fn missing(&self) -> Vec<MissingFunction> {
+                let present = [$(self.$o_name.is_some()),*];
+                let missing = Self::OPTIONAL.iter().zip(present).filter(|(_, present)| !present);
+                missing.map(|(&(name, since), _)| self.lack(name, since)).collect()
+            }
+        }
+
+        /// The optional functions, or what to say of those that the driver lacks.
+        impl DriverTable {
+            $(
+                #[doc = concat!("`", stringify!($o_name), "`, or an error where the driver lacks it.")]
+                pub fn $o_name(
+                    &self,
+                ) -> Result<unsafe extern "C" fn($($o_type),*) -> CUresult, MissingFunction> {
+                    self.$o_name.ok_or_else(|| self.lack(stringify!($o_name), $since))
+                }
+            )*
         }
     };
 }
 
 crate::driver_functions!(define_table);
+
+impl DriverTable {
+    /// What to say of a function that this driver lacks.
+    fn lack(&self, name: &'static str, since: i32) -> MissingFunction {
+        MissingFunction { name, since, driver_version: self.driver_version }
+    }
+}
 
 /// A symbol name as C text; `text` ends in its only zero byte.
 fn symbol(text: &'static str) -> &'static std::ffi::CStr {

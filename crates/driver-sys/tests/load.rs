@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_void};
 use std::path::Path;
 
-use retrograph_driver_sys::{CUresult, DriverTable, LIBRARY_NAMES, LoadError};
+use retrograph_driver_sys::{CUresult, DriverTable, LIBRARY_NAMES, LoadError, MissingFunction};
 
 unsafe extern "C" fn version_11_8(version: *mut i32) -> CUresult {
     // SAFETY: the loader passes a valid pointer.
@@ -78,14 +78,46 @@ fn a_library_that_cannot_tell_its_version_is_refused_with_its_code() {
 }
 
 #[test]
-fn missing_optional_symbols_are_none_and_the_rest_is_there() {
+fn missing_optional_symbols_are_known_by_name_and_the_rest_is_there() {
     let table = load(version_12_0, &["cuFuncGetParamInfo", "cuFuncGetName"]).unwrap();
     assert!(table.cuFuncGetParamInfo.is_none() && table.cuFuncGetName.is_none());
-    assert!(table.cuGraphAddNode_v2.is_some());
+    assert!(table.cuGraphAddNode_v2.is_some() && table.cuGraphAddNode_v2().is_ok());
     let mut version = 0;
     // SAFETY: this field holds `version_12_0`.
     assert!(unsafe { (table.cuDriverGetVersion)(&mut version) }.is_success());
-    assert_eq!(version, 12000);
+    assert_eq!((version, table.driver_version), (12000, 12000));
+    let missing =
+        MissingFunction { name: "cuFuncGetParamInfo", since: 12040, driver_version: 12000 };
+    assert_eq!(table.cuFuncGetParamInfo().unwrap_err(), missing);
+    let names: Vec<_> = table.missing().iter().map(|missing| missing.name).collect();
+    assert_eq!(names, ["cuFuncGetName", "cuFuncGetParamInfo"]);
+    assert!(table.missing().contains(&missing));
+}
+
+#[test]
+fn a_driver_of_12_0_loads_without_any_optional_symbol() {
+    let optional: Vec<_> = DriverTable::OPTIONAL.iter().map(|(name, _)| *name).collect();
+    let table = load(version_12_0, &optional).unwrap();
+    assert_eq!(table.missing().len(), optional.len());
+    for missing in table.missing() {
+        let text = missing.to_string();
+        assert!(text.starts_with(missing.name) && text.contains("CUDA 12.0"), "{text}");
+    }
+}
+
+#[test]
+fn a_function_that_a_new_driver_lacks_is_not_blamed_on_its_version() {
+    let missing = MissingFunction { name: "cuFuncLoad", since: 12040, driver_version: 13000 };
+    let text = missing.to_string();
+    assert!(text.contains("missing") && text.contains("12.4") && text.contains("13.0"), "{text}");
+}
+
+#[test]
+fn every_required_symbol_is_asked_for_and_named_when_it_is_missing() {
+    for &symbol in DriverTable::REQUIRED {
+        let error = load(version_12_0, &[symbol]).unwrap_err();
+        assert!(matches!(error, LoadError::MissingSymbol { symbol: named, .. } if named == symbol));
+    }
 }
 
 #[test]
