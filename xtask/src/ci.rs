@@ -15,7 +15,7 @@ pub(crate) struct Arguments {
 type Job = (&'static str, fn() -> anyhow::Result<()>);
 
 /// What `all` runs, in this order: what fails fastest comes first.
-const JOBS: [Job; 9] = [
+const JOBS: [Job; 10] = [
     ("fmt", || cargo(&["fmt", "--all", "--check"])),
     ("tidy", crate::tidy::run),
     ("codegen", || codegen::run(&codegen::Arguments { check: true })),
@@ -25,6 +25,10 @@ const JOBS: [Job; 9] = [
     }),
     ("docs", docs),
     ("test", || cargo(&["test", "--workspace", "--locked"])),
+    ("interop", || {
+        let features = ["--features", "cuda-driver-sys"];
+        cargo(&[&["test", "-p", "retrograph-driver-sys", "--locked"][..], &features].concat())
+    }),
     ("main-job", main_job),
     ("package", || cargo(&["package", "-p", "retrograph-driver-sys", "--allow-dirty", "--locked"])),
 ];

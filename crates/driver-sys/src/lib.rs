@@ -49,6 +49,8 @@ mod function;
 mod functions;
 mod graph;
 mod handle;
+#[cfg(feature = "cuda-driver-sys")]
+pub mod interop;
 mod jit;
 mod launch;
 mod layout;

@@ -20,10 +20,11 @@ macro_rules! define_table {
         /// error that says from which driver on it exists:
         ///
         /// ```
-        /// # use retrograph_driver_sys::{CUfunction, CUresult, DriverTable, MissingFunction};
-        /// fn load_now(driver: &DriverTable, function: CUfunction) -> Result<CUresult, MissingFunction> {
+        /// # use retrograph_driver_sys::{CUfunction, DriverTable};
+        /// # use std::error::Error;
+        /// fn load_now(driver: &DriverTable, function: CUfunction) -> Result<(), Box<dyn Error>> {
         ///     // SAFETY: the caller's function is one of this driver.
-        ///     Ok(unsafe { driver.cuFuncLoad()?(function) })
+        ///     Ok(unsafe { driver.cuFuncLoad()?(function) }.ok()?)
         /// }
         /// ```
         ///
@@ -106,7 +107,7 @@ macro_rules! define_table {
         /// The optional functions, or what to say of those that the driver lacks.
         impl DriverTable {
             $(
-                #[doc = concat!("`", stringify!($o_name), "`, or an error where the driver lacks it.")]
+                #[doc = concat!("`", stringify!($o_name), "`, or an error where it is missing.")]
                 pub fn $o_name(
                     &self,
                 ) -> Result<unsafe extern "C" fn($($o_type),*) -> CUresult, MissingFunction> {
