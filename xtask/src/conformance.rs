@@ -145,12 +145,17 @@ fn run_replay(asked: &Replay, folders: &Folders) -> anyhow::Result<()> {
     for mistake in &report.mistakes {
         println!("mistake: {mistake}");
     }
+    for name in &report.outdated {
+        println!("listed as different, and is not: {name}");
+    }
     print_untraced(&report);
     println!(
-        "{} scenarios replayed, {} agree ({} steps), {} differ; {} without a trace, {} mistakes",
+        "{} scenarios replayed, {} agree ({} steps), {} differ as listed, {} differ; \
+         {} without a trace, {} mistakes",
         report.replayed,
         report.agreeing,
         report.steps,
+        report.known.len(),
         report.differences.len(),
         report.untraced.len(),
         report.mistakes.len()

@@ -219,11 +219,8 @@ impl Memory {
     fn store(&mut self, place: Place, value: &Value, of: &Type) -> Result<(), Problem> {
         match (of, value) {
             (Type::Record(name), Value::Record(fields)) => {
-                let Some(record) = DRIVER.record(name) else {
-                    return Problem::unknown("structure", name);
-                };
                 for (field, value) in fields {
-                    let Some(found) = record.fields.iter().find(|one| one.name == *field) else {
+                    let Some(found) = DRIVER.field(name, field) else {
                         return Problem::unknown("field", format!("{name}.{field}"));
                     };
                     self.store(place.offset(found.offset), value, &found.of)?;

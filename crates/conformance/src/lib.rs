@@ -31,7 +31,7 @@ pub use runner::{Ending, Outcome, Run, run};
 pub use scenario::{Library, Scenario, Step};
 pub use trace::{Head, Trace, TraceFile};
 
-/// The folders of scenarios, traces and images.
+/// Where scenarios, traces and images lie.
 #[derive(Clone, Debug)]
 pub struct Folders {
     /// Scenario sources, `<area>/<topic>.txt`.
@@ -40,15 +40,18 @@ pub struct Folders {
     pub traces: std::path::PathBuf,
     /// Images that scenarios load.
     pub images: std::path::PathBuf,
+    /// The file that lists scenarios for which the simulator is known to differ, with reasons.
+    pub differences: std::path::PathBuf,
 }
 
 impl Folders {
-    /// The three folders under one.
+    /// All of them under one folder.
     pub fn under(root: &std::path::Path) -> Self {
         Self {
             scenarios: root.join("scenarios"),
             traces: root.join("traces"),
             images: root.join("images"),
+            differences: root.join("differences.txt"),
         }
     }
 }

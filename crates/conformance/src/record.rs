@@ -97,12 +97,15 @@ pub(crate) fn path_of(folder: &Path, file: &str) -> PathBuf {
     folder.join(format!("{file}.txt"))
 }
 
+/// File and name of a scenario, and its trace or what is wrong with it.
+type Page = (String, String, Result<Trace, String>);
+
 /// What was recorded so far.
 struct Book<'a> {
     recording: &'a Recording,
     library: &'a Library,
     head: Head,
-    pages: Mutex<Vec<(String, String, Result<Trace, String>)>>,
+    pages: Mutex<Vec<Page>>,
 }
 
 impl Book<'_> {

@@ -77,6 +77,19 @@ impl Reflection {
         Type::Array(Box::new(self.resolve_within(element, depth)), count)
     }
 
+    /// A field of a structure by name. A union without a name of its own is looked through.
+    pub(crate) fn field(&self, record: &str, name: &str) -> Option<Field> {
+        let fields = self.record(record)?.fields;
+        if let Some(found) = fields.iter().find(|field| field.name == name) {
+            return Some(found.clone());
+        }
+        fields.iter().filter(|field| field.name.starts_with("anonymous")).find_map(|outer| {
+            let Type::Record(inner) = &outer.of else { return None };
+            let found = self.field(inner, name)?;
+            Some(Field { offset: outer.offset + found.offset, ..found })
+        })
+    }
+
     /// The layout of a structure or union, by the rules of C.
     pub(crate) fn record(&self, name: &str) -> Option<Record> {
         let written = self.records.get(name)?;

@@ -53,6 +53,10 @@ pub struct Report {
     pub agreeing: usize,
     /// The first step of each scenario that did not.
     pub differences: Vec<Difference>,
+    /// The same for scenarios that are listed as different.
+    pub known: Vec<Difference>,
+    /// Scenarios that are listed as different and are not.
+    pub outdated: Vec<String>,
     /// Scenarios without a trace of their present steps, and why.
     pub untraced: Vec<(String, &'static str)>,
     /// Traces without a scenario.
@@ -67,9 +71,20 @@ impl Report {
     /// Whether every scenario has a trace and the simulator agrees with it.
     pub fn is_clean(&self) -> bool {
         self.differences.is_empty()
+            && self.outdated.is_empty()
             && self.untraced.is_empty()
             && self.orphans.is_empty()
             && self.mistakes.is_empty()
+    }
+
+    /// Moves differences that are listed out of the way.
+    fn set_known_aside(&mut self, listed: &[String], filter: &str) {
+        let differences = std::mem::take(&mut self.differences);
+        let is_known = |one: &Difference| listed.contains(&one.scenario);
+        (self.known, self.differences) = differences.into_iter().partition(is_known);
+        let differs = |name: &String| self.known.iter().any(|one| one.scenario == *name);
+        let outdated = listed.iter().filter(|name| name.contains(filter) && !differs(name));
+        self.outdated = outdated.cloned().collect();
     }
 
     /// The index of attested errors: rule, function, code and trace in each line.
@@ -126,9 +141,17 @@ pub fn replay(folders: &Folders, filter: &str) -> Report {
             report.orphans.push(trace.name.clone());
         }
     }
+    report.set_known_aside(&listed(&folders.differences), filter);
     report.differences.sort_by(|one, other| one.scenario.cmp(&other.scenario));
     report.untraced.sort();
     report
+}
+
+/// The scenarios that a file lists: a name and, behind a blank, the reason.
+fn listed(file: &Path) -> Vec<String> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
 }
 
 fn traces_of(library: &Library, folder: &Path) -> BTreeMap<String, TraceFile> {

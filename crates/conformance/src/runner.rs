@@ -40,6 +40,9 @@ pub struct Run {
     pub ending: Ending,
 }
 
+/// More elements than any list of a driver has here; a larger count was never written.
+const MOST_LISTED: usize = 1 << 16;
+
 /// A scenario while it runs.
 struct Session {
     memory: Memory,
@@ -154,7 +157,8 @@ impl Session {
     ) -> String {
         let size_type = Type::Integer { size: 8, signed: false };
         let counts = written.iter().rev().find(|one| one.variable.of == size_type);
-        let listed = counts.map(|one| one.variable.word() as usize).filter(|_| code == 0);
+        let listed = counts.map(|one| one.variable.word() as usize);
+        let listed = listed.filter(|count| code == 0 && *count <= MOST_LISTED);
         let extent = extent(function, words, &written);
         let mut text = String::new();
         for one in written {
@@ -176,7 +180,8 @@ impl Session {
     fn copied(&mut self, one: Written, listed: Option<usize>) -> Written {
         let (Type::Pointer(target), Some(count)) = (&one.variable.of, listed) else { return one };
         let address = one.variable.word();
-        let Some(size) = DRIVER.size(target).filter(|size| *size > 1 && address != 0) else {
+        let is_list = address != 0 && address != u64::from_le_bytes([UNWRITTEN; 8]);
+        let Some(size) = DRIVER.size(target).filter(|size| *size > 1 && is_list) else {
             return one;
         };
         let place = self.memory.block(size * count);

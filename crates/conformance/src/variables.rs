@@ -18,6 +18,9 @@ pub(crate) struct Variable {
     pub(crate) is_buffer: bool,
 }
 
+/// What elements of no list are.
+static ZEROS: [u64; 64] = [0; 64];
+
 /// All variables by name.
 #[derive(Debug, Default)]
 pub(crate) struct Variables(HashMap<String, Variable>);
@@ -58,9 +61,7 @@ impl Variable {
         let Type::Record(record) = &self.of else {
             return Problem::value(name, &self.of);
         };
-        let record = DRIVER.record(record);
-        let fields = record.map(|record| record.fields).unwrap_or_default();
-        match fields.into_iter().find(|field| field.name == name) {
+        match DRIVER.field(record, name) {
             Some(field) => {
                 let place = self.place.offset(field.offset);
                 Ok(Self { of: field.of, count: None, place, is_buffer: false })
@@ -80,10 +81,12 @@ impl Variable {
             (other, None) => return Problem::value(index, other),
         };
         let size = DRIVER.size(&of).unwrap_or(8);
-        if place.address() == 0 {
-            return Problem::unknown("element", index.to_string());
-        }
-        let place = place.offset(index * size);
+        // A list that the driver did not write has nothing but null elements.
+        let place = if place.address() == 0 {
+            Place::of_address((&raw const ZEROS).expose_provenance() as u64)
+        } else {
+            place.offset(index * size)
+        };
         Ok(Self { of, count: None, place, is_buffer: false })
     }
 

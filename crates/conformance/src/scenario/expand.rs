@@ -211,6 +211,16 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
+/// An argument of a snippet without the quotes that hold its blanks together. A single word keeps
+/// them: it is a text.
+fn unquoted(word: String) -> String {
+    let inside = ['"', '\'']
+        .iter()
+        .find_map(|quote| word.strip_prefix(*quote)?.strip_suffix(*quote))
+        .filter(|inside| inside.contains(char::is_whitespace));
+    inside.map(str::to_owned).unwrap_or(word)
+}
+
 fn substituted(line: &Line, bindings: &[(&str, &str)]) -> Line {
     Line { text: substitute(&line.text, bindings), place: line.place.clone() }
 }
@@ -266,7 +276,7 @@ fn expand(
         }
         return Ok(());
     }
-    let words = words(used);
+    let words: Vec<_> = words(used).into_iter().map(unquoted).collect();
     let (name, arguments) = words.split_first().map_or(("", &[][..]), |(n, a)| (n.as_str(), a));
     let snippet = match snippets.get(name) {
         Some(snippet) => snippet.clone(),
