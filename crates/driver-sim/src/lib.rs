@@ -82,6 +82,11 @@ pub use world::Simulator;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+/// The examples of the README of `retrograph-driver-sys` are tests here, where their driver is.
+#[cfg(doctest)]
+#[doc = include_str!("../../driver-sys/README.md")]
+struct DriverSysReadme;
+
 /// The example of the guide is a test.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/simulator.md")]

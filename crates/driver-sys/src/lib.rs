@@ -98,8 +98,3 @@ pub use stream::*;
 pub use symbol::*;
 pub use table::DriverTable;
 pub use virtual_memory::*;
-
-/// The README's example is a test.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
