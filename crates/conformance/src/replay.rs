@@ -38,7 +38,8 @@ pub struct Played {
     pub steps: Vec<(String, String)>,
     /// What the simulator said.
     pub diagnostics: Vec<Diagnostic>,
-    /// The errors that it returned.
+    /// The errors that it returned as long as the outcomes were those of the trace, if there is
+    /// one.
     pub refused: Vec<Refused>,
 }
 
@@ -63,7 +64,7 @@ pub struct Report {
     pub orphans: Vec<String>,
     /// Scenarios and files that cannot be understood.
     pub mistakes: Vec<String>,
-    /// Errors of scenarios that agree, with the first such scenario by name.
+    /// Errors that were returned as a trace says, with the first such scenario by name.
     pub attested: BTreeMap<Refused, String>,
 }
 
@@ -87,24 +88,49 @@ impl Report {
         self.outdated = outdated.cloned().collect();
     }
 
+    /// Notes errors that a trace shows; the first trace by name counts.
+    fn attest(&mut self, refused: Vec<Refused>, name: &str) {
+        for one in refused {
+            let first = self.attested.entry(one).or_insert_with(|| name.to_owned());
+            if name < first.as_str() {
+                name.clone_into(first);
+            }
+        }
+    }
+
     /// The index of attested errors: rule, function, code and trace in each line.
     pub fn index(&self) -> String {
         let line = |(refused, name): (&Refused, &String)| {
             format!("{} {} {} {name}\n", refused.rule, refused.call, refused.code.0)
         };
-        self.attested.iter().map(line).collect()
+        let head =
+            "# rule function code trace; written by `cargo xtask conformance replay --bless`\n";
+        std::iter::once(head.to_owned()).chain(self.attested.iter().map(line)).collect()
     }
 }
 
 /// Runs a scenario on a simulator of its own.
 pub fn play(scenario: &Scenario, images: &Path) -> Result<Played, String> {
+    play_along(scenario, None, images)
+}
+
+fn play_along(scenario: &Scenario, trace: Option<&Trace>, images: &Path) -> Result<Played, String> {
     let config = Config { threads: 1, attested_only: false, ..Config::default() };
     let simulator = Simulator::new(config).map_err(|error| error.to_string())?;
-    let run = runner::run(scenario, simulator.table(), images, &mut |_, _: &Outcome| {});
+    let mut refused = Vec::new();
+    let mut expected = trace.map(|trace| trace.steps.iter());
+    let run = runner::run(scenario, simulator.table(), images, &mut |_, outcome: &Outcome| {
+        let next = expected.as_mut().map(Iterator::next);
+        if next.is_none_or(|next| next.is_some_and(|(_, text)| *text == outcome.0)) {
+            refused = simulator.refused();
+        } else {
+            expected = Some([].iter());
+        }
+    });
     let run = run.map_err(|mistake| mistake.to_string())?;
     let texts = scenario.steps.iter().flatten().map(|step| step.text.clone());
     let steps = texts.zip(run.outcomes.into_iter().map(|outcome| outcome.0)).collect();
-    let (diagnostics, refused) = (simulator.diagnostics(), simulator.refused());
+    let diagnostics = simulator.diagnostics();
     if run.ending == runner::Ending::Stuck {
         // A thread is still inside the simulator.
         std::mem::forget(simulator);
@@ -169,7 +195,7 @@ fn traces_of(library: &Library, folder: &Path) -> BTreeMap<String, TraceFile> {
 enum Verdict {
     Mistake(String),
     Untraced(&'static str),
-    Differs(Difference),
+    Differs(Difference, Vec<Refused>),
     Agrees(usize, Vec<Refused>),
 }
 
@@ -184,10 +210,10 @@ impl Verdict {
         if !trace.matches(scenario) {
             return Self::Untraced("the trace is of other steps");
         }
-        match play(scenario, images) {
+        match play_along(scenario, Some(trace), images) {
             Err(mistake) => Self::Mistake(mistake),
             Ok(played) => match difference(scenario, trace, &played) {
-                Some(difference) => Self::Differs(difference),
+                Some(difference) => Self::Differs(difference, played.refused),
                 None => Self::Agrees(trace.steps.len(), played.refused),
             },
         }
@@ -197,20 +223,16 @@ impl Verdict {
         match self {
             Self::Mistake(mistake) => report.mistakes.push(mistake),
             Self::Untraced(why) => report.untraced.push((scenario.name.clone(), why)),
-            Self::Differs(difference) => {
+            Self::Differs(difference, refused) => {
                 report.replayed += 1;
                 report.differences.push(difference);
+                report.attest(refused, &scenario.name);
             }
             Self::Agrees(steps, refused) => {
                 report.replayed += 1;
                 report.agreeing += 1;
                 report.steps += steps;
-                for one in refused {
-                    let name = report.attested.entry(one).or_insert_with(|| scenario.name.clone());
-                    if scenario.name < *name {
-                        scenario.name.clone_into(name);
-                    }
-                }
+                report.attest(refused, &scenario.name);
             }
         }
     }

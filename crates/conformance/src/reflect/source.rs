@@ -171,12 +171,10 @@ fn tokens(text: &str) -> Vec<String> {
         } else if first == '"' {
             string(rest)
         } else if first.is_alphanumeric() || first == '_' {
-            let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
-            let end = if rest.starts_with("r#") {
-                2 + rest[2..].find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(0)
-            } else {
-                end.unwrap_or(rest.len())
-            };
+            // `r#type` is one word, whose first part is not its name.
+            let start = if rest.starts_with("r#") { 2 } else { 0 };
+            let end = rest[start..].find(|c: char| !c.is_alphanumeric() && c != '_');
+            let end = end.map_or(rest.len(), |end| start + end);
             tokens.push(rest[..end].to_owned());
             end
         } else {
