@@ -1,0 +1,53 @@
+//! Writes a function that lets the compiler tell sizes, offsets and values of what driver-sys
+//! declares.
+
+// The library uses all of it.
+#[allow(dead_code, unreachable_pub)]
+#[path = "src/source/mod.rs"]
+mod source;
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use source::{Form, Source, TypeSource};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = Path::new(&std::env::var("CARGO_MANIFEST_DIR")?).join("../driver-sys/src");
+    println!("cargo:rerun-if-changed={}", folder.display());
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=src/source");
+    println!("cargo:rustc-env=ABI_CHECK_TARGET={}", std::env::var("TARGET")?);
+    let source = Source::read(&folder)?;
+    let out = Path::new(&std::env::var("OUT_DIR")?).join("measured.rs");
+    std::fs::write(out, generate(&source)?)?;
+    Ok(())
+}
+
+fn generate(source: &Source) -> Result<String, std::fmt::Error> {
+    let mut text = String::from("fn measure(m: &mut Measured) {\n");
+    for item in &source.types {
+        let name = &item.name;
+        writeln!(text, "m.types.insert({name:?}, (size_of::<{name}>(), align_of::<{name}>()));")?;
+        if matches!(item.form, Form::Struct | Form::Union) {
+            offsets(&mut text, item)?;
+        }
+    }
+    for constant in &source.constants {
+        let (name, expression) = (&constant.name, &constant.expression);
+        writeln!(text, "m.constants.insert({name:?}, Number::number({expression}));")?;
+    }
+    text.push_str("}\n");
+    for problem in &source.problems {
+        println!("cargo:warning={problem}");
+    }
+    Ok(text)
+}
+
+fn offsets(text: &mut String, item: &TypeSource) -> std::fmt::Result {
+    let name = &item.name;
+    for (field, _) in &item.fields {
+        let key = format!("{name}.{}", field.trim_start_matches("r#"));
+        writeln!(text, "m.offsets.insert({key:?}, std::mem::offset_of!({name}, {field}));")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! The whole comparison.
+
+use std::path::Path;
+
+use crate::compare::{self, Difference, Extent};
+use crate::facts::{self, Facts};
+use crate::flat::Pair;
+use crate::model::Description;
+use crate::oracle::bindgen::BindgenError;
+use crate::oracle::c::CompilerError;
+use crate::oracle::old_crate::OldCrateError;
+use crate::oracle::{bindgen, c, old_crate};
+use crate::since;
+use crate::tools::Tools;
+
+/// Why a comparison could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// bindgen failed.
+    #[error(transparent)]
+    Bindgen(#[from] BindgenError),
+    /// The C compiler failed.
+    #[error(transparent)]
+    Compiler(#[from] CompilerError),
+    /// `cuda-driver-sys` cannot be read.
+    #[error(transparent)]
+    OldCrate(#[from] OldCrateError),
+}
+
+/// One header, as bindgen read it.
+#[derive(Clone, Debug)]
+pub struct Header<'a> {
+    /// Its name in messages.
+    pub name: &'static str,
+    /// Its CUDA version.
+    pub version: i32,
+    /// Its folder.
+    pub include: &'a Path,
+    /// What it declares.
+    pub description: Description,
+}
+
+impl<'a> Header<'a> {
+    /// Reads both headers, the newer one first.
+    pub fn read_all(tools: &'a Tools) -> Result<[Self; 2], CheckError> {
+        let read = |name, version, include: &'a Path| {
+            let description = bindgen::describe(include)?;
+            Ok::<_, CheckError>(Self { name, version, include, description })
+        };
+        Ok([
+            read("cuda.h 13.0", 13000, &tools.include_13)?,
+            read("cuda.h 12.9", 12090, &tools.include_12)?,
+        ])
+    }
+
+    /// Compares by bindgen and by C.
+    pub fn compare(&self, ours: &Description) -> Result<Vec<Difference>, CheckError> {
+        let pair = Pair { ours, header: &self.description };
+        let said = self.without_newer_functions(ours, facts::of_ours(&pair));
+        let by_c = self.without_newer_functions(ours, c::facts(self.include, &pair)?);
+        let mut by_bindgen = facts::of_header(&pair);
+        // bindgen does not evaluate macros with casts; for those the compiler's word is enough.
+        for (item, value) in by_c.iter().filter(|(item, _)| item.starts_with("value of ")) {
+            by_bindgen.entry(item.clone()).or_insert_with(|| value.clone());
+        }
+        let name = format!("{} by bindgen", self.name);
+        let mut differences = compare::compare(&name, Extent::All, &said, &by_bindgen);
+        let name = format!("{} by cc", self.name);
+        differences.extend(compare::compare(&name, Extent::C, &said, &by_c));
+        Ok(differences)
+    }
+
+    /// Leaves out functions that came after this header. One that the header declares all the same
+    /// is left in on the header's side alone, and so is a difference.
+    fn without_newer_functions(&self, ours: &Description, mut facts: Facts) -> Facts {
+        let newer = ours
+            .functions
+            .iter()
+            .filter(|(_, function)| function.since.is_some_and(|since| since > self.version));
+        for (name, _) in newer {
+            facts.remove(&format!("signature of {name}"));
+        }
+        facts
+    }
+}
+
+/// Compares with what `cuda-driver-sys` 0.3 knows.
+pub fn compare_old_crate(ours: &Description, theirs: &Description) -> Vec<Difference> {
+    let pair = Pair { ours, header: theirs };
+    let (said, known) = (facts::of_ours(&pair), facts::of_header(&pair));
+    compare::compare("cuda-driver-sys 0.3", Extent::Subset, &said, &known)
+}
+
+/// Everybody who knows the interface.
+#[derive(Clone, Debug)]
+pub struct Oracles<'a> {
+    headers: [Header<'a>; 2],
+    versions: Description,
+    old_crate: Description,
+}
+
+impl<'a> Oracles<'a> {
+    /// Reads what they say.
+    pub fn read(tools: &'a Tools) -> Result<Self, CheckError> {
+        Ok(Self {
+            headers: Header::read_all(tools)?,
+            versions: bindgen::describe_versions(&tools.include_13)?,
+            old_crate: old_crate::describe()?,
+        })
+    }
+
+    /// Compares a description with all of them.
+    pub fn compare(&self, ours: &Description) -> Result<Vec<Difference>, CheckError> {
+        let mut differences = Vec::new();
+        for header in &self.headers {
+            differences.extend(header.compare(ours)?);
+        }
+        differences.extend(since::compare(&Pair { ours, header: &self.versions }));
+        differences.extend(compare_old_crate(ours, &self.old_crate));
+        Ok(differences)
+    }
+}

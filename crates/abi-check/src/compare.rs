@@ -1,0 +1,64 @@
+//! Where two lists of statements differ.
+
+use std::fmt;
+
+use crate::facts::Facts;
+
+/// What a C program can say.
+const C_SAYS: [&str; 5] = ["size of ", "alignment of ", "offset of ", "value of ", "signature of "];
+
+/// One item about which driver-sys and somebody else disagree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Who disagrees, such as `cuda.h 13.0 by bindgen`.
+    pub source: String,
+    /// What about, such as `offset of CUDA_MEMCPY3D.srcHost`.
+    pub item: String,
+    /// What driver-sys says.
+    pub ours: Option<String>,
+    /// What the other says.
+    pub theirs: Option<String>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
+        let Self { source, item, ours, theirs } = self;
+        write!(f, "{item}: driver-sys says {}, {source} says {}", text(ours), text(theirs))
+    }
+}
+
+/// How much of what driver-sys says the other must know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All of it.
+    All,
+    /// All that a C program can say.
+    C,
+    /// Whatever it happens to know.
+    Subset,
+}
+
+/// Compares. What only the other says counts too: fields that driver-sys lacks.
+pub fn compare(source: &str, extent: Extent, ours: &Facts, theirs: &Facts) -> Vec<Difference> {
+    let mut differences = Vec::new();
+    let mut differ = |item: &String, ours: Option<&String>, theirs: Option<&String>| {
+        let (ours, theirs) = (ours.cloned(), theirs.cloned());
+        let (source, item) = (source.to_owned(), item.clone());
+        differences.push(Difference { source, item, ours, theirs });
+    };
+    for (item, value) in ours {
+        let asked = match extent {
+            Extent::All => true,
+            Extent::C => C_SAYS.iter().any(|start| item.starts_with(start)),
+            Extent::Subset => theirs.contains_key(item),
+        };
+        if asked && theirs.get(item) != Some(value) {
+            differ(item, Some(value), theirs.get(item));
+        }
+    }
+    for (item, value) in theirs.iter().filter(|(item, _)| !ours.contains_key(*item)) {
+        differ(item, None, Some(value));
+    }
+    differences
+}

@@ -1,0 +1,87 @@
+//! cuda.h as bindgen and libclang read it.
+
+use std::path::{Path, PathBuf};
+
+use super::generated::{self, Unreadable};
+use crate::model::Description;
+
+/// Why bindgen gave no description.
+#[derive(Debug, thiserror::Error)]
+pub enum BindgenError {
+    /// libclang or the header failed.
+    #[error("bindgen on {header}: {message}")]
+    Failed {
+        /// The header.
+        header: PathBuf,
+        /// What it said.
+        message: String,
+    },
+    /// What it wrote cannot be read.
+    #[error("the output of bindgen on {header}: {source}")]
+    Unreadable {
+        /// The header.
+        header: PathBuf,
+        /// Where and why.
+        source: Unreadable,
+    },
+}
+
+/// Describes the cuda.h of a folder.
+///
+/// The header declares functions of earlier versions only where it is compiled for the library
+/// itself, so that it is read in both ways. What both declare is taken from the ordinary one.
+pub fn describe(include: &Path) -> Result<Description, BindgenError> {
+    let mut all = read(include, "cuda.h", false)?;
+    let internal = read(include, "cuda.h", true)?;
+    for (name, function) in internal.functions {
+        all.functions.entry(name).or_insert(function);
+    }
+    for (name, target) in internal.aliases {
+        all.aliases.entry(name).or_insert(target);
+    }
+    for (name, definition) in internal.types {
+        all.types.entry(name).or_insert(definition);
+    }
+    Ok(all)
+}
+
+/// Describes the types of function pointers, one for each version of each function.
+pub fn describe_versions(include: &Path) -> Result<Description, BindgenError> {
+    read(include, "cudaTypedefs.h", false)
+}
+
+fn read(include: &Path, name: &str, internal: bool) -> Result<Description, BindgenError> {
+    let header = include.join(name);
+    let mut builder = bindgen::Builder::default()
+        .header(header.display().to_string())
+        .clang_arg(format!("-I{}", include.display()))
+        .default_enum_style(bindgen::EnumVariation::NewType {
+            is_bitfield: false,
+            is_global: false,
+        })
+        // Whatever these headers declare, and what that needs of the C library.
+        .allowlist_file(format!("{}/cuda.*", include.display()))
+        .derive_copy(false)
+        .generate_comments(false)
+        .layout_tests(true)
+        .formatter(bindgen::Formatter::None);
+    if let Some(folder) = compiler_headers() {
+        builder = builder.clang_arg(format!("-isystem{}", folder.display()));
+    }
+    if internal {
+        builder = builder.clang_arg("-D__CUDA_API_VERSION_INTERNAL");
+    }
+    let bindings = builder.generate().map_err(|error| BindgenError::Failed {
+        header: header.clone(),
+        message: error.to_string(),
+    })?;
+    generated::read(&bindings.to_string())
+        .map_err(|source| BindgenError::Unreadable { header, source })
+}
+
+/// Where `cc` keeps `stddef.h`, which the wheel of libclang lacks.
+fn compiler_headers() -> Option<PathBuf> {
+    let output = std::process::Command::new("cc").arg("-print-file-name=include").output().ok()?;
+    let folder = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+    folder.join("stddef.h").is_file().then_some(folder)
+}

@@ -1,0 +1,6 @@
+//! Those who know the interface: bindgen, the C compiler, and `cuda-driver-sys`.
+
+pub mod bindgen;
+pub mod c;
+pub mod generated;
+pub mod old_crate;

@@ -1,0 +1,177 @@
+//! The description of driver-sys: declarations read from its sources, functions taken from its
+//! list, and every number told by the compiler.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::path::Path;
+
+#[allow(unused_imports, clippy::wildcard_imports)] // The generated code names every type.
+use retrograph_driver_sys::*;
+
+use crate::model::{Constant, Definition, Description, Field, Function, Kind, Type};
+use crate::source::{Form, Source, TypeSource};
+use crate::types;
+
+/// What the compiler says.
+#[derive(Default)]
+struct Measured {
+    types: BTreeMap<&'static str, (usize, usize)>,
+    offsets: BTreeMap<&'static str, usize>,
+    constants: BTreeMap<&'static str, i128>,
+}
+
+/// A value of a constant.
+trait Number {
+    fn number(self) -> i128;
+}
+
+macro_rules! numbers {
+    ($($type:ty)*) => {$(
+        impl Number for $type {
+            fn number(self) -> i128 {
+                self as i128
+            }
+        }
+    )*};
+}
+
+numbers! { u8 i8 u16 i16 u32 i32 u64 i64 usize }
+
+impl Number for *mut c_void {
+    fn number(self) -> i128 {
+        self.addr() as i128
+    }
+}
+
+include!(concat!(env!("OUT_DIR"), "/measured.rs"));
+
+macro_rules! functions {
+    (
+        required { $($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?);)* }
+        optional {
+            $($(#[$o_doc:meta])* fn $o_name:ident($($o_arg:ident: $o_type:ty),* $(,)?)
+                since $since:literal;)*
+        }
+    ) => {
+        /// Name, types of the arguments and `since` of every function.
+        const FUNCTIONS: &[(&str, &[&str], Option<i32>)] = &[
+            $((stringify!($name), &[$(stringify!($type)),*], None),)*
+            $((stringify!($o_name), &[$(stringify!($o_type)),*], Some($since)),)*
+        ];
+    };
+}
+
+retrograph_driver_sys::driver_functions!(functions);
+
+/// Why driver-sys could not be described.
+#[derive(Debug, thiserror::Error)]
+#[error("driver-sys cannot be described:\n{}", problems.join("\n"))]
+pub struct Undescribed {
+    /// What could not be read.
+    pub problems: Vec<String>,
+}
+
+/// Describes driver-sys.
+pub fn describe() -> Result<Description, Undescribed> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../driver-sys/src");
+    let mut reader = match Source::read(&folder) {
+        Ok(source) => Reader { description: Description::default(), problems: Vec::new(), source },
+        Err(error) => return Err(Undescribed { problems: vec![error.to_string()] }),
+    };
+    reader.problems.append(&mut reader.source.problems);
+    reader.run();
+    match reader.problems.is_empty() {
+        true => Ok(reader.description),
+        false => Err(Undescribed { problems: reader.problems }),
+    }
+}
+
+struct Reader {
+    description: Description,
+    problems: Vec<String>,
+    source: Source,
+}
+
+impl Reader {
+    fn run(&mut self) {
+        let mut measured = Measured::default();
+        measure(&mut measured);
+        for item in std::mem::take(&mut self.source.types) {
+            if let Some(definition) = self.definition(&item, &measured) {
+                self.description.types.insert(item.name, definition);
+            }
+        }
+        for (name, target) in std::mem::take(&mut self.source.aliases) {
+            if let Some(target) = self.type_of(&name, &target) {
+                self.description.aliases.insert(name, target);
+            }
+        }
+        for constant in std::mem::take(&mut self.source.constants) {
+            let Some(&value) = measured.constants.get(&*constant.name) else {
+                self.problems.push(format!("{} was not measured", constant.name));
+                continue;
+            };
+            let entry = Constant { value, of: constant.of };
+            if self.description.constants.insert(constant.name.clone(), entry).is_some() {
+                self.problems.push(format!("{} is declared twice", constant.name));
+            }
+        }
+        self.functions();
+    }
+
+    fn definition(&mut self, item: &TypeSource, measured: &Measured) -> Option<Definition> {
+        let Some(&(size, align)) = measured.types.get(&*item.name) else {
+            self.problems.push(format!("{} was not measured", item.name));
+            return None;
+        };
+        let kind = match &item.form {
+            Form::Struct => Kind::Struct,
+            Form::Union => Kind::Union,
+            Form::Handle => Kind::Handle,
+            Form::Enumeration(integer) => match self.type_of(&item.name, integer)? {
+                Type::Integer { signed, .. } => Kind::Enumeration { signed },
+                other => {
+                    self.problems.push(format!("{} is a newtype over {other}", item.name));
+                    return None;
+                }
+            },
+        };
+        let mut fields = Vec::new();
+        for (field, of) in &item.fields {
+            let name = field.trim_start_matches("r#").to_owned();
+            let key = format!("{}.{name}", item.name);
+            let offset = measured.offsets.get(&*key).map(|&offset| offset as u64);
+            if offset.is_none() {
+                self.problems.push(format!("{key} was not measured"));
+            }
+            fields.push(Field { offset, of: self.type_of(&key, of)?, name });
+        }
+        Some(Definition { kind, size: Some(size as u64), align: Some(align as u64), fields })
+    }
+
+    fn functions(&mut self) {
+        for (name, arguments, since) in FUNCTIONS {
+            let arguments: Option<Vec<Type>> =
+                arguments.iter().map(|argument| self.type_of(name, argument)).collect();
+            let Some(arguments) = arguments else { continue };
+            let result = Type::Named("CUresult".to_owned());
+            let function = Function { arguments, result, since: *since };
+            if self.description.functions.insert((*name).to_owned(), function).is_some() {
+                self.problems.push(format!("{name} is declared twice"));
+            }
+        }
+    }
+
+    fn type_of(&mut self, owner: &str, text: &str) -> Option<Type> {
+        let parsed = syn::parse_str(&text.replace("$crate", "crate"))
+            .map_err(|error| error.to_string())
+            .and_then(|parsed| types::describe(&parsed).map_err(|error| error.to_string()));
+        match parsed {
+            Ok(described) => Some(described),
+            Err(error) => {
+                self.problems.push(format!("{owner}: `{text}`: {error}"));
+                None
+            }
+        }
+    }
+}

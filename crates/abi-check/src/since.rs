@@ -1,0 +1,63 @@
+//! Since when a function exists, by the typedefs that CUDA ships for `cuGetProcAddress`: one for
+//! each version of each function, named after the CUDA version that brought it.
+
+use crate::compare::Difference;
+use crate::flat::Pair;
+use crate::model::{Function, Type};
+
+/// The oldest driver that must have every required function.
+pub const LEAST_VERSION: i32 = retrograph_driver_sys::LEAST_VERSION;
+
+/// Compares `since` of every function, and its signature at that version, with the typedefs.
+pub fn compare(pair: &Pair<'_>) -> Vec<Difference> {
+    let mut differences = Vec::new();
+    for (name, function) in &pair.ours.functions {
+        let signature = function.map(|of| pair.resolve(of));
+        let versions = versions(pair, name);
+        let first = versions.iter().filter(|(_, theirs)| same(theirs, &signature));
+        let Some(first) = first.map(|(version, _)| *version).min() else {
+            let ours = Some(signature.to_string());
+            differences.push(difference(format!("version of {name}"), ours, &versions));
+            continue;
+        };
+        let agrees = match function.since {
+            Some(since) => since == first,
+            None => first <= LEAST_VERSION,
+        };
+        if !agrees {
+            let since = function.since.map_or("every driver".to_owned(), |since| since.to_string());
+            differences.push(difference(format!("since of {name}"), Some(since), &versions));
+        }
+    }
+    differences
+}
+
+fn same(theirs: &Function, ours: &Function) -> bool {
+    theirs.arguments == ours.arguments && theirs.result == ours.result
+}
+
+fn difference(item: String, ours: Option<String>, versions: &[(i32, Function)]) -> Difference {
+    let lines = versions.iter().map(|(version, function)| format!("{version}: {function}"));
+    let theirs = (!versions.is_empty()).then(|| lines.collect::<Vec<_>>().join("; "));
+    Difference { source: "cudaTypedefs.h 13.0".to_owned(), item, ours, theirs }
+}
+
+/// Every version of the function that this symbol is one version of.
+pub fn versions(pair: &Pair<'_>, symbol: &str) -> Vec<(i32, Function)> {
+    let prefix = format!("PFN_{}_v", base(symbol));
+    let aliases = pair.header.aliases.iter();
+    let versions = aliases.filter_map(|(name, of)| {
+        let version = name.strip_prefix(&prefix)?.parse().ok()?;
+        let Type::Function { arguments, result } = pair.header.resolve(of) else { return None };
+        Some((version, Function { arguments, result: *result, since: None }))
+    });
+    versions.collect()
+}
+
+/// The symbol without `_v2` and the like.
+pub fn base(symbol: &str) -> &str {
+    match symbol.rsplit_once("_v") {
+        Some((base, digits)) if digits.chars().all(|digit| digit.is_ascii_digit()) => base,
+        _ => symbol,
+    }
+}

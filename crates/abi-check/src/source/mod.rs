@@ -1,0 +1,224 @@
+//! What the sources of driver-sys declare, read as text. The build script uses it too.
+//!
+//! It must see every declaration: what it cannot read is a problem that fails the comparison.
+
+mod macros;
+
+use std::path::Path;
+
+/// Public constants of driver-sys that are its own and stand in no header.
+const NOT_OF_CUDA: [&str; 2] = ["LIBRARY_NAMES", "LEAST_VERSION"];
+
+/// Constants that driver-sys hangs on a handle under a shorter name, with the name in cuda.h.
+const OF_HANDLES: [(&str, &str, &str); 2] = [
+    ("CUstream", "LEGACY", "CU_STREAM_LEGACY"),
+    ("CUstream", "PER_THREAD", "CU_STREAM_PER_THREAD"),
+];
+
+/// What is declared.
+#[derive(Debug, Default)]
+pub struct Source {
+    /// Types with a layout.
+    pub types: Vec<TypeSource>,
+    /// Other names of types, each with its target as Rust writes it.
+    pub aliases: Vec<(String, String)>,
+    /// Constants.
+    pub constants: Vec<ConstantSource>,
+    /// Declarations that could not be read.
+    pub problems: Vec<String>,
+}
+
+/// A declared type.
+#[derive(Debug)]
+pub struct TypeSource {
+    /// Its name.
+    pub name: String,
+    /// `struct`, `union`, `handle`, or the integer behind an enumeration.
+    pub form: Form,
+    /// Name and type of each field, as Rust writes them.
+    pub fields: Vec<(String, String)>,
+}
+
+/// How a type is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A struct of C.
+    Struct,
+    /// A union of C.
+    Union,
+    /// A newtype over a pointer.
+    Handle,
+    /// A newtype over this integer.
+    Enumeration(String),
+}
+
+/// A declared constant.
+#[derive(Debug)]
+pub struct ConstantSource {
+    /// Its name in cuda.h.
+    pub name: String,
+    /// The enumeration that it belongs to.
+    pub of: Option<String>,
+    /// A Rust expression for its value, of an integer or pointer type.
+    pub expression: String,
+}
+
+impl Source {
+    /// Reads all sources below a folder.
+    pub fn read(folder: &Path) -> std::io::Result<Self> {
+        let mut source = Self::default();
+        source.read_folder(folder)?;
+        Ok(source)
+    }
+
+    fn read_folder(&mut self, folder: &Path) -> std::io::Result<()> {
+        let mut paths: Vec<_> = std::fs::read_dir(folder)?
+            .map(|entry| Ok(entry?.path()))
+            .collect::<std::io::Result<_>>()?;
+        paths.sort();
+        for path in paths {
+            if path.is_dir() {
+                self.read_folder(&path)?;
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path)?;
+                match syn::parse_file(&text) {
+                    Ok(file) => self.items(&file.items),
+                    Err(error) => self.problem(&format!("{}: {error}", path.display())),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads declarations.
+    pub fn items(&mut self, items: &[syn::Item]) {
+        for item in items {
+            self.item(item);
+        }
+    }
+
+    fn item(&mut self, item: &syn::Item) {
+        match item {
+            syn::Item::Struct(item) if is_open(&item.vis, &item.attrs) => self.structure(item),
+            syn::Item::Union(item) if is_open(&item.vis, &item.attrs) => {
+                let fields = fields(item.fields.named.iter());
+                let form = Form::Union;
+                self.types.push(TypeSource { name: item.ident.to_string(), form, fields });
+            }
+            syn::Item::Enum(item) if is_open(&item.vis, &item.attrs) && has_repr(&item.attrs) => {
+                let name = &item.ident;
+                self.problem(&format!("{name} is an enum, undefined for values it does not list"));
+            }
+            syn::Item::Type(item) if is_open(&item.vis, &item.attrs) => {
+                self.aliases.push((item.ident.to_string(), text(&item.ty)));
+            }
+            syn::Item::Const(item) if is_open(&item.vis, &item.attrs) => self.constant(item),
+            syn::Item::Impl(item) if item.trait_.is_none() && !is_gated(&item.attrs) => {
+                self.implementation(item);
+            }
+            syn::Item::Macro(item) if !is_gated(&item.attrs) => self.invocation(item),
+            syn::Item::Mod(item) if !is_gated(&item.attrs) => {
+                if let Some((_, items)) = &item.content {
+                    self.items(items);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn structure(&mut self, item: &syn::ItemStruct) {
+        let name = item.ident.to_string();
+        match (repr(&item.attrs).as_deref(), &item.fields) {
+            (Some("C"), syn::Fields::Named(named)) => {
+                let fields = fields(named.named.iter());
+                self.types.push(TypeSource { name, form: Form::Struct, fields });
+            }
+            (Some("transparent"), syn::Fields::Unnamed(one)) if one.unnamed.len() == 1 => {
+                let inner = &one.unnamed[0].ty;
+                let form = match inner {
+                    syn::Type::Ptr(_) => Form::Handle,
+                    inner => Form::Enumeration(text(inner)),
+                };
+                self.types.push(TypeSource { name, form, fields: Vec::new() });
+            }
+            (None, _) if !name.starts_with("CU") => {}
+            (repr, _) => self.problem(&format!("{name}: a struct with repr {repr:?}")),
+        }
+    }
+
+    fn constant(&mut self, item: &syn::ItemConst) {
+        let name = item.ident.to_string();
+        if !name.starts_with("CU") {
+            if !NOT_OF_CUDA.contains(&name.as_str()) {
+                self.problem(&format!("{name}: a constant whose name in cuda.h is unknown"));
+            }
+            return;
+        }
+        let newtype = matches!(&*item.ty, syn::Type::Path(path)
+            if path.path.segments.last().is_some_and(|last| last.ident.to_string().starts_with("CU")));
+        let expression = if newtype { format!("{name}.0") } else { name.clone() };
+        self.constants.push(ConstantSource { name, of: None, expression });
+    }
+
+    fn implementation(&mut self, item: &syn::ItemImpl) {
+        let of = text(&item.self_ty);
+        for member in &item.items {
+            let syn::ImplItem::Const(constant) = member else { continue };
+            let name = constant.ident.to_string();
+            let expression = format!("{of}::{name}.0");
+            let known = OF_HANDLES.iter().find(|(ty, short, _)| *ty == of && *short == name);
+            if let Some((_, _, name)) = known {
+                self.constants.push(ConstantSource {
+                    name: (*name).to_owned(),
+                    of: None,
+                    expression,
+                });
+            } else if name.starts_with("CU") {
+                self.enumerator(&of, name);
+            }
+        }
+    }
+
+    fn enumerator(&mut self, of: &str, name: String) {
+        let expression = format!("{of}::{name}.0");
+        self.constants.push(ConstantSource { name, of: Some(of.to_owned()), expression });
+    }
+
+    fn problem(&mut self, text: &str) {
+        self.problems.push(text.to_owned());
+    }
+}
+
+/// Whether other crates see the item in every build.
+fn is_open(visibility: &syn::Visibility, attributes: &[syn::Attribute]) -> bool {
+    matches!(visibility, syn::Visibility::Public(_)) && !is_gated(attributes)
+}
+
+fn is_gated(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("cfg")
+            && matches!(&attribute.meta, syn::Meta::List(list)
+                if ["test", "feature", "doctest", "windows"]
+                    .iter()
+                    .any(|word| list.tokens.to_string().starts_with(word)))
+    })
+}
+
+fn repr(attributes: &[syn::Attribute]) -> Option<String> {
+    attributes.iter().find_map(|attribute| match &attribute.meta {
+        syn::Meta::List(list) if list.path.is_ident("repr") => Some(list.tokens.to_string()),
+        _ => None,
+    })
+}
+
+fn has_repr(attributes: &[syn::Attribute]) -> bool {
+    repr(attributes).is_some()
+}
+
+fn fields<'a>(fields: impl Iterator<Item = &'a syn::Field>) -> Vec<(String, String)> {
+    fields.filter_map(|field| Some((field.ident.as_ref()?.to_string(), text(&field.ty)))).collect()
+}
+
+fn text(tokens: &impl quote::ToTokens) -> String {
+    tokens.to_token_stream().to_string()
+}

@@ -1,0 +1,52 @@
+//! Finding the headers and libclang, which the crate does not bring along.
+
+use std::path::{Path, PathBuf};
+
+/// Set by CI: a missing tool is a failure and not a reason to skip.
+pub const REQUIRE: &str = "RETROGRAPH_REQUIRE_ABI_TOOLS";
+
+/// Where the tools are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tools {
+    /// The folder of cuda.h 13.0.
+    pub include_13: PathBuf,
+    /// The folder of cuda.h 12.9.
+    pub include_12: PathBuf,
+}
+
+/// Finds them by `RETROGRAPH_CUDA_13`, `RETROGRAPH_CUDA_12` and `LIBCLANG_PATH`, or where
+/// `cargo xtask toolchain` puts them. Says which one is missing otherwise.
+pub fn find() -> Result<Tools, String> {
+    let include_13 = folder("RETROGRAPH_CUDA_13", "runtime-13.0/nvidia/cu13/include", "cuda.h")?;
+    let include_12 =
+        folder("RETROGRAPH_CUDA_12", "runtime-12.9/nvidia/cuda_runtime/include", "cuda.h")?;
+    let libclang = folder("LIBCLANG_PATH", "libclang-18.1/clang/native", "libclang.so")?;
+    point_bindgen_at(&libclang);
+    if std::process::Command::new("cc").arg("--version").output().is_err() {
+        return Err("there is no C compiler `cc`".to_owned());
+    }
+    Ok(Tools { include_13, include_12 })
+}
+
+fn folder(variable: &str, below: &str, file: &str) -> Result<PathBuf, String> {
+    if let Some(named) = std::env::var_os(variable) {
+        return Ok(PathBuf::from(named));
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    let folder = root.join(target).join("toolchain").join(below);
+    match folder.join(file).exists() {
+        true => Ok(folder),
+        false => Err(format!("no {file}: set {variable}, or run `cargo xtask toolchain`")),
+    }
+}
+
+/// bindgen finds libclang by an environment variable only.
+fn point_bindgen_at(folder: &Path) {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: threads of this program read the environment through the standard library alone,
+        // which takes a lock; libclang, which would not, is not loaded before this.
+        unsafe { std::env::set_var("LIBCLANG_PATH", folder) };
+    });
+}

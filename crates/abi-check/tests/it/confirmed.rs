@@ -1,0 +1,41 @@
+//! Everything that driver-sys declares is confirmed.
+
+use std::io::Write as _;
+
+use retrograph_abi_check::{exceptions, ours};
+
+#[test]
+fn everything_that_driver_sys_declares_is_confirmed() {
+    let ours = ours::describe().unwrap_or_else(|error| panic!("{error}"));
+    let Some(oracles) = crate::oracles() else { return };
+    let differences = oracles.compare(&ours).unwrap_or_else(|error| panic!("{error}"));
+    let (left, idle) = exceptions::apply(differences);
+    let mut lines: Vec<String> = left.iter().map(ToString::to_string).collect();
+    lines.extend(idle.iter().map(|one| format!("the exception for {} is not needed", one.item)));
+    assert!(lines.is_empty(), "{} differences:\n{}", lines.len(), lines.join("\n"));
+    // Said on the stream itself, since the harness swallows what a passing test prints.
+    let (types, constants) = (ours.types.len() + ours.aliases.len(), ours.constants.len());
+    let functions = ours.functions.len();
+    let line = format!("confirmed: {types} types, {constants} constants, {functions} functions\n");
+    std::io::stderr().write_all(line.as_bytes()).expect("standard error can be written");
+}
+
+#[test]
+fn the_description_holds_what_the_crate_is_known_to_declare() {
+    let ours = ours::describe().unwrap_or_else(|error| panic!("{error}"));
+    let known = [
+        ours.types.contains_key("CUDA_MEMCPY3D"),
+        ours.types.contains_key("CUstream"),
+        ours.types.contains_key("CUstreamCaptureMode"),
+        ours.aliases.contains_key("CUdeviceptr"),
+        ours.constants.contains_key("CUDA_ERROR_STREAM_CAPTURE_IMPLICIT"),
+        ours.constants.contains_key("CU_STREAM_LEGACY"),
+        ours.constants.contains_key("CU_EVENT_DISABLE_TIMING"),
+        ours.functions.contains_key("cuLaunchKernel"),
+        ours.functions["cuStreamGetCaptureInfo_v3"].since == Some(12030),
+    ];
+    assert_eq!(known, [true; 9]);
+    let required = retrograph_driver_sys::DriverTable::REQUIRED.len();
+    let optional = retrograph_driver_sys::DriverTable::OPTIONAL.len();
+    assert_eq!(ours.functions.len(), required + optional);
+}

@@ -1,0 +1,35 @@
+//! driver-sys against those who know the interface, and mistakes planted to see that they would
+//! be noticed.
+
+mod confirmed;
+mod old_crate;
+mod planted;
+
+use std::io::Write as _;
+use std::sync::LazyLock;
+
+use retrograph_abi_check::check::Oracles;
+use retrograph_abi_check::tools::{self, Tools};
+
+/// All who know, or `None` where the tools are missing, which is said once.
+fn oracles() -> Option<&'static Oracles<'static>> {
+    static TOOLS: LazyLock<Option<Tools>> = LazyLock::new(find);
+    static ORACLES: LazyLock<Option<Oracles<'static>>> = LazyLock::new(|| {
+        let tools = (*TOOLS).as_ref()?;
+        Some(Oracles::read(tools).unwrap_or_else(|error| panic!("{error}")))
+    });
+    ORACLES.as_ref()
+}
+
+fn find() -> Option<Tools> {
+    match tools::find() {
+        Ok(tools) => Some(tools),
+        Err(missing) if std::env::var_os(tools::REQUIRE).is_some() => panic!("{missing}"),
+        Err(missing) => {
+            // Written to the stream itself, since the harness swallows what a passing test prints.
+            let line = format!("skipped: nothing is compared with cuda.h: {missing}\n");
+            std::io::stderr().write_all(line.as_bytes()).expect("standard error can be written");
+            None
+        }
+    }
+}
