@@ -37,6 +37,14 @@ fn generate(source: &Source) -> Result<String, std::fmt::Error> {
         writeln!(text, "m.constants.insert({name:?}, Number::number({expression}));")?;
     }
     text.push_str("}\n");
+    let newtypes =
+        source.types.iter().filter(|item| matches!(item.form, Form::Handle | Form::Enumeration(_)));
+    for TypeSource { name, .. } in newtypes {
+        writeln!(
+            text,
+            "impl Number for {name} {{ fn number(self) -> i128 {{ self.0.number() }} }}"
+        )?;
+    }
     for problem in &source.problems {
         println!("cargo:warning={problem}");
     }

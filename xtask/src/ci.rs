@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 
 use crate::workspace::{check, command, root, target_dir};
-use crate::{codegen, ptxas};
+use crate::{codegen, ptxas, toolchain};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -20,6 +20,7 @@ const JOBS: [Job; 10] = [
     ("tidy", crate::tidy::run),
     ("codegen", || codegen::run(&codegen::Arguments { check: true })),
     ("ptxas", || ptxas::run(&ptxas::Arguments::default())),
+    ("abi", abi),
     ("clippy", || {
         cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
     }),
@@ -73,6 +74,16 @@ fn gpu_test() -> anyhow::Result<()> {
     let mut command = command("cargo-nextest", &["nextest", "run", "--archive-file", &archive]);
     command.args(["--workspace-remap", "."]);
     command.env("RETROGRAPH_DEVICE", "cuda:0").env("RETROGRAPH_REQUIRE_GPU", "1");
+    check(command)
+}
+
+/// driver-sys against the headers; without them and libclang it fails instead of skipping.
+fn abi() -> anyhow::Result<()> {
+    let headers = toolchain::headers()?;
+    let mut command = command("cargo", &["test", "-p", "retrograph-abi-check", "--locked"]);
+    command.env("RETROGRAPH_CUDA_13", headers.include_13);
+    command.env("RETROGRAPH_CUDA_12", headers.include_12);
+    command.env("LIBCLANG_PATH", headers.libclang).env("RETROGRAPH_REQUIRE_ABI_TOOLS", "1");
     check(command)
 }
 

@@ -9,8 +9,9 @@ use serde_json::Value;
 use crate::workspace::{self, command, output};
 
 /// What each package of the workspace may depend on, as ARCHITECTURE.md draws it.
-const MAY_DEPEND_ON: [(&str, &[&str]); 10] = [
+const MAY_DEPEND_ON: [(&str, &[&str]); 11] = [
     ("retrograph-driver-sys", &[]),
+    ("retrograph-abi-check", &["retrograph-driver-sys"]),
     ("retrograph-ptx", &[]),
     ("retrograph-driver-sim", &["retrograph-driver-sys", "retrograph-ptx"]),
     ("retrograph-kernels-ptx", &["retrograph-ptx"]),

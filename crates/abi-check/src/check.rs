@@ -56,8 +56,8 @@ impl<'a> Header<'a> {
     /// Compares by bindgen and by C.
     pub fn compare(&self, ours: &Description) -> Result<Vec<Difference>, CheckError> {
         let pair = Pair { ours, header: &self.description };
-        let said = self.without_newer_functions(ours, facts::of_ours(&pair));
-        let by_c = self.without_newer_functions(ours, c::facts(self.include, &pair)?);
+        let said = self.without_newer(ours, facts::of_ours(&pair));
+        let by_c = self.without_newer(ours, c::facts(self.include, &pair)?);
         let mut by_bindgen = facts::of_header(&pair);
         // bindgen does not evaluate macros with casts; for those the compiler's word is enough.
         for (item, value) in by_c.iter().filter(|(item, _)| item.starts_with("value of ")) {
@@ -70,15 +70,23 @@ impl<'a> Header<'a> {
         Ok(differences)
     }
 
-    /// Leaves out functions that came after this header. One that the header declares all the same
+    /// Leaves out what came after this header. One that the header declares all the same
     /// is left in on the header's side alone, and so is a difference.
-    fn without_newer_functions(&self, ours: &Description, mut facts: Facts) -> Facts {
+    fn without_newer(&self, ours: &Description, mut facts: Facts) -> Facts {
         let newer = ours
             .functions
             .iter()
             .filter(|(_, function)| function.since.is_some_and(|since| since > self.version));
         for (name, _) in newer {
             facts.remove(&format!("signature of {name}"));
+        }
+        let newer = ours
+            .constants
+            .iter()
+            .filter(|(_, constant)| constant.since.is_some_and(|since| since > self.version));
+        for (name, _) in newer {
+            facts.remove(&format!("value of {name}"));
+            facts.remove(&format!("enumeration of {name}"));
         }
         facts
     }

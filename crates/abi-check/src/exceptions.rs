@@ -20,6 +20,46 @@ pub const EXCEPTIONS: &[Exception] = &[
         reason: "a code since CUDA 13.0",
     },
     Exception {
+        source: "cuda.h 12.9",
+        item: "type CUatomicOperation",
+        reason: "a type since CUDA 13.0",
+    },
+    Exception {
+        source: "cuda.h 12.9",
+        item: "CUlaunchAttributeValue.nvlinkUtilCentricScheduling",
+        reason: "a member since CUDA 13.0, of a union that did not grow",
+    },
+    Exception {
+        source: "by bindgen",
+        item: "type of CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2.paramsArray",
+        reason: "driver-sys has no parameters of external semaphores: the pointer is to `void`",
+    },
+    Exception {
+        source: "by bindgen",
+        item: "type of CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2.paramsArray",
+        reason: "driver-sys has no parameters of external semaphores: the pointer is to `void`",
+    },
+    Exception {
+        source: "cuda-driver-sys",
+        item: "CUmemAllocationProp.reserved",
+        reason: "CUDA 11 made fields of the first reserved bytes",
+    },
+    Exception {
+        source: "cuda-driver-sys",
+        item: "value of CU_CTX_FLAGS_MASK",
+        reason: "CUDA 12 added flags",
+    },
+    Exception {
+        source: "cuda-driver-sys",
+        item: "value of CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS",
+        reason: "CUDA 12 gave the name to another attribute; that of old ends in `_V1` now",
+    },
+    Exception {
+        source: "cuda-driver-sys",
+        item: "value of CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR",
+        reason: "CUDA 12 gave the name to another attribute; that of old ends in `_V1` now",
+    },
+    Exception {
         source: "cuda-driver-sys",
         item: "size of CUDA_KERNEL_NODE_PARAMS",
         reason: "CUDA 12.0 appended two fields, for the `_v2` functions that driver-sys calls",

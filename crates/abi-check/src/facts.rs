@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::flat::{self, Pair, Place};
-use crate::model::{Definition, Kind, Type};
+use crate::model::{Definition, Description, Kind, Type};
 
 /// What is said about each item.
 pub type Facts = BTreeMap<String, String>;
@@ -16,7 +16,8 @@ pub fn of_ours(pair: &Pair<'_>) -> Facts {
         if pair.names(name) {
             layout(&mut facts, name, definition);
             for place in places(pair, name, definition, &mut used) {
-                put_place(&mut facts, name, &place, &pair.resolve(&place.of));
+                let of = in_memory(pair.header, &pair.resolve(&place.of));
+                put_place(&mut facts, name, &place, &of);
             }
         }
     }
@@ -50,7 +51,7 @@ pub fn places(
     used: &mut Vec<String>,
 ) -> Vec<Place> {
     let in_header = match pair.header.definition(name) {
-        Some((_, theirs)) => flat::of_header(pair.header, theirs),
+        Some((tag, theirs)) => flat::of_header(pair.header, (&tag, theirs)),
         None => Vec::new(),
     };
     flat::of_ours(pair, definition, &in_header, used)
@@ -61,10 +62,11 @@ pub fn of_header(pair: &Pair<'_>) -> Facts {
     let Pair { ours, header } = pair;
     let mut facts = Facts::new();
     for name in ours.types.keys() {
-        if let Some((_, definition)) = header.definition(name) {
+        if let Some((tag, definition)) = header.definition(name) {
             layout(&mut facts, name, definition);
-            for place in flat::of_header(header, definition) {
-                put_place(&mut facts, name, &place, &header.resolve(&place.of));
+            for place in flat::of_header(header, (&tag, definition)) {
+                let of = in_memory(header, &header.resolve(&place.of));
+                put_place(&mut facts, name, &place, &of);
             }
         } else if let Type::Pointer { .. } = header.resolve(&Type::Named(name.clone())) {
             let size = size_of::<*const ()>() as u64;
@@ -116,19 +118,45 @@ fn put_place(facts: &mut Facts, owner: &str, place: &Place, of: &Type) {
     if let Some(offset) = offset {
         facts.insert(format!("offset of {owner}.{path}"), offset.to_string());
     }
-    facts.insert(format!("type of {owner}.{path}"), in_memory(of).to_string());
+    facts.insert(format!("type of {owner}.{path}"), of.to_string());
 }
 
-/// Arrays of bytes are the same in memory whether C calls them characters or not.
-fn in_memory(of: &Type) -> Type {
+/// Types that are the same inside of a struct become one.
+///
+/// Arrays of bytes are the same whether C calls them characters or not. Later headers have several
+/// versions of a struct with the same fields, one for calls and one for nodes.
+fn in_memory(header: &Description, of: &Type) -> Type {
     match of {
         Type::Array { length, of } => {
             let of = match &**of {
                 Type::Integer { bytes: 1, .. } => Type::Char,
-                of => in_memory(of),
+                of => in_memory(header, of),
             };
             Type::Array { length: *length, of: Box::new(of) }
         }
+        Type::Named(tag) => Type::Named(first_version(header, tag).unwrap_or(tag).to_owned()),
         other => other.clone(),
     }
+}
+
+/// The first of the versions of a struct that have the same places.
+fn first_version<'a>(header: &'a Description, tag: &str) -> Option<&'a str> {
+    let definition = header.types.get(tag)?;
+    let places = |tag: &str, definition: &Definition| {
+        let places = flat::of_header(header, (tag, definition)).into_iter();
+        places
+            .map(|place| (place.path, place.offset, header.resolve(&place.of)))
+            .collect::<Vec<_>>()
+    };
+    let mine = places(tag, definition);
+    let others = header.types.iter().filter(|(name, other)| {
+        base(name) == base(tag) && other.size == definition.size && other.kind == definition.kind
+    });
+    others.filter(|(name, other)| places(name, other) == mine).map(|(name, _)| name.as_str()).min()
+}
+
+/// A tag without its version.
+fn base(tag: &str) -> &str {
+    let name = tag.strip_suffix("_st").unwrap_or(tag);
+    crate::since::base(name)
 }

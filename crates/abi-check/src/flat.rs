@@ -16,11 +16,12 @@ pub struct Place {
     pub of: Type,
 }
 
-/// The places of a definition by bindgen; its names for unnamed types are looked through.
-pub fn of_header(header: &Description, definition: &Definition) -> Vec<Place> {
-    let mut places = Vec::new();
-    add_header(header, definition, &Start { prefix: String::new(), offset: Some(0) }, &mut places);
-    places
+/// The places of a definition by bindgen, whose names for unnamed and nested types are looked
+/// through.
+pub fn of_header(header: &Description, (tag, definition): (&str, &Definition)) -> Vec<Place> {
+    let mut flattener = HeaderFlattener { header, places: Vec::new() };
+    flattener.add(tag, definition, &Start { prefix: String::new(), offset: Some(0) });
+    flattener.places
 }
 
 struct Start {
@@ -28,23 +29,64 @@ struct Start {
     offset: Option<u64>,
 }
 
-fn add_header(header: &Description, from: &Definition, start: &Start, places: &mut Vec<Place>) {
-    for field in &from.fields {
-        let offset = start.offset.zip(field.offset).map(|(a, b)| a + b);
-        let unnamed = match &field.of {
-            Type::Named(name) if name.contains("__bindgen_ty_") => header.types.get(name),
-            _ => None,
-        };
-        let path = format!("{}{}", start.prefix, field.name);
-        let Some(inner) = unnamed else {
-            places.push(Place { path, offset, of: field.of.clone() });
-            continue;
-        };
-        let prefix = match field.name.starts_with("__bindgen_anon_") {
-            true => start.prefix.clone(),
-            false => format!("{path}."),
-        };
-        add_header(header, inner, &Start { prefix, offset }, places);
+struct HeaderFlattener<'a> {
+    header: &'a Description,
+    places: Vec<Place>,
+}
+
+impl<'a> HeaderFlattener<'a> {
+    fn add(&mut self, tag: &str, from: &Definition, start: &Start) {
+        let mut end = Some(0);
+        for field in from.fields.iter().filter(|field| !field.name.starts_with("_bindgen")) {
+            let local = field.offset.or_else(|| self.next_offset(from.kind, end, &field.of));
+            end = local.zip(self.measure(&field.of)).map(|(offset, (size, _))| offset + size);
+            let offset = start.offset.zip(local).map(|(a, b)| a + b);
+            let path = format!("{}{}", start.prefix, field.name);
+            let Some((name, inner)) = self.unnamed(tag, &field.of) else {
+                self.places.push(Place { path, offset, of: field.of.clone() });
+                continue;
+            };
+            let prefix = match field.name.starts_with("__bindgen_anon_") {
+                true => start.prefix.clone(),
+                false => format!("{path}."),
+            };
+            self.add(name, inner, &Start { prefix, offset });
+        }
+    }
+
+    /// bindgen says nothing about the offset of a member without a name. C puts it where it is
+    /// aligned behind the member before.
+    fn next_offset(&self, kind: Kind, end: Option<u64>, of: &Type) -> Option<u64> {
+        match kind {
+            Kind::Union => Some(0),
+            _ => Some(end?.next_multiple_of(self.measure(of)?.1)),
+        }
+    }
+
+    /// Size and alignment.
+    fn measure(&self, of: &Type) -> Option<(u64, u64)> {
+        let word = size_of::<*const ()>() as u64;
+        match self.header.resolve(of) {
+            Type::Void => None,
+            Type::Char => Some((1, 1)),
+            Type::Size | Type::Pointer { .. } | Type::Function { .. } => Some((word, word)),
+            Type::Integer { bytes, .. } | Type::Float(bytes) => Some((bytes.into(), bytes.into())),
+            Type::Named(name) => {
+                let definition = self.header.types.get(&name)?;
+                definition.size.zip(definition.align)
+            }
+            Type::Array { length, of } => {
+                self.measure(&of).map(|(size, align)| (size * length, align))
+            }
+        }
+    }
+
+    /// A type that C code has no name for, or none outside of this one.
+    fn unnamed<'d>(&self, tag: &str, of: &'d Type) -> Option<(&'d str, &'a Definition)> {
+        let Type::Named(name) = of else { return None };
+        let nested = name.strip_prefix(tag).is_some_and(|rest| rest.starts_with('_'));
+        let definition = self.header.types.get(name)?;
+        (nested || name.contains("__bindgen_ty_")).then_some((name.as_str(), definition))
     }
 }
 
@@ -78,11 +120,16 @@ impl Pair<'_> {
 
     /// A type of ours in terms of the header, as far as that has names for it.
     pub fn resolve(&self, of: &Type) -> Type {
-        let ours = of.map_names(&mut |name| match self.ours.aliases.get(name) {
-            Some(target) if !self.names(name) => self.resolve(target),
+        self.header.resolve(&self.plain(of))
+    }
+
+    /// A type of ours with flags as integers and without aliases that the header lacks.
+    pub fn plain(&self, of: &Type) -> Type {
+        of.map_names(&mut |name| match (self.ours.flags.get(name), self.ours.aliases.get(name)) {
+            (Some(integer), _) => integer.clone(),
+            (None, Some(target)) if !self.names(name) => self.plain(target),
             _ => Type::Named(name.to_owned()),
-        });
-        self.header.resolve(&ours)
+        })
     }
 }
 

@@ -93,6 +93,8 @@ pub struct Constant {
     pub value: i128,
     /// The enumeration that it belongs to.
     pub of: Option<String>,
+    /// The first CUDA version that has it, where the describer says that some lack it.
+    pub since: Option<i32>,
 }
 
 /// A function.
@@ -113,6 +115,9 @@ pub struct Description {
     pub types: BTreeMap<String, Definition>,
     /// Other names of types.
     pub aliases: BTreeMap<String, Type>,
+    /// Integers under the name of a set of flags, which in C is an enumeration: functions take the
+    /// integer.
+    pub flags: BTreeMap<String, Type>,
     /// Constants and enumerators by name.
     pub constants: BTreeMap<String, Constant>,
     /// Functions by symbol.

@@ -106,12 +106,17 @@ impl Reader {
                 self.description.aliases.insert(name, target);
             }
         }
+        for (name, integer) in std::mem::take(&mut self.source.flags) {
+            if let Some(integer) = self.type_of(&name, &integer) {
+                self.description.flags.insert(name, integer);
+            }
+        }
         for constant in std::mem::take(&mut self.source.constants) {
             let Some(&value) = measured.constants.get(&*constant.name) else {
                 self.problems.push(format!("{} was not measured", constant.name));
                 continue;
             };
-            let entry = Constant { value, of: constant.of };
+            let entry = Constant { value, of: constant.of, since: constant.since };
             if self.description.constants.insert(constant.name.clone(), entry).is_some() {
                 self.problems.push(format!("{} is declared twice", constant.name));
             }

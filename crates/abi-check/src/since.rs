@@ -14,15 +14,15 @@ pub fn compare(pair: &Pair<'_>) -> Vec<Difference> {
     for (name, function) in &pair.ours.functions {
         let signature = function.map(|of| pair.resolve(of));
         let versions = versions(pair, name);
-        let first = versions.iter().filter(|(_, theirs)| same(theirs, &signature));
-        let Some(first) = first.map(|(version, _)| *version).min() else {
+        let Some((first, _)) = of_symbol(&versions, name).filter(|(_, it)| same(it, &signature))
+        else {
             let ours = Some(signature.to_string());
             differences.push(difference(format!("version of {name}"), ours, &versions));
             continue;
         };
         let agrees = match function.since {
-            Some(since) => since == first,
-            None => first <= LEAST_VERSION,
+            Some(since) => since == *first,
+            None => *first <= LEAST_VERSION,
         };
         if !agrees {
             let since = function.since.map_or("every driver".to_owned(), |since| since.to_string());
@@ -36,13 +36,20 @@ fn same(theirs: &Function, ours: &Function) -> bool {
     theirs.arguments == ours.arguments && theirs.result == ours.result
 }
 
+/// The version that a symbol stands for: `_v3` is the third one.
+fn of_symbol<'a>(versions: &'a [(i32, Function)], symbol: &str) -> Option<&'a (i32, Function)> {
+    let digits = symbol.strip_prefix(base(symbol)).and_then(|rest| rest.strip_prefix("_v"));
+    let number: usize = digits.map_or(Some(1), |digits| digits.parse().ok())?;
+    versions.get(number.checked_sub(1)?)
+}
+
 fn difference(item: String, ours: Option<String>, versions: &[(i32, Function)]) -> Difference {
     let lines = versions.iter().map(|(version, function)| format!("{version}: {function}"));
     let theirs = (!versions.is_empty()).then(|| lines.collect::<Vec<_>>().join("; "));
     Difference { source: "cudaTypedefs.h 13.0".to_owned(), item, ours, theirs }
 }
 
-/// Every version of the function that this symbol is one version of.
+/// Every version of the function that this symbol is one version of, the oldest first.
 pub fn versions(pair: &Pair<'_>, symbol: &str) -> Vec<(i32, Function)> {
     let prefix = format!("PFN_{}_v", base(symbol));
     let aliases = pair.header.aliases.iter();
@@ -51,7 +58,9 @@ pub fn versions(pair: &Pair<'_>, symbol: &str) -> Vec<(i32, Function)> {
         let Type::Function { arguments, result } = pair.header.resolve(of) else { return None };
         Some((version, Function { arguments, result: *result, since: None }))
     });
-    versions.collect()
+    let mut versions: Vec<_> = versions.collect();
+    versions.sort_by_key(|(version, _)| *version);
+    versions
 }
 
 /// The symbol without `_v2` and the like.

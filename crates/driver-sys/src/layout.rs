@@ -32,7 +32,8 @@ layout! {
     CUDA_CONDITIONAL_NODE_PARAMS: 32, 8 { handle 0, r#type 8, size 12, phGraph_out 16, ctx 24 }
     CUDA_EVENT_RECORD_NODE_PARAMS: 8, 8 { event 0 }
     CUDA_EVENT_WAIT_NODE_PARAMS: 8, 8 { event 0 }
-    CUDA_EXT_SEM_NODE_PARAMS: 24, 8 { extSemArray 0, paramsArray 8, numExtSems 16 }
+    CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2: 24, 8 { extSemArray 0, paramsArray 8, numExtSems 16 }
+    CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2: 24, 8 { extSemArray 0, paramsArray 8, numExtSems 16 }
     CUDA_GRAPH_INSTANTIATE_PARAMS: 32, 8 {
         flags 0, hUploadStream 8, hErrNode_out 16, result_out 24,
     }

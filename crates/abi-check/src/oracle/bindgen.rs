@@ -31,8 +31,17 @@ pub enum BindgenError {
 /// The header declares functions of earlier versions only where it is compiled for the library
 /// itself, so that it is read in both ways. What both declare is taken from the ordinary one.
 pub fn describe(include: &Path) -> Result<Description, BindgenError> {
-    let mut all = read(include, "cuda.h", false)?;
-    let internal = read(include, "cuda.h", true)?;
+    read_both(include, "cuda.h")
+}
+
+/// Describes the types of function pointers, one for each version of each function.
+pub fn describe_versions(include: &Path) -> Result<Description, BindgenError> {
+    read_both(include, "cudaTypedefs.h")
+}
+
+fn read_both(include: &Path, name: &str) -> Result<Description, BindgenError> {
+    let mut all = read(include, name, false)?;
+    let internal = read(include, name, true)?;
     for (name, function) in internal.functions {
         all.functions.entry(name).or_insert(function);
     }
@@ -43,11 +52,6 @@ pub fn describe(include: &Path) -> Result<Description, BindgenError> {
         all.types.entry(name).or_insert(definition);
     }
     Ok(all)
-}
-
-/// Describes the types of function pointers, one for each version of each function.
-pub fn describe_versions(include: &Path) -> Result<Description, BindgenError> {
-    read(include, "cudaTypedefs.h", false)
 }
 
 fn read(include: &Path, name: &str, internal: bool) -> Result<Description, BindgenError> {
@@ -61,7 +65,6 @@ fn read(include: &Path, name: &str, internal: bool) -> Result<Description, Bindg
         })
         // Whatever these headers declare, and what that needs of the C library.
         .allowlist_file(format!("{}/cuda.*", include.display()))
-        .derive_copy(false)
         .generate_comments(false)
         .layout_tests(true)
         .formatter(bindgen::Formatter::None);

@@ -83,7 +83,7 @@ fn questions(pair: &Pair<'_>) -> Vec<Question> {
         ask(format!("value of {name}"), name.clone());
     }
     for (name, function) in &pair.ours.functions {
-        let alternatives: Vec<String> = spellings(function)
+        let alternatives: Vec<String> = spellings(&function.map(|of| pair.plain(of)))
             .into_iter()
             .map(|spelling| format!("_Generic(&{name}, {spelling}: 1, default: 0)"))
             .collect();

@@ -118,7 +118,8 @@ impl Reader {
                 // bindgen appends `_` to names that are words of Rust, in labels too.
                 let name = written.trim_start_matches("r#");
                 let offset = self.labels.get(&format!("Offset of field: {owner}::{written}"));
-                let name = name.strip_suffix('_').unwrap_or(name).to_owned();
+                let word = name.strip_suffix('_').filter(|name| is_word_of_rust(name));
+                let name = word.unwrap_or(name).to_owned();
                 Ok(Field { offset: offset.copied(), of: described(owner, of)?, name })
             })
             .collect()
@@ -161,7 +162,7 @@ impl Reader {
     }
 
     fn constant(&mut self, name: String, value: i128, of: Option<String>) {
-        self.description.constants.insert(name, Constant { value, of });
+        self.description.constants.insert(name, Constant { value, of, since: None });
     }
 
     /// `pub use self::CUresult_enum as CUresult;` is how bindgen renames an enumeration.
@@ -196,6 +197,10 @@ impl Reader {
 
 fn described(item: &str, of: &syn::Type) -> Result<Type, Unreadable> {
     types::describe(of).map_err(|source| Unreadable::Type { item: item.to_owned(), source })
+}
+
+fn is_word_of_rust(name: &str) -> bool {
+    syn::parse_str::<syn::Ident>(name).is_err()
 }
 
 /// The numbers of the layout tests by their labels.

@@ -3,10 +3,10 @@
 use syn::parse::{Parse, ParseStream};
 use syn::{Attribute, Ident, Token, braced};
 
-use super::{Form, Source, TypeSource, text};
+use super::{ConstantSource, Form, Source, TypeSource, fields, text};
 
 /// Macros that declare nothing of the header: functions are taken from `driver_functions!`.
-const DECLARE_NOTHING: [&str; 4] = ["macro_rules", "layout", "driver_functions", "define_table"];
+const DECLARE_NOTHING: [&str; 4] = ["macro_rules", "layout", "driver_functions", "zeroed"];
 
 impl Source {
     pub(super) fn invocation(&mut self, item: &syn::ItemMacro) {
@@ -14,6 +14,8 @@ impl Source {
         let name = name.unwrap_or_default();
         let read = match name.as_str() {
             "enumerations" => item.mac.parse_body().map(|list: List<_>| self.enumerations(list)),
+            "flags" => item.mac.parse_body().map(|list: List<_>| self.flags(list)),
+            "structures" => item.mac.parse_body().map(|list: List<_>| self.structures(list)),
             "handles" => item.mac.parse_body().map(|list: List<_>| self.handles(list)),
             "result_codes" => item.mac.parse_body().map(|list: List<_>| self.result_codes(list)),
             name if DECLARE_NOTHING.contains(&name) => Ok(()),
@@ -27,11 +29,36 @@ impl Source {
     fn enumerations(&mut self, list: List<Enumeration>) {
         for enumeration in list.0 {
             let name = enumeration.name.to_string();
-            for constant in enumeration.constants {
-                self.enumerator(&name, constant.to_string());
+            for Valued { name: constant, since } in enumeration.constants {
+                self.enumerator(&name, constant.to_string(), since);
             }
             let form = Form::Enumeration(text(&enumeration.integer));
             self.types.push(TypeSource { name, form, fields: Vec::new() });
+        }
+    }
+
+    /// The integer that functions take, and constants of it.
+    fn flags(&mut self, list: List<Enumeration>) {
+        for Enumeration { name, integer, constants } in list.0 {
+            self.flags.push((name.to_string(), text(&integer)));
+            for Valued { name, since } in constants {
+                let (name, of) = (name.to_string(), None);
+                let expression = name.clone();
+                self.constants.push(ConstantSource { name, of, since, expression });
+            }
+        }
+    }
+
+    fn structures(&mut self, list: List<syn::Item>) {
+        for item in list.0 {
+            let (form, name, fields) = match &item {
+                syn::Item::Struct(item) => (Form::Struct, &item.ident, fields(item.fields.iter())),
+                syn::Item::Union(item) => {
+                    (Form::Union, &item.ident, fields(item.fields.named.iter()))
+                }
+                other => return self.problem(&format!("structures!: {}", text(other))),
+            };
+            self.types.push(TypeSource { name: name.to_string(), form, fields });
         }
     }
 
@@ -43,8 +70,8 @@ impl Source {
     }
 
     fn result_codes(&mut self, list: List<Valued>) {
-        for Valued(name) in list.0 {
-            self.enumerator("CUresult", name.to_string());
+        for Valued { name, since } in list.0 {
+            self.enumerator("CUresult", name.to_string(), since);
         }
     }
 }
@@ -66,7 +93,7 @@ impl<T: Parse> Parse for List<T> {
 struct Enumeration {
     name: Ident,
     integer: syn::Type,
-    constants: Vec<Ident>,
+    constants: Vec<Valued>,
 }
 
 impl Parse for Enumeration {
@@ -78,8 +105,7 @@ impl Parse for Enumeration {
         let content;
         braced!(content in input);
         let constants: List<Valued> = content.parse()?;
-        let constants = constants.0.into_iter().map(|Valued(name)| name).collect();
-        Ok(Self { name, integer, constants })
+        Ok(Self { name, integer, constants: constants.0 })
     }
 }
 
@@ -95,18 +121,25 @@ impl Parse for Handle {
     }
 }
 
-/// `NAME = anything;`
-struct Valued(Ident);
+/// `NAME = value since N;`, where the value is anything and `since` may be missing.
+struct Valued {
+    name: Ident,
+    since: Option<i32>,
+}
 
 impl Parse for Valued {
     fn parse(input: ParseStream) -> syn::Result<Self> {
         input.call(Attribute::parse_outer)?;
         let name = input.parse()?;
         input.parse::<Token![=]>()?;
+        let mut since = None;
         while !input.peek(Token![;]) {
-            input.parse::<proc_macro2::TokenTree>()?;
+            let token: proc_macro2::TokenTree = input.parse()?;
+            if token.to_string() == "since" {
+                since = Some(input.parse::<syn::LitInt>()?.base10_parse()?);
+            }
         }
         input.parse::<Token![;]>()?;
-        Ok(Self(name))
+        Ok(Self { name, since })
     }
 }

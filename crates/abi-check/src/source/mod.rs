@@ -22,6 +22,8 @@ pub struct Source {
     pub types: Vec<TypeSource>,
     /// Other names of types, each with its target as Rust writes it.
     pub aliases: Vec<(String, String)>,
+    /// Integers that functions take, under the name of a set of flags.
+    pub flags: Vec<(String, String)>,
     /// Constants.
     pub constants: Vec<ConstantSource>,
     /// Declarations that could not be read.
@@ -59,7 +61,9 @@ pub struct ConstantSource {
     pub name: String,
     /// The enumeration that it belongs to.
     pub of: Option<String>,
-    /// A Rust expression for its value, of an integer or pointer type.
+    /// The first CUDA version that has it, where some lack it.
+    pub since: Option<i32>,
+    /// A Rust expression for it.
     pub expression: String,
 }
 
@@ -154,10 +158,8 @@ impl Source {
             }
             return;
         }
-        let newtype = matches!(&*item.ty, syn::Type::Path(path)
-            if path.path.segments.last().is_some_and(|last| last.ident.to_string().starts_with("CU")));
-        let expression = if newtype { format!("{name}.0") } else { name.clone() };
-        self.constants.push(ConstantSource { name, of: None, expression });
+        let expression = name.clone();
+        self.constants.push(ConstantSource { name, of: None, since: None, expression });
     }
 
     fn implementation(&mut self, item: &syn::ItemImpl) {
@@ -165,23 +167,24 @@ impl Source {
         for member in &item.items {
             let syn::ImplItem::Const(constant) = member else { continue };
             let name = constant.ident.to_string();
-            let expression = format!("{of}::{name}.0");
+            let expression = format!("{of}::{name}");
             let known = OF_HANDLES.iter().find(|(ty, short, _)| *ty == of && *short == name);
             if let Some((_, _, name)) = known {
                 self.constants.push(ConstantSource {
                     name: (*name).to_owned(),
                     of: None,
+                    since: None,
                     expression,
                 });
             } else if name.starts_with("CU") {
-                self.enumerator(&of, name);
+                self.enumerator(&of, name, None);
             }
         }
     }
 
-    fn enumerator(&mut self, of: &str, name: String) {
-        let expression = format!("{of}::{name}.0");
-        self.constants.push(ConstantSource { name, of: Some(of.to_owned()), expression });
+    fn enumerator(&mut self, of: &str, name: String, since: Option<i32>) {
+        let (of, expression) = (Some(of.to_owned()), format!("{of}::{name}"));
+        self.constants.push(ConstantSource { name, of, since, expression });
     }
 
     fn problem(&mut self, text: &str) {

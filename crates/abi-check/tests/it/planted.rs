@@ -93,7 +93,7 @@ fn a_wrong_constant_is_noticed() {
         ours.constants.get_mut("CU_MEMORYTYPE_ARRAY").expect("it is declared").value = 4;
     });
     assert_noticed(&HEADERS_BOTH_WAYS, "value of CU_MEMORYTYPE_TAPE", |ours| {
-        let constant = Constant { value: 5, of: Some("CUmemorytype".to_owned()) };
+        let constant = Constant { value: 5, of: Some("CUmemorytype".to_owned()), since: None };
         ours.constants.insert("CU_MEMORYTYPE_TAPE".to_owned(), constant);
     });
     assert_noticed(&BY_BINDGEN, "enumeration of CU_MEMORYTYPE_ARRAY", |ours| {

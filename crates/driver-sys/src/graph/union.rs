@@ -7,10 +7,22 @@ use crate::handle::CUexternalSemaphore;
 use crate::structure::{structures, zeroed};
 
 structures! {
-    /// Parameters of a node that signals or waits for external semaphores. This crate does not
-    /// declare what the parameters of one semaphore are.
+    /// Parameters of a node that signals external semaphores. This crate does not declare what the
+    /// parameters of one semaphore are.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct CUDA_EXT_SEM_NODE_PARAMS {
+    pub struct CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 {
+        /// The semaphores.
+        pub extSemArray: *mut CUexternalSemaphore,
+        /// Their parameters.
+        pub paramsArray: *const c_void,
+        /// How many.
+        pub numExtSems: u32,
+    }
+
+    /// Parameters of a node that waits for external semaphores. This crate does not declare what
+    /// the parameters of one semaphore are.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 {
         /// The semaphores.
         pub extSemArray: *mut CUexternalSemaphore,
         /// Their parameters.
@@ -39,9 +51,9 @@ structures! {
         /// A node that records an event.
         pub eventRecord: CUDA_EVENT_RECORD_NODE_PARAMS,
         /// A node that signals external semaphores.
-        pub extSemSignal: CUDA_EXT_SEM_NODE_PARAMS,
+        pub extSemSignal: CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2,
         /// A node that waits for external semaphores.
-        pub extSemWait: CUDA_EXT_SEM_NODE_PARAMS,
+        pub extSemWait: CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2,
         /// An allocation node.
         pub alloc: CUDA_MEM_ALLOC_NODE_PARAMS,
         /// A free node.
@@ -67,4 +79,7 @@ structures! {
     }
 }
 
-zeroed! { CUDA_EXT_SEM_NODE_PARAMS, CUgraphNodeParams_anonymous, CUgraphNodeParams }
+zeroed! {
+    CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2, CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2, CUgraphNodeParams_anonymous,
+    CUgraphNodeParams,
+}
