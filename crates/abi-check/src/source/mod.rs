@@ -68,28 +68,33 @@ pub struct ConstantSource {
 }
 
 impl Source {
-    /// Reads all sources below a folder.
+    /// Reads the crate whose `lib.rs` lies in a folder: every module that every build has.
     pub fn read(folder: &Path) -> std::io::Result<Self> {
         let mut source = Self::default();
-        source.read_folder(folder)?;
+        source.read_module(&folder.join("lib.rs"), folder)?;
         Ok(source)
     }
 
-    fn read_folder(&mut self, folder: &Path) -> std::io::Result<()> {
-        let mut paths: Vec<_> = std::fs::read_dir(folder)?
-            .map(|entry| Ok(entry?.path()))
-            .collect::<std::io::Result<_>>()?;
-        paths.sort();
-        for path in paths {
-            if path.is_dir() {
-                self.read_folder(&path)?;
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = std::fs::read_to_string(&path)?;
-                match syn::parse_file(&text) {
-                    Ok(file) => self.items(&file.items),
-                    Err(error) => self.problem(&format!("{}: {error}", path.display())),
-                }
+    /// Reads a file whose modules lie below `folder`.
+    fn read_module(&mut self, path: &Path, folder: &Path) -> std::io::Result<()> {
+        let text = std::fs::read_to_string(path)?;
+        let file = match syn::parse_file(&text) {
+            Ok(file) => file,
+            Err(error) => {
+                self.problem(&format!("{}: {error}", path.display()));
+                return Ok(());
             }
+        };
+        self.items(&file.items);
+        for item in &file.items {
+            let syn::Item::Mod(module) = item else { continue };
+            if module.content.is_some() || is_gated(&module.attrs) {
+                continue;
+            }
+            let below = folder.join(module.ident.to_string());
+            let beside = below.with_extension("rs");
+            let path = if beside.is_file() { beside } else { below.join("mod.rs") };
+            self.read_module(&path, &below)?;
         }
         Ok(())
     }
