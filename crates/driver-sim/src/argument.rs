@@ -148,6 +148,11 @@ impl<T: Copy> Out<T> {
 }
 
 impl<T: Copy> In<T> {
+    /// Whether the caller gave none.
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
     /// Reads the input.
     pub(crate) fn get(self) -> Result<T, Refusal> {
         self.get_at(0)

@@ -137,11 +137,21 @@ impl Function {
     }
 }
 
+/// The name of the function with this number.
+pub(crate) fn function_name(number: usize) -> &'static str {
+    Function::ALL.get(number).map_or("the driver", |function| function.name())
+}
+
 /// Runs one call in the world of `slot`.
 fn enter(slot: usize, function: Function, body: impl FnOnce(&mut State) -> Call) -> CUresult {
     let Some(world) = world::in_slot(slot) else {
         return CUresult::CUDA_ERROR_DEINITIALIZED;
     };
+    if world.hosting.is_here() {
+        // The world is locked by the call that runs the host function, which then says so.
+        world.hosting.note(function as usize);
+        return CUresult::CUDA_ERROR_NOT_PERMITTED;
+    }
     let injected = world.count(function);
     let mut state = world.state.lock();
     if let Some(stop) = state.stopped {

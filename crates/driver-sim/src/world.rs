@@ -14,6 +14,7 @@ use crate::live::Live;
 use crate::refusal::Refused;
 use crate::state::State;
 use crate::trampoline::{self, Function, SLOTS};
+use crate::work::Hosting;
 
 /// How long a new simulator waits for another one to end when all slots are taken.
 const SLOT_WAIT: Duration = Duration::from_secs(60);
@@ -28,6 +29,8 @@ struct Failure {
 /// One simulated machine.
 pub(crate) struct World {
     pub(crate) state: Mutex<State>,
+    /// Tells calls from inside of host functions, without the lock of the state.
+    pub(crate) hosting: Arc<Hosting>,
     calls: Vec<AtomicU64>,
     failures: Mutex<Vec<Failure>>,
 }
@@ -98,8 +101,10 @@ impl Simulator {
     pub fn new(config: Config) -> Result<Self, SimError> {
         config.check()?;
         let version = config.driver_version;
+        let state = State::new(config);
         let world = Arc::new(World {
-            state: Mutex::new(State::new(config)),
+            hosting: Arc::clone(&state.hosting),
+            state: Mutex::new(state),
             calls: Function::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
             failures: Mutex::new(Vec::new()),
         });

@@ -4,7 +4,7 @@ use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, invalid, refuse};
-use crate::state::{Capture, Member, Owner, State, this_thread};
+use crate::state::{Owner, State, Target, this_thread};
 
 const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
 
@@ -14,49 +14,37 @@ impl State {
         stream: CUstream,
         mode: CUstreamCaptureMode,
     ) -> Call {
+        let stream = self.capturable(stream, mode)?;
+        let graph = self.new_graph(Owner::Capture);
+        self.begin_capture(stream, mode, Target { graph, is_given: false, dependencies: vec![] })
+    }
+
+    /// The stream behind a handle, if it can be captured in this mode.
+    pub(super) fn capturable(
+        &mut self,
+        stream: CUstream,
+        mode: CUstreamCaptureMode,
+    ) -> Result<CUstream, Refusal> {
         let stream = self.resolve(stream)?;
         if mode.0 > RELAXED.0 {
-            return Err(invalid("capture.cuStreamBeginCapture_v2"));
+            return Err(invalid("capture.mode"));
         }
         if self.is_legacy(stream) {
-            return Err(refuse(
-                CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-                "capture.cuStreamBeginCapture_v2.2",
-            ));
+            let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+            return Err(refuse(code, "capture.of_legacy"));
         }
         if self.streams.get(stream)?.member.is_some() {
-            return Err(refuse(
-                CUresult::CUDA_ERROR_ILLEGAL_STATE,
-                "capture.cuStreamBeginCapture_v2.3",
-            ));
+            return Err(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.begun"));
         }
-        let (capture, graph) = (self.number(), self.new_graph(Owner::Capture));
-        let device = self.streams.get(stream)?.device;
-        let found = Capture {
-            device,
-            origin: stream,
-            thread: this_thread(),
-            mode,
-            graph,
-            broken: None,
-            shown: Vec::new(),
-        };
-        self.captures.insert(capture, found);
-        self.streams.get_mut(stream)?.member = Some(Member { capture, dependencies: Vec::new() });
-        Ok(())
+        Ok(stream)
     }
 
     pub(crate) fn cuStreamEndCapture(&mut self, stream: CUstream, graph: Out<CUgraph>) -> Call {
         let stream = self.resolve(stream)?;
         graph.put(CUgraph::NULL)?;
-        let member = self.streams.get(stream)?.member.as_ref();
-        let capture = member
-            .ok_or(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.cuStreamEndCapture"))?
-            .capture;
-        let found = self
-            .captures
-            .get(&capture)
-            .ok_or(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.cuStreamEndCapture.2"))?;
+        let none = refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.none");
+        let capture = self.streams.get(stream)?.member.as_ref().ok_or(none)?.capture;
+        let found = self.captures.get(&capture).ok_or(none)?;
         if found.thread != this_thread() && found.mode != RELAXED {
             // The capture has ended with this call, and what is enqueued next runs at once:
             // inferred from the H200 run of 2026-11-20, where a fill after it did.
@@ -64,7 +52,7 @@ impl State {
             let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
             let code = self.break_capture(capture, reason);
             if !was_broken {
-                self.discard(capture)?;
+                self.discard_capture(capture)?;
             }
             return Err(code);
         }
@@ -72,32 +60,20 @@ impl State {
             let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
             return Err(self.break_capture(capture, reason));
         }
-        if found.broken.is_none() && !self.is_joined(capture)? {
+        if found.broken.is_some() {
+            self.discard_capture(capture)?;
+            let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+            return Err(refuse(code, "capture.invalidated"));
+        }
+        if !self.is_joined(capture)? {
             let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
             let code = self.break_capture(capture, reason);
-            self.discard(capture)?;
+            self.discard_capture(capture)?;
             return Err(code);
         }
-        if self.captures[&capture].broken.is_some() {
-            self.discard(capture)?;
-            return Err(refuse(
-                CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
-                "capture.cuStreamEndCapture.3",
-            ));
-        }
-        let found = self
-            .leave_capture(capture)
-            .ok_or(refuse(CUresult::CUDA_ERROR_UNKNOWN, "capture.cuStreamEndCapture.4"))?;
+        let found = self.leave_capture(capture).ok_or(none)?;
         self.graphs.get_mut(found.graph)?.owner = Owner::Program;
         graph.put(found.graph)
-    }
-
-    /// Ends a capture without a graph.
-    fn discard(&mut self, capture: u64) -> Call {
-        match self.leave_capture(capture) {
-            Some(found) => self.drop_graph(found.graph),
-            None => Ok(()),
-        }
     }
 
     /// Whether a stream is captured, and in which capture.
@@ -114,7 +90,7 @@ impl State {
             return match blocking.any(|stream| stream.member.is_some()) {
                 true => Err(refuse(
                     CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
-                    "capture.capture_status",
+                    "capture.status_of_legacy",
                 )),
                 false => Ok((Status::CU_STREAM_CAPTURE_STATUS_NONE, 0)),
             };
@@ -187,7 +163,7 @@ impl State {
     ) -> Call {
         let new = mode.get()?;
         if new.0 > RELAXED.0 {
-            return Err(invalid("capture.cuThreadExchangeStreamCaptureMode"));
+            return Err(invalid("capture.mode"));
         }
         let old = std::mem::replace(&mut self.thread().capture_mode, new);
         mode.put(old)

@@ -66,6 +66,7 @@ fn label(kind: &NodeKind, parameters: bool) -> String {
             format!("fill {bytes} bytes at {:#x} with {:#x}", fill.0.dst, fill.0.value)
         }
         NodeKind::Operation(Operation::Fill(_)) => "fill".to_owned(),
+        NodeKind::Operation(Operation::Host(_)) => "host function".to_owned(),
         NodeKind::Child(_) => "child graph".to_owned(),
         NodeKind::Empty => "empty".to_owned(),
     }

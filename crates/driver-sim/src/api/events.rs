@@ -10,11 +10,12 @@ use crate::work::Work;
 impl State {
     pub(crate) fn cuEventCreate(&mut self, event: Out<CUevent>, flags: u32) -> Call {
         let device = self.current()?;
-        if flags & CU_EVENT_INTERPROCESS != 0 {
-            return Err(self.unsupported("events between processes are not simulated"));
-        }
-        if flags & !(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING) != 0 {
-            return Err(invalid("events.cuEventCreate"));
+        const KNOWN: u32 = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+        // Events for other processes cannot measure time.
+        let is_timed_elsewhere =
+            flags & (CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING) == CU_EVENT_INTERPROCESS;
+        if flags & !KNOWN != 0 || is_timed_elsewhere {
+            return Err(invalid("event.flags"));
         }
         let handle = self.handle();
         event.put(handle)?;
@@ -29,18 +30,15 @@ impl State {
         let mark = match route {
             Route::Queue(stream) => {
                 if self.streams.get(stream)?.device != device {
-                    return Err(refuse(
-                        CUresult::CUDA_ERROR_INVALID_HANDLE,
-                        "events.cuEventRecord",
-                    ));
+                    let code = CUresult::CUDA_ERROR_INVALID_HANDLE;
+                    return Err(refuse(code, "event.other_device"));
                 }
                 Mark::Task(self.enqueue(stream, Work::Stamp(event))?)
             }
             Route::Capture(stream, _) => {
                 let member = self.streams.get(stream)?.member.clone();
-                Mark::Captured(
-                    member.ok_or(refuse(CUresult::CUDA_ERROR_UNKNOWN, "events.cuEventRecord.2"))?,
-                )
+                let none = refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.none");
+                Mark::Captured(member.ok_or(none)?)
             }
         };
         let found = self.events.get_mut(event)?;
@@ -78,7 +76,7 @@ impl State {
         // As with streams: not ready when asked for the first time.
         if pending.is_some() && found.asked != pending {
             found.asked = pending;
-            return Err(refuse(CUresult::CUDA_ERROR_NOT_READY, "events.cuEventQuery"));
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_READY, "pending"));
         }
         self.complete(pending.into_iter().collect())
     }
@@ -100,10 +98,7 @@ impl State {
             let found = self.events.get(event)?;
             let timed = found.flags & CU_EVENT_DISABLE_TIMING == 0;
             if !timed || matches!(found.mark, Mark::Never) {
-                return Err(refuse(
-                    CUresult::CUDA_ERROR_INVALID_HANDLE,
-                    "events.cuEventElapsedTime",
-                ));
+                return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "event.no_time"));
             }
         }
         match (self.events.get(start)?.stamp, self.events.get(end)?.stamp) {
@@ -111,8 +106,17 @@ impl State {
                 let elapsed = end.saturating_duration_since(start);
                 milliseconds.put(elapsed.as_secs_f32() * 1e3)
             }
-            _ => Err(refuse(CUresult::CUDA_ERROR_NOT_READY, "events.cuEventElapsedTime.2")),
+            _ => Err(refuse(CUresult::CUDA_ERROR_NOT_READY, "pending")),
         }
+    }
+
+    pub(crate) fn cuEventElapsedTime_v2(
+        &mut self,
+        milliseconds: Out<f32>,
+        start: CUevent,
+        end: CUevent,
+    ) -> Call {
+        self.cuEventElapsedTime(milliseconds, start, end)
     }
 
     pub(crate) fn cuEventDestroy_v2(&mut self, event: CUevent) -> Call {

@@ -7,6 +7,7 @@
 #![allow(non_snake_case)]
 
 mod capture;
+mod capture_into;
 mod context;
 mod copies;
 mod device;
@@ -18,6 +19,7 @@ mod functions;
 mod graph_info;
 mod graphs;
 mod host;
+mod host_functions;
 mod launch;
 mod limits;
 mod memory;
@@ -26,6 +28,7 @@ mod ordered;
 mod parameters;
 mod pointers;
 mod primary;
+mod stream_identity;
 mod streams;
 mod update;
 

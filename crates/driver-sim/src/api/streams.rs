@@ -24,27 +24,26 @@ impl State {
     ) -> Call {
         let device = self.current()?;
         if flags & !CU_STREAM_NON_BLOCKING != 0 {
-            return Err(invalid("streams.cuStreamCreateWithPriority"));
+            return Err(invalid("stream.flags"));
         }
         let handle = self.handle();
         stream.put(handle)?;
         let priority = priority.clamp(GREATEST_PRIORITY, 0);
-        self.streams.insert(handle, Stream::new(device, flags, priority));
+        let id = self.number();
+        self.streams.insert(handle, Stream { id, ..Stream::new(device, flags, priority) });
         Ok(())
     }
 
     pub(crate) fn cuStreamDestroy_v2(&mut self, stream: CUstream) -> Call {
         let resolved = self.resolve(stream)?;
-        if self.is_legacy(resolved) {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "streams.cuStreamDestroy_v2"));
+        if self.is_legacy(resolved) || self.is_per_thread(resolved) {
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "stream.special"));
         }
         if let Some(member) = self.streams.get(resolved)?.member.clone() {
             let code = self.break_capture(member.capture, CAPTURED);
             // With its origin gone nobody can end the capture any more.
-            if self.captures.get(&member.capture).is_some_and(|found| found.origin == resolved)
-                && let Some(capture) = self.leave_capture(member.capture)
-            {
-                self.drop_graph(capture.graph)?;
+            if self.captures.get(&member.capture).is_some_and(|found| found.origin == resolved) {
+                self.discard_capture(member.capture)?;
             }
             self.streams.remove(resolved)?;
             return Err(code);
@@ -68,7 +67,7 @@ impl State {
         // it was given the time to run.
         if newest.is_some() && self.streams.get(resolved)?.asked != newest {
             self.streams.get_mut(resolved)?.asked = newest;
-            return Err(refuse(CUresult::CUDA_ERROR_NOT_READY, "streams.cuStreamQuery"));
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_READY, "pending"));
         }
         self.complete(pending)
     }
@@ -115,13 +114,11 @@ impl State {
     fn wait_for_captured(&mut self, stream: CUstream, event: Member) -> Call {
         let Some(capture) = self.captures.get(&event.capture) else {
             // The capture ended, and what the event stood for is a node of a graph.
-            return Err(refuse(CUresult::CUDA_ERROR_CAPTURED_EVENT, "streams.wait_for_captured"));
+            return Err(refuse(CUresult::CUDA_ERROR_CAPTURED_EVENT, "event.capture_ended"));
         };
         if capture.broken.is_some() {
-            return Err(refuse(
-                CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
-                "streams.wait_for_captured.2",
-            ));
+            let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+            return Err(refuse(code, "capture.invalidated"));
         }
         if self.is_legacy(stream) {
             let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
@@ -149,15 +146,5 @@ impl State {
                 Ok(())
             }
         }
-    }
-
-    pub(crate) fn cuStreamGetFlags(&mut self, stream: CUstream, flags: Out<u32>) -> Call {
-        let resolved = self.resolve(stream)?;
-        flags.put(self.streams.get(resolved)?.flags)
-    }
-
-    pub(crate) fn cuStreamGetPriority(&mut self, stream: CUstream, priority: Out<i32>) -> Call {
-        let resolved = self.resolve(stream)?;
-        priority.put(self.streams.get(resolved)?.priority)
     }
 }

@@ -27,10 +27,21 @@ pub(crate) struct Capture {
     pub(crate) thread: u64,
     pub(crate) mode: CUstreamCaptureMode,
     pub(crate) graph: CUgraph,
+    /// Whether the program gave the graph, so that it stays when the capture is lost.
+    pub(crate) is_given: bool,
     /// The code of the call that broke it.
     pub(crate) broken: Option<CUresult>,
     /// What the next node depends on, kept for callers who ask.
     pub(crate) shown: Vec<CUgraphNode>,
+}
+
+/// Where a capture puts its nodes.
+pub(crate) struct Target {
+    pub(crate) graph: CUgraph,
+    /// Whether the program gave the graph.
+    pub(crate) is_given: bool,
+    /// What the first node depends on.
+    pub(crate) dependencies: Vec<CUgraphNode>,
 }
 
 /// What happens to an operation on a stream.
@@ -43,6 +54,38 @@ pub(crate) enum Route {
 }
 
 impl State {
+    /// Begins to capture a stream.
+    pub(crate) fn begin_capture(
+        &mut self,
+        stream: CUstream,
+        mode: CUstreamCaptureMode,
+        target: Target,
+    ) -> Result<(), Refusal> {
+        let Target { graph, is_given, dependencies } = target;
+        let capture = self.number();
+        let found = Capture {
+            device: self.streams.get(stream)?.device,
+            origin: stream,
+            thread: this_thread(),
+            mode,
+            graph,
+            is_given,
+            broken: None,
+            shown: Vec::new(),
+        };
+        self.captures.insert(capture, found);
+        self.streams.get_mut(stream)?.member = Some(Member { capture, dependencies });
+        Ok(())
+    }
+
+    /// Ends a capture without a graph.
+    pub(crate) fn discard_capture(&mut self, capture: u64) -> Result<(), Refusal> {
+        match self.leave_capture(capture) {
+            Some(found) if !found.is_given => self.drop_graph(found.graph),
+            _ => Ok(()),
+        }
+    }
+
     /// Breaks a capture for a reason, which the call returns.
     pub(crate) fn break_capture(&mut self, capture: u64, reason: CUresult) -> Refusal {
         let Some(found) = self.captures.get_mut(&capture) else {
@@ -132,7 +175,7 @@ impl State {
     ) -> Result<(), Refusal> {
         let graph = self.captures[&capture].graph;
         let Some(member) = &self.streams.get(stream)?.member else {
-            return Err(refuse(CUresult::CUDA_ERROR_UNKNOWN, "capture.capture_operation"));
+            return Err(INVALIDATED);
         };
         let dependencies = member.dependencies.clone();
         let node = self.add_node(graph, dependencies, NodeKind::Operation(operation))?;

@@ -112,6 +112,7 @@ impl State {
         self.tasks.retain(|_, task| task.device != device);
         self.captures.retain(|_, capture| capture.device != device);
         self.streams.retain(|stream| stream.device != device);
+        self.per_thread.retain(|(_, index), _| *index != device);
         self.events.retain(|event| event.device != device);
         self.functions.retain(|function| function.device != device);
         self.execs.retain(|exec| exec.device != device);

@@ -11,7 +11,7 @@ use crate::work::Operation;
 
 /// What a node does.
 pub(crate) enum NodeKind {
-    /// A launch, copy or fill.
+    /// A launch, copy, fill or call of a host function.
     Operation(Operation),
     /// A graph that belongs to the node.
     Child(CUgraph),
@@ -26,6 +26,7 @@ impl NodeKind {
             Self::Operation(Operation::Launch(_)) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL,
             Self::Operation(Operation::Copy(_)) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMCPY,
             Self::Operation(Operation::Fill(_)) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET,
+            Self::Operation(Operation::Host(_)) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_HOST,
             Self::Child(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH,
             Self::Empty => CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY,
         }

@@ -11,10 +11,11 @@ mod thread;
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use retrograph_driver_sys::*;
 
-pub(crate) use capture::{Capture, Route};
+pub(crate) use capture::{Capture, Route, Target};
 pub(crate) use device::{Allocation, Device, memory_refusal};
 pub(crate) use graph::{Node, NodeKind, Owner};
 pub(crate) use host::Pinned;
@@ -28,7 +29,7 @@ use crate::diagnostic::{Diagnostic, DiagnosticKind};
 use crate::live::Live;
 use crate::random::Random;
 use crate::refusal::{Refusal, Refused};
-use crate::work::{Exec, Task, TaskId};
+use crate::work::{Exec, Hosting, Task, TaskId};
 
 /// Everything that one simulated machine is.
 pub(crate) struct State {
@@ -47,6 +48,8 @@ pub(crate) struct State {
     pub(crate) nodes: Table<CUgraphNode, Node>,
     pub(crate) execs: Table<CUgraphExec, Exec>,
     pub(crate) captures: BTreeMap<u64, Capture>,
+    /// Per-thread streams by thread and device.
+    pub(crate) per_thread: BTreeMap<(u64, usize), CUstream>,
     pub(crate) tasks: BTreeMap<TaskId, Task>,
     /// What the program allocated on devices, by its address.
     pub(crate) allocations: BTreeMap<u64, Allocation>,
@@ -58,6 +61,8 @@ pub(crate) struct State {
     pub(crate) stopped: Option<CUresult>,
     /// The errors that were returned, each kind once.
     pub(crate) refused: BTreeSet<Refused>,
+    /// Tells calls from inside of host functions.
+    pub(crate) hosting: Arc<Hosting>,
     /// The last number given to a handle, a task or a capture. None is given twice.
     last_number: u64,
 }
@@ -83,6 +88,7 @@ impl State {
             nodes: Table::default(),
             execs: Table::default(),
             captures: BTreeMap::new(),
+            per_thread: BTreeMap::new(),
             tasks: BTreeMap::new(),
             allocations: BTreeMap::new(),
             pinned: BTreeMap::new(),
@@ -90,6 +96,7 @@ impl State {
             diagnostics: Vec::new(),
             stopped: None,
             refused: BTreeSet::new(),
+            hosting: Arc::default(),
             last_number: 0,
             config,
         }
@@ -147,7 +154,8 @@ impl State {
 
     /// What exists now.
     pub(crate) fn live(&self) -> Live {
-        let hidden = self.devices.iter().filter(|device| device.legacy.is_some()).count();
+        let legacy = self.devices.iter().filter(|device| device.legacy.is_some()).count();
+        let hidden = legacy + self.per_thread.len();
         Live {
             contexts: self.references(),
             allocations: self.allocations.len(),

@@ -2,9 +2,12 @@
 
 use std::time::Instant;
 
-use retrograph_driver_sys::{CU_STREAM_NON_BLOCKING, CUevent, CUgraphNode, CUresult, CUstream};
+use retrograph_driver_sys::{
+    CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING, CUevent, CUgraphNode, CUresult, CUstream,
+};
 
 use super::State;
+use super::thread::this_thread;
 use crate::refusal::{Refusal, refuse};
 use crate::work::{Task, TaskId, Work};
 
@@ -22,6 +25,8 @@ pub(crate) struct Stream {
     pub(crate) device: usize,
     pub(crate) flags: u32,
     pub(crate) priority: i32,
+    /// A number that no other stream has, for those who ask.
+    pub(crate) id: u64,
     /// The last task; complete when it is no longer in the table of tasks.
     pub(crate) tail: Option<TaskId>,
     /// Tasks of other streams that the next task waits for.
@@ -33,7 +38,16 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn new(device: usize, flags: u32, priority: i32) -> Self {
-        Self { device, flags, priority, tail: None, waits: Vec::new(), member: None, asked: None }
+        Self {
+            device,
+            flags,
+            priority,
+            id: 0,
+            tail: None,
+            waits: Vec::new(),
+            member: None,
+            asked: None,
+        }
     }
 
     /// Whether the stream waits for the legacy stream and the other way round.
@@ -74,7 +88,7 @@ impl State {
                 .ok_or(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "stream.resolve"));
         }
         if stream == CUstream::PER_THREAD {
-            return Err(self.unsupported("the per-thread default stream is not simulated"));
+            return Ok(self.per_thread(device));
         }
         let found = self.streams.get(stream)?;
         if found.device == device {
@@ -82,6 +96,24 @@ impl State {
         } else {
             Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "stream.foreign"))
         }
+    }
+
+    /// The stream behind the per-thread handle: one for each thread and device, made when it is
+    /// first named. It is a blocking stream.
+    fn per_thread(&mut self, device: usize) -> CUstream {
+        let key = (this_thread(), device);
+        if let Some(stream) = self.per_thread.get(&key) {
+            return *stream;
+        }
+        let (stream, id) = (self.handle(), self.number());
+        self.streams.insert(stream, Stream { id, ..Stream::new(device, CU_STREAM_DEFAULT, 0) });
+        self.per_thread.insert(key, stream);
+        stream
+    }
+
+    /// Whether this is the per-thread stream of some thread.
+    pub(crate) fn is_per_thread(&self, stream: CUstream) -> bool {
+        self.per_thread.values().any(|own| *own == stream)
     }
 
     /// Whether this is the legacy stream of some device.

@@ -6,11 +6,13 @@
 
 mod copy;
 mod exec;
+mod host;
 mod launch;
 mod run;
 
 pub(crate) use copy::{Copy, End, Fill};
 pub(crate) use exec::{Exec, Plan, PlanWork};
+pub(crate) use host::{HostCall, HostTarget, Hosting};
 pub(crate) use launch::{Launch, Parameters};
 pub(crate) use run::Failure;
 
@@ -21,7 +23,7 @@ use retrograph_driver_sys::CUevent;
 /// A task of the queue; later tasks have greater numbers.
 pub(crate) type TaskId = u64;
 
-/// An operation on device memory: what a stream runs and what a graph node does.
+/// An operation: what a stream runs and what a graph node does.
 #[derive(Clone)]
 pub(crate) enum Operation {
     /// A kernel.
@@ -30,6 +32,8 @@ pub(crate) enum Operation {
     Copy(Copy),
     /// A fill.
     Fill(Fill),
+    /// A call of a host function.
+    Host(HostCall),
 }
 
 /// What a task does.

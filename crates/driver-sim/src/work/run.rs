@@ -109,6 +109,7 @@ impl State {
             Operation::Copy(copy) if !self.pinned_ends_live(copy) => return Err(pinned_freed()),
             Operation::Copy(copy) => copy.run(memory),
             Operation::Fill(fill) => fill.run(memory),
+            Operation::Host(call) => return self.run_host(call),
         };
         result.map_err(|error| Failure {
             code: CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,

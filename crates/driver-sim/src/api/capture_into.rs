@@ -1,0 +1,87 @@
+//! Captures that the program steers: into a graph of its own, behind nodes of its choice.
+
+use retrograph_driver_sys::*;
+
+use crate::argument::{Call, In, Out};
+use crate::refusal::{Refusal, invalid, refuse};
+use crate::state::{State, Target};
+
+impl State {
+    pub(crate) fn cuStreamBeginCaptureToGraph(
+        &mut self,
+        stream: CUstream,
+        graph: CUgraph,
+        dependencies: In<CUgraphNode>,
+        edges: In<CUgraphEdgeData>,
+        count: usize,
+        mode: CUstreamCaptureMode,
+    ) -> Call {
+        let stream = self.capturable(stream, mode)?;
+        self.graphs.get(graph)?;
+        let dependencies = dependencies.list(count)?;
+        self.check_nodes(graph, &dependencies)?;
+        self.plain_edges(edges, count)?;
+        self.begin_capture(stream, mode, Target { graph, is_given: true, dependencies })
+    }
+
+    pub(crate) fn cuStreamUpdateCaptureDependencies(
+        &mut self,
+        stream: CUstream,
+        dependencies: Out<CUgraphNode>,
+        count: usize,
+        flags: u32,
+    ) -> Call {
+        let stream = self.resolve(stream)?;
+        if flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES {
+            return Err(invalid("capture.update_flags"));
+        }
+        let none = refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.none");
+        let capture = self.capture_of(stream)?.ok_or(none)?;
+        let given = dependencies.input().list(count)?;
+        self.check_nodes(self.captures[&capture].graph, &given)?;
+        let Some(member) = &mut self.streams.get_mut(stream)?.member else {
+            return Err(none);
+        };
+        if flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES {
+            member.dependencies.clear();
+        }
+        for node in given {
+            if !member.dependencies.contains(&node) {
+                member.dependencies.push(node);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn cuStreamUpdateCaptureDependencies_v2(
+        &mut self,
+        stream: CUstream,
+        dependencies: Out<CUgraphNode>,
+        edges: In<CUgraphEdgeData>,
+        count: usize,
+        flags: u32,
+    ) -> Call {
+        self.plain_edges(edges, count)?;
+        self.cuStreamUpdateCaptureDependencies(stream, dependencies, count, flags)
+    }
+
+    /// Checks that all nodes are of one graph.
+    fn check_nodes(&self, graph: CUgraph, nodes: &[CUgraphNode]) -> Call {
+        let of_graph = |node| self.nodes.get(node).is_ok_and(|found| found.graph == graph);
+        match nodes.iter().all(|node| of_graph(*node)) {
+            true => Ok(()),
+            false => Err(invalid("capture.foreign_node")),
+        }
+    }
+
+    /// Stops where an edge is more than a full dependency.
+    fn plain_edges(&mut self, edges: In<CUgraphEdgeData>, count: usize) -> Result<(), Refusal> {
+        if edges.is_null() {
+            return Ok(());
+        }
+        match edges.list(count)?.iter().all(|edge| *edge == CUgraphEdgeData::default()) {
+            true => Ok(()),
+            false => Err(self.unsupported("captured edges of other types are not simulated")),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Host functions in streams.
+
+use std::ffi::c_void;
+
+use retrograph_driver_sys::*;
+
+use crate::argument::{Call, Out};
+use crate::refusal::invalid;
+use crate::state::{Route, State};
+use crate::work::{HostCall, HostTarget, Operation, Work};
+
+impl State {
+    pub(crate) fn cuLaunchHostFunc(
+        &mut self,
+        stream: CUstream,
+        function: CUhostFn,
+        data: Out<c_void>,
+    ) -> Call {
+        self.resolve(stream)?;
+        let function = function.ok_or(invalid("host.null"))?;
+        let call = HostCall { target: HostTarget::Function(function), data: data.pointer() };
+        self.submit(stream, Operation::Host(call)).map(|_| ())
+    }
+
+    pub(crate) fn cuStreamAddCallback(
+        &mut self,
+        stream: CUstream,
+        callback: CUstreamCallback,
+        data: Out<c_void>,
+        flags: u32,
+    ) -> Call {
+        self.resolve(stream)?;
+        let callback = callback.ok_or(invalid("host.null"))?;
+        if flags != 0 {
+            return Err(invalid("host.flags"));
+        }
+        match self.route(stream)? {
+            Route::Queue(resolved) => {
+                let target = HostTarget::Callback(callback, stream);
+                let call = HostCall { target, data: data.pointer() };
+                self.enqueue(resolved, Work::Operation(Operation::Host(call))).map(|_| ())
+            }
+            // Host functions can be captured, callbacks cannot.
+            Route::Capture(_, capture) => {
+                let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+                Err(self.break_capture(capture, reason))
+            }
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! What a stream tells of itself.
+
+use retrograph_driver_sys::*;
+
+use crate::argument::{Call, Out};
+use crate::state::State;
+
+impl State {
+    pub(crate) fn cuStreamGetFlags(&mut self, stream: CUstream, flags: Out<u32>) -> Call {
+        let resolved = self.resolve(stream)?;
+        flags.put(self.streams.get(resolved)?.flags)
+    }
+
+    pub(crate) fn cuStreamGetPriority(&mut self, stream: CUstream, priority: Out<i32>) -> Call {
+        let resolved = self.resolve(stream)?;
+        priority.put(self.streams.get(resolved)?.priority)
+    }
+
+    pub(crate) fn cuStreamGetId(&mut self, stream: CUstream, id: Out<u64>) -> Call {
+        let resolved = self.resolve(stream)?;
+        id.put(self.streams.get(resolved)?.id)
+    }
+
+    pub(crate) fn cuStreamGetCtx(&mut self, stream: CUstream, context: Out<CUcontext>) -> Call {
+        let resolved = self.resolve(stream)?;
+        let device = self.streams.get(resolved)?.device;
+        context.put(self.devices[device].context.unwrap_or(CUcontext::NULL))
+    }
+
+    pub(crate) fn cuStreamGetDevice(&mut self, stream: CUstream, device: Out<CUdevice>) -> Call {
+        let resolved = self.resolve(stream)?;
+        let index = self.streams.get(resolved)?.device;
+        device.put(i32::try_from(index).unwrap_or(i32::MAX))
+    }
+}
