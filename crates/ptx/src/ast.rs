@@ -3,8 +3,8 @@
 //! Names are resolved: registers, labels and symbols are indices, so that an executor needs no
 //! tables of strings, and the names are kept beside them for printing and for messages.
 //!
-//! Absent on purpose: device functions and calls, textures, and debug information. Kernels that
-//! are made here have no use for them, and the parser says so when it meets one.
+//! Absent on purpose: calls through pointers, textures, and debug information. Kernels that are
+//! made here have no use for them, and the parser says so when it meets one.
 
 mod entry;
 mod modifier;
@@ -12,7 +12,8 @@ mod operand;
 mod types;
 
 pub use entry::{
-    Entry, Limits, Linkage, Parameter, PointerAttribute, RegisterDeclaration, Variable,
+    BranchTable, Entry, Function, Limits, Linkage, Parameter, PointerAttribute,
+    RegisterDeclaration, Variable,
 };
 pub use modifier::{Modifier, Modifiers};
 pub use operand::{Address, AddressBase, Immediate, LabelId, Operand, RegisterId, Special, Symbol};
@@ -30,6 +31,8 @@ pub struct Module {
     pub target: SmTarget,
     /// Variables outside of any entry, such as dynamic shared memory.
     pub variables: Vec<Variable>,
+    /// The device functions.
+    pub functions: Vec<Function>,
     /// The kernels.
     pub entries: Vec<Entry>,
 }
@@ -151,6 +154,11 @@ impl Instruction {
     /// Whether the first operand is what the instruction writes.
     pub fn has_destination(&self) -> bool {
         self.opcode.has_destination() && !self.modifiers.has(Modifier::StoreD)
+    }
+
+    /// Whether the instruction moves single values, without `.v2` and the like.
+    pub fn is_scalar(&self) -> bool {
+        self.modifiers.first_of(&[Modifier::V2, Modifier::V4, Modifier::V8]).is_none()
     }
 
     /// The first type.

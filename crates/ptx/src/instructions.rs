@@ -21,14 +21,17 @@
 
 mod check;
 mod form;
+mod needs;
 mod operands;
 mod sets;
 mod table;
 
 pub use form::{Form, Shape, Slot, Ty};
+pub use needs::Needs;
 pub use table::Opcode;
 
 pub(crate) use check::{Names, check};
+pub(crate) use needs::needs;
 
 use crate::ast::Modifier;
 
@@ -46,7 +49,7 @@ impl Opcode {
     /// first, whereas `ptxas` takes the others in any order.
     pub const fn binds(self, modifier: Modifier) -> bool {
         match self {
-            Self::Mul | Self::Mad | Self::Mul24 | Self::Mad24 => {
+            Self::Mul | Self::Mad | Self::Madc | Self::Mul24 | Self::Mad24 | Self::Dp2a => {
                 matches!(modifier, Modifier::Lo | Modifier::Hi | Modifier::Wide)
             }
             Self::Shf => matches!(modifier, Modifier::L | Modifier::R),
@@ -56,6 +59,7 @@ impl Opcode {
                 use Modifier::{LoadA, LoadB, LoadC, Mma, StoreD};
                 matches!(modifier, LoadA | LoadB | LoadC | StoreD | Mma)
             }
+            Self::Brx => matches!(modifier, Modifier::Idx),
             _ => false,
         }
     }

@@ -27,8 +27,8 @@
 //! # Ok::<(), retrograph_ptx::ParseError>(())
 //! ```
 //!
-//! Comments, `.loc`, `.file`, `.section` and `.pragma` are skipped. Absent on purpose: device
-//! functions and calls, textures, and 32-bit addressing.
+//! Comments, `.loc`, `.file`, `.section` and `.pragma` are skipped. Absent on purpose: calls through
+//! pointers, textures, and 32-bit addressing.
 
 mod body;
 mod lexer;
@@ -157,6 +157,24 @@ impl<'a> Cursor<'a> {
 
     fn unexpected(&self, expected: impl Into<String>) -> ParseError {
         ParseError::new(self.position(), self.peek().describe(), expected)
+    }
+
+    /// The labels that stand in the block which the tokens from here on are in, not those of blocks
+    /// inside of it.
+    fn labels(&self) -> Vec<&'a str> {
+        let mut depth = 0;
+        let mut labels = Vec::new();
+        for pair in self.tokens[self.next..].windows(3) {
+            match [pair[0].0, pair[1].0, pair[2].0] {
+                [Token::Symbol('{'), ..] => depth += 1,
+                [Token::Symbol('}'), ..] if depth == 0 => break,
+                [Token::Symbol('}'), ..] => depth -= 1,
+                [Token::Name(_), Token::Symbol(':'), Token::Dotted("branchtargets")] => {}
+                [Token::Name(name), Token::Symbol(':'), _] if depth == 0 => labels.push(name),
+                _ => {}
+            }
+        }
+        labels
     }
 
     /// Skips to after the next `;`.

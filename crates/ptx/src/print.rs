@@ -8,13 +8,23 @@ use std::fmt::{self, Display, Formatter, Write};
 
 use entry::EntryPrinter;
 
-use crate::ast::{Immediate, Instruction, Limits, Linkage, Module, Parameter, Space, Variable};
+use crate::ast::{
+    Entry, Immediate, Instruction, Limits, Linkage, Module, Parameter, Space, Variable,
+};
 
 impl Display for Module {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(f, ".version {}\n.target {}\n.address_size 64", self.isa, self.target)?;
         for variable in &self.variables {
             write!(f, "\n{variable}\n")?;
+        }
+        // Every function is declared before any is defined, so that they can call each other.
+        for function in &self.functions {
+            write!(f, "\n{}{};\n", function.linkage, Signature(&function.code))?;
+        }
+        for function in self.functions.iter().filter(|function| function.is_defined) {
+            write!(f, "\n{}{}\n", function.linkage, Signature(&function.code))?;
+            EntryPrinter::new(self, &function.code).print_body(f)?;
         }
         for entry in &self.entries {
             f.write_char('\n')?;
@@ -24,14 +34,37 @@ impl Display for Module {
     }
 }
 
+impl Display for Linkage {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Internal => "",
+            Self::Extern => ".extern ",
+            Self::Visible => ".visible ",
+        })
+    }
+}
+
+/// A function up to its body.
+struct Signature<'a>(&'a Entry);
+
+impl Display for Signature<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let list = |list: &[Parameter]| {
+            let texts: Vec<String> = list.iter().map(Parameter::to_string).collect();
+            format!("({})", texts.join(", "))
+        };
+        let Entry { name, parameters, results, .. } = self.0;
+        f.write_str(".func ")?;
+        if !results.is_empty() {
+            write!(f, "{} ", list(results))?;
+        }
+        write!(f, "{name} {}", list(parameters))
+    }
+}
+
 impl Display for Variable {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.linkage {
-            Linkage::Internal => "",
-            Linkage::Extern => ".extern ",
-            Linkage::Visible => ".visible ",
-        })?;
-        write!(f, ".{}", self.space.modifier())?;
+        write!(f, "{}.{}", self.linkage, self.space.modifier())?;
         if let Some(align) = self.align {
             write!(f, " .align {align}")?;
         }

@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 
-use crate::ast::{Entry, Instruction, Module, Operand, Space, Statement, Symbol, Type, Variable};
-use crate::instructions::{Form, Names, check};
+use crate::ast::{
+    Entry, Instruction, Module, Operand, Parameter, Space, Statement, Symbol, Type, Variable,
+};
+use crate::instructions::{Names, Needs, check, needs};
 use crate::print::mnemonic;
 use crate::target::{IsaVersion, SmTarget};
 
@@ -82,7 +84,7 @@ pub fn validate(module: &Module) -> Result<(), ValidationError> {
     if isa < least_isa {
         return Err(ValidationError::IsaTooOld { target, least_isa, isa });
     }
-    module.entries.iter().try_for_each(|entry| {
+    codes(module).try_for_each(|entry| {
         check_names(module, entry)?;
         check_labels(entry)?;
         check_body(module, entry, &mut |_| {})
@@ -96,19 +98,30 @@ pub fn validate(module: &Module) -> Result<(), ValidationError> {
 pub fn least_isa(module: &Module) -> Result<IsaVersion, ValidationError> {
     let mut least = module.target.least_isa();
     let newest = Module { isa: IsaVersion::new(u32::MAX, 0), ..module.clone() };
-    for entry in &module.entries {
-        check_body(&newest, entry, &mut |form| least = least.max(form.isa))?;
+    if !module.functions.is_empty() {
+        least = least.max(IsaVersion::new(2, 1));
+    }
+    for entry in codes(module) {
+        check_body(&newest, entry, &mut |needs| least = least.max(needs.isa))?;
     }
     Ok(least)
 }
 
+/// The kernels and functions.
+fn codes(module: &Module) -> impl Iterator<Item = &Entry> {
+    module.functions.iter().map(|function| &function.code).chain(&module.entries)
+}
+
 fn check_names(module: &Module, entry: &Entry) -> Result<(), ValidationError> {
-    let parameters = entry.parameters.iter().map(|parameter| parameter.name.clone());
+    let parameters = entry.parameters.iter().chain(&entry.results).map(|p| p.name.clone());
+    let functions = module.functions.iter().map(|function| function.code.name.clone());
+    let parameters = parameters.chain(functions);
+    let tables = entry.tables.iter().map(|table| table.name.clone());
     let variables = entry.variables.iter().chain(&module.variables).map(|v| v.name.clone());
     let registers = entry.registers.iter().flat_map(|d| (0..d.len()).map(|i| d.name_of(i)));
     let labels = entry.labels.iter().cloned();
     let mut seen = HashSet::new();
-    for name in parameters.chain(variables).chain(registers).chain(labels) {
+    for name in parameters.chain(variables).chain(registers).chain(labels).chain(tables) {
         if !seen.insert(name.clone()) {
             return Err(ValidationError::Duplicate { entry: entry.name.clone(), name });
         }
@@ -138,11 +151,12 @@ fn check_labels(entry: &Entry) -> Result<(), ValidationError> {
 fn check_body(
     module: &Module,
     entry: &Entry,
-    visit: &mut dyn FnMut(&'static Form),
+    visit: &mut dyn FnMut(Needs),
 ) -> Result<(), ValidationError> {
     let registers = entry.register_types();
     let space = |symbol| space_of(module, entry, symbol);
-    let names = Names { registers: &registers, space: &space };
+    let parameter = |symbol| parameter_of(entry, symbol);
+    let names = Names { module, parameter: &parameter, registers: &registers, space: &space };
     for (index, statement) in entry.body.iter().enumerate() {
         let Statement::Instruction(instruction) = statement else { continue };
         let fault = |found: String, expected: String| ValidationError::Instruction {
@@ -160,17 +174,18 @@ fn check_body(
             return Err(fault(format!("a guard of type .{ty}"), "a predicate".to_owned()));
         }
         let form = check(instruction, &names).map_err(|m| fault(m.found, m.expected))?;
-        if form.isa > module.isa || form.sm > module.target.number {
+        let needs = needs(form, instruction);
+        if needs.isa > module.isa || needs.sm > module.target.number {
             return Err(ValidationError::TooNew {
                 entry: entry.name.clone(),
                 instruction: mnemonic(instruction),
-                least_isa: form.isa,
-                least_sm: form.sm,
+                least_isa: needs.isa,
+                least_sm: needs.sm,
                 isa: module.isa,
                 target: module.target,
             });
         }
-        visit(form);
+        visit(needs);
     }
     Ok(())
 }
@@ -187,6 +202,10 @@ fn dangling(entry: &Entry, instruction: &Instruction) -> Option<&'static str> {
     for operand in &instruction.operands {
         match operand {
             Operand::Label(label) if entry.label(*label).is_none() => missing = Some("label"),
+            Operand::Targets(table) => match entry.tables.get(*table as usize) {
+                Some(table) if table.labels.iter().all(|l| entry.label(*l).is_some()) => {}
+                _ => missing = Some("table of labels"),
+            },
             _ => {}
         }
     }
@@ -198,7 +217,27 @@ pub(crate) fn space_of(module: &Module, entry: &Entry, symbol: Symbol) -> Option
     let of = |list: &[Variable], index: u32| list.get(index as usize).map(|v| v.space);
     match symbol {
         Symbol::Parameter(index) => entry.parameters.get(index as usize).map(|_| Space::Param),
+        Symbol::Result(index) => entry.results.get(index as usize).map(|_| Space::Param),
         Symbol::Local(index) => of(&entry.variables, index),
         Symbol::Module(index) => of(&module.variables, index),
+    }
+}
+
+/// The parameter that a symbol is, or that the variable of a call would be.
+pub(crate) fn parameter_of(entry: &Entry, symbol: Symbol) -> Option<Parameter> {
+    match symbol {
+        Symbol::Parameter(index) => entry.parameters.get(index as usize).cloned(),
+        Symbol::Result(index) => entry.results.get(index as usize).cloned(),
+        Symbol::Local(index) => {
+            let variable = entry.variables.get(index as usize);
+            variable.filter(|v| v.space == Space::Param).map(|v| Parameter {
+                name: v.name.clone(),
+                ty: v.ty,
+                align: v.align,
+                length: v.length,
+                pointer: None,
+            })
+        }
+        Symbol::Module(_) => None,
     }
 }

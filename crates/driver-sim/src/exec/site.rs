@@ -12,12 +12,15 @@ pub(super) fn text_of(module: &Module, entry: &Entry, instruction: &Instruction)
         registers: entry.registers.clone(),
         variables: entry.variables.clone(),
         labels: entry.labels.clone(),
+        results: entry.results.clone(),
+        tables: entry.tables.clone(),
         body: vec![Statement::Instruction(instruction.clone())],
     };
     let module = Module {
         isa: module.isa,
         target: module.target,
         variables: module.variables.clone(),
+        functions: module.functions.clone(),
         entries: vec![entry],
     };
     let text = module.to_string();

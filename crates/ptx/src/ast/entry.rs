@@ -2,13 +2,15 @@
 
 use super::{Immediate, LabelId, RegisterId, Space, Statement, Type};
 
-/// A kernel.
+/// A kernel, or the code of a device function.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry {
-    /// The name under which it is launched.
+    /// The name under which it is launched or called.
     pub name: String,
     /// The parameters, in order.
     pub parameters: Vec<Parameter>,
+    /// What a function gives back; kernels give nothing.
+    pub results: Vec<Parameter>,
     /// Limits on the geometry that it may be launched with.
     pub limits: Limits,
     /// The register declarations; [`RegisterId`] counts through them in order.
@@ -18,6 +20,8 @@ pub struct Entry {
     /// Names of the labels; [`LabelId`] is an index into them. The builder and the parser number
     /// them in the order in which the text names them first.
     pub labels: Vec<String>,
+    /// The tables of labels that `brx.idx` jumps by.
+    pub tables: Vec<BranchTable>,
     /// The statements.
     pub body: Vec<Statement>,
 }
@@ -63,6 +67,26 @@ impl Entry {
     }
 }
 
+/// A table of labels, `name: .branchtargets a, b;`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BranchTable {
+    /// The name.
+    pub name: String,
+    /// The labels.
+    pub labels: Vec<LabelId>,
+}
+
+/// A device function, which kernels and functions call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    /// Who may see it.
+    pub linkage: Linkage,
+    /// Name, parameters, results and body.
+    pub code: Entry,
+    /// Whether there is a body; otherwise another module has it.
+    pub is_defined: bool,
+}
+
 /// A kernel parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
@@ -92,6 +116,13 @@ impl Parameter {
     /// Alignment in bytes.
     pub fn alignment(&self) -> u32 {
         self.align.unwrap_or(self.ty.size()).max(1)
+    }
+
+    /// Whether this may be passed where `wanted` is declared.
+    pub fn fits(&self, wanted: &Self) -> bool {
+        self.size() == wanted.size()
+            && self.length.is_some() == wanted.length.is_some()
+            && self.alignment() >= wanted.alignment()
     }
 }
 

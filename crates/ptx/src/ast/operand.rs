@@ -19,6 +19,8 @@ pub enum Symbol {
     Local(u32),
     /// A variable of the module: an index into [`super::Module::variables`].
     Module(u32),
+    /// What a function gives back: an index into [`super::Entry::results`].
+    Result(u32),
 }
 
 /// A constant.
@@ -59,8 +61,8 @@ pub enum Operand {
     Register(RegisterId),
     /// The negation of a predicate register, `!%p1`.
     NotPredicate(RegisterId),
-    /// Two destinations, `%p1|%p2`.
-    Pair(RegisterId, RegisterId),
+    /// Two destinations, `%p1|%p2`, of which one may be thrown away, `_|%p2`.
+    Pair(Option<RegisterId>, Option<RegisterId>),
     /// A special register, which is only read.
     Special(Special),
     /// A constant.
@@ -73,6 +75,12 @@ pub enum Operand {
     Vector(Vec<Operand>),
     /// The target of a branch.
     Label(LabelId),
+    /// A table of targets: an index into [`super::Entry::tables`].
+    Targets(u32),
+    /// A function that is called: an index into [`super::Module::functions`].
+    Function(u32),
+    /// Arguments or results of a call, `(a, b)`.
+    List(Vec<Operand>),
     /// A result that is thrown away, `_`.
     Sink,
 }
@@ -82,11 +90,11 @@ impl Operand {
     pub fn visit_registers(&self, visit: &mut dyn FnMut(RegisterId)) {
         match self {
             Self::Register(register) | Self::NotPredicate(register) => visit(*register),
-            Self::Pair(first, second) => [*first, *second].into_iter().for_each(visit),
+            Self::Pair(first, second) => [*first, *second].into_iter().flatten().for_each(visit),
             Self::Address(Address { base: AddressBase::Register(register), .. }) => {
                 visit(*register);
             }
-            Self::Vector(operands) => {
+            Self::Vector(operands) | Self::List(operands) => {
                 operands.iter().for_each(|operand| operand.visit_registers(visit));
             }
             _ => {}
@@ -97,11 +105,11 @@ impl Operand {
     pub fn visit_registers_mut(&mut self, visit: &mut dyn FnMut(&mut RegisterId)) {
         match self {
             Self::Register(register) | Self::NotPredicate(register) => visit(register),
-            Self::Pair(first, second) => [first, second].into_iter().for_each(visit),
+            Self::Pair(first, second) => [first, second].into_iter().flatten().for_each(visit),
             Self::Address(Address { base: AddressBase::Register(register), .. }) => {
                 visit(register);
             }
-            Self::Vector(operands) => {
+            Self::Vector(operands) | Self::List(operands) => {
                 operands.iter_mut().for_each(|operand| operand.visit_registers_mut(visit));
             }
             _ => {}
@@ -128,23 +136,64 @@ words! {
         WarpId = "%warpid",
         NWarpId = "%nwarpid",
         SmId = "%smid",
+        NSmId = "%nsmid",
+        GridId = "%gridid",
         LaneMaskEq = "%lanemask_eq",
         LaneMaskLe = "%lanemask_le",
         LaneMaskLt = "%lanemask_lt",
         LaneMaskGe = "%lanemask_ge",
         LaneMaskGt = "%lanemask_gt",
         DynamicSharedSize = "%dynamic_smem_size",
+        TotalSharedSize = "%total_smem_size",
+        AggregateSharedSize = "%aggr_smem_size",
         Clock = "%clock",
+        ClockHigh = "%clock_hi",
         Clock64 = "%clock64",
         GlobalTimer = "%globaltimer",
+        GlobalTimerLow = "%globaltimer_lo",
+        GlobalTimerHigh = "%globaltimer_hi",
+        ClusterIdX = "%clusterid.x",
+        ClusterIdY = "%clusterid.y",
+        ClusterIdZ = "%clusterid.z",
+        NClusterIdX = "%nclusterid.x",
+        NClusterIdY = "%nclusterid.y",
+        NClusterIdZ = "%nclusterid.z",
+        ClusterCtaidX = "%cluster_ctaid.x",
+        ClusterCtaidY = "%cluster_ctaid.y",
+        ClusterCtaidZ = "%cluster_ctaid.z",
+        ClusterNctaidX = "%cluster_nctaid.x",
+        ClusterNctaidY = "%cluster_nctaid.y",
+        ClusterNctaidZ = "%cluster_nctaid.z",
+        ClusterCtarank = "%cluster_ctarank",
+        ClusterNctarank = "%cluster_nctarank",
     }
 }
 
 impl Special {
+    /// Whether this is an index or a size of threads, blocks or the grid, which `mov` also reads
+    /// as 16 bits.
+    pub const fn is_extent(self) -> bool {
+        matches!(
+            self,
+            Self::TidX
+                | Self::TidY
+                | Self::TidZ
+                | Self::NtidX
+                | Self::NtidY
+                | Self::NtidZ
+                | Self::CtaidX
+                | Self::CtaidY
+                | Self::CtaidZ
+                | Self::NctaidX
+                | Self::NctaidY
+                | Self::NctaidZ
+        )
+    }
+
     /// The type of the register.
     pub const fn ty(self) -> super::Type {
         match self {
-            Self::Clock64 | Self::GlobalTimer => super::Type::U64,
+            Self::Clock64 | Self::GlobalTimer | Self::GridId => super::Type::U64,
             _ => super::Type::U32,
         }
     }

@@ -99,6 +99,21 @@ impl Type {
         }
     }
 
+    /// Whether registers and variables may be declared with the type; others are what an
+    /// instruction takes the bits of a register for.
+    pub const fn is_fundamental(self) -> bool {
+        !matches!(
+            self,
+            Self::Bf16
+                | Self::Bf16x2
+                | Self::Tf32
+                | Self::E4m3x2
+                | Self::E5m2x2
+                | Self::U16x2
+                | Self::S16x2
+        )
+    }
+
     /// Whether this is a floating-point type.
     pub const fn is_float(self) -> bool {
         matches!(self.kind(), TypeKind::Float)

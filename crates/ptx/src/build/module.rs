@@ -40,7 +40,8 @@ impl ModuleBuilder {
             hoist(entry, &mut variables);
         }
         let isa = self.target.least_isa();
-        let mut module = Module { isa, target: self.target, variables, entries };
+        let mut module =
+            Module { isa, target: self.target, variables, functions: Vec::new(), entries };
         let checked = least_isa(&module).and_then(|isa| {
             module.isa = isa;
             validate(&module)

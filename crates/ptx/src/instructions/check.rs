@@ -2,14 +2,25 @@
 
 use super::form::Form;
 use super::operands::Checker;
-use crate::ast::{Instruction, Modifier, Space, Symbol, Type};
+use crate::ast::{Function, Instruction, Modifier, Module, Parameter, Space, Symbol, Type};
 
 /// What the names of an entry stand for.
 pub(crate) struct Names<'a> {
+    /// The module: its version and target decide which of several forms is meant.
+    pub(crate) module: &'a Module,
+    /// The parameter or result that a symbol is, or the `.param` variable of a call.
+    pub(crate) parameter: &'a dyn Fn(Symbol) -> Option<Parameter>,
     /// The types of the registers.
     pub(crate) registers: &'a [Type],
     /// The space of a symbol, or `None` when there is no such symbol.
     pub(crate) space: &'a dyn Fn(Symbol) -> Option<Space>,
+}
+
+impl Names<'_> {
+    /// The functions that may be called.
+    pub(super) fn functions(&self) -> &[Function] {
+        &self.module.functions
+    }
 }
 
 /// Why no form fits.
@@ -32,14 +43,18 @@ impl Mismatch {
 }
 
 /// The form that `instruction` has, or why it has none: the reason of the form that came nearest.
+/// Where the module is too old for it, the first form that fits.
 pub(crate) fn check(
     instruction: &Instruction,
     names: &Names<'_>,
 ) -> Result<&'static Form, Mismatch> {
     let mut nearest: Option<Mismatch> = None;
+    let mut newer: Option<&'static Form> = None;
+    let (isa, sm) = (names.module.isa, names.module.target.number);
     for form in instruction.opcode.forms() {
         match check_form(form, instruction, names) {
-            Ok(()) => return Ok(form),
+            Ok(()) if form.is_in(isa, sm) => return Ok(form),
+            Ok(()) => newer = newer.or(Some(form)),
             Err(mismatch) => {
                 if nearest.as_ref().is_none_or(|known| known.stage < mismatch.stage) {
                     nearest = Some(mismatch);
@@ -47,7 +62,7 @@ pub(crate) fn check(
             }
         }
     }
-    Err(nearest.expect("every opcode has a form"))
+    newer.ok_or_else(|| nearest.expect("every opcode has a form"))
 }
 
 fn check_form(form: &Form, instruction: &Instruction, names: &Names<'_>) -> Result<(), Mismatch> {

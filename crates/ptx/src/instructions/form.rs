@@ -53,8 +53,15 @@ pub enum Shape {
     DestinationOrSink(Ty),
     /// A register that is written, and maybe a predicate, `%r1|%p1`.
     DestinationAndPredicate(Ty),
-    /// A register, or a vector as long as `.v2` or `.v4` says, written by a load.
+    /// A register that is written, or `_`, and a predicate that must be there, `%r1|%p1`.
+    SinkAndPredicate(Ty),
+    /// Two predicates that are written, of which each may be `_`, or one of them.
+    Predicates,
+    /// A register, or a vector as long as `.v2` or `.v4` says, written by a load. Parts of a vector
+    /// may be `_`.
     Loaded,
+    /// What an atomic operation gives back: as for a load, or `_`.
+    LoadedOrSink,
     /// A register or constant, or a vector of them, written to memory by a store.
     Stored,
     /// A register or a constant.
@@ -91,6 +98,14 @@ pub enum Shape {
     Fragment(Type, usize),
     /// A label of the same entry.
     Target,
+    /// A table of labels of the same entry.
+    Targets,
+    /// A function that is called.
+    Callee,
+    /// What a call gives back, in parentheses.
+    Results,
+    /// What a call is given, in parentheses.
+    Arguments,
 }
 
 impl Shape {
@@ -102,7 +117,10 @@ impl Shape {
                 | Self::WideDestination(_)
                 | Self::DestinationOrSink(_)
                 | Self::DestinationAndPredicate(_)
+                | Self::SinkAndPredicate(_)
+                | Self::Predicates
                 | Self::Loaded
+                | Self::LoadedOrSink
                 | Self::Unpacked
                 | Self::FragmentDestination(..)
         )
@@ -122,6 +140,11 @@ impl Form {
     /// The form, from this version and SM target on.
     pub(super) const fn since(self, isa: IsaVersion, sm: u32) -> Self {
         Self { isa, sm, ..self }
+    }
+
+    /// Whether a module of this version for this SM target has the form.
+    pub(crate) fn is_in(&self, isa: IsaVersion, sm: u32) -> bool {
+        self.isa <= isa && self.sm <= sm
     }
 
     /// Whether `modifier` may be written.
@@ -170,7 +193,10 @@ impl Display for Shape {
             Self::Destination(_) | Self::WideDestination(_) => "register",
             Self::DestinationOrSink(_) => "register or _",
             Self::DestinationAndPredicate(_) => "register{|predicate}",
+            Self::SinkAndPredicate(_) => "(register or _)|predicate",
+            Self::Predicates => "predicate{|predicate}",
             Self::Loaded => "register or {registers}",
+            Self::LoadedOrSink => "register, {registers} or _",
             Self::Stored => "value or {values}",
             Self::Source(_) | Self::WideSource(_) => "value",
             Self::Predicate | Self::PredicateRegister => "{!}predicate",
@@ -185,6 +211,10 @@ impl Display for Shape {
             Self::Fragment(..) => "{values}",
             Self::AddressValue => "register or variable",
             Self::Target => "label",
+            Self::Targets => "table of labels",
+            Self::Callee => "function",
+            Self::Results => "(results)",
+            Self::Arguments => "(arguments)",
         })
     }
 }

@@ -3,8 +3,8 @@
 use super::check::Names;
 use super::form::{Shape, Ty};
 use crate::ast::{
-    Address, AddressBase, Immediate, Instruction, Modifier, Operand, RegisterId, Space, Symbol,
-    Type, TypeKind,
+    Address, AddressBase, Function, Immediate, Instruction, Modifier, Opcode, Operand, Parameter,
+    RegisterId, Space, Special, Symbol, Type, TypeKind,
 };
 
 /// Checks operands of one instruction. Failures say what was expected.
@@ -24,12 +24,25 @@ impl Checker<'_> {
                 _ => self.register(operand, self.resolve(ty), false),
             },
             Shape::DestinationAndPredicate(ty) => self.pair(operand, self.resolve(ty)),
-            Shape::Loaded => {
-                self.memory_value(operand, &|one| self.register(one, self.resolve(Ty::First), true))
-            }
-            Shape::Stored => {
-                self.memory_value(operand, &|one| self.value(one, self.resolve(Ty::First), true))
-            }
+            Shape::SinkAndPredicate(ty) => match operand {
+                Operand::Pair(None, Some(second)) => self.typed(*second, Type::Pred, false),
+                Operand::Pair(Some(_), Some(_)) => self.pair(operand, self.resolve(ty)),
+                _ => Err("a register or `_`, and a predicate after `|`".to_owned()),
+            },
+            Shape::Predicates => match operand {
+                Operand::Sink => Ok(()),
+                Operand::Pair(first, second) => [first, second]
+                    .into_iter()
+                    .flatten()
+                    .try_for_each(|register| self.typed(*register, Type::Pred, false)),
+                _ => self.register(operand, Type::Pred, false),
+            },
+            Shape::Loaded => self.memory_value(operand, &|one| self.loaded(one)),
+            Shape::LoadedOrSink => match operand {
+                Operand::Sink => Ok(()),
+                _ => self.memory_value(operand, &|one| self.loaded(one)),
+            },
+            Shape::Stored => self.memory_value(operand, &|one| self.stored(one)),
             Shape::Source(ty) => self.value(operand, self.resolve(ty), false),
             Shape::WideSource(ty) => self.value(operand, self.resolve(ty), true),
             Shape::Predicate => match operand {
@@ -70,6 +83,13 @@ impl Checker<'_> {
                 Operand::Label(_) => Ok(()),
                 _ => Err("a label".to_owned()),
             },
+            Shape::Targets => match operand {
+                Operand::Targets(_) => Ok(()),
+                _ => Err("the name of a table of labels".to_owned()),
+            },
+            Shape::Callee => self.callee().and_then(|callee| self.call_lists(callee)),
+            Shape::Results => self.call_list(operand, &self.callee()?.code.results, true),
+            Shape::Arguments => self.call_list(operand, &self.callee()?.code.parameters, false),
         }
     }
 
@@ -106,8 +126,9 @@ impl Checker<'_> {
     fn pair(&self, operand: &Operand, ty: Type) -> Result<(), String> {
         match operand {
             Operand::Pair(first, second) => {
-                self.typed(*first, ty, false)?;
-                self.typed(*second, Type::Pred, false)
+                let first = first.map_or_else(|| Err(format!("a register for .{ty}")), Ok)?;
+                self.typed(first, ty, false)?;
+                second.map_or(Ok(()), |second| self.typed(second, Type::Pred, false))
             }
             _ => self.register(operand, ty, false),
         }
@@ -119,6 +140,75 @@ impl Checker<'_> {
             Operand::Register(register) => self.typed(*register, ty, wide),
             _ => Err(format!("a register or a constant for .{ty}")),
         }
+    }
+
+    /// One part of what a load writes.
+    fn loaded(&self, operand: &Operand) -> Result<(), String> {
+        match operand {
+            Operand::Sink if !self.instruction.is_scalar() => Ok(()),
+            _ => self.memory_register(operand),
+        }
+    }
+
+    /// One part of what a store reads.
+    fn stored(&self, operand: &Operand) -> Result<(), String> {
+        match operand {
+            Operand::Register(_) => self.memory_register(operand),
+            _ => self.value(operand, self.resolve(Ty::First), true),
+        }
+    }
+
+    /// A register that a load or store moves: it may be wider than the type in memory.
+    fn memory_register(&self, operand: &Operand) -> Result<(), String> {
+        self.register(operand, self.resolve(Ty::First), true)
+    }
+
+    /// The function that the instruction calls.
+    fn callee(&self) -> Result<&Function, String> {
+        let called = self.instruction.operands.iter().find_map(|operand| match operand {
+            Operand::Function(index) => self.names.functions().get(*index as usize),
+            _ => None,
+        });
+        called.ok_or_else(|| "the name of a function".to_owned())
+    }
+
+    /// Whether a call has the lists that the function needs.
+    fn call_lists(&self, callee: &Function) -> Result<(), String> {
+        let is_list = |operand: Option<&Operand>| matches!(operand, Some(Operand::List(_)));
+        let list = &self.instruction.operands[..];
+        let missing = |wanted: &[Parameter], found: bool| !wanted.is_empty() && !found;
+        if missing(&callee.code.results, is_list(list.first())) {
+            return Err(format!("{} results in parentheses", callee.code.results.len()));
+        }
+        if missing(&callee.code.parameters, is_list(list.last()) && list.len() > 1) {
+            return Err(format!("{} arguments in parentheses", callee.code.parameters.len()));
+        }
+        Ok(())
+    }
+
+    /// Whether `operand` lists what a function with these parameters takes or gives.
+    fn call_list(
+        &self,
+        operand: &Operand,
+        wanted: &[Parameter],
+        written: bool,
+    ) -> Result<(), String> {
+        let Operand::List(list) = operand else { return Err("a list in parentheses".to_owned()) };
+        if list.len() != wanted.len() {
+            return Err(format!("{} in parentheses", wanted.len()));
+        }
+        list.iter().zip(wanted).try_for_each(|(operand, wanted)| match operand {
+            Operand::Symbol(symbol, 0) => {
+                let found = (self.names.parameter)(*symbol);
+                match found.is_some_and(|found| found.fits(wanted)) {
+                    true => Ok(()),
+                    false => Err(format!("a parameter like {}", wanted.name)),
+                }
+            }
+            _ if wanted.length.is_some() => Err("a parameter".to_owned()),
+            _ if written => self.register(operand, wanted.ty, false),
+            _ => self.value(operand, wanted.ty, false),
+        })
     }
 
     fn constant(&self, operand: &Operand) -> Result<(), String> {
@@ -134,12 +224,15 @@ impl Checker<'_> {
         operand: &Operand,
         check: &dyn Fn(&Operand) -> Result<(), String>,
     ) -> Result<(), String> {
-        let count = match self.instruction.modifiers.first_of(&[Modifier::V2, Modifier::V4]) {
+        let lengths = [Modifier::V2, Modifier::V4, Modifier::V8];
+        let count = match self.instruction.modifiers.first_of(&lengths) {
             None => return check(operand),
             Some(Modifier::V2) => 2,
-            Some(_) => 4,
+            Some(Modifier::V4) => 4,
+            Some(_) => 8,
         };
-        if self.resolve(Ty::First).size() * count > 16 {
+        // The forms with `.v8` say themselves which types may stand there.
+        if self.resolve(Ty::First).size() * count > 16 && count != 8 {
             return Err("a vector of at most 16 bytes".to_owned());
         }
         match operand {
@@ -153,9 +246,7 @@ impl Checker<'_> {
     fn anything(&self, operand: &Operand) -> Result<(), String> {
         let ty = self.resolve(Ty::First);
         match operand {
-            Operand::Special(special) if special.ty().size() == ty.size() && !ty.is_float() => {
-                Ok(())
-            }
+            Operand::Special(special) if reads(*special, ty) => Ok(()),
             Operand::Symbol(symbol, _) if !ty.is_float() && ty.size() >= 4 => self.symbol(*symbol),
             Operand::Vector(_) => self.packed(operand, false),
             _ => self.value(operand, ty, false),
@@ -172,11 +263,16 @@ impl Checker<'_> {
         let part = match (list.len(), ty) {
             (2, Type::B64) => Type::B32,
             (2, Type::B32) | (4, Type::B64) => Type::B16,
+            (2, Type::B128) => Type::B64,
             _ => return error(),
         };
+        if list.iter().all(|one| !matches!(one, Operand::Register(_))) {
+            return Err("a vector with a register, which says how long the parts are".to_owned());
+        }
         list.iter().try_for_each(|one| match one {
             Operand::Sink if written => Ok(()),
-            _ => self.register(one, part, false),
+            _ if written => self.register(one, part, false),
+            _ => self.value(one, part, false),
         })
     }
 
@@ -239,6 +335,9 @@ impl Checker<'_> {
             return Err("an offset of 32 bits".to_owned());
         }
         match base {
+            AddressBase::Symbol(Symbol::Parameter(_)) if self.instruction.opcode == Opcode::St => {
+                Err("a result, or a parameter of a call; other parameters are read".to_owned())
+            }
             AddressBase::Symbol(symbol) => self.symbol_in(*symbol, space),
             AddressBase::Absolute if space == Some(Space::Local) => Ok(()),
             AddressBase::Absolute => Err("a register or a name as base".to_owned()),
@@ -265,6 +364,9 @@ impl Checker<'_> {
             Operand::Address(_) => "an address".to_owned(),
             Operand::Vector(list) => format!("a vector of {}", list.len()),
             Operand::Label(_) => "a label".to_owned(),
+            Operand::Targets(_) => "a table of labels".to_owned(),
+            Operand::Function(_) => "a function".to_owned(),
+            Operand::List(list) => format!("a list of {}", list.len()),
             Operand::Sink => "`_`".to_owned(),
         }
     }
@@ -277,6 +379,16 @@ fn untyped(ty: Type) -> Type {
         Type::F16x2 | Type::Bf16x2 | Type::Tf32 => Type::B32,
         other => other,
     }
+}
+
+/// Whether `mov` reads a special register as a value of type `ty`.
+fn reads(special: Special, ty: Type) -> bool {
+    let narrow = special.is_extent() || special == Special::GridId;
+    let size = special.ty().size();
+    !ty.is_float()
+        && (size == ty.size()
+            || narrow && ty.size() == 2 && ty != Type::B16
+            || special == Special::GridId && ty.size() == 4)
 }
 
 /// Whether a register may hold an operand of type `ty`: the sizes are the same, or the register is

@@ -9,8 +9,17 @@ pub(super) const ISA_6_3: IsaVersion = IsaVersion::new(6, 3);
 pub(super) const ISA_6_5: IsaVersion = IsaVersion::new(6, 5);
 pub(super) const ISA_7_0: IsaVersion = IsaVersion::new(7, 0);
 pub(super) const ISA_7_1: IsaVersion = IsaVersion::new(7, 1);
+pub(super) const ISA_7_2: IsaVersion = IsaVersion::new(7, 2);
+pub(super) const ISA_7_4: IsaVersion = IsaVersion::new(7, 4);
 pub(super) const ISA_7_5: IsaVersion = IsaVersion::new(7, 5);
+pub(super) const ISA_7_7: IsaVersion = IsaVersion::new(7, 7);
 pub(super) const ISA_7_8: IsaVersion = IsaVersion::new(7, 8);
+pub(super) const ISA_8_0: IsaVersion = IsaVersion::new(8, 0);
+pub(super) const ISA_8_1: IsaVersion = IsaVersion::new(8, 1);
+pub(super) const ISA_8_3: IsaVersion = IsaVersion::new(8, 3);
+pub(super) const ISA_8_4: IsaVersion = IsaVersion::new(8, 4);
+pub(super) const ISA_8_6: IsaVersion = IsaVersion::new(8, 6);
+pub(super) const ISA_8_8: IsaVersion = IsaVersion::new(8, 8);
 
 // Modifiers.
 pub(super) const FTZ: Slot = maybe(&[M::Ftz]);
@@ -20,13 +29,41 @@ pub(super) const APPROX: Slot = one(&[M::Approx]);
 pub(super) const ROUND: &[M] = &[M::Rn, M::Rz, M::Rm, M::Rp];
 pub(super) const ROUND_OR_APPROX: &[M] = &[M::Rn, M::Rz, M::Rm, M::Rp, M::Approx];
 pub(super) const ROUND_INTEGER: &[M] = &[M::Rni, M::Rzi, M::Rmi, M::Rpi];
-pub(super) const SPACES: &[M] = &[M::Param, M::Global, M::Shared, M::Local, M::Const];
-pub(super) const STORE_SPACES: &[M] = &[M::Global, M::Shared, M::Local];
-pub(super) const ATOMIC_SPACES: &[M] = &[M::Global, M::Shared];
-pub(super) const CVTA_SPACES: &[M] = &[M::Global, M::Shared, M::Local, M::Const];
-pub(super) const SCOPES: &[M] = &[M::Cta, M::Gpu, M::Sys];
-pub(super) const WEAK: &[M] = &[M::Weak, M::Volatile];
-pub(super) const LOAD_CACHE: &[M] = &[M::Ca, M::Cg, M::Cs, M::Cv];
+pub(super) const SPACES: &[M] = &[
+    M::Global,
+    M::Shared,
+    M::SharedCta,
+    M::SharedCluster,
+    M::Local,
+    M::Const,
+    M::Param,
+    M::ParamEntry,
+    M::ParamFunc,
+];
+/// Where a store goes. Parameters are those of calls, and results of functions.
+pub(super) const STORE_SPACES: &[M] =
+    &[M::Global, M::Shared, M::SharedCta, M::SharedCluster, M::Local, M::Param, M::ParamFunc];
+pub(super) const ATOMIC_SPACES: &[M] = &[M::Global, M::Shared, M::SharedCta, M::SharedCluster];
+pub(super) const WMMA_SPACES: &[M] = &[M::Global, M::Shared, M::SharedCta];
+pub(super) const CVTA_SPACES: &[M] =
+    &[M::Global, M::Shared, M::SharedCta, M::SharedCluster, M::Local, M::Const];
+pub(super) const ISSPACEP_SPACES: &[M] =
+    &[M::Global, M::Shared, M::SharedCta, M::SharedCluster, M::Local, M::Const];
+pub(super) const SCOPES: &[M] = &[M::Cta, M::Cluster, M::Gpu, M::Sys];
+pub(super) const LOAD_CACHE: &[M] = &[M::Ca, M::Cg, M::Cs, M::Lu, M::Cv];
+/// How long the first-level cache shall keep what is accessed.
+pub(super) const L1_EVICTION: Slot = maybe(&[
+    M::L1EvictNormal,
+    M::L1EvictUnchanged,
+    M::L1EvictFirst,
+    M::L1EvictLast,
+    M::L1NoAllocate,
+]);
+/// How much the second-level cache shall fetch.
+pub(super) const L2_FETCH: Slot = maybe(&[M::L2Bytes64, M::L2Bytes128, M::L2Bytes256]);
+pub(super) const GENERIC_OR_GLOBAL: Slot = maybe(&[M::Global]);
+pub(super) const L2_EVICTION: Slot = maybe(&[M::L2EvictNormal, M::L2EvictFirst, M::L2EvictLast]);
+pub(super) const CACHE_HINT: Slot = one(&[M::L2CacheHint]);
 pub(super) const READ_ONLY_CACHE: &[M] = &[M::Ca, M::Cg, M::Cs];
 pub(super) const STORE_CACHE: &[M] = &[M::Wb, M::Cg, M::Cs, M::Wt];
 pub(super) const VECTOR: &[M] = &[M::V2, M::V4];
@@ -56,24 +93,43 @@ pub(super) const COMPARE_FLOAT: &[M] = &[
 pub(super) const CLASSES: &[M] =
     &[M::Finite, M::Infinite, M::Number, M::NotANumber, M::Normal, M::Subnormal];
 
-const ORDER: Slot = maybe(&[M::Relaxed, M::Acquire, M::Release, M::AcqRel]);
-const SCOPE: Slot = maybe(SCOPES);
+pub(super) const ATOMIC_ORDER: Slot = maybe(&[M::Relaxed, M::Acquire, M::Release, M::AcqRel]);
+pub(super) const REDUCE_ORDER: Slot = maybe(&[M::Relaxed, M::Release]);
+pub(super) const ATOMIC_SCOPE: Slot = maybe(SCOPES);
 const WHERE: Slot = maybe(ATOMIC_SPACES);
-pub(super) const ATOMIC_ADD: &[Slot] = &[ORDER, SCOPE, WHERE, one(&[M::Add])];
-pub(super) const ATOMIC_EXTREME: &[Slot] = &[ORDER, SCOPE, WHERE, one(&[M::Min, M::Max])];
-pub(super) const ATOMIC_LOGIC: &[Slot] = &[ORDER, SCOPE, WHERE, one(COMBINE)];
-pub(super) const ATOMIC_COUNT: &[Slot] = &[ORDER, SCOPE, WHERE, one(&[M::Inc, M::Dec])];
-pub(super) const ATOMIC_EXCHANGE: &[Slot] = &[ORDER, SCOPE, WHERE, one(&[M::Exch])];
-pub(super) const ATOMIC_COMPARE: &[Slot] = &[ORDER, SCOPE, WHERE, one(&[M::Cas])];
+const ADD_HALF: [Slot; 2] = [one(&[M::Add]), one(&[M::NoFtz])];
 
-const REDUCE_ORDER: Slot = maybe(&[M::Relaxed, M::Release]);
-pub(super) const REDUCE_ADD: &[Slot] = &[REDUCE_ORDER, SCOPE, WHERE, one(&[M::Add])];
-pub(super) const REDUCE_EXTREME: &[Slot] = &[REDUCE_ORDER, SCOPE, WHERE, one(&[M::Min, M::Max])];
-pub(super) const REDUCE_LOGIC: &[Slot] = &[REDUCE_ORDER, SCOPE, WHERE, one(COMBINE)];
-pub(super) const REDUCE_COUNT: &[Slot] = &[REDUCE_ORDER, SCOPE, WHERE, one(&[M::Inc, M::Dec])];
+/// The slots of an atomic operation.
+const fn atomic(operation: Slot) -> [Slot; 4] {
+    [ATOMIC_ORDER, ATOMIC_SCOPE, WHERE, operation]
+}
+
+/// The slots of a reduction.
+const fn reduction(operation: Slot) -> [Slot; 4] {
+    [REDUCE_ORDER, ATOMIC_SCOPE, WHERE, operation]
+}
+
+pub(super) const ATOMIC_ADD: &[Slot] = &atomic(one(&[M::Add]));
+pub(super) const ATOMIC_EXTREME: &[Slot] = &atomic(one(&[M::Min, M::Max]));
+pub(super) const ATOMIC_LOGIC: &[Slot] = &atomic(one(COMBINE));
+pub(super) const ATOMIC_COUNT: &[Slot] = &atomic(one(&[M::Inc, M::Dec]));
+pub(super) const ATOMIC_EXCHANGE: &[Slot] = &atomic(one(&[M::Exch]));
+pub(super) const ATOMIC_COMPARE: &[Slot] = &atomic(one(&[M::Cas]));
+pub(super) const ATOMIC_ADD_HALF: &[Slot] =
+    &[ATOMIC_ORDER, ATOMIC_SCOPE, WHERE, ADD_HALF[0], ADD_HALF[1]];
+
+pub(super) const REDUCE_ADD: &[Slot] = &reduction(one(&[M::Add]));
+pub(super) const REDUCE_EXTREME: &[Slot] = &reduction(one(&[M::Min, M::Max]));
+pub(super) const REDUCE_LOGIC: &[Slot] = &reduction(one(COMBINE));
+pub(super) const REDUCE_COUNT: &[Slot] = &reduction(one(&[M::Inc, M::Dec]));
+pub(super) const REDUCE_ADD_HALF: &[Slot] =
+    &[REDUCE_ORDER, ATOMIC_SCOPE, WHERE, ADD_HALF[0], ADD_HALF[1]];
 
 // Types.
 pub(super) const F16: &[Type] = &[Type::F16];
+pub(super) const F16S: &[Type] = &[Type::F16, Type::F16x2];
+pub(super) const BF16S: &[Type] = &[Type::Bf16, Type::Bf16x2];
+pub(super) const FLOATS8: &[Type] = &[Type::E4m3x2, Type::E5m2x2];
 pub(super) const BF16: &[Type] = &[Type::Bf16];
 pub(super) const F32: &[Type] = &[Type::F32];
 pub(super) const F64: &[Type] = &[Type::F64];
@@ -81,7 +137,6 @@ pub(super) const U32: &[Type] = &[Type::U32];
 pub(super) const S32: &[Type] = &[Type::S32];
 pub(super) const B32: &[Type] = &[Type::B32];
 pub(super) const FLOATS: &[Type] = &[Type::F32, Type::F64];
-pub(super) const FLOATS_AND_HALF: &[Type] = &[Type::F16, Type::F32, Type::F64];
 pub(super) const SIGNED: &[Type] = &[Type::S16, Type::S32, Type::S64];
 pub(super) const UNSIGNED: &[Type] = &[Type::U16, Type::U32, Type::U64];
 pub(super) const INT32: &[Type] = &[Type::U32, Type::S32];
@@ -90,6 +145,8 @@ pub(super) const B32_64: &[Type] = &[Type::B32, Type::B64];
 pub(super) const BITS: &[Type] = &[Type::B16, Type::B32, Type::B64];
 pub(super) const LOGIC: &[Type] = &[Type::Pred, Type::B16, Type::B32, Type::B64];
 pub(super) const SET_RESULT: &[Type] = &[Type::U32, Type::S32, Type::F32];
+/// What `set` gives for halves as integers.
+pub(super) const SET_INTEGER: &[Type] = &[Type::U16, Type::S16, Type::U32, Type::S32];
 pub(super) const ADDED: &[Type] = &[Type::U32, Type::S32, Type::U64, Type::F32, Type::F64];
 pub(super) const NARROW_INTEGERS: &[Type] = &[Type::U16, Type::U32, Type::S16, Type::S32];
 pub(super) const WIDE_INTEGERS: &[Type] =
@@ -151,6 +208,9 @@ pub(super) const MEMORY: &[Type] = &[
     Type::F64,
 ];
 
+/// Types of 32 and 64 bits.
+pub(super) const WORDS: &[Type] = &[Type::B32, Type::U32, Type::S32, Type::F32];
+
 // Integers with values that the named type has not.
 const ALL_SIGNED: &[Type] = &[Type::S8, Type::S16, Type::S32, Type::S64];
 pub(super) const BEYOND_U8: &[Type] =
@@ -171,18 +231,23 @@ pub(super) const D2: Shape = Shape::Destination(Ty::Double);
 pub(super) const D32: Shape = Shape::Destination(Ty::Is(Type::U32));
 pub(super) const DS_OR_SINK: Shape = Shape::DestinationOrSink(Ty::First);
 pub(super) const S: Shape = Shape::Source(Ty::First);
+/// A source of the second type.
+pub(super) const S2: Shape = Shape::Source(Ty::Second);
 pub(super) const U: Shape = Shape::Source(Ty::Is(Type::U32));
 pub(super) const P: Shape = Shape::Destination(Ty::Is(Type::Pred));
 pub(super) const DS: &[Shape] = &[D, S];
 pub(super) const DSS: &[Shape] = &[D, S, S];
 pub(super) const DSSS: &[Shape] = &[D, S, S, S];
+pub(super) const POLICY: Shape = Shape::Source(Ty::Is(Type::B64));
 pub(super) const LOAD: &[Shape] = &[Shape::Loaded, Shape::Memory];
 pub(super) const STORE: &[Shape] = &[Shape::Memory, Shape::Stored];
 pub(super) const CONVERT: &[Shape] =
     &[Shape::WideDestination(Ty::First), Shape::WideSource(Ty::Second)];
-const COMPARED: Shape = Shape::DestinationAndPredicate(Ty::Is(Type::Pred));
+const COMPARED: Shape = Shape::Predicates;
 pub(super) const COMPARE: &[Shape] = &[COMPARED, S, S];
+pub(super) const COMPARE_ONE: &[Shape] = &[P, S, S];
+pub(super) const COMPARE_ONE_AND_COMBINE: &[Shape] = &[P, S, S, Shape::Predicate];
 pub(super) const COMPARE_AND_COMBINE: &[Shape] = &[COMPARED, S, S, Shape::Predicate];
-pub(super) const SET_OPERANDS: &[Shape] =
-    &[D, Shape::Source(Ty::Second), Shape::Source(Ty::Second)];
+pub(super) const SET_OPERANDS: &[Shape] = &[D, S2, S2];
+pub(super) const SET_AND_COMBINE: &[Shape] = &[D, S2, S2, Shape::Predicate];
 pub(super) const ATOM_OPERANDS: &[Shape] = &[DS_OR_SINK, Shape::Memory, S];

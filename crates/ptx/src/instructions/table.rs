@@ -19,7 +19,7 @@ mod tensor;
 mod prelude {
     pub(super) use super::forms;
     pub(super) use crate::ast::{Modifier, Type};
-    pub(super) use crate::instructions::form::{Form, Shape, Ty, maybe, one};
+    pub(super) use crate::instructions::form::{Form, Shape, Slot, Ty, maybe, one};
     pub(super) use crate::instructions::sets::*;
 }
 
@@ -64,20 +64,34 @@ instructions! {
     Mov = "mov" => memory::MOV,
     /// Loads from memory.
     Ld = "ld" => memory::LD,
+    /// Loads what all threads of a warp read.
+    Ldu = "ldu" => memory::LDU,
     /// Stores to memory.
     St = "st" => memory::ST,
     /// Converts between generic addresses and those of a space.
     Cvta = "cvta" => memory::CVTA,
+    /// Tests which space a generic address is in.
+    Isspacep = "isspacep" => memory::ISSPACEP,
+    /// Asks for a line of a cache.
+    Prefetch = "prefetch" => memory::PREFETCH,
+    /// Asks for a line of the uniform cache.
+    Prefetchu = "prefetchu" => memory::PREFETCHU,
     /// Converts between types.
     Cvt = "cvt" => convert::CVT,
     /// Adds.
     Add = "add" => arithmetic::ADD,
     /// Subtracts.
     Sub = "sub" => arithmetic::SUB,
+    /// Adds with the carry of the instruction before.
+    Addc = "addc" => arithmetic::ADDC,
+    /// Subtracts with the borrow of the instruction before.
+    Subc = "subc" => arithmetic::SUBC,
     /// Multiplies: the lower half, the upper half, or the whole product.
     Mul = "mul" => arithmetic::MUL,
     /// Multiplies and adds; for floats it is `fma`.
     Mad = "mad" => arithmetic::MAD,
+    /// Multiplies and adds with the carry of the instruction before.
+    Madc = "madc" => arithmetic::MADC,
     /// Multiplies and adds with one rounding.
     Fma = "fma" => arithmetic::FMA,
     /// Divides.
@@ -96,6 +110,12 @@ instructions! {
     Mul24 = "mul24" => arithmetic::MUL24,
     /// Multiplies the lower 24 bits and adds.
     Mad24 = "mad24" => arithmetic::MAD24,
+    /// The absolute difference of two operands, and a third one added.
+    Sad = "sad" => arithmetic::SAD,
+    /// The dot product of four bytes, and a third operand added.
+    Dp4a = "dp4a" => arithmetic::DP4A,
+    /// The dot product of two halfwords and two bytes, and a third operand added.
+    Dp2a = "dp2a" => arithmetic::DP2A,
     /// The square root.
     Sqrt = "sqrt" => special::SQRT,
     /// The reciprocal of the square root.
@@ -148,6 +168,12 @@ instructions! {
     Popc = "popc" => bits::POPC,
     /// Picks four bytes out of eight.
     Prmt = "prmt" => bits::PRMT,
+    /// A mask of ones, by its place and length.
+    Bmsk = "bmsk" => bits::BMSK,
+    /// Extends the low bits by their sign or by zeros.
+    Szext = "szext" => bits::SZEXT,
+    /// Finds the n-th bit that is set.
+    Fns = "fns" => bits::FNS,
     /// Compares into a predicate, or into a pair of it and its opposite, and may combine both
     /// with another predicate.
     Setp = "setp" => compare::SETP,
@@ -159,12 +185,22 @@ instructions! {
     Slct = "slct" => compare::SLCT,
     /// Jumps.
     Bra = "bra" => control::BRA,
-    /// Ends the kernel for the thread.
+    /// Jumps to a label of a table.
+    Brx = "brx" => control::BRX,
+    /// Calls a function.
+    Call = "call" => control::CALL,
+    /// Returns from a function, or ends the kernel for the thread.
     Ret = "ret" => control::RET,
     /// Ends the thread.
     Exit = "exit" => control::EXIT,
     /// Stops the launch with an error.
     Trap = "trap" => control::TRAP,
+    /// Stops for a debugger.
+    Brkpt = "brkpt" => control::BRKPT,
+    /// Waits about as long as the operand says.
+    Nanosleep = "nanosleep" => control::NANOSLEEP,
+    /// Waits for the grids before this one, or lets those behind it start.
+    Griddepcontrol = "griddepcontrol" => control::GRIDDEPCONTROL,
     /// Waits for the threads of the block, or of the warp.
     Bar = "bar" => cooperate::BAR,
     /// Waits for the threads of the block, which need not be converged.
@@ -179,6 +215,12 @@ instructions! {
     Shfl = "shfl" => cooperate::SHFL,
     /// Combines a predicate over the lanes.
     Vote = "vote" => cooperate::VOTE,
+    /// Finds the lanes that have the same value.
+    Match = "match" => cooperate::MATCH,
+    /// Combines a value over the lanes.
+    Redux = "redux" => cooperate::REDUX,
+    /// Chooses one lane.
+    Elect = "elect" => cooperate::ELECT,
     /// Changes memory in one step and gives what was there.
     Atom = "atom" => atomics::ATOM,
     /// Changes memory in one step.

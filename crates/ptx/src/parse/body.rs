@@ -7,12 +7,15 @@ use super::scope::{Meaning, Scope};
 use super::variable::{parse_type, parse_variables};
 use super::{Cursor, ParseError, Result};
 use crate::ast::{
-    Guard, Instruction, Linkage, Opcode, Operand, RegisterDeclaration, SourceLine, Statement, Type,
+    BranchTable, Guard, Instruction, LabelId, Linkage, Opcode, Operand, RegisterDeclaration,
+    SourceLine, Statement, Type,
 };
-use crate::instructions::{Names, check};
+use crate::instructions::{Names, check, needs};
+use crate::target::IsaVersion;
 
 /// Reads up to and including the `}` that ends the entry.
 pub(super) fn parse_body(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Result<()> {
+    scope.open(cursor.labels().into_iter());
     loop {
         if cursor.skip_debug()? {
             continue;
@@ -20,7 +23,7 @@ pub(super) fn parse_body(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Resu
         match cursor.peek() {
             Token::Symbol('{') => {
                 cursor.take();
-                scope.open();
+                scope.open(cursor.labels().into_iter());
             }
             Token::Symbol('}') => {
                 cursor.take();
@@ -34,14 +37,15 @@ pub(super) fn parse_body(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Resu
             Token::Dotted("reg") => parse_registers(cursor, scope)?,
             Token::Dotted(_) => {
                 let at = cursor.position();
-                let expected = "`.reg`, `.shared`, `.local` or an instruction";
-                for variable in parse_variables(cursor, Linkage::Internal, expected)? {
+                let expected = "`.reg`, `.shared`, `.local`, `.param` or an instruction";
+                for variable in parse_variables(cursor, Linkage::Internal, (expected, true))? {
                     scope.declare_variable(at, variable)?;
                 }
             }
             _ => {
-                let statement = parse_statement(cursor, scope)?;
-                scope.entry.body.push(statement);
+                if let Some(statement) = parse_statement(cursor, scope)? {
+                    scope.entry.body.push(statement);
+                }
             }
         }
     }
@@ -50,7 +54,13 @@ pub(super) fn parse_body(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Resu
 /// `.reg .f32 %f<10>, %g;`
 fn parse_registers(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Result<()> {
     cursor.take();
+    let place = cursor.position();
     let ty = parse_type(cursor)?;
+    if ty == Type::B128 && scope.module.isa < IsaVersion::new(8, 3) {
+        let expected = format!("a type of PTX ISA {}", scope.module.isa);
+        let error = ParseError::new(place, "`.b128`", expected);
+        return Err(error.help("it needs PTX ISA 8.3"));
+    }
     loop {
         let at = cursor.position();
         let name = cursor.name("the name of a register")?.to_owned();
@@ -73,15 +83,36 @@ fn parse_registers(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Result<()>
     cursor.expect(';')
 }
 
-fn parse_statement(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Result<Statement> {
+/// A statement, or nothing after a table of labels.
+fn parse_statement(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Result<Option<Statement>> {
     if cursor.peek_second() == Token::Symbol(':') {
         let at = cursor.position();
         let name = cursor.name("a label")?;
         cursor.take();
-        return Ok(Statement::Label(scope.place(at, name)?));
+        if cursor.accept_word("branchtargets") {
+            let labels = parse_targets(cursor, scope)?;
+            scope.declare_table(at, BranchTable { name: name.to_owned(), labels })?;
+            return Ok(None);
+        }
+        return Ok(Some(Statement::Label(scope.place(at, name)?)));
     }
     let guard = parse_guard(cursor, scope)?;
-    Ok(Statement::Instruction(parse_instruction(cursor, scope, guard)?))
+    Ok(Some(Statement::Instruction(parse_instruction(cursor, scope, guard)?)))
+}
+
+/// The labels after `.branchtargets`.
+fn parse_targets(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Result<Vec<LabelId>> {
+    let mut labels = Vec::new();
+    loop {
+        let at = cursor.position();
+        let name = cursor.name("a label")?;
+        labels.push(scope.label(at, name)?);
+        if !cursor.accept(',') {
+            break;
+        }
+    }
+    cursor.expect(';')?;
+    Ok(labels)
 }
 
 /// `@%p1` or `@!%p1`, if it is there.
@@ -120,7 +151,7 @@ fn parse_instruction(
         let operand = match cursor.peek() {
             Token::Name(name) if opcode == Opcode::Bra => {
                 cursor.take();
-                Operand::Label(scope.label(at, name))
+                Operand::Label(scope.label(at, name)?)
             }
             _ => parse_operand(cursor, scope, &instruction.types)?,
         };
@@ -128,17 +159,19 @@ fn parse_instruction(
     }
     cursor.take();
     let space = |symbol| scope.space(symbol);
-    let names = Names { registers: &scope.types, space: &space };
+    let parameter = |symbol| scope.parameter(symbol);
+    let (module, registers) = (scope.module, &scope.types[..]);
+    let names = Names { module, parameter: &parameter, registers, space: &space };
     let mnemonic = crate::print::mnemonic(&instruction);
     let form = check(&instruction, &names).map_err(|mismatch| {
         let at = mismatch.operand.and_then(|index| places.get(index)).copied().unwrap_or(start);
         let help = format!("in `{mnemonic}`; its forms are {}", forms(opcode));
         ParseError::new(at, mismatch.found, mismatch.expected).help(help)
     })?;
-    let module = scope.module;
-    if form.isa > module.isa || form.sm > module.target.number {
+    let needs = needs(form, &instruction);
+    if needs.isa > module.isa || needs.sm > module.target.number {
         let expected = format!("an instruction of PTX ISA {} on {}", module.isa, module.target);
-        let help = format!("it needs PTX ISA {} and sm_{}", form.isa, form.sm.max(30));
+        let help = format!("it needs PTX ISA {} and sm_{}", needs.isa, needs.sm.max(30));
         return Err(ParseError::new(start, format!("`{mnemonic}`"), expected).help(help));
     }
     Ok(instruction)

@@ -58,9 +58,6 @@ fn has(opcode: Opcode, modifier: Modifier) -> bool {
 }
 
 fn unknown_opcode(at: Position, name: &str) -> ParseError {
-    let help = match name {
-        "call" => "device functions are not supported; inline them into the kernel".to_owned(),
-        _ => "see retrograph_ptx::instructions for how to add one".to_owned(),
-    };
+    let help = "see retrograph_ptx::instructions for how to add one";
     ParseError::new(at, format!("`{name}`"), "an instruction that the table knows").help(help)
 }

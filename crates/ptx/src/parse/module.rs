@@ -5,7 +5,9 @@ use super::lexer::{Position, Token};
 use super::scope::Scope;
 use super::variable::{parse_align, parse_length, parse_sized_type, parse_variables};
 use super::{Cursor, ParseError, Result};
-use crate::ast::{Entry, Limits, Linkage, Modifier, Module, Parameter, PointerAttribute, Space};
+use crate::ast::{
+    Entry, Function, Limits, Linkage, Modifier, Module, Parameter, PointerAttribute, Space,
+};
 use crate::target::{IsaVersion, SmTarget};
 
 /// The most bytes of parameters that any PTX ISA version allows.
@@ -16,18 +18,17 @@ const TOP_LEVEL: &str = "`.entry`, a variable, or the end of the text";
 
 pub(super) fn parse_module(cursor: &mut Cursor<'_>) -> Result<Module> {
     let (isa, target) = parse_header(cursor)?;
-    let mut module = Module { isa, target, variables: Vec::new(), entries: Vec::new() };
+    let mut module =
+        Module { isa, target, variables: Vec::new(), functions: Vec::new(), entries: Vec::new() };
     while cursor.peek() != Token::End {
         if cursor.skip_debug()? {
             continue;
         }
         let linkage = parse_linkage(cursor);
-        if cursor.peek() == Token::Dotted("func") {
-            let help = "device functions are not supported; inline them into the kernel";
-            return Err(cursor.unexpected("`.entry`").help(help));
-        }
         let at = cursor.position();
-        if cursor.accept_word("entry") {
+        if cursor.accept_word("func") {
+            parse_function(cursor, &mut module, linkage)?;
+        } else if cursor.accept_word("entry") {
             let entry = parse_entry(cursor, &module)?;
             if module.entry(&entry.name).is_some() {
                 let found = format!("entry `{}` again", entry.name);
@@ -35,8 +36,11 @@ pub(super) fn parse_module(cursor: &mut Cursor<'_>) -> Result<Module> {
             }
             module.entries.push(entry);
         } else {
-            for variable in parse_variables(cursor, linkage, TOP_LEVEL)? {
-                if module.variables.iter().any(|known| known.name == variable.name) {
+            for variable in parse_variables(cursor, linkage, (TOP_LEVEL, false))? {
+                let mut functions = module.functions.iter().map(|known| &known.code.name);
+                if module.variables.iter().any(|known| known.name == variable.name)
+                    || functions.any(|name| *name == variable.name)
+                {
                     let found = format!("`{}` again", variable.name);
                     return Err(ParseError::new(at, found, "a name that is not taken"));
                 }
@@ -105,30 +109,100 @@ fn parse_linkage(cursor: &mut Cursor<'_>) -> Linkage {
 fn parse_entry(cursor: &mut Cursor<'_>, module: &Module) -> Result<Entry> {
     let name = cursor.name("the name of the entry")?.to_owned();
     let mut entry = Entry { name, ..Entry::default() };
-    if cursor.accept('(') && !cursor.accept(')') {
-        loop {
-            let at = cursor.position();
-            let parameter = parse_parameter(cursor)?;
-            let mut names = entry.parameters.iter().map(|known| &known.name);
-            let mut outer = module.variables.iter().map(|known| &known.name);
-            if names.any(|name| *name == parameter.name)
-                || outer.any(|name| *name == parameter.name)
-            {
-                let found = format!("`{}` again", parameter.name);
-                return Err(ParseError::new(at, found, "a name that is not taken"));
-            }
-            entry.parameters.push(parameter);
-            if !cursor.accept(',') {
-                break;
-            }
-        }
-        cursor.expect(')')?;
-    }
+    entry.parameters = parse_parameters(cursor, (module, &[]))?;
     entry.limits = parse_limits(cursor)?;
     cursor.expect('{')?;
     let mut scope = Scope::new(module, entry);
     parse_body(cursor, &mut scope)?;
-    scope.finish()
+    Ok(scope.finish())
+}
+
+/// A function after `.func`: `(results) name (parameters)`, and a body or `;`.
+fn parse_function(cursor: &mut Cursor<'_>, module: &mut Module, linkage: Linkage) -> Result<()> {
+    let results = parse_parameters(cursor, (module, &[]))?;
+    let at = cursor.position();
+    let name = cursor.name("the name of the function")?.to_owned();
+    let parameters = parse_parameters(cursor, (module, &results))?;
+    let code = Entry { name, parameters, results, ..Entry::default() };
+    cursor.accept_word("noreturn");
+    let is_declaration = cursor.accept(';');
+    let index = declare_function(module, at, Function { linkage, code, is_defined: false })?;
+    if is_declaration {
+        return Ok(());
+    }
+    let function = &module.functions[index];
+    if function.is_defined || linkage == Linkage::Extern {
+        let found = format!("the body of `{}`", function.code.name);
+        return Err(ParseError::new(at, found, "a function without a body so far"));
+    }
+    let mut code = function.code.clone();
+    code.limits = parse_limits(cursor)?;
+    cursor.expect('{')?;
+    let mut scope = Scope::new(module, code);
+    parse_body(cursor, &mut scope)?;
+    let code = scope.finish();
+    module.functions[index] = Function { linkage, code, is_defined: true };
+    Ok(())
+}
+
+/// Declares a function, which may have been declared before in the same way, and gives its index.
+fn declare_function(module: &mut Module, at: Position, function: Function) -> Result<usize> {
+    let name = &function.code.name;
+    let taken = module.variables.iter().any(|variable| variable.name == *name)
+        || module.entry(name).is_some();
+    let known = module.functions.iter().position(|known| known.code.name == *name);
+    let fits = |new: &[Parameter], old: &[Parameter]| {
+        new.len() == old.len() && new.iter().zip(old).all(|(new, old)| new.fits(old))
+    };
+    let differs = known.is_some_and(|index| {
+        let old = &module.functions[index].code;
+        let new = &function.code;
+        !fits(&new.parameters, &old.parameters) || !fits(&new.results, &old.results)
+    });
+    if taken || differs {
+        let found = format!("`{name}` again");
+        return Err(ParseError::new(at, found, "a name that is not taken"));
+    }
+    match known {
+        Some(index) => {
+            // The names of the body are those that stand in front of it.
+            if !module.functions[index].is_defined {
+                module.functions[index] = function;
+            }
+            Ok(index)
+        }
+        None => {
+            module.functions.push(function);
+            Ok(module.functions.len() - 1)
+        }
+    }
+}
+
+/// Parameters in parentheses, if they are there; `before` are others of the same entry.
+fn parse_parameters(
+    cursor: &mut Cursor<'_>,
+    (module, before): (&Module, &[Parameter]),
+) -> Result<Vec<Parameter>> {
+    let mut list: Vec<Parameter> = Vec::new();
+    if !cursor.accept('(') || cursor.accept(')') {
+        return Ok(list);
+    }
+    loop {
+        let at = cursor.position();
+        let parameter = parse_parameter(cursor)?;
+        let mut names = list.iter().chain(before).map(|known| &known.name);
+        let mut outer = module.variables.iter().map(|known| &known.name);
+        if names.any(|name| *name == parameter.name) || outer.any(|name| *name == parameter.name) {
+            let found = format!("`{}` again", parameter.name);
+            return Err(ParseError::new(at, found, "a name that is not taken"));
+        }
+        list.push(parameter);
+        if !cursor.accept(',') {
+            break;
+        }
+    }
+    cursor.expect(')')?;
+    Ok(list)
 }
 
 fn parse_parameter(cursor: &mut Cursor<'_>) -> Result<Parameter> {

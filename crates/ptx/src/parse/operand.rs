@@ -14,6 +14,7 @@ pub(super) fn parse_operand(
     match cursor.peek() {
         Token::Symbol('[') => Ok(Operand::Address(parse_address(cursor, scope)?)),
         Token::Symbol('{') => parse_vector(cursor, scope, types),
+        Token::Symbol('(') => parse_list(cursor, scope, types),
         Token::Symbol('!') => {
             cursor.take();
             Ok(Operand::NotPredicate(register(cursor, scope)?))
@@ -23,7 +24,10 @@ pub(super) fn parse_operand(
         }
         Token::Name("_") => {
             cursor.take();
-            Ok(Operand::Sink)
+            match cursor.accept('|') {
+                true => Ok(Operand::Pair(None, Some(register(cursor, scope)?))),
+                false => Ok(Operand::Sink),
+            }
         }
         Token::Name(name) => parse_name(cursor, scope, name),
         _ => Err(cursor.unexpected("an operand")),
@@ -40,13 +44,26 @@ fn parse_name(cursor: &mut Cursor<'_>, scope: &Scope<'_>, name: &str) -> Result<
         Some(Meaning::Register(first)) => {
             cursor.take();
             if cursor.accept('|') {
-                return Ok(Operand::Pair(first, register(cursor, scope)?));
+                let sink = cursor.peek() == Token::Name("_");
+                let second = if sink { None } else { Some(register(cursor, scope)?) };
+                if sink {
+                    cursor.take();
+                }
+                return Ok(Operand::Pair(Some(first), second));
             }
             Ok(Operand::Register(first))
         }
         Some(Meaning::Symbol(symbol)) => {
             cursor.take();
             Ok(Operand::Symbol(symbol, offset(cursor)?))
+        }
+        Some(Meaning::Function(function)) => {
+            cursor.take();
+            Ok(Operand::Function(function))
+        }
+        Some(Meaning::Table(table)) => {
+            cursor.take();
+            Ok(Operand::Targets(table))
         }
         None if name == "WARP_SZ" => {
             cursor.take();
@@ -87,7 +104,7 @@ fn symbol_or_register(cursor: &mut Cursor<'_>, scope: &Scope<'_>) -> Result<Addr
     let base = match scope.find(name) {
         Some(Meaning::Register(register)) => AddressBase::Register(register),
         Some(Meaning::Symbol(symbol)) => AddressBase::Symbol(symbol),
-        None => return Err(undeclared(cursor)),
+        _ => return Err(undeclared(cursor)),
     };
     cursor.take();
     Ok(base)
@@ -132,7 +149,7 @@ fn parse_vector(cursor: &mut Cursor<'_>, scope: &Scope<'_>, types: &[Type]) -> R
     cursor.expect('{')?;
     let mut list = Vec::new();
     loop {
-        if matches!(cursor.peek(), Token::Symbol('{' | '[')) {
+        if matches!(cursor.peek(), Token::Symbol('{' | '[' | '(')) {
             return Err(cursor.unexpected("a register or a constant"));
         }
         list.push(parse_operand(cursor, scope, types)?);
@@ -142,6 +159,22 @@ fn parse_vector(cursor: &mut Cursor<'_>, scope: &Scope<'_>, types: &[Type]) -> R
     }
     cursor.expect('}')?;
     Ok(Operand::Vector(list))
+}
+
+/// Arguments or results of a call, `(a, b)`.
+fn parse_list(cursor: &mut Cursor<'_>, scope: &Scope<'_>, types: &[Type]) -> Result<Operand> {
+    cursor.expect('(')?;
+    let mut list = Vec::new();
+    while !cursor.accept(')') {
+        if !list.is_empty() {
+            cursor.expect(',')?;
+        }
+        if matches!(cursor.peek(), Token::Symbol('{' | '[' | '(')) {
+            return Err(cursor.unexpected("a parameter, a register or a constant"));
+        }
+        list.push(parse_operand(cursor, scope, types)?);
+    }
+    Ok(Operand::List(list))
 }
 
 /// A constant where a value of type `ty` stands: floats are rounded to it, as `ptxas` does.

@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use super::lexer::Position;
 use super::{ParseError, Result};
 use crate::ast::{
-    Entry, LabelId, Module, RegisterDeclaration, RegisterId, Space, Symbol, Type, Variable,
+    BranchTable, Entry, LabelId, Module, Parameter, RegisterDeclaration, RegisterId, Space, Symbol,
+    Type, Variable,
 };
 
 /// What a name stands for.
@@ -13,6 +14,8 @@ use crate::ast::{
 pub(super) enum Meaning {
     Register(RegisterId),
     Symbol(Symbol),
+    Function(u32),
+    Table(u32),
 }
 
 /// An entry while it is being read.
@@ -21,46 +24,55 @@ pub(super) struct Scope<'m> {
     pub(super) entry: Entry,
     /// The types of the registers so far.
     pub(super) types: Vec<Type>,
-    /// The names of each open block, outermost first.
-    blocks: Vec<HashMap<String, Meaning>>,
-    labels: HashMap<String, (LabelId, Label)>,
+    /// The open blocks, outermost first: the module, the parameters, the body.
+    blocks: Vec<Block>,
     /// Every name of the entry so far, open block or not.
     taken: HashSet<String>,
 }
 
-/// Where a label was first named, and whether it has been placed.
-#[derive(Clone, Copy)]
+/// What a block declares.
+#[derive(Default)]
+struct Block {
+    names: HashMap<String, Meaning>,
+    /// The labels that stand in the block, known before they are met.
+    labels: HashMap<String, Label>,
+}
+
+/// A label: its number once it has been named, and whether it has been placed.
+#[derive(Clone, Copy, Default)]
 struct Label {
-    named: Position,
+    id: Option<LabelId>,
     placed: bool,
 }
 
 impl<'m> Scope<'m> {
     /// The scope of `entry`, whose parameters are known.
     pub(super) fn new(module: &'m Module, entry: Entry) -> Self {
-        let variables = module.variables.iter().enumerate();
-        let variables = variables
-            .map(|(index, v)| (v.name.clone(), Meaning::Symbol(Symbol::Module(index as u32))));
-        let outer = variables.collect();
-        let parameters = entry.parameters.iter().enumerate();
-        let parameters = parameters
-            .map(|(index, p)| (p.name.clone(), Meaning::Symbol(Symbol::Parameter(index as u32))));
-        let inner = parameters.collect();
-        let blocks: Vec<HashMap<String, Meaning>> = vec![outer, inner];
-        let taken = blocks.iter().flat_map(HashMap::keys).cloned().collect();
-        let (types, labels) = (Vec::new(), HashMap::new());
-        Self { module, entry, types, blocks, labels, taken }
+        let symbols = |symbol: fn(u32) -> Symbol| move |index| Meaning::Symbol(symbol(index));
+        let variables = module.variables.iter().map(|variable| &variable.name);
+        let functions = module.functions.iter().map(|function| &function.code.name);
+        let outer = numbered(variables, symbols(Symbol::Module));
+        let outer = outer.into_iter().chain(numbered(functions, Meaning::Function)).collect();
+        let parameters = entry.parameters.iter().map(|parameter| &parameter.name);
+        let results = entry.results.iter().map(|result| &result.name);
+        let inner = numbered(parameters, symbols(Symbol::Parameter));
+        let inner = inner.into_iter().chain(numbered(results, symbols(Symbol::Result))).collect();
+        let block = |names| Block { names, labels: HashMap::new() };
+        let blocks = vec![block(outer), block(inner)];
+        let taken = blocks.iter().flat_map(|block| block.names.keys()).cloned().collect();
+        Self { module, entry, types: Vec::new(), blocks, taken }
     }
 
-    /// Opens a block, `{`.
-    pub(super) fn open(&mut self) {
-        self.blocks.push(HashMap::new());
+    /// Opens a block, `{`, in which `labels` stand.
+    pub(super) fn open<'t>(&mut self, labels: impl Iterator<Item = &'t str>) {
+        let labels = labels.map(|name| (name.to_owned(), Label::default())).collect();
+        self.blocks.push(Block { names: HashMap::new(), labels });
     }
 
     /// Closes a block, `}`. False when none is open.
     pub(super) fn close(&mut self) -> bool {
-        // The first two are the module and the entry.
-        let open = self.blocks.len() > 2;
+        // The first two are the module and the parameters.
+        let open = self.blocks.len() > 3;
         if open {
             self.blocks.pop();
         }
@@ -69,7 +81,7 @@ impl<'m> Scope<'m> {
 
     /// What `name` stands for.
     pub(super) fn find(&self, name: &str) -> Option<Meaning> {
-        self.blocks.iter().rev().find_map(|block| block.get(name)).copied()
+        self.blocks.iter().rev().find_map(|block| block.names.get(name)).copied()
     }
 
     /// The space of a symbol.
@@ -77,9 +89,18 @@ impl<'m> Scope<'m> {
         crate::validate::space_of(self.module, &self.entry, symbol)
     }
 
+    /// The parameter that a symbol is, or that the variable of a call would be.
+    pub(super) fn parameter(&self, symbol: Symbol) -> Option<Parameter> {
+        crate::validate::parameter_of(&self.entry, symbol)
+    }
+
     fn bind(&mut self, at: Position, name: &str, meaning: Meaning) -> Result<()> {
         let block = self.blocks.last_mut().expect("the outermost blocks are never closed");
-        if block.insert(name.to_owned(), meaning).is_some() {
+        if block.labels.contains_key(name) {
+            let found = format!("label `{name}`, which is also a variable");
+            return Err(ParseError::new(at, found, "a name that is not taken"));
+        }
+        if block.names.insert(name.to_owned(), meaning).is_some() {
             return Err(ParseError::new(at, format!("`{name}` again"), "a name that is not taken"));
         }
         Ok(())
@@ -129,44 +150,55 @@ impl<'m> Scope<'m> {
         fresh
     }
 
-    /// The label called `name`, which may come later.
-    pub(super) fn label(&mut self, at: Position, name: &str) -> LabelId {
-        let labels = &mut self.entry.labels;
-        let known = self.labels.entry(name.to_owned()).or_insert_with(|| {
-            labels.push(name.to_owned());
-            (LabelId(labels.len() as u32 - 1), Label { named: at, placed: false })
-        });
-        known.0
+    /// The label called `name`, which may come later, of the innermost block that has it.
+    pub(super) fn label(&mut self, at: Position, name: &str) -> Result<LabelId> {
+        let known = self.blocks.iter().rposition(|block| block.labels.contains_key(name));
+        let Some(block) = known else {
+            let found = format!("label `{name}`, which stands nowhere");
+            return Err(ParseError::new(at, found, "a label of this block or one around it"));
+        };
+        if let Some(id) = self.blocks[block].labels[name].id {
+            return Ok(id);
+        }
+        let unique = self.fresh(name.to_owned(), |name| vec![name.to_owned()]);
+        self.entry.labels.push(unique);
+        let id = LabelId(self.entry.labels.len() as u32 - 1);
+        if let Some(label) = self.blocks[block].labels.get_mut(name) {
+            label.id = Some(id);
+        }
+        Ok(id)
     }
 
     /// Places a label.
     pub(super) fn place(&mut self, at: Position, name: &str) -> Result<LabelId> {
-        let id = self.label(at, name);
-        if let Some((_, label)) = self.labels.get_mut(name)
-            && std::mem::replace(&mut label.placed, true)
-        {
+        let id = self.label(at, name)?;
+        let block = self.blocks.last_mut().and_then(|block| block.labels.get_mut(name));
+        if block.is_none_or(|label| std::mem::replace(&mut label.placed, true)) {
             let found = format!("label `{name}` again");
             return Err(ParseError::new(at, found, "a label that is not taken"));
         }
         Ok(id)
     }
 
-    /// The entry, when every label has its place.
-    pub(super) fn finish(self) -> Result<Entry> {
-        let missing = self.labels.iter().filter(|(_, (_, label))| !label.placed);
-        // The first one in the text, so that the message does not depend on hashing.
-        let first = missing.min_by_key(|(_, (_, label))| (label.named.line, label.named.column));
-        if let Some(name) = self.entry.labels.iter().find(|name| self.taken.contains(*name)) {
-            let (_, label) = self.labels[name];
-            let found = format!("label `{name}`, which is also a variable");
-            return Err(ParseError::new(label.named, found, "a name that is not taken"));
-        }
-        match first {
-            None => Ok(self.entry),
-            Some((name, (_, label))) => {
-                let found = format!("label `{name}`, which stands nowhere");
-                Err(ParseError::new(label.named, found, "a label of this entry"))
-            }
-        }
+    /// Declares a table of labels.
+    pub(super) fn declare_table(&mut self, at: Position, table: BranchTable) -> Result<()> {
+        let meaning = Meaning::Table(self.entry.tables.len() as u32);
+        self.bind(at, &table.name, meaning)?;
+        let name = self.fresh(table.name, |name| vec![name.to_owned()]);
+        self.entry.tables.push(BranchTable { name, ..table });
+        Ok(())
     }
+
+    /// The entry as it was read.
+    pub(super) fn finish(self) -> Entry {
+        self.entry
+    }
+}
+
+/// Names with what their numbers mean.
+fn numbered<'a>(
+    names: impl Iterator<Item = &'a String>,
+    meaning: impl Fn(u32) -> Meaning,
+) -> Vec<(String, Meaning)> {
+    names.enumerate().map(|(index, name)| (name.clone(), meaning(index as u32))).collect()
 }

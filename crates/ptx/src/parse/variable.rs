@@ -20,7 +20,7 @@ pub(super) fn parse_align(cursor: &mut Cursor<'_>) -> Result<Option<u32>> {
 
 pub(super) fn parse_type(cursor: &mut Cursor<'_>) -> Result<Type> {
     let ty = match cursor.peek() {
-        Token::Dotted(word) => Type::from_text(word),
+        Token::Dotted(word) => Type::from_text(word).filter(|ty| ty.is_fundamental()),
         _ => None,
     };
     let ty = ty.ok_or_else(|| cursor.unexpected("a type such as `.f32`"))?;
@@ -37,17 +37,18 @@ pub(super) fn parse_sized_type(cursor: &mut Cursor<'_>) -> Result<Type> {
     }
 }
 
-/// Variables of one declaration: `.shared .align 16 .b32 a[64], b;`
+/// Variables of one declaration: `.shared .align 16 .b32 a[64], b;`. `of_calls` says whether
+/// `.param` variables may stand here, which hold what a call passes.
 pub(super) fn parse_variables(
     cursor: &mut Cursor<'_>,
     linkage: Linkage,
-    expected: &str,
+    (expected, of_calls): (&str, bool),
 ) -> Result<Vec<Variable>> {
     let space = match cursor.peek() {
         Token::Dotted(word) => Modifier::from_text(word).and_then(Space::from_modifier),
         _ => None,
     };
-    let Some(space) = space.filter(|&space| space != Space::Param) else {
+    let Some(space) = space.filter(|&space| space != Space::Param || of_calls) else {
         return Err(cursor.unexpected(expected));
     };
     cursor.take();

@@ -4,7 +4,8 @@ use std::fmt::{self, Formatter, Write};
 
 use super::mnemonic;
 use crate::ast::{
-    Address, AddressBase, Entry, Instruction, Module, Operand, Statement, Symbol, Variable,
+    Address, AddressBase, Entry, Instruction, Module, Operand, RegisterId, Statement, Symbol,
+    Variable,
 };
 
 /// The column where operands start.
@@ -31,6 +32,12 @@ impl<'a> EntryPrinter<'a> {
             write!(f, "{}\n    {parameter}", if index > 0 { "," } else { "" })?;
         }
         writeln!(f, "{})", if entry.parameters.is_empty() { "" } else { "\n" })?;
+        self.print_body(f)
+    }
+
+    /// Limits and body.
+    pub(super) fn print_body(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let entry = self.entry;
         writeln!(f, "{}{{", entry.limits)?;
         for declaration in &entry.registers {
             write!(f, "    .reg .{} {}", declaration.ty, declaration.name)?;
@@ -41,6 +48,10 @@ impl<'a> EntryPrinter<'a> {
         }
         for variable in &entry.variables {
             writeln!(f, "    {variable}")?;
+        }
+        for table in &entry.tables {
+            let labels: Vec<&str> = table.labels.iter().map(|l| name(entry.label(*l))).collect();
+            writeln!(f, "    {}: .branchtargets {};", table.name, labels.join(", "))?;
         }
         if !entry.registers.is_empty() || !entry.variables.is_empty() {
             f.write_char('\n')?;
@@ -80,7 +91,8 @@ impl<'a> EntryPrinter<'a> {
             Operand::Register(register) => text.push_str(self.register(register.0)),
             Operand::NotPredicate(register) => write!(text, "!{}", self.register(register.0))?,
             Operand::Pair(first, second) => {
-                write!(text, "{}|{}", self.register(first.0), self.register(second.0))?;
+                let name = |id: &Option<RegisterId>| id.map_or("_", |id| self.register(id.0));
+                write!(text, "{}|{}", name(first), name(second))?;
             }
             Operand::Special(special) => text.push_str(special.text()),
             Operand::Immediate(immediate) => write!(text, "{immediate}")?,
@@ -89,17 +101,29 @@ impl<'a> EntryPrinter<'a> {
                 plus(text, *offset)?;
             }
             Operand::Address(address) => self.address(text, address)?,
-            Operand::Vector(operands) => {
-                text.push('{');
-                for (index, operand) in operands.iter().enumerate() {
-                    text.push_str(if index > 0 { ", " } else { "" });
-                    self.operand(text, operand)?;
-                }
-                text.push('}');
+            Operand::Vector(operands) => self.list(text, operands, ['{', '}'])?,
+            Operand::List(operands) => self.list(text, operands, ['(', ')'])?,
+            Operand::Targets(table) => {
+                let table = self.entry.tables.get(*table as usize);
+                text.push_str(name(table.map(|table| table.name.as_str())));
+            }
+            Operand::Function(function) => {
+                let function = self.module.functions.get(*function as usize);
+                text.push_str(name(function.map(|function| function.code.name.as_str())));
             }
             Operand::Label(label) => text.push_str(name(self.entry.label(*label))),
             Operand::Sink => text.push('_'),
         }
+        Ok(())
+    }
+
+    fn list(&self, text: &mut String, list: &[Operand], [open, close]: [char; 2]) -> fmt::Result {
+        text.push(open);
+        for (index, operand) in list.iter().enumerate() {
+            text.push_str(if index > 0 { ", " } else { "" });
+            self.operand(text, operand)?;
+        }
+        text.push(close);
         Ok(())
     }
 
@@ -128,6 +152,9 @@ impl<'a> EntryPrinter<'a> {
         name(match symbol {
             Symbol::Parameter(index) => {
                 self.entry.parameters.get(index as usize).map(|p| p.name.as_str())
+            }
+            Symbol::Result(index) => {
+                self.entry.results.get(index as usize).map(|p| p.name.as_str())
             }
             Symbol::Local(index) => variable(&self.entry.variables, index),
             Symbol::Module(index) => variable(&self.module.variables, index),

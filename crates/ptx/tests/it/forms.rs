@@ -42,6 +42,17 @@ fn type_choices(form: &Form) -> Vec<Vec<Type>> {
 }
 
 impl Example<'_> {
+    /// The least version, and the least of the targets that images are made for.
+    fn needs(&self) -> (IsaVersion, SmTarget) {
+        let (mut isa, mut sm) = (self.form.isa, self.form.sm);
+        for modifier in &self.modifiers {
+            let needs = modifier.needs();
+            (isa, sm) = (isa.max(needs.isa), sm.max(needs.sm));
+        }
+        let sm = SmTarget::portable(sm.max(75));
+        (isa.max(sm.least_isa()), sm)
+    }
+
     fn has(&self, modifier: Modifier) -> bool {
         self.modifiers.contains(&modifier)
     }
@@ -74,10 +85,13 @@ impl Example<'_> {
             Shape::Source(ty) | Shape::WideSource(ty) => nth(ty),
             Shape::DestinationOrSink(ty) => nth(ty),
             Shape::DestinationAndPredicate(ty) => format!("{}|%p4", nth(ty)),
-            Shape::Loaded | Shape::Stored => self.memory_value()?,
+            Shape::SinkAndPredicate(_) => "_|%p4".to_owned(),
+            Shape::Predicates => "%p1|%p4".to_owned(),
+            Shape::Loaded | Shape::LoadedOrSink | Shape::Stored => self.memory_value()?,
             Shape::Predicate | Shape::PredicateRegister => "!%p3".to_owned(),
             Shape::Anything => nth(Ty::First),
             Shape::Unpacked if self.types[0] == Type::B32 => "{%h1, %h2}".to_owned(),
+            Shape::Unpacked if self.types[0] == Type::B128 => "{%rd1, %rd2}".to_owned(),
             Shape::Unpacked => "{%r1, %r2}".to_owned(),
             Shape::Constant => "0x96".to_owned(),
             Shape::Memory => self.address().to_owned(),
@@ -92,27 +106,48 @@ impl Example<'_> {
                 format!("{{{}}}", list.join(", "))
             }
             Shape::Target => "done".to_owned(),
+            Shape::Targets => "targets".to_owned(),
+            Shape::Callee => match self.form.operands {
+                [Shape::Results, _, _] => "callee",
+                [Shape::Results, _] => "giver",
+                [_, _] => "taker",
+                _ => "action",
+            }
+            .to_owned(),
+            Shape::Results => "(got)".to_owned(),
+            Shape::Arguments => "(given)".to_owned(),
         })
     }
 
     fn memory_value(&self) -> Option<String> {
         let ty = self.types[0];
-        let count = match (self.has(Modifier::V2), self.has(Modifier::V4)) {
-            (true, _) => 2,
-            (_, true) => 4,
-            _ => return Some(register(ty, 1)),
+        let count = match () {
+            () if self.has(Modifier::V2) => 2,
+            () if self.has(Modifier::V4) => 4,
+            () if self.has(Modifier::V8) => 8,
+            () => return Some(register(ty, 1)),
         };
-        if ty.size() * count > 16 {
+        if ty.size() * count > 16 && count < 8 {
             return None;
         }
         let list: Vec<String> = (1..=count as usize).map(|n| register(ty, n)).collect();
         Some(format!("{{{}}}", list.join(", ")))
     }
 
+    fn accesses_parameter(&self) -> bool {
+        let words = [Modifier::Param, Modifier::ParamEntry, Modifier::ParamFunc];
+        words.into_iter().any(|word| self.has(word))
+    }
+
     fn address(&self) -> &'static str {
         match () {
-            () if self.has(Modifier::Param) => "[p]",
+            () if self.accesses_parameter() => {
+                let store = self.form.operands[0] == Shape::Memory;
+                if store { "[given]" } else { "[p]" }
+            }
             () if self.has(Modifier::Shared) => "[tile+16]",
+            () if self.has(Modifier::SharedCta) => "[tile+16]",
+            () if self.has(Modifier::SharedCluster) => "[tile+16]",
             () if self.has(Modifier::Local) => "[stack]",
             () if self.has(Modifier::Const) => "[constants]",
             () => "[%rd3+-16]",
@@ -124,6 +159,7 @@ impl Example<'_> {
 fn register(ty: Type, n: usize) -> String {
     let file = match ty {
         Type::Pred => "%p",
+        Type::B128 => "%q",
         Type::F32 => "%f",
         Type::F64 => "%fd",
         _ => match ty.size() {
@@ -140,11 +176,10 @@ fn examples() -> Vec<(IsaVersion, SmTarget, String)> {
     let mut all = Vec::new();
     for &opcode in Opcode::ALL {
         for form in opcode.forms() {
-            let sm = SmTarget::portable(form.sm.max(75));
-            let isa = form.isa.max(sm.least_isa());
             for types in type_choices(form) {
                 for modifiers in modifier_choices(form) {
                     let example = Example { modifiers, types: types.clone(), form };
+                    let (isa, sm) = example.needs();
                     all.extend(example.text(opcode).map(|text| (isa, sm, text)));
                 }
             }
@@ -168,7 +203,7 @@ fn ptxas_takes_every_combination() {
     for (isa, sm, text) in examples() {
         // A jump or an exit would leave what follows unread.
         let text = match text.split([' ', '.', ';']).next() {
-            Some("bra" | "ret" | "exit" | "trap") => format!("@%p1 {text}"),
+            Some("bra" | "brx" | "ret" | "exit" | "trap") => format!("@%p1 {text}"),
             _ => text,
         };
         match groups.iter_mut().find(|(needs, _)| *needs == (isa, sm)) {
@@ -190,6 +225,8 @@ fn ptxas_takes_every_combination() {
             message.contains("error").then(|| format!("{text}  {message}"))
         });
         let faults: Vec<String> = faults.collect();
-        panic!("{isa} {sm}: {} faults of {}\n{}", faults.len(), group.len(), faults.join("\n"));
+        // What is said without a line is about the text as a whole.
+        let said = if faults.is_empty() { said } else { faults.join("\n") };
+        panic!("{isa} {sm}: {} faults of {}\n{said}", faults.len(), group.len());
     }
 }

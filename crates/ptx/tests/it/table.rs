@@ -7,10 +7,12 @@ use retrograph_ptx::parse;
 use crate::ptxas;
 
 /// The line of the first statement in [`module_around`].
-pub(crate) const FIRST_LINE: usize = 13;
+pub(crate) const FIRST_LINE: usize = 16;
 
 /// A module around one or more statements, with registers and variables of every kind.
 pub(crate) fn module_around(version: &str, target: &str, statements: &str) -> String {
+    // Registers of 128 bits came with PTX ISA 8.3.
+    let wide = if version >= "8.3" { " .reg .b128 %q<5>;" } else { "" };
     format!(
         ".version {version}
 .target {target}
@@ -18,12 +20,16 @@ pub(crate) fn module_around(version: &str, target: &str, statements: &str) -> St
 .extern .shared .align 16 .b8 dynamic[];
 .global .align 4 .f32 table[4] = {{0f3F800000, 2.0, 0.5}};
 .const .align 4 .f32 constants[4] = {{1.0}};
+.func (.param .b32 result) callee (.param .b32 argument) {{ ret; }}
+.func action () {{ ret; }} .func taker (.param .b32 argument) {{ ret; }} \
+.func (.param .b32 result) giver () {{ ret; }}
 .visible .entry kernel(.param .u64 p)
 {{
-.reg .pred %p<5>; .reg .f32 %f<9>; .reg .f64 %fd<9>; .reg .b16 %h<5>;
-.reg .b32 %r<9>; .reg .b64 %rd<5>;
+.reg .pred %p<9>; .reg .f32 %f<9>; .reg .f64 %fd<9>; .reg .b16 %h<9>;
+.reg .b32 %r<9>; .reg .b64 %rd<9>;
 .shared .align 16 .b8 tile[64];
-.local .align 4 .b8 stack[16];
+.local .align 16 .b8 stack[16];
+.param .b32 given; .param .b32 got; targets: .branchtargets done, done;{wide}
 {statements}
 done:
 ret;

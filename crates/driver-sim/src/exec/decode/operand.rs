@@ -81,8 +81,11 @@ impl Decoder<'_> {
     ) -> Result<(Slot, Option<Slot>), Reason> {
         match operand {
             Operand::Pair(first, second) => {
-                let first = self.expect(self.register(*first)?, width_of(ty))?;
-                Ok((first, Some(self.predicate(*second)?)))
+                let first = match first {
+                    Some(first) => self.expect(self.register(*first)?, width_of(ty))?,
+                    None => self.temporary(width_of(ty)),
+                };
+                Ok((first, second.map(|second| self.predicate(second)).transpose()?))
             }
             other => Ok((self.write(other, ty)?, None)),
         }

@@ -75,6 +75,7 @@ impl Places {
                 let (offset, _) = self.parameters.0.get(index as usize)?;
                 (Space::Param, Some(u64::from(*offset)))
             }
+            Symbol::Result(_) => return None,
             Symbol::Local(index) => *self.entry.get(index as usize)?,
             Symbol::Module(index) => *self.module.get(index as usize)?,
         };

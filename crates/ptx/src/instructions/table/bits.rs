@@ -30,6 +30,9 @@ forms! {
     ]
     LOP3 [
         Form::new(&[], &[B32], &[D, S, S, S, Shape::Constant]),
+        Form::new(&[one(&[Modifier::And, Modifier::Or])], &[B32],
+            &[Shape::SinkAndPredicate(Ty::First), S, S, S, Shape::Constant, Shape::Predicate])
+            .since(ISA_8_3, 70),
     ]
     BFE [
         Form::new(&[], &[INT32_64], &[D, S, U, U]),
@@ -50,6 +53,18 @@ forms! {
         Form::new(&[], &[B32_64], &[D32, S]),
     ]
     PRMT [
-        Form::new(&[], &[B32], DSSS),
+        Form::new(&[maybe(&[Modifier::ForwardExtract, Modifier::BackwardExtract,
+            Modifier::Replicate8, Modifier::EdgeClampLeft, Modifier::EdgeClampRight,
+            Modifier::Replicate16])], &[B32], DSSS),
+    ]
+    BMSK [
+        Form::new(&[one(&[Modifier::Clamp, Modifier::Wrap])], &[B32], DSS).since(ISA_7_7, 70),
+    ]
+    SZEXT [
+        Form::new(&[one(&[Modifier::Clamp, Modifier::Wrap])], &[INT32], &[D, S, U])
+            .since(ISA_7_7, 70),
+    ]
+    FNS [
+        Form::new(&[], &[B32], &[D, S, S, Shape::Source(Ty::Is(Type::S32))]),
     ]
 }

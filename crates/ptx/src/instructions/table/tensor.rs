@@ -65,7 +65,7 @@ const DOUBLES_4: (Type, usize) = (Type::F64, 4);
 // Slots of `wmma`.
 const LAYOUTS: Slot = one(&[M::RowRow, M::RowCol, M::ColRow, M::ColCol]);
 const LAYOUT: Slot = one(&[M::Row, M::Col]);
-const WHERE: Slot = maybe(ATOMIC_SPACES);
+const WHERE: Slot = maybe(WMMA_SPACES);
 /// The shapes with a depth of 16.
 const K16: Slot = one(&[M::M16n16k16, M::M32n8k16, M::M8n32k16]);
 const M16N16K16: Slot = one(&[M::M16n16k16]);

@@ -1,0 +1,89 @@
+//! What an instruction needs of a module: the version of the PTX ISA, and the SM target.
+
+use super::form::Form;
+use crate::ast::{Instruction, Modifier, Operand, Special};
+use crate::target::IsaVersion;
+
+/// The least PTX ISA version and the least SM target, as its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// The least PTX ISA version.
+    pub isa: IsaVersion,
+    /// The least SM target, as its number.
+    pub sm: u32,
+}
+
+impl Needs {
+    const NOTHING: Self = Self::new(0, 0, 0);
+
+    const fn new(major: u32, minor: u32, sm: u32) -> Self {
+        Self { isa: IsaVersion::new(major, minor), sm }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { isa: self.isa.max(other.isa), sm: self.sm.max(other.sm) }
+    }
+}
+
+/// What an instruction of this form needs: that of the form, and of words and registers that are
+/// newer than the forms which have them.
+pub(crate) fn needs(form: &Form, instruction: &Instruction) -> Needs {
+    let mut all = Needs { isa: form.isa, sm: form.sm };
+    for modifier in instruction.modifiers.iter() {
+        all = all.and(modifier.needs());
+    }
+    for operand in &instruction.operands {
+        if let Operand::Special(special) = operand {
+            all = all.and(special.needs());
+        }
+    }
+    all
+}
+
+impl Modifier {
+    /// What the word needs whatever the instruction, where that is more than PTX ISA 6.0.
+    pub const fn needs(self) -> Needs {
+        match self {
+            Self::SharedCta => Needs::new(7, 8, 30),
+            Self::Cluster | Self::SharedCluster => Needs::new(7, 8, 90),
+            Self::ParamEntry | Self::ParamFunc => Needs::new(8, 3, 0),
+            Self::Mmio => Needs::new(8, 3, 70),
+            Self::L1EvictNormal
+            | Self::L1EvictUnchanged
+            | Self::L1EvictFirst
+            | Self::L1EvictLast
+            | Self::L1NoAllocate => Needs::new(7, 4, 70),
+            Self::L2Bytes64 | Self::L2Bytes128 => Needs::new(7, 4, 75),
+            Self::L2Bytes256
+            | Self::L2CacheHint
+            | Self::L2EvictNormal
+            | Self::L2EvictFirst
+            | Self::L2EvictLast => Needs::new(7, 4, 80),
+            _ => Needs::NOTHING,
+        }
+    }
+}
+
+impl Special {
+    /// What the register needs, where that is more than PTX ISA 6.0.
+    pub const fn needs(self) -> Needs {
+        match self {
+            Self::AggregateSharedSize => Needs::new(8, 1, 90),
+            Self::ClusterIdX
+            | Self::ClusterIdY
+            | Self::ClusterIdZ
+            | Self::NClusterIdX
+            | Self::NClusterIdY
+            | Self::NClusterIdZ
+            | Self::ClusterCtaidX
+            | Self::ClusterCtaidY
+            | Self::ClusterCtaidZ
+            | Self::ClusterNctaidX
+            | Self::ClusterNctaidY
+            | Self::ClusterNctaidZ
+            | Self::ClusterCtarank
+            | Self::ClusterNctarank => Needs::new(7, 8, 90),
+            _ => Needs::NOTHING,
+        }
+    }
+}
