@@ -30,10 +30,13 @@
 //! - [`CUresult`] and the enumerations are integers with constants, so that values of a newer
 //!   driver stay values.
 //! - Handles are pointer-sized newtypes that do not mix.
+//! - An optional function that the driver lacks is a [`MissingFunction`], which names it and the
+//!   least driver; only its use fails.
+//! - [`constants`] and [`layouts`] list the rest as values, for tools.
 //!
 //! Absent on purpose: safety (the crate `retrograph-runtime` gives that), the runtime API
-//! (`cudaMalloc` and the like), and everything that training as a graph does not need: textures,
-//! arrays, graphics interop, inter-process memory.
+//! (`cudaMalloc` and the like), and what work as a graph does not need: textures, arrays, graphics
+//! interop, inter-process handles other than of pools.
 
 // Types, fields and functions carry the names of cuda.h, so that its documentation applies.
 #![allow(non_camel_case_types, non_snake_case)]
@@ -98,3 +101,8 @@ pub use stream::*;
 pub use symbol::*;
 pub use table::DriverTable;
 pub use virtual_memory::*;
+
+/// The examples of the guide are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/ffi.md")]
+struct Guide;

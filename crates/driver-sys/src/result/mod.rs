@@ -31,7 +31,7 @@ impl CUresult {
     /// Whether the context is lost: from this code on every later call on the context returns it,
     /// and only a new process gets a working context.
     pub const fn is_sticky(self) -> bool {
-        matches!(self.0, 700 | 710 | 714..=719)
+        matches!(self.0, 226 | 700 | 702 | 710 | 714..=719 | 721)
     }
 
     /// Whether a stream capture caused the code (900 to 908). Such codes are recoverable: ending
@@ -68,7 +68,7 @@ mod tests {
     fn sticky_codes_are_the_kernel_faults_and_no_capture_code_is_among_them() {
         let sticky: Vec<u32> =
             CUresult::KNOWN.iter().filter(|code| code.is_sticky()).map(|code| code.0).collect();
-        assert_eq!(sticky, [700, 710, 714, 715, 716, 717, 718, 719]);
+        assert_eq!(sticky, [226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721]);
         assert!(CUresult::KNOWN.iter().all(|code| !(code.is_sticky() && code.is_capture())));
     }
 
