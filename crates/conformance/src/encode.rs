@@ -95,6 +95,7 @@ impl Memory {
                 Ok(self.arena.bytes(&bytes).address())
             }
             Value::Image(name, length) => self.image(name, *length),
+            Value::ImageSize(name) => self.image_bytes(name).map(|bytes| bytes.len() as u64 + 1),
             Value::Name(path) => self.variable(path, of),
             Value::Offset(path, bytes) => Ok(self.variable(path, of)?.wrapping_add_signed(*bytes)),
             Value::Out(out) => self.out(out, of),
@@ -126,14 +127,18 @@ impl Memory {
         if let Some(place) = self.loaded.get(&key) {
             return Ok(place.address());
         }
-        let path = self.images.join(name);
-        let mut bytes = fs::read(&path)
-            .map_err(|error| Problem::File { reason: format!("{}: {error}", path.display()) })?;
+        let mut bytes = self.image_bytes(name)?;
         bytes.truncate(length.unwrap_or(bytes.len()));
         bytes.push(0);
         let place = self.arena.bytes(&bytes);
         self.loaded.insert(key, place);
         Ok(place.address())
+    }
+
+    fn image_bytes(&self, name: &str) -> Result<Vec<u8>, Problem> {
+        let path = self.images.join(name);
+        let failed = |error| Problem::File { reason: format!("{}: {error}", path.display()) };
+        fs::read(&path).map_err(failed)
     }
 
     /// A place for what the call writes.

@@ -12,6 +12,8 @@ pub(crate) enum Value {
     Text(String),
     /// An image file and how many bytes of it, all where none is said.
     Image(String, Option<usize>),
+    /// The number of bytes of an image with its final zero.
+    ImageSize(String),
     /// A variable, with fields and indices, and an offset for addresses.
     Name(String),
     Offset(String, i64),
@@ -245,6 +247,11 @@ impl<'a> Reader<'a> {
                 self.expect(")")?;
                 let is_host = name == "hostfn";
                 Ok(if is_host { Value::HostFunction(said) } else { Value::Callback(said) })
+            }
+            "size" => {
+                let name = self.word().to_owned();
+                self.expect(")")?;
+                Ok(Value::ImageSize(name))
             }
             "sleepfn" => {
                 let value = self.value()?;
