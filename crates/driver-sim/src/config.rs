@@ -16,6 +16,9 @@ pub struct Config {
     pub threads: usize,
     /// Decides every order that CUDA leaves open.
     pub seed: u64,
+    /// Whether kernels are watched for races between their threads. A race is undefined and stops
+    /// the kernel. Kernels then run many times slower, on one host thread.
+    pub detect_races: bool,
     /// Whether an error that no recorded trace attests stops the simulator instead of being
     /// returned.
     pub attested_only: bool,
@@ -31,6 +34,7 @@ impl Default for Config {
             driver_version: 13000,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             seed: 0,
+            detect_races: false,
             attested_only: false,
         }
     }

@@ -55,6 +55,7 @@ mod lanes;
 mod layout;
 mod matrix;
 mod program;
+mod races;
 mod rounding;
 mod site;
 mod staged;
@@ -64,6 +65,6 @@ mod vector;
 mod warp;
 mod words;
 
-pub use fault::{DecodeError, Fault, FaultKind, FaultSite};
+pub use fault::{DecodeError, Fault, FaultKind, FaultSite, RacingAccess};
 pub use grid::{Launch, LaunchStats, launch};
 pub use program::Program;

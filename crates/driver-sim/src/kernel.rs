@@ -2,6 +2,7 @@
 
 use retrograph_driver_sys::CUresult;
 
+use crate::config::Config;
 use crate::exec::{self, Fault, FaultKind};
 use crate::memory::Memory;
 use crate::work::{Failure, Launch};
@@ -10,7 +11,7 @@ use crate::work::{Failure, Launch};
 pub(crate) fn run(
     launch: &Launch,
     memory: &Memory,
-    threads: usize,
+    config: &Config,
     seed: u64,
 ) -> Result<(), Failure> {
     let request = exec::Launch {
@@ -18,7 +19,8 @@ pub(crate) fn run(
         block: launch.block,
         shared_bytes: launch.shared_bytes,
         parameters: &launch.parameters.block,
-        threads,
+        threads: config.threads,
+        races: config.detect_races,
         seed,
         ..exec::Launch::default()
     };
@@ -34,7 +36,7 @@ fn failure(fault: &Fault) -> Failure {
         // Hardware would hang until a watchdog or a person ends the process; a sticky code is the
         // nearest thing that a program can meet.
         FaultKind::StepLimit { .. } => (CUresult::CUDA_ERROR_LAUNCH_FAILED, true),
-        FaultKind::BarrierDivergence | FaultKind::Undefined { .. } => {
+        FaultKind::BarrierDivergence | FaultKind::Race { .. } | FaultKind::Undefined { .. } => {
             (CUresult::CUDA_ERROR_LAUNCH_FAILED, true)
         }
     };

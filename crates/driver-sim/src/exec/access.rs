@@ -8,6 +8,7 @@ use retrograph_ptx::ast::Space;
 
 use super::fault::FaultKind;
 use super::program::{Access, LANES, Width};
+use super::races::{Races, Sight, Touch};
 use super::vector::{Lanes, Slots};
 use super::words::addresses;
 use crate::memory::{Snapshot, Span};
@@ -36,16 +37,28 @@ pub(super) struct Memories<'a> {
     pub(super) local_bytes: u32,
     /// The parameter block.
     pub(super) parameters: &'a [u8],
+    /// Who looks for races.
+    pub(super) races: Option<Box<Races<'a>>>,
+    /// The warp that runs, and its instruction when it reaches memory lane by lane.
+    pub(super) warp: usize,
+    pub(super) pc: u32,
 }
 
 impl Memories<'_> {
-    /// Notes that a lane reads bytes, for whoever looks for races.
+    /// Tells who looks for races, if anybody does, that a lane touches `bytes` bytes.
     #[inline(always)]
-    pub(super) fn watch_read(&mut self, _at: *const u8, _bytes: usize, _lane: usize) {}
-
-    /// Notes that a lane writes bytes.
-    #[inline(always)]
-    pub(super) fn watch_write(&mut self, _at: *const u8, _bytes: usize, _lane: usize) {}
+    pub(super) fn watch(
+        &mut self,
+        access: &Access,
+        (lane, address, bytes): (usize, u64, u32),
+        touch: Touch,
+    ) -> Result<(), FaultKind> {
+        let Some(races) = &mut self.races else { return Ok(()) };
+        let (space, address) = locate(access.space, address);
+        let (warp, pc, strong) = (self.warp, self.pc, access.strong);
+        let bytes = (address, u64::from(bytes));
+        races.see(&Sight { space, bytes, warp, lane, pc, strong }, touch)
+    }
 
     /// The allocation that holds `[low, high)`.
     #[inline(always)]
@@ -125,7 +138,7 @@ fn locate(space: Option<Space>, address: u64) -> (Space, u64) {
 /// The instruction must be a load that decoding made.
 #[inline(never)]
 pub(super) unsafe fn load_any(
-    memories: &Memories<'_>,
+    memories: &mut Memories<'_>,
     (slots, mask): (Slots, u32),
     access: &Access,
 ) -> Result<(), Trouble> {
@@ -136,6 +149,9 @@ pub(super) unsafe fn load_any(
         for lane in lanes_of(mask) {
             let from = memories.resolve(access, lane, all[lane]);
             let from = from.map_err(|kind| (kind, lane as u32))?;
+            let place = (lane, all[lane], access.bytes * access.count);
+            let seen = memories.watch(access, place, Touch::Read);
+            seen.map_err(|kind| (kind, lane as u32))?;
             for part in 0..count {
                 let bytes = access.bytes as usize;
                 let value = read_element(from.add(part * bytes), bytes, access.signed);
@@ -153,7 +169,7 @@ pub(super) unsafe fn load_any(
 /// The instruction must be a store that decoding made.
 #[inline(never)]
 pub(super) unsafe fn store_any(
-    memories: &Memories<'_>,
+    memories: &mut Memories<'_>,
     (slots, mask): (Slots, u32),
     access: &Access,
 ) -> Result<(), Trouble> {
@@ -166,6 +182,13 @@ pub(super) unsafe fn store_any(
             let to = to.map_err(|kind| (kind, lane as u32))?;
             for part in 0..access.count as usize {
                 let value = lane_of(slots, 1 + part, (access.value, lane)).to_le_bytes();
+                if memories.races.is_some() {
+                    let old = std::slice::from_raw_parts(to.add(part * bytes), bytes);
+                    let touch = Touch::Write { same: old == &value[..bytes] };
+                    let at = all[lane].wrapping_add((part * bytes) as u64);
+                    let seen = memories.watch(access, (lane, at, access.bytes), touch);
+                    seen.map_err(|kind| (kind, lane as u32))?;
+                }
                 std::ptr::copy_nonoverlapping(value.as_ptr(), to.add(part * bytes), bytes);
             }
         }

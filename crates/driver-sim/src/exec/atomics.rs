@@ -9,6 +9,7 @@ use super::access::{
 };
 use super::float::{canonical, canonical64, d, f};
 use super::program::{Atomic, AtomicOperation};
+use super::races::Touch;
 use super::vector::Slots;
 
 impl AtomicOperation {
@@ -52,7 +53,7 @@ impl AtomicOperation {
 /// on the same bytes.
 #[inline(never)]
 pub(super) unsafe fn execute(
-    memories: &Memories<'_>,
+    memories: &mut Memories<'_>,
     (slots, mask): (Slots, u32),
     atomic: &Atomic,
 ) -> Result<(), Trouble> {
@@ -64,6 +65,9 @@ pub(super) unsafe fn execute(
         for lane in lanes_of(mask) {
             let at = memories.resolve(access, lane, all[lane]);
             let at = at.map_err(|kind| (kind, lane as u32))?;
+            let place = (lane, all[lane], access.bytes);
+            let seen = memories.watch(access, place, Touch::Atomic);
+            seen.map_err(|kind| (kind, lane as u32))?;
             let old = read_element(at, bytes, false);
             let b = lane_of(slots, 2, (access.value, lane));
             let c = lane_of(slots, 3, (access.value, lane));

@@ -4,6 +4,8 @@
 //! changes from round to round by the seed of the launch, so that a kernel that counts on one order
 //! is found out.
 
+use std::sync::{Arc, Mutex};
+
 use retrograph_ptx::ast::Special;
 
 use super::access::Memories;
@@ -11,12 +13,13 @@ use super::fault::FaultKind;
 use super::grid::Launch;
 use super::interpreter::{Interpreter, Machine, Pause};
 use super::program::{LANES, Preset, Program, Width};
+use super::races::{Races, Seen};
 use super::vector::Lanes;
 use super::warp::Warp;
 use crate::memory::{POISON, Snapshot, Span, fill_host};
 
 /// Instructions that a warp runs before another one has its turn.
-const TURN: u64 = 1 << 16;
+const TURN: u64 = 1 << 13;
 /// Barriers of a block.
 const BARRIERS: u32 = 16;
 
@@ -28,6 +31,15 @@ pub(super) struct BlockFault {
     pub(super) thread: u32,
     /// The index of the decoded instruction.
     pub(super) pc: u32,
+}
+
+/// How far a block got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// To its end, with so many instructions of its warps.
+    Ended { executed: u64 },
+    /// Not yet to its end.
+    Rests,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +61,9 @@ fn lines(bytes: usize) -> Vec<Line> {
     vec![Line { _bytes: [0; 128] }; bytes.div_ceil(128)]
 }
 
+/// Global memory, the parameters, and where races are noted when they are looked for.
+pub(super) type Surroundings<'a> = (&'a Snapshot, &'a [u8], Option<&'a Arc<Mutex<Seen>>>);
+
 /// Runs blocks of one launch, one after the other.
 pub(super) struct BlockRunner<'a> {
     machine: Machine<'a>,
@@ -60,6 +75,8 @@ pub(super) struct BlockRunner<'a> {
     warps: Vec<Warp>,
     states: Vec<State>,
     arrived: [u32; BARRIERS as usize],
+    /// Decides the order of the warps in the next round; 0 for that of their indices.
+    round: u64,
 }
 
 impl<'a> BlockRunner<'a> {
@@ -67,7 +84,7 @@ impl<'a> BlockRunner<'a> {
     pub(super) fn new(
         program: &'a Program,
         launch: &'a Launch<'a>,
-        (global, parameters): (&'a Snapshot, &'a [u8]),
+        (global, parameters, seen): Surroundings<'a>,
         interpreter: Interpreter,
     ) -> Self {
         let threads = launch.block.iter().product::<u32>() as usize;
@@ -80,6 +97,9 @@ impl<'a> BlockRunner<'a> {
             local: std::ptr::null_mut(),
             local_bytes: program.local_bytes,
             parameters,
+            races: seen.map(|seen| Box::new(Races::new(program, launch, Arc::clone(seen)))),
+            warp: 0,
+            pc: 0,
         };
         let mut runner = Self {
             machine: Machine { program, memories, executed: 0 },
@@ -91,6 +111,7 @@ impl<'a> BlockRunner<'a> {
             warps: (0..count).map(|_| Warp::new(0)).collect(),
             states: vec![State::Ready; count],
             arrived: [0; BARRIERS as usize],
+            round: 0,
         };
         for warp in 0..count {
             runner.fill_presets(warp);
@@ -168,13 +189,19 @@ impl<'a> BlockRunner<'a> {
         if threads >= LANES { u32::MAX } else { (1 << threads) - 1 }
     }
 
-    fn start(&mut self, block: [u32; 3]) {
+    /// Begins a block. `order` varies the order of the warps and of the lanes in them.
+    pub(super) fn start(&mut self, block: [u32; 3], order: u64) {
         self.machine.executed = 0;
+        self.round = order;
+        if let Some(races) = &mut self.machine.memories.races {
+            races.start(block, self.warps.len());
+        }
         self.arrived = [0; BARRIERS as usize];
         let program = self.machine.program;
         for warp in 0..self.warps.len() {
             let lanes = self.lanes_of_warp(warp);
-            self.warps[warp].restart(lanes);
+            let order = if order == 0 { 0 } else { scramble(order ^ warp as u64).max(1) };
+            self.warps[warp].restart(lanes, order);
             self.states[warp] = State::Ready;
             for &(preset, offset) in &program.presets {
                 let axis = match preset {
@@ -200,16 +227,16 @@ impl<'a> BlockRunner<'a> {
         }
     }
 
-    /// Runs a block to its end and returns how many instructions its warps executed. `order` varies
-    /// the order of the warps.
-    pub(super) fn run(&mut self, block: [u32; 3], order: u64) -> Result<u64, BlockFault> {
-        self.start(block);
-        let count = self.warps.len();
-        let mut round = order;
+    /// Runs the block on, to its end or until it has executed about so many more instructions.
+    pub(super) fn run(&mut self, budget: u64) -> Result<Progress, BlockFault> {
+        let limit = self.machine.executed.saturating_add(budget);
         while self.states.iter().any(|&state| state != State::Done) {
+            if self.machine.executed > limit {
+                return Ok(Progress::Rests);
+            }
             let mut progress = false;
-            for turn in 0..count {
-                let warp = self.warp_at(turn, round);
+            for turn in 0..self.warps.len() {
+                let warp = self.warp_at(turn, self.round);
                 while self.states[warp] == State::Ready {
                     progress = true;
                     if !self.step(warp)? {
@@ -220,9 +247,9 @@ impl<'a> BlockRunner<'a> {
             if !self.release() && !progress {
                 return Err(self.stuck());
             }
-            round = if order == 0 { 0 } else { scramble(round) };
+            self.round = if self.round == 0 { 0 } else { scramble(self.round).max(1) };
         }
-        Ok(self.machine.executed)
+        Ok(Progress::Ended { executed: self.machine.executed })
     }
 
     fn warp_at(&self, turn: usize, round: u64) -> usize {
@@ -236,6 +263,7 @@ impl<'a> BlockRunner<'a> {
         let file = self.file(index);
         let local = index * LANES * self.machine.program.local_bytes as usize;
         self.machine.memories.local = self.local.as_mut_ptr().cast::<u8>().wrapping_add(local);
+        self.machine.memories.warp = index;
         let warp = &mut self.warps[index];
         // SAFETY: the file is that of this warp, and the interpreter suits the host.
         let pause = unsafe { (self.interpreter)(&mut self.machine, warp, file, TURN) };
@@ -252,6 +280,9 @@ impl<'a> BlockRunner<'a> {
                 if id >= BARRIERS || !count.is_multiple_of(LANES as u32) {
                     let what = "a barrier beyond 15, or a count that is no multiple of 32";
                     return Err(self.fault_before(FaultKind::Undefined { what }, index));
+                }
+                if let Some(races) = &mut self.machine.memories.races {
+                    races.arrive(id, index);
                 }
                 if arrive {
                     self.arrived[id as usize] += LANES as u32;
@@ -279,6 +310,11 @@ impl<'a> BlockRunner<'a> {
             if complete {
                 released = true;
                 self.arrived[id as usize] = 0;
+                if let Some(races) = &mut self.machine.memories.races {
+                    let states = self.states.iter().enumerate();
+                    let freed = states.filter(|(_, state)| waits(state));
+                    races.release(id, freed.map(|(warp, _)| warp));
+                }
                 for state in &mut self.states {
                     if matches!(state, State::Waiting(at, _) if *at == id) {
                         *state = State::Ready;

@@ -49,12 +49,48 @@ pub enum FaultKind {
         /// The limit.
         limit: u64,
     },
+    /// Two threads access the same byte, at least one of them writes, and nothing orders them.
+    #[error(
+        "a race: {this} of the byte at {address:#x} of {} memory is not ordered with {that} of it \
+         {other}, and comes",
+        space_name(*.space)
+    )]
+    Race {
+        /// The byte.
+        address: u64,
+        /// The state space.
+        space: Space,
+        /// What is done here.
+        this: RacingAccess,
+        /// What the other thread did.
+        that: RacingAccess,
+        /// Where the other thread did it.
+        other: Box<FaultSite>,
+    },
     /// What the instruction does with these operands is undefined on hardware.
     #[error("undefined behaviour: {what}")]
     Undefined {
         /// What is undefined.
         what: &'static str,
     },
+}
+
+/// What a thread that takes part in a race does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RacingAccess {
+    /// It reads.
+    Read,
+    /// It writes.
+    Write,
+}
+
+impl fmt::Display for RacingAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "a read",
+            Self::Write => "a write",
+        })
+    }
 }
 
 fn space_name(space: Space) -> &'static str {

@@ -2,24 +2,29 @@
 //!
 //! Blocks do not communicate unless a program has atomics or ordered accesses to global memory, so
 //! that a launch gives the same bytes whatever the number of host threads. Programs that do
-//! communicate run block after block in a fixed order.
+//! communicate run on one host thread in a fixed order, in turns.
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
-use retrograph_ptx::ast::Statement;
-
-use super::block::{BlockFault, BlockRunner, scramble};
-use super::fault::{Fault, FaultSite};
+use super::block::{BlockFault, BlockRunner, Progress, Surroundings, scramble};
+use super::fault::Fault;
 use super::interpreter::{Interpreter, best};
 use super::program::Program;
-use super::site::text_of;
-use crate::memory::{Memory, Snapshot};
+use super::races::Seen;
+use super::site::site_of;
+use crate::memory::Memory;
 
 /// Instructions that a launch executes on the calling thread before it starts others: about
 /// what starting them costs.
 const INLINE: u64 = 20_000;
+
+/// Instructions of the warps of a block after which it rests, when blocks may wait for each other.
+const QUANTUM: u64 = 1 << 16;
+/// Blocks that may have begun and not ended at the same time; a block beyond waits for an end.
+const RESIDENT: usize = 1024;
 
 /// What a kernel is launched with.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +41,8 @@ pub struct Launch<'a> {
     pub threads: usize,
     /// Varies the order of blocks and warps. With 0 they run in the order of their indices.
     pub seed: u64,
+    /// Whether races between threads are looked for. Blocks then run one after the other.
+    pub races: bool,
     /// Instructions of warps that one block may execute before it is taken to hang.
     pub step_limit: u64,
 }
@@ -54,6 +61,7 @@ impl Default for Launch<'_> {
             parameters: &[],
             threads: 1,
             seed: 0,
+            races: false,
             step_limit: Self::STEP_LIMIT,
         }
     }
@@ -91,12 +99,15 @@ pub(super) fn launch_with(
     }
     let mut parameters = launch.parameters.to_vec();
     parameters.resize(program.parameter_bytes() as usize, 0);
+    let watched = launch.races.then(|| program.lane_by_lane());
+    let program = watched.as_ref().unwrap_or(program);
     let snapshot = memory.snapshot();
+    let seen = launch.races.then(|| Arc::new(Mutex::new(Seen::default())));
     let grid = Grid {
         program,
         launch,
         order: Order::new(blocks, launch.seed),
-        global: (&snapshot, &parameters),
+        around: (&snapshot, &parameters, seen.as_ref()),
         interpreter,
         next: AtomicU64::new(0),
         executed: AtomicU64::new(0),
@@ -147,7 +158,7 @@ struct Grid<'a> {
     program: &'a Program,
     launch: &'a Launch<'a>,
     order: Order,
-    global: (&'a Snapshot, &'a [u8]),
+    around: Surroundings<'a>,
     interpreter: Interpreter,
     /// The place in the order of the next block that nobody runs.
     next: AtomicU64,
@@ -159,8 +170,11 @@ struct Grid<'a> {
 
 impl Grid<'_> {
     fn run(&self) {
+        if self.program.communicates || self.launch.races {
+            return self.run_together();
+        }
         let mut runner = self.runner();
-        let alone = self.launch.threads <= 1 || self.program.communicates;
+        let alone = self.launch.threads <= 1;
         while self.claim(&mut runner).is_continue() {
             if !alone && self.executed.load(Ordering::Relaxed) >= INLINE {
                 break;
@@ -182,24 +196,70 @@ impl Grid<'_> {
         });
     }
 
+    /// Runs blocks that may wait for each other, on this thread and in a fixed order. A block that
+    /// has run for long rests while others run, so that one that spins until another has done
+    /// something does not starve it.
+    fn run_together(&self) {
+        let mut resting: VecDeque<(u64, BlockRunner<'_>)> = VecDeque::new();
+        let mut free: Vec<BlockRunner<'_>> = Vec::new();
+        loop {
+            let room = resting.len() < RESIDENT;
+            let fresh = if room { self.next_place() } else { None };
+            let (place, mut runner) = match fresh {
+                Some(place) => {
+                    let mut runner = free.pop().unwrap_or_else(|| self.runner());
+                    self.start(&mut runner, place);
+                    (place, runner)
+                }
+                None => match resting.pop_front() {
+                    Some(rested) => rested,
+                    None => return,
+                },
+            };
+            match runner.run(QUANTUM) {
+                Ok(Progress::Rests) => resting.push_back((place, runner)),
+                result => {
+                    if self.finish(place, result).is_break() {
+                        return;
+                    }
+                    free.push(runner);
+                }
+            }
+        }
+    }
+
     fn runner(&self) -> BlockRunner<'_> {
-        BlockRunner::new(self.program, self.launch, self.global, self.interpreter)
+        BlockRunner::new(self.program, self.launch, self.around, self.interpreter)
+    }
+
+    /// The place in the order of the next block that nobody runs.
+    fn next_place(&self) -> Option<u64> {
+        let place = self.next.fetch_add(1, Ordering::Relaxed);
+        let wanted = place < self.order.blocks && place <= self.first_fault.load(Ordering::Relaxed);
+        wanted.then_some(place)
+    }
+
+    fn start(&self, runner: &mut BlockRunner<'_>, place: u64) {
+        let block = self.order.block(place);
+        let order = if self.launch.seed == 0 { 0 } else { scramble(self.launch.seed ^ block) };
+        runner.start(coordinates(block, self.launch.grid), order);
     }
 
     /// Runs the next block. Blocks are claimed in order, so that every block before one that
     /// faults is run to its end, and the fault that is reported is the same on every run.
     fn claim(&self, runner: &mut BlockRunner<'_>) -> ControlFlow<()> {
-        let place = self.next.fetch_add(1, Ordering::Relaxed);
-        if place >= self.order.blocks || place > self.first_fault.load(Ordering::Relaxed) {
-            return ControlFlow::Break(());
-        }
-        let block = self.order.block(place);
-        let order = if self.launch.seed == 0 { 0 } else { scramble(self.launch.seed ^ block) };
-        match runner.run(coordinates(block, self.launch.grid), order) {
-            Ok(executed) => {
+        let Some(place) = self.next_place() else { return ControlFlow::Break(()) };
+        self.start(runner, place);
+        self.finish(place, runner.run(u64::MAX))
+    }
+
+    fn finish(&self, place: u64, result: Result<Progress, BlockFault>) -> ControlFlow<()> {
+        match result {
+            Ok(Progress::Ended { executed }) => {
                 self.executed.fetch_add(executed, Ordering::Relaxed);
                 ControlFlow::Continue(())
             }
+            Ok(Progress::Rests) => ControlFlow::Continue(()),
             Err(fault) => {
                 self.first_fault.fetch_min(place, Ordering::Relaxed);
                 let mut first = self.fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -212,26 +272,14 @@ impl Grid<'_> {
     }
 }
 
-fn coordinates(linear: u64, [x, y, _]: [u32; 3]) -> [u32; 3] {
+/// The place of a linear index.
+pub(super) fn coordinates(linear: u64, [x, y, _]: [u32; 3]) -> [u32; 3] {
     let (x, y) = (u64::from(x), u64::from(y));
     [(linear % x) as u32, (linear / x % y) as u32, (linear / x / y) as u32]
 }
 
 fn describe(program: &Program, launch: &Launch<'_>, fault: &BlockFault, block: u64) -> Fault {
-    let statement = program.statements.get(fault.pc as usize).copied().unwrap_or(0) as usize;
-    let entry = program.entry();
-    let instruction = match entry.body.get(statement) {
-        Some(Statement::Instruction(instruction)) => Some(instruction),
-        _ => None,
-    };
-    let site = FaultSite {
-        kernel: entry.name.clone(),
-        block: coordinates(block, launch.grid),
-        thread: coordinates(u64::from(fault.thread), launch.block),
-        statement,
-        line: instruction.map_or(0, |instruction| instruction.line.0),
-        text: instruction.map_or_else(String::new, |i| text_of(&program.module, entry, i)),
-    };
+    let site = site_of(program, launch, (block, fault.thread, fault.pc));
     Fault { kind: fault.kind.clone(), site: Box::new(site) }
 }
 

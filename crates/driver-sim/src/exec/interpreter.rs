@@ -182,7 +182,7 @@ unsafe fn interpret(machine: &mut Machine<'_>, warp: &mut Warp, file: *mut u8, t
                         (program, extra),
                     ) {
                         let access = program.accesses.get_unchecked(extra as usize);
-                        attempt!(load_any(&machine.memories, (s, mask), access));
+                        attempt!(load_any(&mut machine.memories, (s, mask), access));
                     }
                 };
             }
@@ -194,7 +194,7 @@ unsafe fn interpret(machine: &mut Machine<'_>, warp: &mut Warp, file: *mut u8, t
                         (program, extra),
                     ) {
                         let access = program.accesses.get_unchecked(extra as usize);
-                        attempt!(store_any(&machine.memories, (s, mask), access));
+                        attempt!(store_any(&mut machine.memories, (s, mask), access));
                     }
                 };
             }
@@ -326,20 +326,26 @@ unsafe fn interpret(machine: &mut Machine<'_>, warp: &mut Warp, file: *mut u8, t
                 Op::StoreShared2 => store!(true, 2),
                 Op::StoreShared4 => store!(true, 4),
                 Op::Load => {
+                    machine.memories.pc = warp.pc;
                     let access = program.accesses.get_unchecked(extra as usize);
-                    attempt!(load_any(&machine.memories, (s, mask), access));
+                    attempt!(load_any(&mut machine.memories, (s, mask), access));
                 }
                 Op::Store => {
+                    machine.memories.pc = warp.pc;
                     let access = program.accesses.get_unchecked(extra as usize);
-                    attempt!(store_any(&machine.memories, (s, mask), access));
+                    attempt!(store_any(&mut machine.memories, (s, mask), access));
                 }
                 Op::StageCopy => {
+                    machine.memories.pc = warp.pc;
                     let copy = program.copies.get_unchecked(extra as usize);
                     attempt!(warp.staged.issue(&mut machine.memories, (s, mask), copy));
                 }
                 Op::StageCommit => warp.staged.commit(mask),
-                Op::StageWait => warp.staged.wait(&mut machine.memories, mask, extra),
-                Op::StageWaitAll => warp.staged.wait_all(&mut machine.memories, mask),
+                Op::StageWait | Op::StageWaitAll => {
+                    machine.memories.pc = warp.pc;
+                    let open = (instruction.op == Op::StageWait).then_some(extra);
+                    attempt!(warp.staged.wait(&mut machine.memories, mask, open));
+                }
                 Op::Matrix => {
                     if mask == warp.active && !warp.is_converged() {
                         unless_stuck!(warp.wait());
@@ -349,6 +355,7 @@ unsafe fn interpret(machine: &mut Machine<'_>, warp: &mut Warp, file: *mut u8, t
                         let what = "a matrix instruction that not all lanes of a warp execute";
                         pause!(Pause::Fault(FaultKind::Undefined { what }, mask.trailing_zeros()));
                     }
+                    machine.memories.pc = warp.pc;
                     let matrix = program.matrices.get_unchecked(extra as usize);
                     if let Operation::Product(product) = &matrix.operation {
                         multiply(File(file), matrix, product);
@@ -357,8 +364,9 @@ unsafe fn interpret(machine: &mut Machine<'_>, warp: &mut Warp, file: *mut u8, t
                     }
                 }
                 Op::Atomic => {
+                    machine.memories.pc = warp.pc;
                     let atomic = program.atomics.get_unchecked(extra as usize);
-                    attempt!(atomics::execute(&machine.memories, (s, mask), atomic));
+                    attempt!(atomics::execute(&mut machine.memories, (s, mask), atomic));
                 }
                 Op::Parameter32 => {
                     let from = machine.memories.parameters.as_ptr().add(extra as usize);
@@ -400,7 +408,12 @@ unsafe fn interpret(machine: &mut Machine<'_>, warp: &mut Warp, file: *mut u8, t
                     warp.pc += 1;
                     pause!(Pause::Barrier { id, count, arrive: extra == 1 });
                 }
-                Op::WarpBarrier => gathered!(0),
+                Op::WarpBarrier => {
+                    gathered!(0);
+                    if let Some(races) = &mut machine.memories.races {
+                        races.warp_barrier(machine.memories.warp);
+                    }
+                }
                 Op::ActiveMask => s.write(0, mask, &[mask; LANES]),
                 Op::Shuffle => {
                     gathered!(4);

@@ -10,6 +10,7 @@ use retrograph_ptx::ast::Type;
 use super::access::{Memories, Trouble, read_element};
 use super::fault::FaultKind;
 use super::program::{Access, LANES};
+use super::races::Touch;
 use super::vector::Lanes;
 
 mod product;
@@ -208,14 +209,27 @@ fn rows_of(lanes: &Lanes<u32>, transposed: bool) -> Rows {
     rows
 }
 
-/// The host bytes behind row `row` of matrix `index`, whose address is in a lane of its own.
+/// The host bytes behind a row of a matrix, whose address is that of a lane.
 fn row(
-    memories: &Memories<'_>,
+    memories: &mut Memories<'_>,
     (access, addresses): (&Access, &Lanes<u64>),
-    lane: usize,
+    (lane, touch): (usize, Touch),
 ) -> Result<*mut u8, Trouble> {
     let address = addresses[lane].wrapping_add(access.offset as u64);
-    memories.resolve(access, lane, address).map_err(|kind| (kind, lane as u32))
+    touched(memories, access, (lane, address), touch)
+}
+
+/// The host bytes of an access of a lane.
+fn touched(
+    memories: &mut Memories<'_>,
+    access: &Access,
+    (lane, address): (usize, u64),
+    touch: Touch,
+) -> Result<*mut u8, Trouble> {
+    let host = memories.resolve(access, lane, address).map_err(|kind| (kind, lane as u32))?;
+    let seen = memories.watch(access, (lane, address, access.bytes), touch);
+    seen.map_err(|kind| (kind, lane as u32))?;
+    Ok(host)
 }
 
 /// The addresses in a slot.
@@ -250,8 +264,7 @@ unsafe fn load(
             let mut rows = Rows::default();
             for (line, values) in rows.iter_mut().enumerate() {
                 let lane = 8 * index + line;
-                let from = row(memories, (access, &all), lane)?;
-                memories.watch_read(from, 16, lane);
+                let from = row(memories, (access, &all), (lane, Touch::Read))?;
                 *values = from.cast::<[u16; 8]>().read_unaligned();
             }
             file.write(matrix.slots[index], lanes_of_rows(&rows, transposed));
@@ -276,8 +289,7 @@ unsafe fn store(
             let rows = rows_of(&file.read::<u32>(matrix.slots[1 + index]), transposed);
             for (line, values) in rows.iter().enumerate() {
                 let lane = 8 * index + line;
-                let to = row(memories, (access, &all), lane)?;
-                memories.watch_write(to, 16, lane);
+                let to = row(memories, (access, &all), (lane, Touch::Write { same: false }))?;
                 to.cast::<[u16; 8]>().write_unaligned(*values);
             }
         }
@@ -336,9 +348,8 @@ unsafe fn load_fragment(
                 for part in 0..parts {
                     let place = fragment.size.place(fragment.role, (index, parts, part), lane);
                     let at = fragment.distance(place, stride).wrapping_mul(bytes as u64);
-                    let from = memories.resolve(access, lane, base.wrapping_add(at));
-                    let from = from.map_err(|kind| (kind, lane as u32))?;
-                    memories.watch_read(from, bytes, lane);
+                    let at = (lane, base.wrapping_add(at));
+                    let from = touched(memories, access, at, Touch::Read)?;
                     *word |= (read_element(from, bytes, false) as u32) << (8 * bytes * part);
                 }
             }
@@ -368,9 +379,8 @@ unsafe fn store_fragment(
                 for part in 0..parts {
                     let place = fragment.size.place(fragment.role, (index, parts, part), lane);
                     let at = fragment.distance(place, stride).wrapping_mul(bytes as u64);
-                    let to = memories.resolve(access, lane, base.wrapping_add(at));
-                    let to = to.map_err(|kind| (kind, lane as u32))?;
-                    memories.watch_write(to, bytes, lane);
+                    let at = (lane, base.wrapping_add(at));
+                    let to = touched(memories, access, at, Touch::Write { same: false })?;
                     let value = (word >> ((8 * bytes * part) % 32)).to_le_bytes();
                     std::ptr::copy_nonoverlapping(value.as_ptr(), to, bytes);
                 }

@@ -245,6 +245,8 @@ pub(super) struct Access {
     pub(super) address: Width,
     /// Bytes added to the address.
     pub(super) offset: i64,
+    /// Whether the access is volatile, relaxed or stronger.
+    pub(super) strong: bool,
 }
 
 /// What an atomic instruction does to the old value.

@@ -2,6 +2,32 @@
 
 use retrograph_ptx::ast::{Entry, Instruction, Module, Statement};
 
+use super::fault::FaultSite;
+use super::grid::{Launch, coordinates};
+use super::program::Program;
+
+/// The place of an instruction, by the linear indices of block and thread.
+pub(super) fn site_of(
+    program: &Program,
+    launch: &Launch<'_>,
+    (block, thread, pc): (u64, u32, u32),
+) -> FaultSite {
+    let statement = program.statements.get(pc as usize).copied().unwrap_or(0) as usize;
+    let entry = program.entry();
+    let instruction = match entry.body.get(statement) {
+        Some(Statement::Instruction(instruction)) => Some(instruction),
+        _ => None,
+    };
+    FaultSite {
+        kernel: entry.name.clone(),
+        block: coordinates(block, launch.grid),
+        thread: coordinates(u64::from(thread), launch.block),
+        statement,
+        line: instruction.map_or(0, |instruction| instruction.line.0),
+        text: instruction.map_or_else(String::new, |i| text_of(&program.module, entry, i)),
+    }
+}
+
 /// The instruction as PTX, with the names of the entry and the module.
 pub(super) fn text_of(module: &Module, entry: &Entry, instruction: &Instruction) -> String {
     // The printer prints modules, so one is made whose only instruction is this one.

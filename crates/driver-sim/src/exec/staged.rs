@@ -7,6 +7,7 @@
 use super::access::{Memories, Trouble, lane_of, lanes_of};
 use super::fault::FaultKind;
 use super::program::{Access, LANES, Width};
+use super::races::Touch;
 use super::vector::Slots;
 use crate::memory::{POISON, fill_host};
 
@@ -29,9 +30,11 @@ struct Pending {
     group: u32,
     to: *mut u8,
     from: *const u8,
-    bytes: usize,
+    bytes: u32,
     /// Bytes that come from the source; zeros follow.
-    copied: usize,
+    copied: u32,
+    /// The accesses and addresses, for whoever looks for races.
+    places: (Access, u64, Access, u64),
 }
 
 /// The copies of a warp that have not landed.
@@ -75,24 +78,25 @@ impl Staged {
                     let what = "an asynchronous copy of more bytes than it has room for";
                     return Err(trouble(FaultKind::Undefined { what }));
                 }
-                let to = lane_of(slots, 0, (copy.to.address, lane));
-                let to = memories.resolve(&copy.to, lane, shifted(to, &copy.to));
-                let to = to.map_err(trouble)?;
+                let target = shifted(lane_of(slots, 0, (copy.to.address, lane)), &copy.to);
+                let to = memories.resolve(&copy.to, lane, target).map_err(trouble)?;
+                let origin = shifted(lane_of(slots, 1, (copy.from.address, lane)), &copy.from);
                 let from = if copied == 0 {
                     std::ptr::null()
                 } else {
-                    let from = shifted(lane_of(slots, 1, (copy.from.address, lane)), &copy.from);
-                    source(memories, copy, (lane, from, copied)).map_err(trouble)?
+                    source(memories, copy, (lane, origin, copied)).map_err(trouble)?
                 };
-                memories.watch_write(to, bytes as usize, lane);
+                let place = (lane, target, bytes);
+                memories.watch(&copy.to, place, Touch::Write { same: false }).map_err(trouble)?;
                 fill_host(to, &POISON.to_le_bytes(), bytes as usize);
                 self.pending.push(Pending {
                     lane,
                     group: self.committed[lane],
+                    places: (copy.to, target, copy.from, origin),
                     to,
                     from,
-                    bytes: bytes as usize,
-                    copied: copied as usize,
+                    bytes,
+                    copied,
                 });
             }
         }
@@ -104,37 +108,43 @@ impl Staged {
         lanes_of(mask).for_each(|lane| self.committed[lane] += 1);
     }
 
-    /// `cp.async.wait_group`: all groups land but the last `open`.
-    #[inline(never)]
-    pub(super) fn wait(&mut self, memories: &mut Memories<'_>, mask: u32, open: u32) {
-        let committed = self.committed;
-        self.land(memories, |copy| {
-            mask >> copy.lane & 1 != 0 && copy.group < committed[copy.lane].saturating_sub(open)
-        });
-    }
-
+    /// `cp.async.wait_group`: all groups land but the last `open`. Without a number it is
     /// `cp.async.wait_all`: all copies land, committed or not.
     #[inline(never)]
-    pub(super) fn wait_all(&mut self, memories: &mut Memories<'_>, mask: u32) {
-        self.land(memories, |copy| mask >> copy.lane & 1 != 0);
-    }
-
-    fn land(&mut self, memories: &mut Memories<'_>, lands: impl Fn(&Pending) -> bool) {
+    pub(super) fn wait(
+        &mut self,
+        memories: &mut Memories<'_>,
+        mask: u32,
+        open: Option<u32>,
+    ) -> Result<(), Trouble> {
+        let (committed, mut seen) = (self.committed, Ok(()));
         self.pending.retain(|copy| {
-            if !lands(copy) {
-                return true;
+            let closed = open.is_none_or(|n| copy.group < committed[copy.lane].saturating_sub(n));
+            let lands = closed && mask >> copy.lane & 1 != 0;
+            if lands && seen.is_ok() {
+                seen = copy.land(memories).map_err(|kind| (kind, copy.lane as u32));
             }
-            memories.watch_write(copy.to, copy.bytes, copy.lane);
-            // SAFETY: both places were proved when the copy was issued. Shared memory lives as
-            // long as the block, and global memory as long as the launch.
-            unsafe {
-                if copy.copied > 0 {
-                    std::ptr::copy(copy.from, copy.to, copy.copied);
-                }
-                copy.to.add(copy.copied).write_bytes(0, copy.bytes - copy.copied);
-            }
-            false
+            !lands
         });
+        seen
+    }
+}
+
+impl Pending {
+    fn land(&self, memories: &mut Memories<'_>) -> Result<(), FaultKind> {
+        let (to, target, from, origin) = &self.places;
+        memories.watch(from, (self.lane, *origin, self.copied), Touch::Read)?;
+        memories.watch(to, (self.lane, *target, self.bytes), Touch::Write { same: false })?;
+        let (copied, zeros) = (self.copied as usize, (self.bytes - self.copied) as usize);
+        // SAFETY: both places were proved when the copy was issued. Shared memory lives as long as
+        // the block, and global memory as long as the launch.
+        unsafe {
+            if copied > 0 {
+                std::ptr::copy(self.from, self.to, copied);
+            }
+            self.to.add(copied).write_bytes(0, zeros);
+        }
+        Ok(())
     }
 }
 

@@ -10,6 +10,7 @@ mod floats;
 mod grids;
 mod matrix;
 mod memory;
+mod races;
 mod staged;
 
 use retrograph_ptx::parse;

@@ -2,9 +2,11 @@
 //!
 //! Lanes that are at the same instruction form a group and run together. The group that is furthest
 //! behind runs first and takes in the groups that it reaches, so that lanes reconverge as early as
-//! the order of the instructions allows. Now and then another group runs instead, so that lanes
+//! the order of the instructions allows. Hardware promises less, so that with a seed the group that
+//! is furthest ahead runs now and then; and it runs from time to time in any case, so that lanes
 //! that spin until another lane has done something do not starve it.
 
+use super::block::scramble;
 use super::staged::Staged;
 
 /// Lanes that are at the same instruction.
@@ -32,6 +34,8 @@ pub(super) struct Warp {
     pub(super) staged: Staged,
     groups: Vec<Group>,
     turns: u32,
+    /// Decides which group runs; 0 for the one that is furthest behind, always.
+    order: u64,
 }
 
 /// All groups of a warp wait for each other.
@@ -52,11 +56,13 @@ impl Warp {
             staged: Staged::default(),
             groups: Vec::new(),
             turns: 0,
+            order: 0,
         }
     }
 
-    /// Back to the first instruction.
-    pub(super) fn restart(&mut self, lanes: u32) {
+    /// Back to the first instruction. `order` varies which of several groups runs.
+    pub(super) fn restart(&mut self, lanes: u32, order: u64) {
+        self.order = order;
         self.groups.clear();
         self.staged.clear();
         (self.pc, self.active, self.live) = (0, lanes, lanes);
@@ -116,8 +122,9 @@ impl Warp {
         }
         self.merge();
         self.turns = self.turns.wrapping_add(1);
+        let ahead = self.turns.is_multiple_of(FAIRNESS) || self.deviates();
         let runnable = self.groups.iter().enumerate().filter(|(_, group)| !group.waits);
-        let chosen = if self.turns.is_multiple_of(FAIRNESS) {
+        let chosen = if ahead {
             runnable.max_by_key(|(_, group)| group.pc)
         } else {
             runnable.min_by_key(|(_, group)| group.pc)
@@ -128,6 +135,16 @@ impl Warp {
         let ahead = self.groups.iter().map(|other| other.pc).filter(|&pc| pc > group.pc);
         self.stop = ahead.min().unwrap_or(u32::MAX);
         Ok(())
+    }
+
+    /// Whether the group that is furthest ahead runs now, as hardware may have it: one time in four,
+    /// by the order.
+    fn deviates(&mut self) -> bool {
+        if self.order == 0 {
+            return false;
+        }
+        self.order = scramble(self.order).max(1);
+        self.order.is_multiple_of(4)
     }
 
     fn merge(&mut self) {

@@ -104,7 +104,7 @@ impl State {
                 if !self.functions.contains(launch.function) {
                     return Err(unloaded(launch.program.name()));
                 }
-                return kernel::run(launch, memory, self.config.threads, self.random.next());
+                return kernel::run(launch, memory, &self.config, self.random.next());
             }
             Operation::Copy(copy) if !self.pinned_ends_live(copy) => return Err(pinned_freed()),
             Operation::Copy(copy) => copy.run(memory),

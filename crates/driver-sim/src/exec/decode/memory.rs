@@ -55,14 +55,15 @@ impl Decoder<'_> {
         if !load && matches!(space, Some(Space::Param | Space::Const)) {
             return Err("a store to memory that is only read".to_owned());
         }
-        if instruction.modifiers.first_of(STRONG).is_some() && space != Some(Space::Shared) {
+        let strong = instruction.modifiers.first_of(STRONG).is_some();
+        if strong && space != Some(Space::Shared) {
             self.communicates = true;
         }
         let (address, access) = self.address(memory, space)?;
         let value = self.width(slots[0]);
         let signed = ty.is_signed();
         let access =
-            Access { bytes: ty.size(), count: slots.len() as u32, signed, value, ..access };
+            Access { bytes: ty.size(), count: slots.len() as u32, signed, value, strong, ..access };
         self.accesses.push(access);
         let index = self.accesses.len() as u32 - 1;
         let op = fast(access, load).unwrap_or(if load { Op::Load } else { Op::Store });
@@ -148,7 +149,19 @@ impl Decoder<'_> {
             return Err("a predicate as an address".to_owned());
         }
         let value = Width::Word;
-        Ok((slot, Access { space, bytes: 0, count: 1, signed: false, value, address, offset }))
+        Ok((
+            slot,
+            Access {
+                space,
+                bytes: 0,
+                count: 1,
+                signed: false,
+                value,
+                address,
+                offset,
+                strong: false,
+            },
+        ))
     }
 
     /// `atom` and `red`.

@@ -31,9 +31,85 @@ fn the_number_of_threads_and_the_order_change_nothing() {
     let alone = run(1, 0);
     assert_eq!(alone.0.blocks, 300);
     assert!(alone.0.warp_instructions > 20_000, "the launch must be large enough for threads");
-    for (threads, seed) in [(2, 0), (4, 1), (3, 99), (1, 7)] {
+    for (threads, seed) in [(2, 0), (3, 99), (8, 0), (8, 1), (1, 7)] {
         assert_eq!(run(threads, seed), alone);
     }
+}
+
+#[test]
+fn a_block_may_wait_for_another_one() {
+    // All blocks meet at a counter; each then reads what its neighbour wrote before.
+    let body = "st.global.u32 [%rd3], %r1; membar.gl; bar.sync 0;
+        setp.ne.u32 %p1, %r3, 0; @%p1 bra WAIT;
+        atom.global.add.u32 %r5, [%rd2], 1;
+        SPIN: ld.acquire.gpu.global.u32 %r5, [%rd2];
+        setp.lt.u32 %p2, %r5, 12; @%p2 bra SPIN;
+        WAIT: bar.sync 0;
+        add.u32 %r6, %r1, 1; rem.u32 %r6, %r6, 12; mad.lo.u32 %r6, %r6, %r2, %r3;
+        mad.wide.u32 %rd7, %r6, 4, %rd1;
+        ld.global.u32 %r7, [%rd7]; mad.wide.u32 %rd8, %r0, 4, %rd2; st.global.u32 [%rd8+4], %r7;";
+    let program = decode(&kernel(body)).unwrap();
+    for (threads, seed) in [(1, 0), (2, 0), (8, 5)] {
+        for races in [false, true] {
+            let bench = Bench::new(&bytes_of(&[0; 12 * 64 + 1]), 4 * 12 * 64);
+            let (grid, block) = ([12, 1, 1], [64, 1, 1]);
+            let launch = Launch { grid, block, threads, seed, races, ..Launch::default() };
+            bench.launch(&program, launch).unwrap_or_else(|fault| panic!("{fault}"));
+            let source = u64::from_le_bytes(bench.params[8..].try_into().unwrap());
+            let mut found = vec![0; 4 * 12 * 64];
+            bench.memory.read(source + 4, &mut found).unwrap();
+            assert!(words(&found).into_iter().eq((0..12 * 64).map(|i| (i / 64 + 1) % 12)));
+        }
+    }
+}
+
+#[test]
+fn a_lane_and_a_warp_may_wait_for_another_one() {
+    let body = |waits: &str, raises: &str| {
+        format!(
+            "{waits} @%p1 bra WAIT;
+            {raises}
+            @%p2 st.global.u32 [%rd2], 7; bra END;
+            WAIT: ld.volatile.global.u32 %r5, [%rd2];
+            setp.eq.u32 %p3, %r5, 0; @%p3 bra WAIT;
+            END: st.global.u32 [%rd3], 1;"
+        )
+    };
+    let all = "setp.eq.u32 %p2, 0, 0;";
+    let cases = [("setp.eq.u32 %p1, %r3, 3;", 32), ("setp.lt.u32 %p1, %r3, 32;", 64)];
+    for (waits, threads) in cases {
+        let program = decode(&kernel(&body(waits, all))).unwrap();
+        for seed in 0..4 {
+            let bench = Bench::new(&[0; 4], 4 * threads as usize);
+            let launch = Launch { block: [threads, 1, 1], seed, ..Launch::default() };
+            bench.launch(&program, launch).unwrap_or_else(|fault| panic!("{fault}"));
+            assert_eq!(words(&bench.output()), vec![1; threads as usize]);
+        }
+    }
+}
+
+/// Which of two writers is last, over seeds.
+fn last_writers(body: &str, block: u32) -> std::collections::BTreeSet<u32> {
+    let program = decode(&kernel(body)).unwrap();
+    let run = |seed| {
+        let bench = Bench::new(&[0; 4], 4);
+        let launch = Launch { grid: [2, 1, 1], block: [block, 1, 1], seed, ..Launch::default() };
+        bench.launch(&program, launch).unwrap();
+        words(&bench.output())[0]
+    };
+    (0..64).map(run).collect()
+}
+
+#[test]
+fn seeds_vary_the_order_of_blocks_warps_and_lanes() {
+    assert_eq!(last_writers("st.global.u32 [%rd1], %r1;", 32).len(), 2);
+    let warps = "shr.u32 %r4, %r3, 5; st.global.u32 [%rd1], %r4;";
+    assert_eq!(last_writers(warps, 64).len(), 2);
+    let lanes = "setp.lt.u32 %p1, %r3, 16; @%p1 bra LOW;
+        st.global.u32 [%rd1], 1; bra END;
+        LOW: add.u32 %r4, %r3, 1; st.global.u32 [%rd1], 0;
+        END: add.u32 %r4, %r3, 1;";
+    assert_eq!(last_writers(lanes, 32).len(), 2);
 }
 
 #[test]

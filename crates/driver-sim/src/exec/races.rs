@@ -1,0 +1,322 @@
+//! Races between threads: two accesses to the same byte, at least one of which writes, that nothing
+//! orders.
+//!
+//! Every warp counts its stretches between synchronisations, and knows up to which stretch of each
+//! other warp of its block everything has happened before (a vector clock). A barrier joins what its
+//! warps know. `bar.warp.sync` begins a new stretch of one warp, because lanes of a warp are not
+//! ordered either. Atomics and other strong accesses do not race with each other; who reads what
+//! one of them wrote knows what the writer knew. Whether a fence stands where it should is not
+//! checked. Blocks are ordered by strong accesses to global memory only.
+//!
+//! This costs a few hundred bytes and some hash look-ups for each byte that is touched, and runs
+//! block after block; it is off unless a launch asks for it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+
+use retrograph_ptx::ast::Space;
+
+use super::fault::{FaultKind, FaultSite, RacingAccess};
+use super::grid::Launch;
+use super::program::{LANES, Op, Program};
+use super::site::site_of;
+
+/// How a lane touches memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Touch {
+    /// It reads.
+    Read,
+    /// It writes; whether it writes what is there already, which harms nobody.
+    Write { same: bool },
+    /// It reads and writes in one step.
+    Atomic,
+}
+
+/// An access that was seen.
+#[derive(Clone, Copy, Debug)]
+struct Stamp {
+    block: u64,
+    thread: u32,
+    /// The stretch of its warp.
+    clock: u32,
+    pc: u32,
+    strong: bool,
+}
+
+impl Stamp {
+    fn is_by_same_thread(&self, other: &Self) -> bool {
+        (self.block, self.thread) == (other.block, other.thread)
+    }
+}
+
+/// What is known of a byte: the last write, and the last reads of two different threads.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    write: Option<Stamp>,
+    reads: [Option<Stamp>; 2],
+}
+
+impl Cell {
+    /// What a new access races with.
+    fn conflict(
+        &self,
+        touch: Touch,
+        races: impl Fn(&Stamp) -> bool,
+    ) -> Option<(Stamp, RacingAccess)> {
+        if touch == (Touch::Write { same: true }) {
+            return None;
+        }
+        if let Some(other) = self.write.filter(|other| races(other)) {
+            return Some((other, RacingAccess::Write));
+        }
+        let mut reads = self.reads.iter().flatten().filter(|_| touch != Touch::Read);
+        reads.find(|other| races(other)).map(|other| (*other, RacingAccess::Read))
+    }
+
+    fn note(&mut self, touch: Touch, stamp: Stamp) {
+        if touch != Touch::Read {
+            *self = Self { write: Some(stamp), reads: [None; 2] };
+            return;
+        }
+        let [last, before] = &mut self.reads;
+        if last.is_some_and(|other| !other.is_by_same_thread(&stamp)) {
+            *before = *last;
+        }
+        *last = Some(stamp);
+    }
+}
+
+/// Bytes of a page.
+const PAGE: u64 = 1024;
+
+/// What was seen of one memory.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pages: HashMap<u64, Vec<Cell>>,
+    /// What strong writes left, by their address.
+    releases: HashMap<u64, Release>,
+}
+
+impl Seen {
+    fn cell(&mut self, address: u64) -> &mut Cell {
+        let fresh = || vec![Cell::default(); PAGE as usize];
+        let page = self.pages.entry(address / PAGE).or_insert_with(fresh);
+        &mut page[(address % PAGE) as usize]
+    }
+}
+
+/// What a strong write leaves to those who read it.
+#[derive(Clone, Debug, Default)]
+struct Release {
+    /// The block whose clocks these are.
+    block: u64,
+    clocks: Vec<u32>,
+    blocks: HashSet<u64>,
+}
+
+/// Where a barrier stands.
+#[derive(Clone, Debug, Default)]
+struct Arrived(Vec<u32>);
+
+/// Looks for races in a launch, whose blocks run one after the other.
+pub(super) struct Races<'a> {
+    program: &'a Program,
+    launch: &'a Launch<'a>,
+    block: u64,
+    /// For each warp the stretches that it knows of, its own last.
+    clocks: Vec<Vec<u32>>,
+    shared: Seen,
+    global: Arc<Mutex<Seen>>,
+    /// Blocks whose strong writes the block has read.
+    known: HashSet<u64>,
+    arrived: HashMap<u32, Arrived>,
+}
+
+/// One access of one lane.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sight {
+    /// Shared or global memory; others cannot race.
+    pub(super) space: Space,
+    /// The first byte, and how many there are.
+    pub(super) bytes: (u64, u64),
+    /// The warp and the lane.
+    pub(super) warp: usize,
+    /// The lane.
+    pub(super) lane: usize,
+    /// The instruction.
+    pub(super) pc: u32,
+    /// Whether it is volatile, relaxed or stronger.
+    pub(super) strong: bool,
+}
+
+fn join(into: &mut [u32], from: &[u32]) {
+    for (mine, theirs) in into.iter_mut().zip(from) {
+        *mine = (*mine).max(*theirs);
+    }
+}
+
+impl<'a> Races<'a> {
+    /// Nothing was seen yet.
+    pub(super) fn new(
+        program: &'a Program,
+        launch: &'a Launch<'a>,
+        global: Arc<Mutex<Seen>>,
+    ) -> Self {
+        Self {
+            program,
+            launch,
+            block: 0,
+            clocks: Vec::new(),
+            shared: Seen::default(),
+            global,
+            known: HashSet::new(),
+            arrived: HashMap::new(),
+        }
+    }
+
+    /// A block starts.
+    pub(super) fn start(&mut self, [x, y, z]: [u32; 3], warps: usize) {
+        let [nx, ny, _] = self.launch.grid.map(u64::from);
+        self.block = u64::from(x) + nx * (u64::from(y) + ny * u64::from(z));
+        self.clocks = vec![vec![0; warps]; warps];
+        self.shared = Seen::default();
+        self.known.clear();
+        self.arrived.clear();
+    }
+
+    /// The lanes of a warp have synchronised.
+    pub(super) fn warp_barrier(&mut self, warp: usize) {
+        self.clocks[warp][warp] += 1;
+    }
+
+    /// A warp arrives at a barrier.
+    pub(super) fn arrive(&mut self, id: u32, warp: usize) {
+        self.clocks[warp][warp] += 1;
+        let arrived = &mut self.arrived.entry(id).or_default().0;
+        arrived.resize(self.clocks.len(), 0);
+        join(arrived, &self.clocks[warp]);
+    }
+
+    /// A barrier lets these warps go.
+    pub(super) fn release(&mut self, id: u32, warps: impl Iterator<Item = usize>) {
+        let arrived = self.arrived.remove(&id).unwrap_or_default().0;
+        warps.for_each(|warp| join(&mut self.clocks[warp], &arrived));
+    }
+
+    /// An access happens.
+    pub(super) fn see(&mut self, sight: &Sight, touch: Touch) -> Result<(), FaultKind> {
+        let found = match sight.space {
+            Space::Shared => {
+                let mut seen = std::mem::take(&mut self.shared);
+                let found = self.see_in(&mut seen, sight, touch);
+                self.shared = seen;
+                found
+            }
+            Space::Global => {
+                let global = Arc::clone(&self.global);
+                let mut seen = global.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                self.see_in(&mut seen, sight, touch)
+            }
+            _ => return Ok(()),
+        };
+        let Some((address, other, that)) = found else { return Ok(()) };
+        let this = if touch == Touch::Read { RacingAccess::Read } else { RacingAccess::Write };
+        let other = Box::new(self.site(&other));
+        Err(FaultKind::Race { address, space: sight.space, this, that, other })
+    }
+
+    /// Notes the access; the first byte where it races, and with what.
+    fn see_in(
+        &mut self,
+        seen: &mut Seen,
+        sight: &Sight,
+        touch: Touch,
+    ) -> Option<(u64, Stamp, RacingAccess)> {
+        let (first, count) = sight.bytes;
+        let strong = sight.strong || touch == Touch::Atomic;
+        if strong && !matches!(touch, Touch::Write { .. }) {
+            self.acquire(seen, first, sight.warp);
+        }
+        let stamp = Stamp {
+            block: self.block,
+            thread: (sight.warp * LANES + sight.lane) as u32,
+            clock: self.clocks[sight.warp][sight.warp],
+            pc: sight.pc,
+            strong,
+        };
+        for address in first..first + count {
+            let cell = seen.cell(address);
+            if let Some((other, that)) = cell.conflict(touch, |other| self.races(&stamp, other)) {
+                return Some((address, other, that));
+            }
+            cell.note(touch, stamp);
+        }
+        if strong && touch != Touch::Read {
+            self.publish(seen, first, sight.warp);
+        }
+        None
+    }
+
+    /// Whether nothing orders two accesses.
+    fn races(&self, stamp: &Stamp, other: &Stamp) -> bool {
+        if other.is_by_same_thread(stamp) || other.strong && stamp.strong {
+            return false;
+        }
+        if other.block != stamp.block {
+            return !self.known.contains(&other.block);
+        }
+        let (mine, theirs) = (stamp.thread as usize / LANES, other.thread as usize / LANES);
+        other.clock >= self.clocks[mine][theirs]
+    }
+
+    fn acquire(&mut self, seen: &Seen, address: u64, warp: usize) {
+        let Some(release) = seen.releases.get(&address) else { return };
+        if release.block == self.block {
+            join(&mut self.clocks[warp], &release.clocks);
+        }
+        self.known.extend(&release.blocks);
+    }
+
+    fn publish(&mut self, seen: &mut Seen, address: u64, warp: usize) {
+        let count = self.clocks.len();
+        self.clocks[warp][warp] += 1;
+        let release = seen.releases.entry(address).or_default();
+        if release.block != self.block {
+            release.clocks.clear();
+        }
+        release.block = self.block;
+        release.clocks.resize(count, 0);
+        join(&mut release.clocks, &self.clocks[warp]);
+        release.blocks.insert(self.block);
+        release.blocks.extend(&self.known);
+    }
+
+    fn site(&self, stamp: &Stamp) -> FaultSite {
+        site_of(self.program, self.launch, (stamp.block, stamp.thread, stamp.pc))
+    }
+}
+
+impl Program {
+    /// The same program with all accesses lane by lane, so that each is seen.
+    pub(super) fn lane_by_lane(&self) -> Self {
+        let mut program = self.clone();
+        for instruction in &mut program.code {
+            instruction.op = match instruction.op {
+                Op::LoadGlobal1
+                | Op::LoadGlobal2
+                | Op::LoadGlobal4
+                | Op::LoadShared1
+                | Op::LoadShared2
+                | Op::LoadShared4 => Op::Load,
+                Op::StoreGlobal1
+                | Op::StoreGlobal2
+                | Op::StoreGlobal4
+                | Op::StoreShared1
+                | Op::StoreShared2
+                | Op::StoreShared4 => Op::Store,
+                other => other,
+            };
+        }
+        program
+    }
+}
