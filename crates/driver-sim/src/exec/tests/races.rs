@@ -51,8 +51,8 @@ fn a_missing_barrier_is_found_with_both_threads() {
 
     let kept = "st.shared.u32 [%r5], %r3; bar.sync 0; ld.shared.u32 %r8, [%r6];";
     shared(kept).unwrap();
-    // The second round overwrites what the other warp may still read.
-    expect_race(shared(&format!("{kept} st.shared.u32 [%r5], 7;")), Write, Read);
+    // The second round overwrites what the other warp still has to read.
+    expect_race(shared(&format!("{kept} st.shared.u32 [%r5], 7;")), Read, Write);
     shared(&format!("{kept} bar.sync 0; st.shared.u32 [%r5], 7;")).unwrap();
 }
 
