@@ -16,11 +16,6 @@ pub struct Exception {
 pub const EXCEPTIONS: &[Exception] = &[
     Exception {
         source: "cuda.h 12.9",
-        item: "CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER",
-        reason: "a code since CUDA 13.0",
-    },
-    Exception {
-        source: "cuda.h 12.9",
         item: "type CUatomicOperation",
         reason: "a type since CUDA 13.0",
     },
