@@ -24,10 +24,7 @@ pub const LEAST_VERSION: i32 = 12000;
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// No library could be opened.
-    #[error(
-        "no NVIDIA driver found; install one, or use the simulated driver (tried {})",
-        tried.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
-    )]
+    #[error("no NVIDIA driver found; install one, or use the simulated driver ({})", said(tried))]
     NotFound {
         /// Each name that was tried and what the dynamic loader said.
         tried: Vec<(String, String)>,
@@ -62,6 +59,18 @@ pub enum LoadError {
         /// What `cuDriverGetVersion` returned.
         code: CUresult,
     },
+}
+
+/// The names that were tried; where it was one that somebody chose, also why it failed.
+fn said(tried: &[(String, String)]) -> String {
+    match tried {
+        [(name, reason)] if reason.contains(name.as_str()) => reason.clone(),
+        [(name, reason)] => format!("{name}: {reason}"),
+        several => {
+            let names: Vec<_> = several.iter().map(|(name, _)| name.as_str()).collect();
+            format!("tried {}", names.join(", "))
+        }
+    }
 }
 
 impl DriverTable {

@@ -37,6 +37,7 @@ macro_rules! define_table {
             pub driver_version: i32,
             $(
                 $(#[$doc])*
+                #[doc = "\n\nIn every driver since 12000."]
                 pub $name: unsafe extern "C" fn($($arg: $type),*) -> CUresult,
             )*
             $(

@@ -43,6 +43,38 @@ fn a_missing_library_names_what_was_tried() {
 }
 
 #[test]
+fn a_chosen_file_that_cannot_be_loaded_says_why() {
+    let file = std::env::temp_dir().join(format!("no-driver-{}.so", std::process::id()));
+    std::fs::write(&file, "this is text").unwrap();
+    // SAFETY: the file is no library, so nothing runs.
+    let error = unsafe { DriverTable::load_from(&file) }.unwrap_err();
+    std::fs::remove_file(&file).unwrap();
+    let LoadError::NotFound { tried } = &error else { panic!("{error}") };
+    let [(name, reason)] = &tried[..] else { panic!("{tried:?}") };
+    assert_eq!(name, &file.display().to_string());
+    assert!(error.to_string().contains(reason) && error.to_string().contains(name), "{error}");
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[test]
+fn a_library_that_is_no_driver_is_named_with_what_it_lacks() {
+    // SAFETY: the C library is loaded already, and none of its functions has a driver's name.
+    let error = unsafe { DriverTable::load_from(Path::new("libc.so.6")) }.unwrap_err();
+    let LoadError::MissingSymbol { library, symbol, version: None } = &error else {
+        panic!("{error}")
+    };
+    assert_eq!((library.as_str(), *symbol), ("libc.so.6", "cuDriverGetVersion"));
+}
+
+#[cfg(not(windows))]
+#[test]
+fn the_driver_of_wsl_is_tried_before_the_development_link() {
+    assert_eq!(LIBRARY_NAMES[0], "libcuda.so.1");
+    assert!(LIBRARY_NAMES[1].starts_with("/usr/lib/wsl/"));
+    assert_eq!(LIBRARY_NAMES[2..], ["libcuda.so"]);
+}
+
+#[test]
 fn this_machine_has_a_complete_driver_or_every_name_is_listed() {
     match DriverTable::load() {
         Ok(_) => {}
