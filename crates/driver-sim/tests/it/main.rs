@@ -3,11 +3,13 @@
 #![expect(non_snake_case, reason = "fields of node parameters are named as in cuda.h")]
 
 mod capture;
+mod capture_into;
 mod capture_modes;
 mod copies;
 mod faults;
 mod graph_update;
 mod graphs;
+mod host_functions;
 mod launches;
 mod machine;
 mod memory;
