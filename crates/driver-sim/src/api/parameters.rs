@@ -51,8 +51,12 @@ impl State {
             }
             CUmemorytype::CU_MEMORYTYPE_HOST => {
                 let address = given.host.addr();
-                let pinned = self.pinned_at(address, given.bytes).is_some();
-                Ok(pinned.then_some(End::Pinned(address)))
+                if self.pinned_at(address, given.bytes).is_some() {
+                    return Ok(Some(End::Pinned(address)));
+                }
+                // Addresses are unified: the driver sees that this one is of a device.
+                let found = self.on_device(device, address as u64, given.bytes as u64);
+                Ok(found.then_some(End::Device(address as u64)))
             }
             CUmemorytype::CU_MEMORYTYPE_ARRAY => {
                 Err(self.unsupported("copies of arrays are not simulated"))
