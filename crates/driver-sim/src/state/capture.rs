@@ -170,17 +170,23 @@ impl State {
     /// Adds an operation on a captured stream to the graph.
     pub(crate) fn capture_operation(
         &mut self,
-        (stream, capture): (CUstream, u64),
+        captured: (CUstream, u64),
         operation: Operation,
     ) -> Result<(), Refusal> {
+        self.capture_node(captured, NodeKind::Operation(operation)).map(|_| ())
+    }
+
+    /// Adds a node behind what a captured stream depends on; it is what the stream depends on next.
+    pub(crate) fn capture_node(
+        &mut self,
+        (stream, capture): (CUstream, u64),
+        kind: NodeKind,
+    ) -> Result<CUgraphNode, Refusal> {
         let graph = self.captures[&capture].graph;
-        let Some(member) = &self.streams.get(stream)?.member else {
-            return Err(INVALIDATED);
-        };
-        let dependencies = member.dependencies.clone();
-        let node = self.add_node(graph, dependencies, NodeKind::Operation(operation))?;
+        let member = self.streams.get(stream)?.member.as_ref().ok_or(INVALIDATED)?;
+        let node = self.add_node(graph, member.dependencies.clone(), kind)?;
         self.streams.get_mut(stream)?.member = Some(Member { capture, dependencies: vec![node] });
-        Ok(())
+        Ok(node)
     }
 
     /// Ends a capture: no stream and no event has a part in it any more.
