@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use retrograph_driver_sim::exec::{Launch, LaunchStats, Program, launch};
 use retrograph_driver_sim::memory::Memory;
-use retrograph_ptx::SmTarget;
-use retrograph_ptx::ast::Entry;
+use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
+use retrograph_ptx::{SmTarget, parse};
 
 type Error = Box<dyn std::error::Error>;
 
@@ -88,6 +88,43 @@ fn row_sum() -> Entry {
     })
 }
 
+/// Softmax over rows of 1024 elements, by one block each.
+fn softmax() -> Entry {
+    Kernel::build("softmax", |k| {
+        let (x, y) = (k.pointer::<f32>("x"), k.pointer::<f32>("y"));
+        k.max_threads(256);
+        let at: Vec<_> = (0..4).map(|n| k.ctaid_x() * 1024 + n * 256 + k.tid_x()).collect();
+        let values: Vec<_> = at.iter().map(|&i| x.load(i)).collect();
+        let max = values.iter().copied().reduce(|a, b| a.max(b)).expect("four values");
+        let max = k.block_max(max);
+        let powers: Vec<_> = values.iter().map(|&value| (value - max).exp()).collect();
+        let sum = powers.iter().copied().reduce(|a, b| a + b).expect("four values");
+        let scale = k.block_sum(sum).rcp();
+        for (&i, &power) in at.iter().zip(&powers) {
+            y.store(i, power * scale);
+        }
+    })
+}
+
+/// `mma.sync` of 16 × 8 × 16 halves, 64 times in each of 8 warps.
+const MMA: &str = ".version 7.0
+.target sm_80
+.address_size 64
+.visible .entry mma(.param .u64 a, .param .u64 b, .param .u64 c)
+{
+    .reg .pred %p<2>; .reg .b32 %r<8>; .reg .f32 %f<5>;
+    mov.b32 %r1, 0x3c003c00;
+    mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;
+    mov.u32 %r2, 0;
+LOOP:
+    mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4},
+        {%r1, %r1, %r1, %r1}, {%r1, %r1}, {%f1, %f2, %f3, %f4};
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p1, %r2, 64;
+    @%p1 bra LOOP;
+    ret;
+}";
+
 /// A kernel and what it is launched with.
 struct Case {
     program: Program,
@@ -101,7 +138,11 @@ impl Case {
     fn new(entry: Entry, grid: u32, block: [u32; 3]) -> Result<Self, Error> {
         let name = entry.name.clone();
         let module = ModuleBuilder::new(SmTarget::portable(80)).entry(entry).build();
-        let program = Program::decode(&module, &name, &|_| None)?;
+        Self::of(&module, &name, (grid, block))
+    }
+
+    fn of(module: &Module, name: &str, (grid, block): (u32, [u32; 3])) -> Result<Self, Error> {
+        let program = Program::decode(module, name, &|_| None)?;
         Ok(Self { program, grid, block, flops: None })
     }
 
@@ -130,6 +171,7 @@ fn main() -> Result<(), Error> {
     let memory = Memory::new(1 << 30);
     let blocks = 64;
     let flops = 2.0 * f64::from(SIZE).powi(3);
+    let mma_flops = f64::from(8 * 64 * 2 * 16 * 8 * 16);
     let product = Case { flops: Some(flops), ..Case::new(gemm(), 1, [16, 16, 1])? };
     let products =
         Case { flops: Some(flops * f64::from(blocks)), ..Case::new(gemm(), blocks, [16, 16, 1])? };
@@ -139,6 +181,8 @@ fn main() -> Result<(), Error> {
         Case::new(saxpy(), ELEMENTS / 256, [256, 1, 1])?,
         Case::new(silu(), ELEMENTS / 256, [256, 1, 1])?,
         Case::new(row_sum(), ELEMENTS / 256, [256, 1, 1])?,
+        Case::new(softmax(), ELEMENTS / 1024, [256, 1, 1])?,
+        Case { flops: Some(mma_flops), ..Case::of(&parse(MMA)?, "mma", (1, [256, 1, 1]))? },
     ];
     let cores = std::thread::available_parallelism()?.get();
     println!("SIMULATED kernel  blocks  threads        time   G lane-instr/s   GFLOP/s");

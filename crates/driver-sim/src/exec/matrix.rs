@@ -7,13 +7,14 @@
 
 use retrograph_ptx::ast::Type;
 
-use super::access::{Memories, Trouble, read_element};
-use super::fault::FaultKind;
-use super::program::{Access, LANES};
+use super::access::{Memories, Trouble};
+use super::program::{Access, Width};
 use super::races::Touch;
 use super::vector::Lanes;
 
+mod fragment;
 mod product;
+mod rows;
 
 pub(super) use product::{Element, Product, multiply};
 
@@ -165,58 +166,17 @@ pub(super) unsafe fn move_matrix(
     // SAFETY: by the contract.
     unsafe {
         match matrix.operation {
-            Operation::Load { transposed } => load(memories, file, (matrix, transposed)),
-            Operation::Store { transposed } => store(memories, file, (matrix, transposed)),
+            Operation::Load { transposed } => rows::load(memories, file, (matrix, transposed)),
+            Operation::Store { transposed } => rows::store(memories, file, (matrix, transposed)),
             Operation::Transpose => {
-                let from = file.read::<u32>(matrix.slots[1]);
-                let rows = rows_of(&from, false);
-                file.write(matrix.slots[0], lanes_of_rows(&rows, true));
+                rows::transpose(file, matrix);
                 Ok(())
             }
-            Operation::LoadFragment(fragment) => load_fragment(memories, file, (matrix, fragment)),
-            Operation::StoreFragment(fragment) => {
-                store_fragment(memories, file, (matrix, fragment))
-            }
+            Operation::LoadFragment(what) => fragment::load(memories, file, (matrix, what)),
+            Operation::StoreFragment(what) => fragment::store(memories, file, (matrix, what)),
             Operation::Product(_) => Ok(()),
         }
     }
-}
-
-/// A matrix of 8 × 8 elements of 16 bits.
-type Rows = [[u16; 8]; 8];
-
-/// What each lane holds of a matrix: two neighbours in a row, or in a column when transposed.
-fn lanes_of_rows(rows: &Rows, transposed: bool) -> Lanes<u32> {
-    std::array::from_fn(|lane| {
-        let at = |part: usize| {
-            let (row, column) = (lane / 4, lane % 4 * 2 + part);
-            u32::from(if transposed { rows[column][row] } else { rows[row][column] })
-        };
-        at(0) | at(1) << 16
-    })
-}
-
-/// The matrix that the lanes hold.
-fn rows_of(lanes: &Lanes<u32>, transposed: bool) -> Rows {
-    let mut rows = Rows::default();
-    for (lane, &word) in lanes.iter().enumerate() {
-        for part in 0..2 {
-            let (row, column) = (lane / 4, lane % 4 * 2 + part);
-            let value = (word >> (16 * part)) as u16;
-            *(if transposed { &mut rows[column][row] } else { &mut rows[row][column] }) = value;
-        }
-    }
-    rows
-}
-
-/// The host bytes behind a row of a matrix, whose address is that of a lane.
-fn row(
-    memories: &mut Memories<'_>,
-    (access, addresses): (&Access, &Lanes<u64>),
-    (lane, touch): (usize, Touch),
-) -> Result<*mut u8, Trouble> {
-    let address = addresses[lane].wrapping_add(access.offset as u64);
-    touched(memories, access, (lane, address), touch)
 }
 
 /// The host bytes of an access of a lane.
@@ -241,159 +201,18 @@ unsafe fn addresses(file: File, access: &Access, offset: u32) -> Lanes<u64> {
     // SAFETY: by the contract.
     unsafe {
         match access.address {
-            super::program::Width::Double => file.read::<u64>(offset),
+            Width::Double => file.read::<u64>(offset),
             _ => file.read::<u32>(offset).map(u64::from),
         }
     }
 }
 
-/// # Safety
-///
-/// As for [`move_matrix`].
-unsafe fn load(
-    memories: &mut Memories<'_>,
-    file: File,
-    (matrix, transposed): (&Matrix, bool),
-) -> Result<(), Trouble> {
-    let Some(access) = &matrix.access else { return Ok(()) };
-    let count = matrix.registers;
-    // SAFETY: by the contract; every row is resolved before it is read.
-    unsafe {
-        let all = addresses(file, access, matrix.slots[count]);
-        for index in 0..count {
-            let mut rows = Rows::default();
-            for (line, values) in rows.iter_mut().enumerate() {
-                let lane = 8 * index + line;
-                let from = row(memories, (access, &all), (lane, Touch::Read))?;
-                *values = from.cast::<[u16; 8]>().read_unaligned();
-            }
-            file.write(matrix.slots[index], lanes_of_rows(&rows, transposed));
-        }
-    }
-    Ok(())
-}
-
-/// # Safety
-///
-/// As for [`move_matrix`].
-unsafe fn store(
-    memories: &mut Memories<'_>,
-    file: File,
-    (matrix, transposed): (&Matrix, bool),
-) -> Result<(), Trouble> {
-    let Some(access) = &matrix.access else { return Ok(()) };
-    // SAFETY: by the contract; every row is resolved before it is written.
-    unsafe {
-        let all = addresses(file, access, matrix.slots[0]);
-        for index in 0..matrix.registers {
-            let rows = rows_of(&file.read::<u32>(matrix.slots[1 + index]), transposed);
-            for (line, values) in rows.iter().enumerate() {
-                let lane = 8 * index + line;
-                let to = row(memories, (access, &all), (lane, Touch::Write { same: false }))?;
-                to.cast::<[u16; 8]>().write_unaligned(*values);
-            }
-        }
-    }
-    Ok(())
-}
-
-impl Fragment {
-    /// Elements that a register holds.
-    fn parts(&self) -> usize {
-        (4 / self.ty.size().min(4)) as usize
-    }
-
-    /// Elements between the start of the matrix and an element.
-    fn distance(&self, (row, column): (usize, usize), stride: u64) -> u64 {
-        let (line, along) = if self.by_columns { (column, row) } else { (row, column) };
-        stride.wrapping_mul(line as u64).wrapping_add(along as u64)
-    }
-}
-
-/// The one address and distance of lines that all lanes name.
-///
-/// # Safety
-///
-/// As for [`move_matrix`].
-unsafe fn uniform(file: File, access: &Access, slots: (u32, u32)) -> Result<(u64, u64), Trouble> {
-    // SAFETY: by the contract.
-    let (all, strides) = unsafe { (addresses(file, access, slots.0), file.read::<u32>(slots.1)) };
-    for lane in 1..LANES {
-        if all[lane] != all[0] || strides[lane] != strides[0] {
-            let what = "lanes name different places of a matrix";
-            return Err((FaultKind::Undefined { what }, lane as u32));
-        }
-    }
-    Ok((all[0].wrapping_add(access.offset as u64), u64::from(strides[0])))
-}
-
-/// # Safety
-///
-/// As for [`move_matrix`].
-unsafe fn load_fragment(
-    memories: &mut Memories<'_>,
-    file: File,
-    (matrix, fragment): (&Matrix, Fragment),
-) -> Result<(), Trouble> {
-    let Some(access) = &matrix.access else { return Ok(()) };
-    let (count, parts) = (matrix.registers, fragment.parts());
-    let bytes = access.bytes as usize;
-    // SAFETY: by the contract; every element is resolved before it is read.
-    unsafe {
-        let slots = (matrix.slots[count], matrix.slots[count + 1]);
-        let (base, stride) = uniform(file, access, slots)?;
-        for index in 0..count {
-            let mut words = [0u32; LANES];
-            for (lane, word) in words.iter_mut().enumerate() {
-                for part in 0..parts {
-                    let place = fragment.size.place(fragment.role, (index, parts, part), lane);
-                    let at = fragment.distance(place, stride).wrapping_mul(bytes as u64);
-                    let at = (lane, base.wrapping_add(at));
-                    let from = touched(memories, access, at, Touch::Read)?;
-                    *word |= (read_element(from, bytes, false) as u32) << (8 * bytes * part);
-                }
-            }
-            file.write(matrix.slots[index], words);
-        }
-    }
-    Ok(())
-}
-
-/// # Safety
-///
-/// As for [`move_matrix`].
-unsafe fn store_fragment(
-    memories: &mut Memories<'_>,
-    file: File,
-    (matrix, fragment): (&Matrix, Fragment),
-) -> Result<(), Trouble> {
-    let Some(access) = &matrix.access else { return Ok(()) };
-    let parts = fragment.parts();
-    let bytes = access.bytes as usize;
-    // SAFETY: by the contract; every element is resolved before it is written.
-    unsafe {
-        let (base, stride) = uniform(file, access, (matrix.slots[0], matrix.slots[1]))?;
-        for index in 0..matrix.registers {
-            let words = file.read::<u32>(matrix.slots[2 + index]);
-            for (lane, word) in words.iter().enumerate() {
-                for part in 0..parts {
-                    let place = fragment.size.place(fragment.role, (index, parts, part), lane);
-                    let at = fragment.distance(place, stride).wrapping_mul(bytes as u64);
-                    let at = (lane, base.wrapping_add(at));
-                    let to = touched(memories, access, at, Touch::Write { same: false })?;
-                    let value = (word >> ((8 * bytes * part) % 32)).to_le_bytes();
-                    std::ptr::copy_nonoverlapping(value.as_ptr(), to, bytes);
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::exec::program::LANES;
 
     /// How often each element is held.
     fn census(size: Size, role: Role, registers: usize, parts: usize) -> Vec<usize> {
@@ -433,14 +252,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn transposing_twice_changes_nothing() {
-        let lanes: Lanes<u32> =
-            std::array::from_fn(|lane| (2 * lane + ((2 * lane + 1) << 16)) as u32);
-        let once = lanes_of_rows(&rows_of(&lanes, false), true);
-        assert_eq!(once[1] & 0xffff, 16);
-        assert_eq!(lanes_of_rows(&rows_of(&once, false), true), lanes);
     }
 }

@@ -1,6 +1,6 @@
 //! Faults: they surface late, stay, and are told with their place.
 
-use retrograph_driver_sim::DiagnosticKind;
+use retrograph_driver_sim::{Config, DiagnosticKind};
 use retrograph_driver_sys::*;
 
 use crate::machine::{Machine, cu};
@@ -68,6 +68,31 @@ fn misaligned_accesses_and_traps_have_their_codes() {
     let code = cu!(machine, cuLaunchKernel(stop, 1, 1, 1, 1, 1, 1, 0, stream, none, none));
     assert_eq!(code, SUCCESS);
     assert_sticky(&machine, stream, CUresult::CUDA_ERROR_LAUNCH_FAILED);
+}
+
+#[test]
+fn races_are_undefined_when_they_are_looked_for() {
+    for detect_races in [false, true] {
+        let machine = Machine::with(Config { detect_races, ..Config::default() });
+        let (mut word, mut digit, stream) = (machine.zero(), 1u32, machine.stream());
+        let function = machine.function(c"append");
+        let mut list = [(&raw mut word).cast(), (&raw mut digit).cast()];
+        let (list, none) = (list.as_mut_ptr(), std::ptr::null_mut());
+        // Two blocks change the same word.
+        let code = cu!(machine, cuLaunchKernel(function, 2, 1, 1, 1, 1, 1, 0, stream, list, none));
+        assert_eq!(code, SUCCESS);
+        let code = machine.sync(stream);
+        let said = machine.diagnostics(DiagnosticKind::Undefined);
+        if detect_races {
+            assert_ne!(code, SUCCESS);
+            assert!(said[0].contains("a race: a read of the byte at"), "{said:?}");
+            assert!(said[0].contains("block (1, 0, 0)"), "{said:?}");
+            assert!(said[0].contains("st.global.u32 [%rd2], %r4;"), "{said:?}");
+        } else {
+            assert_eq!((code, machine.peek(word)), (SUCCESS, 0x11));
+            assert!(said.is_empty());
+        }
+    }
 }
 
 #[test]

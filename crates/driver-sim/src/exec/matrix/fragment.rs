@@ -1,0 +1,107 @@
+//! `wmma.load` and `wmma.store`: fragments whose places in registers are opaque.
+//!
+//! The PTX manual also asks for an alignment of the matrix beyond that of its elements. It is not
+//! checked.
+
+use super::{File, Fragment, Matrix, addresses, touched};
+use crate::exec::access::{Memories, Trouble, read_element};
+use crate::exec::fault::FaultKind;
+use crate::exec::program::{Access, LANES};
+use crate::exec::races::Touch;
+
+impl Fragment {
+    /// Elements that a register holds.
+    fn parts(&self) -> usize {
+        (4 / self.ty.size().min(4)) as usize
+    }
+
+    /// Elements between the start of the matrix and an element.
+    fn distance(&self, (row, column): (usize, usize), stride: u64) -> u64 {
+        let (line, along) = if self.by_columns { (column, row) } else { (row, column) };
+        stride.wrapping_mul(line as u64).wrapping_add(along as u64)
+    }
+}
+
+/// The one address and distance of lines that all lanes name.
+///
+/// # Safety
+///
+/// As for [`super::move_matrix`].
+unsafe fn uniform(file: File, access: &Access, slots: (u32, u32)) -> Result<(u64, u64), Trouble> {
+    // SAFETY: by the contract.
+    let (all, strides) = unsafe { (addresses(file, access, slots.0), file.read::<u32>(slots.1)) };
+    for lane in 1..LANES {
+        if all[lane] != all[0] || strides[lane] != strides[0] {
+            let what = "lanes name different places of a matrix";
+            return Err((FaultKind::Undefined { what }, lane as u32));
+        }
+    }
+    Ok((all[0].wrapping_add(access.offset as u64), u64::from(strides[0])))
+}
+
+/// `wmma.load`.
+///
+/// # Safety
+///
+/// As for [`super::move_matrix`].
+pub(super) unsafe fn load(
+    memories: &mut Memories<'_>,
+    file: File,
+    (matrix, fragment): (&Matrix, Fragment),
+) -> Result<(), Trouble> {
+    let Some(access) = &matrix.access else { return Ok(()) };
+    let (count, parts) = (matrix.registers, fragment.parts());
+    let bytes = access.bytes as usize;
+    // SAFETY: by the contract; every element is resolved before it is read.
+    unsafe {
+        let slots = (matrix.slots[count], matrix.slots[count + 1]);
+        let (base, stride) = uniform(file, access, slots)?;
+        for index in 0..count {
+            let mut words = [0u32; LANES];
+            for (lane, word) in words.iter_mut().enumerate() {
+                for part in 0..parts {
+                    let place = fragment.size.place(fragment.role, (index, parts, part), lane);
+                    let at = fragment.distance(place, stride).wrapping_mul(bytes as u64);
+                    let at = (lane, base.wrapping_add(at));
+                    let from = touched(memories, access, at, Touch::Read)?;
+                    *word |= (read_element(from, bytes, false) as u32) << (8 * bytes * part);
+                }
+            }
+            file.write(matrix.slots[index], words);
+        }
+    }
+    Ok(())
+}
+
+/// `wmma.store`.
+///
+/// # Safety
+///
+/// As for [`super::move_matrix`].
+pub(super) unsafe fn store(
+    memories: &mut Memories<'_>,
+    file: File,
+    (matrix, fragment): (&Matrix, Fragment),
+) -> Result<(), Trouble> {
+    let Some(access) = &matrix.access else { return Ok(()) };
+    let parts = fragment.parts();
+    let bytes = access.bytes as usize;
+    // SAFETY: by the contract; every element is resolved before it is written.
+    unsafe {
+        let (base, stride) = uniform(file, access, (matrix.slots[0], matrix.slots[1]))?;
+        for index in 0..matrix.registers {
+            let words = file.read::<u32>(matrix.slots[2 + index]);
+            for (lane, word) in words.iter().enumerate() {
+                for part in 0..parts {
+                    let place = fragment.size.place(fragment.role, (index, parts, part), lane);
+                    let at = fragment.distance(place, stride).wrapping_mul(bytes as u64);
+                    let at = (lane, base.wrapping_add(at));
+                    let to = touched(memories, access, at, Touch::Write { same: false })?;
+                    let value = (word >> ((8 * bytes * part) % 32)).to_le_bytes();
+                    std::ptr::copy_nonoverlapping(value.as_ptr(), to, bytes);
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! `ldmatrix`, `stmatrix` and `movmatrix`: matrices of 8 × 8 elements of 16 bits, whose rows lie
+//! where the lanes say.
+
+use super::{File, Matrix, addresses, touched};
+use crate::exec::access::{Memories, Trouble};
+use crate::exec::program::Access;
+use crate::exec::races::Touch;
+use crate::exec::vector::Lanes;
+
+/// A matrix of 8 × 8 elements of 16 bits.
+type Rows = [[u16; 8]; 8];
+
+/// What each lane holds of a matrix: two neighbours in a row, or in a column when transposed.
+fn lanes_of_rows(rows: &Rows, transposed: bool) -> Lanes<u32> {
+    std::array::from_fn(|lane| {
+        let at = |part: usize| {
+            let (row, column) = (lane / 4, lane % 4 * 2 + part);
+            u32::from(if transposed { rows[column][row] } else { rows[row][column] })
+        };
+        at(0) | at(1) << 16
+    })
+}
+
+/// The matrix that the lanes hold.
+fn rows_of(lanes: &Lanes<u32>, transposed: bool) -> Rows {
+    let mut rows = Rows::default();
+    for (lane, &word) in lanes.iter().enumerate() {
+        for part in 0..2 {
+            let (row, column) = (lane / 4, lane % 4 * 2 + part);
+            let value = (word >> (16 * part)) as u16;
+            *(if transposed { &mut rows[column][row] } else { &mut rows[row][column] }) = value;
+        }
+    }
+    rows
+}
+
+/// The host bytes behind a row of a matrix, whose address is that of a lane.
+fn row(
+    memories: &mut Memories<'_>,
+    (access, addresses): (&Access, &Lanes<u64>),
+    (lane, touch): (usize, Touch),
+) -> Result<*mut u8, Trouble> {
+    let address = addresses[lane].wrapping_add(access.offset as u64);
+    touched(memories, access, (lane, address), touch)
+}
+
+/// `ldmatrix`.
+///
+/// # Safety
+///
+/// As for [`super::move_matrix`].
+pub(super) unsafe fn load(
+    memories: &mut Memories<'_>,
+    file: File,
+    (matrix, transposed): (&Matrix, bool),
+) -> Result<(), Trouble> {
+    let Some(access) = &matrix.access else { return Ok(()) };
+    let count = matrix.registers;
+    // SAFETY: by the contract; every row is resolved before it is read.
+    unsafe {
+        let all = addresses(file, access, matrix.slots[count]);
+        for index in 0..count {
+            let mut rows = Rows::default();
+            for (line, values) in rows.iter_mut().enumerate() {
+                let lane = 8 * index + line;
+                let from = row(memories, (access, &all), (lane, Touch::Read))?;
+                *values = from.cast::<[u16; 8]>().read_unaligned();
+            }
+            file.write(matrix.slots[index], lanes_of_rows(&rows, transposed));
+        }
+    }
+    Ok(())
+}
+
+/// `stmatrix`.
+///
+/// # Safety
+///
+/// As for [`super::move_matrix`].
+pub(super) unsafe fn store(
+    memories: &mut Memories<'_>,
+    file: File,
+    (matrix, transposed): (&Matrix, bool),
+) -> Result<(), Trouble> {
+    let Some(access) = &matrix.access else { return Ok(()) };
+    // SAFETY: by the contract; every row is resolved before it is written.
+    unsafe {
+        let all = addresses(file, access, matrix.slots[0]);
+        for index in 0..matrix.registers {
+            let rows = rows_of(&file.read::<u32>(matrix.slots[1 + index]), transposed);
+            for (line, values) in rows.iter().enumerate() {
+                let lane = 8 * index + line;
+                let to = row(memories, (access, &all), (lane, Touch::Write { same: false }))?;
+                to.cast::<[u16; 8]>().write_unaligned(*values);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `movmatrix`.
+///
+/// # Safety
+///
+/// As for [`super::move_matrix`].
+pub(super) unsafe fn transpose(file: File, matrix: &Matrix) {
+    // SAFETY: by the contract.
+    unsafe {
+        let from = file.read::<u32>(matrix.slots[1]);
+        file.write(matrix.slots[0], lanes_of_rows(&rows_of(&from, false), true));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transposing_twice_changes_nothing() {
+        let lanes: Lanes<u32> =
+            std::array::from_fn(|lane| (2 * lane + ((2 * lane + 1) << 16)) as u32);
+        let once = lanes_of_rows(&rows_of(&lanes, false), true);
+        assert_eq!(once[1] & 0xffff, 16);
+        assert_eq!(lanes_of_rows(&rows_of(&once, false), true), lanes);
+    }
+}
