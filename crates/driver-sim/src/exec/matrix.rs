@@ -122,6 +122,8 @@ pub(super) struct Matrix {
     pub(super) registers: usize,
     /// Offsets of the slots: those that are written, then those that are read.
     pub(super) slots: Vec<u32>,
+    /// What [`Product::places`] says, for a product.
+    pub(super) places: [Vec<u16>; 4],
 }
 
 /// The registers of one warp.

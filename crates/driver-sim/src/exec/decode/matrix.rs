@@ -100,8 +100,13 @@ impl Decoder<'_> {
         writes: &[Slot],
         reads: &[Slot],
     ) {
+        let places = match &operation {
+            Operation::Product(product) => product.places(),
+            _ => Default::default(),
+        };
         // The slots are known when the file is laid out.
-        self.matrices.push(Matrix { operation, access, registers, slots: Vec::new() });
+        let slots = Vec::new();
+        self.matrices.push(Matrix { operation, access, registers, slots, places });
         self.emit(Op::Matrix, writes, reads, self.matrices.len() as u32 - 1);
     }
 

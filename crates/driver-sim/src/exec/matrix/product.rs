@@ -9,7 +9,6 @@ use super::{File, Matrix, Role, Size};
 use crate::exec::float::{canonical, canonical64};
 use crate::exec::program::LANES;
 use crate::exec::rounding::{Format, Rounding};
-use crate::exec::vector::Lanes;
 
 /// The type of the elements of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,27 +66,37 @@ pub(in crate::exec) unsafe fn multiply(file: File, matrix: &Matrix, product: &Pr
     }
 }
 
-/// Where the slots of an operand start, in the order d, a, b, c.
-fn start(product: &Product, operand: usize) -> usize {
-    product.counts[..operand].iter().sum()
-}
-
-/// Calls `each` with the register, the lane and the place of every element of an operand.
-#[inline(always)]
-fn visit(
-    product: &Product,
-    (role, element, count): (Role, Element, usize),
-    mut each: impl FnMut((usize, usize), usize, usize),
-) {
-    let (_, columns) = product.size.of(role);
-    let parts = element.parts();
-    for index in 0..count {
-        for lane in 0..LANES {
-            for part in 0..parts {
-                let (row, column) = product.size.place(role, (index, parts, part), lane);
-                each((index, part), lane, row * columns + column);
+impl Product {
+    /// For each operand, in the order d, a, b, c, where the elements of its registers lie in the
+    /// matrix: register after register, part after part, lane after lane. What a fragment holds
+    /// a second time is left out.
+    pub(in crate::exec) fn places(&self) -> [Vec<u16>; 4] {
+        let [a, b, c, d] = self.elements;
+        let operands = [(Role::C, d), (Role::A, a), (Role::B, b), (Role::C, c)];
+        let mut counts = self.counts.iter();
+        operands.map(|(role, element)| {
+            let (rows, columns) = self.size.of(role);
+            let parts = element.parts();
+            let enough = (rows * columns).div_ceil(LANES * parts);
+            let count = counts.next().map_or(0, |&count| count.min(enough));
+            let mut list = Vec::with_capacity(count * parts * LANES);
+            for index in 0..count {
+                for part in 0..parts {
+                    list.extend((0..LANES).map(|lane| {
+                        let (row, column) = self.size.place(role, (index, parts, part), lane);
+                        (row * columns + column) as u16
+                    }));
+                }
             }
-        }
+            list
+        })
+    }
+
+    /// The slots of an operand, in the order d, a, b, c.
+    #[inline(always)]
+    fn slots<'a>(&self, matrix: &'a Matrix, operand: usize) -> &'a [u32] {
+        let start: usize = self.counts[..operand].iter().sum();
+        &matrix.slots[start..start + self.counts[operand]]
     }
 }
 
@@ -102,57 +111,58 @@ fn of_half(bits: u32) -> f32 {
     f32::from_bits(bits_of | (bits & 0x8000) << 16)
 }
 
-/// The value of the part of a register.
-#[inline(always)]
-fn value(element: Element, word: u32, part: usize) -> f64 {
-    f64::from(match element {
-        Element::F16 => of_half(word >> (16 * part) & 0xffff),
-        Element::Bf16 => f32::from_bits(word >> (16 * part) << 16),
-        Element::Tf32 => f32::from_bits(word & 0xffff_e000),
-        _ => f32::from_bits(word),
-    })
-}
-
+/// One operand as a matrix, row by row.
+///
 /// # Safety
 ///
-/// As for [`multiply`].
+/// As for [`multiply`], with registers as wide as `R`.
 #[inline(always)]
-unsafe fn registers<T: Copy + Default>(
+unsafe fn gather<R: Copy, T: Copy + Default>(
     file: File,
     (matrix, product): (&Matrix, &Product),
-    operand: usize,
-) -> [Lanes<T>; 8] {
-    let mut all = [[T::default(); LANES]; 8];
-    let start = start(product, operand);
-    for (index, lanes) in all.iter_mut().enumerate().take(product.counts[operand]) {
+    (operand, element): (usize, Element),
+    value: impl Fn(R, usize) -> T,
+) -> [T; MOST] {
+    let mut out = [T::default(); MOST];
+    let parts = element.parts();
+    let places = matrix.places[operand].chunks_exact(LANES * parts);
+    for (slot, places) in product.slots(matrix, operand).iter().zip(places) {
         // SAFETY: by the contract.
-        *lanes = unsafe { file.read::<T>(matrix.slots[start + index]) };
+        let lanes = unsafe { file.read::<R>(*slot) };
+        for (part, places) in places.chunks_exact(LANES).enumerate() {
+            let values = lanes.map(|word| value(word, part));
+            for (&place, value) in places.iter().zip(values) {
+                out[usize::from(place) % MOST] = value;
+            }
+        }
     }
-    all
+    out
 }
 
-/// One operand as a matrix of `f64`, row by row.
+/// Writes d from the sums.
 ///
 /// # Safety
 ///
-/// As for [`multiply`].
+/// As for [`gather`].
 #[inline(always)]
-unsafe fn gather(
+unsafe fn scatter<R: Copy + Default, T: Copy>(
     file: File,
     (matrix, product): (&Matrix, &Product),
-    (role, operand, element): (Role, usize, Element),
-) -> [f64; MOST] {
-    // SAFETY: by the contract.
-    let words = unsafe { registers::<u32>(file, (matrix, product), operand) };
-    let mut out = [0.0; MOST];
-    // A fragment may hold elements twice; what it holds first is enough.
-    let (rows, columns) = product.size.of(role);
-    let enough = (rows * columns).div_ceil(LANES * element.parts());
-    let count = product.counts[operand].min(enough);
-    visit(product, (role, element, count), |(index, part), lane, at| {
-        out[at] = value(element, words[index][lane], part);
-    });
-    out
+    sums: &[T; MOST],
+    add: impl Fn(R, T, usize) -> R,
+) {
+    let parts = product.elements[3].parts();
+    let places = matrix.places[0].chunks_exact(LANES * parts);
+    for (slot, places) in product.slots(matrix, 0).iter().zip(places) {
+        let mut lanes = [R::default(); LANES];
+        for (part, places) in places.chunks_exact(LANES).enumerate() {
+            for (lane, &place) in lanes.iter_mut().zip(places) {
+                *lane = add(*lane, sums[usize::from(place) % MOST], part);
+            }
+        }
+        // SAFETY: by the contract.
+        unsafe { file.write(*slot, lanes) };
+    }
 }
 
 /// `sums += a · b`, one step of k after the other.
@@ -163,17 +173,27 @@ fn accumulate<T: Copy>(
     sums: &mut [T; MOST],
     step: impl Fn(T, T, T) -> T,
 ) {
+    /// Rows at a time: the sums of one row wait for each other, those of several do not.
+    const ROWS: usize = 4;
     let Size { m, n, k } = size;
-    for row in 0..m {
+    for row in (0..m).step_by(ROWS) {
+        let left: [&[T]; ROWS] = std::array::from_fn(|i| &a[(row + i) * k..][..k]);
         for block in (0..n).step_by(8) {
-            let mut line: [T; 8] = std::array::from_fn(|i| sums[row * n + block + i]);
+            let at = |i: usize| (row + i) * n + block;
+            let mut local: [[T; 8]; ROWS] =
+                std::array::from_fn(|i| std::array::from_fn(|j| sums[at(i) + j]));
             for depth in 0..k {
-                let left = a[row * k + depth];
-                for (i, sum) in line.iter_mut().enumerate() {
-                    *sum = step(left, b[depth * n + block + i], *sum);
+                let right: [T; 8] = std::array::from_fn(|j| b[depth * n + block + j]);
+                for (line, left) in local.iter_mut().zip(left) {
+                    let left = left[depth];
+                    for (sum, right) in line.iter_mut().zip(right) {
+                        *sum = step(left, right, *sum);
+                    }
                 }
             }
-            sums[row * n + block..][..8].copy_from_slice(&line);
+            for (i, line) in local.iter().enumerate() {
+                sums[at(i)..][..8].copy_from_slice(line);
+            }
         }
     }
 }
@@ -183,25 +203,41 @@ fn accumulate<T: Copy>(
 /// As for [`multiply`].
 #[inline(always)]
 unsafe fn floats(file: File, matrix: &Matrix, product: &Product) {
-    let [a, b, c, d] = product.elements;
-    let both = (matrix, product);
+    let [a, _, c, d] = product.elements;
+    // Which of the formats it is is asked once for each matrix and not for each element.
+    macro_rules! gathered {
+        ($operand:literal, $element:expr) => {
+            match $element {
+                Element::F16 => {
+                    let half =
+                        |word: u32, part: usize| f64::from(of_half(word >> (16 * part) & 0xffff));
+                    gather(file, (matrix, product), ($operand, Element::F16), half)
+                }
+                other => {
+                    let bits = move |word: u32, part: usize| match other {
+                        Element::Bf16 => word >> (16 * part) << 16,
+                        Element::Tf32 => word & 0xffff_e000,
+                        _ => word,
+                    };
+                    let value =
+                        |word: u32, part: usize| f64::from(f32::from_bits(bits(word, part)));
+                    gather(file, (matrix, product), ($operand, other), value)
+                }
+            }
+        };
+    }
     // SAFETY: by the contract.
     unsafe {
-        let left = gather(file, both, (Role::A, 1, a));
-        let right = gather(file, both, (Role::B, 2, b));
-        let mut sums = gather(file, both, (Role::C, 3, c));
+        let (left, right) = (gathered!(1, a), gathered!(2, a));
+        let mut sums = gathered!(3, c);
         // The product is exact, so that this is a fused step on every host.
         accumulate(product.size, (&left, &right), &mut sums, |x, y, sum| x * y + sum);
-        let mut out = [[0u32; LANES]; 8];
-        visit(product, (Role::C, d, product.counts[0]), |(index, part), lane, at| {
-            let bits = match d {
-                Element::F16 => Format::F16.narrow(sums[at], Rounding::Nearest),
-                _ => canonical(sums[at] as f32),
-            };
-            out[index][lane] |= bits << (16 * part);
-        });
-        for (index, lanes) in out.into_iter().enumerate().take(product.counts[0]) {
-            file.write(matrix.slots[index], lanes);
+        if d == Element::F16 {
+            scatter(file, (matrix, product), &sums, |word: u32, sum, part| {
+                word | Format::F16.narrow(sum, Rounding::Nearest) << (16 * part)
+            });
+        } else {
+            scatter(file, (matrix, product), &sums, |_: u32, sum, _| canonical(sum as f32));
         }
     }
 }
@@ -211,26 +247,14 @@ unsafe fn floats(file: File, matrix: &Matrix, product: &Product) {
 /// As for [`multiply`].
 #[inline(never)]
 unsafe fn doubles(file: File, matrix: &Matrix, product: &Product) {
-    let both = (matrix, product);
-    let operands = [(Role::A, 1), (Role::B, 2), (Role::C, 3)].map(|(role, operand)| {
-        // SAFETY: by the contract.
-        let lanes = unsafe { registers::<u64>(file, both, operand) };
-        let mut out = [0.0; MOST];
-        let count = product.counts[operand];
-        visit(product, (role, Element::F64, count), |(index, _), lane, at| {
-            out[at] = f64::from_bits(lanes[index][lane]);
+    // SAFETY: by the contract.
+    unsafe {
+        let [left, right, mut sums] = [1, 2, 3].map(|operand| {
+            let value = |bits: u64, _| f64::from_bits(bits);
+            gather(file, (matrix, product), (operand, Element::F64), value)
         });
-        out
-    });
-    let [left, right, mut sums] = operands;
-    accumulate(product.size, (&left, &right), &mut sums, f64::mul_add);
-    let mut out = [[0u64; LANES]; 8];
-    visit(product, (Role::C, Element::F64, product.counts[0]), |(index, _), lane, at| {
-        out[index][lane] = canonical64(sums[at]);
-    });
-    for (index, lanes) in out.into_iter().enumerate().take(product.counts[0]) {
-        // SAFETY: by the contract.
-        unsafe { file.write(matrix.slots[index], lanes) };
+        accumulate(product.size, (&left, &right), &mut sums, f64::mul_add);
+        scatter(file, (matrix, product), &sums, |_: u64, sum, _| canonical64(sum));
     }
 }
 
@@ -239,36 +263,22 @@ unsafe fn doubles(file: File, matrix: &Matrix, product: &Product) {
 /// As for [`multiply`].
 #[inline(never)]
 unsafe fn integers(file: File, matrix: &Matrix, product: &Product) {
-    let both = (matrix, product);
-    let elements = product.elements;
-    let operands = [(Role::A, 1), (Role::B, 2), (Role::C, 3)].map(|(role, operand)| {
-        // SAFETY: by the contract.
-        let words = unsafe { registers::<u32>(file, both, operand) };
-        let element = elements[operand - 1];
-        let mut out = [0i64; MOST];
-        let count = product.counts[operand];
-        visit(product, (role, element, count), |(index, part), lane, at| {
-            let word = words[index][lane];
-            let byte = (word >> (8 * part)) as u8;
-            out[at] = match element {
-                Element::U8 => i64::from(byte),
-                Element::S8 => i64::from(byte as i8),
+    // SAFETY: by the contract.
+    unsafe {
+        let [left, right, mut sums] = [1, 2, 3].map(|operand| {
+            let element = product.elements[operand - 1];
+            let value = |word: u32, part: usize| match (element, (word >> (8 * part)) as u8) {
+                (Element::U8, byte) => i64::from(byte),
+                (Element::S8, byte) => i64::from(byte as i8),
                 _ => i64::from(word as i32),
             };
+            gather(file, (matrix, product), (operand, element), value)
         });
-        out
-    });
-    let [left, right, mut sums] = operands;
-    accumulate(product.size, (&left, &right), &mut sums, |x, y, sum| x * y + sum);
-    let mut out = [[0u32; LANES]; 8];
-    visit(product, (Role::C, Element::S32, product.counts[0]), |(index, _), lane, at| {
-        let (low, high) = (i64::from(i32::MIN), i64::from(i32::MAX));
-        let sum = if product.saturates { sums[at].clamp(low, high) } else { sums[at] };
-        out[index][lane] = sum as u32;
-    });
-    for (index, lanes) in out.into_iter().enumerate().take(product.counts[0]) {
-        // SAFETY: by the contract.
-        unsafe { file.write(matrix.slots[index], lanes) };
+        accumulate(product.size, (&left, &right), &mut sums, |x, y, sum| x * y + sum);
+        scatter(file, (matrix, product), &sums, |_: u32, sum: i64, _| {
+            let (low, high) = (i64::from(i32::MIN), i64::from(i32::MAX));
+            (if product.saturates { sum.clamp(low, high) } else { sum }) as u32
+        });
     }
 }
 
