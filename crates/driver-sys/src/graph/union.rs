@@ -80,6 +80,6 @@ structures! {
 }
 
 zeroed! {
-    CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2, CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2, CUgraphNodeParams_anonymous,
-    CUgraphNodeParams,
+    CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2, CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2,
+    CUgraphNodeParams_anonymous, CUgraphNodeParams,
 }
