@@ -208,16 +208,3 @@ impl In<c_char> {
         Ok(unsafe { CStr::from_ptr(self.0) }.to_string_lossy().into_owned())
     }
 }
-
-impl Out<c_void> {
-    /// Writes bytes, as many as the call documents.
-    pub(crate) fn write_bytes(self, bytes: &[u8]) -> Call {
-        if self.is_null() && !bytes.is_empty() {
-            return Err(invalid("null"));
-        }
-        // SAFETY: the target is valid for this many bytes by the contract of `Admit`. The source
-        // is memory of the simulator, so that the two do not overlap.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.cast(), bytes.len()) };
-        Ok(())
-    }
-}

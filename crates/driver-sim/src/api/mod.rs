@@ -6,6 +6,7 @@
 // Methods carry the names of the driver's functions.
 #![allow(non_snake_case)]
 
+mod boxes;
 mod capture;
 mod capture_into;
 mod context;
@@ -15,6 +16,7 @@ mod dot;
 mod errors;
 mod events;
 mod exec;
+mod fills;
 mod functions;
 mod graph_info;
 mod graphs;

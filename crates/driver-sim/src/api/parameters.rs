@@ -52,7 +52,7 @@ impl State {
             CUmemorytype::CU_MEMORYTYPE_HOST => {
                 let address = given.host.addr();
                 if self.pinned_at(address, given.bytes).is_some() {
-                    return Ok(Some(End::Pinned(address)));
+                    return Ok(Some(End::Host(address)));
                 }
                 // Addresses are unified: the driver sees that this one is of a device.
                 let found = self.on_device(device, address as u64, given.bytes as u64);
@@ -78,14 +78,14 @@ impl State {
         }
     }
 
-    /// A copy that is queued now. A source in pageable memory is read now; a target in pageable
-    /// memory is given back, to be written before the call returns.
+    /// A copy that is queued now, and whether its target is pageable memory, which must be written
+    /// before the call returns. A source in pageable memory is read now.
     pub(super) fn immediate_copy(
         &mut self,
         given: &CUDA_MEMCPY3D,
-    ) -> Result<(Copy, Option<*mut c_void>), Refusal> {
+    ) -> Result<(Copy, bool), Refusal> {
         let (source, target) = self.ends(given)?;
-        let source_end = match self.end(source)? {
+        let source = match self.end(source)? {
             Some(end) => end,
             None => {
                 // SAFETY: the caller guarantees that the source of the copy is valid for its bytes.
@@ -93,16 +93,10 @@ impl State {
                 End::Snapshot(host.bytes(source.bytes)?.into())
             }
         };
-        match self.end(target)? {
-            Some(target) => {
-                Ok((Copy { given: Box::new(*given), source: source_end, target }, None))
-            }
-            None => {
-                let copy =
-                    Copy { given: Box::new(*given), source: source_end, target: End::Pinned(0) };
-                Ok((copy, Some(target.host)))
-            }
-        }
+        let known = self.end(target)?;
+        let is_pageable = known.is_none();
+        let target = known.unwrap_or(End::Host(target.host.expose_provenance()));
+        Ok((Copy { given: Box::new(*given), source, target }, is_pageable))
     }
 
     /// Checks a fill: its element size, alignment and extent.

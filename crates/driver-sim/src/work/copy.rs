@@ -11,9 +11,9 @@ use crate::memory::{Memory, MemoryError};
 pub(crate) enum End {
     /// Device memory.
     Device(u64),
-    /// Pinned host memory, read or written when the copy runs. The state keeps it allocated for as
-    /// long as work that names it is queued.
-    Pinned(usize),
+    /// Host memory, read or written when the copy runs. It is pinned, and the state keeps it for as
+    /// long as work that names it is queued; or the copy runs before the call returns.
+    Host(usize),
     /// Host memory as it was when the copy was queued: what hardware does with pageable memory.
     Snapshot(Arc<[u8]>),
 }
@@ -84,23 +84,23 @@ impl Copy {
             (End::Device(source), End::Device(target)) => {
                 memory.copy(target + to as u64, source + from as u64, bytes as u64)
             }
-            (End::Device(source), End::Pinned(target)) => {
+            (End::Device(source), End::Host(target)) => {
                 let mut row = vec![0; bytes];
                 memory.read(source + from as u64, &mut row)?;
                 write_pinned(target + to, &row);
                 Ok(())
             }
-            (End::Pinned(source), End::Device(target)) => {
+            (End::Host(source), End::Device(target)) => {
                 memory.write(target + to as u64, &read_pinned(source + from, bytes))
             }
             (End::Snapshot(source), End::Device(target)) => {
                 memory.write(target + to as u64, &source[from..from + bytes])
             }
-            (End::Pinned(source), End::Pinned(target)) => {
+            (End::Host(source), End::Host(target)) => {
                 write_pinned(target + to, &read_pinned(source + from, bytes));
                 Ok(())
             }
-            (End::Snapshot(source), End::Pinned(target)) => {
+            (End::Snapshot(source), End::Host(target)) => {
                 write_pinned(target + to, &source[from..from + bytes]);
                 Ok(())
             }
@@ -113,8 +113,8 @@ impl Copy {
 fn read_pinned(address: usize, bytes: usize) -> Vec<u8> {
     let mut row = vec![0; bytes];
     let source = std::ptr::with_exposed_provenance::<u8>(address);
-    // SAFETY: an end is `Pinned` only for a range inside a pinned allocation, which the state does
-    // not free before the work that names it has run.
+    // SAFETY: an end is `Host` for a range inside pinned memory, which the state does not free before
+    // the work that names it has run, or for memory that is valid during a call, which runs it.
     unsafe { std::ptr::copy_nonoverlapping(source, row.as_mut_ptr(), bytes) };
     row
 }

@@ -123,7 +123,7 @@ impl State {
             return false;
         };
         let live = |end: &End, bytes| match end {
-            End::Pinned(address) => self.pinned_at(*address, bytes).is_some(),
+            End::Host(address) => self.pinned_at(*address, bytes).is_some(),
             _ => true,
         };
         live(&copy.source, source) && live(&copy.target, target)

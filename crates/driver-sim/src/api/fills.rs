@@ -1,0 +1,87 @@
+//! Fills.
+
+use retrograph_driver_sys::*;
+
+use super::copies::LEGACY;
+use crate::argument::Call;
+use crate::state::State;
+use crate::work::{Fill, Operation};
+
+/// Rows of a fill: where they begin, and from one to the next.
+#[derive(Clone, Copy)]
+struct Rows {
+    address: CUdeviceptr,
+    pitch: usize,
+    width: usize,
+    height: usize,
+}
+
+impl State {
+    fn submit_fill(&mut self, fill: Fill, stream: CUstream) -> Call {
+        if fill.0.width == 0 || fill.0.height == 0 {
+            return self.route(stream).map(|_| ());
+        }
+        self.check_fill(&fill)?;
+        self.submit(stream, Operation::Fill(fill)).map(|_| ())
+    }
+
+    fn submit_rows(&mut self, rows: Rows, size: u32, value: u32, stream: CUstream) -> Call {
+        let fill = Fill(CUDA_MEMSET_NODE_PARAMS {
+            pitch: rows.pitch,
+            height: rows.height,
+            ..Fill::row(rows.address, size, value, rows.width).0
+        });
+        self.submit_fill(fill, stream)
+    }
+}
+
+/// The synchronous and the asynchronous fill of a run and of rows, for elements of one size.
+macro_rules! fills {
+    ($($size:literal $value:ident: $run:ident $run_async:ident $rows:ident $rows_async:ident;)*) => {
+        impl State {$(
+            pub(crate) fn $run(&mut self, dst: CUdeviceptr, value: $value, count: usize) -> Call {
+                self.$run_async(dst, value, count, LEGACY)
+            }
+
+            pub(crate) fn $run_async(
+                &mut self,
+                dst: CUdeviceptr,
+                value: $value,
+                count: usize,
+                stream: CUstream,
+            ) -> Call {
+                self.submit_fill(Fill::row(dst, $size, u32::from(value), count), stream)
+            }
+
+            pub(crate) fn $rows(
+                &mut self,
+                dst: CUdeviceptr,
+                pitch: usize,
+                value: $value,
+                width: usize,
+                height: usize,
+            ) -> Call {
+                self.$rows_async(dst, pitch, value, width, height, LEGACY)
+            }
+
+            pub(crate) fn $rows_async(
+                &mut self,
+                dst: CUdeviceptr,
+                pitch: usize,
+                value: $value,
+                width: usize,
+                height: usize,
+                stream: CUstream,
+            ) -> Call {
+                let rows = Rows { address: dst, pitch, width, height };
+                self.submit_rows(rows, $size, u32::from(value), stream)
+            }
+        )*}
+    };
+}
+
+fills! {
+    1 u8: cuMemsetD8_v2 cuMemsetD8Async cuMemsetD2D8_v2 cuMemsetD2D8Async;
+    2 u16: cuMemsetD16_v2 cuMemsetD16Async cuMemsetD2D16_v2 cuMemsetD2D16Async;
+    4 u32: cuMemsetD32_v2 cuMemsetD32Async cuMemsetD2D32_v2 cuMemsetD2D32Async;
+}
