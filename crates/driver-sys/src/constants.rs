@@ -50,6 +50,7 @@ const LISTS: &[&[Constant]] = &[
     crate::copy::FLAGS,
     crate::device::ATTRIBUTES,
     crate::device::ENUMERATIONS,
+    crate::device::FLAGS,
     crate::event::FLAGS,
     crate::function::ENUMERATIONS,
     crate::graph::ENUMERATIONS,

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use retrograph_abi_check::model::Kind;
 use retrograph_abi_check::{exceptions, ours};
 
 #[test]
@@ -18,6 +19,26 @@ fn everything_that_driver_sys_declares_is_confirmed() {
     let functions = ours.functions.len();
     let line = format!("confirmed: {types} types, {constants} constants, {functions} functions\n");
     std::io::stderr().write_all(line.as_bytes()).expect("standard error can be written");
+}
+
+#[test]
+fn the_lists_of_constants_and_layouts_are_complete() {
+    let ours = ours::describe().unwrap_or_else(|error| panic!("{error}"));
+    let listed = retrograph_driver_sys::constants::all().count();
+    let unlisted: Vec<_> = ours
+        .constants
+        .iter()
+        .filter(|(name, one)| {
+            retrograph_driver_sys::constants::value(name).map(i128::from) != Some(one.value)
+        })
+        .map(|(name, _)| name.as_str())
+        .collect();
+    // These stand for handles, not for numbers.
+    assert_eq!(unlisted, ["CU_STREAM_LEGACY", "CU_STREAM_PER_THREAD"]);
+    assert_eq!(listed + unlisted.len(), ours.constants.len());
+    let layouts = retrograph_driver_sys::layouts::all().count();
+    let structs = ours.types.values().filter(|one| matches!(one.kind, Kind::Struct | Kind::Union));
+    assert_eq!(layouts, structs.count());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod attribute;
 
-use crate::enumeration::enumerations;
+use crate::enumeration::{enumerations, flags};
 use crate::structure::structures;
 
 pub use attribute::CUdevice_attribute;
@@ -11,10 +11,15 @@ pub(crate) use attribute::ENUMERATIONS as ATTRIBUTES;
 /// The ordinal of a device as the driver numbers it.
 pub type CUdevice = i32;
 
-/// In the place of a device: the host.
-pub const CU_DEVICE_CPU: CUdevice = -1;
-/// In the place of a device: none.
-pub const CU_DEVICE_INVALID: CUdevice = -2;
+flags! {
+    /// What is no device, in the place of one.
+    CUdevice_special: i32 {
+        /// The host.
+        CU_DEVICE_CPU = -1;
+        /// None.
+        CU_DEVICE_INVALID = -2;
+    }
+}
 
 structures! {
     /// The identity of a device across processes and reboots.
