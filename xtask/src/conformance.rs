@@ -1,5 +1,7 @@
 //! `cargo xtask conformance`: scenarios recorded on hardware and replayed on the simulator.
 
+mod vectors;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
@@ -47,6 +49,9 @@ struct Record {
     /// Leave out scenarios that have a trace of their present steps.
     #[arg(long)]
     missing: bool,
+    /// Record the vectors of instructions, instead of scenarios; the filter is an opcode.
+    #[arg(long)]
+    vectors: bool,
     /// Only scenarios whose names contain this.
     #[arg(default_value = "")]
     filter: String,
@@ -60,6 +65,9 @@ struct Replay {
     /// Print what the simulator does, without traces.
     #[arg(long)]
     print: bool,
+    /// Compare the vectors of instructions, instead of scenarios; the filter is an opcode.
+    #[arg(long)]
+    vectors: bool,
     /// Only scenarios whose names contain this.
     #[arg(default_value = "")]
     filter: String,
@@ -70,6 +78,9 @@ struct List {
     /// Print every name.
     #[arg(long)]
     names: bool,
+    /// Write the kernels that instructions are recorded with to this folder.
+    #[arg(long)]
+    kernels: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -89,6 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     match &arguments.verb {
         Verb::Record(record) => run_record(arguments, record, &folders),
+        Verb::Replay(replay) if replay.vectors => vectors::replay(&replay.filter, &folders),
         Verb::Replay(replay) if replay.print => print(&replay.filter, &folders),
         Verb::Replay(replay) => run_replay(replay, &folders),
         Verb::List(list) => run_list(list, &folders),
@@ -106,6 +118,10 @@ fn run_record(all: &Arguments, asked: &Record, folders: &Folders) -> anyhow::Res
     if let Some(driver) = &asked.driver {
         program.push("--driver".into());
         program.push(driver.clone().into_os_string());
+    }
+    if asked.vectors {
+        let out = asked.out.clone().unwrap_or_else(|| folders.vectors.clone());
+        return vectors::record(&program, &out, asked);
     }
     let recording = Recording {
         program,
@@ -253,5 +269,9 @@ fn run_list(asked: &List, folders: &Folders) -> anyhow::Result<()> {
         println!("{area:<16} {scenarios:>6} scenarios {steps:>8} steps");
     }
     println!("{:<16} {:>6} scenarios", "all", library.scenarios.len());
+    vectors::list();
+    if let Some(folder) = &asked.kernels {
+        vectors::write_kernels(folder)?;
+    }
     Ok(())
 }

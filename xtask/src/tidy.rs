@@ -22,7 +22,10 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 11] = [
     ),
     ("retrograph-finetune", &["retrograph-runtime", "retrograph-kernels"]),
     ("retrograph", &["retrograph-finetune", "retrograph-runtime"]),
-    ("retrograph-conformance", &["retrograph-driver-sys", "retrograph-driver-sim"]),
+    (
+        "retrograph-conformance",
+        &["retrograph-driver-sys", "retrograph-driver-sim", "retrograph-ptx"],
+    ),
     ("xtask", &["retrograph-ptx", "retrograph-kernels-ptx", "retrograph-conformance"]),
 ];
 

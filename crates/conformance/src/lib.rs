@@ -25,6 +25,7 @@ mod variables;
 
 pub mod record;
 pub mod replay;
+pub mod vectors;
 
 pub use error::{Mistake, Place};
 pub use runner::{Ending, Outcome, Run, run};
@@ -40,6 +41,8 @@ pub struct Folders {
     pub traces: std::path::PathBuf,
     /// Images that scenarios load.
     pub images: std::path::PathBuf,
+    /// Recorded results of instructions, `<opcode>.txt`.
+    pub vectors: std::path::PathBuf,
     /// The file that lists scenarios for which the simulator is known to differ, with reasons.
     pub differences: std::path::PathBuf,
 }
@@ -51,6 +54,7 @@ impl Folders {
             scenarios: root.join("scenarios"),
             traces: root.join("traces"),
             images: root.join("images"),
+            vectors: root.join("vectors"),
             differences: root.join("differences.txt"),
         }
     }

@@ -2,6 +2,7 @@
 
 mod child;
 mod head;
+mod vectors;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader};
@@ -15,6 +16,7 @@ use std::{fs, thread};
 
 pub use child::child;
 pub use head::describe;
+pub use vectors::{RecordedVectors, record_vectors};
 
 use crate::scenario::{Library, Scenario};
 use crate::trace::{Head, Trace, TraceFile};
@@ -63,7 +65,7 @@ pub fn record(
         .matching(&recording.filter)
         .filter(|scenario| !recording.only_missing || !has_trace(scenario, &recording.out))
         .collect();
-    let head = Head { lines: run_child(&recording.program, &["describe".as_ref()]).lines };
+    let head = Head { lines: run_child(&recording.program, &["describe".as_ref()], LIMIT).lines };
     let book = Book { recording, library: &library, head, pages: Mutex::default() };
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let failed = Mutex::new(None);
@@ -166,7 +168,7 @@ struct Said {
 }
 
 /// Runs a child until it ends or takes too long.
-fn run_child(program: &[OsString], arguments: &[&OsStr]) -> Said {
+fn run_child(program: &[OsString], arguments: &[&OsStr], limit: Duration) -> Said {
     let (first, rest) = program.split_first().expect("a recording has a program");
     let mut command = Command::new(first);
     command.args(rest).args(arguments).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -182,7 +184,7 @@ fn run_child(program: &[OsString], arguments: &[&OsStr]) -> Said {
             }
         }
     });
-    let (end, mut said) = (Instant::now() + LIMIT, Vec::new());
+    let (end, mut said) = (Instant::now() + limit, Vec::new());
     let ending = loop {
         match lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Ok(line) if line == child::END => break "end",
@@ -200,7 +202,7 @@ fn run_child(program: &[OsString], arguments: &[&OsStr]) -> Said {
 fn run_one(recording: &Recording, scenario: &Scenario) -> Result<Trace, String> {
     let steps = scenario.steps.as_ref().map_err(ToString::to_string)?;
     let arguments = ["one".as_ref(), scenario.file.as_ref(), scenario.name.as_ref()];
-    let said = run_child(&recording.program, &arguments);
+    let said = run_child(&recording.program, &arguments, LIMIT);
     let mut outcomes = Vec::new();
     for line in said.lines {
         match line.split_once('\t') {

@@ -12,7 +12,7 @@ use crate::{Folders, record};
 /// The last line of a child that came to its end.
 pub(super) const END: &str = "end";
 
-/// Does what a recording asks of its child: `describe`, or `one FILE NAME`. Writes to standard
+/// Does what a recording asks of its child: `describe`, `one FILE NAME`, or `vectors OPCODE`. Writes to standard
 /// output, and does not return before everything is said.
 pub fn child(
     driver: Option<&Path>,
@@ -35,6 +35,7 @@ pub fn child(
             record::describe(&table).iter().for_each(|line| say(line));
         }
         [verb, file, name] if verb == "one" => one(&table, folders, (file, name), &mut say),
+        [verb, opcode] if verb == "vectors" => super::vectors::child(&table, opcode, &mut say),
         _ => say("mistake\tthis is not what a child can do"),
     }
     say(END);

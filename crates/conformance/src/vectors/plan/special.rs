@@ -1,0 +1,215 @@
+//! What the generator must know about single instructions.
+
+use retrograph_ptx::ast::{Modifier, Type};
+use retrograph_ptx::instructions::{Form, Opcode, Shape};
+
+use super::{Choice, move_class};
+use crate::vectors::instance::Role;
+
+/// The SM target of the machine on which vectors are recorded.
+const SM: u32 = 90;
+
+/// Why a form has no vectors, if it has none.
+pub(super) fn reason_against(opcode: Opcode, form: &Form) -> Option<&'static str> {
+    let is_reduction = form.slots.iter().any(|slot| slot.choices.contains(&Modifier::Red));
+    if is_barrier(opcode) && is_reduction {
+        return None;
+    }
+    if form.types.first().is_some_and(|types| types.iter().all(|of| of.size() > 8)) {
+        return Some("the generator has no words of sixteen bytes");
+    }
+    if form.sm > SM {
+        return Some("the GPU of the recording, sm_90, does not have it");
+    }
+    let reason = match opcode.text() {
+        "bra" | "brx" | "ret" | "exit" | "trap" | "brkpt" | "call" | "nanosleep" => {
+            "it steers the flow of control and gives no value"
+        }
+        "bar" | "barrier" | "membar" | "fence" | "mbarrier" | "griddepcontrol" | "cp" => {
+            "it orders other operations and gives no value"
+        }
+        "prefetch" | "prefetchu" | "discard" | "applypriority" | "setmaxnreg" => {
+            "it changes when things happen, not what"
+        }
+        "cvta" | "isspacep" | "mapa" | "getctarank" | "alloca" | "createpolicy" => {
+            "its values are addresses, which differ from run to run"
+        }
+        "wmma" => "where the elements lie in registers is not told; kernels of the tests multiply",
+        "activemask" => "which lanes run together is not promised",
+        "elect" => "which lane is chosen is not promised",
+        _ => return None,
+    };
+    Some(reason)
+}
+
+/// Whether the instruction is a barrier, whose operands say which and for how many.
+pub(super) fn is_barrier(opcode: Opcode) -> bool {
+    matches!(opcode.text(), "bar" | "barrier")
+}
+
+/// Whether an instruction has many modifiers that say where and how, not what.
+pub(super) fn has_modifiers_of_place(opcode: Opcode) -> bool {
+    matches!(opcode.text(), "ld" | "st" | "atom" | "red" | "ldu" | "set")
+}
+
+/// Whether a modifier of such an instruction says what is computed.
+pub(super) fn says_what(word: Modifier) -> bool {
+    let words = [
+        "add", "min", "max", "inc", "dec", "exch", "cas", "v2", "v4", "v8", "eq", "ne", "lt", "le",
+        "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan",
+    ];
+    words.contains(&word.text())
+}
+
+/// How many cases an instance has, when its form has so many instances.
+pub(super) fn cases(opcode: Opcode, instances: usize) -> usize {
+    match (opcode.text(), instances) {
+        ("bar" | "barrier", _) => 256,
+        ("ld" | "st" | "ldu" | "set", _) => 32,
+        ("mma" | "ldmatrix" | "stmatrix", _) => 128,
+        ("atom" | "red", 9..) => 64,
+        (_, 0..=20) => 256,
+        (_, 21..=80) => 128,
+        _ => 96,
+    }
+}
+
+/// Choices that concern state spaces which a case does not have.
+pub(super) fn is_elsewhere(choice: &Choice<'_>) -> bool {
+    let others = [
+        "param",
+        "local",
+        "const",
+        "param::entry",
+        "param::func",
+        "shared::cluster",
+        "mmio",
+        "cluster",
+    ];
+    let bytes = choice.types.first().map_or(0, |of| of.size());
+    choice.modifiers.iter().any(|word| others.contains(&word.text()))
+        || choice.vector() as u32 * bytes > 16
+        || bytes > 8
+}
+
+/// Values for a constant operand, each of which makes an instance.
+pub(super) fn constants(opcode: Opcode, form: &Form) -> Vec<Option<i64>> {
+    if !form.operands.contains(&Shape::Constant) {
+        return vec![None];
+    }
+    match opcode.text() {
+        "lop3" => [0x00, 0x1f, 0x80, 0x96, 0xca, 0xe8, 0xfe, 0xff].map(Some).to_vec(),
+        _ => [0, 1, 3].map(Some).to_vec(),
+    }
+}
+
+/// Whether the last operand is the mask of the lanes that take part.
+pub(super) fn ends_with_mask(opcode: Opcode) -> bool {
+    matches!(opcode.text(), "shfl" | "vote" | "match" | "redux")
+}
+
+/// What values the sources of an instruction should have.
+pub(super) fn role(opcode: Opcode) -> Role {
+    match opcode.text() {
+        "mma" => Role::Exact,
+        _ => Role::Value,
+    }
+}
+
+/// The type as wide as a register that holds it: bytes lie in words.
+pub(super) fn widened(of: Type) -> Type {
+    match of {
+        Type::B8 | Type::U8 => Type::U32,
+        Type::S8 => Type::S32,
+        other => other,
+    }
+}
+
+impl Choice<'_> {
+    /// Whether a modifier with this text is chosen.
+    fn says(&self, text: &str) -> bool {
+        self.modifiers.iter().any(|word: &Modifier| word.text() == text)
+    }
+
+    /// The address of a memory operand, with what must be there before and is read afterwards.
+    pub(super) fn memory(&mut self) -> Result<String, &'static str> {
+        let is_shared = self.says("shared") || self.says("shared::cta");
+        match self.opcode.text() {
+            "ld" | "ldu" => Ok(self.loads_from(is_shared)),
+            "st" => Ok(self.stores_to(is_shared)),
+            "atom" | "red" => Ok(self.changes(is_shared)),
+            "ldmatrix" => Ok(self.matrix_in()),
+            "stmatrix" => Ok(self.matrix_out()),
+            _ => Err("a memory operand that the generator does not make"),
+        }
+    }
+
+    /// Two words, of which the instruction loads the first bytes. The kernel has sixteen bytes of
+    /// shared memory for each thread at `%tile`.
+    fn loads_from(&mut self, is_shared: bool) -> String {
+        let first = self.sources.len();
+        let low = self.source(Type::B64, Role::Value);
+        let high = self.source(Type::B64, Role::Value);
+        if !is_shared {
+            // Sources lie one after the other.
+            return format!("[%in+{}]", first * 8);
+        }
+        self.before.push_str(&format!(
+            "st.shared.b64 [%tile], {low};\nst.shared.b64 [%tile+8], {high};\n"
+        ));
+        "[%tile]".to_owned()
+    }
+
+    fn stores_to(&mut self, is_shared: bool) -> String {
+        let (low, high) = (self.result(Type::B64), self.result(Type::B64));
+        if !is_shared {
+            self.before.push_str("st.global.b64 [%out], 0;\nst.global.b64 [%out+8], 0;\n");
+            self.stores = true;
+            return "[%out]".to_owned();
+        }
+        self.before.push_str("st.shared.b64 [%tile], 0;\nst.shared.b64 [%tile+8], 0;\n");
+        self.after.push_str(&format!(
+            "ld.shared.b64 {low}, [%tile];\nld.shared.b64 {high}, [%tile+8];\n"
+        ));
+        "[%tile]".to_owned()
+    }
+
+    /// A place of the thread's own, with a value before and the changed value after.
+    fn changes(&mut self, is_shared: bool) -> String {
+        let of = self.types[0];
+        let class = move_class(of);
+        let (space, place) = match is_shared {
+            true => ("shared", "[%tile]"),
+            // The first result of the case: it is written last, with what is read before.
+            false => ("global", "[%out]"),
+        };
+        for at in 0..self.vector() as u32 {
+            let (old, new) = (self.source(of, Role::Value), self.result(of));
+            let element = place.replace(']', &format!("+{}]", at * of.size()));
+            self.before.push_str(&format!("st.{space}.{class} {element}, {old};\n"));
+            self.after.push_str(&format!("ld.{space}.{class} {new}, {element};\n"));
+        }
+        place.to_owned()
+    }
+
+    /// A row of a matrix for each lane, out of four words.
+    fn matrix_in(&mut self) -> String {
+        for at in 0..4 {
+            let word = self.source(Type::B32, Role::Value);
+            self.before.push_str(&format!("st.shared.b32 [%tile+{}], {word};\n", at * 4));
+        }
+        self.before.push_str("bar.warp.sync 0xffffffff;\n");
+        "[%tile]".to_owned()
+    }
+
+    fn matrix_out(&mut self) -> String {
+        self.after.push_str("bar.warp.sync 0xffffffff;\n");
+        for at in 0..4 {
+            self.before.push_str(&format!("st.shared.b32 [%tile+{}], 0;\n", at * 4));
+            let word = self.result(Type::B32);
+            self.after.push_str(&format!("ld.shared.b32 {word}, [%tile+{}];\n", at * 4));
+        }
+        self.before.push_str("bar.warp.sync 0xffffffff;\n");
+        "[%tile]".to_owned()
+    }
+}

@@ -1,0 +1,193 @@
+//! Comparing the simulator with recorded vectors.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::{fs, thread};
+
+use retrograph_driver_sim::{Config, Simulator};
+
+use super::file::{Recorded, VectorFile};
+use super::inputs::inputs;
+use super::instance::Instance;
+use super::plan::plan;
+use super::run::run;
+use super::tolerance::{Bound, agrees, bound, measure};
+
+/// A case that gives something else than on hardware.
+#[derive(Clone, Debug)]
+pub struct WrongCase {
+    /// The instance.
+    pub name: String,
+    /// How many of its cases are wrong, and of how many.
+    pub wrong: (usize, usize),
+    /// The sources of the first wrong case, as bits.
+    pub sources: Vec<u64>,
+    /// What hardware gave.
+    pub expected: Vec<u64>,
+    /// What the simulator gave.
+    pub actual: Vec<u64>,
+}
+
+/// How far an approximation is from hardware.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// What is allowed.
+    pub bound: Bound,
+    /// The largest distance in units in the last place, over results where both are numbers.
+    pub ulps: f64,
+    /// How many cases there are.
+    pub cases: usize,
+}
+
+/// How a comparison went.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Instances that were compared.
+    pub instances: usize,
+    /// Cases in them.
+    pub cases: usize,
+    /// Instances with wrong cases.
+    pub wrong: Vec<WrongCase>,
+    /// Instances that the simulator cannot run, and why.
+    pub unsupported: Vec<(String, String)>,
+    /// Instances without vectors for their present inputs.
+    pub missing: Vec<String>,
+    /// Vectors of no instance.
+    pub orphans: Vec<String>,
+    /// Approximations by opcode and type.
+    pub measured: BTreeMap<String, Measured>,
+}
+
+impl Report {
+    /// Whether everything that was recorded agrees.
+    pub fn is_clean(&self) -> bool {
+        self.wrong.is_empty() && self.unsupported.is_empty() && self.orphans.is_empty()
+    }
+}
+
+/// How many instances share a module.
+const BATCH: usize = 64;
+
+/// Compares all instances of an opcode, or of all for an empty text, with the vectors in a folder.
+pub fn verify(folder: &Path, opcode: &str) -> Report {
+    let plan = plan(opcode);
+    let mut report = Report::default();
+    let mut files: BTreeMap<&str, VectorFile> = BTreeMap::new();
+    let mut work: Vec<(&Instance, Recorded)> = Vec::new();
+    for instance in &plan.instances {
+        let file = files.entry(instance.opcode.text()).or_insert_with(|| {
+            let path = folder.join(format!("{}.txt", instance.opcode));
+            VectorFile::parse(&fs::read_to_string(path).unwrap_or_default())
+        });
+        match file.vectors.remove(&instance.name) {
+            Some(recorded) if recorded.is_of(instance) => work.push((instance, recorded)),
+            _ => report.missing.push(instance.name.clone()),
+        }
+    }
+    report.orphans = files.into_values().flat_map(|file| file.vectors.into_keys()).collect();
+    let batches: Vec<_> = work.chunks(BATCH).collect();
+    let (next, shared) = (AtomicUsize::new(0), Mutex::new(&mut report));
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(8);
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    for (instance, recorded, result) in played(batch) {
+                        let mut report = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                        report.enter(instance, recorded, result);
+                    }
+                }
+            });
+        }
+    });
+    report.wrong.sort_by(|one, other| one.name.cmp(&other.name));
+    report
+}
+
+type Played<'a> = (&'a Instance, &'a Recorded, Result<Vec<u64>, String>);
+
+/// Runs a batch on a simulator; where that fails, each instance on a simulator of its own.
+fn played<'a>(batch: &'a [(&'a Instance, Recorded)]) -> Vec<Played<'a>> {
+    let instances: Vec<_> = batch.iter().map(|(instance, _)| *instance).collect();
+    if let Ok(all) = simulate(&instances) {
+        let pairs = batch.iter().zip(all);
+        return pairs
+            .map(|((instance, recorded), words)| (*instance, recorded, Ok(words)))
+            .collect();
+    }
+    let alone = |(instance, recorded): &'a (&'a Instance, Recorded)| {
+        let result = simulate(&[instance]).map(|mut all| all.pop().unwrap_or_default());
+        (*instance, recorded, result)
+    };
+    batch.iter().map(alone).collect()
+}
+
+/// Runs instances on a simulator; says what the simulator said where it cannot.
+pub(super) fn simulate(instances: &[&Instance]) -> Result<Vec<Vec<u64>>, String> {
+    let config = Config { threads: 1, ..Config::default() };
+    let simulator = Simulator::new(config).map_err(|error| error.to_string())?;
+    run(simulator.table(), instances).map_err(|error| {
+        let said: Vec<_> = simulator.diagnostics().iter().map(ToString::to_string).collect();
+        format!("{error}: {}", said.join("; "))
+    })
+}
+
+impl Report {
+    fn enter(
+        &mut self,
+        instance: &Instance,
+        recorded: &Recorded,
+        result: Result<Vec<u64>, String>,
+    ) {
+        let actual = match result {
+            Ok(words) => Recorded::of(instance, &words).words(instance),
+            Err(why) => return self.unsupported.push((instance.name.clone(), why)),
+        };
+        self.instances += 1;
+        self.cases += instance.cases;
+        let expected = recorded.words(instance);
+        let sources = inputs(instance);
+        let (width, count) = (instance.results.len(), instance.sources.len());
+        let bound = bound(instance);
+        let mut wrong: Option<WrongCase> = None;
+        for case in 0..instance.cases {
+            let of_case = |words: &[u64]| words[case * width..(case + 1) * width].to_vec();
+            let inputs = sources[case * count..(case + 1) * count].to_vec();
+            let (one, other) = (of_case(&expected), of_case(&actual));
+            let mut pairs = one.iter().zip(&other).zip(&instance.results);
+            let argument = inputs.first().copied().unwrap_or_default();
+            if pairs.all(|((one, other), of)| agrees(bound, *of, (*one, *other), argument)) {
+                continue;
+            }
+            let first = WrongCase {
+                name: instance.name.clone(),
+                wrong: (0, instance.cases),
+                sources: inputs,
+                expected: one,
+                actual: other,
+            };
+            wrong.get_or_insert(first).wrong.0 += 1;
+        }
+        self.wrong.extend(wrong);
+        self.measure(instance, bound, (&expected, &actual));
+    }
+
+    fn measure(&mut self, instance: &Instance, bound: Bound, (one, other): (&[u64], &[u64])) {
+        if bound == Bound::Exact {
+            return;
+        }
+        let of = instance.results[0];
+        let key = format!("{} {of}", instance.opcode);
+        let measured = self.measured.entry(key).or_insert(Measured { bound, ulps: 0.0, cases: 0 });
+        measured.cases += instance.cases;
+        for (one, other) in one.iter().zip(other) {
+            let distance = measure(of, *one, *other);
+            // Beyond this are pairs of which one is no number.
+            if distance < 1e18 {
+                measured.ulps = measured.ulps.max(distance);
+            }
+        }
+    }
+}
