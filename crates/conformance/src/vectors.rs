@@ -24,4 +24,4 @@ pub use kernel::module;
 pub use plan::{Plan, Uncovered, plan};
 pub use run::{RunError, run};
 pub use tolerance::{Bound, bound, measure};
-pub use verify::{Report, verify};
+pub use verify::{Report, unsupported, verify};

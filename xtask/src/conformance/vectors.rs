@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::bail;
 use retrograph_conformance::Folders;
 use retrograph_conformance::record::record_vectors;
-use retrograph_conformance::vectors::{module, plan, verify};
+use retrograph_conformance::vectors::{module, plan, unsupported, verify};
 
 use super::Record;
 
@@ -48,6 +48,12 @@ pub(super) fn replay(opcode: &str, folders: &Folders) -> anyhow::Result<()> {
     for (name, measured) in &report.measured {
         let (bound, ulps, cases) = (measured.bound, measured.ulps, measured.cases);
         println!("{name:<16} {bound:?}: at most {ulps} units in {cases} cases");
+    }
+    if !report.missing.is_empty() {
+        let unsupported = unsupported(opcode);
+        for (name, why) in unsupported.iter().filter(|(name, _)| report.missing.contains(name)) {
+            println!("not simulated: {name}: {why}");
+        }
     }
     println!(
         "{} instructions, {} cases; {} differ, {} not simulated, {} without vectors",

@@ -190,6 +190,7 @@ impl<'a> Choice<'a> {
         if special::is_elsewhere(&self) {
             return Ok(None);
         }
+        self.carry_in();
         let mut operands = Vec::new();
         let last = self.form.operands.len().wrapping_sub(1);
         for (at, shape) in self.form.operands.iter().enumerate() {
@@ -201,6 +202,7 @@ impl<'a> Choice<'a> {
             };
             operands.push(operand);
         }
+        self.carry_out();
         let mut words: Vec<&str> = self.modifiers.iter().map(|word| word.text()).collect();
         words.extend(self.types.iter().map(|of| of.text()));
         let mnemonic: String = words.iter().map(|word| format!(".{word}")).collect();

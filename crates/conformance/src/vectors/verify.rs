@@ -67,6 +67,31 @@ impl Report {
     }
 }
 
+/// The instances that the simulator cannot run, and why.
+pub fn unsupported(opcode: &str) -> Vec<(String, String)> {
+    let plan = plan(opcode);
+    let all: Vec<&Instance> = plan.instances.iter().collect();
+    let batches: Vec<_> = all.chunks(BATCH).collect();
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(8);
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if simulate(batch).is_ok() {
+                        continue;
+                    }
+                    let alone = batch
+                        .iter()
+                        .filter_map(|one| Some((one.name.clone(), simulate(&[one]).err()?)));
+                    found.lock().unwrap_or_else(PoisonError::into_inner).extend(alone);
+                }
+            });
+        }
+    });
+    found.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// How many instances share a module.
 const BATCH: usize = 64;
 

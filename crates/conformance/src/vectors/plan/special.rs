@@ -85,6 +85,7 @@ pub(super) fn is_elsewhere(choice: &Choice<'_>) -> bool {
         "shared::cluster",
         "mmio",
         "cluster",
+        "L2::cache_hint",
     ];
     let bytes = choice.types.first().map_or(0, |of| of.size());
     choice.modifiers.iter().any(|word| others.contains(&word.text()))
@@ -129,6 +130,24 @@ impl Choice<'_> {
     /// Whether a modifier with this text is chosen.
     fn says(&self, text: &str) -> bool {
         self.modifiers.iter().any(|word: &Modifier| word.text() == text)
+    }
+
+    /// Instructions that take the carry find one that depends on a source.
+    pub(super) fn carry_in(&mut self) {
+        if matches!(self.opcode.text(), "addc" | "subc" | "madc") {
+            let source = self.source(Type::Pred, Role::Value);
+            self.before.push_str(&format!(
+                "selp.u32 %flag1, 1, 0, {source};\nadd.cc.u32 %flag1, %flag1, 0xffffffff;\n"
+            ));
+        }
+    }
+
+    /// Instructions that leave a carry show it as one more result.
+    pub(super) fn carry_out(&mut self) {
+        if self.says("cc") {
+            let carry = self.result(Type::U32);
+            self.after.push_str(&format!("addc.u32 {carry}, 0, 0;\n"));
+        }
     }
 
     /// The address of a memory operand, with what must be there before and is read afterwards.
