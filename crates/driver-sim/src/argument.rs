@@ -80,6 +80,9 @@ plain! {
 }
 
 impl<T> Out<T> {
+    /// No place.
+    pub(crate) const NULL: Self = Self(std::ptr::null_mut());
+
     /// The address, as the caller gave it.
     pub(crate) fn pointer(self) -> *mut T {
         self.0
@@ -147,12 +150,17 @@ impl<T: Copy> Out<T> {
     }
 }
 
-impl<T: Copy> In<T> {
+impl<T> In<T> {
+    /// No input.
+    pub(crate) const NULL: Self = Self(std::ptr::null());
+
     /// Whether the caller gave none.
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
+}
 
+impl<T: Copy> In<T> {
     /// Reads the input.
     pub(crate) fn get(self) -> Result<T, Refusal> {
         self.get_at(0)

@@ -142,6 +142,16 @@ impl Memory {
 
     /// Allocates `bytes` and returns the base address, a multiple of 256.
     pub fn alloc(&self, bytes: u64) -> Result<u64, MemoryError> {
+        self.alloc_at(None, bytes)
+    }
+
+    /// Takes addresses for an allocation that follows.
+    pub(crate) fn reserve(&self, bytes: u64) -> u64 {
+        advance(&mut self.state.write(), bytes)
+    }
+
+    /// Allocates `bytes` at addresses that were reserved, or at new ones.
+    pub(crate) fn alloc_at(&self, base: Option<u64>, bytes: u64) -> Result<u64, MemoryError> {
         let mut state = self.state.write();
         let (free, total) = (self.total - state.used, self.total);
         if bytes == 0 {
@@ -159,11 +169,10 @@ impl Memory {
         // The host has less than the device pretends to have.
         let lacking = MemoryError::OutOfMemory { requested: bytes, free, total };
         let host = NonNull::new(host).ok_or(lacking)?;
-        let region = Region { base: state.next, bytes, host, layout: Some(layout) };
+        let base = base.unwrap_or_else(|| advance(&mut state, bytes));
+        let region = Region { base, bytes, host, layout: Some(layout) };
         poison_fresh(&region);
-        state.next += (bytes + RED_ZONE).next_multiple_of(ALIGNMENT);
         state.used += bytes;
-        let base = region.base;
         insert(&mut state, region);
         Ok(base)
     }
@@ -257,6 +266,13 @@ impl Memory {
     pub fn snapshot(&self) -> Snapshot {
         Snapshot { table: Arc::clone(&self.state.read().table) }
     }
+}
+
+/// Takes addresses, with a red zone behind them.
+fn advance(state: &mut State, bytes: u64) -> u64 {
+    let base = state.next;
+    state.next += (bytes + RED_ZONE).next_multiple_of(ALIGNMENT);
+    base
 }
 
 fn insert(state: &mut State, region: Region) {

@@ -92,11 +92,6 @@ impl State {
         uuid.put(CUuuid { bytes })
     }
 
-    pub(crate) fn cuDeviceGraphMemTrim(&mut self, device: CUdevice) -> Call {
-        // Graphs with memory nodes are not simulated, so that nothing is ever kept for them.
-        self.device_index(device).map(|_| ())
-    }
-
     pub(crate) fn cuDeviceGetAttribute(
         &mut self,
         value: Out<i32>,

@@ -42,7 +42,7 @@ impl State {
                 text.push_str("  }\n");
             }
         }
-        for (from, to) in self.edges(graph)? {
+        for (from, to, _) in self.edges(graph)? {
             let _ = writeln!(text, "  {} -> {};", name(from), name(to));
         }
         Ok(())
@@ -69,5 +69,9 @@ fn label(kind: &NodeKind, parameters: bool) -> String {
         NodeKind::Operation(Operation::Host(_)) => "host function".to_owned(),
         NodeKind::Child(_) => "child graph".to_owned(),
         NodeKind::Empty => "empty".to_owned(),
+        NodeKind::Record(_) => "record event".to_owned(),
+        NodeKind::Wait(_) => "wait for event".to_owned(),
+        NodeKind::Alloc(_) => "allocate".to_owned(),
+        NodeKind::Free(_) => "free".to_owned(),
     }
 }

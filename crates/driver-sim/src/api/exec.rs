@@ -6,14 +6,26 @@ use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, invalid};
-use crate::state::{Route, State};
+use crate::state::{Dying, Mark, NodeKind, Owner, Route, State};
 use crate::work::{Exec, Operation, Plan, PlanWork, Work};
 
-const SIMULATED_FLAGS: u64 = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
-    | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD
+const AUTO_FREE: u64 = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+const UPLOAD: u64 = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+const KNOWN_FLAGS: u64 = AUTO_FREE
+    | UPLOAD
+    | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
     | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
 impl State {
+    /// The instantiated graph behind a handle that a program gave.
+    pub(super) fn given_exec(&mut self, exec: CUgraphExec) -> Result<CUgraphExec, Refusal> {
+        match self.execs.contains(exec) {
+            true => Ok(exec),
+            false if exec.is_null() => Err(invalid("graph.null_exec")),
+            false => Err(self.undefined("the instantiated graph was destroyed, or never made")),
+        }
+    }
+
     /// Instantiates a graph. A failure names the node at fault, or null.
     fn instantiate(
         &mut self,
@@ -21,17 +33,25 @@ impl State {
         graph: CUgraph,
         flags: u64,
     ) -> Result<(), (Refusal, CUgraphNode)> {
-        let no_node = |code| (code, CUgraphNode::NULL);
-        let device = self.current().map_err(no_node)?;
+        let no_node = |refusal| (refusal, CUgraphNode::NULL);
+        exec.demand().map_err(no_node)?;
+        let graph = self.given_graph(graph).map_err(no_node)?;
+        if flags & !KNOWN_FLAGS != 0 {
+            return Err(no_node(invalid("graph.instantiate_flags")));
+        }
         if flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH != 0 {
             return Err(no_node(self.unsupported("launches of graphs from kernels")));
         }
-        if flags & !SIMULATED_FLAGS != 0 || exec.is_null() {
-            return Err(no_node(invalid("exec.instantiate")));
-        }
+        let device = self.current().map_err(no_node)?;
         let plan = Arc::new(self.plan(graph)?);
+        let is_memory = self.has_memory_nodes(graph).map_err(no_node)?;
+        if is_memory && self.execs.values().any(|exec| exec.plan.graph == graph) {
+            return Err(no_node(invalid("graph_memory.second_exec")));
+        }
+        let objects = self.graphs.get(graph).map_err(no_node)?.objects.clone();
+        self.retain_objects(&objects);
         let handle = self.handle();
-        self.execs.insert(handle, Exec { device, plan, last: None });
+        self.execs.insert(handle, Exec { device, flags, plan, last: None, objects });
         exec.put(handle).map_err(no_node)
     }
 
@@ -41,7 +61,7 @@ impl State {
         graph: CUgraph,
         flags: u64,
     ) -> Call {
-        self.instantiate(exec, graph, flags).map_err(|(code, _)| code)
+        self.instantiate(exec, graph, flags).map_err(|(refusal, _)| refusal)
     }
 
     pub(crate) fn cuGraphInstantiateWithParams(
@@ -51,6 +71,7 @@ impl State {
         parameters: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>,
     ) -> Call {
         use CUgraphInstantiateResult as R;
+        parameters.demand()?;
         let given = parameters.get()?;
         let made = self.instantiate(exec, graph, given.flags);
         let (result_out, hErrNode_out) = match made {
@@ -59,11 +80,17 @@ impl State {
             Err((_, node)) => (R::CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, node),
         };
         parameters.put(CUDA_GRAPH_INSTANTIATE_PARAMS { result_out, hErrNode_out, ..given })?;
-        made.map_err(|(code, _)| code)
+        made.map_err(|(refusal, _)| refusal)
+    }
+
+    pub(crate) fn cuGraphExecGetFlags(&mut self, exec: CUgraphExec, flags: Out<u64>) -> Call {
+        let exec = self.given_exec(exec)?;
+        flags.demand()?;
+        flags.put(self.execs.get(exec)?.flags & !UPLOAD)
     }
 
     pub(crate) fn cuGraphUpload(&mut self, exec: CUgraphExec, stream: CUstream) -> Call {
-        self.execs.get(exec)?;
+        self.given_exec(exec)?;
         match self.route(stream)? {
             Route::Queue(_) => Ok(()),
             Route::Capture(_, capture) => {
@@ -74,24 +101,98 @@ impl State {
     }
 
     pub(crate) fn cuGraphLaunch(&mut self, exec: CUgraphExec, stream: CUstream) -> Call {
-        self.current()?;
+        let exec = self.given_exec(exec)?;
         let plan = Arc::clone(&self.execs.get(exec)?.plan);
         if let Some(kernel) = self.unloaded_kernel(&plan) {
             let message = format!("the graph launches `{kernel}`, whose module was unloaded");
             return Err(self.undefined(message));
         }
         match self.route(stream)? {
-            Route::Capture(..) => {
-                Err(self.unsupported("launches of graphs into a capture are not simulated"))
+            Route::Capture(stream, capture) => {
+                let child = self.graph_of_plan(&plan)?;
+                self.capture_node((stream, capture), NodeKind::Child(child)).map(|_| ())
             }
-            Route::Queue(stream) => {
-                let previous = self.execs.get(exec)?.last;
-                self.streams.get_mut(stream)?.waits.extend(previous);
-                let task = self.enqueue(stream, Work::Graph(plan))?;
-                self.execs.get_mut(exec)?.last = Some(task);
-                Ok(())
+            Route::Queue(stream) => self.queue_launch(exec, &plan, stream),
+        }
+    }
+
+    fn queue_launch(&mut self, exec: CUgraphExec, plan: &Arc<Plan>, stream: CUstream) -> Call {
+        self.launch_memory(exec, plan, stream)?;
+        let mut waits: Vec<_> = self.execs.get(exec)?.last.into_iter().collect();
+        for work in plan.works() {
+            if let PlanWork::Wait(event) = work
+                && let Mark::Task(task) = self.events.get(*event)?.mark
+            {
+                waits.push(task);
             }
         }
+        self.streams.get_mut(stream)?.waits.extend(waits);
+        let task = self.enqueue(stream, Work::Graph(Arc::clone(plan)))?;
+        self.execs.get_mut(exec)?.last = Some(task);
+        for work in plan.works() {
+            if let PlanWork::Record(event) = work {
+                let event = self.events.get_mut(*event)?;
+                (event.mark, event.stamp) = (Mark::Task(task), None);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a launch does to memory of graphs: nothing that is allocated still may be allocated
+    /// again, unless the graph was told to free it.
+    fn launch_memory(&mut self, exec: CUgraphExec, plan: &Plan, stream: CUstream) -> Call {
+        let works = plan.works();
+        let is_live = |state: &Self, address| {
+            state.graph_memory.get(&address).is_some_and(|found| found.is_live)
+        };
+        for work in &works {
+            if let PlanWork::Alloc(address) = work
+                && is_live(self, *address)
+            {
+                if self.execs.get(exec)?.flags & AUTO_FREE == 0 {
+                    return Err(invalid("graph_memory.launched_again"));
+                }
+                self.note_graph_memory(*address, false)?;
+                self.enqueue(stream, Work::Free(*address))?;
+            }
+        }
+        for work in &works {
+            match work {
+                PlanWork::Alloc(address) => self.note_graph_memory(*address, true)?,
+                PlanWork::Free(address) => self.note_graph_memory(*address, false)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A template with the nodes of an instantiated graph, for a launch that is captured.
+    fn graph_of_plan(&mut self, plan: &Plan) -> Result<CUgraph, Refusal> {
+        let graph = self.new_graph(Owner::Node);
+        let mut made = Vec::with_capacity(plan.nodes.len());
+        for node in &plan.nodes {
+            let kind = match &node.work {
+                PlanWork::Operation(operation) => NodeKind::Operation(operation.clone()),
+                PlanWork::Child(child) => NodeKind::Child(self.graph_of_plan(child)?),
+                PlanWork::Empty => NodeKind::Empty,
+                PlanWork::Record(event) => NodeKind::Record(*event),
+                PlanWork::Wait(event) => NodeKind::Wait(*event),
+                PlanWork::Alloc(_) | PlanWork::Free(_) => {
+                    return Err(self.unsupported("captured launches of graphs that allocate"));
+                }
+            };
+            if !node.is_enabled {
+                return Err(self.unsupported("captured launches of graphs with disabled nodes"));
+            }
+            made.push(self.add_node(graph, Vec::new(), kind)?);
+        }
+        for (index, node) in plan.nodes.iter().enumerate() {
+            let copy = self.nodes.get_mut(made[index])?;
+            copy.dependencies = node.dependencies.iter().map(|from| made[*from]).collect();
+            copy.ports = node.ports.iter().map(|(from, data)| (made[*from], *data)).collect();
+            copy.attributes = node.attributes.clone();
+        }
+        Ok(graph)
     }
 
     /// The name of a kernel of a plan whose function does not exist any more.
@@ -107,7 +208,13 @@ impl State {
     }
 
     pub(crate) fn cuGraphExecDestroy(&mut self, exec: CUgraphExec) -> Call {
+        let exec = self.given_exec(exec)?;
         // Launches that are queued hold the plan, so that they still run.
-        self.execs.remove(exec).map(|_| ())
+        let Exec { objects, last, .. } = self.execs.remove(exec)?;
+        match last.filter(|task| self.tasks.contains_key(task)) {
+            Some(after) => self.dying.push(Dying { after, objects }),
+            None => self.release_objects(objects),
+        }
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use retrograph_driver_sys::*;
 
 use super::put_list;
 use crate::argument::{Call, Out};
-use crate::refusal::{Refusal, invalid};
+use crate::refusal::invalid;
 use crate::state::{NodeKind, State};
 use crate::work::Operation;
 
@@ -15,37 +15,9 @@ impl State {
         nodes: Out<CUgraphNode>,
         count: Out<usize>,
     ) -> Call {
+        let graph = self.given_graph(graph)?;
+        count.demand()?;
         put_list(&self.graphs.get(graph)?.nodes, nodes, count, CUgraphNode::NULL)
-    }
-
-    /// The edges of a graph, in the order of the nodes that they lead to.
-    pub(super) fn edges(&self, graph: CUgraph) -> Result<Vec<(CUgraphNode, CUgraphNode)>, Refusal> {
-        let mut edges = Vec::new();
-        for to in &self.graphs.get(graph)?.nodes {
-            let dependencies = self.nodes.get(*to)?.dependencies.iter();
-            edges.extend(dependencies.map(|from| (*from, *to)));
-        }
-        Ok(edges)
-    }
-
-    pub(crate) fn cuGraphGetEdges(
-        &mut self,
-        graph: CUgraph,
-        from: Out<CUgraphNode>,
-        to: Out<CUgraphNode>,
-        count: Out<usize>,
-    ) -> Call {
-        let (starts, ends): (Vec<_>, Vec<_>) = self.edges(graph)?.into_iter().unzip();
-        if from.is_null() != to.is_null() {
-            return Err(invalid("graph_info.cuGraphGetEdges"));
-        }
-        let room = if from.is_null() { 0 } else { count.get()? };
-        put_list(&starts, from, count, CUgraphNode::NULL)?;
-        if to.is_null() {
-            return Ok(());
-        }
-        count.put(room)?;
-        put_list(&ends, to, count, CUgraphNode::NULL)
     }
 
     pub(crate) fn cuGraphGetRootNodes(
@@ -54,6 +26,8 @@ impl State {
         nodes: Out<CUgraphNode>,
         count: Out<usize>,
     ) -> Call {
+        let graph = self.given_graph(graph)?;
+        count.demand()?;
         let mut roots = self.graphs.get(graph)?.nodes.clone();
         roots.retain(|node| self.nodes.get(*node).is_ok_and(|node| node.dependencies.is_empty()));
         put_list(&roots, nodes, count, CUgraphNode::NULL)
@@ -64,16 +38,9 @@ impl State {
         node: CUgraphNode,
         kind: Out<CUgraphNodeType>,
     ) -> Call {
+        let node = self.given_node(node)?;
+        kind.demand()?;
         kind.put(self.nodes.get(node)?.kind.node_type())
-    }
-
-    pub(crate) fn cuGraphNodeGetDependencies(
-        &mut self,
-        node: CUgraphNode,
-        dependencies: Out<CUgraphNode>,
-        count: Out<usize>,
-    ) -> Call {
-        put_list(&self.nodes.get(node)?.dependencies, dependencies, count, CUgraphNode::NULL)
     }
 
     pub(crate) fn cuGraphKernelNodeGetParams_v2(
@@ -81,13 +48,15 @@ impl State {
         node: CUgraphNode,
         parameters: Out<CUDA_KERNEL_NODE_PARAMS>,
     ) -> Call {
+        let node = self.given_node(node)?;
+        parameters.demand()?;
         let found = self.nodes.get_mut(node)?;
         let pointers = found.pointers.as_mut_ptr();
         match &found.kind {
             NodeKind::Operation(Operation::Launch(launch)) => {
                 parameters.put(launch.node_parameters(pointers))
             }
-            _ => Err(invalid("graph_info.cuGraphKernelNodeGetParams_v2")),
+            _ => Err(invalid("graph.another_kind")),
         }
     }
 
@@ -96,9 +65,11 @@ impl State {
         node: CUgraphNode,
         parameters: Out<CUDA_MEMCPY3D>,
     ) -> Call {
+        let node = self.given_node(node)?;
+        parameters.demand()?;
         match &self.nodes.get(node)?.kind {
             NodeKind::Operation(Operation::Copy(copy)) => parameters.put(*copy.given),
-            _ => Err(invalid("graph_info.cuGraphMemcpyNodeGetParams")),
+            _ => Err(invalid("graph.another_kind")),
         }
     }
 
@@ -107,9 +78,50 @@ impl State {
         node: CUgraphNode,
         parameters: Out<CUDA_MEMSET_NODE_PARAMS>,
     ) -> Call {
+        let node = self.given_node(node)?;
+        parameters.demand()?;
         match &self.nodes.get(node)?.kind {
             NodeKind::Operation(Operation::Fill(fill)) => parameters.put(fill.0),
-            _ => Err(invalid("graph_info.cuGraphMemsetNodeGetParams")),
+            _ => Err(invalid("graph.another_kind")),
+        }
+    }
+
+    pub(crate) fn cuGraphHostNodeGetParams(
+        &mut self,
+        node: CUgraphNode,
+        parameters: Out<CUDA_HOST_NODE_PARAMS>,
+    ) -> Call {
+        let node = self.given_node(node)?;
+        parameters.demand()?;
+        match &self.nodes.get(node)?.kind {
+            NodeKind::Operation(Operation::Host(call)) => parameters.put(call.node_parameters()),
+            _ => Err(invalid("graph.another_kind")),
+        }
+    }
+
+    pub(crate) fn cuGraphEventRecordNodeGetEvent(
+        &mut self,
+        node: CUgraphNode,
+        event: Out<CUevent>,
+    ) -> Call {
+        let node = self.given_node(node)?;
+        event.demand()?;
+        match &self.nodes.get(node)?.kind {
+            NodeKind::Record(found) => event.put(*found),
+            _ => Err(invalid("graph.another_kind")),
+        }
+    }
+
+    pub(crate) fn cuGraphEventWaitNodeGetEvent(
+        &mut self,
+        node: CUgraphNode,
+        event: Out<CUevent>,
+    ) -> Call {
+        let node = self.given_node(node)?;
+        event.demand()?;
+        match &self.nodes.get(node)?.kind {
+            NodeKind::Wait(found) => event.put(*found),
+            _ => Err(invalid("graph.another_kind")),
         }
     }
 
@@ -118,9 +130,11 @@ impl State {
         node: CUgraphNode,
         graph: Out<CUgraph>,
     ) -> Call {
+        let node = self.given_node(node)?;
+        graph.demand()?;
         match &self.nodes.get(node)?.kind {
             NodeKind::Child(child) => graph.put(*child),
-            _ => Err(invalid("graph_info.cuGraphChildGraphNodeGetGraph")),
+            _ => Err(invalid("graph.another_kind")),
         }
     }
 }

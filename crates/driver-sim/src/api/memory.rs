@@ -64,6 +64,12 @@ impl State {
         if address == 0 {
             return Ok(());
         }
+        if self.graph_memory.contains_key(&address) {
+            self.note_graph_memory(address, false)?;
+            self.complete_device(device)?;
+            let freed = self.devices[device].memory.free(address);
+            return freed.map(|_| ()).map_err(|error| memory_refusal(&error));
+        }
         let known = self.allocations.get(&address).ok_or(invalid("memory.unknown"))?;
         let owner = known.device;
         self.complete_device(owner)?;

@@ -4,7 +4,7 @@ use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
 use crate::refusal::invalid;
-use crate::state::{Route, State};
+use crate::state::{NodeKind, Route, State};
 use crate::work::Work;
 
 impl State {
@@ -20,18 +20,33 @@ impl State {
                 let base = self.allocate(bytes)?;
                 address.put(base)
             }
-            Route::Capture(..) => Err(self.unsupported("allocation nodes are not simulated")),
+            Route::Capture(stream, capture) => {
+                address.demand()?;
+                let device = self.streams.get(stream)?.device;
+                let base = self.reserve(device, bytes as u64)?;
+                self.capture_node((stream, capture), NodeKind::Alloc(base))?;
+                address.put(base)
+            }
         }
     }
 
     pub(crate) fn cuMemFreeAsync(&mut self, address: CUdeviceptr, stream: CUstream) -> Call {
         match self.route(stream)? {
             Route::Queue(_) if address == 0 => Ok(()),
+            Route::Queue(stream) if self.graph_memory.contains_key(&address) => {
+                self.note_graph_memory(address, false)?;
+                self.enqueue(stream, Work::Free(address)).map(|_| ())
+            }
             Route::Queue(_) if !self.allocations.contains_key(&address) => {
                 Err(invalid("memory.unknown"))
             }
             Route::Queue(stream) => self.enqueue(stream, Work::Free(address)).map(|_| ()),
-            Route::Capture(..) => Err(self.unsupported("free nodes are not simulated")),
+            Route::Capture(..) if !self.graph_memory.contains_key(&address) => {
+                Err(self.unsupported("captured frees of what was not captured"))
+            }
+            Route::Capture(stream, capture) => {
+                self.capture_node((stream, capture), NodeKind::Free(address)).map(|_| ())
+            }
         }
     }
 }

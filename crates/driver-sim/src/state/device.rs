@@ -148,5 +148,6 @@ impl State {
     pub(crate) fn on_device(&self, device: usize, address: u64, bytes: u64) -> bool {
         let found = self.devices[device].memory.allocation_of(address);
         found.is_some_and(|(base, size)| bytes <= size - (address - base))
+            || self.is_reserved(address, bytes)
     }
 }

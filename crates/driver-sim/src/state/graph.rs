@@ -1,15 +1,17 @@
 //! Graph templates and their nodes.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_void;
 
-use retrograph_driver_sys::{CUgraph, CUgraphNode, CUgraphNodeType, CUresult};
+use retrograph_driver_sys::*;
 
 use super::State;
 use crate::argument::Call;
-use crate::refusal::{Refusal, refuse};
+use crate::refusal::{Refusal, invalid};
 use crate::work::Operation;
 
 /// What a node does.
+#[derive(Clone)]
 pub(crate) enum NodeKind {
     /// A launch, copy, fill or call of a host function.
     Operation(Operation),
@@ -17,6 +19,14 @@ pub(crate) enum NodeKind {
     Child(CUgraph),
     /// Nothing.
     Empty,
+    /// Records an event for the outside.
+    Record(CUevent),
+    /// Waits for an event of the outside.
+    Wait(CUevent),
+    /// Makes reserved addresses usable.
+    Alloc(u64),
+    /// Ends the use of what an allocation node made.
+    Free(u64),
 }
 
 impl NodeKind {
@@ -29,7 +39,16 @@ impl NodeKind {
             Self::Operation(Operation::Host(_)) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_HOST,
             Self::Child(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH,
             Self::Empty => CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY,
+            Self::Record(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_EVENT_RECORD,
+            Self::Wait(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_WAIT_EVENT,
+            Self::Alloc(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+            Self::Free(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_FREE,
         }
+    }
+
+    /// Whether the node allocates or frees.
+    pub(crate) fn is_memory(&self) -> bool {
+        matches!(self, Self::Alloc(_) | Self::Free(_))
     }
 }
 
@@ -38,6 +57,10 @@ pub(crate) struct Node {
     pub(crate) graph: CUgraph,
     pub(crate) kind: NodeKind,
     pub(crate) dependencies: Vec<CUgraphNode>,
+    /// What kind of edge leads here from a node, where it is not a full dependency.
+    pub(crate) ports: BTreeMap<CUgraphNode, CUgraphEdgeData>,
+    /// Attributes of a launch that were set.
+    pub(crate) attributes: BTreeMap<u32, [u8; 64]>,
     /// For a launch, pointers to its parameter values, which a caller may ask for.
     pub(crate) pointers: Box<[*mut c_void]>,
 }
@@ -49,6 +72,10 @@ pub(crate) struct Graph {
     pub(crate) nodes: Vec<CUgraphNode>,
     /// The node or capture that owns the graph.
     pub(crate) owner: Owner,
+    /// For a clone, its node for each node of the original.
+    pub(crate) clones: BTreeMap<CUgraphNode, CUgraphNode>,
+    /// References to objects of the user.
+    pub(crate) objects: BTreeMap<CUuserObject, u32>,
 }
 
 /// Who destroys a graph.
@@ -78,7 +105,25 @@ impl State {
         graph
     }
 
-    /// Adds a node. Its dependencies must be nodes of the same graph, each named once.
+    /// The graph behind a handle that a program gave.
+    pub(crate) fn given_graph(&mut self, graph: CUgraph) -> Result<CUgraph, Refusal> {
+        match self.graphs.contains(graph) {
+            true => Ok(graph),
+            false if graph.is_null() => Err(invalid("graph.null")),
+            false => Err(self.undefined("the graph does not exist, or does not any more")),
+        }
+    }
+
+    /// The node behind a handle that a program gave.
+    pub(crate) fn given_node(&mut self, node: CUgraphNode) -> Result<CUgraphNode, Refusal> {
+        match self.nodes.contains(node) {
+            true => Ok(node),
+            false if node.is_null() => Err(invalid("graph.null_node")),
+            false => Err(self.undefined("the node does not exist, or does not any more")),
+        }
+    }
+
+    /// Adds a node behind nodes of the same graph.
     pub(crate) fn add_node(
         &mut self,
         graph: CUgraph,
@@ -86,25 +131,20 @@ impl State {
         kind: NodeKind,
     ) -> Result<CUgraphNode, Refusal> {
         self.graphs.get(graph)?;
-        for (index, dependency) in dependencies.iter().enumerate() {
-            let known = self.nodes.get(*dependency).is_ok_and(|node| node.graph == graph);
-            if !known || dependencies[..index].contains(dependency) {
-                return Err(refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "graph.add_node"));
-            }
-        }
         let handle = self.handle();
         let pointers = pointers_of(&kind);
-        self.nodes.insert(handle, Node { graph, kind, dependencies, pointers });
+        let (ports, attributes) = (BTreeMap::new(), BTreeMap::new());
+        let node = Node { graph, kind, dependencies, ports, attributes, pointers };
+        self.nodes.insert(handle, node);
         self.graphs.get_mut(graph)?.nodes.push(handle);
         Ok(handle)
     }
 
-    /// Replaces what a node does by an operation of the same kind.
-    pub(crate) fn set_node(&mut self, node: CUgraphNode, operation: Operation) -> Call {
+    /// Replaces what a node does by something of the same kind.
+    pub(crate) fn set_node(&mut self, node: CUgraphNode, kind: NodeKind) -> Call {
         let node = self.nodes.get_mut(node)?;
-        let kind = NodeKind::Operation(operation);
         if node.kind.node_type() != kind.node_type() {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "graph.set_node"));
+            return Err(invalid("graph.another_kind"));
         }
         node.pointers = pointers_of(&kind);
         node.kind = kind;
@@ -119,6 +159,7 @@ impl State {
                 self.drop_graph(child)?;
             }
         }
+        self.release_objects(graph.objects);
         Ok(())
     }
 
@@ -128,38 +169,39 @@ impl State {
         original: CUgraph,
         owner: Owner,
     ) -> Result<CUgraph, Refusal> {
-        let nodes = self.graphs.get(original)?.nodes.clone();
+        let found = self.graphs.get(original)?;
+        let (nodes, objects) = (found.nodes.clone(), found.objects.clone());
+        self.retain_objects(&objects);
         let clone = self.new_graph(owner);
-        let mut copies = std::collections::BTreeMap::new();
+        let mut clones = BTreeMap::new();
         for node in &nodes {
-            let found = self.nodes.get(*node)?;
-            let child = match &found.kind {
-                NodeKind::Child(child) => Some(*child),
-                _ => None,
+            let kind = match &self.nodes.get(*node)?.kind {
+                NodeKind::Child(child) => {
+                    let child = *child;
+                    NodeKind::Child(self.clone_graph(child, Owner::Node)?)
+                }
+                other => other.clone(),
             };
-            let kind = match (&found.kind, child) {
-                (NodeKind::Operation(operation), _) => NodeKind::Operation(operation.clone()),
-                (_, Some(child)) => NodeKind::Child(self.clone_graph(child, Owner::Node)?),
-                _ => NodeKind::Empty,
-            };
-            copies.insert(*node, self.add_node(clone, Vec::new(), kind)?);
+            clones.insert(*node, self.add_node(clone, Vec::new(), kind)?);
         }
         // Edges may point to nodes that were added later, so they follow when all nodes are there.
         for node in &nodes {
-            let dependencies = &self.nodes.get(*node)?.dependencies;
-            let dependencies = dependencies.iter().filter_map(|node| copies.get(node).copied());
-            let dependencies = dependencies.collect();
-            self.nodes.get_mut(copies[node])?.dependencies = dependencies;
+            let found = self.nodes.get(*node)?;
+            let copy = |node: &CUgraphNode| clones.get(node).copied();
+            let dependencies = found.dependencies.iter().filter_map(copy).collect();
+            let ports = found.ports.iter().filter_map(|(from, data)| Some((copy(from)?, *data)));
+            let (ports, attributes) = (ports.collect(), found.attributes.clone());
+            let node = self.nodes.get_mut(clones[node])?;
+            (node.dependencies, node.ports, node.attributes) = (dependencies, ports, attributes);
         }
+        let made = self.graphs.get_mut(clone)?;
+        (made.clones, made.objects) = (clones, objects);
         Ok(clone)
     }
 
     /// All nodes that `from` depend on, and themselves.
-    pub(crate) fn ancestors(
-        &self,
-        from: &[CUgraphNode],
-    ) -> std::collections::BTreeSet<CUgraphNode> {
-        let mut found = std::collections::BTreeSet::new();
+    pub(crate) fn ancestors(&self, from: &[CUgraphNode]) -> BTreeSet<CUgraphNode> {
+        let mut found = BTreeSet::new();
         let mut unvisited = from.to_vec();
         while let Some(node) = unvisited.pop() {
             if found.insert(node) {

@@ -3,11 +3,13 @@
 mod capture;
 mod device;
 mod graph;
+mod graph_memory;
 mod host;
 mod module;
 mod object;
 mod stream;
 mod thread;
+mod user_object;
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,11 +20,13 @@ use retrograph_driver_sys::*;
 pub(crate) use capture::{Capture, Route, Target};
 pub(crate) use device::{Allocation, Device, memory_refusal};
 pub(crate) use graph::{Node, NodeKind, Owner};
+pub(crate) use graph_memory::{Reserved, Usage};
 pub(crate) use host::Pinned;
 pub(crate) use module::{Function, Module};
 pub(crate) use object::{Handle, Table};
 pub(crate) use stream::{Event, Mark, Member, Stream};
 pub(crate) use thread::{Thread, this_thread};
+pub(crate) use user_object::{Dying, UserObject};
 
 use crate::config::Config;
 use crate::diagnostic::{Diagnostic, DiagnosticKind};
@@ -47,6 +51,13 @@ pub(crate) struct State {
     pub(crate) graphs: Table<CUgraph, graph::Graph>,
     pub(crate) nodes: Table<CUgraphNode, Node>,
     pub(crate) execs: Table<CUgraphExec, Exec>,
+    pub(crate) user_objects: Table<CUuserObject, UserObject>,
+    /// What destroyed graphs hold until their last launch has run.
+    pub(crate) dying: Vec<Dying>,
+    /// What allocation nodes reserved, by its address.
+    pub(crate) graph_memory: BTreeMap<u64, Reserved>,
+    /// Memory of graphs by the number of the device.
+    pub(crate) graph_usage: BTreeMap<usize, Usage>,
     pub(crate) captures: BTreeMap<u64, Capture>,
     /// Per-thread streams by thread and device.
     pub(crate) per_thread: BTreeMap<(u64, usize), CUstream>,
@@ -87,6 +98,10 @@ impl State {
             graphs: Table::default(),
             nodes: Table::default(),
             execs: Table::default(),
+            user_objects: Table::default(),
+            dying: Vec::new(),
+            graph_memory: BTreeMap::new(),
+            graph_usage: BTreeMap::new(),
             captures: BTreeMap::new(),
             per_thread: BTreeMap::new(),
             tasks: BTreeMap::new(),

@@ -33,7 +33,17 @@ macro_rules! handles {
     )*};
 }
 
-handles!(CUcontext, CUmodule, CUfunction, CUstream, CUevent, CUgraph, CUgraphNode, CUgraphExec);
+handles!(
+    CUcontext,
+    CUmodule,
+    CUfunction,
+    CUstream,
+    CUevent,
+    CUgraph,
+    CUgraphNode,
+    CUgraphExec,
+    CUuserObject
+);
 
 /// Objects by handle. A handle is never given twice, so that a use after destruction is found; on
 /// hardware it may hit another object.

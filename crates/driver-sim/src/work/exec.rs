@@ -1,8 +1,11 @@
 //! Instantiated graphs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use retrograph_driver_sys::{CUgraph, CUgraphNode, CUresult};
+use retrograph_driver_sys::{
+    CUevent, CUgraph, CUgraphEdgeData, CUgraphNode, CUresult, CUuserObject,
+};
 
 use super::{Operation, TaskId};
 use crate::refusal::{Refusal, refuse};
@@ -17,6 +20,14 @@ pub(crate) enum PlanWork {
     Child(Plan),
     /// Nothing.
     Empty,
+    /// Records an event.
+    Record(CUevent),
+    /// Waits for an event.
+    Wait(CUevent),
+    /// Makes reserved addresses usable.
+    Alloc(u64),
+    /// Ends their use.
+    Free(u64),
 }
 
 /// A node of an instantiated graph.
@@ -26,12 +37,20 @@ pub(crate) struct PlanNode {
     pub(crate) source: CUgraphNode,
     /// Indices of the nodes that it depends on, ascending.
     pub(crate) dependencies: Vec<usize>,
+    /// Edges that are not full dependencies, by the index where they start.
+    pub(crate) ports: BTreeMap<usize, CUgraphEdgeData>,
+    /// Attributes of a launch that were set.
+    pub(crate) attributes: BTreeMap<u32, [u8; 64]>,
+    /// Whether it does anything when the graph is launched.
+    pub(crate) is_enabled: bool,
     pub(crate) work: PlanWork,
 }
 
 /// The nodes of an instantiated graph: a copy of the template, parameter values included.
 #[derive(Clone)]
 pub(crate) struct Plan {
+    /// The template.
+    pub(crate) graph: CUgraph,
     pub(crate) nodes: Vec<PlanNode>,
 }
 
@@ -52,42 +71,75 @@ impl Plan {
             _ => None,
         })
     }
+
+    /// Everything that is done, in an order that the edges allow, also inside child graphs.
+    pub(crate) fn works(&self) -> Vec<&PlanWork> {
+        let order = crate::random::Random::new(0).order(&self.dependencies()).unwrap_or_default();
+        let mut works = Vec::new();
+        for node in order.into_iter().map(|index| &self.nodes[index]) {
+            match &node.work {
+                PlanWork::Child(child) => works.extend(child.works()),
+                work if node.is_enabled => works.push(work),
+                _ => {}
+            }
+        }
+        works
+    }
 }
 
 /// An instantiated graph.
 pub(crate) struct Exec {
     pub(crate) device: usize,
+    pub(crate) flags: u64,
     /// Shared with launches that are queued, which keep the values that they were launched with.
     pub(crate) plan: Arc<Plan>,
     /// The last launch: launches of one instantiated graph do not overlap.
     pub(crate) last: Option<TaskId>,
+    /// References to objects of the user.
+    pub(crate) objects: BTreeMap<CUuserObject, u32>,
 }
 
 impl State {
     /// Copies a template. An invalid structure gives the node at which it shows.
     pub(crate) fn plan(&self, graph: CUgraph) -> Result<Plan, (Refusal, CUgraphNode)> {
-        let invalid = |node| (refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "exec.plan"), node);
+        let invalid = |node| (refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "graph.cycle"), node);
         let template = self.graphs.get(graph).map_err(|code| (code, CUgraphNode::NULL))?;
-        let order: std::collections::BTreeMap<_, _> =
+        let order: BTreeMap<_, _> =
             template.nodes.iter().enumerate().map(|(index, node)| (*node, index)).collect();
+        let index_of = |node: &CUgraphNode| order.get(node).copied();
         let mut nodes = Vec::with_capacity(template.nodes.len());
         for &source in &template.nodes {
             let node = self.nodes.get(source).map_err(|code| (code, source))?;
             let mut dependencies: Vec<usize> =
-                node.dependencies.iter().filter_map(|node| order.get(node).copied()).collect();
+                node.dependencies.iter().filter_map(index_of).collect();
             dependencies.sort_unstable();
-            let work = match &node.kind {
-                NodeKind::Operation(operation) => PlanWork::Operation(operation.clone()),
-                NodeKind::Child(child) => PlanWork::Child(self.plan(*child)?),
-                NodeKind::Empty => PlanWork::Empty,
-            };
-            nodes.push(PlanNode { source, dependencies, work });
+            let ports = node.ports.iter().filter_map(|(from, data)| Some((index_of(from)?, *data)));
+            nodes.push(PlanNode {
+                source,
+                dependencies,
+                ports: ports.collect(),
+                attributes: node.attributes.clone(),
+                is_enabled: true,
+                work: self.plan_work(&node.kind)?,
+            });
         }
-        let plan = Plan { nodes };
+        let plan = Plan { graph, nodes };
         match cyclic(&plan.dependencies()) {
             None => Ok(plan),
             Some(index) => Err(invalid(template.nodes[index])),
         }
+    }
+
+    fn plan_work(&self, kind: &NodeKind) -> Result<PlanWork, (Refusal, CUgraphNode)> {
+        Ok(match kind {
+            NodeKind::Operation(operation) => PlanWork::Operation(operation.clone()),
+            NodeKind::Child(child) => PlanWork::Child(self.plan(*child)?),
+            NodeKind::Empty => PlanWork::Empty,
+            NodeKind::Record(event) => PlanWork::Record(*event),
+            NodeKind::Wait(event) => PlanWork::Wait(*event),
+            NodeKind::Alloc(address) => PlanWork::Alloc(*address),
+            NodeKind::Free(address) => PlanWork::Free(*address),
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use retrograph_driver_sys::{CUresult, CUstream};
+use retrograph_driver_sys::{CUDA_HOST_NODE_PARAMS, CUresult, CUstream};
 
 use super::Failure;
 use crate::state::{State, this_thread};
@@ -32,6 +32,15 @@ unsafe impl Send for HostCall {}
 unsafe impl Sync for HostCall {}
 
 impl HostCall {
+    /// The function as node parameters name it; callbacks are never nodes.
+    pub(crate) fn node_parameters(&self) -> CUDA_HOST_NODE_PARAMS {
+        let r#fn = match self.target {
+            HostTarget::Function(function) => Some(function),
+            HostTarget::Callback(..) => None,
+        };
+        CUDA_HOST_NODE_PARAMS { r#fn, userData: self.data }
+    }
+
     fn run(&self) {
         match self.target {
             // SAFETY: whoever queues a host function promises that it can be called with its data
@@ -94,5 +103,13 @@ impl State {
             message: format!("a host function called {name}; none may call the driver"),
             undefined: true,
         })
+    }
+
+    /// Calls the destructor of an object of the user.
+    pub(crate) fn run_destructor(&mut self, call: &HostCall) {
+        if let Err(failure) = self.run_host(call) {
+            // The call that gave the last reference up is not at fault.
+            let _ = self.undefined(failure.message);
+        }
     }
 }

@@ -11,7 +11,7 @@ mod launch;
 mod run;
 
 pub(crate) use copy::{Copy, End, Fill};
-pub(crate) use exec::{Exec, Plan, PlanWork};
+pub(crate) use exec::{Exec, Plan, PlanNode, PlanWork};
 pub(crate) use host::{HostCall, HostTarget, Hosting};
 pub(crate) use launch::{Launch, Parameters};
 pub(crate) use run::Failure;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use retrograph_driver_sys::CUresult;
+use retrograph_driver_sys::{CUevent, CUresult};
 
 use super::{Copy, End, Operation, Plan, PlanWork, Task, TaskId, Work};
 use crate::argument::Call;
@@ -36,6 +36,7 @@ impl State {
                 self.run_task(ids[index], task)?;
             }
         }
+        self.release_dying();
         Ok(())
     }
 
@@ -63,14 +64,10 @@ impl State {
         let device = task.device;
         let result = match task.work {
             Work::Operation(operation) => self.run_operation(device, &operation),
-            Work::Graph(plan) => self.run_plan(device, &plan),
+            Work::Graph(plan) => self.run_plan(device, &plan, id),
             Work::Free(address) => self.run_free(device, address),
             Work::Stamp(event) => {
-                if let Ok(event) = self.events.get_mut(event)
-                    && matches!(event.mark, Mark::Task(task) if task == id)
-                {
-                    event.stamp = Some(Instant::now());
-                }
+                self.stamp(event, id);
                 Ok(())
             }
         };
@@ -84,17 +81,43 @@ impl State {
         })
     }
 
+    /// Notes when an event was reached, if the task is what it stands for.
+    fn stamp(&mut self, event: CUevent, task: TaskId) {
+        if let Ok(event) = self.events.get_mut(event)
+            && matches!(event.mark, Mark::Task(marked) if marked == task)
+        {
+            event.stamp = Some(Instant::now());
+        }
+    }
+
     /// Runs the nodes of a graph in an order chosen among those that its edges allow.
-    fn run_plan(&mut self, device: usize, plan: &Plan) -> Result<(), Failure> {
+    fn run_plan(&mut self, device: usize, plan: &Plan, task: TaskId) -> Result<(), Failure> {
         let order = self.random.order(&plan.dependencies()).unwrap_or_default();
-        for index in order {
-            match &plan.nodes[index].work {
+        for node in order.into_iter().map(|index| &plan.nodes[index]) {
+            if !node.is_enabled {
+                continue;
+            }
+            match &node.work {
                 PlanWork::Operation(operation) => self.run_operation(device, operation)?,
-                PlanWork::Child(child) => self.run_plan(device, child)?,
-                PlanWork::Empty => {}
+                PlanWork::Child(child) => self.run_plan(device, child, task)?,
+                PlanWork::Record(event) => self.stamp(*event, task),
+                PlanWork::Alloc(address) => self.run_alloc(device, *address)?,
+                PlanWork::Free(address) => self.run_free(device, *address)?,
+                // The launch as a whole waits for events.
+                PlanWork::Wait(_) | PlanWork::Empty => {}
             }
         }
         Ok(())
+    }
+
+    fn run_alloc(&mut self, device: usize, address: u64) -> Result<(), Failure> {
+        let bytes = self.graph_memory.get(&address).map_or(0, |found| found.bytes);
+        let made = self.devices[device].memory.alloc_at(Some(address), bytes);
+        made.map(|_| ()).map_err(|error| Failure {
+            code: CUresult::CUDA_ERROR_OUT_OF_MEMORY,
+            message: format!("memory of a graph could not be had when it was launched: {error}"),
+            undefined: true,
+        })
     }
 
     fn run_operation(&mut self, device: usize, operation: &Operation) -> Result<(), Failure> {

@@ -1,0 +1,182 @@
+//! Nodes of any kind through one structure.
+
+use retrograph_driver_sys::*;
+
+use super::edges::kinds;
+use super::nodes::Place;
+use crate::argument::{Call, In, Out};
+use crate::refusal::{Refusal, invalid};
+use crate::state::{NodeKind, State};
+
+/// The parameters without the context.
+fn fill_of(given: &CUDA_MEMSET_NODE_PARAMS_v2) -> CUDA_MEMSET_NODE_PARAMS {
+    CUDA_MEMSET_NODE_PARAMS {
+        dst: given.dst,
+        pitch: given.pitch,
+        value: given.value,
+        elementSize: given.elementSize,
+        width: given.width,
+        height: given.height,
+    }
+}
+
+impl State {
+    /// What a node with these parameters does, for kinds that consist of nothing else.
+    fn generic_kind(&mut self, given: &CUgraphNodeParams) -> Result<NodeKind, Refusal> {
+        use CUgraphNodeType as T;
+        let union = &given.anonymous;
+        // SAFETY: the type of the node says which field of the union the caller filled, and every
+        // field is plain data for which any bytes are valid.
+        unsafe {
+            match given.r#type {
+                T::CU_GRAPH_NODE_TYPE_KERNEL => self.kernel_kind(&union.kernel),
+                T::CU_GRAPH_NODE_TYPE_MEMCPY => {
+                    let context = self.context_or_current(union.memcpy.copyCtx)?;
+                    self.copy_kind(&union.memcpy.copyParams, context)
+                }
+                T::CU_GRAPH_NODE_TYPE_MEMSET => {
+                    let context = self.context_or_current(union.memset.ctx)?;
+                    self.fill_kind(&fill_of(&union.memset), context)
+                }
+                T::CU_GRAPH_NODE_TYPE_HOST => self.host_kind(&union.host),
+                T::CU_GRAPH_NODE_TYPE_EMPTY => Ok(NodeKind::Empty),
+                T::CU_GRAPH_NODE_TYPE_EVENT_RECORD => self.record_kind(union.eventRecord.event),
+                T::CU_GRAPH_NODE_TYPE_WAIT_EVENT => self.wait_kind(union.eventWait.event),
+                T::CU_GRAPH_NODE_TYPE_CONDITIONAL
+                | T::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP
+                | T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL
+                | T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT => {
+                    Err(self.unsupported(format!("nodes of {:?}", given.r#type)))
+                }
+                _ => Err(invalid("graph.node_type")),
+            }
+        }
+    }
+
+    fn context_or_current(&mut self, context: CUcontext) -> Result<CUcontext, Refusal> {
+        if !context.is_null() {
+            return Ok(context);
+        }
+        let device = self.current()?;
+        Ok(self.devices[device].context.unwrap_or(CUcontext::NULL))
+    }
+
+    pub(crate) fn cuGraphAddNode_v2(
+        &mut self,
+        node: Out<CUgraphNode>,
+        graph: CUgraph,
+        dependencies: In<CUgraphNode>,
+        data: In<CUgraphEdgeData>,
+        count: usize,
+        parameters: Out<CUgraphNodeParams>,
+    ) -> Call {
+        let place = Place { node, graph, dependencies, count };
+        parameters.demand()?;
+        let given = parameters.get()?;
+        let from = self.check_place(&place)?;
+        if given.reserved0 != [0; 3] || given.reserved2 != 0 {
+            return Err(invalid("graph.reserved"));
+        }
+        self.add_generic(&place, given, parameters)?;
+        let edges = from.into_iter().zip(kinds(data, count)?);
+        self.set_edge_kinds(node.get()?, edges.collect())
+    }
+
+    pub(crate) fn cuGraphAddNode(
+        &mut self,
+        node: Out<CUgraphNode>,
+        graph: CUgraph,
+        dependencies: In<CUgraphNode>,
+        count: usize,
+        parameters: Out<CUgraphNodeParams>,
+    ) -> Call {
+        self.cuGraphAddNode_v2(node, graph, dependencies, In::NULL, count, parameters)
+    }
+
+    fn add_generic(
+        &mut self,
+        place: &Place,
+        mut given: CUgraphNodeParams,
+        parameters: Out<CUgraphNodeParams>,
+    ) -> Call {
+        use CUgraphNodeType as T;
+        match given.r#type {
+            T::CU_GRAPH_NODE_TYPE_GRAPH => {
+                // SAFETY: the type says that this field counts, and it is plain data.
+                let child = unsafe { given.anonymous.graph };
+                if child.ownership
+                    != CUgraphChildGraphNodeOwnership::CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE
+                {
+                    return Err(self.unsupported("child graphs that are moved into a graph"));
+                }
+                self.add_child(place, child.graph)
+            }
+            T::CU_GRAPH_NODE_TYPE_MEM_ALLOC => {
+                // SAFETY: as above.
+                let mut allocation = unsafe { given.anonymous.alloc };
+                allocation.dptr = self.reserve_for_node(&allocation)?;
+                given.anonymous.alloc = allocation;
+                parameters.put(given)?;
+                self.add(place, NodeKind::Alloc(allocation.dptr))
+            }
+            T::CU_GRAPH_NODE_TYPE_MEM_FREE => {
+                // SAFETY: as above.
+                let address = unsafe { given.anonymous.free.dptr };
+                self.add_free(place, address)
+            }
+            _ => {
+                let kind = self.generic_kind(&given)?;
+                self.add(place, kind)
+            }
+        }
+    }
+
+    /// Gives the edges to a node that was just added their kinds, or takes the node back.
+    fn set_edge_kinds(
+        &mut self,
+        node: CUgraphNode,
+        edges: Vec<(CUgraphNode, CUgraphEdgeData)>,
+    ) -> Call {
+        let kind = self.nodes.get(node)?.kind.clone();
+        for (from, data) in &edges {
+            if let Err(refusal) = self.check_kind(*from, &kind, *data) {
+                let graph = self.nodes.get(node)?.graph;
+                self.nodes.remove(node)?;
+                self.graphs.get_mut(graph)?.nodes.retain(|other| *other != node);
+                return Err(refusal);
+            }
+        }
+        let ports = edges.into_iter().filter(|(_, data)| *data != CUgraphEdgeData::default());
+        self.nodes.get_mut(node)?.ports = ports.collect();
+        Ok(())
+    }
+
+    pub(crate) fn cuGraphNodeSetParams(
+        &mut self,
+        node: CUgraphNode,
+        parameters: Out<CUgraphNodeParams>,
+    ) -> Call {
+        let node = self.given_node(node)?;
+        let given = parameters.get()?;
+        let kind = self.generic_kind(&given)?;
+        self.set_node(node, kind)
+    }
+
+    pub(crate) fn cuGraphExecNodeSetParams(
+        &mut self,
+        exec: CUgraphExec,
+        node: CUgraphNode,
+        parameters: Out<CUgraphNodeParams>,
+    ) -> Call {
+        let exec = self.given_exec(exec)?;
+        let node = self.given_node(node)?;
+        let given = parameters.get()?;
+        if given.r#type == CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH {
+            // SAFETY: the type says that this field counts, and it is plain data.
+            let child = unsafe { given.anonymous.graph.graph };
+            return self.cuGraphExecChildGraphNodeSetParams(exec, node, child);
+        }
+        let kind = self.generic_kind(&given)?;
+        self.set_exec_node(exec, node, &kind)
+    }
+}

@@ -1,0 +1,84 @@
+//! Changing the nodes of graph templates.
+
+use retrograph_driver_sys::*;
+
+use crate::argument::{Call, In};
+use crate::refusal::{Refusal, invalid};
+use crate::state::{NodeKind, State};
+use crate::work::{Fill, Operation};
+
+impl State {
+    /// A node of a kind that a call is for.
+    fn node_of_kind(
+        &mut self,
+        node: CUgraphNode,
+        kind: CUgraphNodeType,
+    ) -> Result<CUgraphNode, Refusal> {
+        let node = self.given_node(node)?;
+        match self.nodes.get(node)?.kind.node_type() == kind {
+            true => Ok(node),
+            false => Err(invalid("graph.another_kind")),
+        }
+    }
+
+    pub(crate) fn cuGraphKernelNodeSetParams_v2(
+        &mut self,
+        node: CUgraphNode,
+        parameters: In<CUDA_KERNEL_NODE_PARAMS>,
+    ) -> Call {
+        let node = self.node_of_kind(node, CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL)?;
+        let kind = self.kernel_kind(&parameters.get()?)?;
+        self.set_node(node, kind)
+    }
+
+    pub(crate) fn cuGraphMemcpyNodeSetParams(
+        &mut self,
+        node: CUgraphNode,
+        parameters: In<CUDA_MEMCPY3D>,
+    ) -> Call {
+        let node = self.node_of_kind(node, CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMCPY)?;
+        let copy = self.lasting_copy(&parameters.get()?)?;
+        self.set_node(node, NodeKind::Operation(Operation::Copy(copy)))
+    }
+
+    pub(crate) fn cuGraphMemsetNodeSetParams(
+        &mut self,
+        node: CUgraphNode,
+        parameters: In<CUDA_MEMSET_NODE_PARAMS>,
+    ) -> Call {
+        let node = self.node_of_kind(node, CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET)?;
+        let fill = Fill(parameters.get()?);
+        self.check_fill(&fill)?;
+        self.set_node(node, NodeKind::Operation(Operation::Fill(fill)))
+    }
+
+    pub(crate) fn cuGraphHostNodeSetParams(
+        &mut self,
+        node: CUgraphNode,
+        parameters: In<CUDA_HOST_NODE_PARAMS>,
+    ) -> Call {
+        let node = self.node_of_kind(node, CUgraphNodeType::CU_GRAPH_NODE_TYPE_HOST)?;
+        let kind = self.host_kind(&parameters.get()?)?;
+        self.set_node(node, kind)
+    }
+
+    pub(crate) fn cuGraphEventRecordNodeSetEvent(
+        &mut self,
+        node: CUgraphNode,
+        event: CUevent,
+    ) -> Call {
+        let node = self.node_of_kind(node, CUgraphNodeType::CU_GRAPH_NODE_TYPE_EVENT_RECORD)?;
+        let kind = self.record_kind(event)?;
+        self.set_node(node, kind)
+    }
+
+    pub(crate) fn cuGraphEventWaitNodeSetEvent(
+        &mut self,
+        node: CUgraphNode,
+        event: CUevent,
+    ) -> Call {
+        let node = self.node_of_kind(node, CUgraphNodeType::CU_GRAPH_NODE_TYPE_WAIT_EVENT)?;
+        let kind = self.wait_kind(event)?;
+        self.set_node(node, kind)
+    }
+}

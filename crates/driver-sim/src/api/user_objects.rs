@@ -1,0 +1,107 @@
+//! Objects of the user, which graphs keep alive.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+
+use retrograph_driver_sys::*;
+
+use crate::argument::{Call, Out};
+use crate::refusal::{Refusal, invalid};
+use crate::state::{State, UserObject};
+use crate::work::{HostCall, HostTarget};
+
+/// Refuses counts that the driver does not count to.
+fn check_count(count: u32) -> Call {
+    match count == 0 || count > i32::MAX as u32 {
+        true => Err(invalid("user_object.count")),
+        false => Ok(()),
+    }
+}
+
+impl State {
+    fn given_object(&mut self, object: CUuserObject) -> Result<CUuserObject, Refusal> {
+        match self.user_objects.contains(object) {
+            true => Ok(object),
+            false if object.is_null() => Err(invalid("user_object.null")),
+            false => Err(self.undefined("the object of the user does not exist any more")),
+        }
+    }
+
+    pub(crate) fn cuUserObjectCreate(
+        &mut self,
+        object: Out<CUuserObject>,
+        pointer: Out<c_void>,
+        destroy: CUhostFn,
+        count: u32,
+        flags: u32,
+    ) -> Call {
+        object.demand()?;
+        let function = destroy.ok_or(invalid("host.null"))?;
+        check_count(count)?;
+        if flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC {
+            return Err(invalid("user_object.flags"));
+        }
+        let handle = self.handle();
+        let target = HostTarget::Function(function);
+        let destructor = HostCall { target, data: pointer.pointer() };
+        self.user_objects.insert(handle, UserObject { destructor, references: u64::from(count) });
+        object.put(handle)
+    }
+
+    pub(crate) fn cuUserObjectRetain(&mut self, object: CUuserObject, count: u32) -> Call {
+        let object = self.given_object(object)?;
+        check_count(count)?;
+        self.user_objects.get_mut(object)?.references += u64::from(count);
+        Ok(())
+    }
+
+    pub(crate) fn cuUserObjectRelease(&mut self, object: CUuserObject, count: u32) -> Call {
+        let object = self.given_object(object)?;
+        check_count(count)?;
+        if self.user_objects.get(object)?.references < u64::from(count) {
+            return Err(self.undefined("more references are given up than there are"));
+        }
+        self.release_objects(BTreeMap::from([(object, count)]));
+        Ok(())
+    }
+
+    pub(crate) fn cuGraphRetainUserObject(
+        &mut self,
+        graph: CUgraph,
+        object: CUuserObject,
+        count: u32,
+        flags: u32,
+    ) -> Call {
+        let graph = self.given_graph(graph)?;
+        let object = self.given_object(object)?;
+        check_count(count)?;
+        if flags & !CU_GRAPH_USER_OBJECT_MOVE != 0 {
+            return Err(invalid("user_object.flags"));
+        }
+        if flags & CU_GRAPH_USER_OBJECT_MOVE == 0 {
+            self.user_objects.get_mut(object)?.references += u64::from(count);
+        }
+        *self.graphs.get_mut(graph)?.objects.entry(object).or_default() += count;
+        Ok(())
+    }
+
+    pub(crate) fn cuGraphReleaseUserObject(
+        &mut self,
+        graph: CUgraph,
+        object: CUuserObject,
+        count: u32,
+    ) -> Call {
+        let graph = self.given_graph(graph)?;
+        let object = self.given_object(object)?;
+        check_count(count)?;
+        let held = &mut self.graphs.get_mut(graph)?.objects;
+        let left = held.get(&object).and_then(|held| held.checked_sub(count));
+        match left {
+            None => return Err(invalid("user_object.not_held")),
+            Some(0) => held.remove(&object),
+            Some(left) => held.insert(object, left),
+        };
+        self.release_objects(BTreeMap::from([(object, count)]));
+        Ok(())
+    }
+}

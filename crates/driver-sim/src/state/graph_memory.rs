@@ -1,0 +1,72 @@
+//! Memory of graphs: addresses that allocation nodes reserve, usable from a launch to a free.
+
+use retrograph_driver_sys::CUdeviceptr;
+
+use super::State;
+use crate::argument::Call;
+use crate::refusal::{Refusal, invalid};
+
+/// What the driver hands memory to graphs in.
+const GRANULARITY: u64 = 2 << 20;
+
+/// Addresses that an allocation node reserved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reserved {
+    pub(crate) bytes: u64,
+    pub(crate) device: usize,
+    /// Whether the launches and frees that were called so far leave it allocated.
+    pub(crate) is_live: bool,
+}
+
+/// Counters of a device's graph memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    pub(crate) used: u64,
+    pub(crate) used_high: u64,
+    pub(crate) reserved: u64,
+    pub(crate) reserved_high: u64,
+}
+
+impl State {
+    /// Reserves addresses for an allocation node.
+    pub(crate) fn reserve(&mut self, device: usize, bytes: u64) -> Result<CUdeviceptr, Refusal> {
+        let free = self.devices[device].memory.total();
+        if bytes == 0 || bytes > free {
+            return Err(invalid("graph_memory.size"));
+        }
+        let base = self.devices[device].memory.reserve(bytes);
+        self.graph_memory.insert(base, Reserved { bytes, device, is_live: false });
+        Ok(base)
+    }
+
+    /// Whether bytes lie inside of what an allocation node reserved.
+    pub(crate) fn is_reserved(&self, address: u64, bytes: u64) -> bool {
+        let found = self.graph_memory.range(..=address).next_back();
+        found.is_some_and(|(base, found)| {
+            let inside = address - base;
+            inside < found.bytes && bytes <= found.bytes - inside
+        })
+    }
+
+    /// Notes that a call allocates or frees memory of graphs. What is in the wrong state is refused.
+    pub(crate) fn note_graph_memory(&mut self, address: u64, is_live: bool) -> Call {
+        let Some(found) = self.graph_memory.get_mut(&address) else {
+            return Err(invalid("graph_memory.unknown"));
+        };
+        if found.is_live == is_live {
+            return Err(invalid("graph_memory.state"));
+        }
+        found.is_live = is_live;
+        let (bytes, device) = (found.bytes.next_multiple_of(GRANULARITY), found.device);
+        let ordinal = self.devices[device].ordinal;
+        let usage = self.graph_usage.entry(ordinal).or_default();
+        match is_live {
+            true => usage.used += bytes,
+            false => usage.used = usage.used.saturating_sub(bytes),
+        }
+        usage.used_high = usage.used_high.max(usage.used);
+        usage.reserved = usage.reserved.max(usage.used);
+        usage.reserved_high = usage.reserved_high.max(usage.reserved);
+        Ok(())
+    }
+}
