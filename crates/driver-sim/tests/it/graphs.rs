@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 
+use retrograph_driver_sim::DiagnosticKind;
 use retrograph_driver_sys::*;
 
 use crate::machine::{Machine, cu};
@@ -165,7 +166,7 @@ fn a_child_graph_is_a_copy() {
     assert_eq!(cu!(machine, cuGraphDestroy(graph)), SUCCESS);
     let undefined = machine.simulator.diagnostics();
     assert!(undefined.is_empty(), "{undefined:?}");
-    cu!(machine, cuGraphDestroy(inner));
+    let _ = cu!(machine, cuGraphDestroy(inner));
     assert_eq!(machine.simulator.diagnostics()[0].kind, DiagnosticKind::Undefined);
 }
 
