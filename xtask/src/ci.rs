@@ -20,7 +20,8 @@ const JOBS: &[Job] = &[
     ("tidy", crate::tidy::run),
     ("codegen", || codegen::run(&codegen::Arguments { check: true })),
     ("ptxas", || ptxas::run(&ptxas::Arguments::default())),
-    ("abi", abi),
+    ("abi", || with_headers("retrograph-abi-check")),
+    ("sim-libcuda", || with_headers("retrograph-sim-libcuda")),
     ("clippy", || {
         cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
     }),
@@ -77,10 +78,11 @@ fn gpu_test() -> anyhow::Result<()> {
     check(command)
 }
 
-/// driver-sys against the headers; without them and libclang it fails instead of skipping.
-fn abi() -> anyhow::Result<()> {
+/// The tests of a package that compare with the headers of CUDA or build programs against them.
+/// Without the headers they fail here instead of skipping.
+fn with_headers(package: &str) -> anyhow::Result<()> {
     let headers = toolchain::headers()?;
-    let mut command = command("cargo", &["test", "-p", "retrograph-abi-check", "--locked"]);
+    let mut command = command("cargo", &["test", "-p", package, "--locked"]);
     command.env("RETROGRAPH_CUDA_13", headers.include_13);
     command.env("RETROGRAPH_CUDA_12", headers.include_12);
     command.env("LIBCLANG_PATH", headers.libclang).env("RETROGRAPH_REQUIRE_ABI_TOOLS", "1");

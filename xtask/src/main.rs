@@ -5,6 +5,7 @@ mod codegen;
 mod conformance;
 mod mutate;
 mod ptxas;
+mod sim_libcuda;
 mod tidy;
 mod toolchain;
 mod workspace;
@@ -32,6 +33,8 @@ enum Verb {
     Mutate(mutate::Arguments),
     /// Assemble every image for every SM target and report registers, shared memory and spills.
     Ptxas(ptxas::Arguments),
+    /// Build the simulated driver as `libcuda.so.1`, for programs of any language.
+    SimLibcuda(sim_libcuda::Arguments),
     /// Check the rules of the tree: dependencies between crates, file heads and sizes, bans.
     Tidy,
     /// Fetch ptxas, the CUDA headers and libclang, pinned, into target/toolchain.
@@ -55,6 +58,7 @@ fn run(verb: Verb) -> anyhow::Result<()> {
         Verb::Conformance(arguments) => conformance::run(&arguments),
         Verb::Mutate(arguments) => mutate::run(&arguments),
         Verb::Ptxas(arguments) => ptxas::run(&arguments),
+        Verb::SimLibcuda(arguments) => sim_libcuda::run(&arguments),
         Verb::Tidy => tidy::run(),
         Verb::Toolchain => toolchain::run(),
     }

@@ -9,11 +9,12 @@ use serde_json::Value;
 use crate::workspace::{self, command, output};
 
 /// What each package of the workspace may depend on, as ARCHITECTURE.md draws it.
-const MAY_DEPEND_ON: [(&str, &[&str]); 11] = [
+const MAY_DEPEND_ON: [(&str, &[&str]); 12] = [
     ("retrograph-driver-sys", &[]),
     ("retrograph-abi-check", &["retrograph-driver-sys"]),
     ("retrograph-ptx", &[]),
     ("retrograph-driver-sim", &["retrograph-driver-sys", "retrograph-ptx"]),
+    ("retrograph-sim-libcuda", &["retrograph-driver-sim", "retrograph-driver-sys"]),
     ("retrograph-kernels-ptx", &["retrograph-ptx"]),
     ("retrograph-kernels", &["retrograph-ptx", "retrograph-kernels-ptx (build)"]),
     (

@@ -117,6 +117,11 @@ impl<'a> Oracles<'a> {
         })
     }
 
+    /// Every function of the newer header by the name and version that callers ask with.
+    pub fn symbols(&self) -> Vec<(String, i32, String)> {
+        since::symbols(&self.headers[0].description, &self.versions)
+    }
+
     /// Compares a description with all of them.
     pub fn compare(&self, ours: &Description) -> Result<Vec<Difference>, CheckError> {
         let mut differences = Vec::new();

@@ -3,7 +3,7 @@
 
 use crate::compare::Difference;
 use crate::flat::Pair;
-use crate::model::{Function, Type};
+use crate::model::{Description, Function, Type};
 
 /// The oldest driver that must have every required function.
 pub const LEAST_VERSION: i32 = retrograph_driver_sys::LEAST_VERSION;
@@ -69,4 +69,24 @@ pub fn base(symbol: &str) -> &str {
         Some((base, digits)) if digits.chars().all(|digit| digit.is_ascii_digit()) => base,
         _ => symbol,
     }
+}
+
+/// Every function of the header that calls can ask for by name: the name without a version, the
+/// CUDA version from which this form answers to it, and the symbol.
+pub fn symbols(header: &Description, typedefs: &Description) -> Vec<(String, i32, String)> {
+    let pair = Pair { ours: header, header: typedefs };
+    let functions = header.functions.iter().filter(|(name, _)| {
+        name.starts_with("cu") && !name.ends_with("_ptsz") && !name.ends_with("_ptds")
+    });
+    let mut list = Vec::new();
+    for (name, function) in functions {
+        let versions = versions(&pair, name);
+        let signature = function.map(|of| pair.resolve(&header.resolve(of)));
+        let found = of_symbol(&versions, name).filter(|(_, theirs)| same(theirs, &signature));
+        if let Some((version, _)) = found {
+            list.push((base(name).to_owned(), *version, name.clone()));
+        }
+    }
+    list.sort();
+    list
 }

@@ -65,6 +65,7 @@ pub mod memory;
 mod random;
 mod refusal;
 mod state;
+pub mod symbols;
 mod trampoline;
 mod work;
 mod world;

@@ -4,6 +4,7 @@
 //! it belongs to. Every driver function exists once per world slot (`const W: usize`); each copy
 //! does nothing but pass its slot on to a function that exists once.
 
+use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use retrograph_driver_sys::{CUresult, DriverTable};
@@ -107,6 +108,15 @@ macro_rules! trampolines {
                 $($o_name: if version >= $since { Some(slots::$o_name::<W>) } else { None },)*
             }
         }
+
+        /// The address of a function of a table.
+        pub(crate) fn address(table: &DriverTable, symbol: &str) -> Option<*const c_void> {
+            match symbol {
+                $(stringify!($name) => Some(table.$name as *const c_void),)*
+                $(stringify!($o_name) => table.$o_name.map(|function| function as *const c_void),)*
+                _ => None,
+            }
+        }
     };
 }
 
@@ -132,7 +142,11 @@ impl Function {
     const fn works_uninitialized(self) -> bool {
         matches!(
             self,
-            Self::cuInit | Self::cuDriverGetVersion | Self::cuGetErrorName | Self::cuGetErrorString
+            Self::cuInit
+                | Self::cuDriverGetVersion
+                | Self::cuGetErrorName
+                | Self::cuGetErrorString
+                | Self::cuGetProcAddress_v2
         )
     }
 }

@@ -109,7 +109,9 @@ impl Simulator {
             failures: Mutex::new(Vec::new()),
         });
         let slot = take_slot(&world)?;
-        Ok(Self { slot, world, table: trampoline::table(slot, version) })
+        let table = trampoline::table(slot, version);
+        world.state.lock().table = Some(table);
+        Ok(Self { slot, world, table })
     }
 
     /// The functions of the driver.
@@ -148,6 +150,11 @@ impl Simulator {
     /// What the simulator had to say so far, oldest first.
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
         self.world.state.lock().diagnostics.clone()
+    }
+
+    /// What the simulator had to say after the first `seen` diagnostics, oldest first.
+    pub fn diagnostics_from(&self, seen: usize) -> Vec<Diagnostic> {
+        self.world.state.lock().diagnostics.get(seen..).unwrap_or_default().to_vec()
     }
 
     /// The errors that calls returned so far, each kind once. Injected failures are not among them.

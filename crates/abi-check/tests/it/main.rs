@@ -4,6 +4,7 @@
 mod confirmed;
 mod old_crate;
 mod planted;
+mod symbols;
 
 use std::io::Write as _;
 use std::sync::LazyLock;

@@ -38,6 +38,7 @@ mod pointers;
 mod primary;
 mod stream_identity;
 mod streams;
+mod symbols;
 mod update;
 mod user_objects;
 

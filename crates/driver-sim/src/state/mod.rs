@@ -74,6 +74,8 @@ pub(crate) struct State {
     pub(crate) refused: BTreeSet<Refused>,
     /// Tells calls from inside of host functions.
     pub(crate) hosting: Arc<Hosting>,
+    /// The functions of this world, once it has a slot.
+    pub(crate) table: Option<DriverTable>,
     /// The last number given to a handle, a task or a capture. None is given twice.
     last_number: u64,
 }
@@ -112,6 +114,7 @@ impl State {
             stopped: None,
             refused: BTreeSet::new(),
             hosting: Arc::default(),
+            table: None,
             last_number: 0,
             config,
         }

@@ -1,0 +1,74 @@
+//! Every function of the table, exported under its exact symbol.
+
+use std::ffi::c_void;
+
+use retrograph_driver_sys::CUresult;
+
+use crate::machine;
+
+/// One exported function that passes its call on. One is left out: see `resolve`.
+macro_rules! export {
+    ($field:ident cuGetProcAddress_v2 $($rest:tt)*) => {};
+    (required $name:ident ($($arg:ident: $type:ty),*)) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
+            let machine = machine();
+            // SAFETY: passed on from the caller, who calls a function of the driver.
+            machine.tell(unsafe { (machine.simulator.table().$name)($($arg),*) })
+        }
+    };
+    (optional $name:ident ($($arg:ident: $type:ty),*)) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
+            let machine = machine();
+            match machine.simulator.table().$name {
+                // SAFETY: passed on from the caller, who calls a function of the driver.
+                Some(function) => machine.tell(unsafe { function($($arg),*) }),
+                None => machine.lacks(stringify!($name), "a driver of this version lacks it"),
+            }
+        }
+    };
+}
+
+macro_rules! exports {
+    (
+        required { $($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?);)* }
+        optional {
+            $($(#[$o_doc:meta])* fn $o_name:ident($($o_arg:ident: $o_type:ty),* $(,)?)
+                since $since:literal;)*
+        }
+    ) => {
+        #[allow(clippy::too_many_arguments)]
+        mod functions {
+            use super::*;
+            $(export! { required $name ($($arg: $type),*) })*
+            $(export! { optional $o_name ($($o_arg: $o_type),*) })*
+
+            /// The exported function of this name.
+            pub(super) fn address(name: &str) -> Option<*mut c_void> {
+                Some(match name {
+                    $(stringify!($name) => address_of!($name),)*
+                    $(stringify!($o_name) => address_of!($o_name),)*
+                    _ => return None,
+                })
+            }
+        }
+    };
+}
+
+/// The address of an exported function, wherever it is defined.
+macro_rules! address_of {
+    (cuGetProcAddress_v2) => {
+        crate::resolve::cuGetProcAddress_v2 as *mut c_void
+    };
+    ($name:ident) => {
+        $name as *mut c_void
+    };
+}
+
+retrograph_driver_sys::driver_functions!(exports);
+
+/// The exported function of this name.
+pub(crate) fn address(name: &str) -> Option<*mut c_void> {
+    functions::address(name)
+}

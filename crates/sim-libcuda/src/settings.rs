@@ -1,0 +1,161 @@
+//! What the environment says about the simulated machine. Only a program as a whole can be
+//! configured in this way; the library has no other door.
+
+use std::fmt;
+
+use retrograph_driver_sim::Config;
+
+/// The machine, and what to do at the limits of the simulation.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) config: Config,
+    pub(crate) on_unsupported: OnUnsupported,
+}
+
+/// What follows a call that is not simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnUnsupported {
+    /// The process ends, so that nobody mistakes what follows for the behaviour of CUDA.
+    Abort,
+    /// The call returns 801.
+    Return,
+}
+
+/// A variable that cannot be understood.
+#[derive(Debug)]
+pub(crate) struct BadSetting {
+    name: &'static str,
+    value: String,
+    wanted: &'static str,
+}
+
+impl fmt::Display for BadSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is {:?}, and must be {}", self.name, self.value, self.wanted)
+    }
+}
+
+impl Settings {
+    /// Reads the variables `RETROGRAPH_SIM_…`; docs/simulator.md lists them.
+    pub(crate) fn from_environment() -> Result<Self, BadSetting> {
+        Self::read(&|name| std::env::var(name).ok())
+    }
+
+    fn read(variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, BadSetting> {
+        let defaults = Config::default();
+        let reader = Reader { variable };
+        let config = Config {
+            devices: reader
+                .read("RETROGRAPH_SIM_DEVICES", "a number", number)?
+                .unwrap_or(defaults.devices),
+            memory_bytes: reader
+                .read("RETROGRAPH_SIM_MEMORY", "bytes, such as 512M or 4G", bytes)?
+                .unwrap_or(defaults.memory_bytes),
+            compute_capability: reader
+                .read("RETROGRAPH_SIM_CAPABILITY", "such as 9.0", version)?
+                .unwrap_or(defaults.compute_capability),
+            driver_version: reader
+                .read("RETROGRAPH_SIM_DRIVER", "such as 12.9", version)?
+                .map_or(defaults.driver_version, |(major, minor)| {
+                    (major * 1000 + minor * 10) as i32
+                }),
+            threads: reader
+                .read("RETROGRAPH_SIM_THREADS", "a number", number)?
+                .unwrap_or(defaults.threads),
+            seed: reader.read("RETROGRAPH_SIM_SEED", "a number", number)?.unwrap_or(defaults.seed),
+            ..defaults
+        };
+        let on_unsupported = reader
+            .read("RETROGRAPH_SIM_ON_UNSUPPORTED", "abort or return", |text| match text {
+                "abort" => Some(OnUnsupported::Abort),
+                "return" => Some(OnUnsupported::Return),
+                _ => None,
+            })?
+            .unwrap_or(OnUnsupported::Abort);
+        Ok(Self { config, on_unsupported })
+    }
+}
+
+struct Reader<'a> {
+    variable: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl Reader<'_> {
+    fn read<T>(
+        &self,
+        name: &'static str,
+        wanted: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, BadSetting> {
+        let Some(value) = (self.variable)(name) else { return Ok(None) };
+        match parse(&value) {
+            Some(parsed) => Ok(Some(parsed)),
+            None => Err(BadSetting { name, value, wanted }),
+        }
+    }
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
+    text.parse().ok()
+}
+
+/// A number with one of the suffixes K, M and G, each 1024 times the one before.
+fn bytes(text: &str) -> Option<u64> {
+    let shift = match text.chars().last()? {
+        'K' => 10,
+        'M' => 20,
+        'G' => 30,
+        _ => 0,
+    };
+    let digits = if shift == 0 { text } else { &text[..text.len() - 1] };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// `9.0` as `(9, 0)`.
+fn version(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.split_once('.')?;
+    let (major, minor) = (major.parse().ok()?, minor.parse().ok()?);
+    (major < 100 && minor < 100).then_some((major, minor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(name: &str, value: &str) -> Result<Settings, BadSetting> {
+        Settings::read(&|asked| (asked == name).then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn an_empty_environment_gives_the_default_machine() {
+        let settings = Settings::read(&|_| None).unwrap();
+        assert_eq!(settings.config, Config::default());
+        assert_eq!(settings.on_unsupported, OnUnsupported::Abort);
+    }
+
+    #[test]
+    fn each_variable_changes_its_part() {
+        let config = |name, value| read(name, value).unwrap().config;
+        assert_eq!(config("RETROGRAPH_SIM_DEVICES", "3").devices, 3);
+        assert_eq!(config("RETROGRAPH_SIM_MEMORY", "4096").memory_bytes, 4096);
+        assert_eq!(config("RETROGRAPH_SIM_MEMORY", "3M").memory_bytes, 3 << 20);
+        assert_eq!(config("RETROGRAPH_SIM_CAPABILITY", "8.6").compute_capability, (8, 6));
+        assert_eq!(config("RETROGRAPH_SIM_DRIVER", "12.9").driver_version, 12090);
+        assert_eq!(config("RETROGRAPH_SIM_THREADS", "1").threads, 1);
+        assert_eq!(config("RETROGRAPH_SIM_SEED", "42").seed, 42);
+        let settings = read("RETROGRAPH_SIM_ON_UNSUPPORTED", "return").unwrap();
+        assert_eq!(settings.on_unsupported, OnUnsupported::Return);
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_named() {
+        let said = |name, value| read(name, value).unwrap_err().to_string();
+        assert_eq!(
+            said("RETROGRAPH_SIM_MEMORY", "4T"),
+            "RETROGRAPH_SIM_MEMORY is \"4T\", and must be bytes, such as 512M or 4G"
+        );
+        assert!(said("RETROGRAPH_SIM_CAPABILITY", "9").contains("such as 9.0"));
+        assert!(said("RETROGRAPH_SIM_ON_UNSUPPORTED", "ignore").contains("abort or return"));
+        assert!(said("RETROGRAPH_SIM_MEMORY", "99999999999G").contains("bytes"));
+    }
+}

@@ -1,0 +1,82 @@
+//! C programs built against NVIDIA's cuda.h and linked with `-lcuda`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{include, library, program, run, text};
+
+/// Builds a program in the folder of the library.
+fn build(name: &str, folder: &Path) -> Option<PathBuf> {
+    let include = include()?;
+    let output = folder.join(name);
+    let mut command = Command::new("cc");
+    command.args(["-std=c11", "-Wall", "-Werror"]).arg(program(&format!("{name}.c")));
+    command.arg("-isystem").arg(include).arg("-L").arg(folder).args(["-lcuda", "-o"]).arg(&output);
+    run(&mut command);
+    Some(output)
+}
+
+fn start(path: &Path, folder: &Path, variables: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(path);
+    command.env("LD_LIBRARY_PATH", folder).envs(variables.iter().copied());
+    command
+}
+
+#[test]
+fn saxpy_runs_at_once_and_as_a_captured_graph() {
+    let library = library();
+    let Some(path) = build("saxpy", library.path()) else { return };
+    for seed in ["0", "1", "2"] {
+        let variables = [("RETROGRAPH_SIM_SEED", seed), ("RETROGRAPH_SIM_MEMORY", "16M")];
+        let output = run(start(&path, library.path(), &variables).arg(program("saxpy.ptx")));
+        let said = text(&output);
+        assert!(said.contains("correct"), "{said}");
+        assert!(said.contains("SIMULATED CUDA driver: 1 device(s)"), "{said}");
+        assert!(said.contains("with 16 MiB"), "{said}");
+    }
+}
+
+#[test]
+fn the_environment_configures_the_machine() {
+    let library = library();
+    let Some(path) = build("saxpy", library.path()) else { return };
+    let variables = [("RETROGRAPH_SIM_DEVICES", "3"), ("RETROGRAPH_SIM_CAPABILITY", "8.6")];
+    let said = text(&run(start(&path, library.path(), &variables).arg(program("saxpy.ptx"))));
+    assert!(said.contains("3 device(s)") && said.contains("8.x: correct"), "{said}");
+
+    let variables = [("RETROGRAPH_SIM_MEMORY", "a lot")];
+    let output = start(&path, library.path(), &variables).output().expect("it starts");
+    let said = text(&output);
+    // The program is not told its argument, and never gets to its first call.
+    assert!(!output.status.success(), "{said}");
+    let output = start(&path, library.path(), &variables).arg("x").output().expect("it starts");
+    let said = text(&output);
+    assert!(said.contains("RETROGRAPH_SIM_MEMORY is \"a lot\", and must be bytes"), "{said}");
+}
+
+#[test]
+fn too_little_memory_is_an_error_of_the_program() {
+    let library = library();
+    let Some(path) = build("saxpy", library.path()) else { return };
+    let variables = [("RETROGRAPH_SIM_MEMORY", "4K")];
+    let mut command = start(&path, library.path(), &variables);
+    let output = command.arg(program("saxpy.ptx")).output().expect("it starts");
+    let said = text(&output);
+    assert!(said.contains("CUDA_ERROR_OUT_OF_MEMORY (2)"), "{said}");
+}
+
+#[test]
+fn what_is_not_simulated_says_so_and_stops_or_returns_801() {
+    let library = library();
+    let Some(path) = build("absent", library.path()) else { return };
+    for (kind, name) in [("table", "cuGetExportTable"), ("array", "cuArrayDestroy")] {
+        let output = start(&path, library.path(), &[]).arg(kind).output().expect("it starts");
+        let said = text(&output);
+        assert!(!output.status.success(), "{said}");
+        assert!(said.contains(&format!("SIMULATED CUDA driver: {name}: ")), "{said}");
+
+        let variables = [("RETROGRAPH_SIM_ON_UNSUPPORTED", "return")];
+        let output = run(start(&path, library.path(), &variables).arg(kind));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "801\n");
+    }
+}
