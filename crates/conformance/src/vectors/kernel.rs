@@ -34,11 +34,13 @@ fn entry(text: &mut String, name: &str, instance: &Instance) {
     }
     let uses_tile = instance.body.contains("%tile");
     if uses_tile {
-        line(format_args!(".shared .align 16 .b8 tile[{}];\n.reg .b32 %tile;", BLOCK * 16));
+        line(format_args!(".shared .align 16 .b8 tile[{}];", BLOCK * 16));
+        line(format_args!(".reg .b32 %tile; .reg .b64 %generic;"));
     }
     line(format_args!("mov.u32 %case, %tid.x;"));
     if uses_tile {
         line(format_args!("mov.u32 %tile, tile;\nmad.lo.u32 %tile, %case, 16, %tile;"));
+        line(format_args!("cvt.u64.u32 %generic, %tile;\ncvta.shared.u64 %generic, %generic;"));
     }
     line(format_args!("mov.u32 %block, %ctaid.x;\nmov.u32 %size, %ntid.x;"));
     line(format_args!("mad.lo.u32 %case, %block, %size, %case;"));

@@ -157,8 +157,8 @@ impl Choice<'_> {
             "ld" | "ldu" => Ok(self.loads_from(is_shared)),
             "st" => Ok(self.stores_to(is_shared)),
             "atom" | "red" => Ok(self.changes(is_shared)),
-            "ldmatrix" => Ok(self.matrix_in()),
-            "stmatrix" => Ok(self.matrix_out()),
+            "ldmatrix" => Ok(self.matrix_in(is_shared)),
+            "stmatrix" => Ok(self.matrix_out(is_shared)),
             _ => Err("a memory operand that the generator does not make"),
         }
     }
@@ -212,16 +212,16 @@ impl Choice<'_> {
     }
 
     /// A row of a matrix for each lane, out of four words.
-    fn matrix_in(&mut self) -> String {
+    fn matrix_in(&mut self, is_shared: bool) -> String {
         for at in 0..4 {
             let word = self.source(Type::B32, Role::Value);
             self.before.push_str(&format!("st.shared.b32 [%tile+{}], {word};\n", at * 4));
         }
         self.before.push_str("bar.warp.sync 0xffffffff;\n");
-        "[%tile]".to_owned()
+        matrix_address(is_shared)
     }
 
-    fn matrix_out(&mut self) -> String {
+    fn matrix_out(&mut self, is_shared: bool) -> String {
         self.after.push_str("bar.warp.sync 0xffffffff;\n");
         for at in 0..4 {
             self.before.push_str(&format!("st.shared.b32 [%tile+{}], 0;\n", at * 4));
@@ -229,6 +229,11 @@ impl Choice<'_> {
             self.after.push_str(&format!("ld.shared.b32 {word}, [%tile+{}];\n", at * 4));
         }
         self.before.push_str("bar.warp.sync 0xffffffff;\n");
-        "[%tile]".to_owned()
+        matrix_address(is_shared)
     }
+}
+
+/// The thread's tile, by an address of shared memory or by one of any memory.
+fn matrix_address(is_shared: bool) -> String {
+    if is_shared { "[%tile]".to_owned() } else { "[%generic]".to_owned() }
 }
