@@ -136,6 +136,13 @@ impl<T> Out<T> {
     }
 }
 
+impl Out<c_void> {
+    /// Reads bytes that the caller passed in.
+    pub(crate) fn input_bytes(self, count: usize) -> Result<Vec<u8>, Refusal> {
+        In(self.0.cast_const()).bytes(count)
+    }
+}
+
 impl Out<*mut c_void> {
     /// The pointers that the caller passed in.
     pub(crate) fn values(self) -> In<*mut c_void> {

@@ -1,15 +1,14 @@
-//! Functions of modules: attributes, parameters and occupancy.
+//! Functions of modules: attributes and parameters.
 
-use std::ffi::c_char;
+use std::ffi::{CString, c_char};
+use std::sync::Arc;
 
 use retrograph_driver_sys::*;
 
-use super::device::{
-    BLOCKS_PER_MULTIPROCESSOR, REGISTERS, RESERVED_SHARED_BYTES, SHARED_BYTES,
-    THREADS_PER_MULTIPROCESSOR, shared_opt_in, shared_per_multiprocessor,
-};
+use super::device::{SHARED_BYTES, shared_opt_in};
 use crate::argument::{Call, In, Out};
-use crate::refusal::{invalid, refuse};
+use crate::exec::Program;
+use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::{Function, State};
 
 /// Registers that a thread is given at a time, and least and most of a thread.
@@ -17,7 +16,7 @@ const REGISTER_UNIT: u32 = 8;
 const MOST_REGISTERS: u32 = 255;
 
 /// Registers of a thread, as a compiler would report them.
-fn registers(function: &Function) -> u32 {
+pub(super) fn registers(function: &Function) -> u32 {
     let wanted = function.program.registers().clamp(1, MOST_REGISTERS);
     wanted.next_multiple_of(REGISTER_UNIT).clamp(16, MOST_REGISTERS)
 }
@@ -25,6 +24,24 @@ fn registers(function: &Function) -> u32 {
 /// Threads of a block that the function can be launched with at most.
 pub(super) fn most_threads(function: &Function) -> u32 {
     function.program.max_threads().unwrap_or(1024).min(1024)
+}
+
+impl Function {
+    fn new(device: usize, module: CUmodule, name: CString, program: Arc<Program>) -> Self {
+        let dynamic_shared_limit = SHARED_BYTES.saturating_sub(program.shared_bytes());
+        Self {
+            device,
+            module,
+            name,
+            program,
+            dynamic_shared_limit,
+            carveout: -1,
+            cluster: [0; 3],
+            large_clusters: 0,
+            cluster_policy: 0,
+            is_loaded: false,
+        }
+    }
 }
 
 impl State {
@@ -35,25 +52,42 @@ impl State {
         name: In<c_char>,
     ) -> Call {
         self.current()?;
-        let name = name.text()?;
+        function.demand()?;
+        let found = self.function_named(module, &name.text()?)?;
+        function.put(found)
+    }
+
+    /// The function of this name; it has one handle.
+    pub(super) fn function_named(
+        &mut self,
+        module: CUmodule,
+        name: &str,
+    ) -> Result<CUfunction, Refusal> {
         let found = self.modules.get(module)?;
-        if let Some(known) = found.functions.get(&name) {
-            return function.put(*known);
+        if let Some(known) = found.functions.get(name) {
+            return Ok(*known);
         }
-        let (device, program) = (found.device, found.programs.get(&name).cloned());
-        let program = program
-            .ok_or(refuse(CUresult::CUDA_ERROR_NOT_FOUND, "functions.cuModuleGetFunction"))?;
+        let (device, program) = (found.device, found.programs.get(name).cloned());
+        let missing = refuse(CUresult::CUDA_ERROR_NOT_FOUND, "function.name");
+        let program = program.ok_or(missing)?;
+        let text = CString::new(name).map_err(|_| missing)?;
         let handle: CUfunction = self.handle();
-        function.put(handle)?;
-        let dynamic_shared_limit = SHARED_BYTES.saturating_sub(program.shared_bytes());
-        let text = std::ffi::CString::new(name.clone())
-            .map_err(|_| invalid("functions.cuModuleGetFunction.2"))?;
-        self.functions.insert(
-            handle,
-            Function { device, module, name: text, program, dynamic_shared_limit, carveout: -1 },
-        );
-        self.modules.get_mut(module)?.functions.insert(name, handle);
-        Ok(())
+        self.functions.insert(handle, Function::new(device, module, text, program));
+        self.modules.get_mut(module)?.functions.insert(name.to_owned(), handle);
+        Ok(handle)
+    }
+
+    /// The function behind a handle: of a module, or that of the current context for a kernel.
+    pub(super) fn resolved(&mut self, function: CUfunction) -> Result<CUfunction, Refusal> {
+        let kernel = CUkernel(function.0);
+        if self.kernels.contains(kernel) {
+            return self.function_of_kernel(kernel);
+        }
+        if function.is_null() {
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "function.null"));
+        }
+        self.functions.get(function)?;
+        Ok(function)
     }
 
     pub(crate) fn cuFuncGetAttribute(
@@ -62,8 +96,19 @@ impl State {
         attribute: CUfunction_attribute,
         function: CUfunction,
     ) -> Call {
-        use CUfunction_attribute as A;
         self.current()?;
+        value.demand()?;
+        let function = self.resolved(function)?;
+        let number = self.attribute_of(function, attribute)?;
+        value.put(number)
+    }
+
+    pub(super) fn attribute_of(
+        &mut self,
+        function: CUfunction,
+        attribute: CUfunction_attribute,
+    ) -> Result<i32, Refusal> {
+        use CUfunction_attribute as A;
         let found = self.functions.get(function)?;
         let (major, minor) = self.config.compute_capability;
         let number = match attribute {
@@ -75,12 +120,20 @@ impl State {
             A::CU_FUNC_ATTRIBUTE_PTX_VERSION => self.modules.get(found.module)?.target.number,
             A::CU_FUNC_ATTRIBUTE_BINARY_VERSION => major * 10 + minor,
             A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => found.dynamic_shared_limit,
-            A::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => {
-                return value.put(found.carveout);
+            A::CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET => 0,
+            A::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => return Ok(found.carveout),
+            A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH => return Ok(found.cluster[0]),
+            A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT => return Ok(found.cluster[1]),
+            A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH => return Ok(found.cluster[2]),
+            A::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED => {
+                return Ok(found.large_clusters);
             }
-            _ => return Err(self.unsupported(format!("{attribute:?} is not simulated"))),
+            A::CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE => {
+                return Ok(found.cluster_policy);
+            }
+            _ => return Err(invalid("function.attribute")),
         };
-        value.put(i32::try_from(number).unwrap_or(i32::MAX))
+        Ok(i32::try_from(number).unwrap_or(i32::MAX))
     }
 
     pub(crate) fn cuFuncSetAttribute(
@@ -89,38 +142,89 @@ impl State {
         attribute: CUfunction_attribute,
         value: i32,
     ) -> Call {
-        use CUfunction_attribute as A;
         self.current()?;
+        let function = self.resolved(function)?;
+        self.set_attribute(function, attribute, value)
+    }
+
+    pub(super) fn set_attribute(
+        &mut self,
+        function: CUfunction,
+        attribute: CUfunction_attribute,
+        value: i32,
+    ) -> Call {
+        use CUfunction_attribute as A;
         let most = shared_opt_in(self.config.compute_capability);
         let found = self.functions.get_mut(function)?;
         match attribute {
             A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => {
-                let bytes =
-                    u32::try_from(value).map_err(|_| invalid("functions.cuFuncSetAttribute"))?;
-                if bytes > most.saturating_sub(found.program.shared_bytes()) {
-                    return Err(invalid("functions.cuFuncSetAttribute.2"));
-                }
-                found.dynamic_shared_limit = bytes;
-                Ok(())
+                let most = most.saturating_sub(found.program.shared_bytes());
+                let bytes = u32::try_from(value).ok().filter(|bytes| *bytes <= most);
+                found.dynamic_shared_limit = bytes.ok_or(invalid("function.shared"))?;
             }
             A::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => {
                 if !(-1..=100).contains(&value) {
-                    return Err(invalid("functions.cuFuncSetAttribute.3"));
+                    return Err(invalid("function.carveout"));
                 }
                 found.carveout = value;
-                Ok(())
             }
-            _ => Err(invalid("functions.cuFuncSetAttribute.4")),
+            A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH => found.cluster[0] = value,
+            A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT => found.cluster[1] = value,
+            A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH => found.cluster[2] = value,
+            A::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED => found.large_clusters = value,
+            A::CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE => {
+                found.cluster_policy = value;
+            }
+            _ => return Err(invalid("function.attribute")),
         }
+        Ok(())
+    }
+
+    pub(crate) fn cuFuncSetCacheConfig(
+        &mut self,
+        function: CUfunction,
+        config: CUfunc_cache,
+    ) -> Call {
+        self.current()?;
+        self.resolved(function)?;
+        if config.0 > CUfunc_cache::CU_FUNC_CACHE_PREFER_EQUAL.0 {
+            return Err(invalid("function.cache"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn cuFuncIsLoaded(
+        &mut self,
+        state: Out<CUfunctionLoadingState>,
+        function: CUfunction,
+    ) -> Call {
+        self.current()?;
+        state.demand()?;
+        let function = self.resolved(function)?;
+        state.put(match self.functions.get(function)?.is_loaded {
+            true => CUfunctionLoadingState::CU_FUNCTION_LOADING_STATE_LOADED,
+            false => CUfunctionLoadingState::CU_FUNCTION_LOADING_STATE_UNLOADED,
+        })
+    }
+
+    pub(crate) fn cuFuncLoad(&mut self, function: CUfunction) -> Call {
+        self.current()?;
+        let function = self.resolved(function)?;
+        self.functions.get_mut(function)?.is_loaded = true;
+        Ok(())
     }
 
     pub(crate) fn cuFuncGetModule(&mut self, module: Out<CUmodule>, function: CUfunction) -> Call {
         self.current()?;
+        module.demand()?;
+        let function = self.resolved(function)?;
         module.put(self.functions.get(function)?.module)
     }
 
     pub(crate) fn cuFuncGetName(&mut self, name: Out<*const c_char>, function: CUfunction) -> Call {
         self.current()?;
+        name.demand()?;
+        let function = self.resolved(function)?;
         name.put(self.functions.get(function)?.name.as_ptr())
     }
 
@@ -132,35 +236,13 @@ impl State {
         size: Out<usize>,
     ) -> Call {
         self.current()?;
+        offset.demand()?;
+        let function = self.resolved(function)?;
         let parameters = self.functions.get(function)?.program.parameters();
-        let (start, bytes) =
-            parameters.get(index).copied().ok_or(invalid("functions.cuFuncGetParamInfo"))?;
+        let past = invalid("function.parameter");
+        let (start, bytes) = parameters.get(index).copied().ok_or(past)?;
         offset.put(start as usize)?;
         size.offer(bytes as usize);
         Ok(())
-    }
-
-    pub(crate) fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
-        &mut self,
-        blocks: Out<i32>,
-        function: CUfunction,
-        block_size: i32,
-        dynamic_shared_bytes: usize,
-    ) -> Call {
-        self.current()?;
-        let found = self.functions.get(function)?;
-        let threads = u32::try_from(block_size).ok().filter(|threads| *threads > 0);
-        let threads =
-            threads.ok_or(invalid("functions.cuOccupancyMaxActiveBlocksPerMultiprocessor"))?;
-        let shared = u64::from(found.program.shared_bytes()) + dynamic_shared_bytes as u64;
-        let available = shared_per_multiprocessor(self.config.compute_capability);
-        let by_shared = u64::from(available) / (shared + u64::from(RESERVED_SHARED_BYTES));
-        let warps = threads.div_ceil(32);
-        let by_threads = THREADS_PER_MULTIPROCESSOR / (warps * 32);
-        let by_registers = REGISTERS / (registers(found) * warps * 32);
-        let least = by_threads.min(by_registers).min(BLOCKS_PER_MULTIPROCESSOR);
-        let fits = threads <= most_threads(found);
-        let count = if fits { u64::from(least).min(by_shared) } else { 0 };
-        blocks.put(i32::try_from(count).unwrap_or(i32::MAX))
     }
 }

@@ -47,38 +47,44 @@ impl State {
         self.load(module, image, &log)
     }
 
+    pub(crate) fn cuModuleLoad(&mut self, module: Out<CUmodule>, path: In<c_char>) -> Call {
+        self.current()?;
+        let text = read_file(&path.text()?)?;
+        self.load_logged(module, Ok(text), &JitLog::default())
+    }
+
     fn load(&mut self, module: Out<CUmodule>, image: In<c_void>, log: &JitLog) -> Call {
+        self.current()?;
+        self.load_logged(module, image_text(image), log)
+    }
+
+    fn load_logged(
+        &mut self,
+        module: Out<CUmodule>,
+        text: Result<String, LoadFailure>,
+        log: &JitLog,
+    ) -> Call {
         let device = self.current()?;
-        let loaded = self.read_image(device, image);
+        let parsed = text.and_then(|text| self.parse_image(&text));
+        let loaded = parsed.and_then(|parsed| self.place(device, &parsed));
         log.finish(loaded.as_ref().err().map(|failure| failure.message.as_str()))?;
-        let loaded = loaded.map_err(|failure| {
-            if failure.refusal.stops.is_some() {
-                return self.unsupported(failure.message);
-            }
-            failure.refusal
-        })?;
+        let loaded = loaded.map_err(|failure| self.failed(failure))?;
+        module.demand()?;
         let handle = self.handle();
-        module.put(handle)?;
         self.modules.insert(handle, loaded);
-        Ok(())
+        module.put(handle)
     }
 
-    fn read_image(&mut self, device: usize, image: In<c_void>) -> Result<Module, LoadFailure> {
-        let null = |refusal| LoadFailure::new(refusal, "there is no image");
-        let magic = image.bytes(1).map_err(null)?;
-        let binary = BINARY_MAGIC.iter().any(|known| {
-            // The second to fourth bytes exist when the first is that of a binary image.
-            known[0] == magic[0] && image.bytes(4).is_ok_and(|bytes| bytes == known.as_slice())
-        });
-        if binary {
-            let message = "images other than PTX cannot be simulated";
-            return Err(LoadFailure::new(Refusal::UNSUPPORTED, message));
+    /// The refusal of a load that failed.
+    pub(super) fn failed(&mut self, failure: LoadFailure) -> Refusal {
+        match failure.refusal.stops {
+            Some(_) => self.unsupported(failure.message),
+            None => failure.refusal,
         }
-        let text = image.text().map_err(null)?;
-        self.load_text(device, &text)
     }
 
-    fn load_text(&mut self, device: usize, text: &str) -> Result<Module, LoadFailure> {
+    /// Understands the text of an image, as a compiler does.
+    pub(super) fn parse_image(&self, text: &str) -> Result<ast::Module, LoadFailure> {
         let newest = self.config.newest_isa();
         if let Some(version) = version_line(text).filter(|version| *version > newest) {
             return Err(LoadFailure::new(
@@ -99,11 +105,15 @@ impl State {
                 format!("an image for {} does not run on a device {major}.{minor}", parsed.target),
             ));
         }
-        self.place(device, &parsed)
+        Ok(parsed)
     }
 
     /// Allocates the global variables of a module and decodes its kernels.
-    fn place(&mut self, device: usize, parsed: &ast::Module) -> Result<Module, LoadFailure> {
+    pub(super) fn place(
+        &mut self,
+        device: usize,
+        parsed: &ast::Module,
+    ) -> Result<Module, LoadFailure> {
         let memory = Arc::clone(&self.devices[device].memory);
         let globals = globals::allocate(&memory, &parsed.variables)?;
         let address_of = |name: &str| globals.get(name).map(|(address, _)| *address);
@@ -129,9 +139,15 @@ impl State {
     }
 
     pub(crate) fn cuModuleUnload(&mut self, module: CUmodule) -> Call {
-        let device = self.current()?;
+        self.current()?;
         self.refuse_unsafe()?;
         self.modules.get(module)?;
+        self.unload(module)
+    }
+
+    /// Unloads a module with its functions and variables.
+    pub(super) fn unload(&mut self, module: CUmodule) -> Call {
+        let device = self.modules.get(module)?.device;
         // The code is needed until queued launches are complete.
         self.complete_device(device)?;
         let found = self.modules.remove(module)?;
@@ -140,6 +156,32 @@ impl State {
         }
         globals::free(&self.devices[device].memory, &found.globals);
         Ok(())
+    }
+
+    pub(crate) fn cuModuleGetFunctionCount(&mut self, count: Out<u32>, module: CUmodule) -> Call {
+        self.current()?;
+        count.demand()?;
+        let functions = self.modules.get(module)?.programs.len();
+        count.put(u32::try_from(functions).unwrap_or(u32::MAX))
+    }
+
+    pub(crate) fn cuModuleEnumerateFunctions(
+        &mut self,
+        functions: Out<CUfunction>,
+        count: u32,
+        module: CUmodule,
+    ) -> Call {
+        self.current()?;
+        let names: Vec<_> = self.modules.get(module)?.programs.keys().cloned().collect();
+        for (index, name) in names.iter().take(count as usize).enumerate() {
+            let function = self.function_named(module, name)?;
+            functions.put_at(index, function)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn cuModuleGetLoadingMode(&mut self, mode: Out<CUmoduleLoadingMode>) -> Call {
+        mode.put(CUmoduleLoadingMode::CU_MODULE_LAZY_LOADING)
     }
 
     pub(crate) fn cuModuleGetGlobal_v2(
@@ -160,6 +202,28 @@ impl State {
         bytes.offer(size as usize);
         Ok(())
     }
+}
+
+/// The text of an image in memory.
+pub(super) fn image_text(image: In<c_void>) -> Result<String, LoadFailure> {
+    let null = |refusal| LoadFailure::new(refusal, "there is no image");
+    let magic = image.bytes(1).map_err(null)?;
+    let binary = BINARY_MAGIC.iter().any(|known| {
+        // The second to fourth bytes exist when the first is that of a binary image.
+        known[0] == magic[0] && image.bytes(4).is_ok_and(|bytes| bytes == known.as_slice())
+    });
+    if binary {
+        let message = "images other than PTX cannot be simulated";
+        return Err(LoadFailure::new(Refusal::UNSUPPORTED, message));
+    }
+    image.text().map_err(null)
+}
+
+/// The text of an image in a file.
+pub(super) fn read_file(path: &str) -> Result<String, Refusal> {
+    let missing = refuse(CUresult::CUDA_ERROR_FILE_NOT_FOUND, "module.file");
+    let bytes = std::fs::read(path).map_err(|_| missing)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The version that the `.version` line of PTX states, if there is one.

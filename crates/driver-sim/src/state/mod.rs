@@ -5,6 +5,7 @@ mod device;
 mod graph;
 mod graph_memory;
 mod host;
+mod link;
 mod module;
 mod object;
 mod stream;
@@ -22,7 +23,8 @@ pub(crate) use device::{Allocation, Device, memory_refusal};
 pub(crate) use graph::{Node, NodeKind, Owner};
 pub(crate) use graph_memory::{Reserved, Usage};
 pub(crate) use host::Pinned;
-pub(crate) use module::{Function, Module};
+pub(crate) use link::Link;
+pub(crate) use module::{Function, Kernel, Library, Module};
 pub(crate) use object::{Handle, Table};
 pub(crate) use stream::{Event, Mark, Member, Stream};
 pub(crate) use thread::{Thread, this_thread};
@@ -48,6 +50,9 @@ pub(crate) struct State {
     pub(crate) events: Table<CUevent, Event>,
     pub(crate) modules: Table<CUmodule, Module>,
     pub(crate) functions: Table<CUfunction, Function>,
+    pub(crate) libraries: Table<CUlibrary, Library>,
+    pub(crate) kernels: Table<CUkernel, Kernel>,
+    pub(crate) links: Table<CUlinkState, Link>,
     pub(crate) graphs: Table<CUgraph, graph::Graph>,
     pub(crate) nodes: Table<CUgraphNode, Node>,
     pub(crate) execs: Table<CUgraphExec, Exec>,
@@ -97,6 +102,9 @@ impl State {
             events: Table::default(),
             modules: Table::default(),
             functions: Table::default(),
+            libraries: Table::default(),
+            kernels: Table::default(),
+            links: Table::default(),
             graphs: Table::default(),
             nodes: Table::default(),
             execs: Table::default(),

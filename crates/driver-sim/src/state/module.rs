@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::sync::Arc;
 
-use retrograph_driver_sys::{CUfunction, CUmodule};
-use retrograph_ptx::SmTarget;
+use retrograph_driver_sys::{CUfunction, CUkernel, CUlibrary, CUmodule};
+use retrograph_ptx::{SmTarget, ast};
 
 use crate::exec::Program;
 
@@ -31,4 +31,26 @@ pub(crate) struct Function {
     pub(crate) dynamic_shared_limit: u32,
     /// The preferred share of shared memory in percent, or -1.
     pub(crate) carveout: i32,
+    /// The cluster that launches must have along x, y and z; zeros for none.
+    pub(crate) cluster: [i32; 3],
+    /// Whether clusters may be larger than every device has.
+    pub(crate) large_clusters: i32,
+    /// How clusters are spread over the device.
+    pub(crate) cluster_policy: i32,
+    /// Whether its code is on the device, which it is from the first use.
+    pub(crate) is_loaded: bool,
+}
+
+/// A library: an image that becomes a module of each context that uses it.
+pub(crate) struct Library {
+    pub(crate) image: Arc<ast::Module>,
+    /// The modules by the place of their context among the devices.
+    pub(crate) modules: BTreeMap<usize, CUmodule>,
+    pub(crate) kernels: BTreeMap<String, CUkernel>,
+}
+
+/// A kernel of a library.
+pub(crate) struct Kernel {
+    pub(crate) library: CUlibrary,
+    pub(crate) name: CString,
 }

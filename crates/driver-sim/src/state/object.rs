@@ -42,7 +42,11 @@ handles!(
     CUgraph,
     CUgraphNode,
     CUgraphExec,
-    CUuserObject
+    CUuserObject,
+    CUlibrary,
+    CUkernel,
+    CUlinkState,
+    CUmemoryPool
 );
 
 /// Objects by handle. A handle is never given twice, so that a use after destruction is found; on

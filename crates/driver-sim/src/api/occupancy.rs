@@ -1,0 +1,164 @@
+//! How many blocks of a function fit on a multiprocessor.
+
+use retrograph_driver_sys::*;
+
+use super::device::{
+    BLOCKS_PER_MULTIPROCESSOR, MULTIPROCESSORS, REGISTERS, RESERVED_SHARED_BYTES,
+    THREADS_PER_MULTIPROCESSOR, shared_opt_in, shared_per_multiprocessor,
+};
+use super::functions::{most_threads, registers};
+use crate::argument::{Call, Out};
+use crate::refusal::{Refusal, invalid};
+use crate::state::{Function, State};
+
+/// Registers are given to a warp in units of this many.
+const WARP_REGISTER_UNIT: u32 = 256;
+/// Parts of a multiprocessor, among which its warps are dealt out.
+const PARTITIONS: u32 = 4;
+
+impl State {
+    /// Blocks of so many threads and dynamic shared bytes that fit on a multiprocessor.
+    pub(super) fn resident_blocks(&self, function: &Function, threads: u32, dynamic: u64) -> u32 {
+        let capability = self.config.compute_capability;
+        let statically = u64::from(function.program.shared_bytes());
+        let most_shared = u64::from(shared_opt_in(capability));
+        if threads > most_threads(function) || statically + dynamic > most_shared {
+            return 0;
+        }
+        let per_block = (statically + dynamic).next_multiple_of(128);
+        let per_block = per_block + u64::from(RESERVED_SHARED_BYTES);
+        let by_shared = u64::from(shared_per_multiprocessor(capability)) / per_block;
+        let warps = threads.div_ceil(32);
+        let per_warp = (registers(function) * 32).next_multiple_of(WARP_REGISTER_UNIT);
+        let resident_warps = REGISTERS / PARTITIONS / per_warp * PARTITIONS;
+        let by_registers = resident_warps / warps;
+        let by_threads = THREADS_PER_MULTIPROCESSOR / (warps * 32);
+        let least = by_threads.min(by_registers).min(BLOCKS_PER_MULTIPROCESSOR);
+        least.min(u32::try_from(by_shared).unwrap_or(u32::MAX))
+    }
+
+    pub(crate) fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        &mut self,
+        blocks: Out<i32>,
+        function: CUfunction,
+        block_size: i32,
+        dynamic_shared_bytes: usize,
+    ) -> Call {
+        self.current()?;
+        blocks.demand()?;
+        let function = self.resolved(function)?;
+        let threads = u32::try_from(block_size).ok().filter(|threads| *threads > 0);
+        let threads = threads.ok_or(invalid("occupancy.threads"))?;
+        let found = self.functions.get(function)?;
+        let count = self.resident_blocks(found, threads, dynamic_shared_bytes as u64);
+        blocks.put(count.cast_signed())
+    }
+
+    pub(crate) fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        &mut self,
+        blocks: Out<i32>,
+        function: CUfunction,
+        block_size: i32,
+        dynamic_shared_bytes: usize,
+        flags: u32,
+    ) -> Call {
+        self.current()?;
+        check_flags(flags)?;
+        let shared = dynamic_shared_bytes;
+        self.cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, block_size, shared)
+    }
+
+    pub(crate) fn cuOccupancyAvailableDynamicSMemPerBlock(
+        &mut self,
+        dynamic_shared_bytes: Out<usize>,
+        function: CUfunction,
+        blocks: i32,
+        block_size: i32,
+    ) -> Call {
+        self.current()?;
+        dynamic_shared_bytes.demand()?;
+        let function = self.resolved(function)?;
+        let positive = |number: i32| u32::try_from(number).ok().filter(|number| *number > 0);
+        let (blocks, threads) =
+            positive(blocks).zip(positive(block_size)).ok_or(invalid("occupancy.threads"))?;
+        let found = self.functions.get(function)?;
+        if self.resident_blocks(found, threads, 0) < blocks {
+            return Err(invalid("occupancy.blocks"));
+        }
+        let capability = self.config.compute_capability;
+        let share = shared_per_multiprocessor(capability) / blocks / 128 * 128;
+        let share = share.saturating_sub(RESERVED_SHARED_BYTES + found.program.shared_bytes());
+        dynamic_shared_bytes.put(share as usize)
+    }
+
+    pub(crate) fn cuOccupancyMaxPotentialBlockSize(
+        &mut self,
+        least_grid_size: Out<i32>,
+        block_size: Out<i32>,
+        function: CUfunction,
+        shared_of_block: CUoccupancyB2DSize,
+        dynamic_shared_bytes: usize,
+        block_size_limit: i32,
+    ) -> Call {
+        self.current()?;
+        least_grid_size.demand()?;
+        block_size.demand()?;
+        let function = self.resolved(function)?;
+        if shared_of_block.is_some() {
+            return Err(self.unsupported("functions from block size to shared memory"));
+        }
+        let (blocks, threads) =
+            self.best_block(function, dynamic_shared_bytes, block_size_limit)?;
+        least_grid_size.put(blocks.cast_signed() * MULTIPROCESSORS)?;
+        block_size.put(threads.cast_signed())
+    }
+
+    pub(crate) fn cuOccupancyMaxPotentialBlockSizeWithFlags(
+        &mut self,
+        least_grid_size: Out<i32>,
+        block_size: Out<i32>,
+        function: CUfunction,
+        shared_of_block: CUoccupancyB2DSize,
+        dynamic_shared_bytes: usize,
+        block_size_limit: i32,
+        flags: u32,
+    ) -> Call {
+        self.current()?;
+        check_flags(flags)?;
+        self.cuOccupancyMaxPotentialBlockSize(
+            least_grid_size,
+            block_size,
+            function,
+            shared_of_block,
+            dynamic_shared_bytes,
+            block_size_limit,
+        )
+    }
+
+    /// The largest block with the most resident threads, and how many of it are resident.
+    fn best_block(
+        &self,
+        function: CUfunction,
+        shared: usize,
+        limit: i32,
+    ) -> Result<(u32, u32), Refusal> {
+        let found = self.functions.get(function)?;
+        let limit = u32::try_from(limit).map_err(|_| invalid("occupancy.limit"))?;
+        let most = most_threads(found).min(if limit == 0 { u32::MAX } else { limit });
+        let mut best = (0, 0, 0);
+        let mut threads = most;
+        while threads > 0 {
+            let blocks = self.resident_blocks(found, threads, shared as u64);
+            if blocks * threads > best.0 {
+                best = (blocks * threads, blocks, threads);
+            }
+            threads = (threads - 1) / 32 * 32;
+        }
+        Ok((best.1, best.2))
+    }
+}
+
+/// Flags: caching in the first level as by default, or without a limit to occupancy.
+fn check_flags(flags: u32) -> Call {
+    if flags > 1 { Err(invalid("occupancy.flags")) } else { Ok(()) }
+}
