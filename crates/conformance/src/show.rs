@@ -128,12 +128,24 @@ fn record(bytes: &[u8], name: &str, names: &mut Names) -> String {
     format!("{{{}}}", parts.join(" "))
 }
 
-/// A union does not say which field counts; words that could be an address are shown as such.
+/// A union does not say which field counts. It is shown word by word, up to the last one that is
+/// neither zero nor unwritten; words that could be an address are shown as such.
 fn union(bytes: &[u8], names: &mut Names) -> String {
-    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
-    let show = |chunk: &[u8]| match word(chunk) {
-        number if number < 1 << 32 => number.to_string(),
-        number => names.address(number),
-    };
-    runs(bytes[..end].chunks(8).map(show).collect())
+    let mut words: Vec<String> = Vec::new();
+    let mut kept = 0;
+    for chunk in bytes.chunks(8) {
+        // A field of four bytes leaves the other half of its word alone.
+        let (low, high) = chunk.split_at(chunk.len().min(4));
+        let chunk = if is_written(high) { chunk } else { low };
+        words.push(match word(chunk) {
+            _ if !is_written(chunk) => NOTHING.to_owned(),
+            number if number < 1 << 32 => number.to_string(),
+            number => names.address(number),
+        });
+        if is_written(chunk) && word(chunk) != 0 {
+            kept = words.len();
+        }
+    }
+    words.truncate(kept);
+    runs(words)
 }
