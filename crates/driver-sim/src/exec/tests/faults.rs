@@ -38,6 +38,27 @@ fn memory_that_was_freed() {
 }
 
 #[test]
+fn around_every_allocation_lies_a_red_zone() {
+    let bench = Bench::new(&[0; 64], 64);
+    let others: Vec<u64> = (0..8).map(|_| bench.memory.alloc(64).unwrap()).collect();
+    let middle = others[4];
+    let fault_at = |address: u64| {
+        let program = decode(&kernel("ld.global.u32 %r4, [%rd1];")).unwrap();
+        let parameters = [address.to_le_bytes(), address.to_le_bytes()].concat();
+        let launch = Launch { parameters: &parameters, ..Launch::default() };
+        crate::exec::launch(&program, &launch, &bench.memory).err().map(|fault| fault.kind)
+    };
+    assert_eq!(fault_at(middle + 60), None);
+    for step in (2..=20).map(|bits| 1u64 << bits) {
+        for address in [middle - step, middle + 60 + step] {
+            let bytes = 4;
+            let expected = FaultKind::OutOfBounds { address, bytes, space: Space::Global };
+            assert_eq!(fault_at(address), Some(expected), "{step}");
+        }
+    }
+}
+
+#[test]
 fn shared_memory_has_bounds() {
     let text = kernel_with(
         ".shared .align 4 .b32 tile[8];",
