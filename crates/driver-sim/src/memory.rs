@@ -16,11 +16,19 @@
 //! bytes outlives a copy. Whether two of them race is decided by the kernel, as on hardware; a
 //! kernel whose blocks race gets values torn or stale, and whoever launches it vouches for that.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+
+mod region;
+mod snapshot;
+
+pub(crate) use region::fill_host;
+use region::{Region, poison_fresh};
+pub use snapshot::Snapshot;
+pub(crate) use snapshot::Span;
 
 /// The word that fresh memory is filled with: a NaN with a payload that arithmetic never gives.
 pub const POISON: u32 = 0x7fd0_5a5a;
@@ -67,31 +75,6 @@ pub enum MemoryError {
         /// Number of bytes.
         bytes: u64,
     },
-}
-
-/// One allocation and the host bytes behind it.
-#[derive(Debug)]
-struct Region {
-    base: u64,
-    bytes: u64,
-    host: NonNull<u8>,
-    /// How to free the host bytes; `None` for host memory that was mapped.
-    layout: Option<Layout>,
-}
-
-// SAFETY: a region is an address range and a pointer that is valid for as long as the region
-// lives; the bytes are only copied through raw pointers (see "Races" above).
-unsafe impl Send for Region {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for Region {}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        if let Some(layout) = self.layout {
-            // SAFETY: `host` came from `alloc_zeroed` with this layout and is freed once.
-            unsafe { dealloc(self.host.as_ptr(), layout) }
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -279,85 +262,6 @@ fn insert(state: &mut State, region: Region) {
     let table = Arc::make_mut(&mut state.table);
     let index = table.partition_point(|other| other.base < region.base);
     table.insert(index, Arc::new(region));
-}
-
-fn poison_fresh(region: &Region) {
-    let size = region.bytes as usize;
-    let edge = size.min(Memory::EAGER_POISON as usize / 2);
-    // The tail starts at a multiple of the word, so that the pattern is in phase with addresses.
-    let tail = (size - edge).next_multiple_of(4).min(size);
-    let word = POISON.to_le_bytes();
-    // SAFETY: both ranges lie in the allocation, which nobody else has seen yet.
-    unsafe {
-        fill_host(region.host.as_ptr(), &word, edge);
-        fill_host(region.host.as_ptr().add(tail), &word, size - tail);
-    }
-}
-
-/// Repeats `pattern` over `bytes` bytes at `to`, cutting the last repetition short.
-///
-/// # Safety
-///
-/// `to` must be valid for writing `bytes` bytes.
-pub(crate) unsafe fn fill_host(to: *mut u8, pattern: &[u8], bytes: usize) {
-    let mut done = pattern.len().min(bytes);
-    // SAFETY: by the contract of the function; each copy doubles what is there, and the source
-    // `[0, step)` ends where the target starts.
-    unsafe {
-        std::ptr::copy_nonoverlapping(pattern.as_ptr(), to, done);
-        while done > 0 && done < bytes {
-            let step = done.min(bytes - done);
-            std::ptr::copy_nonoverlapping(to, to.add(done), step);
-            done += step;
-        }
-    }
-}
-
-/// A live allocation as a kernel sees it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
-    /// The first address.
-    pub(crate) base: u64,
-    /// The address after the last byte.
-    pub(crate) end: u64,
-    /// The host byte behind `base`, valid while the snapshot lives.
-    pub(crate) host: *mut u8,
-}
-
-impl Span {
-    /// The span that holds no address.
-    pub(crate) const NONE: Self = Self { base: 1, end: 0, host: std::ptr::null_mut() };
-}
-
-/// The allocations that were live at one moment.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    table: Arc<Vec<Arc<Region>>>,
-}
-
-impl Snapshot {
-    /// The allocation that `address` lies in.
-    pub(crate) fn find(&self, address: u64) -> Option<Span> {
-        let after = self.table.partition_point(|region| region.base <= address);
-        let region = self.table.get(after.checked_sub(1)?)?;
-        let end = region.base + region.bytes;
-        (address < end).then_some(Span { base: region.base, end, host: region.host.as_ptr() })
-    }
-
-    /// The host bytes behind `bytes` bytes at `address`, when they lie in one allocation.
-    fn host(&self, address: u64, bytes: u64) -> Result<*mut u8, MemoryError> {
-        if bytes == 0 {
-            return Ok(NonNull::dangling().as_ptr());
-        }
-        let error = MemoryError::OutOfBounds { address, bytes };
-        match self.find(address) {
-            Some(span) if bytes <= span.end - address => {
-                // SAFETY: the address lies in the allocation.
-                Ok(unsafe { span.host.add((address - span.base) as usize) })
-            }
-            _ => Err(error),
-        }
-    }
 }
 
 #[cfg(test)]

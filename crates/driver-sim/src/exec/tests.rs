@@ -2,6 +2,7 @@
 
 mod atomics;
 mod bits;
+mod compiled;
 mod control;
 mod conversions;
 mod cross;

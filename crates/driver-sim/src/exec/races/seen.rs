@@ -1,0 +1,98 @@
+//! What is known of the bytes of a memory: who touched them last.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::exec::fault::RacingAccess;
+
+/// How a lane touches memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::exec) enum Touch {
+    /// It reads.
+    Read,
+    /// It writes; whether it writes what is there already, which harms nobody.
+    Write { same: bool },
+    /// It reads and writes in one step.
+    Atomic,
+}
+
+/// An access that was seen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stamp {
+    pub(super) block: u64,
+    pub(super) thread: u32,
+    /// The stretch of its warp.
+    pub(super) clock: u32,
+    pub(super) pc: u32,
+    pub(super) strong: bool,
+}
+
+impl Stamp {
+    pub(super) fn is_by_same_thread(&self, other: &Self) -> bool {
+        (self.block, self.thread) == (other.block, other.thread)
+    }
+}
+
+/// What is known of a byte: the last write, and the last reads of two different threads.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cell {
+    write: Option<Stamp>,
+    reads: [Option<Stamp>; 2],
+}
+
+impl Cell {
+    /// What a new access races with.
+    pub(super) fn conflict(
+        &self,
+        touch: Touch,
+        races: impl Fn(&Stamp) -> bool,
+    ) -> Option<(Stamp, RacingAccess)> {
+        if touch == (Touch::Write { same: true }) {
+            return None;
+        }
+        if let Some(other) = self.write.filter(|other| races(other)) {
+            return Some((other, RacingAccess::Write));
+        }
+        let mut reads = self.reads.iter().flatten().filter(|_| touch != Touch::Read);
+        reads.find(|other| races(other)).map(|other| (*other, RacingAccess::Read))
+    }
+
+    pub(super) fn note(&mut self, touch: Touch, stamp: Stamp) {
+        if touch != Touch::Read {
+            *self = Self { write: Some(stamp), reads: [None; 2] };
+            return;
+        }
+        let [last, before] = &mut self.reads;
+        if last.is_some_and(|other| !other.is_by_same_thread(&stamp)) {
+            *before = *last;
+        }
+        *last = Some(stamp);
+    }
+}
+
+/// Bytes of a page.
+const PAGE: u64 = 1024;
+
+/// What was seen of one memory.
+#[derive(Debug, Default)]
+pub(in crate::exec) struct Seen {
+    pages: HashMap<u64, Vec<Cell>>,
+    /// What strong writes left, by their address.
+    pub(super) releases: HashMap<u64, Release>,
+}
+
+impl Seen {
+    pub(super) fn cell(&mut self, address: u64) -> &mut Cell {
+        let fresh = || vec![Cell::default(); PAGE as usize];
+        let page = self.pages.entry(address / PAGE).or_insert_with(fresh);
+        &mut page[(address % PAGE) as usize]
+    }
+}
+
+/// What a strong write leaves to those who read it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Release {
+    /// The block whose clocks these are.
+    pub(super) block: u64,
+    pub(super) clocks: Vec<u32>,
+    pub(super) blocks: HashSet<u64>,
+}

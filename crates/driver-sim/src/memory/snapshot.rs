@@ -1,0 +1,53 @@
+//! The allocations of a device at one moment, as a kernel sees them.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::{MemoryError, Region};
+
+/// A live allocation as a kernel sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    /// The first address.
+    pub(crate) base: u64,
+    /// The address after the last byte.
+    pub(crate) end: u64,
+    /// The host byte behind `base`, valid while the snapshot lives.
+    pub(crate) host: *mut u8,
+}
+
+impl Span {
+    /// The span that holds no address.
+    pub(crate) const NONE: Self = Self { base: 1, end: 0, host: std::ptr::null_mut() };
+}
+
+/// The allocations that were live at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub(super) table: Arc<Vec<Arc<Region>>>,
+}
+
+impl Snapshot {
+    /// The allocation that `address` lies in.
+    pub(crate) fn find(&self, address: u64) -> Option<Span> {
+        let after = self.table.partition_point(|region| region.base <= address);
+        let region = self.table.get(after.checked_sub(1)?)?;
+        let end = region.base + region.bytes;
+        (address < end).then_some(Span { base: region.base, end, host: region.host.as_ptr() })
+    }
+
+    /// The host bytes behind `bytes` bytes at `address`, when they lie in one allocation.
+    pub(super) fn host(&self, address: u64, bytes: u64) -> Result<*mut u8, MemoryError> {
+        if bytes == 0 {
+            return Ok(NonNull::dangling().as_ptr());
+        }
+        let error = MemoryError::OutOfBounds { address, bytes };
+        match self.find(address) {
+            Some(span) if bytes <= span.end - address => {
+                // SAFETY: the address lies in the allocation.
+                Ok(unsafe { span.host.add((address - span.base) as usize) })
+            }
+            _ => Err(error),
+        }
+    }
+}
