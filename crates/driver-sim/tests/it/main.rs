@@ -16,4 +16,5 @@ mod memory;
 mod modules;
 mod ordering;
 mod ptx;
+mod symbols;
 mod worlds;

@@ -1,0 +1,81 @@
+//! Functions by name: `cuGetProcAddress` gives those of the same machine.
+
+use std::ffi::{CStr, c_void};
+
+use retrograph_driver_sim::{Config, DiagnosticKind, Simulator};
+use retrograph_driver_sys::{CUdriverProcAddressQueryResult as Status, CUresult};
+
+struct Answer {
+    code: CUresult,
+    address: *mut c_void,
+    status: Option<Status>,
+}
+
+const UNTOUCHED: Status = Status(77);
+
+fn ask(simulator: &Simulator, name: &CStr, version: i32, flags: u64) -> Answer {
+    let (mut address, mut status) = (std::ptr::dangling_mut(), UNTOUCHED);
+    // SAFETY: the name is C text, and both places are valid during the call.
+    let code = unsafe {
+        (simulator.table().cuGetProcAddress_v2)(
+            name.as_ptr(),
+            &mut address,
+            version,
+            flags,
+            &mut status,
+        )
+    };
+    Answer { code, address, status: (status != UNTOUCHED).then_some(status) }
+}
+
+fn simulator() -> Simulator {
+    Simulator::new(Config::default()).expect("there is a free slot")
+}
+
+#[test]
+fn a_name_means_the_newest_form_that_the_caller_knows() {
+    let simulator = simulator();
+    let table = simulator.table();
+    let answers = [
+        ("cuMemAlloc", 13000, table.cuMemAlloc_v2 as *mut c_void),
+        ("cuStreamGetCaptureInfo", 12020, table.cuStreamGetCaptureInfo_v2 as *mut c_void),
+        ("cuEventElapsedTime", 12000, table.cuEventElapsedTime as *mut c_void),
+        ("cuInit", 2000, table.cuInit as *mut c_void),
+    ];
+    for (name, version, expected) in answers {
+        let name = std::ffi::CString::new(name).expect("names hold no zero byte");
+        let answer = ask(&simulator, &name, version, 0);
+        assert_eq!(answer.code, CUresult::CUDA_SUCCESS, "{name:?}");
+        assert_eq!(answer.address, expected, "{name:?} of {version}");
+        assert_eq!(answer.status, Some(Status::CU_GET_PROC_ADDRESS_SUCCESS));
+    }
+}
+
+#[test]
+fn two_machines_have_functions_of_their_own() {
+    let (one, other) = (simulator(), simulator());
+    let address = |simulator| ask(simulator, c"cuMemAlloc", 12000, 0).address;
+    assert_ne!(address(&one), address(&other));
+}
+
+#[test]
+fn what_is_not_found_is_told_apart_from_what_came_later() {
+    let simulator = simulator();
+    let unknown = ask(&simulator, c"cuNoSuchFunction", 13000, 0);
+    assert!(!unknown.code.is_success() && unknown.address.is_null());
+    assert_eq!(unknown.status, Some(Status::CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND));
+    let later = ask(&simulator, c"cuGraphAddNode", 12000, 0);
+    assert!(!later.code.is_success() && later.address.is_null());
+    assert_eq!(later.status, Some(Status::CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT));
+    assert_eq!(simulator.diagnostics(), []);
+}
+
+#[test]
+fn a_function_that_is_not_simulated_stops_the_machine() {
+    let simulator = simulator();
+    let answer = ask(&simulator, c"cuArrayDestroy", 13000, 0);
+    assert_eq!(answer.code, CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    let said = &simulator.diagnostics()[0];
+    assert_eq!(said.kind, DiagnosticKind::Unsupported);
+    assert!(said.message.contains("cuArrayDestroy"), "{said}");
+}
