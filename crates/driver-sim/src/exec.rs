@@ -42,6 +42,7 @@
 
 mod access;
 mod atomics;
+mod barrier;
 mod block;
 mod convert;
 mod cross;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use retrograph_ptx::ast::Special;
 
 use super::access::Memories;
+use super::barrier::{BARRIERS, Barriers};
 use super::fault::FaultKind;
 use super::grid::Launch;
 use super::interpreter::{Interpreter, Machine, Pause};
@@ -20,8 +21,6 @@ use crate::memory::{POISON, Snapshot, Span, fill_host};
 
 /// Instructions that a warp runs before another one has its turn.
 const TURN: u64 = 1 << 13;
-/// Barriers of a block.
-const BARRIERS: u32 = 16;
 
 /// A fault and the thread that it happened to.
 #[derive(Clone, Debug)]
@@ -40,14 +39,6 @@ pub(super) enum Progress {
     Ended { executed: u64 },
     /// Not yet to its end.
     Rests,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Ready,
-    /// Waits at a barrier, for this many threads or, with 0, for all.
-    Waiting(u32, u32),
-    Done,
 }
 
 /// Host memory aligned as the file needs it.
@@ -73,8 +64,7 @@ pub(super) struct BlockRunner<'a> {
     shared: Vec<Line>,
     local: Vec<Line>,
     warps: Vec<Warp>,
-    states: Vec<State>,
-    arrived: [u32; BARRIERS as usize],
+    barriers: Barriers,
     /// Decides the order of the warps in the next round; 0 for that of their indices.
     round: u64,
 }
@@ -109,8 +99,7 @@ impl<'a> BlockRunner<'a> {
             shared: lines(shared_bytes as usize),
             local: lines(count * LANES * program.local_bytes as usize),
             warps: (0..count).map(|_| Warp::new(0)).collect(),
-            states: vec![State::Ready; count],
-            arrived: [0; BARRIERS as usize],
+            barriers: Barriers::default(),
             round: 0,
         };
         for warp in 0..count {
@@ -196,13 +185,12 @@ impl<'a> BlockRunner<'a> {
         if let Some(races) = &mut self.machine.memories.races {
             races.start(block, self.warps.len());
         }
-        self.arrived = [0; BARRIERS as usize];
+        self.barriers.start(self.warps.len());
         let program = self.machine.program;
         for warp in 0..self.warps.len() {
             let lanes = self.lanes_of_warp(warp);
             let order = if order == 0 { 0 } else { scramble(order ^ warp as u64).max(1) };
             self.warps[warp].restart(lanes, order);
-            self.states[warp] = State::Ready;
             for &(preset, offset) in &program.presets {
                 let axis = match preset {
                     Preset::Special(Special::CtaidX) => 0,
@@ -230,21 +218,22 @@ impl<'a> BlockRunner<'a> {
     /// Runs the block on, to its end or until it has executed about so many more instructions.
     pub(super) fn run(&mut self, budget: u64) -> Result<Progress, BlockFault> {
         let limit = self.machine.executed.saturating_add(budget);
-        while self.states.iter().any(|&state| state != State::Done) {
+        while !self.barriers.all_done() {
             if self.machine.executed > limit {
                 return Ok(Progress::Rests);
             }
             let mut progress = false;
             for turn in 0..self.warps.len() {
                 let warp = self.warp_at(turn, self.round);
-                while self.states[warp] == State::Ready {
+                while self.barriers.is_ready(warp) {
                     progress = true;
                     if !self.step(warp)? {
                         break;
                     }
                 }
             }
-            if !self.release() && !progress {
+            let races = self.machine.memories.races.as_deref_mut();
+            if !self.barriers.release(races) && !progress {
                 return Err(self.stuck());
             }
             self.round = if self.round == 0 { 0 } else { scramble(self.round).max(1) };
@@ -273,7 +262,7 @@ impl<'a> BlockRunner<'a> {
             return Err(self.fault(FaultKind::StepLimit { limit }, index, lane));
         }
         match pause {
-            Pause::Done => self.states[index] = State::Done,
+            Pause::Done => self.barriers.end(index),
             Pause::Turn => return Ok(false),
             Pause::Fault(kind, lane) => return Err(self.fault(kind, index, lane)),
             Pause::Barrier { id, count, arrive } => {
@@ -285,50 +274,18 @@ impl<'a> BlockRunner<'a> {
                     races.arrive(id, index);
                 }
                 if arrive {
-                    self.arrived[id as usize] += LANES as u32;
+                    self.barriers.arrive(id);
                     return Ok(true);
                 }
-                self.states[index] = State::Waiting(id, count);
+                self.barriers.wait(index, (id, count));
             }
         }
         Ok(false)
     }
 
-    /// Lets warps go whose barrier is complete; whether there were any.
-    fn release(&mut self) -> bool {
-        let mut released = false;
-        for id in 0..BARRIERS {
-            let waits = |state: &&State| matches!(state, State::Waiting(at, _) if *at == id);
-            let waiting = self.states.iter().filter(waits).count() as u32;
-            let Some(&State::Waiting(_, count)) = self.states.iter().find(waits) else { continue };
-            let live = self.states.iter().filter(|&&state| state != State::Done).count() as u32;
-            let complete = if count == 0 {
-                waiting == live
-            } else {
-                waiting * LANES as u32 + self.arrived[id as usize] >= count
-            };
-            if complete {
-                released = true;
-                self.arrived[id as usize] = 0;
-                if let Some(races) = &mut self.machine.memories.races {
-                    let states = self.states.iter().enumerate();
-                    let freed = states.filter(|(_, state)| waits(state));
-                    races.release(id, freed.map(|(warp, _)| warp));
-                }
-                for state in &mut self.states {
-                    if matches!(state, State::Waiting(at, _) if *at == id) {
-                        *state = State::Ready;
-                    }
-                }
-            }
-        }
-        released
-    }
-
     /// No warp can go on: the first one that waits is at fault.
     fn stuck(&self) -> BlockFault {
-        let waits = |state: &State| matches!(state, State::Waiting(..));
-        let warp = self.states.iter().position(waits).unwrap_or(0);
+        let warp = self.barriers.first_waiting().unwrap_or(0);
         self.fault_before(FaultKind::BarrierDivergence, warp)
     }
 

@@ -109,10 +109,16 @@ impl<'a> Races<'a> {
         join(arrived, &self.clocks[warp]);
     }
 
-    /// A barrier lets these warps go.
-    pub(super) fn release(&mut self, id: u32, warps: impl Iterator<Item = usize>) {
-        let arrived = self.arrived.remove(&id).unwrap_or_default().0;
-        warps.for_each(|warp| join(&mut self.clocks[warp], &arrived));
+    /// A barrier lets a warp go.
+    pub(super) fn release(&mut self, id: u32, warp: usize) {
+        if let Some(Arrived(clocks)) = self.arrived.get(&id) {
+            join(&mut self.clocks[warp], clocks);
+        }
+    }
+
+    /// A barrier has let all go that waited.
+    pub(super) fn open(&mut self, id: u32) {
+        self.arrived.remove(&id);
     }
 
     /// An access happens.

@@ -1,0 +1,103 @@
+//! Which warps of a block run, which wait at a barrier, and when a barrier lets them go.
+
+use super::program::LANES;
+use super::races::Races;
+
+/// Barriers of a block.
+pub(super) const BARRIERS: u32 = 16;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Ready,
+    /// Waits at a barrier, for this many threads or, with 0, for all.
+    Waiting(u32, u32),
+    Done,
+}
+
+impl State {
+    fn waits_at(self, id: u32) -> bool {
+        matches!(self, Self::Waiting(at, _) if at == id)
+    }
+}
+
+/// The warps of a block and its barriers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Barriers {
+    states: Vec<State>,
+    /// Threads that have arrived at each barrier without waiting.
+    arrived: [u32; BARRIERS as usize],
+}
+
+impl Barriers {
+    /// All warps are ready.
+    pub(super) fn start(&mut self, warps: usize) {
+        self.states.clear();
+        self.states.resize(warps, State::Ready);
+        self.arrived = [0; BARRIERS as usize];
+    }
+
+    /// Whether the warp can go on.
+    pub(super) fn is_ready(&self, warp: usize) -> bool {
+        self.states[warp] == State::Ready
+    }
+
+    /// Whether all warps have ended.
+    pub(super) fn all_done(&self) -> bool {
+        self.states.iter().all(|&state| state == State::Done)
+    }
+
+    /// The warp has ended.
+    pub(super) fn end(&mut self, warp: usize) {
+        self.states[warp] = State::Done;
+    }
+
+    /// The warp waits for `count` threads, or with 0 for all.
+    pub(super) fn wait(&mut self, warp: usize, (id, count): (u32, u32)) {
+        self.states[warp] = State::Waiting(id, count);
+    }
+
+    /// A warp arrives and goes on.
+    pub(super) fn arrive(&mut self, id: u32) {
+        self.arrived[id as usize] += LANES as u32;
+    }
+
+    /// The first warp that waits.
+    pub(super) fn first_waiting(&self) -> Option<usize> {
+        self.states.iter().position(|state| matches!(state, State::Waiting(..)))
+    }
+
+    /// Lets warps go whose barrier is complete; whether there were any.
+    pub(super) fn release(&mut self, mut races: Option<&mut Races<'_>>) -> bool {
+        let mut released = false;
+        for id in (0..BARRIERS).filter(|&id| self.is_complete(id)).collect::<Vec<_>>() {
+            released = true;
+            self.arrived[id as usize] = 0;
+            for (warp, state) in self.states.iter_mut().enumerate() {
+                if state.waits_at(id) {
+                    *state = State::Ready;
+                    if let Some(races) = &mut races {
+                        races.release(id, warp);
+                    }
+                }
+            }
+            if let Some(races) = &mut races {
+                races.open(id);
+            }
+        }
+        released
+    }
+
+    fn is_complete(&self, id: u32) -> bool {
+        let waits = |state: &&State| state.waits_at(id);
+        let Some(&State::Waiting(_, count)) = self.states.iter().find(waits) else {
+            return false;
+        };
+        let waiting = self.states.iter().filter(waits).count() as u32;
+        let live = self.states.iter().filter(|&&state| state != State::Done).count() as u32;
+        if count == 0 {
+            waiting == live
+        } else {
+            waiting * LANES as u32 + self.arrived[id as usize] >= count
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Thousands of damaged instructions, made by chance from `accepted.ptx`: the parser and `ptxas`
+//! take and refuse the same ones, except for what `differences.txt` lists with a reason.
+
+use std::collections::BTreeSet;
+
+use retrograph_ptx::parse;
+
+use crate::ptxas;
+use crate::table::{FIRST_LINE, module_around};
+
+const VERSION: &str = "9.0";
+const TARGET: &str = "sm_90";
+/// Mutants of each line.
+const PER_LINE: usize = 10;
+/// Mutants that `ptxas` reads at a time.
+const BATCH: usize = 64;
+
+/// The splitmix64 generator.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ z >> 31) % bound as u64) as usize
+    }
+
+    fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
+        &list[self.below(list.len())]
+    }
+}
+
+/// An instruction in pieces.
+#[derive(Clone)]
+struct Line {
+    guard: String,
+    /// The opcode and the words behind it.
+    words: Vec<String>,
+    operands: Vec<String>,
+}
+
+impl Line {
+    /// Takes a line with one instruction apart; `None` where there are several.
+    fn new(text: &str) -> Option<Self> {
+        let text = text.trim().strip_suffix(';')?;
+        if text.contains([';', ':', '(']) && !text.contains("::") {
+            return None;
+        }
+        let (guard, text) = match text.starts_with('@') {
+            true => text.split_once(' ').map(|(guard, rest)| (format!("{guard} "), rest))?,
+            false => (String::new(), text),
+        };
+        let (name, operands) = text.split_once(' ').unwrap_or((text, ""));
+        let words = name.split('.').map(str::to_owned).collect();
+        Some(Self { guard, words, operands: split(operands) })
+    }
+
+    fn text(&self) -> String {
+        format!("{}{} {};", self.guard, self.words.join("."), self.operands.join(", "))
+    }
+}
+
+/// Splits at the commas outside of brackets.
+fn split(text: &str) -> Vec<String> {
+    let (mut list, mut depth) = (vec![String::new()], 0);
+    for c in text.chars() {
+        match c {
+            '[' | '{' | '(' => depth += 1,
+            ']' | '}' | ')' => depth -= 1,
+            _ => {}
+        }
+        match list.last_mut() {
+            Some(_) if c == ',' && depth == 0 => list.push(String::new()),
+            Some(last) => last.push(c),
+            None => {}
+        }
+    }
+    list.iter().map(|one| one.trim().to_owned()).filter(|one| !one.is_empty()).collect()
+}
+
+/// What an operand may be replaced with.
+const OPERANDS: &[&str] = &[
+    "%r1", "%rd1", "%f1", "%fd1", "%h1", "%p1", "!%p1", "%r1|%p2", "_", "0", "1", "-1", "256",
+    "70000", "0x1ffffffff", "0f3F800000", "0d3FF0000000000000", "1.5", "%tid.x", "%clock64", "tile",
+    "[%rd1]", "[%r1]", "[tile+4]", "[p]", "[table]", "{%r1, %r2}", "{%f1, %f2, %f3, %f4}", "{%rd1}",
+    "done",
+];
+
+/// Damages a line in one place.
+fn damage(line: &Line, words: &[String], chance: &mut Chance) -> Line {
+    let mut line = line.clone();
+    let (count, operands) = (line.words.len(), line.operands.len());
+    match chance.below(10) {
+        0 | 1 if count > 1 => {
+            let at = 1 + chance.below(count - 1);
+            line.words[at] = chance.pick(words).clone();
+        }
+        2 if count > 1 => {
+            line.words.remove(1 + chance.below(count - 1));
+        }
+        3 => line.words.insert(1 + chance.below(count), chance.pick(words).clone()),
+        4 if count > 2 => {
+            let (a, b) = (1 + chance.below(count - 1), 1 + chance.below(count - 1));
+            line.words.swap(a, b);
+        }
+        5 if operands > 0 => {
+            line.operands.remove(chance.below(operands));
+        }
+        6 if operands > 0 => {
+            let again = line.operands[chance.below(operands)].clone();
+            line.operands.insert(chance.below(operands + 1), again);
+        }
+        7 if operands > 1 => {
+            let (a, b) = (chance.below(operands), chance.below(operands));
+            line.operands.swap(a, b);
+        }
+        _ if operands > 0 => {
+            let at = chance.below(operands);
+            line.operands[at] = (*chance.pick(OPERANDS)).to_owned();
+        }
+        _ => line.words.push(chance.pick(words).clone()),
+    }
+    line
+}
+
+/// The mutants, each once, without those that are not damaged.
+fn mutants() -> Vec<String> {
+    let lines = include_str!("accepted.ptx").lines().filter(|line| !line.starts_with("//"));
+    let lines = lines.map(|line| line.split_once("] ").filter(|_| line.starts_with('[')).map_or(line, |(_, rest)| rest));
+    let lines: Vec<Line> = lines.filter_map(Line::new).collect();
+    let originals: BTreeSet<String> = lines.iter().map(Line::text).collect();
+    let mut found = BTreeSet::new();
+    let mut chance = Chance(1);
+    let all: Vec<String> = lines.iter().flat_map(|line| line.words[1..].to_vec()).collect();
+    for line in &lines {
+        let same = lines.iter().filter(|other| other.words[0] == line.words[0]);
+        // Words of the same opcode come as often as those of all others.
+        let own: Vec<String> = same.flat_map(|other| other.words[1..].to_vec()).collect();
+        for _ in 0..PER_LINE {
+            let own = chance.below(2) == 0 && !own.is_empty();
+            let words = if own { same_words(&lines, line) } else { all.clone() };
+            found.insert(damage(line, &words, &mut chance).text());
+        }
+    }
+    found.into_iter().filter(|text| !originals.contains(text)).collect()
+}
+
+fn same_words(lines: &[Line], line: &Line) -> Vec<String> {
+    let same = lines.iter().filter(|other| other.words[0] == line.words[0]);
+    same.flat_map(|other| other.words[1..].to_vec()).collect()
+}
+
+/// Which statements `ptxas` takes; `None` without `ptxas`.
+fn verdicts(batch: &[String]) -> Option<Vec<bool>> {
+    let mut taken = vec![true; batch.len()];
+    loop {
+        // A statement that was refused leaves its line empty.
+        let lines: Vec<&str> =
+            batch.iter().zip(&taken).map(|(text, ok)| if *ok { text.as_str() } else { "" }).collect();
+        let text = module_around(VERSION, TARGET, &lines.join("\n"));
+        let Err(said) = ptxas::assemble(&text, TARGET)? else { return Some(taken) };
+        let faults = said.lines().filter_map(|line| {
+            let (_, rest) = line.split_once(", line ")?;
+            let (number, message) = rest.split_once(';')?;
+            let number: usize = number.parse().ok()?;
+            (message.contains("error") || message.contains("fatal")).then_some(number)
+        });
+        let mut progress = false;
+        for line in faults {
+            if let Some(ok) = line.checked_sub(FIRST_LINE).and_then(|index| taken.get_mut(index)) {
+                progress |= *ok;
+                *ok = false;
+            }
+        }
+        assert!(progress, "ptxas names no statement:\n{said}");
+    }
+}
+
+#[test]
+fn the_parser_and_ptxas_agree_on_damaged_instructions() {
+    let all = mutants();
+    let mut report = Vec::new();
+    let mut agreed = [0, 0];
+    for batch in all.chunks(BATCH) {
+        let Some(taken) = verdicts(batch) else { return };
+        for (text, taken) in batch.iter().zip(taken) {
+            let parsed = parse(&module_around(VERSION, TARGET, text)).is_ok();
+            if parsed == taken {
+                agreed[usize::from(taken)] += 1;
+            } else {
+                report.push(format!("{} {text}", if taken { "ptxas" } else { "parser" }));
+            }
+        }
+    }
+    panic!("{agreed:?} of {}\n{}", all.len(), report.join("\n"));
+}
