@@ -5,6 +5,7 @@
 //! nothing is ever executed approximately.
 
 mod arithmetic;
+mod call;
 mod cast;
 mod compare;
 mod control;
@@ -19,12 +20,15 @@ use std::sync::Arc;
 
 use retrograph_ptx::ast::{self, Entry, Modifier, Module, Statement, Type};
 
+use self::call::Frame;
 use self::variables::Places;
 use super::fault::DecodeError;
 use super::integer::LaneFunction;
 use super::layout::lay_out;
 use super::matrix::Matrix;
-use super::program::{Access, Atomic, Instruction, LaneOperation, Op, Preset, Program, Width};
+use super::program::{
+    Access, Atomic, Instruction, LaneOperation, Op, Preset, Program, Site, Width,
+};
 use super::staged::StagedCopy;
 
 /// A virtual slot: a register, a temporary, or a preset.
@@ -54,7 +58,7 @@ pub(super) struct Micro {
     /// What the operation says it is; for a branch first the label, later the instruction.
     pub(super) extra: u32,
     /// The statement that it comes from.
-    pub(super) statement: u32,
+    pub(super) site: Site,
 }
 
 /// Why an instruction was refused.
@@ -62,9 +66,14 @@ type Reason = String;
 
 /// The state of decoding one entry.
 struct Decoder<'a> {
-    entry: &'a Entry,
+    module: &'a Module,
+    frame: Frame<'a>,
+    /// The functions that are being put in place of their calls, outermost first.
+    calls: Vec<u32>,
     places: Places,
-    types: Vec<Type>,
+    /// Bytes of local memory in use, and the most that were.
+    local: u64,
+    local_most: u64,
     slots: Vec<SlotInfo>,
     presets: HashMap<Preset, Slot>,
     code: Vec<Micro>,
@@ -75,7 +84,7 @@ struct Decoder<'a> {
     copies: Vec<StagedCopy>,
     matrices: Vec<Matrix>,
     communicates: bool,
-    statement: u32,
+    site: Site,
     guard: Option<(Slot, bool)>,
 }
 
@@ -89,67 +98,60 @@ impl Program {
     ) -> Result<Self, DecodeError> {
         let missing = || DecodeError::NoSuchEntry { entry: name.to_owned() };
         let entry = module.entry(name).ok_or_else(missing)?;
-        let mut decoder = Decoder::new(entry, Places::new(module, entry, address_of));
-        decoder.body(module)?;
-        Ok(decoder.finish(module))
+        let mut decoder = Decoder::new(module, entry, Places::new(module, entry, address_of));
+        decoder.body()?;
+        Ok(decoder.finish())
     }
 }
 
 impl<'a> Decoder<'a> {
-    fn new(entry: &'a Entry, places: Places) -> Self {
-        let types = entry.register_types();
-        let info = |ty: &Type| SlotInfo { width: width_of(*ty), preset: None };
-        Self {
-            entry,
+    fn new(module: &'a Module, entry: &'a Entry, places: Places) -> Self {
+        let local = places.local_bytes;
+        let mut decoder = Self {
+            module,
+            frame: Frame::kernel(entry),
+            calls: Vec::new(),
             places,
-            slots: types.iter().map(info).collect(),
-            types,
+            local,
+            local_most: local,
+            slots: Vec::new(),
             presets: HashMap::new(),
             code: Vec::new(),
-            labels: vec![None; entry.labels.len()],
+            labels: Vec::new(),
             accesses: Vec::new(),
             atomics: Vec::new(),
             lanes: Vec::new(),
             copies: Vec::new(),
             matrices: Vec::new(),
             communicates: false,
-            statement: 0,
+            site: Site::default(),
             guard: None,
-        }
+        };
+        decoder.frame = decoder.open(Frame::kernel(entry));
+        decoder
     }
 
-    fn body(&mut self, module: &Module) -> Result<(), DecodeError> {
-        for (index, statement) in self.entry.body.iter().enumerate() {
-            self.statement = index as u32;
-            self.guard = None;
-            match statement {
-                Statement::Label(label) => {
-                    let here = self.code.len() as u32;
-                    if let Some(place) = self.labels.get_mut(label.0 as usize) {
-                        *place = Some(here);
-                    }
-                }
-                Statement::Instruction(instruction) => {
-                    self.instruction(instruction)
-                        .map_err(|what| self.refuse(module, instruction, what))?;
-                }
-            }
-        }
-        self.guard = None;
+    fn body(&mut self) -> Result<(), DecodeError> {
+        self.statements().map_err(|(statement, what)| self.refuse(statement, what))?;
         self.emit(Op::Exit, &[], &[], 0);
-        self.resolve_labels(module)
+        self.resolve_labels()
     }
 
-    fn refuse(&self, module: &Module, instruction: &ast::Instruction, what: Reason) -> DecodeError {
-        let kernel = self.entry.name.clone();
+    /// The error for a statement of the kernel.
+    fn refuse(&self, statement: usize, what: Reason) -> DecodeError {
+        let (module, entry) = (self.module, self.frame.entry);
+        let kernel = entry.name.clone();
+        let Some(Statement::Instruction(instruction)) = entry.body.get(statement) else {
+            return DecodeError::Unsupported { kernel, line: 0, text: String::new(), what };
+        };
         if let Some(variable) = self.places.unplaced(instruction, module) {
             return DecodeError::UnplacedVariable { kernel, variable };
         }
-        let text = super::site::text_of(module, self.entry, instruction);
+        let text = super::site::text_of(module, entry, instruction);
         DecodeError::Unsupported { kernel, line: instruction.line.0, text, what }
     }
 
-    fn instruction(&mut self, instruction: &ast::Instruction) -> Result<(), Reason> {
+    fn instruction(&mut self, instruction: &'a ast::Instruction) -> Result<(), Reason> {
         use ast::Opcode as O;
         if let Some(guard) = instruction.guard {
             self.guard = Some((self.predicate(guard.predicate)?, guard.negated));
@@ -160,7 +162,8 @@ impl<'a> Decoder<'a> {
             O::Ld | O::St => self.access(instruction),
             O::Atom | O::Red => self.atomic(instruction),
             O::Setp | O::Set | O::Selp | O::Slct | O::Testp => self.comparison(instruction),
-            O::Bra | O::Ret | O::Exit | O::Trap | O::Bar | O::Barrier | O::Membar | O::Fence => {
+            O::Call => self.call(instruction),
+            O::Bra | O::Brx | O::Ret | O::Exit | O::Trap | O::Bar | O::Barrier | O::Membar | O::Fence => {
                 self.control(instruction)
             }
             O::Shfl | O::Vote | O::Activemask => self.warp_wide(instruction),
@@ -171,18 +174,15 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn resolve_labels(&mut self, module: &Module) -> Result<(), DecodeError> {
+    fn resolve_labels(&mut self) -> Result<(), DecodeError> {
         for index in 0..self.code.len() {
             if self.code[index].op != Op::Branch {
                 continue;
             }
             let label = self.code[index].extra as usize;
             let Some(target) = self.labels.get(label).copied().flatten() else {
-                let statement = self.code[index].statement as usize;
-                let Some(Statement::Instruction(at)) = self.entry.body.get(statement) else {
-                    continue;
-                };
-                return Err(self.refuse(module, at, "a branch to a label that is nowhere".into()));
+                let statement = self.code[index].site.statement as usize;
+                return Err(self.refuse(statement, "a branch to a label that is nowhere".into()));
             };
             self.code[index].extra = target;
         }
@@ -198,7 +198,7 @@ impl<'a> Decoder<'a> {
             writes: writes.to_vec(),
             reads: reads.to_vec(),
             extra,
-            statement: self.statement,
+            site: self.site,
         });
     }
 
@@ -235,7 +235,8 @@ impl<'a> Decoder<'a> {
         self.preset(Preset::Constant(bits, width), width)
     }
 
-    fn finish(mut self, module: &Module) -> Program {
+    fn finish(mut self) -> Program {
+        let module = self.module;
         let always = self.constant(u64::MAX, Width::Predicate);
         let layout = lay_out(&self.code, &self.slots);
         let place = |slot: Slot| layout.offsets[slot.0 as usize];
@@ -257,12 +258,12 @@ impl<'a> Decoder<'a> {
         let exposed = |slot: &Slot| (place(*slot), self.slots[slot.0 as usize].width.bytes());
         Program {
             code,
-            statements: self.code.iter().map(|micro| micro.statement).collect(),
+            sites: self.code.iter().map(|micro| micro.site).collect(),
             presets: presets.collect(),
             exposed: layout.exposed.iter().map(exposed).collect(),
             parameters: self.places.parameters,
             module: Arc::new(Module { entries: Vec::new(), ..module.clone() }),
-            entry: Arc::new(self.entry.clone()),
+            entry: Arc::new(self.frame.entry.clone()),
             accesses: self.accesses,
             atomics: self.atomics,
             lanes: self.lanes,
@@ -271,7 +272,7 @@ impl<'a> Decoder<'a> {
             register_bytes: layout.register_bytes,
             file_bytes: layout.file_bytes,
             shared_bytes: self.places.shared_bytes,
-            local_bytes: self.places.local_bytes,
+            local_bytes: (self.local_most as u32).next_multiple_of(16),
             communicates: self.communicates,
         }
     }

@@ -11,7 +11,7 @@ use super::fault::FaultKind;
 use super::float::{self, canonical, canonical64, d, f};
 use super::lanes;
 use super::matrix::{File, Operation, move_matrix, multiply};
-use super::program::{LANES, Op, Program, ShuffleMode};
+use super::program::{LANES, Op, Program, ShuffleMode, Undefined};
 use super::vector::{Slots, compare, map1, map2, map3, select};
 use super::warp::Warp;
 use super::words::{load_words, store_words};
@@ -394,6 +394,10 @@ unsafe fn interpret(machine: &mut Machine<'_>, warp: &mut Warp, file: *mut u8, t
                     continue;
                 }
                 Op::Trap => pause!(Pause::Fault(FaultKind::Trap, mask.trailing_zeros())),
+                Op::Undefined => {
+                    let what = Undefined::describe(extra);
+                    pause!(Pause::Fault(FaultKind::Undefined { what }, mask.trailing_zeros()));
+                }
                 Op::Barrier => {
                     if mask != warp.active {
                         let lane = mask.trailing_zeros();

@@ -10,6 +10,8 @@ use std::collections::BinaryHeap;
 
 use super::decode::{Micro, Slot, SlotInfo};
 use super::program::{Op, Width};
+#[cfg(test)]
+use super::program::Site;
 
 /// Where the slots lie.
 #[derive(Debug)]
@@ -232,7 +234,7 @@ mod tests {
 
     fn micro(op: Op, writes: &[u32], reads: &[u32], extra: u32) -> Micro {
         let slots = |list: &[u32]| list.iter().map(|&slot| Slot(slot)).collect();
-        Micro { op, guard: None, writes: slots(writes), reads: slots(reads), extra, statement: 0 }
+        Micro { op, guard: None, writes: slots(writes), reads: slots(reads), extra, site: Site::default() }
     }
 
     fn words(count: usize) -> Vec<SlotInfo> {

@@ -176,6 +176,8 @@ pub(super) enum Op {
     Branch,
     Exit,
     Trap,
+    /// What the instruction does here is not defined; `extra` is an [`Undefined`].
+    Undefined,
     /// id, count; a count of 0 means the whole block. `extra` is 1 when the warp only arrives.
     Barrier,
     /// members: waits for the lanes that are named.
@@ -210,6 +212,24 @@ pub(super) enum ShuffleMode {
     Butterfly,
     /// `.idx`
     Index,
+}
+
+/// What an instruction does that nobody promises anything about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Undefined {
+    /// The index of a `brx.idx` is not one of its table.
+    BranchIndex,
+}
+
+impl Undefined {
+    /// What is undefined, in words.
+    pub(super) fn describe(extra: u32) -> &'static str {
+        match extra {
+            _ if extra == Self::BranchIndex as u32 => "a branch by an index beyond its table",
+            _ => "an instruction without a meaning",
+        }
+    }
 }
 
 /// One decoded instruction.
@@ -291,6 +311,15 @@ pub(super) struct LaneOperation {
     pub(super) operands: [Option<Width>; 4],
 }
 
+/// Where an instruction comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Site {
+    /// 0 for the kernel, otherwise one more than the index of the function.
+    pub(super) code: u32,
+    /// The index of the statement in its body.
+    pub(super) statement: u32,
+}
+
 /// A slot that is filled before a warp starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Preset {
@@ -307,8 +336,8 @@ pub struct Program {
     pub(super) module: Arc<Module>,
     pub(super) entry: Arc<Entry>,
     pub(super) code: Vec<Instruction>,
-    /// For each instruction the index of its statement in the body of the entry.
-    pub(super) statements: Vec<u32>,
+    /// For each instruction the statement that it comes from.
+    pub(super) sites: Vec<Site>,
     pub(super) accesses: Vec<Access>,
     pub(super) atomics: Vec<Atomic>,
     pub(super) lanes: Vec<LaneOperation>,
@@ -341,6 +370,13 @@ impl Program {
     /// The kernel as it was decoded.
     pub fn entry(&self) -> &Entry {
         &self.entry
+    }
+
+    /// The kernel, or the function that a site is in.
+    pub(super) fn code_of(&self, site: Site) -> &Entry {
+        let function = site.code.checked_sub(1);
+        let function = function.and_then(|index| self.module.functions.get(index as usize));
+        function.map_or(&self.entry, |function| &function.code)
     }
 
     /// Offset and size in bytes of each parameter in the parameter block.

@@ -12,14 +12,14 @@ pub(super) fn site_of(
     launch: &Launch<'_>,
     (block, thread, pc): (u64, u32, u32),
 ) -> FaultSite {
-    let statement = program.statements.get(pc as usize).copied().unwrap_or(0) as usize;
-    let entry = program.entry();
+    let place = program.sites.get(pc as usize).copied().unwrap_or_default();
+    let (entry, statement) = (program.code_of(place), place.statement as usize);
     let instruction = match entry.body.get(statement) {
         Some(Statement::Instruction(instruction)) => Some(instruction),
         _ => None,
     };
     FaultSite {
-        kernel: entry.name.clone(),
+        kernel: program.name().to_owned(),
         block: coordinates(block, launch.grid),
         thread: coordinates(u64::from(thread), launch.block),
         statement,

@@ -3,7 +3,7 @@
 use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Operand, Type};
 
 use super::{Decoder, Op, Reason, Width, only, operands};
-use crate::exec::program::ShuffleMode;
+use crate::exec::program::{ShuffleMode, Undefined};
 
 impl Decoder<'_> {
     /// Branches, barriers, fences and ends.
@@ -14,17 +14,53 @@ impl Decoder<'_> {
                 let [Operand::Label(label)] = operands::<1>(instruction)? else {
                     return Err("a branch to something other than a label".to_owned());
                 };
-                self.emit(Op::Branch, &[], &[], label.0);
+                let label = self.frame.label(label.0);
+                self.emit(Op::Branch, &[], &[], label);
             }
+            O::Brx => return self.branch_by_table(instruction),
             O::Ret | O::Exit => {
                 only(instruction, &[M::Uni])?;
-                self.emit(Op::Exit, &[], &[], 0);
+                match self.frame.end() {
+                    Some(end) if instruction.opcode == O::Ret => {
+                        self.emit(Op::Branch, &[], &[], end);
+                    }
+                    _ => self.emit(Op::Exit, &[], &[], 0),
+                }
             }
             O::Trap => self.emit(Op::Trap, &[], &[], 0),
             // Memory is coherent, and threads of a block take turns, so that fences are kept.
             O::Membar | O::Fence => {}
             _ => return self.barrier(instruction),
         }
+        Ok(())
+    }
+
+    /// `brx.idx`: a branch for each label, by a comparison with its place in the table.
+    fn branch_by_table(&mut self, instruction: &Instruction) -> Result<(), Reason> {
+        only(instruction, &[M::Idx, M::Uni])?;
+        let [index, Operand::Targets(table)] = operands::<2>(instruction)? else {
+            return Err("a branch by something other than a table of labels".to_owned());
+        };
+        let index = self.read(index, Type::U32)?;
+        let table = self.frame.entry.tables.get(*table as usize);
+        let table = table.ok_or_else(|| "an unknown table of labels".to_owned())?;
+        let guard = self.guard;
+        for (place, label) in table.labels.iter().enumerate() {
+            let place = self.constant(place as u64, Width::Word);
+            let here = self.temporary(Width::Predicate);
+            self.unguarded(Op::Equal32, &[here], &[index, place], 0);
+            if let Some((guard, negated)) = guard {
+                let executes = self.temporary(Width::Predicate);
+                let invert = if negated { u32::MAX } else { 0 };
+                self.unguarded(Op::PredicateOr, &[executes], &[guard, guard], invert);
+                self.unguarded(Op::PredicateAnd, &[here], &[here, executes], 0);
+            }
+            self.guard = Some((here, false));
+            let label = self.frame.label(label.0);
+            self.emit(Op::Branch, &[], &[], label);
+        }
+        self.guard = guard;
+        self.emit(Op::Undefined, &[], &[], Undefined::BranchIndex as u32);
         Ok(())
     }
 

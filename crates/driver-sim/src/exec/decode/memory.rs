@@ -52,7 +52,7 @@ impl Decoder<'_> {
         if load && self.load_parameter(&slots, memory, (ty, space))? {
             return Ok(());
         }
-        if !load && matches!(space, Some(Space::Param | Space::Const)) {
+        if !load && space == Some(Space::Const) {
             return Err("a store to memory that is only read".to_owned());
         }
         let strong = instruction.modifiers.first_of(STRONG).is_some();
@@ -110,10 +110,13 @@ impl Decoder<'_> {
             (64, Width::Double) => Op::Parameter64,
             _ => return Ok(false),
         };
-        let place = self.places.find(symbol);
+        let place = self.place(symbol);
         let (_, start) = place.ok_or_else(|| "a parameter that is not declared".to_owned())?;
         let offset = start.wrapping_add(address.offset as u64);
         let inside = offset.checked_add(u64::from(ty.size()));
+        if self.frame.code != 0 {
+            return Ok(false);
+        }
         if space != Some(Space::Param)
             || inside.is_none_or(|end| end > u64::from(self.places.parameters.1))
         {
@@ -132,11 +135,21 @@ impl Decoder<'_> {
         let Operand::Address(Address { base, offset }) = operand else {
             return Err("an operand that is not an address".to_owned());
         };
+        let mut space = space;
         let (slot, offset) = match *base {
-            AddressBase::Register(register) => (self.register(register)?, *offset),
+            AddressBase::Register(register) => {
+                // What is passed to a function lies in local memory.
+                if space == Some(Space::Param) && self.frame.code != 0 {
+                    space = Some(Space::Local);
+                }
+                (self.register(register)?, *offset)
+            }
             AddressBase::Symbol(symbol) => {
-                let place = self.places.find(symbol);
+                let place = self.place(symbol);
                 let (home, at) = place.ok_or_else(|| "a symbol without an address".to_owned())?;
+                if space == Some(Space::Param) && home == Space::Local {
+                    space = Some(home);
+                }
                 if space != Some(home) {
                     return Err(format!("a variable in .{home} as another space"));
                 }

@@ -7,11 +7,7 @@ use super::{Decoder, Op, Preset, Reason, Slot, Width, width_of};
 impl Decoder<'_> {
     /// The slot of a register.
     pub(super) fn register(&self, register: RegisterId) -> Result<Slot, Reason> {
-        if (register.0 as usize) < self.types.len() {
-            Ok(Slot(register.0))
-        } else {
-            Err("a register that is not declared".to_owned())
-        }
+        self.frame.slot(register.0).ok_or_else(|| "a register that is not declared".to_owned())
     }
 
     /// How wide a slot is.
@@ -56,7 +52,7 @@ impl Decoder<'_> {
             }
             Operand::Special(special) => Ok(self.special(*special)),
             Operand::Symbol(symbol, offset) => {
-                let place = self.places.find(*symbol);
+                let place = self.place(*symbol);
                 let (_, address) = place.ok_or_else(|| "a symbol without an address".to_owned())?;
                 Ok(self.constant(address.wrapping_add(*offset as u64), width))
             }

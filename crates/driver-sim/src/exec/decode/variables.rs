@@ -1,27 +1,69 @@
 //! Where parameters and variables lie.
 
 use retrograph_ptx::ast::{
-    AddressBase, Entry, Instruction, Linkage, Module, Operand, Space, Symbol, Variable,
+    AddressBase, Entry, Instruction, Linkage, Module, Opcode, Operand, Space, Statement, Symbol,
+    Variable,
 };
 
-/// The addresses of the symbols that an entry may name.
+/// The addresses of what the kernel and the functions that it may call declare, apart from local
+/// memory, which is laid out call by call.
 #[derive(Debug)]
 pub(super) struct Places {
     /// Offset and size of each parameter, and the size of the block.
     pub(super) parameters: (Vec<(u32, u32)>, u32),
-    entry: Vec<Place>,
+    /// For the kernel and then for each function its own variables.
+    own: Vec<Vec<Place>>,
+    /// The variables of the module.
     module: Vec<Place>,
     /// Bytes of static shared memory.
     pub(super) shared_bytes: u32,
-    /// Bytes of local memory of one thread.
-    pub(super) local_bytes: u32,
+    /// Bytes of local memory that variables of the module take.
+    pub(super) local_bytes: u64,
 }
 
-/// The space and address of a variable; no address where a variable of the module was given none.
-type Place = (Space, Option<u64>);
+/// The space and address of a variable; no address where a variable of the module was given none,
+/// and in local memory of a kernel or function.
+pub(super) type Place = (Space, Option<u64>);
+
+/// Lays out static shared memory, and local memory of the module.
+struct Layout<'a> {
+    shared: u64,
+    local: u64,
+    address_of: &'a dyn Fn(&str) -> Option<u64>,
+}
+
+impl Layout<'_> {
+    /// A variable of the module.
+    fn outer(&mut self, variable: &Variable, used: bool) -> Place {
+        let end = match variable.space {
+            Space::Shared if used && !is_dynamic(variable) => &mut self.shared,
+            Space::Local => &mut self.local,
+            space => return (space, (self.address_of)(&variable.name)),
+        };
+        (variable.space, Some(append(end, variable)))
+    }
+
+    /// A variable of a kernel or function.
+    fn inner(&mut self, variable: &Variable) -> Place {
+        match variable.space {
+            Space::Shared if !is_dynamic(variable) => {
+                (Space::Shared, Some(append(&mut self.shared, variable)))
+            }
+            Space::Local | Space::Param => (Space::Local, None),
+            space => (space, (self.address_of)(&variable.name)),
+        }
+    }
+}
+
+/// Puts a variable at the end of a memory.
+pub(super) fn append(end: &mut u64, variable: &Variable) -> u64 {
+    let start = u64::next_multiple_of(*end, u64::from(variable.alignment()));
+    *end = start + variable.size();
+    start
+}
 
 impl Places {
-    /// Lays out static shared and local memory.
+    /// Lays out static shared memory, and finds the rest.
     pub(super) fn new(
         module: &Module,
         entry: &Entry,
@@ -30,31 +72,26 @@ impl Places {
         let (offsets, size) = entry.parameter_layout();
         let sizes = entry.parameters.iter().map(|parameter| parameter.size());
         let parameters = (offsets.into_iter().zip(sizes).collect(), size);
-        let used: Vec<bool> =
-            (0..module.variables.len()).map(|index| names(entry, index as u32)).collect();
-        let (mut shared, mut local) = (0, 0);
-        let mut lay = |variable: &Variable, used: bool| {
-            let end = match variable.space {
-                Space::Shared if used && !is_dynamic(variable) => &mut shared,
-                Space::Local => &mut local,
-                space => return (space, address_of(&variable.name)),
-            };
-            let start = u64::next_multiple_of(*end, u64::from(variable.alignment()));
-            *end = start + variable.size();
-            (variable.space, Some(start))
-        };
-        let mut own: Vec<Place> = entry.variables.iter().map(|v| lay(v, true)).collect();
-        let pairs = module.variables.iter().zip(&used);
-        let mut outer: Vec<Place> = pairs.map(|(v, &used)| lay(v, used)).collect();
-        // Dynamic shared memory starts after the static part; all arrays of it share the start.
-        let dynamic: Vec<&Variable> = entry
-            .variables
-            .iter()
-            .chain(module.variables.iter().zip(&used).filter(|(_, used)| **used).map(|(v, _)| v))
-            .filter(|variable| is_dynamic(variable))
+        // A kernel that calls anything may call everything.
+        let calls = entry.body.iter().any(is_call);
+        let functions = module.functions.iter().filter(|_| calls).map(|function| &function.code);
+        let codes: Vec<&Entry> = std::iter::once(entry).chain(functions).collect();
+        let used: Vec<bool> = (0..module.variables.len())
+            .map(|index| codes.iter().any(|code| names(code, index as u32)))
             .collect();
-        let alignment = dynamic.iter().map(|variable| variable.alignment()).max().unwrap_or(1);
-        shared = shared.next_multiple_of(u64::from(alignment));
+        let mut layout = Layout { shared: 0, local: 0, address_of };
+        let mut own: Vec<Vec<Place>> = codes
+            .iter()
+            .map(|code| code.variables.iter().map(|v| layout.inner(v)).collect())
+            .collect();
+        let pairs = module.variables.iter().zip(&used);
+        let mut outer: Vec<Place> = pairs.map(|(v, &used)| layout.outer(v, used)).collect();
+        // Dynamic shared memory starts after the static part; all arrays of it share the start.
+        let used = module.variables.iter().zip(&used).filter(|(_, used)| **used).map(|(v, _)| v);
+        let variables = codes.iter().flat_map(|code| &code.variables).chain(used);
+        let dynamic = variables.filter(|variable| is_dynamic(variable));
+        let alignment = dynamic.map(Variable::alignment).max().unwrap_or(1);
+        let shared = layout.shared.next_multiple_of(u64::from(alignment));
         let fill = |places: &mut Vec<Place>, variables: &[Variable]| {
             for (place, variable) in places.iter_mut().zip(variables) {
                 if is_dynamic(variable) {
@@ -62,24 +99,22 @@ impl Places {
                 }
             }
         };
-        fill(&mut own, &entry.variables);
+        for (places, code) in own.iter_mut().zip(&codes) {
+            fill(places, &code.variables);
+        }
         fill(&mut outer, &module.variables);
-        let local_bytes = (local as u32).next_multiple_of(16);
-        Self { parameters, entry: own, module: outer, shared_bytes: shared as u32, local_bytes }
+        let local_bytes = layout.local;
+        Self { parameters, own, module: outer, shared_bytes: shared as u32, local_bytes }
     }
 
-    /// The space and address of a symbol.
-    pub(super) fn find(&self, symbol: Symbol) -> Option<(Space, u64)> {
-        let (space, address) = match symbol {
-            Symbol::Parameter(index) => {
-                let (offset, _) = self.parameters.0.get(index as usize)?;
-                (Space::Param, Some(u64::from(*offset)))
-            }
-            Symbol::Result(_) => return None,
-            Symbol::Local(index) => *self.entry.get(index as usize)?,
-            Symbol::Module(index) => *self.module.get(index as usize)?,
-        };
-        Some((space, address?))
+    /// The variables of the kernel (0) or of the function before `code`.
+    pub(super) fn own(&self, code: u32) -> &[Place] {
+        self.own.get(code as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// A variable of the module.
+    pub(super) fn module(&self, index: u32) -> Option<Place> {
+        self.module.get(index as usize).copied()
     }
 
     /// A variable of the module that the instruction names and that has no address.
@@ -100,6 +135,10 @@ fn is_dynamic(variable: &Variable) -> bool {
     variable.space == Space::Shared && variable.linkage == Linkage::Extern
 }
 
+fn is_call(statement: &Statement) -> bool {
+    matches!(statement, Statement::Instruction(i) if i.opcode == Opcode::Call)
+}
+
 fn symbol_of(operand: &Operand) -> Option<Symbol> {
     match operand {
         Operand::Symbol(symbol, _) => Some(*symbol),
@@ -113,7 +152,6 @@ fn symbol_of(operand: &Operand) -> Option<Symbol> {
 
 /// Whether the entry names a variable of the module.
 fn names(entry: &Entry, variable: u32) -> bool {
-    use retrograph_ptx::ast::Statement;
     entry.body.iter().any(|statement| match statement {
         Statement::Label(_) => false,
         Statement::Instruction(instruction) => instruction

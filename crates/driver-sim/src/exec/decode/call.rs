@@ -1,0 +1,290 @@
+//! Calls of device functions, which are put in place of the call.
+//!
+//! Parameters and results live in local memory, as the calling convention has them: a `.param`
+//! variable of the caller and the parameter of the function are the same bytes. Recursion has no
+//! end in this way and is refused.
+
+use retrograph_ptx::ast::{Entry, Instruction, Operand, Parameter, Space, Symbol, Type};
+
+use super::variables::append;
+use super::{Decoder, Op, Reason, Slot, Width, width_of};
+use crate::exec::program::{Access, Site};
+
+/// The most instructions of one kernel with all that it calls.
+const MOST_INSTRUCTIONS: usize = 1 << 22;
+
+/// The kernel, or a function in place of one of its calls.
+pub(super) struct Frame<'a> {
+    /// 0 for the kernel, otherwise one more than the index of the function.
+    pub(super) code: u32,
+    /// Declarations and body.
+    pub(super) entry: &'a Entry,
+    /// The types of the registers.
+    pub(super) types: Vec<Type>,
+    /// The slot of the first register.
+    first_slot: u32,
+    /// The number of the first label.
+    first_label: u32,
+    /// The label that `ret` jumps to; none in a kernel.
+    end: Option<u32>,
+    /// The addresses of parameters and results in local memory; none in a kernel.
+    passed: (Vec<u64>, Vec<u64>),
+    /// The addresses of the variables in local memory.
+    local: Vec<Option<u64>>,
+}
+
+impl<'a> Frame<'a> {
+    /// The frame of the kernel before anything is known of it.
+    pub(super) fn kernel(entry: &'a Entry) -> Self {
+        Self {
+            code: 0,
+            entry,
+            types: entry.register_types(),
+            first_slot: 0,
+            first_label: 0,
+            end: None,
+            passed: (Vec::new(), Vec::new()),
+            local: Vec::new(),
+        }
+    }
+
+    /// The slot of a register, if it is declared.
+    pub(super) fn slot(&self, register: u32) -> Option<Slot> {
+        let known = (register as usize) < self.types.len();
+        known.then(|| Slot(self.first_slot + register))
+    }
+
+    /// The label of the program behind a label of the entry.
+    pub(super) fn label(&self, label: u32) -> u32 {
+        self.first_label + label
+    }
+
+    /// The label behind the function, or none in a kernel.
+    pub(super) fn end(&self) -> Option<u32> {
+        self.end
+    }
+}
+
+impl<'a> Decoder<'a> {
+    /// Makes slots, labels and local memory for what the frame declares.
+    pub(super) fn open(&mut self, frame: Frame<'a>) -> Frame<'a> {
+        let first_slot = self.slots.len() as u32;
+        for ty in &frame.types {
+            self.slots.push(super::SlotInfo { width: width_of(*ty), preset: None });
+        }
+        let first_label = self.labels.len() as u32;
+        self.labels.resize(self.labels.len() + frame.entry.labels.len(), None);
+        let mut local = Vec::new();
+        for variable in &frame.entry.variables {
+            let is_local = matches!(variable.space, Space::Local | Space::Param);
+            local.push(is_local.then(|| append(&mut self.local, variable)));
+        }
+        self.local_most = self.local_most.max(self.local);
+        Frame { first_slot, first_label, local, ..frame }
+    }
+
+    /// A new label that no statement names.
+    pub(super) fn new_label(&mut self) -> u32 {
+        self.labels.push(None);
+        self.labels.len() as u32 - 1
+    }
+
+    /// Places a label here.
+    pub(super) fn place_label(&mut self, label: u32) {
+        let here = self.code.len() as u32;
+        if let Some(place) = self.labels.get_mut(label as usize) {
+            *place = Some(here);
+        }
+    }
+
+    /// The space and address of a symbol. Parameters of functions and of calls are local.
+    pub(super) fn place(&self, symbol: Symbol) -> Option<(Space, u64)> {
+        let frame = &self.frame;
+        let (space, address) = match symbol {
+            Symbol::Parameter(index) if frame.code == 0 => {
+                let (offset, _) = self.places.parameters.0.get(index as usize)?;
+                (Space::Param, Some(u64::from(*offset)))
+            }
+            Symbol::Parameter(index) => {
+                (Space::Local, frame.passed.0.get(index as usize).copied())
+            }
+            Symbol::Result(index) => (Space::Local, frame.passed.1.get(index as usize).copied()),
+            Symbol::Local(index) => {
+                let local = frame.local.get(index as usize).copied().flatten();
+                let (space, address) = *self.places.own(frame.code).get(index as usize)?;
+                (space, local.or(address))
+            }
+            Symbol::Module(index) => self.places.module(index)?,
+        };
+        Some((space, address?))
+    }
+
+    /// `call`
+    pub(super) fn call(&mut self, instruction: &'a Instruction) -> Result<(), Reason> {
+        super::only(instruction, &[retrograph_ptx::ast::Modifier::Uni])?;
+        let list = |operand: Option<&'a Operand>| match operand {
+            Some(Operand::List(list)) => &list[..],
+            _ => &[],
+        };
+        let operands = &instruction.operands[..];
+        let callee = operands.iter().find_map(|operand| match operand {
+            Operand::Function(index) => Some(*index),
+            _ => None,
+        });
+        let callee = callee.ok_or("a call through a pointer")?;
+        let arguments = if operands.len() > 1 { list(operands.last()) } else { &[] };
+        let results = list(operands.first());
+        let module = self.module;
+        let function = module.functions.get(callee as usize).ok_or("an unknown function")?;
+        let name = &function.code.name;
+        if !function.is_defined {
+            return Err(format!("the function `{name}`, which has no body in this module"));
+        }
+        if self.calls.contains(&callee) {
+            return Err(format!("`{name}` calls itself"));
+        }
+        if self.code.len() > MOST_INSTRUCTIONS {
+            return Err("more instructions, with all functions in place of their calls".to_owned());
+        }
+        let code = &function.code;
+        if arguments.len() != code.parameters.len() || results.len() != code.results.len() {
+            return Err(format!("another number of arguments than `{name}` has"));
+        }
+        let after = self.new_label();
+        if let Some((guard, negated)) = self.guard {
+            // Lanes that do not call jump behind the function.
+            self.guard = Some((guard, !negated));
+            self.emit(Op::Branch, &[], &[], after);
+            self.guard = None;
+        }
+        let mark = self.local;
+        let passed = self.pass(arguments, &code.parameters)?;
+        let given = self.receive(results, &code.results)?;
+        let frame = Frame {
+            code: callee + 1,
+            end: Some(after),
+            passed: (passed, given.clone()),
+            ..Frame::kernel(code)
+        };
+        self.enter(frame, callee)?;
+        self.place_label(after);
+        self.take(results, &code.results, &given)?;
+        self.local = mark;
+        Ok(())
+    }
+
+    fn enter(&mut self, frame: Frame<'a>, callee: u32) -> Result<(), Reason> {
+        let frame = self.open(frame);
+        let outer = std::mem::replace(&mut self.frame, frame);
+        let (site, guard) = (self.site, self.guard.take());
+        self.calls.push(callee);
+        let result = self.statements();
+        self.calls.pop();
+        let inner = std::mem::replace(&mut self.frame, outer);
+        self.site = site;
+        self.guard = guard;
+        result.map_err(|(statement, what)| {
+            // What is refused inside is reported at the call, with the line of the instruction.
+            let line = match inner.entry.body.get(statement) {
+                Some(retrograph_ptx::ast::Statement::Instruction(i)) => i.line.0,
+                _ => 0,
+            };
+            format!("in `{}`, line {line}: {what}", inner.entry.name)
+        })
+    }
+
+    /// The addresses of the arguments; values are stored in local memory first.
+    fn pass(&mut self, list: &'a [Operand], wanted: &[Parameter]) -> Result<Vec<u64>, Reason> {
+        let mut addresses = Vec::new();
+        for (operand, wanted) in list.iter().zip(wanted) {
+            if let Some(address) = self.variable_of_call(operand)? {
+                addresses.push(address);
+                continue;
+            }
+            let value = self.read(operand, wanted.ty)?;
+            let address = self.reserve(wanted);
+            let (at, index) = self.local_access(address, wanted.ty, value);
+            self.emit(Op::Store, &[], &[at, value], index);
+            addresses.push(address);
+        }
+        Ok(addresses)
+    }
+
+    /// The addresses of the results.
+    fn receive(&mut self, list: &'a [Operand], wanted: &[Parameter]) -> Result<Vec<u64>, Reason> {
+        let mut addresses = Vec::new();
+        for (operand, wanted) in list.iter().zip(wanted) {
+            let known = self.variable_of_call(operand)?;
+            addresses.push(known.unwrap_or_else(|| self.reserve(wanted)));
+        }
+        Ok(addresses)
+    }
+
+    /// Loads results that go to registers.
+    fn take(
+        &mut self,
+        list: &'a [Operand],
+        wanted: &[Parameter],
+        addresses: &[u64],
+    ) -> Result<(), Reason> {
+        for ((operand, wanted), &address) in list.iter().zip(wanted).zip(addresses) {
+            if matches!(operand, Operand::Register(_)) {
+                let to = self.write(operand, wanted.ty)?;
+                let (at, index) = self.local_access(address, wanted.ty, to);
+                self.emit(Op::Load, &[to], &[at], index);
+            }
+        }
+        Ok(())
+    }
+
+    /// The address of the `.param` variable that the operand is, if it is one.
+    fn variable_of_call(&self, operand: &Operand) -> Result<Option<u64>, Reason> {
+        match operand {
+            Operand::Symbol(symbol, offset) => match self.place(*symbol) {
+                Some((Space::Local, address)) => Ok(Some(address.wrapping_add(*offset as u64))),
+                _ => Err("a symbol that no call may name".to_owned()),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    fn reserve(&mut self, parameter: &Parameter) -> u64 {
+        let start = self.local.next_multiple_of(u64::from(parameter.alignment()));
+        self.local = start + u64::from(parameter.size());
+        self.local_most = self.local_most.max(self.local);
+        start
+    }
+
+    /// The slot of a constant address in local memory, and the access to a value there.
+    fn local_access(&mut self, address: u64, ty: Type, value: Slot) -> (Slot, u32) {
+        let at = self.constant(address, Width::Double);
+        self.accesses.push(Access {
+            space: Some(Space::Local),
+            bytes: ty.size(),
+            count: 1,
+            signed: ty.is_signed(),
+            value: self.width(value),
+            address: Width::Double,
+            offset: 0,
+        });
+        (at, self.accesses.len() as u32 - 1)
+    }
+
+    /// The statements of the frame. A failure comes with the statement that it happened at.
+    pub(super) fn statements(&mut self) -> Result<(), (usize, Reason)> {
+        use retrograph_ptx::ast::Statement;
+        let entry = self.frame.entry;
+        for (index, statement) in entry.body.iter().enumerate() {
+            self.site = Site { code: self.frame.code, statement: index as u32 };
+            self.guard = None;
+            match statement {
+                Statement::Label(label) => self.place_label(self.frame.label(label.0)),
+                Statement::Instruction(instruction) => {
+                    self.instruction(instruction).map_err(|what| (index, what))?;
+                }
+            }
+        }
+        self.guard = None;
+        Ok(())
+    }
+}
