@@ -221,8 +221,10 @@ fn unquoted(word: String) -> String {
     inside.map(str::to_owned).unwrap_or(word)
 }
 
+/// The line with values for names; a value may name another one.
 fn substituted(line: &Line, bindings: &[(&str, &str)]) -> Line {
-    Line { text: substitute(&line.text, bindings), place: line.place.clone() }
+    let text = substitute(&substitute(&line.text, bindings), bindings);
+    Line { text, place: line.place.clone() }
 }
 
 /// Replaces `$name` and `${name}`; the longest name that fits counts.

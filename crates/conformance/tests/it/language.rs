@@ -1,0 +1,140 @@
+//! The scenario language, by what the simulator makes of small scenarios.
+
+use std::fs;
+use std::path::Path;
+
+use retrograph_conformance::replay::play;
+use retrograph_conformance::{Library, TraceFile};
+use tempfile::TempDir;
+
+/// A folder with one scenario file, `area/topic.txt`.
+pub(crate) fn folder(text: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("scenarios/area")).unwrap();
+    fs::write(folder.path().join("scenarios/area/topic.txt"), text).unwrap();
+    folder
+}
+
+fn load(text: &str) -> Library {
+    Library::load(&folder(text).path().join("scenarios"))
+}
+
+/// The outcome of every step of the only scenario in a text.
+fn outcomes(text: &str) -> Vec<String> {
+    let library = load(text);
+    assert_eq!(library.mistakes, []);
+    let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("images");
+    let played = play(&library.scenarios[0], &images).unwrap();
+    played.steps.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+fn names(library: &Library) -> Vec<&str> {
+    library.scenarios.iter().map(|scenario| scenario.name.as_str()).collect()
+}
+
+#[test]
+fn loops_make_every_combination_and_labels_stand_in_names() {
+    let library = load(
+        "scenario a/$x/$call\n  for x in 1 2\n  for call in one='cuInit $x' two=\"cuInit 0\"\n  \
+         $call\nend\nscenario b/$p\n  for p,q in 3,4 5,6\n  cuInit $q\nend\n",
+    );
+    assert_eq!(names(&library), ["a/1/one", "a/1/two", "a/2/one", "a/2/two", "b/3", "b/5"]);
+    let first = |at: usize| library.scenarios[at].steps.as_ref().unwrap()[0].text.clone();
+    assert_eq!(
+        (first(1), first(2), first(5)),
+        ("cuInit 0".into(), "cuInit 1".into(), "cuInit 6".into())
+    );
+}
+
+#[test]
+fn snippets_take_arguments_and_use_each_other() {
+    let library = load(
+        "snippet inner N\n  cuInit $N\nend\nsnippet outer N\n  use inner $N\n  cuInit 0\nend\n\
+         scenario a\n  use outer 7 # a comment\nend\n",
+    );
+    let steps = library.scenarios[0].steps.as_ref().unwrap();
+    let texts: Vec<_> = steps.iter().map(|step| step.text.as_str()).collect();
+    assert_eq!(texts, ["cuInit 7", "cuInit 0"]);
+    assert_eq!(steps[0].place.line, 2);
+}
+
+#[test]
+fn mistakes_name_their_line_and_leave_other_scenarios_alone() {
+    let library = load(
+        "scenario a\n  cuNothing 1\nend\nscenario b\n  cuInit\nend\nscenario c\n  cuInit 0\nend\n\
+         scenario d\n  cuStreamCreate &s CU_NOT_THERE\nend\n",
+    );
+    let said = |at: usize| match &library.scenarios[at].steps {
+        Ok(_) => String::new(),
+        Err(mistake) => mistake.to_string().rsplit_once("topic.txt:").unwrap().1.to_owned(),
+    };
+    assert_eq!(said(0), "2: there is no function `cuNothing`");
+    assert_eq!(said(1), "5: cuInit takes 1 arguments, 0 are given");
+    assert_eq!(said(2), "");
+    assert_eq!(said(3), "11: there is no constant `CU_NOT_THERE`");
+}
+
+#[test]
+fn two_scenarios_of_one_name_are_a_mistake() {
+    let library = load("scenario a\n  cuInit 0\nend\nscenario a\n  cuInit 0\nend\n");
+    assert_eq!(library.mistakes.len(), 1);
+    assert!(library.mistakes[0].to_string().contains("a name of its own"));
+}
+
+#[test]
+fn handles_and_addresses_are_shown_by_the_variables_that_hold_them() {
+    let shown = outcomes(
+        "scenario a\n  use context\n  cuStreamCreate &s 1\n  cuCtxGetCurrent &other\n  \
+         cuMemAlloc_v2 &p 64\n  cuMemsetD32_v2 p 7 16\n  read p+8 u32 4\n  \
+         cuMemcpyHtoD_v2 p &h:u32[2]=1,2 8\n  read p u32 3\n  cuGraphCreate &g 0\n  \
+         cuGraphAddMemsetNode &n g null 0 {dst=p+16, elementSize=4, width=2, height=1} context\n  \
+         cuGraphMemsetNodeGetParams n &set\n  b: cuCtxGetCurrent &none\nend\n",
+    );
+    let shown: Vec<_> = shown.iter().skip(3).map(String::as_str).collect();
+    assert_eq!(
+        shown,
+        [
+            "0 CUDA_SUCCESS s=CUstream#1",
+            "0 CUDA_SUCCESS other=context",
+            "0 CUDA_SUCCESS p=addr",
+            "0 CUDA_SUCCESS",
+            "0 CUDA_SUCCESS read=[7*4]",
+            "0 CUDA_SUCCESS",
+            "0 CUDA_SUCCESS read=[1, 2, 7]",
+            "0 CUDA_SUCCESS g=CUgraph#1",
+            "0 CUDA_SUCCESS n=CUgraphNode#1",
+            "0 CUDA_SUCCESS set={dst=p+16 elementSize=4 width=2 height=1}",
+            "0 CUDA_SUCCESS none=null",
+        ]
+    );
+}
+
+#[test]
+fn host_functions_write_the_log_in_the_order_of_their_stream() {
+    let shown = outcomes(
+        "scenario a\n  use context\n  cuStreamCreate &s 1\n  cuLaunchHostFunc s hostfn(one) null\n  \
+         cuLaunchHostFunc s hostfn(two) null\n  cuStreamSynchronize s\n  log\nend\n",
+    );
+    assert_eq!(shown.last().map(String::as_str), Some("log=[one, two]"));
+}
+
+#[test]
+fn what_was_not_written_and_what_is_not_recorded_can_be_told_from_results() {
+    let shown = outcomes(
+        "scenario a\n  cuGetErrorName 901 &name\n  cuGetErrorName 4242 &name\n  cuInit 0\n  \
+         cuDeviceGetCount &_count\n  cuDeviceGet &d 99\n  show _count\nend\n",
+    );
+    assert_eq!(shown[0], "0 CUDA_SUCCESS name=\"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED\"");
+    assert_eq!(shown[3], "0 CUDA_SUCCESS");
+    assert_eq!(shown[4], "101 CUDA_ERROR_INVALID_DEVICE d=-");
+    assert_eq!(shown[5], "_count=1");
+}
+
+#[test]
+fn traces_survive_being_written_and_read() {
+    let text = "# driver: 1\n# gpu: x\n\nscenario a\n  cuInit 0 -> 0 CUDA_SUCCESS\n  \
+                log -> log=[a, b]\nend\n";
+    let file = TraceFile::parse(text);
+    assert_eq!(file.text(), text);
+    assert_eq!(file.find("a").unwrap().steps[1], ("log".to_owned(), "log=[a, b]".to_owned()));
+}

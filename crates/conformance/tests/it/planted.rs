@@ -1,0 +1,68 @@
+//! Replay notices what is planted: a difference, a missing trace, a stale one, a list that is not
+//! true.
+
+use std::fs;
+
+use retrograph_conformance::Folders;
+use retrograph_conformance::replay::{Report, replay};
+
+use crate::language::folder;
+
+const SCENARIO: &str = "scenario a\n  cuInit 0\n  cuInit 1\nend\n";
+const TRACE: &str = "scenario a\n  cuInit 0 -> 0 CUDA_SUCCESS\n  \
+                     cuInit 1 -> 1 CUDA_ERROR_INVALID_VALUE\nend\n";
+
+/// Replays a scenario file beside a trace file and a list of differences.
+fn report(trace: &str, differences: &str) -> Report {
+    let folder = folder(SCENARIO);
+    fs::create_dir_all(folder.path().join("traces/area")).unwrap();
+    fs::write(folder.path().join("traces/area/topic.txt"), trace).unwrap();
+    fs::write(folder.path().join("differences.txt"), differences).unwrap();
+    replay(&Folders::under(folder.path()), "")
+}
+
+#[test]
+fn a_trace_that_agrees_attests_its_errors() {
+    let report = report(TRACE, "");
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!((report.agreeing, report.steps), (1, 2));
+    let index = report.index();
+    assert!(index.lines().any(|line| line.ends_with(" cuInit 1 a")), "{index}");
+}
+
+#[test]
+fn another_code_is_a_difference_at_its_step() {
+    let report = report(&TRACE.replace("1 CUDA_ERROR_INVALID_VALUE", "3 CUDA_ERROR_X"), "");
+    assert!(!report.is_clean());
+    let one = &report.differences[0];
+    assert!(one.place.ends_with("topic.txt:3"), "{}", one.place);
+    assert_eq!(
+        (one.expected.as_str(), one.actual.as_str()),
+        ("3 CUDA_ERROR_X", "1 CUDA_ERROR_INVALID_VALUE")
+    );
+    assert!(report.attested.is_empty(), "the error is not what hardware gave");
+}
+
+#[test]
+fn a_listed_difference_is_expected_and_must_be_one() {
+    let wrong = TRACE.replace("1 CUDA_ERROR_INVALID_VALUE", "3 CUDA_ERROR_X");
+    assert!(report(&wrong, "# why\na because\n").is_clean());
+    let outdated = report(TRACE, "a because\n");
+    assert_eq!(outdated.outdated, ["a"]);
+    assert!(!outdated.is_clean());
+}
+
+#[test]
+fn missing_and_stale_traces_and_traces_of_nothing_are_told() {
+    assert_eq!(report("", "").untraced, [("a".to_owned(), "no trace")]);
+    let stale = TRACE.replace("cuInit 1", "cuInit 2");
+    assert_eq!(report(&stale, "").untraced, [("a".to_owned(), "the trace is of other steps")]);
+    let more = format!("{TRACE}scenario b\n  cuInit 0 -> 0 CUDA_SUCCESS\nend\n");
+    assert_eq!(report(&more, "").orphans, ["b"]);
+}
+
+#[test]
+fn a_crash_of_hardware_is_met_by_a_simulator_that_promises_nothing() {
+    let crash = TRACE.replace("1 CUDA_ERROR_INVALID_VALUE", "crash");
+    assert_eq!(report(&crash, "").differences.len(), 1, "it returned a code instead");
+}
