@@ -42,7 +42,7 @@ fn loops_make_every_combination_and_labels_stand_in_names() {
     let first = |at: usize| library.scenarios[at].steps.as_ref().unwrap()[0].text.clone();
     assert_eq!(
         (first(1), first(2), first(5)),
-        ("cuInit 0".into(), "cuInit 1".into(), "cuInit 6".into())
+        ("cuInit 0".into(), "cuInit 2".into(), "cuInit 6".into())
     );
 }
 
