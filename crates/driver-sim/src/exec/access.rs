@@ -17,7 +17,9 @@ use crate::memory::{Snapshot, Span};
 pub(super) const SHARED_WINDOW: u64 = 0x6f00_0000_0000;
 /// Where local memory lies among generic addresses.
 pub(super) const LOCAL_WINDOW: u64 = 0x6e00_0000_0000;
-/// Size of both windows.
+/// Where the parameters lie among generic addresses.
+pub(super) const PARAM_WINDOW: u64 = 0x6d00_0000_0000;
+/// Size of each window.
 const WINDOW: u64 = 1 << 32;
 
 /// A fault and the lane that it happened to.
@@ -118,7 +120,7 @@ impl Memories<'_> {
 }
 
 /// The space of an address, and the address in that space.
-fn locate(space: Option<Space>, address: u64) -> (Space, u64) {
+pub(super) fn locate(space: Option<Space>, address: u64) -> (Space, u64) {
     match space {
         Some(space) => (space, address),
         None if address.wrapping_sub(SHARED_WINDOW) < WINDOW => {
@@ -126,6 +128,9 @@ fn locate(space: Option<Space>, address: u64) -> (Space, u64) {
         }
         None if address.wrapping_sub(LOCAL_WINDOW) < WINDOW => {
             (Space::Local, address - LOCAL_WINDOW)
+        }
+        None if address.wrapping_sub(PARAM_WINDOW) < WINDOW => {
+            (Space::Param, address - PARAM_WINDOW)
         }
         None => (Space::Global, address),
     }

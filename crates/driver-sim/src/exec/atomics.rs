@@ -69,8 +69,10 @@ pub(super) unsafe fn execute(
             let seen = memories.watch(access, place, Touch::Atomic);
             seen.map_err(|kind| (kind, lane as u32))?;
             let old = read_element(at, bytes, false);
-            let b = lane_of(slots, 2, (access.value, lane));
-            let c = lane_of(slots, 3, (access.value, lane));
+            // A register may be wider than what it is taken for.
+            let used = u64::MAX >> (64 - 8 * bytes);
+            let b = lane_of(slots, 2, (access.value, lane)) & used;
+            let c = lane_of(slots, 3, (access.value, lane)) & used;
             let new = atomic.operation.apply(old, b, c).to_le_bytes();
             std::ptr::copy_nonoverlapping(new.as_ptr(), at, bytes);
             set_lane(slots, 0, (access.value, lane), old);

@@ -1,10 +1,11 @@
 //! Which warps of a block run, which wait at a barrier, and when a barrier lets them go.
 
+use super::interpreter::Contributions;
 use super::program::LANES;
 use super::races::Races;
 
-/// Barriers of a block.
-pub(super) const BARRIERS: u32 = 16;
+/// Barriers of a block, and one more behind them for its cluster.
+pub(super) const BARRIERS: u32 = 17;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -67,11 +68,16 @@ impl Barriers {
     }
 
     /// Lets warps go whose barrier is complete; whether there were any.
-    pub(super) fn release(&mut self, mut races: Option<&mut Races<'_>>) -> bool {
+    pub(super) fn release(
+        &mut self,
+        mut races: Option<&mut Races<'_>>,
+        contributions: &mut Contributions,
+    ) -> bool {
         let mut released = false;
         for id in (0..BARRIERS).filter(|&id| self.is_complete(id)).collect::<Vec<_>>() {
             released = true;
             self.arrived[id as usize] = 0;
+            contributions.release(id);
             for (warp, state) in self.states.iter_mut().enumerate() {
                 if state.waits_at(id) {
                     *state = State::Ready;

@@ -12,8 +12,8 @@ use super::access::Memories;
 use super::barrier::{BARRIERS, Barriers};
 use super::fault::FaultKind;
 use super::grid::Launch;
-use super::interpreter::{Interpreter, Machine, Pause};
-use super::program::{LANES, Preset, Program, Width};
+use super::interpreter::{Contributions, Interpreter, Machine, Pause};
+use super::program::{CLUSTER_BARRIER, LANES, Preset, Program, Width};
 use super::races::{Races, Seen};
 use super::vector::Lanes;
 use super::warp::Warp;
@@ -92,7 +92,12 @@ impl<'a> BlockRunner<'a> {
             pc: 0,
         };
         let mut runner = Self {
-            machine: Machine { program, memories, executed: 0 },
+            machine: Machine {
+                program,
+                memories,
+                executed: 0,
+                contributions: Contributions::default(),
+            },
             launch,
             interpreter,
             files: lines(count * program.file_bytes as usize),
@@ -168,6 +173,15 @@ impl<'a> BlockRunner<'a> {
                 S::LaneMaskGt => !(bit | (bit - 1)),
                 S::LaneMaskGe => !(bit - 1),
                 S::DynamicSharedSize => self.launch.shared_bytes,
+                S::TotalSharedSize | S::AggregateSharedSize => {
+                    self.launch.shared_bytes + self.machine.program.shared_bytes
+                }
+                // One multiprocessor runs everything, and each block is a cluster of its own.
+                S::NSmId | S::ClusterNctarank => 1,
+                S::ClusterNctaidX | S::ClusterNctaidY | S::ClusterNctaidZ => 1,
+                S::NClusterIdX => gx,
+                S::NClusterIdY => gy,
+                S::NClusterIdZ => gz,
                 _ => 0,
             }
         })
@@ -181,6 +195,7 @@ impl<'a> BlockRunner<'a> {
     /// Begins a block. `order` varies the order of the warps and of the lanes in them.
     pub(super) fn start(&mut self, block: [u32; 3], order: u64) {
         self.machine.executed = 0;
+        self.machine.contributions = Contributions::default();
         self.round = order;
         if let Some(races) = &mut self.machine.memories.races {
             races.start(block, self.warps.len());
@@ -193,9 +208,9 @@ impl<'a> BlockRunner<'a> {
             self.warps[warp].restart(lanes, order);
             for &(preset, offset) in &program.presets {
                 let axis = match preset {
-                    Preset::Special(Special::CtaidX) => 0,
-                    Preset::Special(Special::CtaidY) => 1,
-                    Preset::Special(Special::CtaidZ) => 2,
+                    Preset::Special(Special::CtaidX | Special::ClusterIdX) => 0,
+                    Preset::Special(Special::CtaidY | Special::ClusterIdY) => 1,
+                    Preset::Special(Special::CtaidZ | Special::ClusterIdZ) => 2,
                     _ => continue,
                 };
                 self.set((warp, offset), [block[axis]; LANES]);
@@ -233,7 +248,8 @@ impl<'a> BlockRunner<'a> {
                 }
             }
             let races = self.machine.memories.races.as_deref_mut();
-            if !self.barriers.release(races) && !progress {
+            let contributions = &mut self.machine.contributions;
+            if !self.barriers.release(races, contributions) && !progress {
                 return Err(self.stuck());
             }
             self.round = if self.round == 0 { 0 } else { scramble(self.round).max(1) };
@@ -266,7 +282,8 @@ impl<'a> BlockRunner<'a> {
             Pause::Turn => return Ok(false),
             Pause::Fault(kind, lane) => return Err(self.fault(kind, index, lane)),
             Pause::Barrier { id, count, arrive } => {
-                if id >= BARRIERS || !count.is_multiple_of(LANES as u32) {
+                let id = if id == CLUSTER_BARRIER { BARRIERS - 1 } else { id.min(BARRIERS) };
+                if id == BARRIERS || !count.is_multiple_of(LANES as u32) {
                     let what = "a barrier beyond 15, or a count that is no multiple of 32";
                     return Err(self.fault_before(FaultKind::Undefined { what }, index));
                 }

@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use retrograph_ptx::ast::{Type, TypeKind};
 
 use super::float::{FloatMode, canonical64, d, flush, saturate};
+use super::half::to_odd;
 use super::rounding::{Format, Rounding};
 
 /// A conversion.
@@ -37,6 +38,9 @@ impl Conversion {
     fn operand(self, bits: u64) -> f64 {
         match self.from {
             Type::F16 => Format::F16.widen(bits as u32 & 0xffff),
+            Type::Bf16 if self.mode.flush && bits & 0x7f80 == 0 => {
+                f64::from(f32::from_bits((bits as u32 & 0x8000) << 16))
+            }
             Type::Bf16 => Format::BF16.widen(bits as u32 & 0xffff),
             Type::F32 if self.mode.flush => f64::from(f32::from_bits(flush(bits as u32))),
             Type::F32 => f64::from(f32::from_bits(bits as u32)),
@@ -63,15 +67,20 @@ impl Conversion {
             }
             Type::F64 => {
                 let nearest = value as f64;
-                match rounding.step(value.cmp(&(nearest as i128)), nearest < 0.0) {
+                let bits = match rounding.step(value.cmp(&(nearest as i128)), nearest < 0.0) {
                     -1 => nearest.next_down().to_bits(),
                     1 => nearest.next_up().to_bits(),
                     _ => nearest.to_bits(),
-                }
+                };
+                if self.mode.saturate { saturate64(bits) } else { bits }
             }
-            // Integers above 2^53, which f64 does not hold, overflow f16 in every mode, and bf16
-            // from 64 bits is refused when decoding.
-            other => u64::from(half(other).narrow(value as f64, rounding)),
+            other => {
+                // Integers above 2^53, which f64 may not hold, are rounded to odd first.
+                let nearest = value as f64;
+                let wide = to_odd(nearest, (value - nearest as i128) as f64);
+                let bits = half(other).narrow(wide, rounding);
+                u64::from(if self.mode.saturate { saturate_half(bits, other) } else { bits })
+            }
         }
     }
 
@@ -102,6 +111,25 @@ impl Conversion {
     }
 }
 
+/// Clamps the bits of an `f64` to [0, 1].
+fn saturate64(bits: u64) -> u64 {
+    let value = d(bits);
+    if value > 0.0 { value.min(1.0).to_bits() } else { 0 }
+}
+
+/// Clamps a half to [0, 1].
+fn saturate_half(bits: u32, ty: Type) -> u32 {
+    let value = half(ty).widen(bits);
+    let one = half(ty).narrow(1.0, Rounding::Nearest);
+    if value >= 1.0 {
+        one
+    } else if value > 0.0 {
+        bits
+    } else {
+        0
+    }
+}
+
 fn move_f32(value: f32, step: i32) -> f32 {
     match step.cmp(&0) {
         Ordering::Less => value.next_down(),
@@ -113,12 +141,6 @@ fn move_f32(value: f32, step: i32) -> f32 {
 /// The 16-bit format of `ty`.
 pub(super) fn half(ty: Type) -> Format {
     if matches!(ty, Type::Bf16 | Type::Bf16x2) { Format::BF16 } else { Format::F16 }
-}
-
-/// Packs two rounded `f32` into one register, `high` above `low`.
-pub(super) fn pack_halves(high: u64, low: u64, ty: Type, rounding: Rounding) -> u64 {
-    let part = |bits: u64| half(ty).narrow(f64::from(f32::from_bits(bits as u32)), rounding);
-    u64::from(part(high) << 16 | part(low))
 }
 
 /// The value of the low bits as an integer of type `ty`.
@@ -209,6 +231,5 @@ mod tests {
         let mode = FloatMode { saturate: true, ..FloatMode::default() };
         let sat = Conversion { from: Type::F32, to: Type::F32, mode, integral: false };
         assert_eq!([sat.apply(f(2.0)), sat.apply(f(f32::NAN))], [f(1.0), 0]);
-        assert_eq!(pack_halves(f(1.0), f(2.0), Type::F16x2, Rounding::Nearest), 0x3c00_4000);
     }
 }

@@ -130,3 +130,107 @@ pub(super) unsafe fn shuffle_in_range(slots: Slots, mask: u32, mode: ShuffleMode
         slots.set_predicate(0, mask, valid);
     }
 }
+
+/// What `redux.sync` combines by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum ReduceOperation {
+    Add,
+    MinU32,
+    MaxU32,
+    MinS32,
+    MaxS32,
+    And,
+    Or,
+    Xor,
+}
+
+impl ReduceOperation {
+    /// The operation that an instruction holds.
+    fn of(extra: u32) -> Self {
+        use ReduceOperation as R;
+        let all = [R::Add, R::MinU32, R::MaxU32, R::MinS32, R::MaxS32, R::And, R::Or, R::Xor];
+        all[extra as usize % all.len()]
+    }
+
+    fn apply(self, a: u32, b: u32) -> u32 {
+        match self {
+            Self::Add => a.wrapping_add(b),
+            Self::MinU32 => a.min(b),
+            Self::MaxU32 => a.max(b),
+            Self::MinS32 => (a as i32).min(b as i32) as u32,
+            Self::MaxS32 => (a as i32).max(b as i32) as u32,
+            Self::And => a & b,
+            Self::Or => a | b,
+            Self::Xor => a ^ b,
+        }
+    }
+}
+
+/// `redux.sync`: operands d, value, members.
+///
+/// # Safety
+///
+/// The slots must be those of [`super::program::Op::Reduce`].
+#[inline(never)]
+pub(super) unsafe fn reduce(slots: Slots, mask: u32, extra: u32) {
+    let operation = ReduceOperation::of(extra);
+    // SAFETY: by the contract.
+    unsafe {
+        let values = slots.read::<u32>(1);
+        let all = lanes_of(mask).map(|lane| values[lane]);
+        let result = all.reduce(|a, b| operation.apply(a, b)).unwrap_or(0);
+        slots.write(0, mask, &[result; LANES]);
+    }
+}
+
+/// For each lane the lanes of `mask` that have the same value; `wide` for values of 64 bits.
+///
+/// # Safety
+///
+/// The operand must be a slot of values as wide as `wide` says.
+unsafe fn equal_lanes(slots: Slots, operand: usize, (mask, wide): (u32, u32)) -> Lanes<u32> {
+    // SAFETY: by the contract.
+    let values: Lanes<u64> = unsafe {
+        match wide {
+            0 => slots.read::<u32>(operand).map(u64::from),
+            _ => slots.read::<u64>(operand),
+        }
+    };
+    let mut equal = [0; LANES];
+    for lane in lanes_of(mask) {
+        let same = lanes_of(mask).filter(|&other| values[other] == values[lane]);
+        equal[lane] = same.fold(0, |bits, other| bits | 1 << other);
+    }
+    equal
+}
+
+/// `match.any.sync`: operands d, value, members.
+///
+/// # Safety
+///
+/// The slots must be those of [`super::program::Op::MatchAny`].
+#[inline(never)]
+pub(super) unsafe fn match_any(slots: Slots, mask: u32, wide: u32) {
+    // SAFETY: by the contract.
+    unsafe {
+        let equal = equal_lanes(slots, 1, (mask, wide));
+        slots.write(0, mask, &equal);
+    }
+}
+
+/// `match.all.sync`: operands d, predicate, value, members.
+///
+/// # Safety
+///
+/// The slots must be those of [`super::program::Op::MatchAll`].
+#[inline(never)]
+pub(super) unsafe fn match_all(slots: Slots, mask: u32, wide: u32) {
+    // SAFETY: by the contract.
+    unsafe {
+        let equal = equal_lanes(slots, 2, (mask, wide));
+        let all = lanes_of(mask).all(|lane| equal[lane] == mask);
+        slots.write(0, mask, &[if all { mask } else { 0 }; LANES]);
+        slots.set_predicate(1, mask, if all { mask } else { 0 });
+    }
+}

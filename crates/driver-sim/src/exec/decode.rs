@@ -10,9 +10,11 @@ mod cast;
 mod compare;
 mod control;
 mod float;
+mod half;
 mod matrix;
 mod memory;
 mod operand;
+mod rare;
 mod variables;
 
 use std::collections::HashMap;
@@ -85,6 +87,8 @@ struct Decoder<'a> {
     matrices: Vec<Matrix>,
     communicates: bool,
     site: Site,
+    /// The slot of the carry, once there is one.
+    carry: Option<Slot>,
     guard: Option<(Slot, bool)>,
 }
 
@@ -125,6 +129,7 @@ impl<'a> Decoder<'a> {
             matrices: Vec::new(),
             communicates: false,
             site: Site::default(),
+            carry: None,
             guard: None,
         };
         decoder.frame = decoder.open(Frame::kernel(entry));
@@ -159,17 +164,33 @@ impl<'a> Decoder<'a> {
         match instruction.opcode {
             O::Mov | O::Cvta => self.movement(instruction),
             O::Cvt => self.conversion(instruction),
-            O::Ld | O::St => self.access(instruction),
+            O::Ld | O::Ldu | O::St => self.access(instruction),
+            O::Isspacep => self.space_test(instruction),
+            // Caches and time are not simulated, and grids of a stream follow each other.
+            O::Prefetch | O::Prefetchu | O::Nanosleep | O::Griddepcontrol => Ok(()),
             O::Atom | O::Red => self.atomic(instruction),
             O::Setp | O::Set | O::Selp | O::Slct | O::Testp => self.comparison(instruction),
             O::Call => self.call(instruction),
-            O::Bra | O::Brx | O::Ret | O::Exit | O::Trap | O::Bar | O::Barrier | O::Membar | O::Fence => {
-                self.control(instruction)
+            O::Bra
+            | O::Brx
+            | O::Ret
+            | O::Exit
+            | O::Trap
+            | O::Brkpt
+            | O::Bar
+            | O::Barrier
+            | O::Membar
+            | O::Fence => self.control(instruction),
+            O::Shfl | O::Vote | O::Activemask | O::Match | O::Redux | O::Elect => {
+                self.warp_wide(instruction)
             }
-            O::Shfl | O::Vote | O::Activemask => self.warp_wide(instruction),
             O::Cp => self.staged(instruction),
             O::Ldmatrix | O::Stmatrix | O::Movmatrix | O::Mma | O::Wmma => self.matrix(instruction),
+            _ if instruction.ty().is_some_and(half::is_half) => self.half(instruction),
             _ if instruction.ty().is_some_and(Type::is_float) => self.float(instruction),
+            _ if rare::has_carry(instruction) => self.with_carry(instruction),
+            O::Lop3 if instruction.operands.len() == 6 => self.lop3_with_predicate(instruction),
+            _ if self.rare(instruction)? => Ok(()),
             _ => self.arithmetic(instruction),
         }
     }

@@ -290,6 +290,28 @@ moded! {
     neg(a, _b, _c, _r) = -a;
 }
 
+/// `min` and `max` of `f32` with modifiers: `code` is an encoded [`FloatMode`], and from bit 8 on
+/// whether it is `max`, and `.NaN`, `.xorsign.abs`, `.abs` and three operands.
+pub(super) fn extremum(values: [u64; 3], code: u64) -> u64 {
+    let flag = |bit: u32| code >> bit & 1 == 1;
+    let mode = FloatMode::decode(code & 0xff);
+    let magnitudes = flag(10) || flag(11);
+    let operand = |bits: u64| {
+        let bits = mode.operand(bits).to_bits();
+        if magnitudes { bits & 0x7fff_ffff } else { bits }
+    };
+    let choose = |a: u32, b: u32| {
+        let function = if flag(8) { max } else { min };
+        if flag(9) { canonical(unless_nan(f(a), f(b), function)) } else { function(a, b) }
+    };
+    let [a, b, c] = values.map(operand);
+    let pair = choose(a, b);
+    let result = if flag(12) { choose(pair, c) } else { pair };
+    let signed = flag(10) && !f(result).is_nan();
+    let sign = (values[0] ^ values[1]) as u32 & 0x8000_0000;
+    u64::from(if signed { result | sign } else { result })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

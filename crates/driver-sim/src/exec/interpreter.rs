@@ -6,7 +6,7 @@
 
 use super::access::{Memories, Trouble, load_any, store_any};
 use super::atomics;
-use super::cross::{Gathering, gather, shuffle, shuffle_in_range};
+use super::cross::{Gathering, gather, match_all, match_any, reduce, shuffle, shuffle_in_range};
 use super::fault::FaultKind;
 use super::float::{self, canonical, canonical64, d, f};
 use super::lanes;
@@ -44,6 +44,36 @@ pub(super) struct Machine<'a> {
     pub(super) memories: Memories<'a>,
     /// Instructions of warps that were executed in this block so far.
     pub(super) executed: u64,
+    /// What the threads contribute to barriers that reduce.
+    pub(super) contributions: Contributions,
+}
+
+/// For each barrier how many threads and how many true predicates: of those that wait, and of those
+/// that it let go the last time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Contributions {
+    waiting: [(u32, u32); 17],
+    released: [(u32, u32); 17],
+}
+
+impl Contributions {
+    fn add(&mut self, id: u32, threads: u32, votes: u32) {
+        if let Some((count, sum)) = self.waiting.get_mut(id as usize) {
+            *count += threads.count_ones();
+            *sum += votes.count_ones();
+        }
+    }
+
+    fn released(&self, id: u32) -> (u32, u32) {
+        self.released.get(id as usize).copied().unwrap_or_default()
+    }
+
+    /// The barrier lets its threads go.
+    pub(super) fn release(&mut self, id: u32) {
+        if let Some(waiting) = self.waiting.get_mut(id as usize) {
+            self.released[id as usize] = std::mem::take(waiting);
+        }
+    }
 }
 
 /// Runs a warp until it pauses, at most `turn` instructions.
@@ -446,9 +476,49 @@ unsafe fn interpret(machine: &mut Machine<'_>, warp: &mut Warp, file: *mut u8, t
                     let set = s.predicate(1) & mask;
                     s.set_predicate(0, mask, if set == 0 || set == mask { mask } else { 0 });
                 }
+                Op::MatchAny => {
+                    gathered!(2);
+                    match_any(s, mask, extra);
+                }
+                Op::MatchAll => {
+                    gathered!(3);
+                    match_all(s, mask, extra);
+                }
+                Op::Reduce => {
+                    gathered!(2);
+                    reduce(s, mask, extra);
+                }
+                Op::Elect => {
+                    gathered!(2);
+                    let leader = mask.trailing_zeros();
+                    s.write(0, mask, &[leader; LANES]);
+                    s.set_predicate(1, mask, 1 << leader);
+                }
+                Op::Contribute => {
+                    let id = s.read::<u32>(0)[mask.trailing_zeros() as usize & 31];
+                    machine.contributions.add(id, mask, s.predicate(1) & mask);
+                }
+                Op::ContributionCount => {
+                    let id = s.read::<u32>(1)[mask.trailing_zeros() as usize & 31];
+                    s.write(0, mask, &[machine.contributions.released(id).1; LANES]);
+                }
+                Op::ContributionAll => {
+                    let id = s.read::<u32>(1)[mask.trailing_zeros() as usize & 31];
+                    let (threads, votes) = machine.contributions.released(id);
+                    s.set_predicate(0, mask, if threads == votes { mask } else { 0 });
+                }
+                Op::ContributionAny => {
+                    let id = s.read::<u32>(1)[mask.trailing_zeros() as usize & 31];
+                    let any = machine.contributions.released(id).1 != 0;
+                    s.set_predicate(0, mask, if any { mask } else { 0 });
+                }
                 Op::Clock32 => {
                     let now = machine.executed + (turn - left);
                     s.write(0, mask, &[now as u32; LANES]);
+                }
+                Op::ClockHigh => {
+                    let now = machine.executed + (turn - left);
+                    s.write(0, mask, &[(now >> 32) as u32; LANES]);
                 }
                 Op::Clock64 => {
                     let now = machine.executed + (turn - left);

@@ -9,9 +9,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::decode::{Micro, Slot, SlotInfo};
-use super::program::{Op, Width};
 #[cfg(test)]
 use super::program::Site;
+use super::program::{Op, Width};
 
 /// Where the slots lie.
 #[derive(Debug)]
@@ -234,7 +234,14 @@ mod tests {
 
     fn micro(op: Op, writes: &[u32], reads: &[u32], extra: u32) -> Micro {
         let slots = |list: &[u32]| list.iter().map(|&slot| Slot(slot)).collect();
-        Micro { op, guard: None, writes: slots(writes), reads: slots(reads), extra, site: Site::default() }
+        Micro {
+            op,
+            guard: None,
+            writes: slots(writes),
+            reads: slots(reads),
+            extra,
+            site: Site::default(),
+        }
     }
 
     fn words(count: usize) -> Vec<SlotInfo> {

@@ -14,6 +14,9 @@ use super::integer::LaneFunction;
 use super::matrix::Matrix;
 use super::staged::StagedCopy;
 
+/// The number of the barrier of a cluster, which no barrier of a block has.
+pub(super) const CLUSTER_BARRIER: u32 = u32::MAX;
+
 /// Lanes of a warp.
 pub(super) const LANES: usize = 32;
 
@@ -194,8 +197,26 @@ pub(super) enum Op {
     VoteAll,
     VoteAny,
     VoteUniform,
+    /// d (32), value, members: the lanes with the same value; `extra` is 1 for values of 64 bits.
+    MatchAny,
+    /// d (32), predicate, value, members: whether all lanes have the same value.
+    MatchAll,
+    /// d (32), value, members; `extra` is a [`ReduceOperation`].
+    ///
+    /// [`ReduceOperation`]: super::cross::ReduceOperation
+    Reduce,
+    /// d (32), predicate, members.
+    Elect,
+    /// id, predicate: adds to what the threads of a barrier contribute.
+    Contribute,
+    /// d, id: what the threads contributed that the last barrier `id` let go.
+    ContributionCount,
+    ContributionAll,
+    ContributionAny,
     /// d: the low 32 bits of the count of instructions.
     Clock32,
+    /// d: the high 32 bits of the count of instructions.
+    ClockHigh,
     /// d: the count of instructions.
     Clock64,
 }

@@ -115,6 +115,11 @@ pub(super) struct Format {
 }
 
 impl Format {
+    /// A format of so many bits of mantissa and exponent.
+    pub(super) const fn new(mantissa: u32, exponent: u32) -> Self {
+        Self { mantissa, exponent }
+    }
+
     /// `f16`.
     pub(super) const F16: Self = Self { mantissa: 10, exponent: 5 };
     /// `bf16`.

@@ -30,7 +30,7 @@ fn kernel(body: &str) -> String {
 /// The same with declarations.
 fn kernel_with(declarations: &str, body: &str) -> String {
     format!(
-        ".version 8.0
+        ".version 8.1
         .target sm_90
         .address_size 64
         .visible .entry k(.param .u64 out, .param .u64 in) {{

@@ -14,6 +14,7 @@ mod launches;
 mod machine;
 mod memory;
 mod modules;
+mod nvcc;
 mod ordering;
 mod ptx;
 mod symbols;

@@ -12,7 +12,7 @@ extern "C" __global__ void bits(const unsigned *x, unsigned long long *y, int n)
     hash ^= __funnelshift_l(a, b, a & 31);
     hash += __umul64hi(wide, 0x9e3779b97f4a7c15ull);
     hash ^= __brevll(wide) + __popcll(wide) + __clzll(wide);
-    hash += __vadd4(a, b) ^ __vabsdiffu4(a, b);
+    hash += __vadd4(a, b);
     hash ^= (unsigned long long)__dp4a(a, b, 5u) << 20;
     hash += __usad(a, b, 3u) + __umulhi(a, b) + __mul24((int)a, (int)b) + __uhadd(a, b);
     hash ^= (unsigned long long)((long long)(int)a * (int)b) + (wide % 1000003ull);

@@ -105,9 +105,7 @@ impl<'a> Decoder<'a> {
                 let (offset, _) = self.places.parameters.0.get(index as usize)?;
                 (Space::Param, Some(u64::from(*offset)))
             }
-            Symbol::Parameter(index) => {
-                (Space::Local, frame.passed.0.get(index as usize).copied())
-            }
+            Symbol::Parameter(index) => (Space::Local, frame.passed.0.get(index as usize).copied()),
             Symbol::Result(index) => (Space::Local, frame.passed.1.get(index as usize).copied()),
             Symbol::Local(index) => {
                 let local = frame.local.get(index as usize).copied().flatten();
@@ -263,6 +261,7 @@ impl<'a> Decoder<'a> {
             bytes: ty.size(),
             count: 1,
             signed: ty.is_signed(),
+            strong: false,
             value: self.width(value),
             address: Width::Double,
             offset: 0,

@@ -4,10 +4,11 @@ use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Operand, Spac
 
 use super::float::mode_of;
 use super::{Decoder, Op, Reason, Slot, Width, only, operands, type_of, width_of};
-use crate::exec::access::{LOCAL_WINDOW, SHARED_WINDOW};
-use crate::exec::convert::{Conversion, pack_halves};
+use crate::exec::access::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW};
+use crate::exec::convert::Conversion;
 use crate::exec::float::FloatMode;
 use crate::exec::lanes::encode_parts;
+use crate::exec::narrow::{self, Narrow, Narrowing};
 
 const ROUNDINGS: &[M] = &[M::Rn, M::Rz, M::Rm, M::Rp];
 const INTEGRAL: &[M] = &[M::Rni, M::Rzi, M::Rmi, M::Rpi];
@@ -58,13 +59,29 @@ impl Decoder<'_> {
     }
 
     fn address_conversion(&mut self, instruction: &Instruction) -> Result<(), Reason> {
-        only(instruction, &[M::To, M::Global, M::Shared, M::Local, M::Const])?;
+        only(
+            instruction,
+            &[
+                M::To,
+                M::Global,
+                M::Shared,
+                M::SharedCta,
+                M::SharedCluster,
+                M::Local,
+                M::Const,
+                M::Param,
+                M::ParamEntry,
+            ],
+        )?;
         let ty = type_of(instruction)?;
         let [to, from] = operands::<2>(instruction)?;
         let (to, from) = (self.write(to, ty)?, self.read(from, ty)?);
         let window = match instruction.space() {
             Some(Space::Shared) => SHARED_WINDOW,
             Some(Space::Local) => LOCAL_WINDOW,
+            // What is passed to a function lies in local memory.
+            Some(Space::Param) if self.frame.code != 0 => LOCAL_WINDOW,
+            Some(Space::Param) => PARAM_WINDOW,
             _ => 0,
         };
         if window == 0 {
@@ -81,6 +98,9 @@ impl Decoder<'_> {
 
     /// `cvt`.
     pub(super) fn conversion(&mut self, instruction: &Instruction) -> Result<(), Reason> {
+        if is_narrowing(instruction) {
+            return self.narrow(instruction);
+        }
         let mut allowed = vec![M::Ftz, M::Sat];
         allowed.extend(ROUNDINGS.iter().chain(INTEGRAL));
         only(instruction, &allowed)?;
@@ -88,9 +108,6 @@ impl Decoder<'_> {
             return Err("without two types".to_owned());
         };
         let mode = mode_of(instruction.modifiers);
-        if matches!(to_type, Type::F16x2 | Type::Bf16x2) {
-            return self.pack_conversion(instruction, mode);
-        }
         let [to, from] = operands::<2>(instruction)?;
         let from = self.read_any_width(from, from_type)?;
         let to = match to {
@@ -106,25 +123,67 @@ impl Decoder<'_> {
             self.emit(op, &[to], &[from], 0);
             return Ok(());
         }
-        if to_type == Type::Bf16 && from_type.bits() == 64 {
-            return Err("conversions from 64 bits to .bf16".to_owned());
-        }
         let conversion = Conversion { from: from_type, to: to_type, mode, integral };
         self.emit_lanes(convert, encode(conversion)?, to, &[from]);
         Ok(())
     }
 
-    fn pack_conversion(&mut self, i: &Instruction, mode: FloatMode) -> Result<(), Reason> {
-        let [to, high, low] = operands::<3>(i)?;
-        if i.types[1] != Type::F32 || mode.saturate || mode.flush {
-            return Err("this packed conversion".to_owned());
+    /// Conversions to formats or with modifiers that [`Conversion`] does not know.
+    fn narrow(&mut self, instruction: &Instruction) -> Result<(), Reason> {
+        only(instruction, &[M::Rn, M::Rz, M::Rna, M::Relu, M::Satfinite])?;
+        let [to_type, from_type] = instruction.types[..] else {
+            return Err("without two types".to_owned());
+        };
+        let has = |modifier| instruction.modifiers.has(modifier);
+        let widens = to_type == Type::F16x2 && from_type != Type::F32;
+        let to = narrow_format(if widens { from_type } else { to_type })?;
+        let narrowing = Narrowing {
+            to,
+            rounding: mode_of(instruction.modifiers).rounding,
+            away: has(M::Rna),
+            relu: has(M::Relu),
+            finite: has(M::Satfinite),
+        };
+        let word = if to_type.bits() == 16 { Type::B16 } else { Type::B32 };
+        let (to, from) = match &instruction.operands[..] {
+            [to, from @ ..] => (self.write(to, word)?, from),
+            [] => return Err("no operands".to_owned()),
+        };
+        let mut slots = Vec::new();
+        for operand in from {
+            slots.push(self.read(operand, from_type)?);
         }
-        let to = self.write(to, Type::B32)?;
-        let from = [self.read(high, Type::F32)?, self.read(low, Type::F32)?];
-        let bf16 = u64::from(i.types[0] == Type::Bf16x2) << 8;
-        self.emit_lanes(convert_packed, mode.encode() | bf16, to, &from);
+        let function = match (slots.len(), from_type) {
+            (2, Type::F32) => narrow::two,
+            (1, Type::F32) => narrow::one,
+            (1, Type::F16x2) => narrow::halves_to_bytes,
+            (1, Type::E4m3x2 | Type::E5m2x2) if widens => narrow::bytes_to_halves,
+            _ => return Err(format!("a conversion of .{from_type} to .{to_type}")),
+        };
+        self.emit_lanes(function, narrowing.encode(), to, &slots);
         Ok(())
     }
+}
+
+/// Whether the conversion is one of [`Narrowing`].
+fn is_narrowing(instruction: &Instruction) -> bool {
+    let is_packed = |ty: &Type| {
+        let kinds = [Type::F16x2, Type::Bf16x2, Type::E4m3x2, Type::E5m2x2, Type::Tf32];
+        kinds.contains(ty)
+    };
+    let special = [M::Relu, M::Satfinite].into_iter().any(|word| instruction.modifiers.has(word));
+    special || instruction.types.iter().any(is_packed)
+}
+
+fn narrow_format(ty: Type) -> Result<Narrow, Reason> {
+    Ok(match ty {
+        Type::F16 | Type::F16x2 => Narrow::F16,
+        Type::Bf16 | Type::Bf16x2 => Narrow::Bf16,
+        Type::E4m3x2 => Narrow::E4m3,
+        Type::E5m2x2 => Narrow::E5m2,
+        Type::Tf32 => Narrow::Tf32,
+        other => return Err(format!("a narrow .{other}")),
+    })
 }
 
 fn part_type(ty: Type, parts: usize) -> Result<Type, Reason> {
@@ -175,9 +234,4 @@ fn convert([value, _, _]: [u64; 3], code: u64) -> u64 {
     // The register may be wider than the type, and is then filled by the sign.
     let unused = 64 - conversion.to.bits();
     if conversion.to.is_signed() { ((result << unused) as i64 >> unused) as u64 } else { result }
-}
-
-fn convert_packed([high, low, _]: [u64; 3], code: u64) -> u64 {
-    let ty = if code >> 8 & 1 == 1 { Type::Bf16x2 } else { Type::F16x2 };
-    pack_halves(high, low, ty, FloatMode::decode(code).rounding)
 }

@@ -3,9 +3,12 @@
 use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Operand, Type};
 
 use super::arithmetic::for_type;
+use super::half::{is_brain, is_half, is_packed};
 use super::{Decoder, Op, Reason, Slot, Width, only, operands, type_of, width_of};
 use crate::exec::float::{d, f, flush};
+use crate::exec::half;
 use crate::exec::integer::LaneFunction;
+use crate::exec::lanes::encode_parts;
 
 const RELATIONS: &[M] = &[
     M::Eq,
@@ -57,6 +60,11 @@ impl Decoder<'_> {
         let relation = instruction.modifiers.first_of(RELATIONS);
         let relation = relation.ok_or_else(|| "a comparison without a relation".to_owned())?;
         let flushed = instruction.modifiers.has(M::Ftz);
+        if is_half(ty) {
+            let code = half_code(relation, ty, flushed);
+            self.emit_lanes(half::compare, code, to, &[a, b]);
+            return Ok(());
+        }
         if !flushed && let Some(test) = fast(relation, ty) {
             let (a, b) = if test.swapped { (b, a) } else { (a, b) };
             let invert = if test.inverted { u32::MAX } else { 0 };
@@ -91,27 +99,25 @@ impl Decoder<'_> {
         let (to, complement) = self.write_pair(first, Type::Pred)?;
         let (a, b) = (self.read(a, ty)?, self.read(b, ty)?);
         let other = match (combine, rest) {
-            (Some(combine), [operand]) => Some((combine, self.read(operand, Type::Pred)?)),
+            (Some(_), [operand]) => Some(self.read(operand, Type::Pred)?),
             (None, []) => None,
             _ => return Err(format!("{} operands", instruction.operands.len())),
         };
         if other.is_none() && complement.is_none() {
             return self.compare(instruction, (to, a, b), ty);
         }
-        // Both results are made before either is written, which may overwrite an operand.
+        // Both results are made before either is written, which may overwrite an operand. Of packed
+        // halves the second result is that of the upper ones, of others the opposite.
         let outcome = self.temporary(Width::Predicate);
         self.compare(instruction, (outcome, a, b), ty)?;
         let inverse = self.temporary(Width::Predicate);
-        self.emit(Op::PredicateOr, &[inverse], &[outcome, outcome], u32::MAX);
-        if let Some((combine, with)) = other {
-            let op = match combine {
-                M::And => Op::PredicateAnd,
-                M::Or => Op::PredicateOr,
-                _ => Op::PredicateXor,
-            };
-            self.emit(op, &[outcome], &[outcome, with], 0);
-            self.emit(op, &[inverse], &[inverse, with], 0);
+        if is_packed(ty) {
+            self.compare_upper(instruction, (inverse, a, b), ty)?;
+        } else {
+            self.emit(Op::PredicateOr, &[inverse], &[outcome, outcome], u32::MAX);
         }
+        self.combine(instruction, outcome, other);
+        self.combine(instruction, inverse, other);
         self.emit(Op::PredicateOr, &[to], &[outcome, outcome], 0);
         if let Some(complement) = complement {
             self.emit(Op::PredicateOr, &[complement], &[inverse, inverse], 0);
@@ -119,22 +125,67 @@ impl Decoder<'_> {
         Ok(())
     }
 
+    /// The comparison of the upper ones of packed halves.
+    fn compare_upper(
+        &mut self,
+        instruction: &Instruction,
+        (to, a, b): (Slot, Slot, Slot),
+        ty: Type,
+    ) -> Result<(), Reason> {
+        let relation = instruction.modifiers.first_of(RELATIONS);
+        let relation = relation.ok_or_else(|| "a comparison without a relation".to_owned())?;
+        let code = half_code(relation, ty, instruction.modifiers.has(M::Ftz)) | 1 << 10;
+        self.emit_lanes(half::compare, code, to, &[a, b]);
+        Ok(())
+    }
+
     fn set(&mut self, instruction: &Instruction) -> Result<(), Reason> {
-        let allowed: Vec<M> = RELATIONS.iter().copied().chain([M::Ftz]).collect();
+        let combining = [M::And, M::Or, M::Xor];
+        let allowed: Vec<M> = RELATIONS.iter().copied().chain([M::Ftz]).chain(combining).collect();
         only(instruction, &allowed)?;
         let [to_type, from_type] = instruction.types[..] else {
             return Err("without two types".to_owned());
         };
-        let [to, a, b] = operands::<3>(instruction)?;
+        let [to, a, b, rest @ ..] = &instruction.operands[..] else {
+            return Err("too few operands".to_owned());
+        };
         let to = self.write(to, to_type)?;
         let (a, b) = (self.read(a, from_type)?, self.read(b, from_type)?);
+        let with = match rest {
+            [] => None,
+            [operand, ..] => Some(self.read(operand, Type::Pred)?),
+        };
         let outcome = self.temporary(Width::Predicate);
         self.compare(instruction, (outcome, a, b), from_type)?;
-        let yes = if to_type == Type::F32 { u64::from(1.0f32.to_bits()) } else { 0xffff_ffff };
-        let yes = self.constant(yes, Width::Word);
+        self.combine(instruction, outcome, with);
+        let yes = self.constant(truth(to_type), Width::Word);
         let no = self.constant(0, Width::Word);
-        self.emit(Op::Select32, &[to], &[yes, no, outcome], 0);
+        if !is_packed(from_type) {
+            self.emit(Op::Select32, &[to], &[yes, no, outcome], 0);
+            return Ok(());
+        }
+        let upper = self.temporary(Width::Predicate);
+        self.compare_upper(instruction, (upper, a, b), from_type)?;
+        self.combine(instruction, upper, with);
+        let parts = [outcome, upper].map(|outcome| {
+            let part = self.temporary(Width::Word);
+            self.emit(Op::Select32, &[part], &[yes, no, outcome], 0);
+            part
+        });
+        self.emit(Op::Pack, &[to], &parts, encode_parts(2, 16));
         Ok(())
+    }
+
+    /// Combines an outcome with another predicate as the modifiers say.
+    fn combine(&mut self, instruction: &Instruction, outcome: Slot, with: Option<Slot>) {
+        let op = match instruction.modifiers.first_of(&[M::And, M::Or, M::Xor]) {
+            Some(M::And) => Op::PredicateAnd,
+            Some(M::Or) => Op::PredicateOr,
+            _ => Op::PredicateXor,
+        };
+        if let Some(with) = with {
+            self.emit(op, &[outcome], &[outcome, with], 0);
+        }
     }
 
     fn select(&mut self, instruction: &Instruction) -> Result<(), Reason> {
@@ -186,6 +237,21 @@ impl Decoder<'_> {
         };
         self.emit_lanes(function, class as u64, to, &[from]);
         Ok(())
+    }
+}
+
+/// What [`half::compare`] is told.
+fn half_code(relation: M, ty: Type, flushed: bool) -> u64 {
+    outcomes_of(relation) | u64::from(is_brain(ty)) << 8 | u64::from(flushed) << 9
+}
+
+/// What `set` gives for true, in 16 bits for packed results.
+fn truth(to: Type) -> u64 {
+    match to {
+        Type::F32 => u64::from(1.0f32.to_bits()),
+        Type::F16 | Type::F16x2 => 0x3c00,
+        Type::Bf16 | Type::Bf16x2 => 0x3f80,
+        _ => 0xffff_ffff,
     }
 }
 

@@ -3,7 +3,8 @@
 use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Operand, Type};
 
 use super::{Decoder, Op, Reason, Width, only, operands};
-use crate::exec::program::{ShuffleMode, Undefined};
+use crate::exec::cross::ReduceOperation;
+use crate::exec::program::{CLUSTER_BARRIER, ShuffleMode, Undefined};
 
 impl Decoder<'_> {
     /// Branches, barriers, fences and ends.
@@ -27,7 +28,8 @@ impl Decoder<'_> {
                     _ => self.emit(Op::Exit, &[], &[], 0),
                 }
             }
-            O::Trap => self.emit(Op::Trap, &[], &[], 0),
+            // Without a debugger a breakpoint stops the kernel, too.
+            O::Trap | O::Brkpt => self.emit(Op::Trap, &[], &[], 0),
             // Memory is coherent, and threads of a block take turns, so that fences are kept.
             O::Membar | O::Fence => {}
             _ => return self.barrier(instruction),
@@ -65,6 +67,13 @@ impl Decoder<'_> {
     }
 
     fn barrier(&mut self, instruction: &Instruction) -> Result<(), Reason> {
+        if instruction.modifiers.has(M::Cluster) {
+            // Clusters have one block here, so that a barrier of one is a barrier of the block.
+            return self.cluster_barrier(instruction);
+        }
+        if instruction.modifiers.has(M::Red) {
+            return self.reducing_barrier(instruction);
+        }
         only(instruction, &[M::Sync, M::Arrive, M::Warp, M::Cta, M::Aligned])?;
         let list = &instruction.operands[..];
         if instruction.modifiers.has(M::Warp) {
@@ -88,6 +97,9 @@ impl Decoder<'_> {
         match instruction.opcode {
             O::Shfl => self.shuffle(instruction),
             O::Vote => self.vote(instruction),
+            O::Match => self.match_lanes(instruction),
+            O::Redux => self.reduce_lanes(instruction),
+            O::Elect => self.elect(instruction),
             _ => {
                 only(instruction, &[])?;
                 let [to] = operands::<1>(instruction)?;
@@ -137,6 +149,96 @@ impl Decoder<'_> {
         let to = self.write(to, ty)?;
         let reads = [self.read(predicate, Type::Pred)?, self.read(members, Type::B32)?];
         self.emit(op, &[to], &reads, 0);
+        Ok(())
+    }
+
+    fn match_lanes(&mut self, instruction: &Instruction) -> Result<(), Reason> {
+        only(instruction, &[M::Sync, M::Any, M::All])?;
+        let ty = super::type_of(instruction)?;
+        let [to, value, members] = operands::<3>(instruction)?;
+        let (to, flag) = self.write_pair(to, Type::B32)?;
+        let (value, members) = (self.read(value, ty)?, self.read(members, Type::B32)?);
+        let wide = u32::from(ty.bits() == 64);
+        if instruction.modifiers.has(M::Any) {
+            self.emit(Op::MatchAny, &[to], &[value, members], wide);
+            return Ok(());
+        }
+        let flag = flag.unwrap_or_else(|| self.temporary(Width::Predicate));
+        self.emit(Op::MatchAll, &[to, flag], &[value, members], wide);
+        Ok(())
+    }
+
+    fn reduce_lanes(&mut self, instruction: &Instruction) -> Result<(), Reason> {
+        const OPERATIONS: &[M] = &[M::Add, M::Min, M::Max, M::And, M::Or, M::Xor];
+        only(instruction, &[OPERATIONS, &[M::Sync]].concat())?;
+        let ty = super::type_of(instruction)?;
+        let operation = instruction.modifiers.first_of(OPERATIONS);
+        let operation = match (operation, ty.is_signed()) {
+            (Some(M::Add), _) => ReduceOperation::Add,
+            (Some(M::Min), false) => ReduceOperation::MinU32,
+            (Some(M::Min), true) => ReduceOperation::MinS32,
+            (Some(M::Max), false) => ReduceOperation::MaxU32,
+            (Some(M::Max), true) => ReduceOperation::MaxS32,
+            (Some(M::And), _) => ReduceOperation::And,
+            (Some(M::Or), _) => ReduceOperation::Or,
+            (Some(_), _) => ReduceOperation::Xor,
+            (None, _) => return Err("a reduction without an operation".to_owned()),
+        };
+        let [to, value, members] = operands::<3>(instruction)?;
+        let to = self.write(to, ty)?;
+        let reads = [self.read(value, ty)?, self.read(members, Type::B32)?];
+        self.emit(Op::Reduce, &[to], &reads, operation as u32);
+        Ok(())
+    }
+
+    /// `elect.sync`: the first of the lanes that are named.
+    fn elect(&mut self, instruction: &Instruction) -> Result<(), Reason> {
+        only(instruction, &[M::Sync])?;
+        let [to, members] = operands::<2>(instruction)?;
+        let (to, flag) = self.write_pair(to, Type::B32)?;
+        let members = self.read(members, Type::B32)?;
+        let flag = flag.unwrap_or_else(|| self.temporary(Width::Predicate));
+        self.emit(Op::Elect, &[to, flag], &[members], 0);
+        Ok(())
+    }
+
+    /// `bar.red`: the warps write what they contribute, wait, and read what all did.
+    fn reducing_barrier(&mut self, instruction: &Instruction) -> Result<(), Reason> {
+        only(instruction, &[M::Red, M::Popc, M::And, M::Or, M::Cta, M::Aligned])?;
+        let ty = super::type_of(instruction)?;
+        let (to, id, count, predicate) = match &instruction.operands[..] {
+            [to, id, predicate] => (to, id, None, predicate),
+            [to, id, count, predicate] => (to, id, Some(count), predicate),
+            list => return Err(format!("{} operands", list.len())),
+        };
+        let to = self.write(to, ty)?;
+        let id = self.read(id, Type::U32)?;
+        let count = match count {
+            Some(count) => self.read(count, Type::U32)?,
+            None => self.constant(0, Width::Word),
+        };
+        let predicate = self.read(predicate, Type::Pred)?;
+        self.emit(Op::Contribute, &[], &[id, predicate], 0);
+        self.emit(Op::Barrier, &[], &[id, count], 2);
+        let op = match instruction.modifiers.first_of(&[M::Popc, M::And, M::Or]) {
+            Some(M::Popc) => Op::ContributionCount,
+            Some(M::And) => Op::ContributionAll,
+            _ => Op::ContributionAny,
+        };
+        self.emit(op, &[to], &[id], 0);
+        Ok(())
+    }
+
+    /// `barrier.cluster`: arriving does nothing, and waiting is a barrier of the block.
+    fn cluster_barrier(&mut self, instruction: &Instruction) -> Result<(), Reason> {
+        let order = [M::Release, M::Relaxed, M::Acquire];
+        let words = [M::Cluster, M::Arrive, M::Wait, M::Aligned];
+        only(instruction, &[&order[..], &words].concat())?;
+        if instruction.modifiers.has(M::Wait) {
+            let id = self.constant(u64::from(CLUSTER_BARRIER), Width::Word);
+            let all = self.constant(0, Width::Word);
+            self.emit(Op::Barrier, &[], &[id, all], 0);
+        }
         Ok(())
     }
 }

@@ -1,11 +1,11 @@
 //! Floating-point arithmetic.
 //!
-//! Rounding to nearest without flushing and saturation is fast. Other modes are exact but slow for
-//! `f32`, and not implemented for `f64`.
+//! Rounding to nearest without flushing and saturation is fast. Other modes are exact but slow.
 
 use retrograph_ptx::ast::{Instruction, Modifier as M, Modifiers, Opcode as O, Type};
 
 use super::{Decoder, Op, Reason, Slot, only, type_of};
+use crate::exec::double;
 use crate::exec::float::{self, FloatMode, ModedOperation, canonical64, d, extremum64};
 use crate::exec::rounding::Rounding;
 
@@ -21,8 +21,19 @@ pub(super) fn mode_of(modifiers: Modifiers) -> FloatMode {
 }
 
 /// Modifiers that a float instruction may have, as far as the table of instructions allows them.
-const ALLOWED: &[M] =
-    &[M::Rn, M::Rz, M::Rm, M::Rp, M::Ftz, M::Sat, M::Approx, M::Full, M::PropagateNan];
+const ALLOWED: &[M] = &[
+    M::Rn,
+    M::Rz,
+    M::Rm,
+    M::Rp,
+    M::Ftz,
+    M::Sat,
+    M::Approx,
+    M::Full,
+    M::PropagateNan,
+    M::XorSignAbs,
+    M::Abs,
+];
 
 impl Decoder<'_> {
     /// Arithmetic of `f32` and `f64`.
@@ -39,6 +50,7 @@ impl Decoder<'_> {
         }
         let wanted = match instruction.opcode {
             O::Fma | O::Mad => 3,
+            O::Min | O::Max if slots.len() == 3 => 3,
             O::Add | O::Sub | O::Mul | O::Div | O::Min | O::Max | O::Copysign => 2,
             _ => 1,
         };
@@ -55,6 +67,17 @@ impl Decoder<'_> {
     fn float32(&mut self, i: &Instruction, to: Slot, from: &[Slot]) -> Result<(), Reason> {
         let mode = mode_of(i.modifiers);
         let nan = i.modifiers.has(M::PropagateNan);
+        let signs = [M::XorSignAbs, M::Abs].into_iter().any(|word| i.modifiers.has(word));
+        if signs || from.len() == 3 && matches!(i.opcode, O::Min | O::Max) {
+            let code = mode.encode()
+                | u64::from(i.opcode == O::Max) << 8
+                | u64::from(nan) << 9
+                | u64::from(i.modifiers.has(M::XorSignAbs)) << 10
+                | u64::from(i.modifiers.has(M::Abs)) << 11
+                | u64::from(from.len() == 3) << 12;
+            self.emit_lanes(float::extremum, code, to, from);
+            return Ok(());
+        }
         if mode.is_plain()
             && !nan
             && let Some(op) = fast32(i.opcode)
@@ -72,8 +95,11 @@ impl Decoder<'_> {
     }
 
     fn float64(&mut self, i: &Instruction, to: Slot, from: &[Slot]) -> Result<(), Reason> {
-        if mode_of(i.modifiers) != FloatMode::default() {
-            return Err("rounding modes of .f64 other than to nearest".to_owned());
+        let mode = mode_of(i.modifiers);
+        if mode.rounding != Rounding::Nearest {
+            let function = directed64(i.opcode).ok_or_else(|| format!("{} of .f64", i.opcode))?;
+            self.emit_lanes(function, mode.rounding as u64, to, from);
+            return Ok(());
         }
         let fast = match i.opcode {
             O::Add => Op::AddF64,
@@ -142,6 +168,21 @@ fn moded(opcode: O, propagate_nan: bool) -> Option<ModedOperation> {
 /// `copysign` gives the second operand the sign of the first.
 fn copysign32([a, b, _]: [u64; 3], _: u64) -> u64 {
     a & 0x8000_0000 | b & 0x7fff_ffff
+}
+
+/// The operations of `f64` that have rounding modes. What is flushed of approximations is no more
+/// than what the hardware leaves open.
+fn directed64(opcode: O) -> Option<ModedOperation> {
+    Some(match opcode {
+        O::Add => double::add,
+        O::Sub => double::sub,
+        O::Mul => double::mul,
+        O::Fma | O::Mad => double::fma,
+        O::Div => double::div,
+        O::Rcp => double::rcp,
+        O::Sqrt => double::sqrt,
+        _ => return None,
+    })
 }
 
 fn lanes64(opcode: O) -> Option<ModedOperation> {

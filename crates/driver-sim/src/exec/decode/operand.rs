@@ -50,7 +50,7 @@ impl Decoder<'_> {
                 let bits = bits_of(*immediate, ty)?;
                 Ok(self.constant(bits, width))
             }
-            Operand::Special(special) => Ok(self.special(*special)),
+            Operand::Special(special) => Ok(self.special(*special, ty)),
             Operand::Symbol(symbol, offset) => {
                 let place = self.place(*symbol);
                 let (_, address) = place.ok_or_else(|| "a symbol without an address".to_owned())?;
@@ -87,9 +87,12 @@ impl Decoder<'_> {
         }
     }
 
-    fn special(&mut self, special: Special) -> Slot {
+    fn special(&mut self, special: Special, ty: Type) -> Slot {
         let (op, width) = match special {
-            Special::Clock => (Op::Clock32, Width::Word),
+            // Nobody can tell one launch from another by it.
+            Special::GridId => return self.constant(0, width_of(ty)),
+            Special::Clock | Special::GlobalTimerLow => (Op::Clock32, Width::Word),
+            Special::ClockHigh | Special::GlobalTimerHigh => (Op::ClockHigh, Width::Word),
             Special::Clock64 | Special::GlobalTimer => (Op::Clock64, Width::Double),
             other => return self.preset(Preset::Special(other), Width::Word),
         };

@@ -111,8 +111,8 @@ fn warp_operations_without_their_members() {
 
 #[test]
 fn what_is_not_implemented_is_refused_by_name() {
-    let error = decode(&kernel("add.rz.f64 %d1, %d2, %d3;")).unwrap_err();
+    let error = decode(&kernel("fma.rn.oob.f16 %h1, %h2, %h3, %h4;")).unwrap_err();
     let DecodeError::Unsupported { line, text, what, .. } = error else { panic!("{error}") };
-    assert_eq!((line, text.as_str()), (22, "add.rz.f64 %d1, %d2, %d3;"));
-    assert!(what.contains("rounding"));
+    assert_eq!((line, text.as_str()), (22, "fma.rn.oob.f16 %h1, %h2, %h3, %h4;"));
+    assert!(what.contains(".oob"));
 }

@@ -1,0 +1,257 @@
+//! `f64` arithmetic in every rounding mode.
+//!
+//! As for `f32`, the result is rounded to nearest first, and the exact error of that says whether
+//! its neighbour is the one that the mode asks for. Fused multiply-adds give the errors of
+//! products, quotients and roots; tiny operands are scaled up first, so that the errors do not
+//! underflow.
+
+use std::cmp::Ordering;
+
+use super::float::{NAN_F64, canonical64, d};
+use super::rounding::Rounding;
+
+/// The roundings in the order of their numbers.
+const ROUNDINGS: [Rounding; 4] = [Rounding::Nearest, Rounding::Zero, Rounding::Down, Rounding::Up];
+
+/// A power of two by which tiny operands are scaled; its square is finite, too.
+const SCALE: f64 = f64::from_bits((1023 + 400) << 52);
+/// Below this an error may underflow.
+const TINY: f64 = f64::from_bits((1023 - 960) << 52);
+/// Next to this a number below [`TINY`] is less than the last place.
+const SMALL: f64 = f64::from_bits((1023 - 850) << 52);
+
+/// Moves `nearest` where the mode asks for its neighbour on the side of the exact result.
+fn adjust(nearest: f64, exact: Ordering, rounding: Rounding) -> u64 {
+    let moved = match rounding.step(exact, nearest.is_sign_negative()) {
+        -1 => nearest.next_down(),
+        1 => nearest.next_up(),
+        _ => nearest,
+    };
+    canonical64(moved)
+}
+
+fn sign(value: f64) -> Ordering {
+    value.partial_cmp(&0.0).unwrap_or(Ordering::Equal)
+}
+
+/// The sum rounded to nearest, and what is left over.
+fn two_sum(a: f64, b: f64) -> (f64, f64) {
+    let sum = a + b;
+    let tail = sum - a;
+    (sum, (a - (sum - tail)) + (b - tail))
+}
+
+/// On which side of `nearest` the sum of the three numbers lies.
+fn side_of_sum(terms: [f64; 3], nearest: f64) -> Ordering {
+    // Largest first; each addition keeps its error, so that only the last one is rounded.
+    let (high, low) = two_sum(terms[0], terms[1]);
+    let (rest, lost) = two_sum(low, terms[2]);
+    let (difference, error) = two_sum(high, -nearest);
+    let (sum, small) = two_sum(difference, rest);
+    match sign(sum) {
+        Ordering::Equal => sign(error + small + lost),
+        order => order,
+    }
+}
+
+/// An infinity that arithmetic on finite numbers gave, which not every mode overflows to.
+fn overflowed(nearest: f64, rounding: Rounding) -> u64 {
+    let exact = if nearest > 0.0 { Ordering::Less } else { Ordering::Greater };
+    adjust(nearest, exact, rounding)
+}
+
+fn add_in(a: f64, b: f64, rounding: Rounding) -> u64 {
+    let (sum, error) = two_sum(a, b);
+    if !a.is_finite() || !b.is_finite() {
+        return canonical64(sum);
+    }
+    if sum.is_infinite() {
+        return overflowed(sum, rounding);
+    }
+    if sum == 0.0 {
+        let both_positive = a.is_sign_positive() && b.is_sign_positive();
+        let negative = rounding == Rounding::Down && !both_positive;
+        return if negative { (-0.0f64).to_bits() } else { sum.to_bits() };
+    }
+    adjust(sum, sign(error), rounding)
+}
+
+fn mul_in(a: f64, b: f64, rounding: Rounding) -> u64 {
+    let product = a * b;
+    if !a.is_finite() || !b.is_finite() || a == 0.0 || b == 0.0 {
+        return canonical64(product);
+    }
+    if product.is_infinite() {
+        return overflowed(product, rounding);
+    }
+    // Scaled up, the product is exact enough to be compared with the scaled result.
+    let (x, y) = if product.abs() < TINY { (a * SCALE, b * SCALE) } else { (a, b) };
+    let scaled = if product.abs() < TINY { product * SCALE * SCALE } else { product };
+    adjust(product, sign(x.mul_add(y, -scaled)), rounding)
+}
+
+fn fma_in(a: f64, b: f64, c: f64, rounding: Rounding) -> u64 {
+    let nearest = a.mul_add(b, c);
+    if !a.is_finite() || !b.is_finite() || !c.is_finite() {
+        return canonical64(nearest);
+    }
+    if a == 0.0 || b == 0.0 {
+        return add_in(a * b, c, rounding);
+    }
+    if nearest.is_infinite() {
+        return overflowed(nearest, rounding);
+    }
+    let product = a * b;
+    if product.abs() < TINY && c.abs() >= SMALL {
+        // Only the sign of the product matters.
+        let product = f64::MIN_POSITIVE * a.signum() * b.signum();
+        return adjust(nearest, side_of_sum([c, product, 0.0], nearest), rounding);
+    }
+    if product.is_infinite() || product.abs() < TINY {
+        // Both terms are far from the middle of the range: move them there.
+        let factor = if product.is_infinite() { 1.0 / SCALE } else { SCALE };
+        let (x, y) = (a * factor, b * factor);
+        let product = x * y;
+        let terms = [product, c * factor * factor, x.mul_add(y, -product)];
+        let scaled = nearest * factor * factor;
+        return adjust(nearest, side_of_sum(ordered(terms), scaled), rounding);
+    }
+    if nearest == 0.0 {
+        let (sum, rest) = two_sum(product, c);
+        if sum == 0.0 && rest == 0.0 && a.mul_add(b, -product) == 0.0 {
+            return if rounding == Rounding::Down { 1 << 63 } else { 0 };
+        }
+    }
+    let terms = [product, c, a.mul_add(b, -product)];
+    adjust(nearest, side_of_sum(ordered(terms), nearest), rounding)
+}
+
+/// The first two terms with the larger one in front.
+fn ordered([a, b, c]: [f64; 3]) -> [f64; 3] {
+    if a.abs() < b.abs() { [b, a, c] } else { [a, b, c] }
+}
+
+fn div_in(a: f64, b: f64, rounding: Rounding) -> u64 {
+    let quotient = a / b;
+    if !a.is_finite() || !b.is_finite() || a == 0.0 || b == 0.0 {
+        return canonical64(quotient);
+    }
+    if quotient.is_infinite() {
+        return overflowed(quotient, rounding);
+    }
+    // The rest a − q b has the sign of the error times that of b. Scaling a and q alike keeps it.
+    let tiny = a.abs() < TINY || quotient.abs() < TINY || (quotient * b).abs() < TINY;
+    let (x, q) = if tiny { (a * SCALE, quotient * SCALE) } else { (a, quotient) };
+    let (q, y) = if b.abs() > 1.0 / TINY { (q, b / SCALE) } else { (q, b) };
+    let x = if b.abs() > 1.0 / TINY { x / SCALE } else { x };
+    let rest = (-q).mul_add(y, x);
+    adjust(quotient, sign(if b > 0.0 { rest } else { -rest }), rounding)
+}
+
+fn sqrt_in(a: f64, rounding: Rounding) -> u64 {
+    let root = a.sqrt();
+    if !root.is_finite() || root == 0.0 {
+        return canonical64(root);
+    }
+    let (x, r) = if a < TINY { (a * SCALE * SCALE, root * SCALE) } else { (a, root) };
+    adjust(root, sign((-r).mul_add(r, x)), rounding)
+}
+
+macro_rules! in_modes {
+    ($($(#[$doc:meta])* $name:ident($a:ident, $b:ident, $c:ident, $r:ident) = $value:expr;)*) => {$(
+        $(#[$doc])*
+        pub(super) fn $name([a, b, c]: [u64; 3], rounding: u64) -> u64 {
+            let ($a, $b, $c, $r) = (d(a), d(b), d(c), ROUNDINGS[(rounding & 3) as usize]);
+            let _ = (&$a, &$b, &$c);
+            if [$a, $b, $c].into_iter().any(f64::is_nan) { NAN_F64 } else { $value }
+        }
+    )*};
+}
+
+in_modes! {
+    /// `add.f64`.
+    add(a, b, _c, r) = add_in(a, b, r);
+    /// `sub.f64`.
+    sub(a, b, _c, r) = add_in(a, -b, r);
+    /// `mul.f64`.
+    mul(a, b, _c, r) = mul_in(a, b, r);
+    /// `fma.f64`.
+    fma(a, b, c, r) = fma_in(a, b, c, r);
+    /// `div.f64`.
+    div(a, b, _c, r) = div_in(a, b, r);
+    /// `rcp.f64`.
+    rcp(a, _b, _c, r) = div_in(1.0, a, r);
+    /// `sqrt.f64`.
+    sqrt(a, _b, _c, r) = sqrt_in(a, r);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bits(values: [f64; 3]) -> [u64; 3] {
+        values.map(f64::to_bits)
+    }
+
+    /// Every function against its own result to nearest: down and up enclose it one step apart or
+    /// are the same, and towards zero is one of them.
+    #[test]
+    fn modes_enclose_the_result() {
+        let mut state = 7u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040);
+            // Mostly ordinary exponents, sometimes any.
+            let raw = state ^ state >> 29;
+            let exponent = if raw % 5 == 0 { raw >> 20 & 0x7fe } else { 1000 + (raw >> 20 & 31) };
+            f64::from_bits(raw & 0x800f_ffff_ffff_ffff | exponent << 52)
+        };
+        type Function = fn([u64; 3], u64) -> u64;
+        let functions: [Function; 6] = [add, mul, fma, div, sqrt, rcp];
+        for _ in 0..20_000 {
+            let values = [next(), next(), next()];
+            for function in functions {
+                let [near, zero, down, up] =
+                    [0, 1, 2, 3].map(|mode| d(function(bits(values), mode)));
+                if near.is_nan() {
+                    assert!(zero.is_nan() && down.is_nan() && up.is_nan(), "{values:?}");
+                    continue;
+                }
+                assert!(
+                    down == up
+                        || down.next_up() == up
+                        || down.next_up() == 0.0 && up == 0.0
+                        || near.is_infinite(),
+                    "{values:?} {down:e} {up:e}"
+                );
+                assert!(near == down || near == up, "{values:?} {near:e} {down:e} {up:e}");
+                let towards_zero = if near.is_sign_positive() { down } else { up };
+                assert_eq!(zero, towards_zero, "{values:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn exact_results_are_the_same_in_every_mode() {
+        for mode in 0..4 {
+            assert_eq!(d(add(bits([1.5, 2.25, 0.0]), mode)), 3.75);
+            assert_eq!(d(mul(bits([1.5, -2.0, 0.0]), mode)), -3.0);
+            assert_eq!(d(fma(bits([3.0, 7.0, -1.0]), mode)), 20.0);
+            assert_eq!(d(div(bits([1.0, 8.0, 0.0]), mode)), 0.125);
+            assert_eq!(d(sqrt(bits([2.25, 0.0, 0.0]), mode)), 1.5);
+        }
+    }
+
+    #[test]
+    fn errors_that_underflow_are_seen() {
+        let tiny = f64::from_bits(3);
+        let [zero, up] = [1, 3].map(|mode| d(mul(bits([tiny, 0.5, 0.0]), mode)));
+        assert_eq!([zero, up], [f64::from_bits(1), f64::from_bits(2)]);
+        assert_eq!(d(mul(bits([1e-200, 1e-200, 0.0]), 3)), f64::from_bits(1));
+        assert_eq!(d(fma(bits([1e-200, 1e-200, 1.0]), 3)), 1.0f64.next_up());
+        assert_eq!(d(fma(bits([1e-200, 1e-200, 1.0]), 2)), 1.0);
+        let third = [2, 3].map(|mode| d(div(bits([1.0, 3.0, 0.0]), mode)));
+        assert_eq!(third[0].next_up(), third[1]);
+        assert_eq!(d(add(bits([f64::MAX, f64::MAX, 0.0]), 1)), f64::MAX);
+        assert_eq!(add(bits([1.0, -1.0, 0.0]), 2), 1 << 63);
+    }
+}

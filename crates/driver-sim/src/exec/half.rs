@@ -1,0 +1,302 @@
+//! What PTX instructions on halves compute: f16 and bf16, one value or two in a register.
+//!
+//! Values are widened to `f64`, which holds sums and products of two f16 exactly. Where it does not
+//! hold the result, the sum is rounded to odd first, so that rounding it once more is as if it
+//! had been rounded once. NaN results are the canonical `0x7fff` of both formats.
+
+use super::float;
+use super::rounding::{Format, Rounding};
+
+/// The canonical NaN of both formats.
+const NAN: u32 = 0x7fff;
+const SIGN: u32 = 0x8000;
+
+/// What is done to each value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum HalfOperation {
+    Add,
+    Sub,
+    Mul,
+    Fma,
+    Min,
+    Max,
+    Neg,
+    Abs,
+    Exp2,
+    Tanh,
+}
+
+const OPERATIONS: [HalfOperation; 10] = {
+    use HalfOperation as H;
+    [H::Add, H::Sub, H::Mul, H::Fma, H::Min, H::Max, H::Neg, H::Abs, H::Exp2, H::Tanh]
+};
+
+/// An operation on halves with its modifiers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HalfMode {
+    /// What is done.
+    pub(super) operation: HalfOperation,
+    /// bf16 instead of f16.
+    pub(super) brain: bool,
+    /// Two values in a register.
+    pub(super) packed: bool,
+    /// Rounding.
+    pub(super) rounding: Rounding,
+    /// Subnormal operands and results are flushed to zero.
+    pub(super) flush: bool,
+    /// The result is clamped to [0, 1], and a NaN becomes 0.
+    pub(super) saturate: bool,
+    /// Negative results become 0, and a NaN the canonical one.
+    pub(super) relu: bool,
+    /// `min` and `max` give a NaN where an operand is one.
+    pub(super) propagate: bool,
+    /// `min` and `max` of magnitudes, with the product of the signs.
+    pub(super) xor_sign: bool,
+}
+
+impl HalfMode {
+    /// An operation on single f16 without modifiers.
+    pub(super) const fn plain(operation: HalfOperation) -> Self {
+        Self {
+            operation,
+            brain: false,
+            packed: false,
+            rounding: Rounding::Nearest,
+            flush: false,
+            saturate: false,
+            relu: false,
+            propagate: false,
+            xor_sign: false,
+        }
+    }
+
+    /// The mode as one number, for the table of lane functions.
+    pub(super) fn encode(self) -> u64 {
+        let flags = [
+            self.brain,
+            self.packed,
+            self.flush,
+            self.saturate,
+            self.relu,
+            self.propagate,
+            self.xor_sign,
+        ];
+        let flags = flags.iter().enumerate().map(|(bit, &flag)| u64::from(flag) << bit);
+        flags.sum::<u64>() | (self.rounding as u64) << 8 | (self.operation as u64) << 16
+    }
+
+    fn decode(code: u64) -> Self {
+        let flag = |bit: u32| code >> bit & 1 == 1;
+        let roundings = [Rounding::Nearest, Rounding::Zero, Rounding::Down, Rounding::Up];
+        Self {
+            operation: OPERATIONS[(code >> 16) as usize % OPERATIONS.len()],
+            brain: flag(0),
+            packed: flag(1),
+            rounding: roundings[(code >> 8 & 3) as usize],
+            flush: flag(2),
+            saturate: flag(3),
+            relu: flag(4),
+            propagate: flag(5),
+            xor_sign: flag(6),
+        }
+    }
+
+    fn format(self) -> Format {
+        if self.brain { Format::BF16 } else { Format::F16 }
+    }
+
+    /// Flushes a subnormal to a zero of its sign where that is asked for.
+    fn flushed(self, bits: u32) -> u32 {
+        let exponent = if self.brain { 0x7f80 } else { 0x7c00 };
+        if self.flush && bits & exponent == 0 { bits & SIGN } else { bits }
+    }
+
+    fn apply(self, operands: [u32; 3]) -> u32 {
+        let [a, b, c] = operands.map(|bits| self.flushed(bits));
+        let value = |bits: u32| self.format().widen(bits);
+        let round = |value: f64| self.format().narrow(value, self.rounding);
+        let result = match self.operation {
+            HalfOperation::Add => round(self.sum(value(a), value(b))),
+            HalfOperation::Sub => round(self.sum(value(a), value(b ^ SIGN))),
+            HalfOperation::Mul => round(value(a) * value(b)),
+            HalfOperation::Fma => round(self.sum(value(a) * value(b), value(c))),
+            HalfOperation::Min => self.extremum(a, b, false),
+            HalfOperation::Max => self.extremum(a, b, true),
+            HalfOperation::Neg => return a ^ SIGN,
+            HalfOperation::Abs => return a & !SIGN,
+            HalfOperation::Exp2 => {
+                let exact = f32::from_bits(float::exp2((value(a) as f32).to_bits()));
+                round(f64::from(exact))
+            }
+            HalfOperation::Tanh => round(value(a).tanh()),
+        };
+        self.clamped(self.flushed(result))
+    }
+
+    /// `a + b`, rounded to odd, with the sign of zero that the rounding asks for.
+    fn sum(self, a: f64, b: f64) -> f64 {
+        let sum = add_to_odd(a, b);
+        let cancelled = sum == 0.0 && (a != 0.0 || a.is_sign_negative() != b.is_sign_negative());
+        if cancelled && self.rounding == Rounding::Down { -0.0 } else { sum }
+    }
+
+    fn extremum(self, a: u32, b: u32, greatest: bool) -> u32 {
+        let is_nan = |bits: u32| self.format().widen(bits).is_nan();
+        if is_nan(a) && is_nan(b) || self.propagate && (is_nan(a) || is_nan(b)) {
+            return NAN;
+        }
+        let sign = (a ^ b) & SIGN;
+        let (x, y) = if self.xor_sign { (a & !SIGN, b & !SIGN) } else { (a, b) };
+        let chosen = match (is_nan(x), is_nan(y)) {
+            (true, _) => y,
+            (_, true) => x,
+            _ => {
+                // As integers the magnitudes are in order, and −0 is below +0.
+                let key = |bits: u32| {
+                    let magnitude = (bits & !SIGN) as i32;
+                    if bits & SIGN != 0 { -1 - magnitude } else { magnitude }
+                };
+                if (key(x) < key(y)) != greatest { x } else { y }
+            }
+        };
+        if self.xor_sign { chosen & !SIGN | sign } else { chosen }
+    }
+
+    fn clamped(self, bits: u32) -> u32 {
+        let value = self.format().widen(bits);
+        let one = if self.brain { 0x3f80 } else { 0x3c00 };
+        if self.saturate {
+            return if value >= 1.0 {
+                one
+            } else if value > 0.0 {
+                bits
+            } else {
+                0
+            };
+        }
+        if self.relu && !value.is_nan() && bits & SIGN != 0 { 0 } else { bits }
+    }
+}
+
+/// `a + b` as the nearest `f64` towards zero, with the last bit set where that is not exact.
+pub(super) fn add_to_odd(a: f64, b: f64) -> f64 {
+    let sum = a + b;
+    if !sum.is_finite() {
+        return sum;
+    }
+    let tail = sum - a;
+    to_odd(sum, (a - (sum - tail)) + (b - tail))
+}
+
+/// `nearest`, of which `error` is left over, rounded to odd instead.
+pub(super) fn to_odd(nearest: f64, error: f64) -> f64 {
+    if error == 0.0 || nearest.to_bits() & 1 == 1 {
+        nearest
+    } else if error > 0.0 {
+        nearest.next_up()
+    } else {
+        nearest.next_down()
+    }
+}
+
+/// Executes an operation that [`HalfMode::encode`] encoded.
+pub(super) fn execute(values: [u64; 3], code: u64) -> u64 {
+    let mode = HalfMode::decode(code);
+    let low = mode.apply(values.map(|value| value as u32 & 0xffff));
+    if !mode.packed {
+        return u64::from(low);
+    }
+    let high = mode.apply(values.map(|value| value as u32 >> 16));
+    u64::from(high << 16 | low)
+}
+
+/// Compares two halves: `code` holds the outcomes as for other floats, then bits for bf16, `.ftz`
+/// and for the upper ones of packed operands.
+pub(super) fn compare([a, b, _]: [u64; 3], code: u64) -> u64 {
+    let brain = code >> 8 & 1 == 1;
+    let format = if brain { Format::BF16 } else { Format::F16 };
+    let shift = if code >> 10 & 1 == 1 { 16 } else { 0 };
+    let exponent = if brain { 0x7f80 } else { 0x7c00 };
+    let value = |bits: u64| {
+        let bits = (bits >> shift) as u32 & 0xffff;
+        let flush = code >> 9 & 1 == 1 && bits & exponent == 0;
+        format.widen(if flush { bits & SIGN } else { bits })
+    };
+    let bit = value(a).partial_cmp(&value(b)).map_or(3, |order| order as i8 as i64 + 1);
+    code >> bit & 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: HalfMode = HalfMode::plain(HalfOperation::Add);
+
+    fn run(mode: HalfMode, a: u64, b: u64, c: u64) -> u64 {
+        execute([a, b, c], mode.encode())
+    }
+
+    #[test]
+    fn a_mode_survives_its_number() {
+        let mode = HalfMode {
+            operation: HalfOperation::Tanh,
+            brain: true,
+            rounding: Rounding::Up,
+            relu: true,
+            xor_sign: true,
+            ..PLAIN
+        };
+        assert_eq!(HalfMode::decode(mode.encode()), mode);
+        assert_eq!(HalfMode::decode(PLAIN.encode()), PLAIN);
+    }
+
+    #[test]
+    fn sums_are_rounded_once() {
+        // 1 + 2^-11 is a tie, which goes to even; a little more goes up, however little.
+        let fma = HalfMode { operation: HalfOperation::Fma, ..PLAIN };
+        assert_eq!(run(PLAIN, 0x3c00, 0x1000, 0), 0x3c00);
+        // 2^-24 · (1 + 2^-10) + 1 + 2^-11 cannot be told from the tie in f32.
+        assert_eq!(run(fma, 0x0001, 0x3c01, 0x3c00), 0x3c00);
+        let brain = HalfMode { brain: true, ..fma };
+        // 1 + 2^-8 + 2^-130 in bf16: above the tie.
+        let up = run(brain, 0x3f80, 0x3b80, 0x3f80);
+        assert_eq!(up, 0x3f80, "a tie goes to even");
+        let sum = HalfMode { brain: true, ..PLAIN };
+        assert_eq!(run(sum, 0x3f80, 0x3b81, 0), 0x3f81);
+    }
+
+    #[test]
+    fn packed_operations_are_two() {
+        let mode = HalfMode { packed: true, operation: HalfOperation::Mul, ..PLAIN };
+        assert_eq!(run(mode, 0x4000_3c00, 0x4200_c000, 0), 0x4600_c000);
+    }
+
+    #[test]
+    fn results_are_clamped() {
+        let relu = HalfMode { relu: true, ..PLAIN };
+        assert_eq!(run(relu, 0xbc00, 0, 0), 0);
+        assert_eq!(run(relu, 0x7e01, 0, 0), 0x7fff);
+        let saturated = HalfMode { saturate: true, ..PLAIN };
+        assert_eq!([run(saturated, 0x4000, 0, 0), run(saturated, 0x7e00, 0, 0)], [0x3c00, 0]);
+    }
+
+    #[test]
+    fn extremes_know_zeros_and_nans() {
+        let min = HalfMode { operation: HalfOperation::Min, ..PLAIN };
+        let max = HalfMode { operation: HalfOperation::Max, ..PLAIN };
+        assert_eq!([run(min, 0, 0x8000, 0), run(max, 0x8000, 0, 0)], [0x8000, 0]);
+        assert_eq!([run(min, 0x7e00, 0x3c00, 0), run(max, 0x7e00, 0x7e00, 0)], [0x3c00, 0x7fff]);
+        let nan = HalfMode { propagate: true, ..max };
+        assert_eq!(run(nan, 0x7e00, 0x3c00, 0), 0x7fff);
+        let signed = HalfMode { xor_sign: true, ..max };
+        assert_eq!(run(signed, 0xc000, 0x3c00, 0), 0xc000);
+    }
+
+    #[test]
+    fn comparisons_choose_their_half() {
+        let less = 0b0001;
+        assert_eq!(compare([0x4000_3c00, 0x3c00_4000, 0], less), 1);
+        assert_eq!(compare([0x4000_3c00, 0x3c00_4000, 0], less | 1 << 10), 0);
+    }
+}

@@ -1,0 +1,235 @@
+//! Conversions to and from formats of 19, 16 and 8 bits with modifiers that others lack: `.relu`,
+//! `.satfinite`, and two values in a register.
+
+use super::rounding::{Format, Rounding};
+
+/// A format that `f32` is narrowed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Narrow {
+    F16,
+    Bf16,
+    E4m3,
+    E5m2,
+    Tf32,
+}
+
+impl Narrow {
+    const ALL: [Self; 5] = [Self::F16, Self::Bf16, Self::E4m3, Self::E5m2, Self::Tf32];
+    /// Bytes of e5m2: two bits of mantissa and five of exponent.
+    const FORMAT_E5M2: Format = Format::new(2, 5);
+    /// The part of e4m3 below 256.
+    const FORMAT_E4M3: Format = Format::new(3, 4);
+
+    /// Bits of a value.
+    fn bits(self) -> u32 {
+        match self {
+            Self::F16 | Self::Bf16 => 16,
+            Self::E4m3 | Self::E5m2 => 8,
+            Self::Tf32 => 32,
+        }
+    }
+
+    /// The canonical NaN and the greatest finite number.
+    fn ends(self) -> (u32, u32) {
+        match self {
+            Self::F16 => (0x7fff, 0x7bff),
+            Self::Bf16 => (0x7fff, 0x7f7f),
+            Self::E4m3 => (0x7f, 0x7e),
+            Self::E5m2 => (0x7f, 0x7b),
+            Self::Tf32 => (0x7fff_ffff, 0x7f7f_e000),
+        }
+    }
+
+    /// Rounds a number; what is beyond the greatest finite one may become infinite.
+    fn round(self, value: f64, rounding: Rounding, away: bool) -> u32 {
+        match self {
+            Self::F16 => Format::F16.narrow(value, rounding),
+            Self::Bf16 => Format::BF16.narrow(value, rounding),
+            Self::E5m2 => Self::FORMAT_E5M2.narrow(value, rounding),
+            // From 256 on, where others have infinity, the numbers of e4m3 are 32 apart.
+            Self::E4m3 if value.abs() >= 256.0 => {
+                let steps = (value.abs() / 32.0).round_ties_even().min(16.0) as u32;
+                let magnitude = if steps > 14 { 0x7f } else { 0x70 + steps };
+                magnitude | u32::from(value < 0.0) << 7
+            }
+            Self::E4m3 => Self::FORMAT_E4M3.narrow(value, rounding),
+            Self::Tf32 => tf32((value as f32).to_bits(), rounding, away),
+        }
+    }
+
+    /// The value of `bits`.
+    fn widen(self, bits: u32) -> f64 {
+        match self {
+            Self::F16 => Format::F16.widen(bits),
+            Self::Bf16 => Format::BF16.widen(bits),
+            Self::E5m2 => Self::FORMAT_E5M2.widen(bits),
+            Self::E4m3 if bits & 0x7f == 0x7f => f64::NAN,
+            Self::E4m3 if bits & 0x78 == 0x78 => {
+                let magnitude = 256.0 + 32.0 * f64::from(bits & 7);
+                if bits & 0x80 != 0 { -magnitude } else { magnitude }
+            }
+            Self::E4m3 => Self::FORMAT_E4M3.widen(bits),
+            Self::Tf32 => f64::from(f32::from_bits(bits)),
+        }
+    }
+}
+
+/// Rounds the bits of an `f32` to 10 bits of mantissa.
+fn tf32(bits: u32, rounding: Rounding, away: bool) -> u32 {
+    const UNIT: u32 = 1 << 13;
+    let (kept, rest) = (bits & !(UNIT - 1), bits & (UNIT - 1));
+    let half = UNIT / 2;
+    let up = match rounding {
+        _ if away => rest >= half,
+        Rounding::Nearest => rest > half || rest == half && kept & UNIT != 0,
+        _ => false,
+    };
+    // A carry runs into the exponent, up to infinity.
+    if f32::from_bits(bits).is_finite() && up { kept + UNIT } else { kept }
+}
+
+/// How to narrow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Narrowing {
+    /// The format.
+    pub(super) to: Narrow,
+    /// To nearest with ties to even, or towards zero.
+    pub(super) rounding: Rounding,
+    /// `.rna`: ties go away from zero.
+    pub(super) away: bool,
+    /// Negative numbers become 0.
+    pub(super) relu: bool,
+    /// What is out of range becomes the greatest number.
+    pub(super) finite: bool,
+}
+
+impl Narrowing {
+    /// The narrowing as one number, for the table of lane functions.
+    pub(super) fn encode(self) -> u64 {
+        let zero = u64::from(self.rounding == Rounding::Zero);
+        let flags = u64::from(self.away) | u64::from(self.relu) << 1 | u64::from(self.finite) << 2;
+        self.to as u64 | zero << 8 | flags << 9
+    }
+
+    fn decode(code: u64) -> Self {
+        let flag = |bit: u32| code >> bit & 1 == 1;
+        Self {
+            to: Narrow::ALL[(code & 0xff) as usize % Narrow::ALL.len()],
+            rounding: if flag(8) { Rounding::Zero } else { Rounding::Nearest },
+            away: flag(9),
+            relu: flag(10),
+            finite: flag(11),
+        }
+    }
+
+    fn apply(self, value: f64) -> u32 {
+        let (nan, greatest) = self.to.ends();
+        if value.is_nan() {
+            return nan;
+        }
+        if self.relu && value.is_sign_negative() {
+            return 0;
+        }
+        let sign = u32::from(value.is_sign_negative()) << (self.to.bits() - 1);
+        let bits = self.to.round(value, self.rounding, self.away);
+        if self.finite && bits & !sign > greatest { sign | greatest } else { bits }
+    }
+}
+
+/// Narrows one `f32`.
+pub(super) fn one([value, ..]: [u64; 3], code: u64) -> u64 {
+    u64::from(Narrowing::decode(code).apply(f64::from(f32::from_bits(value as u32))))
+}
+
+/// Narrows two `f32` into one register, the first one above the second.
+pub(super) fn two([high, low, _]: [u64; 3], code: u64) -> u64 {
+    let narrowing = Narrowing::decode(code);
+    let part = |bits: u64| narrowing.apply(f64::from(f32::from_bits(bits as u32)));
+    u64::from(part(high) << narrowing.to.bits() | part(low))
+}
+
+/// Narrows two f16 to two bytes.
+pub(super) fn halves_to_bytes([value, ..]: [u64; 3], code: u64) -> u64 {
+    let narrowing = Narrowing::decode(code);
+    let part = |bits: u64| narrowing.apply(Format::F16.widen(bits as u32 & 0xffff));
+    u64::from(part(value >> 16) << 8 | part(value))
+}
+
+/// Widens two bytes to two f16; `code` says as what the bytes are read, and `.relu`.
+pub(super) fn bytes_to_halves([value, ..]: [u64; 3], code: u64) -> u64 {
+    let narrowing = Narrowing::decode(code);
+    let half = Narrowing { to: Narrow::F16, finite: false, ..narrowing };
+    let part = |bits: u64| half.apply(narrowing.to.widen(bits as u32 & 0xff));
+    u64::from(part(value >> 8) << 16 | part(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RN: Narrowing = Narrowing {
+        to: Narrow::F16,
+        rounding: Rounding::Nearest,
+        away: false,
+        relu: false,
+        finite: false,
+    };
+
+    fn run(narrowing: Narrowing, value: f32) -> u64 {
+        one([u64::from(value.to_bits()), 0, 0], narrowing.encode())
+    }
+
+    #[test]
+    fn bytes_round_trip() {
+        for to in [Narrow::E4m3, Narrow::E5m2] {
+            for bits in 0..=0xffu32 {
+                let value = to.widen(bits);
+                let finite = Narrowing { to, finite: true, ..RN };
+                if value.is_finite() {
+                    assert_eq!(finite.apply(value), bits, "{to:?} {value}");
+                }
+            }
+        }
+        assert_eq!(Narrow::E4m3.widen(0x7e), 448.0);
+        assert_eq!(Narrow::E5m2.widen(0x7b), 57344.0);
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_infinite_or_not() {
+        let finite = Narrowing { finite: true, ..RN };
+        assert_eq!([run(RN, 1e6), run(finite, 1e6), run(finite, -1e6)], [0x7c00, 0x7bff, 0xfbff]);
+        let byte = Narrowing { to: Narrow::E4m3, finite: true, ..RN };
+        assert_eq!([run(byte, 464.0), run(byte, 1e9), run(byte, -1e9)], [0x7e, 0x7e, 0xfe]);
+        assert_eq!([run(byte, 252.0), run(byte, f32::NAN)], [0x78, 0x7f]);
+    }
+
+    #[test]
+    fn negative_numbers_are_cut_off() {
+        let relu = Narrowing { relu: true, ..RN };
+        assert_eq!([run(relu, -1.0), run(relu, -0.0), run(relu, 1.0)], [0, 0, 0x3c00]);
+        assert_eq!(run(relu, f32::NAN), 0x7fff);
+    }
+
+    #[test]
+    fn tf32_keeps_ten_bits() {
+        let tie = f32::from_bits(0x3f80_1000);
+        let tf32 = Narrowing { to: Narrow::Tf32, ..RN };
+        let away = Narrowing { away: true, ..tf32 };
+        let zero = Narrowing { rounding: Rounding::Zero, ..tf32 };
+        assert_eq!([run(tf32, tie), run(away, tie)], [0x3f80_0000, 0x3f80_2000]);
+        assert_eq!(run(zero, f32::from_bits(0x3f80_1fff)), 0x3f80_0000);
+        assert_eq!(run(away, f32::MAX), u64::from(f32::INFINITY.to_bits()));
+        assert_eq!(run(away, f32::NAN), 0x7fff_ffff);
+    }
+
+    #[test]
+    fn pairs_are_in_order() {
+        let float = |value: f32| u64::from(value.to_bits());
+        assert_eq!(two([float(1.0), float(2.0), 0], RN.encode()), 0x3c00_4000);
+        let byte = Narrowing { to: Narrow::E5m2, finite: true, ..RN };
+        assert_eq!(two([float(1.0), float(2.0), 0], byte.encode()), 0x3c40);
+        assert_eq!(halves_to_bytes([0x3c00_4000, 0, 0], byte.encode()), 0x3c40);
+        assert_eq!(bytes_to_halves([0x3c40, 0, 0], byte.encode()), 0x3c00_4000);
+    }
+}
