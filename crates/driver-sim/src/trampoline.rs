@@ -147,6 +147,8 @@ impl Function {
                 | Self::cuGetErrorName
                 | Self::cuGetErrorString
                 | Self::cuGetProcAddress_v2
+                | Self::cuStreamCreate
+                | Self::cuStreamCreateWithPriority
         )
     }
 }

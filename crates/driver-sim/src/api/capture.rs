@@ -30,6 +30,7 @@ impl State {
             return Err(invalid("capture.mode"));
         }
         if self.is_legacy(stream) {
+            self.legacy_use(stream)?;
             let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
             return Err(refuse(code, "capture.of_legacy"));
         }
@@ -40,40 +41,38 @@ impl State {
     }
 
     pub(crate) fn cuStreamEndCapture(&mut self, stream: CUstream, graph: Out<CUgraph>) -> Call {
+        graph.offer(CUgraph::NULL);
         let stream = self.resolve(stream)?;
-        graph.put(CUgraph::NULL)?;
         let none = refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.none");
         let capture = self.streams.get(stream)?.member.as_ref().ok_or(none)?.capture;
         let found = self.captures.get(&capture).ok_or(none)?;
-        if found.thread != this_thread() && found.mode != RELAXED {
-            // The capture has ended with this call, and what is enqueued next runs at once:
-            // inferred from the H200 run of 2026-11-20, where a fill after it did.
-            let was_broken = found.broken.is_some();
-            let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-            let code = self.break_capture(capture, reason);
-            if !was_broken {
-                self.discard_capture(capture)?;
-            }
-            return Err(code);
-        }
         if found.origin != stream {
             let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
             return Err(self.break_capture(capture, reason));
         }
+        // From here on the capture has ended, however the call goes.
+        let is_elsewhere = found.thread != this_thread() && found.mode != RELAXED;
         if found.broken.is_some() {
             self.discard_capture(capture)?;
             let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
             return Err(refuse(code, "capture.invalidated"));
         }
         if !self.is_joined(capture)? {
-            let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-            let code = self.break_capture(capture, reason);
-            self.discard_capture(capture)?;
-            return Err(code);
+            return Err(self.fail_end(capture, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED));
+        }
+        if is_elsewhere {
+            return Err(self.fail_end(capture, CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD));
         }
         let found = self.leave_capture(capture).ok_or(none)?;
         self.graphs.get_mut(found.graph)?.owner = Owner::Program;
-        graph.put(found.graph)
+        graph.offer(found.graph);
+        Ok(())
+    }
+
+    /// Ends a capture without a graph, for a reason of its own.
+    fn fail_end(&mut self, capture: u64, reason: CUresult) -> Refusal {
+        let refusal = self.break_capture(capture, reason);
+        self.discard_capture(capture).err().unwrap_or(refusal)
     }
 
     /// Whether a stream is captured, and in which capture.
@@ -133,10 +132,11 @@ impl State {
         let member = self.streams.get(stream)?.member.clone();
         id.offer(capture);
         if let (Some(open), Some(member)) = (self.captures.get_mut(&capture), member) {
-            open.shown = member.dependencies;
+            let edges = vec![CUgraphEdgeData::default(); member.dependencies.len()];
+            open.shown = (member.dependencies, edges);
             graph.offer(open.graph);
-            dependencies.offer(open.shown.as_ptr());
-            count.offer(open.shown.len());
+            dependencies.offer(first(&open.shown.0));
+            count.offer(open.shown.0.len());
         }
         Ok(())
     }
@@ -152,20 +152,31 @@ impl State {
         edges: Out<*const CUgraphEdgeData>,
         count: Out<usize>,
     ) -> Call {
-        // Null means that every edge is a full dependency, the only kind that is simulated.
-        edges.offer(std::ptr::null());
-        self.cuStreamGetCaptureInfo_v2(stream, status, id, graph, dependencies, count)
+        self.cuStreamGetCaptureInfo_v2(stream, status, id, graph, dependencies, count)?;
+        let stream = self.resolve(stream)?;
+        let member = self.streams.get(stream)?.member.as_ref();
+        let open = member.and_then(|member| self.captures.get(&member.capture));
+        if let Some(open) = open.filter(|open| open.broken.is_none()) {
+            edges.offer(first(&open.shown.1));
+        }
+        Ok(())
     }
 
+    /// The driver takes any number for a mode here; what an unknown one means is not said.
     pub(crate) fn cuThreadExchangeStreamCaptureMode(
         &mut self,
         mode: Out<CUstreamCaptureMode>,
     ) -> Call {
-        let new = mode.get()?;
-        if new.0 > RELAXED.0 {
-            return Err(invalid("capture.mode"));
+        if mode.is_null() {
+            return Err(self.undefined("the capture mode to exchange is read without a check"));
         }
+        let new = mode.get()?;
         let old = std::mem::replace(&mut self.thread().capture_mode, new);
         mode.put(old)
     }
+}
+
+/// The address of a list, or null for an empty one.
+fn first<T>(list: &[T]) -> *const T {
+    if list.is_empty() { std::ptr::null() } else { list.as_ptr() }
 }

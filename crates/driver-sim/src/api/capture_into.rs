@@ -6,6 +6,9 @@ use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::{State, Target};
 
+/// The greatest type of an edge.
+const PROGRAMMATIC: u8 = 1;
+
 impl State {
     pub(crate) fn cuStreamBeginCaptureToGraph(
         &mut self,
@@ -17,10 +20,19 @@ impl State {
         mode: CUstreamCaptureMode,
     ) -> Call {
         let stream = self.capturable(stream, mode)?;
-        self.graphs.get(graph)?;
-        let dependencies = dependencies.list(count)?;
-        self.check_nodes(graph, &dependencies)?;
+        let graph = self.given_graph(graph)?;
+        if self.is_captured_into(graph) {
+            return Err(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.graph_in_use"));
+        }
+        let given = dependencies.list(count)?;
+        self.check_nodes(graph, &given)?;
         self.plain_edges(edges, count)?;
+        let mut dependencies = Vec::new();
+        for node in given {
+            if !dependencies.contains(&node) {
+                dependencies.push(node);
+            }
+        }
         self.begin_capture(stream, mode, Target { graph, is_given: true, dependencies })
     }
 
@@ -79,7 +91,11 @@ impl State {
         if edges.is_null() {
             return Ok(());
         }
-        match edges.list(count)?.iter().all(|edge| *edge == CUgraphEdgeData::default()) {
+        let edges = edges.list(count)?;
+        if edges.iter().any(|edge| edge.r#type > PROGRAMMATIC) {
+            return Err(invalid("capture.edge_type"));
+        }
+        match edges.iter().all(|edge| *edge == CUgraphEdgeData::default()) {
             true => Ok(()),
             false => Err(self.unsupported("captured edges of other types are not simulated")),
         }

@@ -101,6 +101,7 @@ impl State {
 
     pub(crate) fn cuCtxSynchronize(&mut self) -> Call {
         let device = self.current()?;
+        self.refuse_context_wait(device)?;
         self.refuse_unsafe()?;
         self.complete_device(device)
     }

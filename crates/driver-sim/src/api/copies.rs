@@ -188,9 +188,9 @@ impl State {
         })
     }
 
-    /// Synchronous copies use the legacy stream and wait, so both must be allowed.
+    /// Synchronous copies use the legacy stream. That they wait is no reason to refuse them while
+    /// another stream is captured.
     pub(super) fn refuse_blocking_copy(&mut self) -> Call {
-        self.route(LEGACY)?;
-        self.refuse_unsafe()
+        self.route(LEGACY).map(|_| ())
     }
 }

@@ -3,8 +3,8 @@
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
-use crate::refusal::{invalid, refuse};
-use crate::state::{Event, Mark, Route, State};
+use crate::refusal::{Refusal, invalid, refuse};
+use crate::state::{Event, Mark, NodeKind, Route, State};
 use crate::work::Work;
 
 impl State {
@@ -24,10 +24,38 @@ impl State {
         Ok(())
     }
 
+    /// The event behind a handle that a program gave, if its context is not lost.
+    pub(super) fn known_event(&mut self, event: CUevent) -> Result<CUevent, Refusal> {
+        match self.events.get(event) {
+            Ok(found) => self.alive(found.device).map(|()| event),
+            Err(_) if event.is_null() => {
+                Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "event.null"))
+            }
+            Err(_) => Err(self.undefined("the event does not exist, or does not any more")),
+        }
+    }
+
     pub(crate) fn cuEventRecord(&mut self, event: CUevent, stream: CUstream) -> Call {
+        self.cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_DEFAULT)
+    }
+
+    pub(crate) fn cuEventRecordWithFlags(
+        &mut self,
+        event: CUevent,
+        stream: CUstream,
+        flags: u32,
+    ) -> Call {
+        let event = self.known_event(event)?;
+        match flags {
+            CU_EVENT_RECORD_DEFAULT => self.record(event, stream),
+            CU_EVENT_RECORD_EXTERNAL => self.capture_external(stream, NodeKind::Record(event)),
+            _ => Err(invalid("event.record_flags")),
+        }
+    }
+
+    fn record(&mut self, event: CUevent, stream: CUstream) -> Call {
         let device = self.events.get(event)?.device;
-        let route = self.route(stream)?;
-        let mark = match route {
+        let mark = match self.route(stream)? {
             Route::Queue(stream) => {
                 if self.streams.get(stream)?.device != device {
                     let code = CUresult::CUDA_ERROR_INVALID_HANDLE;
@@ -46,31 +74,30 @@ impl State {
         Ok(())
     }
 
-    pub(crate) fn cuEventRecordWithFlags(
-        &mut self,
-        event: CUevent,
-        stream: CUstream,
-        flags: u32,
-    ) -> Call {
-        if flags != 0 {
-            return Err(self.unsupported("external event records are not simulated"));
+    /// The open capture that an event stands for. Fails when that capture is over or broken.
+    fn captured_mark(&self, event: CUevent) -> Result<Option<u64>, Refusal> {
+        let Mark::Captured(member) = &self.events.get(event)?.mark else {
+            return Ok(None);
+        };
+        match self.captures.get(&member.capture) {
+            Some(capture) if capture.broken.is_none() => Ok(Some(member.capture)),
+            _ => Err(invalid("event.capture_over")),
         }
-        self.cuEventRecord(event, stream)
     }
 
     /// Refuses to wait for an event or ask about it when it stands for captured work.
-    fn settled_event(&mut self, event: CUevent) -> Call {
-        self.current()?;
-        let mark = self.events.get(event)?.mark.clone();
-        if let Mark::Captured(member) = mark {
+    fn settled_event(&mut self, event: CUevent) -> Result<CUevent, Refusal> {
+        let event = self.known_event(event)?;
+        if let Some(capture) = self.captured_mark(event)? {
             let code = CUresult::CUDA_ERROR_CAPTURED_EVENT;
-            return Err(self.break_capture(member.capture, code));
+            return Err(self.break_capture(capture, code));
         }
-        self.refuse_unsafe()
+        self.refuse_unsafe()?;
+        Ok(event)
     }
 
     pub(crate) fn cuEventQuery(&mut self, event: CUevent) -> Call {
-        self.settled_event(event)?;
+        let event = self.settled_event(event)?;
         let pending = self.pending_mark(event)?;
         let found = self.events.get_mut(event)?;
         // As with streams: not ready when asked for the first time.
@@ -82,7 +109,7 @@ impl State {
     }
 
     pub(crate) fn cuEventSynchronize(&mut self, event: CUevent) -> Call {
-        self.settled_event(event)?;
+        let event = self.settled_event(event)?;
         let pending = self.pending_mark(event)?;
         self.complete(pending.into_iter().collect())
     }
@@ -93,12 +120,20 @@ impl State {
         start: CUevent,
         end: CUevent,
     ) -> Call {
-        self.current()?;
+        let no_time = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "event.no_time");
+        let (start, end) = (self.known_event(start)?, self.known_event(end)?);
+        if milliseconds.is_null() {
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "event.null_time"));
+        }
         for event in [start, end] {
+            // Asking for a time does not break the capture.
+            if self.captured_mark(event)?.is_some() {
+                return Err(refuse(CUresult::CUDA_ERROR_CAPTURED_EVENT, "event.captured"));
+            }
             let found = self.events.get(event)?;
             let timed = found.flags & CU_EVENT_DISABLE_TIMING == 0;
             if !timed || matches!(found.mark, Mark::Never) {
-                return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "event.no_time"));
+                return Err(no_time);
             }
         }
         match (self.events.get(start)?.stamp, self.events.get(end)?.stamp) {
@@ -120,7 +155,7 @@ impl State {
     }
 
     pub(crate) fn cuEventDestroy_v2(&mut self, event: CUevent) -> Call {
-        self.current()?;
+        let event = self.known_event(event)?;
         self.events.remove(event).map(|_| ())
     }
 }

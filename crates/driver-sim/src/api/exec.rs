@@ -6,7 +6,7 @@ use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, invalid};
-use crate::state::{Dying, Mark, NodeKind, Owner, Route, State};
+use crate::state::{Dying, Mark, State};
 use crate::work::{Exec, Operation, Plan, PlanWork, Work};
 
 const AUTO_FREE: u64 = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
@@ -43,6 +43,7 @@ impl State {
             return Err(no_node(self.unsupported("launches of graphs from kernels")));
         }
         let device = self.current().map_err(no_node)?;
+        self.refuse_unsafe().map_err(no_node)?;
         let plan = Arc::new(self.plan(graph)?);
         let is_memory = self.has_memory_nodes(graph).map_err(no_node)?;
         if is_memory && self.execs.values().any(|exec| exec.plan.graph == graph) {
@@ -91,13 +92,9 @@ impl State {
 
     pub(crate) fn cuGraphUpload(&mut self, exec: CUgraphExec, stream: CUstream) -> Call {
         self.given_exec(exec)?;
-        match self.route(stream)? {
-            Route::Queue(_) => Ok(()),
-            Route::Capture(_, capture) => {
-                let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-                Err(self.break_capture(capture, reason))
-            }
-        }
+        let stream = self.resolve(stream)?;
+        self.refuse_captured(stream)?;
+        self.route(stream).map(|_| ())
     }
 
     pub(crate) fn cuGraphLaunch(&mut self, exec: CUgraphExec, stream: CUstream) -> Call {
@@ -107,13 +104,10 @@ impl State {
             let message = format!("the graph launches `{kernel}`, whose module was unloaded");
             return Err(self.undefined(message));
         }
-        match self.route(stream)? {
-            Route::Capture(stream, capture) => {
-                let child = self.graph_of_plan(&plan)?;
-                self.capture_node((stream, capture), NodeKind::Child(child)).map(|_| ())
-            }
-            Route::Queue(stream) => self.queue_launch(exec, &plan, stream),
-        }
+        let stream = self.resolve(stream)?;
+        self.refuse_captured(stream)?;
+        self.route(stream)?;
+        self.queue_launch(exec, &plan, stream)
     }
 
     fn queue_launch(&mut self, exec: CUgraphExec, plan: &Arc<Plan>, stream: CUstream) -> Call {
@@ -166,35 +160,6 @@ impl State {
         Ok(())
     }
 
-    /// A template with the nodes of an instantiated graph, for a launch that is captured.
-    fn graph_of_plan(&mut self, plan: &Plan) -> Result<CUgraph, Refusal> {
-        let graph = self.new_graph(Owner::Node);
-        let mut made = Vec::with_capacity(plan.nodes.len());
-        for node in &plan.nodes {
-            let kind = match &node.work {
-                PlanWork::Operation(operation) => NodeKind::Operation(operation.clone()),
-                PlanWork::Child(child) => NodeKind::Child(self.graph_of_plan(child)?),
-                PlanWork::Empty => NodeKind::Empty,
-                PlanWork::Record(event) => NodeKind::Record(*event),
-                PlanWork::Wait(event) => NodeKind::Wait(*event),
-                PlanWork::Alloc(_) | PlanWork::Free(_) => {
-                    return Err(self.unsupported("captured launches of graphs that allocate"));
-                }
-            };
-            if !node.is_enabled {
-                return Err(self.unsupported("captured launches of graphs with disabled nodes"));
-            }
-            made.push(self.add_node(graph, Vec::new(), kind)?);
-        }
-        for (index, node) in plan.nodes.iter().enumerate() {
-            let copy = self.nodes.get_mut(made[index])?;
-            copy.dependencies = node.dependencies.iter().map(|from| made[*from]).collect();
-            copy.ports = node.ports.iter().map(|(from, data)| (made[*from], *data)).collect();
-            copy.attributes = node.attributes.clone();
-        }
-        Ok(graph)
-    }
-
     /// The name of a kernel of a plan whose function does not exist any more.
     fn unloaded_kernel(&self, plan: &Plan) -> Option<String> {
         plan.nodes.iter().find_map(|node| match &node.work {
@@ -209,6 +174,7 @@ impl State {
 
     pub(crate) fn cuGraphExecDestroy(&mut self, exec: CUgraphExec) -> Call {
         let exec = self.given_exec(exec)?;
+        self.refuse_unsafe()?;
         // Launches that are queued hold the plan, so that they still run.
         let Exec { objects, last, .. } = self.execs.remove(exec)?;
         match last.filter(|task| self.tasks.contains_key(task)) {

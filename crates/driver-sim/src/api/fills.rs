@@ -4,7 +4,8 @@ use retrograph_driver_sys::*;
 
 use super::copies::LEGACY;
 use crate::argument::Call;
-use crate::state::State;
+use crate::refusal::invalid;
+use crate::state::{Route, State};
 use crate::work::{Fill, Operation};
 
 /// Rows of a fill: where they begin, and from one to the next.
@@ -21,7 +22,15 @@ impl State {
         if fill.0.width == 0 || fill.0.height == 0 {
             return self.route(stream).map(|_| ());
         }
-        self.check_fill(&fill)?;
+        match self.route(stream)? {
+            // Whether the memory exists is asked when the fill runs.
+            Route::Capture(..) if !fill.is_aligned() => return Err(invalid("fill.misaligned")),
+            Route::Capture(..) => {}
+            Route::Queue(stream) => {
+                let device = self.streams.get(stream)?.device;
+                self.check_fill_on(device, &fill)?;
+            }
+        }
         self.submit(stream, Operation::Fill(fill)).map(|_| ())
     }
 

@@ -3,7 +3,7 @@
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
-use crate::refusal::invalid;
+use crate::refusal::{invalid, refuse};
 use crate::state::{NodeKind, Owner, State};
 
 impl State {
@@ -18,6 +18,9 @@ impl State {
 
     pub(crate) fn cuGraphDestroy(&mut self, graph: CUgraph) -> Call {
         let graph = self.given_graph(graph)?;
+        if self.is_captured_into(graph) {
+            return Err(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.graph_in_use"));
+        }
         match self.graphs.get(graph)?.is_owned() {
             true => Err(invalid("graph.owned")),
             false => self.drop_graph(graph),

@@ -9,7 +9,7 @@ use super::functions::most_threads;
 use crate::argument::{Admit, Call, In, Out};
 use crate::exec::Program;
 use crate::refusal::{Refusal, invalid, refuse};
-use crate::state::State;
+use crate::state::{Route, State};
 use crate::work::{Launch, Operation, Parameters};
 
 /// Keys of the `extra` list: its end, the address of a parameter block, the address of its size.
@@ -63,17 +63,36 @@ impl State {
         let grid = [grid_x, grid_y, grid_z];
         let block = [block_x, block_y, block_z];
         let request = Request { function, grid, block, shared_bytes, parameters, extra };
-        let launch = self.launch_of(&request)?;
+        let launch = match self.launch_of(&request) {
+            Ok(launch) => launch,
+            Err(refusal) => return Err(self.fail_launch(stream, &request, refusal)),
+        };
+        let resolved = self.resolve(stream)?;
+        if self.functions.get(function)?.device != self.streams.get(resolved)?.device {
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "launch.other_device"));
+        }
         self.submit(stream, Operation::Launch(launch)).map(|_| ())
+    }
+
+    /// A launch that fails for another reason than its function breaks the capture of its stream.
+    fn fail_launch(&mut self, stream: CUstream, request: &Request, refusal: Refusal) -> Refusal {
+        let known = self.functions.contains(request.function) && refusal.stops.is_none();
+        let route = if known { self.route(stream) } else { return refusal };
+        match route {
+            Ok(Route::Capture(_, capture)) => {
+                let _ = self.break_capture(capture, refusal.code);
+                refusal
+            }
+            Ok(Route::Queue(_)) => refusal,
+            Err(refusal) => refusal,
+        }
     }
 
     /// Checks a launch and copies its parameter values.
     pub(super) fn launch_of(&mut self, request: &Request) -> Result<Launch, Refusal> {
-        let device = self.current()?;
+        // A function knows its context; which one is current does not matter.
         let found = self.functions.get(request.function)?;
-        if found.device != device {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "launch.launch_of"));
-        }
+        self.alive(found.device)?;
         check_geometry(request)?;
         let threads = request.block.iter().product::<u32>();
         if threads > most_threads(found) {

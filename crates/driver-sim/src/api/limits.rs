@@ -21,6 +21,7 @@ impl State {
 
     pub(crate) fn cuCtxSetLimit(&mut self, limit: CUlimit, value: usize) -> Call {
         let device = self.current()?;
+        self.refuse_unsafe()?;
         match limit {
             CUlimit::CU_LIMIT_STACK_SIZE
             | CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE

@@ -230,6 +230,9 @@ impl State {
 
     pub(crate) fn cuGraphDestroyNode(&mut self, node: CUgraphNode) -> Call {
         let node = self.given_node(node)?;
+        if self.is_captured_into(self.nodes.get(node)?.graph) {
+            return Err(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.graph_in_use"));
+        }
         if self.nodes.get(node)?.kind.is_memory() {
             return Err(invalid("graph_memory.destroy_node"));
         }

@@ -16,6 +16,7 @@ impl State {
     ) -> Call {
         match self.route(stream)? {
             Route::Queue(_) => {
+                self.refuse_unsafe()?;
                 address.demand()?;
                 let base = self.allocate(bytes)?;
                 address.put(base)
@@ -42,7 +43,7 @@ impl State {
             }
             Route::Queue(stream) => self.enqueue(stream, Work::Free(address)).map(|_| ()),
             Route::Capture(..) if !self.graph_memory.contains_key(&address) => {
-                Err(self.unsupported("captured frees of what was not captured"))
+                Err(invalid("memory.not_captured"))
             }
             Route::Capture(stream, capture) => {
                 self.capture_node((stream, capture), NodeKind::Free(address)).map(|_| ())

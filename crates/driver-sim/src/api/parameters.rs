@@ -102,11 +102,15 @@ impl State {
     /// Checks a fill: its element size, alignment and extent.
     pub(super) fn check_fill(&mut self, fill: &Fill) -> Call {
         let device = self.current()?;
-        let given = fill.0;
-        let aligned = matches!(given.elementSize, 1 | 2 | 4)
-            && given.dst.is_multiple_of(u64::from(given.elementSize));
-        let bytes = fill.extent().ok_or(invalid("parameters.check_fill"))?;
-        let inside = self.on_device(device, given.dst, bytes);
-        if aligned && inside { Ok(()) } else { Err(invalid("parameters.check_fill.2")) }
+        self.check_fill_on(device, fill)
+    }
+
+    /// Checks a fill on a device.
+    pub(super) fn check_fill_on(&self, device: usize, fill: &Fill) -> Call {
+        let bytes = fill.extent().ok_or(invalid("fill.extent"))?;
+        match fill.is_aligned() && self.on_device(device, fill.0.dst, bytes) {
+            true => Ok(()),
+            false => Err(invalid("fill.target")),
+        }
     }
 }

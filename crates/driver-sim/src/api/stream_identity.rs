@@ -3,11 +3,23 @@
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
+use crate::refusal::Refusal;
 use crate::state::State;
 
 impl State {
-    pub(crate) fn cuStreamGetFlags(&mut self, stream: CUstream, flags: Out<u32>) -> Call {
+    /// A stream that may be asked for its flags and number: it is not captured, and for the legacy
+    /// stream no stream is that waits for it.
+    fn known(&mut self, stream: CUstream) -> Result<CUstream, Refusal> {
         let resolved = self.resolve(stream)?;
+        self.refuse_captured(resolved)?;
+        if self.is_legacy(resolved) {
+            self.legacy_use(resolved)?;
+        }
+        Ok(resolved)
+    }
+
+    pub(crate) fn cuStreamGetFlags(&mut self, stream: CUstream, flags: Out<u32>) -> Call {
+        let resolved = self.known(stream)?;
         flags.put(self.streams.get(resolved)?.flags)
     }
 
@@ -17,7 +29,7 @@ impl State {
     }
 
     pub(crate) fn cuStreamGetId(&mut self, stream: CUstream, id: Out<u64>) -> Call {
-        let resolved = self.resolve(stream)?;
+        let resolved = self.known(stream)?;
         id.put(self.streams.get(resolved)?.id)
     }
 

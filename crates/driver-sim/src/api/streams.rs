@@ -3,13 +3,15 @@
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
+use crate::diagnostic::DiagnosticKind;
 use crate::refusal::{Refusal, invalid, refuse};
-use crate::state::{Mark, Member, Route, State, Stream};
+use crate::state::{Mark, Member, NodeKind, Route, State, Stream};
 
 /// The most urgent priority of a stream; 0 is the least urgent.
 pub(super) const GREATEST_PRIORITY: i32 = -5;
 
-const CAPTURED: CUresult = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+/// What the driver writes in place of a stream when there is no context to make one in.
+const NO_STREAM: CUstream = CUstream(std::ptr::without_provenance_mut(usize::MAX));
 
 impl State {
     pub(crate) fn cuStreamCreate(&mut self, stream: Out<CUstream>, flags: u32) -> Call {
@@ -22,7 +24,13 @@ impl State {
         flags: u32,
         priority: i32,
     ) -> Call {
-        let device = self.current()?;
+        let device = match self.initialized_current() {
+            Ok(device) => device,
+            Err(refusal) => {
+                stream.offer(NO_STREAM);
+                return Err(refusal);
+            }
+        };
         if flags & !CU_STREAM_NON_BLOCKING != 0 {
             return Err(invalid("stream.flags"));
         }
@@ -34,19 +42,31 @@ impl State {
         Ok(())
     }
 
+    /// The device of the current context, for functions that look at their arguments before the
+    /// driver is initialized.
+    fn initialized_current(&mut self) -> Result<usize, Refusal> {
+        match self.initialized {
+            true => self.current(),
+            false => Err(refuse(CUresult::CUDA_ERROR_NOT_INITIALIZED, "uninitialized")),
+        }
+    }
+
+    /// Destroying a stream takes it out of its capture. One that began a capture ends it, which
+    /// nobody is told; of another one the work has to be joined all the same.
     pub(crate) fn cuStreamDestroy_v2(&mut self, stream: CUstream) -> Call {
         let resolved = self.resolve(stream)?;
         if self.is_legacy(resolved) || self.is_per_thread(resolved) {
             return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "stream.special"));
         }
-        if let Some(member) = self.streams.get(resolved)?.member.clone() {
-            let code = self.break_capture(member.capture, CAPTURED);
-            // With its origin gone nobody can end the capture any more.
-            if self.captures.get(&member.capture).is_some_and(|found| found.origin == resolved) {
+        if let Some(member) = self.streams.get(resolved)?.member.clone()
+            && let Some(capture) = self.captures.get_mut(&member.capture)
+        {
+            capture.orphans.extend(member.dependencies);
+            if capture.origin == resolved {
+                let message = "a stream was destroyed while it was captured; the capture is gone";
+                self.diagnose(DiagnosticKind::Capture, message);
                 self.discard_capture(member.capture)?;
             }
-            self.streams.remove(resolved)?;
-            return Err(code);
         }
         // Its queued work stays queued: destroying a stream does not wait for it.
         self.streams.remove(resolved).map(|_| ())
@@ -56,7 +76,7 @@ impl State {
         let resolved = self.settled(stream)?;
         let pending = self.pending(resolved)?;
         self.complete(pending)?;
-        self.current().map(|_| ())
+        self.usable(resolved)
     }
 
     pub(crate) fn cuStreamQuery(&mut self, stream: CUstream) -> Call {
@@ -83,16 +103,26 @@ impl State {
         Ok(resolved)
     }
 
+    /// Fails when the context of a stream is lost.
+    fn usable(&self, stream: CUstream) -> Call {
+        self.alive(self.streams.get(stream)?.device)
+    }
+
     pub(crate) fn cuStreamWaitEvent(
         &mut self,
         stream: CUstream,
         event: CUevent,
         flags: u32,
     ) -> Call {
-        if flags != CU_EVENT_WAIT_DEFAULT {
-            return Err(self.unsupported("external event waits are not simulated"));
-        }
         let resolved = self.resolve(stream)?;
+        let event = self.known_event(event)?;
+        match flags {
+            CU_EVENT_WAIT_DEFAULT => {}
+            CU_EVENT_WAIT_EXTERNAL => {
+                return self.capture_external(resolved, NodeKind::Wait(event));
+            }
+            _ => return Err(invalid("event.wait_flags")),
+        }
         match self.events.get(event)?.mark.clone() {
             Mark::Captured(member) => self.wait_for_captured(resolved, member),
             Mark::Never => self.route(stream).map(|_| ()),
@@ -110,21 +140,34 @@ impl State {
         }
     }
 
+    /// Adds a node that has to do with an event outside of the graph; only captures have such.
+    pub(super) fn capture_external(&mut self, stream: CUstream, node: NodeKind) -> Call {
+        match self.route(stream)? {
+            Route::Capture(stream, capture) => {
+                self.capture_node((stream, capture), node).map(|_| ())
+            }
+            Route::Queue(_) => {
+                Err(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "event.external_eager"))
+            }
+        }
+    }
+
     /// Makes a stream wait for captured work: it joins the capture, or waits inside it.
     fn wait_for_captured(&mut self, stream: CUstream, event: Member) -> Call {
-        let Some(capture) = self.captures.get(&event.capture) else {
-            // The capture ended, and what the event stood for is a node of a graph.
-            return Err(refuse(CUresult::CUDA_ERROR_CAPTURED_EVENT, "event.capture_ended"));
-        };
-        if capture.broken.is_some() {
-            let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-            return Err(refuse(code, "capture.invalidated"));
+        let own = self.capture_of(stream)?;
+        if self.captures.get(&event.capture).is_none_or(|capture| capture.broken.is_some()) {
+            // What the event stood for is gone. A stream that is captured suffers from it.
+            let refusal = invalid("event.capture_over");
+            if let Some(own) = own {
+                let _ = self.break_capture(own, refusal.code);
+            }
+            return Err(refusal);
         }
         if self.is_legacy(stream) {
             let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
             return Err(self.break_capture(event.capture, reason));
         }
-        match self.capture_of(stream)? {
+        match own {
             Some(own) if own != event.capture => {
                 let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_MERGE;
                 // Both captures are lost, for the same reason.

@@ -1,10 +1,13 @@
 //! Stream capture: what it records, and what breaks it.
 //!
-//! A capture that was broken stays until it is ended on the stream and thread that began it. The
-//! call that broke it returned the reason; later calls return 901. Ends that fail by themselves, on
-//! another thread (908) or without a join (904), end it at once.
+//! A capture that was broken stays until it is ended on the stream that began it, or until that
+//! stream is destroyed. The call that broke it returned the reason. Until the end, work on its
+//! streams is refused with 901, and calls that it forbids are refused with the reason as before.
+//! Ends that fail by themselves, on another thread (908) or without a join (904), end it at once.
 
-use retrograph_driver_sys::{CUgraph, CUgraphNode, CUresult, CUstream, CUstreamCaptureMode};
+use retrograph_driver_sys::{
+    CUgraph, CUgraphEdgeData, CUgraphNode, CUresult, CUstream, CUstreamCaptureMode,
+};
 
 use super::thread::this_thread;
 use super::{Member, NodeKind, State};
@@ -31,8 +34,10 @@ pub(crate) struct Capture {
     pub(crate) is_given: bool,
     /// The code of the call that broke it.
     pub(crate) broken: Option<CUresult>,
-    /// What the next node depends on, kept for callers who ask.
-    pub(crate) shown: Vec<CUgraphNode>,
+    /// Work of streams that were destroyed; it has to be joined all the same.
+    pub(crate) orphans: Vec<CUgraphNode>,
+    /// What the next node depends on and how, kept for callers who ask.
+    pub(crate) shown: (Vec<CUgraphNode>, Vec<CUgraphEdgeData>),
 }
 
 /// Where a capture puts its nodes.
@@ -71,32 +76,38 @@ impl State {
             graph,
             is_given,
             broken: None,
-            shown: Vec::new(),
+            orphans: Vec::new(),
+            shown: Default::default(),
         };
         self.captures.insert(capture, found);
         self.streams.get_mut(stream)?.member = Some(Member { capture, dependencies });
         Ok(())
     }
 
-    /// Ends a capture without a graph.
+    /// Ends a capture without a graph. One that the program gave is lost to it.
     pub(crate) fn discard_capture(&mut self, capture: u64) -> Result<(), Refusal> {
         match self.leave_capture(capture) {
-            Some(found) if !found.is_given => self.drop_graph(found.graph),
-            _ => Ok(()),
+            Some(found) if found.is_given => self.lose_graph(found.graph),
+            Some(found) => self.drop_graph(found.graph),
+            None => Ok(()),
         }
     }
 
-    /// Breaks a capture for a reason, which the call returns.
+    /// Whether a graph is built by a capture that is open.
+    pub(crate) fn is_captured_into(&self, graph: CUgraph) -> bool {
+        self.captures.values().any(|capture| capture.graph == graph)
+    }
+
+    /// Breaks a capture for a reason, which the call returns. A capture is broken once; later
+    /// calls that would have broken it return their reason all the same.
     pub(crate) fn break_capture(&mut self, capture: u64, reason: CUresult) -> Refusal {
-        let Some(found) = self.captures.get_mut(&capture) else {
-            return refuse(reason, "capture.breaks");
-        };
-        if found.broken.is_some() {
-            return INVALIDATED;
+        if let Some(found) = self.captures.get_mut(&capture)
+            && found.broken.is_none()
+        {
+            found.broken = Some(reason);
+            let meaning = reason.meaning().unwrap_or_default();
+            self.diagnose(DiagnosticKind::Capture, format!("{reason}: {meaning}"));
         }
-        found.broken = Some(reason);
-        let meaning = reason.meaning().unwrap_or_default();
-        self.diagnose(DiagnosticKind::Capture, format!("{reason}: {meaning}"));
         refuse(reason, "capture.breaks")
     }
 
@@ -127,12 +138,19 @@ impl State {
 
     /// Refuses what cannot be done to a captured stream: waiting for it and asking about it.
     pub(crate) fn refuse_captured(&mut self, stream: CUstream) -> Result<(), Refusal> {
-        match self.capture_of(stream)? {
+        let member = self.streams.get(stream)?.member.as_ref();
+        let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        match member.map(|member| member.capture) {
             None => Ok(()),
-            Some(capture) => {
-                Err(self.break_capture(capture, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED))
-            }
+            Some(capture) => Err(self.break_capture(capture, reason)),
         }
+    }
+
+    /// Refuses to wait for a context in which anything is captured, in whatever mode.
+    pub(crate) fn refuse_context_wait(&mut self, device: usize) -> Result<(), Refusal> {
+        let open = self.captures.iter().filter(|(_, capture)| capture.device == device);
+        let captures = open.map(|(id, _)| *id).collect();
+        self.break_all(captures, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
     }
 
     /// Refuses use of the legacy stream while a stream that waits for it is captured.
@@ -150,6 +168,9 @@ impl State {
     /// the mode of the calling thread decides which of the two are looked at.
     pub(crate) fn refuse_unsafe(&mut self) -> Result<(), Refusal> {
         let (thread, mode) = (this_thread(), self.thread().capture_mode);
+        if mode.0 > RELAXED.0 && !self.captures.is_empty() {
+            return Err(self.undefined("the thread is in a capture mode that does not exist"));
+        }
         let forbids = |capture: &Capture| {
             let own = capture.thread == thread && capture.mode != RELAXED;
             let foreign = capture.thread != thread && capture.mode == GLOBAL && mode == GLOBAL;
@@ -161,10 +182,8 @@ impl State {
     }
 
     fn break_all(&mut self, captures: Vec<u64>, reason: CUresult) -> Result<(), Refusal> {
-        let codes: Vec<_> =
-            captures.into_iter().map(|capture| self.break_capture(capture, reason)).collect();
-        let first_cause = codes.iter().find(|refusal| refusal.code == reason);
-        first_cause.or(codes.first()).map_or(Ok(()), |refusal| Err(*refusal))
+        let refusals = captures.into_iter().map(|capture| self.break_capture(capture, reason));
+        refusals.last().map_or(Ok(()), Err)
     }
 
     /// Adds an operation on a captured stream to the graph.
@@ -205,7 +224,9 @@ impl State {
         let member = self.streams.get(origin)?.member.as_ref();
         let reached = self.ancestors(member.map_or(&[], |member| &member.dependencies));
         let members = self.streams.values().filter_map(|stream| stream.member.as_ref());
-        let mut others = members.filter(|member| member.capture == capture);
-        Ok(others.all(|member| member.dependencies.iter().all(|node| reached.contains(node))))
+        let members = members.filter(|member| member.capture == capture);
+        let orphans = &self.captures[&capture].orphans;
+        let mut nodes = members.flat_map(|member| &member.dependencies).chain(orphans);
+        Ok(nodes.all(|node| reached.contains(node)))
     }
 }

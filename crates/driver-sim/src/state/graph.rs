@@ -88,6 +88,8 @@ pub(crate) enum Owner {
     Node,
     /// The capture that builds it.
     Capture,
+    /// Nobody: it was lost with the capture that it was given to.
+    Nobody,
 }
 
 impl Graph {
@@ -107,10 +109,11 @@ impl State {
 
     /// The graph behind a handle that a program gave.
     pub(crate) fn given_graph(&mut self, graph: CUgraph) -> Result<CUgraph, Refusal> {
-        match self.graphs.contains(graph) {
-            true => Ok(graph),
-            false if graph.is_null() => Err(invalid("graph.null")),
-            false => Err(self.undefined("the graph does not exist, or does not any more")),
+        match self.graphs.get(graph) {
+            Ok(found) if found.owner == Owner::Nobody => Err(invalid("graph.lost")),
+            Ok(_) => Ok(graph),
+            Err(_) if graph.is_null() => Err(invalid("graph.null")),
+            Err(_) => Err(self.undefined("the graph does not exist, or does not any more")),
         }
     }
 
@@ -148,6 +151,13 @@ impl State {
         }
         node.pointers = pointers_of(&kind);
         node.kind = kind;
+        Ok(())
+    }
+
+    /// Takes a graph from the program: nothing can be done with it any more.
+    pub(crate) fn lose_graph(&mut self, graph: CUgraph) -> Call {
+        self.drop_graph(graph)?;
+        self.graphs.insert(graph, Graph { owner: Owner::Nobody, ..Graph::default() });
         Ok(())
     }
 

@@ -81,20 +81,20 @@ pub(crate) struct Event {
 impl State {
     /// The stream behind a handle: the legacy handles stand for the legacy stream of the device.
     pub(crate) fn resolve(&mut self, stream: CUstream) -> Result<CUstream, Refusal> {
-        let device = self.current()?;
         if stream.is_legacy() {
+            let device = self.current()?;
             return self.devices[device]
                 .legacy
                 .ok_or(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "stream.resolve"));
         }
         if stream == CUstream::PER_THREAD {
+            let device = self.current()?;
             return Ok(self.per_thread(device));
         }
-        let found = self.streams.get(stream)?;
-        if found.device == device {
-            Ok(stream)
-        } else {
-            Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "stream.foreign"))
+        // A stream knows its context; which one is current does not matter.
+        match self.streams.get(stream) {
+            Ok(found) => self.alive(found.device).map(|()| stream),
+            Err(_) => Err(self.undefined("the stream does not exist, or does not any more")),
         }
     }
 

@@ -52,6 +52,11 @@ impl State {
     /// The device of the current context. Once the context is lost, the code by which it was lost.
     pub(crate) fn current(&mut self) -> Result<usize, Refusal> {
         let device = self.current_even_lost()?;
-        self.devices[device].lost.map_or(Ok(device), |code| Err(refuse(code, "sticky")))
+        self.alive(device).map(|()| device)
+    }
+
+    /// Fails with the code by which the context of a device was lost.
+    pub(crate) fn alive(&self, device: usize) -> Result<(), Refusal> {
+        self.devices[device].lost.map_or(Ok(()), |code| Err(refuse(code, "sticky")))
     }
 }

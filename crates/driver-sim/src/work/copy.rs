@@ -142,6 +142,13 @@ impl Fill {
         })
     }
 
+    /// Whether elements have a size that exists and lie at multiples of it.
+    pub(crate) fn is_aligned(&self) -> bool {
+        let Self(given) = self;
+        let size = u64::from(given.elementSize);
+        matches!(size, 1 | 2 | 4) && given.dst.is_multiple_of(size)
+    }
+
     /// How many bytes past the address the fill reaches, unless that is more than can be counted.
     pub(crate) fn extent(&self) -> Option<u64> {
         let Self(given) = self;
