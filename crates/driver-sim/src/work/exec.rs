@@ -39,8 +39,6 @@ pub(crate) struct PlanNode {
     pub(crate) dependencies: Vec<usize>,
     /// Edges that are not full dependencies, by the index where they start.
     pub(crate) ports: BTreeMap<usize, CUgraphEdgeData>,
-    /// Attributes of a launch that were set.
-    pub(crate) attributes: BTreeMap<u32, [u8; 64]>,
     /// Whether it does anything when the graph is launched.
     pub(crate) is_enabled: bool,
     pub(crate) work: PlanWork,
@@ -118,7 +116,6 @@ impl State {
                 source,
                 dependencies,
                 ports: ports.collect(),
-                attributes: node.attributes.clone(),
                 is_enabled: true,
                 work: self.plan_work(&node.kind)?,
             });

@@ -61,15 +61,18 @@ fn a_capture_continues_a_graph_behind_its_nodes() {
 }
 
 #[test]
-fn a_lost_capture_leaves_the_given_graph_to_the_program() {
+fn a_lost_capture_takes_the_given_graph_with_it() {
     let machine = Machine::new();
     let (graph, first, _) = pair(&machine);
     let stream = machine.stream();
     assert_eq!(begin_into(&machine, stream, graph, &[first]), SUCCESS);
     assert_ne!(machine.sync(stream), SUCCESS);
     assert_eq!(machine.end(stream).1, CUgraph::NULL);
-    assert_eq!(cu!(machine, cuGraphDestroy(graph)), SUCCESS);
     assert_eq!(machine.simulator.live().graphs, 0);
+    let mut count = 0;
+    let code = cu!(machine, cuGraphGetNodes(graph, std::ptr::null_mut(), &mut count));
+    assert_eq!(code, CUresult::CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(cu!(machine, cuGraphDestroy(graph)), CUresult::CUDA_ERROR_INVALID_VALUE);
 }
 
 #[test]

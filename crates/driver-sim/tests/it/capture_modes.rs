@@ -26,7 +26,6 @@ fn unsafe_calls() -> Vec<Named> {
             cu!(machine, cuMemAllocHost_v2(&mut pointer, 4))
         }),
         ("free", |machine| cu!(machine, cuMemFree_v2(0))),
-        ("wait for the context", |machine| cu!(machine, cuCtxSynchronize())),
         ("wait for another stream", |machine| machine.sync(machine.stream())),
         ("ask another stream", |machine| cu!(machine, cuStreamQuery(machine.stream()))),
         ("ask an event", |machine| cu!(machine, cuEventQuery(machine.event()))),
@@ -34,9 +33,8 @@ fn unsafe_calls() -> Vec<Named> {
             let module = machine.load(&ptx::small("7.0", "sm_80")).expect("loading is allowed");
             cu!(machine, cuModuleUnload(module))
         }),
-        ("copy and wait", |machine| {
-            let host = 1u32;
-            cu!(machine, cuMemcpyHtoD_v2(0, (&raw const host).cast(), 4))
+        ("set a limit", |machine| {
+            cu!(machine, cuCtxSetLimit(CUlimit::CU_LIMIT_STACK_SIZE, 2048))
         }),
     ]
 }
@@ -92,14 +90,34 @@ fn only_global_captures_and_only_global_threads_know_of_each_other() {
 }
 
 #[test]
-fn the_reason_comes_once_and_then_the_consequence() {
+fn the_reason_comes_until_the_capture_is_ended() {
     let machine = Machine::new();
     let stream = machine.stream();
     assert_eq!(machine.begin(stream), SUCCESS);
     let mut address = 0;
     assert_eq!(cu!(machine, cuMemAlloc_v2(&mut address, 4)), UNSUPPORTED);
+    assert_eq!(cu!(machine, cuMemAlloc_v2(&mut address, 4)), UNSUPPORTED);
     let invalidated = CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    assert_eq!(cu!(machine, cuMemAlloc_v2(&mut address, 4)), invalidated);
     assert_eq!(machine.end(stream), (invalidated, CUgraph::NULL));
     assert_eq!(cu!(machine, cuMemAlloc_v2(&mut address, 4)), SUCCESS);
+}
+
+#[test]
+fn no_mode_allows_to_wait_for_a_context_in_which_something_is_captured() {
+    for mode in [GLOBAL, LOCAL, RELAXED] {
+        let (code, survived) = during(mode, |machine| cu!(machine, cuCtxSynchronize()));
+        assert_eq!((code, survived), (UNSUPPORTED, false), "{mode:?}");
+    }
+}
+
+#[test]
+fn no_mode_forbids_copies_that_wait() {
+    for mode in [GLOBAL, LOCAL, RELAXED] {
+        let machine = Machine::new();
+        let (host, word, stream) = (7u32, machine.zero(), machine.stream());
+        assert_eq!(cu!(machine, cuStreamBeginCapture_v2(stream, mode)), SUCCESS);
+        let code = cu!(machine, cuMemcpyHtoD_v2(word, (&raw const host).cast(), 4));
+        assert_eq!((code, machine.peek(word)), (SUCCESS, 7));
+        assert_eq!(machine.end(stream).0, SUCCESS);
+    }
 }
