@@ -265,6 +265,7 @@ impl<'a> Decoder<'a> {
             value: self.width(value),
             address: Width::Double,
             offset: 0,
+            strong: false,
         });
         (at, self.accesses.len() as u32 - 1)
     }
