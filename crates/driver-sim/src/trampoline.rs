@@ -132,10 +132,31 @@ macro_rules! tables {
             const TABLES: [fn(i32) -> DriverTable; SLOTS] = [$(table_of::<$slot>),*];
             TABLES[slot](version)
         }
+
+        /// What a slot gives for a function that it lacks.
+        pub(crate) fn lacking(slot: usize) -> unsafe extern "C" fn() -> CUresult {
+            const LACKING: [unsafe extern "C" fn() -> CUresult; SLOTS] = [$(lacking_in::<$slot>),*];
+            LACKING[slot]
+        }
     };
 }
 
 tables! { 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 }
+
+/// Stands for every function that a program can ask for by name and that the table lacks. A C
+/// function may be given more arguments than it takes.
+unsafe extern "C" fn lacking_in<const W: usize>() -> CUresult {
+    let Some(world) = world::in_slot(W) else {
+        return CUresult::CUDA_ERROR_DEINITIALIZED;
+    };
+    let mut state = world.state.lock();
+    if let Some(stop) = state.stopped {
+        return stop;
+    }
+    state.call = "a function by name";
+    let refusal = state.unsupported("cuGetProcAddress gave it, and it is not simulated");
+    state.conclude(refusal)
+}
 
 impl Function {
     /// Whether the function works before `cuInit`.

@@ -110,7 +110,7 @@ impl Simulator {
         });
         let slot = take_slot(&world)?;
         let table = trampoline::table(slot, version);
-        world.state.lock().table = Some(table);
+        world.state.lock().table = Some((table, trampoline::lacking(slot)));
         Ok(Self { slot, world, table })
     }
 

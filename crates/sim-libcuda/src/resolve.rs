@@ -4,9 +4,15 @@
 use std::ffi::{CStr, c_char, c_void};
 
 use retrograph_driver_sim::symbols::{Meaning, meaning};
-use retrograph_driver_sys::{CUdriverProcAddressQueryResult, CUresult, CUuuid};
+use retrograph_driver_sys::{
+    CU_GET_PROC_ADDRESS_LEGACY_STREAM, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
+    CUdriverProcAddressQueryResult, CUresult, CUuuid,
+};
 
 use crate::{absent, exports, machine};
+
+const PER_THREAD: u64 = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+const KNOWN_FLAGS: u64 = PER_THREAD | CU_GET_PROC_ADDRESS_LEGACY_STREAM;
 
 /// What programs of CUDA 12 and later ask.
 ///
@@ -21,13 +27,19 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
     status: *mut CUdriverProcAddressQueryResult,
 ) -> CUresult {
     let machine = machine();
-    let known = machine.settings.config.driver_version;
     // SAFETY: passed on from the caller.
-    let stub = unsafe { stub(symbol, version.min(known)) };
-    if let (Some(stub), false) = (stub, address.is_null()) {
-        // SAFETY: neither pointer is null, and the caller gives valid places.
+    let meant = unsafe { means(symbol, version) }.filter(|_| flags & !KNOWN_FLAGS == 0);
+    let (mut flags, mut missing) = (flags, meant.and_then(stub));
+    if let (Some(name), true) = (meant, flags & PER_THREAD != 0) {
+        // The form for the default stream of the thread, where there is one; else the only form.
+        missing =
+            ["_ptsz", "_ptds"].iter().find_map(|end| absent::address(&format!("{name}{end}")));
+        flags &= !PER_THREAD;
+    }
+    if let (Some(missing), false) = (missing, address.is_null()) {
+        // SAFETY: no pointer is null, and the caller gives valid places.
         unsafe {
-            *address = stub;
+            *address = missing;
             if !status.is_null() {
                 *status = CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_SUCCESS;
             }
@@ -38,13 +50,9 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
     let code = machine.tell(unsafe {
         (machine.simulator.table().cuGetProcAddress_v2)(symbol, address, version, flags, status)
     });
-    if code.is_success() {
-        // SAFETY: the simulator accepted both pointers.
-        unsafe {
-            if let Some(exported) = exported(symbol, version.min(known)) {
-                *address = exported;
-            }
-        }
+    if let (true, Some(exported)) = (code.is_success(), meant.and_then(exports::address)) {
+        // SAFETY: the simulator accepted the place.
+        unsafe { *address = exported };
     }
     code
 }
@@ -73,12 +81,16 @@ extern "C" fn cuGetExportTable(_table: *mut *const c_void, _id: *const CUuuid) -
     machine().lacks("cuGetExportTable", why)
 }
 
+/// The symbol that a name means for a caller of this version.
+///
 /// # Safety
 /// The name is null or C text.
 unsafe fn means(name: *const c_char, version: i32) -> Option<&'static str> {
-    if name.is_null() {
+    let newest = machine().settings.config.driver_version;
+    if name.is_null() || version > newest {
         return None;
     }
+    let version = if version < 0 { newest } else { version };
     // SAFETY: the caller guarantees C text.
     match meaning(unsafe { CStr::from_ptr(name) }.to_str().ok()?, version) {
         Meaning::Symbol(symbol) => Some(symbol),
@@ -86,22 +98,9 @@ unsafe fn means(name: *const c_char, version: i32) -> Option<&'static str> {
     }
 }
 
-/// The exported function that a name means.
-///
-/// # Safety
-/// The name is null or C text.
-unsafe fn exported(name: *const c_char, version: i32) -> Option<*mut c_void> {
-    // SAFETY: passed on from the caller.
-    exports::address(unsafe { means(name, version) }?)
-}
-
-/// The function that a name means, where that one is exported only to say that it is missing.
-///
-/// # Safety
-/// The name is null or C text.
-unsafe fn stub(name: *const c_char, version: i32) -> Option<*mut c_void> {
-    // SAFETY: passed on from the caller.
-    match unsafe { means(name, version) }? {
+/// The address of a function that the table of driver-sys lacks.
+fn stub(symbol: &'static str) -> Option<*mut c_void> {
+    match symbol {
         "cuGetProcAddress" => Some(cuGetProcAddress as *mut c_void),
         "cuGetExportTable" => Some(cuGetExportTable as *mut c_void),
         symbol => absent::address(symbol),

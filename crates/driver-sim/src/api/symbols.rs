@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, In, Out};
-use crate::refusal::{invalid, refuse};
+use crate::refusal::invalid;
 use crate::state::State;
 use crate::symbols::{Meaning, meaning};
 use crate::trampoline;
@@ -24,32 +24,35 @@ impl State {
         flags: u64,
         status: Out<CUdriverProcAddressQueryResult>,
     ) -> Call {
+        if symbol.is_null() || address.is_null() {
+            return Err(self.undefined("the driver follows both pointers without a look"));
+        }
         let name = symbol.text()?;
-        address.demand()?;
         if flags & !KNOWN_FLAGS != 0 {
             return Err(invalid("symbols.flags"));
         }
-        if flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM != 0 {
-            return Err(self.unsupported("functions of the default stream of each thread"));
+        if version > self.config.driver_version {
+            return Err(invalid("symbols.version"));
         }
-        let symbol = match meaning(&name, version.min(self.config.driver_version)) {
+        // Hardware finds functions for a version of -1, too.
+        let version = if version < 0 { self.config.driver_version } else { version };
+        let symbol = match meaning(&name, version) {
             Meaning::Symbol(symbol) => symbol,
             nothing => {
-                let later = nothing == Meaning::Later;
-                address.put(std::ptr::null_mut())?;
-                status.offer(match later {
-                    true => Status::CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT,
-                    false => Status::CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND,
+                status.offer(match nothing {
+                    Meaning::Later => Status::CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT,
+                    _ => Status::CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND,
                 });
-                let rule = if later { "symbols.later" } else { "symbols.unknown" };
-                return Err(refuse(CUresult::CUDA_ERROR_NOT_FOUND, rule));
+                return address.put(std::ptr::null_mut());
             }
         };
-        let found = self.table.as_ref().and_then(|table| trampoline::address(table, symbol));
-        let Some(found) = found else {
-            return Err(self.unsupported(format!("{symbol} is not in the table of driver-sys")));
+        let Some((table, lacking)) = &self.table else {
+            return Err(self.undefined("the machine ended"));
         };
+        // Functions for the default stream of each thread are none of the table.
+        let legacy = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM == 0;
+        let found = trampoline::address(table, symbol).filter(|_| legacy);
         status.offer(Status::CU_GET_PROC_ADDRESS_SUCCESS);
-        address.put(found.cast_mut())
+        address.put(found.unwrap_or(*lacking as *const c_void).cast_mut())
     }
 }
