@@ -265,7 +265,6 @@ impl<'a> Decoder<'a> {
             value: self.width(value),
             address: Width::Double,
             offset: 0,
-            strong: false,
         });
         (at, self.accesses.len() as u32 - 1)
     }
