@@ -111,6 +111,15 @@ impl<T> Out<T> {
         }
     }
 
+    /// Writes the `index`-th element of a result, if the caller asked for it.
+    pub(crate) fn offer_at(self, index: usize, value: T) {
+        if !self.is_null() {
+            // SAFETY: the pointer is valid for writing, for as many elements as the call documents,
+            // by the contract of `Admit`.
+            unsafe { self.0.add(index).write_unaligned(value) }
+        }
+    }
+
     /// Writes the `index`-th element of a result.
     pub(crate) fn put_at(self, index: usize, value: T) -> Call {
         if self.is_null() {

@@ -17,6 +17,7 @@ impl State {
         path: In<c_char>,
         flags: u32,
     ) -> Call {
+        let graph = self.given_graph(graph)?;
         let parameters = CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE
             | CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS
             | CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_NODE_PARAMS

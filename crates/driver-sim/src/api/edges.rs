@@ -2,7 +2,6 @@
 
 use retrograph_driver_sys::*;
 
-use super::put_list;
 use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::{NodeKind, State};
@@ -31,27 +30,30 @@ pub(super) fn kinds(
 }
 
 impl State {
-    /// Whether an edge of this kind can lead from one node to another.
+    /// Whether an edge of this kind can lead from a node to a kernel node or one of another kind.
     pub(super) fn check_kind(
         &self,
         from: CUgraphNode,
-        to: &NodeKind,
+        is_to_kernel: bool,
         data: CUgraphEdgeData,
     ) -> Call {
         if data == FULL {
             return Ok(());
         }
-        let is_kernel = |kind: &NodeKind| matches!(kind, NodeKind::Operation(Operation::Launch(_)));
-        let programmatic = CUgraphDependencyType::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC.0;
-        let is_valid = data.to_port == 0
-            && data.reserved == [0; 5]
-            && matches!(data.from_port, 1 | 2)
-            && u32::from(data.r#type) == programmatic;
-        if is_valid && is_kernel(&self.nodes.get(from)?.kind) && is_kernel(to) {
-            Ok(())
-        } else {
-            Err(invalid("graph.edge_kind"))
+        let from = &self.nodes.get(from)?.kind;
+        let is_from_kernel = matches!(from, NodeKind::Operation(Operation::Launch(_)));
+        // Launch order needs no programmatic edge, the programmatic port does.
+        let is_known = matches!((data.from_port, data.r#type), (1, 1) | (2, 0 | 1));
+        let is_valid = is_known && data.to_port == 0 && data.reserved == [0; 5];
+        match is_valid && is_from_kernel && is_to_kernel {
+            true => Ok(()),
+            false => Err(invalid("graph.edge_kind")),
         }
+    }
+
+    /// Whether a node is a launch.
+    fn is_kernel(&self, node: CUgraphNode) -> Result<bool, Refusal> {
+        Ok(matches!(self.nodes.get(node)?.kind, NodeKind::Operation(Operation::Launch(_))))
     }
 
     /// Edges as a call gives them, with ends in the graph.
@@ -77,6 +79,7 @@ impl State {
         Ok(edges)
     }
 
+    /// Adds edges one by one: those before one that exists already stay.
     fn add_edges(
         &mut self,
         graph: CUgraph,
@@ -85,27 +88,27 @@ impl State {
         count: usize,
     ) -> Call {
         let edges = self.given_edges(graph, ends, data, count)?;
-        for (index, (from, to, data)) in edges.iter().enumerate() {
+        for (from, to, data) in &edges {
             if from == to {
                 return Err(invalid("graph.self_edge"));
             }
-            let twice = edges[..index].iter().any(|other| (other.0, other.1) == (*from, *to));
-            let found = self.nodes.get(*to)?;
-            if twice || found.dependencies.contains(from) {
-                return Err(invalid("graph.edge_again"));
-            }
-            self.check_kind(*from, &found.kind, *data)?;
+            self.check_kind(*from, self.is_kernel(*to)?, *data)?;
         }
         for (from, to, data) in edges {
             let found = self.nodes.get_mut(to)?;
+            if found.dependencies.contains(&from) {
+                return Err(invalid("graph.edge_again"));
+            }
             found.dependencies.push(from);
             if data != FULL {
                 found.ports.insert(from, data);
             }
+            self.nodes.get_mut(from)?.dependents.push(to);
         }
         Ok(())
     }
 
+    /// Removes edges of whatever kind, one by one: those before one that is absent are gone.
     fn remove_edges(
         &mut self,
         graph: CUgraph,
@@ -114,18 +117,17 @@ impl State {
         count: usize,
     ) -> Call {
         let edges = self.given_edges(graph, ends, data, count)?;
-        for (index, (from, to, data)) in edges.iter().enumerate() {
-            let twice = edges[..index].iter().any(|other| (other.0, other.1) == (*from, *to));
-            let found = self.nodes.get(*to)?;
-            let kind = found.ports.get(from).copied().unwrap_or(FULL);
-            if twice || !found.dependencies.contains(from) || kind != *data {
-                return Err(invalid("graph.no_edge"));
-            }
+        if !edges.is_empty() && self.has_memory_nodes(graph)? {
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "graph_memory.fixed"));
         }
         for (from, to, _) in edges {
             let found = self.nodes.get_mut(to)?;
+            if !found.dependencies.contains(&from) {
+                return Err(invalid("graph.no_edge"));
+            }
             found.dependencies.retain(|node| *node != from);
             found.ports.remove(&from);
+            self.nodes.get_mut(from)?.dependents.retain(|node| *node != to);
         }
         Ok(())
     }
@@ -172,52 +174,61 @@ impl State {
         self.remove_edges(graph, (from, to), data, count)
     }
 
-    /// The edges of a graph, in the order of the nodes that they lead to.
+    /// The edges of a graph, in the order of the nodes that they come from.
     pub(super) fn edges(&self, graph: CUgraph) -> Result<Vec<Edge>, Refusal> {
         let mut edges = Vec::new();
-        for to in &self.graphs.get(graph)?.nodes {
-            edges.extend(self.edges_to(*to)?);
+        for from in &self.graphs.get(graph)?.nodes {
+            edges.extend(self.edges_from(*from)?);
         }
         Ok(edges)
     }
 
+    fn edge(&self, from: CUgraphNode, to: CUgraphNode) -> Result<Edge, Refusal> {
+        let ports = &self.nodes.get(to)?.ports;
+        Ok((from, to, ports.get(&from).copied().unwrap_or(FULL)))
+    }
+
+    fn edges_from(&self, from: CUgraphNode) -> Result<Vec<Edge>, Refusal> {
+        self.nodes.get(from)?.dependents.iter().map(|to| self.edge(from, *to)).collect()
+    }
+
     fn edges_to(&self, to: CUgraphNode) -> Result<Vec<Edge>, Refusal> {
-        let node = self.nodes.get(to)?;
-        let kind = |from| node.ports.get(from).copied().unwrap_or(FULL);
-        Ok(node.dependencies.iter().map(|from| (*from, to, kind(from))).collect())
+        self.nodes.get(to)?.dependencies.iter().map(|from| self.edge(*from, to)).collect()
     }
 
     /// Writes edges in the way that the driver does. Without a place for their kinds all must be
-    /// full dependencies.
+    /// full dependencies; what was written before one that is not stays.
     fn put_edges(&mut self, edges: &[Edge], places: &Places) -> Call {
         let Places { from, to, data, count } = *places;
         count.demand()?;
-        let wants_nodes = !from.is_null() || !to.is_null();
-        if !data.is_null() && !wants_nodes {
-            return Err(invalid("graph.edge_places"));
-        }
-        if !wants_nodes {
+        if from.is_null() && to.is_null() {
+            if !data.is_null() {
+                return Err(invalid("graph.edge_places"));
+            }
             return count.put(edges.len());
         }
-        if data.is_null() && edges.iter().any(|edge| edge.2 != FULL) {
-            return Err(refuse(CUresult::CUDA_ERROR_LOSSY_QUERY, "graph.lossy"));
-        }
         let room = count.get()?;
-        let starts: Vec<_> = edges.iter().map(|edge| edge.0).collect();
-        let ends: Vec<_> = edges.iter().map(|edge| edge.1).collect();
-        let kinds: Vec<_> = edges.iter().map(|edge| edge.2).collect();
-        if !from.is_null() {
-            put_list(&starts, from, count, CUgraphNode::NULL)?;
+        if room == 0 {
+            return Err(invalid("graph.no_room"));
         }
-        if !to.is_null() {
-            count.put(room)?;
-            put_list(&ends, to, count, CUgraphNode::NULL)?;
+        for (index, (start, end, kind)) in edges.iter().take(room).enumerate() {
+            let is_lost = data.is_null() && *kind != FULL;
+            let has_both = !from.is_null() && !to.is_null();
+            from.offer_at(index, if is_lost && has_both { CUgraphNode::NULL } else { *start });
+            to.offer_at(index, *end);
+            data.offer_at(index, *kind);
+            if is_lost {
+                return Err(refuse(CUresult::CUDA_ERROR_LOSSY_QUERY, "graph.lossy"));
+            }
         }
-        if !data.is_null() {
-            count.put(room)?;
-            put_list(&kinds, data, count, FULL)?;
+        for index in edges.len()..room {
+            from.offer_at(index, CUgraphNode::NULL);
+            to.offer_at(index, CUgraphNode::NULL);
+            if !from.is_null() && !to.is_null() {
+                data.offer_at(index, FULL);
+            }
         }
-        Ok(())
+        count.put(edges.len().min(room))
     }
 
     pub(crate) fn cuGraphGetEdges_v2(
@@ -275,8 +286,7 @@ impl State {
         count: Out<usize>,
     ) -> Call {
         let node = self.given_node(node)?;
-        let mut edges = self.edges(self.nodes.get(node)?.graph)?;
-        edges.retain(|edge| edge.0 == node);
+        let edges = self.edges_from(node)?;
         self.put_edges(&edges, &Places { from: Out::NULL, to: dependents, data, count })
     }
 

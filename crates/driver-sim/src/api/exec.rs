@@ -5,16 +5,15 @@ use std::sync::Arc;
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
-use crate::refusal::{Refusal, invalid};
+use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::{Dying, Mark, State};
 use crate::work::{Exec, Operation, Plan, PlanWork, Work};
 
 const AUTO_FREE: u64 = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
 const UPLOAD: u64 = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
-const KNOWN_FLAGS: u64 = AUTO_FREE
-    | UPLOAD
-    | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
-    | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+const DEVICE_LAUNCH: u64 = CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
+const KNOWN_FLAGS: u64 =
+    AUTO_FREE | UPLOAD | DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
 impl State {
     /// The instantiated graph behind a handle that a program gave.
@@ -39,15 +38,24 @@ impl State {
         if flags & !KNOWN_FLAGS != 0 {
             return Err(no_node(invalid("graph.instantiate_flags")));
         }
-        if flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH != 0 {
-            return Err(no_node(self.unsupported("launches of graphs from kernels")));
+        if self.graphs.get(graph).map_err(no_node)?.is_owned() {
+            let code = CUresult::CUDA_ERROR_NOT_SUPPORTED;
+            return Err(no_node(refuse(code, "graph.owned")));
         }
         let device = self.current().map_err(no_node)?;
         self.refuse_unsafe().map_err(no_node)?;
         let plan = Arc::new(self.plan(graph)?);
+        if let Some(kernel) = self.unloaded_kernel(&plan) {
+            let message = format!("the graph has a launch of `{kernel}`, whose module is unloaded");
+            return Err(no_node(self.undefined(message)));
+        }
+        if flags & DEVICE_LAUNCH != 0 {
+            self.check_device_launch(&plan)?;
+        }
         let is_memory = self.has_memory_nodes(graph).map_err(no_node)?;
         if is_memory && self.execs.values().any(|exec| exec.plan.graph == graph) {
-            return Err(no_node(invalid("graph_memory.second_exec")));
+            let code = CUresult::CUDA_ERROR_NOT_SUPPORTED;
+            return Err(no_node(refuse(code, "graph_memory.second_exec")));
         }
         let objects = self.graphs.get(graph).map_err(no_node)?.objects.clone();
         self.retain_objects(&objects);
@@ -56,12 +64,35 @@ impl State {
         exec.put(handle).map_err(no_node)
     }
 
+    /// Refuses what kernels cannot launch. From the host such graphs are launched as others are;
+    /// launches from kernels are not simulated.
+    fn check_device_launch(&mut self, plan: &Plan) -> Result<(), (Refusal, CUgraphNode)> {
+        for node in &plan.nodes {
+            match &node.work {
+                PlanWork::Operation(Operation::Host(_)) => {
+                    return Err((invalid("graph.not_for_devices"), node.source));
+                }
+                PlanWork::Operation(_) => {}
+                _ => {
+                    let message =
+                        "other nodes than kernels, copies and fills in a graph for devices";
+                    return Err((self.unsupported(message), node.source));
+                }
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn cuGraphInstantiateWithFlags(
         &mut self,
         exec: Out<CUgraphExec>,
         graph: CUgraph,
         flags: u64,
     ) -> Call {
+        // There is no stream to upload on.
+        if flags & UPLOAD != 0 {
+            return Err(invalid("graph.instantiate_flags"));
+        }
         self.instantiate(exec, graph, flags).map_err(|(refusal, _)| refusal)
     }
 
@@ -78,6 +109,9 @@ impl State {
         let (result_out, hErrNode_out) = match made {
             Ok(()) => (R::CUDA_GRAPH_INSTANTIATE_SUCCESS, CUgraphNode::NULL),
             Err((_, node)) if node.is_null() => (R::CUDA_GRAPH_INSTANTIATE_ERROR, node),
+            Err((refusal, node)) if refusal.rule == "graph.not_for_devices" => {
+                (R::CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED, node)
+            }
             Err((_, node)) => (R::CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, node),
         };
         parameters.put(CUDA_GRAPH_INSTANTIATE_PARAMS { result_out, hErrNode_out, ..given })?;
@@ -87,7 +121,7 @@ impl State {
     pub(crate) fn cuGraphExecGetFlags(&mut self, exec: CUgraphExec, flags: Out<u64>) -> Call {
         let exec = self.given_exec(exec)?;
         flags.demand()?;
-        flags.put(self.execs.get(exec)?.flags & !UPLOAD)
+        flags.put(self.execs.get(exec)?.flags & (AUTO_FREE | DEVICE_LAUNCH))
     }
 
     pub(crate) fn cuGraphUpload(&mut self, exec: CUgraphExec, stream: CUstream) -> Call {
@@ -113,6 +147,13 @@ impl State {
     fn queue_launch(&mut self, exec: CUgraphExec, plan: &Arc<Plan>, stream: CUstream) -> Call {
         self.launch_memory(exec, plan, stream)?;
         let mut waits: Vec<_> = self.execs.get(exec)?.last.into_iter().collect();
+        let events = plan.works().into_iter().filter_map(|work| match work {
+            PlanWork::Wait(event) | PlanWork::Record(event) => Some(*event),
+            _ => None,
+        });
+        if let Some(gone) = events.into_iter().find(|event| !self.events.contains(*event)) {
+            return Err(self.undefined(format!("the graph uses {gone:?}, which was destroyed")));
+        }
         for work in plan.works() {
             if let PlanWork::Wait(event) = work
                 && let Mark::Task(task) = self.events.get(*event)?.mark

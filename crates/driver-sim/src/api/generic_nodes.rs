@@ -5,8 +5,8 @@ use retrograph_driver_sys::*;
 use super::edges::kinds;
 use super::nodes::Place;
 use crate::argument::{Call, In, Out};
-use crate::refusal::{Refusal, invalid};
-use crate::state::{NodeKind, State};
+use crate::refusal::{Refusal, invalid, refuse};
+use crate::state::{NodeKind, Owner, State};
 
 /// The parameters without the context.
 fn fill_of(given: &CUDA_MEMSET_NODE_PARAMS_v2) -> CUDA_MEMSET_NODE_PARAMS {
@@ -77,9 +77,15 @@ impl State {
         if given.reserved0 != [0; 3] || given.reserved2 != 0 {
             return Err(invalid("graph.reserved"));
         }
+        let is_kernel = given.r#type == CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL;
+        let edges: Vec<_> = from.into_iter().zip(kinds(data, count)?).collect();
+        for (from, data) in &edges {
+            self.check_kind(*from, is_kernel, *data)?;
+        }
         self.add_generic(&place, given, parameters)?;
-        let edges = from.into_iter().zip(kinds(data, count)?);
-        self.set_edge_kinds(node.get()?, edges.collect())
+        let ports = edges.into_iter().filter(|(_, data)| *data != CUgraphEdgeData::default());
+        self.nodes.get_mut(node.get()?)?.ports = ports.collect();
+        Ok(())
     }
 
     pub(crate) fn cuGraphAddNode(
@@ -104,12 +110,12 @@ impl State {
             T::CU_GRAPH_NODE_TYPE_GRAPH => {
                 // SAFETY: the type says that this field counts, and it is plain data.
                 let child = unsafe { given.anonymous.graph };
-                if child.ownership
-                    != CUgraphChildGraphNodeOwnership::CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE
-                {
-                    return Err(self.unsupported("child graphs that are moved into a graph"));
+                match child.ownership {
+                    CUgraphChildGraphNodeOwnership::CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE => {
+                        self.move_child(place, child.graph)
+                    }
+                    _ => self.add_child(place, child.graph),
                 }
-                self.add_child(place, child.graph)
             }
             T::CU_GRAPH_NODE_TYPE_MEM_ALLOC => {
                 // SAFETY: as above.
@@ -131,24 +137,23 @@ impl State {
         }
     }
 
-    /// Gives the edges to a node that was just added their kinds, or takes the node back.
-    fn set_edge_kinds(
-        &mut self,
-        node: CUgraphNode,
-        edges: Vec<(CUgraphNode, CUgraphEdgeData)>,
-    ) -> Call {
-        let kind = self.nodes.get(node)?.kind.clone();
-        for (from, data) in &edges {
-            if let Err(refusal) = self.check_kind(*from, &kind, *data) {
-                let graph = self.nodes.get(node)?.graph;
-                self.nodes.remove(node)?;
-                self.graphs.get_mut(graph)?.nodes.retain(|other| *other != node);
-                return Err(refusal);
-            }
+    /// Adds a node that takes a graph over.
+    fn move_child(&mut self, place: &Place, child: CUgraph) -> Call {
+        let child = self.given_graph(child)?;
+        if child == place.graph || self.graphs.get(child)?.is_owned() {
+            return Err(self.unsupported("moving a graph that is not free to be moved"));
         }
-        let ports = edges.into_iter().filter(|(_, data)| *data != CUgraphEdgeData::default());
-        self.nodes.get_mut(node)?.ports = ports.collect();
+        self.add(place, NodeKind::Child(child))?;
+        self.graphs.get_mut(child)?.owner = Owner::Node;
         Ok(())
+    }
+
+    /// Refuses changes of what cannot be changed: allocations and frees.
+    fn refuse_memory_node(&self, node: CUgraphNode) -> Call {
+        match self.nodes.get(node)?.kind.is_memory() {
+            true => Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "graph_memory.fixed")),
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn cuGraphNodeSetParams(
@@ -158,6 +163,16 @@ impl State {
     ) -> Call {
         let node = self.given_node(node)?;
         let given = parameters.get()?;
+        self.refuse_memory_node(node)?;
+        if let NodeKind::Child(old) = self.nodes.get(node)?.kind
+            && given.r#type == CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH
+        {
+            // SAFETY: the type says that this field counts, and it is plain data.
+            let child = self.given_graph(unsafe { given.anonymous.graph.graph })?;
+            let copy = self.clone_graph(child, Owner::Node)?;
+            self.drop_graph(old)?;
+            return self.set_node(node, NodeKind::Child(copy));
+        }
         let kind = self.generic_kind(&given)?;
         self.set_node(node, kind)
     }
@@ -171,6 +186,7 @@ impl State {
         let exec = self.given_exec(exec)?;
         let node = self.given_node(node)?;
         let given = parameters.get()?;
+        self.refuse_memory_node(node)?;
         if given.r#type == CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH {
             // SAFETY: the type says that this field counts, and it is plain data.
             let child = unsafe { given.anonymous.graph.graph };

@@ -8,6 +8,14 @@ use crate::refusal::invalid;
 use crate::state::{NodeKind, State};
 use crate::work::Operation;
 
+/// Writes nodes in the way that the driver does: a list without room is refused.
+fn put_nodes(list: &[CUgraphNode], nodes: Out<CUgraphNode>, count: Out<usize>) -> Call {
+    if !nodes.is_null() && count.get()? == 0 {
+        return Err(invalid("graph.no_room"));
+    }
+    put_list(list, nodes, count, CUgraphNode::NULL)
+}
+
 impl State {
     pub(crate) fn cuGraphGetNodes(
         &mut self,
@@ -17,7 +25,8 @@ impl State {
     ) -> Call {
         let graph = self.given_graph(graph)?;
         count.demand()?;
-        put_list(&self.graphs.get(graph)?.nodes, nodes, count, CUgraphNode::NULL)
+        let found = self.graphs.get(graph)?.nodes.clone();
+        put_nodes(&found, nodes, count)
     }
 
     pub(crate) fn cuGraphGetRootNodes(
@@ -30,7 +39,9 @@ impl State {
         count.demand()?;
         let mut roots = self.graphs.get(graph)?.nodes.clone();
         roots.retain(|node| self.nodes.get(*node).is_ok_and(|node| node.dependencies.is_empty()));
-        put_list(&roots, nodes, count, CUgraphNode::NULL)
+        // The root that was added last comes first.
+        roots.reverse();
+        put_nodes(&roots, nodes, count)
     }
 
     pub(crate) fn cuGraphNodeGetType(
@@ -54,7 +65,11 @@ impl State {
         let pointers = found.pointers.as_mut_ptr();
         match &found.kind {
             NodeKind::Operation(Operation::Launch(launch)) => {
-                parameters.put(launch.node_parameters(pointers))
+                let mut given = launch.node_parameters(pointers);
+                let function = self.functions.get(launch.function);
+                let device = function.ok().map(|function| function.device);
+                given.ctx = device.and_then(|at| self.devices[at].context).unwrap_or_default();
+                parameters.put(given)
             }
             _ => Err(invalid("graph.another_kind")),
         }

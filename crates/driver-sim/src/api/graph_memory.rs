@@ -5,8 +5,8 @@ use std::ffi::c_void;
 use retrograph_driver_sys::*;
 
 use super::nodes::Place;
-use crate::argument::{Call, In, Out};
-use crate::refusal::{Refusal, invalid};
+use crate::argument::{Admit, Call, In, Out};
+use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::{NodeKind, State};
 
 impl State {
@@ -36,16 +36,53 @@ impl State {
         let is_device = location.r#type == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
         let is_pinned =
             given.poolProps.allocType == CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
-        if !is_device || !is_pinned || given.poolProps.handleTypes.0 != 0 {
+        if !is_device || !is_pinned {
             return Err(invalid("graph_memory.properties"));
         }
-        if given.accessDescCount != 0 {
-            return Err(self.unsupported("access descriptions of allocation nodes"));
+        if given.poolProps.handleTypes.0 != 0 {
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "graph_memory.handle_types"));
         }
+        self.check_access(given)?;
         let known = usize::try_from(location.id).ok();
         let device = known.filter(|device| *device < self.config.devices);
         let device = device.ok_or(invalid("graph_memory.device"))?;
         self.reserve(device, given.bytesize as u64)
+    }
+
+    /// Checks who may access memory: the device itself reads and writes it in any case.
+    fn check_access(&mut self, given: &CUDA_MEM_ALLOC_NODE_PARAMS) -> Call {
+        if given.accessDescCount == 0 {
+            return Ok(());
+        }
+        if given.accessDescs.is_null() {
+            return Err(self.undefined("access descriptions that are nowhere"));
+        }
+        // SAFETY: the list in the parameters is valid for its count during the call, as the
+        // parameters themselves are.
+        let list = unsafe { given.accessDescs.admit() }.list(given.accessDescCount)?;
+        for access in list {
+            if access.location != given.poolProps.location {
+                return Err(self.unsupported("memory of graphs for other devices"));
+            }
+            if access.flags != CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE {
+                return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "graph_memory.access"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses to use what a node of the graph frees that it allocated itself.
+    pub(super) fn refuse_freed(&self, graph: CUgraph, address: CUdeviceptr) -> Call {
+        let base = self.graph_memory.range(..=address).next_back();
+        let Some((base, _)) = base.filter(|_| self.is_reserved(address, 1)) else {
+            return Ok(());
+        };
+        for node in &self.graphs.get(graph)?.nodes {
+            if matches!(self.nodes.get(*node)?.kind, NodeKind::Free(freed) if freed == *base) {
+                return Err(invalid("graph_memory.freed"));
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn cuGraphMemAllocNodeGetParams(
@@ -80,22 +117,11 @@ impl State {
 
     /// Adds a node that frees what an allocation node made.
     pub(super) fn add_free(&mut self, place: &Place, address: CUdeviceptr) -> Call {
-        let dependencies = self.check_place(place)?;
+        self.check_place(place)?;
         if !self.graph_memory.contains_key(&address) {
             return Err(invalid("graph_memory.unknown"));
         }
-        let (mut made, mut is_freed) = (None, false);
-        for node in &self.graphs.get(place.graph)?.nodes {
-            match self.nodes.get(*node)?.kind {
-                NodeKind::Alloc(other) if other == address => made = Some(*node),
-                NodeKind::Free(other) if other == address => is_freed = true,
-                _ => {}
-            }
-        }
-        let is_behind = made.is_none_or(|made| self.ancestors(&dependencies).contains(&made));
-        if is_freed || !is_behind {
-            return Err(invalid("graph_memory.free"));
-        }
+        self.refuse_freed(place.graph, address)?;
         self.add(place, NodeKind::Free(address))
     }
 
@@ -157,8 +183,9 @@ impl State {
 
     pub(crate) fn cuDeviceGraphMemTrim(&mut self, device: CUdevice) -> Call {
         let device = self.device_index(device)?;
+        let live = self.live_graph_memory(device);
         let usage = self.graph_usage.entry(device).or_default();
-        usage.reserved = usage.used;
+        (usage.used, usage.reserved) = (live, live);
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
-use crate::refusal::{invalid, refuse};
+use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::{NodeKind, Owner, State};
 
 impl State {
@@ -31,14 +31,14 @@ impl State {
         clone.demand()?;
         let graph = self.given_graph(graph)?;
         if self.has_memory_nodes(graph)? {
-            return Err(invalid("graph_memory.clone"));
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "graph_memory.copy"));
         }
         let copy = self.clone_graph(graph, Owner::Program)?;
         clone.put(copy)
     }
 
     /// Whether a graph allocates or frees, also inside child graphs.
-    pub(super) fn has_memory_nodes(&self, graph: CUgraph) -> Result<bool, crate::refusal::Refusal> {
+    pub(super) fn has_memory_nodes(&self, graph: CUgraph) -> Result<bool, Refusal> {
         for node in &self.graphs.get(graph)?.nodes {
             let found = match &self.nodes.get(*node)?.kind {
                 NodeKind::Child(child) => self.has_memory_nodes(*child)?,
@@ -63,7 +63,10 @@ impl State {
         let found = self.graphs.get(clone)?.clones.get(&node).copied();
         match found.filter(|found| self.nodes.contains(*found)) {
             Some(found) => place.put(found),
-            None => Err(invalid("graph.not_cloned")),
+            None => {
+                place.put(CUgraphNode::NULL)?;
+                Err(invalid("graph.not_cloned"))
+            }
         }
     }
 }

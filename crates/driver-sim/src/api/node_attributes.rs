@@ -7,11 +7,18 @@ use crate::refusal::{Refusal, invalid};
 use crate::state::{NodeKind, State};
 use crate::work::Operation;
 
-/// The attributes that are kept, and what they are where nobody set them.
-const KEPT: [CUlaunchAttributeID; 2] = [
-    CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
-    CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY,
+/// The attributes that are kept, and the bytes of their values; zero where nobody set them.
+const KEPT: [(CUlaunchAttributeID, usize); 5] = [
+    (CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, 32),
+    (CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 4),
+    (CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, 12),
+    (CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY, 4),
+    (CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, 4),
 ];
+
+/// The last attribute that the driver knows.
+const LAST: CUlaunchAttributeID =
+    CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING;
 
 impl State {
     fn kernel_node(&mut self, node: CUgraphNode) -> Result<CUgraphNode, Refusal> {
@@ -22,11 +29,20 @@ impl State {
         }
     }
 
-    fn kept_attribute(&mut self, attribute: CUlaunchAttributeID) -> Call {
-        match KEPT.contains(&attribute) {
-            true => Ok(()),
-            false => Err(self.unsupported(format!("{attribute:?} of kernel nodes"))),
+    /// The size of an attribute that kernel nodes have.
+    fn kept_attribute(&mut self, attribute: CUlaunchAttributeID) -> Result<usize, Refusal> {
+        use CUlaunchAttributeID as A;
+        if let Some((_, size)) = KEPT.iter().find(|(kept, _)| *kept == attribute) {
+            return Ok(*size);
         }
+        let of_streams = A::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY;
+        if attribute == A::CU_LAUNCH_ATTRIBUTE_IGNORE
+            || attribute == of_streams
+            || attribute.0 > LAST.0
+        {
+            return Err(invalid("graph.attribute"));
+        }
+        Err(self.unsupported(format!("{attribute:?} of kernel nodes")))
     }
 
     pub(crate) fn cuGraphKernelNodeGetAttribute(
@@ -36,10 +52,14 @@ impl State {
         value: Out<CUlaunchAttributeValue>,
     ) -> Call {
         let node = self.kernel_node(node)?;
-        value.demand()?;
-        self.kept_attribute(attribute)?;
+        let size = self.kept_attribute(attribute)?;
+        if value.is_null() {
+            return Err(self.undefined("an attribute without a place for its value"));
+        }
         let found = self.nodes.get(node)?.attributes.get(&attribute.0);
-        value.put(CUlaunchAttributeValue { pad: found.copied().unwrap_or([0; 64]) })
+        let bytes = found.copied().unwrap_or([0; 64]);
+        let place = value.cast::<u8>();
+        bytes[..size].iter().enumerate().try_for_each(|(at, byte)| place.put_at(at, *byte))
     }
 
     pub(crate) fn cuGraphKernelNodeSetAttribute(
@@ -49,10 +69,13 @@ impl State {
         value: In<CUlaunchAttributeValue>,
     ) -> Call {
         let node = self.kernel_node(node)?;
-        let given = value.get()?;
-        self.kept_attribute(attribute)?;
+        let size = self.kept_attribute(attribute)?;
+        if value.is_null() {
+            return Err(self.undefined("an attribute without a value"));
+        }
         // SAFETY: the value is 64 bytes, whatever they mean.
-        let bytes = unsafe { given.pad };
+        let mut bytes = unsafe { value.get()?.pad };
+        bytes[size..].fill(0);
         self.nodes.get_mut(node)?.attributes.insert(attribute.0, bytes);
         Ok(())
     }

@@ -4,8 +4,7 @@ use retrograph_driver_sys::*;
 
 use crate::argument::{Call, In};
 use crate::refusal::{Refusal, invalid};
-use crate::state::{NodeKind, State};
-use crate::work::{Fill, Operation};
+use crate::state::State;
 
 impl State {
     /// A node of a kind that a call is for.
@@ -37,8 +36,8 @@ impl State {
         parameters: In<CUDA_MEMCPY3D>,
     ) -> Call {
         let node = self.node_of_kind(node, CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMCPY)?;
-        let copy = self.lasting_copy(&parameters.get()?)?;
-        self.set_node(node, NodeKind::Operation(Operation::Copy(copy)))
+        let kind = self.copy_node(&parameters.get()?)?;
+        self.set_node(node, kind)
     }
 
     pub(crate) fn cuGraphMemsetNodeSetParams(
@@ -47,9 +46,8 @@ impl State {
         parameters: In<CUDA_MEMSET_NODE_PARAMS>,
     ) -> Call {
         let node = self.node_of_kind(node, CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET)?;
-        let fill = Fill(parameters.get()?);
-        self.check_fill(&fill)?;
-        self.set_node(node, NodeKind::Operation(Operation::Fill(fill)))
+        let kind = self.fill_node(&parameters.get()?)?;
+        self.set_node(node, kind)
     }
 
     pub(crate) fn cuGraphHostNodeSetParams(

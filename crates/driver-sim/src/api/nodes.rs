@@ -16,6 +16,45 @@ pub(super) struct Place {
     pub(super) count: usize,
 }
 
+/// The box of a copy node. Rows without a distance follow each other.
+fn checked_box(given: &CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
+    let mut given = *given;
+    if given.WidthInBytes == 0 {
+        return Err(invalid("graph.no_width"));
+    }
+    let ends = [
+        (&mut given.srcPitch, &mut given.srcHeight, given.srcXInBytes),
+        (&mut given.dstPitch, &mut given.dstHeight, given.dstXInBytes),
+    ];
+    let is_row = given.Height <= 1 && given.Depth <= 1;
+    for (pitch, height, x) in ends {
+        let row = x.checked_add(given.WidthInBytes).ok_or(invalid("graph.pitch"))?;
+        match *pitch {
+            0 if is_row => {}
+            0 => *pitch = row,
+            some if some < row => return Err(invalid("graph.pitch")),
+            _ => {}
+        }
+        if *height == 0 && given.Depth > 1 {
+            *height = given.Height;
+        }
+    }
+    Ok(given)
+}
+
+/// Refuses fills of nothing and of rows that overlap or are not aligned.
+fn check_rows(given: &CUDA_MEMSET_NODE_PARAMS) -> Call {
+    if given.width == 0 || given.height == 0 {
+        return Err(invalid("graph.no_width"));
+    }
+    let row = given.width.saturating_mul(given.elementSize as usize);
+    let is_aligned = given.pitch.is_multiple_of(given.elementSize.max(1) as usize);
+    match given.height > 1 && (given.pitch < row || !is_aligned) {
+        true => Err(invalid("graph.pitch")),
+        false => Ok(()),
+    }
+}
+
 impl State {
     /// Checks a place; gives what the node is to depend on.
     pub(super) fn check_place(&mut self, place: &Place) -> Result<Vec<CUgraphNode>, Refusal> {
@@ -46,7 +85,23 @@ impl State {
         &mut self,
         given: &CUDA_KERNEL_NODE_PARAMS,
     ) -> Result<NodeKind, Refusal> {
-        let launch = self.launch_of(&Request::of_node(given))?;
+        if self.current_context().is_null() {
+            return Err(self.undefined("a kernel node without a current context"));
+        }
+        if !given.kernelParams.is_null() && !given.extra.is_null() {
+            return Err(invalid("graph.two_parameter_lists"));
+        }
+        let mut given = *given;
+        if given.func.is_null() && !given.kern.is_null() {
+            given.func = self.function_of_kernel(given.kern)?;
+        }
+        let launch = self.launch_of(&Request::of_node(&given)).map_err(|refusal| {
+            // Blocks that are larger than the kernel allows are refused as any others here.
+            match refusal.code {
+                CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES => invalid("graph.block"),
+                _ => refusal,
+            }
+        })?;
         Ok(NodeKind::Operation(Operation::Launch(launch)))
     }
 
@@ -57,7 +112,13 @@ impl State {
         context: CUcontext,
     ) -> Result<NodeKind, Refusal> {
         self.check_node_context(context)?;
-        Ok(NodeKind::Operation(Operation::Copy(self.lasting_copy(given)?)))
+        self.copy_node(given)
+    }
+
+    /// What a copy node does, in whatever context.
+    pub(super) fn copy_node(&mut self, given: &CUDA_MEMCPY3D) -> Result<NodeKind, Refusal> {
+        let copy = self.lasting_copy(&checked_box(given)?)?;
+        Ok(NodeKind::Operation(Operation::Copy(copy)))
     }
 
     /// What a fill node does.
@@ -66,8 +127,20 @@ impl State {
         given: &CUDA_MEMSET_NODE_PARAMS,
         context: CUcontext,
     ) -> Result<NodeKind, Refusal> {
-        let fill = Fill(*given);
         self.check_node_context(context)?;
+        self.fill_node(given)
+    }
+
+    /// What a fill node does, in whatever context.
+    pub(super) fn fill_node(
+        &mut self,
+        given: &CUDA_MEMSET_NODE_PARAMS,
+    ) -> Result<NodeKind, Refusal> {
+        let fill = Fill(*given);
+        check_rows(given)?;
+        if fill.extent().is_none() {
+            return Err(self.undefined("a fill of more bytes than can be counted"));
+        }
         self.check_fill(&fill)?;
         Ok(NodeKind::Operation(Operation::Fill(fill)))
     }
@@ -97,13 +170,14 @@ impl State {
         }
     }
 
-    /// Copies and fills name the context that they run in.
+    /// Copies and fills name the context that they run in, or mean the current one.
     pub(super) fn check_node_context(&mut self, context: CUcontext) -> Call {
-        let known = self.devices.iter().any(|device| device.context == Some(context));
-        if known && !context.is_null() {
-            Ok(())
-        } else {
-            Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "graph.context"))
+        if context.is_null() {
+            return self.current().map(|_| ());
+        }
+        match self.devices.iter().any(|device| device.context == Some(context)) {
+            true => Ok(()),
+            false => Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "graph.context")),
         }
     }
 
@@ -147,7 +221,9 @@ impl State {
     ) -> Call {
         let place = Place { node, graph, dependencies, count };
         self.check_place(&place)?;
-        let kind = self.fill_kind(&parameters.get()?, context)?;
+        let given = parameters.get()?;
+        let kind = self.fill_kind(&given, context)?;
+        self.refuse_freed(graph, given.dst)?;
         self.add(&place, kind)
     }
 
@@ -219,10 +295,10 @@ impl State {
         self.check_place(place)?;
         let child = self.given_graph(child)?;
         if child == place.graph {
-            return Err(invalid("graph.inside_itself"));
+            return Err(self.undefined("a graph inside itself"));
         }
         if self.has_memory_nodes(child)? {
-            return Err(invalid("graph_memory.child"));
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "graph_memory.copy"));
         }
         let copy = self.clone_graph(child, Owner::Node)?;
         self.add(place, NodeKind::Child(copy))
@@ -233,8 +309,8 @@ impl State {
         if self.is_captured_into(self.nodes.get(node)?.graph) {
             return Err(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.graph_in_use"));
         }
-        if self.nodes.get(node)?.kind.is_memory() {
-            return Err(invalid("graph_memory.destroy_node"));
+        if self.has_memory_nodes(self.nodes.get(node)?.graph)? {
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "graph_memory.fixed"));
         }
         let found = self.nodes.remove(node)?;
         let template = self.graphs.get_mut(found.graph)?;
@@ -242,6 +318,7 @@ impl State {
         for other in template.nodes.clone() {
             let other = self.nodes.get_mut(other)?;
             other.dependencies.retain(|dependency| *dependency != node);
+            other.dependents.retain(|dependent| *dependent != node);
             other.ports.remove(&node);
         }
         match found.kind {

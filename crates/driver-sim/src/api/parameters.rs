@@ -37,9 +37,21 @@ impl State {
         Ok((source, target))
     }
 
+    /// The current device. Where no context is current, calls that name one themselves work too.
+    fn usable_device(&mut self) -> Result<usize, Refusal> {
+        let current = self.current();
+        match current {
+            Err(refusal) if refusal.code == CUresult::CUDA_ERROR_INVALID_CONTEXT => {
+                let known = self.devices.iter().position(|device| device.context.is_some());
+                known.ok_or(refusal)
+            }
+            other => other,
+        }
+    }
+
     /// The end in device or pinned memory, or `None` for pageable host memory.
     fn end(&mut self, given: Given) -> Result<Option<End>, Refusal> {
-        let device = self.current()?;
+        let device = self.usable_device()?;
         let on_device = |state: &Self| state.on_device(device, given.device, given.bytes as u64);
         match given.kind {
             CUmemorytype::CU_MEMORYTYPE_DEVICE | CUmemorytype::CU_MEMORYTYPE_UNIFIED => {
@@ -101,7 +113,7 @@ impl State {
 
     /// Checks a fill: its element size, alignment and extent.
     pub(super) fn check_fill(&mut self, fill: &Fill) -> Call {
-        let device = self.current()?;
+        let device = self.usable_device()?;
         self.check_fill_on(device, fill)
     }
 

@@ -1,5 +1,6 @@
 //! Changing the parameters of instantiated graphs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use retrograph_driver_sys::*;
@@ -181,24 +182,41 @@ impl State {
         graph: CUgraph,
         info: Out<CUgraphExecUpdateResultInfo>,
     ) -> Call {
-        info.demand()?;
+        info.offer(CUgraphExecUpdateResultInfo::default());
         let exec = self.given_exec(exec)?;
         let graph = self.given_graph(graph)?;
-        let new = self.plan(graph).map_err(|(refusal, _)| refusal)?;
-        let exec = self.execs.get_mut(exec)?;
-        match compare(&exec.plan, &new) {
-            Ok(()) => {
-                adopt(Arc::make_mut(&mut exec.plan), new);
-                info.put(CUgraphExecUpdateResultInfo::default())
+        let compared = match self.plan(graph) {
+            Ok(new) => compare(&self.execs.get(exec)?.plan, &new).map(|()| new),
+            Err((refusal, _)) if refusal.rule == "graph.cycle" => Err(ANOTHER_SHAPE),
+            Err((refusal, _)) => return Err(refusal),
+        };
+        match compared {
+            Ok(new) if new.nodes.iter().any(|node| node.work.is_memory()) => {
+                Err(self.unsupported("updates of nodes that allocate or free"))
+            }
+            Ok(new) => {
+                adopt(Arc::make_mut(&mut self.execs.get_mut(exec)?.plan), new);
+                let objects = self.graphs.get(graph)?.objects.clone();
+                self.retain_objects(&objects);
+                let held = std::mem::replace(&mut self.execs.get_mut(exec)?.objects, objects);
+                self.release_objects(held);
+                Ok(())
             }
             Err((result, errorNode, errorFromNode)) => {
-                info.put(CUgraphExecUpdateResultInfo { result, errorNode, errorFromNode })?;
+                info.offer(CUgraphExecUpdateResultInfo { result, errorNode, errorFromNode });
                 let code = CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
                 Err(refuse(code, "graph.update"))
             }
         }
     }
 }
+
+/// Nodes or edges differ, at no node in particular.
+const ANOTHER_SHAPE: Difference = (
+    CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED,
+    CUgraphNode::NULL,
+    CUgraphNode::NULL,
+);
 
 /// Only what runs on the device can be switched off.
 fn can_be_disabled(work: &PlanWork) -> Call {
@@ -222,7 +240,10 @@ fn replaceable(old: &Operation, new: &Operation) -> Result<(), CUgraphExecUpdate
         }
         (Operation::Fill(Fill(old)), Operation::Fill(Fill(new))) => {
             let flat = old.height == 1 && new.height == 1;
-            let same_rows = old.height == new.height && old.width == new.width;
+            let rows = |fill: &CUDA_MEMSET_NODE_PARAMS| {
+                (fill.height, fill.width, fill.pitch, fill.elementSize)
+            };
+            let same_rows = rows(old) == rows(new);
             if flat || same_rows { Ok(()) } else { changed }
         }
         (Operation::Host(_), Operation::Host(_)) => Ok(()),
@@ -234,41 +255,99 @@ fn is_device(end: &End) -> bool {
     matches!(end, End::Device(_))
 }
 
-/// Whether a plan has the shape of another one, node by node in the order of their creation.
-fn compare(old: &Plan, new: &Plan) -> Result<(), Difference> {
-    use CUgraphExecUpdateResult as R;
-    const NONE: CUgraphNode = CUgraphNode::NULL;
-    let topology = |node, from| (R::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, node, from);
-    if old.nodes.len() != new.nodes.len() {
-        return Err(topology(NONE, NONE));
+/// Indices of nodes in an order that the edges allow: those that were added first come first.
+fn ranked(plan: &Plan) -> Vec<usize> {
+    let mut order = Vec::with_capacity(plan.nodes.len());
+    let mut placed = vec![false; plan.nodes.len()];
+    let ready = |index: &usize, placed: &[bool]| {
+        !placed[*index] && plan.nodes[*index].dependencies.iter().all(|&from| placed[from])
+    };
+    while let Some(next) = (0..placed.len()).find(|index| ready(index, &placed)) {
+        placed[next] = true;
+        order.push(next);
     }
-    for (old, new) in old.nodes.iter().zip(&new.nodes) {
-        match (&old.work, &new.work) {
-            (PlanWork::Operation(old), PlanWork::Operation(replacement)) => {
-                replaceable(old, replacement).map_err(|result| (result, new.source, NONE))?;
-            }
-            (PlanWork::Child(old), PlanWork::Child(replacement)) => compare(old, replacement)?,
-            (PlanWork::Empty, PlanWork::Empty)
-            | (PlanWork::Record(_), PlanWork::Record(_))
-            | (PlanWork::Wait(_), PlanWork::Wait(_)) => {}
-            (PlanWork::Alloc(_), PlanWork::Alloc(_)) | (PlanWork::Free(_), PlanWork::Free(_)) => {
-                let result = R::CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
-                return Err((result, new.source, NONE));
-            }
-            _ => return Err((R::CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, new.source, NONE)),
+    order
+}
+
+/// For each node in ranked order, the ranks of those that depend on it and the kinds of the edges.
+fn shape(plan: &Plan, order: &[usize]) -> Vec<BTreeMap<usize, CUgraphEdgeData>> {
+    let mut rank = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(at, &index)| rank[index] = at);
+    let mut shape = vec![BTreeMap::new(); order.len()];
+    for &index in order {
+        let node = &plan.nodes[index];
+        for from in &node.dependencies {
+            let data = node.ports.get(from).copied().unwrap_or_default();
+            shape[rank[*from]].insert(rank[index], data);
         }
-        if old.dependencies != new.dependencies || old.ports != new.ports {
-            return Err(topology(new.source, NONE));
+    }
+    shape
+}
+
+/// Pairs of nodes, by index, that take each other's place. Fails where the edges differ.
+fn paired(old: &Plan, new: &Plan) -> Result<Vec<(usize, usize)>, Difference> {
+    if old.nodes.len() != new.nodes.len() {
+        return Err(ANOTHER_SHAPE);
+    }
+    let (old_order, new_order) = (ranked(old), ranked(new));
+    let (old_shape, new_shape) = (shape(old, &old_order), shape(new, &new_order));
+    let source = |rank: usize| new.nodes[new_order[rank]].source;
+    for (rank, (old, new)) in old_shape.iter().zip(&new_shape).enumerate() {
+        if new.len() < old.len() {
+            return Err((ANOTHER_SHAPE.0, source(rank), CUgraphNode::NULL));
         }
+        if !old.keys().eq(new.keys()) {
+            return Err(ANOTHER_SHAPE);
+        }
+        if let Some((to, _)) = new.iter().find(|(to, data)| old[*to] != **data) {
+            return Err((ANOTHER_SHAPE.0, source(*to), source(rank)));
+        }
+    }
+    Ok(old_order.into_iter().zip(new_order).collect())
+}
+
+/// Whether a plan can take the place of another one: its shape, then its nodes from the last one.
+fn compare(old: &Plan, new: &Plan) -> Result<(), Difference> {
+    for (from, to) in paired(old, new)?.into_iter().rev() {
+        compare_nodes(&old.nodes[from], &new.nodes[to])?;
     }
     Ok(())
 }
 
-/// Takes over the operations of a plan of the same shape. Nodes keep the names of the template
+fn compare_nodes(old: &PlanNode, new: &PlanNode) -> Result<(), Difference> {
+    use CUgraphExecUpdateResult as R;
+    let at_node = |result| (result, new.source, CUgraphNode::NULL);
+    match (&old.work, &new.work) {
+        (PlanWork::Operation(old), PlanWork::Operation(replacement)) => {
+            replaceable(old, replacement).map_err(at_node)?;
+        }
+        (PlanWork::Child(old), PlanWork::Child(replacement)) => compare(old, replacement)?,
+        (PlanWork::Empty, PlanWork::Empty)
+        | (PlanWork::Record(_), PlanWork::Record(_))
+        | (PlanWork::Wait(_), PlanWork::Wait(_))
+        | (PlanWork::Alloc(_), PlanWork::Alloc(_))
+        | (PlanWork::Free(_), PlanWork::Free(_)) => {}
+        _ => return Err(at_node(R::CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED)),
+    }
+    let cooperative = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE.0;
+    let attribute = |node: &PlanNode| {
+        node.attributes.get(&cooperative).is_some_and(|value| value[..4] != [0; 4])
+    };
+    match attribute(old) == attribute(new) {
+        true => Ok(()),
+        false => Err(at_node(R::CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED)),
+    }
+}
+
+/// Takes over what the nodes of a plan of the same shape do. Nodes keep the names of the template
 /// that the graph was instantiated from.
-fn adopt(old: &mut Plan, new: Plan) {
-    for (old, new) in old.nodes.iter_mut().zip(new.nodes) {
-        match (&mut old.work, new.work) {
+fn adopt(old: &mut Plan, mut new: Plan) {
+    for (from, to) in paired(old, &new).unwrap_or_default() {
+        let replacement = std::mem::replace(&mut new.nodes[to].work, PlanWork::Empty);
+        let attributes = std::mem::take(&mut new.nodes[to].attributes);
+        let node = &mut old.nodes[from];
+        node.attributes = attributes;
+        match (&mut node.work, replacement) {
             (PlanWork::Child(old), PlanWork::Child(replacement)) => adopt(old, replacement),
             (work, replacement) => *work = replacement,
         }

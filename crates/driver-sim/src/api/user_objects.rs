@@ -37,7 +37,10 @@ impl State {
     ) -> Call {
         object.demand()?;
         let function = destroy.ok_or(invalid("host.null"))?;
-        check_count(count)?;
+        // The first count is not held to what the others are held to.
+        if count == 0 {
+            return Err(invalid("user_object.count"));
+        }
         if flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC {
             return Err(invalid("user_object.flags"));
         }
@@ -97,7 +100,10 @@ impl State {
         let held = &mut self.graphs.get_mut(graph)?.objects;
         let left = held.get(&object).and_then(|held| held.checked_sub(count));
         match left {
-            None => return Err(invalid("user_object.not_held")),
+            None => {
+                let message = "a graph gives up more references than it holds";
+                return Err(self.undefined(message));
+            }
             Some(0) => held.remove(&object),
             Some(left) => held.insert(object, left),
         };

@@ -57,6 +57,8 @@ pub(crate) struct Node {
     pub(crate) graph: CUgraph,
     pub(crate) kind: NodeKind,
     pub(crate) dependencies: Vec<CUgraphNode>,
+    /// The nodes that depend on it, in the order of the edges' addition.
+    pub(crate) dependents: Vec<CUgraphNode>,
     /// What kind of edge leads here from a node, where it is not a full dependency.
     pub(crate) ports: BTreeMap<CUgraphNode, CUgraphEdgeData>,
     /// Attributes of a launch that were set.
@@ -136,8 +138,18 @@ impl State {
         self.graphs.get(graph)?;
         let handle = self.handle();
         let pointers = pointers_of(&kind);
-        let (ports, attributes) = (BTreeMap::new(), BTreeMap::new());
-        let node = Node { graph, kind, dependencies, ports, attributes, pointers };
+        for dependency in &dependencies {
+            self.nodes.get_mut(*dependency)?.dependents.push(handle);
+        }
+        let node = Node {
+            graph,
+            kind,
+            dependencies,
+            dependents: Vec::new(),
+            ports: BTreeMap::new(),
+            attributes: BTreeMap::new(),
+            pointers,
+        };
         self.nodes.insert(handle, node);
         self.graphs.get_mut(graph)?.nodes.push(handle);
         Ok(handle)
@@ -199,10 +211,12 @@ impl State {
             let found = self.nodes.get(*node)?;
             let copy = |node: &CUgraphNode| clones.get(node).copied();
             let dependencies = found.dependencies.iter().filter_map(copy).collect();
+            let dependents = found.dependents.iter().filter_map(copy).collect();
             let ports = found.ports.iter().filter_map(|(from, data)| Some((copy(from)?, *data)));
             let (ports, attributes) = (ports.collect(), found.attributes.clone());
             let node = self.nodes.get_mut(clones[node])?;
-            (node.dependencies, node.ports, node.attributes) = (dependencies, ports, attributes);
+            (node.dependencies, node.dependents) = (dependencies, dependents);
+            (node.ports, node.attributes) = (ports, attributes);
         }
         let made = self.graphs.get_mut(clone)?;
         (made.clones, made.objects) = (clones, objects);

@@ -1,13 +1,13 @@
 //! Memory of graphs: addresses that allocation nodes reserve, usable from a launch to a free.
 
-use retrograph_driver_sys::CUdeviceptr;
+use retrograph_driver_sys::{CUdeviceptr, CUresult};
 
 use super::State;
 use crate::argument::Call;
-use crate::refusal::{Refusal, invalid};
+use crate::refusal::{Refusal, invalid, refuse};
 
 /// What the driver hands memory to graphs in.
-const GRANULARITY: u64 = 2 << 20;
+const GRANULARITY: u64 = 32 << 20;
 
 /// Addresses that an allocation node reserved.
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +30,11 @@ pub(crate) struct Usage {
 impl State {
     /// Reserves addresses for an allocation node.
     pub(crate) fn reserve(&mut self, device: usize, bytes: u64) -> Result<CUdeviceptr, Refusal> {
-        let free = self.devices[device].memory.total();
-        if bytes == 0 || bytes > free {
+        if bytes == 0 {
             return Err(invalid("graph_memory.size"));
+        }
+        if bytes > self.devices[device].memory.total() {
+            return Err(refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "graph_memory.exhausted"));
         }
         let base = self.devices[device].memory.reserve(bytes);
         self.graph_memory.insert(base, Reserved { bytes, device, is_live: false });
@@ -57,16 +59,21 @@ impl State {
             return Err(invalid("graph_memory.state"));
         }
         found.is_live = is_live;
-        let (bytes, device) = (found.bytes.next_multiple_of(GRANULARITY), found.device);
-        let ordinal = self.devices[device].ordinal;
+        let ordinal = self.devices[found.device].ordinal;
+        let live = self.live_graph_memory(ordinal);
         let usage = self.graph_usage.entry(ordinal).or_default();
-        match is_live {
-            true => usage.used += bytes,
-            false => usage.used = usage.used.saturating_sub(bytes),
-        }
+        // What was handed to graphs stays theirs until it is trimmed.
+        usage.used = usage.used.max(live);
         usage.used_high = usage.used_high.max(usage.used);
         usage.reserved = usage.reserved.max(usage.used);
         usage.reserved_high = usage.reserved_high.max(usage.reserved);
         Ok(())
+    }
+
+    /// Bytes that graphs of a device hold at least.
+    pub(crate) fn live_graph_memory(&self, ordinal: usize) -> u64 {
+        let of_device = |found: &&Reserved| self.devices[found.device].ordinal == ordinal;
+        let live = self.graph_memory.values().filter(|found| found.is_live).filter(of_device);
+        live.map(|found| found.bytes).sum::<u64>().next_multiple_of(GRANULARITY)
     }
 }

@@ -30,6 +30,13 @@ pub(crate) enum PlanWork {
     Free(u64),
 }
 
+impl PlanWork {
+    /// Whether it allocates or frees.
+    pub(crate) fn is_memory(&self) -> bool {
+        matches!(self, Self::Alloc(_) | Self::Free(_))
+    }
+}
+
 /// A node of an instantiated graph.
 #[derive(Clone)]
 pub(crate) struct PlanNode {
@@ -39,6 +46,8 @@ pub(crate) struct PlanNode {
     pub(crate) dependencies: Vec<usize>,
     /// Edges that are not full dependencies, by the index where they start.
     pub(crate) ports: BTreeMap<usize, CUgraphEdgeData>,
+    /// Attributes of a launch that were set.
+    pub(crate) attributes: BTreeMap<u32, [u8; 64]>,
     /// Whether it does anything when the graph is launched.
     pub(crate) is_enabled: bool,
     pub(crate) work: PlanWork,
@@ -116,6 +125,7 @@ impl State {
                 source,
                 dependencies,
                 ports: ports.collect(),
+                attributes: node.attributes.clone(),
                 is_enabled: true,
                 work: self.plan_work(&node.kind)?,
             });
@@ -140,7 +150,7 @@ impl State {
     }
 }
 
-/// The first node that lies on a cycle or behind one, if any.
+/// The last node that lies on a cycle or behind one, if any.
 fn cyclic(dependencies: &[Vec<usize>]) -> Option<usize> {
     let order = crate::random::Random::new(0).order(dependencies);
     if order.is_some() {
@@ -152,7 +162,7 @@ fn cyclic(dependencies: &[Vec<usize>]) -> Option<usize> {
             |index: &usize| !reached[*index] && dependencies[*index].iter().all(|&d| reached[d]);
         match (0..dependencies.len()).find(ready) {
             Some(index) => reached[index] = true,
-            None => return reached.iter().position(|done| !done),
+            None => return reached.iter().rposition(|done| !done),
         }
     }
 }

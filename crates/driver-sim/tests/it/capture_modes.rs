@@ -33,9 +33,7 @@ fn unsafe_calls() -> Vec<Named> {
             let module = machine.load(&ptx::small("7.0", "sm_80")).expect("loading is allowed");
             cu!(machine, cuModuleUnload(module))
         }),
-        ("set a limit", |machine| {
-            cu!(machine, cuCtxSetLimit(CUlimit::CU_LIMIT_STACK_SIZE, 2048))
-        }),
+        ("set a limit", |machine| cu!(machine, cuCtxSetLimit(CUlimit::CU_LIMIT_STACK_SIZE, 2048))),
     ]
 }
 

@@ -153,8 +153,8 @@ fn an_update_to_another_shape_is_refused_and_changes_nothing() {
     assert_eq!((code, info.result), (refused, topology));
 
     let no_edge = machine.graph();
-    machine.add(no_edge, (c"append", word, 3), &[]);
-    let loose = machine.add(no_edge, (c"append", word, 4), &[]);
+    let loose = machine.add(no_edge, (c"append", word, 3), &[]);
+    machine.add(no_edge, (c"append", word, 4), &[]);
     let (code, info) = machine.update(exec, no_edge);
     assert_eq!((code, info.result, info.errorNode), (refused, topology, loose));
 

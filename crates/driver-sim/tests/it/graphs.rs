@@ -108,7 +108,7 @@ fn a_cycle_is_found_when_the_graph_is_instantiated() {
     // SAFETY: the pointers are valid during the call.
     assert_eq!(unsafe { instantiate(&mut exec, graph, &mut parameters) }, INVALID_VALUE);
     let invalid = CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
-    assert_eq!((parameters.result_out, parameters.hErrNode_out), (invalid, first));
+    assert_eq!((parameters.result_out, parameters.hErrNode_out), (invalid, second));
 }
 
 #[test]
