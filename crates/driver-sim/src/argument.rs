@@ -176,6 +176,13 @@ impl<T> In<T> {
     }
 }
 
+impl<T> In<T> {
+    /// The same place for values of another type.
+    pub(crate) fn cast<U>(self) -> In<U> {
+        In(self.0.cast())
+    }
+}
+
 impl<T: Copy> In<T> {
     /// Reads the input.
     pub(crate) fn get(self) -> Result<T, Refusal> {

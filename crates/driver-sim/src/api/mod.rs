@@ -39,6 +39,7 @@ mod ordered;
 mod parameters;
 mod pointers;
 mod primary;
+mod stream_attributes;
 mod stream_identity;
 mod streams;
 mod symbols;

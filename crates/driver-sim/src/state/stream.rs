@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use retrograph_driver_sys::{
     CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING, CUevent, CUgraphNode, CUresult, CUstream,
+    CUsynchronizationPolicy,
 };
 
 use super::State;
@@ -25,6 +26,9 @@ pub(crate) struct Stream {
     pub(crate) device: usize,
     pub(crate) flags: u32,
     pub(crate) priority: i32,
+    /// How the host waits for it, and its memory domain: hints without effect.
+    pub(crate) policy: u32,
+    pub(crate) domain: u32,
     /// A number that no other stream has, for those who ask.
     pub(crate) id: u64,
     /// The last task; complete when it is no longer in the table of tasks.
@@ -42,6 +46,8 @@ impl Stream {
             device,
             flags,
             priority,
+            policy: CUsynchronizationPolicy::CU_SYNC_POLICY_AUTO.0,
+            domain: 0,
             id: 0,
             tail: None,
             waits: Vec::new(),

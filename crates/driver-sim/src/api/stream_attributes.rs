@@ -1,0 +1,83 @@
+//! Attributes of streams. They hint at how work runs and change nothing that can be computed.
+
+use retrograph_driver_sys::*;
+
+use super::streams::GREATEST_PRIORITY;
+use crate::argument::{Call, In, Out};
+use crate::refusal::invalid;
+use crate::state::State;
+
+impl State {
+    pub(crate) fn cuStreamGetAttribute(
+        &mut self,
+        stream: CUstream,
+        attribute: CUstreamAttrID,
+        value: Out<CUstreamAttrValue>,
+    ) -> Call {
+        let stream = self.resolve(stream)?;
+        let found = self.streams.get(stream)?;
+        let (priority, policy, domain) = (found.priority, found.policy, found.domain);
+        if value.is_null() {
+            return Err(self.undefined("the value of an attribute is written without a check"));
+        }
+        // Of the value as much is written as the attribute takes.
+        match attribute {
+            CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_PRIORITY => value.cast().put(priority),
+            CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY => value.cast().put(policy),
+            CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN => value.cast().put(domain),
+            CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW => value.cast().put([0u64; 4]),
+            CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP => {
+                Err(self.unsupported("maps of memory domains are not simulated"))
+            }
+            _ => Err(invalid("stream.attribute")),
+        }
+    }
+
+    pub(crate) fn cuStreamSetAttribute(
+        &mut self,
+        stream: CUstream,
+        attribute: CUstreamAttrID,
+        value: In<CUstreamAttrValue>,
+    ) -> Call {
+        let stream = self.resolve(stream)?;
+        if value.is_null() {
+            return Err(self.undefined("the value of an attribute is read without a check"));
+        }
+        // Every attribute that is simulated is one word at the start of the value.
+        let word: u32 = value.cast().get()?;
+        let found = self.streams.get_mut(stream)?;
+        match attribute {
+            CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_PRIORITY => {
+                found.priority = word.cast_signed().clamp(GREATEST_PRIORITY, 0);
+            }
+            CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY if is_policy(word) => {
+                found.policy = word;
+            }
+            CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN if word <= 1 => {
+                found.domain = word;
+            }
+            CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
+            | CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP => {
+                return Err(self.unsupported("this attribute of streams is not simulated"));
+            }
+            _ => return Err(invalid("stream.attribute")),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn cuStreamCopyAttributes(&mut self, target: CUstream, source: CUstream) -> Call {
+        let (target, source) = (self.resolve(target)?, self.resolve(source)?);
+        let found = self.streams.get(source)?;
+        let (priority, policy, domain) = (found.priority, found.policy, found.domain);
+        let found = self.streams.get_mut(target)?;
+        (found.priority, found.policy, found.domain) = (priority, policy, domain);
+        Ok(())
+    }
+}
+
+/// Whether a number is a policy of waiting.
+fn is_policy(word: u32) -> bool {
+    let first = CUsynchronizationPolicy::CU_SYNC_POLICY_AUTO;
+    let last = CUsynchronizationPolicy::CU_SYNC_POLICY_BLOCKING_SYNC;
+    (first.0..=last.0).contains(&word)
+}
