@@ -124,6 +124,15 @@ impl Display for Limits {
         if let Some(registers) = self.max_registers {
             writeln!(f, ".maxnreg {registers}")?;
         }
+        if let Some([x, y, z]) = self.cluster {
+            writeln!(f, ".reqnctapercluster {x}, {y}, {z}")?;
+        }
+        if self.explicit_cluster {
+            writeln!(f, ".explicitcluster")?;
+        }
+        if let Some(rank) = self.max_cluster_rank {
+            writeln!(f, ".maxclusterrank {rank}")?;
+        }
         Ok(())
     }
 }

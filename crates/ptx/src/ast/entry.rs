@@ -146,6 +146,12 @@ pub struct Limits {
     pub min_blocks: Option<u32>,
     /// `.maxnreg`: most registers per thread.
     pub max_registers: Option<u32>,
+    /// `.reqnctapercluster`: exactly these blocks per cluster.
+    pub cluster: Option<[u32; 3]>,
+    /// `.explicitcluster`: every launch must say how large its clusters are.
+    pub explicit_cluster: bool,
+    /// `.maxclusterrank`: most blocks per cluster.
+    pub max_cluster_rank: Option<u32>,
 }
 
 /// A declaration of registers: `.reg .f32 %f<10>;` or `.reg .pred %go;`

@@ -13,6 +13,9 @@ use crate::target::{IsaVersion, SmTarget};
 /// The most bytes of parameters that any PTX ISA version allows.
 const MOST_PARAMETER_BYTES: u32 = 32_764;
 
+/// The PTX ISA version and the target that know clusters.
+const CLUSTERS: (IsaVersion, u32) = (IsaVersion::new(7, 8), 90);
+
 /// What may stand outside of entries.
 const TOP_LEVEL: &str = "`.entry`, a variable, or the end of the text";
 
@@ -110,7 +113,7 @@ fn parse_entry(cursor: &mut Cursor<'_>, module: &Module) -> Result<Entry> {
     let name = cursor.name("the name of the entry")?.to_owned();
     let mut entry = Entry { name, ..Entry::default() };
     entry.parameters = parse_parameters(cursor, (module, &[]))?;
-    entry.limits = parse_limits(cursor)?;
+    entry.limits = parse_limits(cursor, module)?;
     cursor.expect('{')?;
     let mut scope = Scope::new(module, entry);
     parse_body(cursor, &mut scope)?;
@@ -136,7 +139,7 @@ fn parse_function(cursor: &mut Cursor<'_>, module: &mut Module, linkage: Linkage
         return Err(ParseError::new(at, found, "a function without a body so far"));
     }
     let mut code = function.code.clone();
-    code.limits = parse_limits(cursor)?;
+    code.limits = parse_limits(cursor, module)?;
     cursor.expect('{')?;
     let mut scope = Scope::new(module, code);
     parse_body(cursor, &mut scope)?;
@@ -233,16 +236,24 @@ fn parse_parameter(cursor: &mut Cursor<'_>) -> Result<Parameter> {
     Ok(Parameter { name, ty, align, length, pointer })
 }
 
-fn parse_limits(cursor: &mut Cursor<'_>) -> Result<Limits> {
+fn parse_limits(cursor: &mut Cursor<'_>, module: &Module) -> Result<Limits> {
     let mut limits = Limits::default();
     while let Token::Dotted(word) = cursor.peek() {
         let at = cursor.position();
         cursor.take();
+        let is_of_clusters = word.contains("cluster");
+        if is_of_clusters && (module.isa < CLUSTERS.0 || module.target.number < CLUSTERS.1) {
+            let help = format!("clusters need PTX ISA {} and sm_{}", CLUSTERS.0, CLUSTERS.1);
+            return Err(unknown_limit(at, word).help(help));
+        }
         match word {
             "maxntid" => limits.max_threads = Some(parse_extent(cursor)?),
             "reqntid" => limits.required_threads = Some(parse_extent(cursor)?),
             "minnctapersm" => limits.min_blocks = Some(cursor.count()?),
             "maxnreg" => limits.max_registers = Some(cursor.count()?),
+            "reqnctapercluster" => limits.cluster = Some(parse_extent(cursor)?),
+            "explicitcluster" => limits.explicit_cluster = true,
+            "maxclusterrank" => limits.max_cluster_rank = Some(cursor.count()?),
             "pragma" => cursor.skip_statement()?,
             _ => return Err(unknown_limit(at, word)),
         }
@@ -251,7 +262,8 @@ fn parse_limits(cursor: &mut Cursor<'_>) -> Result<Limits> {
 }
 
 fn unknown_limit(at: Position, word: &str) -> ParseError {
-    let expected = "`.maxntid`, `.reqntid`, `.minnctapersm`, `.maxnreg` or `{`";
+    let expected =
+        "`.maxntid`, `.reqntid`, `.minnctapersm`, `.maxnreg`, a limit of clusters or `{`";
     ParseError::new(at, format!("`.{word}`"), expected)
 }
 

@@ -156,6 +156,8 @@ const TEXTS: &[(&str, &str)] = &[
     (".version 7.0\n.target sm_80\n.entry k() { } .entry k() { }", "entry `k` again"),
     (".version 7.0\n.target sm_80\n.entry k(.param .u32 a, .param .u32 a) { }", "`a` again"),
     (".version 7.0\n.target sm_80\n.entry k() .maxfoo 3 { }", "`.maxntid`"),
+    (".version 7.8\n.target sm_80\n.entry k() .explicitcluster { }", "sm_90"),
+    (".version 7.7\n.target sm_90\n.entry k() .maxclusterrank 2 { }", "an older target"),
     (".version 7.0\n.target sm_80\n.shared .align 3 .b8 a[4];", "a power of two"),
     (".version 7.0\n.target sm_80\n.shared .b8 a[4], a;", "`a` again"),
     (".version 7.0\n.target sm_80\n.shared .pred a;", "a type with a size"),

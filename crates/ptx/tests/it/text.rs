@@ -176,3 +176,14 @@ fn instructions_know_their_lines() {
     let Statement::Instruction(ret) = &module.entries[0].body[0] else { panic!("no ret") };
     assert_eq!(ret.line.0, 6);
 }
+
+#[test]
+fn limits_of_clusters_are_read_and_printed() {
+    let text = ".version 7.8\n.target sm_90\n.entry a() .reqnctapercluster 2, 3 { ret; }\n\
+                .entry b() .explicitcluster .maxclusterrank 4 { ret; }\n";
+    let module = parse(text).expect("it is PTX");
+    let [first, second] = [0, 1].map(|index| module.entries[index].limits);
+    assert_eq!((first.cluster, first.explicit_cluster), (Some([2, 3, 1]), false));
+    assert_eq!((second.explicit_cluster, second.max_cluster_rank), (true, Some(4)));
+    assert_eq!(parse(&module.to_string()).expect("it is PTX again"), module);
+}

@@ -4,6 +4,10 @@ use retrograph_ptx::ast::{Immediate, Operand, RegisterId, Special, Type};
 
 use super::{Decoder, Op, Preset, Reason, Slot, Width, width_of};
 
+/// How long an instruction takes by the timer. Kernels that wait for a time to pass are to come to
+/// an end soon.
+const NANOSECONDS: u64 = 1000;
+
 impl Decoder<'_> {
     /// The slot of a register.
     pub(super) fn register(&self, register: RegisterId) -> Result<Slot, Reason> {
@@ -91,14 +95,39 @@ impl Decoder<'_> {
         let (op, width) = match special {
             // Nobody can tell one launch from another by it.
             Special::GridId => return self.constant(0, width_of(ty)),
-            Special::Clock | Special::GlobalTimerLow => (Op::Clock32, Width::Word),
-            Special::ClockHigh | Special::GlobalTimerHigh => (Op::ClockHigh, Width::Word),
-            Special::Clock64 | Special::GlobalTimer => (Op::Clock64, Width::Double),
+            Special::Clock => (Op::Clock32, Width::Word),
+            Special::ClockHigh => (Op::ClockHigh, Width::Word),
+            Special::Clock64 => (Op::Clock64, Width::Double),
+            Special::GlobalTimer | Special::GlobalTimerLow | Special::GlobalTimerHigh => {
+                return self.timer(special);
+            }
             other => return self.preset(Preset::Special(other), Width::Word),
         };
         let slot = self.temporary(width);
         self.unguarded(op, &[slot], &[], 0);
         slot
+    }
+
+    /// The time in nanoseconds, or one half of it.
+    fn timer(&mut self, special: Special) -> Slot {
+        let (count, time) = (self.temporary(Width::Double), self.temporary(Width::Double));
+        self.unguarded(Op::Clock64, &[count], &[], 0);
+        let nanoseconds = self.constant(NANOSECONDS, Width::Double);
+        self.unguarded(Op::MulLow64, &[time], &[count, nanoseconds], 0);
+        if special == Special::GlobalTimer {
+            return time;
+        }
+        let half = self.temporary(Width::Word);
+        match special {
+            Special::GlobalTimerLow => self.unguarded(Op::Low32, &[half], &[time], 0),
+            _ => {
+                let bits = self.constant(32, Width::Word);
+                let high = self.temporary(Width::Double);
+                self.unguarded(Op::ShrU64, &[high], &[time, bits], 0);
+                self.unguarded(Op::Low32, &[half], &[high], 0);
+            }
+        }
+        half
     }
 
     /// Appends an instruction that computes an operand, which harms no lane that does not use it.
