@@ -60,3 +60,18 @@ fn the_description_holds_what_the_crate_is_known_to_declare() {
     let optional = retrograph_driver_sys::DriverTable::OPTIONAL.len();
     assert_eq!(ours.functions.len(), required + optional);
 }
+
+#[test]
+fn the_listed_layouts_are_the_declared_ones() {
+    let ours = ours::describe().unwrap_or_else(|error| panic!("{error}"));
+    for layout in retrograph_driver_sys::layouts::all() {
+        let declared = &ours.types[layout.name];
+        let size = (declared.size, declared.align);
+        assert_eq!(size, (Some(layout.size as u64), Some(layout.align as u64)), "{}", layout.name);
+        assert_eq!(layout.fields.len(), declared.fields.len(), "{}", layout.name);
+        for (field, place) in layout.fields.iter().zip(&declared.fields) {
+            assert_eq!(field.name.trim_start_matches("r#"), place.name, "{}", layout.name);
+            assert_eq!(Some(field.offset as u64), place.offset, "{}.{}", layout.name, field.name);
+        }
+    }
+}
