@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 
 use crate::workspace::{check, command, root, target_dir};
-use crate::{codegen, ptxas, toolchain};
+use crate::{codegen, mutants, ptxas, toolchain};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -20,6 +20,8 @@ const JOBS: &[Job] = &[
     ("tidy", crate::tidy::run),
     ("codegen", || codegen::run(&codegen::Arguments { check: true })),
     ("ptxas", || ptxas::run(&ptxas::Arguments::default())),
+    // Few enough for a minute; more are worth their time when the parser changes.
+    ("ptx-mutants", || mutants::run(&mutants::Arguments { count: 1000, seed: 1, ptxas: None })),
     ("abi", || with_headers("retrograph-abi-check")),
     ("sim-libcuda", || with_headers("retrograph-sim-libcuda")),
     ("clippy", || {

@@ -3,7 +3,9 @@
 mod ci;
 mod codegen;
 mod conformance;
+mod mutants;
 mod mutate;
+mod nvcc_kernels;
 mod ptxas;
 mod sim_libcuda;
 mod tidy;
@@ -31,6 +33,10 @@ enum Verb {
     Conformance(conformance::Arguments),
     /// Make the simulator wrong in many places and see whether its tests notice.
     Mutate(mutate::Arguments),
+    /// Compile the CUDA kernels of the simulator's tests with nvcc.
+    NvccKernels(nvcc_kernels::Arguments),
+    /// Change kernels in small ways, and compare what the parser and ptxas say of them.
+    PtxMutants(mutants::Arguments),
     /// Assemble every image for every SM target and report registers, shared memory and spills.
     Ptxas(ptxas::Arguments),
     /// Build the simulated driver as `libcuda.so.1`, for programs of any language.
@@ -57,6 +63,8 @@ fn run(verb: Verb) -> anyhow::Result<()> {
         Verb::Codegen(arguments) => codegen::run(&arguments),
         Verb::Conformance(arguments) => conformance::run(&arguments),
         Verb::Mutate(arguments) => mutate::run(&arguments),
+        Verb::NvccKernels(arguments) => nvcc_kernels::run(&arguments),
+        Verb::PtxMutants(arguments) => mutants::run(&arguments),
         Verb::Ptxas(arguments) => ptxas::run(&arguments),
         Verb::SimLibcuda(arguments) => sim_libcuda::run(&arguments),
         Verb::Tidy => tidy::run(),

