@@ -137,6 +137,14 @@ impl State {
             // The address is that of a live allocation, which this frees.
             keep || memory.free(*address).is_err()
         });
+        self.graph_memory.retain(|address, found| {
+            let keep = found.device != device;
+            if !keep && found.is_live {
+                // What a launch that never ran was to allocate is not there.
+                let _ = memory.free(*address);
+            }
+            keep
+        });
         let pinned = self.pinned.iter().filter(|(_, pinned)| pinned.device == device);
         let pinned: Vec<_> = pinned.map(|(address, _)| *address).collect();
         for address in pinned {

@@ -182,10 +182,13 @@ impl State {
     pub(crate) fn live(&self) -> Live {
         let legacy = self.devices.iter().filter(|device| device.legacy.is_some()).count();
         let hidden = legacy + self.per_thread.len();
+        let of_graphs = self.graph_memory.values().filter(|found| found.is_live);
+        let allocated = self.allocations.values().map(|allocation| allocation.bytes);
+        let allocated = allocated.chain(of_graphs.map(|found| found.bytes));
         Live {
             contexts: self.references(),
-            allocations: self.allocations.len(),
-            allocated_bytes: self.allocations.values().map(|allocation| allocation.bytes).sum(),
+            allocations: allocated.clone().count(),
+            allocated_bytes: allocated.sum(),
             pinned: self.pinned.len(),
             streams: self.streams.len() - hidden,
             events: self.events.len(),

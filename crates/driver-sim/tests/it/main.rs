@@ -7,6 +7,7 @@ mod capture_into;
 mod capture_modes;
 mod copies;
 mod faults;
+mod graph_nodes;
 mod graph_update;
 mod graphs;
 mod host_functions;
