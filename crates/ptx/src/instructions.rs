@@ -54,6 +54,8 @@ impl Opcode {
             }
             Self::Shf => matches!(modifier, Modifier::L | Modifier::R),
             Self::Cvta => matches!(modifier, Modifier::To),
+            Self::Div => matches!(modifier, Modifier::Full),
+            Self::Bar | Self::Barrier => matches!(modifier, Modifier::Cta | Modifier::Warp),
             Self::Cp => matches!(modifier, Modifier::Async),
             Self::Wmma => {
                 use Modifier::{LoadA, LoadB, LoadC, Mma, StoreD};

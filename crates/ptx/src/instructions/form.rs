@@ -76,8 +76,6 @@ pub enum Shape {
     Unpacked,
     /// A constant.
     Constant,
-    /// The number of a barrier, from 0 to 15.
-    BarrierId,
     /// `[address]`
     Memory,
     /// `[address]` of an operand that must be a register or a variable, for `cvta`.
@@ -90,6 +88,10 @@ pub enum Shape {
     Integer,
     /// A register of this type, or a constant from 0 to as much as the operand before says.
     UpToPrevious(Type),
+    /// A register of 32 bits, or a constant from 0 to this.
+    Within(i64),
+    /// Threads at a barrier: a register, or a constant that is a multiple of 32.
+    Threads,
     /// A predicate register that may be negated.
     PredicateRegister,
     /// A register that is read.
@@ -205,10 +207,9 @@ impl Display for Shape {
             Self::Anything => "value, special register, variable or {registers}",
             Self::Unpacked => "{registers}",
             Self::Constant => "constant",
-            Self::BarrierId => "barrier",
             Self::Memory | Self::MemoryIn(_) => "[address]",
             Self::OneOf(_) | Self::Integer => "constant",
-            Self::UpToPrevious(_) => "value",
+            Self::UpToPrevious(_) | Self::Within(_) | Self::Threads => "value",
             Self::Register(_) => "register",
             Self::FragmentDestination(..) => "{registers}",
             Self::Fragment(..) => "{values}",

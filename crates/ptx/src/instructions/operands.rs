@@ -18,7 +18,9 @@ impl Checker<'_> {
     pub(super) fn check(&self, shape: Shape, operand: &Operand) -> Result<(), String> {
         match shape {
             Shape::Destination(ty) => self.register(operand, self.resolve(ty), false),
-            Shape::WideDestination(ty) => self.register(operand, self.resolve(ty), true),
+            Shape::WideDestination(ty) => {
+                self.register(operand, self.resolve(ty), self.may_be_wide())
+            }
             Shape::DestinationOrSink(ty) => match operand {
                 Operand::Sink => Ok(()),
                 _ => self.register(operand, self.resolve(ty), false),
@@ -44,7 +46,7 @@ impl Checker<'_> {
             },
             Shape::Stored => self.memory_value(operand, &|one| self.stored(one)),
             Shape::Source(ty) => self.value(operand, self.resolve(ty), false),
-            Shape::WideSource(ty) => self.value(operand, self.resolve(ty), true),
+            Shape::WideSource(ty) => self.value(operand, self.resolve(ty), self.may_be_wide()),
             Shape::Predicate => match operand {
                 Operand::NotPredicate(register) => self.typed(*register, Type::Pred, false),
                 _ => self.value(operand, Type::Pred, false),
@@ -52,12 +54,6 @@ impl Checker<'_> {
             Shape::Anything => self.anything(operand),
             Shape::Unpacked => self.packed(operand, true),
             Shape::Constant => self.constant(operand),
-            Shape::BarrierId => match operand {
-                Operand::Immediate(Immediate::Integer(id)) if !(0..=15).contains(id) => {
-                    Err("a barrier from 0 to 15".to_owned())
-                }
-                _ => self.value(operand, Type::U32, false),
-            },
             Shape::Memory => self.memory(operand, self.instruction.space()),
             Shape::MemoryIn(space) => self.memory(operand, Some(space)),
             Shape::OneOf(choices) => match operand {
@@ -67,6 +63,18 @@ impl Checker<'_> {
             Shape::Integer => match operand {
                 Operand::Immediate(Immediate::Integer(_)) => Ok(()),
                 _ => Err("an integer constant".to_owned()),
+            },
+            Shape::Within(most) => match operand {
+                Operand::Immediate(Immediate::Integer(value)) if !(0..=most).contains(value) => {
+                    Err(format!("a constant from 0 to {most}"))
+                }
+                _ => self.value(operand, Type::U32, false),
+            },
+            Shape::Threads => match operand {
+                Operand::Immediate(Immediate::Integer(count)) if count % 32 != 0 => {
+                    Err("a multiple of 32".to_owned())
+                }
+                _ => self.value(operand, Type::U32, false),
             },
             Shape::PredicateRegister => match operand {
                 Operand::NotPredicate(register) => self.typed(*register, Type::Pred, false),
@@ -83,7 +91,7 @@ impl Checker<'_> {
             }),
             Shape::AddressValue => match operand {
                 Operand::Symbol(symbol, _) => self.symbol(*symbol),
-                _ => self.register(operand, self.resolve(Ty::First), false),
+                _ => self.value(operand, self.resolve(Ty::First), false),
             },
             Shape::Target => match operand {
                 Operand::Label(_) => Ok(()),
@@ -97,6 +105,11 @@ impl Checker<'_> {
             Shape::Results => self.call_list(operand, &self.callee()?.code.results, true),
             Shape::Arguments => self.call_list(operand, &self.callee()?.code.parameters, false),
         }
+    }
+
+    /// Whether registers may be wider than what is converted: not so for the types of tensor cores.
+    fn may_be_wide(&self) -> bool {
+        !self.instruction.types.iter().any(|ty| matches!(ty, Type::Bf16 | Type::Tf32))
     }
 
     fn resolve(&self, ty: Ty) -> Type {
@@ -144,6 +157,7 @@ impl Checker<'_> {
         match operand {
             Operand::Immediate(immediate) if fits(*immediate, ty) => Ok(()),
             Operand::Register(register) => self.typed(*register, ty, wide),
+            Operand::NotPredicate(register) if ty == Type::Pred => self.typed(*register, ty, false),
             _ => Err(format!("a register or a constant for .{ty}")),
         }
     }
@@ -345,16 +359,18 @@ impl Checker<'_> {
                 Err("a result, or a parameter of a call; other parameters are read".to_owned())
             }
             AddressBase::Symbol(symbol) => {
-                let home = (self.names.space)(*symbol);
-                if space.is_none() && matches!(home, Some(Space::Param | Space::Const)) {
-                    return Err("a name of memory that generic addresses reach".to_owned());
+                let found = (self.names.space)(*symbol);
+                let generic = self.instruction.opcode != Opcode::Prefetchu
+                    && !matches!(found, Some(Space::Param | Space::Const));
+                if space.is_none() && found.is_some() && !generic {
+                    return Err("a name that a generic address can have".to_owned());
                 }
                 self.symbol_in(*symbol, space)
             }
             AddressBase::Absolute if space == Some(Space::Local) => Ok(()),
             AddressBase::Absolute => Err("a register or a name as base".to_owned()),
             AddressBase::Register(register) => {
-                let near = matches!(space, Some(Space::Shared | Space::Local | Space::Param));
+                let near = !matches!(space, None | Some(Space::Global));
                 let narrow = near && self.typed(*register, Type::U32, false).is_ok();
                 if narrow { Ok(()) } else { self.typed(*register, Type::U64, false) }
             }
@@ -404,7 +420,8 @@ fn reads(special: Special, ty: Type) -> bool {
 }
 
 /// Whether a register may hold an operand of type `ty`: the sizes are the same, or the register is
-/// wider where that is allowed, and float and integer do not meet.
+/// wider where that is allowed, and float and integer do not meet. Two packed floats have registers
+/// of their own type or of none.
 fn holds(register: Type, ty: Type, wide: bool) -> bool {
     let (a, b) = (register.kind(), ty.kind());
     if a == TypeKind::Predicate || b == TypeKind::Predicate {
@@ -412,7 +429,12 @@ fn holds(register: Type, ty: Type, wide: bool) -> bool {
     }
     let same_kind =
         a == TypeKind::Untyped || b == TypeKind::Untyped || register.is_float() == ty.is_float();
-    let wider = wide && !ty.is_float() && register.size() > ty.size();
+    let packed = matches!(ty, Type::F16x2 | Type::Bf16x2);
+    if packed && a != TypeKind::Untyped && register != ty {
+        return false;
+    }
+    let any = !ty.is_float() || a == TypeKind::Untyped;
+    let wider = wide && any && register.size() > ty.size();
     same_kind && (register.size() == ty.size() || wider)
 }
 

@@ -150,6 +150,10 @@ fn parse_instruction(
                 cursor.take();
                 Operand::Label(scope.label(at, name)?)
             }
+            // What these read is of their second type.
+            _ if matches!(opcode, Opcode::Cvt | Opcode::Set) && instruction.types.len() == 2 => {
+                parse_operand(cursor, scope, &instruction.types[1..])?
+            }
             _ => parse_operand(cursor, scope, &instruction.types)?,
         };
         instruction.operands.push(operand);

@@ -4,6 +4,7 @@ mod build;
 mod control;
 mod forms;
 mod math;
+mod mutants;
 mod ptxas;
 mod rejected;
 mod table;

@@ -2,6 +2,9 @@
 
 use super::prelude::*;
 
+/// Where a field starts and how long it is.
+const BYTE: Shape = Shape::Within(255);
+
 forms! {
     AND [
         Form::new(&[], &[LOGIC], DSS),
@@ -35,10 +38,10 @@ forms! {
             .since(ISA_8_3, 70),
     ]
     BFE [
-        Form::new(&[], &[INT32_64], &[D, S, U, U]),
+        Form::new(&[], &[INT32_64], &[D, S, BYTE, BYTE]),
     ]
     BFI [
-        Form::new(&[], &[B32_64], &[D, S, S, U, U]),
+        Form::new(&[], &[B32_64], &[D, S, S, BYTE, BYTE]),
     ]
     BFIND [
         Form::new(&[maybe(&[Modifier::ShiftAmount])], &[INT32_64], &[D32, S]),

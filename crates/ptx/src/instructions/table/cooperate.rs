@@ -11,16 +11,17 @@ const SYNC_ARRIVE: Slot = one(&[Modifier::Sync, Modifier::Arrive]);
 const CLUSTER: Slot = one(&[Modifier::Cluster]);
 const VALUES: &[Type] = B32_64;
 const PREDICATE: &[Type] = &[Type::Pred];
-const ID: Shape = Shape::BarrierId;
-const RED_COUNT: &[Shape] = &[D, ID, U, Shape::Predicate];
+const ID: Shape = Shape::Within(15);
+const THREADS: Shape = Shape::Threads;
+const RED_COUNT: &[Shape] = &[D, ID, THREADS, Shape::Predicate];
 
 forms! {
     BAR [
         Form::new(&[SYNC], &[], &[ID]),
-        Form::new(&[SYNC_ARRIVE], &[], &[ID, U]),
+        Form::new(&[SYNC_ARRIVE], &[], &[ID, THREADS]),
         Form::new(&[one(&[Modifier::Warp]), SYNC], &[], &[U]),
         Form::new(&[CTA, SYNC], &[], &[ID]).since(ISA_7_8, 30),
-        Form::new(&[CTA, SYNC_ARRIVE], &[], &[ID, U]).since(ISA_7_8, 30),
+        Form::new(&[CTA, SYNC_ARRIVE], &[], &[ID, THREADS]).since(ISA_7_8, 30),
         Form::new(&[RED, POPC], &[U32], &[D, ID, Shape::Predicate]),
         Form::new(&[RED, POPC], &[U32], RED_COUNT),
         Form::new(&[RED, LOGIC_OPERATION], &[PREDICATE], &[D, ID, Shape::Predicate]),
@@ -33,9 +34,9 @@ forms! {
     ]
     BARRIER [
         Form::new(&[SYNC, ALIGNED], &[], &[ID]),
-        Form::new(&[SYNC_ARRIVE, ALIGNED], &[], &[ID, U]),
+        Form::new(&[SYNC_ARRIVE, ALIGNED], &[], &[ID, THREADS]),
         Form::new(&[CTA, SYNC, ALIGNED], &[], &[ID]).since(ISA_7_8, 30),
-        Form::new(&[CTA, SYNC_ARRIVE, ALIGNED], &[], &[ID, U]).since(ISA_7_8, 30),
+        Form::new(&[CTA, SYNC_ARRIVE, ALIGNED], &[], &[ID, THREADS]).since(ISA_7_8, 30),
         Form::new(&[RED, POPC, ALIGNED], &[U32], &[D, ID, Shape::Predicate]),
         Form::new(&[RED, POPC, ALIGNED], &[U32], RED_COUNT),
         Form::new(&[RED, LOGIC_OPERATION, ALIGNED], &[PREDICATE], &[D, ID, Shape::Predicate]),
@@ -70,7 +71,7 @@ forms! {
     ]
     SHFL [
         Form::new(&[SYNC, one(SHUFFLES)], &[B32],
-            &[Shape::DestinationAndPredicate(Ty::First), S, U, U, U]),
+            &[Shape::DestinationAndPredicate(Ty::First), S, S, S, U]),
     ]
     VOTE [
         Form::new(&[SYNC, one(VOTES)], &[PREDICATE], &[D, Shape::Predicate, U]),
