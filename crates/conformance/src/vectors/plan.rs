@@ -258,12 +258,16 @@ impl<'a> Choice<'a> {
             Shape::Predicates => {
                 format!("{}|{}", self.result(Type::Pred), self.result(Type::Pred))
             }
-            Shape::Source(Ty::Is(Type::U32)) if special::is_barrier(self.opcode) => {
+            Shape::Source(Ty::Is(Type::U32)) | Shape::Within(_) | Shape::Threads
+                if special::is_barrier(self.opcode) =>
+            {
                 // The barrier, and then how many threads take part.
                 self.barrier_operands += 1;
                 if self.barrier_operands == 1 { "1".to_owned() } else { BLOCK.to_string() }
             }
-            Shape::Source(Ty::Is(Type::U32)) => self.source(Type::U32, Role::Count),
+            Shape::Source(Ty::Is(Type::U32)) | Shape::Within(_) | Shape::Threads => {
+                self.source(Type::U32, Role::Count)
+            }
             Shape::Source(of) | Shape::WideSource(of) => {
                 let of = self.resolve(of);
                 self.source(of, role)

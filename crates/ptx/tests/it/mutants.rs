@@ -214,6 +214,7 @@ fn reason(text: &str) -> Option<&'static str> {
         () if line.words[0] == "cvt" && line.operands.iter().any(|one| one.contains('.')) => {
             "special registers are read by mov only; ptxas converts them too"
         }
+        () if line.words[0] == "shfl" => "the lane of a shuffle is no float",
         () if line.words[0] == "testp" => "no manual says what testp without a class tests",
         () if line.words[0] == "cp" => "a register of 32 bits holds no address of global memory",
         () => return None,

@@ -71,7 +71,7 @@ forms! {
     ]
     SHFL [
         Form::new(&[SYNC, one(SHUFFLES)], &[B32],
-            &[Shape::DestinationAndPredicate(Ty::First), S, S, S, U]),
+            &[Shape::DestinationAndPredicate(Ty::First), S, U, U, U]),
     ]
     VOTE [
         Form::new(&[SYNC, one(VOTES)], &[PREDICATE], &[D, Shape::Predicate, U]),
