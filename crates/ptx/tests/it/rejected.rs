@@ -45,7 +45,7 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("ld.shared.f32 %f1, [16];", "base"),
     ("ld.relaxed.global.f32 %f1, [%rd1];", "one of .cta .cluster .gpu .sys"),
     ("ld.relaxed.cluster.f32 %f1, [%rd1];", "PTX ISA 7.8"),
-    ("bar.sync 16;", "a barrier from 0 to 15"),
+    ("bar.sync 16;", "a constant from 0 to 15"),
     ("ld.u64 %rd1, [p];", "generic"),
     ("mov.f32 %f1, -0f3F800000;", "have their sign"),
     ("ret;;", "an instruction"),
