@@ -2,10 +2,10 @@
 
 use std::ffi::{c_char, c_void};
 
-use retrograph_driver_sys::CUjit_option;
+use retrograph_driver_sys::{CUjit_option, CUresult};
 
 use crate::argument::{Admit, Call, Out};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, invalid, refuse};
 
 /// Where the log of a load goes.
 #[derive(Default)]
@@ -58,9 +58,11 @@ impl JitLog {
                     (log.error.size, log.error.size_slot) = (value.addr(), slot());
                 }
                 CUjit_option::CU_JIT_WALL_TIME => log.wall_time = slot(),
-                _ => {}
+                _ => check_value(*option, value.addr())?,
             }
         }
+        log.info.check()?;
+        log.error.check()?;
         Ok(log)
     }
 
@@ -73,7 +75,33 @@ impl JitLog {
     }
 }
 
+/// The first number that is no option in any driver that is simulated.
+const OPTIONS: u32 = 40;
+
+/// Refuses values that steer a compiler nowhere.
+fn check_value(option: CUjit_option, value: usize) -> Call {
+    match (option, value) {
+        (CUjit_option::CU_JIT_MAX_REGISTERS, 0) => Err(invalid("jit.registers")),
+        (CUjit_option::CU_JIT_TARGET, 0 | 1) => {
+            Err(refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, "jit.target"))
+        }
+        (CUjit_option::CU_JIT_TARGET, 2..30 | 1000..) => Err(invalid("jit.no_target")),
+        (CUjit_option::CU_JIT_CACHE_MODE, 3..) => Err(invalid("jit.cache")),
+        _ if option.0 >= OPTIONS => Err(invalid("jit.option")),
+        _ => Ok(()),
+    }
+}
+
 impl LogBuffer {
+    /// Refuses a buffer without a size, and a size without a buffer.
+    fn check(&self) -> Call {
+        let has_buffer = self.text.is_some_and(|text| !text.is_null());
+        if has_buffer != self.size_slot.is_some() {
+            return Err(invalid("jit.buffer"));
+        }
+        Ok(())
+    }
+
     /// Writes as much of the text as fits before a zero byte, and how many bytes were filled.
     fn write(&self, text: &str) -> Call {
         let (Some(buffer), Some(room)) = (self.text, self.size.checked_sub(1)) else {

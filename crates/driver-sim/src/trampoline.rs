@@ -179,6 +179,27 @@ pub(crate) fn function_name(number: usize) -> &'static str {
     Function::ALL.get(number).map_or("the driver", |function| function.name())
 }
 
+impl Function {
+    /// Whether the function writes its results before it looks at anything else, and then finds out
+    /// by itself that the driver is not initialized.
+    const fn clears_its_results(self) -> bool {
+        matches!(
+            self,
+            Self::cuDeviceTotalMem_v2
+                | Self::cuMemGetInfo_v2
+                | Self::cuMemAlloc_v2
+                | Self::cuMemAllocAsync
+                | Self::cuMemAllocPitch_v2
+                | Self::cuMemAllocHost_v2
+                | Self::cuMemHostAlloc
+                | Self::cuMemAllocFromPoolAsync
+                | Self::cuMemGetAddressRange_v2
+                | Self::cuMemHostGetDevicePointer_v2
+                | Self::cuModuleGetGlobal_v2
+        )
+    }
+}
+
 /// Runs one call in the world of `slot`.
 fn enter(slot: usize, function: Function, body: impl FnOnce(&mut State) -> Call) -> CUresult {
     let Some(world) = world::in_slot(slot) else {
@@ -199,7 +220,7 @@ fn enter(slot: usize, function: Function, body: impl FnOnce(&mut State) -> Call)
         state.inject(code);
         return code;
     }
-    if !state.initialized && !function.works_uninitialized() {
+    if !state.initialized && !function.works_uninitialized() && !function.clears_its_results() {
         return state.conclude(refuse(CUresult::CUDA_ERROR_NOT_INITIALIZED, "uninitialized"));
     }
     // A panic must not cross into a caller that may not be Rust.

@@ -29,30 +29,31 @@ fn slice_of(given: &CUDA_MEMCPY2D) -> CUDA_MEMCPY3D {
     }
 }
 
-/// Refuses boxes whose rows overlap, and fills in pitches that are not needed.
+/// The largest pitch, as the device says it.
+const MOST_PITCH: usize = i32::MAX as usize;
+
+/// Refuses boxes whose rows overlap. A pitch or height of 0 stands for rows without gaps.
 fn check(mut given: CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
-    if given.srcLOD != 0 || given.dstLOD != 0 {
-        return Err(invalid("box.level"));
-    }
-    let ends = [(&mut given.srcPitch, given.srcXInBytes), (&mut given.dstPitch, given.dstXInBytes)];
-    for (pitch, x) in ends {
+    let ends = [
+        (&mut given.srcPitch, &mut given.srcHeight, given.srcXInBytes),
+        (&mut given.dstPitch, &mut given.dstHeight, given.dstXInBytes),
+    ];
+    for (pitch, height, x) in ends {
         let row = x.checked_add(given.WidthInBytes).ok_or(invalid("box.row"))?;
-        if *pitch == 0 && given.Height <= 1 && given.Depth <= 1 {
-            *pitch = row;
-        }
-        if *pitch < row {
+        *pitch = if *pitch == 0 { row } else { *pitch };
+        *height = if *height == 0 { given.Height } else { *height };
+        if *pitch < row || *pitch > MOST_PITCH {
             return Err(invalid("box.pitch"));
         }
-    }
-    if given.Depth > 1 && (given.srcHeight < given.Height || given.dstHeight < given.Height) {
-        return Err(invalid("box.height"));
+        if *height < given.Height {
+            return Err(invalid("box.height"));
+        }
     }
     Ok(given)
 }
 
 impl State {
     fn submit_box(&mut self, given: CUDA_MEMCPY3D, stream: CUstream, wait: Wait) -> Call {
-        self.current()?;
         if given.WidthInBytes == 0 || given.Height == 0 || given.Depth == 0 {
             return self.route(stream).map(|_| ());
         }

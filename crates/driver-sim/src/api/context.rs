@@ -4,12 +4,16 @@ use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, invalid, refuse};
-use crate::state::State;
+use crate::state::{Handle, State};
 
 /// The bits that say how a thread waits for the device; at most one of them is set.
 const SCHEDULE: u32 = 7;
+/// Pinned host memory can be mapped, which primary contexts always have.
+pub(super) const MAPPED: u32 = 8;
 /// All bits that mean something.
 const FLAGS: u32 = 0xff;
+/// The version of the programming interface that contexts have had since CUDA 3.2.
+const API_VERSION: u32 = 3020;
 
 /// Refuses flags of a context that mean nothing.
 pub(super) fn check_flags(flags: u32) -> Call {
@@ -30,22 +34,59 @@ impl State {
         context.demand()?;
         check_flags(flags)?;
         let ordinal = self.device_index(device)?;
+        self.sound(ordinal)?;
         let handle = self.further_context(ordinal, flags);
         self.thread().contexts.push(handle);
         context.put(handle)
     }
 
+    pub(crate) fn cuCtxCreate_v4(
+        &mut self,
+        context: Out<CUcontext>,
+        parameters: Out<CUctxCreateParams>,
+        flags: u32,
+        device: CUdevice,
+    ) -> Call {
+        if !parameters.is_null() {
+            return Err(self.unsupported("parameters of contexts are not simulated"));
+        }
+        self.cuCtxCreate_v2(context, flags, device)
+    }
+
     pub(crate) fn cuCtxDestroy_v2(&mut self, context: CUcontext) -> Call {
+        if context.is_null() {
+            return Err(invalid("null"));
+        }
+        self.check_known(context)?;
+        let unknown = refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "context.primary");
         let index = self.context_index(context)?;
         if index < self.config.devices {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "context.primary"));
+            return Err(unknown);
         }
         self.destroy_context(index);
         let stack = &mut self.thread().contexts;
         if stack.last() == Some(&context) {
             stack.pop();
         }
+        self.bury(context);
         Ok(())
+    }
+
+    /// Puts another handle, that of a context which is no more, in the places of a destroyed one.
+    fn bury(&mut self, context: CUcontext) {
+        let grave: CUcontext = self.handle();
+        let ordinal = self.former.get(&context.number()).copied().unwrap_or_default();
+        self.former.insert(grave.number(), ordinal);
+        let stacks = self.threads.values_mut().flat_map(|thread| &mut thread.contexts);
+        stacks.filter(|place| **place == context).for_each(|place| *place = grave);
+    }
+
+    /// Stops at handles that never were contexts, behind which hardware looks.
+    fn check_known(&mut self, context: CUcontext) -> Call {
+        match self.former.contains_key(&context.number()) {
+            true => Ok(()),
+            false => Err(self.undefined("a handle that was never a context")),
+        }
     }
 
     /// The place of a context among the devices.
@@ -56,12 +97,16 @@ impl State {
 
     /// The place of a context among the devices, or of the current one for null.
     fn named_or_current(&mut self, context: CUcontext) -> Result<usize, Refusal> {
-        if context.is_null() { self.current_even_lost() } else { self.context_index(context) }
+        if context.is_null() {
+            return self.current_even_lost();
+        }
+        self.check_known(context)?;
+        self.context_index(context)
     }
 
     pub(crate) fn cuCtxSetCurrent(&mut self, context: CUcontext) -> Call {
         if !context.is_null() {
-            self.context_index(context)?;
+            self.check_known(context)?;
         }
         let stack = &mut self.thread().contexts;
         stack.pop();
@@ -77,7 +122,10 @@ impl State {
     }
 
     pub(crate) fn cuCtxPushCurrent_v2(&mut self, context: CUcontext) -> Call {
-        self.context_index(context)?;
+        if context.is_null() {
+            return Err(invalid("null"));
+        }
+        self.check_known(context)?;
         self.thread().contexts.push(context);
         Ok(())
     }
@@ -90,7 +138,17 @@ impl State {
     }
 
     pub(crate) fn cuCtxGetDevice(&mut self, device: Out<CUdevice>) -> Call {
+        let context = self.current_context();
+        // A context that was destroyed still says of which device it was.
+        if let Some(ordinal) = self.former.get(&context.number()).copied() {
+            return device.put(CUdevice::try_from(ordinal).unwrap_or(CUdevice::MAX));
+        }
         let index = self.current_even_lost()?;
+        device.put(self.ordinal(index))
+    }
+
+    pub(crate) fn cuCtxGetDevice_v2(&mut self, device: Out<CUdevice>, context: CUcontext) -> Call {
+        let index = self.named_or_current(context)?;
         device.put(self.ordinal(index))
     }
 
@@ -106,9 +164,17 @@ impl State {
         self.complete_device(device)
     }
 
+    pub(crate) fn cuCtxSynchronize_v2(&mut self, context: CUcontext) -> Call {
+        let index = self.named_or_current(context)?;
+        self.sound(index)?;
+        self.refuse_unsafe()?;
+        self.complete_device(index)
+    }
+
     pub(crate) fn cuCtxGetFlags(&mut self, flags: Out<u32>) -> Call {
         let index = self.current_even_lost()?;
-        flags.put(self.devices[index].flags)
+        let always = if index < self.config.devices { MAPPED } else { 0 };
+        flags.put(self.devices[index].flags | always)
     }
 
     pub(crate) fn cuCtxSetFlags(&mut self, flags: u32) -> Call {
@@ -128,6 +194,3 @@ impl State {
         version.put(API_VERSION)
     }
 }
-
-/// The version of the programming interface that contexts have had since CUDA 3.2.
-const API_VERSION: u32 = 3020;

@@ -67,7 +67,7 @@ impl State {
 
     /// Copies into memory that is not pinned: through pinned memory, before the call returns.
     fn copy_to_pageable(&mut self, copy: &Copy, stream: CUstream) -> Call {
-        let device = self.current()?;
+        let device = self.device_of_stream(stream)?;
         let pending = match self.route(stream)? {
             Route::Queue(stream) => self.pending(stream)?,
             Route::Capture(..) => {
@@ -163,6 +163,7 @@ impl State {
         bytes: usize,
         stream: CUstream,
     ) -> Call {
+        self.resolve(stream)?;
         let given = self.unified(dst, src, bytes)?;
         self.submit_copy(given, stream, Wait::AsDocumented)
     }
@@ -174,7 +175,7 @@ impl State {
         src: CUdeviceptr,
         bytes: usize,
     ) -> Result<CUDA_MEMCPY3D, Refusal> {
-        let device = self.current()?;
+        let device = self.current_even_lost().unwrap_or_default();
         let kind = |address| match self.on_device(device, address, 1) {
             true => CUmemorytype::CU_MEMORYTYPE_DEVICE,
             false => CUmemorytype::CU_MEMORYTYPE_HOST,

@@ -52,6 +52,7 @@ impl State {
     }
 
     pub(crate) fn cuDeviceGet(&mut self, device: Out<CUdevice>, ordinal: i32) -> Call {
+        device.demand()?;
         self.device_index(ordinal)?;
         device.put(ordinal)
     }
@@ -80,6 +81,9 @@ impl State {
     }
 
     pub(crate) fn cuDeviceTotalMem_v2(&mut self, bytes: Out<usize>, device: CUdevice) -> Call {
+        bytes.offer(0);
+        bytes.demand()?;
+        self.ready()?;
         let index = self.device_index(device)?;
         bytes.put(self.devices[index].memory.total() as usize)
     }

@@ -11,14 +11,14 @@ use crate::exec::Program;
 use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::{Function, State};
 
-/// Registers that a thread is given at a time, and least and most of a thread.
-const REGISTER_UNIT: u32 = 8;
+/// Least and most registers of a thread.
+const LEAST_REGISTERS: u32 = 4;
 const MOST_REGISTERS: u32 = 255;
 
 /// Registers of a thread, as a compiler would report them.
 pub(super) fn registers(function: &Function) -> u32 {
     let wanted = function.program.registers().clamp(1, MOST_REGISTERS);
-    wanted.next_multiple_of(REGISTER_UNIT).clamp(16, MOST_REGISTERS)
+    wanted.max(LEAST_REGISTERS)
 }
 
 /// Threads of a block that the function can be launched with at most.
@@ -39,7 +39,7 @@ impl Function {
             cluster: [0; 3],
             large_clusters: 0,
             cluster_policy: 0,
-            is_loaded: false,
+            is_loaded: true,
         }
     }
 }
@@ -51,10 +51,26 @@ impl State {
         module: CUmodule,
         name: In<c_char>,
     ) -> Call {
-        self.current()?;
         function.demand()?;
-        let found = self.function_named(module, &name.text()?)?;
-        function.put(found)
+        let name = name.text()?;
+        if name.is_empty() {
+            return Err(invalid("function.unnamed"));
+        }
+        self.module_in_use(module)?;
+        let found = self.function_named(module, &name);
+        // A name that is not there clears the place.
+        function.put(found.unwrap_or(CUfunction::NULL))?;
+        found.map(|_| ())
+    }
+
+    /// Refuses modules that do not exist or whose context is lost.
+    pub(super) fn module_in_use(&mut self, module: CUmodule) -> Call {
+        let missing = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "module.unknown");
+        if !module.is_null() && !self.modules.contains(module) && !self.was_given(module) {
+            return Err(self.undefined("a handle that was never a module"));
+        }
+        let device = self.modules.get(module).map_err(|_| missing)?.device;
+        self.sound(device).map(|_| ())
     }
 
     /// The function of this name; it has one handle.
@@ -77,17 +93,25 @@ impl State {
         Ok(handle)
     }
 
-    /// The function behind a handle: of a module, or that of the current context for a kernel.
+    /// The function behind a handle: of a module, or that of the current context for a kernel. A
+    /// function knows its context, so that none need be current.
     pub(super) fn resolved(&mut self, function: CUfunction) -> Result<CUfunction, Refusal> {
         let kernel = CUkernel(function.0);
         if self.kernels.contains(kernel) {
             return self.function_of_kernel(kernel);
         }
-        if function.is_null() {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "function.null"));
-        }
-        self.functions.get(function)?;
+        let missing = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "function.unknown");
+        let device = self.functions.get(function).map_err(|_| missing)?.device;
+        self.sound(device)?;
         Ok(function)
+    }
+
+    /// The same for functions that take null for an argument out of range.
+    fn resolved_or_invalid(&mut self, function: CUfunction) -> Result<CUfunction, Refusal> {
+        if function.is_null() {
+            return Err(invalid("function.null"));
+        }
+        self.resolved(function)
     }
 
     pub(crate) fn cuFuncGetAttribute(
@@ -96,7 +120,6 @@ impl State {
         attribute: CUfunction_attribute,
         function: CUfunction,
     ) -> Call {
-        self.current()?;
         value.demand()?;
         let function = self.resolved(function)?;
         let number = self.attribute_of(function, attribute)?;
@@ -142,7 +165,6 @@ impl State {
         attribute: CUfunction_attribute,
         value: i32,
     ) -> Call {
-        self.current()?;
         let function = self.resolved(function)?;
         self.set_attribute(function, attribute, value)
     }
@@ -168,12 +190,26 @@ impl State {
                 }
                 found.carveout = value;
             }
-            A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH => found.cluster[0] = value,
-            A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT => found.cluster[1] = value,
-            A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH => found.cluster[2] = value,
-            A::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED => found.large_clusters = value,
+            A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH
+            | A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT
+            | A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH => {
+                if value < 0 {
+                    return Err(invalid("function.cluster"));
+                }
+                let first = A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH.0;
+                found.cluster[(attribute.0 - first) as usize] = value;
+            }
+            A::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED => {
+                found.large_clusters = i32::from(value != 0);
+            }
             A::CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE => {
+                if !(0..=2).contains(&value) {
+                    return Err(invalid("function.policy"));
+                }
                 found.cluster_policy = value;
+            }
+            _ if attribute.0 > i32::MAX as u32 => {
+                return Err(self.undefined("a negative attribute of a function"));
             }
             _ => return Err(invalid("function.attribute")),
         }
@@ -185,7 +221,6 @@ impl State {
         function: CUfunction,
         config: CUfunc_cache,
     ) -> Call {
-        self.current()?;
         self.resolved(function)?;
         if config.0 > CUfunc_cache::CU_FUNC_CACHE_PREFER_EQUAL.0 {
             return Err(invalid("function.cache"));
@@ -198,7 +233,6 @@ impl State {
         state: Out<CUfunctionLoadingState>,
         function: CUfunction,
     ) -> Call {
-        self.current()?;
         state.demand()?;
         let function = self.resolved(function)?;
         state.put(match self.functions.get(function)?.is_loaded {
@@ -208,23 +242,20 @@ impl State {
     }
 
     pub(crate) fn cuFuncLoad(&mut self, function: CUfunction) -> Call {
-        self.current()?;
         let function = self.resolved(function)?;
         self.functions.get_mut(function)?.is_loaded = true;
         Ok(())
     }
 
     pub(crate) fn cuFuncGetModule(&mut self, module: Out<CUmodule>, function: CUfunction) -> Call {
-        self.current()?;
         module.demand()?;
-        let function = self.resolved(function)?;
+        let function = self.resolved_or_invalid(function)?;
         module.put(self.functions.get(function)?.module)
     }
 
     pub(crate) fn cuFuncGetName(&mut self, name: Out<*const c_char>, function: CUfunction) -> Call {
-        self.current()?;
         name.demand()?;
-        let function = self.resolved(function)?;
+        let function = self.resolved_or_invalid(function)?;
         name.put(self.functions.get(function)?.name.as_ptr())
     }
 
@@ -235,9 +266,8 @@ impl State {
         offset: Out<usize>,
         size: Out<usize>,
     ) -> Call {
-        self.current()?;
         offset.demand()?;
-        let function = self.resolved(function)?;
+        let function = self.resolved_or_invalid(function)?;
         let parameters = self.functions.get(function)?.program.parameters();
         let past = invalid("function.parameter");
         let (start, bytes) = parameters.get(index).copied().ok_or(past)?;

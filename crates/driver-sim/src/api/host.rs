@@ -9,11 +9,14 @@ use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::{Pinned, State};
 
-/// Flags that change nothing here: all pinned memory is mapped and reachable from every context.
+/// Flags that change nothing here: portable, mapped and write-combined.
 const ALLOC_FLAGS: u32 = 7;
-/// Flags of a registration: the same for every context and device, of a device's registers, and
-/// memory that the device only reads.
-const REGISTER_FLAGS: u32 = 15;
+/// Memory is always mapped, and says so.
+const MAPPED: u32 = 2;
+/// Flags of a registration that every device knows: portable, mapped, and only read by the device.
+const REGISTER_FLAGS: u32 = 1 | MAPPED | READ_ONLY;
+/// The flag that is not told again.
+const READ_ONLY: u32 = 8;
 
 impl State {
     pub(crate) fn cuMemAllocHost_v2(&mut self, pointer: Out<*mut c_void>, bytes: usize) -> Call {
@@ -26,32 +29,39 @@ impl State {
         bytes: usize,
         flags: u32,
     ) -> Call {
+        pointer.offer(std::ptr::null_mut());
         let device = self.current()?;
         self.refuse_unsafe()?;
         pointer.demand()?;
         if flags & !ALLOC_FLAGS != 0 {
             return Err(invalid("host.flags"));
         }
-        let address = self.pin(Pinned::new(bytes, device, flags)?)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        let address = self.pin(Pinned::new(bytes, device, flags | MAPPED)?)?;
         pointer.put(std::ptr::with_exposed_provenance_mut(address))
     }
 
     pub(crate) fn cuMemFreeHost(&mut self, pointer: Out<c_void>) -> Call {
-        self.current()?;
+        if pointer.is_null() {
+            return Ok(());
+        }
+        let address = pointer.pointer().addr();
+        let device = match self.pinned.get(&address) {
+            Some(found) if !found.is_registered() => found.device,
+            _ => {
+                self.current()?;
+                return Err(invalid("host.unknown"));
+            }
+        };
+        self.sound(device)?;
         self.refuse_unsafe()?;
-        self.forget(pointer, false)
+        self.forget(device, address)
     }
 
-    /// Forgets host memory that starts at this address and was registered, or was not.
-    fn forget(&mut self, pointer: Out<c_void>, registered: bool) -> Call {
-        let address = pointer.pointer().addr();
-        let unknown = match registered {
-            true => refuse(CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "host.unregistered"),
-            false => invalid("host.unknown"),
-        };
-        let found = self.pinned.get(&address).filter(|found| found.is_registered() == registered);
-        let device = found.ok_or(unknown)?.device;
-        // Copies that are queued may still name the memory.
+    /// Forgets host memory once the copies that are queued and may name it are complete.
+    fn forget(&mut self, device: usize, address: usize) -> Call {
         self.complete_device(device)?;
         self.unpin(address);
         Ok(())
@@ -72,17 +82,35 @@ impl State {
         let start = host.as_ptr().addr();
         let end = start.checked_add(bytes).ok_or(invalid("host.register"))?;
         let mut known = self.pinned.range(..end).rev();
-        if known.next().is_some_and(|(base, pinned)| base + pinned.bytes() > start) {
+        if let Some((base, pinned)) = known.next()
+            && base + pinned.bytes() > start
+        {
             let code = CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-            return Err(refuse(code, "host.registered"));
+            return Err(match pinned.is_registered() {
+                true => refuse(code, "host.registered"),
+                false => invalid("host.pinned"),
+            });
         }
+        let flags = flags & !READ_ONLY | MAPPED;
         self.pin(Pinned::registered(host, bytes, device, flags)).map(|_| ())
     }
 
     pub(crate) fn cuMemHostUnregister(&mut self, pointer: Out<c_void>) -> Call {
+        let address = pointer.pointer().addr();
+        let start = self.pinned.get(&address).filter(|found| found.is_registered());
+        if let Some(device) = start.map(|found| found.device) {
+            self.sound(device)?;
+            self.refuse_unsafe()?;
+            return self.forget(device, address);
+        }
+        if let Some(device) = self.pinned_at(address, 1).map(|found| found.device) {
+            self.sound(device)?;
+            return Err(invalid("host.inside"));
+        }
         self.current()?;
-        self.refuse_unsafe()?;
-        self.forget(pointer, true)
+        pointer.demand()?;
+        let code = CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+        Err(refuse(code, "host.unregistered"))
     }
 
     /// The pinned memory that an address lies in.
@@ -96,6 +124,7 @@ impl State {
         pointer: Out<c_void>,
         flags: u32,
     ) -> Call {
+        address.offer(0);
         self.current()?;
         address.demand()?;
         if flags != 0 {

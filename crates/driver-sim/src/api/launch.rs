@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use retrograph_driver_sys::*;
 
+use super::device::MULTIPROCESSORS;
 use super::functions::most_threads;
 use crate::argument::{Admit, Call, In, Out};
 use crate::exec::Program;
+use crate::memory::POISON;
 use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::{Route, State};
 use crate::work::{Launch, Operation, Parameters};
@@ -19,12 +21,12 @@ const EXTRA_SIZE: usize = 2;
 
 /// What a caller says of a launch.
 pub(super) struct Request {
-    function: CUfunction,
-    grid: [u32; 3],
-    block: [u32; 3],
-    shared_bytes: u32,
-    parameters: Out<*mut c_void>,
-    extra: Out<*mut c_void>,
+    pub(super) function: CUfunction,
+    pub(super) grid: [u32; 3],
+    pub(super) block: [u32; 3],
+    pub(super) shared_bytes: u32,
+    pub(super) parameters: Out<*mut c_void>,
+    pub(super) extra: Out<*mut c_void>,
 }
 
 impl Request {
@@ -63,14 +65,15 @@ impl State {
         let grid = [grid_x, grid_y, grid_z];
         let block = [block_x, block_y, block_z];
         let request = Request { function, grid, block, shared_bytes, parameters, extra };
-        let launch = match self.launch_of(&request) {
+        self.launch_request(stream, &request)
+    }
+
+    /// Checks a launch and puts it on a stream.
+    pub(super) fn launch_request(&mut self, stream: CUstream, request: &Request) -> Call {
+        let launch = match self.launch_on(stream, request) {
             Ok(launch) => launch,
-            Err(refusal) => return Err(self.fail_launch(stream, &request, refusal)),
+            Err(refusal) => return Err(self.fail_launch(stream, request, refusal)),
         };
-        let resolved = self.resolve(stream)?;
-        if self.functions.get(function)?.device != self.streams.get(resolved)?.device {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "launch.other_device"));
-        }
         self.submit(stream, Operation::Launch(launch)).map(|_| ())
     }
 
@@ -88,29 +91,93 @@ impl State {
         }
     }
 
-    /// Checks a launch and copies its parameter values.
-    pub(super) fn launch_of(&mut self, request: &Request) -> Result<Launch, Refusal> {
-        // A function knows its context; which one is current does not matter.
-        let found = self.functions.get(request.function)?;
-        self.alive(found.device)?;
+    #[expect(clippy::too_many_arguments, reason = "the signature is the driver's")]
+    pub(crate) fn cuLaunchCooperativeKernel(
+        &mut self,
+        function: CUfunction,
+        grid_x: u32,
+        grid_y: u32,
+        grid_z: u32,
+        block_x: u32,
+        block_y: u32,
+        block_z: u32,
+        shared_bytes: u32,
+        stream: CUstream,
+        parameters: Out<*mut c_void>,
+    ) -> Call {
+        let grid = [grid_x, grid_y, grid_z];
+        let block = [block_x, block_y, block_z];
+        // SAFETY: null is a valid list.
+        let extra = unsafe { std::ptr::null_mut::<*mut c_void>().admit() };
+        let request = Request { function, grid, block, shared_bytes, parameters, extra };
+        self.resolve(stream)?;
+        self.check_cooperative(&request)?;
+        self.launch_request(stream, &request)
+    }
+
+    /// Refuses grids whose blocks do not all fit on the device at a time.
+    pub(super) fn check_cooperative(&mut self, request: &Request) -> Call {
+        let function = self.resolved(request.function)?;
         check_geometry(request)?;
+        let found = self.functions.get(function)?;
         let threads = request.block.iter().product::<u32>();
         if threads > most_threads(found) {
-            return Err(refuse(CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "launch.launch_of.2"));
+            return Err(invalid("launch.bound"));
+        }
+        let resident = self.resident_blocks(found, threads, u64::from(request.shared_bytes));
+        let most = u64::from(resident) * u64::from(MULTIPROCESSORS.unsigned_abs());
+        let blocks: u64 = request.grid.iter().map(|&size| u64::from(size)).product();
+        if blocks > most {
+            let code = CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+            return Err(refuse(code, "launch.cooperative"));
+        }
+        Ok(())
+    }
+
+    /// Checks a launch on a stream, which must be of the function's context.
+    pub(super) fn launch_on(
+        &mut self,
+        stream: CUstream,
+        request: &Request,
+    ) -> Result<Launch, Refusal> {
+        let device = self.device_of_stream(stream)?;
+        let function = self.resolved(request.function)?;
+        if self.functions.get(function)?.device != device {
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "launch.foreign"));
+        }
+        self.launch_of(request)
+    }
+
+    /// Checks a launch and copies its parameter values.
+    pub(super) fn launch_of(&mut self, request: &Request) -> Result<Launch, Refusal> {
+        let function = self.resolved(request.function)?;
+        check_geometry(request)?;
+        let found = self.functions.get(function)?;
+        let threads = request.block.iter().product::<u32>();
+        if threads > most_threads(found) {
+            return Err(invalid("launch.bound"));
         }
         let required = found.program.entry().limits.required_threads;
-        if required.is_some_and(|required| required != request.block)
-            || request.shared_bytes > found.dynamic_shared_limit
-        {
-            return Err(invalid("launch.launch_of.3"));
+        if required.is_some_and(|required| required != request.block) {
+            return Err(invalid("launch.required"));
         }
+        if request.shared_bytes > found.dynamic_shared_limit {
+            return Err(invalid("launch.shared"));
+        }
+        let program = Arc::clone(&found.program);
+        let parameters = match parameters_of(request, &program) {
+            Err(Refusal::UNDEFINED) => {
+                return Err(self.undefined("the size of a parameter block is read through null"));
+            }
+            other => other?,
+        };
         Ok(Launch {
-            function: request.function,
-            program: Arc::clone(&found.program),
+            function,
+            program,
             grid: request.grid,
             block: request.block,
             shared_bytes: request.shared_bytes,
-            parameters: parameters_of(request, &found.program)?,
+            parameters,
         })
     }
 }
@@ -124,15 +191,16 @@ fn check_geometry(request: &Request) -> Call {
     let fits = within(request.grid, [i32::MAX as u32, 65535, 65535])
         && within(request.block, [1024, 1024, 64])
         && threads <= 1024;
-    if fits { Ok(()) } else { Err(invalid("launch.check_geometry")) }
+    if fits { Ok(()) } else { Err(invalid("launch.geometry")) }
 }
 
 fn parameters_of(request: &Request, program: &Program) -> Result<Parameters, Refusal> {
     let layout = program.parameters();
     let size = program.parameter_bytes() as usize;
-    let block = if layout.is_empty() {
-        Vec::new()
-    } else if request.parameters.is_null() {
+    if !request.parameters.is_null() && !request.extra.is_null() {
+        return Err(invalid("launch.both"));
+    }
+    let block = if !request.extra.is_null() {
         block_of_extra(request.extra, size)?
     } else {
         let mut block = vec![0; size];
@@ -147,9 +215,10 @@ fn parameters_of(request: &Request, program: &Program) -> Result<Parameters, Ref
     Ok(Parameters { block: block.into(), offsets })
 }
 
-/// The parameter block that an `extra` list names.
+/// The parameter block that an `extra` list names. What a block that is too short leaves open is
+/// poisoned.
 fn block_of_extra(extra: Out<*mut c_void>, size: usize) -> Result<Vec<u8>, Refusal> {
-    let (mut block, mut given) = (None, 0);
+    let (mut block, mut given) = (None, None);
     for index in (0..).step_by(2) {
         let key = extra.values().get_at(index)?.addr();
         match key {
@@ -157,18 +226,27 @@ fn block_of_extra(extra: Out<*mut c_void>, size: usize) -> Result<Vec<u8>, Refus
             EXTRA_BLOCK => block = Some(extra.values().get_at(index + 1)?),
             EXTRA_SIZE => {
                 let place = extra.values().get_at(index + 1)?;
+                if place.is_null() {
+                    return Err(Refusal::UNDEFINED);
+                }
                 let bytes = input(place).bytes(size_of::<usize>())?;
-                given = usize::from_ne_bytes(
-                    bytes.try_into().map_err(|_| invalid("launch.block_of_extra"))?,
-                );
+                let bytes = bytes.try_into().map_err(|_| invalid("launch.extra"))?;
+                given = Some(usize::from_ne_bytes(bytes));
             }
-            _ => return Err(invalid("launch.block_of_extra.2")),
+            _ => return Err(invalid("launch.key")),
         }
     }
-    match block {
-        Some(block) if given == size => input(block).bytes(size),
-        _ => Err(invalid("launch.block_of_extra.3")),
+    let (block, given) = block.zip(given).ok_or(invalid("launch.extra"))?;
+    if given > size {
+        let code = CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+        return Err(refuse(code, "launch.long_block"));
     }
+    if given == 0 && size > 0 {
+        return Err(invalid("launch.extra"));
+    }
+    let mut bytes = input(block).bytes(given)?;
+    bytes.extend(POISON.to_le_bytes().iter().cycle().take(size - given));
+    Ok(bytes)
 }
 
 /// A pointer inside the parameters of a launch, as an input.

@@ -5,12 +5,13 @@ use std::ffi::{CString, c_char, c_void};
 use std::sync::Arc;
 
 use retrograph_driver_sys::*;
+use retrograph_ptx::ast;
 
-use super::modules::{LoadFailure, image_text, read_file};
+use super::modules::{image_text, read_file};
 use crate::argument::{Call, In, Out};
 use crate::jit::JitLog;
 use crate::refusal::{Refusal, invalid, refuse};
-use crate::state::{Kernel, Library, State};
+use crate::state::{Kernel, Library, Module, State};
 
 impl State {
     #[expect(clippy::too_many_arguments, reason = "the signature is the driver's")]
@@ -26,10 +27,10 @@ impl State {
         library_count: u32,
     ) -> Call {
         library.demand()?;
-        let options = jit_options.input().list(jit_count as usize)?;
-        library_options.input().list(library_count as usize)?;
-        let log = JitLog::from_options(&options, jit_values)?;
-        self.load_library(library, image_text(image), &log)
+        let jit = (jit_options, jit_values, jit_count);
+        self.library_options(jit, (library_options, library_count))?;
+        let text = image_text(image).map_err(|failure| self.failed(failure))?;
+        self.load_library(library, text)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the signature is the driver's")]
@@ -45,35 +46,70 @@ impl State {
         library_count: u32,
     ) -> Call {
         library.demand()?;
+        let jit = (jit_options, jit_values, jit_count);
+        self.library_options(jit, (library_options, library_count))?;
         let text = read_file(&path.text()?)?;
-        let options = jit_options.input().list(jit_count as usize)?;
-        library_options.input().list(library_count as usize)?;
-        let log = JitLog::from_options(&options, jit_values)?;
-        self.load_library(library, Ok(text), &log)
+        self.load_library(library, text)
     }
 
-    fn load_library(
-        &mut self,
-        library: Out<CUlibrary>,
-        text: Result<String, LoadFailure>,
-        log: &JitLog,
-    ) -> Call {
-        let parsed = text.and_then(|text| self.parse_image(&text));
-        log.finish(parsed.as_ref().err().map(|failure| failure.message.as_str()))?;
-        let image = Arc::new(parsed.map_err(|failure| self.failed(failure))?);
+    fn load_library(&mut self, library: Out<CUlibrary>, text: String) -> Call {
         let handle: CUlibrary = self.handle();
-        let library_of = Library { image, modules: BTreeMap::new(), kernels: BTreeMap::new() };
-        self.libraries.insert(handle, library_of);
+        let (modules, kernels) = (BTreeMap::new(), BTreeMap::new());
+        let loaded = Library { text: text.into(), image: None, modules, kernels };
+        self.libraries.insert(handle, loaded);
         library.put(handle)
     }
 
+    /// Checks the options of a load, which is done later.
+    fn library_options(
+        &mut self,
+        jit: (Out<CUjit_option>, Out<*mut c_void>, u32),
+        library: (Out<CUlibraryOption>, u32),
+    ) -> Call {
+        let options = jit.0.input().list(jit.2 as usize)?;
+        JitLog::from_options(&options, jit.1)?;
+        if library.0.is_null() && library.1 > 0 {
+            return Err(self.undefined("options of a library are read through null"));
+        }
+        Ok(())
+    }
+
+    /// A library that exists.
+    fn library(&mut self, library: CUlibrary) -> Result<&mut Library, Refusal> {
+        if library.is_null() {
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "library.null"));
+        }
+        if !self.libraries.contains(library) {
+            return Err(self.undefined("a library that does not exist, or was unloaded"));
+        }
+        self.libraries.get_mut(library)
+    }
+
+    /// What the text of a library says, compiled at the first need.
+    fn image_of(&mut self, library: CUlibrary) -> Result<Arc<ast::Module>, Refusal> {
+        let found = self.library(library)?;
+        if let Some(image) = &found.image {
+            return Ok(Arc::clone(image));
+        }
+        let text = Arc::clone(&found.text);
+        let image = self.parse_image(&text).map_err(|failure| self.failed(failure))?;
+        let image = Arc::new(image);
+        self.library(library)?.image = Some(Arc::clone(&image));
+        Ok(image)
+    }
+
     pub(crate) fn cuLibraryUnload(&mut self, library: CUlibrary) -> Call {
+        self.library(library)?;
         let found = self.libraries.remove(library)?;
         for kernel in found.kernels.values() {
             self.kernels.remove(*kernel)?;
         }
-        for module in found.modules.values() {
-            self.unload(*module)?;
+        // Modules of contexts that were destroyed are gone already.
+        for module in found.modules.into_values() {
+            if self.modules.contains(module) {
+                // A context that is lost needs no code any more.
+                let _ = self.unload(module);
+            }
         }
         Ok(())
     }
@@ -91,12 +127,11 @@ impl State {
 
     /// The kernel of this name; it has one handle.
     fn kernel_named(&mut self, library: CUlibrary, name: &str) -> Result<CUkernel, Refusal> {
-        let found = self.libraries.get(library)?;
-        if let Some(known) = found.kernels.get(name) {
+        if let Some(known) = self.library(library)?.kernels.get(name) {
             return Ok(*known);
         }
         let missing = refuse(CUresult::CUDA_ERROR_NOT_FOUND, "library.kernel");
-        found.image.entry(name).ok_or(missing)?;
+        self.image_of(library)?.entry(name).ok_or(missing)?;
         let text = CString::new(name).map_err(|_| missing)?;
         let handle: CUkernel = self.handle();
         self.kernels.insert(handle, Kernel { library, name: text });
@@ -106,7 +141,7 @@ impl State {
 
     pub(crate) fn cuLibraryGetKernelCount(&mut self, count: Out<u32>, library: CUlibrary) -> Call {
         count.demand()?;
-        let kernels = self.libraries.get(library)?.image.entries.len();
+        let kernels = self.image_of(library)?.entries.len();
         count.put(u32::try_from(kernels).unwrap_or(u32::MAX))
     }
 
@@ -116,8 +151,8 @@ impl State {
         count: u32,
         library: CUlibrary,
     ) -> Call {
-        let entries = &self.libraries.get(library)?.image.entries;
-        let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
+        let image = self.image_of(library)?;
+        let names: Vec<_> = image.entries.iter().map(|entry| entry.name.clone()).collect();
         for (index, name) in names.iter().take(count as usize).enumerate() {
             let kernel = self.kernel_named(library, name)?;
             kernels.put_at(index, kernel)?;
@@ -133,15 +168,16 @@ impl State {
 
     /// The library's module of the current context, loaded when it is first asked for.
     fn module_of_library(&mut self, library: CUlibrary) -> Result<CUmodule, Refusal> {
+        self.library(library)?;
         let device = self.current()?;
-        let found = self.libraries.get(library)?;
-        if let Some(known) = found.modules.get(&device) {
-            return Ok(*known);
+        let known = self.library(library)?.modules.get(&device).copied();
+        if let Some(known) = known.filter(|known| self.modules.contains(*known)) {
+            return Ok(known);
         }
-        let image = Arc::clone(&found.image);
+        let image = self.image_of(library)?;
         let loaded = self.place(device, &image).map_err(|failure| self.failed(failure))?;
         let handle: CUmodule = self.handle();
-        self.modules.insert(handle, loaded);
+        self.modules.insert(handle, Module { library: Some(library), ..loaded });
         self.libraries.get_mut(library)?.modules.insert(device, handle);
         Ok(handle)
     }
@@ -153,9 +189,15 @@ impl State {
         library: CUlibrary,
         name: In<c_char>,
     ) -> Call {
-        self.current()?;
+        let name = name.text()?;
         let module = self.module_of_library(library)?;
-        self.cuModuleGetGlobal_v2(address, bytes, module, name)
+        let (base, size) = self.global_named(module, &name)?;
+        if address.is_null() && bytes.is_null() {
+            return Err(invalid("null"));
+        }
+        address.offer(base);
+        bytes.offer(size as usize);
+        Ok(())
     }
 
     pub(crate) fn cuKernelGetFunction(
@@ -163,7 +205,6 @@ impl State {
         function: Out<CUfunction>,
         kernel: CUkernel,
     ) -> Call {
-        self.current()?;
         function.demand()?;
         let found = self.function_of_kernel(kernel)?;
         function.put(found)
@@ -171,7 +212,8 @@ impl State {
 
     /// The function of a kernel in the current context.
     pub(super) fn function_of_kernel(&mut self, kernel: CUkernel) -> Result<CUfunction, Refusal> {
-        let found = self.kernels.get(kernel)?;
+        let missing = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "library.no_kernel");
+        let found = self.kernels.get(kernel).map_err(|_| missing)?;
         let (library, name) = (found.library, found.name.to_string_lossy().into_owned());
         let module = self.module_of_library(library)?;
         self.function_named(module, &name)
@@ -185,7 +227,7 @@ impl State {
 
     pub(crate) fn cuKernelGetName(&mut self, name: Out<*const c_char>, kernel: CUkernel) -> Call {
         name.demand()?;
-        let found = self.kernels.get(kernel)?.name.as_ptr();
+        let found = self.kernels.get(kernel).map_err(|_| invalid("kernel.name"))?.name.as_ptr();
         name.put(found)
     }
 
@@ -241,7 +283,7 @@ impl State {
         library: CUlibrary,
         name: In<c_char>,
     ) -> Call {
-        self.libraries.get(library)?;
+        self.library(library)?;
         name.text()?;
         if address.is_null() && bytes.is_null() {
             return Err(invalid("null"));

@@ -1,20 +1,34 @@
-//! Limits of contexts and the range of stream priorities.
+//! Limits of contexts, their caches, and the range of stream priorities.
 
 use retrograph_driver_sys::*;
 
+use super::device::shared_opt_in;
 use crate::argument::{Call, Out};
-use crate::refusal::refuse;
+use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::State;
+
+/// A stack that surely fits, and one that surely does not; what lies between nobody recorded.
+const STACK: (usize, usize) = (64 << 10, 524_272);
+/// The first limit that does not exist.
+const LIMITS: u32 = 10;
+/// Where the setting of caches is kept among the limits.
+const CACHE_CONFIG: u32 = u32::MAX;
 
 impl State {
     pub(crate) fn cuCtxGetLimit(&mut self, value: Out<usize>, limit: CUlimit) -> Call {
         let device = self.current()?;
+        value.demand()?;
         let set = self.devices[device].limits.get(&limit.0).copied();
         let standard = match limit {
             CUlimit::CU_LIMIT_STACK_SIZE => 1024,
-            CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE => 1 << 20,
+            CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE => 8_650_752,
             CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE => 8 << 20,
-            _ => return Err(refuse(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT, "limit.unknown")),
+            CUlimit::CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT => 2048,
+            CUlimit::CU_LIMIT_MAX_L2_FETCH_GRANULARITY => 64,
+            CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE => 11_796_480,
+            CUlimit::CU_LIMIT_SHMEM_SIZE => shared_opt_in(self.config.compute_capability) as usize,
+            CUlimit::CU_LIMIT_CIG_ENABLED => 0,
+            _ => return Err(unknown(limit)),
         };
         value.put(set.unwrap_or(standard))
     }
@@ -22,15 +36,64 @@ impl State {
     pub(crate) fn cuCtxSetLimit(&mut self, limit: CUlimit, value: usize) -> Call {
         let device = self.current()?;
         self.refuse_unsafe()?;
-        match limit {
-            CUlimit::CU_LIMIT_STACK_SIZE
-            | CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE
-            | CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE => {
-                self.devices[device].limits.insert(limit.0, value);
-                Ok(())
+        let value = self.rounded(limit, value, device)?;
+        self.devices[device].limits.insert(limit.0, value);
+        Ok(())
+    }
+
+    /// What a limit is when the program asks for `value`.
+    fn rounded(&mut self, limit: CUlimit, value: usize, device: usize) -> Result<usize, Refusal> {
+        Ok(match limit {
+            CUlimit::CU_LIMIT_STACK_SIZE if value <= STACK.0 => value.next_multiple_of(16),
+            CUlimit::CU_LIMIT_STACK_SIZE if value >= STACK.1 => {
+                return Err(invalid("limit.stack"));
             }
-            _ => Err(refuse(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT, "limit.unknown")),
+            CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE => {
+                value.clamp(512 << 10, 2 << 30).next_multiple_of(256)
+            }
+            CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE
+                if value as u64 <= self.devices[device].memory.total() / 8 =>
+            {
+                value.max(4 << 20).next_multiple_of(64 << 10)
+            }
+            CUlimit::CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT if value <= 65536 => value.max(32),
+            CUlimit::CU_LIMIT_MAX_L2_FETCH_GRANULARITY if value <= 128 => value,
+            CUlimit::CU_LIMIT_MAX_L2_FETCH_GRANULARITY => return Err(invalid("limit.fetch")),
+            CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE if value == 0 => 0,
+            CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE if value <= 1 << 20 => 3_932_160,
+            CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE if value > 1 << 40 => {
+                return Err(invalid("limit.persisting"));
+            }
+            CUlimit::CU_LIMIT_SHMEM_SIZE | CUlimit::CU_LIMIT_CIG_ENABLED => {
+                return Err(refuse(CUresult::CUDA_ERROR_NOT_PERMITTED, "limit.read_only"));
+            }
+            CUlimit::CU_LIMIT_STACK_SIZE
+            | CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE
+            | CUlimit::CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT
+            | CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE => {
+                return Err(self.unsupported(format!("{limit:?} of {value} was never recorded")));
+            }
+            _ => return Err(unknown(limit)),
+        })
+    }
+
+    pub(crate) fn cuCtxGetCacheConfig(&mut self, config: Out<CUfunc_cache>) -> Call {
+        let device = self.current()?;
+        let set = self.devices[device].limits.get(&CACHE_CONFIG).copied();
+        config.put(CUfunc_cache(set.unwrap_or_default() as u32))
+    }
+
+    pub(crate) fn cuCtxSetCacheConfig(&mut self, config: CUfunc_cache) -> Call {
+        let device = self.current()?;
+        if config.0 > CUfunc_cache::CU_FUNC_CACHE_PREFER_EQUAL.0 {
+            return Err(invalid("context.cache"));
         }
+        self.devices[device].limits.insert(CACHE_CONFIG, config.0 as usize);
+        Ok(())
+    }
+
+    pub(crate) fn cuCtxResetPersistingL2Cache(&mut self) -> Call {
+        self.current().map(|_| ())
     }
 
     pub(crate) fn cuCtxGetStreamPriorityRange(
@@ -42,5 +105,13 @@ impl State {
         least.offer(0);
         greatest.offer(super::streams::GREATEST_PRIORITY);
         Ok(())
+    }
+}
+
+/// Why a limit cannot be asked or set: the device has none, or nobody has.
+fn unknown(limit: CUlimit) -> Refusal {
+    match limit.0 < LIMITS {
+        true => refuse(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT, "limit.unsupported"),
+        false => invalid("limit.unknown"),
     }
 }

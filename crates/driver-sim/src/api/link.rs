@@ -9,7 +9,7 @@ use retrograph_driver_sys::*;
 use super::modules::{LoadFailure, read_file};
 use crate::argument::{Call, In, Out};
 use crate::jit::JitLog;
-use crate::refusal::invalid;
+use crate::refusal::{invalid, refuse};
 use crate::state::{Link, State};
 
 impl State {
@@ -25,7 +25,7 @@ impl State {
         let options = options.input().list(count as usize)?;
         let log = JitLog::from_options(&options, values)?;
         let handle = self.handle();
-        self.links.insert(handle, Link { inputs: Vec::new(), log, image: None });
+        self.links.insert(handle, Link { log, ..Link::default() });
         link.put(handle)
     }
 
@@ -47,8 +47,8 @@ impl State {
         if data.is_null() || size == 0 {
             return Err(invalid("link.empty"));
         }
-        self.refuse_other_inputs(kind)?;
         let bytes = data.input_bytes(size)?;
+        self.refuse_other_inputs(kind, &bytes)?;
         let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
         self.add_input(link, String::from_utf8_lossy(text).into_owned())
     }
@@ -66,14 +66,27 @@ impl State {
         let options = options.input().list(count as usize)?;
         JitLog::from_options(&options, values)?;
         let text = read_file(&path.text()?)?;
-        self.refuse_other_inputs(kind)?;
+        self.refuse_other_inputs(kind, text.as_bytes())?;
         self.add_input(link, text)
     }
 
-    fn refuse_other_inputs(&mut self, kind: CUjitInputType) -> Call {
+    /// Refuses what is not PTX under the names of other kinds of input.
+    fn refuse_other_inputs(&mut self, kind: CUjitInputType, text: &[u8]) -> Call {
+        use CUjitInputType as Kind;
+        if text.starts_with(b"\x7fELF") {
+            return Err(self.unsupported("inputs of a linker other than PTX"));
+        }
         match kind {
-            CUjitInputType::CU_JIT_INPUT_PTX => Ok(()),
-            _ => Err(self.unsupported("inputs of a linker other than PTX")),
+            Kind::CU_JIT_INPUT_PTX | Kind::CU_JIT_INPUT_FATBINARY => Ok(()),
+            Kind::CU_JIT_INPUT_CUBIN | Kind::CU_JIT_INPUT_LIBRARY => {
+                Err(refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, "link.kind"))
+            }
+            Kind::CU_JIT_INPUT_OBJECT => Err(refuse(CUresult::CUDA_ERROR_UNKNOWN, "link.object")),
+            Kind::CU_JIT_INPUT_NVVM => {
+                let code = CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+                Err(refuse(code, "link.nvvm"))
+            }
+            _ => Err(invalid("link.kind")),
         }
     }
 
@@ -84,8 +97,16 @@ impl State {
         }
         let parsed = self.parse_image(&text);
         self.finish_log(link, parsed.as_ref().err())?;
-        parsed.map_err(|failure| self.failed(failure))?;
-        self.links.get_mut(link)?.inputs.push(text);
+        let parsed = parsed.map_err(|failure| self.failed(failure))?;
+        let names: Vec<_> = parsed.entries.into_iter().map(|entry| entry.name).collect();
+        let found = self.links.get_mut(link)?;
+        let is_double = names.iter().any(|name| found.names.contains(name));
+        found.is_broken |= is_double;
+        if is_double {
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_SOURCE, "link.double"));
+        }
+        found.names.extend(names);
+        found.inputs.push(text);
         Ok(())
     }
 
@@ -99,12 +120,22 @@ impl State {
         image: Out<*mut c_void>,
         bytes: Out<usize>,
     ) -> Call {
-        self.links.get(link)?;
+        let found = self.links.get(link)?;
+        if found.image.is_some() {
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "link.completed"));
+        }
         image.demand()?;
+        let unresolved = refuse(CUresult::CUDA_ERROR_INVALID_SOURCE, "link.unresolved");
+        if found.is_broken {
+            return Err(unresolved);
+        }
         let text = joined(&self.links.get(link)?.inputs);
         let checked = self.parse_image(&text);
         self.finish_log(link, checked.as_ref().err())?;
-        checked.map_err(|failure| self.failed(failure))?;
+        checked.map_err(|failure| match failure.refusal.stops {
+            Some(_) => self.failed(failure),
+            None => unresolved,
+        })?;
         let found = self.links.get_mut(link)?;
         let made = found.image.insert(text.into_bytes());
         made.push(0);

@@ -1,4 +1,6 @@
 //! Device memory.
+//!
+//! Functions that give an address write null first, and do so also when they fail.
 
 use retrograph_driver_sys::*;
 
@@ -11,6 +13,8 @@ const PITCH: usize = 512;
 
 impl State {
     pub(crate) fn cuMemGetInfo_v2(&mut self, free: Out<usize>, total: Out<usize>) -> Call {
+        free.offer(0);
+        total.offer(0);
         let device = self.current()?;
         let memory = &self.devices[device].memory;
         let (left, all) = (memory.total() - memory.used(), memory.total());
@@ -19,20 +23,26 @@ impl State {
         Ok(())
     }
 
-    /// Allocates device memory under the current context.
-    pub(super) fn allocate(&mut self, bytes: usize) -> Result<CUdeviceptr, Refusal> {
-        let device = self.current()?;
+    /// Allocates device memory under a context, out of a pool or not.
+    pub(super) fn allocate(
+        &mut self,
+        device: usize,
+        bytes: usize,
+        pool: Option<CUmemoryPool>,
+    ) -> Result<CUdeviceptr, Refusal> {
         let base = self.devices[device].memory.alloc(bytes as u64);
         let base = base.map_err(|error| memory_refusal(&error))?;
-        self.allocations.insert(base, Allocation { bytes: bytes as u64, device });
+        let bytes = bytes as u64;
+        self.allocations.insert(base, Allocation { bytes, device, pool, is_freed: false });
         Ok(base)
     }
 
     pub(crate) fn cuMemAlloc_v2(&mut self, address: Out<CUdeviceptr>, bytes: usize) -> Call {
-        self.current()?;
+        address.offer(0);
+        let device = self.current()?;
         self.refuse_unsafe()?;
         address.demand()?;
-        let base = self.allocate(bytes)?;
+        let base = self.allocate(device, bytes, None)?;
         address.put(base)
     }
 
@@ -44,7 +54,9 @@ impl State {
         height: usize,
         element: u32,
     ) -> Call {
-        self.current()?;
+        address.offer(0);
+        pitch.offer(0);
+        let device = self.current()?;
         self.refuse_unsafe()?;
         address.demand()?;
         pitch.demand()?;
@@ -53,29 +65,36 @@ impl State {
         }
         let huge = refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "memory.exhausted");
         let row = width.checked_next_multiple_of(PITCH).ok_or(huge)?;
-        let base = self.allocate(row.checked_mul(height).ok_or(huge)?)?;
+        let base = self.allocate(device, row.checked_mul(height).ok_or(huge)?, None)?;
         address.put(base)?;
         pitch.put(row)
     }
 
     pub(crate) fn cuMemFree_v2(&mut self, address: CUdeviceptr) -> Call {
-        let device = self.current()?;
-        self.refuse_unsafe()?;
+        self.ready()?;
         if address == 0 {
-            return Ok(());
+            // Nothing is freed, but a context that is there must be sound.
+            return match self.current_context().is_null() {
+                true => Ok(()),
+                false => self.current().map(|_| ()),
+            };
         }
+        self.refuse_unsafe()?;
         if self.graph_memory.contains_key(&address) {
+            let device = self.current()?;
             self.note_graph_memory(address, false)?;
             self.complete_device(device)?;
             let freed = self.devices[device].memory.free(address);
             return freed.map(|_| ()).map_err(|error| memory_refusal(&error));
         }
-        let known = self.allocations.get(&address).ok_or(invalid("memory.unknown"))?;
-        let owner = known.device;
+        let known = self.allocations.get(&address).filter(|known| !known.is_freed);
+        let Some(owner) = known.map(|known| known.device) else {
+            self.current()?;
+            return Err(invalid("memory.unknown"));
+        };
+        self.sound(owner)?;
         self.complete_device(owner)?;
-        if owner != device {
-            self.complete_device(device)?;
-        }
+        self.return_to_pool(address);
         self.allocations.remove(&address);
         let freed = self.devices[owner].memory.free(address);
         freed.map(|_| ()).map_err(|error| memory_refusal(&error))
@@ -87,6 +106,8 @@ impl State {
         bytes: Out<usize>,
         address: CUdeviceptr,
     ) -> Call {
+        base.offer(0);
+        bytes.offer(0);
         let device = self.current()?;
         let found = self.devices[device].memory.allocation_of(address);
         let unknown = refuse(CUresult::CUDA_ERROR_NOT_FOUND, "memory.range");

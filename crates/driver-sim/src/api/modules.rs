@@ -49,7 +49,12 @@ impl State {
 
     pub(crate) fn cuModuleLoad(&mut self, module: Out<CUmodule>, path: In<c_char>) -> Call {
         self.current()?;
-        let text = read_file(&path.text()?)?;
+        module.demand()?;
+        let path = path.text()?;
+        if path.is_empty() {
+            return Err(invalid("module.path"));
+        }
+        let text = read_file(&path)?;
         self.load_logged(module, Ok(text), &JitLog::default())
     }
 
@@ -65,11 +70,11 @@ impl State {
         log: &JitLog,
     ) -> Call {
         let device = self.current()?;
+        module.demand()?;
         let parsed = text.and_then(|text| self.parse_image(&text));
         let loaded = parsed.and_then(|parsed| self.place(device, &parsed));
         log.finish(loaded.as_ref().err().map(|failure| failure.message.as_str()))?;
         let loaded = loaded.map_err(|failure| self.failed(failure))?;
-        module.demand()?;
         let handle = self.handle();
         self.modules.insert(handle, loaded);
         module.put(handle)
@@ -85,6 +90,13 @@ impl State {
 
     /// Understands the text of an image, as a compiler does.
     pub(super) fn parse_image(&self, text: &str) -> Result<ast::Module, LoadFailure> {
+        let is_ptx = text.contains(".version");
+        if !is_ptx {
+            return Err(LoadFailure::new(
+                refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, "module.kind"),
+                "the image is of no known kind",
+            ));
+        }
         let newest = self.config.newest_isa();
         if let Some(version) = version_line(text).filter(|version| *version > newest) {
             return Err(LoadFailure::new(
@@ -101,7 +113,7 @@ impl State {
         let (major, minor) = self.config.compute_capability;
         if !parsed.target.runs_on(major, minor) {
             return Err(LoadFailure::new(
-                refuse(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU, "module.target"),
+                refuse(CUresult::CUDA_ERROR_INVALID_PTX, "module.target"),
                 format!("an image for {} does not run on a device {major}.{minor}", parsed.target),
             ));
         }
@@ -135,13 +147,16 @@ impl State {
             programs: decoded?,
             functions: BTreeMap::new(),
             globals,
+            library: None,
         })
     }
 
     pub(crate) fn cuModuleUnload(&mut self, module: CUmodule) -> Call {
-        self.current()?;
+        self.module_in_use(module)?;
         self.refuse_unsafe()?;
-        self.modules.get(module)?;
+        if self.modules.get(module)?.library.is_some() {
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_PERMITTED, "module.library"));
+        }
         self.unload(module)
     }
 
@@ -159,8 +174,8 @@ impl State {
     }
 
     pub(crate) fn cuModuleGetFunctionCount(&mut self, count: Out<u32>, module: CUmodule) -> Call {
-        self.current()?;
         count.demand()?;
+        self.module_in_use(module)?;
         let functions = self.modules.get(module)?.programs.len();
         count.put(u32::try_from(functions).unwrap_or(u32::MAX))
     }
@@ -171,7 +186,8 @@ impl State {
         count: u32,
         module: CUmodule,
     ) -> Call {
-        self.current()?;
+        functions.demand()?;
+        self.module_in_use(module)?;
         let names: Vec<_> = self.modules.get(module)?.programs.keys().cloned().collect();
         for (index, name) in names.iter().take(count as usize).enumerate() {
             let function = self.function_named(module, name)?;
@@ -181,6 +197,9 @@ impl State {
     }
 
     pub(crate) fn cuModuleGetLoadingMode(&mut self, mode: Out<CUmoduleLoadingMode>) -> Call {
+        if mode.is_null() {
+            return Err(self.undefined("the mode is written through null"));
+        }
         mode.put(CUmoduleLoadingMode::CU_MODULE_LAZY_LOADING)
     }
 
@@ -191,16 +210,28 @@ impl State {
         module: CUmodule,
         name: In<c_char>,
     ) -> Call {
-        self.current()?;
-        let found = self.modules.get(module)?.globals.get(&name.text()?).copied();
-        let (base, size) =
-            found.ok_or(refuse(CUresult::CUDA_ERROR_NOT_FOUND, "modules.cuModuleGetGlobal_v2"))?;
+        address.offer(0);
+        bytes.offer(0);
+        self.ready()?;
+        let name = name.text()?;
+        self.module_in_use(module)?;
+        let (base, size) = self.global_named(module, &name)?;
         if address.is_null() && bytes.is_null() {
-            return Err(invalid("modules.cuModuleGetGlobal_v2.2"));
+            return Err(invalid("null"));
         }
         address.offer(base);
         bytes.offer(size as usize);
         Ok(())
+    }
+
+    /// Address and size of a variable.
+    pub(super) fn global_named(&self, module: CUmodule, name: &str) -> Result<(u64, u64), Refusal> {
+        let found = self.modules.get(module)?;
+        if name.is_empty() || found.programs.contains_key(name) {
+            return Err(invalid("global.kernel"));
+        }
+        let missing = refuse(CUresult::CUDA_ERROR_NOT_FOUND, "global.name");
+        found.globals.get(name).copied().ok_or(missing)
     }
 }
 
@@ -212,7 +243,8 @@ pub(super) fn image_text(image: In<c_void>) -> Result<String, LoadFailure> {
         // The second to fourth bytes exist when the first is that of a binary image.
         known[0] == magic[0] && image.bytes(4).is_ok_and(|bytes| bytes == known.as_slice())
     });
-    if binary {
+    // A cubin says of how many bits it is in its fifth byte.
+    if binary && image.bytes(5).is_ok_and(|bytes| bytes[4] != 0) {
         let message = "images other than PTX cannot be simulated";
         return Err(LoadFailure::new(Refusal::UNSUPPORTED, message));
     }
@@ -222,6 +254,9 @@ pub(super) fn image_text(image: In<c_void>) -> Result<String, LoadFailure> {
 /// The text of an image in a file.
 pub(super) fn read_file(path: &str) -> Result<String, Refusal> {
     let missing = refuse(CUresult::CUDA_ERROR_FILE_NOT_FOUND, "module.file");
+    if std::path::Path::new(path).is_dir() {
+        return Err(refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "module.folder"));
+    }
     let bytes = std::fs::read(path).map_err(|_| missing)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -7,10 +7,12 @@ use super::device::{
     THREADS_PER_MULTIPROCESSOR, shared_opt_in, shared_per_multiprocessor,
 };
 use super::functions::{most_threads, registers};
-use crate::argument::{Call, Out};
+use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, invalid};
 use crate::state::{Function, State};
 
+/// Threads of the largest block.
+const MOST_THREADS: u32 = 1024;
 /// Registers are given to a warp in units of this many.
 const WARP_REGISTER_UNIT: u32 = 256;
 /// Parts of a multiprocessor, among which its warps are dealt out.
@@ -22,7 +24,8 @@ impl State {
         let capability = self.config.compute_capability;
         let statically = u64::from(function.program.shared_bytes());
         let most_shared = u64::from(shared_opt_in(capability));
-        if threads > most_threads(function) || statically + dynamic > most_shared {
+        let is_allowed = dynamic <= u64::from(function.dynamic_shared_limit);
+        if threads > MOST_THREADS || !is_allowed || statically + dynamic > most_shared {
             return 0;
         }
         let per_block = (statically + dynamic).next_multiple_of(128);
@@ -76,7 +79,9 @@ impl State {
         block_size: i32,
     ) -> Call {
         self.current()?;
-        dynamic_shared_bytes.demand()?;
+        if dynamic_shared_bytes.is_null() {
+            return Err(self.undefined("the result is written through null"));
+        }
         let function = self.resolved(function)?;
         let positive = |number: i32| u32::try_from(number).ok().filter(|number| *number > 0);
         let (blocks, threads) =
@@ -87,7 +92,7 @@ impl State {
         }
         let capability = self.config.compute_capability;
         let share = shared_per_multiprocessor(capability) / blocks / 128 * 128;
-        let share = share.saturating_sub(RESERVED_SHARED_BYTES + found.program.shared_bytes());
+        let share = share.saturating_sub(RESERVED_SHARED_BYTES).min(found.dynamic_shared_limit);
         dynamic_shared_bytes.put(share as usize)
     }
 
@@ -155,6 +160,28 @@ impl State {
             threads = (threads - 1) / 32 * 32;
         }
         Ok((best.1, best.2))
+    }
+}
+
+impl State {
+    /// The largest cluster that every device of this kind can have.
+    pub(crate) fn cuOccupancyMaxPotentialClusterSize(
+        &mut self,
+        size: Out<i32>,
+        function: CUfunction,
+        config: In<CUlaunchConfig>,
+    ) -> Call {
+        self.current()?;
+        size.demand()?;
+        let function = self.resolved(function)?;
+        let given = config.get()?;
+        if given.blockDimX == 0 || given.blockDimY == 0 || given.blockDimZ == 0 {
+            return Err(invalid("occupancy.threads"));
+        }
+        if self.functions.get(function)?.large_clusters != 0 {
+            return Err(self.unsupported("the size of clusters that are not portable"));
+        }
+        size.put(super::launch_ex::PORTABLE_CLUSTER.cast_signed())
     }
 }
 

@@ -3,27 +3,68 @@
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
-use crate::refusal::invalid;
+use crate::refusal::{Refusal, invalid};
 use crate::state::{NodeKind, Route, State};
 use crate::work::Work;
 
 impl State {
+    /// The device of the context that a stream belongs to.
+    pub(super) fn device_of_stream(&mut self, stream: CUstream) -> Result<usize, Refusal> {
+        let stream = self.resolve(stream)?;
+        Ok(self.streams.get(stream)?.device)
+    }
+
     pub(crate) fn cuMemAllocAsync(
         &mut self,
         address: Out<CUdeviceptr>,
         bytes: usize,
         stream: CUstream,
     ) -> Call {
+        address.offer(0);
+        self.ready()?;
+        let device = self.device_of_stream(stream)?;
+        let ordinal = self.devices[device].ordinal;
+        let pool = match self.present_pools.get(&ordinal) {
+            Some(pool) => *pool,
+            None => self.default_pool(ordinal),
+        };
+        self.allocate_ordered(address, bytes, pool, stream)
+    }
+
+    pub(crate) fn cuMemAllocFromPoolAsync(
+        &mut self,
+        address: Out<CUdeviceptr>,
+        bytes: usize,
+        pool: CUmemoryPool,
+        stream: CUstream,
+    ) -> Call {
+        address.offer(0);
+        self.ready()?;
+        self.pool(pool)?;
+        self.allocate_ordered(address, bytes, pool, stream)
+    }
+
+    fn allocate_ordered(
+        &mut self,
+        address: Out<CUdeviceptr>,
+        bytes: usize,
+        pool: CUmemoryPool,
+        stream: CUstream,
+    ) -> Call {
+        let device = self.device_of_stream(stream)?;
         match self.route(stream)? {
             Route::Queue(_) => {
                 self.refuse_unsafe()?;
                 address.demand()?;
-                let base = self.allocate(bytes)?;
+                if bytes == 0 {
+                    return Ok(());
+                }
+                self.take_from_pool(pool, bytes as u64)?;
+                let base = self.allocate(device, bytes, Some(pool))?;
                 address.put(base)
             }
             Route::Capture(stream, capture) => {
                 address.demand()?;
-                let device = self.streams.get(stream)?.device;
                 let base = self.reserve(device, bytes as u64)?;
                 self.capture_node((stream, capture), NodeKind::Alloc(base))?;
                 address.put(base)
@@ -38,10 +79,11 @@ impl State {
                 self.note_graph_memory(address, false)?;
                 self.enqueue(stream, Work::Free(address)).map(|_| ())
             }
-            Route::Queue(_) if !self.allocations.contains_key(&address) => {
-                Err(invalid("memory.unknown"))
+            Route::Queue(stream) => {
+                let known = self.allocations.get_mut(&address).filter(|known| !known.is_freed);
+                known.ok_or(invalid("memory.unknown"))?.is_freed = true;
+                self.enqueue(stream, Work::Free(address)).map(|_| ())
             }
-            Route::Queue(stream) => self.enqueue(stream, Work::Free(address)).map(|_| ()),
             Route::Capture(..) if !self.graph_memory.contains_key(&address) => {
                 Err(invalid("memory.not_captured"))
             }

@@ -15,6 +15,7 @@ struct Given {
     kind: CUmemorytype,
     host: *mut c_void,
     device: CUdeviceptr,
+    array: CUarray,
     bytes: usize,
 }
 
@@ -26,12 +27,14 @@ impl State {
             kind: given.srcMemoryType,
             host: given.srcHost.cast_mut(),
             device: given.srcDevice,
+            array: given.srcArray,
             bytes: source_bytes,
         };
         let target = Given {
             kind: given.dstMemoryType,
             host: given.dstHost,
             device: given.dstDevice,
+            array: given.dstArray,
             bytes: target_bytes,
         };
         Ok((source, target))
@@ -69,6 +72,9 @@ impl State {
                 // Addresses are unified: the driver sees that this one is of a device.
                 let found = self.on_device(device, address as u64, given.bytes as u64);
                 Ok(found.then_some(End::Device(address as u64)))
+            }
+            CUmemorytype::CU_MEMORYTYPE_ARRAY if given.array.is_null() => {
+                Err(invalid("copy.no_array"))
             }
             CUmemorytype::CU_MEMORYTYPE_ARRAY => {
                 Err(self.unsupported("copies of arrays are not simulated"))

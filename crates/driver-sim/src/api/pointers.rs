@@ -4,8 +4,8 @@ use std::ffi::c_void;
 
 use retrograph_driver_sys::*;
 
-use crate::argument::{Call, Out};
-use crate::refusal::invalid;
+use crate::argument::{Call, In, Out};
+use crate::refusal::{Refusal, invalid};
 use crate::state::State;
 
 /// What is known of an address.
@@ -15,15 +15,28 @@ struct Place {
     /// The context, by its place among the devices.
     device: usize,
     is_host: bool,
+    pool: Option<CUmemoryPool>,
 }
 
+/// The least that is mapped at once: pages of device memory, and chunks of a pool.
+const PAGE: u64 = 2 << 20;
+const CHUNK: u64 = 32 << 20;
+/// The device of an address that is of none.
+const NO_DEVICE: i32 = -2;
+
 impl State {
-    fn place_of(&self, address: CUdeviceptr, current: usize) -> Option<Place> {
-        let (base, bytes) = self.devices[current].memory.allocation_of(address)?;
+    fn place_of(&self, address: CUdeviceptr) -> Result<Place, Refusal> {
+        let mut devices = self.devices.iter().take(self.config.devices).enumerate();
+        let found = devices.find_map(|(device, view)| {
+            view.memory.allocation_of(address).map(|(base, bytes)| (device, base, bytes))
+        });
+        let (device, base, bytes) = found.ok_or(invalid("pointer.unknown"))?;
         let pinned = self.pinned_at(address as usize, 1).map(|pinned| pinned.device);
-        let owner = self.allocations.get(&base).map(|allocation| allocation.device);
-        let device = pinned.or(owner).unwrap_or(current);
-        Some(Place { base, bytes, device, is_host: pinned.is_some() })
+        let allocation = self.allocations.get(&base);
+        let owner = allocation.map(|allocation| allocation.device);
+        let pool = allocation.and_then(|allocation| allocation.pool);
+        let device = pinned.or(owner).unwrap_or(device);
+        Ok(Place { base, bytes, device, is_host: pinned.is_some(), pool })
     }
 
     pub(crate) fn cuPointerGetAttribute(
@@ -32,13 +45,25 @@ impl State {
         attribute: CUpointer_attribute,
         address: CUdeviceptr,
     ) -> Call {
-        use CUpointer_attribute as A;
-        let current = self.current()?;
         data.demand()?;
-        let place = self.place_of(address, current).ok_or(invalid("pointer.unknown"))?;
+        let place = self.place_of(address)?;
+        self.put_attribute(data, attribute, address, &place)
+    }
+
+    fn put_attribute(
+        &mut self,
+        data: Out<c_void>,
+        attribute: CUpointer_attribute,
+        address: CUdeviceptr,
+        place: &Place,
+    ) -> Call {
+        use CUpointer_attribute as A;
         match attribute {
             A::CU_POINTER_ATTRIBUTE_CONTEXT => {
-                let context = self.devices[place.device].context;
+                let context = match place.pool {
+                    Some(_) => None,
+                    None => self.devices[place.device].context,
+                };
                 data.cast().put(context.unwrap_or(CUcontext::NULL))
             }
             A::CU_POINTER_ATTRIBUTE_MEMORY_TYPE => data.cast().put(match place.is_host {
@@ -49,13 +74,87 @@ impl State {
             A::CU_POINTER_ATTRIBUTE_HOST_POINTER if place.is_host => data.cast().put(address),
             A::CU_POINTER_ATTRIBUTE_HOST_POINTER => Err(invalid("pointer.device")),
             A::CU_POINTER_ATTRIBUTE_IS_MANAGED => data.cast().put(0u32),
+            A::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS => {
+                data.cast().put(u32::from(self.synchronous.contains(&place.base)))
+            }
             A::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => data.cast().put(self.ordinal(place.device)),
             A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => data.cast().put(place.base),
             A::CU_POINTER_ATTRIBUTE_RANGE_SIZE => data.cast().put(place.bytes as usize),
             A::CU_POINTER_ATTRIBUTE_MAPPED => data.cast().put(1u32),
             // Addresses are never given twice, so that one names an allocation for good.
-            A::CU_POINTER_ATTRIBUTE_BUFFER_ID => data.cast().put(place.base),
-            _ => Err(self.unsupported(format!("{attribute:?} is not simulated"))),
+            A::CU_POINTER_ATTRIBUTE_BUFFER_ID | A::CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => {
+                data.cast().put(place.base)
+            }
+            A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE => {
+                data.cast().put(u32::from(!place.is_host && place.pool.is_none()))
+            }
+            A::CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE => {
+                data.cast().put(u32::from(!place.is_host))
+            }
+            A::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => data.cast().put(0u64),
+            A::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => {
+                data.cast().put(CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+            }
+            A::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => {
+                data.cast().put(place.pool.unwrap_or(CUmemoryPool::NULL))
+            }
+            A::CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR => data.cast().put(place.base),
+            A::CU_POINTER_ATTRIBUTE_MAPPING_SIZE if !place.is_host => {
+                let unit = if place.pool.is_some() { CHUNK } else { PAGE };
+                data.cast().put(place.bytes.next_multiple_of(unit))
+            }
+            A::CU_POINTER_ATTRIBUTE_P2P_TOKENS | A::CU_POINTER_ATTRIBUTE_MAPPING_SIZE => {
+                Err(self.unsupported(format!("{attribute:?} is not simulated")))
+            }
+            _ => Err(invalid("pointer.attribute")),
         }
+    }
+
+    pub(crate) fn cuPointerGetAttributes(
+        &mut self,
+        count: u32,
+        attributes: Out<CUpointer_attribute>,
+        data: Out<*mut c_void>,
+        address: CUdeviceptr,
+    ) -> Call {
+        let attributes = attributes.input().list(count as usize)?;
+        let places = data.values().list(count as usize)?;
+        let place = self.place_of(address).ok();
+        for (attribute, to) in attributes.into_iter().zip(places) {
+            // SAFETY: each of the pointers is valid for its attribute, as the list itself is.
+            let to: Out<c_void> = unsafe { crate::argument::Admit::admit(to) };
+            match &place {
+                Some(place) => self.put_attribute(to, attribute, address, place)?,
+                None => self.put_unknown(to, attribute)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What an attribute is for an address that is not known.
+    fn put_unknown(&mut self, to: Out<c_void>, attribute: CUpointer_attribute) -> Call {
+        match attribute {
+            CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE => to.cast().put(0u32),
+            CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => to.cast().put(NO_DEVICE),
+            _ => Err(self.unsupported(format!("{attribute:?} of an unknown address"))),
+        }
+    }
+
+    pub(crate) fn cuPointerSetAttribute(
+        &mut self,
+        value: In<c_void>,
+        attribute: CUpointer_attribute,
+        address: CUdeviceptr,
+    ) -> Call {
+        if attribute != CUpointer_attribute::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS {
+            return Err(invalid("pointer.attribute"));
+        }
+        let base = self.place_of(address)?.base;
+        let on = value.bytes(4)?.iter().any(|byte| *byte != 0);
+        match on {
+            true => self.synchronous.insert(base),
+            false => self.synchronous.remove(&base),
+        };
+        Ok(())
     }
 }

@@ -2,9 +2,9 @@
 
 use retrograph_driver_sys::*;
 
-use super::context::check_flags;
+use super::context::{MAPPED, check_flags};
 use crate::argument::{Call, Out};
-use crate::refusal::refuse;
+use crate::refusal::{invalid, refuse};
 use crate::state::State;
 
 impl State {
@@ -15,12 +15,12 @@ impl State {
     ) -> Call {
         let index = self.device_index(device)?;
         context.demand()?;
-        if let Some(code) = self.devices[index].lost {
-            return Err(refuse(code, "sticky"));
-        }
         let handle = match self.devices[index].context {
             Some(handle) => handle,
-            None => self.create_context(index),
+            None => {
+                self.sound(index)?;
+                self.create_context(index)
+            }
         };
         self.devices[index].references += 1;
         context.put(handle)
@@ -38,7 +38,10 @@ impl State {
 
     pub(crate) fn cuDevicePrimaryCtxReset_v2(&mut self, device: CUdevice) -> Call {
         let index = self.device_index(device)?;
+        // The references stay: each of them can still be given back.
+        let references = self.devices[index].references;
         self.destroy_context(index);
+        self.devices[index].references = references;
         Ok(())
     }
 
@@ -56,6 +59,9 @@ impl State {
 
     pub(crate) fn cuDevicePrimaryCtxSetFlags_v2(&mut self, device: CUdevice, flags: u32) -> Call {
         let index = self.device_index(device)?;
+        if flags & MAPPED != 0 {
+            return Err(invalid("primary.mapped"));
+        }
         check_flags(flags)?;
         self.devices[index].flags = flags;
         Ok(())

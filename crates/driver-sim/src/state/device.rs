@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use retrograph_driver_sys::{CU_STREAM_DEFAULT, CUcontext, CUresult, CUstream};
+use retrograph_driver_sys::{CU_STREAM_DEFAULT, CUcontext, CUmemoryPool, CUresult, CUstream};
 
-use super::{State, Stream};
+use super::{Handle, State, Stream};
 use crate::config::Config;
 use crate::diagnostic::DiagnosticKind;
 use crate::globals;
@@ -23,10 +23,12 @@ pub(crate) struct Device {
     pub(crate) memory: Arc<Memory>,
     /// The context, while there is one.
     pub(crate) context: Option<CUcontext>,
+    /// The handle of the primary context, once there was one.
+    primary: Option<CUcontext>,
     /// References to it, for a primary one.
     pub(crate) references: usize,
     pub(crate) flags: u32,
-    /// The code by which the context was lost.
+    /// The code by which every context of the device was lost, for as long as the process lives.
     pub(crate) lost: Option<CUresult>,
     /// The stream behind the legacy handle.
     pub(crate) legacy: Option<CUstream>,
@@ -47,6 +49,7 @@ impl Device {
             ordinal,
             memory,
             context: None,
+            primary: None,
             references: 0,
             flags: 0,
             lost: None,
@@ -63,6 +66,10 @@ pub(crate) struct Allocation {
     pub(crate) bytes: u64,
     /// The context under which it was allocated, by its place among the devices.
     pub(crate) device: usize,
+    /// The pool that it came from.
+    pub(crate) pool: Option<CUmemoryPool>,
+    /// Whether it will be freed when the stream comes to it.
+    pub(crate) is_freed: bool,
 }
 
 /// The code of a refused memory operation.
@@ -82,23 +89,34 @@ impl State {
         self.lose_quietly(device, code);
     }
 
-    /// Loses the context of a device without a word.
+    /// Loses every context of a device without a word: the process cannot use it any more.
     pub(crate) fn lose_quietly(&mut self, device: usize, code: CUresult) {
-        self.devices[device].lost = Some(code);
-        self.devices[device].legacy_tail = None;
-        self.tasks.retain(|_, task| task.device != device);
+        let ordinal = self.devices[device].ordinal;
+        for view in self.devices.iter_mut().filter(|view| view.ordinal == ordinal) {
+            view.lost = Some(code);
+            view.legacy_tail = None;
+        }
+        let devices = &self.devices;
+        self.tasks.retain(|_, task| devices[task.device].ordinal != ordinal);
     }
 
     /// Makes a context beside the primary one, on the device with this number.
     pub(crate) fn further_context(&mut self, ordinal: usize, flags: u32) -> CUcontext {
         let memory = Arc::clone(&self.devices[ordinal].memory);
-        self.devices.push(Device { flags, ..Device::view(ordinal, memory) });
+        let lost = self.devices[ordinal].lost;
+        self.devices.push(Device { flags, lost, ..Device::view(ordinal, memory) });
         self.create_context(self.devices.len() - 1)
     }
 
     /// Gives a device that has none a context.
     pub(crate) fn create_context(&mut self, device: usize) -> CUcontext {
-        let (context, legacy) = (self.handle(), self.handle());
+        // The primary context of a device has one handle for ever.
+        let again = self.devices[device].primary;
+        let (context, legacy) = (again.unwrap_or_else(|| self.handle()), self.handle());
+        if device < self.config.devices {
+            self.devices[device].primary = Some(context);
+        }
+        self.former.insert(context.number(), self.devices[device].ordinal);
         self.streams.insert(legacy, Stream::new(device, CU_STREAM_DEFAULT, 0));
         self.devices[device].context = Some(context);
         self.devices[device].legacy = Some(legacy);
@@ -117,9 +135,10 @@ impl State {
         self.functions.retain(|function| function.device != device);
         self.execs.retain(|exec| exec.device != device);
         self.free_all(device);
-        let Device { ordinal, flags, memory, .. } = &self.devices[device];
-        let (ordinal, flags, memory) = (*ordinal, *flags, Arc::clone(memory));
-        self.devices[device] = Device { flags, ..Device::view(ordinal, memory) };
+        let Device { ordinal, primary, lost, memory, .. } = &self.devices[device];
+        let (ordinal, primary, lost) = (*ordinal, *primary, *lost);
+        let view = Device::view(ordinal, Arc::clone(memory));
+        self.devices[device] = Device { primary, lost, ..view };
     }
 
     /// Frees all memory of a context.

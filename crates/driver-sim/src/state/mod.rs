@@ -8,6 +8,7 @@ mod host;
 mod link;
 mod module;
 mod object;
+mod pool;
 mod stream;
 mod thread;
 mod user_object;
@@ -26,6 +27,7 @@ pub(crate) use host::Pinned;
 pub(crate) use link::Link;
 pub(crate) use module::{Function, Kernel, Library, Module};
 pub(crate) use object::{Handle, Table};
+pub(crate) use pool::Pool;
 pub(crate) use stream::{Event, Mark, Member, Stream};
 pub(crate) use thread::{Thread, this_thread};
 pub(crate) use user_object::{Dying, UserObject};
@@ -67,6 +69,15 @@ pub(crate) struct State {
     /// Per-thread streams by thread and device.
     pub(crate) per_thread: BTreeMap<(u64, usize), CUstream>,
     pub(crate) tasks: BTreeMap<TaskId, Task>,
+    pub(crate) pools: Table<CUmemoryPool, Pool>,
+    /// The pool that each device has from the start, once it was asked for.
+    pub(crate) default_pools: BTreeMap<usize, CUmemoryPool>,
+    /// The pool that a device gives memory from, where the program chose one.
+    pub(crate) present_pools: BTreeMap<usize, CUmemoryPool>,
+    /// Allocations whose operations the program wants to be synchronous, by their address.
+    pub(crate) synchronous: BTreeSet<u64>,
+    /// The number of the device of each context that ever was.
+    pub(crate) former: BTreeMap<u64, usize>,
     /// What the program allocated on devices, by its address.
     pub(crate) allocations: BTreeMap<u64, Allocation>,
     /// Pinned host memory by its address.
@@ -115,6 +126,11 @@ impl State {
             captures: BTreeMap::new(),
             per_thread: BTreeMap::new(),
             tasks: BTreeMap::new(),
+            pools: Table::default(),
+            default_pools: BTreeMap::new(),
+            present_pools: BTreeMap::new(),
+            synchronous: BTreeSet::new(),
+            former: BTreeMap::new(),
             allocations: BTreeMap::new(),
             pinned: BTreeMap::new(),
             random: Random::new(config.seed),
@@ -137,6 +153,11 @@ impl State {
     /// A handle that was never given before.
     pub(crate) fn handle<H: Handle>(&mut self) -> H {
         H::from_number(self.number())
+    }
+
+    /// Whether a handle was given by this machine, for an object that may be gone.
+    pub(crate) fn was_given<H: Handle>(&self, handle: H) -> bool {
+        Table::<H, ()>::looks_like(handle)
     }
 
     /// Records something to say.

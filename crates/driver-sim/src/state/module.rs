@@ -19,6 +19,8 @@ pub(crate) struct Module {
     pub(crate) functions: BTreeMap<String, CUfunction>,
     /// Address and size of each global variable.
     pub(crate) globals: BTreeMap<String, (u64, u64)>,
+    /// The library that it belongs to, which alone unloads it.
+    pub(crate) library: Option<CUlibrary>,
 }
 
 /// A function of a module.
@@ -37,13 +39,16 @@ pub(crate) struct Function {
     pub(crate) large_clusters: i32,
     /// How clusters are spread over the device.
     pub(crate) cluster_policy: i32,
-    /// Whether its code is on the device, which it is from the first use.
+    /// Whether its code is on the device, which it is when its module is loaded from PTX.
     pub(crate) is_loaded: bool,
 }
 
 /// A library: an image that becomes a module of each context that uses it.
 pub(crate) struct Library {
-    pub(crate) image: Arc<ast::Module>,
+    /// The text, which is compiled when a context needs it.
+    pub(crate) text: Arc<str>,
+    /// The compiled text, once a kernel or a module was asked for.
+    pub(crate) image: Option<Arc<ast::Module>>,
     /// The modules by the place of their context among the devices.
     pub(crate) modules: BTreeMap<usize, CUmodule>,
     pub(crate) kernels: BTreeMap<String, CUkernel>,

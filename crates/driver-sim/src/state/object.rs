@@ -89,6 +89,11 @@ impl<H: Handle, T> Table<H, T> {
         self.objects.contains_key(&handle.number())
     }
 
+    /// Whether the handle can be one that this machine gave.
+    pub(crate) fn looks_like(handle: H) -> bool {
+        handle.number() > FIRST && handle.number().is_multiple_of(DISTANCE)
+    }
+
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.objects.retain(|_, object| keep(object));
     }

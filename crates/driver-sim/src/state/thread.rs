@@ -39,24 +39,38 @@ impl State {
         self.thread().contexts.last().copied().unwrap_or(CUcontext::NULL)
     }
 
+    /// Refuses calls before the driver was initialized.
+    pub(crate) fn ready(&self) -> Result<(), Refusal> {
+        match self.initialized {
+            true => Ok(()),
+            false => Err(refuse(CUresult::CUDA_ERROR_NOT_INITIALIZED, "uninitialized")),
+        }
+    }
+
     /// The device of the current context, whether or not the context is lost.
     pub(crate) fn current_even_lost(&mut self) -> Result<usize, Refusal> {
+        self.ready()?;
         let context = self.current_context();
         if context.is_null() {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "thread.current_even_lost"));
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "context.none"));
         }
         let found = self.devices.iter().position(|device| device.context == Some(context));
-        found.ok_or(refuse(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED, "thread.current_even_lost.2"))
+        found.ok_or(refuse(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED, "context.destroyed"))
     }
 
     /// The device of the current context. Once the context is lost, the code by which it was lost.
     pub(crate) fn current(&mut self) -> Result<usize, Refusal> {
         let device = self.current_even_lost()?;
-        self.alive(device).map(|()| device)
+        self.sound(device)
     }
 
     /// Fails with the code by which the context of a device was lost.
     pub(crate) fn alive(&self, device: usize) -> Result<(), Refusal> {
         self.devices[device].lost.map_or(Ok(()), |code| Err(refuse(code, "sticky")))
+    }
+
+    /// The device of an object, which is lost with its context.
+    pub(crate) fn sound(&self, device: usize) -> Result<usize, Refusal> {
+        self.alive(device).map(|()| device)
     }
 }

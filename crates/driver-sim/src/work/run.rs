@@ -153,6 +153,7 @@ impl State {
     }
 
     fn run_free(&mut self, device: usize, address: u64) -> Result<(), Failure> {
+        self.return_to_pool(address);
         self.allocations.remove(&address);
         let freed = self.devices[device].memory.free(address);
         freed.map(|_| ()).map_err(|error| Failure {

@@ -1,0 +1,209 @@
+//! Pools of device memory.
+
+use std::ffi::c_void;
+
+use retrograph_driver_sys::*;
+
+use crate::argument::{Call, In, Out};
+use crate::refusal::{Refusal, invalid, refuse};
+use crate::state::{Pool, State};
+
+impl State {
+    pub(crate) fn cuMemPoolCreate(
+        &mut self,
+        pool: Out<CUmemoryPool>,
+        properties: In<CUmemPoolProps>,
+    ) -> Call {
+        pool.demand()?;
+        let given = properties.get()?;
+        let ordinal = self.pool_location(&given)?;
+        let handle = self.handle();
+        self.pools.insert(handle, Pool::new(ordinal, given.maxSize as u64, false));
+        pool.put(handle)
+    }
+
+    /// The device of a new pool.
+    fn pool_location(&mut self, given: &CUmemPoolProps) -> Result<usize, Refusal> {
+        use CUmemAllocationHandleType as Handle;
+        use CUmemAllocationType as Kind;
+        use CUmemLocationType as Place;
+        match given.location.r#type {
+            Place::CU_MEM_LOCATION_TYPE_DEVICE => {}
+            Place::CU_MEM_LOCATION_TYPE_HOST | Place::CU_MEM_LOCATION_TYPE_HOST_NUMA => {
+                return Err(self.unsupported("pools of host memory are not simulated"));
+            }
+            _ => return Err(invalid("pool.location")),
+        }
+        match given.allocType {
+            Kind::CU_MEM_ALLOCATION_TYPE_PINNED => {}
+            Kind::CU_MEM_ALLOCATION_TYPE_MANAGED => {
+                return Err(self.unsupported("pools of managed memory are not simulated"));
+            }
+            _ => return Err(invalid("pool.kind")),
+        }
+        match given.handleTypes {
+            Handle::CU_MEM_HANDLE_TYPE_NONE
+            | Handle::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+            | Handle::CU_MEM_HANDLE_TYPE_FABRIC => {}
+            _ => return Err(invalid("pool.handles")),
+        }
+        self.device_index(given.location.id).map_err(|_| invalid("pool.device"))
+    }
+
+    pub(crate) fn cuMemPoolDestroy(&mut self, pool: CUmemoryPool) -> Call {
+        let found = self.pool(pool)?;
+        if found.is_default {
+            return Err(invalid("pool.default"));
+        }
+        // Memory that it gave stays valid until it is freed.
+        found.is_destroyed = true;
+        self.present_pools.retain(|_, present| *present != pool);
+        Ok(())
+    }
+
+    pub(crate) fn cuMemPoolTrimTo(&mut self, pool: CUmemoryPool, bytes_to_keep: usize) -> Call {
+        self.pool(pool)?.trim(bytes_to_keep as u64);
+        Ok(())
+    }
+
+    pub(crate) fn cuMemPoolGetAttribute(
+        &mut self,
+        pool: CUmemoryPool,
+        attribute: CUmemPool_attribute,
+        value: Out<c_void>,
+    ) -> Call {
+        use CUmemPool_attribute as A;
+        let found = self.pool(pool)?;
+        value.demand()?;
+        let number = match attribute {
+            A::CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES
+            | A::CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC
+            | A::CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
+                return value.cast().put(found.reuse[attribute.0 as usize - 1]);
+            }
+            A::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD => found.threshold,
+            A::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT => found.reserved,
+            A::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH => found.reserved_high,
+            A::CU_MEMPOOL_ATTR_USED_MEM_CURRENT => found.used,
+            A::CU_MEMPOOL_ATTR_USED_MEM_HIGH => found.used_high,
+            _ => return Err(invalid("pool.attribute")),
+        };
+        value.cast().put(number)
+    }
+
+    pub(crate) fn cuMemPoolSetAttribute(
+        &mut self,
+        pool: CUmemoryPool,
+        attribute: CUmemPool_attribute,
+        value: Out<c_void>,
+    ) -> Call {
+        use CUmemPool_attribute as A;
+        self.pool(pool)?;
+        if value.is_null() {
+            return Err(self.undefined("the value of an attribute of a pool is read through null"));
+        }
+        let found = self.pool(pool)?;
+        match attribute {
+            A::CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES
+            | A::CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC
+            | A::CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
+                let on = value.cast::<i32>().get()? != 0;
+                found.reuse[attribute.0 as usize - 1] = i32::from(on);
+            }
+            A::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD => found.threshold = value.cast().get()?,
+            A::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH if value.cast::<u64>().get()? == 0 => {
+                found.reserved_high = found.reserved;
+            }
+            A::CU_MEMPOOL_ATTR_USED_MEM_HIGH if value.cast::<u64>().get()? == 0 => {
+                found.used_high = found.used;
+            }
+            _ => return Err(invalid("pool.attribute")),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn cuMemPoolGetAccess(
+        &mut self,
+        flags: Out<CUmemAccess_flags>,
+        pool: CUmemoryPool,
+        location: Out<CUmemLocation>,
+    ) -> Call {
+        let ordinal = self.pool(pool)?.ordinal;
+        flags.demand()?;
+        let device = self.access_device(&location.get()?)?;
+        flags.put(match device == ordinal {
+            true => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+            false => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE,
+        })
+    }
+
+    fn access_device(&self, location: &CUmemLocation) -> Result<usize, Refusal> {
+        if location.r#type != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
+            return Err(invalid("pool.access"));
+        }
+        self.device_index(location.id).map_err(|_| invalid("pool.access"))
+    }
+
+    pub(crate) fn cuMemPoolSetAccess(
+        &mut self,
+        pool: CUmemoryPool,
+        descriptors: In<CUmemAccessDesc>,
+        count: usize,
+    ) -> Call {
+        use CUmemAccess_flags as Flags;
+        let ordinal = self.pool(pool)?.ordinal;
+        if count == 0 {
+            return Err(invalid("pool.access"));
+        }
+        for given in descriptors.list(count)? {
+            let device = self.access_device(&given.location)?;
+            if device != ordinal {
+                return Err(self.unsupported("access of other devices is not simulated"));
+            }
+            match given.flags {
+                Flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE => {}
+                Flags::CU_MEM_ACCESS_FLAGS_PROT_NONE => {
+                    // A pool cannot be taken away from its own device.
+                    let code = CUresult::CUDA_ERROR_INVALID_DEVICE;
+                    return Err(refuse(code, "pool.own"));
+                }
+                Flags::CU_MEM_ACCESS_FLAGS_PROT_READ => {
+                    let code = CUresult::CUDA_ERROR_NOT_SUPPORTED;
+                    return Err(refuse(code, "pool.read_only"));
+                }
+                _ => return Err(self.unsupported("other kinds of access")),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn cuDeviceGetDefaultMemPool(
+        &mut self,
+        pool: Out<CUmemoryPool>,
+        device: CUdevice,
+    ) -> Call {
+        let ordinal = self.device_index(device)?;
+        pool.demand()?;
+        let found = self.default_pool(ordinal);
+        pool.put(found)
+    }
+
+    pub(crate) fn cuDeviceGetMemPool(&mut self, pool: Out<CUmemoryPool>, device: CUdevice) -> Call {
+        let ordinal = self.device_index(device).map_err(|_| invalid("pool.device"))?;
+        pool.demand()?;
+        let found = match self.present_pools.get(&ordinal) {
+            Some(present) => *present,
+            None => self.default_pool(ordinal),
+        };
+        pool.put(found)
+    }
+
+    pub(crate) fn cuDeviceSetMemPool(&mut self, device: CUdevice, pool: CUmemoryPool) -> Call {
+        let ordinal = self.device_index(device).map_err(|_| invalid("pool.device"))?;
+        if self.pool(pool)?.ordinal != ordinal {
+            return Err(invalid("pool.device"));
+        }
+        self.present_pools.insert(ordinal, pool);
+        Ok(())
+    }
+}
