@@ -82,6 +82,8 @@ const OPTIONS: u32 = 40;
 fn check_value(option: CUjit_option, value: usize) -> Call {
     match (option, value) {
         (CUjit_option::CU_JIT_MAX_REGISTERS, 0) => Err(invalid("jit.registers")),
+        // A block of no threads ends the process.
+        (CUjit_option::CU_JIT_THREADS_PER_BLOCK, 0) => Err(Refusal::UNDEFINED),
         (CUjit_option::CU_JIT_TARGET, 0 | 1) => {
             Err(refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, "jit.target"))
         }

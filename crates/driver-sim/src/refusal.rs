@@ -75,7 +75,11 @@ impl fmt::Display for Refused {
 impl State {
     /// The code that a refused call returns. Stops the world where the simulator cannot go on.
     pub(crate) fn conclude(&mut self, refusal: Refusal) -> CUresult {
-        if refusal.stops.is_some() {
+        if let Some(kind) = refusal.stops {
+            let said = self.diagnostics.last().is_some_and(|said| said.kind == kind);
+            if !said {
+                self.diagnose(kind, "hardware does something else, or promises nothing");
+            }
             return self.stop(refusal.code);
         }
         let refused = Refused { rule: refusal.rule, call: self.call, code: refusal.code };

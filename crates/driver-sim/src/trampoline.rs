@@ -196,6 +196,9 @@ impl Function {
                 | Self::cuMemGetAddressRange_v2
                 | Self::cuMemHostGetDevicePointer_v2
                 | Self::cuModuleGetGlobal_v2
+                | Self::cuStreamEndCapture
+                | Self::cuStreamDestroy_v2
+                | Self::cuEventDestroy_v2
         )
     }
 }

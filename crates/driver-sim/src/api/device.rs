@@ -8,6 +8,8 @@ use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::State;
 
+/// The first number that is no attribute.
+const ATTRIBUTES: u32 = 148;
 /// Multiprocessors of a simulated device.
 pub(super) const MULTIPROCESSORS: i32 = 132;
 /// Threads that one multiprocessor holds.
@@ -68,10 +70,11 @@ impl State {
         device: CUdevice,
     ) -> Call {
         self.device_index(device)?;
-        let room = usize::try_from(len)
-            .ok()
-            .filter(|len| *len > 0)
-            .ok_or(invalid("device.cuDeviceGetName"))?;
+        if len == 0 {
+            return Err(self.undefined("the end of a name is written before its place"));
+        }
+        // A negative length counts as a very large one.
+        let room = len.cast_unsigned() as usize;
         let (major, minor) = self.config.compute_capability;
         let text = format!("SIMULATED device, compute capability {major}.{minor}");
         for (index, byte) in text.bytes().take(room - 1).chain([0]).enumerate() {
@@ -102,8 +105,13 @@ impl State {
         attribute: CUdevice_attribute,
         device: CUdevice,
     ) -> Call {
+        value.demand()?;
+        if !(1..ATTRIBUTES).contains(&attribute.0) {
+            return Err(invalid("device.attribute"));
+        }
         self.device_index(device)?;
-        match self.device_attribute(attribute, device) {
+        let recorded = self.recorded_attribute(attribute);
+        match recorded.or_else(|| self.device_attribute(attribute, device)) {
             Some(found) => value.put(found),
             None => Err(self.unsupported(format!("{attribute:?} is not simulated"))),
         }
@@ -137,7 +145,12 @@ impl State {
             | A::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID
             | A::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY
             | A::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH
-            | A::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH => 0,
+            | A::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH
+            | A::CU_DEVICE_ATTRIBUTE_NUMA_CONFIG
+            | A::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID
+            | A::CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID
+            | A::CU_DEVICE_ATTRIBUTE_GPU_PCI_SUBSYSTEM_ID => 0,
+            A::CU_DEVICE_ATTRIBUTE_NUMA_ID => -1,
             A::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID => device,
             A::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY
             | A::CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS

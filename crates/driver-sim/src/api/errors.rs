@@ -37,12 +37,18 @@ impl State {
     }
 
     pub(crate) fn cuGetErrorName(&mut self, error: CUresult, name: Out<*const c_char>) -> Call {
+        if name.is_null() {
+            return Err(self.undefined("the result is written through null"));
+        }
         let found = texts_of(error);
         name.put(found.map_or(std::ptr::null(), |(_, name, _)| name.as_ptr()))?;
         found.map(|_| ()).ok_or(invalid("errors.cuGetErrorName"))
     }
 
     pub(crate) fn cuGetErrorString(&mut self, error: CUresult, text: Out<*const c_char>) -> Call {
+        if text.is_null() {
+            return Err(self.undefined("the result is written through null"));
+        }
         let found = texts_of(error);
         text.put(found.map_or(std::ptr::null(), |(_, _, text)| text.as_ptr()))?;
         found.map(|_| ()).ok_or(invalid("errors.cuGetErrorString"))

@@ -28,6 +28,8 @@ pub(super) fn most_threads(function: &Function) -> u32 {
 
 impl Function {
     fn new(device: usize, module: CUmodule, name: CString, program: Arc<Program>) -> Self {
+        let limits = program.entry().limits;
+        let cluster = limits.cluster.unwrap_or_default().map(u32::cast_signed);
         let dynamic_shared_limit = SHARED_BYTES.saturating_sub(program.shared_bytes());
         Self {
             device,
@@ -36,7 +38,7 @@ impl Function {
             program,
             dynamic_shared_limit,
             carveout: -1,
-            cluster: [0; 3],
+            cluster,
             large_clusters: 0,
             cluster_policy: 0,
             is_loaded: true,
@@ -143,7 +145,9 @@ impl State {
             A::CU_FUNC_ATTRIBUTE_PTX_VERSION => self.modules.get(found.module)?.target.number,
             A::CU_FUNC_ATTRIBUTE_BINARY_VERSION => major * 10 + minor,
             A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => found.dynamic_shared_limit,
-            A::CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET => 0,
+            A::CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET => {
+                u32::from(found.program.entry().limits.explicit_cluster)
+            }
             A::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => return Ok(found.carveout),
             A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH => return Ok(found.cluster[0]),
             A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT => return Ok(found.cluster[1]),
@@ -193,7 +197,8 @@ impl State {
             A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH
             | A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT
             | A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH => {
-                if value < 0 {
+                // What the image requires cannot be changed.
+                if value < 0 || found.program.entry().limits.cluster.is_some() {
                     return Err(invalid("function.cluster"));
                 }
                 let first = A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH.0;

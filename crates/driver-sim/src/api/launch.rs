@@ -11,7 +11,7 @@ use crate::argument::{Admit, Call, In, Out};
 use crate::exec::Program;
 use crate::memory::POISON;
 use crate::refusal::{Refusal, invalid, refuse};
-use crate::state::{Route, State};
+use crate::state::{Function, Route, State};
 use crate::work::{Launch, Operation, Parameters};
 
 /// Keys of the `extra` list: its end, the address of a parameter block, the address of its size.
@@ -27,6 +27,8 @@ pub(super) struct Request {
     pub(super) shared_bytes: u32,
     pub(super) parameters: Out<*mut c_void>,
     pub(super) extra: Out<*mut c_void>,
+    /// The cluster that an attribute asks for.
+    pub(super) cluster: Option<[u32; 3]>,
 }
 
 impl Request {
@@ -42,6 +44,7 @@ impl Request {
             shared_bytes: given.sharedMemBytes,
             parameters,
             extra,
+            cluster: None,
         }
     }
 }
@@ -64,7 +67,8 @@ impl State {
     ) -> Call {
         let grid = [grid_x, grid_y, grid_z];
         let block = [block_x, block_y, block_z];
-        let request = Request { function, grid, block, shared_bytes, parameters, extra };
+        let request =
+            Request { function, grid, block, shared_bytes, parameters, extra, cluster: None };
         self.launch_request(stream, &request)
     }
 
@@ -109,7 +113,8 @@ impl State {
         let block = [block_x, block_y, block_z];
         // SAFETY: null is a valid list.
         let extra = unsafe { std::ptr::null_mut::<*mut c_void>().admit() };
-        let request = Request { function, grid, block, shared_bytes, parameters, extra };
+        let request =
+            Request { function, grid, block, shared_bytes, parameters, extra, cluster: None };
         self.resolve(stream)?;
         self.check_cooperative(&request)?;
         self.launch_request(stream, &request)
@@ -161,6 +166,7 @@ impl State {
         if required.is_some_and(|required| required != request.block) {
             return Err(invalid("launch.required"));
         }
+        check_own_cluster(request, found)?;
         if request.shared_bytes > found.dynamic_shared_limit {
             return Err(invalid("launch.shared"));
         }
@@ -192,6 +198,26 @@ fn check_geometry(request: &Request) -> Call {
         && within(request.block, [1024, 1024, 64])
         && threads <= 1024;
     if fits { Ok(()) } else { Err(invalid("launch.geometry")) }
+}
+
+/// Refuses launches that do not fit the clusters which the function demands.
+fn check_own_cluster(request: &Request, found: &Function) -> Call {
+    let limits = found.program.entry().limits;
+    let own = found.cluster.map(i32::cast_unsigned);
+    let own = (own != [0; 3]).then_some(own.map(|size| size.max(1)));
+    let blocks: u32 = request.cluster.unwrap_or([1; 3]).iter().product();
+    let fits = match (own, request.cluster) {
+        (Some(own), Some(asked)) => own == asked,
+        (Some(own), None) => {
+            request.grid.iter().zip(own).all(|(size, part)| size.is_multiple_of(part))
+        }
+        (None, asked) => asked.is_some() || !limits.explicit_cluster,
+    };
+    if !fits || limits.max_cluster_rank.is_some_and(|most| blocks > most) {
+        let code = CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE;
+        return Err(refuse(code, "launch.own_cluster"));
+    }
+    Ok(())
 }
 
 fn parameters_of(request: &Request, program: &Program) -> Result<Parameters, Refusal> {

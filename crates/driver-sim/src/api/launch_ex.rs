@@ -31,6 +31,8 @@ impl State {
         extra: Out<*mut c_void>,
     ) -> Call {
         let config = config.get()?;
+        self.resolve(config.hStream)?;
+        let attributes = self.attributes(&config)?;
         let request = Request {
             function,
             grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
@@ -38,9 +40,8 @@ impl State {
             shared_bytes: config.sharedMemBytes,
             parameters,
             extra,
+            cluster: attributes.cluster,
         };
-        self.resolve(config.hStream)?;
-        let attributes = self.attributes(&config)?;
         self.resolved(function)?;
         if let Some(cluster) = attributes.cluster {
             self.check_cluster(&request, cluster)?;

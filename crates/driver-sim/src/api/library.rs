@@ -7,7 +7,7 @@ use std::sync::Arc;
 use retrograph_driver_sys::*;
 use retrograph_ptx::ast;
 
-use super::modules::{image_text, read_file};
+use super::modules::{image_text, read_file, resolved};
 use crate::argument::{Call, In, Out};
 use crate::jit::JitLog;
 use crate::refusal::{Refusal, invalid, refuse};
@@ -92,7 +92,8 @@ impl State {
             return Ok(Arc::clone(image));
         }
         let text = Arc::clone(&found.text);
-        let image = self.parse_image(&text).map_err(|failure| self.failed(failure))?;
+        let image =
+            self.parse_image(&text).and_then(resolved).map_err(|failure| self.failed(failure))?;
         let image = Arc::new(image);
         self.library(library)?.image = Some(Arc::clone(&image));
         Ok(image)

@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_void};
 
 use retrograph_driver_sys::*;
 
-use super::modules::{LoadFailure, read_file};
+use super::modules::{LoadFailure, read_file, resolved};
 use crate::argument::{Call, In, Out};
 use crate::jit::JitLog;
 use crate::refusal::{invalid, refuse};
@@ -130,7 +130,7 @@ impl State {
             return Err(unresolved);
         }
         let text = joined(&self.links.get(link)?.inputs);
-        let checked = self.parse_image(&text);
+        let checked = self.parse_image(&text).and_then(resolved);
         self.finish_log(link, checked.as_ref().err())?;
         checked.map_err(|failure| match failure.refusal.stops {
             Some(_) => self.failed(failure),
@@ -156,6 +156,10 @@ fn joined(inputs: &[String]) -> String {
         [".version", ".target", ".address_size"].iter().any(|word| line.starts_with(word))
     };
     let mut text = String::new();
+    if inputs.is_empty() {
+        // An image without anything in it.
+        text.push_str(".version 7.0\n.target sm_70\n.address_size 64\n");
+    }
     for (index, input) in inputs.iter().enumerate() {
         for line in input.lines().filter(|line| index == 0 || !is_head(line)) {
             text.push_str(line);

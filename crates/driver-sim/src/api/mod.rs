@@ -6,6 +6,7 @@
 // Methods carry the names of the driver's functions.
 #![allow(non_snake_case)]
 
+mod attributes;
 mod boxes;
 mod capture;
 mod capture_into;

@@ -58,6 +58,14 @@ impl State {
         self.load_logged(module, Ok(text), &JitLog::default())
     }
 
+    pub(crate) fn cuModuleLoadFatBinary(
+        &mut self,
+        module: Out<CUmodule>,
+        image: In<c_void>,
+    ) -> Call {
+        self.load(module, image, &JitLog::default())
+    }
+
     fn load(&mut self, module: Out<CUmodule>, image: In<c_void>, log: &JitLog) -> Call {
         self.current()?;
         self.load_logged(module, image_text(image), log)
@@ -71,7 +79,7 @@ impl State {
     ) -> Call {
         let device = self.current()?;
         module.demand()?;
-        let parsed = text.and_then(|text| self.parse_image(&text));
+        let parsed = text.and_then(|text| self.parse_image(&text)).and_then(resolved);
         let loaded = parsed.and_then(|parsed| self.place(device, &parsed));
         log.finish(loaded.as_ref().err().map(|failure| failure.message.as_str()))?;
         let loaded = loaded.map_err(|failure| self.failed(failure))?;
@@ -232,6 +240,27 @@ impl State {
         }
         let missing = refuse(CUresult::CUDA_ERROR_NOT_FOUND, "global.name");
         found.globals.get(name).copied().ok_or(missing)
+    }
+}
+
+/// Functions that the system defines.
+const SYSTEM: [&str; 4] = ["vprintf", "__assertfail", "malloc", "free"];
+
+/// Refuses an image that needs functions of another one.
+pub(super) fn resolved(image: ast::Module) -> Result<ast::Module, LoadFailure> {
+    let missing = image.functions.iter().find(|function| {
+        let name = function.code.name.as_str();
+        let defined = |other: &&ast::Function| other.is_defined && other.code.name == name;
+        !function.is_defined
+            && !SYSTEM.contains(&name)
+            && image.functions.iter().find(defined).is_none()
+    });
+    match missing.map(|function| function.code.name.clone()) {
+        None => Ok(image),
+        Some(name) => Err(LoadFailure::new(
+            refuse(CUresult::CUDA_ERROR_INVALID_PTX, "module.unresolved"),
+            format!("function `{name}` is not defined"),
+        )),
     }
 }
 

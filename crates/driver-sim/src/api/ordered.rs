@@ -59,8 +59,13 @@ impl State {
                 if bytes == 0 {
                     return Ok(());
                 }
-                self.take_from_pool(pool, bytes as u64)?;
                 let base = self.allocate(device, bytes, Some(pool))?;
+                if let Err(refusal) = self.take_from_pool(pool, bytes as u64) {
+                    self.allocations.remove(&base);
+                    // It was allocated above.
+                    let _ = self.devices[device].memory.free(base);
+                    return Err(refusal);
+                }
                 address.put(base)
             }
             Route::Capture(stream, capture) => {

@@ -70,8 +70,15 @@ impl State {
                     return Ok(Some(End::Host(address)));
                 }
                 // Addresses are unified: the driver sees that this one is of a device.
-                let found = self.on_device(device, address as u64, given.bytes as u64);
-                Ok(found.then_some(End::Device(address as u64)))
+                if self.on_device(device, address as u64, given.bytes as u64) {
+                    return Ok(Some(End::Device(address as u64)));
+                }
+                // What begins in known memory must end there.
+                let known = self.pinned_at(address, 1).is_some();
+                if known || self.on_device(device, address as u64, 1) {
+                    return Err(invalid("copy.extent"));
+                }
+                Ok(None)
             }
             CUmemorytype::CU_MEMORYTYPE_ARRAY if given.array.is_null() => {
                 Err(invalid("copy.no_array"))

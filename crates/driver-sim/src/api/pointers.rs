@@ -89,7 +89,7 @@ impl State {
                 data.cast().put(u32::from(!place.is_host && place.pool.is_none()))
             }
             A::CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE => {
-                data.cast().put(u32::from(!place.is_host))
+                data.cast().put(u32::from(!place.is_host && place.pool.is_none()))
             }
             A::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => data.cast().put(0u64),
             A::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => {

@@ -29,6 +29,9 @@ impl State {
         use CUmemLocationType as Place;
         match given.location.r#type {
             Place::CU_MEM_LOCATION_TYPE_DEVICE => {}
+            Place::CU_MEM_LOCATION_TYPE_HOST_NUMA if given.location.id != 0 => {
+                return Err(invalid("pool.node"));
+            }
             Place::CU_MEM_LOCATION_TYPE_HOST | Place::CU_MEM_LOCATION_TYPE_HOST_NUMA => {
                 return Err(self.unsupported("pools of host memory are not simulated"));
             }

@@ -49,20 +49,21 @@ impl Pool {
     fn take(&mut self, bytes: u64) -> Result<(), Refusal> {
         let exhausted = refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "pool.exhausted");
         let used = self.used.checked_add(bytes).ok_or(exhausted)?;
-        let most = self.most.next_multiple_of(CHUNK);
+        let chunks = used.checked_next_multiple_of(CHUNK).ok_or(exhausted)?;
+        let most = self.most.checked_next_multiple_of(CHUNK).unwrap_or(u64::MAX);
         if self.most > 0 && used > most {
             return Err(exhausted);
         }
         self.used = used;
         self.used_high = self.used_high.max(used);
-        self.reserved = self.reserved.max(used.next_multiple_of(CHUNK));
+        self.reserved = self.reserved.max(chunks);
         self.reserved_high = self.reserved_high.max(self.reserved);
         Ok(())
     }
 
     /// Gives memory back to the device, down to `keep` bytes or what is used.
     pub(crate) fn trim(&mut self, keep: u64) {
-        let needed = self.used.max(keep).next_multiple_of(CHUNK);
+        let needed = self.used.max(keep).checked_next_multiple_of(CHUNK).unwrap_or(u64::MAX);
         self.reserved = self.reserved.min(needed);
     }
 }

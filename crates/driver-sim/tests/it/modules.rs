@@ -40,7 +40,7 @@ fn versions_beyond_the_driver_and_targets_beyond_the_device_are_refused() {
         Machine::with(config).load(&ptx::small(version, target)).map(|_| ())
     };
     let (version, target) =
-        (CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION, CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU);
+        (CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION, CUresult::CUDA_ERROR_INVALID_PTX);
     assert_eq!(load(13000, (9, 0), "9.0", "sm_90"), Ok(()));
     assert_eq!(load(12090, (9, 0), "9.0", "sm_90"), Err(version));
     assert_eq!(load(12090, (9, 0), "8.8", "sm_90"), Ok(()));
