@@ -76,7 +76,7 @@ impl State {
             // Nothing is freed, but a context that is there must be sound.
             return match self.current_context().is_null() {
                 true => Ok(()),
-                false => self.current().map(|_| ()),
+                false => self.current().and_then(|_| self.refuse_unsafe()),
             };
         }
         self.refuse_unsafe()?;

@@ -106,5 +106,6 @@ fn occupancy_falls_with_threads_and_shared_memory() {
     assert_eq!(blocks(1024, 0), 2);
     assert_eq!(blocks(256, 0), 8);
     assert_eq!(blocks(32, 0), 32);
-    assert_eq!(blocks(32, 100 << 10), 2);
+    assert_eq!(blocks(32, 40 << 10), 5);
+    assert_eq!(blocks(32, 100 << 10), 0, "nobody opted in");
 }

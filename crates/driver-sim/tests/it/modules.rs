@@ -76,7 +76,7 @@ fn a_cubin_is_unsupported_and_said_to_be() {
 #[test]
 fn what_is_no_image_is_refused() {
     let machine = Machine::new();
-    assert_eq!(machine.load(c"hello"), Err(CUresult::CUDA_ERROR_INVALID_PTX));
+    assert_eq!(machine.load(c"hello"), Err(CUresult::CUDA_ERROR_INVALID_IMAGE));
     let mut module = CUmodule::NULL;
     assert_eq!(cu!(machine, cuModuleLoadData(&mut module, std::ptr::null())), INVALID_VALUE);
 }
