@@ -149,6 +149,10 @@ unsafe extern "C" fn lacking_in<const W: usize>() -> CUresult {
     let Some(world) = world::in_slot(W) else {
         return CUresult::CUDA_ERROR_DEINITIALIZED;
     };
+    if world.hosting.is_here() {
+        world.hosting.note(Function::cuGetProcAddress_v2 as usize);
+        return CUresult::CUDA_ERROR_NOT_PERMITTED;
+    }
     let mut state = world.state.lock();
     if let Some(stop) = state.stopped {
         return stop;

@@ -152,8 +152,12 @@ impl Simulator {
         self.world.state.lock().diagnostics.clone()
     }
 
-    /// What the simulator had to say after the first `seen` diagnostics, oldest first.
+    /// What the simulator had to say after the first `seen` diagnostics, oldest first. Nothing yet
+    /// when a host function of this machine asks, during which nothing else can.
     pub fn diagnostics_from(&self, seen: usize) -> Vec<Diagnostic> {
+        if self.world.hosting.is_here() {
+            return Vec::new();
+        }
         self.world.state.lock().diagnostics.get(seen..).unwrap_or_default().to_vec()
     }
 

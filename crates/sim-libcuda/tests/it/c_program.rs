@@ -80,3 +80,14 @@ fn what_is_not_simulated_says_so_and_stops_or_returns_801() {
         assert_eq!(String::from_utf8_lossy(&output.stdout), "801\n");
     }
 }
+
+#[test]
+fn a_host_function_that_calls_the_driver_is_told_and_does_not_hang() {
+    let library = library();
+    let Some(path) = build("host", library.path()) else { return };
+    let variables = [("RETROGRAPH_SIM_ON_UNSUPPORTED", "return")];
+    let output = run(&mut start(&path, library.path(), &variables));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "800\n");
+    let said = text(&output);
+    assert!(said.contains("cuCtxSynchronize"), "{said}");
+}
