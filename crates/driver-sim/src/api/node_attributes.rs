@@ -2,6 +2,7 @@
 
 use retrograph_driver_sys::*;
 
+use super::streams::GREATEST_PRIORITY;
 use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, invalid};
 use crate::state::{NodeKind, State};
@@ -76,6 +77,12 @@ impl State {
         // SAFETY: the value is 64 bytes, whatever they mean.
         let mut bytes = unsafe { value.get()?.pad };
         bytes[size..].fill(0);
+        if attribute == CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY {
+            // What is out of range becomes the nearest priority that streams can have.
+            let priority = i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            let priority = priority.clamp(GREATEST_PRIORITY, 0);
+            bytes[..4].copy_from_slice(&priority.to_ne_bytes());
+        }
         self.nodes.get_mut(node)?.attributes.insert(attribute.0, bytes);
         Ok(())
     }

@@ -177,7 +177,7 @@ impl State {
         }
         match self.devices.iter().any(|device| device.context == Some(context)) {
             true => Ok(()),
-            false => Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "graph.context")),
+            false => Err(self.undefined("the context of the node does not exist")),
         }
     }
 
