@@ -90,7 +90,8 @@ fn mul_in(a: f64, b: f64, rounding: Rounding) -> u64 {
     adjust(product, sign(x.mul_add(y, -scaled)), rounding)
 }
 
-fn fma_in(a: f64, b: f64, c: f64, rounding: Rounding) -> u64 {
+/// a · b + c, rounded once.
+pub(super) fn fma_in(a: f64, b: f64, c: f64, rounding: Rounding) -> u64 {
     let nearest = a.mul_add(b, c);
     if !a.is_finite() || !b.is_finite() || !c.is_finite() {
         return canonical64(nearest);

@@ -2,6 +2,7 @@
 
 use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Operand, Space, Type};
 
+use super::float::mode_of;
 use super::{Decoder, Op, Reason, Slot, Width, only, operands, type_of};
 use crate::exec::matrix::{Element, Fragment, Matrix, Operation, Product, Role, Size};
 use crate::exec::program::Access;
@@ -71,7 +72,7 @@ impl Decoder<'_> {
     /// `ldmatrix`, `stmatrix`, `movmatrix`, `mma` and `wmma`.
     pub(super) fn matrix(&mut self, instruction: &Instruction) -> Result<(), Reason> {
         let mut allowed = vec![M::Sync, M::Aligned, M::M8n8, M::X1, M::X2, M::X4, M::Trans];
-        allowed.extend([M::Shared, M::Global, M::Satfinite, M::Rn]);
+        allowed.extend([M::Shared, M::Global, M::Satfinite, M::Rn, M::Rz, M::Rm, M::Rp]);
         allowed.extend(SIZES.iter().map(|(word, _)| *word));
         allowed.extend(LAYOUTS.iter().chain(DOES));
         only(instruction, &allowed)?;
@@ -190,7 +191,9 @@ impl Decoder<'_> {
         let b = self.values_of(b, register_type(tb))?;
         let c = self.values_of(c, register_type(tc))?;
         let counts = [d.len(), a.len(), b.len(), c.len()];
-        let product = Product { size: size_of(instruction)?, elements, counts, saturates };
+        let rounding = mode_of(instruction.modifiers).rounding;
+        let size = size_of(instruction)?;
+        let product = Product { size, elements, counts, rounding, saturates };
         let what = (Operation::Product(product), None, d.len());
         self.emit_matrix(what, &d, &[a, b, c].concat());
         Ok(())

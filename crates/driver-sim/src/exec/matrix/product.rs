@@ -6,6 +6,7 @@
 //! all partial sums are exact in the type of d and may differ in the last bits elsewhere.
 
 use super::{File, Matrix, Role, Size};
+use crate::exec::double::fma_in;
 use crate::exec::float::{canonical, canonical64};
 use crate::exec::program::LANES;
 use crate::exec::rounding::{Format, Rounding};
@@ -42,6 +43,8 @@ pub(in crate::exec) struct Product {
     pub(in crate::exec) elements: [Element; 4],
     /// How many registers d, a, b and c have.
     pub(in crate::exec) counts: [usize; 4],
+    /// How each step of a product of `f64` rounds.
+    pub(in crate::exec) rounding: Rounding,
     /// Whether integers out of range become the nearest in range.
     pub(in crate::exec) saturates: bool,
 }
@@ -253,7 +256,13 @@ unsafe fn doubles(file: File, matrix: &Matrix, product: &Product) {
             let value = |bits: u64, _| f64::from_bits(bits);
             gather(file, (matrix, product), (operand, Element::F64), value)
         });
-        accumulate(product.size, (&left, &right), &mut sums, f64::mul_add);
+        let operands = (&left, &right);
+        match product.rounding {
+            Rounding::Nearest => accumulate(product.size, operands, &mut sums, f64::mul_add),
+            mode => accumulate(product.size, operands, &mut sums, |x, y, sum| {
+                f64::from_bits(fma_in(x, y, sum, mode))
+            }),
+        }
         scatter(file, (matrix, product), &sums, |_: u64, sum, _| canonical64(sum));
     }
 }

@@ -221,7 +221,10 @@ fn products_of_bytes() {
 /// m8n8k4, m16n8k4, m16n8k8 and m16n8k16 of doubles: one element in each register.
 #[test]
 fn products_of_doubles() {
-    for (m, k) in [(8, 4), (16, 4), (16, 8), (16, 16)] {
+    let sizes = [(8, 4), (16, 4), (16, 8), (16, 16)];
+    let roundings = ["", ".rn", ".rz", ".rm", ".rp"];
+    let pairs = sizes.iter().flat_map(|&size| roundings.map(|rounding| (size, rounding)));
+    for ((m, k), rounding) in pairs {
         let (na, nb, nc) = (m * k / 32, k * 8 / 32, m * 8 / 32);
         let high = m / 8;
         let name = |first: usize, count: usize| {
@@ -234,7 +237,7 @@ fn products_of_doubles() {
             body += &format!("ld.global.b64 %rd{}, [%rd7+{}];\n", 10 + n, 8 * n);
         }
         body += &format!(
-            "mma.sync.aligned.m{m}n8k{k}.row.col.f64.f64.f64.f64 {}, {}, {}, {};\n",
+            "mma.sync.aligned.m{m}n8k{k}.row.col{rounding}.f64.f64.f64.f64 {}, {}, {}, {};\n",
             name(30, nc),
             name(10, na),
             name(10 + na, nb),
