@@ -43,6 +43,9 @@ impl State {
     pub(crate) fn cuStreamEndCapture(&mut self, stream: CUstream, graph: Out<CUgraph>) -> Call {
         graph.offer(CUgraph::NULL);
         let stream = self.resolve(stream)?;
+        if self.is_legacy(stream) {
+            self.legacy_use(stream)?;
+        }
         let none = refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.none");
         let capture = self.streams.get(stream)?.member.as_ref().ok_or(none)?.capture;
         let found = self.captures.get(&capture).ok_or(none)?;

@@ -44,6 +44,9 @@ impl State {
         flags: u32,
     ) -> Call {
         let stream = self.resolve(stream)?;
+        if self.is_legacy(stream) {
+            self.legacy_use(stream)?;
+        }
         if flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES {
             return Err(invalid("capture.update_flags"));
         }

@@ -49,7 +49,7 @@ impl State {
         match flags {
             CU_EVENT_RECORD_DEFAULT => self.record(event, stream),
             CU_EVENT_RECORD_EXTERNAL => self.capture_external(stream, NodeKind::Record(event)),
-            _ => Err(invalid("event.record_flags")),
+            _ => self.route(stream).and(Err(invalid("event.record_flags"))),
         }
     }
 

@@ -38,12 +38,12 @@ impl State {
         if flags & !KNOWN_FLAGS != 0 {
             return Err(no_node(invalid("graph.instantiate_flags")));
         }
+        self.refuse_unsafe().map_err(no_node)?;
         if self.graphs.get(graph).map_err(no_node)?.is_owned() {
             let code = CUresult::CUDA_ERROR_NOT_SUPPORTED;
             return Err(no_node(refuse(code, "graph.owned")));
         }
         let device = self.current().map_err(no_node)?;
-        self.refuse_unsafe().map_err(no_node)?;
         let plan = Arc::new(self.plan(graph)?);
         if let Some(kernel) = self.unloaded_kernel(&plan) {
             let message = format!("the graph has a launch of `{kernel}`, whose module is unloaded");

@@ -6,7 +6,7 @@ use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
 use crate::refusal::invalid;
-use crate::state::{Route, State};
+use crate::state::State;
 use crate::work::{HostCall, HostTarget, Operation, Work};
 
 impl State {
@@ -29,22 +29,16 @@ impl State {
         data: Out<c_void>,
         flags: u32,
     ) -> Call {
-        self.resolve(stream)?;
+        let resolved = self.resolve(stream)?;
         let callback = callback.ok_or(invalid("host.null"))?;
         if flags != 0 {
             return Err(invalid("host.flags"));
         }
-        match self.route(stream)? {
-            Route::Queue(resolved) => {
-                let target = HostTarget::Callback(callback, stream);
-                let call = HostCall { target, data: data.pointer() };
-                self.enqueue(resolved, Work::Operation(Operation::Host(call))).map(|_| ())
-            }
-            // Host functions can be captured, callbacks cannot.
-            Route::Capture(_, capture) => {
-                let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-                Err(self.break_capture(capture, reason))
-            }
-        }
+        // Host functions can be captured, callbacks cannot.
+        self.refuse_captured(resolved)?;
+        self.route(stream)?;
+        let target = HostTarget::Callback(callback, stream);
+        let call = HostCall { target, data: data.pointer() };
+        self.enqueue(resolved, Work::Operation(Operation::Host(call))).map(|_| ())
     }
 }

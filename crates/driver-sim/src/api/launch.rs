@@ -81,9 +81,13 @@ impl State {
         self.submit(stream, Operation::Launch(launch)).map(|_| ())
     }
 
-    /// A launch that fails for another reason than its function breaks the capture of its stream.
+    /// A launch that fails for another reason than its function or missing parameters breaks the
+    /// capture of its stream.
     fn fail_launch(&mut self, stream: CUstream, request: &Request, refusal: Refusal) -> Refusal {
+        let is_parameters =
+            refusal.rule == "argument.get_at" || refusal.rule.starts_with("launch.block_of_extra");
         let known = self.functions.contains(request.function) && refusal.stops.is_none();
+        let known = known && !is_parameters;
         let route = if known { self.route(stream) } else { return refusal };
         match route {
             Ok(Route::Capture(_, capture)) => {

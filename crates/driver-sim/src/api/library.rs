@@ -101,6 +101,7 @@ impl State {
 
     pub(crate) fn cuLibraryUnload(&mut self, library: CUlibrary) -> Call {
         self.library(library)?;
+        self.refuse_unsafe()?;
         let found = self.libraries.remove(library)?;
         for kernel in found.kernels.values() {
             self.kernels.remove(*kernel)?;

@@ -79,7 +79,7 @@ impl State {
 
     pub(crate) fn cuMemFreeAsync(&mut self, address: CUdeviceptr, stream: CUstream) -> Call {
         match self.route(stream)? {
-            Route::Queue(_) if address == 0 => Ok(()),
+            Route::Queue(_) if address == 0 => self.refuse_unsafe(),
             Route::Queue(stream) if self.graph_memory.contains_key(&address) => {
                 self.note_graph_memory(address, false)?;
                 self.enqueue(stream, Work::Free(address)).map(|_| ())

@@ -24,6 +24,7 @@ impl State {
     }
 
     pub(crate) fn cuStreamGetPriority(&mut self, stream: CUstream, priority: Out<i32>) -> Call {
+        self.route(stream)?;
         let resolved = self.resolve(stream)?;
         priority.put(self.streams.get(resolved)?.priority)
     }
@@ -34,13 +35,14 @@ impl State {
     }
 
     pub(crate) fn cuStreamGetCtx(&mut self, stream: CUstream, context: Out<CUcontext>) -> Call {
+        self.route(stream)?;
         let resolved = self.resolve(stream)?;
         let device = self.streams.get(resolved)?.device;
         context.put(self.devices[device].context.unwrap_or(CUcontext::NULL))
     }
 
     pub(crate) fn cuStreamGetDevice(&mut self, stream: CUstream, device: Out<CUdevice>) -> Call {
-        let resolved = self.resolve(stream)?;
+        let resolved = self.known(stream)?;
         let index = self.streams.get(resolved)?.device;
         device.put(i32::try_from(index).unwrap_or(i32::MAX))
     }

@@ -54,9 +54,13 @@ impl State {
     /// Destroying a stream takes it out of its capture. One that began a capture ends it, which
     /// nobody is told; of another one the work has to be joined all the same.
     pub(crate) fn cuStreamDestroy_v2(&mut self, stream: CUstream) -> Call {
+        let special = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "stream.special");
+        if stream.is_legacy() {
+            return Err(special);
+        }
         let resolved = self.resolve(stream)?;
-        if self.is_legacy(resolved) || self.is_per_thread(resolved) {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "stream.special"));
+        if self.is_per_thread(resolved) {
+            return Err(special);
         }
         if let Some(member) = self.streams.get(resolved)?.member.clone()
             && let Some(capture) = self.captures.get_mut(&member.capture)
