@@ -5,7 +5,6 @@ use retrograph_driver_sys::*;
 use super::copies::LEGACY;
 use crate::argument::Call;
 use crate::refusal::invalid;
-use crate::refusal::invalid;
 use crate::state::{Route, State};
 use crate::work::{Fill, Operation};
 
