@@ -15,6 +15,12 @@ use crate::memory::{Snapshot, Span};
 
 /// Where shared memory lies among generic addresses.
 pub(super) const SHARED_WINDOW: u64 = 0x6f00_0000_0000;
+
+/// Whether a generic address is one of shared memory.
+pub(super) fn is_shared_address(address: u64) -> bool {
+    address.wrapping_sub(SHARED_WINDOW) < WINDOW
+}
+
 /// Where local memory lies among generic addresses.
 pub(super) const LOCAL_WINDOW: u64 = 0x6e00_0000_0000;
 /// Where the parameters lie among generic addresses.

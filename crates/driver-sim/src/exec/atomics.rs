@@ -4,10 +4,13 @@
 //! after the other, so that the result is the same on every run. On hardware the order is open;
 //! a kernel whose result depends on it gives one of the results that hardware may give.
 
+use retrograph_ptx::ast::Space;
+
 use super::access::{
-    Memories, Trouble, atomic_addresses, lane_of, lanes_of, read_element, set_lane,
+    Memories, Trouble, atomic_addresses, is_shared_address, lane_of, lanes_of, read_element,
+    set_lane,
 };
-use super::float::{canonical, canonical64, d, f};
+use super::float::{canonical, d, f, flush, result64};
 use super::program::{Atomic, AtomicOperation};
 use super::races::Touch;
 use super::vector::Slots;
@@ -18,7 +21,9 @@ impl AtomicOperation {
         match self {
             Self::Function(function, constant) => function([old, b, 0], constant),
             Self::AddF32 => u64::from(canonical(f(old as u32) + f(b as u32))),
-            Self::AddF64 => canonical64(d(old) + d(b)),
+            // A NaN is passed on as it is.
+            Self::AddF64 if d(b).is_nan() => b,
+            Self::AddF64 => result64(d(old) + d(b), &[old]),
             Self::Exchange => b,
             Self::CompareAndSwap => {
                 if old == b {
@@ -43,6 +48,19 @@ impl AtomicOperation {
             }
         }
     }
+}
+
+/// Whether subnormals are flushed: in additions of `f32` outside of shared memory.
+fn flushes(atomic: &Atomic, address: u64) -> bool {
+    let is_shared = match atomic.access.space {
+        Some(space) => space == Space::Shared,
+        None => is_shared_address(address),
+    };
+    matches!(atomic.operation, AtomicOperation::AddF32) && !is_shared
+}
+
+fn flushed(bits: u64) -> u64 {
+    u64::from(flush(bits as u32))
 }
 
 /// Executes the atomic in the lanes of `mask`: operands d, address, b, c.
@@ -73,7 +91,12 @@ pub(super) unsafe fn execute(
             let used = u64::MAX >> (64 - 8 * bytes);
             let b = lane_of(slots, 2, (access.value, lane)) & used;
             let c = lane_of(slots, 3, (access.value, lane)) & used;
-            let new = atomic.operation.apply(old, b, c).to_le_bytes();
+            let new = if flushes(atomic, all[lane]) {
+                let sum = atomic.operation.apply(flushed(old), flushed(b), c);
+                flushed(sum).to_le_bytes()
+            } else {
+                atomic.operation.apply(old, b, c).to_le_bytes()
+            };
             std::ptr::copy_nonoverlapping(new.as_ptr(), at, bytes);
             set_lane(slots, 0, (access.value, lane), old);
         }

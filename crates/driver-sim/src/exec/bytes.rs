@@ -14,15 +14,15 @@ pub(super) fn carry_of<T: Int>([a, b, carry]: [u64; 3], _: u64) -> u64 {
     (sum >> T::BITS) as u64
 }
 
-/// `a − b` less a borrow.
-pub(super) fn sub_borrow<T: Int>([a, b, borrow]: [u64; 3], _: u64) -> u64 {
-    T::low(T::of(a).wide() - T::of(b).wide() - i128::from(borrow & 1))
+/// `a − b` less one where the carry is not set: hardware adds the complement of `b`.
+pub(super) fn sub_borrow<T: Int>([a, b, carry]: [u64; 3], _: u64) -> u64 {
+    T::low(T::of(a).wide() - T::of(b).wide() - i128::from(carry & 1 ^ 1))
 }
 
-/// The borrow of [`sub_borrow`].
-pub(super) fn borrow_of<T: Int>([a, b, borrow]: [u64; 3], _: u64) -> u64 {
+/// The carry of [`sub_borrow`]: set where there is no borrow.
+pub(super) fn borrow_of<T: Int>([a, b, carry]: [u64; 3], _: u64) -> u64 {
     let low = |bits: u64| i128::from(T::low(T::of(bits).wide()));
-    u64::from(low(a) - low(b) - i128::from(borrow & 1) < 0)
+    u64::from(low(a) - low(b) - i128::from(carry & 1 ^ 1) >= 0)
 }
 
 /// `sad`: the absolute difference of `a` and `b`, added to `c`.
@@ -155,8 +155,8 @@ mod tests {
         assert_eq!((add_carry::<u32>([all, 0, 1], 0), carry_of::<u32>([all, 0, 1], 0)), (0, 1));
         assert_eq!(carry_of::<i32>([all, 1, 0], 0), 1);
         assert_eq!(carry_of::<u64>([u64::MAX, u64::MAX, 1], 0), 1);
-        assert_eq!((sub_borrow::<u32>([0, 0, 1], 0), borrow_of::<u32>([0, 0, 1], 0)), (all, 1));
-        assert_eq!(borrow_of::<i64>([5, u64::MAX, 0], 0), 1);
+        assert_eq!((sub_borrow::<u32>([0, 0, 0], 0), borrow_of::<u32>([0, 0, 0], 0)), (all, 0));
+        assert_eq!(borrow_of::<i64>([5, u64::MAX, 1], 0), 0);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use retrograph_ptx::ast::{Type, TypeKind};
 
-use super::float::{FloatMode, canonical64, d, flush, saturate};
+use super::float::{FloatMode, NAN_F32, canonical64, d, flush, narrow, quiet64, saturate, widen};
 use super::half::to_odd;
 use super::rounding::{Format, Rounding};
 
@@ -31,7 +31,9 @@ impl Conversion {
             (false, false) => self.integer_to_integer(bits),
             (false, true) => self.integer_to_float(bits),
             (true, false) => self.float_to_integer(self.operand(bits)),
-            (true, true) => self.float_to_float(self.operand(bits)),
+            (true, true) => {
+                self.nan(bits).unwrap_or_else(|| self.float_to_float(self.operand(bits)))
+            }
         }
     }
 
@@ -42,10 +44,51 @@ impl Conversion {
                 f64::from(f32::from_bits((bits as u32 & 0x8000) << 16))
             }
             Type::Bf16 => Format::BF16.widen(bits as u32 & 0xffff),
-            Type::F32 if self.mode.flush => f64::from(f32::from_bits(flush(bits as u32))),
+            // Conversions to f16 flush nothing.
+            Type::F32 if self.mode.flush && self.to != Type::F16 => {
+                f64::from(f32::from_bits(flush(bits as u32)))
+            }
             Type::F32 => f64::from(f32::from_bits(bits as u32)),
             _ => d(bits),
         }
+    }
+
+    /// What a NaN becomes: conversions from and to `f64` and those from bf16 keep its sign and its
+    /// upper bits, others give the canonical one.
+    fn nan(self, bits: u64) -> Option<u64> {
+        let (Type::F64 | Type::F32 | Type::F16 | Type::Bf16) = self.to else { return None };
+        if !self.operand(bits).is_nan() || self.mode.saturate {
+            return None;
+        }
+        let keeps = match (self.from, self.to) {
+            (Type::F32, Type::F32) => !self.integral && !self.mode.flush,
+            (Type::Bf16, Type::F32) => !self.mode.flush,
+            (Type::F64, _) | (_, Type::F64) => true,
+            _ => false,
+        };
+        if !keeps {
+            return None;
+        }
+        // Where nothing is computed, not even a signalling NaN is made quiet.
+        match (self.from, self.to) {
+            (Type::F32, Type::F32) => return Some(bits),
+            (Type::F64, Type::F64) if !self.integral => return Some(bits),
+            (Type::Bf16, Type::F32) => return Some((bits & 0xffff) << 16),
+            _ => {}
+        }
+        let wide = match self.from {
+            Type::F64 => bits,
+            Type::F32 if self.mode.flush => widen(NAN_F32),
+            Type::F32 => widen(bits as u32),
+            Type::Bf16 => widen((bits as u32) << 16),
+            _ => (bits & 0x8000) << 48 | 0x7ff8 << 48 | (bits & 0x1ff) << 42,
+        };
+        Some(match self.to {
+            Type::F64 => quiet64(wide),
+            Type::F32 => u64::from(narrow(wide)),
+            Type::Bf16 => u64::from(narrow(wide) >> 16),
+            _ => wide >> 48 & 0x8000 | 0x7e00 | wide >> 42 & 0x1ff,
+        })
     }
 
     fn integer_to_integer(self, bits: u64) -> u64 {

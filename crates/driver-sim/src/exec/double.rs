@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 
-use super::float::{NAN_F64, canonical64, d};
+use super::float::{canonical64, d, nan_of};
 use super::rounding::Rounding;
 
 /// The roundings in the order of their numbers.
@@ -76,6 +76,11 @@ fn add_in(a: f64, b: f64, rounding: Rounding) -> u64 {
     adjust(sum, sign(error), rounding)
 }
 
+/// On which side of the zero that stands for it a product lies that is too small to be told.
+fn side_of_zero(zero: f64) -> Ordering {
+    if zero.is_sign_negative() { Ordering::Less } else { Ordering::Greater }
+}
+
 fn mul_in(a: f64, b: f64, rounding: Rounding) -> u64 {
     let product = a * b;
     if !a.is_finite() || !b.is_finite() || a == 0.0 || b == 0.0 {
@@ -83,6 +88,9 @@ fn mul_in(a: f64, b: f64, rounding: Rounding) -> u64 {
     }
     if product.is_infinite() {
         return overflowed(product, rounding);
+    }
+    if product == 0.0 {
+        return adjust(product, side_of_zero(product), rounding);
     }
     // Scaled up, the product is exact enough to be compared with the scaled result.
     let (x, y) = if product.abs() < TINY { (a * SCALE, b * SCALE) } else { (a, b) };
@@ -113,6 +121,9 @@ pub(super) fn fma_in(a: f64, b: f64, c: f64, rounding: Rounding) -> u64 {
         let factor = if product.is_infinite() { 1.0 / SCALE } else { SCALE };
         let (x, y) = (a * factor, b * factor);
         let product = x * y;
+        if product == 0.0 && nearest == c {
+            return adjust(nearest, side_of_zero(product), rounding);
+        }
         let terms = [product, c * factor * factor, x.mul_add(y, -product)];
         let scaled = nearest * factor * factor;
         return adjust(nearest, side_of_sum(ordered(terms), scaled), rounding);
@@ -162,9 +173,10 @@ macro_rules! in_modes {
     ($($(#[$doc:meta])* $name:ident($a:ident, $b:ident, $c:ident, $r:ident) = $value:expr;)*) => {$(
         $(#[$doc])*
         pub(super) fn $name([a, b, c]: [u64; 3], rounding: u64) -> u64 {
+            let bits = [a, b, c];
             let ($a, $b, $c, $r) = (d(a), d(b), d(c), ROUNDINGS[(rounding & 3) as usize]);
             let _ = (&$a, &$b, &$c);
-            if [$a, $b, $c].into_iter().any(f64::is_nan) { NAN_F64 } else { $value }
+            if [$a, $b, $c].into_iter().any(f64::is_nan) { nan_of(&bits) } else { $value }
         }
     )*};
 }
@@ -179,11 +191,16 @@ in_modes! {
     /// `fma.f64`.
     fma(a, b, c, r) = fma_in(a, b, c, r);
     /// `div.f64`.
-    div(a, b, _c, r) = div_in(a, b, r);
+    div_unless_nan(a, b, _c, r) = div_in(a, b, r);
     /// `rcp.f64`.
     rcp(a, _b, _c, r) = div_in(1.0, a, r);
     /// `sqrt.f64`.
     sqrt(a, _b, _c, r) = sqrt_in(a, r);
+}
+
+/// `div.f64`, which passes on the first operand that is a NaN, not the last.
+pub(super) fn div([a, b, c]: [u64; 3], rounding: u64) -> u64 {
+    if d(a).is_nan() { nan_of(&[a]) } else { div_unless_nan([a, b, c], rounding) }
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //! Functions marked `#[inline(always)]` are the ones that the interpreter applies to whole warps;
 //! they are written without branches so that they vectorise. All arithmetic is on bits, because a
 //! NaN that passes through a Rust float may change its payload. NaN results of `f32` arithmetic are
-//! the canonical `0x7fffffff` that NVIDIA hardware returns; of `f64`, its `0xfff8000000000000`.
+//! the canonical `0x7fffffff` that NVIDIA hardware returns. Arithmetic of `f64` passes on the last
+//! operand that is a NaN (a division the first), made quiet, and gives `0xfff8000000000000` where none is.
 //!
 //! The `.approx` functions are computed in `f64` and rounded once, so that they are better than
 //! hardware (which promises about 2 ulp), and use nothing but correctly rounded operations, so that
@@ -30,6 +31,52 @@ pub(super) fn d(bits: u64) -> f64 {
 #[inline(always)]
 pub(super) fn canonical(value: f32) -> u32 {
     if value.is_nan() { NAN_F32 } else { value.to_bits() }
+}
+
+/// The NaN that an operation on `f64` gives: the last operand that is one, made quiet.
+#[cold]
+pub(super) fn nan_of(operands: &[u64]) -> u64 {
+    let last = operands.iter().rfind(|bits| d(**bits).is_nan());
+    last.map_or(NAN_F64, |bits| quiet64(*bits))
+}
+
+/// A NaN made quiet.
+pub(super) fn quiet64(bits: u64) -> u64 {
+    bits | 1 << 51
+}
+
+/// The bits of a result of `f64` arithmetic.
+#[inline(always)]
+pub(super) fn result64(value: f64, operands: &[u64]) -> u64 {
+    if value.is_nan() { nan_of(operands) } else { value.to_bits() }
+}
+
+/// `neg.f64`; a NaN keeps its sign.
+#[inline(always)]
+pub(super) fn neg64(bits: u64) -> u64 {
+    if d(bits).is_nan() { quiet64(bits) } else { bits ^ 1 << 63 }
+}
+
+/// `abs.f64`; a NaN keeps its sign.
+#[inline(always)]
+pub(super) fn abs64(bits: u64) -> u64 {
+    if d(bits).is_nan() { quiet64(bits) } else { bits & !(1 << 63) }
+}
+
+/// `f32` to `f64`; a NaN keeps its sign and the bits of its mantissa.
+#[inline(always)]
+pub(super) fn widen(bits: u32) -> u64 {
+    let nan = u64::from(bits & 0x8000_0000) << 32
+        | 0x7ff8_0000_0000_0000
+        | u64::from(bits & 0x003f_ffff) << 29;
+    if f(bits).is_nan() { nan } else { f64::from(f(bits)).to_bits() }
+}
+
+/// `f64` to `f32`, rounded to nearest; a NaN keeps its sign and the upper bits of its mantissa.
+#[inline(always)]
+pub(super) fn narrow(bits: u64) -> u32 {
+    let nan = (bits >> 32) as u32 & 0x8000_0000 | 0x7fc0_0000 | (bits >> 29) as u32 & 0x003f_ffff;
+    if d(bits).is_nan() { nan } else { (d(bits) as f32).to_bits() }
 }
 
 /// The bits of a result, with the canonical NaN.
@@ -65,7 +112,7 @@ pub(super) fn max(a: u32, b: u32) -> u32 {
 pub(super) fn extremum64(a: u64, b: u64, greatest: bool) -> u64 {
     let (x, y) = (d(a), d(b));
     match (x.is_nan(), y.is_nan()) {
-        (true, true) => NAN_F64,
+        (true, true) => quiet64(b),
         (true, false) => b,
         (false, true) => a,
         _ if x == y => {
@@ -83,6 +130,11 @@ pub(super) fn extremum64(a: u64, b: u64, greatest: bool) -> u64 {
 /// Flushes a subnormal to a zero of its sign.
 pub(super) fn flush(bits: u32) -> u32 {
     if f(bits).is_subnormal() { bits & 0x8000_0000 } else { bits }
+}
+
+/// Flushes a subnormal to a zero of its sign.
+pub(super) fn flush64(bits: u64) -> u64 {
+    if d(bits).is_subnormal() { bits & 1 << 63 } else { bits }
 }
 
 /// `ex2.approx.f32`.
@@ -232,18 +284,34 @@ pub(super) fn saturate(bits: u32) -> u32 {
     }
 }
 
+/// The reciprocals of larger numbers are not normal: 2^126.
+const LARGE: f32 = f32::from_bits(0x7e80_0000);
+
+/// Whether a result that is not zero is less than every normal `f32`.
+fn is_tiny(exact: f64) -> bool {
+    exact != 0.0 && exact.abs() < f64::from(f32::MIN_POSITIVE)
+}
+
 /// The arithmetic of one lane in any mode: `values` are three `f32` and `mode` an encoded
 /// [`FloatMode`].
 pub(super) type ModedOperation = fn(values: [u64; 3], mode: u64) -> u64;
 
 macro_rules! moded {
-    ($($(#[$doc:meta])* $name:ident($a:ident, $b:ident, $c:ident, $r:ident) = $value:expr;)*) => {$(
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($a:ident, $b:ident, $c:ident, $r:ident) = $value:expr
+            $(, exactly $exact:expr)?;
+    )*) => {$(
         $(#[$doc])*
         pub(super) fn $name(values: [u64; 3], mode: u64) -> u64 {
             let mode = FloatMode::decode(mode);
             let [$a, $b, $c] = values.map(|value| mode.operand(value));
             let $r = mode.rounding;
             let _ = (&$a, &$b, &$c, &$r);
+            // What is too small to be normal is flushed before it is rounded.
+            $(if mode.flush && is_tiny($exact) {
+                return mode.result(0.0f32.copysign($exact as f32));
+            })?
             mode.result($value)
         }
     )*};
@@ -255,11 +323,21 @@ moded! {
     /// `sub.f32`.
     sub(a, b, _c, r) = directed_f32::sum(f64::from(a), -b, a - b, r);
     /// `mul.f32`.
-    mul(a, b, _c, r) = directed_f32::exact(f64::from(a) * f64::from(b), a * b, r);
+    mul(a, b, _c, r) = directed_f32::exact(f64::from(a) * f64::from(b), a * b, r),
+        exactly f64::from(a) * f64::from(b);
     /// `fma.f32`.
-    fma(a, b, c, r) = directed_f32::sum(f64::from(a) * f64::from(b), c, a.mul_add(b, c), r);
+    fma(a, b, c, r) = directed_f32::sum(f64::from(a) * f64::from(b), c, a.mul_add(b, c), r),
+        exactly f64::from(a) * f64::from(b) + f64::from(c);
     /// `div.f32`.
     div(a, b, _c, r) = directed_f32::quotient(a, b, r);
+    /// `div.approx.f32`: the reciprocal of a large divisor is flushed.
+    div_approx(a, b, _c, _r) = if b.is_finite() && b.abs() > LARGE {
+        a * 0.0f32.copysign(b)
+    } else {
+        a / b
+    };
+    /// `div.full.f32`.
+    div_full(a, b, _c, _r) = a / b, exactly f64::from(a) / f64::from(b);
     /// `rcp.f32`.
     rcp(a, _b, _c, r) = directed_f32::quotient(1.0, a, r);
     /// `sqrt.f32`.

@@ -112,6 +112,12 @@ impl HalfMode {
         if self.flush && bits & exponent == 0 { bits & SIGN } else { bits }
     }
 
+    /// Whether an exact product is flushed before it is rounded.
+    fn is_flushed(self, exact: f64) -> bool {
+        let least = if self.brain { f64::from(f32::MIN_POSITIVE) } else { 2f64.powi(-14) };
+        self.flush && exact != 0.0 && exact.abs() < least
+    }
+
     fn apply(self, operands: [u32; 3]) -> u32 {
         let [a, b, c] = operands.map(|bits| self.flushed(bits));
         let value = |bits: u32| self.format().widen(bits);
@@ -119,10 +125,12 @@ impl HalfMode {
         let result = match self.operation {
             HalfOperation::Add => round(self.sum(value(a), value(b))),
             HalfOperation::Sub => round(self.sum(value(a), value(b ^ SIGN))),
+            HalfOperation::Mul if self.is_flushed(value(a) * value(b)) => (a ^ b) & SIGN,
             HalfOperation::Mul => round(value(a) * value(b)),
             HalfOperation::Fma => round(self.sum(value(a) * value(b), value(c))),
             HalfOperation::Min => self.extremum(a, b, false),
             HalfOperation::Max => self.extremum(a, b, true),
+            HalfOperation::Neg | HalfOperation::Abs if value(a).is_nan() => return NAN,
             HalfOperation::Neg => return a ^ SIGN,
             HalfOperation::Abs => return a & !SIGN,
             HalfOperation::Exp2 => {

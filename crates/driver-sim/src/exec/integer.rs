@@ -1,8 +1,7 @@
 //! What PTX integer and bit instructions compute, one lane at a time.
 //!
 //! A value travels as a `u64` whose low bits hold it. Division by zero, which PTX leaves to the
-//! machine, gives all ones, and the remainder is then the dividend: what division by subtraction
-//! gives and current hardware returns for unsigned operands.
+//! machine, gives all ones, and so does the remainder: what hardware returns.
 
 /// A function of up to three operands and one constant, applied to one lane.
 pub(super) type LaneFunction = fn(values: [u64; 3], constant: u64) -> u64;
@@ -75,7 +74,7 @@ wrapping! {
     /// `div`.
     div(a, b, _c) = if b == 0 { -1 } else { a / b };
     /// `rem`.
-    rem(a, b, _c) = if b == 0 { a } else { a % b };
+    rem(a, b, _c) = if b == 0 { -1 } else { a % b };
     /// `min`.
     min(a, b, _c) = a.min(b);
     /// `max`.
@@ -143,9 +142,14 @@ pub(super) fn lop3([a, b, c]: [u64; 3], constant: u64) -> u64 {
     (0..8).map(term).fold(0, |sum, term| sum | term) & 0xffff_ffff
 }
 
+/// The position or length of a field. 32-bit instructions read 8 bits of it, 64-bit ones all.
+fn field_number<T: Int>(bits: u64) -> u32 {
+    if T::BITS == 64 { (bits as u32).min(255) } else { bits as u32 & 0xff }
+}
+
 /// `bfe`: `b` is the position and `c` the length.
 pub(super) fn bfe<T: Int>([a, b, c]: [u64; 3], _: u64) -> u64 {
-    let (position, length) = ((b & 0xff) as u32, (c & 0xff) as u32);
+    let (position, length) = (field_number::<T>(b), field_number::<T>(c));
     if length == 0 {
         return 0;
     }
@@ -164,7 +168,8 @@ pub(super) fn bfe<T: Int>([a, b, c]: [u64; 3], _: u64) -> u64 {
 /// `bfi`: inserts the low bits of `a` into `b`; `constant` holds the width of the operands, and the
 /// third value the position, with the length in its upper half.
 pub(super) fn bfi([a, b, c]: [u64; 3], constant: u64) -> u64 {
-    let (position, length) = ((c & 0xff) as u32, (c >> 32 & 0xff) as u32);
+    let number = if constant == 64 { field_number::<u64> } else { field_number::<u32> };
+    let (position, length) = (number(c), number(c >> 32));
     let mask = 1u128.checked_shl(length).unwrap_or(0).wrapping_sub(1);
     let mask = mask.checked_shl(position).unwrap_or(0);
     let inserted = u128::from(a).checked_shl(position).unwrap_or(0);

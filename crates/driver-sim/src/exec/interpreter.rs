@@ -8,7 +8,7 @@ use super::access::{Memories, Trouble, load_any, store_any};
 use super::atomics;
 use super::cross::{Gathering, gather, match_all, match_any, reduce, shuffle, shuffle_in_range};
 use super::fault::FaultKind;
-use super::float::{self, canonical, canonical64, d, f};
+use super::float::{self, canonical, d, f};
 use super::lanes;
 use super::matrix::{File, Operation, move_matrix, multiply};
 use super::program::{LANES, Op, Program, ShuffleMode, Undefined};
@@ -299,29 +299,31 @@ unsafe fn interpret(machine: &mut Machine<'_>, warp: &mut Warp, file: *mut u8, t
                 Op::DivF32 => map2(s, mask, |a: u32, b: u32| canonical(f(a) / f(b))),
                 Op::MinF32 => map2(s, mask, float::min),
                 Op::MaxF32 => map2(s, mask, float::max),
-                Op::NegF32 => map1(s, mask, |a: u32| a ^ 0x8000_0000),
-                Op::AbsF32 => map1(s, mask, |a: u32| a & 0x7fff_ffff),
+                Op::NegF32 => map1(s, mask, |a: u32| canonical(-f(a))),
+                Op::AbsF32 => map1(s, mask, |a: u32| canonical(f(a).abs())),
                 Op::SqrtF32 => map1(s, mask, |a: u32| canonical(f(a).sqrt())),
                 Op::RcpF32 => map1(s, mask, |a: u32| canonical(1.0 / f(a))),
                 Op::RsqrtF32 => map1(s, mask, float::rsqrt),
                 Op::Exp2F32 => map1(s, mask, float::exp2),
                 Op::Log2F32 => map1(s, mask, float::log2),
-                Op::AddF64 => map2(s, mask, |a: u64, b: u64| canonical64(d(a) + d(b))),
-                Op::SubF64 => map2(s, mask, |a: u64, b: u64| canonical64(d(a) - d(b))),
-                Op::MulF64 => map2(s, mask, |a: u64, b: u64| canonical64(d(a) * d(b))),
+                Op::AddF64 => map2(s, mask, |a: u64, b: u64| float::result64(d(a) + d(b), &[a, b])),
+                Op::SubF64 => map2(s, mask, |a: u64, b: u64| float::result64(d(a) - d(b), &[a, b])),
+                Op::MulF64 => map2(s, mask, |a: u64, b: u64| float::result64(d(a) * d(b), &[a, b])),
                 Op::FmaF64 => {
-                    map3(s, mask, |a: u64, b: u64, c: u64| canonical64(d(a).mul_add(d(b), d(c))));
+                    map3(s, mask, |a: u64, b: u64, c: u64| {
+                        float::result64(d(a).mul_add(d(b), d(c)), &[a, b, c])
+                    });
                 }
-                Op::DivF64 => map2(s, mask, |a: u64, b: u64| canonical64(d(a) / d(b))),
-                Op::SqrtF64 => map1(s, mask, |a: u64| canonical64(d(a).sqrt())),
-                Op::NegF64 => map1(s, mask, |a: u64| a ^ 1 << 63),
+                Op::DivF64 => map2(s, mask, |a: u64, b: u64| float::result64(d(a) / d(b), &[b, a])),
+                Op::SqrtF64 => map1(s, mask, |a: u64| float::result64(d(a).sqrt(), &[a])),
+                Op::NegF64 => map1(s, mask, float::neg64),
                 Op::U32ToF32 => map1(s, mask, |a: u32| (a as f32).to_bits()),
                 Op::S32ToF32 => map1(s, mask, |a: i32| (a as f32).to_bits()),
                 Op::U32To64 => map1(s, mask, |a: u32| u64::from(a)),
                 Op::S32To64 => map1(s, mask, |a: i32| i64::from(a)),
                 Op::Low32 => map1(s, mask, |a: u64| a as u32),
-                Op::F32ToF64 => map1(s, mask, |a: u32| canonical64(f64::from(f(a)))),
-                Op::F64ToF32 => map1(s, mask, |a: u64| canonical(d(a) as f32)),
+                Op::F32ToF64 => map1(s, mask, float::widen),
+                Op::F64ToF32 => map1(s, mask, float::narrow),
                 Op::Equal32 => compare(s, mask, extra, |a: u32, b: u32| a == b),
                 Op::LessU32 => compare(s, mask, extra, |a: u32, b: u32| a < b),
                 Op::LessS32 => compare(s, mask, extra, |a: i32, b: i32| a < b),

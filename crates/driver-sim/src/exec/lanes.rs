@@ -13,7 +13,7 @@ pub(super) fn div_u32(a: u32, b: u32) -> u32 {
 /// `rem.u32`.
 #[inline(always)]
 pub(super) fn rem_u32(a: u32, b: u32) -> u32 {
-    a.checked_rem(b).unwrap_or(a)
+    if b == 0 { u32::MAX } else { a % b }
 }
 
 /// Applies a function to the lanes of `mask`.

@@ -126,7 +126,8 @@ impl Narrowing {
     fn apply(self, value: f64) -> u32 {
         let (nan, greatest) = self.to.ends();
         if value.is_nan() {
-            return nan;
+            // NaNs of tf32 have the bits of f32 that it keeps.
+            return if self.to == Narrow::Tf32 && !self.away { nan & !0x1fff } else { nan };
         }
         if self.relu && value.is_sign_negative() {
             return 0;
@@ -139,7 +140,14 @@ impl Narrowing {
 
 /// Narrows one `f32`.
 pub(super) fn one([value, ..]: [u64; 3], code: u64) -> u64 {
-    u64::from(Narrowing::decode(code).apply(f64::from(f32::from_bits(value as u32))))
+    let narrowing = Narrowing::decode(code);
+    let bits = value as u32;
+    if narrowing.to == Narrow::Tf32 && narrowing.away && f32::from_bits(bits).is_nan() {
+        // NaNs are cut off; what makes infinities finite makes them less, too.
+        let kept = bits & !0x1fff;
+        return u64::from(if narrowing.finite { kept - 0x2000 } else { kept });
+    }
+    u64::from(narrowing.apply(f64::from(f32::from_bits(bits))))
 }
 
 /// Narrows two `f32` into one register, the first one above the second.
@@ -220,7 +228,7 @@ mod tests {
         assert_eq!([run(tf32, tie), run(away, tie)], [0x3f80_0000, 0x3f80_2000]);
         assert_eq!(run(zero, f32::from_bits(0x3f80_1fff)), 0x3f80_0000);
         assert_eq!(run(away, f32::MAX), u64::from(f32::INFINITY.to_bits()));
-        assert_eq!(run(away, f32::NAN), 0x7fff_ffff);
+        assert_eq!(run(tf32, f32::NAN), 0x7fff_e000);
     }
 
     #[test]

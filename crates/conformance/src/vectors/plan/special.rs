@@ -35,6 +35,7 @@ pub(super) fn reason_against(opcode: Opcode, form: &Form) -> Option<&'static str
             "its values are addresses, which differ from run to run"
         }
         "wmma" => "where the elements lie in registers is not told; kernels of the tests multiply",
+        "fns" => "what it gives for a base beyond 31 is not defined",
         "activemask" => "which lanes run together is not promised",
         "elect" => "which lane is chosen is not promised",
         _ => return None,
@@ -74,8 +75,35 @@ pub(super) fn cases(opcode: Opcode, instances: usize) -> usize {
     }
 }
 
-/// Choices that concern state spaces which a case does not have.
+/// Choices that concern state spaces which a case does not have, that the manual does not have
+/// although the assembler takes them, or that the simulator lacks.
 pub(super) fn is_elsewhere(choice: &Choice<'_>) -> bool {
+    is_undocumented(choice) || is_not_simulated(choice) || is_of_another_space(choice)
+}
+
+/// What the assembler makes of these is not the operation in another mode or width.
+fn is_undocumented(choice: &Choice<'_>) -> bool {
+    let of = choice.types.first().copied();
+    let is_directed = ["rz", "rm", "rp"].iter().any(|word| choice.says(word));
+    match choice.opcode.text() {
+        "fma" => is_directed && matches!(of, Some(Type::Bf16 | Type::Bf16x2)),
+        "madc" => of.is_some_and(|of| of.size() == 2),
+        _ => false,
+    }
+}
+
+/// What the simulator reports as unsupported.
+fn is_not_simulated(choice: &Choice<'_>) -> bool {
+    let is_directed = ["rz", "rm", "rp"].iter().any(|word| choice.says(word));
+    match choice.opcode.text() {
+        "fma" => choice.says("oob"),
+        "madc" => choice.says("sat"),
+        "mma" => is_directed,
+        _ => false,
+    }
+}
+
+fn is_of_another_space(choice: &Choice<'_>) -> bool {
     let others = [
         "param",
         "local",

@@ -6,7 +6,7 @@ use retrograph_ptx::ast::{Instruction, Modifier as M, Modifiers, Opcode as O, Ty
 
 use super::{Decoder, Op, Reason, Slot, only, type_of};
 use crate::exec::double;
-use crate::exec::float::{self, FloatMode, ModedOperation, canonical64, d, extremum64};
+use crate::exec::float::{self, FloatMode, ModedOperation, d, extremum64, flush64, result64};
 use crate::exec::rounding::Rounding;
 
 /// The rounding, flushing and saturation that modifiers ask for.
@@ -78,6 +78,13 @@ impl Decoder<'_> {
             self.emit_lanes(float::extremum, code, to, from);
             return Ok(());
         }
+        let approximate = [M::Approx, M::Full].into_iter().find(|&word| i.modifiers.has(word));
+        if let (O::Div, Some(word)) = (i.opcode, approximate) {
+            let is_full = word == M::Full;
+            let function = if is_full { float::div_full } else { float::div_approx };
+            self.emit_lanes(function, mode.encode(), to, from);
+            return Ok(());
+        }
         if mode.is_plain()
             && !nan
             && let Some(op) = fast32(i.opcode)
@@ -99,6 +106,14 @@ impl Decoder<'_> {
         if mode.rounding != Rounding::Nearest {
             let function = directed64(i.opcode).ok_or_else(|| format!("{} of .f64", i.opcode))?;
             self.emit_lanes(function, mode.rounding as u64, to, from);
+            return Ok(());
+        }
+        if mode.flush && matches!(i.opcode, O::Rcp | O::Rsqrt) && i.modifiers.has(M::Approx) {
+            let function: ModedOperation = match i.opcode {
+                O::Rcp => |[a, _, _], _| result64(1.0 / d(upper(a)), &[a]),
+                _ => |[a, _, _], _| result64(1.0 / d(upper(a)).sqrt(), &[a]),
+            };
+            self.emit_lanes(function, 0, to, from);
             return Ok(());
         }
         let fast = match i.opcode {
@@ -165,6 +180,11 @@ fn moded(opcode: O, propagate_nan: bool) -> Option<ModedOperation> {
     })
 }
 
+/// What approximations of `f64` read: the upper half, and a zero for a subnormal.
+fn upper(bits: u64) -> u64 {
+    flush64(bits & !0xffff_ffff)
+}
+
 /// `copysign` gives the second operand the sign of the first.
 fn copysign32([a, b, _]: [u64; 3], _: u64) -> u64 {
     a & 0x8000_0000 | b & 0x7fff_ffff
@@ -189,9 +209,9 @@ fn lanes64(opcode: O) -> Option<ModedOperation> {
     Some(match opcode {
         O::Min => |[a, b, _], _| extremum64(a, b, false),
         O::Max => |[a, b, _], _| extremum64(a, b, true),
-        O::Abs => |[a, _, _], _| a & !(1 << 63),
-        O::Rcp => |[a, _, _], _| canonical64(1.0 / d(a)),
-        O::Rsqrt => |[a, _, _], _| canonical64(1.0 / d(a).sqrt()),
+        O::Abs => |[a, _, _], _| float::abs64(a),
+        O::Rcp => |[a, _, _], _| result64(1.0 / d(a), &[a]),
+        O::Rsqrt => |[a, _, _], _| result64(1.0 / d(a).sqrt(), &[a]),
         O::Copysign => |[a, b, _], _| a & 1 << 63 | b & !(1 << 63),
         _ => return None,
     })

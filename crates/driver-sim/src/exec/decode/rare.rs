@@ -48,8 +48,10 @@ impl Decoder<'_> {
         };
         let carry = self.carry();
         let is_in = matches!(instruction.opcode, O::Addc | O::Subc | O::Madc);
-        let given = if is_in { carry } else { self.constant(0, Width::Predicate) };
         let subtracts = matches!(instruction.opcode, O::Sub | O::Subc);
+        // A subtraction without a carry to take is one without a borrow.
+        let none = if subtracts { u64::MAX } else { 0 };
+        let given = if is_in { carry } else { self.constant(none, Width::Predicate) };
         let (value, over) = functions(ty, subtracts)?;
         // The carry goes to a temporary, because the result may be written over an operand.
         let next = self.temporary(Width::Predicate);

@@ -35,7 +35,7 @@ fn products_have_a_lower_an_upper_and_a_wide_form() {
 fn quotients_and_remainders() {
     let pairs = [(17, 5), ((-17i32) as u32, 5), (1, 0), (M, 0x8000_0000)];
     assert_eq!(binary("div.u32 %r9, %r7, %r8;", &pairs), [3, (M - 16) / 5, M, 1]);
-    assert_eq!(binary("rem.u32 %r9, %r7, %r8;", &pairs), [2, (M - 16) % 5, 1, 0x7fff_ffff]);
+    assert_eq!(binary("rem.u32 %r9, %r7, %r8;", &pairs), [2, (M - 16) % 5, M, 0x7fff_ffff]);
     assert_eq!(binary("div.s32 %r9, %r7, %r8;", &pairs[..2]), [3, (-3i32) as u32]);
     assert_eq!(binary("rem.s32 %r9, %r7, %r8;", &pairs[..2]), [2, (-2i32) as u32]);
     assert_eq!(binary_wide("div.u64 %rd9, %rd7, %rd8;", &[(1 << 40, 3)]), [(1 << 40) / 3]);

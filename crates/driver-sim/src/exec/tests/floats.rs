@@ -172,7 +172,7 @@ fn doubles() {
         let body = format!("mov.b64 %d7, %rd7; mov.b64 %d8, %rd8; {body} mov.b64 %rd9, %d9;");
         binary_wide(&body, &pairs)
     };
-    let nan = 0xfff8_0000_0000_0000;
+    let nan = f64::NAN.to_bits();
     assert_eq!(run("add.rn.f64 %d9, %d7, %d8;"), [(0.1f64 + 0.2).to_bits(), nan]);
     assert_eq!(run("mul.f64 %d9, %d7, %d8;"), [(0.1f64 * 0.2).to_bits(), nan]);
     assert_eq!(run("div.rn.f64 %d9, %d7, %d8;"), [(0.1f64 / 0.2).to_bits(), nan]);
