@@ -189,13 +189,18 @@ in_modes! {
     /// `mul.f64`.
     mul(a, b, _c, r) = mul_in(a, b, r);
     /// `fma.f64`.
-    fma(a, b, c, r) = fma_in(a, b, c, r);
+    fma_in_order(a, c, b, r) = fma_in(a, b, c, r);
     /// `div.f64`.
     div_unless_nan(a, b, _c, r) = div_in(a, b, r);
     /// `rcp.f64`.
     rcp(a, _b, _c, r) = div_in(1.0, a, r);
     /// `sqrt.f64`.
     sqrt(a, _b, _c, r) = sqrt_in(a, r);
+}
+
+/// `fma.f64`, which passes on the second operand before the third before the first.
+pub(super) fn fma([a, b, c]: [u64; 3], rounding: u64) -> u64 {
+    fma_in_order([a, c, b], rounding)
 }
 
 /// `div.f64`, which passes on the first operand that is a NaN, not the last.

@@ -311,7 +311,7 @@ unsafe fn interpret(machine: &mut Machine<'_>, warp: &mut Warp, file: *mut u8, t
                 Op::MulF64 => map2(s, mask, |a: u64, b: u64| float::result64(d(a) * d(b), &[a, b])),
                 Op::FmaF64 => {
                     map3(s, mask, |a: u64, b: u64, c: u64| {
-                        float::result64(d(a).mul_add(d(b), d(c)), &[a, b, c])
+                        float::result64(d(a).mul_add(d(b), d(c)), &[a, c, b])
                     });
                 }
                 Op::DivF64 => map2(s, mask, |a: u64, b: u64| float::result64(d(a) / d(b), &[b, a])),
