@@ -118,6 +118,7 @@ impl State {
         block_size.put(threads.cast_signed())
     }
 
+    #[allow(clippy::too_many_arguments)] // As many as the function of the driver has.
     pub(crate) fn cuOccupancyMaxPotentialBlockSizeWithFlags(
         &mut self,
         least_grid_size: Out<i32>,

@@ -141,7 +141,7 @@ pub(super) fn mad24_saturating([a, b, c]: [u64; 3], _: u64) -> u64 {
 /// `mad.hi.sat.s32`.
 pub(super) fn mad_saturating([a, b, c]: [u64; 3], _: u64) -> u64 {
     let signed = |value: u64| i64::from(value as u32 as i32);
-    let sum = (signed(a) * signed(b) >> 32) + signed(c);
+    let sum = ((signed(a) * signed(b)) >> 32) + signed(c);
     u64::from(sum.clamp(i32::MIN.into(), i32::MAX.into()) as u32)
 }
 

@@ -90,7 +90,8 @@ pub(crate) struct State {
     pub(crate) refused: BTreeSet<Refused>,
     /// Tells calls from inside of host functions.
     pub(crate) hosting: Arc<Hosting>,
-    /// The functions of this world, and the one in place of those that it lacks, once it has a slot.
+    /// The functions of this world, and the one in place of those that it lacks, once it has a
+    /// slot.
     pub(crate) table: Option<(DriverTable, unsafe extern "C" fn() -> CUresult)>,
     /// The last number given to a handle, a task or a capture. None is given twice.
     last_number: u64,
