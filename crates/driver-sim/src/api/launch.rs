@@ -84,8 +84,9 @@ impl State {
     /// A launch that fails for another reason than its function or missing parameters breaks the
     /// capture of its stream.
     fn fail_launch(&mut self, stream: CUstream, request: &Request, refusal: Refusal) -> Refusal {
-        let is_parameters =
-            refusal.rule == "argument.get_at" || refusal.rule.starts_with("launch.block_of_extra");
+        const OF_PARAMETERS: [&str; 5] =
+            ["argument.get_at", "launch.both", "launch.extra", "launch.key", "launch.long_block"];
+        let is_parameters = OF_PARAMETERS.contains(&refusal.rule);
         let known = self.functions.contains(request.function) && refusal.stops.is_none();
         let known = known && !is_parameters;
         let route = if known { self.route(stream) } else { return refusal };
