@@ -26,6 +26,7 @@ impl State {
             // Whether the memory exists is asked when the fill runs.
             Route::Capture(..) if !fill.is_aligned() => return Err(invalid("fill.misaligned")),
             Route::Capture(..) => {}
+            Route::Queue(_) if fill.rows_overlap() => return Err(invalid("fill.pitch")),
             Route::Queue(stream) => {
                 let device = self.streams.get(stream)?.device;
                 self.check_fill_on(device, &fill)?;

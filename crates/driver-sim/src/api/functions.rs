@@ -137,7 +137,11 @@ impl State {
         let found = self.functions.get(function)?;
         let (major, minor) = self.config.compute_capability;
         let number = match attribute {
-            A::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => most_threads(found),
+            // A block that is required is no bound.
+            A::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => {
+                let bound = found.program.entry().limits.max_threads;
+                bound.map_or(1024, |[x, y, z]| x.saturating_mul(y).saturating_mul(z)).min(1024)
+            }
             A::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES => found.program.shared_bytes(),
             A::CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES | A::CU_FUNC_ATTRIBUTE_CACHE_MODE_CA => 0,
             A::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES => found.program.local_bytes(),

@@ -157,6 +157,14 @@ impl Fill {
         above.checked_add(width)
     }
 
+    /// Whether rows overlap, or begin inside of an element.
+    pub(crate) fn rows_overlap(&self) -> bool {
+        let Self(given) = self;
+        let size = given.elementSize as usize;
+        let row = given.width.saturating_mul(size);
+        given.height > 1 && (given.pitch < row || !given.pitch.is_multiple_of(size))
+    }
+
     /// Writes the elements.
     pub(crate) fn run(&self, memory: &Memory) -> Result<(), MemoryError> {
         let Self(given) = self;
