@@ -2,10 +2,11 @@
 
 use std::ffi::{c_char, c_void};
 
-use retrograph_driver_sys::{CUjit_option, CUresult};
+use retrograph_driver_sys::{CUjit_cacheMode, CUjit_option, CUjit_target, CUresult};
 
 use crate::argument::{Admit, Call, Out};
 use crate::refusal::{Refusal, invalid, refuse};
+use crate::state::State;
 
 /// Where the log of a load goes.
 #[derive(Default)]
@@ -35,12 +36,64 @@ impl ValueSlot {
     }
 }
 
-impl JitLog {
-    /// Reads the options of a load. Options that only steer a compiler change nothing here.
-    pub(crate) fn from_options(
-        options: &[CUjit_option],
+impl State {
+    /// Reads and checks the options of a load. Options that only steer a compiler change nothing
+    /// here.
+    pub(crate) fn jit_log(
+        &mut self,
+        count: u32,
+        options: Out<CUjit_option>,
         values: Out<*mut c_void>,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<JitLog, Refusal> {
+        let options = options.input().list(count as usize)?;
+        for (index, option) in options.iter().enumerate() {
+            let value = values.values().get_at(index)?.addr();
+            self.check_option(*option, value)?;
+        }
+        JitLog::from_options(&options, values)
+    }
+
+    fn check_option(&mut self, option: CUjit_option, value: usize) -> Call {
+        use CUjit_option as O;
+        match option {
+            O::CU_JIT_MAX_REGISTERS if value == 0 => Err(invalid("jit.registers")),
+            O::CU_JIT_THREADS_PER_BLOCK if value == 0 => {
+                Err(self.undefined("a compiler that is told of blocks without threads"))
+            }
+            O::CU_JIT_TARGET => self.check_target(value),
+            O::CU_JIT_CACHE_MODE if value > CUjit_cacheMode::CU_JIT_CACHE_OPTION_CA.0 as usize => {
+                Err(invalid("jit.cache_mode"))
+            }
+            known if known.0 <= O::CU_JIT_SPLIT_COMPILE.0 => Ok(()),
+            _ => Err(invalid("jit.option")),
+        }
+    }
+
+    /// The one target that makes code for this device is its own.
+    fn check_target(&mut self, value: usize) -> Call {
+        let (major, minor) = self.config.compute_capability;
+        if value == (major * 10 + minor) as usize {
+            return Ok(());
+        }
+        let (oldest, newest) =
+            (CUjit_target::CU_TARGET_COMPUTE_30, CUjit_target::CU_TARGET_COMPUTE_121F);
+        match value {
+            0 | 1 => Err(refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, "jit.no_target")),
+            value if value < oldest.0 as usize => Err(invalid("jit.target")),
+            value if value < 0x100 && value > CUjit_target::CU_TARGET_COMPUTE_121.0 as usize => {
+                Err(invalid("jit.target"))
+            }
+            value if value <= newest.0 as usize && (value < 0x100 || value > 0x1_0000) => {
+                Err(self.unsupported("compiling for another device"))
+            }
+            _ => Err(invalid("jit.target")),
+        }
+    }
+}
+
+impl JitLog {
+    /// Reads where logs go; a buffer and its size come together.
+    fn from_options(options: &[CUjit_option], values: Out<*mut c_void>) -> Result<Self, Refusal> {
         let mut log = Self::default();
         for (index, option) in options.iter().enumerate() {
             let value = values.values().get_at(index)?;
@@ -58,11 +111,12 @@ impl JitLog {
                     (log.error.size, log.error.size_slot) = (value.addr(), slot());
                 }
                 CUjit_option::CU_JIT_WALL_TIME => log.wall_time = slot(),
-                _ => check_value(*option, value.addr())?,
+                _ => {}
             }
         }
-        log.info.check()?;
-        log.error.check()?;
+        if log.info.is_incomplete() || log.error.is_incomplete() {
+            return Err(invalid("jit.log"));
+        }
         Ok(log)
     }
 
@@ -75,33 +129,13 @@ impl JitLog {
     }
 }
 
-/// The first number that is no option in any driver that is simulated.
-const OPTIONS: u32 = 40;
-
-/// Refuses values that steer a compiler nowhere.
-fn check_value(option: CUjit_option, value: usize) -> Call {
-    match (option, value) {
-        (CUjit_option::CU_JIT_MAX_REGISTERS, 0) => Err(invalid("jit.registers")),
-        // A block of no threads ends the process.
-        (CUjit_option::CU_JIT_THREADS_PER_BLOCK, 0) => Err(Refusal::UNDEFINED),
-        (CUjit_option::CU_JIT_TARGET, 0 | 1) => {
-            Err(refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, "jit.target"))
-        }
-        (CUjit_option::CU_JIT_TARGET, 2..30 | 1000..) => Err(invalid("jit.no_target")),
-        (CUjit_option::CU_JIT_CACHE_MODE, 3..) => Err(invalid("jit.cache")),
-        _ if option.0 >= OPTIONS => Err(invalid("jit.option")),
-        _ => Ok(()),
-    }
-}
-
 impl LogBuffer {
-    /// Refuses a buffer without a size, and a size without a buffer.
-    fn check(&self) -> Call {
-        let has_buffer = self.text.is_some_and(|text| !text.is_null());
-        if has_buffer != self.size_slot.is_some() {
-            return Err(invalid("jit.buffer"));
+    /// Whether there is a buffer without a size, or a size without a buffer.
+    fn is_incomplete(&self) -> bool {
+        match self.text {
+            Some(text) => text.is_null() || self.size_slot.is_none(),
+            None => self.size_slot.is_some(),
         }
-        Ok(())
     }
 
     /// Writes as much of the text as fits before a zero byte, and how many bytes were filled.

@@ -23,14 +23,15 @@ pub(super) fn registers(function: &Function) -> u32 {
 
 /// Threads of a block that the function can be launched with at most.
 pub(super) fn most_threads(function: &Function) -> u32 {
-    function.program.max_threads().unwrap_or(1024).min(1024)
+    let limits = function.program.entry().limits;
+    let most = limits.max_threads.map_or(1024, |[x, y, z]| x.saturating_mul(y).saturating_mul(z));
+    most.min(1024)
 }
 
 impl Function {
     fn new(device: usize, module: CUmodule, name: CString, program: Arc<Program>) -> Self {
-        let limits = program.entry().limits;
-        let cluster = limits.cluster.unwrap_or_default().map(u32::cast_signed);
         let dynamic_shared_limit = SHARED_BYTES.saturating_sub(program.shared_bytes());
+        let cluster = program.entry().limits.cluster.unwrap_or_default().map(u32::cast_signed);
         Self {
             device,
             module,
@@ -39,7 +40,7 @@ impl Function {
             dynamic_shared_limit,
             carveout: -1,
             cluster,
-            large_clusters: 0,
+            large_clusters: false,
             cluster_policy: 0,
             is_loaded: true,
         }
@@ -157,7 +158,7 @@ impl State {
             A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT => return Ok(found.cluster[1]),
             A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH => return Ok(found.cluster[2]),
             A::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED => {
-                return Ok(found.large_clusters);
+                return Ok(i32::from(found.large_clusters));
             }
             A::CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE => {
                 return Ok(found.cluster_policy);
@@ -201,7 +202,6 @@ impl State {
             A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH
             | A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT
             | A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH => {
-                // What the image requires cannot be changed.
                 if value < 0 || found.program.entry().limits.cluster.is_some() {
                     return Err(invalid("function.cluster"));
                 }
@@ -209,7 +209,7 @@ impl State {
                 found.cluster[(attribute.0 - first) as usize] = value;
             }
             A::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED => {
-                found.large_clusters = i32::from(value != 0);
+                found.large_clusters = value != 0;
             }
             A::CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE => {
                 if !(0..=2).contains(&value) {

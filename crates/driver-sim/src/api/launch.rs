@@ -7,17 +7,10 @@ use retrograph_driver_sys::*;
 
 use super::device::MULTIPROCESSORS;
 use super::functions::most_threads;
-use crate::argument::{Admit, Call, In, Out};
-use crate::exec::Program;
-use crate::memory::POISON;
+use crate::argument::{Admit, Call, Out};
 use crate::refusal::{Refusal, invalid, refuse};
-use crate::state::{Function, Route, State};
-use crate::work::{Launch, Operation, Parameters};
-
-/// Keys of the `extra` list: its end, the address of a parameter block, the address of its size.
-const EXTRA_END: usize = 0;
-const EXTRA_BLOCK: usize = 1;
-const EXTRA_SIZE: usize = 2;
+use crate::state::{Route, State};
+use crate::work::{Launch, Operation};
 
 /// What a caller says of a launch.
 pub(super) struct Request {
@@ -27,7 +20,7 @@ pub(super) struct Request {
     pub(super) shared_bytes: u32,
     pub(super) parameters: Out<*mut c_void>,
     pub(super) extra: Out<*mut c_void>,
-    /// The cluster that an attribute asks for.
+    /// The size of clusters that the launch asks for.
     pub(super) cluster: Option<[u32; 3]>,
 }
 
@@ -44,6 +37,19 @@ impl Request {
             shared_bytes: given.sharedMemBytes,
             parameters,
             extra,
+            cluster: None,
+        }
+    }
+
+    /// The launch that a configuration describes, without a function, parameters and attributes.
+    pub(super) fn of_config(given: &CUlaunchConfig) -> Self {
+        Self {
+            function: CUfunction::NULL,
+            grid: [given.gridDimX, given.gridDimY, given.gridDimZ],
+            block: [given.blockDimX, given.blockDimY, given.blockDimZ],
+            shared_bytes: given.sharedMemBytes,
+            parameters: Out::NULL,
+            extra: Out::NULL,
             cluster: None,
         }
     }
@@ -67,8 +73,8 @@ impl State {
     ) -> Call {
         let grid = [grid_x, grid_y, grid_z];
         let block = [block_x, block_y, block_z];
-        let request =
-            Request { function, grid, block, shared_bytes, parameters, extra, cluster: None };
+        let cluster = None;
+        let request = Request { function, grid, block, shared_bytes, parameters, extra, cluster };
         self.launch_request(stream, &request)
     }
 
@@ -81,12 +87,20 @@ impl State {
         self.submit(stream, Operation::Launch(launch)).map(|_| ())
     }
 
+    /// The same for a launch whose blocks must all be resident at once.
+    pub(super) fn launch_cooperative(&mut self, stream: CUstream, request: &Request) -> Call {
+        self.resolve(stream)?;
+        if let Err(refusal) = self.check_cooperative(request) {
+            return Err(self.fail_launch(stream, request, refusal));
+        }
+        self.launch_request(stream, request)
+    }
+
     /// A launch that fails for another reason than its function or missing parameters breaks the
     /// capture of its stream.
     fn fail_launch(&mut self, stream: CUstream, request: &Request, refusal: Refusal) -> Refusal {
-        const OF_PARAMETERS: [&str; 5] =
-            ["argument.get_at", "launch.both", "launch.extra", "launch.key", "launch.long_block"];
-        let is_parameters = OF_PARAMETERS.contains(&refusal.rule);
+        let is_parameters = matches!(refusal.rule, "null" | "launch.parameters" | "launch.both")
+            || refusal.rule.starts_with("launch.extra");
         let known = self.functions.contains(request.function) && refusal.stops.is_none();
         let known = known && !is_parameters;
         let route = if known { self.route(stream) } else { return refusal };
@@ -116,17 +130,13 @@ impl State {
     ) -> Call {
         let grid = [grid_x, grid_y, grid_z];
         let block = [block_x, block_y, block_z];
-        // SAFETY: null is a valid list.
-        let extra = unsafe { std::ptr::null_mut::<*mut c_void>().admit() };
-        let request =
-            Request { function, grid, block, shared_bytes, parameters, extra, cluster: None };
-        self.resolve(stream)?;
-        self.check_cooperative(&request)?;
-        self.launch_request(stream, &request)
+        let (extra, cluster) = (Out::NULL, None);
+        let request = Request { function, grid, block, shared_bytes, parameters, extra, cluster };
+        self.launch_cooperative(stream, &request)
     }
 
     /// Refuses grids whose blocks do not all fit on the device at a time.
-    pub(super) fn check_cooperative(&mut self, request: &Request) -> Call {
+    fn check_cooperative(&mut self, request: &Request) -> Call {
         let function = self.resolved(request.function)?;
         check_geometry(request)?;
         let found = self.functions.get(function)?;
@@ -155,6 +165,8 @@ impl State {
         if self.functions.get(function)?.device != device {
             return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "launch.foreign"));
         }
+        check_geometry(request)?;
+        self.check_cluster(function, request)?;
         self.launch_of(request)
     }
 
@@ -171,17 +183,11 @@ impl State {
         if required.is_some_and(|required| required != request.block) {
             return Err(invalid("launch.required"));
         }
-        check_own_cluster(request, found)?;
         if request.shared_bytes > found.dynamic_shared_limit {
             return Err(invalid("launch.shared"));
         }
         let program = Arc::clone(&found.program);
-        let parameters = match parameters_of(request, &program) {
-            Err(Refusal::UNDEFINED) => {
-                return Err(self.undefined("the size of a parameter block is read through null"));
-            }
-            other => other?,
-        };
+        let parameters = self.parameters_of(request, &program)?;
         Ok(Launch {
             function,
             program,
@@ -194,7 +200,7 @@ impl State {
 }
 
 /// The limits of every device that is simulated.
-fn check_geometry(request: &Request) -> Call {
+pub(super) fn check_geometry(request: &Request) -> Call {
     let within = |sizes: [u32; 3], most: [u32; 3]| {
         sizes.iter().zip(most).all(|(size, most)| (1..=most).contains(size))
     };
@@ -203,85 +209,4 @@ fn check_geometry(request: &Request) -> Call {
         && within(request.block, [1024, 1024, 64])
         && threads <= 1024;
     if fits { Ok(()) } else { Err(invalid("launch.geometry")) }
-}
-
-/// Refuses launches that do not fit the clusters which the function demands.
-fn check_own_cluster(request: &Request, found: &Function) -> Call {
-    let limits = found.program.entry().limits;
-    let own = found.cluster.map(i32::cast_unsigned);
-    let own = (own != [0; 3]).then_some(own.map(|size| size.max(1)));
-    let blocks: u32 = request.cluster.unwrap_or([1; 3]).iter().product();
-    let fits = match (own, request.cluster) {
-        (Some(own), Some(asked)) => own == asked,
-        (Some(own), None) => {
-            request.grid.iter().zip(own).all(|(size, part)| size.is_multiple_of(part))
-        }
-        (None, asked) => asked.is_some() || !limits.explicit_cluster,
-    };
-    if !fits || limits.max_cluster_rank.is_some_and(|most| blocks > most) {
-        let code = CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE;
-        return Err(refuse(code, "launch.own_cluster"));
-    }
-    Ok(())
-}
-
-fn parameters_of(request: &Request, program: &Program) -> Result<Parameters, Refusal> {
-    let layout = program.parameters();
-    let size = program.parameter_bytes() as usize;
-    if !request.parameters.is_null() && !request.extra.is_null() {
-        return Err(invalid("launch.both"));
-    }
-    let block = if !request.extra.is_null() {
-        block_of_extra(request.extra, size)?
-    } else {
-        let mut block = vec![0; size];
-        for (index, (offset, bytes)) in layout.iter().enumerate() {
-            let (start, bytes) = (*offset as usize, *bytes as usize);
-            let value = request.parameters.values().get_at(index)?;
-            block[start..start + bytes].copy_from_slice(&input(value).bytes(bytes)?);
-        }
-        block
-    };
-    let offsets = layout.iter().map(|(offset, _)| *offset as usize).collect();
-    Ok(Parameters { block: block.into(), offsets })
-}
-
-/// The parameter block that an `extra` list names. What a block that is too short leaves open is
-/// poisoned.
-fn block_of_extra(extra: Out<*mut c_void>, size: usize) -> Result<Vec<u8>, Refusal> {
-    let (mut block, mut given) = (None, None);
-    for index in (0..).step_by(2) {
-        let key = extra.values().get_at(index)?.addr();
-        match key {
-            EXTRA_END => break,
-            EXTRA_BLOCK => block = Some(extra.values().get_at(index + 1)?),
-            EXTRA_SIZE => {
-                let place = extra.values().get_at(index + 1)?;
-                if place.is_null() {
-                    return Err(Refusal::UNDEFINED);
-                }
-                let bytes = input(place).bytes(size_of::<usize>())?;
-                let bytes = bytes.try_into().map_err(|_| invalid("launch.extra"))?;
-                given = Some(usize::from_ne_bytes(bytes));
-            }
-            _ => return Err(invalid("launch.key")),
-        }
-    }
-    let (block, given) = block.zip(given).ok_or(invalid("launch.extra"))?;
-    if given > size {
-        let code = CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-        return Err(refuse(code, "launch.long_block"));
-    }
-    if given == 0 && size > 0 {
-        return Err(invalid("launch.extra"));
-    }
-    let mut bytes = input(block).bytes(given)?;
-    bytes.extend(POISON.to_le_bytes().iter().cycle().take(size - given));
-    Ok(bytes)
-}
-
-/// A pointer inside the parameters of a launch, as an input.
-fn input(pointer: *mut c_void) -> In<c_void> {
-    // SAFETY: what a parameter list points to is valid during the call, as the list itself is.
-    unsafe { pointer.cast_const().admit() }
 }

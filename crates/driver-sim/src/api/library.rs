@@ -7,9 +7,8 @@ use std::sync::Arc;
 use retrograph_driver_sys::*;
 use retrograph_ptx::ast;
 
-use super::modules::{image_text, read_file, resolved};
+use super::images::{image_text, read_file};
 use crate::argument::{Call, In, Out};
-use crate::jit::JitLog;
 use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::{Kernel, Library, Module, State};
 
@@ -66,8 +65,7 @@ impl State {
         jit: (Out<CUjit_option>, Out<*mut c_void>, u32),
         library: (Out<CUlibraryOption>, u32),
     ) -> Call {
-        let options = jit.0.input().list(jit.2 as usize)?;
-        JitLog::from_options(&options, jit.1)?;
+        self.jit_log(jit.2, jit.0, jit.1)?;
         if library.0.is_null() && library.1 > 0 {
             return Err(self.undefined("options of a library are read through null"));
         }
@@ -92,8 +90,7 @@ impl State {
             return Ok(Arc::clone(image));
         }
         let text = Arc::clone(&found.text);
-        let image =
-            self.parse_image(&text).and_then(resolved).map_err(|failure| self.failed(failure))?;
+        let image = self.parse_complete(&text).map_err(|failure| self.failed(failure))?;
         let image = Arc::new(image);
         self.library(library)?.image = Some(Arc::clone(&image));
         Ok(image)

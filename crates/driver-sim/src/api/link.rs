@@ -5,12 +5,15 @@
 use std::ffi::{c_char, c_void};
 
 use retrograph_driver_sys::*;
+use retrograph_ptx::ast::{Linkage, Module};
 
-use super::modules::{LoadFailure, read_file, resolved};
+use super::images::{LoadFailure, read_file, undefined_function};
 use crate::argument::{Call, In, Out};
-use crate::jit::JitLog;
-use crate::refusal::{invalid, refuse};
+use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::{Link, State};
+
+/// Two inputs define the same name.
+const DEFINED_TWICE: Refusal = refuse(CUresult::CUDA_ERROR_INVALID_SOURCE, "link.defined_twice");
 
 impl State {
     pub(crate) fn cuLinkCreate_v2(
@@ -22,8 +25,7 @@ impl State {
     ) -> Call {
         self.current()?;
         link.demand()?;
-        let options = options.input().list(count as usize)?;
-        let log = JitLog::from_options(&options, values)?;
+        let log = self.jit_log(count, options, values)?;
         let handle = self.handle();
         self.links.insert(handle, Link { log, ..Link::default() });
         link.put(handle)
@@ -42,8 +44,7 @@ impl State {
         values: Out<*mut c_void>,
     ) -> Call {
         self.links.get(link)?;
-        let options = options.input().list(count as usize)?;
-        JitLog::from_options(&options, values)?;
+        self.jit_log(count, options, values)?;
         if data.is_null() || size == 0 {
             return Err(invalid("link.empty"));
         }
@@ -63,28 +64,27 @@ impl State {
         values: Out<*mut c_void>,
     ) -> Call {
         self.links.get(link)?;
-        let options = options.input().list(count as usize)?;
-        JitLog::from_options(&options, values)?;
+        self.jit_log(count, options, values)?;
         let text = read_file(&path.text()?)?;
         self.refuse_other_inputs(kind, text.as_bytes())?;
         self.add_input(link, text)
     }
 
-    /// Refuses what is not PTX under the names of other kinds of input.
-    fn refuse_other_inputs(&mut self, kind: CUjitInputType, text: &[u8]) -> Call {
-        use CUjitInputType as Kind;
-        if text.starts_with(b"\x7fELF") {
+    /// Refuses what is not PTX. PTX is also taken where a fat binary is announced.
+    fn refuse_other_inputs(&mut self, kind: CUjitInputType, bytes: &[u8]) -> Call {
+        use CUjitInputType as K;
+        let is_binary = bytes.first().is_some_and(|first| !first.is_ascii());
+        if is_binary || bytes.starts_with(b"\x7fELF") || bytes.starts_with(b"!<arch>") {
             return Err(self.unsupported("inputs of a linker other than PTX"));
         }
         match kind {
-            Kind::CU_JIT_INPUT_PTX | Kind::CU_JIT_INPUT_FATBINARY => Ok(()),
-            Kind::CU_JIT_INPUT_CUBIN | Kind::CU_JIT_INPUT_LIBRARY => {
-                Err(refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, "link.kind"))
+            K::CU_JIT_INPUT_PTX | K::CU_JIT_INPUT_FATBINARY => Ok(()),
+            K::CU_JIT_INPUT_CUBIN | K::CU_JIT_INPUT_LIBRARY => {
+                Err(refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, "link.no_image"))
             }
-            Kind::CU_JIT_INPUT_OBJECT => Err(refuse(CUresult::CUDA_ERROR_UNKNOWN, "link.object")),
-            Kind::CU_JIT_INPUT_NVVM => {
-                let code = CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
-                Err(refuse(code, "link.nvvm"))
+            K::CU_JIT_INPUT_OBJECT => Err(refuse(CUresult::CUDA_ERROR_UNKNOWN, "link.no_object")),
+            K::CU_JIT_INPUT_NVVM => {
+                Err(refuse(CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND, "link.nvvm"))
             }
             _ => Err(invalid("link.kind")),
         }
@@ -98,14 +98,15 @@ impl State {
         let parsed = self.parse_image(&text);
         self.finish_log(link, parsed.as_ref().err())?;
         let parsed = parsed.map_err(|failure| self.failed(failure))?;
-        let names: Vec<_> = parsed.entries.into_iter().map(|entry| entry.name).collect();
         let found = self.links.get_mut(link)?;
-        let is_double = names.iter().any(|name| found.names.contains(name));
-        found.is_broken |= is_double;
-        if is_double {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_SOURCE, "link.double"));
+        for name in public_names(&parsed) {
+            if !found.names.insert(name.to_owned()) {
+                found.is_broken = true;
+            }
         }
-        found.names.extend(names);
+        if found.is_broken {
+            return Err(DEFINED_TWICE);
+        }
         found.inputs.push(text);
         Ok(())
     }
@@ -120,22 +121,16 @@ impl State {
         image: Out<*mut c_void>,
         bytes: Out<usize>,
     ) -> Call {
+        self.links.get(link)?;
+        image.demand()?;
         let found = self.links.get(link)?;
         if found.image.is_some() {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "link.completed"));
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "link.complete_again"));
         }
-        image.demand()?;
-        let unresolved = refuse(CUresult::CUDA_ERROR_INVALID_SOURCE, "link.unresolved");
         if found.is_broken {
-            return Err(unresolved);
+            return Err(DEFINED_TWICE);
         }
-        let text = joined(&self.links.get(link)?.inputs);
-        let checked = self.parse_image(&text).and_then(resolved);
-        self.finish_log(link, checked.as_ref().err())?;
-        checked.map_err(|failure| match failure.refusal.stops {
-            Some(_) => self.failed(failure),
-            None => unresolved,
-        })?;
+        let text = self.joined(link)?;
         let found = self.links.get_mut(link)?;
         let made = found.image.insert(text.into_bytes());
         made.push(0);
@@ -143,23 +138,48 @@ impl State {
         image.put(made.as_mut_ptr().cast())
     }
 
+    /// One text of all inputs.
+    fn joined(&mut self, link: CUlinkState) -> Result<String, Refusal> {
+        let inputs = &self.links.get(link)?.inputs;
+        if inputs.is_empty() {
+            let (major, minor) = self.config.compute_capability;
+            let isa = self.config.newest_isa();
+            return Ok(format!(".version {isa}\n.target sm_{major}{minor}\n.address_size 64\n"));
+        }
+        let text = joined(inputs);
+        let module = self.parse_image(&text).map_err(|failure| {
+            let LoadFailure { message, .. } = failure;
+            self.unsupported(format!("texts that cannot be joined as they are: {message}"))
+        })?;
+        match undefined_function(&module) {
+            Some(_) => Err(refuse(CUresult::CUDA_ERROR_INVALID_SOURCE, "link.undefined")),
+            None => Ok(text),
+        }
+    }
+
     pub(crate) fn cuLinkDestroy(&mut self, link: CUlinkState) -> Call {
         self.links.remove(link).map(|_| ())
     }
 }
 
-/// One text of several: the heads of all but the first are left out, and so are declarations of
-/// functions that another text defines.
+/// The names that a module shows to others.
+fn public_names(module: &Module) -> impl Iterator<Item = &str> {
+    let functions = module.functions.iter().filter(|function| function.is_defined);
+    let functions = functions.filter(|function| function.linkage == Linkage::Visible);
+    let variables = module.variables.iter().filter(|variable| variable.linkage == Linkage::Visible);
+    let entries = module.entries.iter().map(|entry| entry.name.as_str());
+    entries
+        .chain(functions.map(|function| function.code.name.as_str()))
+        .chain(variables.map(|variable| variable.name.as_str()))
+}
+
+/// One text of several: the heads of all but the first are left out.
 fn joined(inputs: &[String]) -> String {
     let is_head = |line: &str| {
         let line = line.trim_start();
         [".version", ".target", ".address_size"].iter().any(|word| line.starts_with(word))
     };
     let mut text = String::new();
-    if inputs.is_empty() {
-        // An image without anything in it.
-        text.push_str(".version 7.0\n.target sm_70\n.address_size 64\n");
-    }
     for (index, input) in inputs.iter().enumerate() {
         for line in input.lines().filter(|line| index == 0 || !is_head(line)) {
             text.push_str(line);

@@ -26,8 +26,10 @@ mod graph_memory;
 mod graphs;
 mod host;
 mod host_functions;
+mod images;
 mod launch;
-mod launch_ex;
+mod launch_attributes;
+mod launch_parameters;
 mod library;
 mod limits;
 mod link;
@@ -49,7 +51,7 @@ mod symbols;
 mod update;
 mod user_objects;
 
-pub(crate) use modules::LoadFailure;
+pub(crate) use images::LoadFailure;
 
 use crate::argument::{Call, Out};
 

@@ -5,29 +5,15 @@ use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
 use retrograph_driver_sys::*;
-use retrograph_ptx::{IsaVersion, ast};
+use retrograph_ptx::ast;
 
+use super::images::{LoadFailure, image_text, read_file};
 use crate::argument::{Call, In, Out};
 use crate::exec::Program;
 use crate::globals;
 use crate::jit::JitLog;
 use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::{Module, State};
-
-/// Images that are not text start with one of these.
-const BINARY_MAGIC: [&[u8; 4]; 2] = [b"\x7fELF", &0xba55_ed50u32.to_le_bytes()];
-
-/// Why an image was not loaded: the code, and what the log of the JIT says.
-pub(crate) struct LoadFailure {
-    pub(crate) refusal: Refusal,
-    pub(crate) message: String,
-}
-
-impl LoadFailure {
-    pub(crate) fn new(refusal: Refusal, message: impl Into<String>) -> Self {
-        Self { refusal, message: message.into() }
-    }
-}
 
 impl State {
     pub(crate) fn cuModuleLoadData(&mut self, module: Out<CUmodule>, image: In<c_void>) -> Call {
@@ -42,19 +28,14 @@ impl State {
         options: Out<CUjit_option>,
         values: Out<*mut c_void>,
     ) -> Call {
-        let options = options.input().list(count as usize)?;
-        let log = JitLog::from_options(&options, values)?;
+        let log = self.jit_log(count, options, values)?;
         self.load(module, image, &log)
     }
 
     pub(crate) fn cuModuleLoad(&mut self, module: Out<CUmodule>, path: In<c_char>) -> Call {
         self.current()?;
         module.demand()?;
-        let path = path.text()?;
-        if path.is_empty() {
-            return Err(invalid("module.path"));
-        }
-        let text = read_file(&path)?;
+        let text = read_file(&path.text()?)?;
         self.load_logged(module, Ok(text), &JitLog::default())
     }
 
@@ -63,7 +44,10 @@ impl State {
         module: Out<CUmodule>,
         image: In<c_void>,
     ) -> Call {
-        self.load(module, image, &JitLog::default())
+        self.current()?;
+        module.demand()?;
+        image.bytes(1)?;
+        Err(self.unsupported("fat binaries"))
     }
 
     fn load(&mut self, module: Out<CUmodule>, image: In<c_void>, log: &JitLog) -> Call {
@@ -79,53 +63,13 @@ impl State {
     ) -> Call {
         let device = self.current()?;
         module.demand()?;
-        let parsed = text.and_then(|text| self.parse_image(&text)).and_then(resolved);
+        let parsed = text.and_then(|text| self.parse_complete(&text));
         let loaded = parsed.and_then(|parsed| self.place(device, &parsed));
         log.finish(loaded.as_ref().err().map(|failure| failure.message.as_str()))?;
         let loaded = loaded.map_err(|failure| self.failed(failure))?;
         let handle = self.handle();
         self.modules.insert(handle, loaded);
         module.put(handle)
-    }
-
-    /// The refusal of a load that failed.
-    pub(super) fn failed(&mut self, failure: LoadFailure) -> Refusal {
-        match failure.refusal.stops {
-            Some(_) => self.unsupported(failure.message),
-            None => failure.refusal,
-        }
-    }
-
-    /// Understands the text of an image, as a compiler does.
-    pub(super) fn parse_image(&self, text: &str) -> Result<ast::Module, LoadFailure> {
-        let is_ptx = text.contains(".version");
-        if !is_ptx {
-            return Err(LoadFailure::new(
-                refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, "module.kind"),
-                "the image is of no known kind",
-            ));
-        }
-        let newest = self.config.newest_isa();
-        if let Some(version) = version_line(text).filter(|version| *version > newest) {
-            return Err(LoadFailure::new(
-                refuse(CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "module.isa"),
-                format!("PTX ISA {version} is newer than {newest}, which this driver understands"),
-            ));
-        }
-        let parsed = retrograph_ptx::parse(text).map_err(|error| {
-            LoadFailure::new(
-                refuse(CUresult::CUDA_ERROR_INVALID_PTX, "module.text"),
-                error.to_string(),
-            )
-        })?;
-        let (major, minor) = self.config.compute_capability;
-        if !parsed.target.runs_on(major, minor) {
-            return Err(LoadFailure::new(
-                refuse(CUresult::CUDA_ERROR_INVALID_PTX, "module.target"),
-                format!("an image for {} does not run on a device {major}.{minor}", parsed.target),
-            ));
-        }
-        Ok(parsed)
     }
 
     /// Allocates the global variables of a module and decodes its kernels.
@@ -240,71 +184,5 @@ impl State {
         }
         let missing = refuse(CUresult::CUDA_ERROR_NOT_FOUND, "global.name");
         found.globals.get(name).copied().ok_or(missing)
-    }
-}
-
-/// Functions that the system defines.
-const SYSTEM: [&str; 4] = ["vprintf", "__assertfail", "malloc", "free"];
-
-/// Refuses an image that needs functions of another one.
-pub(super) fn resolved(image: ast::Module) -> Result<ast::Module, LoadFailure> {
-    let missing = image.functions.iter().find(|function| {
-        let name = function.code.name.as_str();
-        let defined = |other: &&ast::Function| other.is_defined && other.code.name == name;
-        !function.is_defined
-            && !SYSTEM.contains(&name)
-            && image.functions.iter().find(defined).is_none()
-    });
-    match missing.map(|function| function.code.name.clone()) {
-        None => Ok(image),
-        Some(name) => Err(LoadFailure::new(
-            refuse(CUresult::CUDA_ERROR_INVALID_PTX, "module.unresolved"),
-            format!("function `{name}` is not defined"),
-        )),
-    }
-}
-
-/// The text of an image in memory.
-pub(super) fn image_text(image: In<c_void>) -> Result<String, LoadFailure> {
-    let null = |refusal| LoadFailure::new(refusal, "there is no image");
-    let magic = image.bytes(1).map_err(null)?;
-    let binary = BINARY_MAGIC.iter().any(|known| {
-        // The second to fourth bytes exist when the first is that of a binary image.
-        known[0] == magic[0] && image.bytes(4).is_ok_and(|bytes| bytes == known.as_slice())
-    });
-    // A cubin says of how many bits it is in its fifth byte.
-    if binary && image.bytes(5).is_ok_and(|bytes| bytes[4] != 0) {
-        let message = "images other than PTX cannot be simulated";
-        return Err(LoadFailure::new(Refusal::UNSUPPORTED, message));
-    }
-    image.text().map_err(null)
-}
-
-/// The text of an image in a file.
-pub(super) fn read_file(path: &str) -> Result<String, Refusal> {
-    let missing = refuse(CUresult::CUDA_ERROR_FILE_NOT_FOUND, "module.file");
-    if std::path::Path::new(path).is_dir() {
-        return Err(refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "module.folder"));
-    }
-    let bytes = std::fs::read(path).map_err(|_| missing)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// The version that the `.version` line of PTX states, if there is one.
-fn version_line(text: &str) -> Option<IsaVersion> {
-    let line = text.lines().map(str::trim).find_map(|line| line.strip_prefix(".version"))?;
-    let (major, minor) = line.split_whitespace().next()?.split_once('.')?;
-    Some(IsaVersion::new(major.parse().ok()?, minor.parse().ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_version_is_found_among_comments() {
-        let text = "//\n// made by hand\n  .version 7.8\n.target sm_80\n";
-        assert_eq!(version_line(text), Some(IsaVersion::new(7, 8)));
-        assert_eq!(version_line("nothing"), None);
     }
 }

@@ -7,6 +7,8 @@ use super::device::{
     THREADS_PER_MULTIPROCESSOR, shared_opt_in, shared_per_multiprocessor,
 };
 use super::functions::{most_threads, registers};
+use super::launch::{Request, check_geometry};
+use super::launch_attributes::PORTABLE_CLUSTER;
 use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, invalid};
 use crate::state::{Function, State};
@@ -141,6 +143,43 @@ impl State {
         )
     }
 
+    pub(crate) fn cuOccupancyMaxPotentialClusterSize(
+        &mut self,
+        size: Out<i32>,
+        function: CUfunction,
+        config: In<CUlaunchConfig>,
+    ) -> Call {
+        self.current()?;
+        size.demand()?;
+        let function = self.resolved(function)?;
+        check_geometry(&Request::of_config(&config.get()?))?;
+        match self.functions.get(function)?.large_clusters {
+            false => size.put(PORTABLE_CLUSTER as i32),
+            true => Err(self.unsupported("the size of clusters that are not portable")),
+        }
+    }
+
+    pub(crate) fn cuOccupancyMaxActiveClusters(
+        &mut self,
+        clusters: Out<i32>,
+        function: CUfunction,
+        config: In<CUlaunchConfig>,
+    ) -> Call {
+        self.current()?;
+        clusters.demand()?;
+        let function = self.resolved(function)?;
+        let config = config.get()?;
+        let cluster = self.launch_attributes(&config)?.cluster;
+        let request = Request { cluster, ..Request::of_config(&config) };
+        check_geometry(&request)?;
+        self.check_cluster(function, &request)?;
+        match cluster {
+            None => clusters.put(0),
+            // It depends on which multiprocessors of the die are in use.
+            Some(_) => Err(self.unsupported("how many clusters fit on the device")),
+        }
+    }
+
     /// The largest block with the most resident threads, and how many of it are resident.
     fn best_block(
         &self,
@@ -161,28 +200,6 @@ impl State {
             threads = (threads - 1) / 32 * 32;
         }
         Ok((best.1, best.2))
-    }
-}
-
-impl State {
-    /// The largest cluster that every device of this kind can have.
-    pub(crate) fn cuOccupancyMaxPotentialClusterSize(
-        &mut self,
-        size: Out<i32>,
-        function: CUfunction,
-        config: In<CUlaunchConfig>,
-    ) -> Call {
-        self.current()?;
-        size.demand()?;
-        let function = self.resolved(function)?;
-        let given = config.get()?;
-        if given.blockDimX == 0 || given.blockDimY == 0 || given.blockDimZ == 0 {
-            return Err(invalid("occupancy.threads"));
-        }
-        if self.functions.get(function)?.large_clusters != 0 {
-            return Err(self.unsupported("the size of clusters that are not portable"));
-        }
-        size.put(super::launch_ex::PORTABLE_CLUSTER.cast_signed())
     }
 }
 

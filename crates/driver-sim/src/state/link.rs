@@ -1,5 +1,7 @@
 //! Linkers at work.
 
+use std::collections::BTreeSet;
+
 use crate::jit::JitLog;
 
 /// Images that are being linked.
@@ -7,9 +9,9 @@ use crate::jit::JitLog;
 pub(crate) struct Link {
     /// The texts that were added.
     pub(crate) inputs: Vec<String>,
-    /// The kernels in them.
-    pub(crate) names: Vec<String>,
-    /// Whether two of them cannot be linked.
+    /// The names that they define for each other.
+    pub(crate) names: BTreeSet<String>,
+    /// Whether a name was defined twice, after which nothing can be linked.
     pub(crate) is_broken: bool,
     /// Where messages go.
     pub(crate) log: JitLog,

@@ -36,7 +36,7 @@ pub(crate) struct Function {
     /// The cluster that launches must have along x, y and z; zeros for none.
     pub(crate) cluster: [i32; 3],
     /// Whether clusters may be larger than every device has.
-    pub(crate) large_clusters: i32,
+    pub(crate) large_clusters: bool,
     /// How clusters are spread over the device.
     pub(crate) cluster_policy: i32,
     /// Whether its code is on the device, which it is when its module is loaded from PTX.

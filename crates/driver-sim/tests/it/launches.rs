@@ -108,4 +108,7 @@ fn occupancy_falls_with_threads_and_shared_memory() {
     assert_eq!(blocks(32, 0), 32);
     assert_eq!(blocks(32, 40 << 10), 5);
     assert_eq!(blocks(32, 100 << 10), 0, "nobody opted in");
+    let limit = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    assert_eq!(cu!(machine, cuFuncSetAttribute(function, limit, 100 << 10)), SUCCESS);
+    assert_eq!(blocks(32, 100 << 10), 2);
 }

@@ -1,0 +1,182 @@
+//! Images: which texts and bytes are code, and what is wrong with those that are not.
+
+use std::ffi::c_void;
+use std::io::ErrorKind;
+
+use retrograph_driver_sys::*;
+use retrograph_ptx::ast::{Function, Linkage, Module, Operand, Statement};
+use retrograph_ptx::{IsaVersion, ast};
+
+use crate::argument::In;
+use crate::refusal::{Refusal, invalid, refuse};
+use crate::state::State;
+
+/// Images that are not text start with one of these.
+const ELF: &[u8; 4] = b"\x7fELF";
+const FAT_BINARY: &[u8; 4] = &0xba55_ed50u32.to_le_bytes();
+
+/// The class of an ELF file for 64-bit addresses, at the byte that follows.
+const ELF_CLASS_64: u8 = 2;
+
+/// Functions that the driver itself provides.
+const OF_THE_DRIVER: [&str; 4] = ["vprintf", "malloc", "free", "__assertfail"];
+
+/// Why an image was not loaded: the code, and what the log of the JIT says.
+#[derive(Clone)]
+pub(crate) struct LoadFailure {
+    pub(crate) refusal: Refusal,
+    pub(crate) message: String,
+}
+
+impl LoadFailure {
+    pub(crate) fn new(refusal: Refusal, message: impl Into<String>) -> Self {
+        Self { refusal, message: message.into() }
+    }
+
+    fn no_image() -> Self {
+        let refusal = refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, "module.no_image");
+        Self::new(refusal, "what was given is no image: it does not begin with `.version`")
+    }
+
+    fn bad_text(rule: &'static str, message: impl Into<String>) -> Self {
+        Self::new(refuse(CUresult::CUDA_ERROR_INVALID_PTX, rule), message)
+    }
+}
+
+impl State {
+    /// The refusal of a load that failed.
+    pub(super) fn failed(&mut self, failure: LoadFailure) -> Refusal {
+        match failure.refusal.stops {
+            Some(_) => self.unsupported(failure.message),
+            None => failure.refusal,
+        }
+    }
+
+    /// Understands the text of an image, as a compiler does.
+    pub(super) fn parse_image(&self, text: &str) -> Result<ast::Module, LoadFailure> {
+        if !begins_with_version(text) {
+            return Err(LoadFailure::no_image());
+        }
+        let newest = self.config.newest_isa();
+        if let Some(version) = version_line(text).filter(|version| *version > newest) {
+            return Err(LoadFailure::new(
+                refuse(CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "module.isa"),
+                format!("PTX ISA {version} is newer than {newest}, which this driver understands"),
+            ));
+        }
+        let parsed = retrograph_ptx::parse(text)
+            .map_err(|error| LoadFailure::bad_text("module.text", error.to_string()))?;
+        let (major, minor) = self.config.compute_capability;
+        if !parsed.target.runs_on(major, minor) {
+            let message =
+                format!("an image for {} does not run on a device {major}.{minor}", parsed.target);
+            return Err(LoadFailure::bad_text("module.target", message));
+        }
+        Ok(parsed)
+    }
+
+    /// Understands the text of an image that is complete.
+    pub(super) fn parse_complete(&self, text: &str) -> Result<ast::Module, LoadFailure> {
+        let parsed = self.parse_image(text)?;
+        match undefined_function(&parsed) {
+            Some(name) => {
+                let message = format!("the function `{name}` is called and has no body");
+                Err(LoadFailure::bad_text("module.undefined", message))
+            }
+            None => Ok(parsed),
+        }
+    }
+}
+
+/// A function that is called although neither the module nor the driver has its body.
+pub(super) fn undefined_function(module: &Module) -> Option<&str> {
+    let missing = |function: &Function| {
+        !function.is_defined
+            && function.linkage == Linkage::Extern
+            && !OF_THE_DRIVER.contains(&function.code.name.as_str())
+    };
+    let functions = module.functions.iter().map(|function| &function.code.body);
+    let bodies = module.entries.iter().map(|entry| &entry.body).chain(functions);
+    let called = bodies.flatten().filter_map(|statement| match statement {
+        Statement::Instruction(instruction) => Some(instruction),
+        Statement::Label(_) => None,
+    });
+    let called = called.flat_map(|instruction| &instruction.operands);
+    let called = called.filter_map(|operand| match operand {
+        Operand::Function(index) => module.functions.get(*index as usize),
+        _ => None,
+    });
+    let mut missing = called.filter(|function| missing(function));
+    missing.next().map(|function| function.code.name.as_str())
+}
+
+/// The text of an image in memory.
+pub(super) fn image_text(image: In<c_void>) -> Result<String, LoadFailure> {
+    let null = |refusal| LoadFailure::new(refusal, "there is no image");
+    let first = image.bytes(1).map_err(null)?;
+    // The bytes behind the first one of a binary image exist.
+    let is = |magic: &[u8; 4]| {
+        first[0] == magic[0] && image.bytes(4).is_ok_and(|bytes| bytes == magic.as_slice())
+    };
+    let is_elf = is(ELF);
+    if is_elf && image.bytes(5).is_ok_and(|bytes| bytes[4] != ELF_CLASS_64) {
+        return Err(LoadFailure::no_image());
+    }
+    if is_elf || is(FAT_BINARY) {
+        let message = "images other than PTX cannot be simulated";
+        return Err(LoadFailure::new(Refusal::UNSUPPORTED, message));
+    }
+    image.text().map_err(null)
+}
+
+/// The text of an image in a file.
+pub(super) fn read_file(path: &str) -> Result<String, Refusal> {
+    if path.is_empty() {
+        return Err(invalid("module.file_name"));
+    }
+    let bytes = std::fs::read(path).map_err(|error| match error.kind() {
+        // The size of a folder is no size of a file, and a buffer of that size is refused.
+        ErrorKind::IsADirectory => refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "module.folder"),
+        _ => refuse(CUresult::CUDA_ERROR_FILE_NOT_FOUND, "module.file"),
+    })?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Whether `.version` is the first thing in a text that is no comment. Anything else is not taken
+/// for PTX at all.
+fn begins_with_version(text: &str) -> bool {
+    let mut rest = text.trim_start();
+    loop {
+        let comment = if rest.starts_with("//") {
+            "\n"
+        } else if rest.starts_with("/*") {
+            "*/"
+        } else {
+            return rest.starts_with(".version");
+        };
+        rest = rest.split_once(comment).map_or("", |(_, rest)| rest.trim_start());
+    }
+}
+
+/// The version that the `.version` line of PTX states, if there is one.
+fn version_line(text: &str) -> Option<IsaVersion> {
+    let line = text.lines().map(str::trim).find_map(|line| line.strip_prefix(".version"))?;
+    let (major, minor) = line.split_whitespace().next()?.split_once('.')?;
+    Some(IsaVersion::new(major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_found_among_comments() {
+        let text = "//\n// made by hand\n /* .target */ .version 7.8\n.target sm_80\n";
+        assert!(begins_with_version(text));
+        let text = "//\n// made by hand\n  .version 7.8\n.target sm_80\n";
+        assert!(begins_with_version(text));
+        assert_eq!(version_line(text), Some(IsaVersion::new(7, 8)));
+        assert_eq!(version_line("nothing"), None);
+        assert!(!begins_with_version("// .version 7.8") && !begins_with_version(""));
+    }
+}

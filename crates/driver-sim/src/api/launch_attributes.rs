@@ -1,0 +1,157 @@
+//! Attributes of launches.
+
+use std::ffi::c_void;
+
+use retrograph_driver_sys::*;
+
+use super::launch::Request;
+use crate::argument::{Admit, Call, In, Out};
+use crate::refusal::{Refusal, invalid, refuse};
+use crate::state::{Route, State};
+
+/// Blocks of a cluster on every device that has clusters, and at most where a function allows
+/// more than that.
+pub(super) const PORTABLE_CLUSTER: u64 = 8;
+const MOST_CLUSTER: u64 = 16;
+
+/// What the attributes of a launch ask for.
+#[derive(Default)]
+pub(super) struct Attributes {
+    /// The size of clusters.
+    pub(super) cluster: Option<[u32; 3]>,
+    /// Whether all blocks must be resident at once.
+    is_cooperative: bool,
+    /// Whether there is one that a graph would remember.
+    belongs_to_nodes: bool,
+}
+
+impl State {
+    pub(crate) fn cuLaunchKernelEx(
+        &mut self,
+        config: In<CUlaunchConfig>,
+        function: CUfunction,
+        parameters: Out<*mut c_void>,
+        extra: Out<*mut c_void>,
+    ) -> Call {
+        let config = config.get()?;
+        self.resolve(config.hStream)?;
+        self.resolved(function)?;
+        let attributes = self.launch_attributes(&config)?;
+        let cluster = attributes.cluster;
+        let base = Request::of_config(&config);
+        let request = Request { function, parameters, extra, cluster, ..base };
+        if attributes.belongs_to_nodes {
+            self.refuse_captured_attributes(config.hStream)?;
+        }
+        match attributes.is_cooperative {
+            true => self.launch_cooperative(config.hStream, &request),
+            false => self.launch_request(config.hStream, &request),
+        }
+    }
+
+    /// Reads the attributes of a launch; of several of a kind the last one counts.
+    pub(super) fn launch_attributes(
+        &mut self,
+        config: &CUlaunchConfig,
+    ) -> Result<Attributes, Refusal> {
+        // SAFETY: the attributes of a configuration obey the contract of arguments: there are as
+        // many as it says.
+        let list: In<CUlaunchAttribute> = unsafe { config.attrs.cast_const().admit() };
+        let mut found = Attributes::default();
+        for attribute in list.list(config.numAttrs as usize)? {
+            self.take_attribute(&mut found, &attribute)?;
+        }
+        Ok(found)
+    }
+
+    fn take_attribute(&mut self, found: &mut Attributes, given: &CUlaunchAttribute) -> Call {
+        use CUlaunchAttributeID as A;
+        // SAFETY: the value is 64 bytes, whatever they mean.
+        let bytes = unsafe { given.value.pad };
+        let word = |index: usize| {
+            let part: [u8; 4] = std::array::from_fn(|byte| bytes[4 * index + byte]);
+            u32::from_ne_bytes(part)
+        };
+        let is_zero = bytes == [0; 64];
+        found.belongs_to_nodes |= given.id != A::CU_LAUNCH_ATTRIBUTE_IGNORE;
+        match given.id {
+            A::CU_LAUNCH_ATTRIBUTE_COOPERATIVE => found.is_cooperative = word(0) != 0,
+            A::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => {
+                found.cluster = Some([word(0), word(1), word(2)]);
+            }
+            // What these change is how fast kernels run, and that a kernel may start early, which
+            // nothing here does.
+            A::CU_LAUNCH_ATTRIBUTE_IGNORE
+            | A::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
+            | A::CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
+            | A::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+            | A::CU_LAUNCH_ATTRIBUTE_PRIORITY
+            | A::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP
+            | A::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
+            | A::CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+            | A::CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING => {}
+            A::CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION if is_zero => {}
+            A::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY if is_zero => {
+                return Err(invalid("launch.attribute_value"));
+            }
+            A::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT
+            | A::CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT
+                if is_zero =>
+            {
+                let code = CUresult::CUDA_ERROR_INVALID_HANDLE;
+                return Err(refuse(code, "launch.attribute_event"));
+            }
+            A::CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE if is_zero => {
+                let code = CUresult::CUDA_ERROR_NOT_SUPPORTED;
+                return Err(refuse(code, "launch.attribute_of_nodes"));
+            }
+            other if other.0 <= A::CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT.0 => {
+                return Err(self.unsupported(format!("{other:?} of launches")));
+            }
+            _ => return Err(invalid("launch.attribute")),
+        }
+        Ok(())
+    }
+
+    /// Checks the clusters of a launch: those that it asks for, or that its function has.
+    pub(super) fn check_cluster(&mut self, function: CUfunction, request: &Request) -> Call {
+        let found = self.functions.get(function)?;
+        let limits = found.program.entry().limits;
+        let set = found.cluster.map(i32::cast_unsigned);
+        let most = if found.large_clusters { MOST_CLUSTER } else { PORTABLE_CLUSTER };
+        let bad = |rule| Err(refuse(CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE, rule));
+        let required = match set {
+            [0, 0, 0] => None,
+            set if set.contains(&0) => {
+                return Err(self.unsupported("clusters of which some sizes are set and others not"));
+            }
+            set => Some(set),
+        };
+        let Some(cluster) = request.cluster.or(required) else {
+            return if limits.explicit_cluster { bad("cluster.explicit") } else { Ok(()) };
+        };
+        if required.is_some_and(|required| required != cluster) {
+            return bad("cluster.required");
+        }
+        let blocks: u64 = cluster.iter().map(|&size| u64::from(size)).product();
+        if blocks == 0 || blocks > most {
+            return bad("cluster.size");
+        }
+        if limits.max_cluster_rank.is_some_and(|rank| blocks > u64::from(rank)) {
+            return bad("cluster.rank");
+        }
+        if request.grid.iter().zip(cluster).any(|(blocks, cluster)| !blocks.is_multiple_of(cluster))
+        {
+            return bad("cluster.grid");
+        }
+        Ok(())
+    }
+
+    /// Stops where a capture would have to remember attributes.
+    fn refuse_captured_attributes(&mut self, stream: CUstream) -> Call {
+        match self.route(stream)? {
+            Route::Queue(_) => Ok(()),
+            Route::Capture(..) => Err(self.unsupported("attributes of launches in a capture")),
+        }
+    }
+}
