@@ -269,11 +269,15 @@ fn unknown_limit(at: Position, word: &str) -> ParseError {
 
 /// One to three sizes; those that are left out are 1.
 fn parse_extent(cursor: &mut Cursor<'_>) -> Result<[u32; 3]> {
+    let at = cursor.position();
     let mut extent = [cursor.count()?, 1, 1];
     for size in &mut extent[1..] {
         if cursor.accept(',') {
             *size = cursor.count()?;
         }
+    }
+    if extent.contains(&0) {
+        return Err(ParseError::new(at, "a size of 0", "at least one thread"));
     }
     Ok(extent)
 }

@@ -57,8 +57,13 @@ pub(super) fn parse_variables(
     let mut variables = Vec::new();
     loop {
         let name = cursor.name("the name of a variable")?.to_owned();
+        let at = cursor.position();
         let length = parse_length(cursor)?;
         let initial = if cursor.accept('=') { parse_initial(cursor, ty)? } else { Vec::new() };
+        if length == Some(0) && initial.is_empty() && linkage != Linkage::Extern {
+            let expected = "a length; only extern variables may leave it out";
+            return Err(ParseError::new(at, "an array without a length", expected));
+        }
         variables.push(Variable { linkage, space, align, ty, name, length, initial });
         if !cursor.accept(',') {
             break;
