@@ -133,7 +133,10 @@ fn element(bits: u64, exponent_bits: u32, fraction_bits: u32) -> Element {
     let (exponent, fraction) = (magnitude >> fraction_bits, magnitude & ((1 << fraction_bits) - 1));
     let (bias, top) = ((1i32 << (exponent_bits - 1)) - 1, (1u64 << exponent_bits) - 1);
     let power = (exponent.max(1) as i32) - bias - fraction_bits as i32;
-    let unit = 2f64.powi(power.max(-1074));
+    let unit = match power {
+        ..-1022 => f64::from_bits(1 << (power + 1074)),
+        _ => 2f64.powi(power),
+    };
     let hidden = if exponent == 0 { 0 } else { 1u64 << fraction_bits };
     let value = match (exponent == top, fraction == 0) {
         (true, true) => sign * f64::INFINITY,

@@ -1,5 +1,7 @@
 //! Tests of the conformance crate: its language, and the simulator against what was recorded.
 
+#![expect(clippy::print_stderr, reason = "what differs is told before the test fails")]
+
 mod language;
 mod planted;
 mod replay;

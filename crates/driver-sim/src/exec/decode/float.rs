@@ -110,7 +110,7 @@ impl Decoder<'_> {
         }
         if mode.flush && matches!(i.opcode, O::Rcp | O::Rsqrt) && i.modifiers.has(M::Approx) {
             let function: ModedOperation = match i.opcode {
-                O::Rcp => |[a, _, _], _| result64(1.0 / d(upper(a)), &[a]),
+                O::Rcp => |[a, _, _], _| flush64(result64(1.0 / d(upper(a)), &[a])),
                 _ => |[a, _, _], _| result64(1.0 / d(upper(a)).sqrt(), &[a]),
             };
             self.emit_lanes(function, 0, to, from);
