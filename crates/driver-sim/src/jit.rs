@@ -75,15 +75,13 @@ impl State {
         if value == (major * 10 + minor) as usize {
             return Ok(());
         }
-        let (oldest, newest) =
-            (CUjit_target::CU_TARGET_COMPUTE_30, CUjit_target::CU_TARGET_COMPUTE_121F);
+        use CUjit_target as T;
+        let plain = T::CU_TARGET_COMPUTE_30.0..=T::CU_TARGET_COMPUTE_121.0;
+        let special = T::CU_TARGET_COMPUTE_90A.0..=T::CU_TARGET_COMPUTE_121F.0;
+        let is_known = |target: u32| plain.contains(&target) || special.contains(&target);
         match value {
             0 | 1 => Err(refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, "jit.no_target")),
-            value if value < oldest.0 as usize => Err(invalid("jit.target")),
-            value if value < 0x100 && value > CUjit_target::CU_TARGET_COMPUTE_121.0 as usize => {
-                Err(invalid("jit.target"))
-            }
-            value if value <= newest.0 as usize && (value < 0x100 || value > 0x1_0000) => {
+            value if u32::try_from(value).is_ok_and(is_known) => {
                 Err(self.unsupported("compiling for another device"))
             }
             _ => Err(invalid("jit.target")),

@@ -424,10 +424,4 @@ impl Program {
     pub fn registers(&self) -> u32 {
         (self.register_bytes / Width::Word.bytes()).max(1)
     }
-
-    /// Most threads that a block may have by the limits of the kernel, if it states any.
-    pub fn max_threads(&self) -> Option<u32> {
-        let limits = &self.entry.limits;
-        limits.required_threads.or(limits.max_threads).map(|[x, y, z]| x * y * z)
-    }
 }
