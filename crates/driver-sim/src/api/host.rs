@@ -105,6 +105,7 @@ impl State {
         }
         if let Some(device) = self.pinned_at(address, 1).map(|found| found.device) {
             self.sound(device)?;
+            self.refuse_unsafe()?;
             return Err(invalid("host.inside"));
         }
         self.current()?;

@@ -65,6 +65,8 @@ impl State {
     }
 
     pub(crate) fn cuMemPoolTrimTo(&mut self, pool: CUmemoryPool, bytes_to_keep: usize) -> Call {
+        self.pool(pool)?;
+        self.refuse_unsafe()?;
         self.pool(pool)?.trim(bytes_to_keep as u64);
         Ok(())
     }
@@ -206,6 +208,7 @@ impl State {
         if self.pool(pool)?.ordinal != ordinal {
             return Err(invalid("pool.device"));
         }
+        self.refuse_unsafe()?;
         self.present_pools.insert(ordinal, pool);
         Ok(())
     }
