@@ -225,7 +225,8 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040);
             // Mostly ordinary exponents, sometimes any.
             let raw = state ^ state >> 29;
-            let exponent = if raw % 5 == 0 { raw >> 20 & 0x7fe } else { 1000 + (raw >> 20 & 31) };
+            let exponent =
+                if raw.is_multiple_of(5) { raw >> 20 & 0x7fe } else { 1000 + (raw >> 20 & 31) };
             f64::from_bits(raw & 0x800f_ffff_ffff_ffff | exponent << 52)
         };
         type Function = fn([u64; 3], u64) -> u64;

@@ -194,7 +194,7 @@ pub(super) fn constant(cursor: &mut Cursor<'_>, ty: Type) -> Result<Immediate> {
     };
     cursor.accept('-');
     cursor.take();
-    if negative && matches!(text.as_bytes(), [b'0', b'f' | b'F' | b'd' | b'D', ..]) {
+    if negative && matches!(text.as_bytes(), [b'0', b'f' | b'F', ..]) {
         let expected = "bits of a float, which have their sign in them";
         return Err(ParseError::new(at, format!("`-{text}`"), expected));
     }
