@@ -57,17 +57,21 @@ impl State {
         address.offer(0);
         pitch.offer(0);
         let device = self.current()?;
-        self.refuse_unsafe()?;
         address.demand()?;
         pitch.demand()?;
         if !matches!(element, 4 | 8 | 16) {
             return Err(invalid("memory.element"));
         }
+        if width == 0 || height == 0 {
+            return Err(invalid("memory.no_rows"));
+        }
         let huge = refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "memory.exhausted");
         let row = width.checked_next_multiple_of(PITCH).ok_or(huge)?;
+        // The pitch is told before the memory is there.
+        pitch.offer(row);
+        self.refuse_unsafe()?;
         let base = self.allocate(device, row.checked_mul(height).ok_or(huge)?, None)?;
-        address.put(base)?;
-        pitch.put(row)
+        address.put(base)
     }
 
     pub(crate) fn cuMemFree_v2(&mut self, address: CUdeviceptr) -> Call {

@@ -67,6 +67,7 @@ impl State {
     pub(crate) fn cuMemPoolTrimTo(&mut self, pool: CUmemoryPool, bytes_to_keep: usize) -> Call {
         self.pool(pool)?;
         self.refuse_unsafe()?;
+        self.refuse_unsafe()?;
         self.pool(pool)?.trim(bytes_to_keep as u64);
         Ok(())
     }
@@ -205,6 +206,7 @@ impl State {
 
     pub(crate) fn cuDeviceSetMemPool(&mut self, device: CUdevice, pool: CUmemoryPool) -> Call {
         let ordinal = self.device_index(device).map_err(|_| invalid("pool.device"))?;
+        self.refuse_unsafe()?;
         if self.pool(pool)?.ordinal != ordinal {
             return Err(invalid("pool.device"));
         }
