@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use retrograph_driver_sys::{CUresult, DriverTable};
 
 use crate::argument::{Admit, Call};
-use crate::refusal::refuse;
+use crate::refusal::{invalid, refuse};
 use crate::state::State;
 use crate::world;
 
@@ -207,6 +207,61 @@ impl Function {
     }
 }
 
+impl Function {
+    /// Whether the function refuses its arguments before it finds out that the driver is not
+    /// initialized.
+    const fn looks_at_arguments_first(self) -> bool {
+        matches!(
+            self,
+            Self::cuGraphAddDependencies
+                | Self::cuGraphRemoveDependencies
+                | Self::cuGraphDebugDotPrint
+                | Self::cuUserObjectCreate
+                | Self::cuUserObjectRetain
+                | Self::cuUserObjectRelease
+                | Self::cuGraphRetainUserObject
+                | Self::cuGraphReleaseUserObject
+                | Self::cuGraphAddDependencies_v2
+                | Self::cuGraphRemoveDependencies_v2
+                | Self::cuGraphKernelNodeGetParams_v2
+                | Self::cuGraphKernelNodeSetParams_v2
+                | Self::cuGraphMemcpyNodeSetParams
+                | Self::cuGraphMemsetNodeSetParams
+                | Self::cuGraphAddHostNode
+                | Self::cuGraphHostNodeGetParams
+                | Self::cuGraphHostNodeSetParams
+                | Self::cuGraphAddEmptyNode
+                | Self::cuGraphAddEventRecordNode
+                | Self::cuGraphEventRecordNodeGetEvent
+                | Self::cuGraphEventRecordNodeSetEvent
+                | Self::cuGraphAddEventWaitNode
+                | Self::cuGraphEventWaitNodeGetEvent
+                | Self::cuGraphEventWaitNodeSetEvent
+                | Self::cuGraphMemAllocNodeGetParams
+                | Self::cuGraphMemFreeNodeGetParams
+                | Self::cuGraphAddBatchMemOpNode
+                | Self::cuGraphBatchMemOpNodeGetParams
+                | Self::cuGraphBatchMemOpNodeSetParams
+                | Self::cuGraphAddNode
+                | Self::cuGraphAddNode_v2
+                | Self::cuGraphNodeSetParams
+                | Self::cuGraphConditionalHandleCreate
+                | Self::cuGraphInstantiateWithParams
+                | Self::cuGraphExecKernelNodeSetParams_v2
+                | Self::cuGraphExecMemcpyNodeSetParams
+                | Self::cuGraphExecMemsetNodeSetParams
+                | Self::cuGraphExecHostNodeSetParams
+                | Self::cuGraphExecChildGraphNodeSetParams
+                | Self::cuGraphExecEventRecordNodeSetEvent
+                | Self::cuGraphExecEventWaitNodeSetEvent
+                | Self::cuGraphExecBatchMemOpNodeSetParams
+                | Self::cuGraphNodeSetEnabled
+                | Self::cuGraphNodeGetEnabled
+                | Self::cuGraphExecNodeSetParams
+        )
+    }
+}
+
 /// Runs one call in the world of `slot`.
 fn enter(slot: usize, function: Function, body: impl FnOnce(&mut State) -> Call) -> CUresult {
     let Some(world) = world::in_slot(slot) else {
@@ -228,6 +283,10 @@ fn enter(slot: usize, function: Function, body: impl FnOnce(&mut State) -> Call)
         return code;
     }
     if !state.initialized && !function.works_uninitialized() && !function.clears_its_results() {
+        if function.looks_at_arguments_first() {
+            // Before there are contexts no argument of these functions can be valid.
+            return state.conclude(invalid("uninitialized.argument"));
+        }
         return state.conclude(refuse(CUresult::CUDA_ERROR_NOT_INITIALIZED, "uninitialized"));
     }
     // A panic must not cross into a caller that may not be Rust.

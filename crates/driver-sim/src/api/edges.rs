@@ -117,7 +117,7 @@ impl State {
         count: usize,
     ) -> Call {
         let edges = self.given_edges(graph, ends, data, count)?;
-        if !edges.is_empty() && self.has_memory_nodes(graph)? {
+        if self.has_memory_nodes(graph)? {
             return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "graph_memory.fixed"));
         }
         for (from, to, _) in edges {

@@ -73,11 +73,7 @@ impl State {
                     return Err((invalid("graph.not_for_devices"), node.source));
                 }
                 PlanWork::Operation(_) => {}
-                _ => {
-                    let message =
-                        "other nodes than kernels, copies and fills in a graph for devices";
-                    return Err((self.unsupported(message), node.source));
-                }
+                _ => return Err((invalid("graph.not_for_devices"), node.source)),
             }
         }
         Ok(())

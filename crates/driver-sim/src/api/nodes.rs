@@ -173,7 +173,10 @@ impl State {
     /// Copies and fills name the context that they run in, or mean the current one.
     pub(super) fn check_node_context(&mut self, context: CUcontext) -> Call {
         if context.is_null() {
-            return self.current().map(|_| ());
+            return match self.current_context().is_null() {
+                true => Err(self.unsupported("a node for no context at all")),
+                false => self.current().map(|_| ()),
+            };
         }
         match self.devices.iter().any(|device| device.context == Some(context)) {
             true => Ok(()),

@@ -70,6 +70,9 @@ impl State {
             }
             Route::Capture(stream, capture) => {
                 address.demand()?;
+                if bytes == 0 {
+                    return Ok(());
+                }
                 let base = self.reserve(device, bytes as u64)?;
                 self.capture_node((stream, capture), NodeKind::Alloc(base))?;
                 address.put(base)
@@ -89,10 +92,12 @@ impl State {
                 known.ok_or(invalid("memory.unknown"))?.is_freed = true;
                 self.enqueue(stream, Work::Free(address)).map(|_| ())
             }
+            Route::Capture(..) if address == 0 => Ok(()),
             Route::Capture(..) if !self.graph_memory.contains_key(&address) => {
                 Err(invalid("memory.not_captured"))
             }
             Route::Capture(stream, capture) => {
+                self.refuse_freed(self.captures[&capture].graph, address)?;
                 self.capture_node((stream, capture), NodeKind::Free(address)).map(|_| ())
             }
         }

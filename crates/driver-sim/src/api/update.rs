@@ -138,13 +138,11 @@ impl State {
     ) -> Call {
         self.check_exec_node(exec, node, CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH)?;
         let child = self.given_graph(child)?;
-        let new = self.plan(child).map_err(|(refusal, _)| refusal)?;
+        let code = CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+        let new = self.plan(child).map_err(|_| refuse(code, "graph.another_shape"))?;
         match &mut self.exec_node(exec, node)?.work {
             PlanWork::Child(old) => {
-                compare(old, &new).map_err(|_| {
-                    let code = CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-                    refuse(code, "graph.another_shape")
-                })?;
+                compare(old, &new).map_err(|_| refuse(code, "graph.another_shape"))?;
                 adopt(old, new);
                 Ok(())
             }
