@@ -73,6 +73,7 @@ impl State {
                     return Err((invalid("graph.not_for_devices"), node.source));
                 }
                 PlanWork::Operation(_) => {}
+                PlanWork::Child(child) => self.check_device_launch(child)?,
                 _ => return Err((invalid("graph.not_for_devices"), node.source)),
             }
         }
