@@ -95,6 +95,8 @@ impl Session {
                 let shown = show::variable(&variable, &mut self.names, None);
                 Ok(format!("{name}={shown}"))
             }
+            // Whoever made the table saw to it.
+            Action::NoDevices => Ok("done".to_owned()),
             Action::Log => {
                 let log = self.memory.log.lock().unwrap_or_else(PoisonError::into_inner);
                 Ok(format!("log=[{}]", log.join(", ")))

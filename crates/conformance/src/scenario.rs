@@ -50,6 +50,16 @@ pub(crate) enum Action {
     Read { address: Value, of: String, count: usize },
     /// Waits so many milliseconds.
     Sleep(u64),
+    /// The machine has no devices; first step of a scenario.
+    NoDevices,
+}
+
+impl Scenario {
+    /// Whether the machine is to have no devices.
+    pub(crate) fn is_without_devices(&self) -> bool {
+        let mut steps = self.steps.iter().flatten();
+        steps.next().is_some_and(|step| matches!(step.action, Action::NoDevices))
+    }
 }
 
 /// All scenarios of a folder.
@@ -172,6 +182,7 @@ fn action(text: &str) -> Result<Action, Problem> {
     match verb {
         "show" => Ok(Action::Show(word(0)?)),
         "log" => Ok(Action::Log),
+        "no_devices" => Ok(Action::NoDevices),
         "sleep" => Ok(Action::Sleep(number(0)?)),
         "read" => {
             let Some(address) = values.first().cloned() else {

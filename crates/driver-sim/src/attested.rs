@@ -21,13 +21,22 @@ fn entry(line: &'static str) -> Option<(Key, &'static str)> {
     Some(((rule, call, code.parse().ok()?), trace))
 }
 
+/// The rules by which a call returns the code of a lost context, at the call that finds the fault
+/// and at those that follow. Which of the sticky codes it is decides the fault, not the call.
+const LOST: [&str; 2] = ["fault", "sticky"];
+
 /// The trace that shows `rule` make `call` return `code`.
 pub(crate) fn trace(
     rule: &'static str,
     call: &'static str,
     code: CUresult,
 ) -> Option<&'static str> {
-    INDEX.get(&(rule, call, code.0)).copied()
+    let exact = INDEX.get(&(rule, call, code.0));
+    let lost = || {
+        let mut rules = LOST.iter().filter(|_| LOST.contains(&rule));
+        rules.find_map(|rule| INDEX.range((*rule, call, 0)..=(*rule, call, u32::MAX)).next())
+    };
+    exact.or_else(|| lost().map(|(_, trace)| trace)).copied()
 }
 
 /// How many errors are attested, and by how many traces.

@@ -35,7 +35,7 @@ impl Default for Config {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             seed: 0,
             detect_races: false,
-            attested_only: false,
+            attested_only: true,
         }
     }
 }

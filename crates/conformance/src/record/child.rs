@@ -52,6 +52,10 @@ fn one(
     let Some(scenario) = library.scenarios.iter().find(|scenario| scenario.name == *name) else {
         return say("mistake\tthere is no such scenario");
     };
+    if scenario.is_without_devices() {
+        // SAFETY: this process has no other thread yet.
+        unsafe { std::env::set_var("CUDA_VISIBLE_DEVICES", "") };
+    }
     let run = runner::run(scenario, table, &folders.images, &mut |_, outcome| {
         say(&format!("outcome\t{}", outcome.0));
     });
