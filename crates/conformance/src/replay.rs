@@ -14,6 +14,10 @@ use crate::runner::{self, Outcome};
 use crate::scenario::{Library, Scenario};
 use crate::trace::{Trace, TraceFile};
 
+/// How many scenarios are replayed at a time: more than there are cores, because those that take
+/// long only wait.
+const WORKERS: usize = 10;
+
 /// A step that gave something else than the trace says.
 #[derive(Clone, Debug)]
 pub struct Difference {
@@ -148,9 +152,8 @@ pub fn replay(folders: &Folders, filter: &str) -> Report {
     let wanted: Vec<_> = library.matching(filter).collect();
     let next = AtomicUsize::new(0);
     let shared = Mutex::new(&mut report);
-    let workers = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
-        for _ in 0..workers.min(12) {
+        for _ in 0..WORKERS {
             scope.spawn(|| {
                 while let Some(scenario) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let trace =
