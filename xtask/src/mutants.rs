@@ -151,8 +151,8 @@ fn report(arguments: &Arguments, tally: &Tally) -> anyhow::Result<()> {
     }
     let Tally { accepted, rejected, crashed, .. } = tally;
     println!(
-        "ptx-mutants: {} texts of seed {}; ptxas accepts {accepted}, rejects {rejected}, crashes on \
-         {crashed}; {known} known differences of {} kinds, {unknown} unknown",
+        "ptx-mutants: {} texts of seed {}; ptxas accepts {accepted}, rejects {rejected}, \
+         crashes on {crashed}; {known} known differences of {} kinds, {unknown} unknown",
         arguments.count,
         arguments.seed,
         tally.kinds.len()

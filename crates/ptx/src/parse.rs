@@ -27,8 +27,8 @@
 //! # Ok::<(), retrograph_ptx::ParseError>(())
 //! ```
 //!
-//! Comments, `.loc`, `.file`, `.section` and `.pragma` are skipped. Absent on purpose: calls through
-//! pointers, textures, and 32-bit addressing.
+//! Comments, `.loc`, `.file`, `.section` and `.pragma` are skipped. Absent on purpose: calls
+//! through pointers, textures, and 32-bit addressing.
 
 mod body;
 mod lexer;

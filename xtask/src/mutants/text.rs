@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn tokens_print_back() {
-        let text = "@%p1 ld.global.L1::no_allocate.v2.f32 {%f1, _}, [%rd1+-4]; // x\n$L: mov %tid.x, 0f3F800000;";
+        let text = "@%p1 ld.global.L1::no_allocate.v2.f32 {%f1, _}, [%rd1+-4]; // x\n\
+                    $L: mov %tid.x, 0f3F800000;";
         let list = tokens(text);
         assert_eq!(print(&list), text);
         let dotted: Vec<&str> =

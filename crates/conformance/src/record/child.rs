@@ -12,8 +12,8 @@ use crate::{Folders, record};
 /// The last line of a child that came to its end.
 pub(super) const END: &str = "end";
 
-/// Does what a recording asks of its child: `describe`, `one FILE NAME`, or `vectors OPCODE`. Writes to standard
-/// output, and does not return before everything is said.
+/// Does what a recording asks of its child: `describe`, `one FILE NAME`, or `vectors OPCODE`.
+/// Writes to standard output, and does not return before everything is said.
 pub fn child(
     driver: Option<&Path>,
     folders: &Folders,

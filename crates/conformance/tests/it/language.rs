@@ -112,8 +112,8 @@ fn handles_and_addresses_are_shown_by_the_variables_that_hold_them() {
 #[test]
 fn host_functions_write_the_log_in_the_order_of_their_stream() {
     let shown = outcomes(
-        "scenario a\n  use context\n  cuStreamCreate &s 1\n  cuLaunchHostFunc s hostfn(one) null\n  \
-         cuLaunchHostFunc s hostfn(two) null\n  cuStreamSynchronize s\n  log\nend\n",
+        "scenario a\n  use context\n  cuStreamCreate &s 1\n  cuLaunchHostFunc s hostfn(one) null\n\
+         \x20 cuLaunchHostFunc s hostfn(two) null\n  cuStreamSynchronize s\n  log\nend\n",
     );
     assert_eq!(shown.last().map(String::as_str), Some("log=[one, two]"));
 }

@@ -47,7 +47,8 @@ impl State {
 
 /// The synchronous and the asynchronous fill of a run and of rows, for elements of one size.
 macro_rules! fills {
-    ($($size:literal $value:ident: $run:ident $run_async:ident $rows:ident $rows_async:ident;)*) => {
+    ($($size:literal $value:ident:
+        $run:ident $run_async:ident $rows:ident $rows_async:ident;)*) => {
         impl State {$(
             pub(crate) fn $run(&mut self, dst: CUdeviceptr, value: $value, count: usize) -> Call {
                 self.$run_async(dst, value, count, LEGACY)

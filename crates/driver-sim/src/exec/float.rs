@@ -4,7 +4,8 @@
 //! they are written without branches so that they vectorise. All arithmetic is on bits, because a
 //! NaN that passes through a Rust float may change its payload. NaN results of `f32` arithmetic are
 //! the canonical `0x7fffffff` that NVIDIA hardware returns. Arithmetic of `f64` passes on the last
-//! operand that is a NaN (a division the first), made quiet, and gives `0xfff8000000000000` where none is.
+//! operand that is a NaN (a division the first), made quiet, and gives `0xfff8000000000000` where
+//! none is.
 //!
 //! The `.approx` functions are computed in `f64` and rounded once, so that they are better than
 //! hardware (which promises about 2 ulp), and use nothing but correctly rounded operations, so that

@@ -137,8 +137,8 @@ impl Warp {
         Ok(())
     }
 
-    /// Whether the group that is furthest ahead runs now, as hardware may have it: one time in four,
-    /// by the order.
+    /// Whether the group that is furthest ahead runs now, as hardware may have it: one time in
+    /// four, by the order.
     fn deviates(&mut self) -> bool {
         if self.order == 0 {
             return false;

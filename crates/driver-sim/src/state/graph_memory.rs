@@ -50,7 +50,8 @@ impl State {
         })
     }
 
-    /// Notes that a call allocates or frees memory of graphs. What is in the wrong state is refused.
+    /// Notes that a call allocates or frees memory of graphs. What is in the wrong state is
+    /// refused.
     pub(crate) fn note_graph_memory(&mut self, address: u64, is_live: bool) -> Call {
         let Some(found) = self.graph_memory.get_mut(&address) else {
             return Err(invalid("graph_memory.unknown"));

@@ -113,8 +113,9 @@ impl Copy {
 fn read_pinned(address: usize, bytes: usize) -> Vec<u8> {
     let mut row = vec![0; bytes];
     let source = std::ptr::with_exposed_provenance::<u8>(address);
-    // SAFETY: an end is `Host` for a range inside pinned memory, which the state does not free before
-    // the work that names it has run, or for memory that is valid during a call, which runs it.
+    // SAFETY: an end is `Host` for a range inside pinned memory, which the state does not free
+    // before the work that names it has run, or for memory that is valid during a call, which
+    // runs it.
     unsafe { std::ptr::copy_nonoverlapping(source, row.as_mut_ptr(), bytes) };
     row
 }
