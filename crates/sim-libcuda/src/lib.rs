@@ -3,7 +3,7 @@
 //!
 //! A program that was not written for the simulator is made to use it by the library path alone.
 //! What it cannot be told through the interface of CUDA is told through the environment
-//! ([`settings`]) and standard error ([`report`]): every line says SIMULATED.
+//! (`settings`) and standard error (`report`): every line says SIMULATED.
 
 // Functions carry the names of cuda.h.
 #![allow(non_snake_case)]

@@ -5,9 +5,8 @@
 //! other warp of its block everything has happened before (a vector clock). A barrier joins what
 //! its warps know. `bar.warp.sync` begins a new stretch of one warp, because lanes of a warp are
 //! not ordered either. Atomics and other strong accesses do not race with each other; who reads
-//! what
-//! one of them wrote knows what the writer knew. Whether a fence stands where it should is not
-//! checked. Blocks are ordered by strong accesses to global memory only.
+//! what one of them wrote knows what the writer knew. Whether a fence stands where it should is
+//! not checked. Blocks are ordered by strong accesses to global memory only.
 //!
 //! This costs a few hundred bytes and some hash look-ups for each byte that is touched, and runs
 //! block after block; it is off unless a launch asks for it.
