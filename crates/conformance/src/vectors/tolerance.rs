@@ -2,8 +2,9 @@
 //!
 //! IEEE operations, integers and everything else are exact. The approximations of the PTX ISA are
 //! promised to lie within a bound of the true value; so do those of the simulator, and the
-//! distance between the two is at most the sum. Sources are the sections of the PTX ISA 9.0 manual
-//! with the names of the instructions.
+//! distance between the two is at most the sum. The bounds are meant to be those of the PTX
+//! ISA manual, in the sections with the names of the instructions; they were not yet compared with
+//! its text line by line.
 
 use retrograph_ptx::ast::Type;
 
