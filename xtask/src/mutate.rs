@@ -34,6 +34,10 @@ pub(crate) struct Arguments {
     /// Only mutants of files whose path contains this.
     #[arg(long, default_value = "")]
     only: String,
+    /// Write the mutants and the test programs to this file as JSON instead of trying them, so that
+    /// another machine can.
+    #[arg(long)]
+    list: Option<PathBuf>,
 }
 
 /// A place where the simulator can be made wrong.
@@ -80,6 +84,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     println!("{} mutants, {} do not compile, {} tried", all.len(), unviable.len(), chosen.len());
     if chosen.is_empty() {
         bail!("no mutant to try");
+    }
+    if let Some(file) = &arguments.list {
+        return Ok(std::fs::write(file, binaries.list(&chosen).to_string())?);
     }
     let survivors = binaries.survivors(&chosen, arguments.jobs)?;
     for mutant in &survivors {

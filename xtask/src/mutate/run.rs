@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Mutant, find};
 use crate::workspace::{self, command, output};
@@ -19,6 +19,8 @@ const SIMULATOR: &str = "crates/driver-sim/src";
 const MUTATED: [&str; 3] = ["api", "state", "work"];
 /// The packages whose tests must notice.
 const SUITE: [&str; 2] = ["retrograph-driver-sim", "retrograph-conformance"];
+/// Instructions are computed elsewhere than codes are decided and state is kept.
+const ARGUMENTS: [&str; 2] = ["--skip", "vectors"];
 const SWITCH: &str = "RETROGRAPH_MUTANT";
 /// A run that takes longer than this counts as hanging.
 const MOST_TIME: Duration = Duration::from_secs(120);
@@ -216,12 +218,24 @@ impl Binaries {
         Ok(survivors)
     }
 
+    /// What another machine must know to try the mutants: each program is run in its folder with
+    /// these arguments, and the switch set to the number of the mutant.
+    pub(super) fn list(&self, chosen: &[&Mutant]) -> Value {
+        let tests = self.tests.iter().map(|(program, folder)| json!([program, folder]));
+        let mutants = chosen.iter().map(|mutant| json!([mutant.id, mutant.to_string()]));
+        json!({
+            "switch": SWITCH,
+            "arguments": ARGUMENTS,
+            "tests": tests.collect::<Vec<_>>(),
+            "mutants": mutants.collect::<Vec<_>>(),
+        })
+    }
+
     /// The first test program that fails under a mutant.
     fn noticed(&self, id: usize) -> anyhow::Result<Option<&Path>> {
         for (program, folder) in &self.tests {
             let mut test = Command::new(program);
-            // Instructions are computed elsewhere than codes are decided and state is kept.
-            test.args(["--skip", "vectors"]).current_dir(folder).env(SWITCH, id.to_string());
+            test.args(ARGUMENTS).current_dir(folder).env(SWITCH, id.to_string());
             test.stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null());
             let mut child = test.spawn().context("cannot start a test")?;
             let start = Instant::now();

@@ -75,17 +75,28 @@ impl State {
         }
     }
 
+    /// Writes what a node has, when it is of the kind that has it.
+    fn tell<T>(
+        &mut self,
+        node: CUgraphNode,
+        place: Out<T>,
+        of: impl Fn(&NodeKind) -> Option<T>,
+    ) -> Call {
+        let node = self.given_node(node)?;
+        place.demand()?;
+        let found = of(&self.nodes.get(node)?.kind);
+        place.put(found.ok_or_else(|| invalid("graph.another_kind"))?)
+    }
+
     pub(crate) fn cuGraphMemcpyNodeGetParams(
         &mut self,
         node: CUgraphNode,
         parameters: Out<CUDA_MEMCPY3D>,
     ) -> Call {
-        let node = self.given_node(node)?;
-        parameters.demand()?;
-        match &self.nodes.get(node)?.kind {
-            NodeKind::Operation(Operation::Copy(copy)) => parameters.put(*copy.given),
-            _ => Err(invalid("graph.another_kind")),
-        }
+        self.tell(node, parameters, |kind| match kind {
+            NodeKind::Operation(Operation::Copy(copy)) => Some(*copy.given),
+            _ => None,
+        })
     }
 
     pub(crate) fn cuGraphMemsetNodeGetParams(
@@ -93,12 +104,10 @@ impl State {
         node: CUgraphNode,
         parameters: Out<CUDA_MEMSET_NODE_PARAMS>,
     ) -> Call {
-        let node = self.given_node(node)?;
-        parameters.demand()?;
-        match &self.nodes.get(node)?.kind {
-            NodeKind::Operation(Operation::Fill(fill)) => parameters.put(fill.0),
-            _ => Err(invalid("graph.another_kind")),
-        }
+        self.tell(node, parameters, |kind| match kind {
+            NodeKind::Operation(Operation::Fill(fill)) => Some(fill.0),
+            _ => None,
+        })
     }
 
     pub(crate) fn cuGraphHostNodeGetParams(
@@ -106,12 +115,10 @@ impl State {
         node: CUgraphNode,
         parameters: Out<CUDA_HOST_NODE_PARAMS>,
     ) -> Call {
-        let node = self.given_node(node)?;
-        parameters.demand()?;
-        match &self.nodes.get(node)?.kind {
-            NodeKind::Operation(Operation::Host(call)) => parameters.put(call.node_parameters()),
-            _ => Err(invalid("graph.another_kind")),
-        }
+        self.tell(node, parameters, |kind| match kind {
+            NodeKind::Operation(Operation::Host(call)) => Some(call.node_parameters()),
+            _ => None,
+        })
     }
 
     pub(crate) fn cuGraphEventRecordNodeGetEvent(
@@ -119,12 +126,10 @@ impl State {
         node: CUgraphNode,
         event: Out<CUevent>,
     ) -> Call {
-        let node = self.given_node(node)?;
-        event.demand()?;
-        match &self.nodes.get(node)?.kind {
-            NodeKind::Record(found) => event.put(*found),
-            _ => Err(invalid("graph.another_kind")),
-        }
+        self.tell(node, event, |kind| match kind {
+            NodeKind::Record(found) => Some(*found),
+            _ => None,
+        })
     }
 
     pub(crate) fn cuGraphEventWaitNodeGetEvent(
@@ -132,12 +137,10 @@ impl State {
         node: CUgraphNode,
         event: Out<CUevent>,
     ) -> Call {
-        let node = self.given_node(node)?;
-        event.demand()?;
-        match &self.nodes.get(node)?.kind {
-            NodeKind::Wait(found) => event.put(*found),
-            _ => Err(invalid("graph.another_kind")),
-        }
+        self.tell(node, event, |kind| match kind {
+            NodeKind::Wait(found) => Some(*found),
+            _ => None,
+        })
     }
 
     pub(crate) fn cuGraphChildGraphNodeGetGraph(
@@ -145,11 +148,9 @@ impl State {
         node: CUgraphNode,
         graph: Out<CUgraph>,
     ) -> Call {
-        let node = self.given_node(node)?;
-        graph.demand()?;
-        match &self.nodes.get(node)?.kind {
-            NodeKind::Child(child) => graph.put(*child),
-            _ => Err(invalid("graph.another_kind")),
-        }
+        self.tell(node, graph, |kind| match kind {
+            NodeKind::Child(child) => Some(*child),
+            _ => None,
+        })
     }
 }

@@ -75,29 +75,20 @@ pub(super) fn cases(opcode: Opcode, instances: usize) -> usize {
     }
 }
 
-/// Choices that concern state spaces which a case does not have, that the manual does not have
-/// although the assembler takes them, or that the simulator lacks.
+/// Choices that concern state spaces which a case does not have, or that the simulator lacks.
 pub(super) fn is_elsewhere(choice: &Choice<'_>) -> bool {
-    is_undocumented(choice) || is_not_simulated(choice) || is_of_another_space(choice)
+    is_not_simulated(choice) || is_of_another_space(choice)
 }
 
-/// What the assembler makes of these is not the operation in another mode or width.
-fn is_undocumented(choice: &Choice<'_>) -> bool {
-    let of = choice.types.first().copied();
-    let is_directed = ["rz", "rm", "rp"].iter().any(|word| choice.says(word));
-    match choice.opcode.text() {
-        "fma" => is_directed && matches!(of, Some(Type::Bf16 | Type::Bf16x2)),
-        "madc" => of.is_some_and(|of| of.size() == 2),
-        _ => false,
-    }
-}
-
-/// What the simulator reports as unsupported.
+/// What the simulator reports as unsupported; of some the manual has no meaning, although
+/// the assembler takes them.
 fn is_not_simulated(choice: &Choice<'_>) -> bool {
+    let of = choice.types.first().copied();
+    let is_brain = matches!(of, Some(Type::Bf16 | Type::Bf16x2));
     let is_directed = ["rz", "rm", "rp"].iter().any(|word| choice.says(word));
     match choice.opcode.text() {
-        "fma" => choice.says("oob"),
-        "madc" => choice.says("sat"),
+        "fma" => choice.says("oob") || is_directed && is_brain,
+        "madc" => choice.says("sat") || of.is_some_and(|of| of.size() == 2),
         "mma" => is_directed,
         _ => false,
     }

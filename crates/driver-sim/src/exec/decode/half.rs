@@ -5,6 +5,7 @@ use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Type};
 use super::float::mode_of;
 use super::{Decoder, Reason, only, type_of};
 use crate::exec::half::{self, HalfMode, HalfOperation};
+use crate::exec::rounding::Rounding;
 
 /// Whether values of the type are halves.
 pub(super) fn is_half(ty: Type) -> bool {
@@ -62,6 +63,10 @@ impl Decoder<'_> {
         }
         let has = |modifier| instruction.modifiers.has(modifier);
         let mode = mode_of(instruction.modifiers);
+        let is_directed = mode.rounding != Rounding::Nearest;
+        if operation == HalfOperation::Fma && is_brain(ty) && is_directed {
+            return Err(format!("directed rounding in fma of .{ty}, whose meaning is not told"));
+        }
         let mode = HalfMode {
             operation,
             brain: is_brain(ty),

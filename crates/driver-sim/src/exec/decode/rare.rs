@@ -28,6 +28,9 @@ impl Decoder<'_> {
     pub(super) fn with_carry(&mut self, instruction: &Instruction) -> Result<(), Reason> {
         only(instruction, &[M::Cc, M::Lo, M::Hi])?;
         let ty = type_of(instruction)?;
+        if instruction.opcode == O::Madc && ty.bits() == 16 {
+            return Err(format!("madc of .{ty}, which hardware computes in its own way"));
+        }
         let mut slots = Vec::new();
         for operand in instruction.operands.iter().skip(1) {
             slots.push(self.read(operand, ty)?);
