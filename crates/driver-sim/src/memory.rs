@@ -19,6 +19,7 @@
 use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
@@ -55,6 +56,19 @@ pub enum MemoryError {
         /// Bytes that the device has.
         total: u64,
     },
+    /// A failure that was injected: with the allocation, more would be allocated than the limit.
+    #[error(
+        "injected failure: {requested} bytes beside the {used} that are allocated are above the \
+         limit of {limit}"
+    )]
+    Limited {
+        /// Bytes that were requested.
+        requested: u64,
+        /// Bytes that are allocated.
+        used: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// An allocation of no bytes, or one larger than addresses can count.
     #[error("an allocation of {bytes} bytes is not possible")]
     InvalidSize {
@@ -90,6 +104,8 @@ struct State {
 pub struct Memory {
     state: RwLock<State>,
     total: u64,
+    /// Where allocations are made to fail, whatever is free.
+    limit: AtomicU64,
 }
 
 impl Memory {
@@ -105,7 +121,12 @@ impl Memory {
     pub(crate) fn of_device(ordinal: usize, total: u64) -> Self {
         let next = BASE + ordinal as u64 * ADDRESSES;
         let state = State { table: Arc::default(), next, used: 0 };
-        Self { state: RwLock::new(state), total }
+        Self { state: RwLock::new(state), total, limit: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Makes allocations fail that would bring what is allocated above `bytes`.
+    pub(crate) fn limit_to(&self, bytes: u64) {
+        self.limit.store(bytes, Ordering::Relaxed);
     }
 
     /// Bytes that the device has.
@@ -125,6 +146,10 @@ impl Memory {
 
     /// Allocates `bytes` and returns the base address, a multiple of 256.
     pub fn alloc(&self, bytes: u64) -> Result<u64, MemoryError> {
+        let (used, limit) = (self.used(), self.limit.load(Ordering::Relaxed));
+        if used.saturating_add(bytes) > limit {
+            return Err(MemoryError::Limited { requested: bytes, used, limit });
+        }
         self.alloc_at(None, bytes)
     }
 
@@ -292,6 +317,20 @@ mod tests {
         assert!(memory.write(first, &[1]).is_err());
         assert_ne!(memory.alloc(4096).unwrap(), first);
         assert_eq!(memory.used(), 4096);
+    }
+
+    #[test]
+    fn a_limit_refuses_what_would_fit() {
+        let memory = Memory::new(4096);
+        memory.limit_to(100);
+        let first = memory.alloc(100).unwrap();
+        let refused = MemoryError::Limited { requested: 1, used: 100, limit: 100 };
+        assert_eq!(memory.alloc(1), Err(refused));
+        memory.free(first).unwrap();
+        memory.alloc(1).unwrap();
+        memory.limit_to(u64::MAX);
+        memory.alloc(4000).unwrap();
+        assert_eq!(memory.total(), 4096);
     }
 
     #[test]

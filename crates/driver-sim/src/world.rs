@@ -129,6 +129,38 @@ impl Simulator {
         Ok(())
     }
 
+    /// Lets allocations of device memory fail with code 2 from now on where they would bring what
+    /// is allocated on their device above `bytes`, whatever the device has: `cuMemGetInfo_v2` tells
+    /// the same as before, as on a device whose free memory is in pieces. `u64::MAX` takes it back.
+    ///
+    /// Allocation nodes of graphs are not affected, since they get their memory when they run.
+    ///
+    /// ```
+    /// use retrograph_driver_sim::{Config, Simulator};
+    /// use retrograph_driver_sys::CUresult;
+    ///
+    /// let simulator = Simulator::new(Config::default())?;
+    /// let driver = simulator.table();
+    /// simulator.out_of_memory_at(1000);
+    /// let (mut context, mut address, mut free, mut total) = (Default::default(), 0, 0, 0);
+    /// // SAFETY: every pointer is valid during its call.
+    /// unsafe {
+    ///     (driver.cuInit)(0).ok()?;
+    ///     (driver.cuDevicePrimaryCtxRetain)(&mut context, 0).ok()?;
+    ///     (driver.cuCtxSetCurrent)(context).ok()?;
+    ///     (driver.cuMemAlloc_v2)(&mut address, 600).ok()?;
+    ///     let second = (driver.cuMemAlloc_v2)(&mut address, 600);
+    ///     assert_eq!(second, CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+    ///     (driver.cuMemGetInfo_v2)(&mut free, &mut total).ok()?;
+    /// }
+    /// assert_eq!(total - free, 600);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn out_of_memory_at(&self, bytes: u64) {
+        let state = self.world.state.lock();
+        state.devices.iter().for_each(|device| device.memory.limit_to(bytes));
+    }
+
     /// How often each function was called, without those that were not.
     pub fn calls(&self) -> BTreeMap<&'static str, u64> {
         let count =

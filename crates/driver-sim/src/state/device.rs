@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::diagnostic::DiagnosticKind;
 use crate::globals;
 use crate::memory::{Memory, MemoryError};
-use crate::refusal::{Refusal, refuse};
+use crate::refusal::{INJECTED, Refusal, refuse};
 use crate::work::TaskId;
 
 /// A device as one context sees it.
@@ -78,6 +78,7 @@ pub(crate) fn memory_refusal(error: &MemoryError) -> Refusal {
         MemoryError::OutOfMemory { .. } => {
             refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "memory.exhausted")
         }
+        MemoryError::Limited { .. } => refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, INJECTED),
         _ => refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "memory.address"),
     }
 }

@@ -4,6 +4,7 @@ use retrograph_driver_sim::{Config, SimError, Simulator};
 use retrograph_driver_sys::*;
 
 use crate::machine::{Machine, cu};
+use crate::ptx;
 
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 
@@ -93,6 +94,41 @@ fn the_nth_call_from_now_fails_once() {
     assert_eq!(codes, [2, 2, 0]);
     let unknown = machine.simulator.fail("cuNothing", 1, CUresult::CUDA_ERROR_UNKNOWN);
     assert_eq!(unknown, Err(SimError::UnknownCall { name: "cuNothing".to_owned() }));
+}
+
+#[test]
+fn memory_runs_out_where_it_is_told_to_whatever_the_device_has() {
+    let machine = Machine::new();
+    let info = || {
+        let (mut free, mut total) = (0, 0);
+        assert_eq!(cu!(machine, cuMemGetInfo_v2(&mut free, &mut total)), SUCCESS);
+        (free as u64, total as u64)
+    };
+    let alloc = |bytes| {
+        let mut address = 0;
+        (cu!(machine, cuMemAlloc_v2(&mut address, bytes)), address)
+    };
+    let (free, total) = info();
+    let used = total - free;
+    machine.simulator.out_of_memory_at(used + 100);
+    let lacking = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
+    assert_eq!(info(), (free, total), "the device tells what it has");
+    assert_eq!(alloc(101), (lacking, 0));
+    let (code, word) = alloc(60);
+    assert_eq!(code, SUCCESS);
+    assert_eq!(alloc(41), (lacking, 0));
+    assert_eq!(cu!(machine, cuMemFree_v2(word)), SUCCESS);
+    assert_eq!(alloc(100).0, SUCCESS);
+
+    // A call that no trace attests to run out of memory does, and the world goes on.
+    assert_eq!(machine.load(&ptx::module()), Err(lacking), "its variables need memory");
+    let (mut pitched, mut pitch) = (0, 0);
+    let code = cu!(machine, cuMemAllocPitch_v2(&mut pitched, &mut pitch, 64, 2, 4));
+    assert_eq!(code, lacking);
+    machine.simulator.out_of_memory_at(u64::MAX);
+    assert_eq!(alloc(1 << 20).0, SUCCESS);
+    assert!(machine.simulator.diagnostics().is_empty(), "{:?}", machine.simulator.diagnostics());
+    assert!(machine.simulator.refused().is_empty(), "injected failures are not the simulator's");
 }
 
 #[test]
