@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::{env, fs, io};
 
 use retrograph_ptx::SmTarget;
+use sha2::{Digest, Sha256};
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
@@ -13,9 +14,10 @@ fn main() -> io::Result<()> {
     for target in SmTarget::GENERATED {
         for (name, module) in retrograph_kernels_ptx::images(target) {
             let path = out.join(format!("{name}.{target}.ptx"));
-            fs::write(&path, module.to_string())?;
-            let number = target.number;
-            writeln!(table, "    ({name:?}, {number}, include_str!({path:?})),")
+            let text = module.to_string();
+            fs::write(&path, &text)?;
+            let (number, digest) = (target.number, <[u8; 32]>::from(Sha256::digest(text)));
+            writeln!(table, "    ({name:?}, {number}, {digest:?}, include_str!({path:?})),")
                 .expect("writing to a string does not fail");
         }
     }

@@ -11,23 +11,35 @@
 //! Absent on purpose: cubins. A cache of what the driver or `ptxas` made of these texts belongs to
 //! whoever loads them.
 
-use retrograph_ptx::SmTarget;
+use retrograph_ptx::{Reach, SmTarget};
 
-/// Image name, SM target number, PTX.
-static IMAGES: &[(&str, u32, &str)] = include!(concat!(env!("OUT_DIR"), "/images.rs"));
+/// Image name, SM target number, SHA-256 of the PTX, PTX.
+static IMAGES: &[(&str, u32, [u8; 32], &str)] = include!(concat!(env!("OUT_DIR"), "/images.rs"));
 
 /// The PTX of `image` for `target`, or `None` where there is no such image or no such target.
 ///
 /// Use [`SmTarget::for_device`] to find the target whose images run on a device.
 pub fn ptx(image: &str, target: SmTarget) -> Option<&'static str> {
-    let found = IMAGES
-        .iter()
-        .find(|(name, number, _)| !target.exact && *name == image && *number == target.number);
-    found.map(|(_, _, text)| *text)
+    find(image, target).map(|(.., text)| *text)
+}
+
+/// The SHA-256 of the PTX of `image` for `target`: what a cache of compiled images is keyed by. It
+/// was computed at build time.
+pub fn digest(image: &str, target: SmTarget) -> Option<[u8; 32]> {
+    find(image, target).map(|(_, _, digest, _)| *digest)
+}
+
+fn find(
+    image: &str,
+    target: SmTarget,
+) -> Option<&'static (&'static str, u32, [u8; 32], &'static str)> {
+    IMAGES.iter().find(|(name, number, ..)| {
+        target.reach == Reach::Forward && *name == image && *number == target.number
+    })
 }
 
 /// The name of every image, each once.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let first = SmTarget::GENERATED[0].number;
-    IMAGES.iter().filter(move |(_, number, _)| *number == first).map(|(name, _, _)| *name)
+    IMAGES.iter().filter(move |(_, number, ..)| *number == first).map(|(name, ..)| *name)
 }

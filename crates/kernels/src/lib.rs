@@ -40,7 +40,7 @@ pub use error::KernelError;
 pub use launch::{Access, Argument, BufferArgument, Cell, Dispatch, Kernel, Launch, Problem};
 pub use launch::{Parameter, ParameterKind};
 pub use ops::all;
-pub use retrograph_ptx::SmTarget;
+pub use retrograph_ptx::{CannotRun, ImageForm, Reach, SmTarget};
 pub use view::{Element, View};
 
 /// The example of the README.

@@ -41,7 +41,7 @@ pub mod validate;
 mod words;
 
 pub use parse::{ParseError, parse};
-pub use target::{IsaVersion, SmTarget};
+pub use target::{CannotRun, ImageForm, IsaVersion, Reach, SmTarget};
 pub use validate::{ValidationError, validate};
 
 /// The examples of README.md, as tests.

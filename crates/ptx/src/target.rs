@@ -25,13 +25,46 @@ impl fmt::Display for IsaVersion {
     }
 }
 
+/// How far beyond its own device an image for a target runs: the letter behind the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reach {
+    /// `sm_90`: later devices too.
+    Forward,
+    /// `sm_100f`: later devices of the same family, which is those of the same major number.
+    Family,
+    /// `sm_90a`: exactly that device.
+    Exact,
+}
+
 /// What an image is generated for, the `.target` line of an image: `sm_75` to `sm_120`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SmTarget {
     /// Compute capability as `major * 10 + minor`, for example 90.
     pub number: u32,
-    /// An architecture-specific target such as `sm_90a`, whose images run on exactly that device.
-    pub exact: bool,
+    /// On which other devices its images run.
+    pub reach: Reach,
+}
+
+/// What an image consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ImageForm {
+    /// Text, which the driver compiles for its device.
+    Ptx,
+    /// Machine code, which runs as it is or not at all.
+    Cubin,
+}
+
+/// An image does not run on a device. It is found before the driver is asked, whose codes for this
+/// name neither of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{form} for {target} does not run on a device of {device}; {}", self.advice())]
+pub struct CannotRun {
+    /// What the image consists of.
+    pub form: ImageForm,
+    /// What it is for.
+    pub target: SmTarget,
+    /// The target that names exactly the device.
+    pub device: SmTarget,
 }
 
 impl SmTarget {
@@ -48,14 +81,45 @@ impl SmTarget {
 
     /// The forward-compatible target `sm_<number>`.
     pub const fn portable(number: u32) -> Self {
-        Self { number, exact: false }
+        Self { number, reach: Reach::Forward }
     }
 
-    /// Whether an image for this target can be loaded on a device of compute capability
-    /// `major.minor`: exact targets on that device alone, others on it and every later one.
+    /// The forward-compatible target of a device of compute capability `major.minor`.
+    pub const fn of_device(major: u32, minor: u32) -> Self {
+        Self::portable(major * 10 + minor)
+    }
+
+    /// The target that PTX names on its `.target` line, or `None` where there is no such line.
+    pub fn named_in(ptx: &str) -> Option<Self> {
+        let mut lines = ptx.lines().map(str::trim_start);
+        let line = lines.find_map(|line| line.strip_prefix(".target"))?;
+        line.split([' ', '\t', ',', '/']).find(|word| !word.is_empty())?.parse().ok()
+    }
+
+    /// Whether PTX for this target can be loaded on a device of compute capability `major.minor`:
+    /// exact targets on that device alone, those of a family on it and every later one of its
+    /// major number, others on it and every later one.
     pub fn runs_on(self, major: u32, minor: u32) -> bool {
-        let device = major * 10 + minor;
-        if self.exact { device == self.number } else { device >= self.number }
+        self.require(ImageForm::Ptx, Self::of_device(major, minor)).is_ok()
+    }
+
+    /// Fails unless an image of this form and target runs on the device that `device` names. Of
+    /// cubins, the same major number and no lesser minor one is asked, also without a letter.
+    ///
+    /// Source: "Application Compatibility" and "Feature Set Compiler Targets" in the CUDA C++
+    /// programming guide.
+    ///
+    /// # Errors
+    /// [`CannotRun`], which names both and the way out.
+    pub fn require(self, form: ImageForm, device: Self) -> Result<(), CannotRun> {
+        let later = device.number >= self.number;
+        let of_family = later && device.number / 10 == self.number / 10;
+        let runs = match (self.reach, form) {
+            (Reach::Exact, _) => device.number == self.number,
+            (Reach::Family, _) | (Reach::Forward, ImageForm::Cubin) => of_family,
+            (Reach::Forward, ImageForm::Ptx) => later,
+        };
+        if runs { Ok(()) } else { Err(CannotRun { form, target: self, device }) }
     }
 
     /// The newest generated target whose images run on a device of compute capability
@@ -81,13 +145,44 @@ impl SmTarget {
 
 impl fmt::Display for SmTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sm_{}{}", self.number, if self.exact { "a" } else { "" })
+        let letter = match self.reach {
+            Reach::Forward => "",
+            Reach::Family => "f",
+            Reach::Exact => "a",
+        };
+        write!(f, "sm_{}{letter}", self.number)
+    }
+}
+
+impl fmt::Display for ImageForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ptx => "PTX",
+            Self::Cubin => "a cubin",
+        })
+    }
+}
+
+impl CannotRun {
+    fn advice(&self) -> String {
+        let device = self.device;
+        if self.target.number > device.number {
+            return format!("generate it for {device} or an older target");
+        }
+        match (self.form, self.target.reach) {
+            (ImageForm::Cubin, _) => format!("compile its PTX for {device}, or load the PTX"),
+            (ImageForm::Ptx, _) => format!(
+                "a letter behind the number ties it to one device or family; generate it for {} \
+                 without a letter, or for {device}",
+                SmTarget::portable(self.target.number)
+            ),
+        }
     }
 }
 
 /// The text is not the name of an SM target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not an SM target; write it like sm_90 or sm_90a")]
+#[error("`{text}` is not an SM target; write it like sm_90, sm_90a or sm_100f")]
 pub struct ParseSmTargetError {
     /// The text that was given.
     pub text: String,
@@ -99,12 +194,13 @@ impl FromStr for SmTarget {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let error = || ParseSmTargetError { text: text.to_owned() };
         let rest = text.strip_prefix("sm_").ok_or_else(error)?;
-        let (digits, exact) = match rest.strip_suffix('a') {
-            Some(digits) => (digits, true),
-            None => (rest, false),
+        let (digits, reach) = match rest.as_bytes().last() {
+            Some(b'a') => (&rest[..rest.len() - 1], Reach::Exact),
+            Some(b'f') => (&rest[..rest.len() - 1], Reach::Family),
+            _ => (rest, Reach::Forward),
         };
         let number = digits.parse().map_err(|_| error())?;
-        Ok(Self { number, exact })
+        Ok(Self { number, reach })
     }
 }
 
@@ -126,5 +222,47 @@ mod tests {
         assert_eq!(SmTarget::for_device(8, 7), Some(SmTarget::portable(86)));
         assert_eq!(SmTarget::for_device(12, 1), Some(SmTarget::portable(120)));
         assert_eq!(SmTarget::for_device(7, 0), None);
+    }
+
+    #[test]
+    fn family_images_run_within_their_major_number() {
+        let family: SmTarget = "sm_100f".parse().unwrap();
+        assert_eq!(family.to_string(), "sm_100f");
+        assert!(family.runs_on(10, 0) && family.runs_on(10, 3));
+        assert!(!family.runs_on(9, 0) && !family.runs_on(11, 0) && !family.runs_on(12, 0));
+    }
+
+    #[test]
+    fn cubins_need_the_major_number_of_the_device_and_no_greater_minor_one() {
+        let runs = |image: &str, device| {
+            let image: SmTarget = image.parse().unwrap();
+            image.require(ImageForm::Cubin, SmTarget::portable(device)).is_ok()
+        };
+        assert!(runs("sm_80", 80) && runs("sm_80", 89) && runs("sm_90a", 90));
+        assert!(!runs("sm_89", 86) && !runs("sm_80", 90) && !runs("sm_90a", 100));
+        assert!(runs("sm_100f", 103) && !runs("sm_100a", 103));
+    }
+
+    #[test]
+    fn a_refusal_names_both_targets_and_the_way_out() {
+        let message = |image: &str, form, device| {
+            let image: SmTarget = image.parse().unwrap();
+            image.require(form, SmTarget::portable(device)).unwrap_err().to_string()
+        };
+        let text = message("sm_90a", ImageForm::Ptx, 100);
+        assert!(text.contains("sm_90a") && text.contains("sm_100"), "{text}");
+        assert!(text.contains("generate it for sm_90 without a letter"), "{text}");
+        let text = message("sm_120", ImageForm::Ptx, 90);
+        assert!(text.contains("generate it for sm_90 or an older"), "{text}");
+        let text = message("sm_80", ImageForm::Cubin, 90);
+        assert!(text.contains("compile its PTX for sm_90"), "{text}");
+    }
+
+    #[test]
+    fn the_target_of_a_text_is_its_target_line() {
+        let target = |text| SmTarget::named_in(text).map(|target| target.to_string());
+        assert_eq!(target(".version 8.0\n .target sm_90a\n").as_deref(), Some("sm_90a"));
+        assert_eq!(target(".target\tsm_80, debug // x").as_deref(), Some("sm_80"));
+        assert_eq!(target("// .target sm_80\n"), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use retrograph_kernels::{ParameterKind, Problem, SmTarget, images};
+use retrograph_kernels::{ParameterKind, Problem, Reach, SmTarget, images};
 use retrograph_ptx::ast::{Entry, Type};
 use retrograph_ptx::parse;
 
@@ -66,8 +66,20 @@ fn every_image_belongs_to_a_kernel_and_names_are_unique() {
 }
 
 #[test]
+fn the_digest_of_an_image_is_that_of_its_text() {
+    use sha2::{Digest, Sha256};
+
+    let target = SmTarget::portable(90);
+    for image in images::names() {
+        let expected: [u8; 32] = Sha256::digest(images::ptx(image, target).unwrap()).into();
+        assert_eq!(images::digest(image, target), Some(expected), "{image}");
+    }
+    assert_eq!(images::digest("no such image", target), None);
+}
+
+#[test]
 fn exact_and_unknown_targets_have_no_image() {
-    assert!(images::ptx("softmax", SmTarget { number: 90, exact: true }).is_none());
+    assert!(images::ptx("softmax", SmTarget { number: 90, reach: Reach::Exact }).is_none());
     assert!(images::ptx("softmax", SmTarget::portable(70)).is_none());
     assert!(images::ptx("no such image", SmTarget::portable(90)).is_none());
 }
