@@ -144,6 +144,32 @@ pub enum Error {
         /// All device bytes.
         total: usize,
     },
+    /// A memory pool gives out nothing while it is sealed.
+    #[error(
+        "{requested} bytes were asked of a memory pool that is sealed by {by}; allocate before, or \
+         drop the seal first"
+    )]
+    PoolSealed {
+        /// The bytes asked for.
+        requested: usize,
+        /// Who sealed it, as given to [`crate::MemoryPool::seal`].
+        by: String,
+    },
+    /// A memory pool has no gap that is large enough.
+    #[error(
+        "{requested} bytes do not fit into the memory pool: {free} of its {capacity} bytes are \
+         free, {largest} of them in one piece; make the pool larger, or free buffers of it"
+    )]
+    PoolExhausted {
+        /// The bytes asked for.
+        requested: usize,
+        /// Free bytes.
+        free: usize,
+        /// The bytes of the largest gap.
+        largest: usize,
+        /// All bytes of the pool.
+        capacity: usize,
+    },
     /// Two lengths had to be equal and are not.
     #[error("{what}: expected {expected} elements, found {found}")]
     LengthMismatch {

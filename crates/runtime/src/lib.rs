@@ -78,7 +78,7 @@ pub use error::{CallError, Error};
 pub use event::Event;
 pub use graph::{DeviceCopy, DeviceFill, Graph, GraphExec, Node, NodeKind, UpdateOutcome};
 pub use launch::{KernelArguments, KernelLaunch, LaunchGeometry};
-pub use memory::{DeviceBuffer, PinnedBuffer};
+pub use memory::{DeviceBuffer, DeviceScalar, MemoryPool, PinnedBuffer, PoolSeal, PoolUse};
 pub use modules::{Function, JitAfterWarm, ModuleCache, PrewarmError, Progress, WarmModules};
 pub use pass::{
     Buffer, BufferId, BufferKind, ControlError, Controls, CustomImage, CustomLaunch, Edge, Edges,

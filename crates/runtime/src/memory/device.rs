@@ -9,6 +9,7 @@ use retrograph_driver_sys::{CUdeviceptr, DriverTable};
 use retrograph_kernels::{Element, View};
 
 use super::NAN_PATTERN;
+use super::pool::Block;
 use crate::Owner;
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -36,6 +37,9 @@ pub struct DeviceBuffer<T> {
 struct Allocation {
     context: Context,
     address: CUdeviceptr,
+    /// The part of a pool that this is; it goes back there by itself. `None` for memory of the
+    /// driver.
+    block: Option<Block>,
 }
 
 impl<T: Pod> DeviceBuffer<T> {
@@ -79,8 +83,17 @@ impl<T: Pod> DeviceBuffer<T> {
         // SAFETY: the context is current, and the place is valid.
         let outcome = unsafe { call!(context, cuMemAlloc_v2(&mut address, bytes)) };
         outcome.map_err(|error| explain(context, error, requested))?;
-        let allocation = Arc::new(Allocation { context: context.clone(), address });
+        let allocation = Arc::new(Allocation { context: context.clone(), address, block: None });
         Ok(Self { allocation, len, element: PhantomData })
+    }
+
+    /// A part of a pool, filled with `pattern`.
+    pub(super) fn of_block(block: Block, len: usize, pattern: Option<u32>) -> Result<Self> {
+        let (context, address) = (block.context().clone(), block.address());
+        let allocation = Arc::new(Allocation { context, address, block: Some(block) });
+        let buffer = Self { allocation, len, element: PhantomData };
+        pattern.map_or(Ok(()), |pattern| buffer.fill(pattern))?;
+        Ok(buffer)
     }
 
     /// Fills the whole allocation and waits, so that every stream sees it.
@@ -212,6 +225,9 @@ impl<T> std::fmt::Debug for DeviceBuffer<T> {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
+        if self.block.is_some() {
+            return;
+        }
         let address = self.address;
         // SAFETY: no clone of the buffer is left, and the call waits for the work in the context.
         let free = move |table: &DriverTable| unsafe { (table.cuMemFree_v2)(address) };
@@ -220,7 +236,7 @@ impl Drop for Allocation {
 }
 
 /// Whole words, and at least one: the driver refuses to allocate nothing.
-fn allocated_bytes(requested: usize) -> usize {
+pub(super) fn allocated_bytes(requested: usize) -> usize {
     requested.checked_next_multiple_of(4).unwrap_or(requested).max(4)
 }
 

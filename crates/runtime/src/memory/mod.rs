@@ -8,16 +8,27 @@
 //! its nodes touch, and drops them after the event behind its last launch. While a capture could
 //! be broken by it, freeing is put off until the capture has ended.
 //!
+//! A [`MemoryPool`] gives out parts of one allocation instead, and takes them back without a call
+//! of the driver: see there for when a part is used again.
+//!
 //! # What fresh memory holds
 //!
 //! [`DeviceBuffer::uninit`] gives memory with arbitrary content. Debug builds fill it with
 //! [`NAN_PATTERN`], so that a value that was never written shows as a NaN and not as a lucky zero.
 
 mod device;
+mod gaps;
 mod pinned;
+mod pool;
+mod scalar;
+mod staging;
 
 pub use device::DeviceBuffer;
 pub use pinned::PinnedBuffer;
+pub use pool::{MemoryPool, PoolSeal, PoolUse};
+pub use scalar::DeviceScalar;
+
+pub(crate) use staging::Staging;
 
 /// What debug builds fill fresh device memory with: a quiet NaN as f32 and as f64, and a token that
 /// is out of range as u32.

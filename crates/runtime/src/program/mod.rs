@@ -61,7 +61,6 @@ mod policy;
 mod report;
 mod run;
 mod sequence;
-mod staging;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -77,6 +76,7 @@ pub use run::StepOutcome;
 
 use crate::context::Context;
 use crate::event::Event;
+use crate::memory::Staging;
 use crate::modules::WarmModules;
 use crate::pass::{ControlLayout, Pass};
 use crate::stream::Stream;
@@ -84,7 +84,6 @@ use fallback::Retries;
 use graphs::Replay;
 use memory::Memory;
 use sequence::Sequence;
-use staging::Staging;
 
 /// A pass that is ready to run. One program has one step in flight per stream order: `step` takes
 /// it exclusively, so that no two threads launch the same graph.

@@ -1,16 +1,18 @@
-//! Control values on their way to the device: a ring of pinned slots.
+//! Host values on their way to the device: a ring of pinned slots.
 //!
-//! The copy of a step's controls may run long after the host has enqueued it. A slot is therefore
-//! written again only after the event behind its last copy; with several slots the host is ahead
-//! of the device by as many steps before it has to wait.
+//! A copy may run long after the host has enqueued it. A slot is therefore written again only after
+//! the event behind its last copy; with several slots the host is ahead of the device by as many
+//! copies before it has to wait. The control block of a program goes this way, and so does a
+//! [`super::DeviceScalar`].
 
 use crate::context::Context;
 use crate::error::Result;
 use crate::event::Event;
-use crate::memory::PinnedBuffer;
 use crate::stream::Stream;
 
-/// Steps that the host may be ahead of the device.
+use super::PinnedBuffer;
+
+/// Copies that the host may be ahead of the device.
 const SLOTS: usize = 4;
 
 struct Slot {
@@ -19,14 +21,14 @@ struct Slot {
 }
 
 /// The ring.
-pub(super) struct Staging {
+pub(crate) struct Staging {
     slots: Vec<Slot>,
     next: usize,
 }
 
 impl Staging {
-    /// A ring for control blocks of `bytes` bytes; none is needed for empty ones.
-    pub(super) fn new(context: &Context, bytes: usize) -> Result<Self> {
+    /// A ring for values of `bytes` bytes; none is needed for empty ones.
+    pub(crate) fn new(context: &Context, bytes: usize) -> Result<Self> {
         let count = if bytes == 0 { 0 } else { SLOTS };
         let slots = (0..count).map(|_| {
             let pinned = PinnedBuffer::zeroed(context, bytes)?;
@@ -38,8 +40,8 @@ impl Staging {
     /// Enqueues the copy of `bytes` to `target`, after waiting for the slot to be free.
     ///
     /// # Safety
-    /// `target` must be the start of a live control block of this size until the copy has run.
-    pub(super) unsafe fn upload(
+    /// `target` must be the start of live device memory of this size until the copy has run.
+    pub(crate) unsafe fn upload(
         &mut self,
         stream: &Stream,
         target: u64,
@@ -59,5 +61,11 @@ impl Staging {
             stream.synchronize()?;
         }
         recorded
+    }
+}
+
+impl std::fmt::Debug for Staging {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Staging({} slots)", self.slots.len())
     }
 }

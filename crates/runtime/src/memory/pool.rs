@@ -1,0 +1,249 @@
+//! A pool: one allocation of the driver, given out in parts.
+//!
+//! Allocating from the driver in the middle of training is slow, can fail, and breaks a capture. A
+//! pool is allocated once. It gives out ordinary [`DeviceBuffer`]s, which can be bound to a pass or
+//! kept by a graph like any other, and takes them back without a call of the driver.
+//!
+//! ```
+//! # #[cfg(feature = "sim")] {
+//! use retrograph_runtime::{
+//!     CaptureMode, Context, DeviceIndex, Driver, Error, MemoryPool, Stream,
+//! };
+//!
+//! let context = Context::new(&Driver::simulated(Default::default())?, DeviceIndex(0))?;
+//! let stream = Stream::new(&context)?;
+//! let pool = MemoryPool::new(&context, 1 << 20)?;
+//! let scratch = pool.uninit::<f32>(1024)?;
+//!
+//! let seal = pool.seal("the captured step");
+//! let graph = stream.capture(CaptureMode::ThreadLocal, |capturing| {
+//!     // Nothing that the captured work calls can allocate, on this thread or any other.
+//!     assert!(matches!(pool.uninit::<f32>(1), Err(Error::PoolSealed { .. })));
+//!     capturing.keep(scratch.owner());
+//!     // SAFETY: the range is that of the buffer, which the graph keeps.
+//!     unsafe { capturing.stream().fill_u32(scratch.address(), 0, 1024) }
+//! })?;
+//! drop(seal);
+//! graph.instantiate()?.launch(&stream)?;
+//! assert_eq!(scratch.download(&stream)?, [0.0; 1024]);
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # When a part is used again
+//!
+//! A buffer can have been used on any stream, and the pool is not told on which. What is dropped
+//! therefore waits, and is given out again only after a wait for the whole context, which covers
+//! all work that was enqueued before the drop: the rule by which the driver frees memory. The pool
+//! waits only when nothing else fits, and then once for everything that was dropped so far.
+//!
+//! Absent on purpose: growing, since a pool that grows allocates in the middle of training after
+//! all, and pools of the driver (`cuMemAllocAsync`), whose allocations become nodes in a capture.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use parking_lot::Mutex;
+use retrograph_driver_sys::CUdeviceptr;
+
+use super::device::allocated_bytes;
+use super::gaps::Gaps;
+use super::{DeviceBuffer, NAN_PATTERN};
+use crate::context::Context;
+use crate::error::{Error, Result};
+
+/// Parts start at multiples of this, as allocations of the driver do.
+const ALIGNMENT: usize = 256;
+
+/// Device memory that is allocated once and given out in parts. Clones share it; it is freed when
+/// the pool and all of its buffers are gone.
+#[derive(Clone, Debug)]
+pub struct MemoryPool {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    chunk: DeviceBuffer<u32>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    gaps: Gaps,
+    /// Dropped, but work that was enqueued before may still use it.
+    /// Each with the number of its drop.
+    waiting: Vec<(u64, Range<usize>)>,
+    drops: u64,
+    /// Who sealed the pool, by the number of the seal.
+    seals: Vec<(u64, String)>,
+    next_seal: u64,
+}
+
+impl State {
+    fn require_open(&self, requested: usize) -> Result<()> {
+        match self.seals.last() {
+            Some((_, by)) => Err(Error::PoolSealed { requested, by: by.clone() }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How much of a pool is used, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolUse {
+    /// All bytes.
+    pub capacity: usize,
+    /// Bytes of live buffers, each a multiple of 256.
+    pub used: usize,
+    /// Bytes of dropped buffers, which are free after the next wait for the context.
+    pub waiting: usize,
+    /// Bytes of the largest buffer that fits without a wait.
+    pub largest: usize,
+}
+
+impl MemoryPool {
+    /// Allocates a pool of at least `bytes` bytes.
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::uninit`].
+    pub fn new(context: &Context, bytes: usize) -> Result<Self> {
+        let words = bytes.checked_next_multiple_of(ALIGNMENT).unwrap_or(bytes) / 4;
+        let chunk = DeviceBuffer::uninit(context, words)?;
+        let (gaps, waiting, seals) = (Gaps::all(chunk.bytes()), Vec::new(), Vec::new());
+        let state = Mutex::new(State { gaps, waiting, drops: 0, seals, next_seal: 0 });
+        Ok(Self { shared: Arc::new(Shared { chunk, state }) })
+    }
+
+    /// `len` elements of arbitrary content; NaN in debug builds.
+    ///
+    /// # Errors
+    /// [`Error::PoolSealed`], [`Error::PoolExhausted`]; [`Error::RefusedDuringCapture`] when this
+    /// thread captures, or when only a wait would help and another thread does; or a failed driver
+    /// call.
+    pub fn uninit<T: Pod>(&self, len: usize) -> Result<DeviceBuffer<T>> {
+        self.filled(len, cfg!(debug_assertions).then_some(NAN_PATTERN))
+    }
+
+    /// `len` elements whose bytes are zero.
+    ///
+    /// # Errors
+    /// As [`MemoryPool::uninit`].
+    pub fn zeroed<T: Pod>(&self, len: usize) -> Result<DeviceBuffer<T>> {
+        self.filled(len, Some(0))
+    }
+
+    fn filled<T: Pod>(&self, len: usize, pattern: Option<u32>) -> Result<DeviceBuffer<T>> {
+        let requested = allocated_bytes(len.saturating_mul(size_of::<T>()));
+        DeviceBuffer::of_block(self.block(requested)?, len, pattern)
+    }
+
+    fn block(&self, requested: usize) -> Result<Block> {
+        // The seal comes first, since it names somebody.
+        self.shared.state.lock().require_open(requested)?;
+        self.context().bind_outside_capture("allocating from a memory pool")?;
+        if let Some(block) = self.take(requested)? {
+            return Ok(block);
+        }
+        self.free_what_was_dropped()?;
+        self.take(requested)?.ok_or_else(|| {
+            let (free, largest) = self.shared.state.lock().gaps.free();
+            Error::PoolExhausted { requested, free, largest, capacity: self.shared.chunk.bytes() }
+        })
+    }
+
+    /// A part that is free now, if one is large enough.
+    fn take(&self, requested: usize) -> Result<Option<Block>> {
+        let bytes = requested.checked_next_multiple_of(ALIGNMENT).unwrap_or(requested);
+        let mut state = self.shared.state.lock();
+        state.require_open(requested)?;
+        let range = state.gaps.take(bytes);
+        Ok(range.map(|range| Block { shared: Arc::clone(&self.shared), range }))
+    }
+
+    /// Waits for the work that may use what was dropped before this call, and frees that. The state
+    /// is not locked while this waits, so that buffers can be dropped meanwhile.
+    fn free_what_was_dropped(&self) -> Result<()> {
+        let so_far = self.shared.state.lock().drops;
+        self.context().synchronize()?;
+        let mut state = self.shared.state.lock();
+        let State { gaps, waiting, .. } = &mut *state;
+        waiting.retain(|(drop, range)| {
+            let waits = *drop >= so_far;
+            if !waits {
+                gaps.give_back(range.clone());
+            }
+            waits
+        });
+        Ok(())
+    }
+
+    /// Forbids allocations until the seal is dropped, on every thread, and names `by` in their
+    /// errors. Seals nest. Buffers can be dropped meanwhile.
+    pub fn seal(&self, by: impl Into<String>) -> PoolSeal {
+        let mut state = self.shared.state.lock();
+        let number = state.next_seal;
+        state.next_seal += 1;
+        state.seals.push((number, by.into()));
+        PoolSeal { shared: Arc::clone(&self.shared), number }
+    }
+
+    /// Who sealed the pool last, if it is sealed.
+    pub fn sealed_by(&self) -> Option<String> {
+        self.shared.state.lock().seals.last().map(|(_, by)| by.clone())
+    }
+
+    /// How much of the pool is used.
+    pub fn usage(&self) -> PoolUse {
+        let state = self.shared.state.lock();
+        let ((free, largest), capacity) = (state.gaps.free(), self.shared.chunk.bytes());
+        let waiting = state.waiting.iter().map(|(_, range)| range.len()).sum();
+        PoolUse { capacity, used: capacity - free - waiting, waiting, largest }
+    }
+
+    /// The context.
+    pub fn context(&self) -> &Context {
+        self.shared.chunk.context()
+    }
+}
+
+/// Keeps a [`MemoryPool`] from giving out anything, until it is dropped.
+#[must_use = "the pool is sealed for as long as this lives"]
+#[derive(Debug)]
+pub struct PoolSeal {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Drop for PoolSeal {
+    fn drop(&mut self) {
+        self.shared.state.lock().seals.retain(|(number, _)| *number != self.number);
+    }
+}
+
+/// A part of a pool that is given out; dropped, it waits to be used again.
+#[derive(Debug)]
+pub(super) struct Block {
+    shared: Arc<Shared>,
+    range: Range<usize>,
+}
+
+impl Block {
+    pub(super) fn context(&self) -> &Context {
+        self.shared.chunk.context()
+    }
+
+    pub(super) fn address(&self) -> CUdeviceptr {
+        self.shared.chunk.address() + self.range.start as u64
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        let number = state.drops;
+        state.drops += 1;
+        state.waiting.push((number, self.range.clone()));
+    }
+}
