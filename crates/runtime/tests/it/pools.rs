@@ -42,17 +42,17 @@ fn a_pool_gives_out_buffers_like_any_other() {
 }
 
 #[test]
-fn what_is_dropped_is_used_again_only_after_the_work_that_used_it() {
+fn what_is_dropped_is_reused_after_the_work_that_used_it() {
     alone(
-        "pools::what_is_dropped_is_used_again_only_after_the_work_that_used_it",
+        "pools::what_is_dropped_is_reused_after_the_work_that_used_it",
         |Device { context, stream }| {
             let pool = MemoryPool::new(&context, KIB).unwrap();
             let (kept, result) =
                 (DeviceBuffer::<u32>::zeroed(&context, 128).unwrap(), [3_u32; 128]);
             let first = pool.zeroed::<u32>(128).unwrap();
             let address = first.address();
-            // SAFETY: both ranges are those of buffers; the pool gives the first out again only when this
-            // has run, which is what is tested.
+            // SAFETY: both ranges are those of buffers; the pool gives the first out again only
+            // when this has run, which is what is tested.
             unsafe {
                 stream.fill_u32(address, 3, 128).unwrap();
                 stream.copy_on_device(kept.address(), address, 512).unwrap();
@@ -65,11 +65,7 @@ fn what_is_dropped_is_used_again_only_after_the_work_that_used_it() {
             let third = pool.zeroed::<u32>(128).unwrap();
             assert_eq!(third.address(), address, "after a wait");
             assert_eq!(usage(&pool), [1024, 0, 0]);
-            assert_eq!(
-                kept.download(&stream).unwrap(),
-                result,
-                "the copy ran before that"
-            );
+            assert_eq!(kept.download(&stream).unwrap(), result, "the copy ran before that");
             assert_eq!(third.download(&stream).unwrap(), [0; 128]);
         },
     );
