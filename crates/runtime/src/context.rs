@@ -22,7 +22,7 @@ use crate::device::{DeviceIndex, DeviceInfo};
 use crate::driver::Driver;
 use crate::error::{CallError, Error, Result};
 use crate::live;
-use crate::release::Releases;
+use crate::release::{Release, Releases};
 
 /// A retained primary context. Clones share it.
 #[derive(Clone)]
@@ -165,13 +165,20 @@ impl Context {
     pub(crate) fn check(&self, call: &'static str, code: CUresult) -> Result<()> {
         let Err(error) = self.inner.driver.check(call, code) else { return Ok(()) };
         window::note_failure(self, &error);
-        if error.is_sticky() {
+        Err(self.failed(error))
+    }
+
+    /// What a failed call means for the context. The first call that tells of a fault is kept.
+    pub(crate) fn failed(&self, error: CallError) -> Error {
+        if !error.is_sticky() {
+            return Error::Call(error);
+        }
+        let cause = self.inner.lost.get_or_init(|| {
             let error = self.inner.driver.explain_fault(error);
             tracing::error!(%error, "the context is lost");
-            let cause = self.inner.lost.get_or_init(|| error).clone();
-            return Err(Error::ContextLost { cause });
-        }
-        Err(Error::Call(error))
+            error
+        });
+        Error::ContextLost { cause: cause.clone() }
     }
 
     /// Fails unless `other` is this context.
@@ -218,32 +225,50 @@ fn service_stream(driver: &Driver, raw: CUcontext) -> Result<CUstream, CallError
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        // The driver is kept, since this may run when nothing else of it is left.
         let (driver, raw) = (self.driver.clone(), self.raw);
         let (releases, service, device) = (self.releases.clone(), self.service, self.device);
-        let end = move |table: &DriverTable| {
-            let mut before = CUcontext::NULL;
-            // SAFETY: everything made in the context held a clone of it, so nothing is left but
-            // what is destroyed here. Codes do not matter: on a lost context every call returns the
-            // fault.
-            unsafe {
-                let _ = (table.cuCtxGetCurrent)(&mut before);
-                let _ = (table.cuCtxSetCurrent)(raw);
-                releases.run_all(table);
-                let _ = (table.cuStreamDestroy_v2)(service);
-                let _ = (table.cuDevicePrimaryCtxRelease_v2)(device);
-                // What others had made current stays so; what has just ended does not.
-                let after = if before == raw { CUcontext::NULL } else { before };
-                let _ = (table.cuCtxSetCurrent)(after);
-            }
-            drop(driver);
-            CUresult::CUDA_SUCCESS
+        let end = move |_: &Driver| {
+            end_context(&driver, raw, &releases, (service, device));
+            Ok(())
         };
         // The next context of the device may have been made meanwhile, and a thread may capture in
         // it.
         let _gate = self.releases.no_capture_begins();
-        let call = "cuDevicePrimaryCtxRelease_v2";
-        if let Some(end) = self.releases.now_or_later(call, end) {
-            let _ = end(self.driver.table());
+        if let Some(mut end) = self.releases.now_or_later(Release::new(end)) {
+            let _ = end.run(&self.driver);
         }
+    }
+}
+
+/// Hands back what is left, the service stream and the context. Failures are not passed on: on a
+/// lost context every call returns the fault.
+fn end_context(
+    driver: &Driver,
+    raw: CUcontext,
+    releases: &Releases,
+    (service, device): (CUstream, CUdevice),
+) {
+    let (table, mut before) = (driver.table(), CUcontext::NULL);
+    // SAFETY: everything made in the context held a clone of it, so nothing is left but what is
+    // destroyed here.
+    unsafe {
+        let _ = (table.cuCtxGetCurrent)(&mut before);
+        let _ = (table.cuCtxSetCurrent)(raw);
+        for mut left in releases.due() {
+            let outcome = left.run(driver);
+            outcome.unwrap_or_else(|error| tracing::warn!(%error, "a release failed"));
+        }
+        let _ = (table.cuStreamDestroy_v2)(service);
+        let release = || call!(driver, cuDevicePrimaryCtxRelease_v2(device));
+        // The device keeps all memory of the context until this succeeds.
+        let released = release().or_else(|error| {
+            tracing::warn!(%error, "the context is released once more");
+            release()
+        });
+        released.unwrap_or_else(|error| tracing::error!(%error, "the context is leaked"));
+        // What others had made current stays so; what has just ended does not.
+        let after = if before == raw { CUcontext::NULL } else { before };
+        let _ = (table.cuCtxSetCurrent)(after);
     }
 }

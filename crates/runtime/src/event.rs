@@ -1,8 +1,6 @@
 //! Events: points in a stream, to wait for and to measure between.
 
-use retrograph_driver_sys::{
-    CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING, CUevent, CUresult, DriverTable,
-};
+use retrograph_driver_sys::{CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING, CUevent, CUresult};
 
 use crate::context::Context;
 use crate::error::Result;
@@ -62,6 +60,18 @@ impl Event {
         unsafe { call!(self.context, cuEventRecord(self.raw, stream.raw())) }
     }
 
+    /// Marks the end of what was enqueued on `stream` for those who wait for the event later. Where
+    /// it cannot be recorded, the work is waited for now, so that they have nothing to wait for.
+    ///
+    /// # Errors
+    /// When that wait fails too, as it does when the context is lost.
+    pub(crate) fn mark(&self, stream: &Stream) -> Result<()> {
+        self.record(stream).or_else(|error| {
+            tracing::warn!(%error, "no event marks the end; waiting for the stream instead");
+            stream.synchronize()
+        })
+    }
+
     /// Whether the work before the event has run; true for one that was never recorded.
     ///
     /// # Errors
@@ -111,7 +121,6 @@ impl Drop for Event {
     fn drop(&mut self) {
         let raw = self.raw;
         // SAFETY: nobody else has the event; the driver keeps what pending waits need.
-        let destroy = move |table: &DriverTable| unsafe { (table.cuEventDestroy_v2)(raw) };
-        self.context.release("cuEventDestroy_v2", destroy);
+        self.context.release(move |driver| unsafe { call!(driver, cuEventDestroy_v2(raw)) });
     }
 }

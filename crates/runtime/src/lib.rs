@@ -59,6 +59,7 @@ pub mod device;
 pub mod driver;
 pub mod error;
 pub mod event;
+mod gate;
 pub mod graph;
 pub mod launch;
 mod live;
@@ -68,6 +69,7 @@ pub mod pass;
 pub mod program;
 mod release;
 pub mod stream;
+mod sync;
 pub mod version;
 
 pub use capture::{CaptureError, CaptureMode, Capturing, FirstFailure, Loss};

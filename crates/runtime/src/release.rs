@@ -1,105 +1,64 @@
-//! Handing things back to the driver, but never while a capture could be broken by it.
+//! Handing things back to the driver, once and surely, but never while a capture could be broken by
+//! it.
 //!
-//! Freeing memory or unloading a module on a thread that captures breaks the capture, and so does
-//! waiting for the context on any thread, by whichever load of the driver. Whatever is dropped
-//! while a capture is in progress is put on a list of the context, which is worked off when the
-//! last capture has ended.
-
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
-use retrograph_driver_sys::{CUresult, DriverTable};
+//! Whatever is dropped while a capture is in progress, by whichever load of the driver, is put on a
+//! list of the context, which is worked off when the last capture has ended (see [`crate::gate`]).
+//! What the driver refuses to take back, for whatever reason, stays on the list too and is tried
+//! again behind later releases, and last when the context ends.
+//!
+//! What is freed is not in use any more: an action waits for the work that uses the thing, and
+//! hands nothing back when that wait fails.
 
 use crate::context::Context;
-use crate::error::Result;
+use crate::driver::Driver;
+use crate::error::{CallError, Error, Result};
+use crate::gate::Gate;
 
-type Action = Box<dyn FnOnce(&DriverTable) -> CUresult + Send>;
+/// How often something is tried to be handed back. What fails as often is no passing trouble, and
+/// trying would cost every later release a call.
+const TRIES: usize = 4;
 
-/// The captures in progress in the primary context of a device, on any thread, and what waits for
-/// their end.
-#[derive(Default)]
-pub(crate) struct Releases {
-    state: Mutex<State>,
-    /// Held for reading by what would break a capture on any thread, so that none begins
-    /// meanwhile, and for writing while one begins.
-    gate: RwLock<()>,
+/// Hands something back. When it fails, nothing was handed back, and it may be called again.
+type Action = Box<dyn FnMut(&Driver) -> Result<(), CallError> + Send>;
+
+/// Something that is to be handed back.
+pub(crate) struct Release {
+    action: Action,
+    failed: usize,
 }
 
-#[derive(Default)]
-struct State {
-    captures: usize,
-    deferred: Vec<(&'static str, Action)>,
-}
-
-impl Releases {
-    /// Begins a capture by `begin`, after releases and waits in progress, and counts it.
-    pub(crate) fn begin_capture(&self, begin: impl FnOnce() -> Result<()>) -> Result<()> {
-        let _gate = self.gate.write();
-        begin()?;
-        self.state.lock().captures += 1;
-        Ok(())
-    }
-
-    /// Lets no capture begin until the guard is dropped. Releases nest, since owners own others.
-    pub(crate) fn no_capture_begins(&self) -> RwLockReadGuard<'_, ()> {
-        self.gate.read_recursive()
-    }
-
-    /// Whether any thread captures in the context.
-    pub(crate) fn capturing(&self) -> bool {
-        self.state.lock().captures > 0
-    }
-
-    /// Gives `action` back to be run now, or keeps it for the end of the captures in progress. The
-    /// caller lets no capture begin meanwhile.
-    pub(crate) fn now_or_later<F>(&self, call: &'static str, action: F) -> Option<F>
+impl Release {
+    pub(crate) fn new<F>(action: F) -> Self
     where
-        F: FnOnce(&DriverTable) -> CUresult + Send + 'static,
+        F: FnMut(&Driver) -> Result<(), CallError> + Send + 'static,
     {
-        let mut state = self.state.lock();
-        if state.captures == 0 {
-            return Some(action);
-        }
-        state.deferred.push((call, Box::new(action)));
-        None
+        Self { action: Box::new(action), failed: 0 }
     }
 
-    /// How many releases wait for the end of a capture.
-    pub(crate) fn waiting(&self) -> usize {
-        self.state.lock().deferred.len()
-    }
-
-    /// Counts the end of a capture, and returns what may be released when it was the last one.
-    fn capture_ends(&self) -> Vec<(&'static str, Action)> {
-        let mut state = self.state.lock();
-        state.captures -= 1;
-        if state.captures > 0 { Vec::new() } else { std::mem::take(&mut state.deferred) }
-    }
-
-    /// Works off what is left when the context ends.
-    pub(crate) fn run_all(&self, table: &DriverTable) {
-        let deferred = std::mem::take(&mut self.state.lock().deferred);
-        for (call, action) in deferred {
-            let code = action(table);
-            if !code.is_success() {
-                tracing::warn!(call, %code, "a release failed");
-            }
-        }
+    pub(crate) fn run(&mut self, driver: &Driver) -> Result<(), CallError> {
+        (self.action)(driver)
     }
 }
+
+/// What the contexts of a device know of each other's captures and releases.
+pub(crate) type Releases = Gate<Release>;
 
 impl Context {
-    /// Runs `action`, which hands something back to the driver by `call`: at once, or after the
-    /// captures in progress. On a lost context it is dropped, since the driver has freed all.
-    pub(crate) fn release<F>(&self, call: &'static str, action: F)
+    /// Hands something back by `action`: at once, or after the captures in progress. `action` is
+    /// called with the context current, and again later if it fails.
+    pub(crate) fn release<F>(&self, action: F)
     where
-        F: FnOnce(&DriverTable) -> CUresult + Send + 'static,
+        F: FnMut(&Driver) -> Result<(), CallError> + Send + 'static,
     {
         let _gate = self.releases().no_capture_begins();
-        if let Some(action) = self.releases().now_or_later(call, action) {
-            self.run_release(call, action);
+        if let Some(release) = self.releases().now_or_later(Release::new(action)) {
+            self.hand_back(release);
+            // What failed before gets another chance, and so does this if it has just failed.
+            self.releases().due().into_iter().for_each(|release| self.hand_back(release));
         }
     }
 
-    /// How many releases wait for the end of a capture in this context.
+    /// How many releases wait, for the end of a capture or for another try.
     pub fn deferred_releases(&self) -> usize {
         self.releases().waiting()
     }
@@ -107,18 +66,33 @@ impl Context {
     /// Counts the end of a capture and works off what waited for it.
     pub(crate) fn capture_ended(&self) {
         let _gate = self.releases().no_capture_begins();
-        for (call, action) in self.releases().capture_ends() {
-            self.run_release(call, action);
+        self.releases().capture_ends();
+        self.releases().due().into_iter().for_each(|release| self.hand_back(release));
+    }
+
+    fn hand_back(&self, mut release: Release) {
+        let Err(error) = self.try_to_hand_back(&mut release) else { return };
+        release.failed += 1;
+        match error {
+            // What the context held goes with it. A template of a graph goes now, also when the
+            // fault has surfaced at the call that was to take it.
+            Error::ContextLost { .. } => {
+                let _ = self.try_to_hand_back(&mut release);
+            }
+            error if release.failed < TRIES => {
+                tracing::warn!(%error, "a release failed, and is tried again later");
+                self.releases().later(release);
+            }
+            error => tracing::error!(%error, "a release failed again and again; it is leaked"),
         }
     }
 
-    fn run_release(&self, call: &'static str, action: impl FnOnce(&DriverTable) -> CUresult) {
-        if let Err(error) = self.bind() {
-            tracing::debug!(%error, call, "nothing to release");
-            return;
+    fn try_to_hand_back(&self, release: &mut Release) -> Result<()> {
+        match self.bind() {
+            // Templates of graphs are not part of a context.
+            Ok(()) | Err(Error::ContextLost { .. }) => {}
+            Err(error) => return Err(error),
         }
-        if let Err(error) = self.check(call, action(self.table())) {
-            tracing::warn!(%error, "a release failed");
-        }
+        release.run(self.driver()).map_err(|error| self.failed(error))
     }
 }

@@ -219,9 +219,6 @@ impl Drop for Inner {
     fn drop(&mut self) {
         let raw = self.raw;
         // SAFETY: no clone is left. Work that is still enqueued runs to its end.
-        let destroy = move |table: &retrograph_driver_sys::DriverTable| unsafe {
-            (table.cuStreamDestroy_v2)(raw)
-        };
-        self.context.release("cuStreamDestroy_v2", destroy);
+        self.context.release(move |driver| unsafe { call!(driver, cuStreamDestroy_v2(raw)) });
     }
 }

@@ -54,16 +54,28 @@ impl<'a> Guard<'a> {
         // Nor must a capture that ended early look like one that ends here. The window keeps what
         // this finds.
         let _ = window::require_active(context);
-        let mut raw = CUgraph::NULL;
-        // SAFETY: the stream lives, and this is the thread that began, since guards are not `Send`.
-        let code = unsafe { (context.table().cuStreamEndCapture)(self.stream.raw(), &mut raw) };
+        let (code, mut raw) = self.end_raw();
         // Noted if it is the first failure, and kept if it ends the context.
         let _ = context.check("cuStreamEndCapture", code);
+        // A broken capture is over now. An end that failed for another reason may have done
+        // nothing, and a capture that stays open would break whatever this thread does next.
+        if !code.is_success() && raw.is_null() && self.stream.captures() == Ok(true) {
+            raw = self.end_raw().1;
+        }
         let loss = window::close(context);
         // SAFETY: the driver gave the graph to us, and nobody else has it.
         let graph = (!raw.is_null()).then(|| unsafe { Graph::from_raw(context, raw) });
         context.capture_ended();
         Ended { loss, code, graph }
+    }
+}
+
+impl Guard<'_> {
+    fn end_raw(&self) -> (CUresult, CUgraph) {
+        let (table, mut raw) = (self.stream.context().table(), CUgraph::NULL);
+        // SAFETY: the stream lives, and this is the thread that began, since guards are not `Send`.
+        let code = unsafe { (table.cuStreamEndCapture)(self.stream.raw(), &mut raw) };
+        (code, raw)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Instantiated graphs.
 
 use retrograph_driver_sys::{
-    CUgraphExec, CUgraphExecUpdateResult, CUgraphExecUpdateResultInfo, CUresult, DriverTable,
+    CUgraphExec, CUgraphExecUpdateResult, CUgraphExecUpdateResultInfo, CUresult,
 };
 
 use super::nodes::kernel_params;
@@ -74,17 +74,25 @@ impl GraphExec {
     /// Enqueues one run of the whole graph, behind an earlier one that has not ended.
     ///
     /// # Errors
-    /// When the stream is of another context or captures, or the driver fails.
+    /// When the stream is of another context or captures, or the driver fails. Nothing was enqueued
+    /// then, unless the context is lost.
     pub fn launch(&mut self, stream: &Stream) -> Result<()> {
+        self.enqueue(stream)?;
+        self.mark(stream)
+    }
+
+    /// Enqueues one run of the whole graph, or nothing when it fails. [`Self::mark`] must follow.
+    pub(crate) fn enqueue(&mut self, stream: &Stream) -> Result<()> {
         self.context.same(stream.context(), "the stream")?;
         stream.bind_outside_capture("launching a graph; add it as a child instead")?;
         // SAFETY: exec and stream live, and `&mut self` means that no other thread launches it.
         // Whoever added the nodes promised that they may run.
-        unsafe { call!(self.context, cuGraphLaunch(self.raw, stream.raw())) }?;
-        match &self.launched {
-            Some(event) => event.record(stream),
-            None => Ok(()),
-        }
+        unsafe { call!(self.context, cuGraphLaunch(self.raw, stream.raw())) }
+    }
+
+    /// Marks the end of the last launch, for whoever destroys this.
+    pub(crate) fn mark(&self, stream: &Stream) -> Result<()> {
+        self.launched.as_ref().map_or(Ok(()), |event| event.mark(stream))
     }
 
     /// Gives a kernel node other arguments or another geometry, for launches from now on. What the
@@ -149,21 +157,19 @@ impl std::fmt::Debug for GraphExec {
 impl Drop for GraphExec {
     /// Waits for the last launch, and only then lets go of what the nodes touch.
     fn drop(&mut self) {
-        let (raw, owners) = (self.raw, std::mem::take(&mut self.owners));
-        let launched = self.launched.take();
-        let destroy = move |table: &DriverTable| {
+        let (raw, mut launched) = (self.raw, self.launched.take());
+        let mut owners = std::mem::take(&mut self.owners);
+        self.context.release(move |driver| {
             // SAFETY: nobody else has the exec, and it does not run any more after the wait.
-            let code = unsafe {
-                let waited = match &launched {
-                    Some(event) => (table.cuEventSynchronize)(event.raw()),
-                    None => CUresult::CUDA_SUCCESS,
-                };
-                let destroyed = (table.cuGraphExecDestroy)(raw);
-                if waited.is_success() { destroyed } else { waited }
-            };
-            drop((launched, owners));
-            code
-        };
-        self.context.release("cuGraphExecDestroy", destroy);
+            unsafe {
+                if let Some(event) = &launched {
+                    call!(driver, cuEventSynchronize(event.raw()))?;
+                }
+                call!(driver, cuGraphExecDestroy(raw))?;
+            }
+            launched = None;
+            owners.clear();
+            Ok(())
+        });
     }
 }

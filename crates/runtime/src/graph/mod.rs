@@ -32,7 +32,7 @@ mod nodes;
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-use retrograph_driver_sys::{CUgraph, CUgraphExec, CUgraphNode, DriverTable};
+use retrograph_driver_sys::{CUgraph, CUgraphExec, CUgraphNode};
 
 pub use exec::{GraphExec, UpdateOutcome};
 pub use inspect::{KernelNodeParams, NodeKind};
@@ -171,13 +171,13 @@ impl std::fmt::Debug for Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        let (raw, owners) = (self.raw, std::mem::take(&mut self.owners));
-        let destroy = move |table: &DriverTable| {
+        let raw = self.raw;
+        let mut owners = std::mem::take(&mut self.owners);
+        self.context.release(move |driver| {
             // SAFETY: nobody else has the graph; execs do not need it.
-            let code = unsafe { (table.cuGraphDestroy)(raw) };
-            drop(owners);
-            code
-        };
-        self.context.release("cuGraphDestroy", destroy);
+            unsafe { call!(driver, cuGraphDestroy(raw)) }?;
+            owners.clear();
+            Ok(())
+        });
     }
 }

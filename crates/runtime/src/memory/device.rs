@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use retrograph_driver_sys::{CUdeviceptr, DriverTable};
+use retrograph_driver_sys::CUdeviceptr;
 use retrograph_kernels::{Element, View};
 
 use super::NAN_PATTERN;
@@ -230,8 +230,7 @@ impl Drop for Allocation {
         }
         let address = self.address;
         // SAFETY: no clone of the buffer is left, and the call waits for the work in the context.
-        let free = move |table: &DriverTable| unsafe { (table.cuMemFree_v2)(address) };
-        self.context.release("cuMemFree_v2", free);
+        self.context.release(move |driver| unsafe { call!(driver, cuMemFree_v2(address)) });
     }
 }
 

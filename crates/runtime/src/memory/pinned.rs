@@ -4,7 +4,6 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use retrograph_driver_sys::DriverTable;
 
 use crate::context::Context;
 use crate::error::Result;
@@ -98,14 +97,12 @@ impl Drop for Pages {
     fn drop(&mut self) {
         // The address travels as a number, since raw pointers cannot be sent.
         let address = self.raw.expose_provenance();
-        let free = move |table: &DriverTable| {
+        self.context.release(move |driver| {
             // SAFETY: nobody else has the memory, and the wait comes before the call that frees.
             unsafe {
-                let waited = (table.cuCtxSynchronize)();
-                let freed = (table.cuMemFreeHost)(std::ptr::with_exposed_provenance_mut(address));
-                if waited.is_success() { freed } else { waited }
+                call!(driver, cuCtxSynchronize())?;
+                call!(driver, cuMemFreeHost(std::ptr::with_exposed_provenance_mut(address)))
             }
-        };
-        self.context.release("cuMemFreeHost", free);
+        });
     }
 }

@@ -55,12 +55,8 @@ impl Staging {
         // pinned memory is freed only after a wait for the context.
         unsafe { stream.copy_to_device(target, slot.pinned.as_ptr(), bytes.len()) }?;
         self.next = (self.next + 1) % count;
-        let recorded = slot.copied.record(stream);
-        if recorded.is_err() {
-            // Without its event the slot would look free while the copy may still read it.
-            stream.synchronize()?;
-        }
-        recorded
+        // Without its event the slot would look free while the copy may still read it.
+        slot.copied.mark(stream)
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_int};
 use std::sync::Arc;
 
 use retrograph_driver_sys::{
-    CUdevice_attribute, CUfunction, CUfunction_attribute, CUmodule, CUresult, DriverTable,
+    CUdevice_attribute, CUfunction, CUfunction_attribute, CUmodule, CUresult,
 };
 
 use crate::Owner;
@@ -45,15 +45,14 @@ impl Module {
 impl Drop for Module {
     fn drop(&mut self) {
         let raw = self.raw;
-        let unload = move |table: &DriverTable| {
+        self.context.release(move |driver| {
             // SAFETY: no function of the module is left; work in flight is waited for, since
             // unloading code that runs is not allowed.
             unsafe {
-                let waited = (table.cuCtxSynchronize)();
-                if waited.is_success() { (table.cuModuleUnload)(raw) } else { waited }
+                call!(driver, cuCtxSynchronize())?;
+                call!(driver, cuModuleUnload(raw))
             }
-        };
-        self.context.release("cuModuleUnload", unload);
+        });
     }
 }
 

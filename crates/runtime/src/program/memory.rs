@@ -6,6 +6,7 @@ use retrograph_kernels::{Argument, Cell};
 use super::bindings::{External, Resolved};
 use super::error::BuildError;
 use super::options::BuildOptions;
+use crate::error::Error;
 use crate::memory::{DeviceBuffer, NAN_PATTERN};
 use crate::pass::{BufferId, BufferKind, MemoryPlan, Pass, Reuse, Touch};
 use crate::{Owner, Stream};
@@ -37,9 +38,16 @@ impl Memory {
         let tables = Tables::of(pass);
         let fixed = control_bytes.next_multiple_of(ALIGNMENT) + tables.bytes;
         let plan = choose_plan(pass, options.reuse, free_bytes(stream)?.saturating_sub(fixed))?;
-        let controls_at = plan.peak_bytes().next_multiple_of(ALIGNMENT);
-        let words = (controls_at + fixed).div_ceil(4);
-        let buffer = DeviceBuffer::uninit(stream.context(), words)?;
+        let (plan, buffer) = match allocate(stream, &plan, fixed) {
+            Err(Error::OutOfMemory { .. }) if options.reuse.is_none() => {
+                // The device has the bytes, but not in one piece.
+                let plan = pass.plan_with(Reuse::Full);
+                let buffer = allocate(stream, &plan, fixed)?;
+                (plan, buffer)
+            }
+            outcome => (plan, outcome?),
+        };
+        let controls_at = controls_at(&plan);
         let Resolved { externals, mut owners } = resolved;
         owners.push(buffer.owner());
         let addresses = vec![None; pass.buffers().len()];
@@ -158,6 +166,17 @@ fn tables_of(pass: &Pass) -> impl Iterator<Item = &[Cell<BufferId>]> {
 
 fn free_bytes(stream: &Stream) -> Result<usize, BuildError> {
     Ok(stream.context().memory()?.0)
+}
+
+/// Where the control block lies, behind the transients.
+fn controls_at(plan: &MemoryPlan) -> usize {
+    plan.peak_bytes().next_multiple_of(ALIGNMENT)
+}
+
+/// Room for the transients of `plan` and `fixed` bytes behind them.
+fn allocate(stream: &Stream, plan: &MemoryPlan, fixed: usize) -> Result<DeviceBuffer<u32>, Error> {
+    let words = (controls_at(plan) + fixed).div_ceil(4);
+    DeviceBuffer::uninit(stream.context(), words)
 }
 
 /// The plan with the fewest edges that fits, or the one that was asked for.

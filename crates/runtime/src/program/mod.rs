@@ -171,7 +171,7 @@ impl Program {
         self.memory.fill_transients_with_nan(stream)?;
         // The next step may be on another stream, and then waits for this one.
         self.last_stream = Some(stream.clone());
-        self.done.record(stream)
+        self.done.mark(stream)
     }
 }
 

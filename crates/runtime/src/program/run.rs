@@ -80,12 +80,8 @@ impl Program {
 
     fn run(&mut self, stream: &Stream) -> Result<(), StepError> {
         let Some(replay) = &mut self.replay else { return self.enqueue_all(stream) };
-        match replay.exec.launch(stream) {
-            Ok(()) => Ok(()),
-            // The graph was launched, and only the event behind it failed.
-            Err(cause) if cause.call().is_some_and(|call| call.call == "cuEventRecord") => {
-                Err(self.unmarked(cause))
-            }
+        match replay.exec.enqueue(stream) {
+            Ok(()) => replay.exec.mark(stream).map_err(|cause| self.unmarked(cause)),
             // The driver enqueues all of a graph or nothing, so nothing of it runs, and an eager
             // step in its place happens once.
             Err(cause) if self.options.policy != Policy::Auto || is_lost(&cause) => {
@@ -119,7 +115,7 @@ impl Program {
     /// Marks the end of the step, for the next one and for whoever frees the program.
     fn after_step(&mut self, stream: &Stream) -> Result<(), StepError> {
         self.last_stream = Some(stream.clone());
-        self.done.record(stream).map_err(|cause| self.unmarked(cause))
+        self.done.mark(stream).map_err(|cause| self.unmarked(cause))
     }
 
     /// All of a step was enqueued, but its end cannot be waited for.

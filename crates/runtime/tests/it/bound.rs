@@ -72,7 +72,7 @@ fn shared_memory_is_refused() {
 }
 
 /// Two branches whose transients are unordered: they may share bytes only in the order of the list.
-fn branches(words: usize) -> (Pass, Vec<Slice<u32>>) {
+pub(crate) fn branches(words: usize) -> (Pass, Vec<Slice<u32>>) {
     let mut pass = Pass::new("branches");
     let outs = (0..4).map(|branch| {
         let scratch = pass.transient::<u32>(format!("scratch {branch}"), words);

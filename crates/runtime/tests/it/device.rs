@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 use retrograph_driver_sim::{Config, Simulator};
-use retrograph_runtime::{Context, DeviceIndex, Driver, Origin, Stream};
+use retrograph_runtime::{Context, DeviceIndex, Driver, Error, Origin, Stream};
 
 /// A context and a stream on whatever the tests run on.
 pub(crate) struct Device {
@@ -39,19 +39,19 @@ pub(crate) fn loaded_twice() -> [Driver; 2] {
         return [driver, Driver::load().unwrap()];
     }
     let simulator = Arc::new(Simulator::new(Config::default()).unwrap());
-    [(); 2].map(|()| {
-        let (table, keep) = (*simulator.table(), Some(Arc::clone(&simulator) as _));
-        // SAFETY: the simulator implements the driver's functions and is kept by both drivers.
-        unsafe { Driver::from_table(table, Origin::Simulated, keep) }.unwrap()
-    })
+    [(); 2].map(|()| driver_of(&simulator).unwrap())
 }
 
 /// A simulated driver, for tests of what no GPU can be made to do.
 pub(crate) fn simulated(config: Config) -> Driver {
-    let simulator = Simulator::new(config).unwrap();
-    let table = *simulator.table();
+    driver_of(&Arc::new(Simulator::new(config).unwrap())).unwrap()
+}
+
+/// The driver that `simulator` is.
+pub(crate) fn driver_of(simulator: &Arc<Simulator>) -> Result<Driver, Error> {
+    let (table, keep) = (*simulator.table(), Some(Arc::clone(simulator) as _));
     // SAFETY: the simulator implements the driver's functions and is kept as long as the driver.
-    unsafe { Driver::from_table(table, Origin::Simulated, Some(Arc::new(simulator))) }.unwrap()
+    unsafe { Driver::from_table(table, Origin::Simulated, keep) }
 }
 
 /// Runs `body` where nothing else uses the device: at once on a simulated driver, which is a world

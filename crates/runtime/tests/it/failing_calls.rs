@@ -5,12 +5,12 @@ use std::sync::Arc;
 use retrograph_driver_sim::{Config, Simulator};
 use retrograph_driver_sys::CUresult;
 use retrograph_runtime::{
-    CaptureMode, DeviceBuffer, Driver, Error, Graph, KernelArguments, KernelLaunch, LaunchGeometry,
-    ModuleCache, Origin, PrewarmError, Stream,
+    CaptureMode, DeviceBuffer, Error, Graph, KernelArguments, KernelLaunch, LaunchGeometry,
+    ModuleCache, PrewarmError, Stream,
 };
 
 use crate::capturing::assert_works;
-use crate::device::{Device, device_of};
+use crate::device::{Device, device_of, driver_of};
 use crate::ptx::{SCALE, image, requirements, warm};
 
 const OUT_OF_MEMORY: CUresult = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
@@ -18,11 +18,8 @@ const OUT_OF_MEMORY: CUresult = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
 /// A simulator and a device of it.
 fn bench() -> (Arc<Simulator>, Device) {
     let simulator = Arc::new(Simulator::new(Config::default()).unwrap());
-    let table = *simulator.table();
-    let keep_alive = Some(simulator.clone() as retrograph_runtime::Owner);
-    // SAFETY: the simulator implements the driver's functions and is kept as long as the driver.
-    let driver = unsafe { Driver::from_table(table, Origin::Simulated, keep_alive) }.unwrap();
-    (simulator, device_of(&driver))
+    let device = device_of(&driver_of(&simulator).unwrap());
+    (simulator, device)
 }
 
 #[test]
@@ -97,13 +94,20 @@ fn a_failing_launch_is_the_first_cause_even_when_the_capture_survives_it() {
 #[test]
 fn a_stream_that_does_not_leave_its_capture_is_retired() {
     let (simulator, device) = bench();
+    let capture = || device.stream.capture(CaptureMode::ThreadLocal, |_| Ok::<_, Error>(()));
     simulator.fail("cuStreamEndCapture", 1, CUresult::CUDA_ERROR_UNKNOWN).unwrap();
-    let captured = device.stream.capture(CaptureMode::ThreadLocal, |_| Ok::<_, Error>(()));
-    let error = captured.unwrap_err();
+    let error = capture().unwrap_err();
+    assert!(error.recovered, "the end is tried once more: {error}");
+    assert_eq!(error.first.unwrap().error.call, "cuStreamEndCapture");
+    assert_works(&device.stream);
+
+    for nth in [1, 2] {
+        simulator.fail("cuStreamEndCapture", nth, CUresult::CUDA_ERROR_UNKNOWN).unwrap();
+    }
+    let error = capture().unwrap_err();
     assert!(!error.recovered, "{error}");
     assert_eq!(device.stream.synchronize().unwrap_err(), Error::StreamRetired);
-    let again = device.stream.capture(CaptureMode::ThreadLocal, |_| Ok::<_, Error>(()));
-    assert_eq!(again.unwrap_err().cause.unwrap().to_string(), Error::StreamRetired.to_string());
+    assert_eq!(capture().unwrap_err().cause.unwrap().to_string(), Error::StreamRetired.to_string());
     drop(device.stream);
     assert_works(&Stream::new(&device.context).unwrap());
 }

@@ -13,6 +13,7 @@ mod executed;
 mod failing_calls;
 mod failing_programs;
 mod fallbacks;
+mod faults;
 mod graphs;
 mod lost_captures;
 mod lost_context;

@@ -1,0 +1,42 @@
+//! Which codes a function of the driver may return instead of success.
+
+use retrograph_driver_sys::CUresult;
+
+/// Whatever the function, a driver may return these: a wrong value, nothing that it can explain,
+/// and the faults of work that was enqueued before.
+const ANY: [u32; 4] = [1, 999, 700, 719];
+
+/// Further codes of functions whose name has one of these parts, by what the function does.
+const FURTHER: [(&[&str], &[u32]); 10] = [
+    // No device, a system that is not ready, libraries of two versions.
+    (&["cuInit", "cuDeviceGetCount", "cuDeviceGet"], &[100, 802, 803]),
+    // The device is in use by others, or was lost.
+    (&["Retain"], &[2, 46, 101]),
+    (&["cuCtxSetCurrent"], &[201, 709]),
+    // Device or host memory runs out.
+    (&["Alloc", "Create", "AddKernelNode", "AddMem", "Instantiate", "Upload", "LoadData"], &[2]),
+    (&["Launch", "Memcpy", "Memset", "EventRecord", "WaitEvent"], &[2, 400]),
+    // An image that is not for this device or not for this driver, or lacks an entry.
+    (&["LoadData"], &[209, 218, 222]),
+    (&["GetFunction", "FuncGet", "FuncSet"], &[400, 500]),
+    (&["LaunchKernel", "GraphLaunch"], &[701]),
+    // Another part of the process captures, in a mode that forbids the call to all threads.
+    (&["Alloc", "Free", "Synchronize", "LoadData", "Unload", "Destroy"], &[900]),
+    // The capture was broken before: the stream takes nothing more.
+    (&["Capture", "Capturing", "LaunchKernel", "Memcpy", "Memset"], &[900, 901, 906]),
+];
+
+/// A code that is an answer of the function, and no failure: the list of parameters has ended.
+const ANSWERS: [(&str, u32); 1] = [("cuFuncGetParamInfo", 1)];
+
+/// What `call` may plausibly return.
+pub(super) fn plausible(call: &str) -> Vec<CUresult> {
+    let applies = |parts: &[&str]| parts.iter().any(|part| call.contains(part));
+    let further = FURTHER.iter().filter(|(parts, _)| applies(parts));
+    let mut codes: Vec<u32> =
+        ANY.into_iter().chain(further.flat_map(|(_, c)| *c).copied()).collect();
+    codes.sort_unstable();
+    codes.dedup();
+    codes.retain(|code| !ANSWERS.contains(&(call, *code)));
+    codes.into_iter().map(CUresult).collect()
+}

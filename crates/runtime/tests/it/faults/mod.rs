@@ -1,0 +1,192 @@
+//! Every call that a program makes of the driver fails once, in every plausible way: nothing leaks,
+//! nothing wedges, and each step happens exactly once or an error names the call.
+//!
+//! Which calls there are is not listed anywhere: a run without a fault is counted.
+
+mod client;
+mod codes;
+mod out_of_memory;
+pub(crate) mod tally;
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use parking_lot::Mutex;
+use retrograph_driver_sim::{Config, DiagnosticKind, Simulator};
+use retrograph_driver_sys::CUresult;
+use retrograph_runtime::Policy;
+
+use client::Client;
+use codes::plausible;
+
+/// The `nth` call of a function returns `code`.
+#[derive(Clone, Copy)]
+struct Fault {
+    policy: Policy,
+    call: &'static str,
+    nth: u64,
+    code: CUresult,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { policy, call, nth, code } = self;
+        write!(f, "{policy:?}, call {nth} of {call} returns {code}")
+    }
+}
+
+fn world() -> Arc<Simulator> {
+    let config = Config { threads: 1, memory_bytes: 1 << 20, ..Config::default() };
+    Arc::new(Simulator::new(config).unwrap())
+}
+
+/// Every fault of a whole life under `policy`, and what its steps leave.
+fn faults(policy: Policy) -> (Vec<Fault>, Vec<u32>) {
+    let simulator = world();
+    let expected = Client::new(&simulator).unwrap().run(policy).unwrap();
+    let calls = simulator.calls();
+    let faults = calls.into_iter().flat_map(|(call, count)| {
+        let codes = plausible(call);
+        (1..=count).flat_map(move |nth| {
+            let fault = move |code| Fault { policy, call, nth, code };
+            codes.clone().into_iter().map(fault)
+        })
+    });
+    (faults.collect(), expected)
+}
+
+/// How a run with a fault ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Ending {
+    /// All steps happened.
+    Done,
+    /// An error named the call.
+    Refused,
+}
+
+/// Lives with `fault` in a world of its own, and checks what is left of it.
+fn live_with(fault: &Fault, expected: &[u32]) -> Result<Ending, String> {
+    let simulator = world();
+    simulator.fail(fault.call, fault.nth, fault.code).unwrap();
+    let ending = live(&simulator, fault, expected)?;
+    left(&simulator)?;
+    Ok(ending)
+}
+
+fn live(simulator: &Arc<Simulator>, fault: &Fault, expected: &[u32]) -> Result<Ending, String> {
+    let client = Client::new(simulator);
+    let outcome = client.as_ref().map_err(Clone::clone).and_then(|client| client.run(fault.policy));
+    let ending = match outcome {
+        Ok(state) if state == expected => Ending::Done,
+        Ok(_) => return Err("a step happened twice or not at all".to_owned()),
+        Err(error) if names(&error, fault) => Ending::Refused,
+        Err(error) => return Err(format!("the error does not name the call: {error}")),
+    };
+    if fault.code.is_sticky() {
+        client.map_or(Ok(()), |client| assert_lost(&client, fault))?;
+        return Ok(ending);
+    }
+    // On the same stream, where there is one, unless the fault is one of dropping all that.
+    let happened = simulator.call_count(fault.call) >= fault.nth;
+    let client = client.ok().filter(|_| happened).map_or_else(|| Client::new(simulator), Ok);
+    let again = client.and_then(|client| client.run(fault.policy));
+    match again {
+        Ok(state) if state == expected => Ok(ending),
+        Ok(_) => Err("a fresh program computes something else".to_owned()),
+        Err(error) => Err(format!("a fresh program fails: {error}")),
+    }
+}
+
+/// Nothing works in a lost context, and everything says why.
+fn assert_lost(client: &Client, fault: &Fault) -> Result<(), String> {
+    let Some(cause) = client.context.lost().cloned() else { return Ok(()) };
+    let later = client.run(fault.policy).expect_err("a lost context works");
+    match later.contains(&cause.to_string()) && cause.call == fault.call {
+        true => Ok(()),
+        false => Err(format!("lost by {cause}, and later {later}")),
+    }
+}
+
+fn names(error: &str, fault: &Fault) -> bool {
+    let lacking = fault.code == CUresult::CUDA_ERROR_OUT_OF_MEMORY && error.contains("do not fit");
+    lacking || (error.contains(fault.call) && error.contains(&fault.code.0.to_string()))
+}
+
+/// What the simulator has to complain about after everything was dropped.
+fn left(simulator: &Simulator) -> Result<(), String> {
+    let live = simulator.live();
+    if !live.is_empty() {
+        return Err(format!("{live} left"));
+    }
+    let told = |kind| matches!(kind, DiagnosticKind::Fault | DiagnosticKind::Capture);
+    match simulator.diagnostics().iter().find(|said| !told(said.kind)) {
+        Some(said) => Err(said.to_string()),
+        None => Ok(()),
+    }
+}
+
+/// Lives with each of `faults`, on all cores, and returns what went wrong.
+fn live_with_all(faults: &[Fault], expected: &[u32]) -> (Vec<(Fault, Ending)>, Vec<String>) {
+    let next = AtomicUsize::new(0);
+    let (endings, wrong) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(fault) = faults.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let lived = catch_unwind(AssertUnwindSafe(|| live_with(fault, expected)));
+            match lived.unwrap_or_else(|_| Err("a panic".to_owned())) {
+                Ok(ending) => endings.lock().push((*fault, ending)),
+                Err(error) => wrong.lock().push(format!("{fault}: {error}")),
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let threads = thread::available_parallelism().map_or(1, usize::from).min(4);
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
+    });
+    let wrong: Vec<String> = wrong.into_inner();
+    (endings.into_inner(), wrong)
+}
+
+fn assert_survives(policy: Policy) -> Vec<(Fault, Ending)> {
+    let (faults, expected) = faults(policy);
+    let (endings, wrong) = live_with_all(&faults, &expected);
+    let shown: Vec<_> = wrong.iter().take(40).map(String::as_str).collect();
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), faults.len(), shown.join("\n"));
+    // What is handed back late, and an end of a step that cannot be marked, cost nobody a step.
+    let late = ["Destroy", "Free", "Unload", "Release", "EventRecord"];
+    assert_all_done(&endings, |fault| late.iter().any(|part| fault.call.contains(part)));
+    assert!(endings.iter().any(|(_, ending)| *ending == Ending::Refused));
+    endings
+}
+
+/// No passing failure of the calls that `which` names keeps a step from happening.
+fn assert_all_done(endings: &[(Fault, Ending)], which: impl Fn(&Fault) -> bool) {
+    let found = endings.iter().filter(|(fault, _)| !fault.code.is_sticky() && which(fault));
+    let (done, refused): (Vec<_>, Vec<_>) = found.partition(|(_, how)| *how == Ending::Done);
+    let refused: Vec<String> = refused.iter().map(|(fault, _)| fault.to_string()).collect();
+    assert!(!done.is_empty() && refused.is_empty(), "{refused:#?}");
+}
+
+#[test]
+fn every_call_of_an_automatic_program_fails_once_in_every_plausible_way() {
+    let endings = assert_survives(Policy::Auto);
+    // Whatever fails about graphs, the steps are done eagerly.
+    assert_all_done(&endings, |fault| fault.call.starts_with("cuGraph"));
+}
+
+#[test]
+fn every_call_of_a_manual_program_fails_once_in_every_plausible_way() {
+    assert_survives(Policy::Manual);
+}
+
+#[test]
+fn every_call_of_a_captured_program_fails_once_in_every_plausible_way() {
+    assert_survives(Policy::Capture);
+}
+
+#[test]
+fn every_call_of_an_eager_program_fails_once_in_every_plausible_way() {
+    assert_survives(Policy::Eager);
+}

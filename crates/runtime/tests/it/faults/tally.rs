@@ -1,0 +1,126 @@
+//! A pass that counts: what it leaves in memory tells how often each step ran, and in which order.
+
+use retrograph_kernels::{Access, Argument, BufferArgument, Cell};
+use retrograph_runtime::{
+    Bindings, BufferId, Context, Controls, CustomLaunch, DeviceBuffer, Pass, Slice, Stream,
+};
+
+use crate::ptx::image;
+
+/// Values of each buffer, one thread for each.
+const LENGTH: usize = 32;
+
+/// `x[i] = 1664525 · x[i] + y[i] + step + salt`, with the addresses of x and y in a table.
+const MIX: &str = "
+.version 6.3
+.target sm_75
+.address_size 64
+
+.visible .entry mix(
+    .param .u64 table,
+    .param .u64 step,
+    .param .u32 salt
+)
+{
+    .reg .b32 %r<6>;
+    .reg .b64 %rd<8>;
+
+    ld.param.u64        %rd0, [table];
+    cvta.to.global.u64  %rd0, %rd0;
+    ld.global.u64       %rd1, [%rd0];
+    ld.global.u64       %rd2, [%rd0+8];
+    cvta.to.global.u64  %rd1, %rd1;
+    cvta.to.global.u64  %rd2, %rd2;
+    ld.param.u64        %rd3, [step];
+    cvta.to.global.u64  %rd3, %rd3;
+    ld.global.u32       %r0, [%rd3];
+    ld.param.u32        %r1, [salt];
+    mov.u32             %r2, %tid.x;
+    mad.wide.u32        %rd4, %r2, 4, %rd1;
+    mad.wide.u32        %rd5, %r2, 4, %rd2;
+    ld.global.u32       %r3, [%rd4];
+    ld.global.u32       %r4, [%rd5];
+    mad.lo.u32          %r3, %r3, 1664525, %r4;
+    add.u32             %r3, %r3, %r0;
+    add.u32             %r3, %r3, %r1;
+    st.global.u32       [%rd4], %r3;
+    ret;
+}
+";
+
+/// The pass, with every kind of command: a fill, a copy, and launches with tables and a control.
+pub(crate) struct Tally {
+    pub(crate) pass: Pass,
+    x: Slice<u32>,
+    y: Slice<u32>,
+    step: Slice<u32>,
+}
+
+/// Device memory for the externals of a [`Tally`].
+pub(crate) struct TallyBuffers {
+    x: DeviceBuffer<u32>,
+    y: DeviceBuffer<u32>,
+}
+
+impl Tally {
+    pub(crate) fn new() -> Self {
+        let mut pass = Pass::new("tally");
+        let [x, y] = ["x", "y"].map(|name| pass.external(name, LENGTH));
+        let [first, second] = ["first", "second"].map(|name| pass.transient(name, LENGTH));
+        let step = pass.control("step");
+        let mut tally = Self { pass, x, y, step };
+        tally.pass.fill(first, 7).unwrap();
+        tally.pass.copy(first, second).unwrap();
+        // Two that do not touch each other, and one that joins them.
+        tally.mix(x, second, 1);
+        tally.mix(y, second, 2);
+        tally.mix(x, y, 3);
+        tally
+    }
+
+    fn mix(&mut self, x: Slice<u32>, y: Slice<u32>, salt: u32) {
+        let cell = |slice, access| Cell::Address(BufferArgument::new(slice, access));
+        let table: Vec<Cell<BufferId>> = vec![cell(x, Access::ReadWrite), cell(y, Access::Read)];
+        let step = Argument::read(self.step);
+        let launch = CustomLaunch {
+            image: image("mix", MIX),
+            entry: "mix".to_owned(),
+            grid: [1; 3],
+            block: [LENGTH as u32, 1, 1],
+            shared_bytes: 0,
+            arguments: vec![Argument::Table(table), step, Argument::U32(salt)],
+        };
+        // SAFETY: the kernel touches what the table and the control name, one value by each thread.
+        unsafe { self.pass.custom(launch) }.unwrap();
+    }
+
+    /// Fresh memory with the same initial values each time.
+    pub(crate) fn buffers(&self, context: &Context) -> Result<TallyBuffers, String> {
+        let zeroed = || DeviceBuffer::zeroed(context, LENGTH).map_err(|error| error.to_string());
+        Ok(TallyBuffers { x: zeroed()?, y: zeroed()? })
+    }
+
+    pub(crate) fn bindings(&self, buffers: &TallyBuffers) -> Bindings {
+        let mut bindings = Bindings::new();
+        bindings.bind(self.x, &buffers.x).bind(self.y, &buffers.y);
+        bindings
+    }
+
+    pub(crate) fn controls(&self, step: u32) -> Controls {
+        let mut controls = self.pass.controls();
+        controls.set(self.step, step).unwrap();
+        controls
+    }
+}
+
+impl TallyBuffers {
+    /// All that steps write.
+    pub(crate) fn state(&self, stream: &Stream) -> Result<Vec<u32>, String> {
+        let download = |buffer: &DeviceBuffer<u32>| {
+            // A download changes nothing, so that it can be tried again.
+            let outcome = buffer.download(stream).or_else(|_| buffer.download(stream));
+            outcome.map_err(|error| error.to_string())
+        };
+        Ok([download(&self.x)?, download(&self.y)?].concat())
+    }
+}
