@@ -97,6 +97,12 @@ impl Context {
         self.inner.target
     }
 
+    /// The SM target that names exactly the device.
+    pub fn device_target(&self) -> SmTarget {
+        let (major, minor) = self.inner.facts.compute_capability;
+        SmTarget::of_device(major, minor)
+    }
+
     /// The device, with the free memory of this moment.
     ///
     /// # Errors

@@ -6,10 +6,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::bundle::Bundle;
+use super::compiler::Warming;
+use super::disk::CacheDir;
 use super::function::Module;
 use super::image::ImageKey;
-use super::load::LoadFailure;
 use crate::context::Context;
+
+/// Where a cache takes images from that are not in memory. By default they are compiled by the
+/// driver in this process.
+#[derive(Clone, Debug, Default)]
+pub struct CacheOptions {
+    /// Bundles, asked first and in this order.
+    pub bundles: Vec<Bundle>,
+    /// The cache on disk, asked next; what had to be compiled is kept in it.
+    pub disk: Option<CacheDir>,
+    /// How the rest is compiled.
+    pub warming: Warming,
+}
 
 /// The modules of one context. Clones share them.
 #[derive(Clone)]
@@ -19,6 +33,7 @@ pub struct ModuleCache {
 
 struct Inner {
     context: Context,
+    options: CacheOptions,
     slots: Mutex<HashMap<ImageKey, Slot>>,
     /// Told whenever a load ends, well or not.
     ended: Condvar,
@@ -31,11 +46,40 @@ enum Slot {
     Loaded(Arc<Module>),
 }
 
+/// What a thread that wants an image is told.
+pub(super) enum Turn {
+    Loaded(Arc<Module>),
+    /// It is the one that loads.
+    Mine(Claim),
+    /// Another thread loads.
+    Busy,
+}
+
 impl ModuleCache {
-    /// A cache without modules.
+    /// A cache without modules, which has the driver compile what it is asked for.
     pub fn new(context: &Context) -> Self {
+        Self::with(context, CacheOptions::default())
+    }
+
+    /// A cache without modules that takes images from bundles and from disk, or has them compiled
+    /// by several processes.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sim")] {
+    /// use retrograph_runtime::modules::{CacheDir, CacheOptions};
+    /// use retrograph_runtime::{Context, DeviceIndex, Driver, ModuleCache};
+    ///
+    /// let context = Context::new(&Driver::simulated(Default::default())?, DeviceIndex(0))?;
+    /// let disk = Some(CacheDir::at(std::env::temp_dir().join("retrograph example")));
+    /// let cache = ModuleCache::with(&context, CacheOptions { disk, ..Default::default() });
+    /// # drop(cache);
+    /// # }
+    /// # Ok::<(), retrograph_runtime::Error>(())
+    /// ```
+    pub fn with(context: &Context, options: CacheOptions) -> Self {
         let inner = Inner {
             context: context.clone(),
+            options,
             slots: Mutex::default(),
             ended: Condvar::new(),
             jit_after_warm: Arc::default(),
@@ -46,6 +90,11 @@ impl ModuleCache {
     /// The context.
     pub fn context(&self) -> &Context {
         &self.inner.context
+    }
+
+    /// Where images are taken from.
+    pub fn options(&self) -> &CacheOptions {
+        &self.inner.options
     }
 
     /// The number of loaded modules.
@@ -64,53 +113,54 @@ impl ModuleCache {
         &self.inner.jit_after_warm
     }
 
-    /// The module of `key`, loaded by `load` unless it is there. Of several threads that ask at the
-    /// same time one loads, without holding the lock, and the others wait for its outcome; when it
-    /// fails the next one tries.
-    pub(super) fn get_or_load<F>(&self, key: &ImageKey, load: F) -> Result<Arc<Module>, LoadFailure>
-    where
-        F: FnOnce() -> Result<Module, LoadFailure>,
-    {
-        if let Some(module) = self.wait_or_claim(key) {
-            return Ok(module);
-        }
-        let mut claim = Claim { cache: self, key, loaded: None };
-        let module = Arc::new(load()?);
-        claim.loaded = Some(module.clone());
-        Ok(module)
-    }
-
-    /// Returns the module, or marks it as being loaded by this thread.
-    fn wait_or_claim(&self, key: &ImageKey) -> Option<Arc<Module>> {
+    /// The module of `key`, or the right to load it unless another thread has that. Nobody waits
+    /// here, so that one thread may hold the right to several images.
+    pub(super) fn turn(&self, key: &ImageKey) -> Turn {
         let mut slots = self.inner.slots.lock();
-        loop {
-            match slots.get(key) {
-                Some(Slot::Loaded(module)) => return Some(module.clone()),
-                Some(Slot::Loading) => self.inner.ended.wait(&mut slots),
-                None => {
-                    slots.insert(key.clone(), Slot::Loading);
-                    return None;
-                }
+        match slots.get(key) {
+            Some(Slot::Loaded(module)) => Turn::Loaded(module.clone()),
+            Some(Slot::Loading) => Turn::Busy,
+            None => {
+                slots.insert(key.clone(), Slot::Loading);
+                Turn::Mine(Claim { cache: self.clone(), key: key.clone(), loaded: None })
             }
         }
     }
+
+    /// Waits until no thread loads `key`. The caller holds no claim, for another thread might wait
+    /// for that one.
+    pub(super) fn wait(&self, key: &ImageKey) {
+        let mut slots = self.inner.slots.lock();
+        while matches!(slots.get(key), Some(Slot::Loading)) {
+            self.inner.ended.wait(&mut slots);
+        }
+    }
 }
 
-/// The right to load an image, which ends well or not, a panic included.
-struct Claim<'a> {
-    cache: &'a ModuleCache,
-    key: &'a ImageKey,
+/// The right to load an image, which ends well or not, a panic included. The lock is not held
+/// meanwhile.
+pub(super) struct Claim {
+    cache: ModuleCache,
+    key: ImageKey,
     loaded: Option<Arc<Module>>,
 }
 
-impl Drop for Claim<'_> {
+impl Claim {
+    /// Shares the module with all who want the image.
+    pub(super) fn fulfil(mut self, module: Module) -> Arc<Module> {
+        self.loaded.insert(Arc::new(module)).clone()
+    }
+}
+
+impl Drop for Claim {
     fn drop(&mut self) {
-        let mut slots = self.cache.inner.slots.lock();
+        let inner = &self.cache.inner;
+        let mut slots = inner.slots.lock();
         match self.loaded.take() {
             Some(module) => slots.insert(self.key.clone(), Slot::Loaded(module)),
-            None => slots.remove(self.key),
+            None => slots.remove(&self.key),
         };
-        self.cache.inner.ended.notify_all();
+        inner.ended.notify_all();
     }
 }
 

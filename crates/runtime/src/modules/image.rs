@@ -3,10 +3,15 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use retrograph_kernels::{SmTarget, images};
-use sha2::{Digest, Sha256};
+use retrograph_kernels::{ImageForm, SmTarget, images};
+use sha2::{Digest as _, Sha256};
 
-use crate::pass::CustomImage;
+use super::prewarm::PrewarmError;
+use crate::context::Context;
+use crate::pass::{CustomImage, CustomRequirement, Requirements};
+
+/// A SHA-256.
+pub type Digest = [u8; 32];
 
 /// An image on one device: an embedded one by its name, one of the caller's own by its content.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -16,7 +21,7 @@ pub enum ImageKey {
     /// PTX of the caller's own.
     Custom {
         /// SHA-256 of the text. The name does not count: the same text is the same image.
-        hash: [u8; 32],
+        hash: Digest,
     },
 }
 
@@ -28,8 +33,12 @@ impl From<&'static str> for ImageKey {
 
 impl From<&CustomImage> for ImageKey {
     fn from(image: &CustomImage) -> Self {
-        Self::Custom { hash: Sha256::digest(image.ptx.as_bytes()).into() }
+        Self::Custom { hash: digest_of(&image.ptx) }
     }
+}
+
+fn digest_of(ptx: &str) -> Digest {
+    Sha256::digest(ptx).into()
 }
 
 impl fmt::Display for ImageKey {
@@ -50,17 +59,65 @@ pub(super) struct Wanted<'a> {
     pub(super) key: ImageKey,
     /// The name for people.
     pub(super) name: String,
-    /// The text of a custom image.
-    pub(super) text: Option<&'a str>,
+    pub(super) ptx: &'a str,
+    /// The SHA-256 of the PTX.
+    pub(super) digest: Digest,
     pub(super) entries: Vec<Cow<'a, str>>,
 }
 
-impl Wanted<'_> {
-    /// The PTX for `target`, if there is one.
-    pub(super) fn ptx(&self, target: SmTarget) -> Option<&str> {
-        match self.key {
-            ImageKey::Embedded(name) => images::ptx(name, target),
-            ImageKey::Custom { .. } => self.text,
+impl<'a> Wanted<'a> {
+    /// The image of this name for `target`, with all entry points that dispatch may choose, or
+    /// `None` where there is no such image.
+    fn embedded(
+        image: &'static str,
+        requirements: &Requirements,
+        target: SmTarget,
+    ) -> Option<Self> {
+        let kernels = requirements.kernels().iter().filter(|kernel| kernel.image == image);
+        let mut entries: Vec<Cow<'_, str>> =
+            kernels.flat_map(|kernel| kernel.entries).map(|entry| Cow::Borrowed(*entry)).collect();
+        entries.sort_unstable();
+        entries.dedup();
+        let (key, name) = (ImageKey::Embedded(image), image.to_owned());
+        let ptx = images::ptx(image, target)?;
+        Some(Self { key, name, ptx, digest: images::digest(image, target)?, entries })
+    }
+
+    fn custom(required: &'a CustomRequirement) -> Self {
+        let CustomImage { name, ptx } = &required.image;
+        let digest = digest_of(ptx);
+        let entries = required.entries.iter().map(|entry| Cow::Borrowed(entry.as_str())).collect();
+        Self { key: ImageKey::Custom { hash: digest }, name: name.clone(), ptx, digest, entries }
+    }
+
+    /// The images of all kernels, then the custom ones.
+    ///
+    /// # Errors
+    /// [`PrewarmError::NoImage`], or [`PrewarmError::WrongTarget`] before the driver is asked.
+    pub(super) fn all(
+        requirements: &'a Requirements,
+        context: &Context,
+    ) -> Result<Vec<Self>, PrewarmError> {
+        let (target, device) = (context.target(), context.device_target());
+        let mut all = Vec::new();
+        for image in requirements.images() {
+            let found = Self::embedded(image, requirements, target);
+            let missing = || PrewarmError::NoImage { image: image.to_owned(), target };
+            all.push(found.ok_or_else(missing)?);
         }
+        for required in requirements.custom() {
+            let wanted = Self::custom(required);
+            if let Some(target) = SmTarget::named_in(wanted.ptx) {
+                let wrong =
+                    |source| PrewarmError::WrongTarget { image: wanted.name.clone(), source };
+                target.require(ImageForm::Ptx, device).map_err(wrong)?;
+            }
+            // Two names for the same text are one image.
+            match all.iter_mut().find(|held: &&mut Self| held.key == wanted.key) {
+                Some(held) => held.entries.extend(wanted.entries),
+                None => all.push(wanted),
+            }
+        }
+        Ok(all)
     }
 }

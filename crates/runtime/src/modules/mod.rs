@@ -22,19 +22,39 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Absent on purpose: images other than PTX. The driver takes no length for a cubin, so that a
-//! truncated file would crash the process; they need a loader that verifies them first.
+//! Compiled images come from [bundles](Bundle) that a deployment ships, from a
+//! [directory](CacheDir) that the processes of a user share, or, where neither has them, from the
+//! [compiler](Compiler).
+//!
+//! Absent on purpose: warming in the background, which would make "warm" no state any more.
 
+mod bundle;
 mod cache;
+mod code;
+mod compiler;
+mod crew;
+mod disk;
 mod function;
 mod image;
+mod index;
+mod jit;
 mod load;
 mod prewarm;
+mod report;
+mod session;
 mod warm;
+mod worker;
 
-pub use cache::ModuleCache;
+pub use bundle::{Bundle, BundleError};
+pub use cache::{CacheOptions, ModuleCache};
+pub use code::CodeError;
+pub use compiler::{Compiler, Warming, WorkerCommand};
+pub use disk::{CacheDir, DiskError};
 pub use function::Function;
 pub(crate) use function::parameter_sizes;
-pub use image::ImageKey;
+pub use image::{Digest, ImageKey};
+pub use index::BundleEntry;
 pub use prewarm::{PrewarmError, Progress};
-pub use warm::{ImageReport, JitAfterWarm, PrewarmReport, WarmModules};
+pub use report::{ImageReport, KernelReport, PrewarmReport, Source, Warning};
+pub use warm::{JitAfterWarm, WarmModules};
+pub use worker::serve as serve_compiler;

@@ -1,16 +1,15 @@
 //! Loading everything that a pass needs, before its first step.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use retrograph_kernels::SmTarget;
+use retrograph_kernels::{CannotRun, SmTarget};
 
-use super::cache::ModuleCache;
-use super::function::Function;
-use super::image::{ImageKey, Wanted};
-use super::load::{LoadFailure, load};
-use super::warm::{ImageReport, PrewarmReport, WarmModules};
+use super::bundle::BundleError;
+use super::cache::{ModuleCache, Turn};
+use super::image::Wanted;
+use super::report::{PrewarmReport, Source};
+use super::session::Session;
+use super::warm::WarmModules;
 use crate::error::Error;
 use crate::pass::Requirements;
 
@@ -23,14 +22,10 @@ pub struct Progress<'a> {
     pub total: usize,
     /// The name of the image.
     pub image: &'a str,
+    /// Where it came from.
+    pub source: Source,
     /// How long it took; next to nothing when it was warm before.
     pub elapsed: Duration,
-    /// The most registers of a thread over the image's entry points.
-    pub registers: u32,
-    /// The most local memory of a thread in bytes; more than 0 mostly means spilled registers.
-    pub local_bytes: u32,
-    /// The most static shared memory of a block in bytes.
-    pub shared_bytes: u32,
 }
 
 /// Why a pass could not be warmed.
@@ -44,6 +39,24 @@ pub enum PrewarmError {
         image: String,
         /// The SM target of the device.
         target: SmTarget,
+    },
+    /// The image is for other devices. The driver was not asked.
+    #[error("the image `{image}` cannot be used: {source}")]
+    WrongTarget {
+        /// The image.
+        image: String,
+        /// Both targets and the way out.
+        #[source]
+        source: CannotRun,
+    },
+    /// A bundle is damaged.
+    #[error("the image `{image}` cannot be taken from its bundle: {source}")]
+    Bundle {
+        /// The image.
+        image: String,
+        /// What is wrong with the bundle.
+        #[source]
+        source: BundleError,
     },
     /// The driver refused an image.
     #[error("the image `{image}` could not be loaded: {error}\n{log}")]
@@ -74,13 +87,15 @@ pub enum PrewarmError {
 
 impl ModuleCache {
     /// Loads every image that `requirements` name and looks up each of its entry points, so that no
-    /// later launch compiles anything. Images that are loaded stay as they are.
+    /// later launch compiles anything. Images that are loaded stay as they are. The others are
+    /// taken from bundles, from disk, or compiled, as the options of the cache say.
     ///
     /// Call this before weights fill the memory: the driver needs device memory for code, and
     /// [`WarmModules::report`] says how much is left.
     ///
     /// # Errors
-    /// [`PrewarmError`] names the image, and has the compiler's log.
+    /// [`PrewarmError`] names the image, and has the compiler's log. What is wrong with the cache
+    /// on disk, or with processes that compile, is a warning in the report.
     pub fn prewarm<F>(
         &self,
         requirements: &Requirements,
@@ -91,78 +106,39 @@ impl ModuleCache {
     {
         self.context().bind_outside_capture("prewarming")?;
         let (free_before, _) = self.context().memory()?;
-        let wanted = wanted(requirements);
-        let mut functions = HashMap::new();
-        let mut images = Vec::new();
-        for image in &wanted {
-            let (found, report) = self.warm_image(image)?;
-            functions.insert(image.key.clone(), found);
-            progress(&Progress {
-                done: images.len() + 1,
-                total: wanted.len(),
-                image: &report.image,
-                elapsed: report.elapsed,
-                registers: report.registers,
-                local_bytes: report.local_bytes,
-                shared_bytes: report.shared_bytes,
-            });
-            images.push(report);
+        let wanted = Wanted::all(requirements, self.context())?;
+        let mut session = Session::new(self, wanted.len(), &mut progress);
+        let mut open: Vec<&Wanted<'_>> = wanted.iter().collect();
+        while !open.is_empty() {
+            open = self.warm_some(&mut session, open)?;
         }
+        let (functions, images, warnings) = session.into_parts();
         let (free_after, total_bytes) = self.context().memory()?;
-        let report = PrewarmReport { images, free_before, free_after, total_bytes };
+        let report = PrewarmReport { images, warnings, free_before, free_after, total_bytes };
         Ok(WarmModules::new(self, functions, report))
     }
 
-    fn warm_image(
+    /// Warms what is loaded or what no other thread loads, and returns the rest. Where that is all,
+    /// it waits for one of them.
+    fn warm_some<'a, 'w>(
         &self,
-        wanted: &Wanted<'_>,
-    ) -> Result<(HashMap<String, Function>, ImageReport), PrewarmError> {
-        let started = Instant::now();
-        let image = || wanted.name.clone();
-        let target = self.context().target();
-        let Some(ptx) = wanted.ptx(target) else {
-            return Err(PrewarmError::NoImage { image: image(), target });
-        };
-        let module = self.get_or_load(&wanted.key, || load(self.context(), ptx)).map_err(
-            |LoadFailure { error, log }| PrewarmError::Load { image: image(), error, log },
-        )?;
-        let mut functions = HashMap::new();
-        for entry in &wanted.entries {
-            let function = module.function(entry).map_err(|error| {
-                let (image, entry) = (image(), entry.clone().into_owned());
-                PrewarmError::Entry { image, entry, error }
-            })?;
-            functions.insert(entry.clone().into_owned(), function);
+        session: &mut Session<'_>,
+        open: Vec<&'a Wanted<'w>>,
+    ) -> Result<Vec<&'a Wanted<'w>>, PrewarmError> {
+        let (mut mine, mut busy) = (Vec::new(), Vec::new());
+        for wanted in open {
+            match self.turn(&wanted.key) {
+                Turn::Loaded(module) => {
+                    session.finish(wanted, &module, (Source::Memory, Duration::ZERO))?;
+                }
+                Turn::Mine(claim) => mine.push((wanted, claim)),
+                Turn::Busy => busy.push(wanted),
+            }
         }
-        let report = ImageReport::of(image(), started.elapsed(), functions.values());
-        Ok((functions, report))
-    }
-}
-
-/// The images of all kernels with all entry points that dispatch may choose, then the custom ones.
-fn wanted(requirements: &Requirements) -> Vec<Wanted<'_>> {
-    let embedded = requirements.images().into_iter().map(|image| {
-        let kernels = requirements.kernels().iter().filter(|kernel| kernel.image == image);
-        let mut entries: Vec<Cow<'_, str>> =
-            kernels.flat_map(|kernel| kernel.entries).map(|entry| Cow::Borrowed(*entry)).collect();
-        entries.sort_unstable();
-        entries.dedup();
-        Wanted { key: ImageKey::Embedded(image), name: image.to_owned(), text: None, entries }
-    });
-    let mut wanted: Vec<_> = embedded.collect();
-    for custom in requirements.custom() {
-        let key = ImageKey::from(&custom.image);
-        let entries = custom.entries.iter().map(|entry| Cow::Borrowed(entry.as_str()));
-        // Two names for the same text are one image.
-        match wanted.iter_mut().find(|held| held.key == key) {
-            Some(held) => held.entries.extend(entries),
-            None => wanted.push(Wanted {
-                key,
-                name: custom.image.name.clone(),
-                text: Some(&custom.image.ptx),
-                entries: entries.collect(),
-            }),
+        if let (true, Some(first)) = (mine.is_empty(), busy.first()) {
+            self.wait(&first.key);
         }
+        session.load(mine)?;
+        Ok(busy)
     }
-    wanted
 }

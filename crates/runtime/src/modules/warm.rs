@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use retrograph_kernels::SmTarget;
 
 use super::cache::ModuleCache;
 use super::function::Function;
 use super::image::ImageKey;
+use super::report::PrewarmReport;
 use crate::context::Context;
 use crate::error::{Error, Result};
 
@@ -25,54 +25,6 @@ pub struct JitAfterWarm {
     pub image: String,
     /// The entry point.
     pub kernel: String,
-}
-
-/// What prewarming an image took and gave: the most over its entry points.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ImageReport {
-    /// The name of the image.
-    pub image: String,
-    /// How long it took.
-    pub elapsed: Duration,
-    /// Number of entry points.
-    pub entries: usize,
-    /// Registers of a thread.
-    pub registers: u32,
-    /// Local memory of a thread in bytes.
-    pub local_bytes: u32,
-    /// Static shared memory of a block in bytes.
-    pub shared_bytes: u32,
-}
-
-impl ImageReport {
-    pub(super) fn of<'a>(
-        image: String,
-        elapsed: Duration,
-        functions: impl Iterator<Item = &'a Function>,
-    ) -> Self {
-        let (entries, registers, local_bytes, shared_bytes) = (0, 0, 0, 0);
-        let empty = Self { image, elapsed, entries, registers, local_bytes, shared_bytes };
-        functions.fold(empty, |report, function| Self {
-            entries: report.entries + 1,
-            registers: report.registers.max(function.registers()),
-            local_bytes: report.local_bytes.max(function.local_bytes()),
-            shared_bytes: report.shared_bytes.max(function.shared_bytes()),
-            ..report
-        })
-    }
-}
-
-/// What prewarming took and left.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PrewarmReport {
-    /// Each image in the order of loading.
-    pub images: Vec<ImageReport>,
-    /// Free bytes of device memory before.
-    pub free_before: usize,
-    /// Free bytes of device memory after.
-    pub free_after: usize,
-    /// All bytes of device memory.
-    pub total_bytes: usize,
 }
 
 /// Everything that prewarming made ready. Clones share it.

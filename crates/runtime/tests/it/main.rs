@@ -25,3 +25,7 @@ mod refusals;
 mod scalars;
 mod streams;
 mod warm;
+mod warm_bundles;
+mod warm_disk;
+mod warm_places;
+mod warm_workers;

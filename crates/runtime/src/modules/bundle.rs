@@ -1,0 +1,231 @@
+//! Files of compiled images: what deployments ship, and what the cache on disk keeps.
+//!
+//! A bundle holds the code of any number of images for any number of SM targets. Each is found by
+//! the SHA-256 of the PTX that it was compiled from, so that an image that was changed since is not
+//! found, and verified by a checksum of its own when it is read.
+//!
+//! # Format
+//!
+//! | Bytes | What |
+//! |---|---|
+//! | 8 | `RTGCODE` and a line feed |
+//! | 4 | version of the format, 1 |
+//! | 4 | length of the index |
+//! | 32 | SHA-256 of the index |
+//! | | the index: JSON, a list of image, target, maker, offset, length, checksum |
+//! | | the code, from offset 0 |
+//!
+//! Numbers are little-endian. A checksum tells damage, not malice: who can write the file can write
+//! a right checksum, and loading code is executing it. Keep bundles where programs are kept.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use retrograph_kernels::{ImageForm, SmTarget};
+use sha2::{Digest as _, Sha256};
+
+use super::image::Digest;
+use super::index::{BundleEntry, Listed, hex, write};
+
+const MAGIC: &[u8; 8] = b"RTGCODE\n";
+const FORMAT: u32 = 1;
+const HEAD_BYTES: usize = 48;
+
+/// Why a bundle cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BundleError {
+    /// The file cannot be read or written.
+    #[error("the bundle {} cannot be accessed: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file is something else.
+    #[error("{} is no bundle; make one with `cargo xtask prewarm --bundle FILE`", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file has a format that this version does not know.
+    #[error(
+        "the bundle {} has format {found}, and {FORMAT} is known; make it again", path.display()
+    )]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
+    /// The file ends too early.
+    #[error(
+        "the bundle {} ends after {found} of {needed} bytes; copy it again", path.display()
+    )]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Bytes that are there.
+        found: u64,
+        /// Bytes that there should be.
+        needed: u64,
+    },
+    /// A checksum or the index is wrong.
+    #[error("the bundle {} is damaged: {what}; copy or make it again", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// An open bundle. Clones share it. Code is read when it is asked for.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    file: Mutex<File>,
+    data_start: u64,
+    listed: Vec<Listed>,
+}
+
+impl Bundle {
+    /// Opens the bundle at `path` and checks its index.
+    ///
+    /// # Errors
+    /// [`BundleError`] for what is no bundle, is damaged, cut off, or of another format.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, BundleError> {
+        let path = path.as_ref();
+        let file = File::open(path).map_err(|source| io(path, source))?;
+        Self::read(path, file)
+    }
+
+    /// Writes a bundle, in one step: whoever opens the file sees the old one or the new one.
+    ///
+    /// # Errors
+    /// [`BundleError::Io`].
+    pub fn write(path: impl AsRef<Path>, entries: &[BundleEntry]) -> Result<(), BundleError> {
+        let path = path.as_ref();
+        let folder = path.parent().filter(|folder| *folder != Path::new(""));
+        let write = || {
+            let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+            let index = write(entries);
+            file.write_all(MAGIC)?;
+            file.write_all(&FORMAT.to_le_bytes())?;
+            file.write_all(&u32::try_from(index.len()).unwrap_or(u32::MAX).to_le_bytes())?;
+            file.write_all(&Sha256::digest(&index))?;
+            file.write_all(&index)?;
+            entries.iter().try_for_each(|entry| file.write_all(&entry.code))?;
+            file.persist(path)?;
+            Ok(())
+        };
+        write().map_err(|source| io(path, source))
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    /// Number of images, each counted for each of its targets.
+    pub fn len(&self) -> usize {
+        self.inner.listed.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.inner.listed.is_empty()
+    }
+
+    /// The targets for which there is code, each once.
+    pub fn targets(&self) -> Vec<SmTarget> {
+        let parsed = self.inner.listed.iter().filter_map(|listed| listed.parsed);
+        let mut targets: Vec<_> = parsed.map(|(_, target)| target).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        targets
+    }
+
+    /// The code of the PTX with this SHA-256 for `device`, or `None` where there is none that runs
+    /// there. Of several, the one for the newest target is taken.
+    ///
+    /// # Errors
+    /// [`BundleError`] when it is damaged.
+    pub fn code(&self, image: &Digest, device: SmTarget) -> Result<Option<Vec<u8>>, BundleError> {
+        self.find(image, device).map(|listed| self.read_code(listed)).transpose()
+    }
+
+    pub(super) fn find(&self, image: &Digest, device: SmTarget) -> Option<&Listed> {
+        let fitting = |listed: &&Listed| {
+            listed.parsed.is_some_and(|(digest, target)| {
+                digest == *image && target.require(ImageForm::Cubin, device).is_ok()
+            })
+        };
+        self.inner.listed.iter().filter(fitting).max_by_key(|listed| listed.parsed)
+    }
+
+    pub(super) fn read_code(&self, listed: &Listed) -> Result<Vec<u8>, BundleError> {
+        let Inner { path, file, data_start, .. } = &*self.inner;
+        // The length was compared with that of the file.
+        let mut code = vec![0; listed.length as usize];
+        let mut file = file.lock();
+        let start = SeekFrom::Start(data_start + listed.offset);
+        let read = file.seek(start).and_then(|_| file.read_exact(&mut code));
+        read.map_err(|source| io(path, source))?;
+        if hex(&Sha256::digest(&code)) != listed.checksum {
+            let what = format!("the code of `{}` for {}", listed.name, listed.target);
+            return Err(BundleError::Corrupt { path: path.clone(), what });
+        }
+        Ok(code)
+    }
+
+    pub(super) fn read(path: &Path, mut file: File) -> Result<Self, BundleError> {
+        let failed = |source| io(path, source);
+        let found = file.metadata().map_err(failed)?.len();
+        let require = |needed: u64| match found < needed {
+            true => Err(BundleError::Truncated { path: path.to_owned(), found, needed }),
+            false => Ok(()),
+        };
+        let mut head = [0; HEAD_BYTES];
+        let there = found.min(HEAD_BYTES as u64) as usize;
+        file.read_exact(&mut head[..there]).map_err(failed)?;
+        if !head.starts_with(MAGIC) {
+            return Err(BundleError::Foreign { path: path.to_owned() });
+        }
+        require(HEAD_BYTES as u64)?;
+        let number = |at| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        if number(8) != FORMAT {
+            return Err(BundleError::Format { path: path.to_owned(), found: number(8) });
+        }
+        let data_start = HEAD_BYTES as u64 + u64::from(number(12));
+        require(data_start)?;
+        let mut index = vec![0; number(12) as usize];
+        file.read_exact(&mut index).map_err(failed)?;
+        let corrupt = |what: String| BundleError::Corrupt { path: path.to_owned(), what };
+        if Sha256::digest(&index)[..] != head[16..] {
+            return Err(corrupt("the checksum of the index".to_owned()));
+        }
+        let mut listed: Vec<Listed> = serde_json::from_slice(&index)
+            .map_err(|error| corrupt(format!("the index: {error}")))?;
+        for entry in &mut listed {
+            require(data_start.saturating_add(entry.offset).saturating_add(entry.length))?;
+            entry.parse().ok_or_else(|| corrupt(format!("the entry `{}`", entry.name)))?;
+        }
+        let (path, file) = (path.to_owned(), Mutex::new(file));
+        Ok(Self { inner: Arc::new(Inner { path, file, data_start, listed }) })
+    }
+}
+
+fn io(path: &Path, source: std::io::Error) -> BundleError {
+    BundleError::Io { path: path.to_owned(), source }
+}

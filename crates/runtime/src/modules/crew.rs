@@ -1,0 +1,78 @@
+//! Several images compiled at the same time by other processes.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::time::{Duration, Instant};
+
+use retrograph_kernels::SmTarget;
+
+use super::compiler::{Compiler, Hand, Job};
+
+/// Who compiles, and for what.
+pub(super) struct Crew<'a> {
+    pub(super) compiler: &'a Compiler,
+    /// The driver and device for which the code is.
+    pub(super) identity: String,
+    pub(super) device: SmTarget,
+    /// The most processes at the same time.
+    pub(super) workers: usize,
+}
+
+/// What came of an image, or of a worker that could not begin.
+pub(super) struct Made {
+    /// The image, or `None` for a worker that could not begin.
+    pub(super) index: Option<usize>,
+    /// The code, or why there is none.
+    pub(super) code: Result<Vec<u8>, String>,
+    pub(super) elapsed: Duration,
+}
+
+impl Crew<'_> {
+    /// Compiles all of `images` and hands each on as it is made. Images are begun in their order.
+    /// After an error of `take` no further one is begun.
+    pub(super) fn compile<E>(
+        &self,
+        images: &[&str],
+        take: &mut dyn FnMut(Made) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let next = AtomicUsize::new(0);
+        let (sender, made) = mpsc::channel();
+        std::thread::scope(|scope| {
+            for _ in 0..self.workers.min(images.len()) {
+                let (sender, next) = (sender.clone(), &next);
+                scope.spawn(move || self.work(images, next, &sender));
+            }
+            drop(sender);
+            let outcome = made.iter().try_for_each(take);
+            next.store(images.len(), Ordering::Relaxed);
+            outcome
+        })
+    }
+
+    fn work(&self, images: &[&str], next: &AtomicUsize, sender: &Sender<Made>) {
+        let all: usize = images.iter().map(|ptx| ptx.len()).sum();
+        let started = Instant::now();
+        // A failed send means that nobody waits for the outcome any more.
+        let send = |index, code, started: Instant| {
+            sender.send(Made { index, code, elapsed: started.elapsed() }).is_ok()
+        };
+        let mut hand = match Hand::new(self.compiler, &self.identity) {
+            Ok(hand) => hand,
+            Err(why) => {
+                send(None, Err(why), started);
+                return;
+            }
+        };
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(ptx) = images.get(index) else { return };
+            let started = Instant::now();
+            // A large image gets its share of the cores, for the others wait for it in the end.
+            let threads = (self.workers * ptx.len() / all.max(1)).max(1);
+            let code = hand.compile(Job { ptx, device: self.device, threads });
+            if !send(Some(index), code, started) {
+                return;
+            }
+        }
+    }
+}

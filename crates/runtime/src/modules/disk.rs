@@ -1,0 +1,190 @@
+//! Compiled images on disk, shared by the processes of one user.
+//!
+//! One file for each image, device and driver, written in one step, so that processes may use the
+//! directory at the same time. Loading code is executing it: the directory must belong to the user
+//! or to the system, and nobody else may write to it. Whatever is wrong is a warning, and the image
+//! is compiled as if there were no cache.
+//!
+//! Absent on purpose: a limit of size, since a set of images takes about a megabyte per driver
+//! version. The directory may be deleted at any time.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use super::bundle::{Bundle, BundleError};
+use super::image::Digest;
+use super::index::{BundleEntry, hex};
+use crate::context::Context;
+
+/// A directory for compiled images. It is made when something is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheDir {
+    path: PathBuf,
+}
+
+/// Why the cache on disk was not used. A run goes on without it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DiskError {
+    /// There is no home directory to put a cache into.
+    #[error("the user has no cache directory: {reason}; name one")]
+    NoUserDirectory {
+        /// Why not.
+        reason: String,
+    },
+    /// Somebody else could put code there.
+    #[error(
+        "{} may be changed by others ({why}), and what is in it would be executed; give it to \
+         yourself alone (chmod 700), or name another directory", path.display()
+    )]
+    NotPrivate {
+        /// The directory or file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The directory or a file of it cannot be read or written.
+    #[error("{} cannot be accessed: {source}", path.display())]
+    Io {
+        /// The directory or file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A file is damaged, cut off or something else; it is written again.
+    #[error(transparent)]
+    File(#[from] BundleError),
+    /// A file is whole but holds something else than its name says.
+    #[error("{} holds another image than its name says", path.display())]
+    OtherContent {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// What the code of an image depends on.
+pub(super) struct CodeKey<'a> {
+    pub(super) context: &'a Context,
+    pub(super) image: Digest,
+    pub(super) name: &'a str,
+}
+
+impl CodeKey<'_> {
+    /// The driver that compiles, and for what: what another one made is not taken.
+    fn maker(&self) -> String {
+        identity(self.context)
+    }
+
+    fn file_name(&self) -> String {
+        let mut hash = Sha256::new_with_prefix(self.image);
+        hash.update(self.maker());
+        format!("{}.code", hex(&hash.finalize()[..16]))
+    }
+}
+
+/// The driver of `context` and its device, as far as compiled code depends on them.
+pub(super) fn identity(context: &Context) -> String {
+    let simulated = if context.driver().is_simulated() { "SIMULATED " } else { "" };
+    let (version, device) = (context.driver().version(), context.device_target());
+    format!("{simulated}driver for CUDA {version}, default options, for {device}, format 1")
+}
+
+impl CacheDir {
+    /// `retrograph` in the user's cache directory, such as `~/.cache/retrograph`.
+    ///
+    /// # Errors
+    /// [`DiskError::NoUserDirectory`].
+    pub fn user() -> Result<Self, DiskError> {
+        use etcetera::BaseStrategy;
+        match etcetera::choose_base_strategy() {
+            Ok(strategy) => Ok(Self::at(strategy.cache_dir().join("retrograph"))),
+            Err(error) => Err(DiskError::NoUserDirectory { reason: error.to_string() }),
+        }
+    }
+
+    /// The directory at `path`.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The code of an image, if it was kept.
+    pub(super) fn get(&self, key: &CodeKey<'_>) -> Result<Option<Vec<u8>>, DiskError> {
+        let path = self.path.join(key.file_name());
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(DiskError::Io { path, source }),
+        };
+        self.require_private()?;
+        let metadata = file.metadata().map_err(|source| io_error(&path, source))?;
+        require_private(&path, &metadata)?;
+        let bundle = Bundle::read(&path, file)?;
+        match bundle.find(&key.image, key.context.device_target()) {
+            Some(listed) if listed.maker == key.maker() => Ok(Some(bundle.read_code(listed)?)),
+            _ => Err(DiskError::OtherContent { path }),
+        }
+    }
+
+    /// Keeps the code of an image.
+    pub(super) fn put(&self, key: &CodeKey<'_>, code: &[u8]) -> Result<(), DiskError> {
+        self.create().map_err(|source| io_error(&self.path, source))?;
+        self.require_private()?;
+        let entry = BundleEntry {
+            name: key.name.to_owned(),
+            image: key.image,
+            target: key.context.device_target(),
+            maker: key.maker(),
+            code: code.to_owned(),
+        };
+        Ok(Bundle::write(self.path.join(key.file_name()), &[entry])?)
+    }
+
+    fn create(&self) -> io::Result<()> {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&self.path)
+    }
+
+    fn require_private(&self) -> Result<(), DiskError> {
+        // A link could be turned to elsewhere by whoever made it.
+        let metadata = fs::symlink_metadata(&self.path);
+        let metadata = metadata.map_err(|source| io_error(&self.path, source))?;
+        if !metadata.is_dir() {
+            return Err(DiskError::NotPrivate { path: self.path.clone(), why: "no directory" });
+        }
+        require_private(&self.path, &metadata)
+    }
+}
+
+#[cfg(unix)]
+fn require_private(path: &Path, metadata: &fs::Metadata) -> Result<(), DiskError> {
+    use std::os::unix::fs::MetadataExt;
+    let of_system_or_user = [0, rustix::process::geteuid().as_raw()].contains(&metadata.uid());
+    let why = match (of_system_or_user, metadata.mode() & 0o022) {
+        (true, 0) => return Ok(()),
+        (true, _) => "its mode lets others write",
+        (false, _) => "it belongs to another user",
+    };
+    Err(DiskError::NotPrivate { path: path.to_owned(), why })
+}
+
+/// Elsewhere the directory of a user is private by its place.
+#[cfg(not(unix))]
+fn require_private(_path: &Path, _metadata: &fs::Metadata) -> Result<(), DiskError> {
+    Ok(())
+}
+
+fn io_error(path: &Path, source: io::Error) -> DiskError {
+    DiskError::Io { path: path.to_owned(), source }
+}

@@ -1,0 +1,258 @@
+//! One call of prewarming: each image from the first source that has it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::bundle::BundleError;
+use super::cache::{Claim, ModuleCache};
+use super::compiler::Compiler;
+use super::crew::Crew;
+use super::disk::{CodeKey, identity};
+use super::function::{Function, Module};
+use super::image::{ImageKey, Wanted};
+use super::load::{LoadFailure, compile, load_code, load_ptx};
+use super::prewarm::{PrewarmError, Progress};
+use super::report::{ImageReport, Source, Warning};
+use crate::context::Context;
+
+/// What a context takes of the memory of a device, at most, for the process that compiles in it.
+const CONTEXT_BYTES: usize = 1 << 30;
+
+/// An image that this thread loads.
+type Mine<'a, 'w> = (&'a Wanted<'w>, Claim);
+type Functions = HashMap<ImageKey, HashMap<String, Function>>;
+
+/// What was warmed so far.
+pub(super) struct Session<'s> {
+    cache: &'s ModuleCache,
+    total: usize,
+    progress: &'s mut dyn FnMut(&Progress<'_>),
+    functions: Functions,
+    images: Vec<ImageReport>,
+    warnings: Vec<Warning>,
+}
+
+impl<'s> Session<'s> {
+    pub(super) fn new(
+        cache: &'s ModuleCache,
+        total: usize,
+        progress: &'s mut dyn FnMut(&Progress<'_>),
+    ) -> Self {
+        let (functions, images, warnings) = (HashMap::new(), Vec::new(), Vec::new());
+        Self { cache, total, progress, functions, images, warnings }
+    }
+
+    pub(super) fn into_parts(self) -> (Functions, Vec<ImageReport>, Vec<Warning>) {
+        (self.functions, self.images, self.warnings)
+    }
+
+    /// Looks up the functions of a loaded image and tells of it.
+    pub(super) fn finish(
+        &mut self,
+        wanted: &Wanted<'_>,
+        module: &Arc<Module>,
+        (source, spent): (Source, Duration),
+    ) -> Result<(), PrewarmError> {
+        let started = Instant::now();
+        let mut functions = HashMap::new();
+        for entry in &wanted.entries {
+            let function = module.function(entry).map_err(|error| {
+                let (image, entry) = (wanted.name.clone(), entry.clone().into_owned());
+                PrewarmError::Entry { image, entry, error }
+            })?;
+            functions.insert(entry.clone().into_owned(), function);
+        }
+        let elapsed = spent + started.elapsed();
+        let report = ImageReport::of(&wanted.name, (source, elapsed), functions.values());
+        self.functions.insert(wanted.key.clone(), functions);
+        (self.progress)(&Progress {
+            done: self.images.len() + 1,
+            total: self.total,
+            image: &wanted.name,
+            source,
+            elapsed,
+        });
+        self.images.push(report);
+        Ok(())
+    }
+
+    /// Loads images from bundles and from disk, and has the rest compiled.
+    pub(super) fn load(&mut self, mine: Vec<Mine<'_, '_>>) -> Result<(), PrewarmError> {
+        let mut cold = Vec::new();
+        for (wanted, claim) in mine {
+            let started = Instant::now();
+            match self.stored(wanted)? {
+                Some((module, source)) => {
+                    let module = claim.fulfil(module);
+                    self.finish(wanted, &module, (source, started.elapsed()))?;
+                }
+                None => cold.push((wanted, claim)),
+            }
+        }
+        let cold = match self.cache.options().warming.compiler {
+            Compiler::Driver => cold,
+            _ if cold.is_empty() => cold,
+            _ => self.load_from_workers(cold)?,
+        };
+        for (wanted, claim) in cold {
+            let started = Instant::now();
+            let module = self.compile_here(wanted).map_err(|failure| failed(wanted, failure))?;
+            let module = claim.fulfil(module);
+            self.finish(wanted, &module, (Source::Jit, started.elapsed()))?;
+        }
+        Ok(())
+    }
+
+    /// The image from a bundle or from disk. What the driver refuses is compiled again.
+    fn stored(&mut self, wanted: &Wanted<'_>) -> Result<Option<(Module, Source)>, PrewarmError> {
+        let bundled = self
+            .bundled(wanted)
+            .map_err(|source| PrewarmError::Bundle { image: wanted.name.clone(), source })?;
+        if let Some(module) = self.accept(wanted, bundled.as_deref(), Source::Bundle)? {
+            return Ok(Some((module, Source::Bundle)));
+        }
+        let Some(disk) = &self.cache.options().disk else { return Ok(None) };
+        let kept = disk.get(&self.key(wanted)).unwrap_or_else(|error| {
+            self.warn(Warning::Disk(error));
+            None
+        });
+        let module = self.accept(wanted, kept.as_deref(), Source::Disk)?;
+        Ok(module.map(|module| (module, Source::Disk)))
+    }
+
+    fn bundled(&mut self, wanted: &Wanted<'_>) -> Result<Option<Vec<u8>>, BundleError> {
+        let (bundles, device) = (&self.cache.options().bundles, self.context().device_target());
+        for bundle in bundles {
+            if let Some(code) = bundle.code(&wanted.digest, device)? {
+                return Ok(Some(code));
+            }
+        }
+        if !bundles.is_empty() {
+            let image = wanted.name.clone();
+            self.warn(Warning::NotInBundle { image, device });
+        }
+        Ok(None)
+    }
+
+    /// Loads compiled code, or warns that the driver does not take it.
+    fn accept(
+        &mut self,
+        wanted: &Wanted<'_>,
+        code: Option<&[u8]>,
+        source: Source,
+    ) -> Result<Option<Module>, PrewarmError> {
+        let Some(code) = code else { return Ok(None) };
+        match load_code(self.context(), code) {
+            Ok(module) => Ok(Some(module)),
+            Err(failure) if failure.is_of_image() => {
+                let (image, error) = (wanted.name.clone(), failure.error);
+                self.warn(Warning::Refused { image, origin: source, error });
+                Ok(None)
+            }
+            Err(failure) => Err(failed(wanted, failure)),
+        }
+    }
+
+    /// Compiles in this process. Without a cache on disk the driver need not give the code away.
+    fn compile_here(&mut self, wanted: &Wanted<'_>) -> Result<Module, LoadFailure> {
+        let options = self.cache.options();
+        let threads = options.warming.width();
+        if options.disk.is_none() && threads == 1 {
+            return load_ptx(self.context(), wanted.ptx);
+        }
+        match compile(self.context(), wanted.ptx, threads) {
+            Ok(code) => {
+                let module = load_code(self.context(), &code)?;
+                self.keep(wanted, &code);
+                Ok(module)
+            }
+            // A linker that fails is no reason to fail: the driver may load what it cannot link.
+            Err(failure) if failure.is_of_image() => load_ptx(self.context(), wanted.ptx),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Has several others compile at the same time and loads what they make as it comes. Returns
+    /// what nobody could compile.
+    fn load_from_workers<'a, 'w>(
+        &mut self,
+        mut cold: Vec<Mine<'a, 'w>>,
+    ) -> Result<Vec<Mine<'a, 'w>>, PrewarmError> {
+        // The largest first, so that none of them is begun last.
+        cold.sort_by_key(|(wanted, _)| std::cmp::Reverse(wanted.ptx.len()));
+        let images: Vec<&str> = cold.iter().map(|(wanted, _)| wanted.ptx).collect();
+        let mut cold: Vec<_> = cold.into_iter().map(Some).collect();
+        let crew = Crew {
+            compiler: &self.cache.options().warming.compiler,
+            identity: identity(self.context()),
+            device: self.context().device_target(),
+            workers: self.workers()?,
+        };
+        crew.compile(&images, &mut |made| {
+            let slot = made.index.map(|index| &mut cold[index]);
+            let name = |(wanted, _): &Mine<'_, '_>| wanted.name.clone();
+            match (made.code, slot) {
+                (Err(why), slot) => {
+                    let image = slot.and_then(|slot| slot.as_ref().map(name));
+                    self.warn(Warning::Compiler { image, why });
+                    Ok(())
+                }
+                (Ok(code), Some(slot)) => self.take(slot, &code, made.elapsed),
+                (Ok(_), None) => Ok(()),
+            }
+        })?;
+        Ok(cold.into_iter().flatten().collect())
+    }
+
+    /// Loads what another process has compiled, and leaves the image where it is if that fails.
+    fn take(
+        &mut self,
+        slot: &mut Option<Mine<'_, '_>>,
+        code: &[u8],
+        elapsed: Duration,
+    ) -> Result<(), PrewarmError> {
+        let started = Instant::now();
+        let Some((wanted, _)) = slot else { return Ok(()) };
+        let Some(module) = self.accept(wanted, Some(code), Source::Worker)? else { return Ok(()) };
+        self.keep(wanted, code);
+        let Some((wanted, claim)) = slot.take() else { return Ok(()) };
+        let module = claim.fulfil(module);
+        self.finish(wanted, &module, (Source::Worker, elapsed + started.elapsed()))
+    }
+
+    /// The number of workers. Processes have contexts of their own, for which there must be memory.
+    fn workers(&self) -> Result<usize, PrewarmError> {
+        let warming = &self.cache.options().warming;
+        let has_contexts = matches!(warming.compiler, Compiler::Processes(_));
+        if !has_contexts || self.context().driver().is_simulated() {
+            return Ok(warming.width());
+        }
+        let (free, _) = self.context().memory()?;
+        Ok(warming.width().min(free / CONTEXT_BYTES).max(1))
+    }
+
+    fn keep(&mut self, wanted: &Wanted<'_>, code: &[u8]) {
+        let Some(disk) = &self.cache.options().disk else { return };
+        if let Err(error) = disk.put(&self.key(wanted), code) {
+            self.warn(Warning::Disk(error));
+        }
+    }
+
+    fn key<'k>(&'k self, wanted: &'k Wanted<'_>) -> CodeKey<'k> {
+        CodeKey { context: self.context(), image: wanted.digest, name: &wanted.name }
+    }
+
+    fn context(&self) -> &'s Context {
+        self.cache.context()
+    }
+
+    fn warn(&mut self, warning: Warning) {
+        tracing::warn!(%warning, "prewarming");
+        self.warnings.push(warning);
+    }
+}
+
+fn failed(wanted: &Wanted<'_>, LoadFailure { error, log }: LoadFailure) -> PrewarmError {
+    PrewarmError::Load { image: wanted.name.clone(), error, log }
+}

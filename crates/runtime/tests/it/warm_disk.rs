@@ -1,0 +1,155 @@
+//! The cache on disk: filled once, read afterwards, and never believed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use retrograph_runtime::modules::Source;
+
+use crate::device::device;
+use crate::warm_places::{assert_warm, on_disk, sources, warm_two};
+
+/// A private directory that does not exist yet.
+fn place() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("some/cache");
+    (folder, path)
+}
+
+fn files(path: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(path).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn what_was_compiled_is_loaded_from_disk_by_the_next_process() {
+    let (_folder, path) = place();
+    let device = device();
+    assert_eq!(sources(&device, on_disk(&path)), "2 jit");
+    assert_eq!(files(&path).len(), 2);
+    assert_eq!(sources(&device, on_disk(&path)), "2 disk");
+    let warm = warm_two(&device, on_disk(&path)).unwrap();
+    assert_warm(&warm, Source::Disk, &[]);
+    assert!(warm.report().images.iter().all(|image| image.kernels.len() == 1));
+}
+
+/// What is written instead of a good file.
+type Damage<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
+
+#[test]
+fn a_file_that_is_cut_off_foreign_or_tampered_with_is_never_loaded() {
+    let (_folder, path) = place();
+    let device = device();
+    warm_two(&device, on_disk(&path)).unwrap();
+    let good: Vec<Vec<u8>> = files(&path).iter().map(|file| fs::read(file).unwrap()).collect();
+    let damages: [(&str, Damage<'_>); 6] = [
+        ("no bundle", &|_| Vec::new()),
+        ("no bundle", &|_| b"something else".to_vec()),
+        ("ends after 20 of 48 bytes", &|good| good[..20].to_vec()),
+        ("bytes; copy it again", &|good| good[..good.len() - 1].to_vec()),
+        ("the code of", &|good| changed(good, good.len() - 2)),
+        ("checksum of the index", &|good| changed(good, 60)),
+    ];
+    for (word, damage) in damages {
+        for (file, good) in files(&path).iter().zip(&good) {
+            fs::write(file, damage(good)).unwrap();
+        }
+        let warm = warm_two(&device, on_disk(&path)).unwrap();
+        assert_warm(&warm, Source::Jit, &[word]);
+        assert_eq!(warm.report().warnings.len(), 2);
+        assert_eq!(sources(&device, on_disk(&path)), "2 disk", "damage is repaired: {word}");
+    }
+}
+
+fn changed(good: &[u8], at: usize) -> Vec<u8> {
+    let mut bytes = good.to_vec();
+    bytes[at] ^= 1;
+    bytes
+}
+
+#[test]
+fn a_file_under_the_name_of_another_is_not_taken() {
+    let (_folder, path) = place();
+    let device = device();
+    warm_two(&device, on_disk(&path)).unwrap();
+    let [first, second] = &files(&path)[..] else { panic!("two files were written") };
+    fs::copy(first, second).unwrap();
+    let warm = warm_two(&device, on_disk(&path)).unwrap();
+    let report = warm.report();
+    assert_eq!(report.sources(), "1 disk, 1 jit");
+    assert!(report.warnings[0].to_string().contains("another image than its name"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_directory_that_others_can_write_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let (_folder, path) = place();
+    let device = device();
+    warm_two(&device, on_disk(&path)).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o700);
+    assert!(files(&path).iter().all(|file| mode(file) & 0o077 == 0));
+
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o770)).unwrap();
+    let warm = warm_two(&device, on_disk(&path)).unwrap();
+    assert_warm(&warm, Source::Jit, &["may be changed by others", "chmod 700"]);
+
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(&files(&path)[0], fs::Permissions::from_mode(0o666)).unwrap();
+    let warm = warm_two(&device, on_disk(&path)).unwrap();
+    assert_eq!(warm.report().sources(), "1 disk, 1 jit");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_a_directory_is_no_private_directory() {
+    let (_folder, path) = place();
+    let device = device();
+    warm_two(&device, on_disk(&path)).unwrap();
+    let link = path.with_extension("link");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let warm = warm_two(&device, on_disk(&link)).unwrap();
+    assert_warm(&warm, Source::Jit, &["no directory"]);
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "not a directory").unwrap();
+    let warm = warm_two(&device(), on_disk(&file.join("cache"))).unwrap();
+    assert_warm(&warm, Source::Jit, &["cannot be accessed"]);
+}
+
+#[test]
+fn several_caches_use_one_directory_at_the_same_time() {
+    let (_folder, path) = place();
+    let device = device();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let warm = warm_two(&device, on_disk(&path)).unwrap();
+                assert!(warm.report().warnings.is_empty(), "{:?}", warm.report().warnings);
+            });
+        }
+    });
+    assert_eq!(files(&path).len(), 2, "nothing temporary is left");
+    assert_eq!(sources(&device, on_disk(&path)), "2 disk");
+}
+
+#[test]
+fn code_of_another_driver_is_not_taken() {
+    use retrograph_driver_sim::Config;
+
+    let (_folder, path) = place();
+    let on = |driver_version| {
+        let config = Config { driver_version, ..Config::default() };
+        let device = crate::device::device_of(&crate::device::simulated(config));
+        sources(&device, on_disk(&path))
+    };
+    assert_eq!((on(13000).as_str(), on(13000).as_str()), ("2 jit", "2 disk"));
+    assert_eq!((on(12080).as_str(), on(13000).as_str()), ("2 jit", "2 disk"));
+    assert_eq!(files(&path).len(), 4);
+}

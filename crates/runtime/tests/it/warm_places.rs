@@ -1,0 +1,54 @@
+//! What the tests of bundles, of the cache on disk and of compiling processes share.
+
+use std::path::Path;
+
+use retrograph_runtime::modules::{CacheDir, CacheOptions, PrewarmReport, Source, Warming};
+use retrograph_runtime::{ModuleCache, PrewarmError, Requirements, WarmModules};
+
+use crate::device::Device;
+use crate::ptx::{SCALE, STORE, image};
+
+/// Options with a cache on disk.
+pub(crate) fn on_disk(path: &Path) -> CacheOptions {
+    CacheOptions { disk: Some(CacheDir::at(path)), ..CacheOptions::default() }
+}
+
+/// Options with processes that compile.
+pub(crate) fn with_workers(warming: Warming) -> CacheOptions {
+    CacheOptions { warming, ..CacheOptions::default() }
+}
+
+/// Two images of the tests' own.
+pub(crate) fn two() -> Requirements {
+    let mut requirements = Requirements::default();
+    requirements.insert_custom(&image("scale", SCALE), "scale");
+    requirements.insert_custom(&image("store", STORE), "store");
+    requirements
+}
+
+/// Warms [`two`] in a new cache.
+pub(crate) fn warm_two(
+    device: &Device,
+    options: CacheOptions,
+) -> Result<WarmModules, PrewarmError> {
+    ModuleCache::with(&device.context, options).prewarm(&two(), |_| ())
+}
+
+/// How many images came from each source, as text.
+pub(crate) fn sources(device: &Device, options: CacheOptions) -> String {
+    warm_two(device, options).unwrap().report().sources()
+}
+
+/// Fails unless both images work: each has its function, and the warnings name `expected`.
+pub(crate) fn assert_warm(warm: &WarmModules, source: Source, expected: &[&str]) {
+    let report: &PrewarmReport = warm.report();
+    assert_eq!(report.count(source), report.images.len(), "{report:?}");
+    let warnings: Vec<String> = report.warnings.iter().map(ToString::to_string).collect();
+    let warnings = warnings.join("\n");
+    for word in expected {
+        assert!(warnings.contains(word), "`{word}` is not in: {warnings}");
+    }
+    assert_eq!(warnings.is_empty(), expected.is_empty(), "{warnings}");
+    warm.function(&image("scale", SCALE), "scale").unwrap();
+    warm.function(&image("store", STORE), "store").unwrap();
+}

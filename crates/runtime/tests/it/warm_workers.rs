@@ -1,0 +1,148 @@
+//! Cold images compiled by other processes. On the simulated driver a program that copies stands
+//! for the assembler, since what the simulated driver executes is PTX.
+#![cfg(unix)]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::{fs, thread};
+
+use retrograph_runtime::modules::{
+    CacheOptions, Compiler, Source, Warming, WorkerCommand, serve_compiler,
+};
+use retrograph_runtime::{ModuleCache, PrewarmError};
+
+use crate::device::{Device, device_of, simulated};
+use crate::ptx::{BROKEN, image, requirements};
+use crate::warm_places::{assert_warm, on_disk, sources, two, warm_two, with_workers};
+
+fn bench() -> Device {
+    device_of(&simulated(Default::default()))
+}
+
+/// A program of these lines.
+fn program(folder: &Path, lines: &str) -> PathBuf {
+    let path = folder.join("program");
+    fs::write(&path, format!("#!/bin/sh\n{lines}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// An assembler whose code is its source: arguments are `-arch=… source -o code`.
+const COPY: &str = r#"
+for word; do
+    case "$word" in -*) ;; *) source="${source:-$word}"; code="$word";; esac
+done
+cat "$source" > "$code"; printf '\0' >> "$code""#;
+
+fn ptxas(path: PathBuf, workers: usize) -> CacheOptions {
+    with_workers(Warming { compiler: Compiler::Ptxas(path), workers })
+}
+
+#[test]
+fn an_assembler_compiles_and_the_cache_keeps_what_it_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = bench();
+    let options = ptxas(program(folder.path(), COPY), 2);
+    let warm = warm_two(&device, options.clone()).unwrap();
+    assert_warm(&warm, Source::Worker, &[]);
+    let disk = on_disk(&folder.path().join("cache")).disk;
+    let options = CacheOptions { disk, ..options };
+    assert_eq!(sources(&device, options.clone()), "2 worker");
+    assert_eq!(sources(&device, options), "2 disk");
+}
+
+#[test]
+fn whatever_is_wrong_with_an_assembler_the_driver_compiles() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = bench();
+    for (lines, word) in [
+        ("echo not today >&2; exit 3", "not today"),
+        ("exit 0", "image.cubin: No such file"),
+        (r#"for code; do :; done; echo nonsense > "$code""#, "no machine code"),
+    ] {
+        let word = word.trim_start_matches("image.cubin: ");
+        let path = program(folder.path(), lines);
+        let warm = warm_two(&device, ptxas(path, 2)).unwrap();
+        assert_warm(&warm, Source::Jit, &[word]);
+    }
+    let warm = warm_two(&device, ptxas(folder.path().join("absent"), 2)).unwrap();
+    assert_warm(&warm, Source::Jit, &["absent"]);
+}
+
+#[test]
+fn processes_that_are_no_workers_are_found_and_the_driver_compiles() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = bench();
+    let of_another_driver = r#"printf '\001\003\000\000\000\000\000\000\000abc'; cat > /dev/null"#;
+    for (lines, word) in [
+        ("exit 1", "program: "),
+        ("echo hello; cat", "no answer"),
+        (of_another_driver, "is for `abc`, not for `SIMULATED driver"),
+    ] {
+        let program = program(folder.path(), lines);
+        let command = WorkerCommand { program, arguments: Vec::new() };
+        let compiler = Compiler::Processes(command);
+        let warm = warm_two(&device, with_workers(Warming { compiler, workers: 2 })).unwrap();
+        assert_warm(&warm, Source::Jit, &["a compiling process failed", word]);
+        assert_eq!(warm.report().warnings.len(), 2, "each process is told of");
+    }
+}
+
+#[test]
+fn an_error_in_the_text_is_the_drivers_error_whoever_compiled_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = image("broken", BROKEN);
+    let options = ptxas(program(folder.path(), COPY), 2);
+    let cache = ModuleCache::with(&bench().context, options);
+    let error = cache.prewarm(&requirements(&broken, "broken"), |_| ()).unwrap_err();
+    let PrewarmError::Load { image, log, .. } = &error else { panic!("{error}") };
+    assert!(image == "broken" && log.contains("7:5"), "{error}");
+    assert!(cache.prewarm(&two(), |_| ()).is_ok(), "the failure leaves nothing claimed");
+}
+
+#[test]
+fn threads_that_want_the_same_images_have_each_compiled_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let lines = format!("echo x >> {}; sleep 0.1; {COPY}", log.display());
+    let options = ptxas(program(folder.path(), &lines), 2);
+    let cache = ModuleCache::with(&bench().context, options);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| cache.prewarm(&two(), |_| ()).unwrap());
+        }
+    });
+    assert_eq!(fs::read_to_string(&log).unwrap().lines().count(), 2);
+    assert_eq!(cache.loaded(), 2);
+}
+
+/// One request to a worker, as bytes.
+fn request(ptx: &str) -> Vec<u8> {
+    let length = (ptx.len() as u64).to_le_bytes();
+    [&1_u32.to_le_bytes()[..], &length, ptx.as_bytes()].concat()
+}
+
+#[test]
+fn a_worker_says_what_it_is_and_answers_until_its_input_ends() {
+    let scale = crate::ptx::SCALE;
+    let input = [request(scale), request(BROKEN)].concat();
+    let mut output = Vec::new();
+    serve_compiler(&bench().context, &input[..], &mut output).unwrap();
+    let mut rest = &output[..];
+    let mut answer = || {
+        let length = u64::from_le_bytes(rest[1..9].try_into().unwrap()) as usize;
+        let (one, others) = rest.split_at(9 + length);
+        rest = others;
+        (one[0], String::from_utf8_lossy(&one[9..]).into_owned())
+    };
+    let (status, identity) = answer();
+    assert!(status == 1 && identity.starts_with("SIMULATED driver for CUDA"), "{identity}");
+    let (status, code) = answer();
+    assert!(status == 1 && code.contains(".entry scale") && code.ends_with('\0'), "{code}");
+    let (status, message) = answer();
+    assert!(status == 0 && message.contains("218") && message.contains("7:5"), "{message}");
+    assert!(rest.is_empty());
+
+    let cut = &input[..input.len() - 1];
+    assert!(serve_compiler(&bench().context, cut, &mut Vec::new()).is_err());
+}
