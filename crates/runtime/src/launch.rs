@@ -80,6 +80,12 @@ impl KernelArguments {
         self.u32(value.to_bits())
     }
 
+    /// Replaces an address.
+    pub(crate) fn set_address(&mut self, index: usize, address: u64) {
+        debug_assert_eq!(self.sizes[index], 8, "an address has eight bytes");
+        self.cells[index] = address.to_le_bytes();
+    }
+
     /// Number of arguments.
     pub fn len(&self) -> usize {
         self.sizes.len()

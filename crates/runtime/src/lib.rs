@@ -88,8 +88,8 @@ pub use pass::{
     Slice,
 };
 pub use program::{
-    Admission, AdmitError, Bindings, BuildError, BuildOptions, EdgeMode, Policy, Program, Report,
-    StepError, StepOutcome, Strategy,
+    Admission, AdmitError, Bindings, BuildError, BuildOptions, EdgeMode, Policy, Program, Rebound,
+    Report, Rung, StepError, StepOutcome, Strategy,
 };
 pub use stream::Stream;
 pub use version::DriverVersion;

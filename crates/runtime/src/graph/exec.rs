@@ -4,8 +4,9 @@ use retrograph_driver_sys::{
     CUgraphExec, CUgraphExecUpdateResult, CUgraphExecUpdateResultInfo, CUresult,
 };
 
-use super::nodes::kernel_params;
-use super::{Graph, Node};
+use super::nodes::{copy_params, fill_params, kernel_params};
+use super::owners::Owners;
+use super::{DeviceCopy, DeviceFill, Graph, Node};
 use crate::Owner;
 use crate::context::Context;
 use crate::error::Result;
@@ -32,14 +33,14 @@ pub struct GraphExec {
     raw: CUgraphExec,
     /// The template that node handles refer to.
     graph: retrograph_driver_sys::CUgraph,
-    owners: Vec<Owner>,
+    owners: Owners,
     /// Recorded behind each launch.
     launched: Option<Event>,
 }
 
 impl GraphExec {
     pub(super) fn new(graph: &Graph, raw: CUgraphExec) -> Result<Self> {
-        let (context, owners) = (graph.context.clone(), graph.owners().to_vec());
+        let (context, owners) = (graph.context.clone(), graph.owners.clone());
         let mut exec = Self { context, raw, graph: graph.raw, owners, launched: None };
         exec.launched = Some(Event::untimed(&exec.context)?);
         Ok(exec)
@@ -47,7 +48,7 @@ impl GraphExec {
 
     /// Keeps `owner` alive until the last launch has run.
     pub fn keep(&mut self, owner: Owner) {
-        self.owners.push(owner);
+        self.owners.keep(owner);
     }
 
     /// The context.
@@ -95,11 +96,12 @@ impl GraphExec {
         self.launched.as_ref().map_or(Ok(()), |event| event.mark(stream))
     }
 
-    /// Gives a kernel node other arguments or another geometry, for launches from now on. What the
-    /// launch needs is kept in addition to what was kept before.
+    /// Gives a kernel node other arguments or another geometry, for launches from now on; those
+    /// that are enqueued keep their own. The function is kept in addition to what was kept before.
     ///
     /// # Safety
-    /// As [`Graph::add_kernel`].
+    /// As [`Graph::add_kernel`]. The graph that this was made from must still live, since the node
+    /// belongs to it.
     ///
     /// # Errors
     /// When the node is not of the graph that this was made from, the arguments do not fit, or the
@@ -109,12 +111,9 @@ impl GraphExec {
         node: Node,
         launch: &KernelLaunch<'_>,
     ) -> Result<()> {
-        if node.graph != self.graph {
-            return Err(crate::Error::ForeignNode);
-        }
         self.context.same(launch.function.context(), "the function")?;
         launch.check()?;
-        self.context.bind()?;
+        self.check_node(node)?;
         let mut arguments = launch.arguments.pointers();
         let params = kernel_params(launch, &mut arguments);
         // SAFETY: the driver copies the arguments, which were checked; the caller promises the
@@ -124,6 +123,54 @@ impl GraphExec {
         }?;
         self.keep(launch.function.owner());
         Ok(())
+    }
+
+    /// Gives a copy node other ranges, for launches from now on. Nothing is kept that was not kept
+    /// before: see [`GraphExec::keep`].
+    ///
+    /// # Safety
+    /// As [`Graph::add_copy`], and the graph that this was made from must still live.
+    ///
+    /// # Errors
+    /// When the node is not of the graph that this was made from, or the driver fails.
+    pub unsafe fn set_copy_params(&mut self, node: Node, copy: &DeviceCopy) -> Result<()> {
+        self.check_node(node)?;
+        let (params, context) = (copy_params(copy), self.context.raw());
+        // SAFETY: the parameters outlive the call; the caller promises the ranges.
+        unsafe {
+            call!(
+                self.context,
+                cuGraphExecMemcpyNodeSetParams(self.raw, node.raw, &params, context)
+            )
+        }
+    }
+
+    /// Gives a fill node another range or pattern, for launches from now on. Nothing is kept that
+    /// was not kept before: see [`GraphExec::keep`].
+    ///
+    /// # Safety
+    /// As [`Graph::add_fill`], and the graph that this was made from must still live.
+    ///
+    /// # Errors
+    /// When the node is not of the graph that this was made from, or the driver fails.
+    pub unsafe fn set_fill_params(&mut self, node: Node, fill: &DeviceFill) -> Result<()> {
+        self.check_node(node)?;
+        let (params, context) = (fill_params(fill), self.context.raw());
+        // SAFETY: the parameters outlive the call; the caller promises the range.
+        unsafe {
+            call!(
+                self.context,
+                cuGraphExecMemsetNodeSetParams(self.raw, node.raw, &params, context)
+            )
+        }
+    }
+
+    /// The context becomes current, and the node is one of the template.
+    fn check_node(&self, node: Node) -> Result<()> {
+        if node.graph != self.graph {
+            return Err(crate::Error::ForeignNode);
+        }
+        self.context.bind()
     }
 
     /// Takes over the parameters of `graph`, which must have the same nodes and edges. What it
@@ -143,7 +190,7 @@ impl GraphExec {
             return Ok(UpdateOutcome::Refused { reason: info.result });
         }
         self.context.check("cuGraphExecUpdate_v2", code)?;
-        self.owners.extend(graph.owners().iter().cloned());
+        self.owners.extend(&graph.owners);
         Ok(UpdateOutcome::Updated)
     }
 }

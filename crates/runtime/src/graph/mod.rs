@@ -28,6 +28,7 @@
 mod exec;
 mod inspect;
 mod nodes;
+mod owners;
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -41,6 +42,7 @@ pub use nodes::{DeviceCopy, DeviceFill};
 use crate::Owner;
 use crate::context::Context;
 use crate::error::{Error, Result};
+use owners::Owners;
 
 /// A node of one graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,7 +63,7 @@ impl Node {
 pub struct Graph {
     context: Context,
     raw: CUgraph,
-    owners: Vec<Owner>,
+    owners: Owners,
     memory_nodes_allowed: bool,
     not_sync: PhantomData<Cell<()>>,
 }
@@ -86,17 +88,17 @@ impl Graph {
     /// The graph is live, of this context, and nobody else destroys it. What its nodes touch must
     /// be given to [`Graph::keep`], or outlive every launch.
     pub unsafe fn from_raw(context: &Context, raw: CUgraph) -> Self {
-        let (context, owners) = (context.clone(), Vec::new());
+        let (context, owners) = (context.clone(), Owners::default());
         Self { context, raw, owners, memory_nodes_allowed: false, not_sync: PhantomData }
     }
 
     /// Keeps `owner` alive for as long as the graph or an exec made from it lives.
     pub fn keep(&mut self, owner: Owner) {
-        self.owners.push(owner);
+        self.owners.keep(owner);
     }
 
     pub(crate) fn with(mut self, owners: Vec<Owner>) -> Self {
-        self.owners.extend(owners);
+        owners.into_iter().for_each(|owner| self.owners.keep(owner));
         self
     }
 
@@ -146,10 +148,6 @@ impl Graph {
         // SAFETY: the graph lives, and the place is valid.
         unsafe { call!(self.context, cuGraphInstantiateWithFlags(&mut exec, self.raw, 0)) }?;
         Ok(exec)
-    }
-
-    pub(super) fn owners(&self) -> &[Owner] {
-        &self.owners
     }
 
     /// Fails unless all `nodes` are of this graph.

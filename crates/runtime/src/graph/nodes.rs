@@ -66,7 +66,7 @@ impl Graph {
     /// # Errors
     /// When a node is of another graph, or the driver fails.
     pub unsafe fn add_copy(&mut self, copy: &DeviceCopy, after: &[Node]) -> Result<Node> {
-        let params = CUDA_MEMCPY3D::device_to_device(copy.target, copy.source, copy.bytes);
+        let params = copy_params(copy);
         self.add(after, |graph, node, dependencies, count| {
             let (raw, context) = (graph.raw, graph.context.raw());
             // SAFETY: the parameters outlive the call; the caller promises the ranges.
@@ -87,14 +87,7 @@ impl Graph {
     /// # Errors
     /// When a node is of another graph, or the driver fails.
     pub unsafe fn add_fill(&mut self, fill: &DeviceFill, after: &[Node]) -> Result<Node> {
-        let params = CUDA_MEMSET_NODE_PARAMS {
-            dst: fill.target,
-            pitch: 0,
-            value: fill.pattern,
-            elementSize: 4,
-            width: fill.words,
-            height: 1,
-        };
+        let params = fill_params(fill);
         self.add(after, |graph, node, dependencies, count| {
             let (raw, context) = (graph.raw, graph.context.raw());
             // SAFETY: the parameters outlive the call; the caller promises the range.
@@ -135,7 +128,7 @@ impl Graph {
                 )
             }
         })?;
-        self.owners.extend(child.owners.iter().cloned());
+        self.owners.extend(&child.owners);
         Ok(node)
     }
 
@@ -185,5 +178,22 @@ pub(super) fn kernel_params(
         sharedMemBytes: launch.geometry.shared_bytes,
         kernelParams: arguments.as_mut_ptr(),
         ..CUDA_KERNEL_NODE_PARAMS::default()
+    }
+}
+
+/// The driver's form of a copy.
+pub(super) fn copy_params(copy: &DeviceCopy) -> CUDA_MEMCPY3D {
+    CUDA_MEMCPY3D::device_to_device(copy.target, copy.source, copy.bytes)
+}
+
+/// The driver's form of a fill.
+pub(super) fn fill_params(fill: &DeviceFill) -> CUDA_MEMSET_NODE_PARAMS {
+    CUDA_MEMSET_NODE_PARAMS {
+        dst: fill.target,
+        pitch: 0,
+        value: fill.pattern,
+        elementSize: 4,
+        width: fill.words,
+        height: 1,
     }
 }

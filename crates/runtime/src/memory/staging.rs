@@ -21,6 +21,7 @@ struct Slot {
 }
 
 /// The ring.
+#[derive(Default)]
 pub(crate) struct Staging {
     slots: Vec<Slot>,
     next: usize,
@@ -35,6 +36,11 @@ impl Staging {
             Ok(Slot { pinned, copied: Event::untimed(context)? })
         });
         Ok(Self { slots: slots.collect::<Result<_>>()?, next: 0 })
+    }
+
+    /// Whether nothing can be uploaded, since there are no slots.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
     }
 
     /// Enqueues the copy of `bytes` to `target`, after waiting for the slot to be free.

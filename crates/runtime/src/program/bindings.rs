@@ -7,7 +7,7 @@ use retrograph_kernels::Element;
 use crate::Owner;
 use crate::context::Context;
 use crate::memory::DeviceBuffer;
-use crate::pass::{BufferId, BufferKind, Pass, Slice};
+use crate::pass::{Buffer, BufferId, BufferKind, Pass, Slice};
 
 use super::error::BuildError;
 
@@ -46,52 +46,85 @@ impl Bindings {
         self
     }
 
-    /// The memory behind every external buffer of `pass` that an operation touches.
-    pub(super) fn resolve(&self, pass: &Pass, context: &Context) -> Result<Resolved, BuildError> {
-        self.check_foreign(pass)?;
-        let mut resolved = Resolved::default();
-        let mut touched = vec![None; pass.buffers().len()];
-        for touch in pass.operations().iter().flat_map(|operation| operation.touches()) {
-            let writes = touched[touch.buffer.index()].get_or_insert(false);
-            *writes |= touch.access.writes();
-        }
-        for (id, buffer) in pass.buffers() {
-            let (Some(written), BufferKind::External) = (touched[id.index()], buffer.kind()) else {
-                continue;
+    /// The memory behind every external buffer that is wanted, in the order of declaration. What
+    /// these bindings do not name is where it is in `held`.
+    pub(super) fn resolve(
+        &self,
+        wanted: &Wanted,
+        held: &[External],
+        context: &Context,
+    ) -> Result<Vec<External>, BuildError> {
+        self.check_names(wanted)?;
+        let touched = wanted.buffers.iter().filter_map(|buffer| Some((buffer, buffer.written?)));
+        let externals = touched.map(|(buffer, written)| {
+            let before = || find(held, buffer.id).cloned();
+            let Some(bound) = self.bound.get(&buffer.id) else {
+                let unbound = || BuildError::Unbound { buffer: buffer.name.clone() };
+                return before().ok_or_else(unbound);
             };
-            let bound = self.bound_to(pass, id, context)?;
-            resolved.owners.push(bound.owner.clone());
-            let (address, bytes) = (bound.address, bound.bytes);
-            let name = buffer.name().to_owned();
-            resolved.externals.push(External { id, name, address, bytes, written });
-        }
-        resolved.check_overlap()?;
-        Ok(resolved)
+            bound.check(buffer, context)?;
+            let (address, bytes, owner) = (bound.address, bound.bytes, bound.owner.clone());
+            let (id, name) = (buffer.id, buffer.name.clone());
+            Ok(External { id, name, address, bytes, written, owner })
+        });
+        let externals = externals.collect::<Result<Vec<_>, _>>()?;
+        check_overlap(&externals)?;
+        Ok(externals)
     }
 
-    fn check_foreign(&self, pass: &Pass) -> Result<(), BuildError> {
+    fn check_names(&self, wanted: &Wanted) -> Result<(), BuildError> {
         for &id in self.bound.keys() {
-            match pass.buffer(id) {
-                None => return Err(BuildError::ForeignBinding { pass: pass.name().to_owned() }),
-                Some(buffer) if buffer.kind() != BufferKind::External => {
-                    return Err(BuildError::NotExternal { buffer: buffer.name().to_owned() });
+            match wanted.buffers.get(id.index()).filter(|buffer| buffer.id == id) {
+                None => return Err(BuildError::ForeignBinding { pass: wanted.pass.clone() }),
+                Some(buffer) if buffer.kind != BufferKind::External => {
+                    return Err(BuildError::NotExternal { buffer: buffer.name.clone() });
                 }
                 Some(_) => {}
             }
         }
         Ok(())
     }
+}
 
-    fn bound_to(&self, pass: &Pass, id: BufferId, on: &Context) -> Result<&Bound, BuildError> {
-        let buffer = pass.buffer(id).expect("the identifier comes from this pass");
-        let name = || buffer.name().to_owned();
-        let bound = self.bound.get(&id).ok_or_else(|| BuildError::Unbound { buffer: name() })?;
-        if bound.bytes != buffer.bytes() || bound.starts_at != 0 {
-            let (expected, found) = (buffer.bytes(), bound.bytes);
-            return Err(BuildError::BoundLength { buffer: name(), expected, found });
+impl Bound {
+    fn check(&self, buffer: &Declared, context: &Context) -> Result<(), BuildError> {
+        if self.bytes != buffer.bytes || self.starts_at != 0 {
+            let (expected, found) = (buffer.bytes, self.bytes);
+            return Err(BuildError::BoundLength { buffer: buffer.name.clone(), expected, found });
         }
-        on.same(&bound.context, "a bound buffer")?;
-        Ok(bound)
+        Ok(context.same(&self.context, "a bound buffer")?)
+    }
+}
+
+/// What a pass wants to be bound: known from the pass alone, and all that binding needs of it.
+pub(super) struct Wanted {
+    pass: String,
+    buffers: Vec<Declared>,
+}
+
+struct Declared {
+    id: BufferId,
+    name: String,
+    kind: BufferKind,
+    bytes: usize,
+    /// For an external buffer that operations touch, whether one of them writes it.
+    written: Option<bool>,
+}
+
+impl Wanted {
+    pub(super) fn by(pass: &Pass) -> Self {
+        let declared = |(id, buffer): (BufferId, &Buffer)| {
+            let (name, kind, bytes) = (buffer.name().to_owned(), buffer.kind(), buffer.bytes());
+            Declared { id, name, kind, bytes, written: None }
+        };
+        let mut buffers: Vec<Declared> = pass.buffers().map(declared).collect();
+        for touch in pass.operations().iter().flat_map(|operation| operation.touches()) {
+            let buffer = &mut buffers[touch.buffer.index()];
+            if buffer.kind == BufferKind::External {
+                *buffer.written.get_or_insert(false) |= touch.access.writes();
+            }
+        }
+        Self { pass: pass.name().to_owned(), buffers }
     }
 }
 
@@ -110,38 +143,37 @@ pub(super) struct External {
     pub(super) address: u64,
     pub(super) bytes: usize,
     pub(super) written: bool,
+    /// What keeps the memory.
+    pub(super) owner: Owner,
 }
 
-/// All externals that are touched, and what keeps their memory.
-#[derive(Default)]
-pub(super) struct Resolved {
-    pub(super) externals: Vec<External>,
-    pub(super) owners: Vec<Owner>,
+/// The external buffer `id` among `externals`, which are in the order of declaration.
+pub(super) fn find(externals: &[External], id: BufferId) -> Option<&External> {
+    let at = externals.binary_search_by_key(&id, |external| external.id).ok()?;
+    externals.get(at)
 }
 
-impl Resolved {
-    /// Edges are inferred by buffer. Two buffers over the same memory would hide hazards from
-    /// them, unless both are only read.
-    fn check_overlap(&self) -> Result<(), BuildError> {
-        let mut sorted: Vec<_> = self.externals.iter().filter(|held| held.bytes > 0).collect();
-        sorted.sort_by_key(|held| held.address);
-        // The range that reaches furthest so far, among all and among those that are written.
-        let (mut any, mut written): (Option<&External>, Option<&External>) = (None, None);
-        let end = |held: &External| held.address + held.bytes as u64;
-        for held in sorted {
-            let before = if held.written { any } else { written };
-            if let Some(before) = before.filter(|before| end(before) > held.address) {
-                let (one, other) = (before.name.clone(), held.name.clone());
-                return Err(BuildError::SharedMemory { one, other });
-            }
-            let furthest = |best: Option<&External>| best.is_none_or(|best| end(held) > end(best));
-            if furthest(any) {
-                any = Some(held);
-            }
-            if held.written && furthest(written) {
-                written = Some(held);
-            }
+/// Edges are inferred by buffer. Two buffers over the same memory would hide hazards from them,
+/// unless both are only read.
+fn check_overlap(externals: &[External]) -> Result<(), BuildError> {
+    let mut sorted: Vec<_> = externals.iter().filter(|held| held.bytes > 0).collect();
+    sorted.sort_by_key(|held| held.address);
+    // The range that reaches furthest so far, among all and among those that are written.
+    let (mut any, mut written): (Option<&External>, Option<&External>) = (None, None);
+    let end = |held: &External| held.address + held.bytes as u64;
+    for held in sorted {
+        let before = if held.written { any } else { written };
+        if let Some(before) = before.filter(|before| end(before) > held.address) {
+            let (one, other) = (before.name.clone(), held.name.clone());
+            return Err(BuildError::SharedMemory { one, other });
         }
-        Ok(())
+        let furthest = |best: Option<&External>| best.is_none_or(|best| end(held) > end(best));
+        if furthest(any) {
+            any = Some(held);
+        }
+        if held.written && furthest(written) {
+            written = Some(held);
+        }
     }
+    Ok(())
 }

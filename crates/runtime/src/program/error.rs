@@ -1,5 +1,9 @@
 //! Why a program could not be built, or a step could not be done.
 
+use std::sync::Arc;
+
+use retrograph_driver_sys::CUgraphExecUpdateResult;
+
 use crate::capture::CaptureError;
 use crate::error::Error;
 use crate::pass::ControlError;
@@ -88,6 +92,20 @@ pub enum BuildError {
         operations: usize,
     },
 
+    /// The driver does not take over new parameters into the graph that it has instantiated.
+    #[error("the driver refused to update the graph: {reason:?}")]
+    UpdateRefused {
+        /// Why.
+        reason: CUgraphExecUpdateResult,
+    },
+
+    /// The program was given up, and is not bound again.
+    #[error("the program was given up: {cause}")]
+    GivenUp {
+        /// The failure that ended it.
+        cause: Box<StepError>,
+    },
+
     /// The device side failed.
     #[error(transparent)]
     Device(#[from] Error),
@@ -137,6 +155,14 @@ pub enum StepError {
         operations: usize,
         /// What failed.
         cause: Error,
+    },
+
+    /// The program was to be bound to other memory, which failed in the middle, and it could not be
+    /// bound to the old memory again either. A step would use some of both, so that none is done.
+    #[error("the program is bound to two memories, since binding it failed: {cause}")]
+    HalfRebound {
+        /// What failed first.
+        cause: Arc<BuildError>,
     },
 
     /// The program was given up at an earlier failure.

@@ -18,7 +18,8 @@ use crate::stream::Stream;
 /// A graph that is ready to be launched, and what it took.
 pub(super) struct Replay {
     pub(super) exec: GraphExec,
-    pub(super) shape: Shape,
+    /// Kept because the exec knows its nodes by those of the graph that it was made from.
+    pub(super) template: Template,
     pub(super) instantiate_time: Duration,
     pub(super) upload_time: Duration,
 }
@@ -35,7 +36,7 @@ pub(super) struct Shape {
 pub(super) struct Template {
     pub(super) graph: Graph,
     pub(super) nodes: Vec<Node>,
-    shape: Shape,
+    pub(super) shape: Shape,
 }
 
 impl Program {
@@ -53,7 +54,7 @@ impl Program {
         exec.upload(stream)?;
         stream.synchronize()?;
         let upload_time = started.elapsed();
-        Ok(Replay { exec, shape: template.shape, instantiate_time, upload_time })
+        Ok(Replay { exec, template, instantiate_time, upload_time })
     }
 
     /// The graph of `strategy`, with as many nodes as there are commands.
@@ -69,8 +70,8 @@ impl Program {
                 (graph, Some(nodes))
             }
         };
-        let owners = self.memory.owners.iter().cloned().chain(self.sequence.owners());
-        owners.for_each(|owner| graph.keep(owner));
+        // Buffers are kept by the program, which outlives the graph and may be bound to others.
+        self.sequence.owners().into_iter().for_each(|owner| graph.keep(owner));
         let (shape, by_level) = read_back(&graph)?;
         let operations = self.sequence.steps.len();
         if shape.nodes != operations {

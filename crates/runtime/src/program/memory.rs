@@ -3,13 +3,14 @@
 
 use retrograph_kernels::{Argument, Cell};
 
-use super::bindings::{External, Resolved};
+use super::bindings::{External, find};
 use super::error::BuildError;
+use super::links::Links;
 use super::options::BuildOptions;
+use crate::Stream;
 use crate::error::Error;
 use crate::memory::{DeviceBuffer, NAN_PATTERN};
 use crate::pass::{BufferId, BufferKind, MemoryPlan, Pass, Reuse, Touch};
-use crate::{Owner, Stream};
 
 const ALIGNMENT: usize = 256;
 
@@ -22,15 +23,15 @@ pub(super) struct Memory {
     /// The address of every buffer that is touched, by its index.
     addresses: Vec<Option<u64>>,
     tables: Tables,
+    /// In the order of declaration.
     pub(super) externals: Vec<External>,
-    pub(super) owners: Vec<Owner>,
 }
 
 impl Memory {
     /// Plans, allocates, and writes the tables.
     pub(super) fn new(
         pass: &Pass,
-        resolved: Resolved,
+        externals: Vec<External>,
         stream: &Stream,
         options: &BuildOptions,
     ) -> Result<Self, BuildError> {
@@ -48,13 +49,14 @@ impl Memory {
             outcome => (plan, outcome?),
         };
         let controls_at = controls_at(&plan);
-        let Resolved { externals, mut owners } = resolved;
-        owners.push(buffer.owner());
         let addresses = vec![None; pass.buffers().len()];
         let mut memory =
-            Self { buffer, plan, controls_at, control_bytes, addresses, tables, externals, owners };
+            Self { buffer, plan, controls_at, control_bytes, addresses, tables, externals };
         memory.locate(pass);
-        memory.write_tables(pass, stream)?;
+        memory.fill_tables(pass);
+        if !memory.tables.words.is_empty() {
+            memory.buffer.upload_at(stream, memory.tables_at() / 4, &memory.tables.words)?;
+        }
         Ok(memory)
     }
 
@@ -76,7 +78,8 @@ impl Memory {
         }
     }
 
-    fn write_tables(&self, pass: &Pass, stream: &Stream) -> Result<(), BuildError> {
+    /// Fills the host's copy of the tables.
+    fn fill_tables(&mut self, pass: &Pass) {
         let mut words: Vec<u32> = Vec::with_capacity(self.tables.bytes / 4);
         for (start, cells) in self.tables.starts.iter().zip(tables_of(pass)) {
             words.resize(start / 4, 0);
@@ -88,10 +91,32 @@ impl Memory {
                 words.extend([value as u32, (value >> 32) as u32]);
             }
         }
-        if !words.is_empty() {
-            self.buffer.upload_at(stream, self.tables_at() / 4, &words)?;
+        self.tables.words = words;
+    }
+
+    /// Puts other memory behind an external buffer, and gives back what was there. The tables
+    /// change on the host only: returns whether they did.
+    pub(super) fn move_external(&mut self, to: External) -> (External, bool) {
+        self.addresses[to.id.index()] = Some(to.address);
+        let links = self.tables.links.of(to.id);
+        for link in links {
+            let value = to.address + link.offset;
+            self.tables.words[link.place] = value as u32;
+            self.tables.words[link.place + 1] = (value >> 32) as u32;
         }
-        Ok(())
+        let at = self.externals.binary_search_by_key(&to.id, |held| held.id);
+        let held = &mut self.externals[at.expect("bindings give the buffers that are touched")];
+        (std::mem::replace(held, to), !links.is_empty())
+    }
+
+    /// The external buffer `id`, if operations touch it.
+    pub(super) fn external(&self, id: BufferId) -> Option<&External> {
+        find(&self.externals, id)
+    }
+
+    /// The device address of the first table, and the host's copy of all of them.
+    pub(super) fn tables(&self) -> (u64, &[u32]) {
+        (self.buffer.address() + self.tables_at() as u64, &self.tables.words)
     }
 
     fn tables_at(&self) -> usize {
@@ -137,21 +162,29 @@ impl Memory {
     }
 }
 
-/// Where each table of a pass lies, relative to the first.
+/// Where each table of a pass lies, relative to the first, and what is in them.
 struct Tables {
     starts: Vec<usize>,
     bytes: usize,
+    words: Vec<u32>,
+    /// Positions among the words, of which each address takes two.
+    links: Links<usize>,
 }
 
 impl Tables {
     fn of(pass: &Pass) -> Self {
-        let (mut starts, mut bytes) = (Vec::new(), 0usize);
+        let (mut starts, mut bytes, mut links) = (Vec::new(), 0usize, Links::new(pass));
         for cells in tables_of(pass) {
             let start = bytes.next_multiple_of(ALIGNMENT);
             starts.push(start);
+            for (at, cell) in cells.iter().enumerate() {
+                if let Cell::Address(touch) = cell {
+                    links.add(touch, (start + size_of::<u64>() * at) / 4);
+                }
+            }
             bytes = start + size_of::<u64>() * cells.len();
         }
-        Self { starts, bytes }
+        Self { starts, bytes, words: Vec::new(), links }
     }
 }
 

@@ -52,13 +52,18 @@
 
 mod admit;
 mod bindings;
+mod climb;
 mod error;
 mod fallback;
 mod graphs;
+mod ladder;
+mod links;
 mod memory;
 mod options;
 mod policy;
+mod rebind;
 mod report;
+mod retired;
 mod run;
 mod sequence;
 
@@ -67,10 +72,13 @@ use std::time::Instant;
 
 pub use admit::{Admission, AdmitError};
 pub use bindings::Bindings;
+use bindings::Wanted;
 pub use error::{BuildError, StepError};
 pub use fallback::RETRY_AFTER;
+pub use ladder::{Change, LadderCosts, Rung, cheapest_rung};
 pub use options::{BuildOptions, EdgeMode};
 pub use policy::{Choice, Facts, Policy, Strategy, choose};
+pub use rebind::Rebound;
 pub use report::Report;
 pub use run::StepOutcome;
 
@@ -83,6 +91,7 @@ use crate::stream::Stream;
 use fallback::Retries;
 use graphs::Replay;
 use memory::Memory;
+use retired::Retired;
 use sequence::Sequence;
 
 /// A pass that is ready to run. One program has one step in flight per stream order: `step` takes
@@ -92,6 +101,8 @@ pub struct Program {
     replay: Option<Replay>,
     sequence: Sequence,
     staging: Staging,
+    /// For tables that are rewritten when the program is bound to other memory.
+    table_staging: Staging,
     /// Behind the last launch.
     done: Event,
     last_stream: Option<Stream>,
@@ -102,8 +113,10 @@ pub struct Program {
     retries: Retries,
     report: Report,
     controls: Arc<ControlLayout>,
+    wanted: Wanted,
     context: Context,
     memory: Memory,
+    retired: Retired,
 }
 
 impl Program {
@@ -126,12 +139,14 @@ impl Program {
         let context = stream.context().clone();
         stream.bind_outside_capture("building a program")?;
         context.same(modules.context(), "the warm modules")?;
-        let resolved = bindings.resolve(pass, &context)?;
-        let memory = Memory::new(pass, resolved, stream, &options)?;
+        let wanted = Wanted::by(pass);
+        let externals = bindings.resolve(&wanted, &[], &context)?;
+        let memory = Memory::new(pass, externals, stream, &options)?;
         let sequence = Sequence::new(pass, modules, &memory, context.target())?;
         let controls = Arc::clone(pass.control_layout());
         let mut program = Self {
             staging: Staging::new(&context, controls.bytes())?,
+            table_staging: Staging::default(),
             done: Event::untimed(&context)?,
             report: Report::eager(pass, &memory, &sequence),
             replay: None,
@@ -141,9 +156,11 @@ impl Program {
             options,
             retries: Retries::default(),
             controls,
+            wanted,
             context,
             sequence,
             memory,
+            retired: Retired::default(),
         };
         program.prepare(stream)?;
         let replay_time = program.report.instantiate_time + program.report.upload_time;
@@ -169,7 +186,12 @@ impl Program {
     pub fn fill_transients_with_nan(&mut self, stream: &Stream) -> crate::error::Result<()> {
         self.after_last_step(stream)?;
         self.memory.fill_transients_with_nan(stream)?;
-        // The next step may be on another stream, and then waits for this one.
+        self.mark(stream)
+    }
+
+    /// Notes that the program's memory is used on `stream` up to here: the next step may be on
+    /// another stream, and then waits for this one.
+    fn mark(&mut self, stream: &Stream) -> crate::error::Result<()> {
         self.last_stream = Some(stream.clone());
         self.done.mark(stream)
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::graphs::Replay;
+use super::graphs::{Replay, Shape};
 use super::memory::Memory;
 use super::policy::Strategy;
 use super::sequence::Sequence;
@@ -73,9 +73,8 @@ impl Report {
 
     pub(super) fn graph(&mut self, strategy: Strategy, replay: &Replay) {
         self.strategy = strategy;
-        self.nodes = replay.shape.nodes;
-        self.edges = replay.shape.edges;
-        self.depth = replay.shape.depth;
+        let Shape { nodes, edges, depth } = replay.template.shape;
+        (self.nodes, self.edges, self.depth) = (nodes, edges, depth);
         self.instantiate_time = replay.instantiate_time;
         self.upload_time = replay.upload_time;
     }

@@ -58,6 +58,7 @@ impl Program {
     fn before_step(&mut self, stream: &Stream, controls: &[u8]) -> Result<()> {
         stream.bind_outside_capture("a step")?;
         self.after_last_step(stream)?;
+        self.retired.release_finished();
         self.retry_graph(stream);
         if self.options.nan_transients {
             self.memory.fill_transients_with_nan(stream)?;
@@ -114,8 +115,7 @@ impl Program {
 
     /// Marks the end of the step, for the next one and for whoever frees the program.
     fn after_step(&mut self, stream: &Stream) -> Result<(), StepError> {
-        self.last_stream = Some(stream.clone());
-        self.done.mark(stream).map_err(|cause| self.unmarked(cause))
+        self.mark(stream).map_err(|cause| self.unmarked(cause))
     }
 
     /// All of a step was enqueued, but its end cannot be waited for.

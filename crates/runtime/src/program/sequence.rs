@@ -3,7 +3,9 @@
 
 use retrograph_kernels::{Argument, Launch, SmTarget};
 
+use super::bindings::External;
 use super::error::BuildError;
+use super::links::{InCommand, Links, Slot};
 use super::memory::Memory;
 use crate::error::Result;
 use crate::launch::{KernelArguments, KernelLaunch, LaunchGeometry};
@@ -30,6 +32,8 @@ pub(super) struct Sequence {
     pub(super) edges: Edges,
     /// Operations that were left out, since their problem is empty.
     pub(super) skipped: usize,
+    /// Where the addresses of external buffers are.
+    links: Links<InCommand>,
 }
 
 impl Sequence {
@@ -41,6 +45,7 @@ impl Sequence {
     ) -> Result<Self, BuildError> {
         let resolver = Resolver { modules, memory, target };
         let (mut steps, mut active, mut tables) = (Vec::new(), Vec::new(), 0);
+        let mut links = Links::new(pass);
         for operation in pass.operations() {
             let first_table = tables;
             tables += count_tables(operation);
@@ -51,13 +56,34 @@ impl Sequence {
             let name = operation.name().to_owned();
             let fail = |cause| BuildError::Operation { operation: name.clone(), cause };
             let command = command.map_err(fail)?;
+            links.add_operation(operation, steps.len());
             steps.push(Step { name, command });
             active.push(operation);
         }
         let touches = active.iter().map(|operation| operation.touches());
         let edges = infer(touches, |touch| memory.plan().place(touch)).0;
         let skipped = pass.operations().len() - steps.len();
-        Ok(Self { steps, edges, skipped })
+        Ok(Self { steps, edges, skipped, links })
+    }
+
+    /// Puts the address of an external buffer into all commands that name it, and returns their
+    /// positions.
+    pub(super) fn move_external(&mut self, to: &External) -> Vec<usize> {
+        let links = self.links.of(to.id);
+        for link in links {
+            let ((position, slot), address) = (link.place, to.address + link.offset);
+            match (&mut self.steps[position].command, slot) {
+                (Command::Launch { arguments, .. }, Slot::Argument(at)) => {
+                    arguments.set_address(at, address);
+                }
+                (Command::Copy { source, .. }, Slot::Source) => *source = address,
+                (Command::Copy { target, .. } | Command::Fill { target, .. }, Slot::Target) => {
+                    *target = address;
+                }
+                _ => unreachable!("links are made from the operations that commands do"),
+            }
+        }
+        links.iter().map(|link| link.place.0).collect()
     }
 
     /// What keeps the functions alive.

@@ -148,6 +148,35 @@ fn parameters_can_be_read_back_and_set() {
 }
 
 #[test]
+fn copies_and_fills_of_an_exec_can_be_set_and_keep_their_kind() {
+    let Device { context, stream } = device();
+    let words = DeviceBuffer::from_slice(&stream, &[1_u32, 2, 3, 4]).unwrap();
+    let at = |word: u64| words.address() + 4 * word;
+    let mut graph = Graph::new(&context).unwrap();
+    graph.keep(words.owner());
+    let copy = DeviceCopy { target: at(0), source: at(1), bytes: 4 };
+    let fill = DeviceFill { target: at(3), pattern: 8, words: 1 };
+    // SAFETY: the ranges are in the buffer, which the graph keeps, and the edge orders them.
+    let (copied, filled) = unsafe {
+        let copied = graph.add_copy(&copy, &[]).unwrap();
+        (copied, graph.add_fill(&fill, &[copied]).unwrap())
+    };
+    let mut exec = graph.instantiate().unwrap();
+    let mut other = Graph::new(&context).unwrap();
+    let foreign = other.add_empty(&[]).unwrap();
+    // SAFETY: as above, and the graph lives.
+    unsafe {
+        exec.set_copy_params(copied, &DeviceCopy { source: at(2), ..copy }).unwrap();
+        exec.set_fill_params(filled, &DeviceFill { pattern: 9, ..fill }).unwrap();
+        assert_eq!(exec.set_copy_params(foreign, &copy).unwrap_err(), Error::ForeignNode);
+        assert_eq!(exec.set_fill_params(foreign, &fill).unwrap_err(), Error::ForeignNode);
+        assert!(exec.set_fill_params(copied, &fill).is_err(), "a copy does not become a fill");
+    }
+    exec.launch(&stream).unwrap();
+    assert_eq!(words.download(&stream).unwrap(), [3, 2, 3, 9]);
+}
+
+#[test]
 fn an_update_takes_parameters_and_refuses_another_shape() {
     let Device { context, stream } = device();
     let one = DeviceBuffer::<u32>::zeroed(&context, 4).unwrap();

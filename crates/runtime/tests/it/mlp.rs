@@ -166,6 +166,19 @@ impl Mlp {
         bindings
     }
 
+    /// Binds the loss, which two launches name, and the first moments of a tensor, which only a
+    /// table names.
+    pub(crate) fn some(&self, loss: bool, moments: bool, buffers: &MlpBuffers) -> Bindings {
+        let mut bindings = Bindings::new();
+        if loss {
+            bindings.bind(self.loss, &buffers.loss);
+        }
+        if moments {
+            bindings.bind(self.parameters[0].first, &buffers.tensors[1]);
+        }
+        bindings
+    }
+
     /// The controls of step `step`: other data each step.
     pub(crate) fn controls(&self, step: u32) -> Controls {
         let value = |at: usize| ((at * 13 + step as usize * 7) % 17) as f32 / 17.0 - 0.5;

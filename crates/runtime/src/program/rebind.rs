@@ -1,0 +1,154 @@
+//! Binding a program to other memory without building it again: the update ladder.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::Program;
+use super::bindings::{Bindings, External};
+use super::climb::Climb;
+use super::error::{BuildError, StepError};
+use super::ladder::Rung;
+use super::policy::Strategy;
+use crate::memory::Staging;
+use crate::stream::Stream;
+
+/// What a rebind did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rebound {
+    /// The rung that made the change.
+    pub rung: Rung,
+    /// How steps reach the device from now on.
+    pub strategy: Strategy,
+    /// External buffers that are somewhere else than before.
+    pub buffers: usize,
+    /// Nodes whose parameters were set.
+    pub nodes: usize,
+    /// Bytes of tables that are rewritten on the device, in the order of the stream.
+    pub table_bytes: usize,
+    /// Rungs that were tried before and failed, with the cause.
+    pub failed: Vec<(Rung, String)>,
+    /// Host time of all of it.
+    pub time: Duration,
+}
+
+/// What has to follow a move of buffers.
+pub(super) struct Moved {
+    /// Positions of the commands that name a moved buffer.
+    pub(super) commands: Vec<usize>,
+    tables: bool,
+    /// What was bound before.
+    before: Vec<External>,
+    /// Whether the device may hold addresses of both, should the move fail from here on.
+    pub(super) mixed: bool,
+}
+
+impl Program {
+    /// Binds the program to other memory, for the steps from now on. What `bindings` does not name
+    /// stays where it is. Steps in flight use the old memory, which is kept until they have run.
+    ///
+    /// The graph follows by the cheapest [`Rung`], and by the next one when a rung fails. Only the
+    /// last one, [`Rung::Rebuild`], waits for steps in flight. Edges do not change, since they are
+    /// inferred by buffer; that is why two buffers may not be moved to the same memory.
+    ///
+    /// # Errors
+    /// See [`BuildError`]. The program then does the old step as before; where it cannot, because
+    /// the device neither took the new addresses nor the old ones back, each later step fails with
+    /// [`StepError::GivenUp`]. With [`Policy::Auto`](super::Policy::Auto), a graph that does not
+    /// follow is no error: steps are eager then, with the new memory, until a graph is tried again.
+    pub fn rebind(&mut self, stream: &Stream, bindings: &Bindings) -> Result<Rebound, BuildError> {
+        self.rebind_from(Rung::Control, stream, bindings)
+    }
+
+    /// As [`Program::rebind`], but no lower rung than `least` is taken: for tests, and to measure
+    /// what each costs. A program without a graph has no rungs but the first.
+    ///
+    /// # Errors
+    /// As [`Program::rebind`].
+    pub fn rebind_from(
+        &mut self,
+        least: Rung,
+        stream: &Stream,
+        bindings: &Bindings,
+    ) -> Result<Rebound, BuildError> {
+        let started = Instant::now();
+        if let Some(failed) = &self.failed {
+            return Err(BuildError::GivenUp { cause: Box::new(failed.clone()) });
+        }
+        stream.bind_outside_capture("rebinding a program")?;
+        let externals = bindings.resolve(&self.wanted, &self.memory.externals, &self.context)?;
+        self.after_last_step(stream)?;
+        let mut moved = self.move_externals(externals);
+        let climb = match self.follow(least, stream, &mut moved) {
+            Ok(climb) => climb,
+            Err(error) => return Err(self.move_back(stream, moved, error)),
+        };
+        let buffers = moved.before.len();
+        let owners = moved.before.into_iter().map(|external| external.owner).collect();
+        self.retired.release_finished();
+        self.retired.retire(stream, owners);
+        let table_bytes = if moved.tables { size_of_val(self.memory.tables().1) } else { 0 };
+        let Climb { rung, nodes, failed } = climb;
+        let (strategy, time) = (self.report.strategy, started.elapsed());
+        Ok(Rebound { rung, strategy, buffers, nodes, table_bytes, failed, time })
+    }
+
+    /// Puts the addresses into commands and tables, on the host.
+    fn move_externals(&mut self, externals: Vec<External>) -> Moved {
+        let (mut commands, mut tables, mut before) = (Vec::new(), false, Vec::new());
+        for to in externals {
+            if self.memory.external(to.id).is_some_and(|held| held.address == to.address) {
+                continue;
+            }
+            commands.extend(self.sequence.move_external(&to));
+            let (old, in_tables) = self.memory.move_external(to);
+            tables |= in_tables;
+            before.push(old);
+        }
+        commands.sort_unstable();
+        commands.dedup();
+        Moved { commands, tables, before, mixed: false }
+    }
+
+    /// Makes the device follow: its tables, and the graph.
+    fn follow(
+        &mut self,
+        least: Rung,
+        stream: &Stream,
+        moved: &mut Moved,
+    ) -> Result<Climb, BuildError> {
+        if moved.tables {
+            moved.mixed = true;
+            self.upload_tables(stream)?;
+        }
+        self.climb(least, stream, moved)
+    }
+
+    /// Rewrites the tables behind all steps that are enqueued and in front of the next one.
+    fn upload_tables(&mut self, stream: &Stream) -> Result<(), BuildError> {
+        let (target, words) = self.memory.tables();
+        if self.table_staging.is_empty() {
+            self.table_staging = Staging::new(&self.context, size_of_val(words))?;
+        }
+        // SAFETY: the tables are the program's own, and no step reads them meanwhile: the stream
+        // is behind the last one.
+        let outcome =
+            unsafe { self.table_staging.upload(stream, target, bytemuck::cast_slice(words)) };
+        // The next step may be on another stream, and then waits for this one.
+        self.mark(stream)?;
+        Ok(outcome?)
+    }
+
+    /// Makes the program do the old step again after `error`, or gives it up.
+    fn move_back(&mut self, stream: &Stream, moved: Moved, error: BuildError) -> BuildError {
+        let mut back = self.move_externals(moved.before);
+        if !moved.mixed {
+            return error;
+        }
+        let Err(second) = self.follow(Rung::Control, stream, &mut back) else { return error };
+        tracing::error!(%error, %second, "the program is given up: it is bound to two memories");
+        // What it was to be bound to is dropped here, but steps in flight name only the old one.
+        let failed = StepError::HalfRebound { cause: Arc::new(error) };
+        self.failed = Some(failed.clone());
+        BuildError::GivenUp { cause: Box::new(failed) }
+    }
+}

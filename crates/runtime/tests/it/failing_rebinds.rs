@@ -1,0 +1,213 @@
+//! Rebinding while driver calls fail: the next rung is taken, or the old step stays, or the program
+//! says that it cannot do either. It never steps with some of both memories.
+
+use retrograph_driver_sys::CUresult;
+use retrograph_runtime::{BuildError, Policy, Program, Rung, StepError, Strategy};
+
+use crate::failing_programs::{Bench, UNKNOWN};
+use crate::mlp::MlpBuffers;
+
+const SET: &str = "cuGraphExecKernelNodeSetParams_v2";
+const UPDATE: &str = "cuGraphExecUpdate_v2";
+const INSTANTIATE: &str = "cuGraphInstantiateWithFlags";
+const UPLOAD: &str = "cuMemcpyHtoDAsync_v2";
+
+/// Calls that fail, the least rung, and the rung that is taken then.
+type Case = (&'static [(&'static str, u64)], Rung, Rung);
+
+const FOLLOWED: [Case; 11] = [
+    (&[(SET, 1)], Rung::Control, Rung::ExecUpdate),
+    (&[(SET, 3)], Rung::Control, Rung::ExecUpdate),
+    (&[(SET, 3), (UPDATE, 1)], Rung::Control, Rung::Rebuild),
+    (&[(SET, 3), ("cuGraphCreate", 1)], Rung::Control, Rung::Rebuild),
+    (&[(UPDATE, 1)], Rung::ExecUpdate, Rung::Rebuild),
+    (&[("cuGraphAddKernelNode_v2", 4)], Rung::ExecUpdate, Rung::Rebuild),
+    (&[("cuGraphGetNodes", 1)], Rung::ExecUpdate, Rung::Rebuild),
+    // Where the end of the tables' copy cannot be marked, it is waited for.
+    (&[("cuEventRecord", 1)], Rung::Control, Rung::SetParams),
+    (&[("cuEventRecord", 2)], Rung::Control, Rung::SetParams),
+    // Without an event, memory is kept until the program ends.
+    (&[("cuEventRecord", 3)], Rung::Control, Rung::SetParams),
+    (&[("cuEventCreate", 5)], Rung::Control, Rung::SetParams),
+];
+
+/// Calls that fail, so that no rung is left.
+const UNFOLLOWED: [(&[(&str, u64)], Rung); 5] = [
+    (&[(SET, 1), (UPDATE, 1), (INSTANTIATE, 1)], Rung::Control),
+    (&[(SET, 3), (UPDATE, 1), (INSTANTIATE, 1)], Rung::Control),
+    (&[(UPDATE, 1), (INSTANTIATE, 1)], Rung::ExecUpdate),
+    (&[("cuGraphUpload", 1)], Rung::Rebuild),
+    (&[("cuGraphCreate", 1)], Rung::Rebuild),
+];
+
+/// What all cases of a test share: a simulated device, and the states after so many eager steps.
+struct Shared {
+    bench: Bench,
+    states: Vec<Vec<u32>>,
+}
+
+impl Shared {
+    fn new(steps: u32) -> Self {
+        let bench = Bench::new(0);
+        let stream = &bench.device.stream;
+        let buffers = bench.mlp.buffers(stream);
+        let mut program = bench.build(&buffers, Policy::Eager).unwrap();
+        let mut states = vec![buffers.state(stream)];
+        for step in 0..steps {
+            program.step(stream, &bench.mlp.controls(step)).unwrap();
+            states.push(buffers.state(stream));
+        }
+        drop(program);
+        Self { bench, states }
+    }
+}
+
+/// A program after one step, with its memory and other memory.
+struct Rebinding<'a> {
+    shared: &'a Shared,
+    bench: &'a Bench,
+    program: Program,
+    old: MlpBuffers,
+    new: MlpBuffers,
+}
+
+impl<'a> Rebinding<'a> {
+    fn new(shared: &'a Shared, policy: Policy) -> Self {
+        let bench = &shared.bench;
+        let [old, new] = [(), ()].map(|()| bench.mlp.buffers(&bench.device.stream));
+        let mut program = bench.build(&old, policy).unwrap();
+        program.step(&bench.device.stream, &bench.mlp.controls(0)).unwrap();
+        Self { shared, bench, program, old, new }
+    }
+
+    fn fail(&self, calls: &[(&str, u64)], code: CUresult) {
+        for (call, nth) in calls {
+            self.bench.simulator.fail(call, *nth, code).unwrap();
+        }
+    }
+
+    fn rebind(&mut self, least: Rung) -> Result<retrograph_runtime::Rebound, BuildError> {
+        let bindings = self.bench.mlp.bindings(&self.new);
+        self.program.rebind_from(least, &self.bench.device.stream, &bindings)
+    }
+
+    /// Does `steps` and compares the state of both memories after so many steps in each.
+    fn check(&mut self, steps: std::ops::Range<u32>, old: usize, new: usize) {
+        let stream = &self.bench.device.stream;
+        for step in steps {
+            self.program.step(stream, &self.bench.mlp.controls(step)).unwrap();
+        }
+        assert!(self.old.state(stream) == self.shared.states[old], "the old memory");
+        assert!(self.new.state(stream) == self.shared.states[new], "the new memory");
+    }
+}
+
+#[test]
+fn a_rung_that_fails_is_followed_by_the_next() {
+    let shared = Shared::new(2);
+    for (calls, least, rung) in FOLLOWED {
+        for policy in [Policy::Manual, Policy::Auto] {
+            let mut case = Rebinding::new(&shared, policy);
+            case.fail(calls, UNKNOWN);
+            let rebound = case.rebind(least).unwrap();
+            assert_eq!((rebound.rung, rebound.strategy), (rung, Strategy::Manual), "{calls:?}");
+            for ((_, cause), (call, _)) in rebound.failed.iter().zip(calls) {
+                assert!(cause.contains(call) && cause.contains("999"), "{cause}");
+            }
+            case.check(0..2, 1, 2);
+        }
+    }
+}
+
+#[test]
+fn an_update_that_the_driver_refuses_is_followed_by_a_rebuild() {
+    let shared = Shared::new(2);
+    let mut case = Rebinding::new(&shared, Policy::Manual);
+    case.fail(&[(UPDATE, 1)], CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+    let rebound = case.rebind(Rung::ExecUpdate).unwrap();
+    assert_eq!(rebound.rung, Rung::Rebuild);
+    assert!(rebound.failed[0].1.contains("refused to update"), "{:?}", rebound.failed);
+    case.check(0..2, 1, 2);
+}
+
+#[test]
+fn without_a_rung_the_old_step_stays() {
+    let shared = Shared::new(3);
+    for (calls, least) in UNFOLLOWED {
+        let mut case = Rebinding::new(&shared, Policy::Manual);
+        let before = case.bench.simulator.live();
+        case.fail(calls, UNKNOWN);
+        let error = case.rebind(least).unwrap_err().to_string();
+        let (call, _) = calls.last().unwrap();
+        assert!(error.contains(call) && error.contains("999"), "{error}");
+        let after = case.bench.simulator.live();
+        assert_eq!((after.graphs, after.execs), (before.graphs, before.execs), "{calls:?}");
+        case.check(1..3, 3, 0);
+        // And the same rebind works when nothing fails.
+        assert_eq!(case.rebind(Rung::Control).unwrap().rung, Rung::SetParams);
+        case.check(0..2, 3, 2);
+    }
+}
+
+#[test]
+fn without_a_rung_an_automatic_program_is_eager_with_the_new_memory() {
+    let shared = Shared::new(20);
+    for (calls, least) in UNFOLLOWED {
+        let mut case = Rebinding::new(&shared, Policy::Auto);
+        case.fail(calls, UNKNOWN);
+        let rebound = case.rebind(least).unwrap();
+        assert_eq!((rebound.rung, rebound.strategy), (Rung::Control, Strategy::Eager));
+        let (call, _) = calls.last().unwrap();
+        assert!(case.program.report().reason.contains(call), "{}", case.program.report());
+        case.check(0..2, 1, 2);
+        assert_eq!(case.program.report().strategy, Strategy::Eager);
+        // The graph that is tried again later has the new addresses.
+        case.check(2..20, 1, 20);
+        assert_eq!(case.program.report().strategy, Strategy::Manual);
+    }
+}
+
+#[test]
+fn tables_that_cannot_be_written_leave_the_old_step() {
+    let shared = Shared::new(3);
+    for call in [UPLOAD, "cuMemHostAlloc", "cuEventCreate"] {
+        for policy in [Policy::Eager, Policy::Manual, Policy::Auto] {
+            let mut case = Rebinding::new(&shared, policy);
+            case.fail(&[(call, 1)], UNKNOWN);
+            let error = case.rebind(Rung::Control).unwrap_err().to_string();
+            assert!(error.contains(call), "{error}");
+            case.check(1..3, 3, 0);
+        }
+    }
+}
+
+#[test]
+fn a_program_that_can_neither_follow_nor_stay_says_so() {
+    let shared = Shared::new(1);
+    let mut case = Rebinding::new(&shared, Policy::Manual);
+    // The second and third call of each are those of the way back.
+    let calls = [(SET, 3), (SET, 4), (UPDATE, 1), (UPDATE, 2), (INSTANTIATE, 1), (INSTANTIATE, 2)];
+    case.fail(&calls, UNKNOWN);
+    let error = case.rebind(Rung::Control).unwrap_err();
+    let BuildError::GivenUp { cause } = error else { panic!("{error}") };
+    assert!(matches!(*cause, StepError::HalfRebound { .. }) && cause.to_string().contains("999"));
+    let stream = &case.bench.device.stream;
+    let later = case.program.step(stream, &case.bench.mlp.controls(1)).unwrap_err();
+    assert!(matches!(later, StepError::GivenUp { .. }), "{later}");
+    assert!(matches!(later.first_cause(), StepError::HalfRebound { .. }), "{later}");
+    assert!(case.old.state(stream) == shared.states[1], "no step was done with both");
+    assert!(case.new.state(stream) == shared.states[0]);
+    let again = case.rebind(Rung::Control).unwrap_err();
+    assert!(matches!(again, BuildError::GivenUp { .. }), "{again}");
+}
+
+#[test]
+fn a_lost_context_shows_when_rebinding() {
+    let shared = Shared::new(1);
+    let mut case = Rebinding::new(&shared, Policy::Auto);
+    case.fail(&[(SET, 2)], CUresult(700));
+    let error = case.rebind(Rung::Control).unwrap_err().to_string();
+    assert!(error.contains("700"), "{error}");
+    let step = case.program.step(&case.bench.device.stream, &case.bench.mlp.controls(1));
+    assert!(step.unwrap_err().to_string().contains("700"));
+}
