@@ -27,18 +27,17 @@ pub(crate) fn run(
     exec::launch(&launch.program, &request, memory).map(|_| ()).map_err(|fault| failure(&fault))
 }
 
-/// The code that hardware gives for a fault.
+/// What hardware makes of a fault.
 fn failure(fault: &Fault) -> Failure {
-    let (code, undefined) = match fault.kind {
-        FaultKind::OutOfBounds { .. } => (CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, false),
-        FaultKind::Misaligned { .. } => (CUresult::CUDA_ERROR_MISALIGNED_ADDRESS, false),
-        FaultKind::Trap => (CUresult::CUDA_ERROR_LAUNCH_FAILED, false),
-        // Hardware would hang until a watchdog or a person ends the process; a sticky code is the
-        // nearest thing that a program can meet.
-        FaultKind::StepLimit { .. } => (CUresult::CUDA_ERROR_LAUNCH_FAILED, true),
-        FaultKind::BarrierDivergence | FaultKind::Race { .. } | FaultKind::Undefined { .. } => {
-            (CUresult::CUDA_ERROR_LAUNCH_FAILED, true)
-        }
+    let code = match fault.kind {
+        FaultKind::OutOfBounds { .. } => CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+        FaultKind::Misaligned { .. } => CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
+        FaultKind::Trap => CUresult::CUDA_ERROR_LAUNCH_FAILED,
+        // At a step limit hardware would hang until a watchdog or a person ends the process.
+        FaultKind::StepLimit { .. }
+        | FaultKind::BarrierDivergence
+        | FaultKind::Race { .. }
+        | FaultKind::Undefined { .. } => return Failure::Undefined(fault.to_string()),
     };
-    Failure { code, message: fault.to_string(), undefined }
+    Failure::Fault(code, fault.to_string())
 }

@@ -120,20 +120,18 @@ impl State {
             T::CU_GRAPH_NODE_TYPE_MEM_ALLOC => {
                 // SAFETY: as above.
                 let mut allocation = unsafe { given.anonymous.alloc };
-                allocation.dptr = self.reserve_for_node(&allocation)?;
-                given.anonymous.alloc = allocation;
-                parameters.put(given)?;
-                self.add(place, NodeKind::Alloc(allocation.dptr))
+                self.add(place, |state| {
+                    allocation.dptr = state.reserve_for_node(&allocation)?;
+                    given.anonymous.alloc = allocation;
+                    parameters.put(given).map(|()| NodeKind::Alloc(allocation.dptr))
+                })
             }
             T::CU_GRAPH_NODE_TYPE_MEM_FREE => {
                 // SAFETY: as above.
                 let address = unsafe { given.anonymous.free.dptr };
                 self.add_free(place, address)
             }
-            _ => {
-                let kind = self.generic_kind(&given)?;
-                self.add(place, kind)
-            }
+            _ => self.add(place, |state| state.generic_kind(&given)),
         }
     }
 
@@ -143,7 +141,7 @@ impl State {
         if child == place.graph || self.graphs.get(child)?.is_owned() {
             return Err(self.unsupported("moving a graph that is not free to be moved"));
         }
-        self.add(place, NodeKind::Child(child))?;
+        self.add(place, |_| Ok(NodeKind::Child(child)))?;
         self.graphs.get_mut(child)?.owner = Owner::Node;
         Ok(())
     }

@@ -19,12 +19,11 @@ impl State {
         parameters: Out<CUDA_MEM_ALLOC_NODE_PARAMS>,
     ) -> Call {
         let place = Place { node, graph, dependencies, count };
-        self.check_place(&place)?;
-        parameters.demand()?;
-        let mut given = parameters.get()?;
-        given.dptr = self.reserve_for_node(&given)?;
-        parameters.put(given)?;
-        self.add(&place, NodeKind::Alloc(given.dptr))
+        self.add(&place, |state| {
+            let mut given = parameters.get()?;
+            given.dptr = state.reserve_for_node(&given)?;
+            parameters.put(given).map(|()| NodeKind::Alloc(given.dptr))
+        })
     }
 
     /// Reserves what an allocation node asks for.
@@ -117,12 +116,12 @@ impl State {
 
     /// Adds a node that frees what an allocation node made.
     pub(super) fn add_free(&mut self, place: &Place, address: CUdeviceptr) -> Call {
-        self.check_place(place)?;
-        if !self.graph_memory.contains_key(&address) {
-            return Err(invalid("graph_memory.unknown"));
-        }
-        self.refuse_freed(place.graph, address)?;
-        self.add(place, NodeKind::Free(address))
+        self.add(place, |state| {
+            if !state.graph_memory.contains_key(&address) {
+                return Err(invalid("graph_memory.unknown"));
+            }
+            state.refuse_freed(place.graph, address).map(|()| NodeKind::Free(address))
+        })
     }
 
     pub(crate) fn cuGraphMemFreeNodeGetParams(

@@ -96,7 +96,6 @@ impl State {
             self.current()?;
             return Err(invalid("memory.unknown"));
         };
-        self.sound(owner)?;
         self.complete_device(owner)?;
         self.return_to_pool(address);
         self.allocations.remove(&address);

@@ -70,13 +70,12 @@ impl State {
         value: In<CUlaunchAttributeValue>,
     ) -> Call {
         let node = self.kernel_node(node)?;
-        let size = self.kept_attribute(attribute)?;
+        self.kept_attribute(attribute)?;
         if value.is_null() {
             return Err(self.undefined("an attribute without a value"));
         }
         // SAFETY: the value is 64 bytes, whatever they mean.
         let mut bytes = unsafe { value.get()?.pad };
-        bytes[size..].fill(0);
         if attribute == CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY {
             // What is out of range becomes the nearest priority that streams can have.
             let priority = i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);

@@ -28,7 +28,8 @@ fn checked_box(given: &CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
     ];
     let is_row = given.Height <= 1 && given.Depth <= 1;
     for (pitch, height, x) in ends {
-        let row = x.checked_add(given.WidthInBytes).ok_or(invalid("graph.pitch"))?;
+        // A row that cannot be counted is longer than everything that it may lie in.
+        let row = x.saturating_add(given.WidthInBytes);
         match *pitch {
             0 if is_row => {}
             0 => *pitch = row,
@@ -73,9 +74,14 @@ impl State {
         Ok(dependencies)
     }
 
-    /// Adds a node where it was asked for.
-    pub(super) fn add(&mut self, place: &Place, kind: NodeKind) -> Call {
+    /// Adds a node where it was asked for. The place is checked before what the node is to do.
+    pub(super) fn add(
+        &mut self,
+        place: &Place,
+        kind: impl FnOnce(&mut Self) -> Result<NodeKind, Refusal>,
+    ) -> Call {
         let dependencies = self.check_place(place)?;
+        let kind = kind(self)?;
         let node = self.add_node(place.graph, dependencies, kind)?;
         place.node.put(node)
     }
@@ -171,14 +177,9 @@ impl State {
     }
 
     /// Copies and fills name the context that they run in, or mean the current one.
-    pub(super) fn check_node_context(&mut self, context: CUcontext) -> Call {
-        if context.is_null() {
-            return match self.current_context().is_null() {
-                true => Err(self.unsupported("a node for no context at all")),
-                false => self.current().map(|_| ()),
-            };
-        }
-        match self.devices.iter().any(|device| device.context == Some(context)) {
+    fn check_node_context(&mut self, context: CUcontext) -> Call {
+        let is_known = self.devices.iter().any(|device| device.context == Some(context));
+        match is_known || context.is_null() {
             true => Ok(()),
             false => Err(self.undefined("the context of the node does not exist")),
         }
@@ -193,9 +194,7 @@ impl State {
         parameters: In<CUDA_KERNEL_NODE_PARAMS>,
     ) -> Call {
         let place = Place { node, graph, dependencies, count };
-        self.check_place(&place)?;
-        let kind = self.kernel_kind(&parameters.get()?)?;
-        self.add(&place, kind)
+        self.add(&place, |state| state.kernel_kind(&parameters.get()?))
     }
 
     pub(crate) fn cuGraphAddMemcpyNode(
@@ -208,9 +207,7 @@ impl State {
         context: CUcontext,
     ) -> Call {
         let place = Place { node, graph, dependencies, count };
-        self.check_place(&place)?;
-        let kind = self.copy_kind(&parameters.get()?, context)?;
-        self.add(&place, kind)
+        self.add(&place, |state| state.copy_kind(&parameters.get()?, context))
     }
 
     pub(crate) fn cuGraphAddMemsetNode(
@@ -223,11 +220,11 @@ impl State {
         context: CUcontext,
     ) -> Call {
         let place = Place { node, graph, dependencies, count };
-        self.check_place(&place)?;
-        let given = parameters.get()?;
-        let kind = self.fill_kind(&given, context)?;
-        self.refuse_freed(graph, given.dst)?;
-        self.add(&place, kind)
+        self.add(&place, |state| {
+            let given = parameters.get()?;
+            let kind = state.fill_kind(&given, context)?;
+            state.refuse_freed(graph, given.dst).map(|()| kind)
+        })
     }
 
     pub(crate) fn cuGraphAddHostNode(
@@ -239,9 +236,7 @@ impl State {
         parameters: In<CUDA_HOST_NODE_PARAMS>,
     ) -> Call {
         let place = Place { node, graph, dependencies, count };
-        self.check_place(&place)?;
-        let kind = self.host_kind(&parameters.get()?)?;
-        self.add(&place, kind)
+        self.add(&place, |state| state.host_kind(&parameters.get()?))
     }
 
     pub(crate) fn cuGraphAddEmptyNode(
@@ -251,7 +246,7 @@ impl State {
         dependencies: In<CUgraphNode>,
         count: usize,
     ) -> Call {
-        self.add(&Place { node, graph, dependencies, count }, NodeKind::Empty)
+        self.add(&Place { node, graph, dependencies, count }, |_| Ok(NodeKind::Empty))
     }
 
     pub(crate) fn cuGraphAddEventRecordNode(
@@ -263,9 +258,7 @@ impl State {
         event: CUevent,
     ) -> Call {
         let place = Place { node, graph, dependencies, count };
-        self.check_place(&place)?;
-        let kind = self.record_kind(event)?;
-        self.add(&place, kind)
+        self.add(&place, |state| state.record_kind(event))
     }
 
     pub(crate) fn cuGraphAddEventWaitNode(
@@ -277,9 +270,7 @@ impl State {
         event: CUevent,
     ) -> Call {
         let place = Place { node, graph, dependencies, count };
-        self.check_place(&place)?;
-        let kind = self.wait_kind(event)?;
-        self.add(&place, kind)
+        self.add(&place, |state| state.wait_kind(event))
     }
 
     pub(crate) fn cuGraphAddChildGraphNode(
@@ -295,16 +286,16 @@ impl State {
 
     /// Adds a node with a copy of a graph inside.
     pub(super) fn add_child(&mut self, place: &Place, child: CUgraph) -> Call {
-        self.check_place(place)?;
-        let child = self.given_graph(child)?;
-        if child == place.graph {
-            return Err(self.undefined("a graph inside itself"));
-        }
-        if self.has_memory_nodes(child)? {
-            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "graph_memory.copy"));
-        }
-        let copy = self.clone_graph(child, Owner::Node)?;
-        self.add(place, NodeKind::Child(copy))
+        self.add(place, |state| {
+            let child = state.given_graph(child)?;
+            if child == place.graph {
+                return Err(state.undefined("a graph inside itself"));
+            }
+            if state.has_memory_nodes(child)? {
+                return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "graph_memory.copy"));
+            }
+            state.clone_graph(child, Owner::Node).map(NodeKind::Child)
+        })
     }
 
     pub(crate) fn cuGraphDestroyNode(&mut self, node: CUgraphNode) -> Call {
@@ -322,7 +313,6 @@ impl State {
             let other = self.nodes.get_mut(other)?;
             other.dependencies.retain(|dependency| *dependency != node);
             other.dependents.retain(|dependent| *dependent != node);
-            other.ports.remove(&node);
         }
         match found.kind {
             NodeKind::Child(child) => self.drop_graph(child),

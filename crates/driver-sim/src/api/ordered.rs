@@ -21,7 +21,6 @@ impl State {
         stream: CUstream,
     ) -> Call {
         address.offer(0);
-        self.ready()?;
         let device = self.device_of_stream(stream)?;
         let ordinal = self.devices[device].ordinal;
         let pool = match self.present_pools.get(&ordinal) {

@@ -132,8 +132,8 @@ impl State {
 
     /// Checks a fill on a device.
     pub(super) fn check_fill_on(&self, device: usize, fill: &Fill) -> Call {
-        let bytes = fill.extent().ok_or(invalid("fill.extent"))?;
-        match fill.is_aligned() && self.on_device(device, fill.0.dst, bytes) {
+        let is_inside = |bytes| self.on_device(device, fill.0.dst, bytes);
+        match fill.is_aligned() && fill.extent().is_some_and(is_inside) {
             true => Ok(()),
             false => Err(invalid("fill.target")),
         }

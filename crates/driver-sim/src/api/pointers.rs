@@ -45,7 +45,6 @@ impl State {
         attribute: CUpointer_attribute,
         address: CUdeviceptr,
     ) -> Call {
-        data.demand()?;
         let place = self.place_of(address)?;
         self.put_attribute(data, attribute, address, &place)
     }

@@ -14,12 +14,12 @@ impl State {
         pool: Out<CUmemoryPool>,
         properties: In<CUmemPoolProps>,
     ) -> Call {
-        pool.demand()?;
         let given = properties.get()?;
         let ordinal = self.pool_location(&given)?;
         let handle = self.handle();
+        pool.put(handle)?;
         self.pools.insert(handle, Pool::new(ordinal, given.maxSize as u64, false));
-        pool.put(handle)
+        Ok(())
     }
 
     /// The device of a new pool.
@@ -67,7 +67,6 @@ impl State {
     pub(crate) fn cuMemPoolTrimTo(&mut self, pool: CUmemoryPool, bytes_to_keep: usize) -> Call {
         self.pool(pool)?;
         self.refuse_unsafe()?;
-        self.refuse_unsafe()?;
         self.pool(pool)?.trim(bytes_to_keep as u64);
         Ok(())
     }
@@ -80,7 +79,6 @@ impl State {
     ) -> Call {
         use CUmemPool_attribute as A;
         let found = self.pool(pool)?;
-        value.demand()?;
         let number = match attribute {
             A::CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES
             | A::CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC
@@ -104,7 +102,6 @@ impl State {
         value: Out<c_void>,
     ) -> Call {
         use CUmemPool_attribute as A;
-        self.pool(pool)?;
         if value.is_null() {
             return Err(self.undefined("the value of an attribute of a pool is read through null"));
         }
@@ -135,7 +132,6 @@ impl State {
         location: Out<CUmemLocation>,
     ) -> Call {
         let ordinal = self.pool(pool)?.ordinal;
-        flags.demand()?;
         let device = self.access_device(&location.get()?)?;
         flags.put(match device == ordinal {
             true => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
@@ -144,10 +140,9 @@ impl State {
     }
 
     fn access_device(&self, location: &CUmemLocation) -> Result<usize, Refusal> {
-        if location.r#type != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
-            return Err(invalid("pool.access"));
-        }
-        self.device_index(location.id).map_err(|_| invalid("pool.access"))
+        let is_device = location.r#type == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+        let found = self.device_index(location.id).ok().filter(|_| is_device);
+        found.ok_or(invalid("pool.access"))
     }
 
     pub(crate) fn cuMemPoolSetAccess(
@@ -189,14 +184,12 @@ impl State {
         device: CUdevice,
     ) -> Call {
         let ordinal = self.device_index(device)?;
-        pool.demand()?;
         let found = self.default_pool(ordinal);
         pool.put(found)
     }
 
     pub(crate) fn cuDeviceGetMemPool(&mut self, pool: Out<CUmemoryPool>, device: CUdevice) -> Call {
         let ordinal = self.device_index(device).map_err(|_| invalid("pool.device"))?;
-        pool.demand()?;
         let found = match self.present_pools.get(&ordinal) {
             Some(present) => *present,
             None => self.default_pool(ordinal),
@@ -206,7 +199,6 @@ impl State {
 
     pub(crate) fn cuDeviceSetMemPool(&mut self, device: CUdevice, pool: CUmemoryPool) -> Call {
         let ordinal = self.device_index(device).map_err(|_| invalid("pool.device"))?;
-        self.refuse_unsafe()?;
         if self.pool(pool)?.ordinal != ordinal {
             return Err(invalid("pool.device"));
         }

@@ -27,20 +27,6 @@ impl State {
         Arc::make_mut(&mut exec.plan).find(node).ok_or(invalid("graph.not_in_exec"))
     }
 
-    /// A node of an instantiated graph that is of a kind.
-    pub(super) fn check_exec_node(
-        &mut self,
-        exec: CUgraphExec,
-        node: CUgraphNode,
-        kind: CUgraphNodeType,
-    ) -> Call {
-        self.exec_node(exec, node)?;
-        match self.nodes.get(node)?.kind.node_type() == kind {
-            true => Ok(()),
-            false => Err(invalid("graph.another_kind")),
-        }
-    }
-
     /// Replaces what one node does by something of the same kind.
     pub(super) fn set_exec_node(
         &mut self,
@@ -62,15 +48,37 @@ impl State {
         Ok(())
     }
 
+    /// Replaces what a node of one kind does. Its kind is checked before what it is to do.
+    fn change_exec_node(
+        &mut self,
+        (exec, node): (CUgraphExec, CUgraphNode),
+        kind: CUgraphNodeType,
+        new: impl FnOnce(&mut Self) -> Result<NodeKind, Refusal>,
+    ) -> Call {
+        let found = self.exec_node(exec, node)?.source;
+        if self.nodes.get(found)?.kind.node_type() != kind {
+            return Err(invalid("graph.another_kind"));
+        }
+        let new = new(self)?;
+        self.set_exec_node(exec, node, &new)
+    }
+
+    /// Refuses to change a copy or fill for no context at all, which can be added all the same.
+    fn check_any_context(&mut self, context: CUcontext) -> Call {
+        match context.is_null() && self.current_context().is_null() {
+            true => Err(invalid("graph.no_context")),
+            false => Ok(()),
+        }
+    }
+
     pub(crate) fn cuGraphExecKernelNodeSetParams_v2(
         &mut self,
         exec: CUgraphExec,
         node: CUgraphNode,
         parameters: In<CUDA_KERNEL_NODE_PARAMS>,
     ) -> Call {
-        self.check_exec_node(exec, node, CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL)?;
-        let kind = self.kernel_kind(&parameters.get()?)?;
-        self.set_exec_node(exec, node, &kind)
+        let kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL;
+        self.change_exec_node((exec, node), kind, |state| state.kernel_kind(&parameters.get()?))
     }
 
     pub(crate) fn cuGraphExecMemcpyNodeSetParams(
@@ -80,9 +88,11 @@ impl State {
         parameters: In<CUDA_MEMCPY3D>,
         context: CUcontext,
     ) -> Call {
-        self.check_exec_node(exec, node, CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMCPY)?;
-        let kind = self.copy_kind(&parameters.get()?, context)?;
-        self.set_exec_node(exec, node, &kind)
+        let kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMCPY;
+        self.change_exec_node((exec, node), kind, |state| {
+            state.check_any_context(context)?;
+            state.copy_kind(&parameters.get()?, context)
+        })
     }
 
     pub(crate) fn cuGraphExecMemsetNodeSetParams(
@@ -92,9 +102,11 @@ impl State {
         parameters: In<CUDA_MEMSET_NODE_PARAMS>,
         context: CUcontext,
     ) -> Call {
-        self.check_exec_node(exec, node, CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET)?;
-        let kind = self.fill_kind(&parameters.get()?, context)?;
-        self.set_exec_node(exec, node, &kind)
+        let kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET;
+        self.change_exec_node((exec, node), kind, |state| {
+            state.check_any_context(context)?;
+            state.fill_kind(&parameters.get()?, context)
+        })
     }
 
     pub(crate) fn cuGraphExecHostNodeSetParams(
@@ -103,9 +115,8 @@ impl State {
         node: CUgraphNode,
         parameters: In<CUDA_HOST_NODE_PARAMS>,
     ) -> Call {
-        self.check_exec_node(exec, node, CUgraphNodeType::CU_GRAPH_NODE_TYPE_HOST)?;
-        let kind = self.host_kind(&parameters.get()?)?;
-        self.set_exec_node(exec, node, &kind)
+        let kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_HOST;
+        self.change_exec_node((exec, node), kind, |state| state.host_kind(&parameters.get()?))
     }
 
     pub(crate) fn cuGraphExecEventRecordNodeSetEvent(
@@ -114,9 +125,8 @@ impl State {
         node: CUgraphNode,
         event: CUevent,
     ) -> Call {
-        self.check_exec_node(exec, node, CUgraphNodeType::CU_GRAPH_NODE_TYPE_EVENT_RECORD)?;
-        let kind = self.record_kind(event)?;
-        self.set_exec_node(exec, node, &kind)
+        let kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_EVENT_RECORD;
+        self.change_exec_node((exec, node), kind, |state| state.record_kind(event))
     }
 
     pub(crate) fn cuGraphExecEventWaitNodeSetEvent(
@@ -125,9 +135,8 @@ impl State {
         node: CUgraphNode,
         event: CUevent,
     ) -> Call {
-        self.check_exec_node(exec, node, CUgraphNodeType::CU_GRAPH_NODE_TYPE_WAIT_EVENT)?;
-        let kind = self.wait_kind(event)?;
-        self.set_exec_node(exec, node, &kind)
+        let kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_WAIT_EVENT;
+        self.change_exec_node((exec, node), kind, |state| state.wait_kind(event))
     }
 
     pub(crate) fn cuGraphExecChildGraphNodeSetParams(
@@ -136,18 +145,17 @@ impl State {
         node: CUgraphNode,
         child: CUgraph,
     ) -> Call {
-        self.check_exec_node(exec, node, CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH)?;
+        if !matches!(self.exec_node(exec, node)?.work, PlanWork::Child(_)) {
+            return Err(invalid("graph.another_kind"));
+        }
         let child = self.given_graph(child)?;
         let code = CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
         let new = self.plan(child).map_err(|_| refuse(code, "graph.another_shape"))?;
-        match &mut self.exec_node(exec, node)?.work {
-            PlanWork::Child(old) => {
-                compare(old, &new).map_err(|_| refuse(code, "graph.another_shape"))?;
-                adopt(old, new);
-                Ok(())
-            }
-            _ => Err(invalid("graph.another_kind")),
+        if let PlanWork::Child(old) = &mut self.exec_node(exec, node)?.work {
+            compare(old, &new).map_err(|_| refuse(code, "graph.another_shape"))?;
+            adopt(old, new);
         }
+        Ok(())
     }
 
     pub(crate) fn cuGraphNodeSetEnabled(
@@ -168,7 +176,6 @@ impl State {
         node: CUgraphNode,
         enabled: Out<u32>,
     ) -> Call {
-        enabled.demand()?;
         let found = self.exec_node(exec, node)?;
         can_be_disabled(&found.work)?;
         enabled.put(u32::from(found.is_enabled))
@@ -327,11 +334,7 @@ fn compare_nodes(old: &PlanNode, new: &PlanNode) -> Result<(), Difference> {
         | (PlanWork::Free(_), PlanWork::Free(_)) => {}
         _ => return Err(at_node(R::CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED)),
     }
-    let cooperative = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE.0;
-    let attribute = |node: &PlanNode| {
-        node.attributes.get(&cooperative).is_some_and(|value| value[..4] != [0; 4])
-    };
-    match attribute(old) == attribute(new) {
+    match old.is_cooperative == new.is_cooperative {
         true => Ok(()),
         false => Err(at_node(R::CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED)),
     }
@@ -342,10 +345,7 @@ fn compare_nodes(old: &PlanNode, new: &PlanNode) -> Result<(), Difference> {
 fn adopt(old: &mut Plan, mut new: Plan) {
     for (from, to) in paired(old, &new).unwrap_or_default() {
         let replacement = std::mem::replace(&mut new.nodes[to].work, PlanWork::Empty);
-        let attributes = std::mem::take(&mut new.nodes[to].attributes);
-        let node = &mut old.nodes[from];
-        node.attributes = attributes;
-        match (&mut node.work, replacement) {
+        match (&mut old.nodes[from].work, replacement) {
             (PlanWork::Child(old), PlanWork::Child(replacement)) => adopt(old, replacement),
             (work, replacement) => *work = replacement,
         }

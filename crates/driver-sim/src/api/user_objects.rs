@@ -35,7 +35,6 @@ impl State {
         count: u32,
         flags: u32,
     ) -> Call {
-        object.demand()?;
         let function = destroy.ok_or(invalid("host.null"))?;
         // The first count is not held to what the others are held to.
         if count == 0 {
@@ -47,8 +46,9 @@ impl State {
         let handle = self.handle();
         let target = HostTarget::Function(function);
         let destructor = HostCall { target, data: pointer.pointer() };
+        object.put(handle)?;
         self.user_objects.insert(handle, UserObject { destructor, references: u64::from(count) });
-        object.put(handle)
+        Ok(())
     }
 
     pub(crate) fn cuUserObjectRetain(&mut self, object: CUuserObject, count: u32) -> Call {

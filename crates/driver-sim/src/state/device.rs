@@ -84,18 +84,13 @@ pub(crate) fn memory_refusal(error: &MemoryError) -> Refusal {
 }
 
 impl State {
-    /// Loses the context of a device: queued work is gone, and every later call returns `code`.
+    /// Loses every context of a device, which the process cannot use any more: queued work is gone,
+    /// and every later call returns `code`.
     pub(crate) fn lose(&mut self, device: usize, code: CUresult, message: String) {
         self.diagnose(DiagnosticKind::Fault, message);
-        self.lose_quietly(device, code);
-    }
-
-    /// Loses every context of a device without a word: the process cannot use it any more.
-    pub(crate) fn lose_quietly(&mut self, device: usize, code: CUresult) {
         let ordinal = self.devices[device].ordinal;
         for view in self.devices.iter_mut().filter(|view| view.ordinal == ordinal) {
             view.lost = Some(code);
-            view.legacy_tail = None;
         }
         let devices = &self.devices;
         self.tasks.retain(|_, task| devices[task.device].ordinal != ordinal);

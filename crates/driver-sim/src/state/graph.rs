@@ -67,6 +67,14 @@ pub(crate) struct Node {
     pub(crate) pointers: Box<[*mut c_void]>,
 }
 
+impl Node {
+    /// Whether the blocks of a launch wait for each other, as its attributes say.
+    pub(crate) fn is_cooperative(&self) -> bool {
+        let attribute = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+        self.attributes.get(&attribute.0).is_some_and(|value| value[..4] != [0; 4])
+    }
+}
+
 /// A template.
 #[derive(Default)]
 pub(crate) struct Graph {
@@ -135,8 +143,8 @@ impl State {
         dependencies: Vec<CUgraphNode>,
         kind: NodeKind,
     ) -> Result<CUgraphNode, Refusal> {
-        self.graphs.get(graph)?;
         let handle = self.handle();
+        self.graphs.get_mut(graph)?.nodes.push(handle);
         let pointers = pointers_of(&kind);
         for dependency in &dependencies {
             self.nodes.get_mut(*dependency)?.dependents.push(handle);
@@ -151,7 +159,6 @@ impl State {
             pointers,
         };
         self.nodes.insert(handle, node);
-        self.graphs.get_mut(graph)?.nodes.push(handle);
         Ok(handle)
     }
 

@@ -53,12 +53,9 @@ impl State {
     /// Notes that a call allocates or frees memory of graphs. What is in the wrong state is
     /// refused.
     pub(crate) fn note_graph_memory(&mut self, address: u64, is_live: bool) -> Call {
-        let Some(found) = self.graph_memory.get_mut(&address) else {
-            return Err(invalid("graph_memory.unknown"));
-        };
-        if found.is_live == is_live {
-            return Err(invalid("graph_memory.state"));
-        }
+        let found = self.graph_memory.get_mut(&address);
+        let found = found.filter(|found| found.is_live != is_live);
+        let found = found.ok_or(invalid("graph_memory.state"))?;
         found.is_live = is_live;
         let ordinal = self.devices[found.device].ordinal;
         let live = self.live_graph_memory(ordinal);

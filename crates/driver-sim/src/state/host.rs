@@ -7,7 +7,7 @@ use retrograph_driver_sys::CUresult;
 
 use super::{State, memory_refusal};
 use crate::memory::{POISON, fill_host};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, refuse};
 
 /// Pinned host memory.
 pub(crate) struct Pinned {
@@ -25,11 +25,8 @@ impl Pinned {
     /// Allocates `bytes` at the start of a page and fills them as fresh device memory is filled:
     /// the driver promises no zeros here either.
     pub(crate) fn new(bytes: usize, device: usize, flags: u32) -> Result<Self, Refusal> {
-        let layout = Layout::from_size_align(bytes, 4096);
+        let layout = Layout::from_size_align(bytes.max(1), 4096);
         let layout = layout.map_err(|_| refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "host.huge"))?;
-        if bytes == 0 {
-            return Err(invalid("host.empty"));
-        }
         // SAFETY: the layout has a size above zero.
         let host = NonNull::new(unsafe { alloc(layout) });
         let host = host.ok_or(refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "host.huge"))?;

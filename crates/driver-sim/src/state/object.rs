@@ -19,6 +19,9 @@ pub(crate) trait Handle: Copy {
 const FIRST: u64 = 0x5100_0000_0000;
 const DISTANCE: u64 = 0x40;
 
+/// Why there is no object behind a handle.
+const UNKNOWN: Refusal = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "object.unknown");
+
 macro_rules! handles {
     ($($handle:ident),*) => {$(
         impl Handle for $handle {
@@ -68,21 +71,15 @@ impl<H: Handle, T> Table<H, T> {
     }
 
     pub(crate) fn get(&self, handle: H) -> Result<&T, Refusal> {
-        self.objects
-            .get(&handle.number())
-            .ok_or(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "object.get"))
+        self.objects.get(&handle.number()).ok_or(UNKNOWN)
     }
 
     pub(crate) fn get_mut(&mut self, handle: H) -> Result<&mut T, Refusal> {
-        self.objects
-            .get_mut(&handle.number())
-            .ok_or(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "object.get_mut"))
+        self.objects.get_mut(&handle.number()).ok_or(UNKNOWN)
     }
 
     pub(crate) fn remove(&mut self, handle: H) -> Result<T, Refusal> {
-        self.objects
-            .remove(&handle.number())
-            .ok_or(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "object.remove"))
+        self.objects.remove(&handle.number()).ok_or(UNKNOWN)
     }
 
     pub(crate) fn contains(&self, handle: H) -> bool {

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use retrograph_driver_sys::{
-    CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING, CUevent, CUgraphNode, CUresult, CUstream,
+    CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING, CUevent, CUgraphNode, CUstream,
     CUsynchronizationPolicy,
 };
 
 use super::State;
 use super::thread::this_thread;
-use crate::refusal::{Refusal, refuse};
+use crate::refusal::Refusal;
 use crate::work::{Task, TaskId, Work};
 
 /// A stream's part in a capture.
@@ -89,9 +89,8 @@ impl State {
     pub(crate) fn resolve(&mut self, stream: CUstream) -> Result<CUstream, Refusal> {
         if stream.is_legacy() {
             let device = self.current()?;
-            return self.devices[device]
-                .legacy
-                .ok_or(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "stream.resolve"));
+            // Every context has one.
+            return Ok(self.devices[device].legacy.unwrap_or(CUstream::NULL));
         }
         if stream == CUstream::PER_THREAD {
             let device = self.current()?;
@@ -136,7 +135,6 @@ impl State {
         let found = self.streams.get_mut(stream)?;
         dependencies.append(&mut found.waits);
         dependencies.extend(found.tail.replace(id));
-        dependencies.retain(|task| self.tasks.contains_key(task));
         if legacy {
             self.devices[device].legacy_tail = Some(id);
         }

@@ -42,12 +42,12 @@ impl PlanWork {
 pub(crate) struct PlanNode {
     /// The node of the template that it was made from.
     pub(crate) source: CUgraphNode,
-    /// Indices of the nodes that it depends on, ascending.
+    /// Indices of the nodes that it depends on.
     pub(crate) dependencies: Vec<usize>,
     /// Edges that are not full dependencies, by the index where they start.
     pub(crate) ports: BTreeMap<usize, CUgraphEdgeData>,
-    /// Attributes of a launch that were set.
-    pub(crate) attributes: BTreeMap<u32, [u8; 64]>,
+    /// Whether the blocks of its launch were said to wait for each other.
+    pub(crate) is_cooperative: bool,
     /// Whether it does anything when the graph is launched.
     pub(crate) is_enabled: bool,
     pub(crate) work: PlanWork,
@@ -117,15 +117,12 @@ impl State {
         let mut nodes = Vec::with_capacity(template.nodes.len());
         for &source in &template.nodes {
             let node = self.nodes.get(source).map_err(|code| (code, source))?;
-            let mut dependencies: Vec<usize> =
-                node.dependencies.iter().filter_map(index_of).collect();
-            dependencies.sort_unstable();
             let ports = node.ports.iter().filter_map(|(from, data)| Some((index_of(from)?, *data)));
             nodes.push(PlanNode {
                 source,
-                dependencies,
+                dependencies: node.dependencies.iter().filter_map(index_of).collect(),
                 ports: ports.collect(),
-                attributes: node.attributes.clone(),
+                is_cooperative: node.is_cooperative(),
                 is_enabled: true,
                 work: self.plan_work(&node.kind)?,
             });

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use retrograph_driver_sys::{CUDA_HOST_NODE_PARAMS, CUresult, CUstream};
 
-use super::Failure;
 use crate::state::{State, this_thread};
 
 /// What is called.
@@ -91,25 +90,22 @@ impl Hosting {
 }
 
 impl State {
-    /// Calls a host function. One that calls the driver is an error of the program.
-    pub(super) fn run_host(&mut self, call: &HostCall) -> Result<(), Failure> {
+    /// Calls a host function. One that calls the driver is an error of the program, of which this
+    /// gives the description.
+    pub(super) fn run_host(&mut self, call: &HostCall) -> Result<(), String> {
         let hosting = std::sync::Arc::clone(&self.hosting);
         let Some(function) = hosting.during(call) else {
             return Ok(());
         };
         let name = crate::trampoline::function_name(function);
-        Err(Failure {
-            code: CUresult::CUDA_ERROR_NOT_PERMITTED,
-            message: format!("a host function called {name}; none may call the driver"),
-            undefined: true,
-        })
+        Err(format!("a host function called {name}; none may call the driver"))
     }
 
     /// Calls the destructor of an object of the user.
     pub(crate) fn run_destructor(&mut self, call: &HostCall) {
-        if let Err(failure) = self.run_host(call) {
+        if let Err(message) = self.run_host(call) {
             // The call that gave the last reference up is not at fault.
-            let _ = self.undefined(failure.message);
+            let _ = self.undefined(message);
         }
     }
 }

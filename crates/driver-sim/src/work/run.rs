@@ -11,12 +11,12 @@ use crate::kernel;
 use crate::refusal::refuse;
 use crate::state::{Mark, State};
 
-/// Why queued work failed: the code by which the context is lost, and what happened.
-pub(crate) struct Failure {
-    pub(crate) code: CUresult,
-    pub(crate) message: String,
-    /// Whether hardware promises this code, or nothing at all.
-    pub(crate) undefined: bool,
+/// Why queued work failed.
+pub(crate) enum Failure {
+    /// The code by which the context is lost, and what happened.
+    Fault(CUresult, String),
+    /// Something for which hardware promises nothing.
+    Undefined(String),
 }
 
 impl State {
@@ -45,7 +45,7 @@ impl State {
         let all = self.tasks.iter().filter(|(_, task)| task.device == device);
         let all = all.map(|(id, _)| *id).collect();
         self.complete(all)?;
-        self.devices[device].lost.map_or(Ok(()), |code| Err(refuse(code, "sticky")))
+        self.alive(device)
     }
 
     /// The targets and all queued tasks that they depend on.
@@ -71,13 +71,12 @@ impl State {
                 Ok(())
             }
         };
-        result.map_err(|failure| {
-            if failure.undefined {
-                self.lose_quietly(device, failure.code);
-                return self.undefined(failure.message);
+        result.map_err(|failure| match failure {
+            Failure::Fault(code, message) => {
+                self.lose(device, code, message);
+                refuse(code, "fault")
             }
-            self.lose(device, failure.code, failure.message);
-            refuse(failure.code, "fault")
+            Failure::Undefined(message) => self.undefined(message),
         })
     }
 
@@ -113,10 +112,9 @@ impl State {
     fn run_alloc(&mut self, device: usize, address: u64) -> Result<(), Failure> {
         let bytes = self.graph_memory.get(&address).map_or(0, |found| found.bytes);
         let made = self.devices[device].memory.alloc_at(Some(address), bytes);
-        made.map(|_| ()).map_err(|error| Failure {
-            code: CUresult::CUDA_ERROR_OUT_OF_MEMORY,
-            message: format!("memory of a graph could not be had when it was launched: {error}"),
-            undefined: true,
+        made.map(|_| ()).map_err(|error| {
+            let message = "memory of a graph could not be had when it was launched";
+            Failure::Undefined(format!("{message}: {error}"))
         })
     }
 
@@ -132,12 +130,11 @@ impl State {
             Operation::Copy(copy) if !self.pinned_ends_live(copy) => return Err(pinned_freed()),
             Operation::Copy(copy) => copy.run(memory),
             Operation::Fill(fill) => fill.run(memory),
-            Operation::Host(call) => return self.run_host(call),
+            Operation::Host(call) => return self.run_host(call).map_err(Failure::Undefined),
         };
-        result.map_err(|error| Failure {
-            code: CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
-            message: format!("a queued copy or fill failed: {error}"),
-            undefined: false,
+        result.map_err(|error| {
+            let message = format!("a queued copy or fill failed: {error}");
+            Failure::Fault(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, message)
         })
     }
 
@@ -156,26 +153,17 @@ impl State {
         self.return_to_pool(address);
         self.allocations.remove(&address);
         let freed = self.devices[device].memory.free(address);
-        freed.map(|_| ()).map_err(|error| Failure {
-            code: CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
-            message: format!("a queued free failed: {error}"),
-            undefined: true,
-        })
+        freed
+            .map(|_| ())
+            .map_err(|error| Failure::Undefined(format!("a queued free failed: {error}")))
     }
 }
 
 fn unloaded(kernel: &str) -> Failure {
-    Failure {
-        code: CUresult::CUDA_ERROR_LAUNCH_FAILED,
-        message: format!("the module of kernel `{kernel}` was unloaded before the kernel ran"),
-        undefined: true,
-    }
+    Failure::Undefined(format!("the module of kernel `{kernel}` was unloaded before it ran"))
 }
 
 fn pinned_freed() -> Failure {
-    Failure {
-        code: CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
-        message: "a copy names pinned host memory that was freed before the copy ran".to_owned(),
-        undefined: true,
-    }
+    let message = "a copy names pinned host memory that was freed before the copy ran";
+    Failure::Undefined(message.to_owned())
 }

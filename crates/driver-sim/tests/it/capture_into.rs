@@ -33,7 +33,7 @@ fn last_dependencies(machine: &Machine, graph: CUgraph) -> Vec<CUgraphNode> {
     found[..count].to_vec()
 }
 
-fn begin_into(
+pub(crate) fn begin_into(
     machine: &Machine,
     stream: CUstream,
     graph: CUgraph,

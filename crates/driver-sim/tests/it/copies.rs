@@ -108,6 +108,19 @@ fn a_copy_between_kinds_of_addresses_finds_out_which_they_are() {
 }
 
 #[test]
+fn a_copy_between_pinned_memory_runs_in_stream_order() {
+    let machine = Machine::new();
+    let (stream, from, to) = (machine.stream(), machine.pinned(&[3]), machine.pinned(&[0]));
+    let [from_address, to_address] = [from, to].map(|host| host.expose_provenance() as u64);
+    assert_eq!(cu!(machine, cuMemcpyAsync(to_address, from_address, 4, stream)), SUCCESS);
+    // SAFETY: the pinned words live, and nothing runs before it is waited for.
+    unsafe { from.write(4) };
+    assert_eq!(machine.sync(stream), SUCCESS);
+    // SAFETY: as above.
+    assert_eq!(unsafe { to.read() }, 4);
+}
+
+#[test]
 fn copy_nodes_of_pageable_memory_are_refused_as_unsupported() {
     let machine = Machine::new();
     let (word, stream, host) = (machine.zero(), machine.stream(), 1u32);

@@ -116,6 +116,21 @@ fn a_replay_of_a_copy_whose_pinned_memory_was_freed_touches_nothing() {
 }
 
 #[test]
+fn a_replay_of_a_fill_whose_memory_was_freed_is_found() {
+    let machine = Machine::new();
+    let (graph, stream) = (machine.graph(), machine.stream());
+    let mut row = CUDA_MEMSET_NODE_PARAMS { dst: machine.zero(), value: 7, ..Default::default() };
+    (row.elementSize, row.width, row.height) = (4, 1, 1);
+    let (mut node, none, context) = (CUgraphNode::NULL, std::ptr::null(), machine.context);
+    let code = cu!(machine, cuGraphAddMemsetNode(&mut node, graph, none, 0, &row, context));
+    assert_eq!(code, SUCCESS);
+    let exec = machine.instantiate(graph).unwrap();
+    assert_eq!(cu!(machine, cuMemFree_v2(row.dst)), SUCCESS);
+    assert_eq!(cu!(machine, cuGraphLaunch(exec, stream)), SUCCESS);
+    assert_sticky(&machine, stream, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+#[test]
 fn a_device_that_faulted_is_lost_to_its_process() {
     let machine = Machine::new();
     let stream = machine.stream();

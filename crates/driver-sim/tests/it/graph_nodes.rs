@@ -1,8 +1,9 @@
-//! Nodes of graphs that reach outside: host functions, events, memory of graphs, objects of users.
+//! Nodes of graphs that reach outside: host functions, events, memory of graphs; what nodes keep.
 
 use std::ffi::c_void;
 use std::sync::Mutex;
 
+use retrograph_driver_sim::DiagnosticKind;
 use retrograph_driver_sys::*;
 
 use crate::machine::{Machine, cu};
@@ -11,17 +12,17 @@ const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
 /// What host functions wrote.
-type Log = Mutex<Vec<u32>>;
+pub(crate) type Log = Mutex<Vec<u32>>;
 
 /// A number for a log, as the data of a host function.
-struct Entry<'a> {
-    log: &'a Log,
-    number: u32,
+pub(crate) struct Entry<'a> {
+    pub(crate) log: &'a Log,
+    pub(crate) number: u32,
 }
 
 /// # Safety
 /// The data is an entry that lives.
-unsafe extern "C" fn write_down(data: *mut c_void) {
+pub(crate) unsafe extern "C" fn write_down(data: *mut c_void) {
     // SAFETY: by the contract of the function.
     let entry = unsafe { &*data.cast::<Entry<'_>>() };
     entry.log.lock().unwrap().push(entry.number);
@@ -34,7 +35,7 @@ fn call_of(entry: &Entry<'_>) -> CUDA_HOST_NODE_PARAMS {
 
 impl Machine {
     /// Adds a node that allocates bytes on the first device; gives it and the address.
-    fn allocate_in(&self, graph: CUgraph, bytes: usize) -> (CUgraphNode, u64) {
+    pub(crate) fn allocate_in(&self, graph: CUgraph, bytes: usize) -> (CUgraphNode, u64) {
         let (mut node, mut parameters) = (CUgraphNode::NULL, CUDA_MEM_ALLOC_NODE_PARAMS::default());
         let properties = &mut parameters.poolProps;
         properties.allocType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -110,27 +111,6 @@ fn a_graph_can_free_what_its_last_launch_left() {
 }
 
 #[test]
-fn an_object_lives_as_long_as_graphs_that_hold_it() {
-    let machine = Machine::new();
-    let stream = machine.stream();
-    let (graph, log) = (machine.graph(), Log::default());
-    let entry = Entry { log: &log, number: 9 };
-    let (mut object, data) = (CUuserObject::NULL, std::ptr::from_ref(&entry).cast_mut().cast());
-    let flags = CU_USER_OBJECT_NO_DESTRUCTOR_SYNC;
-    let destroy = Some(write_down as unsafe extern "C" fn(*mut c_void));
-    assert_eq!(cu!(machine, cuUserObjectCreate(&mut object, data, destroy, 1, flags)), SUCCESS);
-    let moved = CU_GRAPH_USER_OBJECT_MOVE;
-    assert_eq!(cu!(machine, cuGraphRetainUserObject(graph, object, 1, moved)), SUCCESS);
-    let exec = machine.instantiate(graph).unwrap();
-    assert_eq!(cu!(machine, cuGraphDestroy(graph)), SUCCESS);
-    assert_eq!(cu!(machine, cuGraphLaunch(exec, stream)), SUCCESS);
-    assert_eq!(cu!(machine, cuGraphExecDestroy(exec)), SUCCESS);
-    assert!(log.lock().unwrap().is_empty(), "the launch has not run");
-    assert_eq!(cu!(machine, cuStreamSynchronize(stream)), SUCCESS);
-    assert_eq!(*log.lock().unwrap(), [9]);
-}
-
-#[test]
 fn a_stream_waits_for_the_event_that_a_graph_records() {
     let machine = Machine::new();
     let stream = machine.stream();
@@ -146,4 +126,96 @@ fn a_stream_waits_for_the_event_that_a_graph_records() {
     assert_eq!(cu!(machine, cuStreamWaitEvent(other, event, 0)), SUCCESS);
     assert_eq!(cu!(machine, cuStreamSynchronize(other)), SUCCESS);
     assert_eq!(machine.peek(word), 5);
+}
+
+#[test]
+fn the_most_that_graphs_reserved_is_kept_until_it_is_reset() {
+    let (machine, stream) = (Machine::new(), CUstream::NULL);
+    let ask = |attribute| {
+        let mut value = u64::MAX;
+        let place = (&raw mut value).cast();
+        assert_eq!(cu!(machine, cuDeviceGetGraphMemAttribute(0, attribute, place)), SUCCESS);
+        value
+    };
+    let now = CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT;
+    let high = CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
+    let graph = machine.graph();
+    let (_, address) = machine.allocate_in(graph, 4);
+    assert_eq!((ask(now), ask(high)), (0, 0));
+    assert_eq!(machine.try_launch(machine.instantiate(graph).unwrap()), SUCCESS);
+    assert_eq!((ask(now), ask(high)), (32 << 20, 32 << 20));
+    assert_eq!(cu!(machine, cuMemFreeAsync(address, stream)), SUCCESS);
+    assert_eq!(cu!(machine, cuDeviceGraphMemTrim(0)), SUCCESS);
+    assert_eq!((ask(now), ask(high)), (0, 32 << 20));
+}
+
+#[test]
+fn a_destroyed_node_is_gone_from_its_neighbours() {
+    let machine = Machine::new();
+    let (graph, word) = (machine.graph(), machine.zero());
+    let first = machine.add(graph, (c"store", word, 1), &[]);
+    let second = machine.add(graph, (c"store", word, 2), &[first]);
+    let third = machine.add(graph, (c"store", word, 3), &[first, second]);
+    assert_eq!(cu!(machine, cuGraphDestroyNode(second)), SUCCESS);
+    let (mut nodes, mut count) = ([CUgraphNode::NULL; 4], 4);
+    let place = nodes.as_mut_ptr();
+    assert_eq!(cu!(machine, cuGraphNodeGetDependentNodes(first, place, &mut count)), SUCCESS);
+    assert_eq!(nodes[..count], [third]);
+    count = 4;
+    assert_eq!(cu!(machine, cuGraphNodeGetDependencies(third, place, &mut count)), SUCCESS);
+    assert_eq!(nodes[..count], [first]);
+}
+
+#[test]
+fn a_clone_has_the_kinds_of_edges_and_the_attributes_of_the_original() {
+    let machine = Machine::new();
+    let (graph, word) = (machine.graph(), machine.zero());
+    let first = machine.add(graph, (c"store", word, 1), &[]);
+    let second = machine.add(graph, (c"store", word, 2), &[]);
+    let kind = CUgraphEdgeData { from_port: 1, r#type: 1, ..Default::default() };
+    let driver = machine.simulator.table();
+    let depend = driver.cuGraphAddDependencies_v2.expect("a driver of today has it");
+    // SAFETY: every pointer is valid during the call.
+    assert_eq!(unsafe { depend(graph, &first, &second, &kind, 1) }, SUCCESS);
+    let priority = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY;
+    let high = CUlaunchAttributeValue { priority: -1 };
+    assert_eq!(cu!(machine, cuGraphKernelNodeSetAttribute(second, priority, &high)), SUCCESS);
+
+    let (mut clone, mut twin) = (CUgraph::NULL, CUgraphNode::NULL);
+    assert_eq!(cu!(machine, cuGraphClone(&mut clone, graph)), SUCCESS);
+    assert_eq!(cu!(machine, cuGraphNodeFindInClone(&mut twin, second, clone)), SUCCESS);
+    let (mut from, mut found, mut count) = (CUgraphNode::NULL, CUgraphEdgeData::default(), 1);
+    let ask = driver.cuGraphNodeGetDependencies_v2.expect("a driver of today has it");
+    // SAFETY: as above.
+    let asked = unsafe { ask(twin, &mut from, &mut found, &mut count) };
+    assert_eq!((asked, count, found), (SUCCESS, 1, kind));
+    let mut value = CUlaunchAttributeValue { priority: 0 };
+    assert_eq!(cu!(machine, cuGraphKernelNodeGetAttribute(twin, priority, &mut value)), SUCCESS);
+    // SAFETY: the driver wrote this field.
+    assert_eq!(unsafe { value.priority }, -1);
+}
+
+#[test]
+fn nodes_for_a_context_that_does_not_exist_are_undefined() {
+    let copy = |machine: &Machine, graph, words, context| {
+        let (mut node, none) = (CUgraphNode::NULL, std::ptr::null());
+        let copy = CUDA_MEMCPY3D::device_to_device(words, words + 4, 4);
+        cu!(machine, cuGraphAddMemcpyNode(&mut node, graph, none, 0, &copy, context))
+    };
+    let fill = |machine: &Machine, graph, words, context| {
+        let (mut node, none) = (CUgraphNode::NULL, std::ptr::null());
+        let mut fill = CUDA_MEMSET_NODE_PARAMS { dst: words, value: 7, ..Default::default() };
+        (fill.elementSize, fill.width, fill.height) = (4, 1, 1);
+        cu!(machine, cuGraphAddMemsetNode(&mut node, graph, none, 0, &fill, context))
+    };
+    type Add = dyn Fn(&Machine, CUgraph, u64, CUcontext) -> CUresult;
+    for add in [&copy as &Add, &fill] {
+        let machine = Machine::new();
+        let (graph, words) = (machine.graph(), machine.words(&[1, 2]));
+        assert_eq!(add(&machine, graph, words, machine.context), SUCCESS);
+        assert_eq!(add(&machine, graph, words, CUcontext::NULL), SUCCESS);
+        let never = CUcontext(std::ptr::without_provenance_mut(64));
+        assert_eq!(add(&machine, graph, words, never), CUresult::CUDA_ERROR_UNKNOWN);
+        assert_eq!(machine.diagnostics(DiagnosticKind::Undefined).len(), 1);
+    }
 }

@@ -58,6 +58,15 @@ fn node_parameters_can_be_asked_for() {
         (list[0].cast::<u64>().read_unaligned(), list[1].cast::<u32>().read_unaligned())
     };
     assert_eq!((address, value), (word, 0xabcd));
+
+    let (mut address, mut value) = (word, 0x1234u32);
+    let mut list = [(&raw mut address).cast(), (&raw mut value).cast()];
+    let parameters = machine.store(&mut list);
+    assert_eq!(cu!(machine, cuGraphKernelNodeSetParams_v2(node, &parameters)), SUCCESS);
+    assert_eq!(cu!(machine, cuGraphKernelNodeGetParams_v2(node, &mut asked)), SUCCESS);
+    // SAFETY: as above, for the values that the node was set to.
+    let value = unsafe { asked.kernelParams.add(1).read().cast::<u32>().read_unaligned() };
+    assert_eq!(value, 0x1234);
 }
 
 #[test]

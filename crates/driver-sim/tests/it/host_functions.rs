@@ -11,7 +11,7 @@ use crate::machine::{Machine, cu};
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 
 /// Counts how often it was called.
-unsafe extern "C" fn count(counter: *mut c_void) {
+pub(crate) unsafe extern "C" fn count(counter: *mut c_void) {
     // SAFETY: the tests hand over a counter that lives until the function has run.
     unsafe { &*counter.cast::<AtomicUsize>() }.fetch_add(1, Ordering::Relaxed);
 }
@@ -25,7 +25,7 @@ unsafe extern "C" fn count_success(_stream: CUstream, code: CUresult, counter: *
 }
 
 /// Asks the driver that lies behind its data.
-unsafe extern "C" fn ask(driver: *mut c_void) {
+pub(crate) unsafe extern "C" fn ask(driver: *mut c_void) {
     // SAFETY: the test hands over a table that lives until the function has run.
     let driver = unsafe { &*driver.cast::<DriverTable>() };
     let mut count = 0;
@@ -34,7 +34,7 @@ unsafe extern "C" fn ask(driver: *mut c_void) {
     assert_ne!(code, SUCCESS);
 }
 
-fn data(counter: &AtomicUsize) -> *mut c_void {
+pub(crate) fn data(counter: &AtomicUsize) -> *mut c_void {
     std::ptr::from_ref(counter).cast_mut().cast()
 }
 

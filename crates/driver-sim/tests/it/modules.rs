@@ -145,3 +145,13 @@ fn a_graph_whose_module_was_unloaded_is_undefined() {
     let said = machine.diagnostics(DiagnosticKind::Undefined);
     assert!(said.len() == 1 && said[0].contains("`store`"), "{said:?}");
 }
+
+#[test]
+fn a_load_without_a_place_for_the_module_leaves_nothing() {
+    let machine = Machine::new();
+    let before = machine.simulator.live().modules;
+    let (image, nowhere) = (ptx::module(), std::ptr::null_mut());
+    let code = cu!(machine, cuModuleLoadData(nowhere, image.as_ptr().cast()));
+    assert_eq!(code, INVALID_VALUE);
+    assert_eq!(machine.simulator.live().modules, before);
+}

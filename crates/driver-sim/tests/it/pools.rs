@@ -1,0 +1,151 @@
+//! Pools of device memory: what they count, what they keep, and what a refused call leaves.
+
+use retrograph_driver_sim::Config;
+use retrograph_driver_sys::*;
+
+use crate::machine::{Machine, cu};
+
+const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
+const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+/// What a pool reserves at a time.
+const CHUNK: u64 = 32 << 20;
+const RESERVED: CUmemPool_attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT;
+const RESERVED_HIGH: CUmemPool_attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH;
+const USED: CUmemPool_attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT;
+const USED_HIGH: CUmemPool_attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+const THRESHOLD: CUmemPool_attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+
+impl Machine {
+    /// A pool of the first device that may reserve so many bytes; 0 for all.
+    fn pool(&self, most: usize) -> CUmemoryPool {
+        let mut given = CUmemPoolProps { maxSize: most, ..Default::default() };
+        given.allocType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+        given.location.r#type = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+        let mut pool = CUmemoryPool::NULL;
+        assert_eq!(cu!(self, cuMemPoolCreate(&mut pool, &given)), SUCCESS);
+        pool
+    }
+
+    fn take(&self, pool: CUmemoryPool, bytes: usize, stream: CUstream) -> CUdeviceptr {
+        let mut address = 0;
+        let code = cu!(self, cuMemAllocFromPoolAsync(&mut address, bytes, pool, stream));
+        assert_eq!(code, SUCCESS);
+        address
+    }
+
+    fn give(&self, address: CUdeviceptr, stream: CUstream) {
+        assert_eq!(cu!(self, cuMemFreeAsync(address, stream)), SUCCESS);
+        assert_eq!(self.sync(stream), SUCCESS);
+    }
+
+    fn counters<const N: usize>(
+        &self,
+        pool: CUmemoryPool,
+        of: [CUmemPool_attribute; N],
+    ) -> [u64; N] {
+        of.map(|attribute| {
+            let mut value = 0u64;
+            let place = (&raw mut value).cast();
+            assert_eq!(cu!(self, cuMemPoolGetAttribute(pool, attribute, place)), SUCCESS);
+            value
+        })
+    }
+
+    fn set(&self, pool: CUmemoryPool, attribute: CUmemPool_attribute, mut value: u64) -> CUresult {
+        cu!(self, cuMemPoolSetAttribute(pool, attribute, (&raw mut value).cast()))
+    }
+
+    fn present_pool(&self) -> CUmemoryPool {
+        let mut pool = CUmemoryPool::NULL;
+        assert_eq!(cu!(self, cuDeviceGetMemPool(&mut pool, 0)), SUCCESS);
+        pool
+    }
+}
+
+#[test]
+fn memory_comes_back_to_its_pool_by_either_free() {
+    let machine = Machine::new();
+    let (stream, pool) = (machine.stream(), machine.pool(0));
+    let (first, second) = (machine.take(pool, 100, stream), machine.take(pool, 50, stream));
+    assert_eq!(machine.counters(pool, [USED, RESERVED]), [150, CHUNK]);
+    assert_eq!(cu!(machine, cuMemFree_v2(first)), SUCCESS);
+    assert_eq!(machine.counters(pool, [USED, RESERVED]), [50, CHUNK]);
+    machine.give(second, stream);
+    assert_eq!(machine.counters(pool, [USED, RESERVED]), [0, 0], "nothing is kept");
+}
+
+#[test]
+fn a_pool_keeps_what_its_threshold_says_until_it_is_trimmed() {
+    let machine = Machine::new();
+    let (stream, pool) = (machine.stream(), machine.pool(0));
+    assert_eq!(machine.set(pool, THRESHOLD, u64::MAX), SUCCESS);
+    let (first, second) = (machine.take(pool, 100, stream), machine.take(pool, 50, stream));
+    machine.give(first, stream);
+    machine.give(second, stream);
+    assert_eq!(machine.counters(pool, [USED, RESERVED]), [0, CHUNK]);
+    assert_eq!(cu!(machine, cuMemPoolTrimTo(pool, 1)), SUCCESS);
+    assert_eq!(machine.counters(pool, [RESERVED]), [CHUNK], "a chunk is kept whole");
+    assert_eq!(cu!(machine, cuMemPoolTrimTo(pool, 0)), SUCCESS);
+    assert_eq!(machine.counters(pool, [RESERVED]), [0]);
+}
+
+#[test]
+fn the_highest_counts_begin_again_at_what_there_is() {
+    let machine = Machine::new();
+    let (stream, pool) = (machine.stream(), machine.pool(0));
+    let address = machine.take(pool, 100, stream);
+    machine.give(address, stream);
+    assert_eq!(machine.counters(pool, [USED_HIGH, RESERVED_HIGH]), [100, CHUNK]);
+    assert_eq!(machine.set(pool, USED_HIGH, 0), SUCCESS);
+    assert_eq!(machine.counters(pool, [USED_HIGH, RESERVED_HIGH]), [0, CHUNK]);
+    assert_eq!(machine.set(pool, RESERVED_HIGH, 0), SUCCESS);
+    assert_eq!(machine.counters(pool, [USED_HIGH, RESERVED_HIGH]), [0, 0]);
+}
+
+#[test]
+fn a_refused_allocation_leaves_nothing() {
+    let machine = Machine::with(Config { memory_bytes: 1 << 28, ..Config::default() });
+    let (stream, pool) = (machine.stream(), machine.pool(1));
+    let (mut address, nowhere) = (7, std::ptr::null_mut());
+    let most = CHUNK as usize + 1;
+    let code = cu!(machine, cuMemAllocFromPoolAsync(&mut address, most, pool, stream));
+    assert_eq!((code, address), (CUresult::CUDA_ERROR_OUT_OF_MEMORY, 0));
+    assert_eq!(cu!(machine, cuMemAllocFromPoolAsync(nowhere, 64, pool, stream)), INVALID_VALUE);
+    assert_eq!(cu!(machine, cuMemAllocAsync(nowhere, 64, stream)), INVALID_VALUE);
+    assert_eq!(machine.simulator.live().allocations, 0);
+    assert_eq!(machine.counters(pool, [USED, RESERVED]), [0, 0]);
+
+    assert_eq!(machine.begin(stream), SUCCESS);
+    assert_eq!(cu!(machine, cuMemAllocAsync(nowhere, 64, stream)), INVALID_VALUE);
+    let ((code, graph), mut count) = (machine.end(stream), 9);
+    assert_eq!(code, SUCCESS);
+    assert_eq!(cu!(machine, cuGraphGetNodes(graph, std::ptr::null_mut(), &mut count)), SUCCESS);
+    assert_eq!(count, 0);
+}
+
+#[test]
+fn a_destroyed_pool_is_the_pool_of_no_device() {
+    let machine = Machine::new();
+    let (stream, pool, own) = (machine.stream(), machine.pool(0), machine.present_pool());
+    assert_eq!(cu!(machine, cuDeviceSetMemPool(0, pool)), SUCCESS);
+    assert_eq!(machine.present_pool(), pool);
+    let mut address = 0;
+    assert_eq!(cu!(machine, cuMemAllocAsync(&mut address, 100, stream)), SUCCESS);
+    assert_eq!(machine.counters(pool, [USED]), [100]);
+    assert_eq!(cu!(machine, cuMemPoolDestroy(pool)), SUCCESS);
+    assert_eq!(machine.present_pool(), own);
+    assert_eq!(cu!(machine, cuMemPoolTrimTo(pool, 0)), INVALID_VALUE);
+    machine.give(address, stream);
+}
+
+#[test]
+fn a_pool_belongs_to_one_device() {
+    let machine = Machine::with(Config { devices: 2, ..Config::default() });
+    let pool = machine.pool(0);
+    assert_eq!(cu!(machine, cuDeviceSetMemPool(1, pool)), INVALID_VALUE);
+    let (mut flags, mut place) = (CUmemAccess_flags(9), CUmemLocation::default());
+    place.r#type = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+    place.id = 1;
+    assert_eq!(cu!(machine, cuMemPoolGetAccess(&mut flags, pool, &mut place)), SUCCESS);
+    assert_eq!(flags, CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE);
+}
