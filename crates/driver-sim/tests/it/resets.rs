@@ -35,7 +35,7 @@ fn a_reset_frees_all_that_the_context_had() {
     machine.run(exec);
     let (mut ordered, _event) = (0, machine.event());
     assert_eq!(cu!(machine, cuMemAllocAsync(&mut ordered, 4, stream)), SUCCESS);
-    (machine.zero(), machine.pinned(&[1]));
+    let (_word, _host) = (machine.zero(), machine.pinned(&[1]));
     assert_eq!(machine.begin(stream), SUCCESS);
     let before = machine.simulator.live();
     assert_eq!((before.allocations, before.pinned, before.captures), (3, 1, 1));
