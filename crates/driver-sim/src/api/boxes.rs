@@ -39,7 +39,8 @@ fn check(mut given: CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
         (&mut given.dstPitch, &mut given.dstHeight, given.dstXInBytes),
     ];
     for (pitch, height, x) in ends {
-        let row = x.checked_add(given.WidthInBytes).ok_or(invalid("box.row"))?;
+        // A row that ends beyond the last address is longer than any pitch.
+        let row = x.saturating_add(given.WidthInBytes);
         *pitch = if *pitch == 0 { row } else { *pitch };
         *height = if *height == 0 { given.Height } else { *height };
         if *pitch < row || *pitch > MOST_PITCH {
@@ -54,16 +55,15 @@ fn check(mut given: CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
 
 impl State {
     fn submit_box(&mut self, given: CUDA_MEMCPY3D, stream: CUstream, wait: Wait) -> Call {
+        let route = self.route(stream)?;
         if given.WidthInBytes == 0 || given.Height == 0 || given.Depth == 0 {
-            return self.route(stream).map(|_| ());
+            return Ok(());
         }
-        self.submit_copy(check(given)?, stream, wait)
+        self.copy_along(route, check(given)?, wait)
     }
 
     pub(crate) fn cuMemcpy2D_v2(&mut self, given: In<CUDA_MEMCPY2D>) -> Call {
-        let given = slice_of(&given.get()?);
-        self.refuse_blocking_copy()?;
-        self.submit_box(given, LEGACY, Wait::Complete)
+        self.submit_box(slice_of(&given.get()?), LEGACY, Wait::Complete)
     }
 
     pub(crate) fn cuMemcpy2DUnaligned_v2(&mut self, given: In<CUDA_MEMCPY2D>) -> Call {
@@ -79,9 +79,7 @@ impl State {
     }
 
     pub(crate) fn cuMemcpy3D_v2(&mut self, given: In<CUDA_MEMCPY3D>) -> Call {
-        let given = given.get()?;
-        self.refuse_blocking_copy()?;
-        self.submit_box(given, LEGACY, Wait::Complete)
+        self.submit_box(given.get()?, LEGACY, Wait::Complete)
     }
 
     pub(crate) fn cuMemcpy3DAsync_v2(

@@ -68,17 +68,7 @@ impl State {
         if stack.last() == Some(&context) {
             stack.pop();
         }
-        self.bury(context);
         Ok(())
-    }
-
-    /// Puts another handle, that of a context which is no more, in the places of a destroyed one.
-    fn bury(&mut self, context: CUcontext) {
-        let grave: CUcontext = self.handle();
-        let ordinal = self.former.get(&context.number()).copied().unwrap_or_default();
-        self.former.insert(grave.number(), ordinal);
-        let stacks = self.threads.values_mut().flat_map(|thread| &mut thread.contexts);
-        stacks.filter(|place| **place == context).for_each(|place| *place = grave);
     }
 
     /// Stops at handles that never were contexts, behind which hardware looks.

@@ -10,9 +10,8 @@ use std::ffi::c_void;
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, In, Out};
-use crate::refusal::{Refusal, refuse};
 use crate::state::{Route, State, memory_refusal};
-use crate::work::{Copy, Operation, TaskId, Work};
+use crate::work::{Copy, Operation, Work};
 
 pub(super) const LEGACY: CUstream = CUstream::NULL;
 
@@ -26,55 +25,51 @@ pub(super) enum Wait {
 }
 
 impl State {
-    /// Queues or captures an operation; gives the task if it was queued.
-    pub(super) fn submit(
-        &mut self,
-        stream: CUstream,
-        operation: Operation,
-    ) -> Result<Option<TaskId>, Refusal> {
+    /// Queues or captures an operation.
+    pub(super) fn submit(&mut self, stream: CUstream, operation: Operation) -> Call {
         match self.route(stream)? {
-            Route::Queue(stream) => self.enqueue(stream, Work::Operation(operation)).map(Some),
+            Route::Queue(stream) => self.enqueue(stream, Work::Operation(operation)).map(|_| ()),
+            Route::Capture(stream, capture) => self.capture_operation((stream, capture), operation),
+        }
+    }
+
+    /// Queues or captures a copy of one run of bytes. That a call waits is no reason to refuse it
+    /// while another stream is captured.
+    fn submit_copy(&mut self, given: CUDA_MEMCPY3D, stream: CUstream, wait: Wait) -> Call {
+        let route = self.route(stream)?;
+        self.copy_along(route, given, wait)
+    }
+
+    /// Queues or captures a copy.
+    pub(super) fn copy_along(&mut self, route: Route, given: CUDA_MEMCPY3D, wait: Wait) -> Call {
+        if given.WidthInBytes == 0 {
+            return Ok(());
+        }
+        match route {
+            Route::Queue(stream) => self.queue_copy(&given, stream, wait),
             Route::Capture(stream, capture) => {
-                self.capture_operation((stream, capture), operation)?;
-                Ok(None)
+                let copy = self.lasting_copy(&given)?;
+                self.capture_operation((stream, capture), Operation::Copy(copy))
             }
         }
     }
 
-    pub(super) fn submit_copy(
-        &mut self,
-        given: CUDA_MEMCPY3D,
-        stream: CUstream,
-        wait: Wait,
-    ) -> Call {
-        if given.WidthInBytes == 0 {
-            return self.route(stream).map(|_| ());
-        }
-        let captured = matches!(self.route(stream)?, Route::Capture(..));
-        let (copy, is_pageable_target) = match captured {
-            true => (self.lasting_copy(&given)?, false),
-            false => self.immediate_copy(&given)?,
-        };
+    fn queue_copy(&mut self, given: &CUDA_MEMCPY3D, stream: CUstream, wait: Wait) -> Call {
+        let (copy, is_pageable_target) = self.immediate_copy(given)?;
         if is_pageable_target {
             return self.copy_to_pageable(&copy, stream);
         }
-        let task = self.submit(stream, Operation::Copy(copy))?;
-        match (task, wait) {
-            (Some(task), Wait::Complete) => self.complete(vec![task]),
-            _ => Ok(()),
+        let task = self.enqueue(stream, Work::Operation(Operation::Copy(copy)))?;
+        match wait {
+            Wait::Complete => self.complete(vec![task]),
+            Wait::AsDocumented => Ok(()),
         }
     }
 
     /// Copies into memory that is not pinned: through pinned memory, before the call returns.
     fn copy_to_pageable(&mut self, copy: &Copy, stream: CUstream) -> Call {
-        let device = self.device_of_stream(stream)?;
-        let pending = match self.route(stream)? {
-            Route::Queue(stream) => self.pending(stream)?,
-            Route::Capture(..) => {
-                let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-                return Err(refuse(code, "copies.copy_to_pageable"));
-            }
-        };
+        let device = self.streams.get(stream)?.device;
+        let pending = self.pending(stream)?;
         self.complete(pending)?;
         copy.run(&self.devices[device].memory).map_err(|error| memory_refusal(&error))
     }
@@ -85,8 +80,6 @@ impl State {
         src: In<c_void>,
         bytes: usize,
     ) -> Call {
-        self.current()?;
-        self.refuse_blocking_copy()?;
         // From pinned memory the call waits. From pageable memory it may return when the bytes are
         // staged, and only the legacy stream and those that wait for it are behind the copy.
         let pinned = self.pinned_at(src.address().addr(), bytes).is_some();
@@ -100,8 +93,6 @@ impl State {
         src: CUdeviceptr,
         bytes: usize,
     ) -> Call {
-        self.current()?;
-        self.refuse_blocking_copy()?;
         let given = CUDA_MEMCPY3D::device_to_host(dst.pointer(), src, bytes);
         self.submit_copy(given, LEGACY, Wait::Complete)
     }
@@ -150,9 +141,7 @@ impl State {
     }
 
     pub(crate) fn cuMemcpy(&mut self, dst: CUdeviceptr, src: CUdeviceptr, bytes: usize) -> Call {
-        self.current()?;
-        self.refuse_blocking_copy()?;
-        let given = self.unified(dst, src, bytes)?;
+        let given = self.unified(dst, src, bytes);
         self.submit_copy(given, LEGACY, Wait::AsDocumented)
     }
 
@@ -163,35 +152,23 @@ impl State {
         bytes: usize,
         stream: CUstream,
     ) -> Call {
-        self.resolve(stream)?;
-        let given = self.unified(dst, src, bytes)?;
+        let given = self.unified(dst, src, bytes);
         self.submit_copy(given, stream, Wait::AsDocumented)
     }
 
     /// A copy between addresses of any kind: what is not of a device is of the host.
-    fn unified(
-        &mut self,
-        dst: CUdeviceptr,
-        src: CUdeviceptr,
-        bytes: usize,
-    ) -> Result<CUDA_MEMCPY3D, Refusal> {
+    fn unified(&mut self, dst: CUdeviceptr, src: CUdeviceptr, bytes: usize) -> CUDA_MEMCPY3D {
         let device = self.current_even_lost().unwrap_or_default();
         let kind = |address| match self.on_device(device, address, 1) {
             true => CUmemorytype::CU_MEMORYTYPE_DEVICE,
             false => CUmemorytype::CU_MEMORYTYPE_HOST,
         };
-        Ok(CUDA_MEMCPY3D {
+        CUDA_MEMCPY3D {
             srcMemoryType: kind(src),
             srcHost: std::ptr::with_exposed_provenance(src as usize),
             dstMemoryType: kind(dst),
             dstHost: std::ptr::with_exposed_provenance_mut(dst as usize),
             ..CUDA_MEMCPY3D::device_to_device(dst, src, bytes)
-        })
-    }
-
-    /// Synchronous copies use the legacy stream. That they wait is no reason to refuse them while
-    /// another stream is captured.
-    pub(super) fn refuse_blocking_copy(&mut self) -> Call {
-        self.route(LEGACY).map(|_| ())
+        }
     }
 }

@@ -93,10 +93,8 @@ impl State {
 
     pub(crate) fn cuDeviceGetUuid_v2(&mut self, uuid: Out<CUuuid>, device: CUdevice) -> Call {
         let index = self.device_index(device)?;
-        let mut bytes = *b"SIMULATED-DEV-00";
-        bytes[14] += (index / 10 % 10) as u8;
-        bytes[15] += (index % 10) as u8;
-        uuid.put(CUuuid { bytes })
+        let text = format!("SIMULATED-DEV-{:02}", index % 100);
+        uuid.put(CUuuid { bytes: std::array::from_fn(|at| text.as_bytes()[at]) })
     }
 
     pub(crate) fn cuDeviceGetAttribute(

@@ -200,7 +200,6 @@ impl State {
     /// full dependencies; what was written before one that is not stays.
     fn put_edges(&mut self, edges: &[Edge], places: &Places) -> Call {
         let Places { from, to, data, count } = *places;
-        count.demand()?;
         if from.is_null() && to.is_null() {
             if !data.is_null() {
                 return Err(invalid("graph.edge_places"));

@@ -65,8 +65,7 @@ impl State {
             }
             Route::Capture(stream, _) => {
                 let member = self.streams.get(stream)?.member.clone();
-                let none = refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.none");
-                Mark::Captured(member.ok_or(none)?)
+                member.map_or(Mark::Never, Mark::Captured)
             }
         };
         let found = self.events.get_mut(event)?;

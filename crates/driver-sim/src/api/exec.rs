@@ -100,7 +100,6 @@ impl State {
         parameters: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>,
     ) -> Call {
         use CUgraphInstantiateResult as R;
-        parameters.demand()?;
         let given = parameters.get()?;
         let made = self.instantiate(exec, graph, given.flags);
         let (result_out, hErrNode_out) = match made {
@@ -117,7 +116,6 @@ impl State {
 
     pub(crate) fn cuGraphExecGetFlags(&mut self, exec: CUgraphExec, flags: Out<u64>) -> Call {
         let exec = self.given_exec(exec)?;
-        flags.demand()?;
         flags.put(self.execs.get(exec)?.flags & (AUTO_FREE | DEVICE_LAUNCH))
     }
 

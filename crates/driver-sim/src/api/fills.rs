@@ -32,7 +32,7 @@ impl State {
                 self.check_fill_on(device, &fill)?;
             }
         }
-        self.submit(stream, Operation::Fill(fill)).map(|_| ())
+        self.submit(stream, Operation::Fill(fill))
     }
 
     fn submit_rows(&mut self, rows: Rows, size: u32, value: u32, stream: CUstream) -> Call {

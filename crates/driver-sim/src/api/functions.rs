@@ -42,7 +42,6 @@ impl Function {
             cluster,
             large_clusters: false,
             cluster_policy: 0,
-            is_loaded: true,
         }
     }
 }
@@ -243,17 +242,13 @@ impl State {
         function: CUfunction,
     ) -> Call {
         state.demand()?;
-        let function = self.resolved(function)?;
-        state.put(match self.functions.get(function)?.is_loaded {
-            true => CUfunctionLoadingState::CU_FUNCTION_LOADING_STATE_LOADED,
-            false => CUfunctionLoadingState::CU_FUNCTION_LOADING_STATE_UNLOADED,
-        })
+        self.resolved(function)?;
+        // Code is on the device when its module is loaded from PTX.
+        state.put(CUfunctionLoadingState::CU_FUNCTION_LOADING_STATE_LOADED)
     }
 
     pub(crate) fn cuFuncLoad(&mut self, function: CUfunction) -> Call {
-        let function = self.resolved(function)?;
-        self.functions.get_mut(function)?.is_loaded = true;
-        Ok(())
+        self.resolved(function).map(|_| ())
     }
 
     pub(crate) fn cuFuncGetModule(&mut self, module: Out<CUmodule>, function: CUfunction) -> Call {

@@ -24,7 +24,6 @@ impl State {
         count: Out<usize>,
     ) -> Call {
         let graph = self.given_graph(graph)?;
-        count.demand()?;
         let found = self.graphs.get(graph)?.nodes.clone();
         put_nodes(&found, nodes, count)
     }
@@ -36,7 +35,6 @@ impl State {
         count: Out<usize>,
     ) -> Call {
         let graph = self.given_graph(graph)?;
-        count.demand()?;
         let mut roots = self.graphs.get(graph)?.nodes.clone();
         roots.retain(|node| self.nodes.get(*node).is_ok_and(|node| node.dependencies.is_empty()));
         // The root that was added last comes first.
@@ -50,7 +48,6 @@ impl State {
         kind: Out<CUgraphNodeType>,
     ) -> Call {
         let node = self.given_node(node)?;
-        kind.demand()?;
         kind.put(self.nodes.get(node)?.kind.node_type())
     }
 
@@ -60,7 +57,6 @@ impl State {
         parameters: Out<CUDA_KERNEL_NODE_PARAMS>,
     ) -> Call {
         let node = self.given_node(node)?;
-        parameters.demand()?;
         let found = self.nodes.get_mut(node)?;
         let pointers = found.pointers.as_mut_ptr();
         match &found.kind {
@@ -83,7 +79,6 @@ impl State {
         of: impl Fn(&NodeKind) -> Option<T>,
     ) -> Call {
         let node = self.given_node(node)?;
-        place.demand()?;
         let found = of(&self.nodes.get(node)?.kind);
         place.put(found.ok_or_else(|| invalid("graph.another_kind"))?)
     }

@@ -19,11 +19,19 @@ impl State {
         parameters: Out<CUDA_MEM_ALLOC_NODE_PARAMS>,
     ) -> Call {
         let place = Place { node, graph, dependencies, count };
+<<<<<<< Updated upstream
         self.add(&place, |state| {
             let mut given = parameters.get()?;
             given.dptr = state.reserve_for_node(&given)?;
             parameters.put(given).map(|()| NodeKind::Alloc(given.dptr))
         })
+=======
+        self.check_place(&place)?;
+        let mut given = parameters.get()?;
+        given.dptr = self.reserve_for_node(&given)?;
+        parameters.put(given)?;
+        self.add(&place, NodeKind::Alloc(given.dptr))
+>>>>>>> Stashed changes
     }
 
     /// Reserves what an allocation node asks for.
@@ -90,7 +98,6 @@ impl State {
         parameters: Out<CUDA_MEM_ALLOC_NODE_PARAMS>,
     ) -> Call {
         let node = self.given_node(node)?;
-        parameters.demand()?;
         let NodeKind::Alloc(address) = self.nodes.get(node)?.kind else {
             return Err(invalid("graph.another_kind"));
         };
@@ -130,7 +137,6 @@ impl State {
         address: Out<CUdeviceptr>,
     ) -> Call {
         let node = self.given_node(node)?;
-        address.demand()?;
         match self.nodes.get(node)?.kind {
             NodeKind::Free(found) => address.put(found),
             _ => Err(invalid("graph.another_kind")),
@@ -145,7 +151,6 @@ impl State {
     ) -> Call {
         use CUgraphMem_attribute as A;
         let device = self.device_index(device)?;
-        value.demand()?;
         let usage = self.graph_usage.get(&device).copied().unwrap_or_default();
         let number = match attribute {
             A::CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT => usage.used,
@@ -165,7 +170,6 @@ impl State {
     ) -> Call {
         use CUgraphMem_attribute as A;
         let device = self.device_index(device)?;
-        value.demand()?;
         let given: u64 = value.cast().get()?;
         let usage = self.graph_usage.entry(device).or_default();
         let (high, now) = match attribute {

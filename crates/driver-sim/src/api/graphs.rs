@@ -57,7 +57,6 @@ impl State {
         node: CUgraphNode,
         clone: CUgraph,
     ) -> Call {
-        place.demand()?;
         let node = self.given_node(node)?;
         let clone = self.given_graph(clone)?;
         let found = self.graphs.get(clone)?.clones.get(&node).copied();

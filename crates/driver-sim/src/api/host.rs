@@ -55,7 +55,6 @@ impl State {
                 return Err(invalid("host.unknown"));
             }
         };
-        self.sound(device)?;
         self.refuse_unsafe()?;
         self.forget(device, address)
     }
@@ -76,11 +75,9 @@ impl State {
         let device = self.current()?;
         self.refuse_unsafe()?;
         let host = NonNull::new(pointer.pointer().cast::<u8>()).ok_or(invalid("null"))?;
-        if bytes == 0 || flags & !REGISTER_FLAGS != 0 {
-            return Err(invalid("host.register"));
-        }
         let start = host.as_ptr().addr();
-        let end = start.checked_add(bytes).ok_or(invalid("host.register"))?;
+        let is_known = bytes > 0 && flags & !REGISTER_FLAGS == 0;
+        let end = start.checked_add(bytes).filter(|_| is_known).ok_or(invalid("host.register"))?;
         let mut known = self.pinned.range(..end).rev();
         if let Some((base, pinned)) = known.next()
             && base + pinned.bytes() > start
@@ -99,7 +96,6 @@ impl State {
         let address = pointer.pointer().addr();
         let start = self.pinned.get(&address).filter(|found| found.is_registered());
         if let Some(device) = start.map(|found| found.device) {
-            self.sound(device)?;
             self.refuse_unsafe()?;
             return self.forget(device, address);
         }
@@ -127,7 +123,6 @@ impl State {
     ) -> Call {
         address.offer(0);
         self.current()?;
-        address.demand()?;
         if flags != 0 {
             return Err(invalid("host.flags"));
         }
@@ -137,7 +132,6 @@ impl State {
 
     pub(crate) fn cuMemHostGetFlags(&mut self, flags: Out<u32>, pointer: Out<c_void>) -> Call {
         self.current()?;
-        flags.demand()?;
         let given = self.pinned_of(pointer)?.flags;
         flags.put(given)
     }

@@ -19,7 +19,7 @@ impl State {
         self.resolve(stream)?;
         let function = function.ok_or(invalid("host.null"))?;
         let call = HostCall { target: HostTarget::Function(function), data: data.pointer() };
-        self.submit(stream, Operation::Host(call)).map(|_| ())
+        self.submit(stream, Operation::Host(call))
     }
 
     pub(crate) fn cuStreamAddCallback(

@@ -9,7 +9,7 @@ use super::device::MULTIPROCESSORS;
 use super::functions::most_threads;
 use crate::argument::{Admit, Call, Out};
 use crate::refusal::{Refusal, invalid, refuse};
-use crate::state::{Route, State};
+use crate::state::{Function, Route, State};
 use crate::work::{Launch, Operation};
 
 /// What a caller says of a launch.
@@ -22,6 +22,8 @@ pub(super) struct Request {
     pub(super) extra: Out<*mut c_void>,
     /// The size of clusters that the launch asks for.
     pub(super) cluster: Option<[u32; 3]>,
+    /// Whether all blocks must be resident at once.
+    pub(super) is_cooperative: bool,
 }
 
 impl Request {
@@ -38,6 +40,7 @@ impl Request {
             parameters,
             extra,
             cluster: None,
+            is_cooperative: false,
         }
     }
 
@@ -51,6 +54,7 @@ impl Request {
             parameters: Out::NULL,
             extra: Out::NULL,
             cluster: None,
+            is_cooperative: false,
         }
     }
 }
@@ -73,8 +77,17 @@ impl State {
     ) -> Call {
         let grid = [grid_x, grid_y, grid_z];
         let block = [block_x, block_y, block_z];
-        let cluster = None;
-        let request = Request { function, grid, block, shared_bytes, parameters, extra, cluster };
+        let (cluster, is_cooperative) = (None, false);
+        let request = Request {
+            function,
+            grid,
+            block,
+            shared_bytes,
+            parameters,
+            extra,
+            cluster,
+            is_cooperative,
+        };
         self.launch_request(stream, &request)
     }
 
@@ -84,16 +97,7 @@ impl State {
             Ok(launch) => launch,
             Err(refusal) => return Err(self.fail_launch(stream, request, refusal)),
         };
-        self.submit(stream, Operation::Launch(launch)).map(|_| ())
-    }
-
-    /// The same for a launch whose blocks must all be resident at once.
-    pub(super) fn launch_cooperative(&mut self, stream: CUstream, request: &Request) -> Call {
-        self.resolve(stream)?;
-        if let Err(refusal) = self.check_cooperative(request) {
-            return Err(self.fail_launch(stream, request, refusal));
-        }
-        self.launch_request(stream, request)
+        self.submit(stream, Operation::Launch(launch))
     }
 
     /// A launch that fails for another reason than its function or missing parameters breaks the
@@ -130,24 +134,27 @@ impl State {
     ) -> Call {
         let grid = [grid_x, grid_y, grid_z];
         let block = [block_x, block_y, block_z];
-        let (extra, cluster) = (Out::NULL, None);
-        let request = Request { function, grid, block, shared_bytes, parameters, extra, cluster };
-        self.launch_cooperative(stream, &request)
+        let (extra, cluster, is_cooperative) = (Out::NULL, None, true);
+        let request = Request {
+            function,
+            grid,
+            block,
+            shared_bytes,
+            parameters,
+            extra,
+            cluster,
+            is_cooperative,
+        };
+        self.launch_request(stream, &request)
     }
 
-    /// Refuses grids whose blocks do not all fit on the device at a time.
-    fn check_cooperative(&mut self, request: &Request) -> Call {
-        let function = self.resolved(request.function)?;
-        check_geometry(request)?;
-        let found = self.functions.get(function)?;
+    /// Refuses a cooperative launch whose blocks do not all fit on the device at a time.
+    fn check_resident(&self, found: &Function, request: &Request) -> Call {
         let threads = request.block.iter().product::<u32>();
-        if threads > most_threads(found) {
-            return Err(invalid("launch.bound"));
-        }
         let resident = self.resident_blocks(found, threads, u64::from(request.shared_bytes));
         let most = u64::from(resident) * u64::from(MULTIPROCESSORS.unsigned_abs());
         let blocks: u64 = request.grid.iter().map(|&size| u64::from(size)).product();
-        if blocks > most {
+        if request.is_cooperative && blocks > most {
             let code = CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
             return Err(refuse(code, "launch.cooperative"));
         }
@@ -165,7 +172,6 @@ impl State {
         if self.functions.get(function)?.device != device {
             return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "launch.foreign"));
         }
-        check_geometry(request)?;
         self.check_cluster(function, request)?;
         self.launch_of(request)
     }
@@ -179,6 +185,7 @@ impl State {
         if threads > most_threads(found) {
             return Err(invalid("launch.bound"));
         }
+        self.check_resident(found, request)?;
         let required = found.program.entry().limits.required_threads;
         if required.is_some_and(|required| required != request.block) {
             return Err(invalid("launch.required"));

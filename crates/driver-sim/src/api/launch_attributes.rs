@@ -37,16 +37,13 @@ impl State {
         self.resolve(config.hStream)?;
         self.resolved(function)?;
         let attributes = self.launch_attributes(&config)?;
-        let cluster = attributes.cluster;
+        let Attributes { cluster, is_cooperative, belongs_to_nodes } = attributes;
         let base = Request::of_config(&config);
-        let request = Request { function, parameters, extra, cluster, ..base };
-        if attributes.belongs_to_nodes {
+        let request = Request { function, parameters, extra, cluster, is_cooperative, ..base };
+        if belongs_to_nodes {
             self.refuse_captured_attributes(config.hStream)?;
         }
-        match attributes.is_cooperative {
-            true => self.launch_cooperative(config.hStream, &request),
-            false => self.launch_request(config.hStream, &request),
-        }
+        self.launch_request(config.hStream, &request)
     }
 
     /// Reads the attributes of a launch; of several of a kind the last one counts.

@@ -63,9 +63,9 @@ impl State {
             return Ok(Vec::new());
         }
         let block = block.filter(|block| !block.is_null() && given > 0);
-        let mut bytes = block.ok_or(invalid("launch.extra_block"))?.bytes(given)?;
-        bytes.extend(POISON.to_le_bytes().iter().cycle().take(size - given));
-        Ok(bytes)
+        let bytes = block.ok_or(invalid("launch.extra_block"))?.bytes(given)?;
+        let lacking = POISON.to_le_bytes().into_iter().cycle();
+        Ok(bytes.into_iter().chain(lacking).take(size).collect())
     }
 }
 

@@ -12,6 +12,13 @@ use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, invalid, refuse};
 use crate::state::{Kernel, Library, Module, State};
 
+/// The options of a load: those of the compiler, and those of the library.
+struct Options {
+    jit: (u32, Out<CUjit_option>, Out<*mut c_void>),
+    library_options: Out<CUlibraryOption>,
+    library_count: u32,
+}
+
 impl State {
     #[expect(clippy::too_many_arguments, reason = "the signature is the driver's")]
     pub(crate) fn cuLibraryLoadData(
@@ -25,11 +32,11 @@ impl State {
         _library_values: Out<*mut c_void>,
         library_count: u32,
     ) -> Call {
-        library.demand()?;
-        let jit = (jit_options, jit_values, jit_count);
-        self.library_options(jit, (library_options, library_count))?;
-        let text = image_text(image).map_err(|failure| self.failed(failure))?;
-        self.load_library(library, text)
+        let options =
+            Options { jit: (jit_count, jit_options, jit_values), library_options, library_count };
+        self.load_library(library, options, |state| {
+            image_text(image).map_err(|failure| state.failed(failure))
+        })
     }
 
     #[expect(clippy::too_many_arguments, reason = "the signature is the driver's")]
@@ -44,32 +51,29 @@ impl State {
         _library_values: Out<*mut c_void>,
         library_count: u32,
     ) -> Call {
-        library.demand()?;
-        let jit = (jit_options, jit_values, jit_count);
-        self.library_options(jit, (library_options, library_count))?;
-        let text = read_file(&path.text()?)?;
-        self.load_library(library, text)
+        let options =
+            Options { jit: (jit_count, jit_options, jit_values), library_options, library_count };
+        self.load_library(library, options, |_| read_file(&path.text()?))
     }
 
-    fn load_library(&mut self, library: Out<CUlibrary>, text: String) -> Call {
-        let handle: CUlibrary = self.handle();
-        let (modules, kernels) = (BTreeMap::new(), BTreeMap::new());
-        let loaded = Library { text: text.into(), image: None, modules, kernels };
-        self.libraries.insert(handle, loaded);
-        library.put(handle)
-    }
-
-    /// Checks the options of a load, which is done later.
-    fn library_options(
+    /// Checks the options of a load and keeps the text, which is compiled later.
+    fn load_library(
         &mut self,
-        jit: (Out<CUjit_option>, Out<*mut c_void>, u32),
-        library: (Out<CUlibraryOption>, u32),
+        library: Out<CUlibrary>,
+        options: Options,
+        read: impl FnOnce(&mut Self) -> Result<String, Refusal>,
     ) -> Call {
-        self.jit_log(jit.2, jit.0, jit.1)?;
-        if library.0.is_null() && library.1 > 0 {
+        library.demand()?;
+        let (count, names, values) = options.jit;
+        self.jit_log(count, names, values)?;
+        if options.library_options.is_null() && options.library_count > 0 {
             return Err(self.undefined("options of a library are read through null"));
         }
-        Ok(())
+        let text = read(self)?.into();
+        let handle: CUlibrary = self.handle();
+        let (modules, kernels) = (BTreeMap::new(), BTreeMap::new());
+        self.libraries.insert(handle, Library { text, image: None, modules, kernels });
+        library.put(handle)
     }
 
     /// A library that exists.
@@ -91,9 +95,7 @@ impl State {
         }
         let text = Arc::clone(&found.text);
         let image = self.parse_complete(&text).map_err(|failure| self.failed(failure))?;
-        let image = Arc::new(image);
-        self.library(library)?.image = Some(Arc::clone(&image));
-        Ok(image)
+        Ok(Arc::clone(self.library(library)?.image.insert(Arc::new(image))))
     }
 
     pub(crate) fn cuLibraryUnload(&mut self, library: CUlibrary) -> Call {
@@ -225,7 +227,6 @@ impl State {
     }
 
     pub(crate) fn cuKernelGetName(&mut self, name: Out<*const c_char>, kernel: CUkernel) -> Call {
-        name.demand()?;
         let found = self.kernels.get(kernel).map_err(|_| invalid("kernel.name"))?.name.as_ptr();
         name.put(found)
     }

@@ -15,6 +15,13 @@ use crate::state::{Link, State};
 /// Two inputs define the same name.
 const DEFINED_TWICE: Refusal = refuse(CUresult::CUDA_ERROR_INVALID_SOURCE, "link.defined_twice");
 
+/// What a call adds to a link.
+struct Input {
+    link: CUlinkState,
+    kind: CUjitInputType,
+    options: (u32, Out<CUjit_option>, Out<*mut c_void>),
+}
+
 impl State {
     pub(crate) fn cuLinkCreate_v2(
         &mut self,
@@ -24,11 +31,11 @@ impl State {
         link: Out<CUlinkState>,
     ) -> Call {
         self.current()?;
-        link.demand()?;
         let log = self.jit_log(count, options, values)?;
         let handle = self.handle();
+        link.put(handle)?;
         self.links.insert(handle, Link { log, ..Link::default() });
-        link.put(handle)
+        Ok(())
     }
 
     #[expect(clippy::too_many_arguments, reason = "the signature is the driver's")]
@@ -43,15 +50,11 @@ impl State {
         options: Out<CUjit_option>,
         values: Out<*mut c_void>,
     ) -> Call {
-        self.links.get(link)?;
-        self.jit_log(count, options, values)?;
-        if data.is_null() || size == 0 {
-            return Err(invalid("link.empty"));
-        }
-        let bytes = data.input_bytes(size)?;
-        self.refuse_other_inputs(kind, &bytes)?;
-        let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-        self.add_input(link, String::from_utf8_lossy(text).into_owned())
+        let input = Input { link, kind, options: (count, options, values) };
+        self.add_input(input, || match data.is_null() || size == 0 {
+            true => Err(invalid("link.empty")),
+            false => data.input_bytes(size),
+        })
     }
 
     pub(crate) fn cuLinkAddFile_v2(
@@ -63,11 +66,8 @@ impl State {
         options: Out<CUjit_option>,
         values: Out<*mut c_void>,
     ) -> Call {
-        self.links.get(link)?;
-        self.jit_log(count, options, values)?;
-        let text = read_file(&path.text()?)?;
-        self.refuse_other_inputs(kind, text.as_bytes())?;
-        self.add_input(link, text)
+        let input = Input { link, kind, options: (count, options, values) };
+        self.add_input(input, || read_file(&path.text()?).map(String::into_bytes))
     }
 
     /// Refuses what is not PTX. PTX is also taken where a fat binary is announced.
@@ -91,10 +91,17 @@ impl State {
     }
 
     /// Adds a text, which is compiled when it is added.
-    fn add_input(&mut self, link: CUlinkState, text: String) -> Call {
-        if self.links.get(link)?.image.is_some() {
+    fn add_input(&mut self, input: Input, read: impl FnOnce() -> Result<Vec<u8>, Refusal>) -> Call {
+        let Input { link, kind, options: (count, options, values) } = input;
+        let is_complete = self.links.get(link)?.image.is_some();
+        self.jit_log(count, options, values)?;
+        let bytes = read()?;
+        self.refuse_other_inputs(kind, &bytes)?;
+        if is_complete {
             return Err(invalid("link.complete"));
         }
+        let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        let text = String::from_utf8_lossy(text).into_owned();
         let parsed = self.parse_image(&text);
         self.finish_log(link, parsed.as_ref().err())?;
         let parsed = parsed.map_err(|failure| self.failed(failure))?;
@@ -121,19 +128,16 @@ impl State {
         image: Out<*mut c_void>,
         bytes: Out<usize>,
     ) -> Call {
-        self.links.get(link)?;
-        image.demand()?;
         let found = self.links.get(link)?;
+        image.demand()?;
         if found.image.is_some() {
             return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "link.complete_again"));
         }
         if found.is_broken {
             return Err(DEFINED_TWICE);
         }
-        let text = self.joined(link)?;
-        let found = self.links.get_mut(link)?;
-        let made = found.image.insert(text.into_bytes());
-        made.push(0);
+        let text = self.joined(link)? + "\0";
+        let made = self.links.get_mut(link)?.image.insert(text.into_bytes());
         bytes.offer(made.len());
         image.put(made.as_mut_ptr().cast())
     }

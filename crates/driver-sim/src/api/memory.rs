@@ -75,7 +75,6 @@ impl State {
     }
 
     pub(crate) fn cuMemFree_v2(&mut self, address: CUdeviceptr) -> Call {
-        self.ready()?;
         if address == 0 {
             // Nothing is freed, but a context that is there must be sound.
             return match self.current_context().is_null() {

@@ -39,8 +39,6 @@ pub(crate) struct Function {
     pub(crate) large_clusters: bool,
     /// How clusters are spread over the device.
     pub(crate) cluster_policy: i32,
-    /// Whether its code is on the device, which it is when its module is loaded from PTX.
-    pub(crate) is_loaded: bool,
 }
 
 /// A library: an image that becomes a module of each context that uses it.

@@ -129,6 +129,7 @@ fn a_stream_waits_for_the_event_that_a_graph_records() {
 }
 
 #[test]
+<<<<<<< Updated upstream
 fn the_most_that_graphs_reserved_is_kept_until_it_is_reset() {
     let (machine, stream) = (Machine::new(), CUstream::NULL);
     let ask = |attribute| {
@@ -218,4 +219,59 @@ fn nodes_for_a_context_that_does_not_exist_are_undefined() {
         assert_eq!(add(&machine, graph, words, never), CUresult::CUDA_ERROR_UNKNOWN);
         assert_eq!(machine.diagnostics(DiagnosticKind::Undefined).len(), 1);
     }
+=======
+fn memory_that_a_graph_frees_and_allocates_again_is_fresh() {
+    let machine = Machine::new();
+    let graph = machine.graph();
+    let (_, address) = machine.allocate_in(graph, 4);
+    let mut exec = CUgraphExec::NULL;
+    let flags = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+    assert_eq!(cu!(machine, cuGraphInstantiateWithFlags(&mut exec, graph, flags)), SUCCESS);
+    assert_eq!(machine.try_launch(exec), SUCCESS);
+    let fresh = machine.peek(address);
+    assert_eq!(cu!(machine, cuMemsetD32_v2(address, 5, 1)), SUCCESS);
+    assert_eq!(machine.peek(address), 5);
+    assert_eq!(machine.try_launch(exec), SUCCESS);
+    assert_eq!(machine.peek(address), fresh, "what was there before is poisoned");
+}
+
+#[test]
+fn a_free_waits_for_the_launch_that_allocates() {
+    let machine = Machine::new();
+    let (graph, stream, word) = (machine.graph(), machine.stream(), machine.zero());
+    let (node, address) = machine.allocate_in(graph, 4);
+    let written = machine.add(graph, (c"store", address, 3), &[node]);
+    machine.add(graph, (c"store", word, 3), &[written]);
+    let exec = machine.instantiate(graph).unwrap();
+    assert_eq!(cu!(machine, cuGraphLaunch(exec, stream)), SUCCESS);
+    assert_eq!(cu!(machine, cuMemFree_v2(address)), SUCCESS);
+    assert_eq!(machine.peek(word), 3, "the launch ran before its memory went");
+}
+
+#[test]
+fn memory_of_graphs_is_told_with_its_address_and_its_highest_use() {
+    let machine = Machine::new();
+    let graph = machine.graph();
+    let (node, address) = machine.allocate_in(graph, 4);
+    let mut told = CUDA_MEM_ALLOC_NODE_PARAMS::default();
+    assert_eq!(cu!(machine, cuGraphMemAllocNodeGetParams(node, &mut told)), SUCCESS);
+    assert_eq!((told.dptr, told.bytesize), (address, 4));
+
+    let high = CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH;
+    let highest = || {
+        let mut bytes = 0u64;
+        let place = (&raw mut bytes).cast();
+        assert_eq!(cu!(machine, cuDeviceGetGraphMemAttribute(0, high, place)), SUCCESS);
+        bytes
+    };
+    let exec = machine.instantiate(graph).unwrap();
+    assert_eq!(machine.try_launch(exec), SUCCESS);
+    assert_eq!(cu!(machine, cuMemFree_v2(address)), SUCCESS);
+    assert_eq!(cu!(machine, cuDeviceGraphMemTrim(0)), SUCCESS);
+    assert!(highest() > 0, "what was in use once");
+    let mut zero = 0u64;
+    let place = (&raw mut zero).cast();
+    assert_eq!(cu!(machine, cuDeviceSetGraphMemAttribute(0, high, place)), SUCCESS);
+    assert_eq!(highest(), 0, "what is in use now");
+>>>>>>> Stashed changes
 }

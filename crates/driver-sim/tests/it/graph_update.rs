@@ -178,3 +178,22 @@ fn an_update_to_another_shape_is_refused_and_changes_nothing() {
     machine.run(exec);
     assert_eq!(machine.peek(word), 0x12);
 }
+
+#[test]
+fn the_graph_of_a_node_goes_when_another_takes_its_place() {
+    let machine = Machine::new();
+    let (graph, first, second) = (machine.graph(), machine.graph(), machine.graph());
+    let (mut node, mut inside, none) = (CUgraphNode::NULL, CUgraph::NULL, std::ptr::null());
+    assert_eq!(cu!(machine, cuGraphAddChildGraphNode(&mut node, graph, none, 0, first)), SUCCESS);
+    assert_eq!(cu!(machine, cuGraphChildGraphNodeGetGraph(node, &mut inside)), SUCCESS);
+    let r#type = CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH;
+    let mut parameters = CUgraphNodeParams { r#type, ..Default::default() };
+    parameters.anonymous.graph =
+        CUDA_CHILD_GRAPH_NODE_PARAMS { graph: second, ..Default::default() };
+    let set = machine.simulator.table().cuGraphNodeSetParams.expect("driver 13.0 has it");
+    // SAFETY: the pointer is valid during the call.
+    assert_eq!(unsafe { set(node, &mut parameters) }, SUCCESS);
+    let (mut count, nowhere) = (0, std::ptr::null_mut());
+    let code = cu!(machine, cuGraphGetNodes(inside, nowhere, &mut count));
+    assert_eq!(code, CUresult::CUDA_ERROR_UNKNOWN, "the first graph of the node is gone");
+}

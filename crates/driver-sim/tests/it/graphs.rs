@@ -188,15 +188,24 @@ fn launches_of_one_graph_do_not_overlap_even_on_two_streams() {
 }
 
 #[test]
-fn a_graph_is_drawn_with_its_kernels_and_edges() {
+fn a_graph_is_drawn_with_its_kernels_its_edges_and_what_is_inside() {
     let machine = Machine::new();
-    let (graph, word) = (machine.graph(), machine.zero());
+    let (graph, inner, word) = (machine.graph(), machine.graph(), machine.zero());
     let first = machine.add(graph, (c"append", word, 1), &[]);
     machine.add(graph, (c"store", word, 2), &[first]);
+    machine.add(inner, (c"append", word, 3), &[]);
+    let (mut node, none) = (CUgraphNode::NULL, std::ptr::null());
+    assert_eq!(cu!(machine, cuGraphAddChildGraphNode(&mut node, graph, none, 0, inner)), SUCCESS);
     let path = std::env::temp_dir().join(format!("simulated-{}.dot", std::process::id()));
     let text = CString::new(path.to_str().expect("a plain path")).expect("no zero byte");
     assert_eq!(cu!(machine, cuGraphDebugDotPrint(graph, text.as_ptr(), 1)), SUCCESS);
     let drawn = std::fs::read_to_string(&path).expect("the file was written");
     std::fs::remove_file(&path).expect("the file can be removed");
     assert!(drawn.contains("append grid") && drawn.matches("->").count() == 1, "{drawn}");
+    assert_eq!(drawn.matches("append grid").count(), 2, "one of them inside of the child: {drawn}");
+    let mut open = 0;
+    for brace in drawn.chars().filter(|letter| "{}".contains(*letter)) {
+        open += if brace == '{' { 1 } else { -1 };
+    }
+    assert_eq!(open, 0, "every part is closed: {drawn}");
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 
+use retrograph_driver_sim::DiagnosticKind;
 use retrograph_driver_sys::*;
 
 use crate::machine::{Machine, cu};
@@ -111,4 +112,32 @@ fn occupancy_falls_with_threads_and_shared_memory() {
     let limit = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     assert_eq!(cu!(machine, cuFuncSetAttribute(function, limit, 100 << 10)), SUCCESS);
     assert_eq!(blocks(32, 100 << 10), 2);
+}
+
+#[test]
+fn a_capture_that_would_have_to_remember_attributes_stops_the_simulator() {
+    let machine = Machine::new();
+    let (stream, function) = (machine.stream(), machine.function(c"tile"));
+    let launch = |id| {
+        let mut attribute = CUlaunchAttribute { id, ..Default::default() };
+        let config = CUlaunchConfig {
+            gridDimX: 1,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: 64,
+            blockDimY: 1,
+            blockDimZ: 1,
+            hStream: stream,
+            attrs: &mut attribute,
+            numAttrs: 1,
+            ..Default::default()
+        };
+        let none = std::ptr::null_mut();
+        cu!(machine, cuLaunchKernelEx(&config, function, none, none))
+    };
+    assert_eq!(machine.begin(stream), SUCCESS);
+    assert_eq!(launch(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_IGNORE), SUCCESS);
+    let priority = launch(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY);
+    assert_eq!(priority, CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    assert_eq!(machine.diagnostics(DiagnosticKind::Unsupported).len(), 1);
 }

@@ -12,6 +12,7 @@ mod graph_update;
 mod graphs;
 mod host_functions;
 mod launches;
+mod links;
 mod machine;
 mod memory;
 mod modules;
@@ -20,6 +21,10 @@ mod objects;
 mod ordering;
 mod pools;
 mod ptx;
+<<<<<<< Updated upstream
 mod resets;
+=======
+mod refusals;
+>>>>>>> Stashed changes
 mod symbols;
 mod worlds;

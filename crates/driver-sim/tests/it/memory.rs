@@ -102,3 +102,14 @@ fn an_address_tells_its_allocation() {
     assert_eq!(kind, CUmemorytype::CU_MEMORYTYPE_HOST);
     assert_eq!(ask((&raw mut kind).cast(), memory, words + 12), INVALID_VALUE);
 }
+
+#[test]
+fn pinned_memory_is_freed_after_the_copies_that_name_it() {
+    let machine = Machine::new();
+    let (word, stream, host) = (machine.zero(), machine.stream(), machine.pinned(&[7]));
+    let source = host.cast_const().cast();
+    assert_eq!(cu!(machine, cuMemcpyHtoDAsync_v2(word, source, 4, stream)), SUCCESS);
+    assert_eq!(cu!(machine, cuMemFreeHost(host.cast())), SUCCESS);
+    assert_eq!(machine.peek(word), 7, "the copy ran before the memory went");
+    assert_eq!(machine.simulator.live().pinned, 0);
+}

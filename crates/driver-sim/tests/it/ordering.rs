@@ -136,3 +136,15 @@ fn parameter_values_are_those_of_the_call() {
     assert_eq!(machine.sync(stream), SUCCESS);
     assert_eq!((machine.peek(word), value), (1, 2));
 }
+
+#[test]
+fn an_event_is_not_ready_when_asked_first_and_is_when_asked_again() {
+    let machine = Machine::new();
+    let (word, stream, event) = (machine.zero(), machine.stream(), machine.event());
+    assert_eq!(machine.append(word, 1, stream), SUCCESS);
+    assert_eq!(cu!(machine, cuEventRecord(event, stream)), SUCCESS);
+    assert_eq!(cu!(machine, cuEventQuery(event)), NOT_READY);
+    assert_eq!(machine.peek(word), 0);
+    assert_eq!(cu!(machine, cuEventQuery(event)), SUCCESS);
+    assert_eq!(machine.peek(word), 1);
+}
