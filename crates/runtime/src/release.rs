@@ -96,3 +96,37 @@ impl Context {
         release.run(self.driver()).map_err(|error| self.failed(error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn releases_get_their_turn_between_captures_that_follow_without_a_pause() {
+        const TURNS: u64 = 1000;
+        /// Far more than a turn takes, on a machine that is busy.
+        const MOST: Duration = Duration::from_secs(10);
+        let (gate, ended) = (Gate::<()>::default(), AtomicBool::new(false));
+        let captures = AtomicU64::new(0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    gate.begin_capture(|| Ok::<_, ()>(())).unwrap();
+                    captures.fetch_add(1, Ordering::Relaxed);
+                    gate.capture_ends();
+                }
+            });
+            while captures.load(Ordering::Relaxed) == 0 {
+                thread::yield_now();
+            }
+            let started = Instant::now();
+            (0..TURNS).for_each(|_| drop(gate.no_capture_begins()));
+            ended.store(true, Ordering::Relaxed);
+            assert!(started.elapsed() < MOST, "{:?}", started.elapsed());
+        });
+    }
+}

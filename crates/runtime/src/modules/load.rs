@@ -122,8 +122,9 @@ impl Linker<'_> {
 impl Drop for Linker<'_> {
     fn drop(&mut self) {
         if self.state != CUlinkState::NULL {
-            // SAFETY: the linker was made above. A failure leaves nothing to be done.
-            let _ = unsafe { (self.context.table().cuLinkDestroy)(self.state) };
+            // SAFETY: the linker was made above. A failure leaves nothing to be done, but a fault
+            // that surfaces here is kept.
+            let _ = unsafe { call!(self.context, cuLinkDestroy(self.state)) };
         }
     }
 }

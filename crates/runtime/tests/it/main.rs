@@ -26,6 +26,7 @@ mod rebinding;
 mod refusals;
 mod scalars;
 mod streams;
+mod threads;
 mod warm;
 mod warm_bundles;
 mod warm_disk;
