@@ -19,19 +19,11 @@ impl State {
         parameters: Out<CUDA_MEM_ALLOC_NODE_PARAMS>,
     ) -> Call {
         let place = Place { node, graph, dependencies, count };
-<<<<<<< Updated upstream
         self.add(&place, |state| {
             let mut given = parameters.get()?;
             given.dptr = state.reserve_for_node(&given)?;
             parameters.put(given).map(|()| NodeKind::Alloc(given.dptr))
         })
-=======
-        self.check_place(&place)?;
-        let mut given = parameters.get()?;
-        given.dptr = self.reserve_for_node(&given)?;
-        parameters.put(given)?;
-        self.add(&place, NodeKind::Alloc(given.dptr))
->>>>>>> Stashed changes
     }
 
     /// Reserves what an allocation node asks for.

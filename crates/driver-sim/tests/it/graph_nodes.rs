@@ -129,7 +129,6 @@ fn a_stream_waits_for_the_event_that_a_graph_records() {
 }
 
 #[test]
-<<<<<<< Updated upstream
 fn the_most_that_graphs_reserved_is_kept_until_it_is_reset() {
     let (machine, stream) = (Machine::new(), CUstream::NULL);
     let ask = |attribute| {
@@ -219,7 +218,9 @@ fn nodes_for_a_context_that_does_not_exist_are_undefined() {
         assert_eq!(add(&machine, graph, words, never), CUresult::CUDA_ERROR_UNKNOWN);
         assert_eq!(machine.diagnostics(DiagnosticKind::Undefined).len(), 1);
     }
-=======
+}
+
+#[test]
 fn memory_that_a_graph_frees_and_allocates_again_is_fresh() {
     let machine = Machine::new();
     let graph = machine.graph();
@@ -273,5 +274,4 @@ fn memory_of_graphs_is_told_with_its_address_and_its_highest_use() {
     let place = (&raw mut zero).cast();
     assert_eq!(cu!(machine, cuDeviceSetGraphMemAttribute(0, high, place)), SUCCESS);
     assert_eq!(highest(), 0, "what is in use now");
->>>>>>> Stashed changes
 }

@@ -21,10 +21,7 @@ mod objects;
 mod ordering;
 mod pools;
 mod ptx;
-<<<<<<< Updated upstream
-mod resets;
-=======
 mod refusals;
->>>>>>> Stashed changes
+mod resets;
 mod symbols;
 mod worlds;
