@@ -40,6 +40,19 @@ pub(super) struct Template {
 }
 
 impl Program {
+    /// The graph of the program, made anew: to look at, or to launch by other means than
+    /// [`Program::step`]. An eager program gives the graph that it would have if built by hand.
+    ///
+    /// # Safety
+    /// The nodes work on the program's own memory and on what is bound to it. No launch of the graph
+    /// may overlap a step of the program, or anything else that uses this memory.
+    ///
+    /// # Errors
+    /// When the graph cannot be built.
+    pub unsafe fn graph(&self, stream: &Stream) -> Result<Graph, BuildError> {
+        Ok(self.template(self.report.strategy, stream)?.graph)
+    }
+
     /// Builds, instantiates and uploads the graph of `strategy`. Nothing runs.
     pub(super) fn build_replay(
         &self,
