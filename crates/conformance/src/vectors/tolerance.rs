@@ -2,7 +2,7 @@
 //!
 //! IEEE operations, integers and everything else are exact. The approximations of the PTX ISA are
 //! promised to lie within a bound of the true value; so do those of the simulator, and the
-//! distance between the two is at most the sum. The bounds are those that the PTX ISA manual states,
+//! distance between the two is at most the sum. The bounds are those that the PTX ISA manual gives,
 //! version 9.0, in the sections on floating point instructions with the names of the instructions.
 
 use retrograph_ptx::ast::Type;
