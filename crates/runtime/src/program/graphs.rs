@@ -44,8 +44,8 @@ impl Program {
     /// [`Program::step`]. An eager program gives the graph that it would have if built by hand.
     ///
     /// # Safety
-    /// The nodes work on the memory of the program and on what is bound to it. No launch of the graph
-    /// may overlap a step of the program, or anything else that uses this memory.
+    /// The nodes work on the memory of the program and on what is bound to it. No launch may
+    /// overlap a step of the program, or anything else that uses this memory.
     ///
     /// # Errors
     /// When the graph cannot be built.
