@@ -1,13 +1,20 @@
 //! Events: points in a stream, to wait for and to measure between.
 
+use std::sync::Arc;
+
 use retrograph_driver_sys::{CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING, CUevent, CUresult};
 
 use crate::context::Context;
 use crate::error::Result;
 use crate::stream::Stream;
 
-/// A point in a stream, once it has been recorded there.
+/// A point in a stream, once it has been recorded there. Clones share it.
+#[derive(Clone)]
 pub struct Event {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
     context: Context,
     raw: CUevent,
 }
@@ -35,17 +42,17 @@ impl Event {
         let mut raw = CUevent::NULL;
         // SAFETY: the context is current, and the place is valid.
         unsafe { call!(context, cuEventCreate(&mut raw, flags)) }?;
-        Ok(Self { context: context.clone(), raw })
+        Ok(Self { inner: Arc::new(Inner { context: context.clone(), raw }) })
     }
 
     /// The context.
     pub fn context(&self) -> &Context {
-        &self.context
+        &self.inner.context
     }
 
     /// The driver's handle.
     pub fn raw(&self) -> CUevent {
-        self.raw
+        self.inner.raw
     }
 
     /// Records the event: it is complete when everything enqueued on `stream` so far has run. In a
@@ -54,10 +61,10 @@ impl Event {
     /// # Errors
     /// When the stream is of another context, or the driver fails.
     pub fn record(&self, stream: &Stream) -> Result<()> {
-        self.context.same(stream.context(), "the stream")?;
+        self.context().same(stream.context(), "the stream")?;
         stream.bind_to_enqueue()?;
         // SAFETY: event and stream live.
-        unsafe { call!(self.context, cuEventRecord(self.raw, stream.raw())) }
+        unsafe { call!(self.context(), cuEventRecord(self.raw(), stream.raw())) }
     }
 
     /// Marks the end of what was enqueued on `stream` for those who wait for the event later. Where
@@ -77,11 +84,11 @@ impl Event {
     /// # Errors
     /// The fault of earlier work, or [`crate::Error::RefusedDuringCapture`].
     pub fn is_complete(&self) -> Result<bool> {
-        self.context.bind_outside_capture("asking an event")?;
+        self.context().bind_outside_capture("asking an event")?;
         // SAFETY: the event lives.
-        match unsafe { (self.context.table().cuEventQuery)(self.raw) } {
+        match unsafe { (self.context().table().cuEventQuery)(self.raw()) } {
             CUresult::CUDA_ERROR_NOT_READY => Ok(false),
-            code => self.context.check("cuEventQuery", code).map(|()| true),
+            code => self.context().check("cuEventQuery", code).map(|()| true),
         }
     }
 
@@ -90,9 +97,9 @@ impl Event {
     /// # Errors
     /// As [`Event::is_complete`].
     pub fn synchronize(&self) -> Result<()> {
-        self.context.bind_outside_capture("waiting for an event")?;
+        self.context().bind_outside_capture("waiting for an event")?;
         // SAFETY: the event lives.
-        unsafe { call!(self.context, cuEventSynchronize(self.raw)) }
+        unsafe { call!(self.context(), cuEventSynchronize(self.raw())) }
     }
 
     /// Milliseconds on the device from `earlier` to this event. Both must be complete.
@@ -100,12 +107,12 @@ impl Event {
     /// # Errors
     /// When either measures no time, was not recorded or is not complete.
     pub fn elapsed_ms(&self, earlier: &Self) -> Result<f32> {
-        self.context.same(&earlier.context, "the event")?;
-        self.context.bind_outside_capture("measuring between events")?;
+        self.context().same(earlier.context(), "the event")?;
+        self.context().bind_outside_capture("measuring between events")?;
         let mut milliseconds = 0.0;
         // SAFETY: both events live, and the place is valid.
         unsafe {
-            call!(self.context, cuEventElapsedTime(&mut milliseconds, earlier.raw, self.raw))
+            call!(self.context(), cuEventElapsedTime(&mut milliseconds, earlier.raw(), self.raw()))
         }?;
         Ok(milliseconds)
     }
@@ -113,11 +120,11 @@ impl Event {
 
 impl std::fmt::Debug for Event {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Event({:?})", self.raw)
+        write!(f, "Event({:?})", self.raw())
     }
 }
 
-impl Drop for Event {
+impl Drop for Inner {
     fn drop(&mut self) {
         let raw = self.raw;
         // SAFETY: nobody else has the event; the driver keeps what pending waits need.

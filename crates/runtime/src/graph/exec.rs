@@ -91,6 +91,11 @@ impl GraphExec {
         unsafe { call!(self.context, cuGraphLaunch(self.raw, stream.raw())) }
     }
 
+    /// Takes `event`, which its owner records behind each launch, in place of [`Self::mark`].
+    pub(crate) fn marked_by(&mut self, event: Event) {
+        self.launched = Some(event);
+    }
+
     /// Marks the end of the last launch, for whoever destroys this.
     pub(crate) fn mark(&self, stream: &Stream) -> Result<()> {
         self.launched.as_ref().map_or(Ok(()), |event| event.mark(stream))

@@ -16,8 +16,9 @@ use super::PinnedBuffer;
 const SLOTS: usize = 4;
 
 struct Slot {
-    pinned: PinnedBuffer<u8>,
-    copied: Event,
+    /// None where there is nothing to copy, and only the event is of use.
+    pinned: Option<PinnedBuffer<u8>>,
+    free: Event,
 }
 
 /// The ring.
@@ -28,13 +29,14 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// A ring for values of `bytes` bytes; none is needed for empty ones.
+    /// A ring for values of `bytes` bytes.
     pub(crate) fn new(context: &Context, bytes: usize) -> Result<Self> {
-        let count = if bytes == 0 { 0 } else { SLOTS };
-        let slots = (0..count).map(|_| {
-            let pinned = PinnedBuffer::zeroed(context, bytes)?;
-            Ok(Slot { pinned, copied: Event::untimed(context)? })
-        });
+        let pinned = || match bytes {
+            0 => Ok(None),
+            _ => PinnedBuffer::zeroed(context, bytes).map(Some),
+        };
+        let slots =
+            (0..SLOTS).map(|_| Ok(Slot { pinned: pinned()?, free: Event::untimed(context)? }));
         Ok(Self { slots: slots.collect::<Result<_>>()?, next: 0 })
     }
 
@@ -53,16 +55,39 @@ impl Staging {
         target: u64,
         bytes: &[u8],
     ) -> Result<()> {
-        let count = self.slots.len();
+        // SAFETY: the caller promises the target, and the mark follows.
+        unsafe { self.enqueue(stream, target, bytes) }?;
+        self.mark(stream).map(drop)
+    }
+
+    /// As [`Self::upload`], but [`Self::mark`] is left to the caller, behind the work that needs
+    /// the copy: one event then says that both have run.
+    ///
+    /// # Safety
+    /// As [`Self::upload`], and the mark must follow before the next copy.
+    pub(crate) unsafe fn enqueue(
+        &mut self,
+        stream: &Stream,
+        target: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
         let Some(slot) = self.slots.get_mut(self.next) else { return Ok(()) };
-        slot.copied.synchronize()?;
-        slot.pinned.copy_from_slice(bytes);
+        let Some(pinned) = &mut slot.pinned else { return Ok(()) };
+        slot.free.synchronize()?;
+        pinned.copy_from_slice(bytes);
         // SAFETY: the caller promises the target. The slot is not written before its event, and
         // pinned memory is freed only after a wait for the context.
-        unsafe { stream.copy_to_device(target, slot.pinned.as_ptr(), bytes.len()) }?;
-        self.next = (self.next + 1) % count;
+        unsafe { stream.copy_to_device(target, pinned.as_ptr(), bytes.len()) }
+    }
+
+    /// Makes the slot free again once everything enqueued on `stream` so far has run, and gives the
+    /// event that says so, until it is the slot's turn again; `None` in an empty ring.
+    pub(crate) fn mark(&mut self, stream: &Stream) -> Result<Option<Event>> {
+        let Some(slot) = self.slots.get(self.next) else { return Ok(None) };
+        self.next = (self.next + 1) % self.slots.len();
         // Without its event the slot would look free while the copy may still read it.
-        slot.copied.mark(stream)
+        slot.free.mark(stream)?;
+        Ok(Some(slot.free.clone()))
     }
 }
 

@@ -193,7 +193,13 @@ impl Program {
     /// another stream, and then waits for this one.
     fn mark(&mut self, stream: &Stream) -> crate::error::Result<()> {
         self.last_stream = Some(stream.clone());
-        self.done.mark(stream)
+        if let Some(done) = self.staging.mark(stream)? {
+            if let Some(replay) = &mut self.replay {
+                replay.exec.marked_by(done.clone());
+            }
+            self.done = done;
+        }
+        Ok(())
     }
 }
 
