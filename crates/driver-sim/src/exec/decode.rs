@@ -283,7 +283,7 @@ impl<'a> Decoder<'a> {
             presets: presets.collect(),
             exposed: layout.exposed.iter().map(exposed).collect(),
             parameters: self.places.parameters,
-            module: Arc::new(Module { entries: Vec::new(), ..module.clone() }),
+            module: Arc::new(without_entries(module)),
             entry: Arc::new(self.frame.entry.clone()),
             accesses: self.accesses,
             atomics: self.atomics,
@@ -297,6 +297,13 @@ impl<'a> Decoder<'a> {
             communicates: self.communicates,
         }
     }
+}
+
+/// A copy of what the kernels of a module share.
+fn without_entries(module: &Module) -> Module {
+    let (isa, target, entries) = (module.isa, module.target, Vec::new());
+    let (variables, functions) = (module.variables.clone(), module.functions.clone());
+    Module { isa, target, variables, functions, entries }
 }
 
 /// How wide a register of a type is.
