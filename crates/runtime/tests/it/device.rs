@@ -1,6 +1,7 @@
 //! Where a test runs: on a simulated driver of its own, or on the GPU that `RETROGRAPH_DEVICE`
 //! names (`cuda:0`). With `RETROGRAPH_REQUIRE_GPU=1` a missing GPU is a failure; without it the
-//! tests say that they fell back to the simulated driver.
+//! tests say that they fell back to the simulated driver. `RETROGRAPH_REQUIRE_GPUS=2` does the same
+//! for tests of two devices.
 
 use std::env;
 use std::process::Command;
@@ -99,6 +100,41 @@ fn gpu_index() -> Option<u32> {
     }
     let index = named.strip_prefix("cuda:").and_then(|index| index.parse().ok());
     Some(index.unwrap_or_else(|| panic!("RETROGRAPH_DEVICE is `{named}`, not sim or cuda:N")))
+}
+
+/// The number that a variable of the environment asks for, for tests that are short by themselves
+/// and can be made long where nothing else uses the device.
+pub(crate) fn asked_for(variable: &str) -> Option<u64> {
+    let value = env::var(variable).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{variable} is `{value}`, not a number")))
+}
+
+/// Two devices of one driver. Where the machine has fewer GPUs, the test says so and runs on two
+/// simulated ones, unless `RETROGRAPH_REQUIRE_GPUS` asks for them.
+// A skip must be visible, and tests have nothing but standard error to say so.
+#[allow(clippy::print_stderr)]
+pub(crate) fn two_devices() -> [Device; 2] {
+    let required = asked_for("RETROGRAPH_REQUIRE_GPUS").unwrap_or(0);
+    let there = gpu().map_or(0, |driver| driver.device_count().unwrap());
+    assert!(u64::from(there) >= required, "{required} GPUs are required, and there are {there}");
+    let driver = gpu().filter(|_| there >= 2).unwrap_or_else(|| {
+        if there > 0 {
+            eprintln!(
+                "SKIPPED on the GPU, of which there is one: running on two simulated devices"
+            );
+        }
+        simulated(Config { devices: 2, ..Config::default() })
+    });
+    two_devices_of(&driver)
+}
+
+/// The first two devices of `driver`.
+pub(crate) fn two_devices_of(driver: &Driver) -> [Device; 2] {
+    [0, 1].map(|index| {
+        let context = Context::new(driver, DeviceIndex(index)).unwrap();
+        let stream = Stream::new(&context).unwrap();
+        Device { context, stream }
+    })
 }
 
 fn required() -> bool {

@@ -7,8 +7,8 @@ use retrograph_runtime::{
     Context, DeviceIndex, ModuleCache, Policy, Program, StepError, Stream, WarmModules,
 };
 
-use super::tally::Tally;
 use crate::device::driver_of;
+use crate::tally::Tally;
 
 /// Steps of a run.
 pub(super) const STEPS: u32 = 3;

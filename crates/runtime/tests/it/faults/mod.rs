@@ -6,7 +6,6 @@
 mod client;
 mod codes;
 mod out_of_memory;
-pub(crate) mod tally;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

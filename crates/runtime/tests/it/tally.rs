@@ -7,9 +7,6 @@ use retrograph_runtime::{
 
 use crate::ptx::image;
 
-/// Values of each buffer, one thread for each.
-const LENGTH: usize = 32;
-
 /// `x[i] = 1664525 · x[i] + y[i] + step + salt`, with the addresses of x and y in a table.
 const MIX: &str = "
 .version 6.3
@@ -54,6 +51,7 @@ pub(crate) struct Tally {
     x: Slice<u32>,
     y: Slice<u32>,
     step: Slice<u32>,
+    length: usize,
 }
 
 /// Device memory for the externals of a [`Tally`].
@@ -63,12 +61,18 @@ pub(crate) struct TallyBuffers {
 }
 
 impl Tally {
+    /// The pass over buffers of 32 values.
     pub(crate) fn new() -> Self {
+        Self::with_length(32)
+    }
+
+    /// The pass over buffers of `length` values, one thread for each.
+    pub(crate) fn with_length(length: usize) -> Self {
         let mut pass = Pass::new("tally");
-        let [x, y] = ["x", "y"].map(|name| pass.external(name, LENGTH));
-        let [first, second] = ["first", "second"].map(|name| pass.transient(name, LENGTH));
+        let [x, y] = ["x", "y"].map(|name| pass.external(name, length));
+        let [first, second] = ["first", "second"].map(|name| pass.transient(name, length));
         let step = pass.control("step");
-        let mut tally = Self { pass, x, y, step };
+        let mut tally = Self { pass, x, y, step, length };
         tally.pass.fill(first, 7).unwrap();
         tally.pass.copy(first, second).unwrap();
         // Two that do not touch each other, and one that joins them.
@@ -86,7 +90,7 @@ impl Tally {
             image: image("mix", MIX),
             entry: "mix".to_owned(),
             grid: [1; 3],
-            block: [LENGTH as u32, 1, 1],
+            block: [self.length as u32, 1, 1],
             shared_bytes: 0,
             arguments: vec![Argument::Table(table), step, Argument::U32(salt)],
         };
@@ -96,8 +100,16 @@ impl Tally {
 
     /// Fresh memory with the same initial values each time.
     pub(crate) fn buffers(&self, context: &Context) -> Result<TallyBuffers, String> {
-        let zeroed = || DeviceBuffer::zeroed(context, LENGTH).map_err(|error| error.to_string());
+        let make = || DeviceBuffer::zeroed(context, self.length);
+        let zeroed = || make().map_err(|error| error.to_string());
         Ok(TallyBuffers { x: zeroed()?, y: zeroed()? })
+    }
+
+    /// Fresh memory that holds `state`.
+    pub(crate) fn holding(&self, stream: &Stream, state: &[u32]) -> TallyBuffers {
+        let [x, y] = [&state[..self.length], &state[self.length..]]
+            .map(|values| DeviceBuffer::from_slice(stream, values).unwrap());
+        TallyBuffers { x, y }
     }
 
     pub(crate) fn bindings(&self, buffers: &TallyBuffers) -> Bindings {
