@@ -35,9 +35,10 @@
 //!
 //! The first failing call names the cause (900, 902–908); all later ones return 901, and so does
 //! the end of the capture, whose code alone would therefore say nothing. When a capture fails, or
-//! its body returns an error or panics, the capture is ended on its own stream and thread, the
-//! graph that came back is destroyed, the stream is retired unless it has left capturing, what was
-//! dropped is handed back, and a wait for the stream probes whether it still works.
+//! its body returns an error or panics, the capture is ended on its own stream and thread, and once
+//! more if the stream captures on. The graph that came back is destroyed, what was dropped is
+//! handed back, the stream is retired unless it has left capturing, and a wait for it probes whether
+//! it still works.
 //! [`CaptureError`] carries the first failure, the code of the end and the outcome of the probe.
 
 mod error;
