@@ -37,7 +37,7 @@
 //! the end of the capture, whose code alone would therefore say nothing. When a capture fails, or
 //! its body returns an error or panics, the capture is ended on its own stream and thread, and once
 //! more if the stream captures on. The graph that came back is destroyed, what was dropped is
-//! handed back, the stream is retired unless it has left capturing, and a wait for it probes whether
+//! handed back, the stream is retired unless it has left capturing, and a wait for it shows whether
 //! it still works.
 //! [`CaptureError`] carries the first failure, the code of the end and the outcome of the probe.
 
