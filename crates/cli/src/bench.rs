@@ -28,6 +28,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
     let stop = interrupt::flag()?;
     let device = Device::open(arguments.device)?;
     screen::device(&device);
+    let modules = arguments.cache.modules(&device, arguments.device)?;
     let bench = Bench {
         config: arguments.config(),
         sizes: arguments.sizes.iter().map(|size| size.0).collect(),
@@ -45,7 +46,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
         }
     };
     let mut count = 0;
-    let measurements = bench.run(&device.modules(), &mut upload, &mut |measurement| {
+    let measurements = bench.run(&modules, &mut upload, &mut |measurement| {
         if count == 0 {
             heading(&device);
         }

@@ -18,6 +18,15 @@ pub(crate) enum CliError {
         /// Why.
         why: String,
     },
+    /// The bundle of compiled kernels cannot be used.
+    #[error(transparent)]
+    Bundle(#[from] retrograph_runtime::modules::BundleError),
+    /// The program does not know where it lies, and cannot be started again.
+    #[error("this program cannot be started again to compile: {0}; use --compile driver")]
+    OwnProgram(std::io::Error),
+    /// The process for which this one compiles cannot be talked to.
+    #[error("the process that started this one is gone: {0}")]
+    Worker(std::io::Error),
     /// Ctrl-C cannot be handled.
     #[error("no handler for Ctrl-C could be set: {0}")]
     Interrupt(#[from] ctrlc::Error),

@@ -8,6 +8,7 @@ use retrograph_finetune::{
     Device, Ending, Error, Plan, Run, RunReport, Sampling, Source, TextData, TrainedModel, Trainer,
     TrainerOptions, TrainingConfig,
 };
+use retrograph_runtime::ModuleCache;
 
 use crate::args::FinetuneArguments;
 use crate::error::CliError;
@@ -29,7 +30,8 @@ pub(crate) fn run(arguments: &FinetuneArguments) -> Result<Outcome, CliError> {
     let device = Device::open(arguments.device)?;
     screen::device(&device);
     screen::model(&config, &data);
-    let trainer = start(plan, &device, checkpoint.as_mut())?;
+    let modules = arguments.cache.modules(&device, arguments.device)?;
+    let trainer = start(plan, &modules, checkpoint.as_mut())?;
     let until = arguments.training.steps.unwrap_or(config.optimizer.total_steps);
     let every = arguments.checkpoint_every;
     let mut run = Run { trainer, data: &data, checkpoints: directory, checkpoint_every: every };
@@ -79,12 +81,12 @@ fn plan(arguments: &FinetuneArguments, config: &TrainingConfig) -> Result<Plan, 
 
 fn start(
     plan: Plan,
-    device: &Device,
+    modules: &ModuleCache,
     checkpoint: Option<&mut Checkpoint>,
 ) -> Result<Trainer, CliError> {
     let mut startup = Startup::new();
     let source = checkpoint.map_or(Source::Seed, Source::Checkpoint);
-    Ok(plan.start(&device.modules(), source, &mut |stage| startup.show(&stage))?)
+    Ok(plan.start(modules, source, &mut |stage| startup.show(&stage))?)
 }
 
 /// Trains and says how it ended, with the time of each step.

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Finetune(arguments) => finetune::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::CompileWorker(arguments) => arguments.run(),
     };
     match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,

@@ -105,9 +105,14 @@ impl Startup {
 
     fn warm(&mut self, modules: &WarmModules) {
         self.bar.finish_and_clear();
-        let (images, target) = (modules.report().images.len(), modules.target());
+        let report = modules.report();
+        let (images, target, sources) = (report.images.len(), modules.target(), report.sources());
         let (functions, time) = (modules.len(), milliseconds(self.started.elapsed()));
-        fact("warm", format!("{functions} kernels of {images} images for {target} in {time}"));
+        fact(
+            "warm",
+            format!("{functions} kernels of {images} images for {target} in {time}: {sources}"),
+        );
+        report.warnings.iter().for_each(|warning| fact("", warning));
         self.bar.reset();
     }
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use retrograph_finetune::bench::Contender;
 use retrograph_finetune::{DeviceChoice, OptimizerConfig, TrainingConfig};
 
-use super::ModelArguments;
+use super::{CacheArguments, ModelArguments};
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
@@ -15,6 +15,8 @@ pub(crate) struct BenchArguments {
     /// auto, cuda:N, or sim.
     #[arg(long, default_value_t)]
     pub(crate) device: DeviceChoice,
+    #[command(flatten)]
+    pub(crate) cache: CacheArguments,
     /// Batch x sequence of each size.
     #[arg(long, value_delimiter = ',', default_value = "1x32,1x128,4x128")]
     pub(crate) sizes: Vec<Size>,

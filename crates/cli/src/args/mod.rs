@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod cache;
 mod output;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use retrograph_finetune::{
 use retrograph_runtime::Policy;
 
 pub(crate) use bench::BenchArguments;
+pub(crate) use cache::{CacheArguments, WorkerArguments};
 pub(crate) use output::OutputArguments;
 
 /// Train a transformer with its whole step as one replayed CUDA graph, with or without a GPU.
@@ -28,7 +30,10 @@ pub(crate) enum Command {
     #[command(args_override_self = true)]
     Finetune(Box<FinetuneArguments>),
     /// Measure the training step by strategy and size.
-    Bench(BenchArguments),
+    Bench(Box<BenchArguments>),
+    /// Compile kernels for the process that started this one.
+    #[command(hide = true)]
+    CompileWorker(WorkerArguments),
 }
 
 /// Steps when none are asked for: enough for words to appear in the sample of the tiny model.
@@ -61,6 +66,8 @@ pub(crate) struct FinetuneArguments {
     /// Run the eager step beside every step on copies and compare all bits.
     #[arg(long)]
     pub(crate) verify: bool,
+    #[command(flatten)]
+    pub(crate) cache: CacheArguments,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
 }

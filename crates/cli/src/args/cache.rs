@@ -1,0 +1,121 @@
+//! Where compiled kernels come from.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use retrograph_finetune::{Device, DeviceChoice};
+use retrograph_runtime::ModuleCache;
+use retrograph_runtime::modules::{
+    Bundle, CacheDir, CacheOptions, Compiler, Warming, WorkerCommand,
+};
+
+use crate::error::CliError;
+use crate::screen::fact;
+
+#[derive(Debug, Args)]
+pub(crate) struct CacheArguments {
+    /// Directory of compiled kernels, or none [default: the user's; none on the simulated driver].
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<DirChoice>,
+    /// A bundle of compiled kernels, as `cargo xtask prewarm --bundle` makes it.
+    #[arg(long, value_name = "FILE")]
+    bundle: Option<PathBuf>,
+    /// Who compiles kernels that are nowhere: driver, processes, or ptxas=PATH.
+    #[arg(long, value_name = "HOW", default_value = "driver")]
+    compile: CompileChoice,
+    /// The most compiling processes; 0 for as many as there are cores.
+    #[arg(long, default_value_t = 0)]
+    compile_workers: usize,
+}
+
+#[derive(Clone, Debug)]
+enum DirChoice {
+    Nowhere,
+    At(PathBuf),
+}
+
+impl FromStr for DirChoice {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(if text == "none" { Self::Nowhere } else { Self::At(text.into()) })
+    }
+}
+
+#[derive(Clone, Debug)]
+enum CompileChoice {
+    Driver,
+    Processes,
+    Ptxas(PathBuf),
+}
+
+impl FromStr for CompileChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match (text, text.strip_prefix("ptxas=")) {
+            ("driver", _) => Ok(Self::Driver),
+            ("processes", _) => Ok(Self::Processes),
+            (_, Some(path)) if !path.is_empty() => Ok(Self::Ptxas(path.into())),
+            _ => Err(format!("`{text}` is not driver, processes or ptxas=PATH")),
+        }
+    }
+}
+
+impl CacheArguments {
+    /// The module cache of `device`, which was opened for `choice`.
+    pub(crate) fn modules(
+        &self,
+        device: &Device,
+        choice: DeviceChoice,
+    ) -> Result<ModuleCache, CliError> {
+        let disk = match &self.cache_dir {
+            Some(DirChoice::Nowhere) => None,
+            Some(DirChoice::At(path)) => Some(CacheDir::at(path)),
+            None if device.simulated => None,
+            None => CacheDir::user().inspect_err(|error| fact("cache", error)).ok(),
+        };
+        let bundles = self.bundle.iter().map(Bundle::open).collect::<Result<_, _>>()?;
+        let warming = self.warming(device, choice)?;
+        Ok(ModuleCache::with(&device.context, CacheOptions { bundles, disk, warming }))
+    }
+
+    fn warming(&self, device: &Device, choice: DeviceChoice) -> Result<Warming, CliError> {
+        let workers = self.compile_workers;
+        Ok(match &self.compile {
+            CompileChoice::Driver => Warming { compiler: Compiler::Driver, workers: 1 },
+            CompileChoice::Ptxas(path) => {
+                Warming { compiler: Compiler::Ptxas(path.clone()), workers }
+            }
+            CompileChoice::Processes => {
+                let program = std::env::current_exe().map_err(CliError::OwnProgram)?;
+                let same = if device.simulated { DeviceChoice::Simulated } else { choice };
+                let arguments = ["compile-worker", "--device", &same.to_string()];
+                let arguments = arguments.map(Into::into).to_vec();
+                let compiler = Compiler::Processes(WorkerCommand { program, arguments });
+                Warming { compiler, workers }
+            }
+        })
+    }
+}
+
+/// The arguments of a process that compiles for another one.
+#[derive(Debug, Args)]
+pub(crate) struct WorkerArguments {
+    /// The device of the process that started this one.
+    #[arg(long)]
+    device: DeviceChoice,
+}
+
+impl WorkerArguments {
+    /// Compiles until standard input ends.
+    pub(crate) fn run(&self) -> Result<crate::Outcome, CliError> {
+        let device = Device::open(self.device)?;
+        let (input, output) = (std::io::stdin().lock(), std::io::stdout().lock());
+        retrograph_runtime::modules::serve_compiler(&device.context, input, output)
+            .map_err(CliError::Worker)?;
+        Ok(crate::Outcome::Done)
+    }
+}

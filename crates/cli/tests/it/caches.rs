@@ -1,0 +1,47 @@
+//! Where compiled kernels come from: a directory, a bundle, or further processes.
+
+use crate::program::{Place, json};
+
+/// What the line of the warm kernels says of their sources.
+fn warm_line(out: &str) -> &str {
+    out.lines().find(|line| line.starts_with("warm")).unwrap_or_else(|| panic!("{out}"))
+}
+
+#[test]
+fn the_second_run_finds_what_the_first_one_compiled() {
+    let place = Place::new();
+    let arguments = ["--steps", "2", "--cache-dir", "cache", "--report", "r"];
+    let first = place.finetune(&arguments).good();
+    assert!(warm_line(&first.out).ends_with(" jit"), "{}", first.out);
+    let losses = json(&place.path("r"))["losses"].clone();
+    let second = place.finetune(&arguments).good();
+    assert!(warm_line(&second.out).ends_with(" disk"), "{}", second.out);
+    let report = json(&place.path("r"));
+    assert_eq!((&report["losses"], &report["jit_after_warm"]), (&losses, &0.into()));
+}
+
+#[test]
+fn further_processes_of_the_program_compile() {
+    let place = Place::new();
+    let arguments = ["--steps", "1", "--compile", "processes", "--compile-workers", "2"];
+    let done = place.finetune(&arguments).good();
+    assert!(warm_line(&done.out).ends_with(" worker"), "{}", done.out);
+    assert!(!done.out.contains("compiling process failed"), "{}", done.out);
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_a_warning() {
+    let place = Place::new();
+    let done = place.finetune(&["--steps", "1", "--cache-dir", "text/cache"]).good();
+    assert!(done.out.contains("the cache on disk was not used"), "{}", done.out);
+    let done = place.finetune(&["--steps", "1", "--cache-dir", "none"]).good();
+    assert!(!done.out.contains("cache on disk"), "{}", done.out);
+}
+
+#[test]
+fn a_bundle_that_is_none_ends_the_run() {
+    let place = Place::new();
+    place.finetune(&["--bundle", "text"]).bad(&["text", "no bundle", "cargo xtask prewarm"]);
+    place.finetune(&["--bundle", "absent"]).bad(&["absent"]);
+    assert_eq!(place.finetune(&["--compile", "magic"]).code, Some(2));
+}
