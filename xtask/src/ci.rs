@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 
 use crate::workspace::{check, command, root, target_dir};
-use crate::{codegen, mutants, ptxas, toolchain};
+use crate::{codegen, mutants, prewarm, toolchain};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -19,7 +19,7 @@ const JOBS: &[Job] = &[
     ("fmt", || cargo(&["fmt", "--all", "--check"])),
     ("tidy", crate::tidy::run),
     ("codegen", || codegen::run(&codegen::Arguments { check: true })),
-    ("ptxas", || ptxas::run(&ptxas::Arguments::default())),
+    ("prewarm", || prewarm::run(&prewarm::Arguments::default())),
     // Few enough for a minute; more are worth their time when the parser changes.
     ("ptx-mutants", || mutants::run(&mutants::Arguments { count: 1000, seed: 1, ptxas: None })),
     ("abi", || with_headers("retrograph-abi-check")),

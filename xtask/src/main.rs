@@ -6,6 +6,7 @@ mod conformance;
 mod mutants;
 mod mutate;
 mod nvcc_kernels;
+mod prewarm;
 mod ptxas;
 mod sim_libcuda;
 mod tidy;
@@ -35,10 +36,14 @@ enum Verb {
     Mutate(mutate::Arguments),
     /// Compile the CUDA kernels of the simulator's tests with nvcc.
     NvccKernels(nvcc_kernels::Arguments),
+    /// Check that all kernels assemble, keep their budget, and are warm when they are launched.
+    #[command(alias = "ptxas")]
+    Prewarm(prewarm::Arguments),
+    /// Compile kernels for the process that started this one.
+    #[command(hide = true)]
+    CompileWorker(prewarm::WorkerArguments),
     /// Change kernels in small ways, and compare what the parser and ptxas say of them.
     PtxMutants(mutants::Arguments),
-    /// Assemble every image for every SM target and report registers, shared memory and spills.
-    Ptxas(ptxas::Arguments),
     /// Build the simulated driver as `libcuda.so.1`, for programs of any language.
     SimLibcuda(sim_libcuda::Arguments),
     /// Check the rules of the tree: dependencies between crates, file heads and sizes, bans.
@@ -65,7 +70,8 @@ fn run(verb: Verb) -> anyhow::Result<()> {
         Verb::Mutate(arguments) => mutate::run(&arguments),
         Verb::NvccKernels(arguments) => nvcc_kernels::run(&arguments),
         Verb::PtxMutants(arguments) => mutants::run(&arguments),
-        Verb::Ptxas(arguments) => ptxas::run(&arguments),
+        Verb::Prewarm(arguments) => prewarm::run(&arguments),
+        Verb::CompileWorker(arguments) => prewarm::worker(&arguments),
         Verb::SimLibcuda(arguments) => sim_libcuda::run(&arguments),
         Verb::Tidy => tidy::run(),
         Verb::Toolchain => toolchain::run(),

@@ -27,7 +27,17 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 12] = [
         "retrograph-conformance",
         &["retrograph-driver-sys", "retrograph-driver-sim", "retrograph-ptx"],
     ),
-    ("xtask", &["retrograph-ptx", "retrograph-kernels-ptx", "retrograph-conformance"]),
+    (
+        "xtask",
+        &[
+            "retrograph-ptx",
+            "retrograph-kernels-ptx",
+            "retrograph-kernels",
+            "retrograph-runtime",
+            "retrograph-finetune",
+            "retrograph-conformance",
+        ],
+    ),
 ];
 
 const MOST_LINES: usize = 600;

@@ -18,11 +18,11 @@ struct Wheel {
     file: &'static str,
 }
 
-const PTXAS: Wheel = Wheel {
-    folder: "nvcc-13.0",
-    requirement: "nvidia-cuda-nvcc==13.0.88",
-    file: "nvidia/cu13/bin/ptxas",
-};
+/// The wheel that holds the pinned `ptxas`.
+pub(crate) const PTXAS_REQUIREMENT: &str = "nvidia-cuda-nvcc==13.0.88";
+
+const PTXAS: Wheel =
+    Wheel { folder: "nvcc-13.0", requirement: PTXAS_REQUIREMENT, file: "nvidia/cu13/bin/ptxas" };
 const HEADER_13: Wheel = Wheel {
     folder: "runtime-13.0",
     requirement: "nvidia-cuda-runtime==13.0.96",

@@ -8,8 +8,8 @@
 //! assert!(images::ptx("softmax", SmTarget::portable(70)).is_none());
 //! ```
 //!
-//! Absent on purpose: cubins. A cache of what the driver or `ptxas` made of these texts belongs to
-//! whoever loads them.
+//! Absent on purpose: cubins. What the driver or `ptxas` made of these texts belongs to whoever
+//! loads them; [`digest`] is what to look it up by.
 
 use retrograph_ptx::{Reach, SmTarget};
 

@@ -81,9 +81,17 @@ pub(super) fn compile(
 ) -> Result<Vec<u8>, LoadFailure> {
     context.bind_outside_capture("compiling an image")?;
     let text = zero_ended(ptx)?;
+    let link = |threads| {
+        let mut linker = Linker { context, jit: Jit::new(threads), state: CUlinkState::NULL };
+        let linked = linker.link(&text);
+        linked.map_err(|error| LoadFailure { error, log: linker.jit.log() })
+    };
     let threads = Some(threads).filter(|n| *n > 1 && context.driver().version() >= SPLITS);
-    let mut linker = Linker { context, jit: Jit::new(threads), state: CUlinkState::NULL };
-    let code = linker.link(&text).map_err(|error| LoadFailure { error, log: linker.jit.log() })?;
+    let code = match link(threads) {
+        // A driver may know the option and not take it.
+        Err(failure) if threads.is_some() && failure.is_of_image() => link(None)?,
+        linked => linked?,
+    };
     code::check(context, &code).map_err(bad_code)?;
     Ok(code)
 }

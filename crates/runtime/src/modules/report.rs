@@ -65,6 +65,14 @@ pub enum Warning {
         /// The target that names the device.
         device: SmTarget,
     },
+    /// The driver loads an image and does not give its code away.
+    #[error("the driver did not link `{image}` ({error}), so that its code is not kept")]
+    NotLinked {
+        /// The image.
+        image: String,
+        /// What the driver returned.
+        error: Error,
+    },
     /// A process that was to compile did not, and the driver compiles here instead.
     #[error(
         "a compiling process failed{}, so that the driver compiles in this one: {why}",

@@ -168,7 +168,12 @@ impl<'s> Session<'s> {
                 Ok(module)
             }
             // A linker that fails is no reason to fail: the driver may load what it cannot link.
-            Err(failure) if failure.is_of_image() => load_ptx(self.context(), wanted.ptx),
+            Err(failure) if failure.is_of_image() => {
+                let module = load_ptx(self.context(), wanted.ptx)?;
+                let (image, error) = (wanted.name.clone(), failure.error);
+                self.warn(Warning::NotLinked { image, error });
+                Ok(module)
+            }
             Err(failure) => Err(failure),
         }
     }

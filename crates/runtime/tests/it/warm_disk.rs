@@ -140,6 +140,30 @@ fn several_caches_use_one_directory_at_the_same_time() {
 }
 
 #[test]
+fn a_driver_that_does_not_link_loads_and_nothing_is_kept() {
+    use retrograph_driver_sim::{Config, Simulator};
+    use retrograph_driver_sys::CUresult;
+    use retrograph_runtime::{Driver, Origin};
+    use std::sync::Arc;
+
+    let (_folder, path) = place();
+    let simulator = Arc::new(Simulator::new(Config::default()).unwrap());
+    let (table, keep) = (*simulator.table(), Some(Arc::clone(&simulator) as _));
+    // SAFETY: the simulator implements the driver's functions and is kept by the driver.
+    let driver = unsafe { Driver::from_table(table, Origin::Simulated, keep) }.unwrap();
+    let device = crate::device::device_of(&driver);
+    for call in ["cuLinkCreate_v2", "cuLinkComplete"] {
+        simulator.fail(call, 1, CUresult::CUDA_ERROR_NOT_SUPPORTED).unwrap();
+        let warm = warm_two(&device, on_disk(&path)).unwrap();
+        let (report, linked) = (warm.report(), "did not link");
+        assert_eq!(report.warnings.len(), 1, "{:?}", report.warnings);
+        assert!(report.warnings[0].to_string().contains(linked), "{:?}", report.warnings);
+        assert_eq!(files(&path).len(), 1);
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+}
+
+#[test]
 fn code_of_another_driver_is_not_taken() {
     use retrograph_driver_sim::Config;
 

@@ -1,0 +1,238 @@
+//! The check for CI that no kernel is cold and none has grown: every kernel is generated and
+//! assembled for every SM target and compared with a committed budget, what dispatch can launch is
+//! compared with what is warmed, and with a device everything is loaded and launched.
+//!
+//! What could not be checked is said. Any shortfall makes the exit code one.
+
+mod budget;
+mod coverage;
+mod device;
+mod measure;
+mod occupancy;
+mod show;
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use retrograph_ptx::SmTarget;
+use retrograph_runtime::modules::{Bundle, BundleEntry};
+use sha2::{Digest, Sha256};
+
+use crate::ptxas::{Job, Usage, assemble_all, jobs};
+use crate::{toolchain, workspace};
+
+pub(crate) use device::{WorkerArguments, worker};
+
+use budget::Budget;
+use coverage::Coverage;
+use device::DeviceName;
+
+#[derive(clap::Args, Default)]
+pub(crate) struct Arguments {
+    /// Only these SM targets, for example sm_80,sm_90.
+    #[arg(long, alias = "target", value_delimiter = ',')]
+    targets: Vec<SmTarget>,
+    /// Only images whose name contains this.
+    #[arg(long)]
+    image: Option<String>,
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Write the budget from what is there now; review the difference.
+    #[arg(long)]
+    bless: bool,
+    /// Write the machine code of all targets into one file, for deployment; where nothing is
+    /// assembled, read it.
+    #[arg(long, value_name = "FILE")]
+    bundle: Option<PathBuf>,
+    /// Load and launch everything there: cuda:N or sim.
+    #[arg(long)]
+    device: Option<DeviceName>,
+    /// Assemble nothing, for machines that have no ptxas.
+    #[arg(long)]
+    skip_assembly: bool,
+    /// Measure how long warming the training step takes on the device, from each source.
+    #[arg(long, requires = "device")]
+    measure: bool,
+    /// With --measure: this ptxas too.
+    #[arg(long, value_name = "FILE", requires = "measure")]
+    ptxas: Option<PathBuf>,
+    /// With --measure: how often.
+    #[arg(long, default_value_t = 3)]
+    repeat: usize,
+    /// The part of one process of a measurement.
+    #[arg(long, hide = true)]
+    case: Option<String>,
+}
+
+/// One entry point for one target.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) usage: Usage,
+    /// Threads of its largest block.
+    pub(crate) threads: u32,
+    /// Blocks that find room on a multiprocessor.
+    pub(crate) blocks: u32,
+}
+
+/// What was found.
+#[derive(Default)]
+pub(crate) struct Findings {
+    pub(crate) rows: Vec<Row>,
+    /// What is wrong.
+    pub(crate) shortfalls: Vec<String>,
+    /// What could not be checked.
+    pub(crate) unchecked: Vec<String>,
+    /// Further facts for people.
+    pub(crate) notes: Vec<String>,
+    /// What a device said, and what was measured there.
+    pub(crate) device: serde_json::Value,
+    pub(crate) measured: serde_json::Value,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if let Some(case) = &arguments.case {
+        return measure::run_case(arguments, case);
+    }
+    let mut findings = Findings::default();
+    let coverage = cover(arguments, &mut findings);
+    if arguments.skip_assembly {
+        findings.unchecked.push("assembly, registers, budget: --skip-assembly".to_owned());
+    } else {
+        assemble(arguments, &coverage, &mut findings)?;
+    }
+    match &arguments.device {
+        None => findings.unchecked.push("loading and launching: no --device".to_owned()),
+        Some(name) => device::check(arguments, (name, &coverage), &mut findings)?,
+    }
+    if arguments.measure {
+        measure::run(arguments, &mut findings)?;
+    }
+    show::all(&findings, arguments.json);
+    match findings.shortfalls.len() {
+        0 => Ok(()),
+        count => bail!("prewarm: {count} shortfalls"),
+    }
+}
+
+impl Arguments {
+    fn targets(&self) -> &[SmTarget] {
+        if self.targets.is_empty() { &SmTarget::GENERATED } else { &self.targets }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.targets.is_empty() && self.image.is_none()
+    }
+}
+
+fn cover(arguments: &Arguments, findings: &mut Findings) -> Coverage {
+    let mut coverage = Coverage::default();
+    for &target in arguments.targets() {
+        let images = retrograph_kernels_ptx::images(target);
+        for kernel in retrograph_kernels::all() {
+            coverage.add(kernel, target, &images);
+        }
+    }
+    findings.shortfalls.append(&mut coverage.shortfalls);
+    let unreached = coverage.unreached(retrograph_kernels::all());
+    if !unreached.is_empty() {
+        findings
+            .notes
+            .push(format!("warm, and chosen for no problem that was tried: {unreached:?}"));
+    }
+    coverage
+}
+
+fn assemble(
+    arguments: &Arguments,
+    coverage: &Coverage,
+    findings: &mut Findings,
+) -> anyhow::Result<()> {
+    let ptxas = toolchain::ensure()?;
+    let jobs = jobs(arguments.targets(), arguments.image.as_deref())?;
+    let bar = bar(jobs.len(), "assemble");
+    let (usages, failures) = assemble_all(&ptxas, &jobs, &bar);
+    bar.finish_and_clear();
+    findings.shortfalls.extend(failures);
+    let spills = usages.iter().filter(|usage| usage.spill_bytes > 0).map(|usage| {
+        format!("{} for {} spills {} bytes", usage.entry, usage.target, usage.spill_bytes)
+    });
+    findings.shortfalls.extend(spills);
+    let mut rows: Vec<Row> = usages.into_iter().map(|usage| row(usage, &jobs, coverage)).collect();
+    rows.sort_by(|a, b| {
+        let key = |row: &Row| (row.usage.image.clone(), row.usage.entry.clone(), row.usage.target);
+        key(a).cmp(&key(b))
+    });
+    compare(arguments, &rows, findings)?;
+    findings.rows = rows;
+    if let Some(path) = &arguments.bundle {
+        let note = bundle(path, &jobs).context("the bundle")?;
+        findings.notes.push(note);
+    }
+    Ok(())
+}
+
+/// The block of an entry point is the largest that dispatch was seen to launch, or else the largest
+/// that it allows.
+fn row(usage: Usage, jobs: &[Job], coverage: &Coverage) -> Row {
+    let job = jobs.iter().find(|job| job.image == usage.image && job.target == usage.target);
+    let allowed = job.and_then(|job| job.module.entry(&usage.entry)?.limits.max_threads);
+    let allowed = allowed.map_or(1024, |[x, y, z]| x * y * z);
+    let launched = coverage.launched.get(usage.entry.as_str()).copied().unwrap_or_default();
+    let threads = if launched.threads == 0 { allowed } else { launched.threads };
+    let (registers, shared_bytes) = (usage.registers, usage.shared_bytes + launched.shared_bytes);
+    let block = occupancy::Block { threads, registers, shared_bytes };
+    Row { blocks: occupancy::blocks(usage.target, block), threads, usage }
+}
+
+fn compare(arguments: &Arguments, rows: &[Row], findings: &mut Findings) -> anyhow::Result<()> {
+    let path = workspace::root().join("kernels-ptx/budget.tsv");
+    if arguments.bless {
+        if !arguments.is_whole() {
+            bail!("--bless needs all targets and images, since it writes the whole budget");
+        }
+        fs::write(&path, Budget::of(rows).text())?;
+        findings.notes.push("kernels-ptx/budget.tsv is written; review the difference".to_owned());
+        return Ok(());
+    }
+    let text = fs::read_to_string(&path).context("kernels-ptx/budget.tsv; write it by --bless")?;
+    let budget = Budget::parse(&text)?;
+    findings.shortfalls.extend(budget.shortfalls(rows, arguments.is_whole()));
+    Ok(())
+}
+
+/// Writes the machine code of all `jobs`.
+fn bundle(path: &PathBuf, jobs: &[Job]) -> anyhow::Result<String> {
+    let entries: Vec<BundleEntry> = jobs
+        .iter()
+        .map(|job| {
+            Ok(BundleEntry {
+                name: job.image.clone(),
+                image: Sha256::digest(job.module.to_string()).into(),
+                target: job.target,
+                maker: toolchain::PTXAS_REQUIREMENT.to_owned(),
+                code: fs::read(job.cubin())?,
+            })
+        })
+        .collect::<anyhow::Result<_>>()?;
+    Bundle::write(path, &entries)?;
+    // Read back as the runtime does.
+    let bundle = Bundle::open(path)?;
+    for entry in &entries {
+        let code = bundle.code(&entry.image, entry.target)?;
+        if code.as_deref() != Some(&entry.code) {
+            bail!("{} does not give back `{}` for {}", path.display(), entry.name, entry.target);
+        }
+    }
+    let bytes = fs::metadata(path)?.len();
+    Ok(format!("{}: {} images, {bytes} bytes", path.display(), bundle.len()))
+}
+
+/// A bar for `length` things, which nobody sees who reads no terminal.
+pub(crate) fn bar(length: usize, what: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{prefix:<10} {bar:30} {pos}/{len} {msg}");
+    let bar = ProgressBar::new(length as u64).with_prefix(what);
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

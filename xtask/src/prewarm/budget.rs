@@ -1,0 +1,142 @@
+//! What each kernel may take, committed beside the sources so that a review sees a kernel grow.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::{Context, bail};
+use retrograph_ptx::SmTarget;
+
+use super::Row;
+
+const HEADING: &str = "entry\ttarget\tregisters\tshared bytes\tblocks per multiprocessor";
+
+/// The most registers and shared bytes, and the least blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limit {
+    registers: u32,
+    shared_bytes: u32,
+    blocks: u32,
+}
+
+/// The limits of all entry points by name and target.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Budget {
+    limits: BTreeMap<(String, SmTarget), Limit>,
+}
+
+impl Budget {
+    /// The budget that `rows` just keep.
+    pub(crate) fn of(rows: &[Row]) -> Self {
+        let limits = rows.iter().map(|row| {
+            let (registers, shared_bytes) = (row.usage.registers, row.usage.shared_bytes);
+            let limit = Limit { registers, shared_bytes, blocks: row.blocks };
+            ((row.usage.entry.clone(), row.usage.target), limit)
+        });
+        Self { limits: limits.collect() }
+    }
+
+    pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
+        let mut limits = BTreeMap::new();
+        let mut lines = text.lines();
+        if lines.next() != Some(HEADING) {
+            bail!("the budget does not begin with `{HEADING}`");
+        }
+        for line in lines {
+            let wrong = || format!("`{line}` is no line of a budget");
+            let fields: Vec<&str> = line.split('\t').collect();
+            let [entry, target, numbers @ ..] = &fields[..] else { bail!(wrong()) };
+            let numbers: Vec<u32> =
+                numbers.iter().map(|n| n.parse()).collect::<Result<_, _>>().with_context(wrong)?;
+            let [registers, shared_bytes, blocks] = numbers[..] else { bail!(wrong()) };
+            let target: SmTarget = target.parse().with_context(wrong)?;
+            let limit = Limit { registers, shared_bytes, blocks };
+            limits.insert(((*entry).to_owned(), target), limit);
+        }
+        Ok(Self { limits })
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("{HEADING}\n");
+        for ((entry, target), limit) in &self.limits {
+            let Limit { registers, shared_bytes, blocks } = limit;
+            writeln!(text, "{entry}\t{target}\t{registers}\t{shared_bytes}\t{blocks}")
+                .expect("writing to a string does not fail");
+        }
+        text
+    }
+
+    /// What `rows` take beyond the budget. With `whole`, they are all there is, and lines of the
+    /// budget that none of them uses are left over.
+    pub(crate) fn shortfalls(&self, rows: &[Row], whole: bool) -> Vec<String> {
+        let mut shortfalls = Vec::new();
+        let mut unused = self.limits.clone();
+        for row in rows {
+            let (entry, target) = (&row.usage.entry, row.usage.target);
+            let Some(limit) = unused.remove(&(entry.clone(), target)) else {
+                shortfalls.push(format!("{entry} for {target} has no budget; review, --bless"));
+                continue;
+            };
+            let mut more = |what: &str, found: u32, budget: u32, is_worse: bool| {
+                if is_worse {
+                    shortfalls.push(format!(
+                        "{entry} for {target}: {what} {found}, budget {budget}; improve the \
+                         kernel, or review and --bless"
+                    ));
+                }
+            };
+            let (registers, shared) = (row.usage.registers, row.usage.shared_bytes);
+            more("registers", registers, limit.registers, registers > limit.registers);
+            more("shared bytes", shared, limit.shared_bytes, shared > limit.shared_bytes);
+            more("blocks per multiprocessor", row.blocks, limit.blocks, row.blocks < limit.blocks);
+        }
+        if whole {
+            let left = unused.keys().map(|(entry, target)| {
+                format!("{entry} for {target} has a budget and does not exist; --bless")
+            });
+            shortfalls.extend(left);
+        }
+        shortfalls
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ptxas::Usage;
+
+    fn row(entry: &str, registers: u32, blocks: u32) -> Row {
+        let usage = Usage {
+            target: SmTarget::portable(90),
+            image: "image".to_owned(),
+            entry: entry.to_owned(),
+            registers,
+            shared_bytes: 128,
+            spill_bytes: 0,
+        };
+        Row { usage, threads: 256, blocks }
+    }
+
+    #[test]
+    fn a_budget_survives_its_file() {
+        let budget = Budget::of(&[row("a", 40, 5), row("b", 255, 1)]);
+        assert_eq!(Budget::parse(&budget.text()).unwrap(), budget);
+        assert!(Budget::parse("entry\n").is_err());
+        assert!(Budget::parse(&format!("{HEADING}\na\tsm_90\t1\t2\n")).is_err());
+    }
+
+    #[test]
+    fn what_a_kernel_takes_beyond_its_budget_is_caught() {
+        let budget = Budget::of(&[row("a", 40, 5), row("b", 64, 4)]);
+        let caught = |rows: &[Row]| budget.shortfalls(rows, true).join("\n");
+        assert_eq!(caught(&[row("a", 40, 5), row("b", 64, 4)]), "");
+        assert_eq!(caught(&[row("a", 38, 6), row("b", 64, 4)]), "", "less is no shortfall");
+        let text = caught(&[row("a", 41, 5), row("b", 64, 3)]);
+        assert!(text.contains("a for sm_90: registers 41, budget 40"), "{text}");
+        assert!(text.contains("b for sm_90: blocks per multiprocessor 3, budget 4"), "{text}");
+        assert_eq!(text.lines().count(), 2);
+        let text = caught(&[row("a", 40, 5), row("c", 1, 1)]);
+        assert!(text.contains("c for sm_90 has no budget"), "{text}");
+        assert!(text.contains("b for sm_90 has a budget and does not exist"), "{text}");
+        assert_eq!(budget.shortfalls(&[row("a", 40, 5)], false), Vec::<String>::new());
+    }
+}

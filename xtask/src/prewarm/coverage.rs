@@ -1,0 +1,133 @@
+//! Whether what dispatch can launch is in the warm set: every entry point that it chooses for any
+//! of many problems must be one that prewarming looks up, and be in the image.
+
+use std::collections::BTreeMap;
+
+use retrograph_kernels::{Kernel, Problem};
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::Module;
+
+/// The sizes of which problems are made: nothing, one, ragged, and large.
+const SIZES: [u32; 7] = [0, 1, 33, 200, 1536, 8960, 40_000];
+
+/// The largest launch of an entry point that was seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Launched {
+    pub(crate) threads: u32,
+    pub(crate) shared_bytes: u32,
+}
+
+/// What dispatch chose, and what is missing.
+#[derive(Debug, Default)]
+pub(crate) struct Coverage {
+    pub(crate) launched: BTreeMap<&'static str, Launched>,
+    pub(crate) shortfalls: Vec<String>,
+}
+
+impl Coverage {
+    /// Asks `kernel` for many problems on `target`, whose images are `images`.
+    pub(crate) fn add(&mut self, kernel: &Kernel, target: SmTarget, images: &[(&str, Module)]) {
+        let name = kernel.name;
+        let image = images.iter().find(|(image, _)| *image == kernel.image);
+        let Some((_, module)) = image else {
+            self.shortfalls
+                .push(format!("{name} on {target}: there is no image `{}`", kernel.image));
+            return;
+        };
+        let mut missing = Vec::new();
+        for entry in kernel.entries.iter().filter(|entry| module.entry(entry).is_none()) {
+            missing.push(format!("{name} on {target}: `{entry}` is not in the image"));
+        }
+        for problem in problems() {
+            let dispatch = (kernel.dispatch)(&problem, target);
+            let threads = dispatch.block.iter().product();
+            let seen = self.launched.entry(dispatch.entry).or_default();
+            seen.threads = seen.threads.max(threads);
+            seen.shared_bytes = seen.shared_bytes.max(dispatch.shared_bytes);
+            if !kernel.entries.contains(&dispatch.entry) {
+                missing.push(format!(
+                    "{name} on {target}: dispatch launches `{}`, which is not in the warm set; add \
+                     it to the entries of the kernel",
+                    dispatch.entry
+                ));
+            }
+        }
+        missing.sort();
+        missing.dedup();
+        self.shortfalls.extend(missing);
+    }
+
+    /// The entry points of the warm set that no problem reached.
+    pub(crate) fn unreached(&self, kernels: &[&'static Kernel]) -> Vec<&'static str> {
+        let entries = kernels.iter().flat_map(|kernel| kernel.entries);
+        let mut entries: Vec<_> =
+            entries.filter(|entry| !self.launched.contains_key(*entry)).copied().collect();
+        entries.sort_unstable();
+        entries.dedup();
+        entries
+    }
+}
+
+fn problems() -> impl Iterator<Item = Problem> {
+    let pairs = SIZES.iter().flat_map(|a| SIZES.iter().map(move |b| (*a, *b)));
+    let triples = pairs.flat_map(|(a, b)| SIZES.iter().map(move |c| [a, b, *c]));
+    triples.flat_map(|[a, b, c]| [1, 24].map(|planes| Problem::from([a, b, c, planes])))
+}
+
+#[cfg(test)]
+mod tests {
+    use retrograph_kernels::Dispatch;
+
+    use super::*;
+
+    /// A kernel that launches what it does not name, for large problems alone.
+    static FORGETFUL: Kernel = Kernel {
+        name: "forgetful",
+        image: "silu",
+        parameters: &[],
+        entries: &["silu_forward"],
+        dispatch: |problem, _| {
+            let entry = if problem.sizes[0] > 9000 { "silu_wide" } else { "silu_forward" };
+            Dispatch { entry, grid: [1; 3], block: [64, 2, 1], shared_bytes: 7 }
+        },
+    };
+
+    #[test]
+    fn an_entry_point_that_is_missing_from_the_warm_set_is_caught() {
+        let target = SmTarget::portable(90);
+        let images = retrograph_kernels_ptx::images(target);
+        let mut coverage = Coverage::default();
+        coverage.add(&FORGETFUL, target, &images);
+        let text = coverage.shortfalls.join("\n");
+        assert!(text.contains("forgetful on sm_90: dispatch launches `silu_wide`"), "{text}");
+        assert_eq!(coverage.launched["silu_forward"], Launched { threads: 128, shared_bytes: 7 });
+    }
+
+    #[test]
+    fn every_kernel_of_the_workspace_is_covered() {
+        let target = SmTarget::portable(75);
+        let images = retrograph_kernels_ptx::images(target);
+        let mut coverage = Coverage::default();
+        retrograph_kernels::all().iter().for_each(|kernel| coverage.add(kernel, target, &images));
+        assert_eq!(coverage.shortfalls, Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_image_that_lacks_an_entry_point_is_caught() {
+        let target = SmTarget::portable(90);
+        let images: Vec<_> = retrograph_kernels_ptx::images(target);
+        let with = |name: &'static str| Kernel {
+            name: "k",
+            image: name,
+            parameters: &[],
+            entries: &["no_such_entry"],
+            dispatch: FORGETFUL.dispatch,
+        };
+        let mut coverage = Coverage::default();
+        coverage.add(&with("silu"), target, &images);
+        assert!(coverage.shortfalls.iter().any(|text| text.contains("`no_such_entry` is not in")));
+        let mut coverage = Coverage::default();
+        coverage.add(&with("absent"), target, &images);
+        assert_eq!(coverage.shortfalls, ["k on sm_90: there is no image `absent`"]);
+    }
+}

@@ -1,0 +1,160 @@
+//! How long warming takes from each source, each time in a process of its own and without the cache
+//! of the driver. What is warmed is the training step of the program's default model.
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, bail};
+use retrograph_finetune::model::ForwardPass;
+use retrograph_finetune::{
+    Mode, OptimizerConfig, Plan, Preset, Source, TextData, TrainerOptions, TrainingConfig,
+};
+use retrograph_runtime::ModuleCache;
+use retrograph_runtime::modules::{
+    Bundle, CacheDir, CacheOptions, Compiler, Warming, WorkerCommand,
+};
+use serde_json::{Value, json};
+
+use super::{Arguments, Findings, bar};
+
+/// Steps that are trained after warming, none of which may compile.
+const STEPS: u32 = 2;
+
+/// Starts a process for each case and repetition.
+pub(super) fn run(arguments: &Arguments, findings: &mut Findings) -> anyhow::Result<()> {
+    let mut cases = vec!["serial", "split", "processes", "disk"];
+    cases.extend(arguments.ptxas.is_some().then_some("ptxas"));
+    cases.extend(arguments.bundle.is_some().then_some("bundle"));
+    let bar = bar(cases.len() * arguments.repeat, "measure");
+    let mut measured = Vec::new();
+    for case in cases {
+        let mut runs = Vec::new();
+        for _ in 0..arguments.repeat.max(1) {
+            bar.set_message(case);
+            runs.push(child(arguments, case)?);
+            bar.inc(1);
+        }
+        measured.push(joined(case, &runs));
+    }
+    bar.finish_and_clear();
+    let jit = |case: &Value| case["jit_after_warm"].as_u64() != Some(0);
+    let jits = measured.iter().filter(|case| jit(case));
+    findings.shortfalls.extend(jits.map(|case| format!("JIT after warming: {case}")));
+    findings.measured = measured.into();
+    Ok(())
+}
+
+fn child(arguments: &Arguments, case: &str) -> anyhow::Result<Value> {
+    let mut command = Command::new(std::env::current_exe()?);
+    let device = arguments.device.context("measuring needs --device")?;
+    command.args(["prewarm", "--measure", "--device", &device.to_string(), "--case", case]);
+    for (flag, path) in [("--ptxas", &arguments.ptxas), ("--bundle", &arguments.bundle)] {
+        if let Some(path) = path {
+            command.arg(flag).arg(path);
+        }
+    }
+    let output = command.env("CUDA_CACHE_DISABLE", "1").output()?;
+    if !output.status.success() {
+        bail!("case {case}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    serde_json::from_slice(&output.stdout).with_context(|| format!("case {case} printed no JSON"))
+}
+
+/// One value of several runs of a case: the times of all, the rest of the last.
+fn joined(case: &str, runs: &[Value]) -> Value {
+    let times: Vec<&Value> = runs.iter().map(|run| &run["ms"]).collect();
+    let most_jit = runs.iter().filter_map(|run| run["jit_after_warm"].as_u64()).max();
+    let last = runs.last().unwrap_or(&Value::Null);
+    json!({
+        "case": case, "ms": times, "jit_after_warm": most_jit, "simulated": last["simulated"],
+        "images": last["images"], "kernels": last["kernels"], "sources": last["sources"],
+        "warnings": last["warnings"], "workers": last["workers"], "slowest": last["slowest"],
+    })
+}
+
+/// One run of one case, in this process.
+pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let disk = Some(CacheDir::at(folder.path().join("cache")));
+    let plan = plan()?;
+    let forward = ForwardPass::new(&config())?.pass.requirements();
+    let requirements = plan.step_pass().pass.requirements().union(&forward);
+    let context = arguments.device.context("a case needs --device")?.open()?;
+    let with = |options| ModuleCache::with(&context, options);
+    let here = |workers| Warming { compiler: Compiler::Driver, workers };
+    let others = |compiler| Warming { compiler, workers: 0 };
+    let options = match case {
+        "serial" => CacheOptions { warming: here(1), ..Default::default() },
+        "split" => CacheOptions { warming: here(0), ..Default::default() },
+        "processes" => {
+            CacheOptions { disk, warming: others(processes(arguments)?), ..Default::default() }
+        }
+        "ptxas" => {
+            let path = arguments.ptxas.clone().context("the case ptxas needs --ptxas")?;
+            CacheOptions { disk, warming: others(Compiler::Ptxas(path)), ..Default::default() }
+        }
+        "disk" => {
+            let options = CacheOptions { disk, warming: here(1), ..Default::default() };
+            with(options.clone()).prewarm(&requirements, |_| ())?;
+            options
+        }
+        "bundle" => {
+            let path = arguments.bundle.as_ref().context("the case bundle needs --bundle")?;
+            CacheOptions { bundles: vec![Bundle::open(path)?], ..Default::default() }
+        }
+        other => bail!("no case `{other}`"),
+    };
+    let workers = options.warming.workers;
+    let cache = with(options);
+    let started = Instant::now();
+    let warm = cache.prewarm(&requirements, |_| ())?;
+    let elapsed = started.elapsed();
+    let trainer = train(plan, &cache)?;
+    let report = warm.report();
+    let simulated = context.driver().is_simulated();
+    let slowest = report.images.iter().max_by_key(|image| image.elapsed);
+    let slowest = slowest.map(|image| format!("{} {:.2?}", image.image, image.elapsed));
+    let warnings: Vec<String> = report.warnings.iter().map(ToString::to_string).collect();
+    let result = json!({
+        // Times of the simulated driver say nothing.
+        "ms": (!simulated).then_some(elapsed.as_secs_f64() * 1e3), "simulated": simulated,
+        "images": report.images.len(), "kernels": warm.len(), "sources": report.sources(),
+        "warnings": warnings, "workers": workers, "jit_after_warm": trainer,
+        "slowest": slowest.filter(|_| !simulated),
+    });
+    println!("{result}");
+    Ok(())
+}
+
+fn processes(arguments: &Arguments) -> anyhow::Result<Compiler> {
+    let device = arguments.device.context("processes need --device")?.to_string();
+    let arguments = ["compile-worker", "--device", &device].map(Into::into).to_vec();
+    Ok(Compiler::Processes(WorkerCommand { program: std::env::current_exe()?, arguments }))
+}
+
+fn config() -> TrainingConfig {
+    let optimizer = OptimizerConfig::new(1e-2, STEPS);
+    TrainingConfig {
+        model: Preset::Tiny.model(),
+        mode: Mode::Full,
+        batch: 1,
+        seq: 16,
+        optimizer,
+        seed: 1,
+    }
+}
+
+fn plan() -> anyhow::Result<Plan> {
+    Ok(Plan::new(&config(), TrainerOptions::default())?)
+}
+
+/// Trains, and returns how often a kernel was not warm.
+fn train(plan: Plan, cache: &ModuleCache) -> anyhow::Result<usize> {
+    let text =
+        TextData::from_bytes(b"what is warm stays warm, and what is cold is named. ".repeat(9));
+    let mut trainer = plan.start(cache, Source::Seed, &mut |_| ())?;
+    for step in 0..STEPS {
+        trainer.step(&text.batch([1, 16], 1, step)?)?;
+    }
+    Ok(cache.jit_after_warm())
+}
