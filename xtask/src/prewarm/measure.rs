@@ -82,6 +82,12 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
     let context = arguments.device.context("a case needs --device")?.open()?;
     let with = |options| ModuleCache::with(&context, options);
     let here = |workers| Warming { compiler: Compiler::Driver, workers };
+    if case == "disk" {
+        let fill = CacheOptions { disk: disk.clone(), ..Default::default() };
+        with(fill).prewarm(&requirements, |_| ())?;
+    }
+    // Opening a bundle is part of what a program waits for.
+    let started = Instant::now();
     let others = |compiler| Warming { compiler, workers: 0 };
     let options = match case {
         "serial" => CacheOptions { warming: here(1), ..Default::default() },
@@ -93,11 +99,7 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
             let path = arguments.ptxas.clone().context("the case ptxas needs --ptxas")?;
             CacheOptions { disk, warming: others(Compiler::Ptxas(path)), ..Default::default() }
         }
-        "disk" => {
-            let options = CacheOptions { disk, warming: here(1), ..Default::default() };
-            with(options.clone()).prewarm(&requirements, |_| ())?;
-            options
-        }
+        "disk" => CacheOptions { disk, warming: here(1), ..Default::default() },
         "bundle" => {
             let path = arguments.bundle.as_ref().context("the case bundle needs --bundle")?;
             CacheOptions { bundles: vec![Bundle::open(path)?], ..Default::default() }
@@ -106,7 +108,6 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
     };
     let workers = options.warming.workers;
     let cache = with(options);
-    let started = Instant::now();
     let warm = cache.prewarm(&requirements, |_| ())?;
     let elapsed = started.elapsed();
     let trainer = train(plan, &cache)?;

@@ -85,7 +85,7 @@ impl CacheArguments {
     fn warming(&self, device: &Device, choice: DeviceChoice) -> Result<Warming, CliError> {
         let workers = self.compile_workers;
         Ok(match &self.compile {
-            CompileChoice::Driver => Warming { compiler: Compiler::Driver, workers: 1 },
+            CompileChoice::Driver => Warming::default(),
             CompileChoice::Ptxas(path) => {
                 Warming { compiler: Compiler::Ptxas(path.clone()), workers }
             }

@@ -35,14 +35,20 @@ pub struct WorkerCommand {
     pub arguments: Vec<OsString>,
 }
 
-/// How cold images are compiled.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// How cold images are compiled: by default by the driver, in this process and with one thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warming {
     /// Who compiles.
     pub compiler: Compiler,
     /// The most processes at the same time, or threads of the driver for one image; 0 for as many
     /// as the machine has cores. The driver uses several threads from CUDA 13.0 on.
     pub workers: usize,
+}
+
+impl Default for Warming {
+    fn default() -> Self {
+        Self { compiler: Compiler::Driver, workers: 1 }
+    }
 }
 
 /// One image to compile.
