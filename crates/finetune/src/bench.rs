@@ -25,13 +25,24 @@ pub enum Contender {
     Capture,
     /// A graph built by hand, with the edges of the pass.
     Manual,
+    /// A graph built by hand, in which at most two operations run side by side.
+    ManualWidth2,
+    /// The same with four.
+    ManualWidth4,
     /// A graph built by hand, in which each operation waits for the one before it.
     ManualChain,
 }
 
 impl Contender {
     /// Every contender.
-    pub const ALL: [Self; 4] = [Self::Eager, Self::Capture, Self::Manual, Self::ManualChain];
+    pub const ALL: [Self; 6] = [
+        Self::Eager,
+        Self::Capture,
+        Self::Manual,
+        Self::ManualWidth2,
+        Self::ManualWidth4,
+        Self::ManualChain,
+    ];
 
     /// The name on the command line and in results.
     pub fn name(self) -> &'static str {
@@ -39,6 +50,8 @@ impl Contender {
             Self::Eager => "eager",
             Self::Capture => "capture",
             Self::Manual => "manual",
+            Self::ManualWidth2 => "manual-width-2",
+            Self::ManualWidth4 => "manual-width-4",
             Self::ManualChain => "manual-chain",
         }
     }
@@ -48,6 +61,8 @@ impl Contender {
             Self::Eager => (Policy::Eager, EdgeMode::Inferred),
             Self::Capture => (Policy::Capture, EdgeMode::Inferred),
             Self::Manual => (Policy::Manual, EdgeMode::Inferred),
+            Self::ManualWidth2 => (Policy::Manual, EdgeMode::Width(2)),
+            Self::ManualWidth4 => (Policy::Manual, EdgeMode::Width(4)),
             Self::ManualChain => (Policy::Manual, EdgeMode::Chain),
         };
         BuildOptions { policy, edges, ..BuildOptions::default() }

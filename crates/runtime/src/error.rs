@@ -224,6 +224,24 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// A library that an operation needs was not found.
+    #[error("{library} was not found ({tried}); install it, or give its path")]
+    NoLibrary {
+        /// The library.
+        library: &'static str,
+        /// What was tried, and why it failed.
+        tried: String,
+    },
+    /// A function of a library failed.
+    #[error("{call} returned {status} ({name})")]
+    Library {
+        /// The function.
+        call: &'static str,
+        /// What it returned.
+        status: i32,
+        /// What that means.
+        name: &'static str,
+    },
     /// A function is not among the warm ones.
     #[error(transparent)]
     JitAfterWarm(#[from] crate::modules::JitAfterWarm),

@@ -62,6 +62,7 @@ pub mod event;
 mod gate;
 pub mod graph;
 pub mod launch;
+pub mod library;
 mod live;
 pub mod memory;
 pub mod modules;
@@ -80,16 +81,19 @@ pub use error::{CallError, Error};
 pub use event::Event;
 pub use graph::{DeviceCopy, DeviceFill, Graph, GraphExec, Node, NodeKind, UpdateOutcome};
 pub use launch::{KernelArguments, KernelLaunch, LaunchGeometry};
+pub use library::{
+    CUBLAS_WORKSPACE_BYTES, Cublas, DeviceRange, LibraryGemm, LibraryScope, MatrixShape,
+};
 pub use memory::{DeviceBuffer, DeviceScalar, MemoryPool, PinnedBuffer, PoolSeal, PoolUse};
 pub use modules::{Function, JitAfterWarm, ModuleCache, PrewarmError, Progress, WarmModules};
 pub use pass::{
     Buffer, BufferId, BufferKind, ControlError, Controls, CustomImage, CustomLaunch, Edge, Edges,
-    Hazard, MemoryPlan, OpId, Operation, OperationKind, Pass, PassError, Requirements, Reuse,
-    Slice,
+    Hazard, LibraryCall, MemoryPlan, OpId, Operation, OperationKind, Pass, PassError, Requirements,
+    Reuse, Slice,
 };
 pub use program::{
-    Admission, AdmitError, Bindings, BuildError, BuildOptions, EdgeMode, Policy, Program, Rebound,
-    Report, Rung, StepError, StepOutcome, Strategy,
+    Admission, AdmitError, Bindings, BuildError, BuildOptions, EdgeMode, Policy, Prediction,
+    Program, Rebound, Report, Rung, StepError, StepOutcome, Strategy,
 };
 pub use stream::Stream;
 pub use version::DriverVersion;

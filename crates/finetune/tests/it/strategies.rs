@@ -53,14 +53,17 @@ fn edges_and_memory_plans_do_not_change_a_bit() {
     let device = device();
     let config = config(Mode::Full, 6);
     let run = |edges, reuse, nan_transients| {
-        let build = BuildOptions { policy: Policy::Manual, edges, reuse, nan_transients };
+        let base = BuildOptions { policy: Policy::Manual, edges, ..BuildOptions::default() };
+        let build = BuildOptions { reuse, nan_transients, ..base };
         let options = TrainerOptions { build, ..TrainerOptions::default() };
         let mut trainer = trainer(&device, &config, options);
         train(&mut trainer, 6);
         bits(&trainer)
     };
     let reference = run(EdgeMode::Inferred, None, false);
-    assert!(run(EdgeMode::Chain, None, false) == reference);
+    for edges in [EdgeMode::Chain, EdgeMode::Width(2), EdgeMode::Width(5), EdgeMode::Auto] {
+        assert!(run(edges, None, false) == reference, "{edges}");
+    }
     assert!(run(EdgeMode::Inferred, Some(Reuse::Full), true) == reference);
     assert!(run(EdgeMode::Inferred, Some(Reuse::Never), true) == reference);
 }

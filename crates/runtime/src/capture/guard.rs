@@ -6,13 +6,21 @@ use retrograph_driver_sys::{CUgraph, CUresult, CUstreamCaptureStatus};
 
 use super::{CaptureMode, Loss, window};
 use crate::error::{Error, Result};
-use crate::graph::Graph;
+use crate::graph::{Graph, Node};
 use crate::stream::Stream;
 
 /// A begun capture, which ends when this is dropped.
 pub(super) struct Guard<'a> {
     stream: &'a Stream,
+    /// The graph that is captured into, unless the capture makes one of its own.
+    given: Option<Graph>,
     not_send: PhantomData<*const ()>,
+}
+
+/// A graph to capture into, and the nodes that the first captured work waits for.
+pub(super) struct Target<'a> {
+    pub(super) graph: Graph,
+    pub(super) after: &'a [Node],
 }
 
 /// How a capture ended.
@@ -26,28 +34,32 @@ pub(super) struct Ended {
 }
 
 impl<'a> Guard<'a> {
-    pub(super) fn begin(stream: &'a Stream, mode: CaptureMode) -> Result<Self> {
+    pub(super) fn begin(
+        stream: &'a Stream,
+        mode: CaptureMode,
+        target: Option<Target<'_>>,
+    ) -> Result<Self> {
         let context = stream.context();
         context.bind_outside_capture("a second capture")?;
         stream.usable()?;
-        context.releases().begin_capture(|| {
+        context.releases().begin_capture(|| match &target {
             // SAFETY: the stream lives, and its context is current on this thread.
-            unsafe { call!(context, cuStreamBeginCapture_v2(stream.raw(), mode.raw())) }
+            None => unsafe { call!(context, cuStreamBeginCapture_v2(stream.raw(), mode.raw())) },
+            Some(target) => begin_into(stream, mode, target),
         })?;
         window::open(context, stream.raw());
-        Ok(Self { stream, not_send: PhantomData })
+        Ok(Self { stream, given: target.map(|target| target.graph), not_send: PhantomData })
     }
 
     /// Ends the capture on its stream and thread.
     pub(super) fn end(self) -> Ended {
-        let ended = self.end_now();
-        std::mem::forget(self);
-        ended
+        let mut guard = std::mem::ManuallyDrop::new(self);
+        guard.end_now()
     }
 
-    fn end_now(&self) -> Ended {
+    fn end_now(&mut self) -> Ended {
         let context = self.stream.context();
-        window::set_place(context, "the end of the capture".to_owned());
+        window::set_place_behind(context, "the end of the capture");
         // The library calls of the body may have made another context current. A failure shows in
         // the end itself.
         let _ = context.bind();
@@ -63,8 +75,15 @@ impl<'a> Guard<'a> {
             raw = self.end_raw().1;
         }
         let loss = window::close(context);
-        // SAFETY: the driver gave the graph to us, and nobody else has it.
-        let graph = (!raw.is_null()).then(|| unsafe { Graph::from_raw(context, raw) });
+        let graph = match self.given.take() {
+            Some(given) if given.raw() == raw => Some(given),
+            Some(given) => {
+                given.taken_by_the_driver();
+                None
+            }
+            // SAFETY: the driver gave the graph to us, and nobody else has it.
+            None => (!raw.is_null()).then(|| unsafe { Graph::from_raw(context, raw) }),
+        };
         context.capture_ended();
         Ended { loss, code, graph }
     }
@@ -77,6 +96,23 @@ impl Guard<'_> {
         let code = unsafe { (table.cuStreamEndCapture)(self.stream.raw(), &mut raw) };
         (code, raw)
     }
+}
+
+/// A lost capture takes the given graph with it: on an H200 (driver 580) later calls with its
+/// handle return 1, as the scenarios of the crate `conformance` record.
+fn begin_into(stream: &Stream, mode: CaptureMode, target: &Target<'_>) -> Result<()> {
+    let (context, call) = (stream.context(), "cuStreamBeginCaptureToGraph");
+    context.same(target.graph.context(), "the graph to capture into")?;
+    target.graph.check_nodes(target.after)?;
+    let Some(begin) = context.table().cuStreamBeginCaptureToGraph else {
+        return Err(Error::NotInDriver { call, operation: "capturing into a graph" });
+    };
+    let after: Vec<_> = target.after.iter().map(|node| node.raw()).collect();
+    let first = if after.is_empty() { std::ptr::null() } else { after.as_ptr() };
+    let (graph, full) = (target.graph.raw(), std::ptr::null());
+    // SAFETY: stream and graph live, the nodes are of the graph, and no edge data means that all
+    // dependencies are full ones.
+    context.check(call, unsafe { begin(stream.raw(), graph, first, full, after.len(), mode.raw()) })
 }
 
 impl Drop for Guard<'_> {

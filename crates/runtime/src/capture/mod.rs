@@ -42,6 +42,7 @@
 //! [`CaptureError`] carries the first failure, the code of the end and the outcome of the probe.
 
 mod error;
+mod frontier;
 mod guard;
 pub(crate) mod window;
 
@@ -54,10 +55,12 @@ pub use window::{FirstFailure, Loss};
 
 use crate::Owner;
 use crate::error::{Error, Result};
-use crate::graph::Graph;
+use crate::graph::{Graph, Node};
 use crate::launch::KernelLaunch;
 use crate::stream::Stream;
-use guard::{Ended, Guard};
+use guard::{Ended, Guard, Target};
+
+pub(crate) use frontier::CapturedNodes;
 
 /// Which threads a capture forbids the calls that would be unsafe meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -153,7 +156,63 @@ impl Stream {
         F: FnOnce(&mut Capturing<'_>) -> Result<(), E>,
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let guard = Guard::begin(self, mode).map_err(|error| self.not_begun(error))?;
+        self.capture_with(mode, None, body)
+    }
+
+    /// Captures what `body` enqueues into `graph`, behind its nodes `after`, and gives it back.
+    /// Nothing of it runs. Work that the stream was given before is not part of it.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sim")] {
+    /// use retrograph_runtime::{CaptureMode, Context, DeviceBuffer, DeviceIndex, Driver};
+    /// use retrograph_runtime::{Error, Graph, Stream};
+    ///
+    /// let context = Context::new(&Driver::simulated(Default::default())?, DeviceIndex(0))?;
+    /// let stream = Stream::new(&context)?;
+    /// let word = DeviceBuffer::<u32>::zeroed(&context, 1)?;
+    /// let mut graph = Graph::new(&context)?;
+    /// let first = graph.add_empty(&[])?;
+    /// let graph = stream.capture_into(graph, &[first], CaptureMode::ThreadLocal, |capturing| {
+    ///     capturing.keep(word.owner());
+    ///     // SAFETY: the range is that of the buffer, which the graph keeps.
+    ///     unsafe { capturing.stream().fill_u32(word.address(), 7, 1) }
+    /// })?;
+    /// assert_eq!(graph.edges()?.len(), 1);
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Stream::capture`], and when the driver has no such call (CUDA 12.3 brought it) or a
+    /// node is of another graph. The graph is gone then: a lost capture takes it along.
+    ///
+    /// # Panics
+    /// As [`Stream::capture`].
+    pub fn capture_into<F, E>(
+        &self,
+        graph: Graph,
+        after: &[Node],
+        mode: CaptureMode,
+        body: F,
+    ) -> Result<Graph, CaptureError>
+    where
+        F: FnOnce(&mut Capturing<'_>) -> Result<(), E>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        self.capture_with(mode, Some(Target { graph, after }), body)
+    }
+
+    fn capture_with<F, E>(
+        &self,
+        mode: CaptureMode,
+        target: Option<Target<'_>>,
+        body: F,
+    ) -> Result<Graph, CaptureError>
+    where
+        F: FnOnce(&mut Capturing<'_>) -> Result<(), E>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let guard = Guard::begin(self, mode, target).map_err(|error| self.not_begun(error))?;
         let mut capturing = Capturing { stream: self, owners: Vec::new(), not_send: PhantomData };
         let outcome = body(&mut capturing);
         let owners = std::mem::take(&mut capturing.owners);

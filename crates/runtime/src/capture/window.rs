@@ -103,6 +103,11 @@ pub(super) fn set_place(context: &Context, place: String) {
     with(context, |window| window.place = place);
 }
 
+/// Says that the following calls belong to `place`, behind the work that was named last.
+pub(super) fn set_place_behind(context: &Context, place: &str) {
+    with(context, |window| window.place = format!("{place}, behind {}", window.place));
+}
+
 /// Keeps `error` if it is the first one in this thread's capture. Later ones are mostly 901, which
 /// only says that there was a first one.
 pub(crate) fn note_failure(context: &Context, error: &CallError) {

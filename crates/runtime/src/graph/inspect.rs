@@ -4,11 +4,12 @@ use std::ffi::CString;
 use std::path::Path;
 
 use retrograph_driver_sys::{
-    CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE, CUDA_KERNEL_NODE_PARAMS, CUfunction, CUgraphNode,
-    CUgraphNodeType,
+    CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE, CUDA_KERNEL_NODE_PARAMS, CUfunction, CUgraph,
+    CUgraphEdgeData, CUgraphNode, CUgraphNodeType,
 };
 
 use super::{Graph, Node};
+use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::launch::LaunchGeometry;
 use crate::modules::parameter_sizes;
@@ -58,25 +59,30 @@ pub struct KernelNodeParams {
     pub arguments: Option<Vec<Vec<u8>>>,
 }
 
+/// The handles of the nodes of a graph, which may be one that is just being captured.
+pub(crate) fn node_handles(context: &Context, graph: CUgraph) -> Result<Vec<CUgraphNode>> {
+    context.bind()?;
+    let mut count = 0;
+    let none = std::ptr::null_mut();
+    // SAFETY: null asks for the count alone, and the caller has the graph.
+    unsafe { call!(context, cuGraphGetNodes(graph, none, &mut count)) }?;
+    let mut nodes = vec![CUgraphNode::NULL; count];
+    if count > 0 {
+        // SAFETY: there is room for `count` nodes, and the graph is not shared.
+        unsafe { call!(context, cuGraphGetNodes(graph, nodes.as_mut_ptr(), &mut count)) }?;
+    }
+    nodes.truncate(count);
+    Ok(nodes)
+}
+
 impl Graph {
     /// The nodes, in the driver's order.
     ///
     /// # Errors
     /// When the driver fails.
     pub fn nodes(&self) -> Result<Vec<Node>> {
-        self.context.bind()?;
-        let mut count = 0;
-        let none = std::ptr::null_mut();
-        // SAFETY: null asks for the count alone.
-        unsafe { call!(self.context, cuGraphGetNodes(self.raw, none, &mut count)) }?;
-        let mut nodes = vec![CUgraphNode::NULL; count];
-        if count > 0 {
-            let places = nodes.as_mut_ptr();
-            // SAFETY: there is room for `count` nodes, and the graph is not shared.
-            unsafe { call!(self.context, cuGraphGetNodes(self.raw, places, &mut count)) }?;
-        }
-        nodes.truncate(count);
-        Ok(nodes.into_iter().map(|raw| self.node(raw)).collect())
+        let handles = node_handles(&self.context, self.raw)?;
+        Ok(handles.into_iter().map(|raw| self.node(raw)).collect())
     }
 
     /// The edges as (earlier, later), in the driver's order.
@@ -85,17 +91,37 @@ impl Graph {
     /// When the driver fails.
     pub fn edges(&self) -> Result<Vec<(Node, Node)>> {
         self.context.bind()?;
-        let (mut count, none) = (0, std::ptr::null_mut());
-        // SAFETY: null asks for the count alone.
-        unsafe { call!(self.context, cuGraphGetEdges(self.raw, none, none, &mut count)) }?;
+        let none = std::ptr::null_mut();
+        let mut count = self.edge_handles(none, none, 0)?;
         let (mut from, mut to) = (vec![CUgraphNode::NULL; count], vec![CUgraphNode::NULL; count]);
         if count > 0 {
-            let (first, second) = (from.as_mut_ptr(), to.as_mut_ptr());
-            // SAFETY: there is room for `count` nodes on either side.
-            unsafe { call!(self.context, cuGraphGetEdges(self.raw, first, second, &mut count)) }?;
+            count = self.edge_handles(from.as_mut_ptr(), to.as_mut_ptr(), count)?;
         }
         let pairs = from.into_iter().zip(to).take(count);
         Ok(pairs.map(|(from, to)| (self.node(from), self.node(to))).collect())
+    }
+
+    /// Writes up to `count` edges, or only their number where the places are null. The older call
+    /// refuses graphs with edges that are more than full dependencies.
+    fn edge_handles(
+        &self,
+        from: *mut CUgraphNode,
+        to: *mut CUgraphNode,
+        mut count: usize,
+    ) -> Result<usize> {
+        let mut kinds = vec![CUgraphEdgeData::default(); count];
+        let places = if count == 0 { std::ptr::null_mut() } else { kinds.as_mut_ptr() };
+        match self.context.table().cuGraphGetEdges_v2 {
+            // SAFETY: there is room for `count` edges, and null asks for their number alone.
+            Some(edges) => self.context.check("cuGraphGetEdges_v2", unsafe {
+                edges(self.raw, from, to, places, &mut count)
+            })?,
+            None => {
+                // SAFETY: as above.
+                unsafe { call!(self.context, cuGraphGetEdges(self.raw, from, to, &mut count)) }?
+            }
+        }
+        Ok(count)
     }
 
     /// What a node does.

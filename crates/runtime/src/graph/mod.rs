@@ -25,6 +25,7 @@
 //! each [`GraphExec`] made from it. Adding a node is where the promise is made that it may run, for
 //! every launch of the graph; launching is then safe.
 
+mod contents;
 mod exec;
 mod inspect;
 mod nodes;
@@ -35,9 +36,13 @@ use std::marker::PhantomData;
 
 use retrograph_driver_sys::{CUgraph, CUgraphExec, CUgraphNode};
 
+pub use contents::Unread;
 pub use exec::{GraphExec, UpdateOutcome};
 pub use inspect::{KernelNodeParams, NodeKind};
 pub use nodes::{DeviceCopy, DeviceFill};
+
+pub(crate) use contents::{Contents, NodeContents};
+pub(crate) use inspect::node_handles;
 
 use crate::Owner;
 use crate::context::Context;
@@ -151,13 +156,18 @@ impl Graph {
     }
 
     /// Fails unless all `nodes` are of this graph.
-    pub(super) fn check_nodes(&self, nodes: &[Node]) -> Result<()> {
+    pub(crate) fn check_nodes(&self, nodes: &[Node]) -> Result<()> {
         let own = nodes.iter().all(|node| node.graph == self.raw);
         if own { Ok(()) } else { Err(Error::ForeignNode) }
     }
 
-    pub(super) fn node(&self, raw: CUgraphNode) -> Node {
+    pub(crate) fn node(&self, raw: CUgraphNode) -> Node {
         Node { raw, graph: self.raw }
+    }
+
+    /// Lets go of what the graph keeps, without destroying what the driver has destroyed already.
+    pub(crate) fn taken_by_the_driver(mut self) {
+        self.raw = CUgraph::NULL;
     }
 }
 
@@ -172,8 +182,10 @@ impl Drop for Graph {
         let raw = self.raw;
         let mut owners = std::mem::take(&mut self.owners);
         self.context.release(move |driver| {
-            // SAFETY: nobody else has the graph; execs do not need it.
-            unsafe { call!(driver, cuGraphDestroy(raw)) }?;
+            if !raw.is_null() {
+                // SAFETY: nobody else has the graph; execs do not need it.
+                unsafe { call!(driver, cuGraphDestroy(raw)) }?;
+            }
             owners.clear();
             Ok(())
         });

@@ -1,11 +1,13 @@
 //! Adding nodes and edges.
 
 use retrograph_driver_sys::{
-    CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUdeviceptr, CUgraphNode,
+    CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D,
+    CUDA_MEMSET_NODE_PARAMS, CUdeviceptr, CUgraphDependencyType, CUgraphEdgeData, CUgraphNode,
 };
 
 use super::{Graph, Node};
-use crate::error::Result;
+use super::NodeKind;
+use crate::error::{Error, Result};
 use crate::launch::KernelLaunch;
 
 /// A copy of bytes within the device.
@@ -143,6 +145,42 @@ impl Graph {
         let (from, to) = (earlier.raw, later.raw);
         // SAFETY: both nodes are of this graph, and the places are valid.
         unsafe { call!(self.context, cuGraphAddDependencies(self.raw, &from, &to, 1)) }
+    }
+
+    /// Whether an edge from `earlier` can let a kernel start early: it must be a kernel itself, and
+    /// the driver must know edges with data.
+    pub(crate) fn can_start_early_behind(&self, earlier: Node) -> Result<bool> {
+        let table = self.context.table();
+        let known = table.cuGraphAddDependencies_v2.is_some() && table.cuGraphGetEdges_v2.is_some();
+        Ok(known && self.kind(earlier)? == NodeKind::Kernel)
+    }
+
+    /// Lets the kernel node `later` start when all blocks of the kernel node `earlier` have executed
+    /// `griddepcontrol.launch_dependents` or have ended.
+    ///
+    /// # Safety
+    /// Every thread of `later` executes `griddepcontrol.wait` before it touches global memory, and
+    /// before it exits.
+    ///
+    /// # Errors
+    /// When a node is of another graph or no kernel, the edge exists, or the driver fails or has no
+    /// edges with data (CUDA 12.3 brought them).
+    pub unsafe fn add_early_edge(&mut self, earlier: Node, later: Node) -> Result<()> {
+        self.check_nodes(&[earlier, later])?;
+        self.context.bind()?;
+        let call = "cuGraphAddDependencies_v2";
+        let Some(add) = self.context.table().cuGraphAddDependencies_v2 else {
+            return Err(Error::NotInDriver { call, operation: "an edge that lets a kernel start" });
+        };
+        let data = CUgraphEdgeData {
+            from_port: CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC as u8,
+            r#type: CUgraphDependencyType::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC.0 as u8,
+            ..CUgraphEdgeData::default()
+        };
+        let (from, to) = (earlier.raw, later.raw);
+        // SAFETY: both nodes are of this graph, and the places are valid; the caller promises that
+        // the later kernel waits.
+        self.context.check(call, unsafe { add(self.raw, &from, &to, &data, 1) })
     }
 
     /// What is the same for every kind of node.

@@ -10,7 +10,8 @@ use super::{BufferId, Pass};
 impl Pass {
     /// The operation with its joined touches, or the first reason to refuse it.
     pub(super) fn checked(&self, kind: OperationKind) -> Result<Operation, PassError> {
-        let mut operation = Operation { name: String::new(), kind, touches: Vec::new() };
+        let name = String::new();
+        let mut operation = Operation { name, kind, touches: Vec::new(), starts_early: false };
         operation.name = match self.scope.as_str() {
             "" => operation.verb().to_owned(),
             scope => format!("{scope}/{}", operation.verb()),
@@ -30,7 +31,9 @@ impl Pass {
         match &operation.kind {
             OperationKind::Launch(_) => self.check_parameters(operation),
             OperationKind::Custom(_) => self.check_image(operation),
-            OperationKind::Copy { .. } | OperationKind::Fill { .. } => Ok(()),
+            OperationKind::Copy { .. } | OperationKind::Fill { .. } | OperationKind::Library(_) => {
+                Ok(())
+            }
         }
     }
 

@@ -25,11 +25,13 @@ pub(super) fn draw(pass: &Pass, edges: &Edges) -> String {
     dot
 }
 
-/// Solid where data flows, dashed where memory is used again.
+/// Solid where data flows, dashed where memory is used again, dotted where nothing but the width is
+/// limited.
 fn style(edge: &Edge, red: bool) -> String {
     let line = match edge.hazard {
         Hazard::ReadAfterWrite => "solid",
         Hazard::WriteAfterRead | Hazard::WriteAfterWrite => "dashed",
+        Hazard::Width => "dotted",
     };
     let color = if red { ", color=red, penwidth=2" } else { "" };
     format!("style={line}{color}")

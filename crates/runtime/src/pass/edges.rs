@@ -21,6 +21,8 @@ pub enum Hazard {
     WriteAfterRead,
     /// It overwrites what the other wrote.
     WriteAfterWrite,
+    /// None: the edge only limits how many operations run side by side.
+    Width,
 }
 
 /// One operation waits for another.
@@ -37,11 +39,26 @@ pub struct Edge {
 /// The edges of a pass, without those that others imply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edges {
-    incoming: Vec<Vec<Edge>>,
-    levels: Vec<u32>,
+    pub(super) incoming: Vec<Vec<Edge>>,
+    /// The number of operations on the longest path that ends at each one.
+    pub(super) levels: Vec<u32>,
 }
 
 impl Edges {
+    /// Number of operations.
+    pub fn operations(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// The operation at a position.
+    ///
+    /// # Panics
+    /// When there is none, as slices do.
+    pub fn operation(&self, at: usize) -> OpId {
+        assert!(at < self.operations(), "there is no operation {at}");
+        OpId(at as u32)
+    }
+
     /// Number of edges.
     pub fn len(&self) -> usize {
         self.incoming.iter().map(Vec::len).sum()
@@ -65,6 +82,13 @@ impl Edges {
     /// Number of operations on the longest path; 0 for a pass without operations.
     pub fn depth(&self) -> usize {
         self.levels.iter().max().map_or(0, |&level| level as usize)
+    }
+
+    /// Appends an operation with the edges that end at it.
+    pub(super) fn push(&mut self, incoming: Vec<Edge>) {
+        let below = incoming.iter().map(|edge| self.levels[edge.from.index()]).max();
+        self.levels.push(below.unwrap_or(0) + 1);
+        self.incoming.push(incoming);
     }
 
     /// The operations of one longest path, in order.
@@ -107,17 +131,14 @@ where
             let segments = spaces.entry(place.space).or_default();
             segments.touch(place.bytes, touch.access.writes(), id);
         }
-        let incoming = reduced(&mut found, &mut ancestors);
-        let below = incoming.iter().map(|edge| edges.levels[edge.from.index()]).max();
-        edges.levels.push(below.unwrap_or(0) + 1);
-        edges.incoming.push(incoming);
+        edges.push(reduced(&mut found, &mut ancestors));
     }
     (edges, ancestors)
 }
 
 /// Keeps the edges that no other of `found` implies. Later parents come first: a parent that is an
 /// ancestor of another parent has a lower number, so that it meets the other's ancestors already.
-fn reduced(found: &mut Vec<Edge>, ancestors: &mut Ancestors) -> Vec<Edge> {
+pub(super) fn reduced(found: &mut Vec<Edge>, ancestors: &mut Ancestors) -> Vec<Edge> {
     found.sort_by_key(|edge| (std::cmp::Reverse(edge.from), edge.hazard as u8));
     found.dedup_by_key(|edge| edge.from);
     let mut kept = Vec::new();

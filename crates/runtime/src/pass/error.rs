@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use retrograph_kernels::KernelError;
 
+use crate::library::MatrixShape;
+
 /// An operation that was refused. The pass is as it was before.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PassError {
@@ -105,6 +107,31 @@ pub enum PassError {
         index: usize,
         /// The parameter of the kernel.
         parameter: &'static str,
+    },
+
+    /// Only launches of custom images can start early.
+    #[error("`{operation}` is no launch of a custom image, and does not wait by itself")]
+    NotCustom {
+        /// The operation; empty if the pass has none of this number.
+        operation: String,
+    },
+
+    /// An operand of a library's matrix product has another length than its matrix, or is empty.
+    #[error("the matrix `{operand}` of a library product has {expected} elements, not {found}")]
+    MatrixLength {
+        /// `a`, `b` or `c`.
+        operand: &'static str,
+        /// Elements of the matrix; 0 is refused too.
+        expected: usize,
+        /// Elements of the slice.
+        found: usize,
+    },
+
+    /// A size of a library's matrix product is more than the library can count.
+    #[error("a library product of {shape:?} has a size of more than 2^31 - 1; split it")]
+    MatrixSize {
+        /// The sizes.
+        shape: MatrixShape,
     },
 
     /// Two custom images share a name and differ in their text.

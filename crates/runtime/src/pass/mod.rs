@@ -33,6 +33,7 @@ mod dot;
 mod edges;
 mod error;
 mod explain;
+mod library;
 mod lifetime;
 mod names;
 mod operation;
@@ -40,6 +41,7 @@ mod place;
 mod plan;
 mod ranges;
 mod requirements;
+mod width;
 
 use std::sync::Arc;
 
@@ -50,6 +52,7 @@ pub use controls::{ControlError, Controls};
 pub use edges::{Edge, Edges, Hazard};
 pub use error::PassError;
 pub use explain::Explanation;
+pub use library::LibraryCall;
 pub use operation::{CustomImage, CustomLaunch, OpId, Operation, OperationKind, Touch};
 pub use plan::{MemoryPlan, Reuse};
 pub use requirements::{CustomRequirement, Requirements};
@@ -57,7 +60,9 @@ pub use requirements::{CustomRequirement, Requirements};
 pub(crate) use buffer::PassId;
 pub(crate) use controls::ControlLayout;
 pub(crate) use edges::infer;
+pub(crate) use library::LibraryWork;
 
+use crate::library::LibraryGemm;
 use names::Names;
 use ranges::RangeSet;
 
@@ -194,6 +199,54 @@ impl Pass {
     /// When a slice is refused, or another custom image has the same name: see [`PassError`].
     pub unsafe fn custom(&mut self, launch: CustomLaunch) -> Result<OpId, PassError> {
         self.append(OperationKind::Custom(launch))
+    }
+
+    /// Lets the launch of a custom image start before what it waits for has ended: where that is
+    /// one kernel, the edge between them is a programmatic one in graphs that are built by hand.
+    /// This is worth it for small kernels, and costs time where many blocks wait on the device
+    /// (`docs/graphs.md`, "Edges that let a kernel start early").
+    ///
+    /// Kernels of the workspace do not wait by themselves, so that they cannot be let.
+    ///
+    /// # Safety
+    /// Every thread of the entry point must execute `griddepcontrol.wait` before it touches global
+    /// memory, and before it exits.
+    ///
+    /// # Errors
+    /// [`PassError::NotCustom`].
+    pub unsafe fn start_early(&mut self, operation: OpId) -> Result<(), PassError> {
+        match self.operations.get_mut(operation.index()) {
+            Some(found) if matches!(found.kind, OperationKind::Custom(_)) => {
+                found.starts_early = true;
+                Ok(())
+            }
+            found => {
+                let operation = found.map_or_else(String::new, |found| found.name.clone());
+                Err(PassError::NotCustom { operation })
+            }
+        }
+    }
+
+    /// Appends work of a library.
+    ///
+    /// # Safety
+    /// What the call enqueues must touch no memory but the declared ranges, each only as declared,
+    /// and must be ordered on the stream that it is given: other streams must wait for an event of
+    /// it, and it for events of theirs.
+    ///
+    /// # Errors
+    /// When a slice is refused: see [`PassError`].
+    pub unsafe fn library(&mut self, call: LibraryCall) -> Result<OpId, PassError> {
+        self.append(OperationKind::Library(call))
+    }
+
+    /// Appends a matrix product that cuBLAS does; the program needs
+    /// [`Bindings::cublas`](crate::Bindings::cublas).
+    ///
+    /// # Errors
+    /// When a length does not fit the shape, or a slice is refused: see [`PassError`].
+    pub fn library_gemm(&mut self, gemm: &LibraryGemm) -> Result<OpId, PassError> {
+        self.append(OperationKind::Library(gemm.call()?))
     }
 
     /// The one place through which every operation enters the pass.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use retrograph_kernels::{Access, Argument, BufferArgument, Launch, SmTarget};
 
 use super::buffer::BufferId;
+use super::library::LibraryCall;
 
 /// A range of bytes of a buffer and how an operation touches it.
 pub type Touch = BufferArgument<BufferId>;
@@ -74,6 +75,8 @@ pub enum OperationKind {
         /// The four bytes that are repeated, little-endian.
         pattern: u32,
     },
+    /// Enqueues whatever a library does.
+    Library(LibraryCall),
 }
 
 /// One operation: its name, what it does, and every byte that it touches.
@@ -82,6 +85,8 @@ pub struct Operation {
     pub(crate) name: String,
     pub(crate) kind: OperationKind,
     pub(crate) touches: Vec<Touch>,
+    /// Whether it may start before what it waits for has ended, since it waits by itself.
+    pub(crate) starts_early: bool,
 }
 
 impl Operation {
@@ -100,13 +105,14 @@ impl Operation {
         &self.touches
     }
 
-    /// The kernel, or `copy` or `fill`, or the entry point of a custom image.
+    /// The kernel, `copy` or `fill`, the entry point of a custom image, or the name of a call.
     pub fn verb(&self) -> &str {
         match &self.kind {
             OperationKind::Launch(launch) => launch.kernel.name,
             OperationKind::Custom(custom) => &custom.entry,
             OperationKind::Copy { .. } => "copy",
             OperationKind::Fill { .. } => "fill",
+            OperationKind::Library(call) => call.name(),
         }
     }
 
@@ -127,6 +133,7 @@ impl Operation {
             }
             OperationKind::Launch(launch) => launch.dispatch(target).is_empty(),
             OperationKind::Custom(launch) => launch.grid.contains(&0),
+            OperationKind::Library(_) => false,
         }
     }
 }
@@ -141,6 +148,7 @@ pub(crate) fn declared_touches(kind: &OperationKind) -> Vec<Touch> {
         OperationKind::Custom(custom) => of_arguments(&custom.arguments),
         OperationKind::Copy { source, target } => vec![source.clone(), target.clone()],
         OperationKind::Fill { target, .. } => vec![target.clone()],
+        OperationKind::Library(call) => call.declared().to_vec(),
     };
     touches.retain(|touch| !touch.bytes.is_empty());
     touches

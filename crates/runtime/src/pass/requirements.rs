@@ -40,7 +40,9 @@ impl Requirements {
                 OperationKind::Custom(launch) => {
                     requirements.add_custom(&launch.image, &launch.entry);
                 }
-                OperationKind::Copy { .. } | OperationKind::Fill { .. } => {}
+                OperationKind::Copy { .. }
+                | OperationKind::Fill { .. }
+                | OperationKind::Library(_) => {}
             }
         }
         requirements

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use retrograph_driver_sys::{CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS};
-
 use super::Program;
 use super::bindings::External;
 use super::error::{BuildError, StepError};
@@ -11,6 +9,7 @@ use super::graphs::Template;
 use super::policy::Strategy;
 use super::sequence::{Command, Step};
 use crate::error::{Error, Result};
+use crate::graph::{Contents, DeviceCopy, KernelNodeParams, NodeContents, Unread};
 use crate::pass::{ControlError, Controls};
 use crate::stream::Stream;
 
@@ -36,6 +35,25 @@ pub enum AdmitError {
     NodeDiffers {
         /// The operation.
         operation: String,
+    },
+
+    /// Two captures of a library's work are not the same: something that varies was baked in.
+    #[error(
+        "the nodes of the library call `{operation}` differ between two captures; it bakes in what \
+         varies, so run it eagerly, or give it a control to read on the device"
+    )]
+    LibraryVaries {
+        /// The operation.
+        operation: String,
+    },
+
+    /// What a library's work does cannot be read back, so that nothing can be said of it.
+    #[error("the nodes of the library call `{operation}` cannot be compared: {reason}")]
+    Unreadable {
+        /// The operation.
+        operation: String,
+        /// What cannot be read.
+        reason: Unread,
     },
 
     /// A replay and an eager step from the same state differ.
@@ -65,9 +83,10 @@ impl Program {
     ///
     /// The graph is built twice more, the second time with every bit of the control block flipped,
     /// and both times the parameters of each node are read back from the driver and compared byte
-    /// by byte with those of its operation. Then one step is done by the program's own strategy and
-    /// one eagerly, from the same state, with all transients NaN before, and everything that the
-    /// step writes is compared bit for bit. The state is afterwards what it was before.
+    /// by byte with those of its operation, or, where a library has added them, with those of the
+    /// other build. Then one step is done by the program's own strategy and one eagerly, from the
+    /// same state, with all transients NaN before, and everything that the step writes is compared
+    /// bit for bit. The state is afterwards what it was before.
     ///
     /// # Errors
     /// See [`AdmitError`].
@@ -79,8 +98,12 @@ impl Program {
             Strategy::Eager => 0,
             strategy => {
                 let flipped: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
-                self.check_nodes(strategy, stream, &bytes)?;
-                self.check_nodes(strategy, stream, &flipped)?
+                let first = self.built_with(strategy, stream, &bytes)?;
+                let second = self.built_with(strategy, stream, &flipped)?;
+                self.check_nodes(&first)?;
+                self.check_nodes(&second)?;
+                self.check_libraries(&first, &second)?;
+                second.groups.iter().map(Vec::len).sum()
             }
         };
         let before = self.snapshot(stream)?;
@@ -89,24 +112,56 @@ impl Program {
         outcome.map(|bytes| Admission { nodes, bytes })
     }
 
-    /// Builds the graph while the control block holds `controls`.
-    fn check_nodes(
+    /// The graph as it is built while the control block holds `controls`.
+    fn built_with(
         &mut self,
         strategy: Strategy,
         stream: &Stream,
         controls: &[u8],
-    ) -> Result<usize, AdmitError> {
+    ) -> Result<Template, AdmitError> {
         let target = self.memory.control_address();
         // SAFETY: the control block is the program's own, and no step is in flight behind it.
         unsafe { self.staging.upload(stream, target, controls) }?;
         stream.synchronize()?;
-        let template = self.template(strategy, stream)?;
-        for (at, step) in self.sequence.steps.iter().enumerate() {
-            if !holds(&template, at, step)? {
+        Ok(self.template(strategy, stream)?)
+    }
+
+    /// Whether each node that is not a library's holds what its operation asks for.
+    fn check_nodes(&self, template: &Template) -> Result<(), AdmitError> {
+        for (step, group) in self.sequence.steps.iter().zip(&template.groups) {
+            if let (Some(expected), [node]) = (asked_for(step), group.as_slice())
+                && !holds(&expected, &template.graph.contents(*node)?)
+            {
                 return Err(AdmitError::NodeDiffers { operation: step.name.clone() });
             }
         }
-        Ok(template.nodes.len())
+        Ok(())
+    }
+
+    /// What a library adds can only be compared with what it added the other time.
+    fn check_libraries(&self, one: &Template, other: &Template) -> Result<(), AdmitError> {
+        let groups = one.groups.iter().zip(&other.groups);
+        for (step, (first, second)) in self.sequence.steps.iter().zip(groups) {
+            if !step.is_foreign() {
+                continue;
+            }
+            let varies = || AdmitError::LibraryVaries { operation: step.name.clone() };
+            if first.len() != second.len() {
+                return Err(varies());
+            }
+            for (first, second) in first.iter().zip(second) {
+                let contents = [one.graph.contents(*first)?, other.graph.contents(*second)?];
+                match contents {
+                    [Ok(first), Ok(second)] if first == second => {}
+                    [Ok(_), Ok(_)] => return Err(varies()),
+                    [Err(reason), _] | [_, Err(reason)] => {
+                        let operation = step.name.clone();
+                        return Err(AdmitError::Unreadable { operation, reason });
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// One step each way from the same state; the bytes that were compared.
@@ -162,32 +217,34 @@ impl Program {
     }
 }
 
-/// Whether the driver holds for a node what its operation asks for.
-fn holds(template: &Template, at: usize, step: &Step) -> Result<bool> {
-    let (graph, node) = (&template.graph, template.nodes[at]);
-    let context = graph.context();
-    match &step.command {
+/// What the node of an operation should hold; `None` for work of a library.
+fn asked_for(step: &Step) -> Option<NodeContents> {
+    Some(match &step.command {
         Command::Launch { function, geometry, arguments } => {
-            let held = graph.kernel_params(node)?;
-            let expected: Vec<&[u8]> = (0..arguments.len()).map(|at| arguments.bytes(at)).collect();
-            let same_arguments = held.arguments.is_none_or(|held| held == expected);
-            let same_launch = held.function == function.raw() && held.geometry == *geometry;
-            Ok(same_launch && same_arguments)
+            let bytes = (0..arguments.len()).map(|at| arguments.bytes(at).to_vec());
+            let (function, geometry) = (function.raw(), *geometry);
+            let arguments = Some(bytes.collect());
+            NodeContents::Launch(KernelNodeParams { function, geometry, arguments })
         }
-        Command::Copy { target, source, bytes } => {
-            let mut held = CUDA_MEMCPY3D::device_to_device(0, 0, 0);
-            // SAFETY: the node belongs to a live graph, and the place is valid.
-            unsafe { call!(context, cuGraphMemcpyNodeGetParams(node.raw(), &mut held)) }?;
-            let addresses = (held.dstDevice, held.srcDevice) == (*target, *source);
-            Ok(addresses && held.WidthInBytes == *bytes)
+        &Command::Copy { target, source, bytes } => {
+            NodeContents::Copy(DeviceCopy { target, source, bytes })
         }
-        Command::Fill { target, pattern, words } => {
-            let mut held = CUDA_MEMSET_NODE_PARAMS::default();
-            // SAFETY: as above.
-            unsafe { call!(context, cuGraphMemsetNodeGetParams(node.raw(), &mut held)) }?;
-            let filled = held.width * held.height.max(1) * held.elementSize as usize;
-            Ok(held.dst == *target && held.value == *pattern && filled == words * 4)
+        &Command::Fill { target, pattern, words } => {
+            NodeContents::Fill { target, pattern, bytes: words * 4 }
         }
+        Command::Library(_) => return None,
+    })
+}
+
+/// Whether the driver holds what was asked for. Drivers before 12.4 do not tell arguments, and the
+/// rest of a launch is compared all the same.
+fn holds(expected: &NodeContents, held: &Contents) -> bool {
+    match (expected, held) {
+        (NodeContents::Launch(expected), Err(Unread::Arguments(held))) => {
+            (held.function, held.geometry) == (expected.function, expected.geometry)
+        }
+        (expected, Ok(held)) => held == expected,
+        (_, Err(_)) => false,
     }
 }
 

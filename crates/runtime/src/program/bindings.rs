@@ -6,6 +6,7 @@ use retrograph_kernels::Element;
 
 use crate::Owner;
 use crate::context::Context;
+use crate::library::Cublas;
 use crate::memory::DeviceBuffer;
 use crate::pass::{Buffer, BufferId, BufferKind, Pass, Slice};
 
@@ -15,6 +16,7 @@ use super::error::BuildError;
 #[derive(Clone, Default)]
 pub struct Bindings {
     bound: BTreeMap<BufferId, Bound>,
+    cublas: Option<Cublas>,
 }
 
 #[derive(Clone)]
@@ -44,6 +46,17 @@ impl Bindings {
         };
         self.bound.insert(slice.buffer(), bound);
         self
+    }
+
+    /// Lets `cublas` do the matrix products of [`Pass::library_gemm`]. Programs may share a handle.
+    pub fn cublas(&mut self, cublas: &Cublas) -> &mut Self {
+        self.cublas = Some(cublas.clone());
+        self
+    }
+
+    /// The handle for library products.
+    pub(super) fn cublas_handle(&self) -> Option<&Cublas> {
+        self.cublas.as_ref()
     }
 
     /// The memory behind every external buffer that is wanted, in the order of declaration. What

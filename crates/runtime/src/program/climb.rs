@@ -30,8 +30,10 @@ impl Program {
         let Some(replay) = &self.replay else {
             return Ok(Climb { rung: Rung::Control, nodes: 0, failed: Vec::new() });
         };
-        let (strategy, nodes) = (self.report.strategy, replay.template.nodes.len());
-        let change = Change { strategy, nodes, changed: moved.commands.len(), settable: true };
+        let (strategy, nodes) = (self.report.strategy, replay.template.shape.nodes);
+        // Which of the nodes that a library has added hold an address is not known.
+        let settable = !moved.commands.iter().any(|&at| self.sequence.steps[at].is_foreign());
+        let change = Change { strategy, nodes, changed: moved.commands.len(), settable };
         let first = cheapest_rung(&change, &LadderCosts::RECORDED).max(least);
         let mut climb = Climb { rung: first, nodes: 0, failed: Vec::new() };
         loop {
@@ -69,7 +71,10 @@ impl Program {
             Rung::Control => Ok(0),
             Rung::SetParams => {
                 for &at in &moved.commands {
-                    let (step, node) = (&self.sequence.steps[at], replay.template.nodes[at]);
+                    let (step, group) = (&self.sequence.steps[at], &replay.template.groups[at]);
+                    let [node] = group[..] else {
+                        return Err(BuildError::NotManual { operation: step.name.clone() });
+                    };
                     let fail =
                         |cause| BuildError::Operation { operation: step.name.clone(), cause };
                     set_params(&mut replay.exec, node, step).map_err(fail)?;
@@ -82,7 +87,7 @@ impl Program {
                 let template = self.template(strategy, stream)?;
                 let replay = self.replay.as_mut().expect("there is a graph");
                 match replay.exec.update(&template.graph) {
-                    Ok(UpdateOutcome::Updated) => Ok(template.nodes.len()),
+                    Ok(UpdateOutcome::Updated) => Ok(template.shape.nodes),
                     Ok(UpdateOutcome::Refused { reason }) => {
                         Err(BuildError::UpdateRefused { reason })
                     }
@@ -95,7 +100,7 @@ impl Program {
             Rung::Rebuild => {
                 let replay = self.build_replay(strategy, stream)?;
                 self.report.graph(strategy, &replay);
-                let nodes = replay.template.nodes.len();
+                let nodes = replay.template.shape.nodes;
                 self.replay = Some(replay);
                 Ok(nodes)
             }
@@ -121,5 +126,6 @@ fn set_params(exec: &mut GraphExec, node: Node, step: &Step) -> Result<()> {
             // SAFETY: as above.
             unsafe { exec.set_fill_params(node, &DeviceFill { target, pattern, words }) }
         }
+        Command::Library(_) => unreachable!("work of libraries makes nodes that are not settable"),
     }
 }

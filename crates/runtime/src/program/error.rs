@@ -78,18 +78,35 @@ pub enum BuildError {
         cause: Error,
     },
 
-    /// The capture of the eager launches failed.
+    /// A matrix product of a library has no library.
+    #[error("`{operation}` needs cuBLAS; give the bindings a handle (`Bindings::cublas`)")]
+    NoCublas {
+        /// The operation.
+        operation: String,
+    },
+
+    /// A library's work cannot be added by hand.
+    #[error(
+        "`{operation}` is work of a library, which no node can be added for; use the policy \
+         hybrid, capture, eager or auto"
+    )]
+    NotManual {
+        /// The operation.
+        operation: String,
+    },
+
+    /// The capture of eager launches, or of one library operation, failed.
     #[error(transparent)]
     Capture(#[from] CaptureError),
 
-    /// A graph has another number of nodes than the pass has operations, so that it would compute
-    /// something else.
-    #[error("the graph has {nodes} nodes for {operations} operations")]
+    /// A graph has other nodes than its operations account for, so that it would compute something
+    /// else: one for each operation, and those that each library call was seen to add.
+    #[error("the graph has {nodes} nodes, and its operations account for {expected}")]
     NodeCount {
         /// Nodes of the graph.
         nodes: usize,
-        /// Operations that reach the device.
-        operations: usize,
+        /// Nodes that should be there.
+        expected: usize,
     },
 
     /// The driver does not take over new parameters into the graph that it has instantiated.

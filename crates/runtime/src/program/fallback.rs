@@ -38,7 +38,16 @@ impl Retries {
 
 impl Program {
     fn choice(&self) -> Choice {
-        choose(self.options.policy, &Facts { operations: self.sequence.steps.len() })
+        let driver = self.context.driver();
+        let facts = Facts {
+            operations: self.sequence.steps.len(),
+            library_operations: self.sequence.foreign().count(),
+            driver: driver.version(),
+            captures_into_graphs: driver.table().cuStreamBeginCaptureToGraph.is_some(),
+            host_bound: self.wiring.prediction.host_bound(),
+            profiled: self.options.profiled,
+        };
+        choose(self.options.policy, &facts)
     }
 
     /// Chooses the strategy and builds its graph, if it has one.

@@ -1,15 +1,17 @@
 //! From a sequence to a graph that replays it.
+//!
+//! Nodes are added by hand, or captured from the eager launches, or both: work of a library is
+//! captured into the graph that is being made by hand, behind the nodes that it has to wait for.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::Program;
 use super::error::BuildError;
-use super::options::EdgeMode;
 use super::policy::Strategy;
 use super::sequence::{Command, Step};
-use crate::capture::CaptureMode;
-use crate::error::Result;
+use super::shape::Shape;
+use crate::capture::{CaptureMode, CapturedNodes, Capturing};
+use crate::error::{Error, Result};
 use crate::graph::{DeviceCopy, DeviceFill, Graph, GraphExec, Node};
 use crate::launch::KernelLaunch;
 use crate::pass::OpId;
@@ -24,19 +26,25 @@ pub(super) struct Replay {
     pub(super) upload_time: Duration,
 }
 
-/// What the driver says about a graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
-    pub(super) nodes: usize,
-    pub(super) edges: usize,
-    pub(super) depth: usize,
-}
-
-/// A graph with one node for each command, in the order of the commands.
+/// A graph, and which of its nodes belong to which command.
 pub(super) struct Template {
     pub(super) graph: Graph,
-    pub(super) nodes: Vec<Node>,
+    /// One node for each command in order, but for work of libraries, which adds what it likes.
+    pub(super) groups: Vec<Vec<Node>>,
     pub(super) shape: Shape,
+    /// Nodes that libraries have added.
+    pub(super) foreign_nodes: usize,
+    /// Edges that let a kernel start early.
+    pub(super) early_edges: usize,
+}
+
+/// A graph that is being made.
+struct Assembly {
+    graph: Graph,
+    groups: Vec<Vec<Node>>,
+    /// What has to have run when a command is over, by command.
+    ends: Vec<Vec<Node>>,
+    early_edges: usize,
 }
 
 impl Program {
@@ -59,6 +67,7 @@ impl Program {
         strategy: Strategy,
         stream: &Stream,
     ) -> Result<Replay, BuildError> {
+        self.warm_libraries(stream)?;
         let template = self.template(strategy, stream)?;
         let started = Instant::now();
         let mut exec = template.graph.instantiate()?;
@@ -70,59 +79,138 @@ impl Program {
         Ok(Replay { exec, template, instantiate_time, upload_time })
     }
 
-    /// The graph of `strategy`, with as many nodes as there are commands.
+    /// The graph of `strategy`, with as many nodes as its commands account for.
     pub(super) fn template(
         &self,
         strategy: Strategy,
         stream: &Stream,
     ) -> Result<Template, BuildError> {
-        let (mut graph, added) = match strategy {
-            Strategy::Capture => (self.captured(stream)?, None),
+        let Assembly { mut graph, groups, early_edges, .. } = match strategy {
+            Strategy::Capture => self.captured(stream)?,
             Strategy::Manual | Strategy::Eager => {
-                let (graph, nodes) = self.added()?;
-                (graph, Some(nodes))
+                if let Some((name, _)) = self.sequence.foreign().next() {
+                    return Err(BuildError::NotManual { operation: name.to_owned() });
+                }
+                self.assembled(stream)?
             }
+            Strategy::Hybrid => self.assembled(stream)?,
         };
         // Buffers are kept by the program, which outlives the graph and may be bound to others.
         self.sequence.owners().into_iter().for_each(|owner| graph.keep(owner));
-        let (shape, by_level) = read_back(&graph)?;
-        let operations = self.sequence.steps.len();
-        if shape.nodes != operations {
-            return Err(BuildError::NodeCount { nodes: shape.nodes, operations });
+        let shape = Shape::of(&graph)?;
+        let expected = groups.iter().map(Vec::len).sum();
+        let by_hand = self.sequence.steps.iter().zip(&groups);
+        let single = |(step, group): (&Step, &Vec<Node>)| step.is_foreign() || group.len() == 1;
+        if shape.nodes != expected || !by_hand.into_iter().all(single) {
+            return Err(BuildError::NodeCount { nodes: shape.nodes, expected });
         }
-        Ok(Template { graph, nodes: added.unwrap_or(by_level), shape })
+        let by_step = self.sequence.steps.iter().zip(&groups);
+        let foreign = by_step.filter(|(step, _)| step.is_foreign());
+        let foreign_nodes = foreign.map(|(_, group)| group.len()).sum();
+        Ok(Template { graph, groups, shape, foreign_nodes, early_edges })
     }
 
-    /// One node after the other, with the edges that the options ask for.
-    fn added(&self) -> Result<(Graph, Vec<Node>), BuildError> {
-        let mut graph = Graph::new(&self.context)?;
-        let mut nodes: Vec<Node> = Vec::with_capacity(self.sequence.steps.len());
+    /// One command after the other, each behind those that the edges name.
+    fn assembled(&self, stream: &Stream) -> Result<Assembly, BuildError> {
+        let mut made = Assembly::new(Graph::new(&self.context)?, Vec::new());
         for (at, step) in self.sequence.steps.iter().enumerate() {
-            let after: Vec<Node> = match self.options.edges {
-                EdgeMode::Chain => nodes.last().copied().into_iter().collect(),
-                EdgeMode::Inferred => {
-                    let edges = self.sequence.edges.into_operation(OpId(at as u32));
-                    edges.iter().map(|edge| nodes[edge.from.index()]).collect()
+            let edges = self.wiring.edges.into_operation(OpId(at as u32));
+            let mut after: Vec<Node> = Vec::new();
+            for node in edges.iter().flat_map(|edge| &made.ends[edge.from.index()]) {
+                if !after.contains(node) {
+                    after.push(*node);
                 }
+            }
+            made = match step.is_foreign() {
+                true => made.capture(step, stream, &after)?,
+                false => made.add(step, &after)?,
             };
-            let fail = |cause| BuildError::Operation { operation: step.name.clone(), cause };
-            nodes.push(add_node(&mut graph, step, &after).map_err(fail)?);
         }
-        Ok((graph, nodes))
+        Ok(made)
     }
 
     /// The eager launches, captured from one stream.
-    fn captured(&self, stream: &Stream) -> Result<Graph, BuildError> {
+    fn captured(&self, stream: &Stream) -> Result<Assembly, BuildError> {
+        let mut groups = Vec::with_capacity(self.sequence.steps.len());
         let graph = stream.capture(CaptureMode::ThreadLocal, |capturing| {
             for step in &self.sequence.steps {
-                capturing.at(step.name.as_str());
-                // SAFETY: the graph keeps what the commands name, and the program orders its
-                // launches one behind the other.
-                unsafe { step.command.enqueue(capturing.stream()) }?;
+                groups.push(capture_step(capturing, step)?.nodes);
             }
-            Ok::<(), crate::error::Error>(())
+            Ok::<(), Error>(())
         })?;
-        Ok(graph)
+        let nodes = |group: Vec<_>| group.into_iter().map(|raw| graph.node(raw)).collect();
+        let groups = groups.into_iter().map(nodes).collect();
+        Ok(Assembly::new(graph, groups))
+    }
+
+    /// Lets cuBLAS load the kernels of each product, which it does at the first one of a kind and
+    /// which could break a capture: by a capture that forbids nothing, and which is thrown away.
+    fn warm_libraries(&self, stream: &Stream) -> Result<(), BuildError> {
+        let mut warm = Vec::new();
+        for step in &self.sequence.steps {
+            let Command::Library(foreign) = &step.command else { continue };
+            let Some(product) = foreign.product().filter(|product| !warm.contains(product)) else {
+                continue;
+            };
+            stream.capture(CaptureMode::Relaxed, |capturing| {
+                capturing.at(format!("{}, to load its kernels", step.name));
+                // SAFETY: the graph is never launched.
+                unsafe { foreign.enqueue(capturing.stream()) }
+            })?;
+            warm.push(product);
+        }
+        Ok(())
+    }
+}
+
+impl Assembly {
+    fn new(graph: Graph, groups: Vec<Vec<Node>>) -> Self {
+        Self { graph, groups, ends: Vec::new(), early_edges: 0 }
+    }
+
+    fn add(mut self, step: &Step, after: &[Node]) -> Result<Self, BuildError> {
+        let fail = |cause| BuildError::Operation { operation: step.name.clone(), cause };
+        let node = match after {
+            // Only the shape that was measured: one kernel behind one other.
+            [kernel] if step.starts_early && self.graph.can_start_early_behind(*kernel)? => {
+                self.early_edges += 1;
+                let node = add_node(&mut self.graph, step, &[]).map_err(fail)?;
+                // SAFETY: the caller of `Pass::start_early` promised that the kernel waits.
+                unsafe { self.graph.add_early_edge(*kernel, node) }.map_err(fail)?;
+                node
+            }
+            _ => add_node(&mut self.graph, step, after).map_err(fail)?,
+        };
+        self.groups.push(vec![node]);
+        self.ends.push(vec![node]);
+        Ok(self)
+    }
+
+    /// Captures the work of `step` into the graph.
+    fn capture(mut self, step: &Step, stream: &Stream, after: &[Node]) -> Result<Self, BuildError> {
+        let mut found = CapturedNodes::default();
+        let mode = CaptureMode::ThreadLocal;
+        self.graph = stream.capture_into(self.graph, after, mode, |capturing| {
+            found = capture_step(capturing, step)?;
+            Ok::<(), Error>(())
+        })?;
+        let nodes = |raw: Vec<_>| raw.into_iter().map(|raw| self.graph.node(raw)).collect();
+        self.groups.push(nodes(found.nodes));
+        self.ends.push(nodes(found.ends));
+        Ok(self)
+    }
+}
+
+fn capture_step(capturing: &mut Capturing<'_>, step: &Step) -> Result<CapturedNodes> {
+    capturing.at(step.name.as_str());
+    let enqueue = |capturing: &mut Capturing<'_>| {
+        // SAFETY: the graph keeps what the commands name, and the program orders its launches one
+        // behind the other.
+        unsafe { step.command.enqueue(capturing.stream()) }
+    };
+    match step.is_foreign() {
+        true => capturing.noting_nodes(enqueue),
+        false => capturing.noting_node(enqueue),
     }
 }
 
@@ -144,34 +232,6 @@ fn add_node(graph: &mut Graph, step: &Step, after: &[Node]) -> Result<Node> {
             // SAFETY: as above.
             unsafe { graph.add_fill(&DeviceFill { target, pattern, words }, after) }
         }
+        Command::Library(_) => unreachable!("work of libraries is captured"),
     }
-}
-
-/// What the driver holds, rather than what was asked for: the shape, and the nodes by level. In a
-/// captured chain the latter is the order of the commands.
-fn read_back(graph: &Graph) -> Result<(Shape, Vec<Node>)> {
-    let (mut nodes, edges) = (graph.nodes()?, graph.edges()?);
-    let positions: HashMap<Node, usize> =
-        nodes.iter().enumerate().map(|(at, node)| (*node, at)).collect();
-    let mut later = vec![Vec::new(); nodes.len()];
-    let mut waits = vec![0usize; nodes.len()];
-    for (from, to) in &edges {
-        later[positions[from]].push(positions[to]);
-        waits[positions[to]] += 1;
-    }
-    let mut levels = vec![1usize; nodes.len()];
-    let mut ready: Vec<usize> = (0..nodes.len()).filter(|&at| waits[at] == 0).collect();
-    while let Some(at) = ready.pop() {
-        for &next in &later[at] {
-            levels[next] = levels[next].max(levels[at] + 1);
-            waits[next] -= 1;
-            if waits[next] == 0 {
-                ready.push(next);
-            }
-        }
-    }
-    let depth = levels.iter().max().copied().unwrap_or(0);
-    let shape = Shape { nodes: nodes.len(), edges: edges.len(), depth };
-    nodes.sort_by_key(|node| levels[positions[node]]);
-    Ok((shape, nodes))
 }

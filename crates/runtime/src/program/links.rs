@@ -17,6 +17,8 @@ pub(super) enum Slot {
     Source,
     /// Where a copy or a fill writes.
     Target,
+    /// The declared range of this position of a library call.
+    Range(usize),
 }
 
 /// A place that holds the address of a buffer, with the offset into the buffer.
@@ -67,6 +69,11 @@ impl Links<InCommand> {
                 self.add(target, (position, Slot::Target));
             }
             OperationKind::Fill { target, .. } => self.add(target, (position, Slot::Target)),
+            OperationKind::Library(call) => {
+                for (at, touch) in call.declared().iter().enumerate() {
+                    self.add(touch, (position, Slot::Range(at)));
+                }
+            }
             OperationKind::Launch(_) | OperationKind::Custom(_) => {
                 for (at, argument) in operation.arguments().iter().enumerate() {
                     if let Argument::Buffer(touch) = argument {

@@ -53,8 +53,10 @@
 mod admit;
 mod bindings;
 mod climb;
+mod cost;
 mod error;
 mod fallback;
+mod foreign;
 mod graphs;
 mod ladder;
 mod links;
@@ -66,6 +68,8 @@ mod report;
 mod retired;
 mod run;
 mod sequence;
+mod shape;
+mod wiring;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -77,10 +81,11 @@ pub use error::{BuildError, StepError};
 pub use fallback::RETRY_AFTER;
 pub use ladder::{Change, LadderCosts, Rung, cheapest_rung};
 pub use options::{BuildOptions, EdgeMode};
-pub use policy::{Choice, Facts, Policy, Strategy, choose};
+pub use policy::{Choice, Facts, Policy, QUIRKS, Quirk, Strategy, choose};
 pub use rebind::Rebound;
 pub use report::Report;
 pub use run::StepOutcome;
+pub use wiring::Prediction;
 
 use crate::context::Context;
 use crate::event::Event;
@@ -93,6 +98,7 @@ use graphs::Replay;
 use memory::Memory;
 use retired::Retired;
 use sequence::Sequence;
+use wiring::Wiring;
 
 /// A pass that is ready to run. One program has one step in flight per stream order: `step` takes
 /// it exclusively, so that no two threads launch the same graph.
@@ -100,6 +106,7 @@ pub struct Program {
     /// Dropped first: a graph goes before the memory that its nodes name.
     replay: Option<Replay>,
     sequence: Sequence,
+    wiring: Wiring,
     staging: Staging,
     /// For tables that are rewritten when the program is bound to other memory.
     table_staging: Staging,
@@ -139,16 +146,20 @@ impl Program {
         let context = stream.context().clone();
         stream.bind_outside_capture("building a program")?;
         context.same(modules.context(), "the warm modules")?;
+        if let Some(cublas) = bindings.cublas_handle() {
+            context.same(cublas.context(), "the handle of cuBLAS")?;
+        }
         let wanted = Wanted::by(pass);
         let externals = bindings.resolve(&wanted, &[], &context)?;
         let memory = Memory::new(pass, externals, stream, &options)?;
-        let sequence = Sequence::new(pass, modules, &memory, context.target())?;
+        let sequence = Sequence::new(pass, modules, &memory, bindings)?;
+        let wiring = Wiring::new(&sequence, options.edges);
         let controls = Arc::clone(pass.control_layout());
         let mut program = Self {
             staging: Staging::new(&context, controls.bytes())?,
             table_staging: Staging::default(),
             done: Event::untimed(&context)?,
-            report: Report::eager(pass, &memory, &sequence),
+            report: Report::eager(pass, &memory, &sequence, &wiring),
             replay: None,
             last_stream: None,
             failed: None,
@@ -159,6 +170,7 @@ impl Program {
             wanted,
             context,
             sequence,
+            wiring,
             memory,
             retired: Retired::default(),
         };

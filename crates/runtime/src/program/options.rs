@@ -1,16 +1,34 @@
 //! How a program is to be built, beyond the policy.
 
+use std::fmt;
+
 use super::policy::Policy;
 use crate::pass::Reuse;
 
 /// Which edges a graph built by hand gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum EdgeMode {
-    /// Those of the pass.
+    /// Whichever of the others is predicted to be fastest, by a model whose constants were measured
+    /// (`docs/graphs.md`, "What edges cost").
     #[default]
+    Auto,
+    /// Those of the pass: whatever is independent may run side by side.
     Inferred,
-    /// Each operation waits for the one before it; for measuring what the edges are worth.
+    /// Those of the pass, and more, so that at most this many operations run side by side.
+    Width(usize),
+    /// Each operation waits for the one before it.
     Chain,
+}
+
+impl fmt::Display for EdgeMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("chosen"),
+            Self::Inferred => f.write_str("inferred"),
+            Self::Width(width) => write!(f, "width {width}"),
+            Self::Chain => f.write_str("chain"),
+        }
+    }
 }
 
 /// How a program is built. A [`Policy`] alone converts into options with everything else as it
@@ -27,6 +45,8 @@ pub struct BuildOptions {
     /// Fills all transients with NaN before each step, so that whatever reads what the step has
     /// not written shows at once.
     pub nan_transients: bool,
+    /// Whether a profiler watches. [`Policy::Auto`] then launches operations one by one.
+    pub profiled: bool,
 }
 
 impl From<Policy> for BuildOptions {

@@ -7,6 +7,7 @@ use super::graphs::{Replay, Shape};
 use super::memory::Memory;
 use super::policy::Strategy;
 use super::sequence::Sequence;
+use super::wiring::{Prediction, Wiring};
 use crate::pass::{Pass, Reuse};
 
 /// The facts of a built program.
@@ -30,6 +31,12 @@ pub struct Report {
     pub skipped: usize,
     /// Nodes of the graph; 0 for an eager program.
     pub nodes: usize,
+    /// Nodes among them that libraries have added.
+    pub library_nodes: usize,
+    /// Edges that let a kernel start before the one that it waits for has ended.
+    pub early_edges: usize,
+    /// Which edges were chosen, and what was weighed.
+    pub prediction: Prediction,
     /// Edges of the graph; for an eager program, those that the pass would have.
     pub edges: usize,
     /// Nodes on the longest path; for an eager program, all operations.
@@ -50,7 +57,12 @@ pub struct Report {
 
 impl Report {
     /// What is known before a graph exists.
-    pub(super) fn eager(pass: &Pass, memory: &Memory, sequence: &Sequence) -> Self {
+    pub(super) fn eager(
+        pass: &Pass,
+        memory: &Memory,
+        sequence: &Sequence,
+        wiring: &Wiring,
+    ) -> Self {
         Self {
             pass: pass.name().to_owned(),
             strategy: Strategy::Eager,
@@ -60,6 +72,9 @@ impl Report {
             operations: pass.operations().len(),
             skipped: sequence.skipped,
             nodes: 0,
+            library_nodes: 0,
+            early_edges: 0,
+            prediction: wiring.prediction.clone(),
             edges: sequence.edges.len(),
             depth: sequence.steps.len(),
             peak_bytes: memory.plan().peak_bytes(),
@@ -73,8 +88,9 @@ impl Report {
 
     pub(super) fn graph(&mut self, strategy: Strategy, replay: &Replay) {
         self.strategy = strategy;
-        let Shape { nodes, edges, depth } = replay.template.shape;
-        (self.nodes, self.edges, self.depth) = (nodes, edges, depth);
+        let Template { shape, foreign_nodes, early_edges, .. } = &replay.template;
+        (self.nodes, self.edges, self.depth) = (shape.nodes, shape.edges, shape.depth);
+        (self.library_nodes, self.early_edges) = (*foreign_nodes, *early_edges);
         self.instantiate_time = replay.instantiate_time;
         self.upload_time = replay.upload_time;
     }
@@ -82,7 +98,7 @@ impl Report {
     /// What is left when the graph is given up.
     pub(super) fn graph_gone(&mut self, sequence: &Sequence) {
         self.strategy = Strategy::Eager;
-        self.nodes = 0;
+        (self.nodes, self.library_nodes, self.early_edges) = (0, 0, 0);
         (self.edges, self.depth) = (sequence.edges.len(), sequence.steps.len());
         (self.instantiate_time, self.upload_time) = (Duration::ZERO, Duration::ZERO);
     }
@@ -101,6 +117,13 @@ impl fmt::Display for Report {
         }
         let (nodes, edges, depth) = (self.nodes, self.edges, self.depth);
         writeln!(f, ", {nodes} nodes, {edges} edges, depth {depth}")?;
+        if self.library_nodes > 0 {
+            writeln!(f, "libraries   {} of the nodes", self.library_nodes)?;
+        }
+        if self.early_edges > 0 {
+            writeln!(f, "early       {} of the edges let a kernel start early", self.early_edges)?;
+        }
+        writeln!(f, "predicted   {}", self.prediction)?;
         let (peak, fixed, reuse) = (self.peak_bytes, self.fixed_bytes, self.reuse);
         writeln!(f, "memory      {peak} bytes of transients, shared {reuse}, and {fixed} fixed")?;
         let times = [self.build_time, self.instantiate_time, self.upload_time];

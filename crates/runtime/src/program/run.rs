@@ -102,8 +102,10 @@ impl Program {
             // SAFETY: the program keeps everything that the command names until its last step has
             // run, and orders its steps one behind the other.
             let outcome = unsafe { step.command.enqueue(stream) };
+            // A library may have enqueued a part of its work before it failed.
+            let whole = !step.is_foreign();
             outcome.map_err(|cause| match enqueued {
-                0 => StepError::NotStarted { cause },
+                0 if whole => StepError::NotStarted { cause },
                 _ => {
                     let operation = step.name.clone();
                     StepError::Incomplete { operation, enqueued, operations, cause }

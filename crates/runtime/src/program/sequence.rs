@@ -3,8 +3,9 @@
 
 use retrograph_kernels::{Argument, Launch, SmTarget};
 
-use super::bindings::External;
+use super::bindings::{Bindings, External};
 use super::error::BuildError;
+use super::foreign::Foreign;
 use super::links::{InCommand, Links, Slot};
 use super::memory::Memory;
 use crate::error::Result;
@@ -18,12 +19,24 @@ pub(super) enum Command {
     Launch { function: Function, geometry: LaunchGeometry, arguments: KernelArguments },
     Copy { target: u64, source: u64, bytes: usize },
     Fill { target: u64, pattern: u32, words: usize },
+    Library(Foreign),
 }
 
 /// A command with the name of its operation.
 pub(super) struct Step {
     pub(super) name: String,
     pub(super) command: Command,
+    /// Bytes that the operation moves: what it reads, and what it writes.
+    pub(super) moved_bytes: usize,
+    /// Whether it may start before the one kernel that it waits for has ended.
+    pub(super) starts_early: bool,
+}
+
+impl Step {
+    /// Whether a library does it.
+    pub(super) fn is_foreign(&self) -> bool {
+        matches!(self.command, Command::Library(_))
+    }
 }
 
 /// All commands in the order of the pass, without operations that launch nothing.
@@ -41,9 +54,10 @@ impl Sequence {
         pass: &Pass,
         modules: &WarmModules,
         memory: &Memory,
-        target: SmTarget,
+        bindings: &Bindings,
     ) -> Result<Self, BuildError> {
-        let resolver = Resolver { modules, memory, target };
+        let target = modules.context().target();
+        let resolver = Resolver { modules, memory, bindings, target };
         let (mut steps, mut active, mut tables) = (Vec::new(), Vec::new(), 0);
         let mut links = Links::new(pass);
         for operation in pass.operations() {
@@ -52,12 +66,11 @@ impl Sequence {
             if operation.is_empty(target) {
                 continue;
             }
-            let command = resolver.command(operation, first_table);
-            let name = operation.name().to_owned();
-            let fail = |cause| BuildError::Operation { operation: name.clone(), cause };
-            let command = command.map_err(fail)?;
             links.add_operation(operation, steps.len());
-            steps.push(Step { name, command });
+            let command = resolver.command(operation, first_table)?;
+            let (name, moved_bytes) = (operation.name().to_owned(), moved_bytes(operation));
+            let starts_early = operation.starts_early;
+            steps.push(Step { name, command, moved_bytes, starts_early });
             active.push(operation);
         }
         let touches = active.iter().map(|operation| operation.touches());
@@ -77,6 +90,7 @@ impl Sequence {
                     arguments.set_address(at, address);
                 }
                 (Command::Copy { source, .. }, Slot::Source) => *source = address,
+                (Command::Library(foreign), Slot::Range(at)) => foreign.move_range(at, address),
                 (Command::Copy { target, .. } | Command::Fill { target, .. }, Slot::Target) => {
                     *target = address;
                 }
@@ -86,13 +100,22 @@ impl Sequence {
         links.iter().map(|link| link.place.0).collect()
     }
 
-    /// What keeps the functions alive.
+    /// What keeps functions and libraries alive.
     pub(super) fn owners(&self) -> Vec<Owner> {
-        let functions = self.steps.iter().filter_map(|step| match &step.command {
+        let owners = self.steps.iter().filter_map(|step| match &step.command {
             Command::Launch { function, .. } => Some(function.owner()),
-            _ => None,
+            Command::Library(foreign) => foreign.owner(),
+            Command::Copy { .. } | Command::Fill { .. } => None,
         });
-        functions.collect()
+        owners.collect()
+    }
+
+    /// The operations that are work of a library.
+    pub(super) fn foreign(&self) -> impl Iterator<Item = (&str, &Foreign)> {
+        self.steps.iter().filter_map(|step| match &step.command {
+            Command::Library(foreign) => Some((step.name.as_str(), foreign)),
+            _ => None,
+        })
     }
 }
 
@@ -119,6 +142,9 @@ impl Command {
                 // SAFETY: as above.
                 unsafe { stream.fill_u32(*target, *pattern, *words) }
             }
+            // SAFETY: the caller of `Pass::library` promised what the work touches, or the
+            // description of a product checked its lengths; our caller promises the rest.
+            Self::Library(foreign) => unsafe { foreign.enqueue(stream) },
         }
     }
 }
@@ -147,29 +173,34 @@ impl<'a> Entry<'a> {
 struct Resolver<'a> {
     modules: &'a WarmModules,
     memory: &'a Memory,
+    bindings: &'a Bindings,
     target: SmTarget,
 }
 
 impl Resolver<'_> {
-    fn command(&self, operation: &Operation, first_table: usize) -> Result<Command> {
-        match operation.kind() {
+    fn command(&self, operation: &Operation, first_table: usize) -> Result<Command, BuildError> {
+        let (entry, arguments) = match operation.kind() {
             OperationKind::Copy { source, target } => {
                 let bytes = target.bytes.len();
                 let (target, source) = (self.memory.address(target), self.memory.address(source));
-                Ok(Command::Copy { target, source, bytes })
+                return Ok(Command::Copy { target, source, bytes });
             }
             OperationKind::Fill { target, pattern } => {
                 let words = target.bytes.len() / 4;
                 let target = self.memory.address(target);
-                Ok(Command::Fill { target, pattern: *pattern, words })
+                return Ok(Command::Fill { target, pattern: *pattern, words });
+            }
+            OperationKind::Library(call) => {
+                let foreign = Foreign::new(operation, call, self.bindings, self.memory)?;
+                return Ok(Command::Library(foreign));
             }
             OperationKind::Launch(launch) => {
-                self.launch(&Entry::of_launch(launch, self.target), &launch.arguments, first_table)
+                (Entry::of_launch(launch, self.target), &launch.arguments)
             }
-            OperationKind::Custom(launch) => {
-                self.launch(&Entry::of_custom(launch), &launch.arguments, first_table)
-            }
-        }
+            OperationKind::Custom(launch) => (Entry::of_custom(launch), &launch.arguments),
+        };
+        let fail = |cause| BuildError::Operation { operation: operation.name().to_owned(), cause };
+        self.launch(&entry, arguments, first_table).map_err(fail)
     }
 
     fn launch(
@@ -197,6 +228,16 @@ impl Resolver<'_> {
             }
         })
     }
+}
+
+/// Bytes that an operation moves, if it moves each once.
+fn moved_bytes(operation: &Operation) -> usize {
+    let touches = operation.touches().iter();
+    let bytes = touches.map(|touch| {
+        let times = usize::from(touch.access.reads()) + usize::from(touch.access.writes());
+        touch.bytes.len() * times
+    });
+    bytes.sum()
 }
 
 fn count_tables(operation: &Operation) -> usize {

@@ -137,6 +137,6 @@ pub(crate) fn two_devices_of(driver: &Driver) -> [Device; 2] {
     })
 }
 
-fn required() -> bool {
+pub(crate) fn required() -> bool {
     env::var("RETROGRAPH_REQUIRE_GPU").is_ok_and(|value| value == "1")
 }

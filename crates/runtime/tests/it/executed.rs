@@ -99,10 +99,13 @@ proptest! {
         let eager = run(&device(seed), &pass, &externals, Policy::Eager.into());
         let reuses = [Reuse::WhenOrdered, Reuse::Full, Reuse::Never];
         for (offset, reuse) in reuses.into_iter().enumerate() {
-            let edges = EdgeMode::Inferred;
+            let widths = [EdgeMode::Inferred, EdgeMode::Width(2 + seed as usize % 3), EdgeMode::Auto];
+            let edges = widths[(offset + (seed >> 8) as usize) % 3];
             let nan_transients = offset == 0;
             let reuse = Some(reuse);
-            let options = BuildOptions { policy: Policy::Manual, edges, reuse, nan_transients };
+            let policy = Policy::Manual;
+            let base = BuildOptions { policy, edges, ..BuildOptions::default() };
+            let options = BuildOptions { reuse, nan_transients, ..base };
             for turn in 0..2 {
                 let device = device(seed.wrapping_add(1 + offset as u64 * 2 + turn));
                 prop_assert_eq!(&run(&device, &pass, &externals, options), &eager);

@@ -1,0 +1,102 @@
+//! Work of a library as an operation: what it touches, and who enqueues it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use retrograph_kernels::{Access, Element};
+
+use super::buffer::Slice;
+use super::operation::Touch;
+use crate::error::Result;
+use crate::library::{GemmProblem, LibraryScope};
+
+type Enqueue = dyn Fn(&LibraryScope<'_>) -> Result<()> + Send + Sync;
+
+/// Work that a library enqueues, with the ranges that it touches, in the order in which
+/// [`LibraryScope::range`] counts them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LibraryCall {
+    name: String,
+    touches: Vec<Touch>,
+    work: LibraryWork,
+}
+
+/// Who enqueues.
+#[derive(Clone)]
+pub(crate) enum LibraryWork {
+    /// The caller's own code.
+    Closure(Arc<Enqueue>),
+    /// The cuBLAS that is bound when a program is built.
+    Gemm(GemmProblem),
+}
+
+impl LibraryCall {
+    /// The operation `name`, which `enqueue` does: once for each eager step and once for each graph
+    /// that is built, so that it must do the same every time, and must not wait or allocate.
+    pub fn new<F>(name: impl Into<String>, enqueue: F) -> Self
+    where
+        F: Fn(&LibraryScope<'_>) -> Result<()> + Send + Sync + 'static,
+    {
+        let work = LibraryWork::Closure(Arc::new(enqueue));
+        Self { name: name.into(), touches: Vec::new(), work }
+    }
+
+    pub(crate) fn gemm(problem: GemmProblem) -> Self {
+        let work = LibraryWork::Gemm(problem);
+        Self { name: "cublas_gemm".to_owned(), touches: Vec::new(), work }
+    }
+
+    /// Declares elements that are read.
+    pub fn reads<T: Element>(self, slice: Slice<T>) -> Self {
+        self.touches(slice, Access::Read)
+    }
+
+    /// Declares elements that are all written, without being read before.
+    pub fn writes<T: Element>(self, slice: Slice<T>) -> Self {
+        self.touches(slice, Access::Write)
+    }
+
+    /// Declares elements that are changed in place.
+    pub fn updates<T: Element>(self, slice: Slice<T>) -> Self {
+        self.touches(slice, Access::ReadWrite)
+    }
+
+    fn touches<T: Element>(mut self, slice: Slice<T>, access: Access) -> Self {
+        self.touches.push(Touch::new(slice, access));
+        self
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The declared ranges.
+    pub fn declared(&self) -> &[Touch] {
+        &self.touches
+    }
+
+    pub(crate) fn work(&self) -> &LibraryWork {
+        &self.work
+    }
+}
+
+impl PartialEq for LibraryWork {
+    /// Code is equal to itself alone.
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Closure(one), Self::Closure(other)) => Arc::ptr_eq(one, other),
+            (Self::Gemm(one), Self::Gemm(other)) => one == other,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Debug for LibraryWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closure(_) => f.write_str("code of the caller"),
+            Self::Gemm(problem) => problem.fmt(f),
+        }
+    }
+}

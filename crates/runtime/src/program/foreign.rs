@@ -1,0 +1,83 @@
+//! Work of a library with its addresses: enqueued by whoever does it, eagerly or into a capture.
+
+use std::sync::Arc;
+
+use super::bindings::Bindings;
+use super::error::BuildError;
+use super::memory::Memory;
+use crate::Owner;
+use crate::error::Result;
+use crate::library::{Cublas, DeviceRange, GemmProblem, LibraryScope};
+use crate::pass::{LibraryCall, LibraryWork, Operation};
+use crate::stream::Stream;
+
+type Enqueue = dyn Fn(&LibraryScope<'_>) -> Result<()> + Send + Sync;
+
+/// A library call that can be enqueued.
+pub(super) struct Foreign {
+    work: Work,
+    ranges: Vec<DeviceRange>,
+}
+
+enum Work {
+    Closure(Arc<Enqueue>),
+    Gemm(Cublas, GemmProblem),
+}
+
+impl Foreign {
+    pub(super) fn new(
+        operation: &Operation,
+        call: &LibraryCall,
+        bindings: &Bindings,
+        memory: &Memory,
+    ) -> Result<Self, BuildError> {
+        let work = match (call.work(), bindings.cublas_handle()) {
+            (LibraryWork::Closure(enqueue), _) => Work::Closure(Arc::clone(enqueue)),
+            (LibraryWork::Gemm(problem), Some(cublas)) => Work::Gemm(cublas.clone(), *problem),
+            (LibraryWork::Gemm(_), None) => {
+                return Err(BuildError::NoCublas { operation: operation.name().to_owned() });
+            }
+        };
+        let range =
+            |touch| DeviceRange { address: memory.address(touch), bytes: touch.bytes.len() };
+        Ok(Self { work, ranges: call.declared().iter().map(range).collect() })
+    }
+
+    /// Enqueues the work on `stream`.
+    ///
+    /// # Safety
+    /// As [`super::sequence::Command::enqueue`].
+    pub(super) unsafe fn enqueue(&self, stream: &Stream) -> Result<()> {
+        stream.bind_to_enqueue()?;
+        let scope = LibraryScope::new(stream, &self.ranges);
+        match &self.work {
+            Work::Closure(enqueue) => enqueue(&scope)?,
+            Work::Gemm(cublas, problem) => cublas.gemm(problem, &scope)?,
+        }
+        // The library may have made another context current, and may hide what went wrong.
+        stream.bind_to_enqueue()
+    }
+
+    /// Lets the declared range of position `at` lie elsewhere.
+    pub(super) fn move_range(&mut self, at: usize, address: u64) {
+        self.ranges[at].address = address;
+    }
+
+    /// What the work needs besides memory.
+    pub(super) fn owner(&self) -> Option<Owner> {
+        match &self.work {
+            // The program's sequence keeps it, and nodes do not call it.
+            Work::Closure(_) => None,
+            Work::Gemm(cublas, _) => Some(cublas.owner()),
+        }
+    }
+
+    /// The product, if the work is one that cuBLAS does: it loads its kernels at the first one of
+    /// each kind.
+    pub(super) fn product(&self) -> Option<&GemmProblem> {
+        match &self.work {
+            Work::Closure(_) => None,
+            Work::Gemm(_, problem) => Some(problem),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Which edges a graph gets: those of the pass, fewer side by side, or a chain, whichever is
+//! predicted to be fastest or was asked for.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::cost::H200;
+use super::options::EdgeMode;
+use super::sequence::Sequence;
+use crate::pass::Edges;
+
+/// Widths that are weighed: the fork-joins of the record that the model is held to.
+const WIDTHS: [usize; 3] = [2, 4, 8];
+
+/// Edges with what led to them.
+pub(super) struct Wiring {
+    pub(super) edges: Edges,
+    pub(super) prediction: Prediction,
+}
+
+/// What a step is predicted to cost, by the model in `program/cost.rs`: costs of an H200, and of
+/// each kernel no more than the time that its bytes need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prediction {
+    /// The edges that the graph gets; never [`EdgeMode::Auto`].
+    pub edges: EdgeMode,
+    /// On the device, one by one for each choice of edges, fastest first.
+    pub replays: Vec<(EdgeMode, Duration)>,
+    /// On the host, for an eager step.
+    pub submission: Duration,
+}
+
+impl Wiring {
+    /// The edges that `mode` asks for, or the fastest.
+    pub(super) fn new(sequence: &Sequence, mode: EdgeMode) -> Self {
+        let inferred = &sequence.edges;
+        let bytes: Vec<usize> = sequence.steps.iter().map(|step| step.moved_bytes).collect();
+        let edges_of = |mode| match mode {
+            EdgeMode::Chain => Edges::chain(bytes.len()),
+            EdgeMode::Width(width) => inferred.limited_to(width),
+            EdgeMode::Inferred | EdgeMode::Auto => inferred.clone(),
+        };
+        let asked = Some(mode).filter(|mode| *mode != EdgeMode::Auto);
+        let mut modes = vec![EdgeMode::Inferred, EdgeMode::Chain];
+        modes.extend(WIDTHS.map(EdgeMode::Width));
+        modes.extend(asked.filter(|asked| !modes.contains(asked)));
+        let time = |mode| (mode, H200.replay(&edges_of(mode), &bytes));
+        let mut replays: Vec<_> = modes.into_iter().map(time).collect();
+        // The sort is stable: among equals the inferred edges come first.
+        replays.sort_by_key(|(_, time)| *time);
+        let submission = H200.submission(bytes.len());
+        let mode = asked.unwrap_or(replays[0].0);
+        Self { edges: edges_of(mode), prediction: Prediction { edges: mode, replays, submission } }
+    }
+}
+
+impl Prediction {
+    /// On the device, with these edges.
+    pub fn replay(&self, edges: EdgeMode) -> Option<Duration> {
+        self.replays.iter().find(|(mode, _)| *mode == edges).map(|(_, time)| *time)
+    }
+
+    /// Whether an eager step keeps the host busy for longer than the device.
+    pub fn host_bound(&self) -> bool {
+        self.replay(EdgeMode::Chain).is_some_and(|device| self.submission > device)
+    }
+}
+
+impl fmt::Display for Prediction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let microseconds = |time: &Duration| time.as_nanos() as f64 / 1e3;
+        write!(f, "{} edges; at the least, by the costs of an H200: ", self.edges)?;
+        for (mode, time) in &self.replays {
+            write!(f, "{mode} {:.1} µs, ", microseconds(time))?;
+        }
+        write!(f, "eager submission {:.1} µs", microseconds(&self.submission))
+    }
+}

@@ -1,0 +1,112 @@
+//! Kernels that start before the one in front of them has ended, and wait by themselves.
+
+use retrograph_kernels::Argument;
+use retrograph_kernels::ops::Silu;
+use retrograph_runtime::{
+    Bindings, BuildOptions, CustomLaunch, DeviceBuffer, EdgeMode, OpId, Pass, PassError, Policy,
+    Report, Slice,
+};
+
+use crate::device::{Device, device};
+use crate::failing_programs::Bench;
+use crate::programs::build;
+use crate::ptx::{SCALE, image};
+
+const LEN: usize = 64;
+/// Kernels in a row.
+const ROW: usize = 6;
+
+/// [`SCALE`], which lets others start at once and waits before it touches memory. The conditional
+/// return of the original comes behind the wait.
+fn waiting_scale() -> String {
+    let ptx = SCALE.replace(".version 6.3", ".version 7.8").replace("sm_75", "sm_90");
+    let first = "    ld.param.u64        %rd0, [x];";
+    assert!(ptx.contains(first));
+    let early = "    griddepcontrol.launch_dependents;\n    griddepcontrol.wait;\n";
+    ptx.replace(first, &format!("{early}{first}"))
+}
+
+fn scale(pass: &mut Pass, x: Slice<f32>, factor: f32) -> OpId {
+    let launch = CustomLaunch {
+        image: image("waiting scale", &waiting_scale()),
+        entry: "scale".to_owned(),
+        grid: [1, 1, 1],
+        block: [LEN as u32, 1, 1],
+        shared_bytes: 0,
+        arguments: vec![Argument::update(x), Argument::U32(x.len() as u32), Argument::f32(factor)],
+    };
+    // SAFETY: the entry point takes these arguments, and scales the elements that they name.
+    unsafe { pass.custom(launch) }.unwrap()
+}
+
+/// A fill, a row of kernels that wait by themselves, and a kernel that does not.
+fn pass(early: bool) -> (Pass, [Slice<f32>; 2]) {
+    let mut pass = Pass::new("early");
+    let (x, y) = (pass.external::<f32>("x", LEN), pass.external::<f32>("y", LEN));
+    pass.fill(x, 1.0_f32.to_bits()).unwrap();
+    for at in 0..ROW {
+        let operation = scale(&mut pass, x, 1.0 + at as f32 / 8.0);
+        if early {
+            // SAFETY: the kernel waits before it touches memory.
+            unsafe { pass.start_early(operation) }.unwrap();
+        }
+    }
+    pass.launch(Silu { x, y }.launch().unwrap()).unwrap();
+    (pass, [x, y])
+}
+
+fn run(device: &Device, early: bool, options: BuildOptions) -> (Vec<u32>, Report) {
+    let (pass, slices) = pass(early);
+    let buffers = slices.map(|_| DeviceBuffer::<f32>::zeroed(&device.context, LEN).unwrap());
+    let mut bindings = Bindings::new();
+    for (slice, buffer) in slices.into_iter().zip(&buffers) {
+        bindings.bind(slice, buffer);
+    }
+    let mut program = build(device, &pass, &bindings, options).unwrap();
+    for _ in 0..20 {
+        program.step(&device.stream, &pass.controls()).unwrap();
+    }
+    program.admit(&device.stream, &pass.controls()).unwrap();
+    let values = buffers[1].download(&device.stream).unwrap();
+    (values.iter().map(|value| value.to_bits()).collect(), program.report().clone())
+}
+
+#[test]
+fn kernels_that_wait_by_themselves_compute_the_same_bits() {
+    let device = device();
+    if device.context.target().to_string() < "sm_90".to_owned() {
+        return;
+    }
+    let options = |policy| BuildOptions { edges: EdgeMode::Inferred, ..BuildOptions::from(policy) };
+    let (expected, eager) = run(&device, true, options(Policy::Eager));
+    assert_eq!(eager.early_edges, 0);
+    for (early, policy, edges) in [
+        // The first waits for a fill, and the last does not wait by itself.
+        (true, Policy::Manual, ROW - 1),
+        (true, Policy::Auto, ROW - 1),
+        (true, Policy::Capture, 0),
+        (false, Policy::Manual, 0),
+    ] {
+        let (found, report) = run(&device, early, options(policy));
+        assert_eq!(report.early_edges, edges, "{report}");
+        assert_eq!((report.nodes, report.edges, report.depth), (ROW + 2, ROW + 1, ROW + 2));
+        assert_eq!(found, expected, "{report}");
+        assert_eq!(report.to_string().contains("start early"), edges > 0, "{report}");
+    }
+}
+
+#[test]
+fn a_driver_without_such_edges_gets_full_ones() {
+    let bench = Bench::with_table(0, |table| table.cuGraphAddDependencies_v2 = None);
+    let (_, report) = run(&bench.device, true, Policy::Manual.into());
+    assert_eq!((report.early_edges, report.edges), (0, ROW + 1), "{report}");
+}
+
+#[test]
+fn only_custom_launches_can_start_early() {
+    let (mut pass, [x, y]) = pass(false);
+    let silu = pass.launch(Silu { x, y }.launch().unwrap()).unwrap();
+    // SAFETY: refused, since the kernels of the workspace do not wait.
+    let error = unsafe { pass.start_early(silu) }.unwrap_err();
+    assert!(matches!(&error, PassError::NotCustom { operation } if operation == "silu"), "{error}");
+}
