@@ -5,8 +5,8 @@ use retrograph_driver_sys::{
     CUDA_MEMSET_NODE_PARAMS, CUdeviceptr, CUgraphDependencyType, CUgraphEdgeData, CUgraphNode,
 };
 
-use super::{Graph, Node};
 use super::NodeKind;
+use super::{Graph, Node};
 use crate::error::{Error, Result};
 use crate::launch::KernelLaunch;
 
@@ -155,8 +155,8 @@ impl Graph {
         Ok(known && self.kind(earlier)? == NodeKind::Kernel)
     }
 
-    /// Lets the kernel node `later` start when all blocks of the kernel node `earlier` have executed
-    /// `griddepcontrol.launch_dependents` or have ended.
+    /// Lets the kernel node `later` start when all blocks of the kernel node `earlier` have ended,
+    /// or have executed `griddepcontrol.launch_dependents`.
     ///
     /// # Safety
     /// Every thread of `later` executes `griddepcontrol.wait` before it touches global memory, and
@@ -173,7 +173,7 @@ impl Graph {
             return Err(Error::NotInDriver { call, operation: "an edge that lets a kernel start" });
         };
         let data = CUgraphEdgeData {
-            from_port: CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC as u8,
+            from_port: CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
             r#type: CUgraphDependencyType::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC.0 as u8,
             ..CUgraphEdgeData::default()
         };

@@ -62,7 +62,7 @@ impl Products {
         Self { pass, x, w, ours, theirs, sum }
     }
 
-    /// Our product, theirs and the sum after two steps, and after a replay was held to an eager step.
+    /// Our product, theirs and the sum after two steps; a replay is held to an eager step, too.
     fn run(
         &self,
         device: &Device,

@@ -99,8 +99,8 @@ proptest! {
         let eager = run(&device(seed), &pass, &externals, Policy::Eager.into());
         let reuses = [Reuse::WhenOrdered, Reuse::Full, Reuse::Never];
         for (offset, reuse) in reuses.into_iter().enumerate() {
-            let widths = [EdgeMode::Inferred, EdgeMode::Width(2 + seed as usize % 3), EdgeMode::Auto];
-            let edges = widths[(offset + (seed >> 8) as usize) % 3];
+            let narrow = EdgeMode::Width(2 + seed as usize % 3);
+            let edges = [EdgeMode::Inferred, narrow, EdgeMode::Auto][(offset + (seed >> 8) as usize) % 3];
             let nan_transients = offset == 0;
             let reuse = Some(reuse);
             let policy = Policy::Manual;
