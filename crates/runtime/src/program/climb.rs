@@ -72,12 +72,12 @@ impl Program {
             Rung::SetParams => {
                 for &at in &moved.commands {
                     let (step, group) = (&self.sequence.steps[at], &replay.template.groups[at]);
-                    let [node] = group[..] else {
+                    let ([node], false) = (&group[..], step.is_foreign()) else {
                         return Err(BuildError::NotManual { operation: step.name.clone() });
                     };
                     let fail =
                         |cause| BuildError::Operation { operation: step.name.clone(), cause };
-                    set_params(&mut replay.exec, node, step).map_err(fail)?;
+                    set_params(&mut replay.exec, *node, step).map_err(fail)?;
                     // A call that fails leaves its node as it was, but not those before it.
                     moved.mixed = true;
                 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::graphs::{Replay, Shape};
+use super::graphs::{Replay, Template};
 use super::memory::Memory;
 use super::policy::Strategy;
 use super::sequence::Sequence;

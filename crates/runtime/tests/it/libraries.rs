@@ -6,7 +6,7 @@ use retrograph_driver_sim::Config;
 use retrograph_kernels::ops::{Add, Silu};
 use retrograph_runtime::{
     Bindings, BuildError, BuildOptions, DeviceBuffer, Event, Function, LibraryCall, LibraryScope,
-    Pass, Policy, Program, Slice, Strategy, Stream, WarmModules,
+    Pass, Policy, Program, Rung, Slice, Strategy, Stream, WarmModules,
 };
 
 use crate::device::{Device, device, device_of, simulated};
@@ -229,6 +229,43 @@ fn every_order_that_the_edges_allow_gives_the_same_bits() {
     let expected = run(0, Policy::Eager);
     for seed in 1..13 {
         assert_eq!(run(seed, Policy::Hybrid), expected, "seed {seed}");
+    }
+}
+
+/// Which of a library's nodes hold an address is not known, so that its work is captured again.
+#[test]
+fn a_program_with_libraries_is_bound_to_other_memory() {
+    let device = device();
+    let call = || {
+        LibraryCall::new("copy", |scope| {
+            let (from, to) = (scope.range(0), scope.range(1));
+            // SAFETY: the ranges are of one length, and the program keeps them.
+            unsafe { scope.stream().copy_on_device(to.address, from.address, from.bytes) }
+        })
+    };
+    for (policy, rung) in [
+        (Policy::Eager, Rung::Control),
+        (Policy::Hybrid, Rung::ExecUpdate),
+        (Policy::Capture, Rung::ExecUpdate),
+    ] {
+        let mut pass = Pass::new("moved");
+        let (input, output) = (pass.external::<f32>("input", 8), pass.external::<f32>("output", 8));
+        let inner = pass.transient::<f32>("inner", 8);
+        pass.copy(input, inner).unwrap();
+        // SAFETY: it copies the one range to the other.
+        unsafe { pass.library(call().reads(inner).writes(output)) }.unwrap();
+        let from = DeviceBuffer::from_slice(&device.stream, &[1.5_f32; 8]).unwrap();
+        let [first, second] = [(); 2].map(|()| DeviceBuffer::zeroed(&device.context, 8).unwrap());
+        let mut bindings = Bindings::new();
+        bindings.bind(input, &from).bind(output, &first);
+        let mut program = build(&device, &pass, &bindings, policy).unwrap();
+        let mut moved = Bindings::new();
+        moved.bind(output, &second);
+        let rebound = program.rebind(&device.stream, &moved).unwrap();
+        assert_eq!((rebound.rung, rebound.buffers), (rung, 1), "{rebound:?}");
+        program.step(&device.stream, &pass.controls()).unwrap();
+        assert_eq!(first.download(&device.stream).unwrap(), [0.0; 8], "{policy:?}");
+        assert_eq!(second.download(&device.stream).unwrap(), [1.5; 8], "{policy:?}");
     }
 }
 
