@@ -100,7 +100,8 @@ proptest! {
         let reuses = [Reuse::WhenOrdered, Reuse::Full, Reuse::Never];
         for (offset, reuse) in reuses.into_iter().enumerate() {
             let narrow = EdgeMode::Width(2 + seed as usize % 3);
-            let edges = [EdgeMode::Inferred, narrow, EdgeMode::Auto][(offset + (seed >> 8) as usize) % 3];
+            let modes = [EdgeMode::Inferred, narrow, EdgeMode::Auto];
+            let edges = modes[(offset + (seed >> 8) as usize) % 3];
             let nan_transients = offset == 0;
             let reuse = Some(reuse);
             let policy = Policy::Manual;
