@@ -5,6 +5,8 @@ use retrograph_finetune::{
     Error, Mode, OptimizerConfig, Plan, Preset, Source, Stage, TrainerOptions, TrainingConfig,
 };
 
+use retrograph_runtime::Reuse;
+
 use crate::device::simulated;
 use crate::models::{LORA, config};
 
@@ -55,5 +57,25 @@ fn the_plan_is_close_to_what_the_run_takes() {
         let taken = before.get() - trainer.context().memory().unwrap().0;
         assert!(taken <= planned, "{taken} bytes were taken, and {planned} planned");
         assert!(planned <= taken + (3 << 20), "{taken} bytes were taken, and {planned} planned");
+    }
+}
+
+/// With full reuse the transients of a whole training step lie in little more than the largest sum
+/// that is in use at once, which no plan can undercut.
+#[test]
+fn transients_of_a_training_step_are_packed_within_a_tenth_of_what_is_alive() {
+    let large = TrainingConfig {
+        model: Preset::Qwen25OneAndHalf.model(),
+        mode: LORA,
+        batch: 1,
+        seq: 32,
+        optimizer: OptimizerConfig::new(1e-4, 10),
+        seed: 0,
+    };
+    for config in [large, config(LORA, 2), config(Mode::Full, 2)] {
+        let plan = Plan::new(&config, TrainerOptions::default()).unwrap();
+        let plan = plan.step_pass().pass.plan_with(Reuse::Full);
+        let (peak, live) = (plan.peak_bytes(), plan.live_bytes());
+        assert!(peak * 10 <= live * 11, "{peak} bytes for {live} that are alive");
     }
 }
