@@ -113,6 +113,29 @@ fn a_stream_that_does_not_leave_its_capture_is_retired() {
 }
 
 #[test]
+fn what_the_driver_does_not_take_back_is_tried_again_and_given_up_in_the_end() {
+    let (simulator, device) = bench();
+    let before = simulator.live();
+    let drop_one = || drop(DeviceBuffer::<u32>::zeroed(&device.context, 8).unwrap());
+    let fail = |nth| simulator.fail("cuMemFree_v2", nth, CUresult::CUDA_ERROR_UNKNOWN).unwrap();
+    // At once, and behind each later release, which is a call of its own.
+    [1, 2, 4].into_iter().for_each(fail);
+    for waiting in [1, 1, 0] {
+        drop_one();
+        let left = simulator.live().allocations - before.allocations;
+        assert_eq!((device.context.deferred_releases(), left), (waiting, waiting));
+    }
+    [1, 2, 4, 6].into_iter().for_each(fail);
+    for waiting in [1, 1, 0, 0] {
+        drop_one();
+        assert_eq!(device.context.deferred_releases(), waiting);
+        assert_eq!(simulator.live().allocations, before.allocations + 1, "it is never freed");
+    }
+    drop(device);
+    assert!(simulator.live().is_empty(), "it goes with the context");
+}
+
+#[test]
 fn an_image_that_failed_to_load_can_be_loaded_later() {
     let (simulator, device) = bench();
     let cache = ModuleCache::new(&device.context);
