@@ -19,7 +19,7 @@ const JOBS: &[Job] = &[
     ("fmt", || cargo(&["fmt", "--all", "--check"])),
     ("tidy", crate::tidy::run),
     ("codegen", || codegen::run(&codegen::Arguments { check: true })),
-    ("prewarm", || prewarm::run(&prewarm::Arguments::default())),
+    ("prewarm", || prewarm::run(&prewarm::Arguments::without_gpu())),
     // Few enough for a minute; more are worth their time when the parser changes.
     ("ptx-mutants", || mutants::run(&mutants::Arguments { count: 1000, seed: 1, ptxas: None })),
     ("abi", || with_headers("retrograph-abi-check")),

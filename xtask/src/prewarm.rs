@@ -118,6 +118,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 impl Arguments {
+    /// Everything that can be checked without a GPU.
+    pub(crate) fn without_gpu() -> Self {
+        Self { device: Some(DeviceName::Simulated), ..Self::default() }
+    }
+
     fn targets(&self) -> &[SmTarget] {
         if self.targets.is_empty() { &SmTarget::GENERATED } else { &self.targets }
     }
