@@ -69,6 +69,18 @@ pub enum BuildError {
         free: usize,
     },
 
+    /// A program of a cache needs more than the cache may hold.
+    #[error(
+        "the program needs {needed} bytes, and the budget of the cache is {budget}; raise it, or \
+         use smaller buckets"
+    )]
+    OverBudget {
+        /// Bytes of the program and of its transients, by the most frugal plan that may be used.
+        needed: usize,
+        /// Bytes that the cache may hold.
+        budget: usize,
+    },
+
     /// A kernel is launched that was not warmed, or the device fails.
     #[error("{operation}: {cause}")]
     Operation {

@@ -58,7 +58,9 @@ impl Program {
     /// # Errors
     /// When the graph cannot be built.
     pub unsafe fn graph(&self, stream: &Stream) -> Result<Graph, BuildError> {
-        Ok(self.template(self.report.strategy, stream)?.graph)
+        let mut graph = self.template(self.report.strategy, stream)?.graph;
+        self.memory.owners().for_each(|owner| graph.keep(owner));
+        Ok(graph)
     }
 
     /// Builds, instantiates and uploads the graph of `strategy`. Nothing runs.

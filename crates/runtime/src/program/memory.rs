@@ -1,22 +1,24 @@
 //! The device memory of a program: transients, control block and argument tables, in one
-//! allocation.
+//! allocation, unless transients are in an arena that programs share.
 
 use retrograph_kernels::{Argument, Cell};
 
 use super::bindings::{External, find};
 use super::error::BuildError;
 use super::links::Links;
-use super::options::BuildOptions;
-use crate::Stream;
+use super::{Blueprint, Share, Sharing};
 use crate::error::Error;
 use crate::memory::{DeviceBuffer, NAN_PATTERN};
 use crate::pass::{BufferId, BufferKind, MemoryPlan, Pass, Reuse, Touch};
+use crate::{Owner, Stream};
 
 const ALIGNMENT: usize = 256;
 
-/// One allocation, and what lies where in it.
+/// What lies where.
 pub(super) struct Memory {
     buffer: DeviceBuffer<u32>,
+    /// Where transients are, if not at the start of the buffer.
+    share: Option<Share>,
     plan: MemoryPlan,
     controls_at: usize,
     control_bytes: usize,
@@ -30,28 +32,33 @@ pub(super) struct Memory {
 impl Memory {
     /// Plans, allocates, and writes the tables.
     pub(super) fn new(
-        pass: &Pass,
+        blueprint: &Blueprint<'_>,
         externals: Vec<External>,
         stream: &Stream,
-        options: &BuildOptions,
     ) -> Result<Self, BuildError> {
+        let (pass, reuse) = (blueprint.pass, blueprint.options.reuse);
         let control_bytes = pass.control_layout().bytes();
         let tables = Tables::of(pass);
         let fixed = control_bytes.next_multiple_of(ALIGNMENT) + tables.bytes;
-        let plan = choose_plan(pass, options.reuse, free_bytes(stream)?.saturating_sub(fixed))?;
-        let (plan, buffer) = match allocate(stream, &plan, fixed) {
-            Err(Error::OutOfMemory { .. }) if options.reuse.is_none() => {
+        let sharing = blueprint.sharing.as_ref();
+        let free = free_bytes(stream)?.saturating_sub(fixed);
+        let plan = match sharing {
+            None => choose_plan(pass, reuse, free)?,
+            Some(sharing) => sharing.within(free, fixed, |room| choose_plan(pass, reuse, room))?,
+        };
+        let (plan, (buffer, share)) = match allocate(stream, &plan, fixed, sharing) {
+            Err(BuildError::Device(Error::OutOfMemory { .. })) if reuse.is_none() => {
                 // The device has the bytes, but not in one piece.
                 let plan = pass.plan_with(Reuse::Full);
-                let buffer = allocate(stream, &plan, fixed)?;
-                (plan, buffer)
+                let allocated = allocate(stream, &plan, fixed, sharing)?;
+                (plan, allocated)
             }
             outcome => (plan, outcome?),
         };
-        let controls_at = controls_at(&plan);
+        let controls_at = if share.is_some() { 0 } else { controls_at(&plan) };
         let addresses = vec![None; pass.buffers().len()];
         let mut memory =
-            Self { buffer, plan, controls_at, control_bytes, addresses, tables, externals };
+            Self { buffer, share, plan, controls_at, control_bytes, addresses, tables, externals };
         memory.locate(pass);
         memory.fill_tables(pass);
         if !memory.tables.words.is_empty() {
@@ -61,15 +68,12 @@ impl Memory {
     }
 
     fn locate(&mut self, pass: &Pass) {
-        let base = self.buffer.address();
+        let (transients, controls) = (self.transients(), self.control_address());
         for (id, buffer) in pass.buffers() {
-            let offset = match buffer.kind() {
-                BufferKind::External => None,
-                BufferKind::Transient => self.plan.offset(id),
-                BufferKind::Control => {
-                    let offset = pass.control_layout().offset(id.index());
-                    offset.map(|offset| offset + self.controls_at)
-                }
+            let (base, offset) = match buffer.kind() {
+                BufferKind::External => continue,
+                BufferKind::Transient => (transients, self.plan.offset(id)),
+                BufferKind::Control => (controls, pass.control_layout().offset(id.index())),
             };
             self.addresses[id.index()] = offset.map(|offset| base + offset as u64);
         }
@@ -140,6 +144,28 @@ impl Memory {
         self.buffer.address() + self.controls_at as u64
     }
 
+    /// The device address of the first transient.
+    fn transients(&self) -> u64 {
+        self.share.as_ref().map_or(self.buffer.address(), Share::address)
+    }
+
+    /// The share in an arena of several programs.
+    pub(super) fn share(&self) -> Option<&Share> {
+        self.share.as_ref()
+    }
+
+    /// What keeps all memory that operations touch.
+    pub(super) fn owners(&self) -> impl Iterator<Item = Owner> {
+        let own = [Some(self.buffer.owner()), self.share.as_ref().map(Share::owner)];
+        let externals = self.externals.iter().map(|external| external.owner.clone());
+        own.into_iter().flatten().chain(externals)
+    }
+
+    /// Bytes that are not shared.
+    pub(super) fn own_bytes(&self) -> usize {
+        self.buffer.bytes()
+    }
+
     /// Where transients lie.
     pub(super) fn plan(&self) -> &MemoryPlan {
         &self.plan
@@ -156,9 +182,9 @@ impl Memory {
         if words == 0 {
             return Ok(());
         }
-        // SAFETY: transients are the first bytes of the allocation, and nothing else uses them:
-        // the program waits for its own earlier steps, in the order of the stream.
-        unsafe { stream.fill_u32(self.buffer.address(), NAN_PATTERN, words) }
+        // SAFETY: transients are the first bytes of the allocation or arena, and nothing else uses
+        // them: the program waits for earlier steps, in the order of the stream.
+        unsafe { stream.fill_u32(self.transients(), NAN_PATTERN, words) }
     }
 }
 
@@ -206,10 +232,21 @@ fn controls_at(plan: &MemoryPlan) -> usize {
     plan.peak_bytes().next_multiple_of(ALIGNMENT)
 }
 
-/// Room for the transients of `plan` and `fixed` bytes behind them.
-fn allocate(stream: &Stream, plan: &MemoryPlan, fixed: usize) -> Result<DeviceBuffer<u32>, Error> {
-    let words = (controls_at(plan) + fixed).div_ceil(4);
-    DeviceBuffer::uninit(stream.context(), words)
+/// Room for the transients of `plan`, and for `fixed` bytes: behind them, or apart from an arena.
+fn allocate(
+    stream: &Stream,
+    plan: &MemoryPlan,
+    fixed: usize,
+    sharing: Option<&Sharing<'_>>,
+) -> Result<(DeviceBuffer<u32>, Option<Share>), BuildError> {
+    let words = |bytes: usize| DeviceBuffer::uninit(stream.context(), bytes.div_ceil(4));
+    match sharing {
+        None => Ok((words(controls_at(plan) + fixed)?, None)),
+        Some(sharing) => {
+            let share = sharing.share(stream, plan.peak_bytes(), fixed)?;
+            Ok((words(fixed)?, Some(share)))
+        }
+    }
 }
 
 /// The plan with the fewest edges that fits, or the one that was asked for.

@@ -51,7 +51,10 @@
 //! frees them after the event behind its last launch.
 
 mod admit;
+mod arena;
 mod bindings;
+mod buckets;
+mod cache;
 mod climb;
 mod cost;
 mod error;
@@ -75,8 +78,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub use admit::{Admission, AdmitError};
+use arena::{Share, Sharing};
 pub use bindings::Bindings;
 use bindings::Wanted;
+pub use buckets::{Bucket, Buckets, ShapeError};
+pub use cache::{CacheError, CacheOptions, CacheStatistics, Cached, Described, ProgramCache};
 pub use error::{BuildError, StepError};
 pub use fallback::RETRY_AFTER;
 pub use ladder::{Change, LadderCosts, Rung, cheapest_rung};
@@ -99,6 +105,15 @@ use memory::Memory;
 use retired::Retired;
 use sequence::Sequence;
 use wiring::Wiring;
+
+/// What a program is built from.
+struct Blueprint<'a> {
+    pass: &'a Pass,
+    bindings: &'a Bindings,
+    options: BuildOptions,
+    /// Whether transients are in an arena of several programs.
+    sharing: Option<Sharing<'a>>,
+}
 
 /// A pass that is ready to run. One program has one step in flight per stream order: `step` takes
 /// it exclusively, so that no two threads launch the same graph.
@@ -142,7 +157,17 @@ impl Program {
         bindings: &Bindings,
         options: impl Into<BuildOptions>,
     ) -> Result<Self, BuildError> {
-        let (started, options) = (Instant::now(), options.into());
+        let options = options.into();
+        Self::assemble(stream, modules, &Blueprint { pass, bindings, options, sharing: None })
+    }
+
+    fn assemble(
+        stream: &Stream,
+        modules: &WarmModules,
+        blueprint: &Blueprint<'_>,
+    ) -> Result<Self, BuildError> {
+        let started = Instant::now();
+        let &Blueprint { pass, bindings, options, .. } = blueprint;
         let context = stream.context().clone();
         stream.bind_outside_capture("building a program")?;
         context.same(modules.context(), "the warm modules")?;
@@ -151,7 +176,7 @@ impl Program {
         }
         let wanted = Wanted::by(pass);
         let externals = bindings.resolve(&wanted, &[], &context)?;
-        let memory = Memory::new(pass, externals, stream, &options)?;
+        let memory = Memory::new(blueprint, externals, stream)?;
         let sequence = Sequence::new(pass, modules, &memory, bindings)?;
         let wiring = Wiring::new(&sequence, options.edges);
         let controls = Arc::clone(pass.control_layout());
@@ -185,6 +210,16 @@ impl Program {
         &self.report
     }
 
+    /// The share in an arena of several programs.
+    fn share(&self) -> Option<&Share> {
+        self.memory.share()
+    }
+
+    /// Device bytes that are the program's alone.
+    fn own_bytes(&self) -> usize {
+        self.memory.own_bytes()
+    }
+
     /// Steps that were enqueued so far.
     pub fn steps(&self) -> u64 {
         self.steps
@@ -210,6 +245,9 @@ impl Program {
                 replay.exec.marked_by(done.clone());
             }
             self.done = done;
+        }
+        if let Some(share) = self.share() {
+            share.used(stream, &self.done);
         }
         Ok(())
     }

@@ -70,9 +70,12 @@ impl Program {
     }
 
     /// Orders `stream` behind the last step, which may have been on another one: both use the same
-    /// transients and the same control block.
+    /// transients and the same control block. Programs that share an arena wait for each other.
     pub(super) fn after_last_step(&self, stream: &Stream) -> Result<()> {
         self.context.same(stream.context(), "the stream")?;
+        if let Some(share) = self.share() {
+            share.after_last_step(stream)?;
+        }
         match &self.last_stream {
             Some(last) if last.raw() != stream.raw() => stream.wait(&self.done),
             _ => Ok(()),

@@ -5,6 +5,7 @@ mod bound;
 mod broken_captures;
 mod broken_libraries;
 mod buffers;
+mod caching;
 mod capturing;
 mod cublas;
 mod described;

@@ -1,0 +1,294 @@
+//! Programs for many shapes, as many as a budget of device memory allows.
+//!
+//! ```
+//! # #[cfg(feature = "sim")] {
+//! use retrograph_runtime::program::{Buckets, CacheOptions, Described, ProgramCache};
+//! use retrograph_runtime::{
+//!     Bindings, BuildError, Context, DeviceBuffer, DeviceIndex, Driver, ModuleCache, Pass, Stream,
+//! };
+//!
+//! let context = Context::new(&Driver::simulated(Default::default())?, DeviceIndex(0))?;
+//! let stream = Stream::new(&context)?;
+//! let modules = ModuleCache::new(&context).prewarm(&Default::default(), |_| ())?;
+//! let out = DeviceBuffer::<f32>::zeroed(&context, 64)?;
+//!
+//! let options = CacheOptions { budget_bytes: 1 << 20, ..Default::default() };
+//! let mut cache = ProgramCache::new(&modules, [Buckets::powers_of_two(64)?], options);
+//! for length in [5, 7, 30] {
+//!     let mut cached = cache.get_or_build(&stream, [length], |bucket| {
+//!         let mut pass = Pass::new("copy");
+//!         let tokens = pass.control_array::<f32>("tokens", bucket.size[0]);
+//!         let target = pass.external::<f32>("out", 64);
+//!         pass.copy(tokens, target.slice(0..bucket.size[0]))?;
+//!         let mut bindings = Bindings::new();
+//!         bindings.bind(target, &out);
+//!         Ok::<_, retrograph_runtime::PassError>(Described { pass, bindings, handles: tokens })
+//!     })?;
+//!     let mut values = vec![1.0; length];
+//!     values.resize(length + cached.bucket().padding(0), 0.0);
+//!     let mut controls = cached.pass().controls();
+//!     controls.set_array(*cached.handles(), &values)?;
+//!     cached.step(&stream, &controls)?;
+//! }
+//! assert_eq!((cache.statistics().builds, cache.statistics().hits), (2, 1));
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Padding the data, and making a pass indifferent to it, is the caller's part; a [`Bucket`] says
+//! how much there is.
+//!
+//! # Memory
+//!
+//! The programs of a cache take turns, and their transients share one arena. It is as large as the
+//! largest needs: build the largest shape first, and the others add only their control blocks and
+//! tables. An arena that has to grow is replaced, and the old one is freed with the last program
+//! that was built in it. Bound buffers are the caller's, and what the driver takes for a graph is
+//! not known; neither is part of the budget.
+
+use super::arena::Share;
+use super::buckets::{Bucket, Buckets, ShapeError};
+use super::{Bindings, Blueprint, Sharing};
+use super::{BuildError, BuildOptions, Program, Rebound, StepError, StepOutcome};
+use crate::modules::WarmModules;
+use crate::pass::{Controls, Pass};
+use crate::stream::Stream;
+
+/// How a cache builds, and how much it may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheOptions {
+    /// The most device memory of all programs, in bytes.
+    pub budget_bytes: usize,
+    /// How programs are built.
+    pub build: BuildOptions,
+}
+
+impl Default for CacheOptions {
+    /// No limit.
+    fn default() -> Self {
+        Self { budget_bytes: usize::MAX, build: BuildOptions::default() }
+    }
+}
+
+/// What a program of one bucket is built from.
+pub struct Described<T = ()> {
+    /// The pass, of the size of the bucket.
+    pub pass: Pass,
+    /// Memory for its external buffers.
+    pub bindings: Bindings,
+    /// What the caller wants back with the program, such as the slices of its controls.
+    pub handles: T,
+}
+
+/// What a cache has done, and what it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStatistics {
+    /// Programs that were there.
+    pub hits: u64,
+    /// Programs that were built.
+    pub builds: u64,
+    /// Programs that were dropped for others.
+    pub evictions: u64,
+    /// Programs that are held.
+    pub programs: usize,
+    /// Their device memory, shared arenas counted once.
+    pub bytes: usize,
+}
+
+/// No program for a shape. What the cache held it holds still.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheError<E> {
+    /// The shape fits no bucket.
+    #[error("axis {axis} of the shape: {cause}")]
+    Shape {
+        /// The axis, from 0.
+        axis: usize,
+        /// Why not.
+        cause: ShapeError,
+    },
+    /// The caller did not describe a pass.
+    #[error("the pass of bucket {size:?} was not described: {cause}")]
+    Describe {
+        /// The size of the bucket.
+        size: Vec<usize>,
+        /// What the caller said.
+        cause: E,
+    },
+    /// The program could not be built.
+    #[error("the program of bucket {size:?} could not be built: {cause}")]
+    Build {
+        /// The size of the bucket.
+        size: Vec<usize>,
+        /// Why not.
+        cause: Box<BuildError>,
+    },
+}
+
+struct Entry<const N: usize, T> {
+    size: [usize; N],
+    program: Program,
+    pass: Pass,
+    handles: T,
+    last_used: u64,
+}
+
+/// Programs by the size of their bucket, with `N` axes. `T` is what the caller keeps with each.
+pub struct ProgramCache<const N: usize, T = ()> {
+    modules: WarmModules,
+    buckets: [Buckets; N],
+    options: CacheOptions,
+    entries: Vec<Entry<N, T>>,
+    /// Where the next program's transients go, if they fit.
+    arena: Option<Share>,
+    uses: u64,
+    statistics: CacheStatistics,
+}
+
+impl<const N: usize, T> ProgramCache<N, T> {
+    /// A cache without programs. What the passes of all buckets launch must be warm in `modules`:
+    /// entry points may differ from size to size.
+    pub fn new(modules: &WarmModules, buckets: [Buckets; N], options: CacheOptions) -> Self {
+        let (modules, statistics) = (modules.clone(), CacheStatistics::default());
+        Self { modules, buckets, options, entries: Vec::new(), arena: None, uses: 0, statistics }
+    }
+
+    /// The program for `shape`. One that is not there is built from what `describe` says for the
+    /// bucket; then those that were not used for longest are dropped until the budget is kept.
+    /// Dropping waits for their last steps. While a program is built, the old ones still exist.
+    ///
+    /// # Errors
+    /// See [`CacheError`]. A program that alone needs more than the budget is not built:
+    /// [`BuildError::OverBudget`].
+    pub fn get_or_build<E>(
+        &mut self,
+        stream: &Stream,
+        shape: [usize; N],
+        describe: impl FnOnce(&Bucket<N>) -> Result<Described<T>, E>,
+    ) -> Result<Cached<'_, N, T>, CacheError<E>> {
+        let bucket = Bucket::of(shape, &self.buckets);
+        let bucket = bucket.map_err(|(axis, cause)| CacheError::Shape { axis, cause })?;
+        let known = self.entries.iter().position(|entry| entry.size == bucket.size);
+        let at = match known {
+            Some(at) => {
+                self.statistics.hits += 1;
+                at
+            }
+            None => {
+                let size = bucket.size.to_vec();
+                let described = describe(&bucket)
+                    .map_err(|cause| CacheError::Describe { size: size.clone(), cause })?;
+                self.build(stream, bucket.size, described)
+                    .map_err(|cause| CacheError::Build { size, cause: Box::new(cause) })?
+            }
+        };
+        self.uses += 1;
+        self.entries[at].last_used = self.uses;
+        Ok(Cached { entry: &mut self.entries[at], bucket })
+    }
+
+    /// Builds a program, makes room, and returns where it is.
+    fn build(
+        &mut self,
+        stream: &Stream,
+        size: [usize; N],
+        described: Described<T>,
+    ) -> Result<usize, BuildError> {
+        let Described { pass, bindings, handles } = described;
+        let budget = self.options.budget_bytes;
+        let blueprint = Blueprint {
+            pass: &pass,
+            bindings: &bindings,
+            options: self.options.build,
+            sharing: Some(Sharing { arena: self.arena.as_ref(), budget }),
+        };
+        let program = Program::assemble(stream, &self.modules, &blueprint)?;
+        self.arena = program.share().cloned();
+        self.statistics.builds += 1;
+        let last_used = self.uses + 1;
+        self.entries.push(Entry { size, program, pass, handles, last_used });
+        while self.bytes() > budget && self.entries.len() > 1 {
+            self.evict_least_recent();
+        }
+        Ok(self.entries.len() - 1)
+    }
+
+    /// Drops the program that was not used for longest, and says whether there was one. It waits
+    /// for its last step.
+    pub fn evict_least_recent(&mut self) -> bool {
+        let oldest = self.entries.iter().enumerate().min_by_key(|(_, entry)| entry.last_used);
+        let Some((at, _)) = oldest else { return false };
+        // The order of the others stays, and the newest is the last.
+        drop(self.entries.remove(at));
+        self.statistics.evictions += 1;
+        if let Some(arena) = &self.arena
+            && !self.shares().any(|share| share.address() == arena.address())
+        {
+            self.arena = None;
+        }
+        true
+    }
+
+    /// What the cache has done, and what it holds.
+    pub fn statistics(&self) -> CacheStatistics {
+        let (programs, bytes) = (self.entries.len(), self.bytes());
+        CacheStatistics { programs, bytes, ..self.statistics }
+    }
+
+    fn shares(&self) -> impl Iterator<Item = &Share> {
+        self.entries.iter().filter_map(|entry| entry.program.share())
+    }
+
+    fn bytes(&self) -> usize {
+        let own: usize = self.entries.iter().map(|entry| entry.program.own_bytes()).sum();
+        let mut arenas: Vec<_> = self.shares().map(|held| (held.address(), held.bytes())).collect();
+        arenas.sort_unstable();
+        arenas.dedup();
+        own + arenas.iter().map(|(_, bytes)| bytes).sum::<usize>()
+    }
+}
+
+/// A program of a cache, for as long as nothing else is asked of the cache.
+pub struct Cached<'a, const N: usize, T> {
+    entry: &'a mut Entry<N, T>,
+    bucket: Bucket<N>,
+}
+
+impl<const N: usize, T> Cached<'_, N, T> {
+    /// The shape that was asked for, and that of the program.
+    pub fn bucket(&self) -> Bucket<N> {
+        self.bucket
+    }
+
+    /// The pass.
+    pub fn pass(&self) -> &Pass {
+        &self.entry.pass
+    }
+
+    /// The program, to look at. Steps go through the cache, so that programs which share memory
+    /// take turns.
+    pub fn program(&self) -> &Program {
+        &self.entry.program
+    }
+
+    /// What was kept with the program.
+    pub fn handles(&self) -> &T {
+        &self.entry.handles
+    }
+
+    /// As [`Program::step`]; steps of all programs of the cache run one behind the other.
+    ///
+    /// # Errors
+    /// As [`Program::step`].
+    pub fn step(&mut self, stream: &Stream, controls: &Controls) -> Result<StepOutcome, StepError> {
+        self.entry.program.step(stream, controls)
+    }
+
+    /// As [`Program::rebind`].
+    ///
+    /// # Errors
+    /// As [`Program::rebind`].
+    pub fn rebind(&mut self, stream: &Stream, bindings: &Bindings) -> Result<Rebound, BuildError> {
+        self.entry.program.rebind(stream, bindings)
+    }
+}
