@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::args::BenchArguments;
 use crate::error::CliError;
 use crate::screen::{self, fact};
-use crate::{Outcome, interrupt};
+use crate::{Outcome, file, interrupt};
 
 /// The results with what they were measured on.
 #[derive(Serialize)]
@@ -112,7 +112,7 @@ fn write(
     };
     let failed = |error: &dyn std::fmt::Display| CliError::write("the results", path, error);
     let text = serde_json::to_string_pretty(&results).map_err(|error| failed(&error))?;
-    std::fs::write(path, text + "\n").map_err(|error| failed(&error))?;
+    file::write("the results", path, &(text + "\n"))?;
     fact("json", path.display());
     Ok(())
 }

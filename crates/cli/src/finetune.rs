@@ -12,6 +12,7 @@ use retrograph_runtime::ModuleCache;
 
 use crate::args::FinetuneArguments;
 use crate::error::CliError;
+use crate::file::write;
 use crate::screen::{self, Startup, Steps, fact};
 use crate::{Outcome, interrupt, plot};
 
@@ -31,7 +32,8 @@ pub(crate) fn run(arguments: &FinetuneArguments) -> Result<Outcome, CliError> {
     screen::device(&device);
     screen::model(&config, &data);
     let modules = arguments.cache.modules(&device, arguments.device)?;
-    let trainer = start(plan, &modules, checkpoint.as_mut())?;
+    let mut trainer = start(plan, &modules, checkpoint.as_mut())?;
+    picture(arguments, &mut trainer, &data)?;
     let until = arguments.training.steps.unwrap_or(config.optimizer.total_steps);
     let every = arguments.checkpoint_every;
     let mut run = Run { trainer, data: &data, checkpoints: directory, checkpoint_every: every };
@@ -74,7 +76,7 @@ fn plan(arguments: &FinetuneArguments, config: &TrainingConfig) -> Result<Plan, 
         screen::line(pass.explain());
     }
     if let Some(path) = &arguments.output.dot {
-        write("the drawing", path, pass.to_dot())?;
+        write("the drawing", path, &pass.to_dot())?;
     }
     Ok(plan)
 }
@@ -87,6 +89,34 @@ fn start(
     let mut startup = Startup::new();
     let source = checkpoint.map_or(Source::Seed, Source::Checkpoint);
     Ok(plan.start(modules, source, &mut |stage| startup.show(&stage))?)
+}
+
+/// Measures the step and draws it, as far as that was asked for. Training begins behind it as if
+/// nothing had been measured.
+fn picture(
+    arguments: &FinetuneArguments,
+    trainer: &mut Trainer,
+    data: &TextData,
+) -> Result<(), CliError> {
+    let output = &arguments.output;
+    let mut profile = None;
+    if let Some(path) = &output.profile {
+        let config = *trainer.config();
+        let batch = data.batch([config.batch, config.seq], config.seed, trainer.next_step())?;
+        let measured = trainer.profile(&batch, output.profile_replays)?;
+        screen::line(&measured);
+        let text = serde_json::to_string_pretty(&measured)
+            .map_err(|error| CliError::write("the profile", path, error))?;
+        write("the profile", path, &(text + "\n"))?;
+        fact("profile", path.display());
+        profile = Some(measured);
+    }
+    if let Some(path) = &output.graph {
+        let pass = &trainer.step_pass().pass;
+        write("the graph", path, &pass.to_svg(profile.as_ref()))?;
+        fact("graph", path.display());
+    }
+    Ok(())
 }
 
 /// Trains and says how it ended, with the time of each step.
@@ -177,11 +207,7 @@ fn write_report(path: Option<&Path>, report: &RunReport) -> Result<(), CliError>
     let Some(path) = path else { return Ok(()) };
     let text = serde_json::to_string_pretty(report)
         .map_err(|error| CliError::write("the report", path, error))?;
-    write("the report", path, text + "\n")?;
+    write("the report", path, &(text + "\n"))?;
     fact("report", path.display());
     Ok(())
-}
-
-fn write(what: &'static str, path: &Path, text: String) -> Result<(), CliError> {
-    std::fs::write(path, text).map_err(|error| CliError::write(what, path, error))
 }

@@ -12,6 +12,7 @@
 mod args;
 mod bench;
 mod error;
+mod file;
 mod finetune;
 mod interrupt;
 mod plot;

@@ -5,12 +5,13 @@ use std::path::Path;
 use plotters::prelude::*;
 
 use crate::error::CliError;
+use crate::file::write;
 
 /// Draws the loss of each step to `path`.
 pub(crate) fn loss_curve(path: &Path, title: &str, losses: &[f32]) -> Result<(), CliError> {
     let mut picture = String::new();
     draw(&mut picture, title, losses).map_err(|error| CliError::write("the plot", path, error))?;
-    std::fs::write(path, picture).map_err(|error| CliError::write("the plot", path, error))
+    write("the plot", path, &picture)
 }
 
 type DrawError = Box<dyn std::error::Error>;

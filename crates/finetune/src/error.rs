@@ -181,6 +181,9 @@ pub enum Error {
     /// A step failed.
     #[error(transparent)]
     Step(#[from] retrograph_runtime::StepError),
+    /// The step could not be profiled.
+    #[error(transparent)]
+    Profile(#[from] retrograph_runtime::ProfileError),
     /// A control could not be set.
     #[error(transparent)]
     Control(#[from] retrograph_runtime::ControlError),

@@ -36,7 +36,9 @@
 //!
 //! The layers below can be used by themselves: the device ([`Driver`], [`Context`], [`Stream`],
 //! [`DeviceBuffer`]), warm modules ([`ModuleCache`], [`WarmModules`]), and graphs made by hand or
-//! by capture ([`Graph`], [`Stream::capture`]).
+//! by capture ([`Graph`], [`Stream::capture`]), with values that change between replays
+//! ([`DeviceScalar`]) and memory that is not allocated meanwhile ([`MemoryPool`]). Where the time
+//! goes is in a [`Profile`].
 //!
 //! # Rules that hold everywhere
 //!
@@ -66,7 +68,10 @@ pub mod library;
 mod live;
 pub mod memory;
 pub mod modules;
+pub mod nvtx;
 pub mod pass;
+mod picture;
+pub mod profile;
 pub mod program;
 mod release;
 pub mod stream;
@@ -79,7 +84,9 @@ pub use device::{DeviceIndex, DeviceInfo};
 pub use driver::{Driver, Origin};
 pub use error::{CallError, Error};
 pub use event::Event;
-pub use graph::{DeviceCopy, DeviceFill, Graph, GraphExec, Node, NodeKind, UpdateOutcome};
+pub use graph::{
+    DeviceCopy, DeviceFill, Graph, GraphExec, GraphReport, Node, NodeKind, UpdateOutcome,
+};
 pub use launch::{KernelArguments, KernelLaunch, LaunchGeometry};
 pub use library::{
     CUBLAS_WORKSPACE_BYTES, Cublas, DeviceRange, LibraryGemm, LibraryScope, MatrixShape,
@@ -91,9 +98,10 @@ pub use pass::{
     Hazard, LibraryCall, MemoryPlan, OpId, Operation, OperationKind, Pass, PassError, Requirements,
     Reuse, Slice,
 };
+pub use profile::{KernelTime, OperationTime, PhaseTime, Profile};
 pub use program::{
     Admission, AdmitError, Bindings, BuildError, BuildOptions, EdgeMode, Policy, Prediction,
-    Program, Rebound, Report, Rung, StepError, StepOutcome, Strategy,
+    ProfileError, Program, Rebound, Report, Rung, StepError, StepOutcome, Strategy,
 };
 pub use stream::Stream;
 pub use version::DriverVersion;

@@ -20,6 +20,16 @@ pub(crate) struct OutputArguments {
     /// Write the step as a Graphviz drawing.
     #[arg(long, value_name = "FILE")]
     pub(crate) dot: Option<PathBuf>,
+    /// Draw the step as SVG, with its critical path; with --profile also with times.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) graph: Option<PathBuf>,
+    /// Measure where the device time of the step goes, before training; print it as a table and
+    /// write it as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) profile: Option<PathBuf>,
+    /// Replays over which --profile takes medians.
+    #[arg(long, value_name = "REPLAYS", default_value_t = 20, requires = "profile")]
+    pub(crate) profile_replays: usize,
     /// Bytes of text to generate at the end; 0 for none.
     #[arg(long, value_name = "BYTES", default_value_t = 160)]
     pub(crate) sample: usize,
@@ -34,8 +44,13 @@ pub(crate) struct OutputArguments {
 impl OutputArguments {
     /// Finds out before the run whether its results will have a folder to go to.
     pub(crate) fn require_folders(&self) -> Result<(), CliError> {
-        let files =
-            [("the report", &self.report), ("the plot", &self.plot), ("the drawing", &self.dot)];
+        let files = [
+            ("the report", &self.report),
+            ("the plot", &self.plot),
+            ("the drawing", &self.dot),
+            ("the graph", &self.graph),
+            ("the profile", &self.profile),
+        ];
         for (what, path) in files {
             let Some(path) = path else { continue };
             let folder = path.parent().filter(|folder| *folder != Path::new(""));

@@ -32,6 +32,8 @@ fn results_without_a_folder_are_refused_before_the_run() {
     let done = place.finetune(&["--report", "absent/report.json"]).bad(&["absent", "create it"]);
     assert!(!done.out.contains("train"), "{}", done.out);
     place.finetune(&["--plot", "."]).bad(&["the plot", "give a file"]);
+    let done = place.finetune(&["--graph", "absent/step.svg"]).bad(&["the graph", "create it"]);
+    assert!(!done.out.contains("warm"), "{}", done.out);
 }
 
 #[test]

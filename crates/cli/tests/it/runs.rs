@@ -62,6 +62,33 @@ fn the_pass_can_be_read_and_drawn() {
 }
 
 #[test]
+fn the_graph_is_drawn_with_times_of_a_profile_that_trains_nothing() {
+    let place = Place::new();
+    place.finetune(&["--steps", "3", "--report", "plain", "--graph", "planned.svg"]).good();
+    let planned = std::fs::read_to_string(place.path("planned.svg")).unwrap();
+    assert!(planned.starts_with("<svg") && planned.contains("planned"), "{}", &planned[..400]);
+    let arguments = ["--steps", "3", "--report", "profiled", "--graph", "step.svg"];
+    let profile = ["--profile", "profile.json", "--profile-replays", "2", "--mode", "full"];
+    let done = place.finetune(&[arguments.as_slice(), &profile].concat()).good();
+    for word in ["profile of", "SIMULATED: times", "layer */q backward", "gemm_wgrad", "share"] {
+        assert!(done.out.contains(word), "`{word}` is not in: {}", done.out);
+    }
+    let [plain, profiled] = ["plain", "profiled"].map(|name| json(&place.path(name)));
+    assert_eq!(plain["losses"], profiled["losses"]);
+    let profile = json(&place.path("profile.json"));
+    assert_eq!(profile["simulated"], true);
+    let operations = profile["operations"].as_array().unwrap().len();
+    assert_eq!(profiled["nodes"], operations);
+    let drawn = std::fs::read_to_string(place.path("step.svg")).unwrap();
+    assert!(drawn.contains("SIMULATED") && drawn.contains("critical path"), "{}", &drawn[..400]);
+    let beside = std::fs::read_dir(place.path("")).unwrap();
+    let left = beside.filter(|entry| {
+        entry.as_ref().unwrap().file_name().to_string_lossy().starts_with(".retrograph-")
+    });
+    assert_eq!(left.count(), 0, "files are put in place whole");
+}
+
+#[test]
 fn measuring_works_on_the_simulated_driver() {
     let place = Place::new();
     let mut command = place.program();

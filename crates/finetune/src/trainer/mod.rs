@@ -12,7 +12,7 @@ mod state;
 mod verify;
 
 use retrograph_runtime::{
-    BuildOptions, Context, Controls, ModuleCache, Program, Report, Stream, WarmModules,
+    BuildOptions, Context, Controls, ModuleCache, Profile, Program, Report, Stream, WarmModules,
 };
 
 pub use memory::MemoryNeed;
@@ -176,6 +176,18 @@ impl Trainer {
             last = Some(metrics);
         }
         Ok(last.expect("a step was enqueued and has ended"))
+    }
+
+    /// Measures where the device time of a step on `batch` goes, see
+    /// [`retrograph_runtime::profile`]. Earlier steps must have been handed out. Nothing is trained
+    /// by it: the state is afterwards what it was.
+    ///
+    /// # Errors
+    /// When a graph that measures cannot be built, or the device fails.
+    pub fn profile(&mut self, batch: &Batch, replays: usize) -> Result<Profile> {
+        self.controls(self.next_step, batch)?;
+        let (lane, stream, controls) = (&mut self.lane, &self.stream, &self.controls);
+        Ok(lane.program_mut().profile(stream, controls, replays)?)
     }
 
     /// The gradients of the last step after clipping, by the names of their parameters; empty

@@ -1,6 +1,7 @@
 //! Asking a graph what it consists of.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
+use std::fmt;
 use std::path::Path;
 
 use retrograph_driver_sys::{
@@ -15,7 +16,8 @@ use crate::launch::LaunchGeometry;
 use crate::modules::parameter_sizes;
 
 /// What a node does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum NodeKind {
     /// Launches a function.
     Kernel,
@@ -23,6 +25,12 @@ pub enum NodeKind {
     Copy,
     /// Fills.
     Fill,
+    /// Calls a host function.
+    Host,
+    /// Records an event.
+    Record,
+    /// Waits for an event.
+    Wait,
     /// Nothing.
     Empty,
     /// Runs another graph.
@@ -39,12 +47,32 @@ impl From<CUgraphNodeType> for NodeKind {
             CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL => Self::Kernel,
             CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMCPY => Self::Copy,
             CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET => Self::Fill,
+            CUgraphNodeType::CU_GRAPH_NODE_TYPE_HOST => Self::Host,
+            CUgraphNodeType::CU_GRAPH_NODE_TYPE_EVENT_RECORD => Self::Record,
+            CUgraphNodeType::CU_GRAPH_NODE_TYPE_WAIT_EVENT => Self::Wait,
             CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY => Self::Empty,
             CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH => Self::Child,
             CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_ALLOC
             | CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_FREE => Self::Memory,
             other => Self::Other(other.0),
         }
+    }
+}
+
+impl fmt::Display for NodeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Kernel => "kernel",
+            Self::Copy => "copy",
+            Self::Fill => "fill",
+            Self::Host => "host function",
+            Self::Record => "record",
+            Self::Wait => "wait",
+            Self::Empty => "empty",
+            Self::Child => "graph",
+            Self::Memory => "memory",
+            Self::Other(number) => return write!(f, "kind {number}"),
+        })
     }
 }
 
@@ -183,6 +211,27 @@ impl Graph {
         Ok(KernelNodeParams { function: params.func, geometry, arguments })
     }
 
+    /// What a node does in one word: the function of a kernel node where the driver tells its name
+    /// (from 12.3 on), the kind of any other.
+    ///
+    /// # Errors
+    /// When the node is of another graph, or the driver fails.
+    pub fn verb(&self, node: Node) -> Result<String> {
+        let kind = self.kind(node)?;
+        let ask = self.context.table().cuFuncGetName;
+        let (NodeKind::Kernel, Some(ask)) = (kind, ask) else { return Ok(kind.to_string()) };
+        let function = self.kernel_params(node)?.function;
+        let mut name = std::ptr::null();
+        // Kernels of libraries may have no function of this context, and so no name.
+        // SAFETY: the driver refuses what it does not know, and the place is valid.
+        if function.is_null() || !unsafe { ask(&mut name, function) }.is_success() {
+            return Ok(kind.to_string());
+        }
+        // SAFETY: the driver gives a zero-ended string that lives as long as the function, whose
+        // module the graph keeps.
+        Ok(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+    }
+
     /// Writes the graph as a DOT file, with all that the driver knows.
     ///
     /// # Errors
@@ -198,7 +247,8 @@ impl Graph {
         unsafe { call!(self.context, cuGraphDebugDotPrint(self.raw, text.as_ptr(), flags)) }
     }
 
-    /// Nodes and edges in the DOT language: kinds only, see [`Graph::write_dot`] for everything.
+    /// Nodes and edges in the DOT language: functions and kinds only, see [`Graph::write_dot`] for
+    /// everything.
     ///
     /// # Errors
     /// When the driver fails.
@@ -207,8 +257,8 @@ impl Graph {
         let nodes = self.nodes()?;
         let mut text = String::from("digraph {\n");
         for (index, node) in nodes.iter().enumerate() {
-            let kind = self.kind(*node)?;
-            let _ = writeln!(text, "  n{index} [label=\"{index}: {kind:?}\"];");
+            let verb = self.verb(*node)?;
+            let _ = writeln!(text, "  n{index} [label=\"{index}: {verb}\"];");
         }
         let position = |node| nodes.iter().position(|held| *held == node).unwrap_or(usize::MAX);
         for (from, to) in self.edges()? {

@@ -26,10 +26,13 @@
 //! every launch of the graph; launching is then safe.
 
 mod contents;
+mod copy;
 mod exec;
 mod inspect;
 mod nodes;
 mod owners;
+mod profile;
+mod report;
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -40,6 +43,7 @@ pub use contents::Unread;
 pub use exec::{GraphExec, UpdateOutcome};
 pub use inspect::{KernelNodeParams, NodeKind};
 pub use nodes::{DeviceCopy, DeviceFill};
+pub use report::GraphReport;
 
 pub(crate) use contents::{Contents, NodeContents};
 pub(crate) use inspect::node_handles;

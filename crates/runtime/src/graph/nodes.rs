@@ -1,5 +1,7 @@
 //! Adding nodes and edges.
 
+use std::sync::Arc;
+
 use retrograph_driver_sys::{
     CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D,
     CUDA_MEMSET_NODE_PARAMS, CUdeviceptr, CUgraphDependencyType, CUgraphEdgeData, CUgraphNode,
@@ -8,6 +10,7 @@ use retrograph_driver_sys::{
 use super::NodeKind;
 use super::{Graph, Node};
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::launch::KernelLaunch;
 
 /// A copy of bytes within the device.
@@ -113,6 +116,27 @@ impl Graph {
                 call!(graph.context, cuGraphAddEmptyNode(node, graph.raw, dependencies, count))
             }
         })
+    }
+
+    /// Adds a node that records `event` when `after` have run, and keeps the event. Once a launch
+    /// has run, [`Event::elapsed_ms`] tells the time between two such nodes of it.
+    ///
+    /// # Errors
+    /// When the event is of another context, a node of another graph, or the driver fails.
+    pub fn add_record(&mut self, event: &Arc<Event>, after: &[Node]) -> Result<Node> {
+        self.context.same(event.context(), "the event")?;
+        let node = self.add(after, |graph, node, dependencies, count| {
+            let (raw, event) = (graph.raw, event.raw());
+            // SAFETY: the event lives, and the graph keeps it from here on.
+            unsafe {
+                call!(
+                    graph.context,
+                    cuGraphAddEventRecordNode(node, raw, dependencies, count, event)
+                )
+            }
+        })?;
+        self.keep(event.clone());
+        Ok(node)
     }
 
     /// Adds a copy of `child` as one node, and keeps what `child` keeps.

@@ -11,6 +11,7 @@ use super::report::{PrewarmReport, Source};
 use super::session::Session;
 use super::warm::WarmModules;
 use crate::error::Error;
+use crate::nvtx;
 use crate::pass::Requirements;
 
 /// How far prewarming is, told after each image.
@@ -104,6 +105,7 @@ impl ModuleCache {
     where
         F: FnMut(&Progress<'_>),
     {
+        let _range = nvtx::range(c"retrograph: prewarm");
         self.context().bind_outside_capture("prewarming")?;
         let (free_before, _) = self.context().memory()?;
         let wanted = Wanted::all(requirements, self.context())?;

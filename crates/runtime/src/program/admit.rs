@@ -194,7 +194,7 @@ impl Program {
     }
 
     /// Everything that a step writes and that outlives it.
-    fn snapshot(&self, stream: &Stream) -> Result<Vec<Vec<u8>>> {
+    pub(super) fn snapshot(&self, stream: &Stream) -> Result<Vec<Vec<u8>>> {
         let download = |external: &External| {
             let mut bytes = vec![0; external.bytes];
             if !bytes.is_empty() {
@@ -207,7 +207,7 @@ impl Program {
         self.written().map(download).collect()
     }
 
-    fn restore(&self, stream: &Stream, snapshot: &[Vec<u8>]) -> Result<()> {
+    pub(super) fn restore(&self, stream: &Stream, snapshot: &[Vec<u8>]) -> Result<()> {
         for (external, bytes) in self.written().zip(snapshot).filter(|(_, held)| !held.is_empty()) {
             // SAFETY: as above; the snapshot is only read.
             unsafe { stream.copy_to_device(external.address, bytes.as_ptr(), bytes.len()) }?;

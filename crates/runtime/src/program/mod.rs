@@ -66,6 +66,7 @@ mod links;
 mod memory;
 mod options;
 mod policy;
+mod profile;
 mod rebind;
 mod report;
 mod retired;
@@ -88,6 +89,7 @@ pub use fallback::RETRY_AFTER;
 pub use ladder::{Change, LadderCosts, Rung, cheapest_rung};
 pub use options::{BuildOptions, EdgeMode};
 pub use policy::{Choice, Facts, Policy, QUIRKS, Quirk, Strategy, choose};
+pub use profile::ProfileError;
 pub use rebind::Rebound;
 pub use report::Report;
 pub use run::StepOutcome;
@@ -97,6 +99,7 @@ use crate::context::Context;
 use crate::event::Event;
 use crate::memory::Staging;
 use crate::modules::WarmModules;
+use crate::nvtx;
 use crate::pass::{ControlLayout, Pass};
 use crate::stream::Stream;
 use fallback::Retries;
@@ -166,6 +169,7 @@ impl Program {
         modules: &WarmModules,
         blueprint: &Blueprint<'_>,
     ) -> Result<Self, BuildError> {
+        let _range = nvtx::range(c"retrograph: build");
         let started = Instant::now();
         let &Blueprint { pass, bindings, options, .. } = blueprint;
         let context = stream.context().clone();

@@ -4,6 +4,7 @@ use super::Program;
 use super::error::{StepError, is_lost};
 use super::policy::{Policy, Strategy};
 use crate::error::{Error, Result};
+use crate::nvtx;
 use crate::pass::Controls;
 use crate::stream::Stream;
 
@@ -25,6 +26,7 @@ impl Program {
     /// See [`StepError`]. After [`StepError::Incomplete`], and when the context is lost, every
     /// later step fails with the original cause.
     pub fn step(&mut self, stream: &Stream, controls: &Controls) -> Result<StepOutcome, StepError> {
+        let _range = nvtx::range(c"retrograph: step");
         if let Some(failed) = &self.failed {
             return Err(StepError::GivenUp { cause: Box::new(failed.clone()) });
         }

@@ -11,7 +11,7 @@ use super::memory::Memory;
 use crate::error::Result;
 use crate::launch::{KernelArguments, KernelLaunch, LaunchGeometry};
 use crate::modules::{Function, ImageKey, WarmModules};
-use crate::pass::{BufferId, CustomLaunch, Edges, Operation, OperationKind, Pass, infer};
+use crate::pass::{BufferId, CustomLaunch, Edges, OpId, Operation, OperationKind, Pass, infer};
 use crate::{Owner, Stream};
 
 /// One operation as the driver takes it.
@@ -24,6 +24,8 @@ pub(super) enum Command {
 
 /// A command with the name of its operation.
 pub(super) struct Step {
+    /// The position of the operation in the pass.
+    pub(super) operation: OpId,
     pub(super) name: String,
     pub(super) command: Command,
     /// Bytes that the operation moves: what it reads, and what it writes.
@@ -60,7 +62,7 @@ impl Sequence {
         let resolver = Resolver { modules, memory, bindings, target };
         let (mut steps, mut active, mut tables) = (Vec::new(), Vec::new(), 0);
         let mut links = Links::new(pass);
-        for operation in pass.operations() {
+        for (at, operation) in pass.operations().iter().enumerate() {
             let first_table = tables;
             tables += count_tables(operation);
             if operation.is_empty(target) {
@@ -70,7 +72,8 @@ impl Sequence {
             let command = resolver.command(operation, first_table)?;
             let (name, moved_bytes) = (operation.name().to_owned(), moved_bytes(operation));
             let starts_early = operation.starts_early;
-            steps.push(Step { name, command, moved_bytes, starts_early });
+            let at = OpId(at as u32);
+            steps.push(Step { operation: at, name, command, moved_bytes, starts_early });
             active.push(operation);
         }
         let touches = active.iter().map(|operation| operation.touches());

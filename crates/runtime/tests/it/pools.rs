@@ -1,6 +1,6 @@
-//! Memory pools: what they give out, when it is used again, and what a seal forbids. A pool that
-//! must wait for the context is refused that while any thread captures, so that tests of it are
-//! alone on a GPU.
+//! Memory pools: what they give out, when it is used again, and what a seal forbids. While any
+//! thread captures, a pool may not wait for the context, and graphs that are dropped keep their
+//! memory: tests of either are alone on a GPU.
 
 use std::sync::mpsc;
 
@@ -21,24 +21,25 @@ fn usage(pool: &MemoryPool) -> [usize; 3] {
 
 #[test]
 fn a_pool_gives_out_buffers_like_any_other() {
-    let Device { context, stream } = device();
-    let pool = MemoryPool::new(&context, 4 * KIB).unwrap();
-    let mut pass = Pass::new("copy");
-    let (input, output) = (pass.external::<f32>("input", 9), pass.external::<f32>("output", 9));
-    pass.copy(input, output).unwrap();
-    let (from, to) = (pool.uninit::<f32>(9).unwrap(), pool.zeroed::<f32>(9).unwrap());
-    assert_eq!(to.download(&stream).unwrap(), [0.0; 9]);
-    from.upload(&stream, &[2.5; 9]).unwrap();
-    let mut bindings = Bindings::new();
-    bindings.bind(input, &from).bind(output, &to);
-    let device = Device { context, stream };
-    let mut program = build(&device, &pass, &bindings, Policy::Manual).unwrap();
-    drop((from, bindings));
-    assert_eq!(usage(&pool)[0], 512, "the program keeps its part");
-    program.step(&device.stream, &pass.controls()).unwrap();
-    assert_eq!(to.download(&device.stream).unwrap(), [2.5; 9]);
-    drop(program);
-    assert_eq!(usage(&pool), [256, 256, 3584]);
+    alone("pools::a_pool_gives_out_buffers_like_any_other", |Device { context, stream }| {
+        let pool = MemoryPool::new(&context, 4 * KIB).unwrap();
+        let mut pass = Pass::new("copy");
+        let (input, output) = (pass.external::<f32>("input", 9), pass.external::<f32>("output", 9));
+        pass.copy(input, output).unwrap();
+        let (from, to) = (pool.uninit::<f32>(9).unwrap(), pool.zeroed::<f32>(9).unwrap());
+        assert_eq!(to.download(&stream).unwrap(), [0.0; 9]);
+        from.upload(&stream, &[2.5; 9]).unwrap();
+        let mut bindings = Bindings::new();
+        bindings.bind(input, &from).bind(output, &to);
+        let device = Device { context, stream };
+        let mut program = build(&device, &pass, &bindings, Policy::Manual).unwrap();
+        drop((from, bindings));
+        assert_eq!(usage(&pool)[0], 512, "the program keeps its part");
+        program.step(&device.stream, &pass.controls()).unwrap();
+        assert_eq!(to.download(&device.stream).unwrap(), [2.5; 9]);
+        drop(program);
+        assert_eq!(usage(&pool), [256, 256, 3584]);
+    });
 }
 
 #[test]

@@ -27,11 +27,12 @@ promises! {
         CallError, CaptureError, CaptureMode, Context, ControlError, Controls, CustomImage,
         CustomLaunch, DeviceBuffer<f32>, DeviceCopy, DeviceFill, DeviceIndex, DeviceInfo,
         DeviceScalar<f32>, Driver, DriverVersion, Edge, EdgeMode, Edges, Error, Event, FirstFailure,
-        Function, GraphExec, Hazard, JitAfterWarm, KernelArguments, KernelLaunch<'static>,
-        LaunchGeometry, Loss, MemoryPlan, MemoryPool, ModuleCache, Node, NodeKind, OpId, Operation,
-        OperationKind, Origin, Pass, PassError, PinnedBuffer<f32>, Policy, PoolSeal, PoolUse,
-        PrewarmError, Progress<'static>, Rebound, Report, Requirements, Reuse, Rung,
-        Slice<f32>, StepError, StepOutcome, Strategy, Stream, UpdateOutcome, WarmModules,
+        Function, GraphExec, GraphReport, Hazard, JitAfterWarm, KernelArguments,
+        KernelLaunch<'static>, KernelTime, LaunchGeometry, Loss, MemoryPlan, MemoryPool,
+        ModuleCache, Node, NodeKind, OpId, Operation, OperationKind, OperationTime, Origin, Pass,
+        PassError, PhaseTime, PinnedBuffer<f32>, Policy, PoolSeal, PoolUse, PrewarmError, Profile,
+        ProfileError, Progress<'static>, Rebound, Report, Requirements, Reuse, Rung, Slice<f32>,
+        StepError, StepOutcome, Strategy, Stream, UpdateOutcome, WarmModules,
     }
     // The driver does not guard a template against use from two threads at once, and a program
     // keeps the one that its exec was made from.

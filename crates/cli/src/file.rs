@@ -1,0 +1,56 @@
+//! Writing results: whole or not at all.
+
+use std::io::Write;
+use std::path::Path;
+
+use crate::error::CliError;
+
+/// Writes `text` to `path` at once: whoever reads the file sees all of the old text or all of the
+/// new one, and a failure leaves the old. What is no file, such as `/dev/stdout`, is written to.
+pub(crate) fn write(what: &'static str, path: &Path, text: &str) -> Result<(), CliError> {
+    let written = match path.canonicalize() {
+        Ok(place) if !place.is_file() => std::fs::write(place, text),
+        // Behind a link lies the file that is meant.
+        Ok(place) => replace(&place, text),
+        Err(_) => replace(path, text),
+    };
+    written.map_err(|error| CliError::write(what, path, error))
+}
+
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".retrograph-");
+    // Readable for whom the shell says, as any file that a program writes.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    file.write_all(text.as_bytes())?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("result");
+        for text in ["a long text", "short"] {
+            write("the result", &path, text).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_named_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("absent/result");
+        let error = write("the result", &path, "text").unwrap_err().to_string();
+        assert!(error.starts_with("the result cannot be written to `"), "{error}");
+        assert!(error.contains("absent/result"), "{error}");
+    }
+}

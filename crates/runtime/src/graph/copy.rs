@@ -1,0 +1,56 @@
+//! Copies of a graph, and taking edges away: what measuring a graph needs that replaying does not.
+
+use retrograph_driver_sys::{CUgraph, CUgraphNode};
+
+use super::{Graph, Node};
+use crate::error::Result;
+
+impl Graph {
+    /// A copy of the graph with everything that it keeps, and for each of `nodes` the node that it
+    /// has become.
+    ///
+    /// # Errors
+    /// When a node is of another graph, or the driver fails, as it does for graphs that allocate.
+    pub fn duplicate(&self, nodes: &[Node]) -> Result<(Self, Vec<Node>)> {
+        self.check_nodes(nodes)?;
+        self.context.bind()?;
+        let mut raw = CUgraph::NULL;
+        // SAFETY: the graph lives, and the place is valid.
+        unsafe { call!(self.context, cuGraphClone(&mut raw, self.raw)) }?;
+        // SAFETY: the copy was just made and nobody else has it; it touches what this one does.
+        let mut copy = unsafe { Self::from_raw(&self.context, raw) };
+        copy.memory_nodes_allowed = self.memory_nodes_allowed;
+        copy.owners = self.owners.clone();
+        let become_node = |node: &Node| {
+            let mut found = CUgraphNode::NULL;
+            // SAFETY: the node is of this graph, of which the copy is a clone.
+            unsafe { call!(self.context, cuGraphNodeFindInClone(&mut found, node.raw, raw)) }?;
+            Ok(copy.node(found))
+        };
+        let nodes = nodes.iter().map(become_node).collect::<Result<_>>()?;
+        Ok((copy, nodes))
+    }
+
+    /// Removes edges.
+    ///
+    /// # Errors
+    /// When a node is of another graph, an edge does not exist, or the driver fails.
+    pub fn remove_edges(&mut self, edges: &[(Node, Node)]) -> Result<()> {
+        let (from, to): (Vec<Node>, Vec<Node>) = edges.iter().copied().unzip();
+        self.check_nodes(&from)?;
+        self.check_nodes(&to)?;
+        self.context.bind()?;
+        if edges.is_empty() {
+            return Ok(());
+        }
+        let raw = |nodes: Vec<Node>| nodes.into_iter().map(Node::raw).collect::<Vec<_>>();
+        let (from, to) = (raw(from), raw(to));
+        // SAFETY: all nodes are of this graph, and both lists are as long as said.
+        unsafe {
+            call!(
+                self.context,
+                cuGraphRemoveDependencies(self.raw, from.as_ptr(), to.as_ptr(), edges.len())
+            )
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Where the device time of a program's step goes.
+
+use std::sync::Arc;
+
+use super::Program;
+use super::error::{BuildError, StepError};
+use super::policy::Strategy;
+use super::sequence::Step;
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::graph::Node;
+use crate::pass::{ControlError, Controls};
+use crate::profile::{OperationTime, PhaseTime, Profile, Timed, median, scope_of};
+use crate::stream::Stream;
+
+/// Why a program could not be profiled. Its state is what it was, unless the device is lost.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// A control has no value, or the controls belong to another pass.
+    #[error(transparent)]
+    Controls(#[from] ControlError),
+
+    /// A graph with events could not be built.
+    #[error("the graph that measures could not be built: {0}")]
+    Build(#[from] BuildError),
+
+    /// A step failed.
+    #[error(transparent)]
+    Step(#[from] StepError),
+
+    /// The device side failed.
+    #[error(transparent)]
+    Device(#[from] Error),
+}
+
+impl Program {
+    /// Measures where the device time of a step goes: see [`crate::profile`] for what is measured
+    /// and what it costs.
+    ///
+    /// The steps are real ones with the values of `controls`, over the program's own memory:
+    /// `replays` by the program's strategy and as many by each of two graphs with events, after
+    /// one each to set up. At least one is measured. They are not counted, and everything that a
+    /// step writes is kept on the host meanwhile and put back: parameters are what they were.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sim")] {
+    /// use retrograph_runtime::{
+    ///     Bindings, Context, DeviceBuffer, DeviceIndex, Driver, ModuleCache, Pass, Policy,
+    ///     Program, Stream,
+    /// };
+    ///
+    /// let mut pass = Pass::new("two phases");
+    /// let (input, output) = (pass.external::<f32>("input", 8), pass.external::<f32>("output", 8));
+    /// let scratch = pass.transient::<f32>("scratch", 8);
+    /// pass.set_scope("there");
+    /// pass.copy(input, scratch)?;
+    /// pass.set_scope("and back");
+    /// pass.copy(scratch, output)?;
+    ///
+    /// let context = Context::new(&Driver::simulated(Default::default())?, DeviceIndex(0))?;
+    /// let modules = ModuleCache::new(&context).prewarm(&pass.requirements(), |_| ())?;
+    /// let stream = Stream::new(&context)?;
+    /// let from = DeviceBuffer::from_slice(&stream, &[1.0_f32; 8])?;
+    /// let to = DeviceBuffer::zeroed(&context, 8)?;
+    /// let mut bindings = Bindings::new();
+    /// bindings.bind(input, &from).bind(output, &to);
+    /// let mut program = Program::build(&stream, &modules, &pass, &bindings, Policy::Auto)?;
+    ///
+    /// let profile = program.profile(&stream, &pass.controls(), 5)?;
+    /// let phases: Vec<_> = profile.phases.iter().map(|phase| phase.name.as_str()).collect();
+    /// assert_eq!(phases, ["there", "and back"]);
+    /// assert_eq!(program.steps(), 0);
+    /// assert_eq!(to.download(&stream)?, [0.0; 8], "the state is as before");
+    /// assert!(profile.to_string().contains("SIMULATED"));
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`ProfileError`].
+    pub fn profile(
+        &mut self,
+        stream: &Stream,
+        controls: &Controls,
+        replays: usize,
+    ) -> Result<Profile, ProfileError> {
+        let layout = Arc::clone(&self.controls);
+        controls.complete(&layout)?;
+        stream.bind_outside_capture("profiling a program")?;
+        self.after_last_step(stream)?;
+        let before = self.snapshot(stream)?;
+        let steps = self.steps;
+        let outcome = self.measure(stream, controls, replays.max(1));
+        self.steps = steps;
+        // What failed first says more than that nothing could be put back.
+        let restored = self.restore(stream, &before);
+        let profile = outcome?;
+        restored?;
+        Ok(profile)
+    }
+
+    fn measure(
+        &mut self,
+        stream: &Stream,
+        controls: &Controls,
+        replays: usize,
+    ) -> Result<Profile, ProfileError> {
+        let mut profile = Profile::of(&self.report.pass, &self.context, replays)?;
+        // These steps leave the control block as the graphs with events need it.
+        profile.step_ms = self.time_steps(stream, controls, replays)?;
+        profile.strategy = self.report.strategy.to_string();
+        let runs = runs(&self.sequence.steps);
+        let (_, times) = self.time_groups(stream, replays, &runs)?;
+        for (run, ms) in runs.iter().zip(times) {
+            add(&mut profile.phases, scope_of(&self.sequence.steps[run.start].name), run.len(), ms);
+        }
+        let single: Vec<_> = (0..self.sequence.steps.len()).map(|at| at..at + 1).collect();
+        let (idle, times) = self.time_groups(stream, replays, &single)?;
+        profile.record_ms = idle;
+        for (step, ms) in self.sequence.steps.iter().zip(times) {
+            let kernel = step.name.rsplit('/').next().unwrap_or_default().to_owned();
+            let (operation, name) = (step.operation.index(), step.name.clone());
+            profile.operations.push(OperationTime { operation, name, kernel, ms });
+        }
+        Ok(profile)
+    }
+
+    /// The median of steps by the program's own strategy, between events on the stream.
+    fn time_steps(
+        &mut self,
+        stream: &Stream,
+        controls: &Controls,
+        replays: usize,
+    ) -> Result<f32, ProfileError> {
+        let (start, end) = (Event::new(&self.context)?, Event::new(&self.context)?);
+        self.step(stream, controls)?;
+        let mut times = Vec::with_capacity(replays);
+        for _ in 0..replays {
+            start.record(stream)?;
+            self.step(stream, controls)?;
+            end.record(stream)?;
+            stream.synchronize()?;
+            times.push(end.elapsed_ms(&start)?);
+        }
+        Ok(median(times))
+    }
+
+    /// The medians between idle records, and of each of `groups`, which are runs of steps.
+    fn time_groups(
+        &self,
+        stream: &Stream,
+        replays: usize,
+        groups: &[std::ops::Range<usize>],
+    ) -> Result<(f32, Vec<f32>), ProfileError> {
+        let strategy = match self.report.strategy {
+            // Libraries are captured between nodes that are added by hand.
+            Strategy::Eager => Strategy::Hybrid,
+            graph => graph,
+        };
+        let template = self.template(strategy, stream)?;
+        let nodes = |group: &std::ops::Range<usize>| template.groups[group.clone()].concat();
+        let groups: Vec<Vec<Node>> = groups.iter().map(nodes).collect();
+        Ok(Timed::new(template.graph, &groups)?.measure(stream, replays)?)
+    }
+}
+
+/// The runs of neighbours of the same scope.
+fn runs(steps: &[Step]) -> Vec<std::ops::Range<usize>> {
+    let mut start = 0;
+    let same = |one: &Step, other: &Step| scope_of(&one.name) == scope_of(&other.name);
+    let ends = steps.chunk_by(same).map(|run| {
+        let range = start..start + run.len();
+        start = range.end;
+        range
+    });
+    ends.collect()
+}
+
+/// Adds a run of `operations` operations to the phase of this name.
+fn add(phases: &mut Vec<PhaseTime>, name: &str, operations: usize, ms: f32) {
+    match phases.iter_mut().find(|phase| phase.name == name) {
+        Some(phase) => {
+            phase.entries += 1;
+            phase.operations += operations;
+            phase.ms += ms;
+        }
+        None => phases.push(PhaseTime { name: name.to_owned(), entries: 1, operations, ms }),
+    }
+}
