@@ -174,6 +174,8 @@ impl Function {
                 | Self::cuGetProcAddress_v2
                 | Self::cuStreamCreate
                 | Self::cuStreamCreateWithPriority
+                | Self::cuModuleGetFunctionCount
+                | Self::cuModuleEnumerateFunctions
         )
     }
 }

@@ -77,10 +77,7 @@ impl State {
     pub(crate) fn cuMemFree_v2(&mut self, address: CUdeviceptr) -> Call {
         if address == 0 {
             // Nothing is freed, but a context that is there must be sound.
-            return match self.current_context().is_null() {
-                true => Ok(()),
-                false => self.current().and_then(|_| self.refuse_unsafe()),
-            };
+            return self.refuse_lost().and_then(|()| self.refuse_unsafe());
         }
         self.refuse_unsafe()?;
         if self.graph_memory.contains_key(&address) {
@@ -92,7 +89,7 @@ impl State {
         }
         let known = self.allocations.get(&address).filter(|known| !known.is_freed);
         let Some(owner) = known.map(|known| known.device) else {
-            self.current()?;
+            self.refuse_lost()?;
             return Err(invalid("memory.unknown"));
         };
         self.complete_device(owner)?;

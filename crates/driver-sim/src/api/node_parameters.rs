@@ -36,6 +36,7 @@ impl State {
         parameters: In<CUDA_MEMCPY3D>,
     ) -> Call {
         let node = self.node_of_kind(node, CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMCPY)?;
+        self.refuse_lost()?;
         let kind = self.copy_node(&parameters.get()?)?;
         self.set_node(node, kind)
     }
@@ -46,6 +47,7 @@ impl State {
         parameters: In<CUDA_MEMSET_NODE_PARAMS>,
     ) -> Call {
         let node = self.node_of_kind(node, CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET)?;
+        self.refuse_lost()?;
         let kind = self.fill_node(&parameters.get()?)?;
         self.set_node(node, kind)
     }

@@ -74,7 +74,7 @@ impl State {
         Ok(dependencies)
     }
 
-    /// Adds a node where it was asked for. The place is checked before what the node is to do.
+    /// Adds a node where it was asked for. What it is to do is made once the place is checked.
     pub(super) fn add(
         &mut self,
         place: &Place,
@@ -176,12 +176,14 @@ impl State {
         }
     }
 
-    /// Copies and fills name the context that they run in, or mean the current one.
+    /// Copies and fills name the context that they run in. Where they name none, nobody asks.
     fn check_node_context(&mut self, context: CUcontext) -> Call {
-        let is_known = self.devices.iter().any(|device| device.context == Some(context));
-        match is_known || context.is_null() {
-            true => Ok(()),
-            false => Err(self.undefined("the context of the node does not exist")),
+        if context.is_null() {
+            return Ok(());
+        }
+        match self.devices.iter().position(|device| device.context == Some(context)) {
+            Some(device) => self.alive(device),
+            None => Err(self.undefined("the context of the node does not exist")),
         }
     }
 
@@ -194,7 +196,8 @@ impl State {
         parameters: In<CUDA_KERNEL_NODE_PARAMS>,
     ) -> Call {
         let place = Place { node, graph, dependencies, count };
-        self.add(&place, |state| state.kernel_kind(&parameters.get()?))
+        let kind = self.kernel_kind(&parameters.get()?)?;
+        self.add(&place, |_| Ok(kind))
     }
 
     pub(crate) fn cuGraphAddMemcpyNode(
@@ -207,7 +210,8 @@ impl State {
         context: CUcontext,
     ) -> Call {
         let place = Place { node, graph, dependencies, count };
-        self.add(&place, |state| state.copy_kind(&parameters.get()?, context))
+        let kind = self.copy_kind(&parameters.get()?, context)?;
+        self.add(&place, |_| Ok(kind))
     }
 
     pub(crate) fn cuGraphAddMemsetNode(
@@ -220,11 +224,9 @@ impl State {
         context: CUcontext,
     ) -> Call {
         let place = Place { node, graph, dependencies, count };
-        self.add(&place, |state| {
-            let given = parameters.get()?;
-            let kind = state.fill_kind(&given, context)?;
-            state.refuse_freed(graph, given.dst).map(|()| kind)
-        })
+        let given = parameters.get()?;
+        let kind = self.fill_kind(&given, context)?;
+        self.add(&place, |state| state.refuse_freed(graph, given.dst).map(|()| kind))
     }
 
     pub(crate) fn cuGraphAddHostNode(
@@ -286,16 +288,15 @@ impl State {
 
     /// Adds a node with a copy of a graph inside.
     pub(super) fn add_child(&mut self, place: &Place, child: CUgraph) -> Call {
-        self.add(place, |state| {
-            let child = state.given_graph(child)?;
-            if child == place.graph {
-                return Err(state.undefined("a graph inside itself"));
-            }
-            if state.has_memory_nodes(child)? {
-                return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "graph_memory.copy"));
-            }
-            state.clone_graph(child, Owner::Node).map(NodeKind::Child)
-        })
+        place.node.demand()?;
+        let child = self.given_graph(child)?;
+        if child == place.graph {
+            return Err(self.undefined("a graph inside itself"));
+        }
+        if self.has_memory_nodes(child)? {
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "graph_memory.copy"));
+        }
+        self.add(place, |state| state.clone_graph(child, Owner::Node).map(NodeKind::Child))
     }
 
     pub(crate) fn cuGraphDestroyNode(&mut self, node: CUgraphNode) -> Call {

@@ -81,10 +81,10 @@ impl State {
         block_size: i32,
     ) -> Call {
         self.current()?;
+        let function = self.resolved(function)?;
         if dynamic_shared_bytes.is_null() {
             return Err(self.undefined("the result is written through null"));
         }
-        let function = self.resolved(function)?;
         let positive = |number: i32| u32::try_from(number).ok().filter(|number| *number > 0);
         let (blocks, threads) =
             positive(blocks).zip(positive(block_size)).ok_or(invalid("occupancy.threads"))?;
@@ -149,9 +149,7 @@ impl State {
         function: CUfunction,
         config: In<CUlaunchConfig>,
     ) -> Call {
-        self.current()?;
-        size.demand()?;
-        let function = self.resolved(function)?;
+        let function = self.clustered(function)?;
         check_geometry(&Request::of_config(&config.get()?))?;
         match self.functions.get(function)?.large_clusters {
             false => size.put(PORTABLE_CLUSTER as i32),
@@ -165,18 +163,27 @@ impl State {
         function: CUfunction,
         config: In<CUlaunchConfig>,
     ) -> Call {
-        self.current()?;
-        clusters.demand()?;
-        let function = self.resolved(function)?;
+        let function = self.clustered(function)?;
         let config = config.get()?;
         let cluster = self.launch_attributes(&config)?.cluster;
         let request = Request { cluster, ..Request::of_config(&config) };
-        check_geometry(&request)?;
         self.check_cluster(function, &request)?;
+        if [request.grid, request.block].concat().contains(&0) {
+            return Err(invalid("occupancy.no_threads"));
+        }
         match cluster {
             None => clusters.put(0),
             // It depends on which multiprocessors of the die are in use.
             Some(_) => Err(self.unsupported("how many clusters fit on the device")),
+        }
+    }
+
+    /// The function whose clusters are asked for.
+    fn clustered(&mut self, function: CUfunction) -> Result<CUfunction, Refusal> {
+        self.current()?;
+        match function.is_null() {
+            true => Err(invalid("occupancy.no_function")),
+            false => self.resolved(function),
         }
     }
 

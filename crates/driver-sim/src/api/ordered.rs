@@ -38,8 +38,6 @@ impl State {
         stream: CUstream,
     ) -> Call {
         address.offer(0);
-        self.ready()?;
-        self.pool(pool)?;
         self.allocate_ordered(address, bytes, pool, stream)
     }
 
@@ -51,13 +49,17 @@ impl State {
         stream: CUstream,
     ) -> Call {
         let device = self.device_of_stream(stream)?;
-        match self.route(stream)? {
+        let route = self.route(stream)?;
+        if let Route::Queue(_) = route {
+            self.refuse_unsafe()?;
+        }
+        self.pool(pool)?;
+        address.demand()?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        match route {
             Route::Queue(_) => {
-                self.refuse_unsafe()?;
-                address.demand()?;
-                if bytes == 0 {
-                    return Ok(());
-                }
                 let base = self.allocate(device, bytes, Some(pool))?;
                 if let Err(refusal) = self.take_from_pool(pool, bytes as u64) {
                     self.allocations.remove(&base);
@@ -68,10 +70,6 @@ impl State {
                 address.put(base)
             }
             Route::Capture(stream, capture) => {
-                address.demand()?;
-                if bytes == 0 {
-                    return Ok(());
-                }
                 let base = self.reserve(device, bytes as u64)?;
                 self.capture_node((stream, capture), NodeKind::Alloc(base))?;
                 address.put(base)

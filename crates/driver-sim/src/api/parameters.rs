@@ -40,10 +40,10 @@ impl State {
         Ok((source, target))
     }
 
-    /// The current device. Where no context is current, calls that name one themselves work too.
+    /// The current device, lost or not. Where no context is current, calls that name one themselves
+    /// work too.
     fn usable_device(&mut self) -> Result<usize, Refusal> {
-        let current = self.current();
-        match current {
+        match self.current_even_lost() {
             Err(refusal) if refusal.code == CUresult::CUDA_ERROR_INVALID_CONTEXT => {
                 let known = self.devices.iter().position(|device| device.context.is_some());
                 known.ok_or(refusal)

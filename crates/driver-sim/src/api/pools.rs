@@ -54,6 +54,7 @@ impl State {
     }
 
     pub(crate) fn cuMemPoolDestroy(&mut self, pool: CUmemoryPool) -> Call {
+        self.refuse_unsafe()?;
         let found = self.pool(pool)?;
         if found.is_default {
             return Err(invalid("pool.default"));
@@ -65,7 +66,6 @@ impl State {
     }
 
     pub(crate) fn cuMemPoolTrimTo(&mut self, pool: CUmemoryPool, bytes_to_keep: usize) -> Call {
-        self.pool(pool)?;
         self.refuse_unsafe()?;
         self.pool(pool)?.trim(bytes_to_keep as u64);
         Ok(())
@@ -102,6 +102,8 @@ impl State {
         value: Out<c_void>,
     ) -> Call {
         use CUmemPool_attribute as A;
+        self.refuse_unsafe()?;
+        self.pool(pool)?;
         if value.is_null() {
             return Err(self.undefined("the value of an attribute of a pool is read through null"));
         }
@@ -131,18 +133,22 @@ impl State {
         pool: CUmemoryPool,
         location: Out<CUmemLocation>,
     ) -> Call {
-        let ordinal = self.pool(pool)?.ordinal;
-        let device = self.access_device(&location.get()?)?;
-        flags.put(match device == ordinal {
+        use CUmemLocationType as Place;
+        let ordinal = self.lasting_pool(pool)?.ordinal;
+        let location = location.get()?;
+        let is_own = match location.r#type {
+            Place::CU_MEM_LOCATION_TYPE_DEVICE => self.access_device(&location)? == ordinal,
+            Place::CU_MEM_LOCATION_TYPE_HOST | Place::CU_MEM_LOCATION_TYPE_HOST_NUMA => false,
+            _ => return Err(invalid("pool.access")),
+        };
+        flags.put(match is_own {
             true => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
             false => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE,
         })
     }
 
     fn access_device(&self, location: &CUmemLocation) -> Result<usize, Refusal> {
-        let is_device = location.r#type == CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
-        let found = self.device_index(location.id).ok().filter(|_| is_device);
-        found.ok_or(invalid("pool.access"))
+        self.device_index(location.id).map_err(|_| invalid("pool.access"))
     }
 
     pub(crate) fn cuMemPoolSetAccess(
@@ -157,8 +163,10 @@ impl State {
             return Err(invalid("pool.access"));
         }
         for given in descriptors.list(count)? {
-            let device = self.access_device(&given.location)?;
-            if device != ordinal {
+            if given.location.r#type != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
+                return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "pool.host"));
+            }
+            if self.access_device(&given.location)? != ordinal {
                 return Err(self.unsupported("access of other devices is not simulated"));
             }
             match given.flags {
@@ -198,11 +206,11 @@ impl State {
     }
 
     pub(crate) fn cuDeviceSetMemPool(&mut self, device: CUdevice, pool: CUmemoryPool) -> Call {
+        self.refuse_unsafe()?;
         let ordinal = self.device_index(device).map_err(|_| invalid("pool.device"))?;
-        if self.pool(pool)?.ordinal != ordinal {
+        if self.lasting_pool(pool)?.ordinal != ordinal {
             return Err(invalid("pool.device"));
         }
-        self.refuse_unsafe()?;
         self.present_pools.insert(ordinal, pool);
         Ok(())
     }

@@ -48,24 +48,9 @@ impl State {
         Ok(())
     }
 
-    /// Replaces what a node of one kind does. Its kind is checked before what it is to do.
-    fn change_exec_node(
-        &mut self,
-        (exec, node): (CUgraphExec, CUgraphNode),
-        kind: CUgraphNodeType,
-        new: impl FnOnce(&mut Self) -> Result<NodeKind, Refusal>,
-    ) -> Call {
-        let found = self.exec_node(exec, node)?.source;
-        if self.nodes.get(found)?.kind.node_type() != kind {
-            return Err(invalid("graph.another_kind"));
-        }
-        let new = new(self)?;
-        self.set_exec_node(exec, node, &new)
-    }
-
-    /// Refuses to change a copy or fill for no context at all, which can be added all the same.
+    /// Refuses to change a copy or fill for no sound context, which can be added all the same.
     fn check_any_context(&mut self, context: CUcontext) -> Call {
-        match context.is_null() && self.current_context().is_null() {
+        match context.is_null() && self.current().is_err() {
             true => Err(invalid("graph.no_context")),
             false => Ok(()),
         }
@@ -77,8 +62,12 @@ impl State {
         node: CUgraphNode,
         parameters: In<CUDA_KERNEL_NODE_PARAMS>,
     ) -> Call {
-        let kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL;
-        self.change_exec_node((exec, node), kind, |state| state.kernel_kind(&parameters.get()?))
+        let work = &self.exec_node(exec, node)?.work;
+        if !matches!(work, PlanWork::Operation(Operation::Launch(_))) {
+            return Err(invalid("graph.another_kind"));
+        }
+        let kind = self.kernel_kind(&parameters.get()?)?;
+        self.set_exec_node(exec, node, &kind)
     }
 
     pub(crate) fn cuGraphExecMemcpyNodeSetParams(
@@ -88,11 +77,9 @@ impl State {
         parameters: In<CUDA_MEMCPY3D>,
         context: CUcontext,
     ) -> Call {
-        let kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMCPY;
-        self.change_exec_node((exec, node), kind, |state| {
-            state.check_any_context(context)?;
-            state.copy_kind(&parameters.get()?, context)
-        })
+        self.check_any_context(context)?;
+        let kind = self.copy_kind(&parameters.get()?, context)?;
+        self.set_exec_node(exec, node, &kind)
     }
 
     pub(crate) fn cuGraphExecMemsetNodeSetParams(
@@ -102,11 +89,9 @@ impl State {
         parameters: In<CUDA_MEMSET_NODE_PARAMS>,
         context: CUcontext,
     ) -> Call {
-        let kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET;
-        self.change_exec_node((exec, node), kind, |state| {
-            state.check_any_context(context)?;
-            state.fill_kind(&parameters.get()?, context)
-        })
+        self.check_any_context(context)?;
+        let kind = self.fill_kind(&parameters.get()?, context)?;
+        self.set_exec_node(exec, node, &kind)
     }
 
     pub(crate) fn cuGraphExecHostNodeSetParams(
@@ -115,8 +100,8 @@ impl State {
         node: CUgraphNode,
         parameters: In<CUDA_HOST_NODE_PARAMS>,
     ) -> Call {
-        let kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_HOST;
-        self.change_exec_node((exec, node), kind, |state| state.host_kind(&parameters.get()?))
+        let kind = self.host_kind(&parameters.get()?)?;
+        self.set_exec_node(exec, node, &kind)
     }
 
     pub(crate) fn cuGraphExecEventRecordNodeSetEvent(
@@ -125,8 +110,8 @@ impl State {
         node: CUgraphNode,
         event: CUevent,
     ) -> Call {
-        let kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_EVENT_RECORD;
-        self.change_exec_node((exec, node), kind, |state| state.record_kind(event))
+        let kind = self.record_kind(event)?;
+        self.set_exec_node(exec, node, &kind)
     }
 
     pub(crate) fn cuGraphExecEventWaitNodeSetEvent(
@@ -135,8 +120,8 @@ impl State {
         node: CUgraphNode,
         event: CUevent,
     ) -> Call {
-        let kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_WAIT_EVENT;
-        self.change_exec_node((exec, node), kind, |state| state.wait_kind(event))
+        let kind = self.wait_kind(event)?;
+        self.set_exec_node(exec, node, &kind)
     }
 
     pub(crate) fn cuGraphExecChildGraphNodeSetParams(

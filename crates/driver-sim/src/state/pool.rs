@@ -52,6 +52,8 @@ impl Pool {
         let chunks = used.checked_next_multiple_of(CHUNK).ok_or(exhausted)?;
         let most = self.most.checked_next_multiple_of(CHUNK).unwrap_or(u64::MAX);
         if self.most > 0 && used > most {
+            // As much as there may be was reserved before it proved too little.
+            self.reserved_high = self.reserved_high.max(most);
             return Err(exhausted);
         }
         self.used = used;
@@ -73,6 +75,14 @@ impl State {
     pub(crate) fn pool(&mut self, pool: CUmemoryPool) -> Result<&mut Pool, Refusal> {
         let found = self.pools.get_mut(pool).ok().filter(|pool| !pool.is_destroyed);
         found.ok_or(invalid("pool.unknown"))
+    }
+
+    /// A pool of which the driver does not ask whether it was destroyed.
+    pub(crate) fn lasting_pool(&mut self, pool: CUmemoryPool) -> Result<&mut Pool, Refusal> {
+        if self.pools.get(pool).is_ok_and(|pool| pool.is_destroyed) {
+            return Err(self.undefined("the pool was destroyed"));
+        }
+        self.pool(pool)
     }
 
     /// The pool that a device has from the start.

@@ -64,6 +64,14 @@ impl State {
         self.sound(device)
     }
 
+    /// Refuses a current context that is not sound. None need be current.
+    pub(crate) fn refuse_lost(&mut self) -> Result<(), Refusal> {
+        match self.current_context().is_null() {
+            true => Ok(()),
+            false => self.current().map(|_| ()),
+        }
+    }
+
     /// Fails with the code by which the context of a device was lost.
     pub(crate) fn alive(&self, device: usize) -> Result<(), Refusal> {
         self.devices[device].lost.map_or(Ok(()), |code| Err(refuse(code, "sticky")))

@@ -132,10 +132,13 @@ impl State {
             Operation::Fill(fill) => fill.run(memory),
             Operation::Host(call) => return self.run_host(call).map_err(Failure::Undefined),
         };
-        result.map_err(|error| {
-            let message = format!("a queued copy or fill failed: {error}");
-            Failure::Fault(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, message)
-        })
+        // Hardware tells a fill that fails by another code than a copy.
+        let code = match operation {
+            Operation::Fill(_) => CUresult::CUDA_ERROR_LAUNCH_FAILED,
+            _ => CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+        };
+        let message = |error| format!("a queued copy or fill failed: {error}");
+        result.map_err(|error| Failure::Fault(code, message(error)))
     }
 
     fn pinned_ends_live(&self, copy: &Copy) -> bool {

@@ -111,8 +111,12 @@ fn a_copy_between_kinds_of_addresses_finds_out_which_they_are() {
 fn a_copy_between_pinned_memory_runs_in_stream_order() {
     let machine = Machine::new();
     let (stream, from, to) = (machine.stream(), machine.pinned(&[3]), machine.pinned(&[0]));
-    let [from_address, to_address] = [from, to].map(|host| host.expose_provenance() as u64);
-    assert_eq!(cu!(machine, cuMemcpyAsync(to_address, from_address, 4, stream)), SUCCESS);
+    let copy = CUDA_MEMCPY3D {
+        dstMemoryType: CUmemorytype::CU_MEMORYTYPE_HOST,
+        dstHost: to.cast(),
+        ..CUDA_MEMCPY3D::host_to_device(0, from.cast(), 4)
+    };
+    assert_eq!(cu!(machine, cuMemcpy3DAsync_v2(&copy, stream)), SUCCESS);
     // SAFETY: the pinned words live, and nothing runs before it is waited for.
     unsafe { from.write(4) };
     assert_eq!(machine.sync(stream), SUCCESS);

@@ -105,6 +105,8 @@ fn what_waited_for_work_of_a_reset_context_is_released() {
     let exec = machine.instantiate(graph).unwrap();
     let table: *mut c_void = std::ptr::from_ref(machine.simulator.table()).cast_mut().cast();
     assert_eq!(cu!(machine, cuLaunchHostFunc(stream, Some(ask), table)), SUCCESS);
+    let counter = AtomicUsize::new(0);
+    assert_eq!(cu!(machine, cuLaunchHostFunc(stream, Some(count), data(&counter))), SUCCESS);
     assert_eq!(cu!(machine, cuGraphLaunch(exec, stream)), SUCCESS);
     assert_eq!(cu!(machine, cuGraphExecDestroy(exec)), SUCCESS);
     assert_eq!(cu!(machine, cuGraphDestroy(graph)), SUCCESS);
@@ -114,4 +116,5 @@ fn what_waited_for_work_of_a_reset_context_is_released() {
     assert!(log.lock().unwrap().is_empty());
     assert_eq!(cu!(machine, cuCtxSynchronize()), SUCCESS);
     assert_eq!(*log.lock().unwrap(), [1]);
+    assert_eq!(counter.load(Ordering::Relaxed), 0, "the rest of the queue is gone");
 }
