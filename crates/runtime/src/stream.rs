@@ -6,11 +6,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use retrograph_driver_sys::{CU_STREAM_NON_BLOCKING, CUdeviceptr, CUresult, CUstream};
+use retrograph_driver_sys::{
+    CU_STREAM_NON_BLOCKING, CUdeviceptr, CUresult, CUstream, CUstreamCaptureStatus,
+};
 
 use crate::capture::window;
 use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::driver::Driver;
+use crate::error::{CallError, Error, Result};
 use crate::event::Event;
 use crate::launch::KernelLaunch;
 
@@ -184,6 +187,29 @@ impl Stream {
         let stream = self.raw();
         // SAFETY: the caller promises a valid range.
         unsafe { call!(self.context(), cuMemsetD32Async(target, pattern, words, stream)) }
+    }
+
+    /// Whether a capture is in progress on it, on whichever thread.
+    pub(crate) fn is_capturing(&self) -> Result<bool> {
+        self.context().bind()?;
+        let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: the stream lives, and the place is valid.
+        unsafe { call!(self.context(), cuStreamIsCapturing(self.raw(), &mut status)) }?;
+        Ok(status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE)
+    }
+
+    /// Waits for all work on the stream, for a release that is tried again when this fails. A
+    /// capture that others have begun by themselves is left alone.
+    pub(crate) fn wait_to_release(&self, driver: &Driver) -> Result<(), CallError> {
+        let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: the stream lives, and the place is valid.
+        unsafe { call!(driver, cuStreamIsCapturing(self.raw(), &mut status)) }?;
+        if status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE {
+            let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+            return driver.check("cuStreamSynchronize", code);
+        }
+        // SAFETY: the stream lives.
+        unsafe { call!(driver, cuStreamSynchronize(self.raw())) }
     }
 
     /// Fails for a stream that a capture left unusable.

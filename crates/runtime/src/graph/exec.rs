@@ -10,7 +10,6 @@ use super::{DeviceCopy, DeviceFill, Graph, Node};
 use crate::Owner;
 use crate::context::Context;
 use crate::error::Result;
-use crate::event::Event;
 use crate::launch::KernelLaunch;
 use crate::stream::Stream;
 
@@ -34,16 +33,14 @@ pub struct GraphExec {
     /// The template that node handles refer to.
     graph: retrograph_driver_sys::CUgraph,
     owners: Owners,
-    /// Recorded behind each launch.
-    launched: Option<Event>,
+    /// Where it was launched last. Launches are ordered one behind the other.
+    launched_on: Option<Stream>,
 }
 
 impl GraphExec {
-    pub(super) fn new(graph: &Graph, raw: CUgraphExec) -> Result<Self> {
+    pub(super) fn new(graph: &Graph, raw: CUgraphExec) -> Self {
         let (context, owners) = (graph.context.clone(), graph.owners.clone());
-        let mut exec = Self { context, raw, graph: graph.raw, owners, launched: None };
-        exec.launched = Some(Event::untimed(&exec.context)?);
-        Ok(exec)
+        Self { context, raw, graph: graph.raw, owners, launched_on: None }
     }
 
     /// Keeps `owner` alive until the last launch has run.
@@ -78,27 +75,15 @@ impl GraphExec {
     /// When the stream is of another context or captures, or the driver fails. Nothing was enqueued
     /// then, unless the context is lost.
     pub fn launch(&mut self, stream: &Stream) -> Result<()> {
-        self.enqueue(stream)?;
-        self.mark(stream)
-    }
-
-    /// Enqueues one run of the whole graph, or nothing when it fails. [`Self::mark`] must follow.
-    pub(crate) fn enqueue(&mut self, stream: &Stream) -> Result<()> {
         self.context.same(stream.context(), "the stream")?;
         stream.bind_outside_capture("launching a graph; add it as a child instead")?;
         // SAFETY: exec and stream live, and `&mut self` means that no other thread launches it.
         // Whoever added the nodes promised that they may run.
-        unsafe { call!(self.context, cuGraphLaunch(self.raw, stream.raw())) }
-    }
-
-    /// Takes `event`, which its owner records behind each launch, in place of [`Self::mark`].
-    pub(crate) fn marked_by(&mut self, event: Event) {
-        self.launched = Some(event);
-    }
-
-    /// Marks the end of the last launch, for whoever destroys this.
-    pub(crate) fn mark(&self, stream: &Stream) -> Result<()> {
-        self.launched.as_ref().map_or(Ok(()), |event| event.mark(stream))
+        unsafe { call!(self.context, cuGraphLaunch(self.raw, stream.raw())) }?;
+        if self.launched_on.as_ref().is_none_or(|last| last.raw() != stream.raw()) {
+            self.launched_on = Some(stream.clone());
+        }
+        Ok(())
     }
 
     /// Gives a kernel node other arguments or another geometry, for launches from now on; those
@@ -209,17 +194,17 @@ impl std::fmt::Debug for GraphExec {
 impl Drop for GraphExec {
     /// Waits for the last launch, and only then lets go of what the nodes touch.
     fn drop(&mut self) {
-        let (raw, mut launched) = (self.raw, self.launched.take());
+        let (raw, mut launched_on) = (self.raw, self.launched_on.take());
         let mut owners = std::mem::take(&mut self.owners);
         self.context.release(move |driver| {
             // SAFETY: nobody else has the exec, and it does not run any more after the wait.
             unsafe {
-                if let Some(event) = &launched {
-                    call!(driver, cuEventSynchronize(event.raw()))?;
+                if let Some(stream) = &launched_on {
+                    stream.wait_to_release(driver)?;
                 }
                 call!(driver, cuGraphExecDestroy(raw))?;
             }
-            launched = None;
+            launched_on = None;
             owners.clear();
             Ok(())
         });

@@ -148,7 +148,7 @@ impl Graph {
             }
             _ => Err(error),
         })?;
-        GraphExec::new(self, raw)
+        Ok(GraphExec::new(self, raw))
     }
 
     fn instantiate_raw(&self) -> Result<CUgraphExec> {

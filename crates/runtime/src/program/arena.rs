@@ -9,9 +9,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::error::BuildError;
+use super::last::LastUse;
 use crate::Owner;
 use crate::error::Result;
-use crate::event::Event;
 use crate::memory::DeviceBuffer;
 use crate::stream::Stream;
 
@@ -19,11 +19,9 @@ use crate::stream::Stream;
 #[derive(Clone)]
 pub(super) struct Share {
     buffer: DeviceBuffer<u32>,
-    last: Arc<Mutex<Option<LastStep>>>,
+    /// The last step of any program.
+    last: Arc<Mutex<LastUse>>,
 }
-
-/// The stream of the last step of any program, and the event behind it.
-type LastStep = (Stream, Event);
 
 impl Share {
     /// The first share in an arena of at least `bytes`.
@@ -47,15 +45,12 @@ impl Share {
 
     /// Makes `stream` wait for the last step in the arena, which may have been on another one.
     pub(super) fn after_last_step(&self, stream: &Stream) -> Result<()> {
-        match &*self.last.lock() {
-            Some((last, done)) if last.raw() != stream.raw() => stream.wait(done),
-            _ => Ok(()),
-        }
+        self.last.lock().come_behind(stream)
     }
 
-    /// Notes that a step was enqueued on `stream`, in front of `done`.
-    pub(super) fn used(&self, stream: &Stream, done: &Event) {
-        *self.last.lock() = Some((stream.clone(), done.clone()));
+    /// Notes that a step was enqueued on `stream`.
+    pub(super) fn used(&self, stream: &Stream) {
+        self.last.lock().on(stream);
     }
 }
 

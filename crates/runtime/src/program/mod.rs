@@ -48,7 +48,7 @@
 //! # What is kept
 //!
 //! A program keeps the functions, the bound buffers, its own memory and its staging memory, and
-//! frees them after the event behind its last launch.
+//! frees them after its last launch has run.
 
 mod admit;
 mod arena;
@@ -62,6 +62,7 @@ mod fallback;
 mod foreign;
 mod graphs;
 mod ladder;
+mod last;
 mod links;
 mod memory;
 mod options;
@@ -96,7 +97,6 @@ pub use run::StepOutcome;
 pub use wiring::Prediction;
 
 use crate::context::Context;
-use crate::event::Event;
 use crate::memory::Staging;
 use crate::modules::WarmModules;
 use crate::nvtx;
@@ -104,6 +104,7 @@ use crate::pass::{ControlLayout, Pass};
 use crate::stream::Stream;
 use fallback::Retries;
 use graphs::Replay;
+use last::LastUse;
 use memory::Memory;
 use retired::Retired;
 use sequence::Sequence;
@@ -128,9 +129,7 @@ pub struct Program {
     staging: Staging,
     /// For tables that are rewritten when the program is bound to other memory.
     table_staging: Staging,
-    /// Behind the last launch.
-    done: Event,
-    last_stream: Option<Stream>,
+    last: LastUse,
     /// What ended the program, if something did.
     failed: Option<StepError>,
     steps: u64,
@@ -187,10 +186,9 @@ impl Program {
         let mut program = Self {
             staging: Staging::new(&context, controls.bytes())?,
             table_staging: Staging::default(),
-            done: Event::untimed(&context)?,
             report: Report::eager(pass, &memory, &sequence, &wiring),
             replay: None,
-            last_stream: None,
+            last: LastUse::default(),
             failed: None,
             steps: 0,
             options,
@@ -237,23 +235,17 @@ impl Program {
     pub fn fill_transients_with_nan(&mut self, stream: &Stream) -> crate::error::Result<()> {
         self.after_last_step(stream)?;
         self.memory.fill_transients_with_nan(stream)?;
-        self.mark(stream)
+        self.mark(stream);
+        Ok(())
     }
 
     /// Notes that the program's memory is used on `stream` up to here: the next step may be on
     /// another stream, and then waits for this one.
-    fn mark(&mut self, stream: &Stream) -> crate::error::Result<()> {
-        self.last_stream = Some(stream.clone());
-        if let Some(done) = self.staging.mark(stream)? {
-            if let Some(replay) = &mut self.replay {
-                replay.exec.marked_by(done.clone());
-            }
-            self.done = done;
-        }
+    fn mark(&mut self, stream: &Stream) {
+        self.last.on(stream);
         if let Some(share) = self.share() {
-            share.used(stream, &self.done);
+            share.used(stream);
         }
-        Ok(())
     }
 }
 
@@ -268,9 +260,7 @@ impl Drop for Program {
     /// Waits for the last step, since what it touches is freed next. A failure means that the
     /// context is lost, and nothing runs in it any more.
     fn drop(&mut self) {
-        if self.last_stream.is_some()
-            && let Err(error) = self.done.synchronize()
-        {
+        if let Err(error) = self.last.wait() {
             tracing::debug!(%error, "no wait for the last step");
         }
     }

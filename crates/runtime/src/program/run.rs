@@ -3,7 +3,7 @@
 use super::Program;
 use super::error::{StepError, is_lost};
 use super::policy::{Policy, Strategy};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::nvtx;
 use crate::pass::Controls;
 use crate::stream::Stream;
@@ -49,7 +49,8 @@ impl Program {
         self.before_step(stream, bytes).map_err(|cause| StepError::NotStarted { cause })?;
         let ran = self.run(stream);
         // Also behind a part of a step: whoever frees the program must wait for that part.
-        ran.and(self.after_step(stream))?;
+        self.mark(stream);
+        ran?;
         let index = self.steps;
         self.steps += 1;
         self.retries.stepped();
@@ -68,25 +69,22 @@ impl Program {
         let target = self.memory.control_address();
         // SAFETY: the control block is part of the program's memory, which outlives the copy: the
         // program waits for its last step before it frees anything.
-        unsafe { self.staging.enqueue(stream, target, controls) }
+        unsafe { self.staging.upload(stream, target, controls) }
     }
 
     /// Orders `stream` behind the last step, which may have been on another one: both use the same
     /// transients and the same control block. Programs that share an arena wait for each other.
-    pub(super) fn after_last_step(&self, stream: &Stream) -> Result<()> {
+    pub(super) fn after_last_step(&mut self, stream: &Stream) -> Result<()> {
         self.context.same(stream.context(), "the stream")?;
         if let Some(share) = self.share() {
             share.after_last_step(stream)?;
         }
-        match &self.last_stream {
-            Some(last) if last.raw() != stream.raw() => stream.wait(&self.done),
-            _ => Ok(()),
-        }
+        self.last.come_behind(stream)
     }
 
     fn run(&mut self, stream: &Stream) -> Result<(), StepError> {
         let Some(replay) = &mut self.replay else { return self.enqueue_all(stream) };
-        match replay.exec.enqueue(stream) {
+        match replay.exec.launch(stream) {
             Ok(()) => Ok(()),
             // The driver enqueues all of a graph or nothing, so nothing of it runs, and an eager
             // step in its place happens once.
@@ -118,17 +116,5 @@ impl Program {
             })?;
         }
         Ok(())
-    }
-
-    /// Marks the end of the step, for the next one and for whoever frees the program.
-    fn after_step(&mut self, stream: &Stream) -> Result<(), StepError> {
-        self.mark(stream).map_err(|cause| self.unmarked(cause))
-    }
-
-    /// All of a step was enqueued, but its end cannot be waited for.
-    fn unmarked(&self, cause: Error) -> StepError {
-        let operations = self.sequence.steps.len();
-        let operation = "the event behind the step".to_owned();
-        StepError::Incomplete { operation, enqueued: operations, operations, cause }
     }
 }
