@@ -15,7 +15,7 @@ const UPLOAD: &str = "cuMemcpyHtoDAsync_v2";
 /// Calls that fail, the least rung, and the rung that is taken then.
 type Case = (&'static [(&'static str, u64)], Rung, Rung);
 
-const FOLLOWED: [Case; 11] = [
+const FOLLOWED: [Case; 9] = [
     (&[(SET, 1)], Rung::Control, Rung::ExecUpdate),
     (&[(SET, 3)], Rung::Control, Rung::ExecUpdate),
     (&[(SET, 3), (UPDATE, 1)], Rung::Control, Rung::Rebuild),
@@ -23,12 +23,9 @@ const FOLLOWED: [Case; 11] = [
     (&[(UPDATE, 1)], Rung::ExecUpdate, Rung::Rebuild),
     (&[("cuGraphAddKernelNode_v2", 4)], Rung::ExecUpdate, Rung::Rebuild),
     (&[("cuGraphGetNodes", 1)], Rung::ExecUpdate, Rung::Rebuild),
-    // Where the end of the tables' copy cannot be marked, it is waited for.
-    (&[("cuEventRecord", 1)], Rung::Control, Rung::SetParams),
-    (&[("cuEventRecord", 2)], Rung::Control, Rung::SetParams),
     // Without an event, memory is kept until the program ends.
-    (&[("cuEventRecord", 3)], Rung::Control, Rung::SetParams),
-    (&[("cuEventCreate", 5)], Rung::Control, Rung::SetParams),
+    (&[("cuEventRecord", 1)], Rung::Control, Rung::SetParams),
+    (&[("cuEventCreate", 3)], Rung::Control, Rung::SetParams),
 ];
 
 /// Calls that fail, so that no rung is left.
