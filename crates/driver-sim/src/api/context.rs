@@ -31,9 +31,9 @@ impl State {
         flags: u32,
         device: CUdevice,
     ) -> Call {
+        let ordinal = self.device_index(device)?;
         context.demand()?;
         check_flags(flags)?;
-        let ordinal = self.device_index(device)?;
         self.sound(ordinal)?;
         let handle = self.further_context(ordinal, flags);
         self.thread().contexts.push(handle);
@@ -148,16 +148,12 @@ impl State {
     }
 
     pub(crate) fn cuCtxSynchronize(&mut self) -> Call {
-        let device = self.current()?;
-        self.refuse_context_wait(device)?;
-        self.refuse_unsafe()?;
-        self.complete_device(device)
+        self.cuCtxSynchronize_v2(CUcontext::NULL)
     }
 
     pub(crate) fn cuCtxSynchronize_v2(&mut self, context: CUcontext) -> Call {
         let index = self.named_or_current(context)?;
-        self.sound(index)?;
-        self.refuse_unsafe()?;
+        self.refuse_context_wait(index)?;
         self.complete_device(index)
     }
 
@@ -175,6 +171,7 @@ impl State {
     }
 
     pub(crate) fn cuCtxGetId(&mut self, context: CUcontext, id: Out<u64>) -> Call {
+        id.demand()?;
         let index = self.named_or_current(context)?;
         id.put(index as u64 + 1)
     }

@@ -33,7 +33,6 @@ impl State {
         flags: u64,
     ) -> Result<(), (Refusal, CUgraphNode)> {
         let no_node = |refusal| (refusal, CUgraphNode::NULL);
-        exec.demand().map_err(no_node)?;
         let graph = self.given_graph(graph).map_err(no_node)?;
         if flags & !KNOWN_FLAGS != 0 {
             return Err(no_node(invalid("graph.instantiate_flags")));
@@ -58,10 +57,11 @@ impl State {
             return Err(no_node(refuse(code, "graph_memory.second_exec")));
         }
         let objects = self.graphs.get(graph).map_err(no_node)?.objects.clone();
-        self.retain_objects(&objects);
         let handle = self.handle();
+        exec.put(handle).map_err(no_node)?;
+        self.retain_objects(&objects);
         self.execs.insert(handle, Exec { device, flags, plan, last: None, objects });
-        exec.put(handle).map_err(no_node)
+        Ok(())
     }
 
     /// Refuses what kernels cannot launch. From the host such graphs are launched as others are;
@@ -209,8 +209,8 @@ impl State {
     }
 
     pub(crate) fn cuGraphExecDestroy(&mut self, exec: CUgraphExec) -> Call {
-        let exec = self.given_exec(exec)?;
         self.refuse_unsafe()?;
+        let exec = self.given_exec(exec)?;
         // Launches that are queued hold the plan, so that they still run.
         let Exec { objects, last, .. } = self.execs.remove(exec)?;
         match last.filter(|task| self.tasks.contains_key(task)) {

@@ -53,12 +53,11 @@ impl State {
         module: CUmodule,
         name: In<c_char>,
     ) -> Call {
-        function.demand()?;
+        self.module_in_use(module)?;
         let name = name.text()?;
         if name.is_empty() {
             return Err(invalid("function.unnamed"));
         }
-        self.module_in_use(module)?;
         let found = self.function_named(module, &name);
         // A name that is not there clears the place.
         function.put(found.unwrap_or(CUfunction::NULL))?;

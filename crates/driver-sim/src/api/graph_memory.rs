@@ -93,11 +93,10 @@ impl State {
         let NodeKind::Alloc(address) = self.nodes.get(node)?.kind else {
             return Err(invalid("graph.another_kind"));
         };
-        let found = self.graph_memory.get(&address).ok_or(invalid("graph_memory.unknown"))?;
         let mut given = CUDA_MEM_ALLOC_NODE_PARAMS::default();
         given.poolProps.allocType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
         given.poolProps.location.r#type = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
-        given.bytesize = found.bytes as usize;
+        given.bytesize = self.graph_memory[&address].bytes as usize;
         given.dptr = address;
         parameters.put(given)
     }

@@ -7,7 +7,7 @@ use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, invalid, refuse};
-use crate::state::{Pinned, State};
+use crate::state::{Device, Pinned, State};
 
 /// Flags that change nothing here: portable, mapped and write-combined.
 const ALLOC_FLAGS: u32 = 7;
@@ -17,6 +17,8 @@ const MAPPED: u32 = 2;
 const REGISTER_FLAGS: u32 = 1 | MAPPED | READ_ONLY;
 /// The flag that is not told again.
 const READ_ONLY: u32 = 8;
+/// Where addresses end that a process can have.
+const USER_SPACE: usize = 1 << 47;
 
 impl State {
     pub(crate) fn cuMemAllocHost_v2(&mut self, pointer: Out<*mut c_void>, bytes: usize) -> Call {
@@ -47,16 +49,19 @@ impl State {
         if pointer.is_null() {
             return Ok(());
         }
+        self.refuse_release()?;
         let address = pointer.pointer().addr();
-        let device = match self.pinned.get(&address) {
-            Some(found) if !found.is_registered() => found.device,
-            _ => {
-                self.current()?;
-                return Err(invalid("host.unknown"));
-            }
-        };
-        self.refuse_unsafe()?;
+        let found = self.pinned.get(&address).filter(|found| !found.is_registered());
+        let device = found.ok_or(invalid("host.unknown"))?.device;
         self.forget(device, address)
+    }
+
+    /// Memory can be given back without a context, but a context that is there must be sound.
+    fn refuse_release(&mut self) -> Call {
+        if !self.current_context().is_null() {
+            self.current()?;
+        }
+        self.refuse_unsafe()
     }
 
     /// Forgets host memory once the copies that are queued and may name it are complete.
@@ -78,6 +83,9 @@ impl State {
         let start = host.as_ptr().addr();
         let is_known = bytes > 0 && flags & !REGISTER_FLAGS == 0;
         let end = start.checked_add(bytes).filter(|_| is_known).ok_or(invalid("host.register"))?;
+        if end > USER_SPACE {
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "host.beyond"));
+        }
         let mut known = self.pinned.range(..end).rev();
         if let Some((base, pinned)) = known.next()
             && base + pinned.bytes() > start
@@ -93,19 +101,17 @@ impl State {
     }
 
     pub(crate) fn cuMemHostUnregister(&mut self, pointer: Out<c_void>) -> Call {
+        self.refuse_release()?;
         let address = pointer.pointer().addr();
         let start = self.pinned.get(&address).filter(|found| found.is_registered());
         if let Some(device) = start.map(|found| found.device) {
-            self.refuse_unsafe()?;
             return self.forget(device, address);
         }
-        if let Some(device) = self.pinned_at(address, 1).map(|found| found.device) {
-            self.sound(device)?;
-            self.refuse_unsafe()?;
+        // Pinned memory is among what each device knows.
+        let is_known = |device: &Device| device.memory.allocation_of(address as u64).is_some();
+        if pointer.is_null() || self.devices.iter().any(is_known) {
             return Err(invalid("host.inside"));
         }
-        self.current()?;
-        pointer.demand()?;
         let code = CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
         Err(refuse(code, "host.unregistered"))
     }
@@ -131,6 +137,7 @@ impl State {
     }
 
     pub(crate) fn cuMemHostGetFlags(&mut self, flags: Out<u32>, pointer: Out<c_void>) -> Call {
+        flags.demand()?;
         self.current()?;
         let given = self.pinned_of(pointer)?.flags;
         flags.put(given)

@@ -16,7 +16,6 @@ impl State {
         function: CUhostFn,
         data: Out<c_void>,
     ) -> Call {
-        self.resolve(stream)?;
         let function = function.ok_or(invalid("host.null"))?;
         let call = HostCall { target: HostTarget::Function(function), data: data.pointer() };
         self.submit(stream, Operation::Host(call))

@@ -9,7 +9,7 @@ use super::device::MULTIPROCESSORS;
 use super::functions::most_threads;
 use crate::argument::{Admit, Call, Out};
 use crate::refusal::{Refusal, invalid, refuse};
-use crate::state::{Function, Route, State};
+use crate::state::{Route, State};
 use crate::work::{Launch, Operation};
 
 /// What a caller says of a launch.
@@ -148,8 +148,22 @@ impl State {
         self.launch_request(stream, &request)
     }
 
+    /// Refuses what a function cannot be launched with.
+    fn check_needs(&self, function: CUfunction, request: &Request) -> Call {
+        let found = self.functions.get(function)?;
+        let required = found.program.entry().limits.required_threads;
+        if required.is_some_and(|required| required != request.block) {
+            return Err(invalid("launch.required"));
+        }
+        if request.shared_bytes > found.dynamic_shared_limit {
+            return Err(invalid("launch.shared"));
+        }
+        Ok(())
+    }
+
     /// Refuses a cooperative launch whose blocks do not all fit on the device at a time.
-    fn check_resident(&self, found: &Function, request: &Request) -> Call {
+    fn check_resident(&self, function: CUfunction, request: &Request) -> Call {
+        let found = self.functions.get(function)?;
         let threads = request.block.iter().product::<u32>();
         let resident = self.resident_blocks(found, threads, u64::from(request.shared_bytes));
         let most = u64::from(resident) * u64::from(MULTIPROCESSORS.unsigned_abs());
@@ -167,31 +181,44 @@ impl State {
         stream: CUstream,
         request: &Request,
     ) -> Result<Launch, Refusal> {
+        self.refuse_legacy_use(stream)?;
         let device = self.device_of_stream(stream)?;
         let function = self.resolved(request.function)?;
         if self.functions.get(function)?.device != device {
             return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "launch.foreign"));
         }
+        let launch = self.described_launch(request)?;
         self.check_cluster(function, request)?;
-        self.launch_of(request)
+        self.check_resident(function, request)?;
+        self.check_needs(function, request)?;
+        Ok(launch)
     }
 
-    /// Checks a launch and copies its parameter values.
+    /// Checks a launch of a node.
     pub(super) fn launch_of(&mut self, request: &Request) -> Result<Launch, Refusal> {
+        let launch = self.described_launch(request)?;
+        self.check_needs(launch.function, request)?;
+        Ok(launch)
+    }
+
+    /// Breaks the captures that the legacy stream would wait for, before anything else is looked
+    /// at.
+    pub(super) fn refuse_legacy_use(&mut self, stream: CUstream) -> Call {
+        let stream = self.resolve(stream)?;
+        match self.is_legacy(stream) {
+            true => self.legacy_use(stream),
+            false => Ok(()),
+        }
+    }
+
+    /// The launch that a request describes, with its parameter values.
+    fn described_launch(&mut self, request: &Request) -> Result<Launch, Refusal> {
         let function = self.resolved(request.function)?;
         check_geometry(request)?;
         let found = self.functions.get(function)?;
         let threads = request.block.iter().product::<u32>();
         if threads > most_threads(found) {
             return Err(invalid("launch.bound"));
-        }
-        self.check_resident(found, request)?;
-        let required = found.program.entry().limits.required_threads;
-        if required.is_some_and(|required| required != request.block) {
-            return Err(invalid("launch.required"));
-        }
-        if request.shared_bytes > found.dynamic_shared_limit {
-            return Err(invalid("launch.shared"));
         }
         let program = Arc::clone(&found.program);
         let parameters = self.parameters_of(request, &program)?;

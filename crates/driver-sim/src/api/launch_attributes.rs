@@ -34,7 +34,7 @@ impl State {
         extra: Out<*mut c_void>,
     ) -> Call {
         let config = config.get()?;
-        self.resolve(config.hStream)?;
+        self.refuse_legacy_use(config.hStream)?;
         self.resolved(function)?;
         let attributes = self.launch_attributes(&config)?;
         let Attributes { cluster, is_cooperative, belongs_to_nodes } = attributes;

@@ -102,9 +102,6 @@ impl State {
         self.library(library)?;
         self.refuse_unsafe()?;
         let found = self.libraries.remove(library)?;
-        for kernel in found.kernels.values() {
-            self.kernels.remove(*kernel)?;
-        }
         // Modules of contexts that were destroyed are gone already.
         for module in found.modules.into_values() {
             if self.modules.contains(module) {
@@ -211,10 +208,15 @@ impl State {
         function.put(found)
     }
 
+    /// The kernel behind a handle.
+    fn known_kernel(&self, kernel: CUkernel) -> Result<&Kernel, Refusal> {
+        let missing = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "library.no_kernel");
+        self.kernels.get(kernel).map_err(|_| missing)
+    }
+
     /// The function of a kernel in the current context.
     pub(super) fn function_of_kernel(&mut self, kernel: CUkernel) -> Result<CUfunction, Refusal> {
-        let missing = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "library.no_kernel");
-        let found = self.kernels.get(kernel).map_err(|_| missing)?;
+        let found = self.known_kernel(kernel)?;
         let (library, name) = (found.library, found.name.to_string_lossy().into_owned());
         let module = self.module_of_library(library)?;
         self.function_named(module, &name)
@@ -222,13 +224,17 @@ impl State {
 
     pub(crate) fn cuKernelGetLibrary(&mut self, library: Out<CUlibrary>, kernel: CUkernel) -> Call {
         library.demand()?;
-        let found = self.kernels.get(kernel)?.library;
+        let found = self.known_kernel(kernel)?.library;
         library.put(found)
     }
 
     pub(crate) fn cuKernelGetName(&mut self, name: Out<*const c_char>, kernel: CUkernel) -> Call {
-        let found = self.kernels.get(kernel).map_err(|_| invalid("kernel.name"))?.name.as_ptr();
-        name.put(found)
+        name.put(self.named_kernel(kernel)?.name.as_ptr())
+    }
+
+    /// The kernel behind a handle, for functions that take null for an argument out of range.
+    fn named_kernel(&self, kernel: CUkernel) -> Result<&Kernel, Refusal> {
+        self.kernels.get(kernel).map_err(|_| invalid("kernel.name"))
     }
 
     pub(crate) fn cuKernelGetParamInfo(
@@ -238,6 +244,7 @@ impl State {
         offset: Out<usize>,
         size: Out<usize>,
     ) -> Call {
+        self.named_kernel(kernel)?;
         let function = self.function_of_kernel(kernel)?;
         self.cuFuncGetParamInfo(function, index, offset, size)
     }
@@ -249,6 +256,7 @@ impl State {
         kernel: CUkernel,
         device: CUdevice,
     ) -> Call {
+        self.known_kernel(kernel)?;
         value.demand()?;
         let function = self.function_on(kernel, device)?;
         let number = self.attribute_of(function, attribute)?;
@@ -283,11 +291,11 @@ impl State {
         library: CUlibrary,
         name: In<c_char>,
     ) -> Call {
-        self.library(library)?;
-        name.text()?;
         if address.is_null() && bytes.is_null() {
             return Err(invalid("null"));
         }
+        self.library(library)?;
+        name.text()?;
         // The parser knows no managed variables, so that no image has one.
         Err(refuse(CUresult::CUDA_ERROR_NOT_FOUND, "library.managed"))
     }

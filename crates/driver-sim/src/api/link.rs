@@ -78,6 +78,9 @@ impl State {
             return Err(self.unsupported("inputs of a linker other than PTX"));
         }
         match kind {
+            _ if bytes.is_empty() => {
+                Err(refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, "link.no_image"))
+            }
             K::CU_JIT_INPUT_PTX | K::CU_JIT_INPUT_FATBINARY => Ok(()),
             K::CU_JIT_INPUT_CUBIN | K::CU_JIT_INPUT_LIBRARY => {
                 Err(refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, "link.no_image"))

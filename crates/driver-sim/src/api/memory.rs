@@ -65,7 +65,7 @@ impl State {
         if width == 0 || height == 0 {
             return Err(invalid("memory.no_rows"));
         }
-        let huge = refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "memory.exhausted");
+        let huge = invalid("memory.uncountable");
         let row = width.checked_next_multiple_of(PITCH).ok_or(huge)?;
         // The pitch is told before the memory is there.
         pitch.offer(row);

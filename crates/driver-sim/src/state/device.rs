@@ -152,14 +152,13 @@ impl State {
             // The address is that of a live allocation, which this frees.
             keep || memory.free(*address).is_err()
         });
-        self.graph_memory.retain(|address, found| {
-            let keep = found.device != device;
-            if !keep && found.is_live {
+        // Nodes that allocate keep what they reserved.
+        for (address, found) in &mut self.graph_memory {
+            if found.device == device && std::mem::take(&mut found.is_live) {
                 // What a launch that never ran was to allocate is not there.
                 let _ = memory.free(*address);
             }
-            keep
-        });
+        }
         let pinned = self.pinned.iter().filter(|(_, pinned)| pinned.device == device);
         let pinned: Vec<_> = pinned.map(|(address, _)| *address).collect();
         for address in pinned {
