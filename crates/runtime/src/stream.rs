@@ -132,6 +132,20 @@ impl Stream {
         bytes: usize,
     ) -> Result<()> {
         self.bind_to_enqueue()?;
+        // SAFETY: the caller promises valid ranges.
+        unsafe { self.copy_to_device_bound(target, source, bytes) }
+    }
+
+    /// As [`Stream::copy_to_device`], where the stream was bound to be enqueued on just now.
+    ///
+    /// # Safety
+    /// As [`Stream::copy_to_device`].
+    pub(crate) unsafe fn copy_to_device_bound(
+        &self,
+        target: CUdeviceptr,
+        source: *const u8,
+        bytes: usize,
+    ) -> Result<()> {
         let (source, stream) = (source.cast(), self.raw());
         // SAFETY: the caller promises valid ranges.
         unsafe { call!(self.context(), cuMemcpyHtoDAsync_v2(target, source, bytes, stream)) }

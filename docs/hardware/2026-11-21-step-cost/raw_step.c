@@ -49,12 +49,58 @@ static void depths(size_t count, size_t edges, const size_t* from, const size_t*
     }
 }
 
-// Builds the graph of `source` again. With `slack` >= 0, nodes whose longest path is within `slack`
-// nodes of the longest of all get the highest priority, the others the lowest.
-int raw_build(CUgraph source, int slack, CUcontext context, CUgraph* out, CUgraphExec* exec) {
+// The order in which nodes are added: that of the source (0), that of a list schedule which takes
+// the ready node with the longest path to an end first (1), or level by level, in each the longest
+// path first (2).
+static void order(int how, size_t count, size_t edges, const size_t* from, const size_t* to,
+                  const int* height, const int* depth, size_t* out) {
+    int* waits = calloc(count + 1, sizeof *waits);
+    char* done = calloc(count + 1, 1);
+    for (size_t at = 0; at < edges; at++) waits[to[at]]++;
+    for (size_t next = 0; next < count; next++) {
+        size_t best = count;
+        for (size_t at = 0; at < count; at++) {
+            if (done[at] || waits[at]) continue;
+            if (best == count) { best = at; if (how == 0) break; continue; }
+            int deeper = how == 2 ? depth[at] - depth[best] : 0;
+            if (deeper < 0 || (deeper == 0 && height[at] > height[best])) best = at;
+        }
+        done[best] = 1;
+        out[next] = best;
+        for (size_t at = 0; at < edges; at++)
+            if (from[at] == best) waits[to[at]]--;
+    }
+    free(waits); free(done);
+}
+
+static int add(CUgraph graph, CUcontext context, CUgraphNode node, const CUgraphNode* after,
+               size_t count, CUgraphNode* made) {
+    CUgraphNodeType type;
+    TRY(cuGraphNodeGetType(node, &type));
+    if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
+        CUDA_KERNEL_NODE_PARAMS params;
+        TRY(cuGraphKernelNodeGetParams(node, &params));
+        return (int)cuGraphAddKernelNode(made, graph, after, count, &params);
+    }
+    if (type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+        CUDA_MEMCPY3D params;
+        TRY(cuGraphMemcpyNodeGetParams(node, &params));
+        return (int)cuGraphAddMemcpyNode(made, graph, after, count, &params, context);
+    }
+    if (type == CU_GRAPH_NODE_TYPE_MEMSET) {
+        CUDA_MEMSET_NODE_PARAMS params;
+        TRY(cuGraphMemsetNodeGetParams(node, &params));
+        return (int)cuGraphAddMemsetNode(made, graph, after, count, &params, context);
+    }
+    return -1;
+}
+
+// Builds the graph of `source` again, with its nodes in one of the orders above. `how` + 10 also
+// lists the deepest parent of each node first.
+int raw_build(CUgraph source, int how, CUcontext context, CUgraph* out, CUgraphExec* exec) {
     size_t count = 0, edge_count = 0;
     TRY(cuGraphGetNodes(source, NULL, &count));
-    CUgraphNode* nodes = malloc(count * sizeof *nodes);
+    CUgraphNode* nodes = malloc((count + 1) * sizeof *nodes);
     TRY(cuGraphGetNodes(source, nodes, &count));
     TRY(cuGraphGetEdges(source, NULL, NULL, NULL, &edge_count));
     CUgraphNode* from = malloc((edge_count + 1) * sizeof *from);
@@ -69,47 +115,29 @@ int raw_build(CUgraph source, int slack, CUcontext context, CUgraph* out, CUgrap
     }
     int* height = malloc((count + 1) * sizeof *height);
     int* depth = malloc((count + 1) * sizeof *depth);
+    size_t* sequence = malloc((count + 1) * sizeof *sequence);
     heights(count, edge_count, at_from, at_to, height);
     depths(count, edge_count, at_from, at_to, depth);
-    int longest = 0;
-    for (size_t at = 0; at < count; at++)
-        if (height[at] > longest) longest = height[at];
-    CUgraph graph;
-    TRY(cuGraphCreate(&graph, 0));
+    order(how % 10, count, edge_count, at_from, at_to, height, depth, sequence);
+    TRY(cuGraphCreate(out, 0));
     CUgraphNode* made = malloc((count + 1) * sizeof *made);
-    for (size_t at = 0; at < count; at++) {
-        CUgraphNodeType type;
-        TRY(cuGraphNodeGetType(nodes[at], &type));
-        if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
-            CUDA_KERNEL_NODE_PARAMS params;
-            TRY(cuGraphKernelNodeGetParams(nodes[at], &params));
-            TRY(cuGraphAddKernelNode(&made[at], graph, NULL, 0, &params));
-            if (slack >= 0) {
-                int least, greatest;
-                TRY(cuCtxGetStreamPriorityRange(&least, &greatest));
-                CUkernelNodeAttrValue value;
-                memset(&value, 0, sizeof value);
-                value.priority = depth[at] + height[at] - 1 + slack >= longest ? greatest : least;
-                TRY(cuGraphKernelNodeSetAttribute(made[at], CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
+    CUgraphNode* after = malloc((count + 1) * sizeof *after);
+    size_t* parents = malloc((count + 1) * sizeof *parents);
+    for (size_t next = 0; next < count; next++) {
+        size_t node = sequence[next], found = 0;
+        for (size_t at = 0; at < edge_count; at++)
+            if (at_to[at] == node) {
+                size_t place = found++;
+                for (; how >= 10 && place > 0 && depth[parents[place - 1]] < depth[at_from[at]]; place--)
+                    parents[place] = parents[place - 1];
+                parents[place] = at_from[at];
             }
-        } else if (type == CU_GRAPH_NODE_TYPE_MEMCPY) {
-            CUDA_MEMCPY3D params;
-            TRY(cuGraphMemcpyNodeGetParams(nodes[at], &params));
-            TRY(cuGraphAddMemcpyNode(&made[at], graph, NULL, 0, &params, context));
-        } else if (type == CU_GRAPH_NODE_TYPE_MEMSET) {
-            CUDA_MEMSET_NODE_PARAMS params;
-            TRY(cuGraphMemsetNodeGetParams(nodes[at], &params));
-            TRY(cuGraphAddMemsetNode(&made[at], graph, NULL, 0, &params, context));
-        } else {
-            return -1;
-        }
+        for (size_t at = 0; at < found; at++) after[at] = made[parents[at]];
+        TRY(add(*out, context, nodes[node], after, found, &made[node]));
     }
-    for (size_t at = 0; at < edge_count; at++)
-        TRY(cuGraphAddDependencies(graph, &made[at_from[at]], &made[at_to[at]], NULL, 1));
-    TRY(cuGraphInstantiate(exec, graph, 0));
-    *out = graph;
+    TRY(cuGraphInstantiate(exec, *out, 0));
     free(nodes); free(from); free(to); free(data); free(at_from); free(at_to);
-    free(height); free(depth); free(made);
+    free(height); free(depth); free(sequence); free(made); free(after); free(parents);
     return 0;
 }
 

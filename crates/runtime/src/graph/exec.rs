@@ -77,6 +77,13 @@ impl GraphExec {
     pub fn launch(&mut self, stream: &Stream) -> Result<()> {
         self.context.same(stream.context(), "the stream")?;
         stream.bind_outside_capture("launching a graph; add it as a child instead")?;
+        self.launch_bound(stream)
+    }
+
+    /// As [`Self::launch`], for a stream of the same context that was bound just now, outside of a
+    /// capture: making a context current once more costs a step as much as all else that is not
+    /// the driver's work.
+    pub(crate) fn launch_bound(&mut self, stream: &Stream) -> Result<()> {
         // SAFETY: exec and stream live, and `&mut self` means that no other thread launches it.
         // Whoever added the nodes promised that they may run.
         unsafe { call!(self.context, cuGraphLaunch(self.raw, stream.raw())) }?;

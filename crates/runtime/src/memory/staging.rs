@@ -48,7 +48,8 @@ impl Staging {
         self.pinned.is_none()
     }
 
-    /// Enqueues the copy of `bytes` to `target`, after waiting for the slot to be free.
+    /// Enqueues the copy of `bytes` to `target`, after waiting for the slot to be free. The caller
+    /// has bound `stream` to be enqueued on.
     ///
     /// # Safety
     /// `target` must be the start of live device memory of this size until the copy has run, and
@@ -69,7 +70,7 @@ impl Staging {
         slot.copy_from_slice(bytes);
         // SAFETY: the caller promises the target. The slot is not written before its event, and
         // pinned memory is freed only after a wait for the context.
-        unsafe { stream.copy_to_device(target, slot.as_ptr(), bytes.len()) }?;
+        unsafe { stream.copy_to_device_bound(target, slot.as_ptr(), bytes.len()) }?;
         self.next = (self.next + 1) % (GROUP * GROUPS);
         if self.next.is_multiple_of(GROUP) {
             // Without the event the slots would look free while copies may still read them.

@@ -42,6 +42,7 @@ mod load;
 mod prewarm;
 mod report;
 mod session;
+mod stored;
 mod warm;
 mod worker;
 

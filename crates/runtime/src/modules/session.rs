@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::bundle::BundleError;
 use super::cache::{Claim, ModuleCache};
 use super::compiler::Compiler;
 use super::crew::Crew;
-use super::disk::{CodeKey, identity};
+use super::disk::identity;
 use super::function::{Function, Module};
 use super::image::{ImageKey, Wanted};
 use super::load::{LoadFailure, compile, load_code, load_ptx};
 use super::prewarm::{PrewarmError, Progress};
 use super::report::{ImageReport, Source, Warning};
+use super::stored::{self, Stored};
 use crate::context::Context;
 
 /// What a context takes of the memory of a device, at most, for the process that compiles in it.
@@ -79,17 +79,24 @@ impl<'s> Session<'s> {
 
     /// Loads images from bundles and from disk, and has the rest compiled.
     pub(super) fn load(&mut self, mine: Vec<Mine<'_, '_>>) -> Result<(), PrewarmError> {
-        let mut cold = Vec::new();
-        for (wanted, claim) in mine {
-            let started = Instant::now();
-            match self.stored(wanted)? {
+        let (wanted, claims): (Vec<_>, Vec<_>) = mine.into_iter().unzip();
+        let (mut cold, mut claims) = (Vec::new(), claims.into_iter());
+        stored::each(self.cache, &wanted, |at, found| {
+            let (started, wanted) = (Instant::now(), wanted[at]);
+            let bad = |source| PrewarmError::Bundle { image: wanted.name.clone(), source };
+            let loaded = self.load_stored(wanted, found.map_err(bad)?)?;
+            let Some(claim) = claims.next() else { return Ok(()) };
+            match loaded {
                 Some((module, source)) => {
                     let module = claim.fulfil(module);
-                    self.finish(wanted, &module, (source, started.elapsed()))?;
+                    self.finish(wanted, &module, (source, started.elapsed()))
                 }
-                None => cold.push((wanted, claim)),
+                None => {
+                    cold.push((wanted, claim));
+                    Ok(())
+                }
             }
-        }
+        })?;
         let cold = match self.cache.options().warming.compiler {
             Compiler::Driver => cold,
             _ if cold.is_empty() => cold,
@@ -105,44 +112,30 @@ impl<'s> Session<'s> {
     }
 
     /// The image from a bundle or from disk. What the driver refuses is compiled again.
-    fn stored(&mut self, wanted: &Wanted<'_>) -> Result<Option<(Module, Source)>, PrewarmError> {
-        let bundled = self
-            .bundled(wanted)
-            .map_err(|source| PrewarmError::Bundle { image: wanted.name.clone(), source })?;
-        if let Some(module) = self.accept(wanted, bundled.as_deref(), Source::Bundle)? {
-            return Ok(Some((module, Source::Bundle)));
+    fn load_stored(
+        &mut self,
+        wanted: &Wanted<'_>,
+        stored: Stored,
+    ) -> Result<Option<(Module, Source)>, PrewarmError> {
+        let Stored { code, warnings } = stored;
+        warnings.into_iter().for_each(|warning| self.warn(warning));
+        let Some((code, source)) = code else { return Ok(None) };
+        if let Some(module) = self.accept(wanted, &code, source)? {
+            return Ok(Some((module, source)));
         }
-        let Some(disk) = &self.cache.options().disk else { return Ok(None) };
-        let kept = disk.get(&self.key(wanted)).unwrap_or_else(|error| {
-            self.warn(Warning::Disk(error));
-            None
-        });
-        let module = self.accept(wanted, kept.as_deref(), Source::Disk)?;
-        Ok(module.map(|module| (module, Source::Disk)))
-    }
-
-    fn bundled(&mut self, wanted: &Wanted<'_>) -> Result<Option<Vec<u8>>, BundleError> {
-        let (bundles, device) = (&self.cache.options().bundles, self.context().device_target());
-        for bundle in bundles {
-            if let Some(code) = bundle.code(&wanted.digest, device)? {
-                return Ok(Some(code));
-            }
+        match source {
+            Source::Bundle => self.load_stored(wanted, stored::on_disk(self.cache, wanted)),
+            _ => Ok(None),
         }
-        if !bundles.is_empty() {
-            let image = wanted.name.clone();
-            self.warn(Warning::NotInBundle { image, device });
-        }
-        Ok(None)
     }
 
     /// Loads compiled code, or warns that the driver does not take it.
     fn accept(
         &mut self,
         wanted: &Wanted<'_>,
-        code: Option<&[u8]>,
+        code: &[u8],
         source: Source,
     ) -> Result<Option<Module>, PrewarmError> {
-        let Some(code) = code else { return Ok(None) };
         match load_code(self.context(), code) {
             Ok(module) => Ok(Some(module)),
             Err(failure) if failure.is_of_image() => {
@@ -219,7 +212,7 @@ impl<'s> Session<'s> {
     ) -> Result<(), PrewarmError> {
         let started = Instant::now();
         let Some((wanted, _)) = slot else { return Ok(()) };
-        let Some(module) = self.accept(wanted, Some(code), Source::Worker)? else { return Ok(()) };
+        let Some(module) = self.accept(wanted, code, Source::Worker)? else { return Ok(()) };
         self.keep(wanted, code);
         let Some((wanted, claim)) = slot.take() else { return Ok(()) };
         let module = claim.fulfil(module);
@@ -239,13 +232,9 @@ impl<'s> Session<'s> {
 
     fn keep(&mut self, wanted: &Wanted<'_>, code: &[u8]) {
         let Some(disk) = &self.cache.options().disk else { return };
-        if let Err(error) = disk.put(&self.key(wanted), code) {
+        if let Err(error) = disk.put(&stored::key(self.cache, wanted), code) {
             self.warn(Warning::Disk(error));
         }
-    }
-
-    fn key<'k>(&'k self, wanted: &'k Wanted<'_>) -> CodeKey<'k> {
-        CodeKey { context: self.context(), image: wanted.digest, name: &wanted.name }
     }
 
     fn context(&self) -> &'s Context {

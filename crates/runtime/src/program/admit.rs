@@ -119,6 +119,7 @@ impl Program {
         stream: &Stream,
         controls: &[u8],
     ) -> Result<Template, AdmitError> {
+        stream.bind_outside_capture("admitting a program")?;
         let target = self.memory.control_address();
         // SAFETY: the control block is the program's own, and no step is in flight behind it.
         unsafe { self.staging.upload(stream, target, controls) }?;

@@ -78,16 +78,18 @@ impl Program {
     }
 
     /// Tries a graph again when it is time. Whatever comes of it, the step that follows can be
-    /// done: by the graph, or eagerly. A context that is lost shows in the calls of that step.
-    pub(super) fn retry_graph(&mut self, stream: &Stream) {
+    /// done: by the graph, or eagerly. A context that is lost shows in the calls of that step. Gives
+    /// whether it was tried.
+    pub(super) fn retry_graph(&mut self, stream: &Stream) -> bool {
         if !self.retries.due() {
-            return;
+            return false;
         }
         self.retries.used += 1;
         match self.attempt_graph(stream) {
             Ok(()) => tracing::info!(attempts = self.report.attempts, "steps are graphs again"),
             Err(error) => self.fall_back(format!("a graph could not be built: {error}")),
         }
+        true
     }
 
     /// Makes the steps from now on eager, because of `failure`.

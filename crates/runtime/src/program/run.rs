@@ -62,7 +62,10 @@ impl Program {
         stream.bind_outside_capture("a step")?;
         self.after_last_step(stream)?;
         self.retired.release_finished();
-        self.retry_graph(stream);
+        if self.retry_graph(stream) {
+            // A library may have made another context current meanwhile.
+            stream.bind_outside_capture("a step")?;
+        }
         if self.options.nan_transients {
             self.memory.fill_transients_with_nan(stream)?;
         }
@@ -84,7 +87,7 @@ impl Program {
 
     fn run(&mut self, stream: &Stream) -> Result<(), StepError> {
         let Some(replay) = &mut self.replay else { return self.enqueue_all(stream) };
-        match replay.exec.launch(stream) {
+        match replay.exec.launch_bound(stream) {
             Ok(()) => Ok(()),
             // The driver enqueues all of a graph or nothing, so nothing of it runs, and an eager
             // step in its place happens once.
