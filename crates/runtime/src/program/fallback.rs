@@ -78,8 +78,8 @@ impl Program {
     }
 
     /// Tries a graph again when it is time. Whatever comes of it, the step that follows can be
-    /// done: by the graph, or eagerly. A context that is lost shows in the calls of that step. Gives
-    /// whether it was tried.
+    /// done: by the graph, or eagerly. A context that is lost shows in the calls of that step.
+    /// Gives whether it was tried.
     pub(super) fn retry_graph(&mut self, stream: &Stream) -> bool {
         if !self.retries.due() {
             return false;
