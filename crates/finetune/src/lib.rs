@@ -1,8 +1,9 @@
 //! Training a transformer with the whole step as one replayable CUDA graph.
 //!
-//! The model is decoder-only, of the Qwen2 architecture, over bytes. [`model::StepPass`] describes
-//! one step of training — forward, backward, clipping, AdamW — as a pass; a [`Trainer`] binds it to
-//! a device and steps it; a [`Run`] feeds it with a text and keeps [checkpoints](checkpoint).
+//! The model is decoder-only, of the Qwen2, Qwen3 or Llama architecture, over bytes.
+//! [`model::StepPass`] describes one step of training — forward, backward, clipping, AdamW — as a
+//! pass; a [`Trainer`] binds it to a device and steps it; a [`Run`] feeds it with a text and keeps
+//! [checkpoints](checkpoint).
 //!
 //! ```
 //! # #[cfg(feature = "sim")] {
@@ -45,7 +46,9 @@ pub mod report;
 pub mod run;
 pub mod trainer;
 
-pub use config::{LoraConfig, Mode, ModelConfig, OptimizerConfig, Preset, TrainingConfig};
+pub use config::{
+    LoraConfig, Mode, ModelConfig, OptimizerConfig, Preset, RopeScaling, TrainingConfig,
+};
 pub use data::{Batch, TextData};
 pub use device::{Device, DeviceChoice};
 pub use error::{Error, Kept, Result};

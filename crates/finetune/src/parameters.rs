@@ -1,8 +1,8 @@
-//! The inventory of parameters: names as Hugging Face's Qwen2 has them, shapes, and what is
-//! trained.
+//! The inventory of parameters: names as Hugging Face's Qwen2, Qwen3 and Llama have them, shapes,
+//! and what is trained.
 //!
-//! Matrices are `[outputs, inputs]`, row-major. There is no `lm_head.weight`: the token table is
-//! also the output projection.
+//! Matrices are `[outputs, inputs]`, row-major. There is no `lm_head.weight` where the token table
+//! is also the output projection.
 
 use crate::config::{Mode, ModelConfig};
 
@@ -54,10 +54,12 @@ pub fn layer_name(layer: usize, part: &str) -> String {
     format!("model.layers.{layer}.{part}")
 }
 
-/// The token table, which is also the output projection.
+/// The token table, which is also the output projection where the model ties them.
 pub const EMBEDDING: &str = "model.embed_tokens.weight";
 /// The gain of the norm before the output projection.
 pub const FINAL_NORM: &str = "model.norm.weight";
+/// The output projection, where it is not the token table.
+pub const HEAD: &str = "lm_head.weight";
 
 /// Standard deviation of every randomly initialized base weight: the square root of 2 / (5 · width)
 /// from Nguyen and Salazar, "Transformers without Tears", which is about 0.02 at Qwen2's widths.
@@ -75,6 +77,9 @@ pub fn inventory(model: &ModelConfig, mode: Mode) -> Vec<Parameter> {
     }
     let trainable = list.full;
     list.norm(FINAL_NORM.to_owned(), model.hidden, trainable);
+    if !model.tied {
+        list.matrix(HEAD.to_owned(), [model.vocab, model.hidden]);
+    }
     list.parameters
 }
 
@@ -87,19 +92,25 @@ struct List {
 impl List {
     fn layer(&mut self, model: &ModelConfig, mode: Mode, layer: usize) {
         let name = |part: &str| layer_name(layer, part);
-        let (hidden, inner) = (model.hidden, model.intermediate);
+        let (hidden, inner, q_width) = (model.hidden, model.intermediate, model.q_width());
         self.norm(name("input_layernorm.weight"), hidden, true);
         let widths =
-            [("q_proj", hidden), ("k_proj", model.kv_width()), ("v_proj", model.kv_width())];
+            [("q_proj", q_width), ("k_proj", model.kv_width()), ("v_proj", model.kv_width())];
         for (projection, width) in widths {
             let full = |kind: &str| name(&format!("self_attn.{projection}.{kind}"));
             self.matrix(full("weight"), [width, hidden]);
-            self.bias(full("bias"), width);
+            if model.qkv_bias {
+                self.bias(full("bias"), width);
+            }
             if let (Mode::Lora(lora), true) = (mode, projection != "k_proj") {
                 self.lora(full("lora_A.weight"), full("lora_B.weight"), [width, lora.rank, hidden]);
             }
         }
-        self.matrix(name("self_attn.o_proj.weight"), [hidden, hidden]);
+        for head in if model.qk_norm { &["q_norm", "k_norm"][..] } else { &[] } {
+            let trainable = self.full;
+            self.norm(name(&format!("self_attn.{head}.weight")), model.head_dim(), trainable);
+        }
+        self.matrix(name("self_attn.o_proj.weight"), [hidden, q_width]);
         self.norm(name("post_attention_layernorm.weight"), hidden, true);
         self.matrix(name("mlp.gate_proj.weight"), [inner, hidden]);
         self.matrix(name("mlp.up_proj.weight"), [inner, hidden]);

@@ -4,6 +4,7 @@
 
 mod model;
 mod optimizer;
+mod rope;
 
 use std::fmt;
 
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use model::{BYTE_VOCABULARY, ModelConfig, Preset};
 pub use optimizer::OptimizerConfig;
+pub use rope::RopeScaling;
 
 use crate::error::{Error, Result};
 
@@ -86,6 +88,7 @@ impl TrainingConfig {
         require("seq", self.seq, self.seq >= 1, "at least 1")?;
         let rows = self.batch.saturating_mul(self.seq);
         let widest = self.model.vocab.max(self.model.intermediate).max(self.model.hidden);
+        let widest = widest.max(self.model.q_width()).max(self.model.kv_width());
         let scores = rows.saturating_mul(self.model.heads).saturating_mul(self.seq);
         let largest = rows.saturating_mul(widest).max(scores);
         let fits = u32::try_from(largest).is_ok();
@@ -142,6 +145,9 @@ mod tests {
         let mut wrong = config();
         wrong.optimizer.peak_lr = f64::NAN;
         assert!(wrong.validate().unwrap_err().to_string().contains("lr"));
+        let mut wrong = config();
+        wrong.model.head_dim = Some(7);
+        assert!(wrong.validate().unwrap_err().to_string().contains("head_dim is 7"));
         let mut wrong = config();
         (wrong.batch, wrong.seq) = (1 << 20, 1 << 20);
         assert!(wrong.validate().unwrap_err().to_string().contains("batch x seq"));

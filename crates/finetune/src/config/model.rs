@@ -5,13 +5,17 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::require;
+use super::{RopeScaling, require};
 use crate::error::Result;
 
 /// Tokens are bytes, so a vocabulary needs at least this many entries.
 pub const BYTE_VOCABULARY: usize = 256;
 
-/// Dimensions of a decoder-only transformer of the Qwen2 architecture, with tied embeddings.
+/// Dimensions and parts of a decoder-only transformer: RMSNorm, rotary positions, grouped-query
+/// attention, SwiGLU.
+///
+/// Qwen2 has biases on query, key and value. Qwen3 has none, and a norm of each query and key head.
+/// Llama has neither.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelConfig {
     /// Entries of the token table.
@@ -26,8 +30,18 @@ pub struct ModelConfig {
     pub heads: usize,
     /// Key and value heads; each serves `heads / kv_heads` query heads.
     pub kv_heads: usize,
+    /// Width of one head; `None` for `hidden / heads`.
+    pub head_dim: Option<usize>,
+    /// Whether the query, key and value projections have biases.
+    pub qkv_bias: bool,
+    /// Whether each query and key head passes through an RMSNorm before it is rotated.
+    pub qk_norm: bool,
+    /// Whether the token table is also the output projection.
+    pub tied: bool,
     /// Base of the rotary frequencies.
     pub rope_theta: f64,
+    /// How the rotary frequencies are changed for a longer context; `None` for not at all.
+    pub rope_scaling: Option<RopeScaling>,
     /// Added to the mean square in every RMSNorm, forward and backward alike.
     pub rms_norm_eps: f32,
 }
@@ -35,12 +49,17 @@ pub struct ModelConfig {
 impl ModelConfig {
     /// Width of one head.
     pub fn head_dim(&self) -> usize {
-        self.hidden / self.heads.max(1)
+        self.head_dim.unwrap_or(self.hidden / self.heads.max(1))
+    }
+
+    /// Width of all query heads together.
+    pub fn q_width(&self) -> usize {
+        self.heads.saturating_mul(self.head_dim())
     }
 
     /// Width of all key heads together, which is also that of the value heads.
     pub fn kv_width(&self) -> usize {
-        self.kv_heads * self.head_dim()
+        self.kv_heads.saturating_mul(self.head_dim())
     }
 
     /// Checks that the dimensions fit each other.
@@ -49,16 +68,27 @@ impl ModelConfig {
         require("layers", self.layers, self.layers >= 1, "at least 1")?;
         require("intermediate", self.intermediate, self.intermediate >= 1, "at least 1")?;
         require("heads", self.heads, self.heads >= 1, "at least 1")?;
-        let divides = self.hidden >= self.heads && self.hidden.is_multiple_of(self.heads);
-        require("hidden", self.hidden, divides, "a multiple of the number of heads")?;
-        let even = self.head_dim().is_multiple_of(2);
-        require("hidden", self.hidden, even, "such that hidden / heads is even, for rotary pairs")?;
+        self.validate_head()?;
         let grouped = self.kv_heads >= 1 && self.heads.is_multiple_of(self.kv_heads);
         require("kv_heads", self.kv_heads, grouped, "a divisor of the number of heads")?;
         let theta = self.rope_theta.is_finite() && self.rope_theta > 1.0;
         require("rope_theta", self.rope_theta, theta, "finite and above 1")?;
         let eps = self.rms_norm_eps.is_finite() && self.rms_norm_eps > 0.0;
-        require("rms_norm_eps", self.rms_norm_eps, eps, "finite and above 0")
+        require("rms_norm_eps", self.rms_norm_eps, eps, "finite and above 0")?;
+        self.rope_scaling.map_or(Ok(()), |scaling| scaling.validate())
+    }
+
+    fn validate_head(&self) -> Result<()> {
+        let Some(width) = self.head_dim else {
+            let divides = self.hidden >= self.heads && self.hidden.is_multiple_of(self.heads);
+            require("hidden", self.hidden, divides, "a multiple of the number of heads")?;
+            let even = self.head_dim().is_multiple_of(2);
+            let rule = "such that hidden / heads is even, for rotary pairs";
+            return require("hidden", self.hidden, even, rule);
+        };
+        require("hidden", self.hidden, self.hidden >= 1, "at least 1")?;
+        let even = width >= 2 && width.is_multiple_of(2);
+        require("head_dim", width, even, "even and at least 2, for rotary pairs")
     }
 }
 
@@ -95,7 +125,12 @@ impl Preset {
             intermediate: 4864,
             heads: 14,
             kv_heads: 2,
+            head_dim: None,
+            qkv_bias: true,
+            qk_norm: false,
+            tied: true,
             rope_theta: 1e6,
+            rope_scaling: None,
             rms_norm_eps: 1e-6,
         };
         match self {

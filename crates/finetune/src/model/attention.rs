@@ -7,8 +7,9 @@ use retrograph_kernels::ops::{
 };
 use retrograph_runtime::Slice;
 
-use super::builder::Builder;
+use super::builder::{Builder, Gradient};
 use super::linear::{self, Linear};
+use super::norm;
 use crate::error::Result;
 use crate::parameters::layer_name;
 
@@ -44,6 +45,8 @@ impl Rotary {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Saved {
     projections: [(Linear, linear::Saved); 4],
+    /// Of the query and the key heads, where the model has norms there.
+    norms: [Option<norm::Saved>; 2],
     q: Slice<f32>,
     k: Slice<f32>,
     v: Slice<f32>,
@@ -73,23 +76,50 @@ pub(super) fn forward(
     x: Slice<f32>,
     rotary: Rotary,
 ) -> Result<(Slice<f32>, Saved)> {
-    let (hidden, kv_width) = (builder.config.model.hidden, builder.config.model.kv_width());
-    let project = |builder: &mut Builder, part: &str, x, outputs| -> Result<_> {
+    let model = builder.config.model;
+    let (hidden, q_width, kv_width) = (model.hidden, model.q_width(), model.kv_width());
+    let project = |builder: &mut Builder, part: &str, x, shape| -> Result<_> {
         let prefix = layer_name(layer, &format!("self_attn.{part}_proj"));
         builder.scope(format!("layer {layer}/{part}"));
-        let linear = Linear::new(builder, &prefix, [hidden, outputs]);
+        let linear = Linear::new(builder, &prefix, shape);
         let (y, saved) = linear.forward(builder, x, "out")?;
         Ok((y, (linear, saved)))
     };
-    let (q, q_saved) = project(builder, "q", x, hidden)?;
+    let (q, q_saved) = project(builder, "q", x, [hidden, q_width])?;
+    let (q, q_norm) = norm_heads(builder, &layer_name(layer, "self_attn.q_norm.weight"), q)?;
     let q = rotary.rotate(builder, q, false)?;
-    let (k, k_saved) = project(builder, "k", x, kv_width)?;
+    let (k, k_saved) = project(builder, "k", x, [hidden, kv_width])?;
+    let (k, k_norm) = norm_heads(builder, &layer_name(layer, "self_attn.k_norm.weight"), k)?;
     let k = rotary.rotate(builder, k, false)?;
-    let (v, v_saved) = project(builder, "v", x, kv_width)?;
+    let (v, v_saved) = project(builder, "v", x, [hidden, kv_width])?;
     builder.scope(format!("layer {layer}/attention"));
     let (probs, mixed) = mix(builder, [q, k, v])?;
-    let (out, o_saved) = project(builder, "o", mixed, hidden)?;
-    Ok((out, Saved { projections: [q_saved, k_saved, v_saved, o_saved], q, k, v, probs }))
+    let (out, o_saved) = project(builder, "o", mixed, [q_width, hidden])?;
+    let (projections, norms) = ([q_saved, k_saved, v_saved, o_saved], [q_norm, k_norm]);
+    Ok((out, Saved { projections, norms, q, k, v, probs }))
+}
+
+/// Appends the norm of every head of `x` by the gain `name`, where the model has it.
+fn norm_heads(
+    builder: &mut Builder,
+    name: &str,
+    x: Slice<f32>,
+) -> Result<(Slice<f32>, Option<norm::Saved>)> {
+    let Some(gamma) = builder.weight_if_any(name) else { return Ok((x, None)) };
+    let (y, saved) = norm::forward(builder, x, gamma)?;
+    Ok((y, Some(saved)))
+}
+
+/// Appends the gradient of what [`norm_heads`] took.
+fn norm_heads_backward(
+    builder: &mut Builder,
+    saved: Option<norm::Saved>,
+    grad_out: Slice<f32>,
+) -> Result<Slice<f32>> {
+    let Some(saved) = saved else { return Ok(grad_out) };
+    let slice = builder.transient("grad_unnormed", grad_out.len());
+    norm::backward(builder, saved, grad_out, Gradient { slice, accumulate: false })?;
+    Ok(slice)
 }
 
 /// Appends `probs = softmax(scale · q·kᵀ)` and `probs · v`.
@@ -121,9 +151,11 @@ pub(super) fn backward(
     let grads = unmix(builder, &saved, grad_mixed)?;
     builder.scope(format!("layer {layer}/q backward"));
     let grad_q = rotary.rotate(builder, grads[0], true)?;
+    let grad_q = norm_heads_backward(builder, saved.norms[0], grad_q)?;
     let from_q = q.0.backward(builder, q.1, grad_q)?;
     builder.scope(format!("layer {layer}/k backward"));
     let grad_k = rotary.rotate(builder, grads[1], true)?;
+    let grad_k = norm_heads_backward(builder, saved.norms[1], grad_k)?;
     let from_k = k.0.backward(builder, k.1, grad_k)?;
     builder.scope(format!("layer {layer}/v backward"));
     let from_v = v.0.backward(builder, v.1, grads[2])?;

@@ -1,4 +1,5 @@
-//! The two ends of the model, which share the token table: embedding, and logits with their loss.
+//! The two ends of the model, which can share the token table: embedding, and logits with their
+//! loss.
 
 use retrograph_kernels::ops::{CrossEntropy, Embedding, EmbeddingBackward, GemmShape, Mean};
 use retrograph_runtime::Slice;
@@ -7,7 +8,7 @@ use super::builder::{Builder, Gradient};
 use super::linear::{self, Linear};
 use super::norm;
 use crate::error::Result;
-use crate::parameters::{EMBEDDING, FINAL_NORM};
+use crate::parameters::{EMBEDDING, FINAL_NORM, HEAD};
 
 /// Appends the rows of the table that belong to `tokens`.
 pub(super) fn embed(builder: &mut Builder, tokens: Slice<u32>) -> Result<Slice<f32>> {
@@ -19,7 +20,8 @@ pub(super) fn embed(builder: &mut Builder, tokens: Slice<u32>) -> Result<Slice<f
     Ok(out)
 }
 
-/// Appends what `grad`, the gradient of the embedded tokens, adds to that of the table.
+/// Appends what `grad`, the gradient of the embedded tokens, adds to that of the table. A table
+/// that is the output projection, too, has a gradient from there already; others start from zero.
 pub(super) fn embed_backward(
     builder: &mut Builder,
     tokens: Slice<u32>,
@@ -28,6 +30,9 @@ pub(super) fn embed_backward(
     let Some(grad_table) = builder.weight(EMBEDDING).grad else { return Ok(()) };
     builder.scope("embedding backward");
     let (hidden, vocab) = (builder.config.model.hidden, builder.config.model.vocab);
+    if !builder.config.model.tied {
+        builder.pass.fill(grad_table, 0)?;
+    }
     let backward = EmbeddingBackward { tokens, grad_out: grad, grad_table, hidden, vocab };
     builder.launch(backward.launch())
 }
@@ -48,7 +53,8 @@ pub(super) fn logits(builder: &mut Builder, x: Slice<f32>) -> Result<(Slice<f32>
     builder.scope("logits");
     let (inputs, outputs) = (builder.config.model.hidden, builder.config.model.vocab);
     let shape = GemmShape { rows: builder.rows(), inputs, outputs };
-    let linear = Linear::of(builder.weight(EMBEDDING), shape);
+    let projection = if builder.config.model.tied { EMBEDDING } else { HEAD };
+    let linear = Linear::of(builder.weight(projection), shape);
     let (logits, saved) = linear.forward(builder, normed, "out")?;
     Ok((logits, Saved { norm, projection: (linear, saved), logits }))
 }

@@ -14,13 +14,15 @@ pub(super) struct Saved {
     rstd: Slice<f32>,
 }
 
-/// Appends `y = x / rms(x) · gamma`.
+/// Appends `y = x / rms(x) · gamma` for each run of as many elements as gamma has: a token's, or
+/// one head's of a token.
 pub(super) fn forward(
     builder: &mut Builder,
     x: Slice<f32>,
     gamma: Weight,
 ) -> Result<(Slice<f32>, Saved)> {
-    let (rows, width) = (builder.rows(), gamma.value.len());
+    let width = gamma.value.len();
+    let rows = x.len() / width;
     let y = builder.transient("normed", rows * width);
     let rstd = builder.transient("rstd", rows);
     let eps = builder.config.model.rms_norm_eps;
@@ -39,7 +41,8 @@ pub(super) fn backward(
     grad_input: Gradient,
 ) -> Result<()> {
     let Saved { x, gamma, rstd } = saved;
-    let (rows, width) = (builder.rows(), gamma.value.len());
+    let width = gamma.value.len();
+    let rows = x.len() / width;
     let partial_rows = RmsNormBackward::<()>::partial_rows(rows);
     let partials = gamma.grad.map(|_| builder.transient("gamma_partials", partial_rows * width));
     builder.launch(

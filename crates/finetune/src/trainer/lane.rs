@@ -1,6 +1,6 @@
 //! One program with the state that it steps: the run has one, and with `--verify` a second.
 
-use retrograph_kernels::ops::rope_tables;
+use retrograph_kernels::ops::rope_tables_of;
 use retrograph_runtime::{
     Bindings, BuildOptions, Context, Controls, DeviceBuffer, Program, Stream, WarmModules,
 };
@@ -20,8 +20,7 @@ pub(crate) struct RotaryTables {
 impl RotaryTables {
     /// Makes the tables of a model for its sequence length.
     pub(crate) fn new(stream: &Stream, config: &TrainingConfig) -> Result<Self> {
-        let model = &config.model;
-        let (cos, sin) = rope_tables(config.seq, model.head_dim(), model.rope_theta);
+        let (cos, sin) = rope_tables_of(config.seq, &config.model.rope_frequencies());
         let cos = DeviceBuffer::from_slice(stream, &cos)?;
         let sin = DeviceBuffer::from_slice(stream, &sin)?;
         Ok(Self { cos, sin })

@@ -7,7 +7,7 @@ use std::path::Path;
 use retrograph_finetune::model::GradientHome;
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
-    Batch, LoraConfig, Mode, ModelConfig, OptimizerConfig, Plan, Source, TrainerOptions,
+    Batch, LoraConfig, Mode, ModelConfig, OptimizerConfig, Plan, Preset, Source, TrainerOptions,
     TrainingConfig,
 };
 use safetensors::SafeTensors;
@@ -27,6 +27,7 @@ pub(crate) fn config(mode: Mode) -> TrainingConfig {
         kv_heads: 2,
         rope_theta: 1e4,
         rms_norm_eps: 0.03,
+        ..Preset::Tiny.model()
     };
     let optimizer = OptimizerConfig {
         peak_lr: 0.02,
@@ -42,7 +43,8 @@ pub(crate) fn config(mode: Mode) -> TrainingConfig {
     TrainingConfig { model, mode, batch: 3, seq: 11, optimizer, seed: 0 }
 }
 
-fn hashed(name: &str, index: u32) -> u32 {
+/// The hash of the script.
+pub(crate) fn hashed(name: &str, index: u32) -> u32 {
     let step = |seed: u32, byte: u8| (seed ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     let seed = name.bytes().fold(0x811C_9DC5, step);
     let mut x = seed.wrapping_add(index.wrapping_mul(0x9E37_79B9));

@@ -1,6 +1,7 @@
 //! Training as a whole. Every test runs on a simulated driver, or on the GPU that
 //! `RETROGRAPH_DEVICE` names.
 
+mod architectures;
 mod checkpoints;
 mod device;
 mod difference;
@@ -9,6 +10,7 @@ mod hazards;
 mod memory;
 mod models;
 mod padded;
+mod reference;
 mod resume;
 mod strategies;
 mod text;

@@ -1,8 +1,8 @@
 //! Models that are small enough to train in a test.
 
 use retrograph_finetune::{
-    Device, LoraConfig, Mode, ModelConfig, OptimizerConfig, Plan, Source, TextData, Trainer,
-    TrainerOptions, TrainingConfig,
+    Device, LoraConfig, Mode, ModelConfig, OptimizerConfig, Plan, Preset, Source, TextData,
+    Trainer, TrainerOptions, TrainingConfig,
 };
 
 /// LoRA with a rank that is no multiple of anything.
@@ -19,6 +19,7 @@ pub(crate) fn config(mode: Mode, steps: u32) -> TrainingConfig {
         kv_heads: 2,
         rope_theta: 1e4,
         rms_norm_eps: 1e-6,
+        ..Preset::Tiny.model()
     };
     let optimizer =
         OptimizerConfig { warmup_steps: steps.min(5), ..OptimizerConfig::new(0.01, steps) };

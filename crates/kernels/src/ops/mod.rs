@@ -40,7 +40,7 @@ pub use mean::{MEAN, Mean};
 pub use parts::{DgradParts, FpropParts, PARTS_SUM, PartsSum};
 pub use rms_norm::{RMS_NORM, RMS_NORM_BACKWARD, RMS_NORM_GAMMA_REDUCE};
 pub use rms_norm::{RmsNorm, RmsNormBackward, RmsNormGammaReduce};
-pub use rope::{ROPE, Rope, rope_tables};
+pub use rope::{ROPE, Rope, rope_frequencies, rope_tables, rope_tables_of};
 pub use schedule::{SCHEDULE, Schedule};
 pub use softmax::{SOFTMAX, SOFTMAX_BACKWARD, Softmax, SoftmaxBackward, SoftmaxInPlace};
 pub use streams::{ADD, Add, SILU, SILU_BACKWARD, SWIGLU, SWIGLU_BACKWARD};

@@ -83,11 +83,19 @@ impl<B: Copy> Rope<B> {
 /// Cosines and sines of `position · theta^(−2i ÷ head_dim)`, each `[seq, head_dim ÷ 2]`, computed
 /// in f64 and rounded once.
 pub fn rope_tables(seq: usize, head_dim: usize, theta: f64) -> (Vec<f32>, Vec<f32>) {
-    let half = head_dim / 2;
-    let angle = |index: usize| {
-        let (position, pair) = (index / half, index % half);
-        position as f64 * theta.powf(-2.0 * pair as f64 / head_dim as f64)
-    };
+    rope_tables_of(seq, &rope_frequencies(head_dim, theta))
+}
+
+/// The frequencies `theta^(−2i ÷ head_dim)`, in radians per position, of the `head_dim ÷ 2` pairs.
+pub fn rope_frequencies(head_dim: usize, theta: f64) -> Vec<f64> {
+    let frequency = |pair: usize| theta.powf(-2.0 * pair as f64 / head_dim as f64);
+    (0..head_dim / 2).map(frequency).collect()
+}
+
+/// As [`rope_tables`], for frequencies that are given, one for each pair.
+pub fn rope_tables_of(seq: usize, frequencies: &[f64]) -> (Vec<f32>, Vec<f32>) {
+    let half = frequencies.len();
+    let angle = |index: usize| (index / half) as f64 * frequencies[index % half];
     let angles = (0..seq * half).map(angle);
     angles.map(|angle| (angle.cos() as f32, angle.sin() as f32)).unzip()
 }

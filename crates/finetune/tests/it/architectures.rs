@@ -1,0 +1,117 @@
+//! Architectures other than Qwen2 against a model in f64: losses, and gradients against central
+//! differences of the loss in f64.
+
+use retrograph_finetune::model::GradientHome;
+use retrograph_finetune::parameters::{Parameter, inventory};
+use retrograph_finetune::{
+    Mode, ModelConfig, Plan, RopeScaling, Source, TrainerOptions, TrainingConfig,
+};
+
+use crate::device::device;
+use crate::golden::{TOLERANCE, batch, close, config, hashed, weights};
+use crate::models::LORA;
+use crate::reference::{Reference, Weights};
+
+/// The step of the differences; their error is of the order of its square.
+const STEP: f64 = 1e-4;
+
+/// Heads with a norm and a width of their own, no biases, and an output projection.
+fn qwen3(mode: Mode) -> TrainingConfig {
+    let mut config = config(mode);
+    config.model = ModelConfig {
+        head_dim: Some(10),
+        qkv_bias: false,
+        qk_norm: true,
+        tied: false,
+        ..config.model
+    };
+    config
+}
+
+/// No biases, scaled rotary frequencies: of the three pairs of a head, the first is kept, the
+/// second interpolated and the third slowed down.
+fn llama3(mode: Mode) -> TrainingConfig {
+    let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 27.0 };
+    let mut config = config(mode);
+    config.model = ModelConfig {
+        qkv_bias: false,
+        rope_theta: 20.0,
+        rope_scaling: Some(scaling),
+        ..config.model
+    };
+    config
+}
+
+/// Trains one step without clipping and compares loss and gradients.
+fn matches_reference(mut config: TrainingConfig) {
+    config.optimizer.max_norm = f32::MAX;
+    let batch = batch(&config, 0);
+    let options = TrainerOptions { gradients: GradientHome::External, ..TrainerOptions::default() };
+    let mut values = |parameter: &Parameter| Ok(weights(parameter));
+    let plan = Plan::new(&config, options).unwrap();
+    let source = Source::Values(&mut values);
+    let mut trainer = plan.start(&device().modules(), source, &mut |_| ()).unwrap();
+    let metrics = trainer.step(&batch).unwrap();
+    let mut all: Weights = inventory(&config.model, config.mode)
+        .iter()
+        .map(|one| (one.name.clone(), weights(one).into_iter().map(f64::from).collect()))
+        .collect();
+    let loss = |weights: &Weights| Reference { config: &config, weights }.loss(&batch);
+    close("loss", f64::from(metrics.loss), loss(&all));
+    let gradients = trainer.gradients().unwrap();
+    let trained = trainer.state().trained_parameters().len();
+    assert_eq!(gradients.len(), trained);
+    for (name, gradient) in gradients {
+        let length = gradient.iter().map(|&g| f64::from(g).powi(2)).sum::<f64>().sqrt();
+        assert!(length > 0.0, "the gradient of {name} is zero");
+        let along: Vec<f64> = gradient.iter().map(|&g| f64::from(g) / length).collect();
+        // A gradient that lacks a part is right along itself, but not along another direction.
+        let root = (gradient.len() as f64).sqrt();
+        let sign = |at: usize| if hashed(&name, at as u32) & 1 == 0 { 1.0 } else { -1.0 };
+        let across = (0..gradient.len()).map(|at| sign(at) / root).collect();
+        for direction in [along, across] {
+            let mut moved = |step: f64| {
+                let mut values: Vec<f64> = all[&name].clone();
+                values.iter_mut().zip(&direction).for_each(|(value, d)| *value += step * d);
+                let before = all.insert(name.clone(), values).unwrap();
+                let loss = loss(&all);
+                all.insert(name.clone(), before);
+                loss
+            };
+            let slope = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);
+            let found: f64 = gradient.iter().zip(&direction).map(|(&g, d)| f64::from(g) * d).sum();
+            let error = (slope - found).abs() / length;
+            assert!(error <= TOLERANCE, "the gradient of {name} is off by {error:.2e}");
+        }
+    }
+}
+
+#[test]
+fn the_reference_agrees_with_pytorch_on_qwen2() {
+    let config = config(Mode::Full);
+    let all = inventory(&config.model, config.mode);
+    let value = |one: &Parameter| weights(one).into_iter().map(f64::from).collect();
+    let weights = all.iter().map(|one| (one.name.clone(), value(one))).collect();
+    let loss = Reference { config: &config, weights: &weights }.loss(&batch(&config, 0));
+    close("loss", loss, crate::golden::golden("full")["losses"][0]);
+}
+
+#[test]
+fn qwen3_matches_the_reference_and_its_differences() {
+    matches_reference(qwen3(Mode::Full));
+}
+
+#[test]
+fn qwen3_by_lora_matches_the_reference_and_its_differences() {
+    matches_reference(qwen3(LORA));
+}
+
+#[test]
+fn llama3_matches_the_reference_and_its_differences() {
+    let frequencies = llama3(Mode::Full).model.rope_frequencies();
+    let plain = ModelConfig { rope_scaling: None, ..llama3(Mode::Full).model }.rope_frequencies();
+    assert_eq!(frequencies[0], plain[0]);
+    assert!(frequencies[1] < plain[1] && frequencies[1] > plain[1] / 8.0);
+    assert_eq!(frequencies[2], plain[2] / 8.0);
+    matches_reference(llama3(Mode::Full));
+}
