@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 
 use retrograph_finetune::checkpoint::{Checkpoint, CheckpointDirectory};
 use retrograph_finetune::{
-    Device, Ending, Error, Plan, Run, RunReport, Sampling, Source, TextData, TrainedModel, Trainer,
-    TrainerOptions, TrainingConfig,
+    Device, Ending, Error, ModelDirectory, Plan, Run, RunReport, Sampling, Source, TextData,
+    TrainedModel, Trainer, TrainerOptions, TrainingConfig,
 };
 use retrograph_runtime::ModuleCache;
 
@@ -24,10 +24,11 @@ pub(crate) fn run(arguments: &FinetuneArguments) -> Result<Outcome, CliError> {
     let stop = interrupt::flag()?;
     arguments.output.require_folders()?;
     let data = TextData::read(&arguments.text)?;
-    let (config, directory, mut checkpoint) = resolve(arguments, &data)?;
+    let base = arguments.base.as_deref().map(ModelDirectory::open).transpose()?;
+    let (config, directory, mut checkpoint) = resolve(arguments, &data, base.as_ref())?;
     config.validate()?;
     data.require(config.seq)?;
-    let plan = plan(arguments, &config)?;
+    let plan = plan(arguments, &config, base)?;
     let device = Device::open(arguments.device)?;
     screen::device(&device);
     screen::model(&config, &data);
@@ -45,8 +46,12 @@ type Resolved = (TrainingConfig, Option<CheckpointDirectory>, Option<Checkpoint>
 
 /// The configuration, from the arguments or, for what a resumed run must not change, from its
 /// checkpoint.
-fn resolve(arguments: &FinetuneArguments, data: &TextData) -> Result<Resolved, CliError> {
-    let asked = arguments.config();
+fn resolve(
+    arguments: &FinetuneArguments,
+    data: &TextData,
+    base: Option<&ModelDirectory>,
+) -> Result<Resolved, CliError> {
+    let asked = arguments.config(base);
     let Some(path) = &arguments.checkpoint else { return Ok((asked, None, None)) };
     if !arguments.resume {
         asked.validate()?;
@@ -59,18 +64,28 @@ fn resolve(arguments: &FinetuneArguments, data: &TextData) -> Result<Resolved, C
     let checkpoint = directory.open_latest()?;
     let header = checkpoint.header();
     header.require(&asked, data.fingerprint())?;
+    header.require_base(base)?;
     header.require_optimizer(&arguments.training.given(&header.config.optimizer))?;
     fact("resume", format!("{} after step {}", checkpoint.path().display(), header.next_step));
     Ok((header.config, Some(directory), Some(checkpoint)))
 }
 
-fn plan(arguments: &FinetuneArguments, config: &TrainingConfig) -> Result<Plan, CliError> {
+fn plan(
+    arguments: &FinetuneArguments,
+    config: &TrainingConfig,
+    base: Option<ModelDirectory>,
+) -> Result<Plan, CliError> {
     let options = TrainerOptions {
         build: arguments.policy().into(),
         verify: arguments.verify,
         ..TrainerOptions::default()
     };
-    let plan = Plan::new(config, options)?;
+    let mut plan = Plan::new(config, options)?;
+    if let Some(base) = base {
+        fact("base", base.path().display());
+        fact("", "its tokenizer is not read: the bytes of the text are taken as token numbers");
+        plan = plan.with_base(base)?;
+    }
     let pass = &plan.step_pass().pass;
     if arguments.output.explain {
         screen::line(pass.explain());
@@ -194,7 +209,7 @@ fn sample(
         Some(prompt) => prompt.as_bytes(),
         None => data.head(PROMPT_BYTES),
     };
-    let seed = arguments.config().seed;
+    let seed = arguments.training.seed;
     let sampling = Sampling { temperature: output.temperature, seed };
     let text = model.generate(prompt, output.sample, sampling)?;
     fact("sample", "the prompt, then what the model makes of it");

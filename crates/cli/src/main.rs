@@ -2,6 +2,7 @@
 //!
 //! ```sh
 //! retrograph finetune --text README.md --verify    # trains, on the simulated driver if need be
+//! retrograph inspect --model Qwen2.5-0.5B          # says what is in it and what a run would take
 //! retrograph bench --device cuda:0                 # measures strategies and sizes
 //! ```
 //!
@@ -14,6 +15,7 @@ mod bench;
 mod error;
 mod file;
 mod finetune;
+mod inspect;
 mod interrupt;
 mod plot;
 mod screen;
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Finetune(arguments) => finetune::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
         Command::CompileWorker(arguments) => arguments.run(),
     };
     match outcome {

@@ -46,6 +46,14 @@ pub(crate) fn device(device: &Device) {
 }
 
 pub(crate) fn model(config: &TrainingConfig, data: &TextData) {
+    run(config);
+    let (batch, seq) = (config.batch, config.seq);
+    let bytes = HumanCount(data.len() as u64);
+    fact("text", format!("{bytes} bytes, {batch} sequences of {seq} per step"));
+}
+
+/// What is trained.
+pub(crate) fn run(config: &TrainingConfig) {
     let parameters = inventory(&config.model, config.mode);
     let all: usize = parameters.iter().map(|parameter| parameter.len()).sum();
     let trained: usize =
@@ -61,9 +69,6 @@ pub(crate) fn model(config: &TrainingConfig, data: &TextData) {
         "model",
         format!("{layers} layers of width {hidden}, {all} parameters, {trained} trained ({mode})"),
     );
-    let (batch, seq) = (config.batch, config.seq);
-    let bytes = HumanCount(data.len() as u64);
-    fact("text", format!("{bytes} bytes, {batch} sequences of {seq} per step"));
 }
 
 /// Shows the stages before the first step.
@@ -118,16 +123,19 @@ impl Startup {
 }
 
 fn memory(need: &MemoryNeed, free: usize) {
+    fact("memory", format!("{}, {} free", planned(need), HumanBytes(free as u64)));
+}
+
+/// How much device memory a run would take.
+pub(crate) fn need(need: &MemoryNeed) {
+    fact("memory", planned(need));
+}
+
+fn planned(need: &MemoryNeed) -> String {
     let bytes = |bytes: usize| HumanBytes(bytes as u64);
-    let (planned, free, parameters) = (bytes(need.least()), bytes(free), bytes(need.parameters));
+    let (planned, parameters) = (bytes(need.least()), bytes(need.parameters));
     let (moments, step) = (bytes(need.optimizer), bytes(need.least_step));
-    fact(
-        "memory",
-        format!(
-            "{planned} planned ({parameters} parameters, {moments} moments, {step} for a step), \
-             {free} free"
-        ),
-    );
+    format!("{planned} planned ({parameters} parameters, {moments} moments, {step} for a step)")
 }
 
 fn built(report: &Report) {

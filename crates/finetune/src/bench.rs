@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::config::TrainingConfig;
 use crate::data::TextData;
 use crate::error::Result;
-use crate::parameters::inventory;
+use crate::init;
+use crate::parameters::{Parameter, inventory};
 use crate::report::median;
 use crate::trainer::{ModelState, Plan, Source, Trainer, TrainerOptions};
 
@@ -174,7 +175,11 @@ impl Bench {
         }
         let stream = Stream::new(modules.context())?;
         let parameters = inventory(&self.config.model, self.config.mode);
-        ModelState::from_seed(&stream, &parameters, self.config.seed, upload)
+        let fill = |parameter: &Parameter, first, chunk: &mut [f32]| {
+            init::fill(chunk, first, parameter, self.config.seed);
+            Ok(())
+        };
+        ModelState::from_values(&stream, &parameters, fill, upload)
     }
 
     fn sized(&self, [batch, seq]: [usize; 2]) -> TrainingConfig {

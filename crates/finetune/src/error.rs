@@ -163,6 +163,9 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// A model directory cannot be used.
+    #[error(transparent)]
+    Model(#[from] crate::hub::HubError),
     /// The simulated driver was asked for and is not part of this build.
     #[error("this build has no simulated driver; build it with the feature `sim`")]
     NoSimulator,

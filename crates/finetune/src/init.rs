@@ -23,16 +23,13 @@ const CHUNK: usize = 1 << 16;
 /// The initial values of a parameter.
 pub fn initial_values(parameter: &Parameter, seed: u64) -> Vec<f32> {
     let mut values = vec![0.0; parameter.len()];
-    fill(&mut values, parameter, seed);
+    fill(&mut values, 0, parameter, seed);
     values
 }
 
-/// Writes the initial values of `parameter` to `values`, by as many threads as there are cores.
-///
-/// # Panics
-/// When `values` has another length than the parameter.
-pub fn fill(values: &mut [f32], parameter: &Parameter, seed: u64) {
-    assert_eq!(values.len(), parameter.len(), "one value for each element of {}", parameter.name);
+/// Writes the initial values of `parameter` from element `first` on to `values`, by as many threads
+/// as there are cores.
+pub fn fill(values: &mut [f32], first: usize, parameter: &Parameter, seed: u64) {
     if let Init::Constant(value) = parameter.init {
         values.fill(value);
         return;
@@ -42,12 +39,13 @@ pub fn fill(values: &mut [f32], parameter: &Parameter, seed: u64) {
     let chunks = values.len().div_ceil(CHUNK);
     let per_thread = chunks.div_ceil(cores).max(1) * CHUNK;
     if values.len() <= per_thread {
-        return fill_part(values, 0, parameter.init, generator);
+        return fill_part(values, first, parameter.init, generator);
     }
     std::thread::scope(|scope| {
         for (index, part) in values.chunks_mut(per_thread).enumerate() {
             let generator = generator.clone();
-            scope.spawn(move || fill_part(part, index * per_thread, parameter.init, generator));
+            let first = first + index * per_thread;
+            scope.spawn(move || fill_part(part, first, parameter.init, generator));
         }
     });
 }
@@ -119,6 +117,8 @@ mod tests {
         let whole = initial_values(&parameter, 3);
         let mut tail = vec![0.0; CHUNK + 3];
         fill_part(&mut tail, CHUNK * 4, parameter.init, generator(&parameter.name, 3));
+        assert_eq!(whole[CHUNK * 4..], tail);
+        fill(&mut tail, CHUNK * 4, &parameter, 3);
         assert_eq!(whole[CHUNK * 4..], tail);
     }
 

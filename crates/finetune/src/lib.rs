@@ -1,9 +1,9 @@
 //! Training a transformer with the whole step as one replayable CUDA graph.
 //!
-//! The model is decoder-only, of the Qwen2, Qwen3 or Llama architecture, over bytes.
-//! [`model::StepPass`] describes one step of training — forward, backward, clipping, AdamW — as a
-//! pass; a [`Trainer`] binds it to a device and steps it; a [`Run`] feeds it with a text and keeps
-//! [checkpoints](checkpoint).
+//! The model is decoder-only, of the Qwen2, Qwen3 or Llama architecture, with weights from a seed
+//! or from a [`ModelDirectory`]. [`model::StepPass`] describes one step of training — forward,
+//! backward, clipping, AdamW — as a pass; a [`Trainer`] binds it to a device and steps it; a
+//! [`Run`] feeds it with a text and keeps [checkpoints](checkpoint).
 //!
 //! ```
 //! # #[cfg(feature = "sim")] {
@@ -30,7 +30,7 @@
 //! # Ok::<(), retrograph_finetune::Error>(())
 //! ```
 //!
-//! Absent on purpose: tokenizers, pretrained weights, mixed precision and more than one device.
+//! Absent on purpose: mixed precision and more than one device. Tokenizers are not there yet.
 
 pub mod bench;
 pub mod checkpoint;
@@ -39,6 +39,7 @@ pub mod data;
 pub mod device;
 pub mod error;
 pub mod generate;
+pub mod hub;
 pub mod init;
 pub mod model;
 pub mod parameters;
@@ -53,6 +54,7 @@ pub use data::{Batch, TextData};
 pub use device::{Device, DeviceChoice};
 pub use error::{Error, Kept, Result};
 pub use generate::Sampling;
+pub use hub::{HubError, ModelDirectory};
 pub use report::RunReport;
 pub use run::{Ending, Run};
 pub use trainer::{Plan, Source, Stage, StepMetrics, TrainedModel, Trainer, TrainerOptions};

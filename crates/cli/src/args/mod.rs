@@ -2,18 +2,21 @@
 
 mod bench;
 mod cache;
+mod inspect;
 mod output;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use retrograph_finetune::{
-    DeviceChoice, LoraConfig, Mode, ModelConfig, OptimizerConfig, Preset, TrainingConfig,
+    DeviceChoice, LoraConfig, Mode, ModelConfig, ModelDirectory, OptimizerConfig, Preset,
+    TrainingConfig,
 };
 use retrograph_runtime::Policy;
 
 pub(crate) use bench::BenchArguments;
 pub(crate) use cache::{CacheArguments, WorkerArguments};
+pub(crate) use inspect::InspectArguments;
 pub(crate) use output::OutputArguments;
 
 /// Train a transformer with its whole step as one replayed CUDA graph, with or without a GPU.
@@ -31,6 +34,8 @@ pub(crate) enum Command {
     Finetune(Box<FinetuneArguments>),
     /// Measure the training step by strategy and size.
     Bench(Box<BenchArguments>),
+    /// Say what a model directory holds and how much memory a run would take. Needs no device.
+    Inspect(InspectArguments),
     /// Compile kernels for the process that started this one.
     #[command(hide = true)]
     CompileWorker(WorkerArguments),
@@ -44,6 +49,15 @@ pub(crate) struct FinetuneArguments {
     /// The text to train on, as bytes.
     #[arg(long, value_name = "FILE")]
     pub(crate) text: PathBuf,
+    /// Start from the model in this directory: config.json and safetensors files.
+    #[arg(
+        long = "model",
+        value_name = "DIR",
+        conflicts_with_all = [
+            "preset", "layers", "hidden", "intermediate", "heads", "kv_heads", "vocab",
+        ]
+    )]
+    pub(crate) base: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) model: ModelArguments,
     #[command(flatten)]
@@ -160,7 +174,7 @@ pub(crate) struct TrainingArguments {
     clip: Option<f32>,
     /// Seed of weights, batches and generated text.
     #[arg(long, default_value_t = 42)]
-    seed: u64,
+    pub(crate) seed: u64,
 }
 
 impl TrainingArguments {
@@ -179,16 +193,16 @@ impl TrainingArguments {
 }
 
 impl FinetuneArguments {
-    /// The configuration of a new run.
-    pub(crate) fn config(&self) -> TrainingConfig {
+    /// The configuration of a new run, from `base` where it has one.
+    pub(crate) fn config(&self, base: Option<&ModelDirectory>) -> TrainingConfig {
         let training = &self.training;
         let steps = training.steps.unwrap_or(DEFAULT_STEPS);
         let total = training.schedule_steps.unwrap_or(steps);
-        let tiny = self.model.preset == Preset::Tiny;
+        let tiny = base.is_none() && self.model.preset == Preset::Tiny;
         let lr = training.lr.unwrap_or(if tiny { 1e-2 } else { 1e-4 });
         let optimizer = training.given(&OptimizerConfig::new(lr, total));
         TrainingConfig {
-            model: self.model.model(),
+            model: base.map_or_else(|| self.model.model(), |base| *base.config()),
             mode: self.model.mode(),
             batch: training.batch,
             seq: training.seq,
@@ -246,7 +260,7 @@ mod tests {
         let Command::Finetune(arguments) = Arguments::parse_from(line).command else {
             panic!("the line asks for finetune");
         };
-        let config = arguments.config();
+        let config = arguments.config(None);
         assert_eq!(config.model.layers, 3);
         assert_eq!(config.model.hidden, Preset::Tiny.model().hidden);
         assert_eq!(config.mode, Mode::Lora(LoraConfig { rank: 8, alpha: 32.0 }));

@@ -2,5 +2,6 @@
 
 mod caches;
 mod errors;
+mod models;
 mod program;
 mod runs;

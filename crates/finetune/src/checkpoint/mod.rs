@@ -3,7 +3,8 @@
 //! A checkpoint is a [safetensors] file with the trainable parameters and both moments of each, and
 //! a JSON header in the file's metadata: configuration, next step, fingerprint of the text, losses
 //! so far, and a SHA-256 digest of the whole file. Frozen weights are not stored: the seed gives
-//! them again, and the header says by which version of the generator.
+//! them again, and the header says by which version of the generator; or a model directory has
+//! them, and the header says its digest.
 //!
 //! A directory holds `step-<n>.safetensors` files and `latest`, a file that names the newest. Both
 //! are written to a temporary file in the same directory, synchronized and renamed, in that order:
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{OptimizerConfig, TrainingConfig};
 use crate::error::{Error, Result};
+use crate::hub::ModelDirectory;
 
 pub use directory::CheckpointDirectory;
 pub use read::Checkpoint;
@@ -42,6 +44,10 @@ pub struct Header {
     pub config: TrainingConfig,
     /// The step that comes next, counted from 0: the number of steps done.
     pub next_step: u32,
+    /// [`ModelDirectory::digest`](crate::hub::ModelDirectory::digest) of the model whose frozen
+    /// weights the run uses; `None` where the seed gives them.
+    #[serde(default)]
+    pub base: Option<String>,
     /// SHA-256 of the text.
     pub text: String,
     /// The loss of each step done.
@@ -57,6 +63,7 @@ impl Header {
             format: FORMAT_VERSION,
             init: crate::init::INIT_VERSION,
             config,
+            base: None,
             next_step: losses.len() as u32,
             text: text.to_owned(),
             losses,
@@ -79,6 +86,15 @@ impl Header {
         compare("batch", &here.batch, &config.batch)?;
         compare("seq", &here.seq, &config.seq)?;
         compare("text (SHA-256)", &self.text.as_str(), &text)
+    }
+
+    /// Checks that the frozen weights are those of the run: of `base`, or of the seed.
+    ///
+    /// # Errors
+    /// [`Error::CheckpointMismatch`] when they are not.
+    pub fn require_base(&self, base: Option<&ModelDirectory>) -> Result<()> {
+        let digest = base.map(|base| base.digest().to_owned());
+        compare("base model (SHA-256)", &self.base, &digest)
     }
 
     /// Checks that the optimizer of the checkpoint is `asked`.

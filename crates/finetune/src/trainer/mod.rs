@@ -9,6 +9,7 @@ mod memory;
 mod metrics;
 mod start;
 mod state;
+mod upload;
 mod verify;
 
 use retrograph_runtime::{
@@ -26,6 +27,7 @@ use crate::checkpoint::{CheckpointDirectory, Header};
 use crate::config::TrainingConfig;
 use crate::data::Batch;
 use crate::error::{Error, Kept, Result};
+use crate::hub::ModelDirectory;
 use crate::model::{GradientHome, StepPass};
 use lane::Lane;
 use metrics::MetricsQueue;
@@ -53,6 +55,7 @@ pub struct Trainer {
     stream: Stream,
     modules: WarmModules,
     cache: ModuleCache,
+    base: Option<ModelDirectory>,
     next_step: u32,
     losses: Vec<f32>,
     verified: u32,
@@ -208,7 +211,8 @@ impl Trainer {
     /// # Errors
     /// When the checkpoint cannot be written or the device fails.
     pub fn save(&self, directory: &CheckpointDirectory, text: &str) -> Result<std::path::PathBuf> {
-        let header = Header::new(self.config, text, self.losses.clone());
+        let mut header = Header::new(self.config, text, self.losses.clone());
+        header.base = self.base.as_ref().map(|base| base.digest().to_owned());
         let state = &self.lane.state;
         let mut reader = state.reader(&self.stream);
         directory.save(&header, &state.trained_parameters(), &mut reader)

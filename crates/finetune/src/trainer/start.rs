@@ -9,15 +9,17 @@ use super::metrics::MetricsQueue;
 use super::{MemoryNeed, ModelState, Trainer, TrainerOptions};
 use crate::checkpoint::Checkpoint;
 use crate::config::TrainingConfig;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::hub::ModelDirectory;
+use crate::init;
 use crate::model::{ForwardPass, GradientHome, StepPass};
 use crate::parameters::Parameter;
 
 /// Where the weights come from.
 pub enum Source<'a> {
-    /// The seed of the configuration.
+    /// The seed of the configuration, but for what the model of [`Plan::with_base`] has.
     Seed,
-    /// The seed for what is frozen, a checkpoint for the rest.
+    /// As [`Source::Seed`] for what is frozen, a checkpoint for the rest.
     Checkpoint(&'a mut Checkpoint),
     /// The caller.
     Values(&'a mut dyn FnMut(&Parameter) -> Result<Vec<f32>>),
@@ -55,6 +57,7 @@ pub struct Plan {
     step: StepPass,
     forward: ForwardPass,
     need: MemoryNeed,
+    base: Option<ModelDirectory>,
 }
 
 impl Plan {
@@ -66,7 +69,22 @@ impl Plan {
         let step = StepPass::new(config, options.gradients)?;
         let forward = ForwardPass::new(config)?;
         let need = MemoryNeed::of(&step, options.verify);
-        Ok(Self { config: *config, options, step, forward, need })
+        Ok(Self { config: *config, options, step, forward, need, base: None })
+    }
+
+    /// Takes the weights that the run starts from, and those that it leaves as they are, from
+    /// `base`.
+    ///
+    /// # Errors
+    /// When `base` is a model of other dimensions, or its context is shorter than a sequence.
+    pub fn with_base(self, base: ModelDirectory) -> Result<Self> {
+        base.require_seq(self.config.seq)?;
+        if *base.config() != self.config.model {
+            let (asked, found) = (self.config.model, base.config());
+            let rule = format!("that of `{}`, {found:?}", base.path().display());
+            return Err(Error::InvalidConfig { field: "model", value: format!("{asked:?}"), rule });
+        }
+        Ok(Self { base: Some(base), ..self })
     }
 
     /// The pass of one step.
@@ -112,6 +130,7 @@ impl Plan {
             next_step: losses.len() as u32,
             losses,
             config: self.config,
+            base: self.base,
             step: self.step,
             lane,
             shadow,
@@ -140,22 +159,38 @@ impl Plan {
         let parameters: Vec<Parameter> =
             self.step.parameters.iter().map(|held| held.parameter.clone()).collect();
         let progress = &mut |done, total, name: &str| on(Stage::Uploading { done, total, name });
-        let seed = self.config.seed;
+        let initial = |parameter: &Parameter, first, chunk: &mut [f32]| {
+            let stored =
+                self.base.as_ref().and_then(|base| base.read(&parameter.name, first, chunk));
+            if stored.is_none() {
+                init::fill(chunk, first, parameter, self.config.seed);
+            }
+            Ok(())
+        };
         match source {
             Source::Seed => {
-                let state = ModelState::from_seed(stream, &parameters, seed, progress)?;
+                let state = ModelState::from_values(stream, &parameters, initial, progress)?;
                 Ok((Vec::new(), state))
             }
             Source::Checkpoint(checkpoint) => {
                 let trained: Vec<&Parameter> =
                     parameters.iter().filter(|parameter| parameter.trainable).collect();
                 checkpoint.require(&trained)?;
-                let state = ModelState::from_seed(stream, &parameters, seed, progress)?;
+                let state = ModelState::from_values(stream, &parameters, initial, progress)?;
                 state.load(stream, checkpoint)?;
                 Ok((checkpoint.header().losses.clone(), state))
             }
             Source::Values(values) => {
-                let state = ModelState::from_values(stream, &parameters, values, progress)?;
+                let mut whole = Vec::new();
+                let fill = |parameter: &Parameter, first: usize, chunk: &mut [f32]| {
+                    if first == 0 {
+                        whole = values(parameter)?;
+                        require_length(parameter, whole.len())?;
+                    }
+                    chunk.copy_from_slice(&whole[first..][..chunk.len()]);
+                    Ok(())
+                };
+                let state = ModelState::from_values(stream, &parameters, fill, progress)?;
                 Ok((Vec::new(), state))
             }
             Source::State(state) => Ok((Vec::new(), state)),
@@ -187,4 +222,14 @@ impl Plan {
         let gradients = self.gradients(site.stream.context())?;
         Ok(Some(Lane::new(site, state.duplicate(site.stream)?, gradients, options)?))
     }
+}
+
+/// Checks that the caller gave as many values as a parameter has elements.
+fn require_length(parameter: &Parameter, found: usize) -> Result<()> {
+    let expected = parameter.len();
+    if found == expected {
+        return Ok(());
+    }
+    let what = "the values of a parameter";
+    Err(Error::Device(retrograph_runtime::Error::LengthMismatch { what, expected, found }))
 }

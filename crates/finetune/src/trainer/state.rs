@@ -2,9 +2,9 @@
 
 use retrograph_runtime::{Bindings, DeviceBuffer, Stream};
 
+use super::upload::Uploader;
 use crate::checkpoint::{Checkpoint, StatePart, StateReader};
 use crate::error::Result;
-use crate::init;
 use crate::model::ParameterBuffers;
 use crate::parameters::Parameter;
 
@@ -27,41 +27,32 @@ pub struct ModelState {
 }
 
 impl ModelState {
-    /// Makes the initial values of `parameters` and puts them on the device.
+    /// Puts values of `parameters` on the device; moments start at zero. `fill` is called with a
+    /// parameter, the first element of a chunk of it, and the chunk.
     ///
     /// # Errors
-    /// When the device has too little memory or fails.
-    pub fn from_seed(
-        stream: &Stream,
-        parameters: &[Parameter],
-        seed: u64,
-        progress: UploadProgress<'_>,
-    ) -> Result<Self> {
-        let values = |parameter: &Parameter| Ok(init::initial_values(parameter, seed));
-        Self::from_values(stream, parameters, values, progress)
-    }
-
-    /// Puts given values of `parameters` on the device; moments start at zero.
-    ///
-    /// # Errors
-    /// What `values` fails with, or when the device has too little memory or fails.
+    /// What `fill` fails with, or when the device has too little memory or fails.
     pub fn from_values(
         stream: &Stream,
         parameters: &[Parameter],
-        mut values: impl FnMut(&Parameter) -> Result<Vec<f32>>,
+        mut fill: impl FnMut(&Parameter, usize, &mut [f32]) -> Result<()>,
         progress: UploadProgress<'_>,
     ) -> Result<Self> {
         let total = parameters.iter().map(Parameter::bytes).sum();
+        let largest = parameters.iter().map(Parameter::len).max().unwrap_or(0);
+        let mut uploader = Uploader::new(stream, largest)?;
         let mut done = 0;
         let mut tensors = Vec::with_capacity(parameters.len());
         for parameter in parameters {
-            let value = DeviceBuffer::from_slice(stream, &values(parameter)?)?;
+            let fill = &mut |first, chunk: &mut [f32]| fill(parameter, first, chunk);
+            let value = uploader.upload(parameter.len(), fill)?;
             let zeros = || DeviceBuffer::zeroed(stream.context(), parameter.len());
             let moments = if parameter.trainable { Some([zeros()?, zeros()?]) } else { None };
             done += parameter.bytes();
             progress(done, total, &parameter.name);
             tensors.push(Tensor { parameter: parameter.clone(), value, moments });
         }
+        stream.synchronize()?;
         Ok(Self { tensors })
     }
 

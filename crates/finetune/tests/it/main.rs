@@ -7,6 +7,7 @@ mod device;
 mod difference;
 mod golden;
 mod hazards;
+mod hub;
 mod memory;
 mod models;
 mod padded;

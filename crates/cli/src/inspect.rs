@@ -1,0 +1,98 @@
+//! `retrograph inspect`: what a model directory holds and what a run on it would take, said before
+//! anything is run. No device is opened.
+
+use std::collections::BTreeMap;
+
+use indicatif::{HumanBytes, HumanCount};
+use retrograph_finetune::{ModelConfig, ModelDirectory, Plan, RopeScaling, TrainerOptions};
+
+use crate::Outcome;
+use crate::args::InspectArguments;
+use crate::error::CliError;
+use crate::screen::{self, fact};
+
+/// Files that a directory may hold beside configuration and weights.
+const OTHERS: [&str; 3] = ["tokenizer.json", "tokenizer_config.json", "generation_config.json"];
+
+/// Says what is in the directory.
+pub(crate) fn run(arguments: &InspectArguments) -> Result<Outcome, CliError> {
+    let model = ModelDirectory::open(&arguments.model)?;
+    fact("model", model.path().display());
+    dimensions(model.config());
+    if let Some(positions) = model.positions() {
+        fact("context", format!("{} positions", HumanCount(positions as u64)));
+    }
+    weights(&model);
+    for name in OTHERS {
+        let there = model.path().join(name).exists();
+        fact(
+            if name == OTHERS[0] { "beside" } else { "" },
+            match there {
+                true => format!("{name}, which is not read"),
+                false => format!("no {name}"),
+            },
+        );
+    }
+    let config = arguments.config(*model.config());
+    let plan = Plan::new(&config, TrainerOptions::default())?.with_base(model)?;
+    screen::run(&config);
+    screen::need(plan.memory());
+    Ok(Outcome::Done)
+}
+
+fn dimensions(model: &ModelConfig) {
+    let ModelConfig { vocab, hidden, layers, intermediate, heads, kv_heads, .. } = *model;
+    fact("shape", format!("{layers} layers of width {hidden}, MLP of {intermediate}"));
+    let width = model.head_dim();
+    fact("", format!("{heads} query heads and {kv_heads} key and value heads of width {width}"));
+    let head = if model.tied { "tied to the output projection" } else { "with a head of its own" };
+    fact("", format!("{} tokens, {head}", HumanCount(vocab as u64)));
+    let bias = if model.qkv_bias { "biases on q, k and v" } else { "no biases" };
+    let norm = if model.qk_norm { ", a norm of each query and key head" } else { "" };
+    fact("", format!("{bias}{norm}"));
+    let scaling = match model.rope_scaling {
+        None => String::new(),
+        Some(RopeScaling::Llama3 { factor, .. }) => format!(", scaled by {factor} as in Llama 3"),
+    };
+    fact("", format!("rotary base {}{scaling}", model.rope_theta));
+}
+
+/// The files, and the tensors by shape and type; those of all layers share a line.
+fn weights(model: &ModelDirectory) {
+    for (index, (path, bytes)) in model.files().enumerate() {
+        let name = path.file_name().unwrap_or_default().display().to_string();
+        let size = HumanBytes(bytes as u64);
+        fact(if index == 0 { "files" } else { "" }, format!("{name}, {size}"));
+    }
+    let mut lines: BTreeMap<(String, String), usize> = BTreeMap::new();
+    let mut elements = 0;
+    for (name, tensor) in model.tensors() {
+        elements += tensor.shape.iter().product::<usize>();
+        let what = format!("{:?} {:?}", tensor.dtype, tensor.shape);
+        *lines.entry((without_layer(name), what)).or_default() += 1;
+    }
+    fact("parameters", HumanCount(elements as u64));
+    for ((name, what), count) in lines {
+        let times = if count == 1 { String::new() } else { format!(" \u{d7} {count}") };
+        fact("", format!("{name}  {what}{times}"));
+    }
+}
+
+/// The name with `*` in place of the layer's number.
+fn without_layer(name: &str) -> String {
+    let number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = name.split('.').map(|part| if number(part) { "*" } else { part });
+    parts.collect::<Vec<_>>().join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_share_a_name() {
+        let name = without_layer("model.layers.17.self_attn.q_proj.weight");
+        assert_eq!(name, "model.layers.*.self_attn.q_proj.weight");
+        assert_eq!(without_layer("lm_head.weight"), "lm_head.weight");
+    }
+}

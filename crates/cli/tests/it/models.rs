@@ -1,0 +1,120 @@
+//! Model directories on the command line.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use crate::program::{Done, Place};
+
+/// The tensors of a Llama model of one layer of width 8, with its output projection tied.
+fn shapes() -> Vec<(String, Vec<usize>)> {
+    let layer = |part: &str| format!("model.layers.0.{part}.weight");
+    vec![
+        ("model.embed_tokens.weight".to_owned(), vec![256, 8]),
+        (layer("input_layernorm"), vec![8]),
+        (layer("self_attn.q_proj"), vec![8, 8]),
+        (layer("self_attn.k_proj"), vec![4, 8]),
+        (layer("self_attn.v_proj"), vec![4, 8]),
+        (layer("self_attn.o_proj"), vec![8, 8]),
+        (layer("post_attention_layernorm"), vec![8]),
+        (layer("mlp.gate_proj"), vec![12, 8]),
+        (layer("mlp.up_proj"), vec![12, 8]),
+        (layer("mlp.down_proj"), vec![8, 12]),
+        ("model.norm.weight".to_owned(), vec![8]),
+    ]
+}
+
+/// Writes the model, with small bf16 values, to the folder `model`.
+fn write_model(place: &Place) {
+    let folder = place.path("model");
+    fs::create_dir(&folder).unwrap();
+    let config = json!({
+        "model_type": "llama", "vocab_size": 256, "hidden_size": 8, "num_hidden_layers": 1,
+        "intermediate_size": 12, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "tie_word_embeddings": true, "max_position_embeddings": 32,
+    });
+    fs::write(folder.join("config.json"), config.to_string()).unwrap();
+    let (mut header, mut data) = (Map::new(), Vec::new());
+    for (name, shape) in shapes() {
+        let start = data.len();
+        let len: usize = shape.iter().product();
+        // The upper halves of f32 values around 0.1, with signs in no simple order.
+        let value = |at: usize| 0x3dc0 + (at * 37 % 32) as u16 + 0x8000 * (at * at / 3 % 2) as u16;
+        data.extend((0..len).flat_map(|at| value(at).to_le_bytes()));
+        let places = [start, data.len()];
+        let entry = json!({ "dtype": "BF16", "shape": shape, "data_offsets": places });
+        header.insert(name, entry);
+    }
+    let header = Value::Object(header).to_string();
+    let length = (header.len() as u64).to_le_bytes();
+    let file = [&length[..], header.as_bytes(), &data].concat();
+    fs::write(folder.join("model.safetensors"), file).unwrap();
+}
+
+fn run(place: &Place, arguments: &[&str]) -> Done {
+    let mut command = place.program();
+    command.args(arguments);
+    command.into()
+}
+
+fn train(place: &Place, further: &[&str]) -> Done {
+    let common = ["finetune", "--model", "model", "--text", "text", "--device", "sim"];
+    let sizes = ["--batch", "2", "--seq", "8", "--mode", "lora", "--sample", "0"];
+    run(place, &[&common[..], &sizes, further].concat())
+}
+
+fn cut(path: &Path) {
+    let whole = fs::read(path).unwrap();
+    fs::write(path, &whole[..whole.len() - 1]).unwrap();
+}
+
+#[test]
+fn a_model_is_described_without_a_device() {
+    let place = Place::new();
+    write_model(&place);
+    let done = run(&place, &["inspect", "--model", "model", "--batch", "2", "--seq", "8"]).good();
+    for words in [
+        "1 layers of width 8",
+        "no biases",
+        "32 positions",
+        "model.layers.*.mlp.down_proj.weight  BF16 [8, 12]",
+        "2,552",
+        "planned (",
+        "no tokenizer.json",
+    ] {
+        assert!(done.out.contains(words), "`{words}` is not in: {}", done.out);
+    }
+    let place = Place::new();
+    run(&place, &["inspect", "--model", "model"]).bad(&["config.json", "model.safetensors"]);
+}
+
+#[test]
+fn a_model_is_trained_and_resumed_from_its_directory() {
+    let place = Place::new();
+    write_model(&place);
+    let steps = ["--steps", "2", "--schedule-steps", "4", "--verify", "--checkpoint", "run"];
+    let done = train(&place, &steps).good();
+    assert!(done.out.contains("2 steps equal the eager step"), "{}", done.out);
+    let resume = ["--steps", "4", "--checkpoint", "run", "--resume"];
+    let done = train(&place, &resume).good();
+    assert!(done.out.contains("step     4 of 4"), "{}", done.out);
+
+    // Another value of a frozen weight is another model.
+    let path = place.path("model/model.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&path, bytes).unwrap();
+    train(&place, &resume).bad(&["base model"]);
+    cut(&path);
+    train(&place, &resume).bad(&["model.safetensors", "header"]);
+}
+
+#[test]
+fn what_a_directory_decides_is_not_asked_for_twice() {
+    let place = Place::new();
+    write_model(&place);
+    let done = train(&place, &["--layers", "3"]);
+    assert_eq!(done.code, Some(2), "{}", done.err);
+    train(&place, &["--seq", "64"]).bad(&["64 tokens", "32 positions", "--seq"]);
+}

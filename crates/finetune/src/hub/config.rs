@@ -1,0 +1,161 @@
+//! `config.json`: from Hugging Face's words to the model's dimensions and parts.
+//!
+//! What the passes do not compute is refused with the field that asks for it, so that no model is
+//! trained as if it were another. Defaults are those of the architecture's class in `transformers`.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::error::HubError;
+use crate::config::{ModelConfig, RopeScaling};
+use crate::error::Result;
+
+/// Positions rotate by this base where nothing else is said.
+const DEFAULT_THETA: f64 = 10_000.0;
+
+/// What is read of `config.json`.
+#[derive(Debug, Deserialize)]
+struct Raw {
+    model_type: String,
+    vocab_size: usize,
+    hidden_size: usize,
+    num_hidden_layers: usize,
+    intermediate_size: usize,
+    num_attention_heads: usize,
+    num_key_value_heads: Option<usize>,
+    head_dim: Option<usize>,
+    #[serde(default = "default_eps")]
+    rms_norm_eps: f32,
+    rope_theta: Option<f64>,
+    rope_scaling: Option<Rope>,
+    /// Where newer versions of `transformers` put base and scaling together.
+    rope_parameters: Option<Rope>,
+    #[serde(default)]
+    tie_word_embeddings: bool,
+    #[serde(default = "default_act")]
+    hidden_act: String,
+    max_position_embeddings: Option<usize>,
+    #[serde(default)]
+    attention_bias: bool,
+    #[serde(default)]
+    mlp_bias: bool,
+    #[serde(default)]
+    use_sliding_window: bool,
+    #[serde(default)]
+    layer_types: Vec<String>,
+    partial_rotary_factor: Option<f64>,
+    quantization_config: Option<Value>,
+}
+
+fn default_eps() -> f32 {
+    1e-6
+}
+
+fn default_act() -> String {
+    "silu".to_owned()
+}
+
+#[derive(Debug, Deserialize)]
+struct Rope {
+    #[serde(alias = "type")]
+    rope_type: Option<String>,
+    rope_theta: Option<f64>,
+    factor: Option<f64>,
+    low_freq_factor: Option<f64>,
+    high_freq_factor: Option<f64>,
+    original_max_position_embeddings: Option<f64>,
+}
+
+/// The model that `text`, the configuration at `path`, describes, and its number of positions.
+pub(super) fn parse(path: &Path, text: &str) -> Result<(ModelConfig, Option<usize>)> {
+    let raw: Raw = serde_json::from_str(text).map_err(|error| HubError::json(path, error))?;
+    supported(&raw).map_err(|(field, value, supported)| HubError::Unsupported {
+        path: path.to_owned(),
+        field,
+        value,
+        supported,
+    })?;
+    let qwen3 = raw.model_type == "qwen3";
+    let kv_heads = match raw.num_key_value_heads {
+        Some(heads) => heads,
+        None if raw.model_type == "llama" => raw.num_attention_heads,
+        None => return Err(HubError::json(path, "num_key_value_heads is missing").into()),
+    };
+    let rope = raw.rope_parameters.as_ref();
+    let theta = rope.and_then(|rope| rope.rope_theta).or(raw.rope_theta);
+    let model = ModelConfig {
+        vocab: raw.vocab_size,
+        hidden: raw.hidden_size,
+        layers: raw.num_hidden_layers,
+        intermediate: raw.intermediate_size,
+        heads: raw.num_attention_heads,
+        kv_heads,
+        head_dim: raw.head_dim.or(qwen3.then_some(128)),
+        qkv_bias: raw.model_type == "qwen2",
+        qk_norm: qwen3,
+        tied: raw.tie_word_embeddings,
+        rope_theta: theta.unwrap_or(DEFAULT_THETA),
+        rope_scaling: scaling(path, rope.or(raw.rope_scaling.as_ref()))?,
+        rms_norm_eps: raw.rms_norm_eps,
+    };
+    model.validate()?;
+    Ok((model, raw.max_position_embeddings))
+}
+
+/// Refuses what the passes do not compute: field, value, and what they do.
+fn supported(raw: &Raw) -> Result<(), (&'static str, String, &'static str)> {
+    let refuse =
+        |field, value: &dyn ToString, supported| Err((field, value.to_string(), supported));
+    if !["qwen2", "qwen3", "llama"].contains(&raw.model_type.as_str()) {
+        return refuse("model_type", &raw.model_type, "qwen2, qwen3 or llama");
+    }
+    if raw.hidden_act != "silu" {
+        return refuse("hidden_act", &raw.hidden_act, "silu");
+    }
+    if raw.attention_bias && raw.model_type != "qwen2" {
+        return refuse("attention_bias", &true, "false");
+    }
+    if raw.mlp_bias {
+        return refuse("mlp_bias", &true, "false");
+    }
+    if raw.use_sliding_window {
+        return refuse("use_sliding_window", &true, "false");
+    }
+    if let Some(kind) = raw.layer_types.iter().find(|kind| *kind != "full_attention") {
+        return refuse("layer_types", kind, "full_attention in every layer");
+    }
+    if let Some(part) = raw.partial_rotary_factor.filter(|part| *part != 1.0) {
+        return refuse("partial_rotary_factor", &part, "1");
+    }
+    if let Some(quantization) = &raw.quantization_config {
+        return refuse("quantization_config", quantization, "a model that is not quantized");
+    }
+    Ok(())
+}
+
+fn scaling(path: &Path, rope: Option<&Rope>) -> Result<Option<RopeScaling>, HubError> {
+    let Some(rope) = rope else { return Ok(None) };
+    let kind = rope.rope_type.as_deref().unwrap_or("default");
+    if kind == "default" {
+        return Ok(None);
+    }
+    if kind != "llama3" {
+        return Err(HubError::Unsupported {
+            path: path.to_owned(),
+            field: "rope_type",
+            value: kind.to_owned(),
+            supported: "default or llama3",
+        });
+    }
+    let need = |value: Option<f64>, name: &str| {
+        value.ok_or_else(|| HubError::json(path, format!("llama3 rope scaling needs {name}")))
+    };
+    Ok(Some(RopeScaling::Llama3 {
+        factor: need(rope.factor, "factor")?,
+        low: need(rope.low_freq_factor, "low_freq_factor")?,
+        high: need(rope.high_freq_factor, "high_freq_factor")?,
+        original: need(rope.original_max_position_embeddings, "original_max_position_embeddings")?,
+    }))
+}

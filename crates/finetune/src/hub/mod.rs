@@ -1,0 +1,163 @@
+//! A model directory as Hugging Face lays it out: `config.json` and safetensors files.
+//!
+//! Opening reads the configuration and the headers of the weights, and compares every tensor with
+//! the inventory of the model: what is missing, left over, of another shape or of a type that is
+//! not read is an error that names it, before any device is involved. Elements are read when they
+//! are uploaded, and become f32.
+//!
+//! ```no_run
+//! use retrograph_finetune::hub::ModelDirectory;
+//!
+//! let model = ModelDirectory::open("models/Qwen2.5-0.5B".as_ref())?;
+//! println!("{:?}", model.config());
+//! # Ok::<(), retrograph_finetune::Error>(())
+//! ```
+//!
+//! Absent on purpose: downloading. `tokenizer.json` and `generation_config.json` are not read.
+
+mod config;
+mod error;
+mod tensors;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use safetensors::tensor::Dtype;
+use sha2::{Digest, Sha256};
+
+pub use error::HubError;
+pub use tensors::StoredTensor;
+
+use crate::config::{Mode, ModelConfig};
+use crate::data::hex;
+use crate::error::Result;
+use crate::parameters::{HEAD, inventory};
+use tensors::Tensors;
+
+/// A model on disk whose every tensor was found as the configuration says. Clones share the files.
+///
+/// The files are mapped into memory: they must not be changed while the model is in use.
+#[derive(Clone, Debug)]
+pub struct ModelDirectory(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    config: ModelConfig,
+    positions: Option<usize>,
+    tensors: Tensors,
+    digest: OnceLock<String>,
+}
+
+impl ModelDirectory {
+    /// Opens the model in the folder `path`.
+    ///
+    /// # Errors
+    /// [`HubError`] with the file, field or tensor that cannot be used.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = path.join("config.json");
+        let text = std::fs::read_to_string(&file).map_err(HubError::read(&file))?;
+        let (config, positions) = config::parse(&file, &text)?;
+        let tensors = Tensors::open(path)?;
+        let path = path.to_owned();
+        let inner = Inner { path, config, positions, tensors, digest: OnceLock::new() };
+        inner.require()?;
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// The dimensions and parts of the model.
+    pub fn config(&self) -> &ModelConfig {
+        &self.0.config
+    }
+
+    /// The longest sequence that the model knows, where its configuration says so.
+    pub fn positions(&self) -> Option<usize> {
+        self.0.positions
+    }
+
+    /// Checks that a sequence of `seq` tokens fits into the model's context.
+    ///
+    /// # Errors
+    /// [`HubError::TooLong`] when it does not.
+    pub fn require_seq(&self, seq: usize) -> Result<()> {
+        match self.0.positions {
+            Some(positions) if seq > positions => Err(HubError::TooLong { seq, positions }.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Every stored tensor by name, also those that the model does not need.
+    pub fn tensors(&self) -> impl Iterator<Item = (&str, &StoredTensor)> {
+        self.0.tensors.by_name().iter().map(|(name, tensor)| (name.as_str(), tensor))
+    }
+
+    /// The weight files with their sizes in bytes.
+    pub fn files(&self) -> impl Iterator<Item = (&Path, usize)> {
+        self.0.tensors.files()
+    }
+
+    /// Writes the elements of the tensor `name` from element `first` on to `values`, as f32 and
+    /// row-major. `None` where there is no such tensor, or it has fewer elements.
+    pub fn read(&self, name: &str, first: usize, values: &mut [f32]) -> Option<()> {
+        self.0.tensors.read(self.0.tensors.by_name().get(name)?, first, values)
+    }
+
+    /// SHA-256 of the names, types, shapes and elements of all tensors, in hexadecimal digits: what
+    /// a checkpoint that lacks the frozen weights names them by. It does not depend on how they are
+    /// divided among files. The first call reads everything.
+    pub fn digest(&self) -> &str {
+        self.0.digest.get_or_init(|| {
+            let mut hash = Sha256::new();
+            for (name, tensor) in self.0.tensors.by_name() {
+                let shape = &tensor.shape;
+                hash.update(format!("{name} {:?} {shape:?}\n", tensor.dtype).as_bytes());
+                hash.update(self.0.tensors.bytes(tensor));
+            }
+            hex(&hash.finalize())
+        })
+    }
+}
+
+impl Inner {
+    /// Compares what is stored with what the model needs.
+    fn require(&self) -> Result<(), HubError> {
+        let stored = self.tensors.by_name();
+        let needed = inventory(&self.config, Mode::Full);
+        for parameter in &needed {
+            let tensor = parameter.name.clone();
+            let expected = parameter.shape.clone();
+            let Some(found) = stored.get(&tensor) else {
+                let (path, needs) = (self.path.clone(), format!("it with the shape {expected:?}"));
+                return Err(HubError::Missing { tensor, path, needs });
+            };
+            let path = self.tensors.path(found).to_owned();
+            if found.shape != expected {
+                let found = found.shape.clone();
+                return Err(HubError::Shape { tensor, path, found, expected });
+            }
+            if ![Dtype::F32, Dtype::F16, Dtype::BF16].contains(&found.dtype) {
+                let found = format!("{:?}", found.dtype);
+                return Err(HubError::ElementType { tensor, path, found });
+            }
+        }
+        let known: std::collections::HashSet<&str> =
+            needed.iter().map(|parameter| parameter.name.as_str()).collect();
+        let extra = stored
+            .iter()
+            .find(|(name, _)| !known.contains(name.as_str()) && !ignored(name, self.config.tied));
+        let Some((tensor, found)) = extra else { return Ok(()) };
+        let path = self.tensors.path(found).to_owned();
+        Err(HubError::Extra { tensor: tensor.clone(), path })
+    }
+}
+
+/// Tensors that some programs store though they follow from others: the output projection of a
+/// model that ties it to the token table, and the rotary frequencies.
+fn ignored(name: &str, tied: bool) -> bool {
+    (tied && name == HEAD) || name.ends_with(".rotary_emb.inv_freq")
+}

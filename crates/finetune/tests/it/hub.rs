@@ -1,0 +1,343 @@
+//! Model directories, written here with random weights: what is read is what was stored, and what
+//! cannot be used is named.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use half::{bf16, f16};
+use retrograph_finetune::checkpoint::CheckpointDirectory;
+use retrograph_finetune::parameters::{Parameter, inventory};
+use retrograph_finetune::{
+    Error, HubError, Mode, ModelConfig, ModelDirectory, Plan, RopeScaling, Source, TrainerOptions,
+    TrainingConfig,
+};
+use safetensors::tensor::{Dtype, TensorView};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::device::device;
+use crate::golden::{batch, close, config, weights};
+use crate::models::LORA;
+use crate::reference::{Reference, Weights};
+
+/// A tensor in the making.
+type Stored = BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
+
+/// The configuration of the golden model as `config.json` of Qwen2 has it.
+fn qwen2() -> Value {
+    json!({
+        "model_type": "qwen2", "vocab_size": 256, "hidden_size": 24, "num_hidden_layers": 2,
+        "intermediate_size": 40, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "rms_norm_eps": 0.03, "rope_theta": 10000.0, "tie_word_embeddings": true,
+        "hidden_act": "silu", "max_position_embeddings": 64,
+    })
+}
+
+fn with(mut value: Value, changes: Value) -> Value {
+    let changes = changes.as_object().unwrap().clone();
+    value.as_object_mut().unwrap().extend(changes);
+    value
+}
+
+fn qwen3() -> Value {
+    let parts = json!({ "model_type": "qwen3", "head_dim": 10, "tie_word_embeddings": false });
+    with(qwen2(), parts)
+}
+
+fn llama3() -> Value {
+    let scaling = json!({
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 27,
+    });
+    with(qwen2(), json!({ "model_type": "llama", "rope_theta": 20.0, "rope_scaling": scaling }))
+}
+
+/// The bytes of `values` as `dtype`.
+fn bytes(values: &[f32], dtype: Dtype) -> Vec<u8> {
+    let one = |&value: &f32| match dtype {
+        Dtype::F32 => value.to_le_bytes().to_vec(),
+        Dtype::F16 => f16::from_f32(value).to_le_bytes().to_vec(),
+        _ => bf16::from_f32(value).to_le_bytes().to_vec(),
+    };
+    values.iter().flat_map(one).collect()
+}
+
+/// The tensors of a model with the weights of the golden script.
+fn tensors(model: &ModelConfig, dtype: Dtype) -> Stored {
+    let one = |parameter: &Parameter| {
+        let data = bytes(&weights(parameter), dtype);
+        (parameter.name.clone(), (dtype, parameter.shape.clone(), data))
+    };
+    inventory(model, Mode::Full).iter().map(one).collect()
+}
+
+fn write(path: &Path, tensors: &Stored) {
+    let views = tensors.iter().map(|(name, (dtype, shape, data))| {
+        (name, TensorView::new(*dtype, shape.clone(), data).unwrap())
+    });
+    fs::write(path, safetensors::serialize(views, None).unwrap()).unwrap();
+}
+
+/// A directory of one file.
+fn directory(config: &Value, tensors: &Stored) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    write(&folder.path().join("model.safetensors"), tensors);
+    folder
+}
+
+/// A directory of two files and their index.
+fn sharded(config: &Value, tensors: &Stored) -> TempDir {
+    let folder = directory(config, &Stored::new());
+    fs::remove_file(folder.path().join("model.safetensors")).unwrap();
+    let mut map = BTreeMap::new();
+    for number in [0, 1] {
+        let name = format!("model-0000{}-of-00002.safetensors", number + 1);
+        let half = tensors.iter().skip(number).step_by(2);
+        let half: Stored = half.map(|(name, stored)| (name.clone(), stored.clone())).collect();
+        write(&folder.path().join(&name), &half);
+        map.extend(half.into_keys().map(|tensor| (tensor, name.clone())));
+    }
+    let index = json!({ "metadata": { "total_size": 0 }, "weight_map": map }).to_string();
+    fs::write(folder.path().join("model.safetensors.index.json"), index).unwrap();
+    folder
+}
+
+fn error(folder: &TempDir) -> HubError {
+    match ModelDirectory::open(folder.path()) {
+        Err(Error::Model(error)) => error,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("the directory was accepted"),
+    }
+}
+
+/// Opens, trains one step of `mode`, and compares the loss with that of the reference, whose
+/// weights are those that `dtype` can hold.
+fn trains(json: &Value, folder: &TempDir, (mode, dtype): (Mode, Dtype)) {
+    let directory = ModelDirectory::open(folder.path()).unwrap();
+    let config = TrainingConfig { model: *directory.config(), ..config(mode) };
+    let plan = Plan::new(&config, TrainerOptions::default()).unwrap();
+    let plan = plan.with_base(directory.clone()).unwrap();
+    let mut trainer = plan.start(&device().modules(), Source::Seed, &mut |_| ()).unwrap();
+    let mut all = Weights::new();
+    for parameter in inventory(&config.model, Mode::Full) {
+        let found = trainer.state().values(trainer.stream(), &parameter.name).unwrap().unwrap();
+        let stored = bytes(&weights(&parameter), dtype);
+        assert_eq!(bytes(&found, dtype), stored, "{}", parameter.name);
+        all.insert(parameter.name, found.into_iter().map(f64::from).collect());
+    }
+    let batch = batch(&config, 0);
+    let metrics = trainer.step(&batch).unwrap();
+    // Low-rank updates start at zero, so that the reference does not need them.
+    let loss = Reference { config: &config, weights: &all }.loss(&batch);
+    close(&format!("the loss of {json}"), f64::from(metrics.loss), loss);
+}
+
+#[test]
+fn qwen2_in_bf16_is_trained_from_its_file() {
+    let folder = directory(&qwen2(), &tensors(&config(LORA).model, Dtype::BF16));
+    trains(&qwen2(), &folder, (LORA, Dtype::BF16));
+}
+
+#[test]
+fn qwen3_in_f16_is_trained_from_two_files() {
+    let model = ModelConfig {
+        head_dim: Some(10),
+        qkv_bias: false,
+        qk_norm: true,
+        tied: false,
+        ..config(LORA).model
+    };
+    let tensors = tensors(&model, Dtype::F16);
+    let folder = sharded(&qwen3(), &tensors);
+    let opened = ModelDirectory::open(folder.path()).unwrap();
+    assert_eq!(*opened.config(), model);
+    assert_eq!(opened.files().count(), 2);
+    trains(&qwen3(), &folder, (Mode::Full, Dtype::F16));
+    // The digest is of the tensors, however they are divided.
+    let single = ModelDirectory::open(directory(&qwen3(), &tensors).path()).unwrap();
+    assert_eq!(opened.digest(), single.digest());
+}
+
+#[test]
+fn llama_3_in_f32_is_trained_with_its_scaled_frequencies() {
+    let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 27.0 };
+    let model = ModelConfig {
+        qkv_bias: false,
+        rope_theta: 20.0,
+        rope_scaling: Some(scaling),
+        ..config(LORA).model
+    };
+    let mut stored = tensors(&model, Dtype::F32);
+    // Stored though it follows from the token table, as some programs do.
+    let table = stored["model.embed_tokens.weight"].clone();
+    stored.insert("lm_head.weight".to_owned(), table);
+    let folder = directory(&llama3(), &stored);
+    assert_eq!(*ModelDirectory::open(folder.path()).unwrap().config(), model);
+    trains(&llama3(), &folder, (LORA, Dtype::F32));
+}
+
+#[test]
+fn base_and_scaling_may_stand_together_as_newer_versions_write_them() {
+    let both = with(llama3()["rope_scaling"].clone(), json!({ "rope_theta": 20.0 }));
+    let mut newer = with(llama3(), json!({ "rope_parameters": both }));
+    newer.as_object_mut().unwrap().retain(|key, _| key != "rope_scaling" && key != "rope_theta");
+    let old = ModelConfig { qkv_bias: false, ..config(LORA).model };
+    let stored = tensors(&old, Dtype::BF16);
+    let [old, newer] = [llama3(), newer]
+        .map(|json| *ModelDirectory::open(directory(&json, &stored).path()).unwrap().config());
+    assert_eq!(old, newer);
+}
+
+#[test]
+fn what_is_not_computed_is_refused_by_its_field() {
+    let stored = tensors(&config(LORA).model, Dtype::BF16);
+    for (field, value) in [
+        ("model_type", json!("gemma3")),
+        ("hidden_act", json!("gelu")),
+        ("mlp_bias", json!(true)),
+        ("use_sliding_window", json!(true)),
+        ("layer_types", json!(["full_attention", "sliding_attention"])),
+        ("partial_rotary_factor", json!(0.5)),
+        ("quantization_config", json!({ "bits": 4 })),
+        ("rope_scaling", json!({ "rope_type": "yarn", "factor": 4.0 })),
+    ] {
+        let found = error(&directory(&with(qwen2(), json!({ field: value })), &stored));
+        let HubError::Unsupported { field: named, .. } = found else { panic!("{found}") };
+        assert!(named == field || (field, named) == ("rope_scaling", "rope_type"), "{named}");
+    }
+    let biased = with(qwen3(), json!({ "attention_bias": true }));
+    assert!(error(&directory(&biased, &stored)).to_string().contains("attention_bias is true"));
+}
+
+#[test]
+fn a_configuration_that_lacks_something_names_it() {
+    let stored = tensors(&config(LORA).model, Dtype::BF16);
+    for field in ["hidden_size", "num_key_value_heads"] {
+        let mut less = qwen2();
+        less.as_object_mut().unwrap().remove(field);
+        let found = error(&directory(&less, &stored)).to_string();
+        assert!(found.contains(field) && found.contains("config.json"), "{found}");
+    }
+    let scaling = json!({ "rope_scaling": { "rope_type": "llama3", "factor": 8.0 } });
+    let found = error(&directory(&with(llama3(), scaling), &stored)).to_string();
+    assert!(found.contains("low_freq_factor"), "{found}");
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(error(&folder), HubError::Read { path, .. } if path.ends_with("config.json")));
+}
+
+#[test]
+fn every_tensor_that_is_wrong_is_named() {
+    let all = tensors(&config(LORA).model, Dtype::BF16);
+    let name = "model.layers.1.mlp.up_proj.weight";
+
+    let mut stored = all.clone();
+    stored.remove(name);
+    let found = error(&directory(&qwen2(), &stored));
+    assert!(matches!(&found, HubError::Missing { tensor, .. } if tensor == name), "{found}");
+
+    let mut stored = all.clone();
+    stored.insert("model.layers.2.mlp.up_proj.weight".to_owned(), all[name].clone());
+    let found = error(&directory(&qwen2(), &stored));
+    assert!(matches!(&found, HubError::Extra { tensor, .. } if tensor.contains("layers.2")));
+
+    let mut stored = all.clone();
+    stored.get_mut(name).unwrap().1.reverse();
+    let found = error(&directory(&qwen2(), &stored));
+    let HubError::Shape { tensor, found, expected, .. } = found else { panic!("{found}") };
+    assert_eq!((tensor.as_str(), found, expected), (name, vec![24, 40], vec![40, 24]));
+
+    let mut stored = all.clone();
+    stored.get_mut(name).unwrap().0 = Dtype::I16;
+    let found = error(&directory(&qwen2(), &stored));
+    assert!(matches!(&found, HubError::ElementType { tensor, .. } if tensor == name), "{found}");
+
+    // A model that is said to have a head of its own must have it.
+    let untied = with(qwen2(), json!({ "tie_word_embeddings": false }));
+    let found = error(&directory(&untied, &all)).to_string();
+    assert!(found.contains("lm_head.weight") && found.contains("[256, 24]"), "{found}");
+}
+
+#[test]
+fn a_file_that_is_cut_off_is_named_wherever_it_ends() {
+    let folder = directory(&qwen2(), &tensors(&config(LORA).model, Dtype::BF16));
+    let path = folder.path().join("model.safetensors");
+    let whole = fs::read(&path).unwrap();
+    for length in [0, 7, 8, 100, whole.len() / 2, whole.len() - 1] {
+        fs::write(&path, &whole[..length]).unwrap();
+        let found = error(&folder);
+        assert!(matches!(&found, HubError::Damaged { path: named, .. } if *named == path));
+    }
+    fs::write(&path, [&whole[..], &[0]].concat()).unwrap();
+    assert!(matches!(error(&folder), HubError::Damaged { .. }));
+    fs::remove_file(&path).unwrap();
+    assert!(matches!(error(&folder), HubError::Read { .. }));
+}
+
+#[test]
+fn an_index_is_held_to_its_files() {
+    let all = tensors(&config(LORA).model, Dtype::BF16);
+    let folder = sharded(&qwen2(), &all);
+    let second = folder.path().join("model-00002-of-00002.safetensors");
+    // The second file has what belongs to the first, too.
+    write(&second, &all);
+    assert!(matches!(error(&folder), HubError::Twice { second: path, .. } if path == second));
+    write(&second, &Stored::new());
+    assert!(matches!(error(&folder), HubError::Missing { path, .. } if path == second));
+    fs::remove_file(&second).unwrap();
+    assert!(matches!(error(&folder), HubError::Read { path, .. } if path == second));
+    let index = folder.path().join("model.safetensors.index.json");
+    fs::write(&index, json!({ "weight_map": { "x": "../other.safetensors" } }).to_string())
+        .unwrap();
+    assert!(error(&folder).to_string().contains("../other.safetensors"));
+}
+
+#[test]
+fn a_resumed_run_needs_the_model_that_it_started_from() {
+    let json = qwen2();
+    let mut stored = tensors(&config(LORA).model, Dtype::BF16);
+    let folder = directory(&json, &stored);
+    let open = |folder: &TempDir| ModelDirectory::open(folder.path()).unwrap();
+    let config = TrainingConfig { model: *open(&folder).config(), ..config(LORA) };
+    let plan = || {
+        let plan = Plan::new(&config, TrainerOptions::default()).unwrap();
+        plan.with_base(open(&folder)).unwrap()
+    };
+    let device = device();
+    let mut whole = plan().start(&device.modules(), Source::Seed, &mut |_| ()).unwrap();
+    whole.step(&batch(&config, 0)).unwrap();
+    let kept = tempfile::tempdir().unwrap();
+    let kept = CheckpointDirectory::create(&kept.path().join("run")).unwrap();
+    whole.save(&kept, "text").unwrap();
+    let expected = whole.step(&batch(&config, 1)).unwrap();
+
+    let mut checkpoint = kept.open_latest().unwrap();
+    checkpoint.header().require_base(Some(&open(&folder))).unwrap();
+    checkpoint.header().require_base(None).unwrap_err();
+    stored.get_mut("model.norm.weight").unwrap().2[0] ^= 1;
+    let other = directory(&json, &stored);
+    checkpoint.header().require_base(Some(&open(&other))).unwrap_err();
+
+    let source = Source::Checkpoint(&mut checkpoint);
+    let mut resumed = plan().start(&device.modules(), source, &mut |_| ()).unwrap();
+    let found = resumed.step(&batch(&config, 1)).unwrap();
+    assert_eq!(
+        (found.loss.to_bits(), found.norm.to_bits()),
+        (expected.loss.to_bits(), expected.norm.to_bits(),)
+    );
+}
+
+#[test]
+fn a_plan_refuses_a_base_of_other_dimensions_or_a_shorter_context() {
+    let folder = directory(&qwen2(), &tensors(&config(LORA).model, Dtype::BF16));
+    let base = ModelDirectory::open(folder.path()).unwrap();
+    let plan = |config: TrainingConfig| Plan::new(&config, TrainerOptions::default()).unwrap();
+    let long = TrainingConfig { seq: 65, ..config(LORA) };
+    let found = plan(long).with_base(base.clone()).unwrap_err();
+    assert!(matches!(found, Error::Model(HubError::TooLong { seq: 65, positions: 64 })), "{found}");
+    let mut wide = config(LORA);
+    wide.model.intermediate = 48;
+    let found = plan(wide).with_base(base).unwrap_err();
+    assert!(matches!(found, Error::InvalidConfig { field: "model", .. }), "{found}");
+}
