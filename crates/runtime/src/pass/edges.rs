@@ -84,6 +84,20 @@ impl Edges {
         self.levels.iter().max().map_or(0, |&level| level as usize)
     }
 
+    /// All operations level by level, in each those first that have the longest path behind them.
+    /// Every operation comes behind those that it waits for.
+    pub(crate) fn by_level(&self) -> Vec<OpId> {
+        let mut behind = vec![0_u32; self.operations()];
+        for edge in self.incoming.iter().rev().flatten() {
+            let (from, to) = (edge.from.index(), edge.to.index());
+            behind[from] = behind[from].max(behind[to] + 1);
+        }
+        let mut order: Vec<OpId> = (0..self.operations()).map(|at| OpId(at as u32)).collect();
+        let reverse = std::cmp::Reverse;
+        order.sort_by_key(|at| (self.levels[at.index()], reverse(behind[at.index()]), at.index()));
+        order
+    }
+
     /// Appends an operation with the edges that end at it.
     pub(super) fn push(&mut self, incoming: Vec<Edge>) {
         let below = incoming.iter().map(|edge| self.levels[edge.from.index()]).max();
@@ -227,5 +241,31 @@ impl Segments {
             segment.end = at;
             self.by_start.insert(at, tail);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edges(pairs: &[(u32, u32)], operations: u32) -> Edges {
+        let mut edges = Edges { incoming: Vec::new(), levels: Vec::new() };
+        for to in 0..operations {
+            let into = pairs.iter().filter(|pair| pair.1 == to);
+            let edge = |pair: &(u32, u32)| Edge {
+                from: OpId(pair.0),
+                to: OpId(to),
+                hazard: Hazard::ReadAfterWrite,
+            };
+            edges.push(into.map(edge).collect());
+        }
+        edges
+    }
+
+    #[test]
+    fn levels_come_in_order_and_in_each_the_longest_path_first() {
+        // Two branches behind operation 0: 1 alone, and 2, 3, 4; both end in 5.
+        let edges = edges(&[(0, 1), (0, 2), (2, 3), (3, 4), (1, 5), (4, 5)], 6);
+        assert_eq!(edges.by_level(), [0, 2, 1, 3, 4, 5].map(OpId));
     }
 }
