@@ -64,8 +64,8 @@ impl Program {
         Ok(graph)
     }
 
-    /// The driver's handle of what a step launches; `None` for an eager program. It changes when the
-    /// program is bound to other memory, or builds its graph again.
+    /// The driver's handle of what a step launches; `None` for an eager program. It changes when
+    /// the program is bound to other memory, or builds its graph again.
     pub fn raw_exec(&self) -> Option<CUgraphExec> {
         self.replay.as_ref().map(|replay| replay.exec.raw())
     }
