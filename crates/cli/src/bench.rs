@@ -106,7 +106,7 @@ fn write(
         simulated: device.simulated,
         driver: device.context.driver().version().to_string(),
         preset: arguments.model.preset.name(),
-        mode: arguments.model.mode(),
+        mode: arguments.config().mode,
         steps: arguments.steps,
         measurements,
     };

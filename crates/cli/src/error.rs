@@ -18,6 +18,9 @@ pub(crate) enum CliError {
         /// Why.
         why: String,
     },
+    /// An adapter was given for a run that trains all weights.
+    #[error("--adapter continues a LoRA run, and --mode full trains all weights; leave one out")]
+    AdapterOfFull,
     /// The bundle of compiled kernels cannot be used.
     #[error(transparent)]
     Bundle(#[from] retrograph_runtime::modules::BundleError),

@@ -1,20 +1,21 @@
 //! `retrograph finetune`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use retrograph_finetune::checkpoint::{Checkpoint, CheckpointDirectory};
+use retrograph_finetune::parameters::inventory;
 use retrograph_finetune::{
-    Device, Ending, Error, ModelDirectory, Plan, Run, RunReport, Sampling, Source, TextData,
+    Adapter, Device, Ending, Error, Mode, ModelDirectory, Plan, Run, RunReport, Sampling, TextData,
     TrainedModel, Trainer, TrainerOptions, TrainingConfig,
 };
-use retrograph_runtime::ModuleCache;
 
 use crate::args::FinetuneArguments;
 use crate::error::CliError;
 use crate::file::write;
-use crate::screen::{self, Startup, Steps, fact};
-use crate::{Outcome, interrupt, plot};
+use crate::metrics::MetricsFile;
+use crate::screen::{self, Steps, fact};
+use crate::{Outcome, interrupt, plot, start};
 
 /// Bytes of the text that the sample continues when no prompt is given.
 const PROMPT_BYTES: usize = 24;
@@ -25,15 +26,18 @@ pub(crate) fn run(arguments: &FinetuneArguments) -> Result<Outcome, CliError> {
     arguments.output.require_folders()?;
     let data = TextData::read(&arguments.text)?;
     let base = arguments.base.as_deref().map(ModelDirectory::open).transpose()?;
-    let (config, directory, mut checkpoint) = resolve(arguments, &data, base.as_ref())?;
+    let mut adapter = start::adapter(arguments)?;
+    let (config, directory, mut checkpoint) =
+        resolve(arguments, &data, (base.as_ref(), adapter.as_ref()))?;
     config.validate()?;
+    start::require_adapter_out(arguments, &config)?;
     data.require(config.seq)?;
     let plan = plan(arguments, &config, base)?;
     let device = Device::open(arguments.device)?;
     screen::device(&device);
     screen::model(&config, &data);
     let modules = arguments.cache.modules(&device, arguments.device)?;
-    let mut trainer = start(plan, &modules, checkpoint.as_mut())?;
+    let mut trainer = start::start(plan, &modules, (checkpoint.as_mut(), adapter.as_mut()))?;
     picture(arguments, &mut trainer, &data)?;
     let until = arguments.training.steps.unwrap_or(config.optimizer.total_steps);
     let every = arguments.checkpoint_every;
@@ -49,9 +53,13 @@ type Resolved = (TrainingConfig, Option<CheckpointDirectory>, Option<Checkpoint>
 fn resolve(
     arguments: &FinetuneArguments,
     data: &TextData,
-    base: Option<&ModelDirectory>,
+    (base, adapter): (Option<&ModelDirectory>, Option<&Adapter>),
 ) -> Result<Resolved, CliError> {
-    let asked = arguments.config(base);
+    let mut asked = arguments.config(base);
+    if let Some(adapter) = adapter {
+        asked.mode = Mode::Lora(adapter.lora());
+        adapter.require(&inventory(&asked.model, asked.mode)).map_err(Error::from)?;
+    }
     let Some(path) = &arguments.checkpoint else { return Ok((asked, None, None)) };
     if !arguments.resume {
         asked.validate()?;
@@ -96,16 +104,6 @@ fn plan(
     Ok(plan)
 }
 
-fn start(
-    plan: Plan,
-    modules: &ModuleCache,
-    checkpoint: Option<&mut Checkpoint>,
-) -> Result<Trainer, CliError> {
-    let mut startup = Startup::new();
-    let source = checkpoint.map_or(Source::Seed, Source::Checkpoint);
-    Ok(plan.start(modules, source, &mut |stage| startup.show(&stage))?)
-}
-
 /// Measures the step and draws it, as far as that was asked for. Training begins behind it as if
 /// nothing had been measured.
 fn picture(
@@ -143,10 +141,17 @@ fn train(
 ) -> Result<(Ending, Vec<f32>), CliError> {
     let mut times = Vec::new();
     let from = run.trainer.next_step();
-    let mut steps = Steps::new(run.trainer.config(), from, until, device.simulated);
+    let config = *run.trainer.config();
+    let mut steps = Steps::new(&config, from, until, device.simulated);
+    let described = (&config, device.simulated);
+    let open = |path: &PathBuf| MetricsFile::open(path, from, described);
+    let mut file = arguments.output.metrics.as_ref().map(open).transpose()?;
     let ending = run.train(until, stop, &mut |metrics| {
         times.push(metrics.device_ms);
         steps.show(metrics);
+        if let Some(file) = &mut file {
+            file.write(metrics);
+        }
     });
     steps.finish();
     if let Err(error @ Error::NotBitEqual { .. }) = ending {
@@ -158,7 +163,9 @@ fn train(
         write_report(arguments.output.report.as_deref(), &report)?;
         return Err(error.into());
     }
-    Ok((ending?, times))
+    let ending = ending?;
+    file.map_or(Ok(()), MetricsFile::finish)?;
+    Ok((ending, times))
 }
 
 /// Everything after the last step.
@@ -181,6 +188,10 @@ fn finish(
     if let Some(path) = &arguments.output.plot {
         plot::loss_curve(path, &format!("loss on {}", report.device), losses)?;
         fact("plot", path.display());
+    }
+    if let Some(output) = start::adapter_output(arguments) {
+        trainer.export_adapter(output)?;
+        fact("adapter", output.folder.display());
     }
     if let Some(directory) = checkpoints {
         let path = directory.latest()?.unwrap_or_default();

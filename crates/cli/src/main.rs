@@ -4,6 +4,7 @@
 //! retrograph finetune --text README.md --verify    # trains, on the simulated driver if need be
 //! retrograph inspect --model Qwen2.5-0.5B          # says what is in it and what a run would take
 //! retrograph bench --device cuda:0                 # measures strategies and sizes
+//! retrograph merge --model M --adapter A --out N   # adds an adapter to its base model
 //! ```
 //!
 //! Here are arguments, what is printed, and the handling of Ctrl-C.
@@ -13,12 +14,16 @@
 mod args;
 mod bench;
 mod error;
+mod eval;
 mod file;
 mod finetune;
 mod inspect;
 mod interrupt;
+mod merge;
+mod metrics;
 mod plot;
 mod screen;
+mod start;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -35,6 +40,8 @@ fn main() -> ExitCode {
         Command::Finetune(arguments) => finetune::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Eval(arguments) => eval::run(&arguments),
+        Command::Merge(arguments) => merge::run(&arguments),
         Command::CompileWorker(arguments) => arguments.run(),
     };
     match outcome {

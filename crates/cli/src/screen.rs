@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use retrograph_finetune::parameters::inventory;
 use retrograph_finetune::trainer::MemoryNeed;
-use retrograph_finetune::{Device, Mode, Stage, StepMetrics, TextData, TrainingConfig};
+use retrograph_finetune::{
+    Adapter, Device, LoraConfig, Mode, Stage, StepMetrics, TextData, TrainingConfig,
+};
 use retrograph_runtime::{Report, WarmModules};
 
 /// Lines between two steps where there is no bar.
@@ -60,7 +62,7 @@ pub(crate) fn run(config: &TrainingConfig) {
         parameters.iter().filter(|parameter| parameter.trainable).map(|one| one.len()).sum();
     let mode = match config.mode {
         Mode::Full => "full".to_owned(),
-        Mode::Lora(lora) => format!("lora of rank {}", lora.rank),
+        Mode::Lora(lora) => described(&lora),
     };
     let model = &config.model;
     let (layers, hidden) = (model.layers, model.hidden);
@@ -69,6 +71,17 @@ pub(crate) fn run(config: &TrainingConfig) {
         "model",
         format!("{layers} layers of width {hidden}, {all} parameters, {trained} trained ({mode})"),
     );
+}
+
+fn described(lora: &LoraConfig) -> String {
+    let norms = if lora.norms { ", and norms" } else { "" };
+    format!("lora of rank {} on {}, scale {}{norms}", lora.rank, lora.targets, lora.scale())
+}
+
+/// Shows what an adapter is.
+pub(crate) fn adapter(adapter: &Adapter) {
+    let base = adapter.base().unwrap_or("a base model that it does not name");
+    fact("adapter", format!("{}, for {base}", described(&adapter.lora())));
 }
 
 /// Shows the stages before the first step.

@@ -126,7 +126,10 @@ impl Options {
         let rank = preset.default_rank();
         let config = TrainingConfig {
             model: preset.model(),
-            mode: Mode::Lora(LoraConfig { rank, alpha: 2.0 * rank as f32 }),
+            mode: Mode::Lora(LoraConfig {
+                norms: true,
+                ..LoraConfig::new(rank, 2.0 * rank as f32)
+            }),
             batch: batch.parse()?,
             seq: seq.parse()?,
             optimizer: OptimizerConfig::new(1e-7, 1000),

@@ -67,6 +67,14 @@ impl TextData {
         &self.bytes[..len.min(self.bytes.len())]
     }
 
+    /// The tokens at the places `range`.
+    ///
+    /// # Panics
+    /// When the text is shorter.
+    pub fn tokens(&self, range: std::ops::Range<usize>) -> Vec<u32> {
+        self.bytes[range].iter().copied().map(u32::from).collect()
+    }
+
     /// Checks that a sequence of `seq` tokens and the token after it fit into the text.
     ///
     /// # Errors

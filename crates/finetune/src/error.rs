@@ -166,6 +166,9 @@ pub enum Error {
     /// A model directory cannot be used.
     #[error(transparent)]
     Model(#[from] crate::hub::HubError),
+    /// An adapter cannot be read, written or merged.
+    #[error(transparent)]
+    Adapter(#[from] crate::adapter::AdapterError),
     /// The simulated driver was asked for and is not part of this build.
     #[error("this build has no simulated driver; build it with the feature `sim`")]
     NoSimulator,

@@ -32,27 +32,34 @@
 //!
 //! Absent on purpose: mixed precision and more than one device. Tokenizers are not there yet.
 
+pub mod adapter;
 pub mod bench;
 pub mod checkpoint;
 pub mod config;
 pub mod data;
 pub mod device;
 pub mod error;
+pub mod evaluate;
 pub mod generate;
 pub mod hub;
 pub mod init;
 pub mod model;
+mod new_directory;
 pub mod parameters;
 pub mod report;
 pub mod run;
+mod tensor_file;
 pub mod trainer;
 
+pub use adapter::{Adapter, AdapterError, AdapterOutput};
 pub use config::{
-    LoraConfig, Mode, ModelConfig, OptimizerConfig, Preset, RopeScaling, TrainingConfig,
+    LoraConfig, LoraTargets, Mode, ModelConfig, OptimizerConfig, Preset, RopeScaling,
+    TrainingConfig,
 };
 pub use data::{Batch, TextData};
 pub use device::{Device, DeviceChoice};
 pub use error::{Error, Kept, Result};
+pub use evaluate::{Evaluation, Evaluator};
 pub use generate::Sampling;
 pub use hub::{HubError, ModelDirectory};
 pub use report::RunReport;

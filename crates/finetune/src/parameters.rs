@@ -4,7 +4,7 @@
 //! Matrices are `[outputs, inputs]`, row-major. There is no `lm_head.weight` where the token table
 //! is also the output projection.
 
-use crate::config::{Mode, ModelConfig};
+use crate::config::{LoraConfig, Mode, ModelConfig, Projection};
 
 /// How a parameter starts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,10 +70,11 @@ fn deviation(hidden: usize) -> f32 {
 /// Every parameter of the model in `mode`, in the order in which the forward pass meets them.
 pub fn inventory(model: &ModelConfig, mode: Mode) -> Vec<Parameter> {
     let deviation = deviation(model.hidden);
-    let mut list = List { full: mode.is_full(), deviation, parameters: Vec::new() };
+    let (full, lora) = (mode.is_full(), mode.lora());
+    let mut list = List { full, lora, deviation, parameters: Vec::new() };
     list.matrix(EMBEDDING.to_owned(), [model.vocab, model.hidden]);
     for layer in 0..model.layers {
-        list.layer(model, mode, layer);
+        list.layer(model, layer);
     }
     let trainable = list.full;
     list.norm(FINAL_NORM.to_owned(), model.hidden, trainable);
@@ -85,36 +86,43 @@ pub fn inventory(model: &ModelConfig, mode: Mode) -> Vec<Parameter> {
 
 struct List {
     full: bool,
+    lora: Option<LoraConfig>,
     deviation: f32,
     parameters: Vec<Parameter>,
 }
 
 impl List {
-    fn layer(&mut self, model: &ModelConfig, mode: Mode, layer: usize) {
+    fn layer(&mut self, model: &ModelConfig, layer: usize) {
         let name = |part: &str| layer_name(layer, part);
-        let (hidden, inner, q_width) = (model.hidden, model.intermediate, model.q_width());
-        self.norm(name("input_layernorm.weight"), hidden, true);
-        let widths =
-            [("q_proj", q_width), ("k_proj", model.kv_width()), ("v_proj", model.kv_width())];
-        for (projection, width) in widths {
-            let full = |kind: &str| name(&format!("self_attn.{projection}.{kind}"));
-            self.matrix(full("weight"), [width, hidden]);
-            if model.qkv_bias {
-                self.bias(full("bias"), width);
+        let norms = self.lora.is_none_or(|lora| lora.norms);
+        self.norm(name("input_layernorm.weight"), model.hidden, norms);
+        for projection in Projection::ALL {
+            if projection == Projection::O && model.qk_norm {
+                for head in ["q_norm", "k_norm"] {
+                    let name = name(&format!("self_attn.{head}.weight"));
+                    self.norm(name, model.head_dim(), self.full);
+                }
             }
-            if let (Mode::Lora(lora), true) = (mode, projection != "k_proj") {
-                self.lora(full("lora_A.weight"), full("lora_B.weight"), [width, lora.rank, hidden]);
+            if projection == Projection::Gate {
+                self.norm(name("post_attention_layernorm.weight"), model.hidden, norms);
             }
+            let prefix = name(&projection.path());
+            self.projection(&prefix, model, projection);
         }
-        for head in if model.qk_norm { &["q_norm", "k_norm"][..] } else { &[] } {
-            let trainable = self.full;
-            self.norm(name(&format!("self_attn.{head}.weight")), model.head_dim(), trainable);
+    }
+
+    /// The weight of a projection, its bias and its low-rank update, where it has them.
+    fn projection(&mut self, prefix: &str, model: &ModelConfig, projection: Projection) {
+        let [inputs, outputs] = model.projection(projection);
+        let full = |kind: &str| format!("{prefix}.{kind}");
+        self.matrix(full("weight"), [outputs, inputs]);
+        if model.qkv_bias && projection.is_qkv() {
+            self.bias(full("bias"), outputs);
         }
-        self.matrix(name("self_attn.o_proj.weight"), [hidden, q_width]);
-        self.norm(name("post_attention_layernorm.weight"), hidden, true);
-        self.matrix(name("mlp.gate_proj.weight"), [inner, hidden]);
-        self.matrix(name("mlp.up_proj.weight"), [inner, hidden]);
-        self.matrix(name("mlp.down_proj.weight"), [hidden, inner]);
+        let lora = self.lora.filter(|lora| lora.targets.has(projection));
+        if let Some(LoraConfig { rank, .. }) = lora {
+            self.lora(full("lora_A.weight"), full("lora_B.weight"), [outputs, rank, inputs]);
+        }
     }
 
     fn matrix(&mut self, name: String, shape: [usize; 2]) {
@@ -151,7 +159,7 @@ impl List {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{LoraConfig, Preset};
+    use crate::config::{LoraTargets, Preset};
 
     fn count(parameters: &[Parameter], keep: impl Fn(&Parameter) -> bool) -> usize {
         parameters.iter().filter(|p| keep(p)).map(Parameter::len).sum()
@@ -166,7 +174,8 @@ mod tests {
 
     #[test]
     fn lora_trains_low_rank_matrices_and_the_norms_of_the_layers_only() {
-        let mode = Mode::Lora(LoraConfig { rank: 8, alpha: 32.0 });
+        let lora = LoraConfig { norms: true, ..LoraConfig::new(8, 32.0) };
+        let mode = Mode::Lora(lora);
         let parameters = inventory(&Preset::Tiny.model(), mode);
         for parameter in &parameters {
             let name = &parameter.name;
@@ -175,6 +184,25 @@ mod tests {
         }
         let per_layer = 8 * (64 + 64) + 8 * (64 + 32) + 2 * 64;
         assert_eq!(count(&parameters, |p| p.trainable), 2 * per_layer);
+        let frozen = Mode::Lora(LoraConfig { norms: false, ..lora });
+        let parameters = inventory(&Preset::Tiny.model(), frozen);
+        assert_eq!(count(&parameters, |p| p.trainable), 2 * (per_layer - 2 * 64));
+    }
+
+    #[test]
+    fn every_projection_can_have_a_low_rank_update_of_its_widths() {
+        let lora = LoraConfig { targets: LoraTargets::ALL, ..LoraConfig::new(8, 32.0) };
+        let parameters = inventory(&Preset::Tiny.model(), Mode::Lora(lora));
+        let widths = [64 + 64, 64 + 32, 64 + 32, 64 + 64, 64 + 176, 64 + 176, 176 + 64];
+        let expected: usize = widths.into_iter().map(|width| 8 * width).sum();
+        assert_eq!(count(&parameters, |p| p.trainable), 2 * expected);
+        let shape = |name: &str| {
+            let found = parameters.iter().find(|p| p.name == layer_name(1, name));
+            found.map(|p| p.shape.clone()).unwrap()
+        };
+        assert_eq!(shape("mlp.down_proj.lora_A.weight"), [8, 176]);
+        assert_eq!(shape("mlp.down_proj.lora_B.weight"), [64, 8]);
+        assert_eq!(shape("self_attn.k_proj.lora_B.weight"), [32, 8]);
     }
 
     #[test]

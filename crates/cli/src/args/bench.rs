@@ -39,7 +39,7 @@ impl BenchArguments {
     pub(crate) fn config(&self) -> TrainingConfig {
         TrainingConfig {
             model: self.model.model(),
-            mode: self.model.mode(),
+            mode: self.model.mode(true),
             batch: 1,
             seq: 1,
             optimizer: OptimizerConfig::new(1e-7, 1000),

@@ -31,7 +31,7 @@ impl InspectArguments {
     pub(crate) fn config(&self, model: ModelConfig) -> TrainingConfig {
         let mode = match self.mode {
             ModeArgument::Full => Mode::Full,
-            ModeArgument::Lora => Mode::Lora(LoraConfig { rank: self.rank, alpha: 1.0 }),
+            ModeArgument::Lora => Mode::Lora(LoraConfig::new(self.rank, 1.0)),
         };
         let optimizer = OptimizerConfig::new(1e-4, 1);
         TrainingConfig { model, mode, batch: self.batch, seq: self.seq, optimizer, seed: 0 }

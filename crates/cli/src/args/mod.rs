@@ -2,22 +2,29 @@
 
 mod bench;
 mod cache;
+mod eval;
 mod inspect;
+mod lora;
+mod merge;
 mod output;
+mod training;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use retrograph_finetune::{
-    DeviceChoice, LoraConfig, Mode, ModelConfig, ModelDirectory, OptimizerConfig, Preset,
-    TrainingConfig,
+    DeviceChoice, Mode, ModelConfig, ModelDirectory, OptimizerConfig, Preset, TrainingConfig,
 };
 use retrograph_runtime::Policy;
 
 pub(crate) use bench::BenchArguments;
 pub(crate) use cache::{CacheArguments, WorkerArguments};
+pub(crate) use eval::EvalArguments;
 pub(crate) use inspect::InspectArguments;
+pub(crate) use lora::LoraArguments;
+pub(crate) use merge::MergeArguments;
 pub(crate) use output::OutputArguments;
+pub(crate) use training::TrainingArguments;
 
 /// Train a transformer with its whole step as one replayed CUDA graph, with or without a GPU.
 #[derive(Debug, Parser)]
@@ -36,6 +43,10 @@ pub(crate) enum Command {
     Bench(Box<BenchArguments>),
     /// Say what a model directory holds and how much memory a run would take. Needs no device.
     Inspect(InspectArguments),
+    /// Measure the loss of a model over a whole text.
+    Eval(Box<EvalArguments>),
+    /// Add an adapter to the weights of its base model.
+    Merge(MergeArguments),
     /// Compile kernels for the process that started this one.
     #[command(hide = true)]
     CompileWorker(WorkerArguments),
@@ -75,7 +86,7 @@ pub(crate) struct FinetuneArguments {
     #[arg(long, value_name = "STEPS", default_value_t = 100, requires = "checkpoint")]
     pub(crate) checkpoint_every: u32,
     /// Continue from the newest checkpoint, with its optimizer and schedule.
-    #[arg(long, requires = "checkpoint")]
+    #[arg(long, requires = "checkpoint", conflicts_with = "adapter")]
     pub(crate) resume: bool,
     /// Run the eager step beside every step on copies and compare all bits.
     #[arg(long)]
@@ -109,15 +120,11 @@ pub(crate) struct ModelArguments {
     /// Entries of the token table.
     #[arg(long)]
     vocab: Option<usize>,
-    /// Which weights are trained.
-    #[arg(long, value_enum, default_value_t)]
-    mode: ModeArgument,
-    /// Rank of the LoRA matrices.
-    #[arg(long)]
-    rank: Option<usize>,
-    /// The LoRA update is scaled by alpha / rank.
-    #[arg(long, default_value_t = 32.0)]
-    alpha: f32,
+    /// Which weights are trained [default: full; with --adapter, lora].
+    #[arg(long, value_enum)]
+    mode: Option<ModeArgument>,
+    #[command(flatten)]
+    pub(crate) lora: LoraArguments,
 }
 
 impl ModelArguments {
@@ -134,60 +141,11 @@ impl ModelArguments {
         }
     }
 
-    pub(crate) fn mode(&self) -> Mode {
-        let rank = self.rank.unwrap_or_else(|| self.preset.default_rank());
-        match self.mode {
+    /// Which weights are trained; `norms` says for LoRA whether norms are when nothing is said.
+    pub(crate) fn mode(&self, norms: bool) -> Mode {
+        match self.mode.unwrap_or_default() {
             ModeArgument::Full => Mode::Full,
-            ModeArgument::Lora => Mode::Lora(LoraConfig { rank, alpha: self.alpha }),
-        }
-    }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TrainingArguments {
-    /// Train up to this step [default: 250, or as far as the schedule of a resumed run].
-    #[arg(long)]
-    pub(crate) steps: Option<u32>,
-    /// The step at which the schedule ends [default: --steps].
-    #[arg(long, value_name = "STEPS")]
-    schedule_steps: Option<u32>,
-    /// Steps of linear warm-up [default: a tenth of the schedule].
-    #[arg(long, value_name = "STEPS")]
-    warmup: Option<u32>,
-    /// Sequences per step.
-    #[arg(long, default_value_t = 4)]
-    batch: usize,
-    /// Tokens per sequence.
-    #[arg(long, default_value_t = 64)]
-    seq: usize,
-    /// Learning rate at the end of the warm-up [default: 1e-2 for tiny, else 1e-4].
-    #[arg(long)]
-    lr: Option<f64>,
-    /// Learning rate at the end of the schedule [default: a tenth of --lr].
-    #[arg(long)]
-    min_lr: Option<f64>,
-    /// Decoupled decay of matrices [default: 0.01].
-    #[arg(long)]
-    weight_decay: Option<f32>,
-    /// The largest norm of all gradients together [default: 1].
-    #[arg(long)]
-    clip: Option<f32>,
-    /// Seed of weights, batches and generated text.
-    #[arg(long, default_value_t = 42)]
-    pub(crate) seed: u64,
-}
-
-impl TrainingArguments {
-    /// The optimizer with what was given on the command line, and the rest from `defaults`.
-    pub(crate) fn given(&self, defaults: &OptimizerConfig) -> OptimizerConfig {
-        OptimizerConfig {
-            peak_lr: self.lr.unwrap_or(defaults.peak_lr),
-            min_lr: self.min_lr.unwrap_or(defaults.min_lr),
-            warmup_steps: self.warmup.unwrap_or(defaults.warmup_steps),
-            total_steps: self.schedule_steps.unwrap_or(defaults.total_steps),
-            weight_decay: self.weight_decay.unwrap_or(defaults.weight_decay),
-            max_norm: self.clip.unwrap_or(defaults.max_norm),
-            ..*defaults
+            ModeArgument::Lora => Mode::Lora(self.lora.config(self.preset.default_rank(), norms)),
         }
     }
 }
@@ -203,12 +161,17 @@ impl FinetuneArguments {
         let optimizer = training.given(&OptimizerConfig::new(lr, total));
         TrainingConfig {
             model: base.map_or_else(|| self.model.model(), |base| *base.config()),
-            mode: self.model.mode(),
+            mode: self.model.mode(false),
             batch: training.batch,
             seq: training.seq,
             optimizer,
             seed: training.seed,
         }
+    }
+
+    /// Whether `--mode full` is on the command line.
+    pub(crate) fn asks_for_full(&self) -> bool {
+        self.model.mode == Some(ModeArgument::Full)
     }
 
     /// The strategy as the runtime knows it.
@@ -227,7 +190,7 @@ pub(crate) enum ModeArgument {
     /// Every weight.
     #[default]
     Full,
-    /// Low-rank updates of the query and value projections, and the norms of the layers.
+    /// Low-rank updates of some projections.
     Lora,
 }
 
@@ -246,6 +209,8 @@ pub(crate) enum StrategyArgument {
 
 #[cfg(test)]
 mod tests {
+    use retrograph_finetune::LoraConfig;
+
     use super::*;
 
     #[test]
@@ -263,6 +228,6 @@ mod tests {
         let config = arguments.config(None);
         assert_eq!(config.model.layers, 3);
         assert_eq!(config.model.hidden, Preset::Tiny.model().hidden);
-        assert_eq!(config.mode, Mode::Lora(LoraConfig { rank: 8, alpha: 32.0 }));
+        assert_eq!(config.mode, Mode::Lora(LoraConfig::new(8, 32.0)));
     }
 }

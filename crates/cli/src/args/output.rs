@@ -14,6 +14,12 @@ pub(crate) struct OutputArguments {
     /// Draw the loss as SVG.
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
+    /// Write the metrics of each step as a line of JSON; those of a resumed run are appended.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) metrics: Option<PathBuf>,
+    /// Write what LoRA trained to this directory at the end, as PEFT reads it.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) adapter_out: Option<PathBuf>,
     /// Print every operation and buffer of the step.
     #[arg(long)]
     pub(crate) explain: bool,
@@ -47,6 +53,7 @@ impl OutputArguments {
         let files = [
             ("the report", &self.report),
             ("the plot", &self.plot),
+            ("the metrics", &self.metrics),
             ("the drawing", &self.dot),
             ("the graph", &self.graph),
             ("the profile", &self.profile),

@@ -1,5 +1,6 @@
 //! The program from outside: what it prints, writes and returns.
 
+mod adapters;
 mod caches;
 mod errors;
 mod models;

@@ -12,9 +12,7 @@ use super::{DIGEST_PLACEHOLDER, FORMAT_VERSION, Header, METADATA_KEY, StatePart}
 use crate::data::hex;
 use crate::error::{Error, Result};
 use crate::parameters::Parameter;
-
-/// More than any header of ours needs; a larger one is damage.
-const LARGEST_HEAD: u64 = 100_000_000;
+use crate::tensor_file::{HeadError, read_head};
 
 /// A checkpoint file that was found whole.
 #[derive(Debug)]
@@ -37,7 +35,10 @@ impl Checkpoint {
         let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(failed)?);
         let length = file.get_ref().metadata().map_err(failed)?.len();
         let damaged = |why: &str| damaged(path, why);
-        let head = read_head(&mut file, length, path)?;
+        let head = read_head(&mut file, length).map_err(|error| match error {
+            HeadError::Read(source) => failed(source),
+            HeadError::Damaged(why) => damaged(why),
+        })?;
         let (header, metadata) = parse_head(&head).map_err(|why| damaged(&why))?;
         let expected = head.len() as u64 + metadata.data_len() as u64;
         if length != expected {
@@ -108,24 +109,6 @@ impl Checkpoint {
 
 fn damaged(path: &Path, why: &str) -> Error {
     Error::CheckpointDamaged { path: PathBuf::from(path), why: why.to_owned() }
-}
-
-/// The bytes before the first tensor.
-fn read_head(file: &mut BufReader<File>, length: u64, path: &Path) -> Result<Vec<u8>> {
-    let failed = |source| Error::ReadCheckpoint { path: PathBuf::from(path), source };
-    if length < 8 {
-        return Err(damaged(path, "it is shorter than the length of its header"));
-    }
-    let mut size = [0; 8];
-    file.read_exact(&mut size).map_err(failed)?;
-    let json = u64::from_le_bytes(size);
-    if json > LARGEST_HEAD || json > length - 8 {
-        return Err(damaged(path, "it ends inside its header, or is not a safetensors file"));
-    }
-    let mut head = size.to_vec();
-    head.resize(8 + json as usize, 0);
-    file.read_exact(&mut head[8..]).map_err(failed)?;
-    Ok(head)
 }
 
 fn parse_head(head: &[u8]) -> Result<(Header, Metadata), String> {

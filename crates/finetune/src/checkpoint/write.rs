@@ -4,13 +4,15 @@ use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value, json};
+use safetensors::tensor::Dtype;
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::{DIGEST_PLACEHOLDER, Header, METADATA_KEY, StatePart};
 use crate::data::hex;
 use crate::error::{Error, Result};
 use crate::parameters::Parameter;
+use crate::tensor_file::{self, Entry};
 
 /// Where the state comes from when a checkpoint is written.
 pub trait StateReader {
@@ -90,22 +92,12 @@ fn file_head(header: &Header, parameters: &[&Parameter]) -> Vec<u8> {
     let mut header = header.clone();
     header.digest = DIGEST_PLACEHOLDER.to_owned();
     let header = serde_json::to_string(&header).expect("a header is plain data");
-    let mut json = Map::new();
-    json.insert("__metadata__".to_owned(), json!({ METADATA_KEY: header }));
-    let mut offset = 0;
-    for (index, part) in state_order(parameters.len()) {
-        let parameter = parameters[index];
-        let end = offset + parameter.bytes();
-        let entry =
-            json!({ "dtype": "F32", "shape": parameter.shape, "data_offsets": [offset, end] });
-        json.insert(part.tensor_name(&parameter.name), entry);
-        offset = end;
-    }
-    let mut text = Value::Object(json).to_string().into_bytes();
-    text.resize(text.len().next_multiple_of(8), b' ');
-    let mut head = (text.len() as u64).to_le_bytes().to_vec();
-    head.append(&mut text);
-    head
+    let entry = |(index, part): (usize, StatePart)| {
+        let Parameter { name, shape, .. }: &Parameter = parameters[index];
+        Entry { name: part.tensor_name(name), dtype: Dtype::F32, shape: shape.clone() }
+    };
+    let entries = state_order(parameters.len()).map(entry);
+    tensor_file::head(json!({ METADATA_KEY: header }), entries)
 }
 
 /// Where `digest` stands in the head of a file, behind its key.

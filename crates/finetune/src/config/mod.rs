@@ -2,6 +2,7 @@
 //!
 //! Everything here is a plain value that is stored in checkpoints and compared on resume.
 
+mod lora;
 mod model;
 mod optimizer;
 mod rope;
@@ -10,6 +11,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use lora::{LoraConfig, LoraTargets, Projection};
 pub use model::{BYTE_VOCABULARY, ModelConfig, Preset};
 pub use optimizer::OptimizerConfig;
 pub use rope::RopeScaling;
@@ -22,8 +24,8 @@ use crate::error::{Error, Result};
 pub enum Mode {
     /// Every weight.
     Full,
-    /// The base is frozen; low-rank updates `alpha / rank · B · A` on the query and value
-    /// projections are trained, and both norms of each layer.
+    /// The base is frozen; low-rank updates `scale · B · A` of some projections are trained, and
+    /// the norms of each layer where that is asked for.
     Lora(LoraConfig),
 }
 
@@ -39,22 +41,6 @@ impl Mode {
     /// Whether the base weights are trained.
     pub fn is_full(&self) -> bool {
         *self == Self::Full
-    }
-}
-
-/// Rank and scale of the low-rank updates.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LoraConfig {
-    /// Inner dimension.
-    pub rank: usize,
-    /// The update is scaled by `alpha / rank`.
-    pub alpha: f32,
-}
-
-impl LoraConfig {
-    /// What the product of the two matrices is multiplied by.
-    pub fn scale(&self) -> f32 {
-        self.alpha / self.rank as f32
     }
 }
 
@@ -99,8 +85,7 @@ impl TrainingConfig {
             "such that every activation has less than 2^32 elements",
         )?;
         if let Mode::Lora(lora) = self.mode {
-            require("rank", lora.rank, lora.rank >= 1, "at least 1")?;
-            require("alpha", lora.alpha, lora.alpha.is_finite(), "finite")?;
+            lora.validate()?;
         }
         self.optimizer.validate()
     }
@@ -155,8 +140,7 @@ mod tests {
 
     #[test]
     fn configurations_survive_json() {
-        let before =
-            TrainingConfig { mode: Mode::Lora(LoraConfig { rank: 8, alpha: 32.0 }), ..config() };
+        let before = TrainingConfig { mode: Mode::Lora(LoraConfig::new(8, 32.0)), ..config() };
         let text = serde_json::to_string(&before).unwrap();
         assert_eq!(serde_json::from_str::<TrainingConfig>(&text).unwrap(), before);
     }

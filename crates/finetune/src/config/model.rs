@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{RopeScaling, require};
+use super::{Projection, RopeScaling, require};
 use crate::error::Result;
 
 /// Tokens are bytes, so a vocabulary needs at least this many entries.
@@ -60,6 +60,18 @@ impl ModelConfig {
     /// Width of all key heads together, which is also that of the value heads.
     pub fn kv_width(&self) -> usize {
         self.kv_heads.saturating_mul(self.head_dim())
+    }
+
+    /// Inputs and outputs of a projection.
+    pub fn projection(&self, projection: Projection) -> [usize; 2] {
+        let (hidden, inner) = (self.hidden, self.intermediate);
+        match projection {
+            Projection::Q => [hidden, self.q_width()],
+            Projection::O => [self.q_width(), hidden],
+            Projection::K | Projection::V => [hidden, self.kv_width()],
+            Projection::Gate | Projection::Up => [hidden, inner],
+            Projection::Down => [inner, hidden],
+        }
     }
 
     /// Checks that the dimensions fit each other.

@@ -9,6 +9,7 @@
 
 mod attention;
 mod builder;
+mod evaluation;
 mod head;
 mod inference;
 mod layer;
@@ -19,5 +20,6 @@ mod optimizer;
 mod step;
 
 pub use builder::{ParameterBuffers, TrainableBuffers};
+pub use evaluation::LossPass;
 pub use inference::ForwardPass;
 pub use step::{GradientHome, METRICS, StepPass};

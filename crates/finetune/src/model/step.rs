@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_lora_step_computes_no_gradient_that_nobody_needs() {
-        let step = step(Mode::Lora(LoraConfig { rank: 8, alpha: 32.0 }));
+        let step = step(Mode::Lora(LoraConfig { norms: true, ..LoraConfig::new(8, 32.0) }));
         // A and B of q and v in each of two layers.
         assert_eq!(names(&step, "gemm_wgrad"), 2 * 4);
         assert_eq!(names(&step, "column_sum"), 0);

@@ -23,12 +23,14 @@ pub use state::{DeviceReader, ModelState, UploadProgress};
 
 pub(crate) use lane::RotaryTables;
 
+use crate::adapter::{AdapterError, AdapterOutput, write_adapter};
 use crate::checkpoint::{CheckpointDirectory, Header};
 use crate::config::TrainingConfig;
 use crate::data::Batch;
 use crate::error::{Error, Kept, Result};
 use crate::hub::ModelDirectory;
 use crate::model::{GradientHome, StepPass};
+use crate::parameters::Parameter;
 use lane::Lane;
 use metrics::MetricsQueue;
 
@@ -216,6 +218,21 @@ impl Trainer {
         let state = &self.lane.state;
         let mut reader = state.reader(&self.stream);
         directory.save(&header, &state.trained_parameters(), &mut reader)
+    }
+
+    /// Writes what LoRA trained as an adapter, after all steps that were enqueued.
+    ///
+    /// # Errors
+    /// [`AdapterError::NotLora`] when all weights are trained; when the adapter cannot be written,
+    /// the one that was there is unchanged.
+    pub fn export_adapter(&self, output: AdapterOutput<'_>) -> Result<()> {
+        let lora = self.config.mode.lora().ok_or(AdapterError::NotLora)?;
+        let state = &self.lane.state;
+        let values = &mut |parameter: &Parameter| {
+            let values = state.values(&self.stream, &parameter.name)?;
+            Ok(values.expect("the state has what it lists"))
+        };
+        write_adapter(output, lora, &state.trained_parameters(), values)
     }
 
     /// Ends training: what only a step needs is freed, and the trained model is left.

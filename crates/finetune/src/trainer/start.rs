@@ -7,6 +7,7 @@ use retrograph_runtime::{
 use super::lane::{Lane, RotaryTables, Site};
 use super::metrics::MetricsQueue;
 use super::{MemoryNeed, ModelState, Trainer, TrainerOptions};
+use crate::adapter::Adapter;
 use crate::checkpoint::Checkpoint;
 use crate::config::TrainingConfig;
 use crate::error::{Error, Result};
@@ -21,6 +22,8 @@ pub enum Source<'a> {
     Seed,
     /// As [`Source::Seed`] for what is frozen, a checkpoint for the rest.
     Checkpoint(&'a mut Checkpoint),
+    /// As [`Source::Seed`] for what is frozen, an adapter for the rest.
+    Adapter(&'a mut Adapter),
     /// The caller.
     Values(&'a mut dyn FnMut(&Parameter) -> Result<Vec<f32>>),
     /// A model that is on the device already.
@@ -179,6 +182,22 @@ impl Plan {
                 let state = ModelState::from_values(stream, &parameters, initial, progress)?;
                 state.load(stream, checkpoint)?;
                 Ok((checkpoint.header().losses.clone(), state))
+            }
+            Source::Adapter(adapter) => {
+                adapter.require(&parameters)?;
+                let mut whole = Vec::new();
+                let fill = |parameter: &Parameter, first: usize, chunk: &mut [f32]| {
+                    if !parameter.trainable {
+                        return initial(parameter, first, chunk);
+                    }
+                    if first == 0 {
+                        whole = adapter.values(parameter)?;
+                    }
+                    chunk.copy_from_slice(&whole[first..][..chunk.len()]);
+                    Ok(())
+                };
+                let state = ModelState::from_values(stream, &parameters, fill, progress)?;
+                Ok((Vec::new(), state))
             }
             Source::Values(values) => {
                 let mut whole = Vec::new();

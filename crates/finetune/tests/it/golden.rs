@@ -7,12 +7,12 @@ use std::path::Path;
 use retrograph_finetune::model::GradientHome;
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
-    Batch, LoraConfig, Mode, ModelConfig, OptimizerConfig, Plan, Preset, Source, TrainerOptions,
-    TrainingConfig,
+    Batch, Mode, ModelConfig, OptimizerConfig, Plan, Preset, Source, TrainerOptions, TrainingConfig,
 };
 use safetensors::SafeTensors;
 
 use crate::device::device;
+use crate::models::LORA;
 
 pub(crate) const TOLERANCE: f64 = 1e-4;
 
@@ -157,5 +157,5 @@ fn training_all_weights_matches_pytorch() {
 
 #[test]
 fn training_lora_matches_pytorch() {
-    matches_pytorch(Mode::Lora(LoraConfig { rank: 3, alpha: 12.0 }), "lora");
+    matches_pytorch(LORA, "lora");
 }

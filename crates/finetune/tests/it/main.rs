@@ -1,10 +1,12 @@
 //! Training as a whole. Every test runs on a simulated driver, or on the GPU that
 //! `RETROGRAPH_DEVICE` names.
 
+mod adapters;
 mod architectures;
 mod checkpoints;
 mod device;
 mod difference;
+mod evaluation;
 mod golden;
 mod hazards;
 mod hub;

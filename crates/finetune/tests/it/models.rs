@@ -6,7 +6,7 @@ use retrograph_finetune::{
 };
 
 /// LoRA with a rank that is no multiple of anything.
-pub(crate) const LORA: Mode = Mode::Lora(LoraConfig { rank: 3, alpha: 12.0 });
+pub(crate) const LORA: Mode = Mode::Lora(LoraConfig { norms: true, ..LoraConfig::new(3, 12.0) });
 
 /// A run of `steps` steps with warm-up and cosine.
 pub(crate) fn config(mode: Mode, steps: u32) -> TrainingConfig {

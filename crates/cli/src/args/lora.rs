@@ -1,0 +1,80 @@
+//! The arguments that say what LoRA trains.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use retrograph_finetune::{LoraConfig, LoraTargets};
+
+#[derive(Debug, Args)]
+pub(crate) struct LoraArguments {
+    /// Rank of the LoRA matrices [default: 8 for tiny, else 16].
+    #[arg(long)]
+    rank: Option<usize>,
+    /// The LoRA update is scaled by alpha / rank.
+    #[arg(long, default_value_t = 32.0)]
+    alpha: f32,
+    /// Projections with a LoRA update: some of q,k,v,o,gate,up,down, or all.
+    #[arg(long, value_name = "NAMES", default_value_t = LoraTargets::QV)]
+    lora_targets: LoraTargets,
+    /// Scale the LoRA update by alpha / sqrt(rank) instead (rsLoRA).
+    #[arg(long)]
+    rslora: bool,
+    /// With LoRA, also train both norms of each layer [default: false for finetune; true for bench,
+    /// so that it measures what its records measured].
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    train_norms: Option<bool>,
+    /// Start from this adapter, in PEFT's format. The other LoRA options come from it.
+    #[arg(long, value_name = "DIR", conflicts_with_all = [
+        "rank", "alpha", "lora_targets", "rslora", "train_norms",
+    ])]
+    pub(crate) adapter: Option<PathBuf>,
+}
+
+impl LoraArguments {
+    /// The update, with the rank and the training of norms that hold where nothing is said.
+    pub(crate) fn config(&self, rank: usize, norms: bool) -> LoraConfig {
+        LoraConfig {
+            rank: self.rank.unwrap_or(rank),
+            alpha: self.alpha,
+            targets: self.lora_targets,
+            rslora: self.rslora,
+            norms: self.train_norms.unwrap_or(norms),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        lora: LoraArguments,
+    }
+
+    fn config(line: &[&str], norms: bool) -> LoraConfig {
+        let line = std::iter::once("program").chain(line.iter().copied());
+        Line::parse_from(line).lora.config(8, norms)
+    }
+
+    #[test]
+    fn queries_and_values_are_the_default_and_norms_depend_on_the_command() {
+        assert_eq!(config(&[], false), LoraConfig::new(8, 32.0));
+        assert!(config(&[], true).norms);
+        assert!(config(&["--train-norms"], false).norms);
+        assert!(!config(&["--train-norms", "false"], true).norms);
+    }
+
+    #[test]
+    fn everything_can_be_asked_for() {
+        let line = ["--rank", "4", "--alpha", "8", "--lora-targets", "k,down", "--rslora"];
+        let targets = "k,down".parse().unwrap();
+        let expected = LoraConfig { targets, rslora: true, ..LoraConfig::new(4, 8.0) };
+        assert_eq!(config(&line, false), expected);
+        let wrong = Line::try_parse_from(["program", "--lora-targets", "head"]).unwrap_err();
+        assert!(wrong.to_string().contains("q,k,v,o,gate,up,down"), "{wrong}");
+    }
+}

@@ -1,0 +1,59 @@
+//! Where the weights of a run come from: a seed, a checkpoint or an adapter; and where an adapter
+//! goes, which is found out before the run.
+
+use std::path::Path;
+
+use retrograph_finetune::checkpoint::Checkpoint;
+use retrograph_finetune::{
+    Adapter, AdapterError, AdapterOutput, Error, Plan, Source, Stage, Trainer, TrainingConfig,
+};
+use retrograph_runtime::ModuleCache;
+
+use crate::args::FinetuneArguments;
+use crate::error::CliError;
+use crate::screen::{self, Startup};
+
+/// The adapter from which the run starts.
+pub(crate) fn adapter(arguments: &FinetuneArguments) -> Result<Option<Adapter>, CliError> {
+    let Some(path) = &arguments.model.lora.adapter else { return Ok(None) };
+    if arguments.asks_for_full() {
+        return Err(CliError::AdapterOfFull);
+    }
+    let adapter = Adapter::open(path).map_err(Error::from)?;
+    screen::adapter(&adapter);
+    Ok(Some(adapter))
+}
+
+/// Finds out before the run whether there will be an adapter, and a place for it.
+pub(crate) fn require_adapter_out(
+    arguments: &FinetuneArguments,
+    config: &TrainingConfig,
+) -> Result<(), CliError> {
+    let Some(output) = adapter_output(arguments) else { return Ok(()) };
+    config.mode.lora().ok_or(AdapterError::NotLora).map_err(Error::from)?;
+    Ok(output.require_free().map_err(Error::from)?)
+}
+
+/// Where the adapter goes, if one is to be written.
+pub(crate) fn adapter_output(arguments: &FinetuneArguments) -> Option<AdapterOutput<'_>> {
+    arguments.output.adapter_out.as_deref().map(|folder| AdapterOutput {
+        folder,
+        base: arguments.base.as_deref().and_then(Path::to_str),
+    })
+}
+
+/// Starts from a checkpoint, from an adapter, or from the seed.
+pub(crate) fn start(
+    plan: Plan,
+    modules: &ModuleCache,
+    (checkpoint, adapter): (Option<&mut Checkpoint>, Option<&mut Adapter>),
+) -> Result<Trainer, CliError> {
+    let mut startup = Startup::new();
+    let show = &mut |stage: Stage<'_>| startup.show(&stage);
+    let source = match (checkpoint, adapter) {
+        (Some(checkpoint), _) => Source::Checkpoint(checkpoint),
+        (None, Some(adapter)) => Source::Adapter(adapter),
+        (None, None) => Source::Seed,
+    };
+    Ok(plan.start(modules, source, show)?)
+}

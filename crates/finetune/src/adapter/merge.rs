@@ -1,0 +1,217 @@
+//! Adding an adapter to the weights of its base model.
+//!
+//! Each updated matrix becomes `W + scale · B · A`, computed in f64 in a fixed order and rounded
+//! once, to the type in which `W` is stored. All other tensors keep their bytes, shards their
+//! names, and files beside the weights are copied.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use safetensors::tensor::Dtype;
+use serde_json::Value;
+
+use super::{Adapter, AdapterError};
+use crate::new_directory::NewDirectory;
+use crate::tensor_file::{self, Entry, TensorFile, decode, encode};
+
+/// Weights in one file.
+const SINGLE: &str = "model.safetensors";
+/// The list of the files in which weights are.
+const INDEX: &str = "model.safetensors.index.json";
+/// Weights in other formats, which would be those before the merge.
+const OTHER_WEIGHTS: [&str; 9] =
+    ["bin", "ckpt", "gguf", "h5", "msgpack", "onnx", "pt", "pth", "safetensors"];
+
+/// What a merge did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Merged {
+    /// Matrices that an update was added to.
+    pub updated: usize,
+    /// Norms that were replaced.
+    pub replaced: usize,
+    /// Tensors of the model.
+    pub tensors: usize,
+    /// Files of weights.
+    pub files: usize,
+}
+
+/// Writes the model in the directory `model`, with `adapter` added to it, to the directory `out`,
+/// which must be empty or not be there. It appears when it is complete.
+///
+/// # Errors
+/// An [`AdapterError`] with the file and the tensor that does not fit; then there is nothing at
+/// `out`.
+pub fn merge(model: &Path, adapter: &mut Adapter, out: &Path) -> Result<Merged, AdapterError> {
+    let new = NewDirectory::create(out, &[])?;
+    let names = weight_files(model)?;
+    let mut files = names
+        .iter()
+        .map(|name| TensorFile::open(&model.join(name)))
+        .collect::<Result<Vec<_>, _>>()?;
+    let changes = Changes::of(adapter);
+    let tensors = changes.require(adapter, (model, &files))?;
+    for (name, file) in names.iter().zip(&mut files) {
+        write_merged(file, &new.path().join(name), (adapter, &changes))?;
+    }
+    copy_others(model, new.path())?;
+    new.publish()?;
+    let (updated, replaced) = (changes.updates.len(), changes.norms.len());
+    Ok(Merged { updated, replaced, tensors, files: names.len() })
+}
+
+/// The names of the files with the weights of a model, each once.
+fn weight_files(model: &Path) -> Result<Vec<String>, AdapterError> {
+    if model.join(SINGLE).is_file() {
+        return Ok(vec![SINGLE.to_owned()]);
+    }
+    let path = model.join(INDEX);
+    let text = std::fs::read_to_string(&path)
+        .map_err(|source| AdapterError::Read { path: path.clone(), source })?;
+    let index: Value = serde_json::from_str(&text)
+        .map_err(|error| AdapterError::damaged(&path, format!("it is not JSON: {error}")))?;
+    let map = index["weight_map"].as_object();
+    let map = map.ok_or_else(|| AdapterError::damaged(&path, "it has no `weight_map`"))?;
+    let mut names = BTreeSet::new();
+    for name in map.values() {
+        let name = name.as_str().unwrap_or_default();
+        // A name that leads out of the directory would be written there, too.
+        if Path::new(name).file_name() != Some(name.as_ref()) {
+            return Err(AdapterError::damaged(&path, format!("`{name}` is no file beside it")));
+        }
+        names.insert(name.to_owned());
+    }
+    Ok(names.into_iter().collect())
+}
+
+/// What the adapter changes, by the names that tensors have in the base model.
+struct Changes {
+    /// The modules of the updated weights.
+    updates: BTreeMap<String, String>,
+    norms: BTreeSet<String>,
+}
+
+impl Changes {
+    fn of(adapter: &Adapter) -> Self {
+        let (modules, norms) = adapter.modules();
+        let update = |module: String| (format!("{module}.weight"), module);
+        Self {
+            updates: modules.into_iter().map(update).collect(),
+            norms: norms.into_iter().collect(),
+        }
+    }
+
+    /// Finds every tensor that is to be changed, with the shape that fits, before any is; returns
+    /// how many tensors there are.
+    fn require(
+        &self,
+        adapter: &Adapter,
+        (model, files): (&Path, &[TensorFile]),
+    ) -> Result<usize, AdapterError> {
+        let mut place = BTreeMap::new();
+        for file in files {
+            place.extend(file.names().into_iter().map(|name| (name, file)));
+        }
+        for name in self.updates.keys().chain(&self.norms) {
+            let Some(file) = place.get(name) else {
+                let (path, name) = (model.to_owned(), name.clone());
+                return Err(AdapterError::MissingTensor { path, name });
+            };
+            let info = file.info(name)?;
+            if !matches!(info.dtype, Dtype::F32 | Dtype::BF16 | Dtype::F16) {
+                let (path, found) = (file.path().to_owned(), info.dtype.to_string());
+                return Err(AdapterError::Type { path, name: name.clone(), found });
+            }
+            let expected = match self.updates.get(name) {
+                Some(module) => {
+                    let a = adapter.shape(&format!("{module}.lora_A.weight"))?;
+                    let b = adapter.shape(&format!("{module}.lora_B.weight"))?;
+                    vec![b[0], a[1]]
+                }
+                None => adapter.shape(name)?.to_vec(),
+            };
+            if info.shape != expected {
+                let (path, found) = (file.path().to_owned(), info.shape.clone());
+                return Err(AdapterError::Shape { path, name: name.clone(), found, expected });
+            }
+        }
+        Ok(place.len())
+    }
+}
+
+/// Writes one file of weights with the changes that concern it.
+fn write_merged(
+    file: &mut TensorFile,
+    path: &Path,
+    (adapter, changes): (&mut Adapter, &Changes),
+) -> Result<(), AdapterError> {
+    let entry = |name: String| -> Result<Entry, AdapterError> {
+        let info = file.info(&name)?;
+        Ok(Entry { dtype: info.dtype, shape: info.shape.clone(), name })
+    };
+    let entries = file.names().into_iter().map(entry).collect::<Result<Vec<_>, _>>()?;
+    let notes = file.notes();
+    let data = &mut |index: usize| -> Result<Vec<u8>, AdapterError> {
+        let Entry { name, dtype, shape } = &entries[index];
+        let bytes = file.bytes(name)?;
+        if changes.norms.contains(name) {
+            let values = adapter.stored(name)?;
+            return Ok(encode(*dtype, values.into_iter().map(f64::from)));
+        }
+        let Some(module) = changes.updates.get(name) else { return Ok(bytes) };
+        let a = adapter.stored(&format!("{module}.lora_A.weight"))?;
+        let b = adapter.stored(&format!("{module}.lora_B.weight"))?;
+        let base = decode(*dtype, &bytes).expect("types were checked before anything was written");
+        let lora = adapter.lora();
+        let sum = Sum { base: &base, a: &a, b: &b, width: shape[1], rank: lora.rank };
+        Ok(encode(*dtype, sum.rows(lora.exact_scale()).into_iter()))
+    };
+    tensor_file::write(path, notes, &entries, data)
+}
+
+/// `base + scale · b · a`, with `base: [outputs, width]`, `a: [rank, width]`, `b: [outputs, rank]`.
+struct Sum<'a> {
+    base: &'a [f32],
+    a: &'a [f32],
+    b: &'a [f32],
+    width: usize,
+    rank: usize,
+}
+
+impl Sum<'_> {
+    fn rows(&self, scale: f64) -> Vec<f64> {
+        let a: Vec<f64> = self.a.iter().copied().map(f64::from).collect();
+        let mut out = Vec::with_capacity(self.base.len());
+        let mut row = vec![0.0; self.width];
+        for (base, b) in self.base.chunks_exact(self.width).zip(self.b.chunks_exact(self.rank)) {
+            row.fill(0.0);
+            for (&b, a) in b.iter().zip(a.chunks_exact(self.width)) {
+                let b = f64::from(b);
+                row.iter_mut().zip(a).for_each(|(sum, a)| *sum += b * a);
+            }
+            out.extend(base.iter().zip(&row).map(|(&base, sum)| f64::from(base) + scale * sum));
+        }
+        out
+    }
+}
+
+/// Copies what is no weight: configuration, tokenizer, licence, and the list of files.
+fn copy_others(model: &Path, new: &Path) -> Result<(), AdapterError> {
+    let failed = |path: PathBuf| |source| AdapterError::Read { path, source };
+    for entry in std::fs::read_dir(model).map_err(failed(model.to_owned()))? {
+        let path = entry.map_err(failed(model.to_owned()))?.path();
+        let (Some(name), true) = (path.file_name(), path.is_file()) else { continue };
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if extension.is_some_and(|extension| OTHER_WEIGHTS.contains(&extension)) {
+            continue;
+        }
+        // A list of files that are not there would mislead.
+        if name == INDEX && model.join(SINGLE).is_file() {
+            continue;
+        }
+        let copy = new.join(name);
+        std::fs::copy(&path, &copy)
+            .and_then(|_| std::fs::File::open(&copy)?.sync_all())
+            .map_err(|source| AdapterError::Write { path: copy.clone(), source })?;
+    }
+    Ok(())
+}

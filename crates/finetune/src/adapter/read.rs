@@ -1,0 +1,170 @@
+//! Reading an adapter: everything is checked before the first value is used.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::config::AdapterConfig;
+use super::{AdapterError, CONFIG, NORMS, PREFIX, WEIGHTS};
+use crate::config::{LoraConfig, Projection};
+use crate::parameters::Parameter;
+use crate::tensor_file::TensorFile;
+
+/// An adapter on disk.
+#[derive(Debug)]
+pub struct Adapter {
+    path: PathBuf,
+    config: AdapterConfig,
+    file: TensorFile,
+}
+
+impl Adapter {
+    /// Opens the adapter in `folder`. Its options are known to be supported afterwards, and its
+    /// matrices to come in pairs of its rank on its target modules.
+    ///
+    /// # Errors
+    /// An [`AdapterError`] that names the file and what is wrong with it.
+    pub fn open(folder: &Path) -> Result<Self, AdapterError> {
+        let path = folder.join(CONFIG);
+        let text = std::fs::read_to_string(&path)
+            .map_err(|source| AdapterError::Read { path: path.clone(), source })?;
+        let config = AdapterConfig::parse(&path, &text)?;
+        let file = TensorFile::open(&folder.join(WEIGHTS))?;
+        let adapter = Self { path: folder.to_owned(), config, file };
+        adapter.check()?;
+        Ok(adapter)
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Rank, scale, targets, and whether norms were trained.
+    pub fn lora(&self) -> LoraConfig {
+        self.config.lora
+    }
+
+    /// Where the base model is from, if the adapter says so.
+    pub fn base(&self) -> Option<&str> {
+        self.config.base.as_deref()
+    }
+
+    /// Checks that a run of `lora` could have written the adapter.
+    ///
+    /// # Errors
+    /// [`AdapterError::Options`] with both.
+    pub fn require_options(&self, lora: LoraConfig) -> Result<(), AdapterError> {
+        if self.lora() == lora {
+            return Ok(());
+        }
+        let (saved, asked) = (format!("{:?}", self.lora()), format!("{lora:?}"));
+        Err(AdapterError::Options { saved, asked })
+    }
+
+    /// Checks that exactly the trained ones of `parameters` are stored, with the same shapes.
+    ///
+    /// # Errors
+    /// An [`AdapterError`] with the first tensor that is missing, left over or different.
+    pub fn require<'a>(
+        &self,
+        parameters: impl IntoIterator<Item = &'a Parameter>,
+    ) -> Result<(), AdapterError> {
+        let mut left: BTreeSet<String> = self.file.names().into_iter().collect();
+        for parameter in parameters.into_iter().filter(|parameter| parameter.trainable) {
+            let name = format!("{PREFIX}{}", parameter.name);
+            self.require_shape(&name, &parameter.shape)?;
+            left.remove(&name);
+        }
+        match left.pop_first() {
+            None => Ok(()),
+            Some(name) => Err(self.unexpected(name, "the model has no place for it")),
+        }
+    }
+
+    /// The values of a trained parameter.
+    ///
+    /// # Errors
+    /// [`AdapterError::MissingTensor`] where they are those of the base model, or when the file
+    /// cannot be read.
+    pub fn values(&mut self, parameter: &Parameter) -> Result<Vec<f32>, AdapterError> {
+        self.stored(&parameter.name)
+    }
+
+    /// The values of the tensor that is called `name` without the prefix.
+    pub(super) fn stored(&mut self, name: &str) -> Result<Vec<f32>, AdapterError> {
+        self.file.values(&format!("{PREFIX}{name}"))
+    }
+
+    /// The shape of the tensor that is called `name` without the prefix.
+    pub(super) fn shape(&self, name: &str) -> Result<&[usize], AdapterError> {
+        Ok(&self.file.info(&format!("{PREFIX}{name}"))?.shape)
+    }
+
+    /// The modules with a low-rank update, as `model.layers.0.self_attn.q_proj`, and the norms that
+    /// are stored whole.
+    pub(super) fn modules(&self) -> (Vec<String>, Vec<String>) {
+        let names = self.file.names();
+        let names = names.iter().filter_map(|name| name.strip_prefix(PREFIX));
+        let updates = names.clone().filter_map(|name| name.strip_suffix(".lora_A.weight"));
+        let norms = names.filter(|name| !name.contains(".lora_"));
+        (updates.map(str::to_owned).collect(), norms.map(str::to_owned).collect())
+    }
+
+    /// Every tensor has a name that the configuration allows; matrices have their rank and partner.
+    fn check(&self) -> Result<(), AdapterError> {
+        let lora = self.lora();
+        for name in self.file.names() {
+            let Some(inner) = name.strip_prefix(PREFIX) else {
+                return Err(self.unexpected(name, "its name does not begin as PEFT's do"));
+            };
+            let module = inner.strip_suffix(".weight").unwrap_or(inner);
+            let (module, partner) = match module.rsplit_once('.') {
+                Some((module, "lora_A")) => (module, Some("lora_B")),
+                Some((module, "lora_B")) => (module, Some("lora_A")),
+                _ => (module, None),
+            };
+            let last = module.rsplit('.').next().unwrap_or(module);
+            let Some(partner) = partner else {
+                if !(lora.norms && NORMS.contains(&last)) {
+                    return Err(self.unexpected(name, "it is no module of `modules_to_save`"));
+                }
+                continue;
+            };
+            let target = Projection::ALL.into_iter().find(|one| one.module() == last);
+            if !target.is_some_and(|target| lora.targets.has(target)) {
+                return Err(self.unexpected(name, "its module is none of `target_modules`"));
+            }
+            self.file.info(&format!("{PREFIX}{module}.{partner}.weight"))?;
+            let shape = self.file.info(&name)?.shape.clone();
+            let side = usize::from(partner == "lora_A");
+            if shape.len() != 2 || shape[side] != lora.rank {
+                let mut expected = shape;
+                expected.resize(2, lora.rank);
+                expected[side] = lora.rank;
+                self.require_shape(&name, &expected)?;
+            }
+        }
+        let (updates, _) = self.modules();
+        if updates.is_empty() {
+            return Err(AdapterError::damaged(self.file.path(), "it holds no low-rank update"));
+        }
+        Ok(())
+    }
+
+    fn require_shape(&self, name: &str, expected: &[usize]) -> Result<(), AdapterError> {
+        let found = &self.file.info(name)?.shape;
+        if found == expected {
+            return Ok(());
+        }
+        Err(AdapterError::Shape {
+            path: self.file.path().to_owned(),
+            name: name.to_owned(),
+            found: found.clone(),
+            expected: expected.to_vec(),
+        })
+    }
+
+    fn unexpected(&self, name: String, why: &'static str) -> AdapterError {
+        AdapterError::UnexpectedTensor { path: self.file.path().to_owned(), name, why }
+    }
+}

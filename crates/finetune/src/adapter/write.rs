@@ -1,0 +1,73 @@
+//! Writing an adapter.
+
+use std::path::Path;
+
+use safetensors::tensor::Dtype;
+use serde_json::json;
+
+use super::config::AdapterConfig;
+use super::{AdapterError, CONFIG, PREFIX, WEIGHTS};
+use crate::config::LoraConfig;
+use crate::error::Error;
+use crate::new_directory::{NewDirectory, require_free};
+use crate::parameters::Parameter;
+use crate::tensor_file::{self, Entry};
+
+/// Files that a new adapter may replace.
+const OURS: [&str; 2] = [CONFIG, WEIGHTS];
+
+/// Where an adapter goes.
+#[derive(Clone, Copy, Debug)]
+pub struct AdapterOutput<'a> {
+    /// The directory.
+    pub folder: &'a Path,
+    /// Where the base model is from: a directory or a name on the hub.
+    pub base: Option<&'a str>,
+}
+
+impl AdapterOutput<'_> {
+    /// Fails where something else than an adapter is in the directory, so that a run finds out
+    /// before it trains.
+    ///
+    /// # Errors
+    /// [`AdapterError::Occupied`], or when it cannot be looked at.
+    pub fn require_free(&self) -> Result<(), AdapterError> {
+        require_free(self.folder, &OURS)
+    }
+}
+
+/// Writes the trained `parameters` of a run of `lora`, whose values are those of `values`. An
+/// adapter that is there is replaced at once, when the new one is complete.
+///
+/// # Errors
+/// [`AdapterError::Occupied`] or [`AdapterError::Write`], or what `values` fails with. What was
+/// there before is then still there.
+pub fn write_adapter(
+    output: AdapterOutput<'_>,
+    lora: LoraConfig,
+    parameters: &[&Parameter],
+    values: &mut dyn FnMut(&Parameter) -> Result<Vec<f32>, Error>,
+) -> Result<(), Error> {
+    let new = NewDirectory::create(output.folder, &OURS)?;
+    let config = AdapterConfig { lora, base: output.base.map(str::to_owned) };
+    write_text(&new.path().join(CONFIG), &format!("{:#}\n", config.to_json()))?;
+    let entry = |parameter: &&Parameter| Entry {
+        name: format!("{PREFIX}{}", parameter.name),
+        dtype: Dtype::F32,
+        shape: parameter.shape.clone(),
+    };
+    let entries: Vec<Entry> = parameters.iter().map(entry).collect();
+    let data = &mut |index: usize| -> Result<Vec<u8>, Error> {
+        Ok(bytemuck::cast_slice(&values(parameters[index])?).to_vec())
+    };
+    tensor_file::write(&new.path().join(WEIGHTS), json!({ "format": "pt" }), &entries, data)?;
+    Ok(new.publish()?)
+}
+
+fn write_text(path: &Path, text: &str) -> Result<(), AdapterError> {
+    let write = || {
+        std::fs::write(path, text)?;
+        std::fs::File::open(path)?.sync_all()
+    };
+    write().map_err(|source| AdapterError::Write { path: path.to_owned(), source })
+}

@@ -1,0 +1,225 @@
+//! LoRA: which projections get a low-rank update, and how large it is.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::require;
+use crate::error::Result;
+
+/// A linear layer of each transformer layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Projection {
+    /// Queries.
+    Q,
+    /// Keys.
+    K,
+    /// Values.
+    V,
+    /// From the heads back to the residual stream.
+    O,
+    /// The gate of the MLP.
+    Gate,
+    /// What the gate lets through.
+    Up,
+    /// From the MLP back to the residual stream.
+    Down,
+}
+
+impl Projection {
+    /// Every projection, in the order of the forward pass.
+    pub const ALL: [Self; 7] =
+        [Self::Q, Self::K, Self::V, Self::O, Self::Gate, Self::Up, Self::Down];
+
+    /// The name on the command line, for example `q`.
+    pub fn name(self) -> &'static str {
+        self.module().trim_end_matches("_proj")
+    }
+
+    /// The name of the module, for example `q_proj`.
+    pub fn module(self) -> &'static str {
+        match self {
+            Self::Q => "q_proj",
+            Self::K => "k_proj",
+            Self::V => "v_proj",
+            Self::O => "o_proj",
+            Self::Gate => "gate_proj",
+            Self::Up => "up_proj",
+            Self::Down => "down_proj",
+        }
+    }
+
+    /// Whether it makes queries, keys or values, which have biases in some models.
+    pub fn is_qkv(self) -> bool {
+        matches!(self, Self::Q | Self::K | Self::V)
+    }
+
+    /// The module within its layer, for example `self_attn.q_proj`.
+    pub fn path(self) -> String {
+        let block = if self as u8 <= Self::O as u8 { "self_attn" } else { "mlp" };
+        format!("{block}.{}", self.module())
+    }
+}
+
+/// A set of projections, written as `q,v`.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Vec<String>", try_from = "Vec<String>")]
+pub struct LoraTargets(u8);
+
+impl LoraTargets {
+    /// Queries and values, as in the paper that introduced LoRA.
+    pub const QV: Self = Self(1 << Projection::Q as u8 | 1 << Projection::V as u8);
+    /// Every projection.
+    pub const ALL: Self = Self((1 << Projection::ALL.len()) - 1);
+
+    /// Whether `projection` is in the set.
+    pub fn has(self, projection: Projection) -> bool {
+        self.0 & 1 << projection as u8 != 0
+    }
+
+    /// The projections of the set, in the order of the forward pass.
+    pub fn iter(self) -> impl Iterator<Item = Projection> {
+        Projection::ALL.into_iter().filter(move |&projection| self.has(projection))
+    }
+}
+
+impl FromIterator<Projection> for LoraTargets {
+    fn from_iter<I: IntoIterator<Item = Projection>>(projections: I) -> Self {
+        Self(projections.into_iter().fold(0, |set, projection| set | 1 << projection as u8))
+    }
+}
+
+impl fmt::Display for LoraTargets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.iter().map(Projection::name).collect::<Vec<_>>().join(","))
+    }
+}
+
+impl fmt::Debug for LoraTargets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for LoraTargets {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "all" {
+            return Ok(Self::ALL);
+        }
+        let find = |name: &str| {
+            let known = Projection::ALL.into_iter();
+            known.into_iter().find(|p| p.name() == name || p.module() == name).ok_or_else(|| {
+                format!("`{name}` is no projection; known are {}, or all of them: all", Self::ALL)
+            })
+        };
+        text.split(',').map(|name| find(name.trim())).collect()
+    }
+}
+
+impl From<LoraTargets> for Vec<String> {
+    fn from(targets: LoraTargets) -> Self {
+        targets.iter().map(|projection| projection.name().to_owned()).collect()
+    }
+}
+
+impl TryFrom<Vec<String>> for LoraTargets {
+    type Error = String;
+
+    fn try_from(names: Vec<String>) -> Result<Self, String> {
+        names.join(",").parse()
+    }
+}
+
+/// The low-rank updates of a run. What older checkpoints do not say is as it was then: updates of
+/// queries and values, scaled by `alpha / rank`, and trained norms.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoraConfig {
+    /// Inner dimension.
+    pub rank: usize,
+    /// Numerator of the scale.
+    pub alpha: f32,
+    /// The projections that are updated.
+    #[serde(default = "queries_and_values")]
+    pub targets: LoraTargets,
+    /// Whether updates are scaled by `alpha / √rank` (rsLoRA, Kalajdzievski, arXiv 2312.03732)
+    /// instead of `alpha / rank`.
+    #[serde(default)]
+    pub rslora: bool,
+    /// Whether both norms of each layer are trained, too.
+    #[serde(default = "trained")]
+    pub norms: bool,
+}
+
+fn queries_and_values() -> LoraTargets {
+    LoraTargets::QV
+}
+
+fn trained() -> bool {
+    true
+}
+
+impl LoraConfig {
+    /// Updates of the query and value projections, scaled by `alpha / rank`, and nothing else.
+    pub const fn new(rank: usize, alpha: f32) -> Self {
+        Self { rank, alpha, targets: LoraTargets::QV, rslora: false, norms: false }
+    }
+
+    /// What the product of the two matrices is multiplied by.
+    pub fn scale(&self) -> f32 {
+        self.exact_scale() as f32
+    }
+
+    /// The scale before it is rounded to f32.
+    pub fn exact_scale(&self) -> f64 {
+        let rank = self.rank as f64;
+        f64::from(self.alpha) / if self.rslora { rank.sqrt() } else { rank }
+    }
+
+    pub(super) fn validate(&self) -> Result<()> {
+        require("rank", self.rank, self.rank >= 1, "at least 1")?;
+        require("alpha", self.alpha, self.alpha.is_finite(), "finite")?;
+        let some = self.targets.iter().next().is_some();
+        require("lora_targets", self.targets, some, "at least one projection")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_written_as_they_are_read() {
+        assert_eq!("q,v".parse(), Ok(LoraTargets::QV));
+        assert_eq!("all".parse(), Ok(LoraTargets::ALL));
+        assert_eq!("down, q_proj".parse::<LoraTargets>().unwrap().to_string(), "q,down");
+        for wrong in ["", "q,x", "q_proj_proj"] {
+            let error = wrong.parse::<LoraTargets>().unwrap_err();
+            assert!(error.contains("q,k,v,o,gate,up,down"), "{error}");
+        }
+        assert_eq!(Projection::O.path(), "self_attn.o_proj");
+        assert_eq!(Projection::Gate.path(), "mlp.gate_proj");
+    }
+
+    #[test]
+    fn the_scale_of_rslora_shrinks_with_the_root_of_the_rank() {
+        let plain = LoraConfig::new(16, 32.0);
+        assert_eq!(plain.scale(), 2.0);
+        assert_eq!(LoraConfig { rslora: true, ..plain }.scale(), 8.0);
+    }
+
+    #[test]
+    fn what_an_older_checkpoint_does_not_say_is_as_it_was() {
+        let old: LoraConfig = serde_json::from_str(r#"{"rank":8,"alpha":32.0}"#).unwrap();
+        assert_eq!(old, LoraConfig { norms: true, ..LoraConfig::new(8, 32.0) });
+        let new = LoraConfig { targets: LoraTargets::ALL, rslora: true, ..LoraConfig::new(8, 1.0) };
+        let text = serde_json::to_string(&new).unwrap();
+        assert!(text.contains(r#"["q","k","v","o","gate","up","down"]"#), "{text}");
+        assert_eq!(serde_json::from_str::<LoraConfig>(&text).unwrap(), new);
+        let empty = r#"{"rank":8,"alpha":32.0,"targets":[]}"#;
+        assert!(serde_json::from_str::<LoraConfig>(empty).is_err());
+    }
+}

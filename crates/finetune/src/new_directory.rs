@@ -1,0 +1,170 @@
+//! A directory that appears whole or not at all.
+//!
+//! It is filled under another name beside its place, synchronized, and then renamed. Where a
+//! directory of the same kind is in its place, the two change names in one step of the file system,
+//! so that there is no moment without either.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::adapter::AdapterError;
+
+/// A directory under construction.
+#[derive(Debug)]
+pub(crate) struct NewDirectory {
+    temporary: TempDir,
+    place: PathBuf,
+}
+
+impl NewDirectory {
+    /// Starts a directory that will be `place`, where there may be nothing yet but files named
+    /// `replaceable`.
+    pub(crate) fn create(place: &Path, replaceable: &[&str]) -> Result<Self, AdapterError> {
+        require_free(place, replaceable)?;
+        let failed = |source| AdapterError::Write { path: place.to_owned(), source };
+        let parent = parent(place);
+        std::fs::create_dir_all(parent).map_err(failed)?;
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".retrograph-");
+        // Open to whom the shell says, as any directory that a program makes.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
+        let temporary = builder.tempdir_in(parent).map_err(failed)?;
+        Ok(Self { temporary, place: place.to_owned() })
+    }
+
+    /// Where the files go, each synchronized by who writes it.
+    pub(crate) fn path(&self) -> &Path {
+        self.temporary.path()
+    }
+
+    /// Puts the directory in its place.
+    pub(crate) fn publish(self) -> Result<(), AdapterError> {
+        let Self { temporary, place } = self;
+        let put = || {
+            File::open(temporary.path())?.sync_all()?;
+            if is_filled(&place) {
+                // The old directory now has the temporary name, and is removed with it.
+                exchange(temporary.path(), &place)?;
+            } else {
+                std::fs::rename(temporary.path(), &place)?;
+            }
+            File::open(parent(&place))?.sync_all()
+        };
+        put().map_err(|source| AdapterError::Write { path: place.clone(), source })
+    }
+}
+
+/// Fails where `place` holds something else than files named `replaceable`.
+pub(crate) fn require_free(place: &Path, replaceable: &[&str]) -> Result<(), AdapterError> {
+    let failed = |source| AdapterError::Read { path: place.to_owned(), source };
+    let entries = match std::fs::read_dir(place) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(failed(source)),
+    };
+    for entry in entries {
+        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+        if !replaceable.contains(&name.as_str()) {
+            return Err(AdapterError::Occupied { path: place.to_owned(), entry: name });
+        }
+    }
+    Ok(())
+}
+
+fn parent(place: &Path) -> &Path {
+    place.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."))
+}
+
+fn is_filled(place: &Path) -> bool {
+    std::fs::read_dir(place).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+/// Gives each of two directories the name of the other.
+fn exchange(new: &Path, old: &Path) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        match renameat_with(CWD, new, CWD, old, RenameFlags::EXCHANGE) {
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
+            done => return Ok(done?),
+        }
+    }
+    in_two_steps(new, old)
+}
+
+/// The same where the file system cannot: whoever looks in between finds the old one beside it.
+fn in_two_steps(new: &Path, old: &Path) -> io::Result<()> {
+    let mut aside = new.as_os_str().to_owned();
+    aside.push("-old");
+    std::fs::rename(old, &aside)?;
+    if let Err(error) = std::fs::rename(new, old) {
+        std::fs::rename(&aside, old)?;
+        return Err(error);
+    }
+    std::fs::rename(&aside, new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(folder: &Path) -> Vec<String> {
+        let name = |entry: io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
+        let mut names: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| name(entry).to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn put(place: &Path, text: &str) -> Result<(), AdapterError> {
+        let new = NewDirectory::create(place, &["a"])?;
+        std::fs::write(new.path().join("a"), text).unwrap();
+        new.publish()
+    }
+
+    #[test]
+    fn a_directory_is_replaced_whole_and_nothing_is_left_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("deep/result");
+        for text in ["first", "second"] {
+            put(&place, text).unwrap();
+            assert_eq!(std::fs::read_to_string(place.join("a")).unwrap(), text);
+            assert_eq!(files(&folder.path().join("deep")), ["result"]);
+        }
+        let (new, old) = (folder.path().join("new"), folder.path().join("old"));
+        [&new, &old].into_iter().for_each(|path| std::fs::create_dir(path).unwrap());
+        std::fs::write(new.join("n"), "").unwrap();
+        in_two_steps(&new, &old).unwrap();
+        assert_eq!((files(&old), files(&new)), (vec!["n".to_owned()], vec![]));
+    }
+
+    #[test]
+    fn what_was_not_finished_never_shadows_what_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("result");
+        put(&place, "whole").unwrap();
+        let half = NewDirectory::create(&place, &["a"]).unwrap();
+        std::fs::write(half.path().join("a"), "ha").unwrap();
+        // A process that is killed leaves its temporary directory behind.
+        std::mem::forget(half);
+        assert_eq!(std::fs::read_to_string(place.join("a")).unwrap(), "whole");
+        put(&place, "newer").unwrap();
+        assert_eq!(std::fs::read_to_string(place.join("a")).unwrap(), "newer");
+    }
+
+    #[test]
+    fn what_is_of_another_kind_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("thesis"), "years of work").unwrap();
+        let error = put(folder.path(), "x").unwrap_err().to_string();
+        assert!(error.contains("thesis"), "{error}");
+        let file = folder.path().join("thesis");
+        assert!(matches!(put(&file, "x"), Err(AdapterError::Read { .. })));
+    }
+}

@@ -1,0 +1,251 @@
+//! Safetensors files as they lie on disk: the head is read and written here, tensors one by one.
+//!
+//! The library's own reader wants the whole file in memory, which for a model is all of it.
+//!
+//! Absent on purpose: a digest. Files of other programs have none; those of checkpoints are
+//! [`crate::checkpoint`]'s.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use half::{bf16, f16};
+use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+use serde_json::{Map, Value, json};
+
+use crate::adapter::AdapterError;
+
+/// More than the head of any model needs; a larger one is damage.
+const LARGEST_HEAD: u64 = 100_000_000;
+
+/// Why the head of a file cannot be read.
+pub(crate) enum HeadError {
+    /// Reading failed.
+    Read(std::io::Error),
+    /// It is not that of a safetensors file.
+    Damaged(&'static str),
+}
+
+/// The bytes before the first tensor of a file of `length` bytes.
+pub(crate) fn read_head(file: &mut impl Read, length: u64) -> Result<Vec<u8>, HeadError> {
+    if length < 8 {
+        return Err(HeadError::Damaged("it is shorter than the length of its header"));
+    }
+    let mut size = [0; 8];
+    file.read_exact(&mut size).map_err(HeadError::Read)?;
+    let json = u64::from_le_bytes(size);
+    if json > LARGEST_HEAD || json > length - 8 {
+        let why = "it ends inside its header, or is not a safetensors file";
+        return Err(HeadError::Damaged(why));
+    }
+    let mut head = size.to_vec();
+    head.resize(8 + json as usize, 0);
+    file.read_exact(&mut head[8..]).map_err(HeadError::Read)?;
+    Ok(head)
+}
+
+/// A tensor that is going to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) dtype: Dtype,
+    pub(crate) shape: Vec<usize>,
+}
+
+/// The length, the JSON and the padding before the first of `entries`, which lie in this order.
+pub(crate) fn head(metadata: Value, entries: impl IntoIterator<Item = Entry>) -> Vec<u8> {
+    let mut json = Map::new();
+    json.insert("__metadata__".to_owned(), metadata);
+    let mut offset = 0;
+    for Entry { name, dtype, shape } in entries {
+        let end = offset + shape.iter().product::<usize>() * dtype.bitsize() / 8;
+        let dtype = dtype.to_string();
+        json.insert(name, json!({ "dtype": dtype, "shape": shape, "data_offsets": [offset, end] }));
+        offset = end;
+    }
+    let mut text = Value::Object(json).to_string().into_bytes();
+    text.resize(text.len().next_multiple_of(8), b' ');
+    let mut head = (text.len() as u64).to_le_bytes().to_vec();
+    head.append(&mut text);
+    head
+}
+
+/// Writes and synchronizes a file whose tensor number `i` has the bytes `data(i)`.
+pub(crate) fn write<E: From<AdapterError>>(
+    path: &Path,
+    metadata: Value,
+    entries: &[Entry],
+    data: &mut dyn FnMut(usize) -> Result<Vec<u8>, E>,
+) -> Result<(), E> {
+    let failed = |source| AdapterError::Write { path: PathBuf::from(path), source };
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(path).map_err(failed)?);
+    file.write_all(&head(metadata, entries.iter().cloned())).map_err(failed)?;
+    for index in 0..entries.len() {
+        file.write_all(&data(index)?).map_err(failed)?;
+    }
+    let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
+    Ok(file.sync_all().map_err(failed)?)
+}
+
+/// A file whose head was found whole, and which is as long as the head says.
+#[derive(Debug)]
+pub(crate) struct TensorFile {
+    path: PathBuf,
+    file: BufReader<File>,
+    metadata: Metadata,
+    data_start: u64,
+}
+
+impl TensorFile {
+    pub(crate) fn open(path: &Path) -> Result<Self, AdapterError> {
+        let failed = |source| AdapterError::Read { path: PathBuf::from(path), source };
+        let damaged = |why: &str| AdapterError::damaged(path, why);
+        let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(failed)?);
+        let length = file.get_ref().metadata().map_err(failed)?.len();
+        let head = read_head(&mut file, length).map_err(|error| match error {
+            HeadError::Read(source) => failed(source),
+            HeadError::Damaged(why) => damaged(why),
+        })?;
+        let metadata: Metadata = serde_json::from_slice(&head[8..])
+            .map_err(|error| damaged(&format!("its header cannot be read: {error}")))?;
+        let expected = head.len() as u64 + metadata.data_len() as u64;
+        if length != expected {
+            return Err(damaged(&format!("it has {length} bytes where {expected} belong")));
+        }
+        Ok(Self { path: PathBuf::from(path), file, metadata, data_start: head.len() as u64 })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The names of the tensors in the order of the file.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.metadata.offset_keys()
+    }
+
+    /// What the file says of itself beside its tensors.
+    pub(crate) fn notes(&self) -> Value {
+        json!(self.metadata.metadata().clone().unwrap_or_default())
+    }
+
+    /// Type and shape of a tensor.
+    pub(crate) fn info(&self, name: &str) -> Result<&TensorInfo, AdapterError> {
+        let missing =
+            || AdapterError::MissingTensor { path: self.path.clone(), name: name.to_owned() };
+        self.metadata.info(name).ok_or_else(missing)
+    }
+
+    /// The bytes of a tensor.
+    pub(crate) fn bytes(&mut self, name: &str) -> Result<Vec<u8>, AdapterError> {
+        let (start, end) = self.info(name)?.data_offsets;
+        let mut bytes = vec![0; end - start];
+        self.file
+            .seek(SeekFrom::Start(self.data_start + start as u64))
+            .and_then(|_| self.file.read_exact(&mut bytes))
+            .map_err(|source| AdapterError::Read { path: self.path.clone(), source })?;
+        Ok(bytes)
+    }
+
+    /// The elements of a tensor of F32, BF16 or F16.
+    pub(crate) fn values(&mut self, name: &str) -> Result<Vec<f32>, AdapterError> {
+        let dtype = self.info(name)?.dtype;
+        let bytes = self.bytes(name)?;
+        decode(dtype, &bytes).ok_or_else(|| AdapterError::Type {
+            path: self.path.clone(),
+            name: name.to_owned(),
+            found: dtype.to_string(),
+        })
+    }
+}
+
+/// Little-endian elements as f32, which is exact; `None` for a type that is not known here.
+pub(crate) fn decode(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f32>> {
+    let pairs = || bytes.as_chunks::<2>().0.iter();
+    Some(match dtype {
+        Dtype::F32 => {
+            bytes.as_chunks::<4>().0.iter().map(|&four| f32::from_le_bytes(four)).collect()
+        }
+        Dtype::BF16 => pairs().map(|&two| bf16::from_le_bytes(two).to_f32()).collect(),
+        Dtype::F16 => pairs().map(|&two| f16::from_le_bytes(two).to_f32()).collect(),
+        _ => return None,
+    })
+}
+
+/// Elements in `dtype`, which [`decode`] knows, little-endian, each rounded once to the nearest,
+/// ties to even.
+pub(crate) fn encode(dtype: Dtype, values: impl Iterator<Item = f64>) -> Vec<u8> {
+    match dtype {
+        Dtype::BF16 => values.flat_map(|x| bf16::from_f32(odd(x)).to_le_bytes()).collect(),
+        Dtype::F16 => values.flat_map(|x| f16::from_f32(odd(x)).to_le_bytes()).collect(),
+        _ => values.flat_map(|x| (x as f32).to_le_bytes()).collect(),
+    }
+}
+
+/// `x` rounded to odd: a second rounding, to fewer bits, then gives what one rounding of `x` would
+/// (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+fn odd(x: f64) -> f32 {
+    let nearest = x as f32;
+    let bits = nearest.to_bits();
+    if f64::from(nearest) == x || !nearest.is_finite() || bits & 1 == 1 {
+        return nearest;
+    }
+    let outwards = f64::from(nearest).abs() < x.abs();
+    f32::from_bits(if outwards { bits + 1 } else { bits - 1 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_rounded_once_and_ties_go_to_even() {
+        let one = |dtype, x: f64| decode(dtype, &encode(dtype, [x].into_iter())).unwrap()[0];
+        // Half a unit of the last place above 1 is a tie; a hair more, which f32 does not have,
+        // is not.
+        for (dtype, half_unit) in [(Dtype::BF16, 2f64.powi(-8)), (Dtype::F16, 2f64.powi(-11))] {
+            let hair = 2f64.powi(-40);
+            let above = (1.0 + 2.0 * half_unit) as f32;
+            assert_eq!(one(dtype, 1.0 + half_unit), 1.0);
+            assert_eq!(one(dtype, 1.0 + half_unit + hair), above);
+            assert_eq!(one(dtype, 1.0 + half_unit - hair), 1.0);
+            assert_eq!(one(dtype, -1.0 - half_unit - hair), -above);
+            let tie = 1.0 + 3.0 * half_unit;
+            assert_eq!(one(dtype, tie), (1.0 + 4.0 * half_unit) as f32);
+            assert_eq!(one(dtype, tie - hair), above);
+            assert_eq!(one(dtype, 1e300), f32::INFINITY);
+            assert!(one(dtype, f64::NAN).is_nan());
+        }
+        assert_eq!(one(Dtype::F32, 0.1), 0.1f32);
+        assert_eq!(decode(Dtype::I32, &[0; 4]), None);
+    }
+
+    #[test]
+    fn a_file_is_read_as_it_was_written_and_a_cut_one_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("some.safetensors");
+        let entry = |name: &str, dtype, shape: &[usize]| Entry {
+            name: name.to_owned(),
+            dtype,
+            shape: shape.to_vec(),
+        };
+        let entries = [entry("z", Dtype::F32, &[2, 2]), entry("a", Dtype::BF16, &[3])];
+        let data =
+            [encode(Dtype::F32, (0..4).map(f64::from)), encode(Dtype::BF16, [0.5; 3].into_iter())];
+        let notes = json!({ "format": "pt" });
+        let bytes = &mut |index: usize| Ok::<_, AdapterError>(data[index].clone());
+        write(&path, notes.clone(), &entries, bytes).unwrap();
+        let mut file = TensorFile::open(&path).unwrap();
+        assert_eq!(file.names(), ["z", "a"]);
+        assert_eq!(file.notes(), notes);
+        assert_eq!(file.values("z").unwrap(), [0.0, 1.0, 2.0, 3.0]);
+        assert_eq!(file.values("a").unwrap(), [0.5; 3]);
+        assert!(file.values("b").unwrap_err().to_string().contains("`b`"));
+        let whole = std::fs::read(&path).unwrap();
+        assert_eq!(safetensors::SafeTensors::deserialize(&whole).unwrap().len(), 2);
+        for len in [0, 7, 30, whole.len() - 1] {
+            std::fs::write(&path, &whole[..len]).unwrap();
+            assert!(matches!(TensorFile::open(&path), Err(AdapterError::Damaged { .. })));
+        }
+    }
+}

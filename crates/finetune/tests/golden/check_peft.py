@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Adapters of `retrograph` against PEFT, in both directions; needs torch, transformers and peft.
+
+    cargo build --release -p retrograph
+    python3 crates/finetune/tests/golden/check_peft.py target/release/retrograph
+
+A tiny base model of random weights is saved by transformers, in f32, bf16 and f16. Then
+1. an adapter that `retrograph finetune` trained is loaded by PEFT, and
+2. an adapter that PEFT saved is read by `retrograph`,
+and each time the logits of base and adapter by PEFT are compared with those of what
+`retrograph merge` made of the two, and the weights with those of PEFT's own merge. Ends with 0 when
+all agree.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+
+def run(*arguments):
+    subprocess.run([str(argument) for argument in arguments], check=True)
+
+
+def save_base(folder, dtype):
+    torch.manual_seed(7)
+    config = Qwen2Config(
+        vocab_size=256, hidden_size=64, intermediate_size=176, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True,
+        rope_theta=1e4, rms_norm_eps=1e-6,
+    )
+    Qwen2ForCausalLM(config).to(dtype).save_pretrained(folder, max_shard_size="200KB")
+
+
+def from_retrograph(program, folder, more):
+    text = folder / "text"
+    text.write_text("the quick brown fox jumps over the lazy dog. " * 30)
+    out = folder / "trained"
+    run(program, "finetune", "--text", text, "--mode", "lora", "--rank", 5, "--alpha", 12,
+        "--lora-targets", "all", "--steps", 12, "--sample", 0, "--device", "sim",
+        "--adapter-out", out, *more)
+    return out
+
+
+def from_peft(base, folder, rslora):
+    torch.manual_seed(8)
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    config = LoraConfig(
+        r=3, lora_alpha=7, target_modules=MODULES, use_rslora=rslora, task_type="CAUSAL_LM",
+        modules_to_save=["input_layernorm", "post_attention_layernorm"] if rslora else None,
+    )
+    model = get_peft_model(model, config)
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            parameter.data += 0.05 * torch.randn_like(parameter)
+    out = folder / "of-peft"
+    model.save_pretrained(out)
+    return out
+
+
+def compare(program, base, adapter, dtype, what):
+    with tempfile.TemporaryDirectory() as place:
+        merged = Path(place) / "merged"
+        run(program, "merge", "--model", base, "--adapter", adapter, "--out", merged)
+        ours = AutoModelForCausalLM.from_pretrained(merged, dtype=torch.float64)
+        stored = AutoModelForCausalLM.from_pretrained(merged, dtype="auto")
+        assert next(stored.parameters()).dtype == dtype, "the type of the weights changed"
+    theirs = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float64)
+    theirs = PeftModel.from_pretrained(theirs, adapter, autocast_adapter_dtype=False).double()
+    tokens = torch.randint(0, 256, (2, 33), generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        left, right = ours(tokens).logits, theirs(tokens).logits
+        plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float64)(tokens).logits
+    error = ((left - right).norm() / right.norm()).item()
+    effect = ((plain - right).norm() / right.norm()).item()
+    exact = theirs.merge_and_unload().state_dict()
+    # One rounding to the stored type is half a unit of its last place.
+    unit = torch.finfo(dtype).eps / 2 * 1.001
+    worst = 0.0
+    for name, value in ours.state_dict().items():
+        bound = exact[name].abs() * unit + torch.finfo(dtype).tiny
+        worst = max(worst, ((value - exact[name]).abs() / bound).max().item())
+    tolerance = {torch.float32: 1e-6, torch.bfloat16: 3e-2, torch.float16: 4e-3}[dtype]
+    good = error < tolerance and effect > 10 * error and worst <= 1.0
+    print(f"{'ok  ' if good else 'FAIL'} {what} {dtype}: logits differ by {error:.1e}, the adapter "
+          f"changes them by {effect:.1e}, weights are off by {worst:.3f} roundings")
+    return good
+
+
+def main():
+    program, good = Path(sys.argv[1]).resolve(), True
+    for dtype in [torch.float32, torch.bfloat16, torch.float16]:
+        for rslora in [False, True]:
+            with tempfile.TemporaryDirectory() as place:
+                folder = Path(place)
+                save_base(folder / "base", dtype)
+                more = ["--rslora", "--train-norms"] if rslora else []
+                trained = from_retrograph(program, folder, more)
+                good &= compare(program, folder / "base", trained, dtype, "retrograph -> PEFT")
+                saved = from_peft(folder / "base", folder, rslora)
+                good &= compare(program, folder / "base", saved, dtype, "PEFT -> retrograph")
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()

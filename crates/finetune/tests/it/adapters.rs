@@ -1,0 +1,258 @@
+//! Adapters: what was written is read bit for bit, a merged model computes what base and adapter
+//! compute, and every mismatch is named.
+
+use std::path::Path;
+
+use retrograph_finetune::adapter::{Adapter, AdapterError, AdapterOutput, merge};
+use retrograph_finetune::parameters::{Parameter, inventory};
+use retrograph_finetune::{
+    Device, LoraConfig, LoraTargets, Mode, Plan, Source, Trainer, TrainerOptions, TrainingConfig,
+    init,
+};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+
+use crate::device::{device, simulated};
+use crate::models::{config, text, train, trainer};
+
+/// Every projection, a rank that is no multiple of anything, the scale of rsLoRA, and norms.
+fn lora() -> LoraConfig {
+    let targets = LoraTargets::ALL;
+    LoraConfig { targets, rslora: true, norms: true, ..LoraConfig::new(3, 4.0) }
+}
+
+fn trained(device: &Device, lora: LoraConfig) -> Trainer {
+    let mut trainer = trainer(device, &config(Mode::Lora(lora), 6), TrainerOptions::default());
+    train(&mut trainer, 4);
+    trainer
+}
+
+fn output(folder: &Path) -> AdapterOutput<'_> {
+    AdapterOutput { folder, base: Some("some/base") }
+}
+
+/// A trainer whose parameters are those of `values`.
+fn start(
+    device: &Device,
+    config: &TrainingConfig,
+    mut values: impl FnMut(&Parameter) -> Vec<f32>,
+) -> Trainer {
+    let plan = Plan::new(config, TrainerOptions::default()).unwrap();
+    let values = &mut |parameter: &Parameter| Ok(values(parameter));
+    plan.start(&device.modules(), Source::Values(values), &mut |_| ()).unwrap()
+}
+
+/// The loss of the next batch, which the step computes before it changes anything.
+fn loss(trainer: &mut Trainer) -> f32 {
+    let config = *trainer.config();
+    let batch = text().batch([config.batch, config.seq], config.seed, 77).unwrap();
+    trainer.step(&batch).unwrap().loss
+}
+
+#[test]
+fn an_adapter_that_is_read_back_computes_the_same_bits() {
+    let (device, folder) = (device(), tempfile::tempdir().unwrap());
+    let mut first = trained(&device, lora());
+    let place = folder.path().join("adapter");
+    first.export_adapter(output(&place)).unwrap();
+    let mut adapter = Adapter::open(&place).unwrap();
+    assert_eq!((adapter.lora(), adapter.base()), (lora(), Some("some/base")));
+    let config = *first.config();
+    let parameters = inventory(&config.model, config.mode);
+    adapter.require(&parameters).unwrap();
+    let plan = Plan::new(&config, TrainerOptions::default()).unwrap();
+    let source = Source::Adapter(&mut adapter);
+    let mut second = plan.start(&device.modules(), source, &mut |_| ()).unwrap();
+    for parameter in &parameters {
+        let read = |trainer: &Trainer| {
+            let values = trainer.state().values(trainer.stream(), &parameter.name);
+            values.unwrap().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>()
+        };
+        assert_eq!(read(&first), read(&second), "{}", parameter.name);
+    }
+    assert_eq!(loss(&mut first).to_bits(), loss(&mut second).to_bits());
+}
+
+#[test]
+fn names_and_shapes_are_those_of_peft() {
+    let folder = tempfile::tempdir().unwrap();
+    let targets = "q,down".parse().unwrap();
+    let lora = LoraConfig { targets, ..LoraConfig::new(3, 6.0) };
+    let trainer = trainer(
+        &simulated(Default::default()),
+        &config(Mode::Lora(lora), 1),
+        TrainerOptions::default(),
+    );
+    trainer.export_adapter(output(folder.path())).unwrap();
+    let bytes = std::fs::read(folder.path().join("adapter_model.safetensors")).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    assert_eq!(tensors.len(), 2 * 2 * 2);
+    for (name, shape) in [
+        ("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", [3, 16]),
+        ("base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight", [16, 3]),
+        ("base_model.model.model.layers.1.mlp.down_proj.lora_A.weight", [3, 24]),
+        ("base_model.model.model.layers.1.mlp.down_proj.lora_B.weight", [16, 3]),
+    ] {
+        let tensor = tensors.tensor(name).unwrap();
+        assert_eq!((tensor.dtype(), tensor.shape()), (Dtype::F32, shape.as_slice()), "{name}");
+    }
+    let text = std::fs::read_to_string(folder.path().join("adapter_config.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["peft_type"], "LORA");
+    assert_eq!(json["target_modules"], serde_json::json!(["q_proj", "down_proj"]));
+    assert_eq!((&json["r"], &json["lora_alpha"]), (&3.into(), &6.into()));
+    assert_eq!(json["modules_to_save"], serde_json::Value::Null);
+}
+
+#[test]
+fn training_all_weights_leaves_no_adapter() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = simulated(Default::default());
+    let trainer = trainer(&device, &config(Mode::Full, 1), TrainerOptions::default());
+    let error = trainer.export_adapter(output(folder.path())).unwrap_err();
+    assert!(error.to_string().contains("--mode lora"), "{error}");
+}
+
+/// Writes the base model in two shards, in `dtype`, as it is on the hub.
+fn write_base(folder: &Path, parameters: &[Parameter], seed: u64) {
+    std::fs::create_dir(folder).unwrap();
+    let base: Vec<&Parameter> =
+        parameters.iter().filter(|one| !one.name.contains("lora_")).collect();
+    let values: Vec<Vec<f32>> = base.iter().map(|one| init::initial_values(one, seed)).collect();
+    let middle = base.len() / 2;
+    let mut map = serde_json::Map::new();
+    for (number, range) in [(1, 0..middle), (2, middle..base.len())] {
+        let file = format!("model-{number:05}-of-00002.safetensors");
+        let tensors = range.map(|index| {
+            let bytes = bytemuck::cast_slice(&values[index]);
+            map.insert(base[index].name.clone(), file.clone().into());
+            let view = TensorView::new(Dtype::F32, base[index].shape.clone(), bytes).unwrap();
+            (base[index].name.clone(), view)
+        });
+        let tensors: Vec<_> = tensors.collect();
+        safetensors::serialize_to_file(tensors, None, &folder.join(file)).unwrap();
+    }
+    let index = serde_json::json!({ "weight_map": map }).to_string();
+    std::fs::write(folder.join("model.safetensors.index.json"), index).unwrap();
+    std::fs::write(folder.join("config.json"), "{}").unwrap();
+    std::fs::write(folder.join("pytorch_model.bin"), "old").unwrap();
+}
+
+/// The tensors of all safetensors files in a folder.
+fn read_model(folder: &Path) -> std::collections::BTreeMap<String, Vec<f32>> {
+    let mut all = std::collections::BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "safetensors") {
+            continue;
+        }
+        let bytes = std::fs::read(path).unwrap();
+        for (name, tensor) in SafeTensors::deserialize(&bytes).unwrap().tensors() {
+            let values = tensor.data().as_chunks::<4>().0.iter();
+            all.insert(name, values.map(|&four| f32::from_le_bytes(four)).collect());
+        }
+    }
+    all
+}
+
+#[test]
+fn a_merged_model_computes_what_base_and_adapter_compute() {
+    let (device, folder) = (device(), tempfile::tempdir().unwrap());
+    let mut tuned = trained(&device, lora());
+    let config = *tuned.config();
+    let [base, adapter, out] = ["base", "adapter", "out"].map(|name| folder.path().join(name));
+    write_base(&base, &inventory(&config.model, config.mode), config.seed);
+    tuned.export_adapter(output(&adapter)).unwrap();
+    let merged = merge(&base, &mut Adapter::open(&adapter).unwrap(), &out).unwrap();
+    assert_eq!((merged.updated, merged.replaced, merged.files), (2 * 7, 2 * 2, 2));
+    assert_eq!(std::fs::read_to_string(out.join("config.json")).unwrap(), "{}");
+    assert!(out.join("model.safetensors.index.json").exists());
+    assert!(!out.join("pytorch_model.bin").exists());
+
+    let tensors = read_model(&out);
+    let before = read_model(&base);
+    let same = |name: &str| tensors[name] == before[name];
+    assert!(same("model.embed_tokens.weight") && same("model.layers.0.self_attn.q_proj.bias"));
+    assert!(!same("model.layers.0.mlp.up_proj.weight"));
+    let full = TrainingConfig { mode: Mode::Full, ..config };
+    let mut whole = start(&device, &full, |parameter| tensors[&parameter.name].clone());
+    let mut plain = start(&device, &full, |parameter| before[&parameter.name].clone());
+    let [tuned, whole, plain] = [&mut tuned, &mut whole, &mut plain].map(loss);
+    assert!((tuned - whole).abs() < 2e-6 * tuned, "{tuned} and {whole}");
+    assert!((tuned - plain).abs() > 1e-3 * tuned, "the adapter changes nothing: {plain}");
+
+    let occupied = merge(&base, &mut Adapter::open(&adapter).unwrap(), &out).unwrap_err();
+    assert!(matches!(occupied, AdapterError::Occupied { .. }), "{occupied}");
+}
+
+#[test]
+fn a_model_that_does_not_fit_is_refused_and_nothing_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let tuned = trained(&simulated(Default::default()), LoraConfig::new(3, 6.0));
+    let config = *tuned.config();
+    let [base, adapter, out] = ["base", "adapter", "out"].map(|name| folder.path().join(name));
+    tuned.export_adapter(output(&adapter)).unwrap();
+    let refused = |change: &dyn Fn(&mut Vec<Parameter>)| {
+        let mut parameters = inventory(&config.model, config.mode);
+        change(&mut parameters);
+        write_base(&base, &parameters, 0);
+        let error = merge(&base, &mut Adapter::open(&adapter).unwrap(), &out).unwrap_err();
+        std::fs::remove_dir_all(&base).unwrap();
+        assert!(!out.exists());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "only the adapter");
+        error
+    };
+    let missing = refused(&|all| all.retain(|one| !one.name.contains("layers.1")));
+    assert!(matches!(missing, AdapterError::MissingTensor { .. }), "{missing}");
+    assert!(missing.to_string().contains("model.layers.1.self_attn.q_proj.weight"), "{missing}");
+    let shape = refused(&|all| {
+        let found = all.iter_mut().find(|one| one.name.ends_with("1.self_attn.v_proj.weight"));
+        found.unwrap().shape = vec![16, 16];
+    });
+    assert!(matches!(shape, AdapterError::Shape { .. }), "{shape}");
+}
+
+#[test]
+fn every_mismatch_of_an_adapter_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let tuned = trained(&simulated(Default::default()), LoraConfig::new(3, 6.0));
+    tuned.export_adapter(output(folder.path())).unwrap();
+    let file = folder.path().join("adapter_model.safetensors");
+    let whole = std::fs::read(&file).unwrap();
+    let name = "base_model.model.model.layers.1.self_attn.v_proj.lora_B.weight";
+    // Each change keeps the length of the header.
+    let refused = |from: &str, to: &str| {
+        let place = whole.windows(from.len()).position(|part| part == from.as_bytes()).unwrap();
+        let mut changed = whole.clone();
+        changed[place..place + from.len()].copy_from_slice(to.as_bytes());
+        std::fs::write(&file, changed).unwrap();
+        Adapter::open(folder.path()).unwrap_err().to_string()
+    };
+    let error = refused(name, &name.replace("lora_B", "lora_C"));
+    assert!(error.contains("lora_"), "{error}");
+    let error = refused(name, &name.replace("v_proj", "k_proj"));
+    assert!(error.contains("_proj") && error.contains("1.self_attn"), "{error}");
+    let error = refused(name, &name.replace("base_model", "case_model"));
+    assert!(error.contains("v_proj"), "{error}");
+    let error = refused("[3,16]", "[6, 8]");
+    assert!(error.contains("[6, 8]") && error.contains("[3, 8]"), "{error}");
+    std::fs::write(&file, &whole[..whole.len() - 1]).unwrap();
+    let error = Adapter::open(folder.path()).unwrap_err();
+    assert!(matches!(error, AdapterError::Damaged { .. }), "{error}");
+
+    std::fs::write(&file, &whole).unwrap();
+    let adapter = Adapter::open(folder.path()).unwrap();
+    adapter.require_options(LoraConfig::new(3, 6.0)).unwrap();
+    let error = adapter.require_options(LoraConfig::new(4, 6.0)).unwrap_err().to_string();
+    assert!(error.contains("rank: 3") && error.contains("rank: 4"), "{error}");
+    let of = |change: &dyn Fn(&mut TrainingConfig)| {
+        let mut config = *tuned.config();
+        change(&mut config);
+        adapter.require(&inventory(&config.model, config.mode)).unwrap_err()
+    };
+    let deeper = of(&|config| config.model.layers = 3);
+    assert!(matches!(deeper, AdapterError::MissingTensor { .. }), "{deeper}");
+    let shallower = of(&|config| config.model.layers = 1);
+    assert!(matches!(shallower, AdapterError::UnexpectedTensor { .. }), "{shallower}");
+    let wider = of(&|config| config.model.hidden = 32);
+    assert!(matches!(wider, AdapterError::Shape { .. }), "{wider}");
+}

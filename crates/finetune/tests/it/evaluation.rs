@@ -1,0 +1,48 @@
+//! The loss over a whole text: the same however it is cut into batches, and that of the step.
+
+use retrograph_finetune::parameters::Parameter;
+use retrograph_finetune::{Error, Evaluator, Mode, TextData, TrainerOptions, TrainingConfig, init};
+
+use crate::device::device;
+use crate::models::{LORA, config, text, trainer};
+
+fn evaluator(config: &TrainingConfig) -> Evaluator {
+    let seed = config.seed;
+    let values = &mut |parameter: &Parameter| Ok(init::initial_values(parameter, seed));
+    Evaluator::new(&device().modules(), config, values).unwrap()
+}
+
+#[test]
+fn a_batch_costs_what_the_training_step_says() {
+    let config = config(Mode::Full, 1);
+    let config = TrainingConfig { batch: 1, ..config };
+    let batch = text().batch([1, config.seq], config.seed, 0).unwrap();
+    let mut trainer = trainer(&device(), &config, TrainerOptions::default());
+    let expected = f64::from(trainer.step(&batch).unwrap().loss);
+    let mut bytes: Vec<u8> = batch.tokens.iter().map(|&token| token as u8).collect();
+    bytes.push(*batch.targets.last().unwrap() as u8);
+    let found = evaluator(&config).evaluate(&TextData::from_bytes(bytes)).unwrap();
+    assert_eq!(found.tokens, config.seq);
+    assert!((found.loss - expected).abs() < 1e-6 * expected, "{} and {expected}", found.loss);
+}
+
+#[test]
+fn every_token_but_the_first_counts_once_however_the_text_is_cut() {
+    let data = TextData::from_bytes(text().head(101).to_vec());
+    let at = |batch| {
+        let config = TrainingConfig { batch, ..config(LORA, 1) };
+        evaluator(&config).evaluate(&data).unwrap()
+    };
+    let (one, three) = (at(1), at(3));
+    assert_eq!((one.tokens, three.tokens), (100, 100));
+    assert!((one.loss - three.loss).abs() < 1e-6 * one.loss, "{one:?} and {three:?}");
+    // Bytes are predicted by a model that knows nothing.
+    assert!((one.perplexity().log2() - 8.0).abs() < 1.0, "{one:?}");
+}
+
+#[test]
+fn a_text_without_anything_to_predict_is_refused() {
+    let data = TextData::from_bytes(b"x".to_vec());
+    let error = evaluator(&config(LORA, 1)).evaluate(&data).unwrap_err();
+    assert!(matches!(error, Error::TextTooShort { needed: 2, .. }), "{error}");
+}
