@@ -5,7 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use retrograph_finetune::{StepMetrics, TrainingConfig};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::error::CliError;
 
@@ -43,9 +44,11 @@ impl MetricsFile {
 
     /// Writes a line. What fails is told in the end, for a full disk is no reason to stop training.
     pub(crate) fn write(&mut self, metrics: &StepMetrics) {
-        let line = format!("{}\n", line(metrics, &self.config, self.simulated));
+        let line = line(metrics, &self.config, self.simulated);
         if self.failed.is_none() {
-            self.failed = self.file.write_all(line.as_bytes()).err();
+            let text = serde_json::to_string(&line).map_err(std::io::Error::from);
+            let written = text.and_then(|text| writeln!(self.file, "{text}"));
+            self.failed = written.err();
         }
     }
 
@@ -75,18 +78,34 @@ fn keep_before(file: &mut File, from: u32) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Times of the simulated driver say nothing about hardware, so that they are not written.
-fn line(metrics: &StepMetrics, config: &TrainingConfig, simulated: bool) -> Value {
+/// What a step computed. Times of the simulated driver say nothing about hardware, so that they are
+/// not written.
+#[derive(Serialize)]
+struct Line {
+    step: u32,
+    loss: f32,
+    norm: f32,
+    lr: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_ms: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens_per_s: Option<f64>,
+}
+
+fn line(metrics: &StepMetrics, config: &TrainingConfig, simulated: bool) -> Line {
     let StepMetrics { step, loss, norm, device_ms } = *metrics;
-    let lr = config.optimizer.learning_rate(step);
-    let mut line = json!({ "step": step, "loss": loss, "norm": norm, "lr": lr });
-    if simulated {
-        line["clock"] = "SIMULATED".into();
-    } else if device_ms > 0.0 {
-        line["device_ms"] = device_ms.into();
-        line["tokens_per_s"] = (config.rows() as f64 * 1e3 / f64::from(device_ms)).into();
+    let device_ms = (!simulated && device_ms > 0.0).then_some(device_ms);
+    Line {
+        step,
+        loss,
+        norm,
+        lr: config.optimizer.learning_rate(step),
+        clock: simulated.then_some("SIMULATED"),
+        device_ms,
+        tokens_per_s: device_ms.map(|ms| config.rows() as f64 * 1e3 / f64::from(ms)),
     }
-    line
 }
 
 #[cfg(test)]
@@ -107,13 +126,13 @@ mod tests {
     #[test]
     fn only_a_real_clock_gives_tokens_per_second() {
         let real = line(&metrics(3), &config(), false);
-        assert_eq!(real["tokens_per_s"], 4000.0);
         assert_eq!(
-            (&real["step"], &real["loss"], &real["norm"]),
-            (&3.into(), &1.5.into(), &0.25.into())
+            (real.tokens_per_s, real.device_ms, real.clock),
+            (Some(4000.0), Some(4.0), None)
         );
-        assert_eq!(real["lr"], config().optimizer.learning_rate(3));
-        let simulated = line(&metrics(3), &config(), true);
+        assert_eq!((real.step, real.loss, real.norm), (3, 1.5, 0.25));
+        assert_eq!(real.lr, config().optimizer.learning_rate(3));
+        let simulated = serde_json::to_value(line(&metrics(3), &config(), true)).unwrap();
         assert!(simulated["tokens_per_s"].is_null() && simulated["device_ms"].is_null());
         assert_eq!(simulated["clock"], "SIMULATED");
     }

@@ -68,7 +68,8 @@ impl Evaluator {
     /// The loss over all of `data`.
     ///
     /// # Errors
-    /// [`Error::TextTooShort`](crate::Error::TextTooShort) for a text of less than two tokens, or when the device fails.
+    /// [`Error::TextTooShort`](crate::Error::TextTooShort) for a text of less than two tokens, or
+    /// when the device fails.
     pub fn evaluate(&mut self, data: &TextData) -> Result<Evaluation> {
         data.require(1)?;
         let (rows, predicted) = (self.config.rows(), data.len() - 1);

@@ -43,7 +43,10 @@ pub enum AdapterError {
         rule: &'static str,
     },
     /// A tensor is missing.
-    #[error("`{}` has no tensor `{name}`; it belongs to another model, or to other options", path.display())]
+    #[error(
+        "`{}` has no tensor `{name}`; it belongs to another model, or to other options",
+        path.display()
+    )]
     MissingTensor {
         /// The file.
         path: PathBuf,
