@@ -65,6 +65,8 @@ fn resolve(arguments: &EvalArguments) -> Result<(TrainingConfig, Trained), CliEr
     let mut config = arguments.config();
     if let Some(path) = &arguments.checkpoint {
         let checkpoint = CheckpointDirectory::at(path).open_latest()?;
+        // What is not in the checkpoint is from the seed here, never from a model's directory.
+        checkpoint.header().require_base(None)?;
         config = arguments.sized(checkpoint.header().config);
         let parameters = inventory(&config.model, config.mode);
         let trained: Vec<&Parameter> = parameters.iter().filter(|one| one.trainable).collect();
