@@ -5,7 +5,7 @@
 //! Device memory is freed when the last clone of its [`DeviceBuffer`] is dropped, by `cuMemFree`,
 //! which waits for the work in the context. Work that was enqueued before may therefore still use
 //! it; work enqueued later has nothing left to name it by. A graph keeps clones of the buffers that
-//! its nodes touch, and drops them after the event behind its last launch. While a capture could
+//! its nodes touch, and drops them after its last launch has run. While a capture could
 //! be broken by it, freeing is put off until the capture has ended.
 //!
 //! A [`MemoryPool`] gives out parts of one allocation instead, and takes them back without a call
