@@ -56,6 +56,8 @@ pub struct ParseError {
     pub expected: String,
     /// What to do about it; may be empty.
     pub help: String,
+    /// Whether PTX has what was found, and only the instruction table of this crate has not.
+    pub is_missing: bool,
 }
 
 fn help_suffix(help: &str) -> String {
@@ -65,7 +67,8 @@ fn help_suffix(help: &str) -> String {
 impl ParseError {
     fn new(at: Position, found: impl Into<String>, expected: impl Into<String>) -> Self {
         let (line, column) = (at.line, at.column);
-        Self { line, column, found: found.into(), expected: expected.into(), help: String::new() }
+        let (found, expected) = (found.into(), expected.into());
+        Self { line, column, found, expected, help: String::new(), is_missing: false }
     }
 
     fn help(self, help: impl Into<String>) -> Self {

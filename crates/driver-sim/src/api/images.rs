@@ -64,8 +64,11 @@ impl State {
                 format!("PTX ISA {version} is newer than {newest}, which this driver understands"),
             ));
         }
-        let parsed = retrograph_ptx::parse(text)
-            .map_err(|error| LoadFailure::bad_text("module.text", error.to_string()))?;
+        let parsed = retrograph_ptx::parse(text).map_err(|error| match error.is_missing {
+            // The driver of a device might well take it.
+            true => LoadFailure::new(Refusal::UNSUPPORTED, error.to_string()),
+            false => LoadFailure::bad_text("module.text", error.to_string()),
+        })?;
         let (major, minor) = self.config.compute_capability;
         if !parsed.target.runs_on(major, minor) {
             let message =

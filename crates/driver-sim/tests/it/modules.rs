@@ -74,6 +74,21 @@ fn a_cubin_is_unsupported_and_said_to_be() {
 }
 
 #[test]
+fn an_instruction_that_only_the_simulator_lacks_is_not_called_invalid() {
+    let text = |name: &str| {
+        let head = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() {\n";
+        std::ffi::CString::new(format!("{head}{name};\nret;\n}}\n")).unwrap()
+    };
+    let machine = Machine::new();
+    let invalid = machine.load(&text("wgmna.fence.sync.aligned"));
+    assert_eq!(invalid, Err(CUresult::CUDA_ERROR_INVALID_PTX));
+    let lacking = machine.load(&text("wgmma.fence.sync.aligned"));
+    assert_eq!(lacking, Err(CUresult::CUDA_ERROR_NOT_SUPPORTED));
+    let said = machine.diagnostics(DiagnosticKind::Unsupported);
+    assert!(said[0].contains("wgmma"), "{said:?}");
+}
+
+#[test]
 fn what_is_no_image_is_refused() {
     let machine = Machine::new();
     assert_eq!(machine.load(c"hello"), Err(CUresult::CUDA_ERROR_INVALID_IMAGE));

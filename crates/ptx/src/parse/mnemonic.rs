@@ -5,6 +5,57 @@ use super::lexer::{Position, Token};
 use super::{Cursor, ParseError, Result};
 use crate::ast::{Modifier, Modifiers, Opcode, Type};
 
+/// Instructions of PTX ISA 9.0 of which the table has no form.
+const MISSING: &[&str] = &[
+    "alloca",
+    "applypriority",
+    "clusterlaunchcontrol",
+    "createpolicy",
+    "discard",
+    "getctarank",
+    "istypep",
+    "mapa",
+    "mbarrier",
+    "multimem",
+    "pmevent",
+    "setmaxnreg",
+    "stackrestore",
+    "stacksave",
+    "suld",
+    "suq",
+    "sured",
+    "sust",
+    "tcgen05",
+    "tensormap",
+    "tex",
+    "tld4",
+    "txq",
+    "vabsdiff",
+    "vabsdiff2",
+    "vabsdiff4",
+    "vadd",
+    "vadd2",
+    "vadd4",
+    "vavrg2",
+    "vavrg4",
+    "vmad",
+    "vmax",
+    "vmax2",
+    "vmax4",
+    "vmin",
+    "vmin2",
+    "vmin4",
+    "vset",
+    "vset2",
+    "vset4",
+    "vshl",
+    "vshr",
+    "vsub",
+    "vsub2",
+    "vsub4",
+    "wgmma",
+];
+
 /// Reads an opcode, its modifiers in any order, and its types in theirs.
 ///
 /// `ptxas` takes modifiers in any order, even after types, except for those that belong to the name
@@ -59,5 +110,30 @@ fn has(opcode: Opcode, modifier: Modifier) -> bool {
 
 fn unknown_opcode(at: Position, name: &str) -> ParseError {
     let help = "see retrograph_ptx::instructions for how to add one";
-    ParseError::new(at, format!("`{name}`"), "an instruction that the table knows").help(help)
+    let error = ParseError::new(at, format!("`{name}`"), "an instruction that the table knows");
+    ParseError { is_missing: MISSING.contains(&name), ..error.help(help) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_not_in_the_table() {
+        let known: Vec<_> =
+            MISSING.iter().filter(|name| Opcode::from_text(name).is_some()).collect();
+        assert!(known.is_empty(), "{known:?}");
+    }
+
+    #[test]
+    fn an_instruction_that_only_the_table_lacks_is_told_from_one_that_nobody_has() {
+        let text = |name: &str| {
+            format!(
+                ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n\
+                 {{\n{name};\nret;\n}}\n"
+            )
+        };
+        assert!(crate::parse(&text("wgmma.fence.sync.aligned")).unwrap_err().is_missing);
+        assert!(!crate::parse(&text("wgmna.fence.sync.aligned")).unwrap_err().is_missing);
+    }
 }
