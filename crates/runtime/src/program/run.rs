@@ -47,10 +47,7 @@ impl Program {
         let layout = std::sync::Arc::clone(&self.controls);
         let bytes = controls.complete(&layout)?;
         self.before_step(stream, bytes).map_err(|cause| StepError::NotStarted { cause })?;
-        let ran = self.run(stream);
-        // Also behind a part of a step: whoever frees the program must wait for that part.
-        self.mark(stream);
-        ran?;
+        self.run(stream)?;
         let index = self.steps;
         self.steps += 1;
         self.retries.stepped();
@@ -61,6 +58,9 @@ impl Program {
     fn before_step(&mut self, stream: &Stream, controls: &[u8]) -> Result<()> {
         stream.bind_outside_capture("a step")?;
         self.after_last_step(stream)?;
+        // In front of everything that is enqueued, so that a step of which only a part is enqueued
+        // is waited for as well.
+        self.mark(stream);
         self.retired.release_finished();
         if self.retry_graph(stream) {
             // A library may have made another context current meanwhile.
