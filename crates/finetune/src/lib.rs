@@ -30,7 +30,7 @@
 //! # Ok::<(), retrograph_finetune::Error>(())
 //! ```
 //!
-//! Absent on purpose: mixed precision and more than one device. Tokenizers are not there yet.
+//! Absent on purpose: mixed precision and more than one device.
 
 pub mod adapter;
 pub mod bench;
@@ -49,6 +49,7 @@ pub mod parameters;
 pub mod report;
 pub mod run;
 mod tensor_file;
+pub mod tokenizer;
 pub mod trainer;
 
 pub use adapter::{Adapter, AdapterError, AdapterOutput};
@@ -64,6 +65,7 @@ pub use generate::Sampling;
 pub use hub::{HubError, ModelDirectory};
 pub use report::RunReport;
 pub use run::{Ending, Run};
+pub use tokenizer::{GenerationDefaults, TokenStream, Tokenizer};
 pub use trainer::{Plan, Source, Stage, StepMetrics, TrainedModel, Trainer, TrainerOptions};
 
 /// The README's example is a test.

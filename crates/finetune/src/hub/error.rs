@@ -103,6 +103,52 @@ pub enum HubError {
         /// The type of its elements.
         found: String,
     },
+    /// A directory was to have a tokenizer.
+    #[error(
+        "`{}` cannot be read: {source}; save the tokenizer beside the model, as save_pretrained of \
+         `transformers` does",
+        path.display()
+    )]
+    ReadTokenizer {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Without a tokenizer bytes are tokens, and the model does not know all of them.
+    #[error(
+        "there is no `{}`, and the model knows {vocab} tokens, which are too few for bytes; save \
+         the tokenizer beside the model",
+        path.display()
+    )]
+    NoTokenizer {
+        /// The file that is missing.
+        path: PathBuf,
+        /// Tokens of the model.
+        vocab: usize,
+    },
+    /// The tokenizer belongs to a model with more tokens.
+    #[error(
+        "`{}` has the token `{token}` with the number {id}, and the model of config.json knows the \
+         numbers below {vocab}: the files are of different models",
+        path.display()
+    )]
+    TokenBeyond {
+        /// The tokenizer.
+        path: PathBuf,
+        /// The token with the largest number.
+        token: String,
+        /// Its number.
+        id: u32,
+        /// Tokens of the model.
+        vocab: usize,
+    },
+    /// A text has no tokens.
+    #[error("the text cannot be divided into tokens: {why}")]
+    Encode {
+        /// What is wrong with it.
+        why: String,
+    },
     /// The sequences of the run are longer than the model's context.
     #[error("a sequence has {seq} tokens, and the model knows {positions} positions; use --seq")]
     TooLong {
@@ -119,7 +165,16 @@ impl HubError {
         move |source| Self::Read { path, source }
     }
 
-    pub(super) fn json(path: &Path, why: impl ToString) -> Self {
+    pub(crate) fn read_tokenizer(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::ReadTokenizer { path, source }
+    }
+
+    pub(crate) fn encode(why: impl ToString) -> Self {
+        Self::Encode { why: why.to_string() }
+    }
+
+    pub(crate) fn json(path: &Path, why: impl ToString) -> Self {
         Self::Json { path: path.to_owned(), why: why.to_string() }
     }
 

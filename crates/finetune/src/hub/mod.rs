@@ -13,7 +13,7 @@
 //! # Ok::<(), retrograph_finetune::Error>(())
 //! ```
 //!
-//! Absent on purpose: downloading. `tokenizer.json` and `generation_config.json` are not read.
+//! Absent on purpose: downloading.
 
 mod config;
 mod error;
@@ -32,6 +32,7 @@ use crate::config::{Mode, ModelConfig};
 use crate::data::hex;
 use crate::error::Result;
 use crate::parameters::{HEAD, inventory};
+use crate::tokenizer::{TOKENIZER_FILE, Tokenizer};
 use tensors::Tensors;
 
 /// A model on disk whose every tensor was found as the configuration says. Clones share the files.
@@ -78,6 +79,19 @@ impl ModelDirectory {
     /// The longest sequence that the model knows, where its configuration says so.
     pub fn positions(&self) -> Option<usize> {
         self.0.positions
+    }
+
+    /// The tokenizer beside the weights; bytes are tokens where there is none.
+    ///
+    /// # Errors
+    /// [`HubError`] when a file of the tokenizer cannot be used, or the model does not know all of
+    /// its tokens.
+    pub fn tokenizer(&self) -> Result<Tokenizer> {
+        let path = self.path();
+        let there = path.join(TOKENIZER_FILE).exists();
+        let tokenizer = if there { Tokenizer::open(path)? } else { Tokenizer::bytes() };
+        tokenizer.require(path, self.config().vocab)?;
+        Ok(tokenizer)
     }
 
     /// Checks that a sequence of `seq` tokens fits into the model's context.

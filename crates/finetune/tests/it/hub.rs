@@ -20,6 +20,7 @@ use crate::device::device;
 use crate::golden::{batch, close, config, weights};
 use crate::models::LORA;
 use crate::reference::{Reference, Weights};
+use crate::small_tokenizer;
 
 /// A tensor in the making.
 type Stored = BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
@@ -340,4 +341,17 @@ fn a_plan_refuses_a_base_of_other_dimensions_or_a_shorter_context() {
     wide.model.intermediate = 48;
     let found = plan(wide).with_base(base).unwrap_err();
     assert!(matches!(found, Error::InvalidConfig { field: "model", .. }), "{found}");
+}
+
+#[test]
+fn a_tokenizer_must_fit_the_model() {
+    let folder = directory(&qwen2(), &tensors(&config(LORA).model, Dtype::BF16));
+    let open = || ModelDirectory::open(folder.path()).unwrap().tokenizer();
+    // The model knows 256 tokens: bytes, but not the tokenizer's.
+    assert!(open().unwrap().is_bytes());
+    small_tokenizer::write(folder.path(), &small_tokenizer::tokenizer(&["<|end|>"]), &json!({}));
+    let found = open().unwrap_err().to_string();
+    for words in ["<|end|>", "263", "256", "different models"] {
+        assert!(found.contains(words), "`{words}` is not in: {found}");
+    }
 }

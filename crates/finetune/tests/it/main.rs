@@ -15,5 +15,7 @@ mod models;
 mod padded;
 mod reference;
 mod resume;
+mod small_tokenizer;
 mod strategies;
 mod text;
+mod tokenizer;

@@ -1,0 +1,117 @@
+//! `generation_config.json`: how the authors of a model mean it to be sampled, and what ends it.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::Tokenizer;
+use super::settings::read_if_there;
+use crate::error::Result;
+
+/// How a model is sampled where nothing else is asked for. What is `None` was not said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GenerationDefaults {
+    /// The tokens each of which ends a text, in ascending order.
+    pub eos: Vec<u32>,
+    /// Whether tokens are drawn; if not, the likeliest is taken.
+    pub do_sample: Option<bool>,
+    /// Logits are divided by this.
+    pub temperature: Option<f32>,
+    /// How many of the likeliest tokens are drawn from; 0 for all.
+    pub top_k: Option<usize>,
+    /// The probability that the tokens that are drawn from have together, the likeliest first.
+    pub top_p: Option<f32>,
+    /// By how much tokens that are there already become less likely; 1 for not at all.
+    pub repetition_penalty: Option<f32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Raw {
+    eos_token_id: Option<Ids>,
+    do_sample: Option<bool>,
+    temperature: Option<f32>,
+    top_k: Option<usize>,
+    top_p: Option<f32>,
+    repetition_penalty: Option<f32>,
+}
+
+/// What is read of `config.json`, where older models say what ends a text.
+#[derive(Debug, Default, Deserialize)]
+struct Model {
+    eos_token_id: Option<Ids>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Ids {
+    One(u32),
+    Many(Vec<u32>),
+}
+
+impl GenerationDefaults {
+    /// Reads the file in `directory`. Where it does not say what ends a text, `config.json` does,
+    /// and then `tokenizer`; a directory without any of that says nothing.
+    ///
+    /// # Errors
+    /// [`HubError::Json`](crate::HubError::Json) for a file that is there and cannot be used.
+    pub fn open(directory: &Path, tokenizer: &Tokenizer) -> Result<Self> {
+        let raw: Raw =
+            read_if_there(&directory.join("generation_config.json"))?.unwrap_or_default();
+        let model: Model = read_if_there(&directory.join("config.json"))?.unwrap_or_default();
+        let mut eos = match raw.eos_token_id.or(model.eos_token_id) {
+            Some(Ids::One(id)) => vec![id],
+            Some(Ids::Many(ids)) => ids,
+            None => tokenizer.end().into_iter().collect(),
+        };
+        eos.sort_unstable();
+        eos.dedup();
+        let Raw { do_sample, temperature, top_k, top_p, repetition_penalty, .. } = raw;
+        Ok(Self { eos, do_sample, temperature, top_k, top_p, repetition_penalty })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(files: &[(&str, &str)]) -> Result<GenerationDefaults> {
+        let folder = tempfile::tempdir().unwrap();
+        files.iter().for_each(|(name, text)| {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        });
+        GenerationDefaults::open(folder.path(), &Tokenizer::bytes())
+    }
+
+    #[test]
+    fn what_is_said_is_read_and_the_rest_is_left_open() {
+        assert_eq!(read(&[]).unwrap(), GenerationDefaults::default());
+        let text = r#"{ "eos_token_id": [9, 7, 9], "do_sample": true, "temperature": 0.7,
+            "top_k": 20, "top_p": 0.8, "repetition_penalty": 1.05, "pad_token_id": 7 }"#;
+        let found = read(&[("generation_config.json", text)]).unwrap();
+        let expected = GenerationDefaults {
+            eos: vec![7, 9],
+            do_sample: Some(true),
+            temperature: Some(0.7),
+            top_k: Some(20),
+            top_p: Some(0.8),
+            repetition_penalty: Some(1.05),
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_end_of_a_text_may_be_in_the_configuration_of_the_model() {
+        let config = ("config.json", r#"{ "eos_token_id": 3, "vocab_size": 8 }"#);
+        assert_eq!(read(&[config]).unwrap().eos, [3]);
+        let newer = ("generation_config.json", r#"{ "eos_token_id": 4 }"#);
+        assert_eq!(read(&[config, newer]).unwrap().eos, [4]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_named() {
+        for text in ["{", r#"{ "top_k": "many" }"#, r#"{ "eos_token_id": -1 }"#] {
+            let error = read(&[("generation_config.json", text)]).unwrap_err().to_string();
+            assert!(error.contains("generation_config.json"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Text as tokens and back: by the tokenizer of a model directory, or byte by byte.
+//!
+//! ```
+//! use retrograph_finetune::Tokenizer;
+//!
+//! let tokenizer = Tokenizer::bytes();
+//! assert_eq!(tokenizer.encode("hi")?, [104, 105]);
+//! assert_eq!(tokenizer.decode(&[104, 105]), "hi");
+//! # Ok::<(), retrograph_finetune::Error>(())
+//! ```
+//!
+//! A model directory says how by `tokenizer.json`, which the crate `tokenizers` reads, and by
+//! `tokenizer_config.json`, which names the tokens at the start and the end of a text. A model from
+//! a seed knows bytes.
+//!
+//! Absent on purpose: tokenizers in the older formats of `vocab.json` or `tokenizer.model` alone;
+//! `transformers` converts them to `tokenizer.json` when it saves them.
+
+mod generation;
+mod settings;
+mod stream;
+
+use std::path::Path;
+
+pub use generation::GenerationDefaults;
+pub use stream::TokenStream;
+
+use crate::config::BYTE_VOCABULARY;
+use crate::error::Result;
+use crate::hub::HubError;
+use settings::Settings;
+
+/// The file of the tokenizer itself.
+pub const TOKENIZER_FILE: &str = "tokenizer.json";
+
+/// How text becomes tokens, and tokens text.
+#[derive(Clone, Debug)]
+pub struct Tokenizer {
+    vocabulary: Vocabulary,
+    start: Option<u32>,
+    end: Option<u32>,
+    pad: Option<u32>,
+}
+
+#[derive(Clone, Debug)]
+enum Vocabulary {
+    /// Each byte is a token, whose number is its value.
+    Bytes,
+    /// That of a model directory.
+    Subwords(Box<tokenizers::Tokenizer>),
+}
+
+impl Tokenizer {
+    /// Bytes as tokens. No token starts or ends a text.
+    pub fn bytes() -> Self {
+        Self { vocabulary: Vocabulary::Bytes, start: None, end: None, pad: None }
+    }
+
+    /// Opens the tokenizer of the folder `directory`.
+    ///
+    /// # Errors
+    /// [`HubError`] with the file that is missing or cannot be used.
+    pub fn open(directory: &Path) -> Result<Self> {
+        let path = directory.join(TOKENIZER_FILE);
+        let text = std::fs::read(&path).map_err(HubError::read_tokenizer(&path))?;
+        let mut inner = tokenizers::Tokenizer::from_bytes(text)
+            .map_err(|error| HubError::json(&path, error))?;
+        // What was cut off or filled up when the file was saved has nothing to do with this run.
+        inner.with_padding(None);
+        inner.with_truncation(None).map_err(|error| HubError::json(&path, error))?;
+        let settings = Settings::read(directory)?;
+        let find = |name: &Option<String>| settings.find(&inner, name.as_deref());
+        let (start, end, pad) = (find(&settings.bos)?, find(&settings.eos)?, find(&settings.pad)?);
+        let start = match settings.add_bos {
+            Some(add) => start.filter(|_| add),
+            None => put_in_front(&inner).map_err(|error| HubError::json(&path, error))?,
+        };
+        Ok(Self { vocabulary: Vocabulary::Subwords(Box::new(inner)), start, end, pad })
+    }
+
+    /// Whether each byte is a token.
+    pub fn is_bytes(&self) -> bool {
+        matches!(self.vocabulary, Vocabulary::Bytes)
+    }
+
+    /// One more than the largest token number. A model may know more, which mean nothing.
+    pub fn len(&self) -> usize {
+        match &self.vocabulary {
+            Vocabulary::Bytes => BYTE_VOCABULARY,
+            Vocabulary::Subwords(inner) => largest(inner).map_or(0, |(_, id)| id as usize + 1),
+        }
+    }
+
+    /// Whether there are no tokens.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Checks that a model of `vocab` tokens knows all tokens of the tokenizer in `directory`.
+    ///
+    /// # Errors
+    /// [`HubError::TokenBeyond`] with the largest of them when it does not.
+    pub(crate) fn require(&self, directory: &Path, vocab: usize) -> Result<()> {
+        if self.len() <= vocab {
+            return Ok(());
+        }
+        let path = directory.join(TOKENIZER_FILE);
+        let Vocabulary::Subwords(inner) = &self.vocabulary else {
+            return Err(HubError::NoTokenizer { path, vocab }.into());
+        };
+        let (token, id) = largest(inner).unwrap_or_default();
+        Err(HubError::TokenBeyond { path, token, id, vocab }.into())
+    }
+
+    /// The tokens of `text`, with nothing put in front of it or behind. What is written like a
+    /// special token becomes that token.
+    ///
+    /// # Errors
+    /// [`HubError::Encode`] when the text is not UTF-8, which bytes need not be, or has a part for
+    /// which there is no token.
+    pub fn encode(&self, text: impl AsRef<[u8]>) -> Result<Vec<u32>> {
+        let bytes = text.as_ref();
+        match &self.vocabulary {
+            Vocabulary::Bytes => Ok(bytes.iter().copied().map(u32::from).collect()),
+            Vocabulary::Subwords(inner) => {
+                let text = std::str::from_utf8(bytes).map_err(HubError::encode)?;
+                let encoding = inner.encode_fast(text, false).map_err(HubError::encode)?;
+                Ok(encoding.get_ids().to_vec())
+            }
+        }
+    }
+
+    /// The text of `tokens` without special tokens. What is not UTF-8 becomes U+FFFD, and a token
+    /// that does not exist nothing.
+    pub fn decode(&self, tokens: &[u32]) -> String {
+        match &self.vocabulary {
+            Vocabulary::Bytes => {
+                let bytes = tokens.iter().filter_map(|&token| u8::try_from(token).ok());
+                String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
+            }
+            // A decoder fails where its settings are wrong, which opening has found out.
+            Vocabulary::Subwords(inner) => inner.decode(tokens, true).unwrap_or_default(),
+        }
+    }
+
+    /// The text of tokens that come one after the other.
+    pub fn stream(&self) -> TokenStream<'_> {
+        TokenStream::new(self)
+    }
+
+    /// The number of the token that is written `token`.
+    pub fn token(&self, token: &str) -> Option<u32> {
+        match (&self.vocabulary, token.as_bytes()) {
+            (Vocabulary::Bytes, [byte]) => Some(u32::from(*byte)),
+            (Vocabulary::Bytes, _) => None,
+            (Vocabulary::Subwords(inner), _) => inner.token_to_id(token),
+        }
+    }
+
+    /// The token that the model expects in front of a text, if any.
+    pub fn start(&self) -> Option<u32> {
+        self.start
+    }
+
+    /// The token that ends a text, if there is one.
+    pub fn end(&self) -> Option<u32> {
+        self.end
+    }
+
+    /// The token that fills a sequence up: what it is does not matter, as nothing is learned there.
+    pub fn pad(&self) -> u32 {
+        self.pad.or(self.end).unwrap_or(0)
+    }
+}
+
+/// The token with the largest number.
+fn largest(inner: &tokenizers::Tokenizer) -> Option<(String, u32)> {
+    inner.get_vocab(true).into_iter().max_by_key(|(_, id)| *id)
+}
+
+/// The token that the tokenizer itself puts in front of a text.
+fn put_in_front(inner: &tokenizers::Tokenizer) -> tokenizers::Result<Option<u32>> {
+    let (plain, whole) = (inner.encode("a", false)?, inner.encode("a", true)?);
+    let (plain, whole) = (plain.get_ids(), whole.get_ids());
+    let found = |start: &usize| whole[*start..].starts_with(plain);
+    let start = (0..whole.len()).find(found).unwrap_or(0);
+    Ok(whole[..start].first().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_tokens_whatever_they_are() {
+        let tokenizer = Tokenizer::bytes();
+        let all: Vec<u8> = (0..=255).collect();
+        let tokens = tokenizer.encode(&all).unwrap();
+        assert!(tokens.iter().copied().eq(0..256));
+        assert_eq!(tokenizer.len(), 256);
+        assert_eq!(tokenizer.decode(&tokenizer.encode("a é").unwrap()), "a é");
+        assert_eq!(tokenizer.decode(&[97, 0xff, 300]), "a\u{fffd}");
+        assert_eq!((tokenizer.token("a"), tokenizer.token("ab")), (Some(97), None));
+        assert_eq!((tokenizer.start(), tokenizer.end(), tokenizer.pad()), (None, None, 0));
+    }
+
+    #[test]
+    fn a_model_without_tokenizer_must_know_bytes() {
+        let error = Tokenizer::bytes().require("m".as_ref(), 255).unwrap_err().to_string();
+        assert!(error.contains("tokenizer.json") && error.contains("255"), "{error}");
+        Tokenizer::bytes().require("m".as_ref(), 256).unwrap();
+    }
+}

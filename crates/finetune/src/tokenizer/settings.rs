@@ -1,0 +1,77 @@
+//! `tokenizer_config.json`: which tokens start, end and fill up a text.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::hub::HubError;
+
+/// What is read of `tokenizer_config.json`.
+#[derive(Debug, Default)]
+pub(super) struct Settings {
+    path: PathBuf,
+    pub(super) bos: Option<String>,
+    pub(super) eos: Option<String>,
+    pub(super) pad: Option<String>,
+    /// Whether a text starts with `bos`; where nothing is said, `tokenizer.json` decides.
+    pub(super) add_bos: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Raw {
+    bos_token: Option<Token>,
+    eos_token: Option<Token>,
+    pad_token: Option<Token>,
+    add_bos_token: Option<bool>,
+}
+
+/// A token by its text, or with properties that `tokenizer.json` repeats.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Token {
+    Text(String),
+    Described { content: String },
+}
+
+impl Settings {
+    /// Reads the file in `directory`. A directory without it names no tokens.
+    pub(super) fn read(directory: &Path) -> Result<Self, HubError> {
+        let path = directory.join("tokenizer_config.json");
+        let Some(raw) = read_if_there::<Raw>(&path)? else {
+            return Ok(Self { path, ..Self::default() });
+        };
+        let text = |token: Option<Token>| {
+            token.map(|token| match token {
+                Token::Text(content) | Token::Described { content } => content,
+            })
+        };
+        let Raw { bos_token, eos_token, pad_token, add_bos_token } = raw;
+        let [bos, eos, pad] = [bos_token, eos_token, pad_token].map(text);
+        Ok(Self { path, bos, eos, pad, add_bos: add_bos_token })
+    }
+
+    /// The number of a token that the file names.
+    pub(super) fn find(
+        &self,
+        tokenizer: &tokenizers::Tokenizer,
+        token: Option<&str>,
+    ) -> Result<Option<u32>, HubError> {
+        let Some(token) = token else { return Ok(None) };
+        let found = tokenizer.token_to_id(token);
+        let missing = || format!("it names the token `{token}`, which is not in tokenizer.json");
+        found.map(Some).ok_or_else(|| HubError::json(&self.path, missing()))
+    }
+}
+
+/// Reads a JSON file; `None` where there is none.
+pub(super) fn read_if_there<T: for<'de> Deserialize<'de>>(
+    path: &Path,
+) -> Result<Option<T>, HubError> {
+    let text = match std::fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(HubError::json(path, error)),
+    };
+    serde_json::from_slice(&text).map(Some).map_err(|error| HubError::json(path, error))
+}

@@ -1,0 +1,57 @@
+//! Tokenizers for tests, as the JSON of `tokenizer.json`: bytes, some words merged from them, and
+//! special tokens behind.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+/// Merges in the order in which they are made; `Ġ` stands for a space.
+const MERGES: [[&str; 2]; 7] =
+    [["a", "t"], ["t", "h"], ["th", "e"], ["Ġ", "the"], ["e", "r"], ["Ġ", "c"], ["Ġc", "at"]];
+
+/// Tokens that are not special: bytes and merges.
+pub(crate) const PLAIN: u32 = 256 + MERGES.len() as u32;
+
+/// The characters that byte-level tokenizers write bytes as, in order.
+fn alphabet() -> Vec<char> {
+    let printed = ['!'..='~', '¡'..='¬', '®'..='ÿ'];
+    let rest = 256 - printed.iter().flat_map(|range| range.clone()).count() as u32;
+    let others = (256..256 + rest).filter_map(char::from_u32);
+    printed.into_iter().flatten().chain(others).collect()
+}
+
+/// A byte-level tokenizer with the given special tokens, which have the numbers from [`PLAIN`] on.
+pub(crate) fn tokenizer(special: &[&str]) -> Value {
+    let merged = MERGES.iter().map(|[left, right]| format!("{left}{right}"));
+    let words = alphabet().into_iter().map(String::from).chain(merged);
+    let vocab: Map<String, Value> = words.zip(0..).map(|(word, id)| (word, id.into())).collect();
+    let added = special.iter().zip(PLAIN..).map(|(token, id)| {
+        json!({
+            "id": id, "content": token, "special": true, "single_word": false, "lstrip": false,
+            "rstrip": false, "normalized": false,
+        })
+    });
+    json!({
+        "version": "1.0",
+        "added_tokens": added.collect::<Vec<_>>(),
+        "pre_tokenizer": {
+            "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true,
+        },
+        "decoder": {
+            "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true,
+        },
+        "model": { "type": "BPE", "vocab": vocab, "merges": MERGES },
+    })
+}
+
+/// Writes `tokenizer` and `settings` as `tokenizer_config.json`.
+pub(crate) fn write(folder: &Path, tokenizer: &Value, settings: &Value) {
+    fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    fs::write(folder.join("tokenizer_config.json"), settings.to_string()).unwrap();
+}
+
+/// Settings in the manner of ChatML models.
+pub(crate) fn chatml() -> Value {
+    json!({ "eos_token": "<|im_end|>", "pad_token": { "content": "<|pad|>" }, "bos_token": null })
+}
