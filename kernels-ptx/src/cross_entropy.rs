@@ -3,10 +3,12 @@
 //! ```text
 //! losses[r]    = ln Σ_c exp(logits[r][c] − max_r) + (max_r − logits[r][target_r])
 //! p[r][c]      = exp(logits[r][c] − max_r) ÷ Σ_c exp(logits[r][c] − max_r)
-//! logits[r][c] = (p[r][c] − [c = target_r]) · grad_scale
+//! logits[r][c] = (p[r][c] − [c = target_r]) ÷ max(counted, 1)
 //! ```
 //!
-//! A target past the vocabulary makes the loss and the row NaN, and is never used as an index.
+//! For the target 2³² − 1, which is ignored, the loss is 0 and the row p[r][c] · 0: zero, and NaN
+//! where the probabilities are. Any other target past the vocabulary makes the loss and the row
+//! NaN. Neither is ever used as an index.
 //!
 //! **Grid.** `cross_entropy_by_warps`: one warp per row, 4 rows per block of 128 threads, for small
 //! vocabularies. `cross_entropy_by_blocks`: one block of 1024 threads per row, for large ones.
@@ -22,6 +24,9 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
 use crate::team::Team;
 
+/// The target of a row that does not count.
+const IGNORED: u32 = u32::MAX;
+
 /// The image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target)
@@ -36,15 +41,16 @@ fn entry(name: &str, team: Team) -> Entry {
         let logits = k.pointer::<f32>("logits");
         let targets = k.pointer::<u32>("targets");
         let losses = k.pointer::<f32>("losses");
+        let counted = k.pointer::<u32>("counted");
         let rows = k.param::<u32>("rows");
         let vocab = k.param::<u32>("vocab");
-        let grad_scale = k.param::<f32>("grad_scale");
 
         let row = team.row(k);
         k.return_if(row.ge(rows));
         let x = logits.at(row.mul_wide(vocab));
         let target = targets.load(row);
         let known = target.lt(vocab);
+        let otherwise = target.eq(IGNORED).select(0.0, f32::NAN);
         let (member, size) = (team.member(k), team.size());
 
         let max = k.var(f32::NEG_INFINITY);
@@ -57,17 +63,18 @@ fn entry(name: &str, team: Team) -> Entry {
 
         // Teams are powers of two.
         k.when(member.eq(target & (size - 1)), || {
-            let loss = k.var(f32::NAN);
+            let loss = k.var(otherwise);
             k.when(known, || loss.set(sum.ln() + (max - x.load(target))));
             losses.store(row, loss);
         });
 
         let scale = sum.rcp();
-        let grad_scale = known.select(grad_scale, f32::NAN);
+        let share = counted.load(0).max(1).cast::<f32>().rcp();
+        let share = known.select(share, otherwise);
         k.range(member, vocab, size, |i| {
             let onehot = i.eq(target).select(1.0, 0.0);
             let probability = (x.load(i) - max).exp() * scale;
-            x.store(i, (probability - onehot) * grad_scale);
+            x.store(i, (probability - onehot) * share);
         });
     })
 }

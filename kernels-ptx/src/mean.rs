@@ -1,4 +1,4 @@
-//! The mean: `out = Σ x / n`.
+//! The mean over what counts: `out = Σ x ÷ max(counted, 1)`.
 //!
 //! Grid: one block of 256 threads; thread t adds the elements t, t + 256, … in f64.
 //! Deterministic: each thread adds in order, and the block halves its sums in a fixed order.
@@ -19,6 +19,7 @@ pub(crate) fn module(target: SmTarget) -> Module {
 
 fn mean(k: &Kernel<'_>) {
     let x = k.pointer::<f32>("x");
+    let counted = k.pointer::<u32>("counted");
     let out = k.pointer::<f32>("out");
     let n = k.param::<u32>("n");
     k.max_threads(THREADS);
@@ -27,6 +28,7 @@ fn mean(k: &Kernel<'_>) {
     k.range(k.tid_x(), n, THREADS, |i| sum.add_assign(x.load(i).cast::<f64>()));
     let total = block_sum_f64(k, sum.get(), THREADS);
     k.when(k.tid_x().eq(0), || {
-        out.store(0, (total / n.cast::<f64>()).cast::<f32>());
+        let counted = counted.load(0).max(1).cast::<f64>();
+        out.store(0, (total / counted).cast::<f32>());
     });
 }

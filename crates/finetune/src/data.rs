@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
+pub use retrograph_kernels::ops::IGNORED_TARGET;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
@@ -21,13 +22,20 @@ pub struct TextData {
     fingerprint: String,
 }
 
-/// The tokens of one step and, for each, the token that follows it.
+/// The tokens of one step and, for each, the token that is to be predicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// `batch × seq` tokens, row-major.
     pub tokens: Vec<u32>,
-    /// `batch × seq` tokens that are to be predicted.
+    /// `batch × seq` tokens that are to be predicted, or [`IGNORED_TARGET`] where nothing is.
     pub targets: Vec<u32>,
+}
+
+impl Batch {
+    /// How many tokens are to be predicted.
+    pub fn counted(&self) -> u32 {
+        self.targets.iter().filter(|target| **target != IGNORED_TARGET).count() as u32
+    }
 }
 
 impl TextData {

@@ -4,6 +4,7 @@
 //! first is predicted exactly once. The last window is filled up with tokens that do not count.
 //! Losses are added in f64 in the order of the text: the same model and sizes give the same bits.
 
+use retrograph_kernels::ops::IGNORED_TARGET;
 use retrograph_runtime::{Bindings, DeviceBuffer, ModuleCache, Policy, Program, Stream};
 
 use crate::config::TrainingConfig;
@@ -78,15 +79,16 @@ impl Evaluator {
         // The windows of a batch lie one behind the other, so that their rows are a piece of text.
         for start in (0..predicted).step_by(rows) {
             let counted = rows.min(predicted - start);
-            let piece = |from: usize| {
+            let piece = |from: usize, filling: u32| {
                 let mut tokens = data.tokens(from..from + counted);
-                tokens.resize(rows, 0);
+                tokens.resize(rows, filling);
                 tokens
             };
-            controls.set_array(self.pass.tokens, &piece(start))?;
-            controls.set_array(self.pass.targets, &piece(start + 1))?;
+            controls.set_array(self.pass.tokens, &piece(start, 0))?;
+            controls.set_array(self.pass.targets, &piece(start + 1, IGNORED_TARGET))?;
+            controls.set(self.pass.counted, counted as u32)?;
             self.program.step(&self.stream, &controls)?;
-            let losses = self.losses.download_range(&self.stream, 0..counted)?;
+            let losses = self.losses.download(&self.stream)?;
             sum += losses.into_iter().map(f64::from).sum::<f64>();
         }
         Ok(Evaluation { loss: sum / predicted as f64, tokens: predicted })

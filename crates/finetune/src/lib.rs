@@ -57,7 +57,7 @@ pub use config::{
     LoraConfig, LoraTargets, Mode, ModelConfig, OptimizerConfig, Preset, RopeScaling,
     TrainingConfig,
 };
-pub use data::{Batch, TextData};
+pub use data::{Batch, IGNORED_TARGET, TextData};
 pub use device::{Device, DeviceChoice};
 pub use error::{Error, Kept, Result};
 pub use evaluate::{Evaluation, Evaluator};

@@ -18,13 +18,17 @@ pub struct LossPass {
     pub parameters: Vec<ParameterBuffers>,
     /// Control: `batch × seq` tokens.
     pub tokens: Slice<u32>,
-    /// Control: the tokens that follow.
+    /// Control: the tokens that follow, or
+    /// [`IGNORED_TARGET`](retrograph_kernels::ops::IGNORED_TARGET).
     pub targets: Slice<u32>,
+    /// Control: how many targets are not ignored.
+    pub counted: Slice<u32>,
     /// External: cosines of the rotary positions.
     pub cos: Slice<f32>,
     /// External: sines of the rotary positions.
     pub sin: Slice<f32>,
-    /// External, written: the cross-entropy of each of `batch × seq` targets, in nats.
+    /// External, written: the cross-entropy of each of `batch × seq` targets, in nats; 0 where
+    /// it is ignored.
     pub losses: Slice<f32>,
 }
 
@@ -39,6 +43,7 @@ impl LossPass {
         let rows = config.rows();
         let tokens = builder.pass.control_array::<u32>("tokens", rows);
         let targets = builder.pass.control_array::<u32>("targets", rows);
+        let counted = builder.pass.control::<u32>("counted");
         let losses = builder.pass.external::<f32>("losses", rows);
         let rotary = Rotary::declare(&mut builder);
         let mut x = head::embed(&mut builder, tokens)?;
@@ -49,10 +54,10 @@ impl LossPass {
         builder.scope("loss");
         let vocab = config.model.vocab;
         // The gradient that the kernel leaves in place of the logits is not used.
-        let loss = CrossEntropy { logits, targets, losses, rows, vocab, grad_scale: 1.0 };
+        let loss = CrossEntropy { logits, targets, losses, counted, rows, vocab };
         builder.launch(loss.launch())?;
         let Builder { pass, parameters, .. } = builder;
         let Rotary { cos, sin } = rotary;
-        Ok(Self { pass, parameters, tokens, targets, cos, sin, losses })
+        Ok(Self { pass, parameters, tokens, targets, counted, cos, sin, losses })
     }
 }

@@ -59,19 +59,24 @@ pub(super) fn logits(builder: &mut Builder, x: Slice<f32>) -> Result<(Slice<f32>
     Ok((logits, Saved { norm, projection: (linear, saved), logits }))
 }
 
+/// What is to be predicted, and where it is said how well that went.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Objective {
+    pub(super) targets: Slice<u32>,
+    /// How many of the targets count. It differs from step to step, so that it is a control.
+    pub(super) counted: Slice<u32>,
+    /// The mean over those that count.
+    pub(super) loss: Slice<f32>,
+}
+
 /// Appends the mean cross-entropy, and replaces the logits by their gradient.
-pub(super) fn loss(
-    builder: &mut Builder,
-    logits: Slice<f32>,
-    targets: Slice<u32>,
-    mean: Slice<f32>,
-) -> Result<()> {
+pub(super) fn loss(builder: &mut Builder, logits: Slice<f32>, objective: Objective) -> Result<()> {
     builder.scope("loss");
+    let Objective { targets, counted, loss } = objective;
     let (rows, vocab) = (builder.rows(), builder.config.model.vocab);
     let losses = builder.transient("per_token", rows);
-    let grad_scale = 1.0 / rows as f32;
-    builder.launch(CrossEntropy { logits, targets, losses, rows, vocab, grad_scale }.launch())?;
-    builder.launch(Mean { x: losses, out: mean }.launch())
+    builder.launch(CrossEntropy { logits, targets, losses, counted, rows, vocab }.launch())?;
+    builder.launch(Mean { x: losses, counted, out: loss }.launch())
 }
 
 /// Appends the gradient of the last layer's output, once the logits hold their own gradient.

@@ -4,8 +4,9 @@ use retrograph_runtime::{Pass, Slice};
 
 use super::attention::Rotary;
 use super::builder::{Builder, ParameterBuffers};
+use super::head::{self, Objective};
+use super::layer;
 use super::optimizer::{self, Scalars};
-use super::{head, layer};
 use crate::config::TrainingConfig;
 use crate::error::Result;
 
@@ -33,8 +34,11 @@ pub struct StepPass {
     pub step: Slice<u32>,
     /// Control: `batch × seq` tokens.
     pub tokens: Slice<u32>,
-    /// Control: the tokens that follow.
+    /// Control: the tokens that follow, or
+    /// [`IGNORED_TARGET`](retrograph_kernels::ops::IGNORED_TARGET).
     pub targets: Slice<u32>,
+    /// Control: how many targets are not ignored. Loss and gradients are means over them.
+    pub counted: Slice<u32>,
     /// External: cosines of the rotary positions.
     pub cos: Slice<f32>,
     /// External: sines of the rotary positions.
@@ -57,15 +61,17 @@ impl StepPass {
         let step = pass.control::<u32>("step");
         let tokens = pass.control_array::<u32>("tokens", config.rows());
         let targets = pass.control_array::<u32>("targets", config.rows());
+        let counted = pass.control::<u32>("counted");
         let metrics = pass.external::<f32>("metrics", METRICS);
         let halt = pass.external::<u32>("halt", 1);
         let rotary = Rotary::declare(&mut builder);
         let (loss, norm) = (metrics.slice(0..1), metrics.slice(1..2));
-        forward_and_backward(&mut builder, (tokens, targets, loss), rotary)?;
+        let objective = Objective { targets, counted, loss };
+        forward_and_backward(&mut builder, (tokens, objective), rotary)?;
         optimizer::update(&mut builder, Scalars { step, loss, norm, halt })?;
         let Builder { pass, parameters, .. } = builder;
         let Rotary { cos, sin } = rotary;
-        Ok(Self { pass, parameters, step, tokens, targets, cos, sin, metrics, halt })
+        Ok(Self { pass, parameters, step, tokens, targets, counted, cos, sin, metrics, halt })
     }
 
     /// The parameters that are trained, in order.
@@ -76,7 +82,7 @@ impl StepPass {
 
 fn forward_and_backward(
     builder: &mut Builder,
-    (tokens, targets, loss): (Slice<u32>, Slice<u32>, Slice<f32>),
+    (tokens, objective): (Slice<u32>, Objective),
     rotary: Rotary,
 ) -> Result<()> {
     let mut x = head::embed(builder, tokens)?;
@@ -87,7 +93,7 @@ fn forward_and_backward(
         x = next;
     }
     let (logits, head_saved) = head::logits(builder, x)?;
-    head::loss(builder, logits, targets, loss)?;
+    head::loss(builder, logits, objective)?;
     let grad = head::logits_backward(builder, head_saved)?;
     for (number, layer) in saved.into_iter().enumerate().rev() {
         layer::backward(builder, number, (layer, rotary), grad)?;

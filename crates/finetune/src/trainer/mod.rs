@@ -127,6 +127,7 @@ impl Trainer {
         self.controls.set(self.step.step, step)?;
         self.controls.set_array(self.step.tokens, &batch.tokens)?;
         self.controls.set_array(self.step.targets, &batch.targets)?;
+        self.controls.set(self.step.counted, batch.counted())?;
         Ok(&self.controls)
     }
 

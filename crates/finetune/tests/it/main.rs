@@ -10,6 +10,7 @@ mod evaluation;
 mod golden;
 mod hazards;
 mod hub;
+mod ignored;
 mod memory;
 mod models;
 mod padded;

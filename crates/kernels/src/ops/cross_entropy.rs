@@ -1,7 +1,7 @@
 //! Cross-entropy loss and its gradient in one kernel.
 
 use super::geometry::{MOST_BLOCKS, linear};
-use super::{f32, pointer, u32};
+use super::{pointer, u32};
 use crate::checks::Check;
 use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Problem, View};
 
@@ -13,13 +13,17 @@ pub static CROSS_ENTROPY: Kernel = Kernel {
         pointer("logits"),
         pointer("targets"),
         pointer("losses"),
+        pointer("counted"),
         u32("rows"),
         u32("vocab"),
-        f32("grad_scale"),
     ],
     entries: &["cross_entropy_by_warps", "cross_entropy_by_blocks"],
     dispatch: |problem, _| by_vocab(problem),
 };
+
+/// The target of a row that does not count, as −100 is to PyTorch: padding, or a part of a text that
+/// is not to be learned.
+pub const IGNORED_TARGET: u32 = u32::MAX;
 
 /// Rows that one block of the entry `…_by_warps` covers: one for each warp.
 const ROWS_PER_BLOCK: u32 = 4;
@@ -40,46 +44,50 @@ fn by_vocab(problem: &Problem) -> Dispatch {
 }
 
 /// For each row: `loss = ln Σ exp(logits) − logits[target]`, and the logits become
-/// `(softmax(logits) − onehot(target)) · grad_scale`.
+/// `(softmax(logits) − onehot(target)) ÷ max(counted, 1)`, the gradient of the mean of the losses.
 ///
-/// A target that is not below `vocab` gives a NaN loss and a row of NaN, and nothing outside of the
+/// A row with the target [`IGNORED_TARGET`] has the loss 0 and a gradient of zeros. Any other
+/// target that is not below `vocab` gives a NaN loss and a row of NaN, and nothing outside of the
 /// row is touched. So does a row with a NaN or a positive infinity, or with nothing but negative
-/// infinities. A target whose logit is a negative infinity has an infinite loss.
+/// infinities; where such a row is ignored, its loss is 0, and its gradient NaN as in PyTorch, so
+/// that a broken model does not go unnoticed. A target whose logit is a negative infinity has an
+/// infinite loss.
 #[derive(Clone, Copy, Debug)]
 pub struct CrossEntropy<B> {
     /// `[rows, vocab]`, read, and overwritten by the gradient.
     pub logits: View<B, f32>,
-    /// `[rows]`, read: the token that each row should predict.
+    /// `[rows]`, read: the token that each row should predict, or [`IGNORED_TARGET`].
     pub targets: View<B, u32>,
     /// `[rows]`, written.
     pub losses: View<B, f32>,
+    /// `[1]`, read: how many targets count in the mean, in this launch and in others whose gradients
+    /// are added to its own.
+    pub counted: View<B, u32>,
     /// Number of rows.
     pub rows: usize,
     /// Size of the vocabulary, not 0.
     pub vocab: usize,
-    /// The factor of the gradient, 1 ÷ rows for the mean over rows; finite.
-    pub grad_scale: f32,
 }
 
 impl<B: Copy> CrossEntropy<B> {
     /// Checks the operands and describes the launch.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { logits, targets, losses, rows, vocab, grad_scale } = self;
+        let Self { logits, targets, losses, counted, rows, vocab } = self;
         let check = Check(CROSS_ENTROPY.name);
         check.rule(vocab > 0 || rows == 0, "a row needs at least one logit", (rows, vocab))?;
         check.length("logits", logits, check.product("rows × vocab", &[rows, vocab])?)?;
         check.length("targets", targets, rows)?;
         check.length("losses", losses, rows)?;
-        check.constant("grad_scale", grad_scale, (grad_scale.is_finite(), "finite"))?;
+        check.length("counted", counted, 1)?;
         let rows = check.at_most("rows", rows, MOST_BLOCKS)?;
         let vocab = check.at_most("vocab", vocab, MOST_BLOCKS)?;
         let arguments = vec![
             Argument::update(logits),
             Argument::read(targets),
             Argument::write(losses),
+            Argument::read(counted),
             Argument::U32(rows),
             Argument::U32(vocab),
-            Argument::f32(grad_scale),
         ];
         Ok(Launch { kernel: &CROSS_ENTROPY, problem: Problem::from([rows, vocab]), arguments })
     }

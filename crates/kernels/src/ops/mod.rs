@@ -33,7 +33,7 @@ pub use attention_backward::{GRAD_K, GRAD_PROBS, GRAD_Q, GRAD_V};
 pub use clip::{CLIP, CLIP_SCALE, Clip, ClipScale, Guard, SQUARED_SUMS};
 pub use clip::{SquaredSums, squared_sums_partials};
 pub use column_sum::{COLUMN_SUM, ColumnSum};
-pub use cross_entropy::{CROSS_ENTROPY, CrossEntropy};
+pub use cross_entropy::{CROSS_ENTROPY, CrossEntropy, IGNORED_TARGET};
 pub use embedding::{EMBEDDING, EMBEDDING_BACKWARD, Embedding, EmbeddingBackward};
 pub use gemm::{DGRAD, Dgrad, FPROP, Fprop, GemmShape, WGRAD, Wgrad};
 pub use mean::{MEAN, Mean};

@@ -9,7 +9,7 @@ pub fn column_sum(x: &[f64], columns: usize) -> Vec<f64> {
     sums
 }
 
-/// The arithmetic mean; NaN for nothing.
-pub fn mean(x: &[f64]) -> f64 {
-    x.iter().sum::<f64>() / x.len() as f64
+/// The mean of `x` over the `counted` values that count; the others are 0.
+pub fn mean(x: &[f64], counted: u32) -> f64 {
+    x.iter().sum::<f64>() / f64::from(counted.max(1))
 }

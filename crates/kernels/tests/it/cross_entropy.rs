@@ -1,7 +1,7 @@
 //! Cross-entropy and its gradient against their references.
 
 use retrograph_kernels::Dispatch;
-use retrograph_kernels::ops::CrossEntropy;
+use retrograph_kernels::ops::{CrossEntropy, IGNORED_TARGET};
 use retrograph_kernels::reference::cross_entropy::{cross_entropy, cross_entropy_gradient};
 
 use crate::harness::Device;
@@ -15,14 +15,15 @@ const SIZES: [(usize, usize); 9] =
 fn run(
     logits: &[f32],
     targets: &[u32],
-    (vocab, grad_scale): (usize, f32),
+    (vocab, counted): (usize, u32),
     entry: usize,
 ) -> [Vec<f32>; 2] {
     let once = || {
         let device = Device::new();
         let (rows, gradient) = (targets.len(), device.upload(logits));
         let (targets, losses) = (device.upload(targets), device.unwritten(rows));
-        let launch = CrossEntropy { logits: gradient, targets, losses, rows, vocab, grad_scale };
+        let counted = device.upload(&[counted]);
+        let launch = CrossEntropy { logits: gradient, targets, losses, counted, rows, vocab };
         let launch = launch.launch().unwrap();
         let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, 1024)][entry];
         let grid = [blocks as u32, 1, 1];
@@ -42,8 +43,8 @@ fn run(
 
 /// Compares with the reference.
 #[track_caller]
-fn check(logits: &[f32], targets: &[u32], (vocab, grad_scale): (usize, f32), entry: usize) {
-    let [losses, gradient] = run(logits, targets, (vocab, grad_scale), entry);
+fn check(logits: &[f32], targets: &[u32], (vocab, counted): (usize, u32), entry: usize) {
+    let [losses, gradient] = run(logits, targets, (vocab, counted), entry);
     let logits = doubles(logits);
     let expected = cross_entropy(&logits, targets, vocab);
     // Rounding of the difference to the maximum, of the sum and of its logarithm.
@@ -51,9 +52,9 @@ fn check(logits: &[f32], targets: &[u32], (vocab, grad_scale): (usize, f32), ent
     let tolerance = Tolerance::relative(2e-6).absolute(2e-6);
     tolerance.check(&losses, &expected, &format!("losses {what}"));
     let expected = cross_entropy_gradient(&logits, targets, vocab);
-    let expected: Vec<f64> = expected.iter().map(|g| g * f64::from(grad_scale)).collect();
+    let expected: Vec<f64> = expected.iter().map(|g| g / f64::from(counted.max(1))).collect();
     // As for softmax; the gradient at the target is the difference of two numbers up to 1.
-    let tolerance = Tolerance::relative(1.5e-5).absolute(2e-7 * f64::from(grad_scale.abs()));
+    let tolerance = Tolerance::relative(1.5e-5).absolute(2e-7 / f64::from(counted.max(1)));
     tolerance.check(&gradient, &expected, &format!("gradient {what}"));
 }
 
@@ -61,10 +62,10 @@ fn check(logits: &[f32], targets: &[u32], (vocab, grad_scale): (usize, f32), ent
 fn losses_and_gradients_match_the_reference() {
     let mut data = Data::new("cross_entropy");
     for ((rows, vocab), entry) in SIZES.iter().flat_map(|size| [0, 1].map(|entry| (*size, entry))) {
-        for (scale, grad_scale) in [(1.0, 1.0), (30.0, 0.125), (1e-30, -2.0), (1e30, 1.0)] {
+        for (scale, counted) in [(1.0, 1), (30.0, 8), (1e-30, 0), (1e30, 30_011)] {
             let logits = data.uniform(rows * vocab, scale);
             let targets: Vec<u32> = (0..rows).map(|row| (row * 31 % vocab) as u32).collect();
-            check(&logits, &targets, (vocab, grad_scale), entry);
+            check(&logits, &targets, (vocab, counted), entry);
         }
     }
 }
@@ -74,9 +75,9 @@ fn unknown_tokens_give_nan_and_touch_nothing_else() {
     let mut data = Data::new("cross_entropy tokens");
     for entry in [0, 1] {
         let logits = data.uniform(5 * 37, 2.0);
-        let targets = [3, 37, 0, u32::MAX, 36];
-        check(&logits, &targets, (37, 1.0), entry);
-        let [losses, gradient] = run(&logits, &targets, (37, 1.0), entry);
+        let targets = [3, 37, 0, u32::MAX - 1, 36];
+        check(&logits, &targets, (37, 1), entry);
+        let [losses, gradient] = run(&logits, &targets, (37, 1), entry);
         assert_eq!(
             [0, 1, 2, 3, 4].map(|row| losses[row].is_nan()),
             [false, true, false, true, false]
@@ -85,6 +86,47 @@ fn unknown_tokens_give_nan_and_touch_nothing_else() {
             let nan = gradient.iter().filter(|g| g.is_nan()).count();
             assert_eq!(nan, if row % 2 == 1 { 37 } else { 0 }, "row {row}");
         }
+    }
+}
+
+#[test]
+fn ignored_targets_have_no_loss_and_no_gradient() {
+    let mut data = Data::new("cross_entropy ignored");
+    for ((rows, vocab), entry) in SIZES.iter().flat_map(|size| [0, 1].map(|entry| (*size, entry))) {
+        let logits = data.uniform(rows * vocab, 3.0);
+        let all: Vec<u32> = (0..rows).map(|row| (row * 17 % vocab) as u32).collect();
+        let ignored = |row: usize| row % 3 != 1;
+        let some = |(row, &target): (usize, &u32)| if ignored(row) { u32::MAX } else { target };
+        let targets: Vec<u32> = all.iter().enumerate().map(some).collect();
+        let counted = targets.iter().filter(|target| **target != IGNORED_TARGET).count() as u32;
+        check(&logits, &targets, (vocab, counted), entry);
+        let [losses, gradient] = run(&logits, &targets, (vocab, counted), entry);
+        let [full, whole] = run(&logits, &all, (vocab, counted), entry);
+        for row in 0..rows {
+            let places = row * vocab..(row + 1) * vocab;
+            let (found, other) = (&gradient[places.clone()], &whole[places]);
+            if ignored(row) {
+                assert_eq!(losses[row].to_bits(), 0, "row {row}");
+                assert!(found.iter().all(|g| *g == 0.0), "row {row}");
+            } else {
+                assert_eq!(losses[row].to_bits(), full[row].to_bits(), "row {row}");
+                same_bits(found, other, "a row beside ignored ones");
+            }
+        }
+    }
+}
+
+/// As in PyTorch, whose log_softmax passes 0 · NaN on.
+#[test]
+fn an_ignored_row_that_is_not_a_number_shows_in_the_gradient_alone() {
+    for (entry, special) in [0, 1].into_iter().flat_map(|e| [(e, f32::NAN), (e, f32::INFINITY)]) {
+        let mut logits = vec![0.5; 2 * 40];
+        logits[7] = special;
+        check(&logits, &[IGNORED_TARGET, 3], (40, 1), entry);
+        let [losses, gradient] = run(&logits, &[IGNORED_TARGET, 3], (40, 1), entry);
+        assert_eq!(losses[0], 0.0);
+        assert!(gradient[..40].iter().all(|g| g.is_nan()));
+        assert!(losses[1].is_finite() && gradient[40..].iter().all(|g| g.is_finite()));
     }
 }
 
@@ -98,7 +140,7 @@ fn special_logits_are_as_documented() {
                 for (x, special) in logits[40..80].iter_mut().skip(start).zip(&specials) {
                     *x = *special;
                 }
-                check(&logits, &[1, target, 2], (40, 1.0), entry);
+                check(&logits, &[1, target, 2], (40, 1), entry);
             }
         }
     }
@@ -110,7 +152,7 @@ fn the_gradient_matches_finite_differences() {
     let (rows, vocab) = (4, 11);
     let logits = data.uniform(rows * vocab, 3.0);
     let targets = [0, 10, 4, 4];
-    let [_, gradient] = run(&logits, &targets, (vocab, 0.25), 0);
+    let [_, gradient] = run(&logits, &targets, (vocab, rows as u32), 0);
     let mean = |x: &[f64]| cross_entropy(x, &targets, vocab).iter().sum::<f64>() / rows as f64;
     let expected = differences(&doubles(&logits), 1e-4, mean);
     Tolerance::relative(1e-5).absolute(1e-6).check(&gradient, &expected, "differences");

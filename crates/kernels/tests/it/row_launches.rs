@@ -117,7 +117,11 @@ fn sums_check_their_lengths() {
     ColumnSum { x, out, rows: 3, columns: 2 }.launch().unwrap();
     assert_eq!(refused(ColumnSum { x, out, rows: 2, columns: 2 }.launch()), "x");
     assert_eq!(refused(ColumnSum { x, out, rows: 2, columns: 3 }.launch()), "out");
-    assert_eq!(refused(Mean { x, out }.launch()), "out");
+    let (counted, two) = (View::new("counted", 1), View::new("counted", 2));
+    assert_eq!(refused(Mean { x, counted, out }.launch()), "out");
+    let out = view("out", 1);
+    assert_eq!(refused(Mean { x, counted: two, out }.launch()), "counted");
+    Mean { x, counted, out }.launch().unwrap();
 }
 
 #[test]

@@ -13,10 +13,10 @@ fn sums_of(x: &[f32], (rows, columns): (usize, usize)) -> Vec<f32> {
     device.download(out)
 }
 
-fn mean_of(x: &[f32]) -> f32 {
+fn mean_of(x: &[f32], counted: u32) -> f32 {
     let device = Device::new();
-    let (x, out) = (device.upload(x), device.upload(&[-1.0]));
-    device.run(&Mean { x, out }.launch().unwrap());
+    let (x, out, counted) = (device.upload(x), device.upload(&[-1.0]), device.upload(&[counted]));
+    device.run(&Mean { x, counted, out }.launch().unwrap());
     device.download(out)[0]
 }
 
@@ -72,10 +72,19 @@ fn means_match_their_reference() {
         let scale = data.scale();
         let x = data.uniform(len, scale);
         let tolerance = Tolerance::relative(1e-7).absolute(1e-14 * f64::from(scale));
-        tolerance.check(&[mean_of(&x)], &[mean(&doubles(&x))], &format!("{len} of {scale:e}"));
-        same_bits(&[mean_of(&x)], &[mean_of(&x)], "two runs");
+        for counted in [len as u32, 1, len.div_ceil(3) as u32, u32::MAX] {
+            let what = format!("{len} of {scale:e}, {counted} counted");
+            let expected = mean(&doubles(&x), counted);
+            tolerance.check(&[mean_of(&x, counted)], &[expected], &what);
+            same_bits(&[mean_of(&x, counted)], &[mean_of(&x, counted)], "two runs");
+        }
     }
-    assert_eq!(mean_of(&[f32::MAX; 300]), f32::MAX, "the sum does not overflow");
-    assert!(mean_of(&[]).is_nan(), "nothing has no mean");
-    assert!(mean_of(&[1.0, f32::NAN, 2.0]).is_nan());
+    assert_eq!(mean_of(&[f32::MAX; 300], 300), f32::MAX, "the sum does not overflow");
+    assert!(mean_of(&[1.0, f32::NAN, 2.0], 3).is_nan());
+}
+
+#[test]
+fn where_nothing_counts_the_mean_is_zero() {
+    assert_eq!([mean_of(&[], 0), mean_of(&[0.0; 300], 0)].map(f32::to_bits), [0, 0]);
+    assert!(mean_of(&[f32::NAN], 0).is_nan());
 }

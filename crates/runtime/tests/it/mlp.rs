@@ -20,6 +20,7 @@ pub(crate) struct Mlp {
     pub(crate) pass: Pass,
     x: Slice<f32>,
     targets: Slice<u32>,
+    counted: Slice<u32>,
     step: Slice<u32>,
     parameters: [Parameter; 3],
     loss: Slice<f32>,
@@ -57,9 +58,9 @@ impl Mlp {
         });
         let x = pass.control_array("x", ROWS * INPUTS);
         let targets = pass.control_array("targets", ROWS);
-        let step = pass.control("step");
+        let (step, counted) = (pass.control("step"), pass.control("counted"));
         let (loss, halt) = (pass.external("loss", 1), pass.external("halt", 1));
-        let mut mlp = Self { pass, x, targets, step, parameters, loss, halt };
+        let mut mlp = Self { pass, x, targets, counted, step, parameters, loss, halt };
         mlp.describe().unwrap();
         mlp
     }
@@ -81,11 +82,11 @@ impl Mlp {
         pass.launch(Silu { x: inner, y: active }.launch()?)?;
         let (x, bias, shape) = (active, None, shape2);
         pass.launch(Fprop { x, w: w2.value, bias, y: logits, shape, alpha, accumulate }.launch()?)?;
-        let (targets, grad_scale) = (self.targets, 1.0 / ROWS as f32);
+        let (targets, counted) = (self.targets, self.counted);
         let (rows, vocab) = (ROWS, CLASSES);
-        let entropy = CrossEntropy { logits, targets, losses, rows, vocab, grad_scale };
+        let entropy = CrossEntropy { logits, targets, losses, counted, rows, vocab };
         pass.launch(entropy.launch()?)?;
-        pass.launch(Mean { x: losses, out: self.loss }.launch()?)?;
+        pass.launch(Mean { x: losses, counted, out: self.loss }.launch()?)?;
 
         pass.set_scope("backward");
         let grad_active = pass.transient("grad active", ROWS * INNER);
@@ -187,6 +188,7 @@ impl Mlp {
         let mut controls = self.pass.controls();
         controls.set_array(self.x, &x).unwrap();
         controls.set_array(self.targets, &targets).unwrap();
+        controls.set(self.counted, ROWS as u32).unwrap();
         controls.set(self.step, step).unwrap();
         controls
     }
