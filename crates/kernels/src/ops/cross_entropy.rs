@@ -21,8 +21,8 @@ pub static CROSS_ENTROPY: Kernel = Kernel {
     dispatch: |problem, _| by_vocab(problem),
 };
 
-/// The target of a row that does not count, as −100 is to PyTorch: padding, or a part of a text that
-/// is not to be learned.
+/// The target of a row that does not count, as −100 is to PyTorch: padding, or a part of a text
+/// that is not to be learned.
 pub const IGNORED_TARGET: u32 = u32::MAX;
 
 /// Rows that one block of the entry `…_by_warps` covers: one for each warp.
@@ -60,8 +60,8 @@ pub struct CrossEntropy<B> {
     pub targets: View<B, u32>,
     /// `[rows]`, written.
     pub losses: View<B, f32>,
-    /// `[1]`, read: how many targets count in the mean, in this launch and in others whose gradients
-    /// are added to its own.
+    /// `[1]`, read: how many targets count in the mean, in this launch and in others whose
+    /// gradients are added to its own.
     pub counted: View<B, u32>,
     /// Number of rows.
     pub rows: usize,
