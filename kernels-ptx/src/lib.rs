@@ -15,6 +15,8 @@ use retrograph_ptx::ast::Module;
 
 mod adamw;
 mod add;
+mod cache_append;
+mod cache_attention;
 mod chunk;
 mod clip;
 mod clip_scale;
@@ -23,6 +25,8 @@ mod cross_entropy;
 mod embedding;
 mod embedding_backward;
 mod gemm;
+mod gemv;
+mod mark_tokens;
 mod mean;
 mod parts_sum;
 mod quad;
@@ -30,6 +34,7 @@ mod reduce;
 mod rms_norm;
 mod rms_norm_backward;
 mod rope;
+mod sample;
 mod schedule;
 mod sigmoid;
 mod silu;
@@ -48,6 +53,8 @@ type Build = fn(SmTarget) -> Module;
 const IMAGES: &[(&str, Build)] = &[
     ("adamw", adamw::module),
     ("add", add::module),
+    ("cache_append", cache_append::module),
+    ("cache_attention", cache_attention::module),
     ("clip", clip::module),
     ("clip_scale", clip_scale::module),
     ("column_sum", column_sum::module),
@@ -57,11 +64,14 @@ const IMAGES: &[(&str, Build)] = &[
     ("gemm_nn", gemm::nn),
     ("gemm_nt", gemm::nt),
     ("gemm_tn", gemm::tn),
+    ("gemv", gemv::module),
+    ("mark_tokens", mark_tokens::module),
     ("mean", mean::module),
     ("parts_sum", parts_sum::module),
     ("rms_norm", rms_norm::module),
     ("rms_norm_backward", rms_norm_backward::module),
     ("rope", rope::module),
+    ("sample", sample::module),
     ("schedule", schedule::module),
     ("silu", silu::module),
     ("silu_backward", silu_backward::module),

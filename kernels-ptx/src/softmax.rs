@@ -5,7 +5,8 @@
 //! output[r][c] = 0                                                            c hidden by it
 //! ```
 //!
-//! The causal mask keeps the columns c ≤ r mod width.
+//! The causal mask keeps the columns c ≤ start + r mod queries: of `queries` neighbouring rows the
+//! first belongs to position `start`, which is 0 where no pointer to it is given.
 //!
 //! **Grid.** `softmax_by_warps`: one warp per row, 4 rows per block of 128 threads, for narrow
 //! rows.
@@ -35,15 +36,20 @@ fn entry(name: &str, team: Team) -> Entry {
         k.max_threads(team.threads());
         let input = k.pointer::<f32>("input");
         let output = k.pointer::<f32>("output");
+        let start = k.pointer::<u32>("start");
         let rows = k.param::<u32>("rows");
         let width = k.param::<u32>("width");
+        let queries = k.param::<u32>("queries");
         let causal = k.param::<u32>("causal");
 
         let row = team.row(k);
         k.return_if(row.ge(rows));
-        let kept = causal.ne(0).select(row % width + 1, width);
-        let start = row.mul_wide(width);
-        let (x, y) = (input.at(start), output.at(start));
+        let past = k.var(0u32);
+        k.when(!start.is_null(), || past.set(start.load(0)));
+        let seen = past.get() + row % queries + 1;
+        let kept = causal.ne(0).select(seen.min(width), width);
+        let first = row.mul_wide(width);
+        let (x, y) = (input.at(first), output.at(first));
         let (member, size) = (team.member(k), team.size());
 
         let max = k.var(f32::NEG_INFINITY);

@@ -36,7 +36,11 @@ impl Rotary {
         let heads = x.len() / (batch * seq * head_dim);
         let out = builder.transient(if inverse { "grad_unrotated" } else { "rotated" }, x.len());
         let Self { cos, sin } = self;
-        builder.launch(Rope { x, cos, sin, out, batch, seq, heads, head_dim, inverse }.launch())?;
+        let (start, positions) = (None, seq);
+        builder.launch(
+            Rope { x, cos, sin, out, start, positions, batch, seq, heads, head_dim, inverse }
+                .launch(),
+        )?;
         Ok(out)
     }
 }

@@ -7,18 +7,21 @@ use crate::{Kernel, Parameter, ParameterKind};
 mod adamw;
 mod attention;
 mod attention_backward;
+mod cache;
 mod chunks;
 mod clip;
 mod column_sum;
 mod cross_entropy;
 mod embedding;
 mod gemm;
+mod gemv;
 mod geometry;
 mod mean;
 mod parts;
 mod product;
 mod rms_norm;
 mod rope;
+mod sample;
 mod schedule;
 mod softmax;
 mod streams;
@@ -30,19 +33,25 @@ pub use adamw::{ADAMW, AdamW, AdamWTensor};
 pub use attention::{AttentionScores, AttentionShape, AttentionValues, SCORES, VALUES};
 pub use attention_backward::{AttentionGradK, AttentionGradProbs, AttentionGradQ, AttentionGradV};
 pub use attention_backward::{GRAD_K, GRAD_PROBS, GRAD_Q, GRAD_V};
+pub use cache::{CACHE_APPEND, CACHE_ATTENTION, CACHE_ATTENTION_SUM, CacheAppend, CacheAttention};
+pub use cache::{CacheAttentionSum, CacheScores, CacheShape, CacheValues};
 pub use clip::{CLIP, CLIP_SCALE, Clip, ClipScale, Guard, SQUARED_SUMS};
 pub use clip::{SquaredSums, squared_sums_partials};
 pub use column_sum::{COLUMN_SUM, ColumnSum};
 pub use cross_entropy::{CROSS_ENTROPY, CrossEntropy, IGNORED_TARGET};
 pub use embedding::{EMBEDDING, EMBEDDING_BACKWARD, Embedding, EmbeddingBackward};
 pub use gemm::{DGRAD, Dgrad, FPROP, Fprop, GemmShape, WGRAD, Wgrad};
+pub use gemv::{GEMV, Gemv};
 pub use mean::{MEAN, Mean};
 pub use parts::{DgradParts, FpropParts, PARTS_SUM, PartsSum};
 pub use rms_norm::{RMS_NORM, RMS_NORM_BACKWARD, RMS_NORM_GAMMA_REDUCE};
 pub use rms_norm::{RmsNorm, RmsNormBackward, RmsNormGammaReduce};
 pub use rope::{ROPE, Rope, rope_frequencies, rope_tables, rope_tables_of};
+pub use sample::{MARK_TOKENS, SAMPLE_ADJUST, SAMPLE_DRAW, SAMPLE_PICK, SAMPLE_THRESHOLD};
+pub use sample::{MarkTokens, Sample, SamplingWords, sample_chunks};
 pub use schedule::{SCHEDULE, Schedule};
-pub use softmax::{SOFTMAX, SOFTMAX_BACKWARD, Softmax, SoftmaxBackward, SoftmaxInPlace};
+pub use softmax::SoftmaxInPlace;
+pub use softmax::{CacheSoftmax, SOFTMAX, SOFTMAX_BACKWARD, Softmax, SoftmaxBackward};
 pub use streams::{ADD, Add, SILU, SILU_BACKWARD, SWIGLU, SWIGLU_BACKWARD};
 pub use streams::{Silu, SiluBackward, SwiGlu, SwiGluBackward};
 
@@ -55,6 +64,9 @@ static ALL: &[&Kernel] = &[
     &GRAD_PROBS,
     &GRAD_Q,
     &GRAD_V,
+    &CACHE_APPEND,
+    &CACHE_ATTENTION,
+    &CACHE_ATTENTION_SUM,
     &CLIP,
     &CLIP_SCALE,
     &SQUARED_SUMS,
@@ -65,12 +77,18 @@ static ALL: &[&Kernel] = &[
     &DGRAD,
     &FPROP,
     &WGRAD,
+    &GEMV,
     &MEAN,
     &PARTS_SUM,
     &RMS_NORM,
     &RMS_NORM_BACKWARD,
     &RMS_NORM_GAMMA_REDUCE,
     &ROPE,
+    &MARK_TOKENS,
+    &SAMPLE_ADJUST,
+    &SAMPLE_DRAW,
+    &SAMPLE_PICK,
+    &SAMPLE_THRESHOLD,
     &SCHEDULE,
     &SOFTMAX,
     &SOFTMAX_BACKWARD,

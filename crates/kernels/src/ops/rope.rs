@@ -14,10 +14,12 @@ pub static ROPE: Kernel = Kernel {
         pointer("cos"),
         pointer("sin"),
         pointer("out"),
+        pointer("start"),
         u32("pairs"),
         u32("half"),
         u32("heads"),
         u32("seq"),
+        u32("positions"),
         u32("inverse"),
     ],
     entries: &["rope"],
@@ -37,12 +39,17 @@ const BLOCK_THREADS: u32 = 128;
 pub struct Rope<B> {
     /// `[batch, seq, heads, head_dim]`, read.
     pub x: View<B, f32>,
-    /// `[seq, head_dim ÷ 2]`, read; see [`rope_tables`].
+    /// `[positions, head_dim ÷ 2]`, read; see [`rope_tables`].
     pub cos: View<B, f32>,
-    /// `[seq, head_dim ÷ 2]`, read.
+    /// `[positions, head_dim ÷ 2]`, read.
     pub sin: View<B, f32>,
     /// `[batch, seq, heads, head_dim]`, written.
     pub out: View<B, f32>,
+    /// The position of the first token of each sequence, one element, read; 0 without it. Positions
+    /// that the tables lack take their last row.
+    pub start: Option<View<B, u32>>,
+    /// Positions that the tables have.
+    pub positions: usize,
     /// Sequences.
     pub batch: usize,
     /// Tokens per sequence.
@@ -58,21 +65,34 @@ pub struct Rope<B> {
 impl<B: Copy> Rope<B> {
     /// Checks the operands and describes the launch.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { x, cos, sin, out, batch, seq, heads, head_dim, inverse } = self;
+        let Self { x, cos, sin, out, start, positions, .. } = self;
+        let Self { batch, seq, heads, head_dim, inverse, .. } = self;
         let check = Check(ROPE.name);
         let half = head_dim / 2;
         check.rule(head_dim % 2 == 0, "head_dim must be even", (head_dim, half))?;
         let elements = check.product("elements", &[batch, seq, heads, head_dim])?;
         check.length("x", x, elements)?;
         check.length("out", out, elements)?;
-        let angles = check.product("positions × pairs", &[seq, half])?;
+        let enough = positions >= if start.is_none() { seq } else { 1 };
+        check.rule(enough, "the tables have a row for each position", (positions, seq))?;
+        let angles = check.product("positions × pairs", &[positions, half])?;
         check.length("cos", cos, angles)?;
         check.length("sin", sin, angles)?;
+        check.size("positions × pairs", angles)?;
+        if let Some(start) = start {
+            check.length("start", start, 1)?;
+        }
         let pairs = check.size("the number of pairs", elements / 2)?;
         let mut arguments =
             vec![Argument::read(x), Argument::read(cos), Argument::read(sin), Argument::write(out)];
+        arguments.push(start.map_or(Argument::Null, Argument::read));
         arguments.push(Argument::U32(pairs));
-        for (what, size) in [("head_dim ÷ 2", half), ("heads", heads), ("seq", seq)] {
+        for (what, size) in [
+            ("head_dim ÷ 2", half),
+            ("heads", heads),
+            ("seq", seq),
+            ("the number of positions", positions),
+        ] {
             arguments.push(Argument::U32(check.size(what, size)?));
         }
         arguments.push(Argument::U32(u32::from(inverse)));

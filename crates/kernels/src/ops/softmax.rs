@@ -5,11 +5,19 @@ use super::{pointer, u32};
 use crate::checks::Check;
 use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Problem, View};
 
-/// Kernel of [`Softmax`] and [`SoftmaxInPlace`].
+/// Kernel of [`Softmax`], [`SoftmaxInPlace`] and [`CacheSoftmax`].
 pub static SOFTMAX: Kernel = Kernel {
     name: "softmax",
     image: "softmax",
-    parameters: &[pointer("input"), pointer("output"), u32("rows"), u32("width"), u32("causal")],
+    parameters: &[
+        pointer("input"),
+        pointer("output"),
+        pointer("start"),
+        u32("rows"),
+        u32("width"),
+        u32("queries"),
+        u32("causal"),
+    ],
     entries: &["softmax_by_warps", "softmax_by_blocks"],
     dispatch: |problem, _| by_width(problem, SOFTMAX.entries),
 };
@@ -48,18 +56,29 @@ fn by_width(problem: &Problem, entries: &[&'static str]) -> Dispatch {
     }
 }
 
-/// The arguments after the tensors, and the problem.
-fn finish<B: Copy>(
-    kernel: &'static Kernel,
-    mut arguments: Vec<Argument<B>>,
-    (rows, width, causal): (usize, usize, bool),
+/// Which columns the rows see.
+#[derive(Clone, Copy)]
+struct Mask<B> {
+    /// The position of the first of `queries` neighbouring rows; 0 without it.
+    start: Option<View<B, u32>>,
+    queries: usize,
+    causal: bool,
+}
+
+/// The softmax from `input` to `output`, which may be the same tensor.
+fn forward<B: Copy>(
+    tensors: [Argument<B>; 2],
+    (rows, width): (usize, usize),
+    mask: Mask<B>,
 ) -> Result<Launch<B>, KernelError> {
-    let check = Check(kernel.name);
+    let check = Check(SOFTMAX.name);
+    let mut arguments = Vec::from(tensors);
+    arguments.push(mask.start.map_or(Argument::Null, Argument::read));
     let rows = check.at_most("rows", rows, MOST_BLOCKS)?;
     let width = check.at_most("width", width, MOST_BLOCKS)?;
-    let sizes = [rows, width, u32::from(causal)];
-    arguments.extend(sizes.map(Argument::U32));
-    Ok(Launch { kernel, problem: Problem::from([rows, width]), arguments })
+    let queries = check.at_most("queries", mask.queries, MOST_BLOCKS)?;
+    arguments.extend([rows, width, queries, u32::from(mask.causal)].map(Argument::U32));
+    Ok(Launch { kernel: &SOFTMAX, problem: Problem::from([rows, width]), arguments })
 }
 
 /// `output = exp(input − max) ÷ Σ exp(input − max)` over each row.
@@ -89,8 +108,8 @@ impl<B: Copy> Softmax<B> {
         let elements = check.product("rows × width", &[rows, width])?;
         check.length("input", input, elements)?;
         check.length("output", output, elements)?;
-        let arguments = vec![Argument::read(input), Argument::write(output)];
-        finish(&SOFTMAX, arguments, (rows, width, causal))
+        let mask = Mask { start: None, queries: width, causal };
+        forward([Argument::read(input), Argument::write(output)], (rows, width), mask)
     }
 }
 
@@ -113,8 +132,39 @@ impl<B: Copy> SoftmaxInPlace<B> {
         let Self { values, rows, width, causal } = self;
         let check = Check(SOFTMAX.name);
         check.length("values", values, check.product("rows × width", &[rows, width])?)?;
-        let arguments = vec![Argument::read(values), Argument::update(values)];
-        finish(&SOFTMAX, arguments, (rows, width, causal))
+        let mask = Mask { start: None, queries: width, causal };
+        forward([Argument::read(values), Argument::update(values)], (rows, width), mask)
+    }
+}
+
+/// [`SoftmaxInPlace`] for the scores of new tokens over a cache: `[heads, queries, width]`, where
+/// query r stands at position `start + r` and sees the columns up to it. The others become 0
+/// without being read.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheSoftmax<B> {
+    /// `[heads, queries, width]`, read and written.
+    pub values: View<B, f32>,
+    /// The position of the first query, one element, read.
+    pub start: View<B, u32>,
+    /// Query heads.
+    pub heads: usize,
+    /// New tokens.
+    pub queries: usize,
+    /// Positions of the cache.
+    pub width: usize,
+}
+
+impl<B: Copy> CacheSoftmax<B> {
+    /// Checks the operands and describes the launch.
+    pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        let Self { values, start, heads, queries, width } = self;
+        let check = Check(SOFTMAX.name);
+        check.length("start", start, 1)?;
+        let elements = check.product("heads × queries × width", &[heads, queries, width])?;
+        check.length("values", values, elements)?;
+        let mask = Mask { start: Some(start), queries, causal: true };
+        let tensors = [Argument::read(values), Argument::update(values)];
+        forward(tensors, (heads * queries, width), mask)
     }
 }
 
@@ -146,8 +196,12 @@ impl<B: Copy> SoftmaxBackward<B> {
         check.length("probs", probs, elements)?;
         check.length("grad_out", grad_out, elements)?;
         check.length("grad_input", grad_input, elements)?;
-        let arguments =
+        let mut arguments =
             vec![Argument::read(probs), Argument::read(grad_out), Argument::write(grad_input)];
-        finish(&SOFTMAX_BACKWARD, arguments, (rows, width, causal))
+        let rows = check.at_most("rows", rows, MOST_BLOCKS)?;
+        let width = check.at_most("width", width, MOST_BLOCKS)?;
+        arguments.extend([rows, width, u32::from(causal)].map(Argument::U32));
+        let problem = Problem::from([rows, width]);
+        Ok(Launch { kernel: &SOFTMAX_BACKWARD, problem, arguments })
     }
 }

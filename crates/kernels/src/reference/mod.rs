@@ -5,6 +5,7 @@
 
 pub mod adamw;
 pub mod attention;
+pub mod cache;
 pub mod clip;
 pub mod column_sum;
 pub mod cross_entropy;
@@ -12,5 +13,6 @@ pub mod embedding;
 pub mod gemm;
 pub mod rms_norm;
 pub mod rope;
+pub mod sample;
 pub mod silu;
 pub mod softmax;

@@ -17,7 +17,9 @@ fn run(x: &[f32], [batch, seq, heads, head_dim]: [usize; 4], inverse: bool) -> V
         let device = Device::new();
         let (cos, sin) = (device.upload(&tables.0), device.upload(&tables.1));
         let (x, out) = (device.upload(x), device.unwritten(x.len()));
-        let launch = Rope { x, cos, sin, out, batch, seq, heads, head_dim, inverse };
+        let (start, positions) = (None, seq);
+        let launch =
+            Rope { x, cos, sin, out, start, positions, batch, seq, heads, head_dim, inverse };
         device.run(&launch.launch().unwrap());
         device.download(out)
     };

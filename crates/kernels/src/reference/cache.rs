@@ -1,0 +1,30 @@
+//! Attention of one token over a cache in double precision.
+
+use super::softmax::distribution;
+use crate::ops::CacheShape;
+
+/// `Σ_j softmax(scale · q·key_j) · value_j` for every head, over the first `length` positions of
+/// caches that are `[length or more, kv_heads, head_dim]`.
+pub fn attend(
+    q: &[f64],
+    (keys, values): (&[f64], &[f64]),
+    length: usize,
+    (shape, scale): (CacheShape, f64),
+) -> Vec<f64> {
+    let CacheShape { heads, kv_heads, head_dim, .. } = shape;
+    let mut out = vec![0.0; heads * head_dim];
+    for head in 0..heads {
+        let kv_head = head / (heads / kv_heads);
+        let at = |position: usize, d: usize| (position * kv_heads + kv_head) * head_dim + d;
+        let score = |position: usize| {
+            let dot = (0..head_dim).map(|d| q[head * head_dim + d] * keys[at(position, d)]);
+            dot.sum::<f64>() * scale
+        };
+        let weights = distribution(&(0..length).map(score).collect::<Vec<_>>());
+        for d in 0..head_dim {
+            let terms = weights.iter().enumerate().map(|(j, weight)| weight * values[at(j, d)]);
+            out[head * head_dim + d] = terms.sum();
+        }
+    }
+    out
+}

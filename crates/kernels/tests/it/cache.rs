@@ -1,0 +1,233 @@
+//! Attention over a cache against its reference, for one new token and for several.
+
+use retrograph_kernels::ops::{
+    CacheAppend, CacheAttention, CacheAttentionSum, CacheScores, CacheShape, CacheSoftmax,
+    CacheValues, Rope, rope_tables,
+};
+use retrograph_kernels::reference::{cache::attend, rope::rope};
+
+use crate::harness::Device;
+use crate::support::{Data, Tolerance, doubles, same_bits};
+
+/// As for softmax; the weighted sum adds a rounding for each position.
+const TOLERANCE: f64 = 2e-5;
+
+fn shape([length, heads, kv_heads, head_dim]: [usize; 4]) -> CacheShape {
+    CacheShape { length, heads, kv_heads, head_dim }
+}
+
+/// Query, keys and values; what lies behind the newest position is not a number.
+struct Case {
+    shape: CacheShape,
+    position: usize,
+    q: Vec<f32>,
+    keys: Vec<f32>,
+    values: Vec<f32>,
+    scale: f32,
+}
+
+impl Case {
+    fn new(data: &mut Data, sizes: [usize; 4], position: usize) -> Self {
+        let shape = shape(sizes);
+        let (held, whole) = (position + 1, shape.length);
+        let width = shape.kv_heads * shape.head_dim;
+        let mut filled = || {
+            let mut cache = data.uniform(held * width, 2.0);
+            cache.resize(whole * width, f32::NAN);
+            cache
+        };
+        let (keys, values) = (filled(), filled());
+        let q = data.uniform(shape.heads * shape.head_dim, 2.0);
+        let scale = 1.0 / (shape.head_dim as f32).sqrt();
+        Self { shape, position, q, keys, values, scale }
+    }
+
+    fn run(&self) -> Vec<f32> {
+        let (device, shape) = (Device::new(), self.shape);
+        let (q, keys) = (device.upload(&self.q), device.upload(&self.keys));
+        let values = device.upload(&self.values);
+        let runs = shape.heads * shape.runs();
+        let partials = device.unwritten(runs * shape.head_dim);
+        let (stats, out) = (device.unwritten(runs * 2), device.unwritten(self.q.len()));
+        let position = device.upload(&[self.position as u32]);
+        let scale = self.scale;
+        let attention = CacheAttention { q, keys, values, partials, stats, position, shape, scale };
+        device.run(&attention.launch().unwrap());
+        device.run(&CacheAttentionSum { partials, stats, out, position, shape }.launch().unwrap());
+        device.download(out)
+    }
+
+    fn expected(&self) -> Vec<f64> {
+        let (q, keys, values) = (doubles(&self.q), doubles(&self.keys), doubles(&self.values));
+        let length = (self.position + 1).min(self.shape.length);
+        attend(&q, (&keys, &values), length, (self.shape, self.scale.into()))
+    }
+
+    fn check(&self, what: &str) -> Vec<f32> {
+        let out = self.run();
+        let tolerance = Tolerance::relative(TOLERANCE).absolute(TOLERANCE * 2.0);
+        let Self { shape, position, .. } = self;
+        tolerance.check(&out, &self.expected(), &format!("{shape:?} at {position}: {what}"));
+        out
+    }
+}
+
+#[test]
+fn one_token_attends_to_what_the_cache_holds_and_to_nothing_else() {
+    let mut data = Data::new("cache attention");
+    for (sizes, positions) in [
+        ([1, 1, 1, 2], vec![0]),
+        ([64, 2, 2, 16], vec![0, 1, 62, 63]),
+        ([130, 6, 2, 6], vec![3, 64, 65, 129]),
+        ([256, 4, 1, 128], vec![127, 128, 200]),
+        ([70, 3, 3, 130], vec![69]),
+        ([65, 2, 1, 256], vec![64]),
+        // Runs are longer in a cache that is very long.
+        ([16_500, 1, 1, 4], vec![255, 256, 16_499]),
+    ] {
+        for position in positions {
+            let case = Case::new(&mut data, sizes, position);
+            same_bits(&case.check("once"), &case.run(), "two runs");
+        }
+    }
+}
+
+#[test]
+fn the_room_in_the_cache_does_not_change_a_bit() {
+    let mut data = Data::new("cache buckets");
+    let small = Case::new(&mut data, [128, 4, 2, 8], 99);
+    let room = |cache: &[f32]| [cache, &vec![f32::NAN; 384 * 16]].concat();
+    let (keys, values, q) = (room(&small.keys), room(&small.values), small.q.clone());
+    let shape = CacheShape { length: 512, ..small.shape };
+    let large = Case { shape, keys, values, q, ..small };
+    let back = CacheShape { length: 128, ..shape };
+    let small = Case {
+        shape: back,
+        keys: large.keys[..128 * 16].to_vec(),
+        values: large.values[..128 * 16].to_vec(),
+        q: large.q.clone(),
+        ..large
+    };
+    same_bits(&small.run(), &large.check("with room"), "a cache of 128 and one of 512");
+}
+
+#[test]
+fn special_scores_do_what_softmax_does_with_them() {
+    let mut data = Data::new("cache special");
+    // A run whose scores are all −∞ counts for nothing; NaN and ∞ show in their head only.
+    let mut hidden = Case::new(&mut data, [192, 1, 1, 2], 150);
+    hidden.q = vec![1.0, 0.0];
+    (0..64).for_each(|position| hidden.keys[position * 2] = f32::NEG_INFINITY);
+    hidden.check("a run without weight");
+    for value in [f32::NAN, f32::INFINITY] {
+        let mut case = Case::new(&mut data, [192, 2, 2, 4], 150);
+        case.q.fill(1.0);
+        case.keys[100 * 8 + 1] = value;
+        case.check("a special key");
+    }
+    for scale in [1e-30, 1e30] {
+        let mut case = Case::new(&mut data, [80, 2, 1, 4], 70);
+        case.values.iter_mut().for_each(|value| *value *= scale);
+        let tolerance = Tolerance::relative(TOLERANCE).absolute(TOLERANCE * f64::from(scale) * 2.0);
+        tolerance.check(&case.run(), &case.expected(), "values far from one");
+    }
+}
+
+#[test]
+fn several_tokens_are_appended_and_attend_each_up_to_itself() {
+    let mut data = Data::new("cache prefill");
+    for (sizes, start, tokens, count) in [
+        ([16, 4, 2, 6], 0, 5, 5),
+        ([40, 2, 1, 8], 7, 16, 11),
+        // The last rows have no place any more.
+        ([20, 3, 3, 4], 17, 8, 3),
+    ] {
+        let shape = shape(sizes);
+        let CacheShape { length, heads, kv_heads, head_dim } = shape;
+        let width = kv_heads * head_dim;
+        let [past_k, past_v] = [(); 2].map(|()| data.uniform(start * width, 1.0));
+        let [new_k, new_v] = [(); 2].map(|()| data.uniform(tokens * width, 1.0));
+        let q = data.uniform(tokens * heads * head_dim, 1.0);
+        let device = Device::new();
+        let padded = |past: &[f32]| {
+            let mut cache = past.to_vec();
+            cache.resize(length * width, 0.0);
+            device.upload(&cache)
+        };
+        let (key_cache, value_cache) = (padded(&past_k), padded(&past_v));
+        let (first, kept) = (device.upload(&[start as u32]), device.upload(&[count as u32]));
+        let (keys, values) = (device.upload(&new_k), device.upload(&new_v));
+        let append = CacheAppend {
+            keys,
+            values,
+            key_cache,
+            value_cache,
+            start: first,
+            count: Some(kept),
+            shape,
+        };
+        device.run(&append.launch().unwrap());
+        let held = |past: &[f32], new: &[f32]| {
+            let mut all = [past, &new[..count * width]].concat();
+            all.resize(length * width, 0.0);
+            all
+        };
+        let (all_k, all_v) = (held(&past_k, &new_k), held(&past_v, &new_v));
+        same_bits(&device.download(key_cache), &all_k, "keys");
+        same_bits(&device.download(value_cache), &all_v, "values");
+
+        let scores = device.unwritten(heads * tokens * length);
+        let (query, out) = (device.upload(&q), device.unwritten(q.len()));
+        let (queries, scale) = (tokens, 0.5);
+        let product = CacheScores { q: query, keys: key_cache, scores, queries, shape, scale };
+        device.run(&product.launch().unwrap());
+        let softmax = CacheSoftmax { values: scores, start: first, heads, queries, width: length };
+        device.run(&softmax.launch().unwrap());
+        let values = CacheValues { probs: scores, values: value_cache, out, queries, shape };
+        device.run(&values.launch().unwrap());
+        let out = device.download(out);
+        let row = heads * head_dim;
+        for token in 0..count {
+            let q = doubles(&q[token * row..][..row]);
+            let caches = (&*doubles(&all_k), &*doubles(&all_v));
+            let expected = attend(&q, caches, start + token + 1, (shape, scale.into()));
+            let tolerance = Tolerance::relative(TOLERANCE).absolute(TOLERANCE);
+            tolerance.check(&out[token * row..][..row], &expected, &format!("token {token}"));
+        }
+    }
+}
+
+#[test]
+fn positions_count_from_where_the_device_says() {
+    let mut data = Data::new("rope start");
+    let ([seq, heads, head_dim], positions) = ([3, 2, 6], 12);
+    let x = data.uniform(seq * heads * head_dim, 1.0);
+    let (cos, sin) = rope_tables(positions, head_dim, 100.0);
+    // The last tokens of the second start stand past the tables.
+    for start in [4, 11_usize] {
+        let device = Device::new();
+        let out = device.unwritten(x.len());
+        let launch = Rope {
+            x: device.upload(&x),
+            cos: device.upload(&cos),
+            sin: device.upload(&sin),
+            out,
+            start: Some(device.upload(&[start as u32])),
+            positions,
+            batch: 1,
+            seq,
+            heads,
+            head_dim,
+            inverse: false,
+        };
+        device.run(&launch.launch().unwrap());
+        let row = |token: usize| (start + token).min(positions - 1) * head_dim / 2;
+        let rows = |table: &[f32]| -> Vec<f64> {
+            let rows = (0..seq).flat_map(|token| table[row(token)..][..head_dim / 2].to_vec());
+            rows.map(f64::from).collect()
+        };
+        let tables = (&*rows(&cos), &*rows(&sin));
+        let expected = rope(&doubles(&x), tables, [seq, heads, head_dim], false);
+        Tolerance::relative(0.0).absolute(1e-6).check(&device.download(out), &expected, "rope");
+    }
+}

@@ -1,0 +1,187 @@
+//! The choice of a token against its reference.
+
+use retrograph_kernels::ops::{MarkTokens, Sample, SamplingWords, sample_chunks};
+use retrograph_kernels::reference::sample::{adjusted, scores, threshold};
+
+use crate::harness::Device;
+use crate::support::{Data, doubles};
+
+const PLAIN: SamplingWords =
+    SamplingWords { temperature: 1.0, top_k: 0, top_p: 1.0, penalty: 1.0, seed: 7, draw: 0 };
+
+struct Outcome {
+    token: usize,
+    status: u32,
+    /// The least value that is kept.
+    least: f32,
+}
+
+fn run(logits: &[f32], seen: &[u32], sampling: SamplingWords) -> Outcome {
+    let device = Device::new();
+    let chunks = sample_chunks(logits.len());
+    let (selection, sampled) = (device.upload(&[9u32; 2]), device.upload(&[u32::MAX; 2]));
+    let sample = Sample {
+        logits: device.upload(logits),
+        seen: device.upload(seen),
+        sampling: device.upload(&sampling.words()),
+        adjusted: device.unwritten(logits.len()),
+        maxima: device.unwritten(chunks),
+        selection,
+        scores: device.unwritten(chunks),
+        tokens: device.upload(&vec![u32::MAX; chunks]),
+        sampled,
+    };
+    for launch in sample.launches().unwrap() {
+        device.run(&launch);
+    }
+    let key = device.download(selection)[1];
+    let bits = if key >> 31 == 0 { !key } else { key ^ (1 << 31) };
+    let least = if key == 0 { f32::NEG_INFINITY } else { f32::from_bits(bits) };
+    let sampled = device.download(sampled);
+    Outcome { token: sampled[0] as usize, status: sampled[1], least }
+}
+
+/// The token is kept, and no other is better by more than rounding.
+fn check(logits: &[f32], seen: &[u32], sampling: SamplingWords) -> usize {
+    let outcome = run(logits, seen, sampling);
+    let what = format!("{} tokens, {sampling:?}", logits.len());
+    assert_eq!(outcome.status, 0, "{what}");
+    let flags: Vec<bool> = seen.iter().map(|&seen| seen != 0).collect();
+    // The penalty is one operation in f32.
+    let z: Vec<f64> = adjusted(&doubles(logits), &flags, sampling.penalty.into())
+        .into_iter()
+        .map(|z| f64::from(z as f32))
+        .collect();
+    let active = sampling.temperature > 0.0;
+    let least = threshold(&z, sampling);
+    let kept = |least: f64| z.iter().filter(|&&z| z >= least).count();
+    if active && sampling.top_p >= 1.0 && (1..logits.len()).contains(&(sampling.top_k as usize)) {
+        assert_eq!(f64::from(outcome.least), least, "{what}");
+    } else if active && sampling.top_p < 1.0 {
+        // A probability that is reached but for rounding takes a token more or less.
+        let (ours, theirs) = (kept(outcome.least.into()), kept(least));
+        assert!(ours.abs_diff(theirs) <= 1 + theirs / 1000, "{what}: {ours} kept, not {theirs}");
+    }
+    assert!(!active || z[outcome.token] >= f64::from(outcome.least), "{what}");
+    let scores = scores(&z, sampling);
+    let best = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let score = scores[outcome.token];
+    assert!(score >= best - 1e-4 * best.abs().max(1.0), "{what}: {score} is not {best}");
+    outcome.token
+}
+
+#[test]
+fn every_way_to_choose_agrees_with_the_reference() {
+    let mut data = Data::new("sampling");
+    let ways: [fn(usize) -> SamplingWords; 6] = [
+        |_| SamplingWords { temperature: 0.0, ..PLAIN },
+        |_| PLAIN,
+        |vocab| SamplingWords { temperature: 0.7, top_k: (vocab / 7) as u32, ..PLAIN },
+        |_| SamplingWords { temperature: 1.3, top_p: 0.8, ..PLAIN },
+        |_| SamplingWords { temperature: 0.7, top_k: 20, top_p: 0.8, penalty: 1.1, ..PLAIN },
+        |_| SamplingWords { top_k: 3, top_p: 0.99, penalty: 0.5, seed: u64::MAX, ..PLAIN },
+    ];
+    for vocab in [1, 2, 31, 256, 1023, 1024, 1025, 5003, 20_000] {
+        for (index, way) in ways.iter().enumerate() {
+            let logits = data.uniform(vocab, 8.0);
+            let seen = data.tokens(vocab, 2);
+            check(&logits, &seen, SamplingWords { draw: index as u32 * 1000, ..way(vocab) });
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_and_draw_give_the_same_token_and_others_give_others() {
+    let mut data = Data::new("sampling draws");
+    let (logits, seen) = (data.uniform(97, 1.0), vec![0; 97]);
+    let tokens: Vec<_> =
+        (0..40).map(|draw| check(&logits, &seen, SamplingWords { draw, ..PLAIN })).collect();
+    let mut different = tokens.clone();
+    different.sort_unstable();
+    different.dedup();
+    assert!(different.len() > 10, "{tokens:?}");
+    assert_eq!(tokens[5], run(&logits, &seen, SamplingWords { draw: 5, ..PLAIN }).token);
+    let other = SamplingWords { seed: 8, ..PLAIN };
+    let others = (0..40).map(|draw| run(&logits, &seen, SamplingWords { draw, ..other }).token);
+    assert_ne!(tokens, others.collect::<Vec<_>>());
+}
+
+#[test]
+fn of_equal_logits_greedy_takes_the_lowest_token_and_all_of_them_are_kept() {
+    let mut logits = vec![0.5; 3000];
+    for token in [1999, 1200, 2500] {
+        logits[token] = 2.0;
+    }
+    let greedy = SamplingWords { temperature: 0.0, ..PLAIN };
+    assert_eq!(run(&logits, &vec![0; 3000], greedy).token, 1200);
+    let outcome = run(&logits, &vec![0; 3000], SamplingWords { top_k: 2, ..PLAIN });
+    assert_eq!(outcome.least, 2.0);
+    // More equal logits than the list has room for.
+    let flat = vec![-1.25; 9000];
+    for way in [
+        SamplingWords { top_k: 5, ..PLAIN },
+        SamplingWords { top_p: 0.5, ..PLAIN },
+        SamplingWords { top_k: 100, top_p: 0.1, ..PLAIN },
+    ] {
+        assert_eq!(run(&flat, &vec![0; 9000], way).least, -1.25, "{way:?}");
+        check(&flat, &vec![0; 9000], way);
+    }
+}
+
+#[test]
+fn extreme_logits_and_settings_choose_a_token_that_can_be() {
+    let mut data = Data::new("sampling extremes");
+    let seen = vec![1; 600];
+    for scale in [1e-30, 1e30] {
+        let logits = data.uniform(600, scale);
+        let greedy = SamplingWords { temperature: 0.0, penalty: 1.5, ..PLAIN };
+        check(&logits, &seen, greedy);
+        for temperature in [1e-30, 1e30] {
+            let way = SamplingWords { temperature, top_k: 50, ..PLAIN };
+            check(&logits, &seen, way);
+        }
+    }
+    // One token is left where nothing but one is possible.
+    let mut logits = vec![f32::NEG_INFINITY; 600];
+    logits[431] = -3.0e38;
+    for way in [
+        PLAIN,
+        SamplingWords { temperature: 0.0, ..PLAIN },
+        SamplingWords { top_k: 4, top_p: 0.5, ..PLAIN },
+        SamplingWords { top_p: 0.0, ..PLAIN },
+    ] {
+        let outcome = run(&logits, &vec![0; 600], way);
+        assert_eq!((outcome.token, outcome.status), (431, 0), "{way:?}");
+    }
+}
+
+#[test]
+fn logits_that_are_not_finite_are_reported_and_give_no_wild_token() {
+    let mut data = Data::new("sampling special");
+    for value in [f32::NAN, f32::INFINITY] {
+        for at in [0, 1500, 2999] {
+            let mut logits = data.uniform(3000, 1.0);
+            logits[at] = value;
+            for temperature in [0.0, 1.0] {
+                let way = SamplingWords { temperature, top_k: 9, top_p: 0.9, ..PLAIN };
+                let outcome = run(&logits, &vec![0; 3000], way);
+                assert_eq!((outcome.token, outcome.status), (0, 1), "{value} at {at}");
+            }
+        }
+    }
+    let nothing = vec![f32::NEG_INFINITY; 40];
+    let outcome = run(&nothing, &[0; 40], PLAIN);
+    assert_eq!((outcome.token, outcome.status), (0, 1));
+}
+
+#[test]
+fn tokens_are_marked_once_and_foreign_ones_not_at_all() {
+    let device = Device::new();
+    let seen = device.upload(&[0u32; 8]);
+    let tokens = device.upload(&[3, 3, 8, u32::MAX, 0, 5, 6]);
+    let count = device.upload(&[6u32]);
+    device.run(&MarkTokens { tokens, seen, count: Some(count) }.launch().unwrap());
+    assert_eq!(device.download(seen), [1, 0, 0, 1, 0, 1, 0, 0]);
+    device.run(&MarkTokens { tokens, seen, count: None }.launch().unwrap());
+    assert_eq!(device.download(seen), [1, 0, 0, 1, 0, 1, 1, 0]);
+}

@@ -1,0 +1,37 @@
+//! Which tokens have been seen: `seen[tokens[i]] = 1` for i < count.
+//!
+//! Tokens past the vocabulary are left out.
+//!
+//! **Grid.** One thread for each token; blocks of 128 threads in x.
+//!
+//! **Determinism.** Several threads may write one element, all of them the same value.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::{Entry, Module};
+use retrograph_ptx::build::{Kernel, ModuleBuilder};
+
+/// The image.
+pub(crate) fn module(target: SmTarget) -> Module {
+    ModuleBuilder::new(target).entry(entry()).build()
+}
+
+fn entry() -> Entry {
+    Kernel::build("mark_tokens", |k| {
+        k.max_threads(128);
+        let tokens = k.pointer::<u32>("tokens");
+        let seen = k.pointer::<u32>("seen");
+        let count = k.pointer::<u32>("count");
+        let n = k.param::<u32>("n");
+        let vocab = k.param::<u32>("vocab");
+
+        let i = k.ctaid_x() * k.ntid_x() + k.tid_x();
+        // Without a count all tokens are meant.
+        let kept = k.var(n);
+        k.when(!count.is_null(), || kept.set(count.load(0).min(n)));
+        k.return_if(i.ge(kept.get()));
+        let token = tokens.load(i);
+        k.return_if(token.ge(vocab));
+        // An exchange, since plain stores of several threads to one place are a race.
+        seen.atomic_exchange(token, k.constant(1));
+    })
+}

@@ -1,0 +1,45 @@
+//! The logits after the repetition penalty, and their maximum in each chunk.
+
+use retrograph_ptx::ast::Entry;
+use retrograph_ptx::build::Kernel;
+
+use super::{Sampling, THREADS, chunk_quads};
+use crate::quad::{Quad, aligned};
+
+/// The entry.
+pub(super) fn entry() -> Entry {
+    Kernel::build("sample_adjust", |k| {
+        k.max_threads(THREADS);
+        let logits = k.pointer::<f32>("logits");
+        let seen = k.pointer::<u32>("seen");
+        let sampling = k.pointer::<u32>("sampling");
+        let adjusted = k.pointer::<f32>("adjusted");
+        let maxima = k.pointer::<f32>("maxima");
+        let vocab = k.param::<u32>("vocab");
+
+        let penalty = Sampling::load(sampling).penalty;
+        let vectors = aligned(&[logits, adjusted]);
+        let max = k.var(f32::NEG_INFINITY);
+        chunk_quads(k, |first| {
+            let quad = Quad::new(first, vocab, vectors);
+            let values = quad.load(logits).map(|value| k.var(value));
+            for (lane, value) in values.iter().enumerate() {
+                let token = first + lane as u32;
+                k.when(token.lt(vocab), || {
+                    // The flags are read only where they matter.
+                    k.when(penalty.ne(1.0), || {
+                        k.when(seen.load(token).ne(0), || {
+                            value.update(|z| z.lt(0.0).select(z * penalty, z / penalty));
+                        });
+                    });
+                    // What is not a number shows in the maximum as infinity.
+                    let z = value.get();
+                    max.update(|max| max.max(z.eq(z).select(z, f32::INFINITY)));
+                });
+            }
+            quad.store(adjusted, values.map(|value| value.get()));
+        });
+        let max = k.block_max(max.get());
+        k.when(k.tid_x().eq(0), || maxima.store(k.ctaid_x(), max));
+    })
+}

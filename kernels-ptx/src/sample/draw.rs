@@ -1,0 +1,120 @@
+//! The best token of each chunk, and the best of the chunks.
+
+use retrograph_ptx::ast::Entry;
+use retrograph_ptx::build::{Kernel, Value, Var};
+
+use super::keys::key;
+use super::philox::{gumbel, philox};
+use super::{Sampling, THREADS, chunk_quads};
+use crate::quad::{Quad, aligned};
+
+/// The best token of each chunk.
+pub(super) fn entry() -> Entry {
+    Kernel::build("sample_draw", |k| {
+        k.max_threads(THREADS);
+        let adjusted = k.pointer::<f32>("adjusted");
+        let selection = k.pointer::<u32>("selection");
+        let sampling = k.pointer::<u32>("sampling");
+        let scores = k.pointer::<f32>("scores");
+        let tokens = k.pointer::<u32>("tokens");
+        let vocab = k.param::<u32>("vocab");
+
+        let given = Sampling::load(sampling);
+        let max = Value::<f32>::from_bits(selection.load(0));
+        let threshold = selection.load(1);
+        let random = given.temperature.gt(0.0);
+        let vectors = aligned(&[adjusted]);
+        let best = Best::new(k);
+        chunk_quads(k, |first| {
+            let quad = Quad::new(first, vocab, vectors);
+            let z = quad.load(adjusted);
+            let scores = z.map(|z| k.var(z));
+            k.when(random, || {
+                let zero = k.constant(0);
+                let words = philox([first >> 2, given.draw, zero, zero], given.seed);
+                for ((score, z), word) in scores.iter().zip(z).zip(words) {
+                    let noisy = (z - max) / given.temperature + gumbel(word);
+                    score.set(key(z).ge(threshold).select(noisy, f32::NEG_INFINITY));
+                }
+            });
+            for (lane, score) in scores.iter().enumerate() {
+                let token = first + lane as u32;
+                k.when(token.lt(vocab), || best.offer((score.get(), token)));
+            }
+        });
+        let (score, token) = best.of_block(k);
+        k.when(k.tid_x().eq(0), || {
+            scores.store(k.ctaid_x(), score);
+            tokens.store(k.ctaid_x(), token);
+        });
+    })
+}
+
+/// The best of the chunks.
+pub(super) fn pick() -> Entry {
+    Kernel::build("sample_pick", |k| {
+        k.max_threads(THREADS);
+        let scores = k.pointer::<f32>("scores");
+        let tokens = k.pointer::<u32>("tokens");
+        let selection = k.pointer::<u32>("selection");
+        let sampled = k.pointer::<u32>("sampled");
+        let chunks = k.param::<u32>("chunks");
+
+        let best = Best::new(k);
+        k.range(k.tid_x(), chunks, THREADS, |chunk| {
+            best.offer((scores.load(chunk), tokens.load(chunk)));
+        });
+        let (_, token) = best.of_block(k);
+        let max = Value::<f32>::from_bits(selection.load(0));
+        let valid = max.is_finite() & token.ne(u32::MAX);
+        k.when(k.tid_x().eq(0), || {
+            sampled.store(0, valid.select(token, 0));
+            sampled.store(1, valid.select(0u32, 1u32));
+        });
+    })
+}
+
+/// The greatest score with its token; of equal scores the lowest token.
+struct Best<'k> {
+    score: Var<'k, f32>,
+    token: Var<'k, u32>,
+}
+
+impl<'k> Best<'k> {
+    fn new(k: &Kernel<'k>) -> Self {
+        Self { score: k.var(f32::NEG_INFINITY), token: k.var(u32::MAX) }
+    }
+
+    /// Takes a candidate that is better.
+    fn offer(&self, (score, token): (Value<'k, f32>, Value<'k, u32>)) {
+        let (held, held_token) = (self.score.get(), self.token.get());
+        let better = score.gt(held) | (score.eq(held) & token.lt(held_token));
+        self.score.set(better.select(score, held));
+        self.token.set(better.select(token, held_token));
+    }
+
+    /// The best over the block.
+    fn of_block(&self, k: &Kernel<'k>) -> (Value<'k, f32>, Value<'k, u32>) {
+        self.of_warp(k);
+        const WARPS: u32 = THREADS / 32;
+        let scores = k.shared::<f32>("best_scores", WARPS as usize);
+        let tokens = k.shared::<u32>("best_tokens", WARPS as usize);
+        k.when(k.lane().eq(0), || {
+            scores.store(k.warp(), self.score.get());
+            tokens.store(k.warp(), self.token.get());
+        });
+        k.barrier();
+        for warp in 0..WARPS {
+            self.offer((scores.load(warp), tokens.load(warp)));
+        }
+        (self.score.get(), self.token.get())
+    }
+
+    fn of_warp(&self, k: &Kernel<'k>) {
+        for mask in [16, 8, 4, 2, 1] {
+            let score = k.shuffle_xor(self.score.get(), mask);
+            let token = k.shuffle_xor(self.token.get(), mask);
+            self.offer((score, token));
+        }
+    }
+}
