@@ -8,7 +8,8 @@
 //! kinds alternate, each waited for; medians are printed as one line of JSON.
 //!
 //! - For the host: `Program::step`, and one copy of 64 bytes with `cuGraphLaunch` of the program's
-//!   own exec. Launching another would compare what lies in the processor's caches.
+//!   own exec. Launching another would compare what lies in the processor's caches. Then the same
+//!   with a copy as large as the program's, and with what else a step has to do, part by part.
 //! - For the device: `Program::step`, and the same with the graph that `raw_step.c` has built from
 //!   the program's nodes and edges, in each of several orders, on the same functions and memory;
 //!   between two events.
@@ -32,11 +33,26 @@ use retrograph_runtime::{
 type Outcome<T> = Result<T, Box<dyn Error>>;
 type Build =
     unsafe extern "C" fn(CUgraph, c_int, CUcontext, *mut CUgraph, *mut CUgraphExec) -> c_int;
-type Step =
-    unsafe extern "C" fn(CUgraphExec, CUstream, u64, *const c_void, usize, *mut f64) -> c_int;
+type Step = unsafe extern "C" fn(
+    CUgraphExec,
+    CUstream,
+    CUcontext,
+    u64,
+    *mut c_void,
+    usize,
+    c_int,
+    *mut f64,
+) -> c_int;
 
-/// Words of the copy in front of the plain launch.
-const WORDS: usize = 16;
+/// Bytes of the copy in front of the plain launch.
+const PLAIN_BYTES: usize = 64;
+/// The most bytes of a copy.
+const MOST_BYTES: usize = 64 << 10;
+/// Slots from which `raw_step.c` copies in turn, where it is told to.
+const SLOTS: usize = 16;
+/// What `raw_step.c` does beside the copy and the launch: nothing, make the context current, and
+/// write the values into a slot as well.
+const PARTS: [c_int; 3] = [0, 1, 3];
 /// Orders in which `raw_step.c` adds the nodes; 0 is that of the program.
 const ORDERS: [c_int; 3] = [0, 1, 2];
 /// Steps of each before those that count.
@@ -46,8 +62,10 @@ const WARM_UP: u32 = 10;
 struct Raw<'a> {
     step: Symbol<'a, Step>,
     exec: CUgraphExec,
-    target: DeviceBuffer<u32>,
-    source: PinnedBuffer<u32>,
+    target: DeviceBuffer<u8>,
+    source: PinnedBuffer<u8>,
+    bytes: usize,
+    parts: c_int,
 }
 
 impl<'a> Raw<'a> {
@@ -62,16 +80,21 @@ impl<'a> Raw<'a> {
             (library.get(b"raw_step")?, code)
         };
         require(code, "raw_build")?;
-        let target = DeviceBuffer::zeroed(context, WORDS)?;
-        Ok(Self { step, exec, target, source: PinnedBuffer::zeroed(context, WORDS)? })
+        let target = DeviceBuffer::zeroed(context, MOST_BYTES)?;
+        let source = PinnedBuffer::zeroed(context, MOST_BYTES * SLOTS)?;
+        Ok(Self { step, exec, target, source, bytes: PLAIN_BYTES, parts: 0 })
     }
 
-    fn step(&self, stream: &Stream) -> Outcome<f64> {
+    fn step(&mut self, stream: &Stream) -> Outcome<f64> {
         let mut host_us = 0.0;
-        let (target, source) = (self.target.address(), self.source.as_ptr().cast());
-        let (exec, stream) = (self.exec, stream.raw());
-        // SAFETY: the memory lives and has so many bytes, and no step of the program is in flight.
-        let code = unsafe { (self.step)(exec, stream, target, source, WORDS * 4, &mut host_us) };
+        let (target, source) = (self.target.address(), self.source.as_mut_ptr().cast());
+        let (exec, context, bytes) = (self.exec, stream.context().raw(), self.bytes);
+        // SAFETY: the memory lives and has so many bytes in each slot, nothing else refers to it
+        // meanwhile, and no step of the program is in flight.
+        let code = unsafe {
+            let (stream, parts) = (stream.raw(), self.parts);
+            (self.step)(exec, stream, context, target, source, bytes, parts, &mut host_us)
+        };
         require(code, "raw_step")?;
         Ok(host_us)
     }
@@ -158,12 +181,19 @@ fn main() -> Outcome<()> {
     // is loaded.
     let library = unsafe { Library::new(raw) }?;
     let raws = ORDERS.map(|order| Raw::new(&library, stream, graph.raw(), order));
-    let built = raws.into_iter().collect::<Outcome<Vec<_>>>()?;
+    let mut built = raws.into_iter().collect::<Outcome<Vec<_>>>()?;
     let mut same = Raw::new(&library, stream, graph.raw(), 0)?;
     same.exec = program.raw_exec().ok_or("the program has no graph")?;
     let mut bench = Bench { program, stream, controls, steps };
-    let [host, raw_host] = bench.against(&same)?.map(|[host, _]| host);
-    let times = built.iter().map(|raw| Ok(bench.against(raw)?.map(|[_, device]| device)));
+    let [host, raw_host] = bench.against(&mut same)?.map(|[host, _]| host);
+    // The step, the tokens and their targets.
+    same.bytes = (1 + 2 * config.rows()) * 4;
+    let mut by_parts = Vec::new();
+    for parts in PARTS {
+        same.parts = parts;
+        by_parts.push(bench.against(&mut same)?.map(|[host, _]| host));
+    }
+    let times = built.iter_mut().map(|raw| Ok(bench.against(raw)?.map(|[_, device]| device)));
     let times = times.collect::<Outcome<Vec<[f64; 2]>>>()?;
     let report = bench.program.report();
     let [time, raw_time] = times[0];
@@ -172,6 +202,7 @@ fn main() -> Outcome<()> {
         "batch": config.batch, "seq": config.seq,
         "nodes": report.nodes, "edges": report.edges, "steps": steps,
         "host_us": host, "raw_host_us": raw_host, "host_ratio": host / raw_host,
+        "control_bytes": same.bytes, "parts": PARTS, "host_and_raw_host_us_by_parts": by_parts,
         "device_us": time, "raw_device_us": raw_time, "device_ratio": time / raw_time,
         "orders": ORDERS, "device_and_raw_device_us_by_order": times,
     });
@@ -189,7 +220,7 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// Medians of the program's steps and of `raw`, alternately: for host and device each.
-    fn against(&mut self, raw: &Raw<'_>) -> Outcome<[[f64; 2]; 2]> {
+    fn against(&mut self, raw: &mut Raw<'_>) -> Outcome<[[f64; 2]; 2]> {
         let (mut own, mut plain) = (Times::default(), Times::default());
         for _ in 0..self.steps + WARM_UP {
             own.add(self.stream, || {
