@@ -37,7 +37,7 @@ impl TrainedModel {
             controls.set_array(forward.tokens, &window.padded())?;
             program.step(&self.stream, &controls)?;
             let row = (window.tokens.len() - 1) * vocab;
-            let row = logits.download_range(&self.stream, row..row + BYTE_VOCABULARY)?;
+            let row = logits.download_range(&self.stream, row..row + BYTE_VOCABULARY.min(vocab))?;
             let token = choose(&row, sampling.temperature, generator.next_u32());
             text.push(token);
             window.push(token);

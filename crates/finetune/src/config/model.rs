@@ -76,7 +76,7 @@ impl ModelConfig {
 
     /// Checks that the dimensions fit each other.
     pub fn validate(&self) -> Result<()> {
-        require("vocab", self.vocab, self.vocab >= BYTE_VOCABULARY, "at least 256, one per byte")?;
+        require("vocab", self.vocab, self.vocab > 0, "at least 1")?;
         require("layers", self.layers, self.layers >= 1, "at least 1")?;
         require("intermediate", self.intermediate, self.intermediate >= 1, "at least 1")?;
         require("heads", self.heads, self.heads >= 1, "at least 1")?;

@@ -75,9 +75,13 @@ pub(crate) fn batch(config: &TrainingConfig, step: u32) -> Batch {
 /// The tensors that the script wrote.
 pub(crate) fn golden(name: &str) -> BTreeMap<String, Vec<f64>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let path = folder.join(format!("{name}.safetensors"));
-    let bytes = std::fs::read(&path).unwrap_or_else(|error| {
-        panic!("{}: {error}; make_golden.py next to it makes it", path.display())
+    tensors(&folder.join(format!("{name}.safetensors")))
+}
+
+/// The tensors of a file that a script in `golden` wrote.
+pub(crate) fn tensors(path: &Path) -> BTreeMap<String, Vec<f64>> {
+    let bytes = std::fs::read(path).unwrap_or_else(|error| {
+        panic!("{}: {error}; the scripts in tests/golden make it", path.display())
     });
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
     let float = |bytes: &[u8]| f64::from(f32::from_le_bytes(bytes.try_into().unwrap()));

@@ -20,3 +20,4 @@ mod small_tokenizer;
 mod strategies;
 mod text;
 mod tokenizer;
+mod transformers;

@@ -1,0 +1,176 @@
+//! Model directories and adapters as Hugging Face's libraries save them, against what their own
+//! classes compute in float64: `golden/make_models.py` made both.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use retrograph_finetune::model::{ForwardPass, GradientHome};
+use retrograph_finetune::{
+    Adapter, Batch, Device, Mode, ModelDirectory, OptimizerConfig, Plan, Source, Trainer,
+    TrainerOptions, TrainingConfig,
+};
+use retrograph_kernels::ops::rope_tables_of;
+use retrograph_runtime::{Bindings, DeviceBuffer, Policy, Program};
+
+use crate::device::device;
+use crate::golden::{TOLERANCE, close, distance, tensors};
+
+const BATCH: usize = 2;
+const SEQ: usize = 11;
+const STEPS: u32 = 30;
+/// Relative, for the norms of the gradients of all steps. The parameters are off by what the steps
+/// before have added up, which changes gradients by more than losses.
+const NORM_TOLERANCE: f64 = 1e-3;
+/// Tokens of a prompt, which the likeliest ones follow.
+const PROMPT: usize = 5;
+
+type Golden = BTreeMap<String, Vec<f64>>;
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/models").join(name)
+}
+
+/// The configuration of the script.
+fn config(base: &ModelDirectory, mode: Mode) -> TrainingConfig {
+    let optimizer = OptimizerConfig {
+        peak_lr: 0.004,
+        min_lr: 0.0004,
+        warmup_steps: 3,
+        total_steps: STEPS,
+        beta1: 0.9,
+        beta2: 0.95,
+        eps: 1e-8,
+        weight_decay: 0.1,
+        max_norm: 0.25,
+    };
+    TrainingConfig { model: *base.config(), mode, batch: BATCH, seq: SEQ, optimizer, seed: 0 }
+}
+
+fn start(device: &Device, name: &str, adapted: bool, keep_gradients: bool) -> Trainer {
+    let base = ModelDirectory::open(&folder(name)).unwrap();
+    let mut adapter = adapted.then(|| Adapter::open(&folder(name).join("adapter")).unwrap());
+    let mode = adapter.as_ref().map_or(Mode::Full, |adapter| Mode::Lora(adapter.lora()));
+    let mut config = config(&base, mode);
+    let mut options = TrainerOptions::default();
+    if keep_gradients {
+        // What the kernels at the end of the step leave in place are then the gradients.
+        config.optimizer.max_norm = f32::MAX;
+        options.gradients = GradientHome::External;
+    }
+    let plan = Plan::new(&config, options).unwrap().with_base(base).unwrap();
+    let source = adapter.as_mut().map_or(Source::Seed, Source::Adapter);
+    plan.start(&device.modules(), source, &mut |_| ()).unwrap()
+}
+
+fn integers(values: &[f64]) -> Vec<u32> {
+    values.iter().map(|&value| value as u32).collect()
+}
+
+fn batch(golden: &Golden, step: usize) -> Batch {
+    let rows = BATCH * SEQ;
+    let part = |name: &str| integers(&golden[name][step * rows..][..rows]);
+    Batch { tokens: part("tokens"), targets: part("targets") }
+}
+
+/// The logits of each sequence of `tokens`, by the forward pass alone.
+fn logits(device: &Device, trainer: &Trainer, tokens: &[u32], seq: usize) -> Vec<f32> {
+    let config = TrainingConfig { seq, ..*trainer.config() };
+    let (forward, stream) = (ForwardPass::new(&config).unwrap(), trainer.stream());
+    let modules = device.modules().prewarm(&forward.pass.requirements(), |_| ()).unwrap();
+    let (cos, sin) = rope_tables_of(seq, &config.model.rope_frequencies());
+    let [cos, sin] = [cos, sin].map(|table| DeviceBuffer::from_slice(stream, &table).unwrap());
+    let out = DeviceBuffer::zeroed(stream.context(), seq * config.model.vocab).unwrap();
+    let mut bindings = Bindings::new();
+    trainer.state().bind(&mut bindings, &forward.parameters);
+    bindings.bind(forward.cos, &cos).bind(forward.sin, &sin).bind(forward.logits, &out);
+    let pass = &forward.pass;
+    let mut program = Program::build(stream, &modules, pass, &bindings, Policy::Auto).unwrap();
+    let one = |tokens: &[u32]| {
+        let mut controls = pass.controls();
+        controls.set_array(forward.tokens, tokens).unwrap();
+        program.step(stream, &controls).unwrap();
+        out.download(stream).unwrap()
+    };
+    tokens.chunks(seq).flat_map(one).collect()
+}
+
+/// Loss, gradients of everything that is trained, and logits.
+fn one_step_matches(name: &str, adapted: bool) {
+    let (device, golden) = (device(), golden(name));
+    let prefix = if adapted { "adapter." } else { "" };
+    let mut trainer = start(&device, name, adapted, true);
+    let batch = batch(&golden, 0);
+    let found = logits(&device, &trainer, &batch.tokens, SEQ);
+    let error = distance(&found, &golden[&format!("{prefix}logits")]);
+    assert!(error <= TOLERANCE, "the logits are off by {error:.2e}");
+    let metrics = trainer.step(&batch).unwrap();
+    close("loss", f64::from(metrics.loss), golden[&format!("{prefix}loss")][0]);
+    let gradients = trainer.gradients().unwrap();
+    let kind = format!("{prefix}grad.");
+    assert_eq!(gradients.len(), golden.keys().filter(|name| name.starts_with(&kind)).count());
+    for (name, gradient) in gradients {
+        let error = distance(&gradient, &golden[&format!("{kind}{name}")]);
+        assert!(error <= TOLERANCE, "the gradient of {name} is off by {error:.2e}");
+    }
+}
+
+/// Each of the likeliest tokens, as the golden ones come before it.
+fn greedy_matches(name: &str, adapted: bool) {
+    let (device, golden) = (device(), golden(name));
+    let key = if adapted { "adapter.greedy" } else { "greedy" };
+    let tokens = integers(&golden[key]);
+    let trainer = start(&device, name, adapted, false);
+    let vocab = trainer.config().model.vocab;
+    let logits = logits(&device, &trainer, &tokens, tokens.len());
+    let likeliest = |row: &[f32]| {
+        (0..vocab as u32).max_by(|&a, &b| row[a as usize].total_cmp(&row[b as usize])).unwrap()
+    };
+    let found: Vec<u32> = logits.chunks(vocab).map(likeliest).collect();
+    assert_eq!(found[PROMPT - 1..tokens.len() - 1], tokens[PROMPT..]);
+    assert_eq!(tokens.len() - PROMPT, 64);
+}
+
+fn training_matches(name: &str) {
+    let (device, golden) = (device(), golden(name));
+    let mut trainer = start(&device, name, true, false);
+    for step in 0..STEPS as usize {
+        let metrics = trainer.step(&batch(&golden, step)).unwrap();
+        close("loss", f64::from(metrics.loss), golden["losses"][step]);
+        let (found, expected) = (f64::from(metrics.norm), golden["norms"][step]);
+        let error = (found - expected).abs() / expected;
+        assert!(error <= NORM_TOLERANCE, "step {step}: norm {found}, expected {expected}");
+    }
+}
+
+fn golden(name: &str) -> Golden {
+    tensors(&folder(name).join("golden.safetensors"))
+}
+
+macro_rules! models {
+    ($($name:ident)*) => {$(
+        mod $name {
+            #[test]
+            fn base_model_matches() {
+                super::one_step_matches(stringify!($name), false);
+            }
+
+            #[test]
+            fn adapter_matches() {
+                super::one_step_matches(stringify!($name), true);
+            }
+
+            #[test]
+            fn likeliest_tokens_are_the_same() {
+                super::greedy_matches(stringify!($name), false);
+                super::greedy_matches(stringify!($name), true);
+            }
+
+            #[test]
+            fn training_the_adapter_matches() {
+                super::training_matches(stringify!($name));
+            }
+        }
+    )*};
+}
+
+models! { qwen2 qwen3 llama2 llama3 }
