@@ -115,12 +115,14 @@ pub struct Controls {
     layout: Arc<ControlLayout>,
     bytes: Vec<u8>,
     given: RangeSet,
+    /// Whether every control has a value. It keeps one, and every step asks.
+    complete: bool,
 }
 
 impl Controls {
     pub(super) fn new(layout: Arc<ControlLayout>) -> Self {
         let bytes = vec![0; layout.bytes()];
-        Self { layout, bytes, given: RangeSet::default() }
+        Self { layout, bytes, given: RangeSet::default(), complete: false }
     }
 
     /// Sets a single value.
@@ -156,7 +158,10 @@ impl Controls {
         }
         let target = start + range.start..start + range.end;
         self.bytes[target.clone()].copy_from_slice(bytemuck::cast_slice(values));
-        self.given.insert(target);
+        if !self.complete {
+            self.given.insert(target);
+            self.complete = self.missing().is_none();
+        }
         Ok(())
     }
 
@@ -166,10 +171,19 @@ impl Controls {
         if !Arc::ptr_eq(&self.layout, layout) && *self.layout != **layout {
             return Err(ControlError::OtherLayout);
         }
-        let missing = |field: &&Field| self.given.first_gap(&field.bytes).is_some();
-        match self.layout.fields.iter().find(missing) {
+        if self.complete {
+            return Ok(&self.bytes);
+        }
+        match self.missing() {
             Some(field) => Err(ControlError::Missing { control: field.name.clone() }),
+            // There is no control at all.
             None => Ok(&self.bytes),
         }
+    }
+
+    /// The first control of which an element has no value.
+    fn missing(&self) -> Option<&Field> {
+        let missing = |field: &&Field| self.given.first_gap(&field.bytes).is_some();
+        self.layout.fields.iter().find(missing)
     }
 }
