@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use retrograph_runtime::{BuildOptions, EdgeMode, ModuleCache, Policy, Stream};
+use retrograph_runtime::{BuildOptions, EarlyStart, EdgeMode, ModuleCache, Policy, Stream};
 use serde::{Deserialize, Serialize};
 
 use crate::config::TrainingConfig;
@@ -32,17 +32,20 @@ pub enum Contender {
     ManualWidth4,
     /// A graph built by hand, in which each operation waits for the one before it.
     ManualChain,
+    /// A graph built by hand, in which no kernel starts before what it waits for has ended.
+    ManualLate,
 }
 
 impl Contender {
     /// Every contender.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Eager,
         Self::Capture,
         Self::Manual,
         Self::ManualWidth2,
         Self::ManualWidth4,
         Self::ManualChain,
+        Self::ManualLate,
     ];
 
     /// The name on the command line and in results.
@@ -54,6 +57,7 @@ impl Contender {
             Self::ManualWidth2 => "manual-width-2",
             Self::ManualWidth4 => "manual-width-4",
             Self::ManualChain => "manual-chain",
+            Self::ManualLate => "manual-late",
         }
     }
 
@@ -61,12 +65,16 @@ impl Contender {
         let (policy, edges) = match self {
             Self::Eager => (Policy::Eager, EdgeMode::Inferred),
             Self::Capture => (Policy::Capture, EdgeMode::Inferred),
-            Self::Manual => (Policy::Manual, EdgeMode::Inferred),
+            Self::Manual | Self::ManualLate => (Policy::Manual, EdgeMode::Inferred),
             Self::ManualWidth2 => (Policy::Manual, EdgeMode::Width(2)),
             Self::ManualWidth4 => (Policy::Manual, EdgeMode::Width(4)),
             Self::ManualChain => (Policy::Manual, EdgeMode::Chain),
         };
-        BuildOptions { policy, edges, ..BuildOptions::default() }
+        let early_start = match self {
+            Self::ManualLate => EarlyStart::Never,
+            _ => EarlyStart::default(),
+        };
+        BuildOptions { policy, edges, early_start, ..BuildOptions::default() }
     }
 }
 

@@ -43,3 +43,9 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     let first = SmTarget::GENERATED[0].number;
     IMAGES.iter().filter(move |(_, number, ..)| *number == first).map(|(name, ..)| *name)
 }
+
+/// Whether every thread of every kernel for `target` executes `griddepcontrol.wait` before it does
+/// anything else, so that a launch may ask for it to start before the kernel in front has ended.
+pub fn start_early(target: SmTarget) -> bool {
+    target.number >= 90
+}

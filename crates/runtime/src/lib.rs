@@ -100,8 +100,8 @@ pub use pass::{
 };
 pub use profile::{KernelTime, OperationTime, PhaseTime, Profile};
 pub use program::{
-    Admission, AdmitError, Bindings, BuildError, BuildOptions, EdgeMode, Policy, Prediction,
-    ProfileError, Program, Rebound, Report, Rung, StepError, StepOutcome, Strategy,
+    Admission, AdmitError, Bindings, BuildError, BuildOptions, EarlyStart, EdgeMode, Policy,
+    Prediction, ProfileError, Program, Rebound, Report, Rung, StepError, StepOutcome, Strategy,
 };
 pub use stream::Stream;
 pub use version::DriverVersion;

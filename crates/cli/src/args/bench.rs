@@ -20,7 +20,8 @@ pub(crate) struct BenchArguments {
     /// Batch x sequence of each size.
     #[arg(long, value_delimiter = ',', default_value = "1x32,1x128,4x128")]
     pub(crate) sizes: Vec<Size>,
-    /// What is measured: eager, capture, manual, manual-width-2, manual-width-4, manual-chain.
+    /// What is measured: eager, capture, manual, manual-width-2, manual-width-4, manual-chain,
+    /// manual-late.
     #[arg(long, value_delimiter = ',', default_value = "eager,capture,manual,manual-chain")]
     pub(crate) strategies: Vec<Contender>,
     /// Steps that are measured.

@@ -109,8 +109,11 @@ pub enum PassError {
         parameter: &'static str,
     },
 
-    /// Only launches of custom images can start early.
-    #[error("`{operation}` is no launch of a custom image, and does not wait by itself")]
+    /// Only launches of custom images can be asked to start early.
+    #[error(
+        "`{operation}` is no launch of a custom image; whether kernels of the workspace start \
+         early is `BuildOptions::early_start`"
+    )]
     NotCustom {
         /// The operation; empty if the pass has none of this number.
         operation: String,

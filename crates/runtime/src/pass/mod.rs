@@ -206,7 +206,8 @@ impl Pass {
     /// This is worth it for small kernels, and costs time where many blocks wait on the device
     /// (`docs/graphs.md`, "Edges that let a kernel start early").
     ///
-    /// Kernels of the workspace do not wait by themselves, so that they cannot be let.
+    /// Kernels of the workspace wait by themselves where they can, and are let by
+    /// [`BuildOptions::early_start`](crate::BuildOptions::early_start).
     ///
     /// # Safety
     /// Every thread of the entry point must execute `griddepcontrol.wait` before it touches global

@@ -9,14 +9,19 @@ use retrograph_driver_sys::CUgraphExec;
 
 use super::Program;
 use super::error::BuildError;
+use super::options::EarlyStart;
 use super::policy::Strategy;
-use super::sequence::{Command, Step};
+use super::sequence::{Command, Early, Step};
 use super::shape::Shape;
 use crate::capture::{CaptureMode, CapturedNodes, Capturing};
 use crate::error::{Error, Result};
 use crate::graph::{DeviceCopy, DeviceFill, Graph, GraphExec, Node};
 use crate::launch::KernelLaunch;
 use crate::stream::Stream;
+
+/// SM targets on which graphs were faster where kernels start early; see
+/// docs/hardware/2026-11-21-graph-runtime.
+const FASTER_EARLY: [u32; 1] = [90];
 
 /// A graph that is ready to be launched, and what it took.
 pub(super) struct Replay {
@@ -94,15 +99,25 @@ impl Program {
         strategy: Strategy,
         stream: &Stream,
     ) -> Result<Template, BuildError> {
+        self.template_with(strategy, stream, self.options.early_start)
+    }
+
+    /// The same, but for which kernels may start early.
+    pub(super) fn template_with(
+        &self,
+        strategy: Strategy,
+        stream: &Stream,
+        early_start: EarlyStart,
+    ) -> Result<Template, BuildError> {
         let Assembly { mut graph, groups, early_edges, .. } = match strategy {
             Strategy::Capture => self.captured(stream)?,
             Strategy::Manual | Strategy::Eager => {
                 if let Some((name, _)) = self.sequence.foreign().next() {
                     return Err(BuildError::NotManual { operation: name.to_owned() });
                 }
-                self.assembled(stream)?
+                self.assembled(stream, early_start)?
             }
-            Strategy::Hybrid => self.assembled(stream)?,
+            Strategy::Hybrid => self.assembled(stream, early_start)?,
         };
         // Buffers are kept by the program, which outlives the graph and may be bound to others.
         self.sequence.owners().into_iter().for_each(|owner| graph.keep(owner));
@@ -123,7 +138,7 @@ impl Program {
     /// over the device in the order in which they are added: level by level, the longest path
     /// first, a step of 1525 nodes took 1.4 % less time than in the order of the pass (see
     /// docs/hardware/2026-11-21-graph-runtime).
-    fn assembled(&self, stream: &Stream) -> Result<Assembly, BuildError> {
+    fn assembled(&self, stream: &Stream, early: EarlyStart) -> Result<Assembly, BuildError> {
         let mut made = Assembly::new(Graph::new(&self.context)?, Vec::new());
         let order = self.wiring.edges.by_level();
         let mut places = vec![0; order.len()];
@@ -139,11 +154,22 @@ impl Program {
             }
             made = match step.is_foreign() {
                 true => made.capture(step, stream, &after)?,
-                false => made.add(step, &after)?,
+                false => made.add(step, &after, self.may_start_early(step, early))?,
             };
         }
         made.groups = places.iter().map(|&place| std::mem::take(&mut made.groups[place])).collect();
         Ok(made)
+    }
+
+    /// Whether `step` waits by itself and is to be let start early.
+    fn may_start_early(&self, step: &Step, early: EarlyStart) -> bool {
+        match (step.early, early) {
+            (Early::Unable, _) | (_, EarlyStart::Never) => false,
+            (Early::Asked, _) | (Early::Able, EarlyStart::Always) => true,
+            (Early::Able, EarlyStart::Measured) => {
+                FASTER_EARLY.contains(&self.context.device_target().number)
+            }
+        }
     }
 
     /// The eager launches, captured from one stream.
@@ -185,14 +211,15 @@ impl Assembly {
         Self { graph, groups, ends: Vec::new(), early_edges: 0 }
     }
 
-    fn add(mut self, step: &Step, after: &[Node]) -> Result<Self, BuildError> {
+    fn add(mut self, step: &Step, after: &[Node], early: bool) -> Result<Self, BuildError> {
         let fail = |cause| BuildError::Operation { operation: step.name.clone(), cause };
         let node = match after {
             // Only the shape that was measured: one kernel behind one other.
-            [kernel] if step.starts_early && self.graph.can_start_early_behind(*kernel)? => {
+            [kernel] if early && self.graph.can_start_early_behind(*kernel)? => {
                 self.early_edges += 1;
                 let node = add_node(&mut self.graph, step, &[]).map_err(fail)?;
-                // SAFETY: the caller of `Pass::start_early` promised that the kernel waits.
+                // SAFETY: kernels of the workspace wait where `images::start_early` says so, and
+                // the caller of `Pass::start_early` promised it of others.
                 unsafe { self.graph.add_early_edge(*kernel, node) }.map_err(fail)?;
                 node
             }

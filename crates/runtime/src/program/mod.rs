@@ -88,7 +88,7 @@ pub use cache::{CacheError, CacheOptions, CacheStatistics, Cached, Described, Pr
 pub use error::{BuildError, StepError};
 pub use fallback::RETRY_AFTER;
 pub use ladder::{Change, LadderCosts, Rung, cheapest_rung};
-pub use options::{BuildOptions, EdgeMode};
+pub use options::{BuildOptions, EarlyStart, EdgeMode};
 pub use policy::{Choice, Facts, Policy, QUIRKS, Quirk, Strategy, choose};
 pub use profile::ProfileError;
 pub use rebind::Rebound;

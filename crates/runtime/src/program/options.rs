@@ -31,6 +31,21 @@ impl fmt::Display for EdgeMode {
     }
 }
 
+/// Which kernels of the workspace may be placed on the device while the one kernel that they wait
+/// for drains, in graphs that are built by hand: they wait by themselves, from sm_90 on. Launches of
+/// custom images are let by [`Pass::start_early`](crate::Pass::start_early).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum EarlyStart {
+    /// Those for SM targets on which it was measured to be faster: sm_90 (`docs/graphs.md`, "Edges
+    /// that let a kernel start early").
+    #[default]
+    Measured,
+    /// All that can.
+    Always,
+    /// None, nor any of a custom image.
+    Never,
+}
+
 /// How a program is built. A [`Policy`] alone converts into options with everything else as it
 /// is by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +54,8 @@ pub struct BuildOptions {
     pub policy: Policy,
     /// The edges of a graph that is built by hand.
     pub edges: EdgeMode,
+    /// Whether kernels may start before the one in front has ended.
+    pub early_start: EarlyStart,
     /// How transients share memory. `None` takes [`Reuse::WhenOrdered`] when the device has room
     /// for it, and [`Reuse::Full`] otherwise.
     pub reuse: Option<Reuse>,

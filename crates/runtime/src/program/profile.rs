@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Program;
 use super::error::{BuildError, StepError};
+use super::options::EarlyStart;
 use super::policy::Strategy;
 use super::sequence::Step;
 use crate::error::{Error, Result};
@@ -158,7 +159,8 @@ impl Program {
             Strategy::Eager => Strategy::Hybrid,
             graph => graph,
         };
-        let template = self.template(strategy, stream)?;
+        // Events come between nodes, and no kernel starts early behind one.
+        let template = self.template_with(strategy, stream, EarlyStart::Never)?;
         let nodes = |group: &std::ops::Range<usize>| template.groups[group.clone()].concat();
         let groups: Vec<Vec<Node>> = groups.iter().map(nodes).collect();
         Ok(Timed::new(template.graph, &groups)?.measure(stream, replays)?)

@@ -1,7 +1,7 @@
 //! The operations of a pass with their addresses and functions: the one value that eager launches,
 //! hand-built graphs and captures all consume, so that none of them can miss an operation.
 
-use retrograph_kernels::{Argument, Launch, SmTarget};
+use retrograph_kernels::{Argument, Launch, SmTarget, images};
 
 use super::bindings::{Bindings, External};
 use super::error::BuildError;
@@ -30,8 +30,18 @@ pub(super) struct Step {
     pub(super) command: Command,
     /// Bytes that the operation moves: what it reads, and what it writes.
     pub(super) moved_bytes: usize,
-    /// Whether it may start before the one kernel that it waits for has ended.
-    pub(super) starts_early: bool,
+    pub(super) early: Early,
+}
+
+/// Whether a command may start before the one kernel that it waits for has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Early {
+    /// It does not wait by itself.
+    Unable,
+    /// It waits by itself, as kernels of the workspace do.
+    Able,
+    /// Whoever wrote it promised that it waits by itself, and wants it to start early.
+    Asked,
 }
 
 impl Step {
@@ -71,9 +81,13 @@ impl Sequence {
             links.add_operation(operation, steps.len());
             let command = resolver.command(operation, first_table)?;
             let (name, moved_bytes) = (operation.name().to_owned(), moved_bytes(operation));
-            let starts_early = operation.starts_early;
+            let early = match operation.kind {
+                OperationKind::Launch(_) if images::start_early(target) => Early::Able,
+                _ if operation.starts_early => Early::Asked,
+                _ => Early::Unable,
+            };
             let at = OpId(at as u32);
-            steps.push(Step { operation: at, name, command, moved_bytes, starts_early });
+            steps.push(Step { operation: at, name, command, moved_bytes, early });
             active.push(operation);
         }
         let touches = active.iter().map(|operation| operation.touches());

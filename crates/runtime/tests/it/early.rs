@@ -3,8 +3,8 @@
 use retrograph_kernels::Argument;
 use retrograph_kernels::ops::Silu;
 use retrograph_runtime::{
-    Bindings, BuildOptions, CustomLaunch, DeviceBuffer, EdgeMode, OpId, Pass, PassError, Policy,
-    Report, Slice,
+    Bindings, BuildOptions, CustomLaunch, DeviceBuffer, EarlyStart, EdgeMode, OpId, Pass,
+    PassError, Policy, Report, Slice,
 };
 
 use crate::device::{Device, device};
@@ -39,7 +39,7 @@ fn scale(pass: &mut Pass, x: Slice<f32>, factor: f32) -> OpId {
     unsafe { pass.custom(launch) }.unwrap()
 }
 
-/// A fill, a row of kernels that wait by themselves, and a kernel that does not.
+/// A fill, a row of kernels that wait by themselves, and a kernel of the workspace.
 fn pass(early: bool) -> (Pass, [Slice<f32>; 2]) {
     let mut pass = Pass::new("early");
     let (x, y) = (pass.external::<f32>("x", LEN), pass.external::<f32>("y", LEN));
@@ -77,17 +77,26 @@ fn kernels_that_wait_by_themselves_compute_the_same_bits() {
     if device.context.info().unwrap().compute_capability < (9, 0) {
         return;
     }
-    let options = |policy| BuildOptions { edges: EdgeMode::Inferred, ..BuildOptions::from(policy) };
-    let (expected, eager) = run(&device, true, options(Policy::Eager));
+    let options = |policy, early_start| BuildOptions {
+        edges: EdgeMode::Inferred,
+        early_start,
+        ..BuildOptions::from(policy)
+    };
+    let (expected, eager) = run(&device, true, options(Policy::Eager, EarlyStart::Always));
     assert_eq!(eager.early_edges, 0);
-    for (early, policy, edges) in [
-        // The first waits for a fill, and the last does not wait by itself.
-        (true, Policy::Manual, ROW - 1),
-        (true, Policy::Auto, ROW - 1),
-        (true, Policy::Capture, 0),
-        (false, Policy::Manual, 0),
+    let measured = usize::from(device.context.device_target().number == 90);
+    for (early, policy, early_start, edges) in [
+        // The first kernel waits for a fill, the last is one of the workspace.
+        (true, Policy::Manual, EarlyStart::Always, ROW),
+        (true, Policy::Auto, EarlyStart::Always, ROW),
+        (true, Policy::Manual, EarlyStart::Measured, ROW - 1 + measured),
+        (true, Policy::Manual, EarlyStart::Never, 0),
+        (true, Policy::Capture, EarlyStart::Always, 0),
+        (false, Policy::Manual, EarlyStart::Always, 1),
+        (false, Policy::Manual, EarlyStart::Measured, measured),
+        (false, Policy::Manual, EarlyStart::Never, 0),
     ] {
-        let (found, report) = run(&device, early, options(policy));
+        let (found, report) = run(&device, early, options(policy, early_start));
         assert_eq!(report.early_edges, edges, "{report}");
         assert_eq!((report.nodes, report.edges, report.depth), (ROW + 2, ROW + 1, ROW + 2));
         assert_eq!(found, expected, "{report}");
@@ -106,7 +115,7 @@ fn a_driver_without_such_edges_gets_full_ones() {
 fn only_custom_launches_can_start_early() {
     let (mut pass, [x, y]) = pass(false);
     let silu = pass.launch(Silu { x, y }.launch().unwrap()).unwrap();
-    // SAFETY: refused, since the kernels of the workspace do not wait.
+    // SAFETY: refused, since an option decides for the kernels of the workspace.
     let error = unsafe { pass.start_early(silu) }.unwrap_err();
     assert!(matches!(&error, PassError::NotCustom { operation } if operation == "silu"), "{error}");
 }

@@ -26,7 +26,7 @@ promises! {
         Admission, AdmitError, Bindings, Buffer, BufferId, BufferKind, BuildError, BuildOptions,
         CallError, CaptureError, CaptureMode, Context, ControlError, Controls, Cublas, CustomImage,
         CustomLaunch, DeviceBuffer<f32>, DeviceCopy, DeviceFill, DeviceIndex, DeviceInfo,
-        DeviceRange, DeviceScalar<f32>, Driver, DriverVersion, Edge, EdgeMode, Edges, Error, Event,
+        DeviceRange, DeviceScalar<f32>, Driver, DriverVersion, EarlyStart, Edge, EdgeMode, Edges, Error, Event,
         FirstFailure, Function, GraphExec, GraphReport, Hazard, JitAfterWarm, KernelArguments,
         KernelLaunch<'static>, KernelTime, LaunchGeometry, LibraryCall, LibraryGemm,
         LibraryScope<'static>, Loss, MatrixShape, MemoryPlan, MemoryPool, ModuleCache, Node,
