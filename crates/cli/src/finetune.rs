@@ -7,7 +7,7 @@ use retrograph_finetune::checkpoint::{Checkpoint, CheckpointDirectory};
 use retrograph_finetune::parameters::inventory;
 use retrograph_finetune::{
     Adapter, Device, Ending, Error, Mode, ModelDirectory, Plan, Run, RunReport, Sampling, TextData,
-    TrainedModel, Trainer, TrainerOptions, TrainingConfig,
+    Tokenizer, TrainedModel, Trainer, TrainerOptions, TrainingConfig,
 };
 
 use crate::args::FinetuneArguments;
@@ -221,10 +221,13 @@ fn sample(
         None => data.head(PROMPT_BYTES),
     };
     let seed = arguments.training.seed;
-    let sampling = Sampling { temperature: output.temperature, seed };
-    let text = model.generate(prompt, output.sample, sampling)?;
+    let sampling = Sampling { temperature: output.temperature, seed, ..Sampling::greedy() };
+    let tokenizer = Tokenizer::bytes();
+    // The model needs something to continue.
+    let prompt = if prompt.is_empty() { b"\n" } else { prompt };
+    let tokens = model.generate(&tokenizer.encode(prompt)?, output.sample, sampling)?;
     fact("sample", "the prompt, then what the model makes of it");
-    let [prompt, text] = [prompt, &text].map(String::from_utf8_lossy);
+    let (prompt, text) = (String::from_utf8_lossy(prompt), tokenizer.decode(&tokens));
     screen::line(format_args!("{prompt}\u{2502}{text}"));
     Ok(())
 }

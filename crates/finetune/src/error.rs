@@ -40,6 +40,42 @@ pub enum Error {
         /// What it must be.
         rule: String,
     },
+    /// There is nothing to continue.
+    #[error("the prompt has no token; give at least one to be continued")]
+    EmptyPrompt,
+    /// The prompt leaves no room for a token behind it.
+    #[error(
+        "the prompt has {tokens} tokens, but prompt and text together may have {room}; shorten it \
+         or give a larger --max-length"
+    )]
+    PromptTooLong {
+        /// Tokens of the prompt.
+        tokens: usize,
+        /// The most tokens.
+        room: usize,
+    },
+    /// The prompt has a token that the model does not know.
+    #[error(
+        "token {index} of the prompt is {token}, but the model knows {vocab} tokens; use the \
+         tokenizer of the model"
+    )]
+    TokenOutside {
+        /// Which token of the prompt, counted from 0.
+        index: usize,
+        /// The token.
+        token: u32,
+        /// Entries of the token table.
+        vocab: usize,
+    },
+    /// The model computed what is not a number.
+    #[error(
+        "the logits of the token at position {position} are not finite, so that none can be \
+         chosen; the weights are damaged, or overflow in this precision"
+    )]
+    LogitsNotFinite {
+        /// The position, counted from 0 at the start of the prompt.
+        position: usize,
+    },
     /// The run does not fit into the memory of the device. Nothing was uploaded.
     #[error(
         "the run needs {planned} bytes of device memory, and {free} of {total} are free: \

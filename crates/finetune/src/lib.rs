@@ -61,7 +61,10 @@ pub use data::{Batch, IGNORED_TARGET, TextData};
 pub use device::{Device, DeviceChoice};
 pub use error::{Error, Kept, Result};
 pub use evaluate::{Evaluation, Evaluator};
-pub use generate::Sampling;
+pub use generate::{
+    Ended, Generated, GenerationNeed, GenerationPlan, Generator, GeneratorOptions, Request,
+    Sampling, StopStrings, TextRequest, Tokens,
+};
 pub use hub::{HubError, ModelDirectory};
 pub use report::RunReport;
 pub use run::{Ending, Run};

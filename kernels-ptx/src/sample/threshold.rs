@@ -1,13 +1,13 @@
 //! The least value that top-k and top-p keep.
 //!
-//! Both are the same question: which is the greatest key such that the tokens from it upwards weigh
-//! at least so much. For top-k each token weighs 1, for top-p as much as its probability. The key is
-//! found digit by digit, from histograms of the weights of those tokens that agree in the digits
-//! before.
+//! Both are the same question: which is the greatest key such that the tokens from it upwards
+//! weigh at least so much. For top-k each token weighs 1, for top-p as much as its probability. The
+//! key is found digit by digit, from histograms of the weights of those tokens that agree in the
+//! digits before.
 //!
 //! A first look at all tokens puts those that can matter into a list: for top-k, at least the
-//! top_k-th largest maximum of the chunks; for top-p, too much to be among the tail that weighs less
-//! than 1 − top_p together. If they do not fit the list, all tokens are looked at each time.
+//! top_k-th largest maximum of the chunks; for top-p, too much to be among the tail that weighs
+//! less than 1 − top_p together. If they do not fit the list, all tokens are looked at each time.
 
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
@@ -222,8 +222,8 @@ impl<'k> Candidates<'k> {
         prefix.get()
     }
 
-    /// Finds the digit at which the weights from the greatest digit downwards reach `target`; run by
-    /// one warp, whose lanes have eight digits each.
+    /// Finds the digit at which the weights from the greatest digit downwards reach `target`; run
+    /// by one warp, whose lanes have eight digits each.
     fn find(&self, target: Value<'k, u64>) {
         let k = self.k;
         let top = (31 - k.lane()) * 8 + 7;

@@ -5,7 +5,6 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
-use retrograph_finetune::model::ForwardPass;
 use retrograph_finetune::{
     Mode, OptimizerConfig, Plan, Preset, Source, TextData, TrainerOptions, TrainingConfig,
 };
@@ -77,8 +76,7 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
     let folder = tempfile::tempdir()?;
     let disk = Some(CacheDir::at(folder.path().join("cache")));
     let plan = plan()?;
-    let forward = ForwardPass::new(&config())?.pass.requirements();
-    let requirements = plan.step_pass().pass.requirements().union(&forward);
+    let requirements = plan.requirements();
     let context = arguments.device.context("a case needs --device")?.open()?;
     let with = |options| ModuleCache::with(&context, options);
     let here = |workers| Warming { compiler: Compiler::Driver, workers };

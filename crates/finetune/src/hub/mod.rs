@@ -30,7 +30,7 @@ pub use tensors::StoredTensor;
 
 use crate::config::{Mode, ModelConfig};
 use crate::data::hex;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::parameters::{HEAD, inventory};
 use crate::tokenizer::{TOKENIZER_FILE, Tokenizer};
 use tensors::Tensors;
@@ -92,6 +92,19 @@ impl ModelDirectory {
         let tokenizer = if there { Tokenizer::open(path)? } else { Tokenizer::bytes() };
         tokenizer.require(path, self.config().vocab)?;
         Ok(tokenizer)
+    }
+
+    /// Checks that the model has the dimensions and parts that are asked for.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`] with both when it has others.
+    pub(crate) fn require_config(&self, asked: &ModelConfig) -> Result<()> {
+        let found = self.config();
+        if found == asked {
+            return Ok(());
+        }
+        let rule = format!("that of `{}`, {found:?}", self.path().display());
+        Err(Error::InvalidConfig { field: "model", value: format!("{asked:?}"), rule })
     }
 
     /// Checks that a sequence of `seq` tokens fits into the model's context.

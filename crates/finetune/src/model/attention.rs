@@ -8,12 +8,14 @@ use retrograph_kernels::ops::{
 use retrograph_runtime::Slice;
 
 use super::builder::{Builder, Gradient};
+use super::cached;
 use super::linear::{self, Linear};
 use super::norm;
 use crate::error::Result;
 use crate::parameters::layer_name;
 
-/// The rotary tables, `[seq, head_dim / 2]` each.
+/// The rotary tables, `[positions, head_dim / 2]` each: the positions of a sequence, or those of
+/// the cache where there is one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rotary {
     pub(super) cos: Slice<f32>,
@@ -23,7 +25,8 @@ pub(super) struct Rotary {
 impl Rotary {
     /// Declares the tables as external buffers.
     pub(super) fn declare(builder: &mut Builder) -> Self {
-        let len = builder.config.seq * builder.config.model.head_dim() / 2;
+        let positions = builder.cache.as_ref().map_or(builder.config.seq, |cache| cache.room);
+        let len = positions * builder.config.model.head_dim() / 2;
         let cos = builder.pass.external("rope.cos", len);
         let sin = builder.pass.external("rope.sin", len);
         Self { cos, sin }
@@ -36,7 +39,8 @@ impl Rotary {
         let heads = x.len() / (batch * seq * head_dim);
         let out = builder.transient(if inverse { "grad_unrotated" } else { "rotated" }, x.len());
         let Self { cos, sin } = self;
-        let (start, positions) = (None, seq);
+        let start = builder.cache.as_ref().map(|cache| cache.position);
+        let positions = cos.len() / (head_dim / 2);
         builder.launch(
             Rope { x, cos, sin, out, start, positions, batch, seq, heads, head_dim, inverse }
                 .launch(),
@@ -54,7 +58,8 @@ pub(super) struct Saved {
     q: Slice<f32>,
     k: Slice<f32>,
     v: Slice<f32>,
-    probs: Slice<f32>,
+    /// `None` where a cache was attended to, which has no backward pass.
+    probs: Option<Slice<f32>>,
 }
 
 fn shape(builder: &Builder) -> AttentionShape {
@@ -97,7 +102,13 @@ pub(super) fn forward(
     let k = rotary.rotate(builder, k, false)?;
     let (v, v_saved) = project(builder, "v", x, [hidden, kv_width])?;
     builder.scope(format!("layer {layer}/attention"));
-    let (probs, mixed) = mix(builder, [q, k, v])?;
+    let (probs, mixed) = match builder.cache.clone() {
+        None => mix(builder, [q, k, v]).map(|(probs, mixed)| (Some(probs), mixed))?,
+        Some(cache) => {
+            let scale = scale(shape(builder));
+            (None, cached::attend(builder, (&cache, layer), [q, k, v], scale)?)
+        }
+    };
     let (out, o_saved) = project(builder, "o", mixed, [q_width, hidden])?;
     let (projections, norms) = ([q_saved, k_saved, v_saved, o_saved], [q_norm, k_norm]);
     Ok((out, Saved { projections, norms, q, k, v, probs }))
@@ -174,6 +185,7 @@ fn unmix(builder: &mut Builder, saved: &Saved, grad_out: Slice<f32>) -> Result<[
     let AttentionShape { batch, seq, heads, .. } = shape;
     let (rows, width, scale) = (batch * heads * seq, seq, scale(shape));
     let Saved { q, k, v, probs, .. } = *saved;
+    let probs = probs.expect("a pass that trains has no cache");
     let grad_probs = builder.transient("grad_probs", probs.len());
     builder.launch(AttentionGradProbs { grad_out, v, grad_probs, shape }.launch())?;
     let grad_v = builder.transient("grad_v", v.len());

@@ -6,6 +6,7 @@ use retrograph_kernels::ops::Add;
 use retrograph_kernels::{KernelError, Launch};
 use retrograph_runtime::{BufferId, Pass, Slice};
 
+use super::cached::Cache;
 use super::step::GradientHome;
 use crate::config::TrainingConfig;
 use crate::error::Result;
@@ -55,6 +56,8 @@ pub(super) struct Builder {
     pub(super) pass: Pass,
     pub(super) config: TrainingConfig,
     pub(super) parameters: Vec<ParameterBuffers>,
+    /// The keys and values of the tokens before, in a pass that generates text.
+    pub(super) cache: Option<Cache>,
     by_name: HashMap<String, usize>,
     scope: String,
 }
@@ -77,7 +80,8 @@ impl Builder {
         }
         let names = parameters.iter().map(|held| held.parameter.name.clone());
         let by_name = names.enumerate().map(|(index, name)| (name, index)).collect();
-        Self { pass, config: *config, parameters, by_name, scope: String::new() }
+        let (config, scope) = (*config, String::new());
+        Self { pass, config, parameters, cache: None, by_name, scope }
     }
 
     /// The weight `name`, which the inventory must have.

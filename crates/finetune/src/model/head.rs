@@ -45,18 +45,30 @@ pub(super) struct Saved {
     logits: Slice<f32>,
 }
 
-/// Appends the final norm and the logits.
+/// Appends the final norm and the logits of every row of `x`.
 pub(super) fn logits(builder: &mut Builder, x: Slice<f32>) -> Result<(Slice<f32>, Saved)> {
+    let (normed, norm, linear) = normed(builder, x)?;
+    let (logits, saved) = linear.forward(builder, normed, "out")?;
+    Ok((logits, Saved { norm, projection: (linear, saved), logits }))
+}
+
+/// As [`logits`], into a buffer that is given.
+pub(super) fn logits_into(builder: &mut Builder, x: Slice<f32>, logits: Slice<f32>) -> Result<()> {
+    let (normed, _, linear) = normed(builder, x)?;
+    linear.forward_into(builder, normed, logits)?;
+    Ok(())
+}
+
+/// Appends the final norm. What the logits are made of, and how.
+fn normed(builder: &mut Builder, x: Slice<f32>) -> Result<(Slice<f32>, norm::Saved, Linear)> {
     builder.scope("final norm");
     let gamma = builder.weight(FINAL_NORM);
     let (normed, norm) = norm::forward(builder, x, gamma)?;
     builder.scope("logits");
     let (inputs, outputs) = (builder.config.model.hidden, builder.config.model.vocab);
-    let shape = GemmShape { rows: builder.rows(), inputs, outputs };
+    let shape = GemmShape { rows: x.len() / inputs, inputs, outputs };
     let projection = if builder.config.model.tied { EMBEDDING } else { HEAD };
-    let linear = Linear::of(builder.weight(projection), shape);
-    let (logits, saved) = linear.forward(builder, normed, "out")?;
-    Ok((logits, Saved { norm, projection: (linear, saved), logits }))
+    Ok((normed, norm, Linear::of(builder.weight(projection), shape)))
 }
 
 /// What is to be predicted, and where it is said how well that went.

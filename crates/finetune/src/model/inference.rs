@@ -1,4 +1,4 @@
-//! The forward pass alone, for generating text with the weights of a training run.
+//! The forward pass alone: the logits of every position of a sequence, without a cache.
 
 use retrograph_runtime::{Pass, Slice};
 

@@ -8,9 +8,9 @@
 //! ```
 
 use retrograph_kernels::ops::{
-    ColumnSum, Dgrad, DgradParts, Fprop, FpropParts, GemmShape, PartsSum, Wgrad,
+    ColumnSum, Dgrad, DgradParts, Fprop, FpropParts, GemmShape, Gemv, PartsSum, Wgrad,
 };
-use retrograph_runtime::Slice;
+use retrograph_runtime::{BufferId, Slice};
 
 use super::builder::{Builder, Weight};
 use crate::error::Result;
@@ -70,7 +70,9 @@ impl Linear {
         Ok((y, Saved { x, low_rank }))
     }
 
-    fn forward_into(
+    /// Appends `y = linear(x)` into a buffer that is given. Where there is a low-rank update, what
+    /// is between its matrices comes back.
+    pub(super) fn forward_into(
         &self,
         builder: &mut Builder,
         x: Slice<f32>,
@@ -82,26 +84,23 @@ impl Linear {
         let (down, up) = lora.shapes(shape);
         let t = builder.transient("low_rank", down.rows * down.outputs);
         let w = lora.a.value;
-        builder.launch(
-            Fprop { x, w, bias: None, y: t, shape: down, alpha: 1.0, accumulate: false }.launch(),
-        )?;
+        let (bias, alpha, accumulate) = (None, 1.0, false);
+        product(builder, Fprop { x, w, bias, y: t, shape: down, alpha, accumulate })?;
         let (w, alpha) = (lora.b.value, lora.scale);
-        builder.launch(
-            Fprop { x: t, w, bias: None, y, shape: up, alpha, accumulate: true }.launch(),
-        )?;
+        product(builder, Fprop { x: t, w, bias, y, shape: up, alpha, accumulate: true })?;
         Ok(Some(t))
     }
 
     /// Appends `y = x·Wᵀ + b`.
     fn project(&self, builder: &mut Builder, x: Slice<f32>, y: Slice<f32>) -> Result<()> {
         let (w, shape, parts) = (self.weight.value, self.shape, self.shape.fprop_parts());
-        if parts > 1 && self.bias.is_none() {
+        if shape.rows > 1 && parts > 1 && self.bias.is_none() {
             let partials = builder.transient("parts", parts * y.len());
             builder.launch(FpropParts { x, w, partials, shape, parts }.launch())?;
             return builder.launch(PartsSum { partials, out: y, parts }.launch());
         }
         let bias = self.bias.map(|bias| bias.value);
-        builder.launch(Fprop { x, w, bias, y, shape, alpha: 1.0, accumulate: false }.launch())
+        product(builder, Fprop { x, w, bias, y, shape, alpha: 1.0, accumulate: false })
     }
 
     /// Appends the gradients of the weights that are trained and that of the input, which it
@@ -137,6 +136,15 @@ impl Linear {
         }
         Ok(grad_input)
     }
+}
+
+/// Appends a product, which for one row has a kernel of its own.
+fn product(builder: &mut Builder, fprop: Fprop<BufferId>) -> Result<()> {
+    if fprop.shape.rows != 1 {
+        return builder.launch(fprop.launch());
+    }
+    let Fprop { x, w, bias, y, alpha, accumulate, .. } = fprop;
+    builder.launch(Gemv { x, w, bias, y, alpha, accumulate }.launch())
 }
 
 impl Lora {

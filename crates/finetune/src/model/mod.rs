@@ -1,4 +1,5 @@
-//! The transformer as a pass: the whole training step, and the forward pass for generating text.
+//! The transformer as a pass: the whole training step, evaluation, and generating text over a
+//! cache.
 //!
 //! Every operation is named with the part of the model that it belongs to, so that
 //! [`Pass::explain`](retrograph_runtime::Pass::explain) reads like the model. Activations that the
@@ -9,7 +10,9 @@
 
 mod attention;
 mod builder;
+mod cached;
 mod evaluation;
+mod generation;
 mod head;
 mod inference;
 mod layer;
@@ -20,6 +23,8 @@ mod optimizer;
 mod step;
 
 pub use builder::{ParameterBuffers, TrainableBuffers};
+pub use cached::LayerCache;
 pub use evaluation::LossPass;
+pub use generation::{GenerationPass, Intake, SAMPLED};
 pub use inference::ForwardPass;
 pub use step::{GradientHome, METRICS, StepPass};

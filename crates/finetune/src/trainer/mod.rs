@@ -22,6 +22,7 @@ pub use start::{Plan, Source, Stage};
 pub use state::{DeviceReader, ModelState, UploadProgress};
 
 pub(crate) use lane::RotaryTables;
+pub(crate) use start::load_state;
 
 use crate::adapter::{AdapterError, AdapterOutput, write_adapter};
 use crate::checkpoint::{CheckpointDirectory, Header};
@@ -238,8 +239,9 @@ impl Trainer {
 
     /// Ends training: what only a step needs is freed, and the trained model is left.
     pub fn into_model(self) -> TrainedModel {
-        let Self { config, lane, stream, modules, .. } = self;
-        TrainedModel { config, state: lane.state.without_moments(), stream, modules }
+        let Self { config, lane, stream, modules, cache, .. } = self;
+        let state = lane.state.without_moments();
+        TrainedModel { config, state, stream, modules, cache }
     }
 }
 
@@ -250,4 +252,5 @@ pub struct TrainedModel {
     pub(crate) state: ModelState,
     pub(crate) stream: Stream,
     pub(crate) modules: WarmModules,
+    pub(crate) cache: ModuleCache,
 }

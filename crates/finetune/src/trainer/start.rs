@@ -1,7 +1,8 @@
 //! From a configuration to a trainer: describe, warm, check the memory, upload, build.
 
 use retrograph_runtime::{
-    BuildOptions, Context, DeviceBuffer, ModuleCache, Policy, Progress, Report, Stream, WarmModules,
+    BuildOptions, Context, DeviceBuffer, ModuleCache, Policy, Progress, Report, Requirements,
+    Stream, WarmModules,
 };
 
 use super::lane::{Lane, RotaryTables, Site};
@@ -11,9 +12,10 @@ use crate::adapter::Adapter;
 use crate::checkpoint::Checkpoint;
 use crate::config::TrainingConfig;
 use crate::error::{Error, Result};
+use crate::generate::{GenerationPlan, GeneratorOptions};
 use crate::hub::ModelDirectory;
 use crate::init;
-use crate::model::{ForwardPass, GradientHome, StepPass};
+use crate::model::{GradientHome, StepPass};
 use crate::parameters::Parameter;
 
 /// Where the weights come from.
@@ -58,7 +60,7 @@ pub struct Plan {
     config: TrainingConfig,
     options: TrainerOptions,
     step: StepPass,
-    forward: ForwardPass,
+    writing: GenerationPlan,
     need: MemoryNeed,
     base: Option<ModelDirectory>,
 }
@@ -70,9 +72,10 @@ impl Plan {
     /// When the configuration is not valid.
     pub fn new(config: &TrainingConfig, options: TrainerOptions) -> Result<Self> {
         let step = StepPass::new(config, options.gradients)?;
-        let forward = ForwardPass::new(config)?;
+        // The model may be asked to write when it is trained.
+        let writing = GenerationPlan::new(config, GeneratorOptions::new(config.seq + 1))?;
         let need = MemoryNeed::of(&step, options.verify);
-        Ok(Self { config: *config, options, step, forward, need, base: None })
+        Ok(Self { config: *config, options, step, writing, need, base: None })
     }
 
     /// Takes the weights that the run starts from, and those that it leaves as they are, from
@@ -82,17 +85,18 @@ impl Plan {
     /// When `base` is a model of other dimensions, or its context is shorter than a sequence.
     pub fn with_base(self, base: ModelDirectory) -> Result<Self> {
         base.require_seq(self.config.seq)?;
-        if *base.config() != self.config.model {
-            let (asked, found) = (self.config.model, base.config());
-            let rule = format!("that of `{}`, {found:?}", base.path().display());
-            return Err(Error::InvalidConfig { field: "model", value: format!("{asked:?}"), rule });
-        }
+        base.require_config(&self.config.model)?;
         Ok(Self { base: Some(base), ..self })
     }
 
     /// The pass of one step.
     pub fn step_pass(&self) -> &StepPass {
         &self.step
+    }
+
+    /// What must be warm: for the steps, and for the text that the model may write at the end.
+    pub fn requirements(&self) -> Requirements {
+        self.step.pass.requirements().union(&self.writing.requirements())
     }
 
     /// How much device memory the run takes.
@@ -121,7 +125,10 @@ impl Plan {
             on(Stage::Fits(&self.need, context.memory()?.0));
         }
         let stream = Stream::new(context)?;
-        let (losses, state) = self.state(&stream, source, on)?;
+        let parameters: Vec<Parameter> =
+            self.step.parameters.iter().map(|held| held.parameter.clone()).collect();
+        let origin = (self.base.as_ref(), self.config.seed);
+        let (losses, state) = load_state((&stream, &parameters), origin, source, on)?;
         let rotary = RotaryTables::new(&stream, &self.config)?;
         let site = Site { stream: &stream, modules: &modules, step: &self.step, rotary: &rotary };
         let shadow = self.shadow(site, &state)?;
@@ -145,75 +152,10 @@ impl Plan {
     }
 
     fn warm(&self, cache: &ModuleCache, on: &mut dyn FnMut(Stage<'_>)) -> Result<WarmModules> {
-        let forward = self.forward.pass.requirements();
-        let requirements = self.step.pass.requirements().union(&forward);
-        let modules = cache.prewarm(&requirements, |progress| on(Stage::Warming(progress)))?;
+        let modules =
+            cache.prewarm(&self.requirements(), |progress| on(Stage::Warming(progress)))?;
         on(Stage::Warm(&modules));
         Ok(modules)
-    }
-
-    /// The losses so far and the state on the device.
-    fn state(
-        &self,
-        stream: &Stream,
-        source: Source<'_>,
-        on: &mut dyn FnMut(Stage<'_>),
-    ) -> Result<(Vec<f32>, ModelState)> {
-        let parameters: Vec<Parameter> =
-            self.step.parameters.iter().map(|held| held.parameter.clone()).collect();
-        let progress = &mut |done, total, name: &str| on(Stage::Uploading { done, total, name });
-        let initial = |parameter: &Parameter, first, chunk: &mut [f32]| {
-            let stored =
-                self.base.as_ref().and_then(|base| base.read(&parameter.name, first, chunk));
-            if stored.is_none() {
-                init::fill(chunk, first, parameter, self.config.seed);
-            }
-            Ok(())
-        };
-        match source {
-            Source::Seed => {
-                let state = ModelState::from_values(stream, &parameters, initial, progress)?;
-                Ok((Vec::new(), state))
-            }
-            Source::Checkpoint(checkpoint) => {
-                let trained: Vec<&Parameter> =
-                    parameters.iter().filter(|parameter| parameter.trainable).collect();
-                checkpoint.require(&trained)?;
-                let state = ModelState::from_values(stream, &parameters, initial, progress)?;
-                state.load(stream, checkpoint)?;
-                Ok((checkpoint.header().losses.clone(), state))
-            }
-            Source::Adapter(adapter) => {
-                adapter.require(&parameters)?;
-                let mut whole = Vec::new();
-                let fill = |parameter: &Parameter, first: usize, chunk: &mut [f32]| {
-                    if !parameter.trainable {
-                        return initial(parameter, first, chunk);
-                    }
-                    if first == 0 {
-                        whole = adapter.values(parameter)?;
-                    }
-                    chunk.copy_from_slice(&whole[first..][..chunk.len()]);
-                    Ok(())
-                };
-                let state = ModelState::from_values(stream, &parameters, fill, progress)?;
-                Ok((Vec::new(), state))
-            }
-            Source::Values(values) => {
-                let mut whole = Vec::new();
-                let fill = |parameter: &Parameter, first: usize, chunk: &mut [f32]| {
-                    if first == 0 {
-                        whole = values(parameter)?;
-                        require_length(parameter, whole.len())?;
-                    }
-                    chunk.copy_from_slice(&whole[first..][..chunk.len()]);
-                    Ok(())
-                };
-                let state = ModelState::from_values(stream, &parameters, fill, progress)?;
-                Ok((Vec::new(), state))
-            }
-            Source::State(state) => Ok((Vec::new(), state)),
-        }
     }
 
     fn gradients(&self, context: &Context) -> Result<Vec<(String, DeviceBuffer<f32>)>> {
@@ -240,6 +182,68 @@ impl Plan {
         let options = BuildOptions { policy: Policy::Eager, ..self.build_options() };
         let gradients = self.gradients(site.stream.context())?;
         Ok(Some(Lane::new(site, state.duplicate(site.stream)?, gradients, options)?))
+    }
+}
+
+/// The losses so far, and the state of `parameters` on the device. What `source` leaves to the seed
+/// comes from the model, where there is one, and has it.
+pub(crate) fn load_state(
+    (stream, parameters): (&Stream, &[Parameter]),
+    (base, seed): (Option<&ModelDirectory>, u64),
+    source: Source<'_>,
+    on: &mut dyn FnMut(Stage<'_>),
+) -> Result<(Vec<f32>, ModelState)> {
+    let progress = &mut |done, total, name: &str| on(Stage::Uploading { done, total, name });
+    let initial = |parameter: &Parameter, first, chunk: &mut [f32]| {
+        let stored = base.and_then(|base| base.read(&parameter.name, first, chunk));
+        if stored.is_none() {
+            init::fill(chunk, first, parameter, seed);
+        }
+        Ok(())
+    };
+    match source {
+        Source::Seed => {
+            let state = ModelState::from_values(stream, parameters, initial, progress)?;
+            Ok((Vec::new(), state))
+        }
+        Source::Checkpoint(checkpoint) => {
+            let trained: Vec<&Parameter> =
+                parameters.iter().filter(|parameter| parameter.trainable).collect();
+            checkpoint.require(&trained)?;
+            let state = ModelState::from_values(stream, parameters, initial, progress)?;
+            state.load(stream, checkpoint)?;
+            Ok((checkpoint.header().losses.clone(), state))
+        }
+        Source::Adapter(adapter) => {
+            adapter.require(parameters)?;
+            let mut whole = Vec::new();
+            let fill = |parameter: &Parameter, first: usize, chunk: &mut [f32]| {
+                if !parameter.trainable {
+                    return initial(parameter, first, chunk);
+                }
+                if first == 0 {
+                    whole = adapter.values(parameter)?;
+                }
+                chunk.copy_from_slice(&whole[first..][..chunk.len()]);
+                Ok(())
+            };
+            let state = ModelState::from_values(stream, parameters, fill, progress)?;
+            Ok((Vec::new(), state))
+        }
+        Source::Values(values) => {
+            let mut whole = Vec::new();
+            let fill = |parameter: &Parameter, first: usize, chunk: &mut [f32]| {
+                if first == 0 {
+                    whole = values(parameter)?;
+                    require_length(parameter, whole.len())?;
+                }
+                chunk.copy_from_slice(&whole[first..][..chunk.len()]);
+                Ok(())
+            };
+            let state = ModelState::from_values(stream, parameters, fill, progress)?;
+            Ok((Vec::new(), state))
+        }
+        Source::State(state) => Ok((Vec::new(), state)),
     }
 }
 

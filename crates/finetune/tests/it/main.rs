@@ -7,6 +7,7 @@ mod checkpoints;
 mod device;
 mod difference;
 mod evaluation;
+mod generation;
 mod golden;
 mod hazards;
 mod hub;

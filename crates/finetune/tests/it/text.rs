@@ -1,6 +1,6 @@
 //! Text from a trained model.
 
-use retrograph_finetune::{Mode, Sampling, TrainerOptions};
+use retrograph_finetune::{Mode, Sampling, Tokenizer, TrainerOptions};
 
 use crate::device::device;
 use crate::models::{config, train, trainer};
@@ -12,16 +12,18 @@ fn a_model_writes_what_it_has_learned() {
     let mut trainer = trainer(&device(), &config, TrainerOptions::default());
     train(&mut trainer, 150);
     let model = trainer.into_model();
-    let greedy = Sampling { temperature: 0.0, seed: 0 };
-    let text = model.generate(b"the quick", 60, greedy).unwrap();
-    let words = String::from_utf8_lossy(&text).into_owned();
+    let tokenizer = Tokenizer::bytes();
+    let (the, quick) = (tokenizer.encode("the").unwrap(), tokenizer.encode("the quick").unwrap());
+    let text = model.generate(&quick, 60, Sampling::greedy()).unwrap();
+    let words = tokenizer.decode(&text);
     assert_eq!(text.len(), 60);
     assert!(
         ["fox", "the", "over", "dog", "lazy"].iter().any(|word| words.contains(word)),
         "{words}"
     );
 
-    let drawn = |seed| model.generate(b"the", 40, Sampling { temperature: 1.0, seed }).unwrap();
+    let warm = Sampling { temperature: 1.0, ..Sampling::greedy() };
+    let drawn = |seed| model.generate(&the, 40, Sampling { seed, ..warm }).unwrap();
     assert_eq!(drawn(1), drawn(1));
     assert_ne!(drawn(1), drawn(2));
 }

@@ -1,7 +1,7 @@
 //! Attention of new tokens over a cache of the keys and values of all tokens before.
 //!
-//! A cache is `[length, kv_heads, head_dim]`: a token's place does not depend on the length, so that
-//! a shorter cache is the beginning of a longer one. Several new tokens attend by products
+//! A cache is `[length, kv_heads, head_dim]`: a token's place does not depend on the length, so
+//! that a shorter cache is the beginning of a longer one. Several new tokens attend by products
 //! ([`CacheScores`], [`CacheSoftmax`](super::CacheSoftmax), [`CacheValues`]), a single one by a
 //! kernel that reads only what the cache holds ([`CacheAttention`], [`CacheAttentionSum`]).
 
@@ -94,8 +94,8 @@ impl CacheShape {
         self.kv_heads * self.head_dim
     }
 
-    /// Positions that one block attends to. It depends on the length only where that is so long that
-    /// there would be too many runs to add, so that lengths below give the same bits.
+    /// Positions that one block attends to. It depends on the length only where that is so long
+    /// that there would be too many runs to add, so that lengths below give the same bits.
     fn run(self) -> usize {
         if self.length <= 16_384 { 64 } else { 256 }
     }

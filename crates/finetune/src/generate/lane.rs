@@ -1,0 +1,243 @@
+//! Programs over one set of buffers: a generator has one, and with verification a second.
+
+use retrograph_kernels::ops::SamplingWords;
+use retrograph_runtime::program::{CacheError, CacheOptions, Described, ProgramCache};
+use retrograph_runtime::{
+    Bindings, BuildOptions, ControlError, Controls, DeviceBuffer, Report, Slice, Stream,
+    WarmModules,
+};
+
+use super::sizes::Sizes;
+use crate::config::TrainingConfig;
+use crate::error::{Error, Result};
+use crate::model::{GenerationPass, Intake, SAMPLED};
+use crate::trainer::{ModelState, RotaryTables};
+
+/// What a step takes in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step<'a> {
+    /// Tokens of a prompt; none for the one that was chosen last.
+    pub(super) tokens: &'a [u32],
+    /// The position of the first.
+    pub(super) position: usize,
+    pub(super) sampling: [u32; SamplingWords::LEN],
+}
+
+impl Step<'_> {
+    /// The positions that are taken in.
+    pub(super) fn positions(self) -> std::ops::Range<usize> {
+        self.position..self.position + self.tokens.len().max(1)
+    }
+}
+
+/// What changes with each token.
+#[derive(Debug)]
+struct Buffers {
+    caches: Vec<[DeviceBuffer<f32>; 2]>,
+    seen: DeviceBuffer<u32>,
+    sampled: DeviceBuffer<u32>,
+    logits: DeviceBuffer<f32>,
+}
+
+/// How a program is fed.
+struct Handles {
+    intake: Intake,
+    position: Slice<u32>,
+    sampling: Slice<u32>,
+}
+
+/// What building a lane needs besides its state.
+#[derive(Clone, Copy)]
+pub(super) struct Site<'a> {
+    pub(super) stream: &'a Stream,
+    pub(super) modules: &'a WarmModules,
+    pub(super) rotary: &'a RotaryTables,
+    pub(super) room: usize,
+}
+
+/// Programs and what they change.
+pub(super) struct Lane {
+    config: TrainingConfig,
+    sizes: Sizes,
+    state: ModelState,
+    rotary: RotaryTables,
+    buffers: Buffers,
+    programs: ProgramCache<2, Handles>,
+    report: Option<Report>,
+}
+
+impl Lane {
+    pub(super) fn new(
+        site: Site<'_>,
+        config: &TrainingConfig,
+        state: ModelState,
+        build: BuildOptions,
+    ) -> Result<Self> {
+        let (context, model) = (site.stream.context(), &config.model);
+        let sizes = Sizes::new(config, site.room)?;
+        let cache = || DeviceBuffer::zeroed(context, site.room * model.kv_width());
+        let caches = (0..model.layers).map(|_| -> Result<_> { Ok([cache()?, cache()?]) });
+        let buffers = Buffers {
+            caches: caches.collect::<Result<_>>()?,
+            seen: DeviceBuffer::zeroed(context, model.vocab)?,
+            sampled: DeviceBuffer::zeroed(context, SAMPLED)?,
+            logits: DeviceBuffer::zeroed(context, model.vocab)?,
+        };
+        let options = CacheOptions { build, ..CacheOptions::default() };
+        let buckets = [sizes.rows.clone(), sizes.lengths.clone()];
+        let programs = ProgramCache::new(site.modules, buckets, options);
+        let rotary = site.rotary.clone();
+        Ok(Self { config: *config, sizes, state, rotary, buffers, programs, report: None })
+    }
+
+    pub(super) fn sizes(&self) -> &Sizes {
+        &self.sizes
+    }
+
+    pub(super) fn report(&self) -> Option<&Report> {
+        self.report.as_ref()
+    }
+
+    /// Device bytes beside the parameters.
+    pub(super) fn bytes(&self) -> usize {
+        let Buffers { caches, seen, sampled, logits } = &self.buffers;
+        let caches: usize = caches.iter().flatten().map(DeviceBuffer::bytes).sum();
+        let small = seen.bytes() + sampled.bytes() + logits.bytes();
+        caches + small + self.programs.statistics().bytes
+    }
+
+    /// Where the token of the last step is.
+    pub(super) fn sampled(&self) -> u64 {
+        self.buffers.sampled.address()
+    }
+
+    /// The words of the last step.
+    pub(super) fn sampled_words(&self, stream: &Stream) -> Result<Vec<u32>> {
+        Ok(self.buffers.sampled.download(stream)?)
+    }
+
+    /// The logits of the last step.
+    pub(super) fn logits(&self, stream: &Stream) -> Result<Vec<f32>> {
+        Ok(self.buffers.logits.download(stream)?)
+    }
+
+    /// The keys and values at some positions, by names.
+    pub(super) fn cached<'a>(
+        &'a self,
+        stream: &'a Stream,
+        positions: std::ops::Range<usize>,
+    ) -> impl Iterator<Item = Result<(String, Vec<f32>)>> + 'a {
+        let width = self.config.model.kv_width();
+        let range = positions.start * width..positions.end * width;
+        let layers = self.buffers.caches.iter().enumerate();
+        layers.flat_map(move |(layer, pair)| {
+            let range = range.clone();
+            ["keys", "values"].into_iter().zip(pair).map(move |(part, buffer)| {
+                let name = format!("the {part} of layer {layer}");
+                Ok((name, buffer.download_range(stream, range.clone())?))
+            })
+        })
+    }
+
+    /// Forgets the text before. Rows that no token fills must not hold what is not finite.
+    pub(super) fn clear(&mut self, stream: &Stream) -> Result<()> {
+        let Buffers { caches, seen, .. } = &self.buffers;
+        let caches = caches.iter().flatten().map(|cache| (cache.address(), cache.len()));
+        for (address, words) in caches.chain([(seen.address(), seen.len())]) {
+            // SAFETY: the buffer has this many words and lives in the lane, whose programs run on
+            // this stream behind the fill; freeing it waits for the context.
+            unsafe { stream.fill_u32(address, 0, words) }?;
+        }
+        Ok(())
+    }
+
+    /// Enqueues a step.
+    pub(super) fn run(&mut self, stream: &Stream, step: Step<'_>) -> Result<()> {
+        let Self { config, sizes, state, rotary, buffers, programs, .. } = self;
+        let tokens = step.tokens.len();
+        // A program of one row reads the token that was chosen last.
+        let rows = if tokens == 0 { 1 } else { tokens.max(2) };
+        let describe = |size: [usize; 2]| describe(config, (sizes.room, size));
+        let bind = |pass: &GenerationPass| bind(pass, (state, rotary), buffers);
+        let built = programs.get_or_build(stream, [rows, step.positions().end], |bucket| {
+            let pass = describe(bucket.size)?;
+            let bindings = bind(&pass);
+            let GenerationPass { pass, intake, position, sampling, .. } = pass;
+            Ok::<_, Error>(Described {
+                pass,
+                bindings,
+                handles: Handles { intake, position, sampling },
+            })
+        });
+        let mut program = built.map_err(flattened)?;
+        let mut controls = program.pass().controls();
+        program.handles().set(&mut controls, step)?;
+        program.step(stream, &controls)?;
+        let (report, steps) = (program.program().report(), program.program().steps());
+        // A report is copied when there is another one.
+        if steps == 1 || self.report.as_ref().is_none_or(|last| last.pass != report.pass) {
+            self.report = Some(report.clone());
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Lane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Lane({:?})", self.programs.statistics())
+    }
+}
+
+impl Handles {
+    fn set(&self, controls: &mut Controls, step: Step<'_>) -> Result<(), ControlError> {
+        controls.set(self.position, step.position as u32)?;
+        controls.set_array(self.sampling, &step.sampling)?;
+        let Intake::Prompt { tokens, count, last } = self.intake else { return Ok(()) };
+        let mut padded = step.tokens.to_vec();
+        padded.resize(tokens.len(), 0);
+        controls.set_array(tokens, &padded)?;
+        controls.set(count, step.tokens.len() as u32)?;
+        controls.set(last, step.tokens.len() as u32 - 1)
+    }
+}
+
+fn describe(
+    config: &TrainingConfig,
+    (room, [rows, length]): (usize, [usize; 2]),
+) -> Result<GenerationPass> {
+    match rows {
+        1 => GenerationPass::next(config, [length, room]),
+        _ => GenerationPass::prompt(config, rows, [length, room]),
+    }
+}
+
+fn bind(
+    pass: &GenerationPass,
+    (state, rotary): (&ModelState, &RotaryTables),
+    buffers: &Buffers,
+) -> Bindings {
+    let mut bindings = Bindings::new();
+    state.bind(&mut bindings, &pass.parameters);
+    bindings.bind(pass.cos, &rotary.cos).bind(pass.sin, &rotary.sin);
+    for (slices, caches) in pass.caches.iter().zip(&buffers.caches) {
+        for (slice, cache) in slices.iter().zip(caches) {
+            bindings.bind(*slice, cache);
+        }
+    }
+    bindings.bind(pass.seen, &buffers.seen).bind(pass.sampled, &buffers.sampled);
+    bindings.bind(pass.logits, &buffers.logits);
+    bindings
+}
+
+/// What went wrong, without the bucket for which it did.
+fn flattened(error: CacheError<Error>) -> Error {
+    match error {
+        CacheError::Describe { cause, .. } => cause,
+        CacheError::Build { cause, .. } => Error::Build(*cause),
+        other => Error::InvalidConfig {
+            field: "max_length",
+            value: other.to_string(),
+            rule: "as long as the text".to_owned(),
+        },
+    }
+}

@@ -1,0 +1,178 @@
+//! From a configuration to a generator: describe, warm, check the memory, upload.
+
+use retrograph_runtime::{BuildOptions, Context, ModuleCache, Policy, Requirements, Reuse, Stream};
+
+use super::lane::{Lane, Site};
+use super::ring::Ring;
+use super::sizes::Sizes;
+use super::{Generator, GeneratorOptions};
+use crate::config::TrainingConfig;
+use crate::error::{Error, Result};
+use crate::hub::ModelDirectory;
+use crate::model::GenerationPass;
+use crate::parameters::inventory;
+use crate::trainer::{ModelState, RotaryTables, Source, Stage, load_state};
+
+/// The device bytes of a generator, by what they are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GenerationNeed {
+    /// The parameters.
+    pub parameters: usize,
+    /// Keys and values, and what else lasts from token to token.
+    pub cache: usize,
+    /// Transients of the largest pass over a prompt.
+    pub step: usize,
+    /// The second cache and step of `--verify`.
+    pub verify: usize,
+}
+
+impl GenerationNeed {
+    /// All of them.
+    pub fn total(&self) -> usize {
+        self.parameters + self.cache + self.step + self.verify
+    }
+
+    /// Fails unless there is so much free memory; with `uploaded`, without the parameters.
+    fn require(&self, context: &Context, uploaded: bool) -> Result<()> {
+        let (free, total) = context.memory()?;
+        let parameters = if uploaded { 0 } else { self.parameters };
+        let planned = self.total() - self.parameters + parameters;
+        if planned <= free {
+            return Ok(());
+        }
+        let Self { cache, step, verify, .. } = *self;
+        let reduce = if planned - verify <= free {
+            "by leaving out --verify"
+        } else {
+            "the length of prompt and text, --max-length"
+        };
+        let step = cache + step;
+        Err(Error::OutOfMemory {
+            planned,
+            free,
+            total,
+            parameters,
+            optimizer: 0,
+            verify,
+            step,
+            reduce,
+        })
+    }
+}
+
+/// A generator as described, before any device is involved.
+#[derive(Debug)]
+pub struct GenerationPlan {
+    config: TrainingConfig,
+    options: GeneratorOptions,
+    prompt: GenerationPass,
+    next: GenerationPass,
+    base: Option<ModelDirectory>,
+}
+
+impl GenerationPlan {
+    /// Describes generating with the model of `config`; batch and sequence in it do not matter.
+    ///
+    /// # Errors
+    /// When the configuration or the length is not valid.
+    pub fn new(config: &TrainingConfig, options: GeneratorOptions) -> Result<Self> {
+        let room = options.max_length;
+        let rule = "at least 2: a token of the prompt and one behind it";
+        if room < 2 {
+            let (field, value) = ("max_length", room.to_string());
+            return Err(Error::InvalidConfig { field, value, rule: rule.to_owned() });
+        }
+        let [rows, length] = Sizes::new(config, room)?.largest_prompt();
+        let prompt = GenerationPass::prompt(config, rows, [length, room])?;
+        let next = GenerationPass::next(config, [room, room])?;
+        Ok(Self { config: *config, options, prompt, next, base: None })
+    }
+
+    /// Takes the weights from `base`, but for those of an adapter.
+    ///
+    /// # Errors
+    /// When `base` is a model of other dimensions, or its context is shorter than the room.
+    pub fn with_base(self, base: ModelDirectory) -> Result<Self> {
+        base.require_seq(self.options.max_length)?;
+        base.require_config(&self.config.model)?;
+        Ok(Self { base: Some(base), ..self })
+    }
+
+    /// The pass over the largest piece of a prompt.
+    pub fn prompt_pass(&self) -> &GenerationPass {
+        &self.prompt
+    }
+
+    /// The pass over one token that sees all of the cache.
+    pub fn next_pass(&self) -> &GenerationPass {
+        &self.next
+    }
+
+    /// What must be warm.
+    pub fn requirements(&self) -> Requirements {
+        self.prompt.pass.requirements().union(&self.next.pass.requirements())
+    }
+
+    /// How much device memory the generator takes.
+    pub fn memory(&self) -> GenerationNeed {
+        let (model, room) = (&self.config.model, self.options.max_length);
+        let parameters = inventory(model, self.config.mode);
+        let parameters = parameters.iter().map(|parameter| parameter.bytes()).sum();
+        let words = 2 * model.layers * room * model.kv_width() + room * model.head_dim();
+        let cache = (words + 2 * model.vocab) * size_of::<f32>();
+        let peak = |pass: &GenerationPass| pass.pass.plan_with(Reuse::WhenOrdered).peak_bytes();
+        let step = peak(&self.prompt).max(peak(&self.next));
+        let verify = if self.options.verify { cache + step } else { 0 };
+        GenerationNeed { parameters, cache, step, verify }
+    }
+
+    /// Starts on the device of `cache`: nothing is uploaded before all kernels are warm and
+    /// everything is known to fit.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] before anything is uploaded, an adapter or checkpoint that does not
+    /// fit, or when the device fails.
+    pub fn start(
+        self,
+        cache: &ModuleCache,
+        source: Source<'_>,
+        on: &mut dyn FnMut(Stage<'_>),
+    ) -> Result<Generator> {
+        let requirements = self.requirements();
+        let modules = cache.prewarm(&requirements, |progress| on(Stage::Warming(progress)))?;
+        on(Stage::Warm(&modules));
+        let uploaded = matches!(source, Source::State(_));
+        self.memory().require(cache.context(), uploaded)?;
+        let stream = Stream::new(cache.context())?;
+        let state = self.state(&stream, source, on)?;
+        let Self { config, options, .. } = self;
+        let GeneratorOptions { max_length: room, build, verify } = options;
+        let long = TrainingConfig { seq: room, ..config };
+        let rotary = RotaryTables::new(&stream, &long)?;
+        let site = Site { stream: &stream, modules: &modules, rotary: &rotary, room };
+        // With verification, whatever a step reads without having written it must show.
+        let build = BuildOptions { nan_transients: build.nan_transients || verify, ..build };
+        let eager = BuildOptions { policy: Policy::Eager, ..build };
+        let shadow = verify.then(|| Lane::new(site, &config, state.clone(), eager)).transpose()?;
+        let lane = Lane::new(site, &config, state, build)?;
+        let (ring, cache) = (Ring::new(stream.context())?, cache.clone());
+        Ok(Generator { config, room, lane, shadow, ring, stream, cache, verified: 0 })
+    }
+
+    /// The parameters on the device. Base weights that were trained are read like others.
+    fn state(
+        &self,
+        stream: &Stream,
+        source: Source<'_>,
+        on: &mut dyn FnMut(Stage<'_>),
+    ) -> Result<ModelState> {
+        let mut parameters = inventory(&self.config.model, self.config.mode);
+        if matches!(source, Source::Seed | Source::Values(_)) {
+            // Moments are for those who train.
+            parameters.iter_mut().for_each(|parameter| parameter.trainable = false);
+        }
+        let origin = (self.base.as_ref(), self.config.seed);
+        let (_, state) = load_state((stream, &parameters), origin, source, on)?;
+        Ok(state.without_moments())
+    }
+}

@@ -1,0 +1,89 @@
+//! The sizes of programs: rows of a prompt, and positions that are seen.
+
+use retrograph_runtime::program::Buckets;
+
+use crate::config::TrainingConfig;
+use crate::error::{Error, Result};
+
+/// The shortest length that programs are built for.
+const SHORTEST: usize = 256;
+/// The most rows of a prompt at a time.
+const MOST_ROWS: usize = 512;
+/// The fewest rows of a program for prompts.
+const FEWEST_ROWS: usize = 16;
+/// The most scores that a program for prompts holds: 256 MiB of them.
+const MOST_SCORES: usize = 64 << 20;
+
+/// The sizes of programs.
+#[derive(Clone, Debug)]
+pub(super) struct Sizes {
+    pub(super) rows: Buckets,
+    pub(super) lengths: Buckets,
+    heads: usize,
+    pub(super) room: usize,
+}
+
+impl Sizes {
+    /// Powers of two, up to `room`.
+    pub(super) fn new(config: &TrainingConfig, room: usize) -> Result<Self> {
+        let powers = |from: usize, to: usize| {
+            std::iter::successors(Some(from), |size| Some(size * 2)).take_while(move |&s| s < to)
+        };
+        let shape = |_| Error::InvalidConfig {
+            field: "max_length",
+            value: room.to_string(),
+            rule: "at least 2".to_owned(),
+        };
+        let rows = powers(FEWEST_ROWS, MOST_ROWS + 1).chain([1]);
+        let rows = Buckets::list(rows).map_err(shape)?;
+        let lengths = Buckets::list(powers(SHORTEST, room).chain([room])).map_err(shape)?;
+        Ok(Self { rows, lengths, heads: config.model.heads, room })
+    }
+
+    /// How many of the `left` tokens of a prompt are taken in at a time, behind `position`: as many
+    /// as keep the scores small.
+    pub(super) fn piece(&self, position: usize, left: usize) -> usize {
+        let length = self.lengths.fit(position + left).unwrap_or(self.room);
+        let fits = MOST_SCORES / (self.heads * length).max(1);
+        let most = fits.clamp(FEWEST_ROWS, MOST_ROWS);
+        left.min(1 << most.ilog2())
+    }
+
+    /// Rows and length of the largest program for prompts.
+    pub(super) fn largest_prompt(&self) -> [usize; 2] {
+        let piece = self.piece(0, self.room);
+        [self.rows.fit(piece.max(2)).unwrap_or(MOST_ROWS), self.room]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Mode, OptimizerConfig, Preset};
+
+    fn sizes(room: usize) -> Sizes {
+        let (model, optimizer) = (Preset::Qwen25OneAndHalf.model(), OptimizerConfig::new(0.0, 1));
+        let config =
+            TrainingConfig { model, mode: Mode::Full, batch: 1, seq: 1, optimizer, seed: 0 };
+        Sizes::new(&config, room).unwrap()
+    }
+
+    #[test]
+    fn prompts_are_taken_in_by_pieces_whose_scores_stay_small() {
+        let short = sizes(1024);
+        assert_eq!((short.piece(0, 5), short.piece(0, 600), short.piece(512, 88)), (5, 512, 88));
+        assert_eq!(short.largest_prompt(), [512, 1024]);
+        // 12 heads over 32 768 positions leave room for 170 rows.
+        assert_eq!(sizes(32_768).largest_prompt(), [128, 32_768]);
+    }
+
+    #[test]
+    fn lengths_are_powers_of_two_up_to_the_room() {
+        let sizes = sizes(1000);
+        let fit = |length| sizes.lengths.fit(length).unwrap();
+        assert_eq!([1, 256, 257, 513, 1000].map(fit), [256, 256, 512, 1000, 1000]);
+        assert!(sizes.lengths.fit(1001).is_err());
+        let small = super::tests::sizes(20);
+        assert_eq!(small.lengths.fit(3).unwrap(), 20);
+    }
+}

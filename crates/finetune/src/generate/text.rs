@@ -1,0 +1,115 @@
+//! Text in, text out.
+
+use super::Generator;
+use super::request::{Request, Sampling};
+use super::stops::StopStrings;
+use crate::error::Result;
+use crate::tokenizer::Tokenizer;
+
+/// A text and what is wanted behind it.
+#[derive(Clone, Debug)]
+pub struct TextRequest<'a> {
+    /// The text to be continued, as tokens; see [`TextRequest::new`].
+    pub prompt: Vec<u32>,
+    /// The most tokens to generate.
+    pub max_tokens: usize,
+    /// How they are chosen.
+    pub sampling: Sampling,
+    /// Tokens each of which ends the text.
+    pub ends: &'a [u32],
+    /// Strings each of which ends the text, and is left out.
+    pub stops: &'a [String],
+}
+
+impl TextRequest<'_> {
+    /// As many tokens behind `text` as there is room for. The token that the model expects in front
+    /// of a text is put there.
+    ///
+    /// # Errors
+    /// When the text has a part for which there is no token.
+    pub fn new(tokenizer: &Tokenizer, text: impl AsRef<[u8]>, sampling: Sampling) -> Result<Self> {
+        let mut prompt: Vec<u32> = tokenizer.start().into_iter().collect();
+        prompt.extend(tokenizer.encode(text)?);
+        Ok(Self { prompt, max_tokens: usize::MAX, sampling, ends: &[], stops: &[] })
+    }
+}
+
+/// Why a text ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// By a token that ends texts.
+    Token(u32),
+    /// By a stop string.
+    Stop,
+    /// As many tokens were generated as were asked for.
+    Enough,
+    /// There is no room for more.
+    Room,
+    /// Whoever watched said so.
+    Watcher,
+}
+
+/// What was generated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Generated {
+    /// The tokens, without the one that ended the text.
+    pub tokens: Vec<u32>,
+    /// The text, without a stop string.
+    pub text: String,
+    /// Why there is no more.
+    pub ended: Ended,
+    /// Milliseconds on the device from token to token.
+    pub device_ms: Vec<f32>,
+}
+
+impl Generator {
+    /// Generates text. `on` is told each piece as it comes, and says whether to go on; it is also
+    /// asked with empty pieces, where a token completes no character.
+    ///
+    /// # Errors
+    /// As [`Generator::tokens`] and [`Tokens::next`](super::Tokens).
+    pub fn text(
+        &mut self,
+        tokenizer: &Tokenizer,
+        request: &TextRequest<'_>,
+        on: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<Generated> {
+        let (max_tokens, sampling) = (request.max_tokens, request.sampling);
+        let room = self.room();
+        let mut tokens = self.tokens(&Request {
+            prompt: &request.prompt,
+            max_tokens,
+            sampling,
+            ends: request.ends,
+        })?;
+        let (mut stream, mut stops) =
+            (tokenizer.stream(), StopStrings::new(request.stops.iter().cloned()));
+        let mut all = Vec::new();
+        let (mut text, mut device_ms) = (String::new(), Vec::new());
+        let mut ended = None;
+        while let Some(token) = tokens.next() {
+            all.push(token?);
+            device_ms.extend(tokens.device_ms());
+            let token = all[all.len() - 1];
+            let (piece, stopped) = stops.push(&stream.push(token));
+            text.push_str(&piece);
+            let go_on = on(&piece);
+            if stopped || !go_on {
+                ended = Some(if stopped { Ended::Stop } else { Ended::Watcher });
+                break;
+            }
+        }
+        if ended != Some(Ended::Stop) {
+            let (mut rest, stopped) = stops.push(&stream.finish());
+            if !stopped {
+                rest.push_str(&stops.finish());
+            }
+            on(&rest);
+            text.push_str(&rest);
+        }
+        let full = request.prompt.len() + all.len() >= room && all.len() < max_tokens;
+        let limit = if full { Ended::Room } else { Ended::Enough };
+        let ended = ended.or(tokens.ended_by().map(Ended::Token)).unwrap_or(limit);
+        Ok(Generated { tokens: all, text, ended, device_ms })
+    }
+}

@@ -1,0 +1,144 @@
+//! Tokens, one after the other.
+
+use retrograph_kernels::ops::SamplingWords;
+
+use super::lane::Step;
+use super::request::{Request, Sampling};
+use super::{Generator, ring};
+use crate::error::{Error, Result};
+
+/// The tokens behind a prompt. A step is under way while the token of the one before is handed out;
+/// whoever stops early has that step done for nothing.
+#[derive(Debug)]
+pub struct Tokens<'a> {
+    generator: &'a mut Generator,
+    sampling: Sampling,
+    ends: Vec<u32>,
+    prompt: usize,
+    /// The most tokens to hand out.
+    limit: usize,
+    enqueued: usize,
+    handed_out: usize,
+    ended_by: Option<u32>,
+    over: bool,
+    device_ms: Option<f32>,
+}
+
+impl<'a> Tokens<'a> {
+    /// Takes in the prompt, whose last piece chooses the first token.
+    pub(super) fn start(generator: &'a mut Generator, request: &Request<'_>) -> Result<Self> {
+        generator.ring.clear()?;
+        let stream = &generator.stream;
+        generator.lane.clear(stream)?;
+        if let Some(shadow) = &mut generator.shadow {
+            shadow.clear(stream)?;
+        }
+        let prompt = request.prompt.len();
+        let limit = request.max_tokens.min(generator.room - prompt);
+        let mut tokens = Self {
+            generator,
+            sampling: request.sampling,
+            ends: request.ends.to_vec(),
+            prompt,
+            limit,
+            enqueued: 0,
+            handed_out: 0,
+            ended_by: None,
+            over: limit == 0,
+            device_ms: None,
+        };
+        if !tokens.over {
+            tokens.take_in(request.prompt)?;
+        }
+        Ok(tokens)
+    }
+
+    fn take_in(&mut self, prompt: &[u32]) -> Result<()> {
+        let mut position = 0;
+        while position < prompt.len() {
+            let piece = self.generator.lane.sizes().piece(position, prompt.len() - position);
+            let tokens = &prompt[position..position + piece];
+            let sampling = self.words(position + piece);
+            self.generator.both(Step { tokens, position, sampling })?;
+            position += piece;
+        }
+        self.send()
+    }
+
+    fn words(&self, position: usize) -> [u32; SamplingWords::LEN] {
+        self.sampling.words(position)
+    }
+
+    /// Sends the token of the last step to the host.
+    fn send(&mut self) -> Result<()> {
+        let Generator { ring, stream, lane, .. } = &mut *self.generator;
+        ring.push(stream, lane.sampled())?;
+        self.enqueued += 1;
+        Ok(())
+    }
+
+    /// Starts steps as far as the ring has room.
+    fn run_ahead(&mut self) -> Result<()> {
+        while self.enqueued < self.limit && !self.generator.ring.is_full() {
+            // The token that is taken in was chosen by the step before.
+            let position = self.prompt + self.enqueued - 1;
+            let sampling = self.words(position + 1);
+            self.generator.both(Step { tokens: &[], position, sampling })?;
+            self.send()?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<Option<u32>> {
+        self.run_ahead()?;
+        let Some(([token, status], elapsed)) = self.generator.ring.take()? else { return Ok(None) };
+        self.device_ms = elapsed;
+        if status != 0 {
+            let position = self.prompt + self.handed_out;
+            return Err(Error::LogitsNotFinite { position });
+        }
+        if self.ends.contains(&token) {
+            self.ended_by = Some(token);
+            return Ok(None);
+        }
+        self.handed_out += 1;
+        Ok(Some(token))
+    }
+
+    /// The token that ended the text, if one did.
+    pub fn ended_by(&self) -> Option<u32> {
+        self.ended_by
+    }
+
+    /// Milliseconds on the device between the last token and the one before it; `None` for the
+    /// first.
+    pub fn device_ms(&self) -> Option<f32> {
+        self.device_ms
+    }
+
+    /// The generator, to look at.
+    pub fn generator(&self) -> &Generator {
+        self.generator
+    }
+
+    /// Steps that are under way behind the token that was handed out last.
+    pub const AHEAD: usize = ring::AHEAD - 1;
+}
+
+impl Iterator for Tokens<'_> {
+    type Item = Result<u32>;
+
+    /// The next token.
+    ///
+    /// # Errors
+    /// [`Error::LogitsNotFinite`] when the model computed what is not a number; with verification,
+    /// [`Error::NotBitEqual`]; or when the device fails. Nothing comes behind an error.
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.over {
+            return None;
+        }
+        let token = self.take().transpose();
+        self.over = !matches!(token, Some(Ok(_)));
+        token
+    }
+}

@@ -1,0 +1,246 @@
+//! Text from a model over its cache, against the same model without one, in f64 on the host.
+
+use retrograph_finetune::parameters::{Parameter, inventory};
+use retrograph_finetune::{
+    Device, Error, GenerationPlan, Generator, GeneratorOptions, Mode, ModelConfig, Request,
+    RopeScaling, Sampling, Source, TrainingConfig,
+};
+use retrograph_runtime::{BuildOptions, Policy};
+
+use crate::device::device;
+use crate::golden::{config, weights};
+use crate::models::LORA;
+use crate::reference::{Reference, Weights};
+
+fn model(change: impl Fn(&mut ModelConfig), mode: Mode) -> TrainingConfig {
+    let mut config = config(mode);
+    change(&mut config.model);
+    config
+}
+
+fn qwen3(model: &mut ModelConfig) {
+    (model.head_dim, model.qkv_bias, model.qk_norm, model.tied) = (Some(10), false, true, false);
+}
+
+fn llama3(model: &mut ModelConfig) {
+    let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 27.0 };
+    (model.qkv_bias, model.rope_theta, model.rope_scaling) = (false, 20.0, Some(scaling));
+}
+
+pub(crate) fn generator_on(
+    device: &Device,
+    config: &TrainingConfig,
+    options: GeneratorOptions,
+) -> Generator {
+    let mut values = |parameter: &Parameter| Ok(weights(parameter));
+    let plan = GenerationPlan::new(config, options).unwrap();
+    plan.start(&device.modules(), Source::Values(&mut values), &mut |_| ()).unwrap()
+}
+
+fn generator(config: &TrainingConfig, room: usize) -> Generator {
+    generator_on(&device(), config, GeneratorOptions::new(room))
+}
+
+fn tokens(generator: &mut Generator, request: &Request<'_>) -> Vec<u32> {
+    generator.tokens(request).unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+fn greedy(generator: &mut Generator, prompt: &[u32], max_tokens: usize) -> Vec<u32> {
+    tokens(generator, &Request { max_tokens, ..Request::new(prompt, Sampling::greedy()) })
+}
+
+/// A text in which nothing repeats early.
+fn prompt(len: usize) -> Vec<u32> {
+    (0..len as u32).map(|i| (i * i + 7 * i + 3) % 256).collect()
+}
+
+/// Each token behind the prompt is the likeliest after all before it, by a model without cache.
+fn is_greedy(config: &TrainingConfig, prompt: &[u32], text: &[u32]) {
+    let all: Weights = inventory(&config.model, config.mode)
+        .iter()
+        .map(|one| (one.name.clone(), weights(one).into_iter().map(f64::from).collect()))
+        .collect();
+    let reference = Reference { config, weights: &all };
+    let whole = [prompt, text].concat();
+    // Positions see only what is before them, so that one run gives the logits of all.
+    let logits = reference.logits(&whole);
+    for (index, &token) in text.iter().enumerate() {
+        let row = &logits[prompt.len() + index - 1];
+        let best = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let found = row[token as usize];
+        assert!(found > best - 1e-5, "token {index} of {}: {found} and {best}", text.len());
+    }
+}
+
+#[test]
+fn greedy_tokens_are_those_of_the_model_without_a_cache() {
+    let plain = |_: &mut ModelConfig| ();
+    for config in [
+        model(plain, Mode::Full),
+        model(qwen3, Mode::Full),
+        model(llama3, Mode::Full),
+        model(plain, LORA),
+        model(qwen3, LORA),
+    ] {
+        let prompt = prompt(5);
+        let mut generator = generator(&config, 69);
+        let text = greedy(&mut generator, &prompt, 64);
+        assert_eq!(text.len(), 64);
+        is_greedy(&config, &prompt, &text);
+        assert_eq!(generator.jit_after_warm(), 0);
+    }
+}
+
+#[test]
+fn prompts_of_any_length_are_taken_in_whole() {
+    let config = config(Mode::Full);
+    let mut generator = generator(&config, 600);
+    // One token, a bucket of rows and one more; then across a bucket of lengths, and in two pieces.
+    for len in [1, 2, 16, 17, 255, 256, 257, 530] {
+        let prompt = prompt(len);
+        let text = greedy(&mut generator, &prompt, 4);
+        assert_eq!(text.len(), 4, "behind {len}");
+        is_greedy(&config, &prompt, &text);
+    }
+}
+
+#[test]
+fn a_text_that_outgrows_its_program_continues_in_the_next() {
+    let config = model(llama3, Mode::Full);
+    let prompt = prompt(250);
+    let text = greedy(&mut generator(&config, 600), &prompt, 12);
+    is_greedy(&config, &prompt, &text);
+    // The room changes which programs there are, and not a token.
+    assert_eq!(greedy(&mut generator(&config, 262), &prompt, 12), text);
+}
+
+#[test]
+fn every_strategy_gives_the_same_tokens_and_the_bits_of_eager_steps() {
+    let config = model(qwen3, Mode::Full);
+    let sampling = Sampling { temperature: 0.9, top_k: 40, top_p: 0.95, ..Sampling::greedy() };
+    let mut all = Vec::new();
+    for policy in [Policy::Auto, Policy::Manual, Policy::Capture, Policy::Eager] {
+        let build = BuildOptions { policy, ..BuildOptions::default() };
+        let options = GeneratorOptions { build, verify: true, ..GeneratorOptions::new(40) };
+        let mut generator = generator_on(&device(), &config, options);
+        let request = Request { max_tokens: 10, ..Request::new(&[1, 2, 3], sampling) };
+        all.push(tokens(&mut generator, &request));
+        assert_eq!(generator.verified_steps(), 10);
+        let report = generator.report().unwrap();
+        assert_eq!(report.nodes == 0, policy == Policy::Eager, "{policy:?}");
+    }
+    assert!(all.windows(2).all(|pair| pair[0] == pair[1]), "{all:?}");
+}
+
+#[test]
+fn what_was_generated_before_leaves_nothing_behind() {
+    let config = config(Mode::Full);
+    let penalty = Sampling { repetition_penalty: 1.3, ..Sampling::greedy() };
+    let request = |prompt| Request { max_tokens: 8, ..Request::new(prompt, penalty) };
+    let (long, short) = (prompt(30), prompt(3));
+    let expected = tokens(&mut generator(&config, 64), &request(&short));
+    let mut used = generator(&config, 64);
+    tokens(&mut used, &request(&long));
+    // One that is stopped with a step under way.
+    let first = used.tokens(&request(&long)).unwrap().next();
+    assert!(first.unwrap().is_ok());
+    assert_eq!(tokens(&mut used, &request(&short)), expected);
+}
+
+#[test]
+fn draws_follow_the_seed_and_the_settings() {
+    let config = config(Mode::Full);
+    let mut generator = generator(&config, 64);
+    let prompt = prompt(4);
+    let drawn = |generator: &mut Generator, sampling| {
+        tokens(generator, &Request { max_tokens: 24, ..Request::new(&prompt, sampling) })
+    };
+    let warm = Sampling { temperature: 1.5, ..Sampling::greedy() };
+    let one = drawn(&mut generator, warm);
+    assert_eq!(drawn(&mut generator, warm), one);
+    assert_ne!(drawn(&mut generator, Sampling { seed: 1, ..warm }), one);
+    let likeliest = greedy(&mut generator, &prompt, 24);
+    assert_ne!(one, likeliest);
+    assert_eq!(drawn(&mut generator, Sampling { top_k: 1, ..warm }), likeliest);
+    assert_eq!(drawn(&mut generator, Sampling { top_p: 0.0, ..warm }), likeliest);
+    // A penalty that nothing outweighs: no token comes twice, nor one of the prompt.
+    let never = Sampling { repetition_penalty: 1e30, ..Sampling::greedy() };
+    let mut seen = [drawn(&mut generator, never), prompt.clone()].concat();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 24 + prompt.len());
+}
+
+#[test]
+fn a_text_ends_by_a_token_by_number_and_by_room() {
+    let config = config(Mode::Full);
+    let mut generator = generator(&config, 20);
+    let prompt = prompt(5);
+    let whole = greedy(&mut generator, &prompt, usize::MAX);
+    assert_eq!(whole.len(), 15, "prompt and text fill the room");
+    assert!(greedy(&mut generator, &prompt, 0).is_empty());
+    let end = *whole.last().unwrap();
+    let at = whole.iter().position(|&token| token == end).unwrap();
+    let ends = [9999, end];
+    let request = Request { ends: &ends, ..Request::new(&prompt, Sampling::greedy()) };
+    let mut tokens = generator.tokens(&request).unwrap();
+    let text: Vec<u32> = tokens.by_ref().collect::<Result<_, _>>().unwrap();
+    assert_eq!((text.as_slice(), tokens.ended_by()), (&whole[..at], Some(end)));
+    assert!(tokens.next().is_none(), "nothing follows the end");
+}
+
+#[test]
+fn what_cannot_be_continued_is_refused() {
+    let config = config(Mode::Full);
+    let mut generator = generator(&config, 8);
+    let refused = |generator: &mut Generator, prompt: &[u32]| {
+        generator.tokens(&Request::new(prompt, Sampling::greedy())).unwrap_err()
+    };
+    assert!(matches!(refused(&mut generator, &[]), Error::EmptyPrompt));
+    let long = refused(&mut generator, &[1; 8]);
+    assert!(matches!(long, Error::PromptTooLong { tokens: 8, room: 8 }), "{long}");
+    let foreign = refused(&mut generator, &[1, 256]);
+    let named = matches!(foreign, Error::TokenOutside { index: 1, token: 256, vocab: 256 });
+    assert!(named, "{foreign}");
+    let wrong = Sampling { temperature: f32::INFINITY, ..Sampling::greedy() };
+    let error = generator.tokens(&Request::new(&[1], wrong)).unwrap_err();
+    assert!(error.to_string().contains("temperature"), "{error}");
+    // It works on afterwards.
+    assert_eq!(greedy(&mut generator, &[1; 7], 9).len(), 1);
+    let error = GenerationPlan::new(&config, GeneratorOptions::new(1)).unwrap_err();
+    assert!(error.to_string().contains("max_length is 1"), "{error}");
+}
+
+#[test]
+fn weights_that_are_not_numbers_are_an_error_and_no_token() {
+    let config = config(Mode::Full);
+    let device = device();
+    let mut values = |parameter: &Parameter| {
+        let mut values = weights(parameter);
+        if parameter.name == "model.layers.1.mlp.down_proj.weight" {
+            values[3] = f32::NAN;
+        }
+        Ok(values)
+    };
+    let plan = GenerationPlan::new(&config, GeneratorOptions::new(16)).unwrap();
+    let source = Source::Values(&mut values);
+    let mut generator = plan.start(&device.modules(), source, &mut |_| ()).unwrap();
+    let prompt = prompt(5);
+    let mut tokens = generator.tokens(&Request::new(&prompt, Sampling::greedy())).unwrap();
+    let error = tokens.next().unwrap().unwrap_err();
+    assert!(matches!(error, Error::LogitsNotFinite { position: 5 }), "{error}");
+    assert!(tokens.next().is_none());
+}
+
+#[test]
+fn the_memory_that_is_planned_is_enough() {
+    let config = config(Mode::Full);
+    let plan = GenerationPlan::new(&config, GeneratorOptions::new(300)).unwrap();
+    let need = plan.memory();
+    let mut generator = generator(&config, 300);
+    greedy(&mut generator, &prompt(280), 10);
+    let (planned, found) = (need.cache + need.step, generator.bytes());
+    // Control blocks and the arenas of smaller programs come on top.
+    assert!(found <= planned + (256 << 10), "{found} bytes, planned {planned}");
+    assert!(planned <= found + (1 << 20), "{found} bytes, planned {planned}");
+}
