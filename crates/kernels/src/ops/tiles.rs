@@ -60,13 +60,12 @@ macro_rules! tile {
 
 /// Every tile, those without a split first. In split ones, groups of threads share the contraction:
 /// they fill a device with fewer blocks, and several of them find room on a multiprocessor.
-static TILES: [Tile; 10] = [
+static TILES: [Tile; 9] = [
     tile!("128x128", 128 x 128, 256, 8, 2, [390, 394]),
     tile!("64x64", 64 x 64, 128, 16, 4, [90, 246]),
     tile!("32x32", 32 x 32, 64, 16, 8, [80, 178]),
     tile!("128x128_split2", 128 x 128, 256, 16, 1, [193, 193]),
-    tile!("64x64_split4", 64 x 64, 256, 32, 2, [62, 119]),
-    tile!("64x64_split4_tall", 64 x 64, 128, 32, 2, [61, 116]),
+    tile!("64x64_split4", 64 x 64, 128, 32, 2, [61, 116]),
     tile!("64x32_split4", 64 x 32, 128, 32, 3, [55, 98]),
     tile!("32x32_split8", 32 x 32, 256, 128, 2, [25, 42]),
     tile!("32x16_split16", 32 x 16, 256, 128, 2, [19, 27]),

@@ -9,13 +9,12 @@ use crate::harness::Device;
 use crate::support::doubles;
 
 /// Tiles by the last part of their entry: rows, columns, threads.
-pub(crate) const TILES: [(&str, u32, u32, u32); 10] = [
+pub(crate) const TILES: [(&str, u32, u32, u32); 9] = [
     ("128x128", 128, 128, 256),
     ("64x64", 64, 64, 128),
     ("32x32", 32, 32, 64),
     ("128x128_split2", 128, 128, 256),
-    ("64x64_split4", 64, 64, 256),
-    ("64x64_split4_tall", 64, 64, 128),
+    ("64x64_split4", 64, 64, 128),
     ("64x32_split4", 64, 32, 128),
     ("32x32_split8", 32, 32, 256),
     ("32x16_split16", 32, 16, 256),

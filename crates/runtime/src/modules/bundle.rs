@@ -2,14 +2,14 @@
 //!
 //! A bundle holds the code of any number of images for any number of SM targets. Each is found by
 //! the SHA-256 of the PTX that it was compiled from, so that an image that was changed since is not
-//! found, and verified by a checksum of its own when it is read.
+//! found, and verified by a checksum of its own (XXH3, 128 bits) when it is read.
 //!
 //! # Format
 //!
 //! | Bytes | What |
 //! |---|---|
 //! | 8 | `RTGCODE` and a line feed |
-//! | 4 | version of the format, 1 |
+//! | 4 | version of the format, 2 |
 //! | 4 | length of the index |
 //! | 32 | SHA-256 of the index |
 //! | | the index: JSON, a list of image, target, maker, offset, length, checksum |
@@ -28,10 +28,10 @@ use retrograph_kernels::{ImageForm, SmTarget};
 use sha2::{Digest as _, Sha256};
 
 use super::image::Digest;
-use super::index::{BundleEntry, Listed, hex, write};
+use super::index::{BundleEntry, Listed, checksum, write};
 
 const MAGIC: &[u8; 8] = b"RTGCODE\n";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const HEAD_BYTES: usize = 48;
 
 /// Why a bundle cannot be used.
@@ -182,7 +182,7 @@ impl Bundle {
         let start = SeekFrom::Start(data_start + listed.offset);
         let read = file.seek(start).and_then(|_| file.read_exact(&mut code));
         read.map_err(|source| io(path, source))?;
-        if hex(&Sha256::digest(&code)) != listed.checksum {
+        if checksum(&code) != listed.checksum {
             let what = format!("the code of `{}` for {}", listed.name, listed.target);
             return Err(BundleError::Corrupt { path: path.clone(), what });
         }

@@ -90,7 +90,7 @@ impl CodeKey<'_> {
 pub(super) fn identity(context: &Context) -> String {
     let simulated = if context.driver().is_simulated() { "SIMULATED " } else { "" };
     let (version, device) = (context.driver().version(), context.device_target());
-    format!("{simulated}driver for CUDA {version}, default options, for {device}, format 1")
+    format!("{simulated}driver for CUDA {version}, default options, for {device}, format 2")
 }
 
 impl CacheDir {

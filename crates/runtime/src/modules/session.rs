@@ -79,24 +79,19 @@ impl<'s> Session<'s> {
 
     /// Loads images from bundles and from disk, and has the rest compiled.
     pub(super) fn load(&mut self, mine: Vec<Mine<'_, '_>>) -> Result<(), PrewarmError> {
-        let (wanted, claims): (Vec<_>, Vec<_>) = mine.into_iter().unzip();
-        let (mut cold, mut claims) = (Vec::new(), claims.into_iter());
-        stored::each(self.cache, &wanted, |at, found| {
-            let (started, wanted) = (Instant::now(), wanted[at]);
+        let mut cold = Vec::new();
+        for (wanted, claim) in mine {
+            let started = Instant::now();
             let bad = |source| PrewarmError::Bundle { image: wanted.name.clone(), source };
-            let loaded = self.load_stored(wanted, found.map_err(bad)?)?;
-            let Some(claim) = claims.next() else { return Ok(()) };
-            match loaded {
+            let stored = stored::stored(self.cache, wanted).map_err(bad)?;
+            match self.load_stored(wanted, stored)? {
                 Some((module, source)) => {
                     let module = claim.fulfil(module);
-                    self.finish(wanted, &module, (source, started.elapsed()))
+                    self.finish(wanted, &module, (source, started.elapsed()))?;
                 }
-                None => {
-                    cold.push((wanted, claim));
-                    Ok(())
-                }
+                None => cold.push((wanted, claim)),
             }
-        })?;
+        }
         let cold = match self.cache.options().warming.compiler {
             Compiler::Driver => cold,
             _ if cold.is_empty() => cold,

@@ -132,7 +132,7 @@ fn each_kind_of_damage_is_an_error_of_its_own() {
         bytes[at] ^= 4;
         bytes
     };
-    assert!(matches!(error(&changed(8)), BundleError::Format { found: 5, .. }));
+    assert!(matches!(error(&changed(8)), BundleError::Format { found: 6, .. }));
     assert!(matches!(error(&changed(20)), BundleError::Corrupt { .. }));
     assert!(matches!(error(&changed(70)), BundleError::Corrupt { .. }));
     fs::remove_file(&path).unwrap();
