@@ -4,55 +4,78 @@ use retrograph_finetune::checkpoint::{Checkpoint, CheckpointDirectory, StatePart
 use retrograph_finetune::init::initial_values;
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{
-    Adapter, Device, Error, Evaluation, Evaluator, Mode, TextData, TrainingConfig,
+    Adapter, Device, Error, Evaluation, Evaluator, Mode, ModelDirectory, TrainingConfig,
 };
 use serde_json::json;
 
-use crate::Outcome;
 use crate::args::EvalArguments;
 use crate::error::CliError;
 use crate::file::write;
 use crate::screen::{self, fact};
+use crate::{Outcome, data};
 
-/// What the seed does not give.
+/// What was trained, where anything was.
 enum Trained {
     Nothing,
     Checkpoint(Box<Checkpoint>),
     Adapter(Box<Adapter>),
 }
 
-impl Trained {
-    fn values(&mut self, parameter: &Parameter, seed: u64) -> Result<Vec<f32>, Error> {
-        let stored = match self {
-            Self::Checkpoint(checkpoint) if parameter.trainable => {
-                Some(checkpoint.tensor(&StatePart::Parameter.tensor_name(&parameter.name))?)
+/// Where the parameters come from: what was trained, the model directory, and the seed.
+struct Values {
+    trained: Trained,
+    base: Option<ModelDirectory>,
+    seed: u64,
+}
+
+impl Values {
+    fn of(&mut self, parameter: &Parameter) -> Result<Vec<f32>, Error> {
+        match &mut self.trained {
+            Trained::Checkpoint(checkpoint) if parameter.trainable => {
+                checkpoint.tensor(&StatePart::Parameter.tensor_name(&parameter.name))
             }
-            Self::Adapter(adapter) if parameter.trainable => Some(adapter.values(parameter)?),
-            _ => None,
-        };
-        Ok(stored.unwrap_or_else(|| initial_values(parameter, seed)))
+            Trained::Adapter(adapter) if parameter.trainable => Ok(adapter.values(parameter)?),
+            _ => {
+                let mut values = vec![0.0; parameter.len()];
+                let base = self.base.as_ref();
+                let stored = base.and_then(|base| base.read(&parameter.name, 0, &mut values));
+                Ok(stored.map_or_else(|| initial_values(parameter, self.seed), |()| values))
+            }
+        }
     }
 }
 
-/// Measures the loss of a text.
+/// Measures the loss of a text or of examples.
 pub(crate) fn run(arguments: &EvalArguments) -> Result<Outcome, CliError> {
-    let data = TextData::read(&arguments.text)?;
-    let (config, mut trained) = resolve(arguments)?;
+    let base = arguments.base.as_deref().map(ModelDirectory::open).transpose()?;
+    let tokenizer = data::tokenizer(base.as_ref())?;
+    let split = data::read(&arguments.data, &tokenizer, arguments.data.options(arguments.seq))?;
+    let (config, trained) = resolve(arguments, base.as_ref())?;
     config.validate()?;
-    data.require(1)?;
+    if let Some(base) = &base {
+        base.require_seq(config.seq)?;
+    }
+    let data = &split.training;
+    data.in_order([config.batch, config.seq], 0)?;
     let device = Device::open(arguments.device)?;
     screen::device(&device);
-    screen::model(&config, &data);
+    screen::run(&config);
+    data::show(&split, &tokenizer, &config);
     let modules = arguments.cache.modules(&device, arguments.device)?;
-    let values = &mut |parameter: &Parameter| trained.values(parameter, config.seed);
-    let evaluation = Evaluator::new(&modules, &config, values)?.evaluate(&data)?;
+    let mut values = Values { trained, base, seed: config.seed };
+    let values = &mut |parameter: &Parameter| values.of(parameter);
+    let evaluation = Evaluator::new(&modules, &config, values)?.evaluate(data)?;
     let Evaluation { loss, tokens } = evaluation;
     let perplexity = evaluation.perplexity();
-    fact("loss", format!("{loss:.4} nats per token, perplexity {perplexity:.3}, {tokens} tokens"));
+    let unit = data::unit(&tokenizer);
+    fact(
+        "loss",
+        format!("{loss:.4} nats per {unit}, perplexity {perplexity:.3}, {tokens} {unit}s"),
+    );
     if let Some(path) = &arguments.json {
-        let (simulated, text) = (device.simulated, data.fingerprint());
+        let (simulated, sha256) = (device.simulated, data.fingerprint());
         let result = json!({
-            "loss": loss, "perplexity": perplexity, "tokens": tokens, "text_sha256": text,
+            "loss": loss, "perplexity": perplexity, "tokens": tokens, "data_sha256": sha256,
             "batch": config.batch, "seq": config.seq, "simulated": simulated,
         });
         write("the result", path, &format!("{result:#}\n"))?;
@@ -60,13 +83,16 @@ pub(crate) fn run(arguments: &EvalArguments) -> Result<Outcome, CliError> {
     Ok(Outcome::Done)
 }
 
-/// The model, from a checkpoint, from an adapter, or from the seed alone.
-fn resolve(arguments: &EvalArguments) -> Result<(TrainingConfig, Trained), CliError> {
-    let mut config = arguments.config();
+/// The model, and what of it was trained.
+fn resolve(
+    arguments: &EvalArguments,
+    base: Option<&ModelDirectory>,
+) -> Result<(TrainingConfig, Trained), CliError> {
+    let mut config = arguments.config(base);
     if let Some(path) = &arguments.checkpoint {
         let checkpoint = CheckpointDirectory::at(path).open_latest()?;
-        // What is not in the checkpoint is from the seed here, never from a model's directory.
-        checkpoint.header().require_base(None)?;
+        // What is not in the checkpoint must come from where the run took it.
+        checkpoint.header().require_base(base)?;
         config = arguments.sized(checkpoint.header().config);
         let parameters = inventory(&config.model, config.mode);
         let trained: Vec<&Parameter> = parameters.iter().filter(|one| one.trainable).collect();

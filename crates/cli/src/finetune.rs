@@ -6,44 +6,75 @@ use std::sync::atomic::AtomicBool;
 use retrograph_finetune::checkpoint::{Checkpoint, CheckpointDirectory};
 use retrograph_finetune::parameters::inventory;
 use retrograph_finetune::{
-    Adapter, Device, Ending, Error, Mode, ModelDirectory, Plan, Run, RunReport, Sampling, TextData,
-    Tokenizer, TrainedModel, Trainer, TrainerOptions, TrainingConfig,
+    Adapter, Data, Device, Ending, Error, Evaluator, Event, HeldOut, Mode, ModelDirectory, Plan,
+    Run, RunReport, Sampling, Split, Tokenizer, TrainedModel, Trainer, TrainerOptions,
+    TrainingConfig,
 };
 
 use crate::args::FinetuneArguments;
 use crate::error::CliError;
 use crate::file::write;
 use crate::metrics::MetricsFile;
+use crate::plot::Curves;
 use crate::screen::{self, Steps, fact};
-use crate::{Outcome, interrupt, plot, start};
+use crate::{Outcome, data, interrupt, plot, start};
 
-/// Bytes of the text that the sample continues when no prompt is given.
-const PROMPT_BYTES: usize = 24;
+/// Tokens of the data that the sample continues when no prompt is given.
+const PROMPT_TOKENS: usize = 24;
+
+/// What is learned from, and by which tokens.
+struct Material {
+    tokenizer: Tokenizer,
+    split: Split,
+}
 
 /// Trains as the arguments say.
 pub(crate) fn run(arguments: &FinetuneArguments) -> Result<Outcome, CliError> {
     let stop = interrupt::flag()?;
     arguments.output.require_folders()?;
-    let data = TextData::read(&arguments.text)?;
     let base = arguments.base.as_deref().map(ModelDirectory::open).transpose()?;
     let mut adapter = start::adapter(arguments)?;
+    let material = material(arguments, base.as_ref())?;
+    let Material { tokenizer, split } = &material;
     let (config, directory, mut checkpoint) =
-        resolve(arguments, &data, (base.as_ref(), adapter.as_ref()))?;
+        resolve(arguments, &split.training, (base.as_ref(), adapter.as_ref()))?;
     config.validate()?;
     start::require_adapter_out(arguments, &config)?;
-    data.require(config.seq)?;
-    let plan = plan(arguments, &config, base)?;
+    split.training.require(config.seq)?;
+    let plan = plan(arguments, &config, (base, split.held_out.is_some()))?;
     let device = Device::open(arguments.device)?;
     screen::device(&device);
-    screen::model(&config, &data);
+    screen::run(&config);
+    data::show(split, tokenizer, &config);
     let modules = arguments.cache.modules(&device, arguments.device)?;
     let mut trainer = start::start(plan, &modules, (checkpoint.as_mut(), adapter.as_mut()))?;
-    picture(arguments, &mut trainer, &data)?;
+    picture(arguments, &mut trainer, &split.training)?;
     let until = arguments.training.steps.unwrap_or(config.optimizer.total_steps);
-    let every = arguments.checkpoint_every;
-    let mut run = Run { trainer, data: &data, checkpoints: directory, checkpoint_every: every };
+    let held_out = match &split.held_out {
+        None => None,
+        Some(data) => {
+            let (evaluator, every) = (Evaluator::of(&trainer)?, arguments.holdout.eval_every);
+            Some(HeldOut { data, evaluator, every })
+        }
+    };
+    let checkpoint_every = arguments.checkpoint_every;
+    let data = &split.training;
+    let mut run = Run { trainer, data, held_out, checkpoints: directory, checkpoint_every };
     let (ending, times) = train(&mut run, &device, (until, &stop), arguments)?;
-    finish(arguments, (run, &device), (ending, &times))
+    finish(arguments, (run, &device, tokenizer), (ending, &times))
+}
+
+/// Reads the data by the tokenizer of `base`.
+fn material(
+    arguments: &FinetuneArguments,
+    base: Option<&ModelDirectory>,
+) -> Result<Material, CliError> {
+    let tokenizer = data::tokenizer(base)?;
+    let training = &arguments.training;
+    let options = arguments.data.options(training.seq);
+    let options = arguments.holdout.options(options, training.seed);
+    let split = data::read(&arguments.data, &tokenizer, options)?;
+    Ok(Material { tokenizer, split })
 }
 
 type Resolved = (TrainingConfig, Option<CheckpointDirectory>, Option<Checkpoint>);
@@ -52,7 +83,7 @@ type Resolved = (TrainingConfig, Option<CheckpointDirectory>, Option<Checkpoint>
 /// checkpoint.
 fn resolve(
     arguments: &FinetuneArguments,
-    data: &TextData,
+    data: &Data,
     (base, adapter): (Option<&ModelDirectory>, Option<&Adapter>),
 ) -> Result<Resolved, CliError> {
     let mut asked = arguments.config(base);
@@ -81,7 +112,7 @@ fn resolve(
 fn plan(
     arguments: &FinetuneArguments,
     config: &TrainingConfig,
-    base: Option<ModelDirectory>,
+    (base, held_out): (Option<ModelDirectory>, bool),
 ) -> Result<Plan, CliError> {
     let options = TrainerOptions {
         build: arguments.policy().into(),
@@ -91,8 +122,10 @@ fn plan(
     let mut plan = Plan::new(config, options)?;
     if let Some(base) = base {
         fact("base", base.path().display());
-        fact("", "its tokenizer is not read: the bytes of the text are taken as token numbers");
         plan = plan.with_base(base)?;
+    }
+    if held_out {
+        plan = plan.with_held_out()?;
     }
     let pass = &plan.step_pass().pass;
     if arguments.output.explain {
@@ -109,7 +142,7 @@ fn plan(
 fn picture(
     arguments: &FinetuneArguments,
     trainer: &mut Trainer,
-    data: &TextData,
+    data: &Data,
 ) -> Result<(), CliError> {
     let output = &arguments.output;
     let mut profile = None;
@@ -146,11 +179,15 @@ fn train(
     let described = (&config, device.simulated);
     let open = |path: &PathBuf| MetricsFile::open(path, from, described);
     let mut file = arguments.output.metrics.as_ref().map(open).transpose()?;
-    let ending = run.train(until, stop, &mut |metrics| {
-        times.push(metrics.device_ms);
-        steps.show(metrics);
-        if let Some(file) = &mut file {
-            file.write(metrics);
+    let ending = run.train(until, stop, &mut |event| match event {
+        Event::Step(metrics) => {
+            times.push(metrics.device_ms);
+            steps.show(&metrics);
+            file.iter_mut().for_each(|file| file.write(&metrics));
+        }
+        Event::HeldOut(found) => {
+            steps.held_out(&found);
+            file.iter_mut().for_each(|file| file.held_out(&found));
         }
     });
     steps.finish();
@@ -171,7 +208,7 @@ fn train(
 /// Everything after the last step.
 fn finish(
     arguments: &FinetuneArguments,
-    (run, device): (Run<'_>, &Device),
+    (run, device, tokenizer): (Run<'_>, &Device, &Tokenizer),
     (ending, times): (Ending, &[f32]),
 ) -> Result<Outcome, CliError> {
     let Run { trainer, data, checkpoints, .. } = run;
@@ -183,10 +220,12 @@ fn finish(
         let steps = trainer.verified_steps();
         fact("verified", format!("{steps} steps equal the eager step bit for bit"));
     }
-    let report = RunReport::new(device, &trainer, times);
+    let report = RunReport { data: data::tally(data), ..RunReport::new(device, &trainer, times) };
     write_report(arguments.output.report.as_deref(), &report)?;
     if let Some(path) = &arguments.output.plot {
-        plot::loss_curve(path, &format!("loss on {}", report.device), losses)?;
+        let title = &format!("loss on {}", report.device);
+        let (unit, held_out) = (data::unit(tokenizer), trainer.held_out());
+        plot::loss_curve(path, &Curves { title, unit, losses, held_out })?;
         fact("plot", path.display());
     }
     if let Some(output) = start::adapter_output(arguments) {
@@ -202,7 +241,7 @@ fn finish(
     if ending == Ending::Stopped {
         return Ok(Outcome::Interrupted);
     }
-    sample(arguments, &trainer.into_model(), data)?;
+    sample(arguments, &trainer.into_model(), (data, tokenizer))?;
     Ok(Outcome::Done)
 }
 
@@ -210,24 +249,28 @@ fn finish(
 fn sample(
     arguments: &FinetuneArguments,
     model: &TrainedModel,
-    data: &TextData,
+    (data, tokenizer): (&Data, &Tokenizer),
 ) -> Result<(), CliError> {
     let output = &arguments.output;
     if output.sample == 0 {
         return Ok(());
     }
     let prompt = match &output.prompt {
-        Some(prompt) => prompt.as_bytes(),
-        None => data.head(PROMPT_BYTES),
+        Some(prompt) => {
+            let start = tokenizer.start().into_iter();
+            start.chain(tokenizer.encode(prompt)?).collect()
+        }
+        None => data.first(PROMPT_TOKENS).to_vec(),
     };
+    // The model needs something to continue.
+    let prompt = if prompt.is_empty() { tokenizer.encode("\n")? } else { prompt };
     let seed = arguments.training.seed;
     let sampling = Sampling { temperature: output.temperature, seed, ..Sampling::greedy() };
-    let tokenizer = Tokenizer::bytes();
-    // The model needs something to continue.
-    let prompt = if prompt.is_empty() { b"\n" } else { prompt };
-    let tokens = model.generate(&tokenizer.encode(prompt)?, output.sample, sampling)?;
+    let mut text = model.generate(&prompt, output.sample, sampling)?;
+    let end = text.iter().position(|token| Some(*token) == tokenizer.end());
+    text.truncate(end.unwrap_or(text.len()));
     fact("sample", "the prompt, then what the model makes of it");
-    let (prompt, text) = (String::from_utf8_lossy(prompt), tokenizer.decode(&tokens));
+    let [prompt, text] = [&prompt, &text].map(|tokens| tokenizer.decode(tokens));
     screen::line(format_args!("{prompt}\u{2502}{text}"));
     Ok(())
 }

@@ -4,15 +4,14 @@
 use std::collections::BTreeMap;
 
 use indicatif::{HumanBytes, HumanCount};
-use retrograph_finetune::{ModelConfig, ModelDirectory, Plan, RopeScaling, TrainerOptions};
+use retrograph_finetune::{
+    HubError, ModelConfig, ModelDirectory, Plan, RopeScaling, TrainerOptions,
+};
 
 use crate::Outcome;
 use crate::args::InspectArguments;
 use crate::error::CliError;
 use crate::screen::{self, fact};
-
-/// Files that a directory may hold beside configuration and weights.
-const OTHERS: [&str; 3] = ["tokenizer.json", "tokenizer_config.json", "generation_config.json"];
 
 /// Says what is in the directory.
 pub(crate) fn run(arguments: &InspectArguments) -> Result<Outcome, CliError> {
@@ -23,16 +22,7 @@ pub(crate) fn run(arguments: &InspectArguments) -> Result<Outcome, CliError> {
         fact("context", format!("{} positions", HumanCount(positions as u64)));
     }
     weights(&model);
-    for name in OTHERS {
-        let there = model.path().join(name).exists();
-        fact(
-            if name == OTHERS[0] { "beside" } else { "" },
-            match there {
-                true => format!("{name}, which is not read"),
-                false => format!("no {name}"),
-            },
-        );
-    }
+    tokenizer(&model);
     let config = arguments.config(*model.config());
     let plan = Plan::new(&config, TrainerOptions::default())?.with_base(model)?;
     screen::run(&config);
@@ -55,6 +45,25 @@ fn dimensions(model: &ModelConfig) {
         Some(RopeScaling::Llama3 { factor, .. }) => format!(", scaled by {factor} as in Llama 3"),
     };
     fact("", format!("rotary base {}{scaling}", model.rope_theta));
+}
+
+/// The tokenizer. A run would fail where it cannot be used; here the rest is worth knowing.
+fn tokenizer(model: &ModelDirectory) {
+    match model.tokenizer() {
+        Ok(tokenizer) if tokenizer.is_bytes() => {
+            fact("tokenizer", "no tokenizer.json: bytes are taken as token numbers");
+        }
+        Ok(tokenizer) => {
+            let count = HumanCount(tokenizer.len() as u64);
+            let template = match tokenizer.chat_template() {
+                Ok(_) => "a chat template",
+                Err(HubError::NoChatTemplate) => "no chat template",
+                Err(_) => "a chat template that cannot be used",
+            };
+            fact("tokenizer", format!("{count} tokens, {template}"));
+        }
+        Err(error) => fact("tokenizer", error),
+    }
 }
 
 /// The files, and the tensors by shape and type; those of all layers share a line.

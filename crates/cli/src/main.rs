@@ -9,10 +9,11 @@
 //!
 //! Here are arguments, what is printed, and the handling of Ctrl-C.
 //!
-//! Absent on purpose: training itself, which is in `retrograph-finetune`, and tokenizers.
+//! Absent on purpose: training itself, which is in `retrograph-finetune`.
 
 mod args;
 mod bench;
+mod data;
 mod error;
 mod eval;
 mod file;

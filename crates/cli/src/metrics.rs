@@ -1,10 +1,11 @@
-//! `--metrics`: one line of JSON for each step, written as the step ends.
+//! `--metrics`: one line of JSON for each step, written as the step ends, and one for each time
+//! that what is held out is measured.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use retrograph_finetune::{StepMetrics, TrainingConfig};
+use retrograph_finetune::{HeldOutLoss, StepMetrics, TrainingConfig};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -42,11 +43,23 @@ impl MetricsFile {
         Ok(Self { file, path, config, simulated, failed: None })
     }
 
-    /// Writes a line. What fails is told in the end, for a full disk is no reason to stop training.
+    /// Writes the line of a step.
     pub(crate) fn write(&mut self, metrics: &StepMetrics) {
         let line = line(metrics, &self.config, self.simulated);
+        self.put(&line);
+    }
+
+    /// Writes the line of what is held out, as of the last step that was done.
+    pub(crate) fn held_out(&mut self, found: &HeldOutLoss) {
+        let HeldOutLoss { steps, loss, tokens } = *found;
+        let line = HeldOutLine { step: steps.saturating_sub(1), held_out_loss: loss, tokens };
+        self.put(&line);
+    }
+
+    /// What fails is told in the end, for a full disk is no reason to stop training.
+    fn put(&mut self, line: &impl Serialize) {
         if self.failed.is_none() {
-            let text = serde_json::to_string(&line).map_err(std::io::Error::from);
+            let text = serde_json::to_string(line).map_err(std::io::Error::from);
             let written = text.and_then(|text| writeln!(self.file, "{text}"));
             self.failed = written.err();
         }
@@ -92,6 +105,14 @@ struct Line {
     device_ms: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tokens_per_s: Option<f64>,
+}
+
+/// What is held out, measured after a step.
+#[derive(Serialize)]
+struct HeldOutLine {
+    step: u32,
+    held_out_loss: f32,
+    tokens: usize,
 }
 
 fn line(metrics: &StepMetrics, config: &TrainingConfig, simulated: bool) -> Line {

@@ -4,22 +4,37 @@ use std::path::Path;
 
 use plotters::prelude::*;
 
+use retrograph_finetune::HeldOutLoss;
+
 use crate::error::CliError;
 use crate::file::write;
 
-/// Draws the loss of each step to `path`.
-pub(crate) fn loss_curve(path: &Path, title: &str, losses: &[f32]) -> Result<(), CliError> {
+/// What is drawn.
+pub(crate) struct Curves<'a> {
+    pub(crate) title: &'a str,
+    /// What a token is called.
+    pub(crate) unit: &'a str,
+    /// The loss of each step.
+    pub(crate) losses: &'a [f32],
+    /// What was measured on held-out data.
+    pub(crate) held_out: &'a [HeldOutLoss],
+}
+
+/// Draws the losses to `path`.
+pub(crate) fn loss_curve(path: &Path, curves: &Curves<'_>) -> Result<(), CliError> {
     let mut picture = String::new();
-    draw(&mut picture, title, losses).map_err(|error| CliError::write("the plot", path, error))?;
+    draw(&mut picture, curves).map_err(|error| CliError::write("the plot", path, error))?;
     write("the plot", path, &picture)
 }
 
 type DrawError = Box<dyn std::error::Error>;
 
-fn draw(picture: &mut String, title: &str, losses: &[f32]) -> Result<(), DrawError> {
+fn draw(picture: &mut String, curves: &Curves<'_>) -> Result<(), DrawError> {
+    let Curves { title, unit, losses, held_out } = *curves;
     let root = SVGBackend::with_string(picture, (800, 450)).into_drawing_area();
     root.fill(&WHITE)?;
-    let largest = losses.iter().copied().fold(0.0f32, f32::max);
+    let all = losses.iter().copied().chain(held_out.iter().map(|found| found.loss));
+    let largest = all.fold(0.0f32, f32::max);
     let top = if largest > 0.0 { largest * 1.05 } else { 1.0 };
     let mut chart = ChartBuilder::on(&root)
         .caption(title, ("sans-serif", 20))
@@ -31,13 +46,16 @@ fn draw(picture: &mut String, title: &str, losses: &[f32]) -> Result<(), DrawErr
         .configure_mesh()
         .light_line_style(WHITE)
         .x_desc("step")
-        .y_desc("loss (nats per byte)")
+        .y_desc(format!("loss (nats per {unit})"))
         .draw()?;
     let points = losses.iter().copied().enumerate();
     chart.draw_series(LineSeries::new(points, BLUE.mix(0.35)))?;
     let smooth = smoothed(losses);
     let points = smooth.into_iter().enumerate();
     chart.draw_series(LineSeries::new(points, BLUE.stroke_width(2)))?;
+    let points = held_out.iter().map(|found| (found.steps as usize, found.loss));
+    chart.draw_series(LineSeries::new(points.clone(), RED.stroke_width(2)))?;
+    chart.draw_series(points.map(|point| Circle::new(point, 3, RED.filled())))?;
     root.present()?;
     Ok(())
 }
@@ -56,18 +74,26 @@ fn smoothed(losses: &[f32]) -> Vec<f32> {
 mod tests {
     use super::*;
 
+    fn curves<'a>(losses: &'a [f32], held_out: &'a [HeldOutLoss]) -> Curves<'a> {
+        Curves { title: "loss", unit: "byte", losses, held_out }
+    }
+
     #[test]
     fn the_curve_is_drawn_without_fonts() {
         let mut picture = String::new();
-        draw(&mut picture, "loss", &[5.5, 4.0, 3.0]).unwrap();
+        draw(&mut picture, &curves(&[5.5, 4.0, 3.0], &[])).unwrap();
         assert!(picture.starts_with("<svg") && picture.contains("polyline"), "{picture}");
-        assert!(picture.contains("nats per byte"));
+        assert!(picture.contains("nats per byte") && !picture.contains("<circle"));
+        let held_out = [1, 3].map(|steps| HeldOutLoss { steps, loss: 6.0, tokens: 9 });
+        let mut picture = String::new();
+        draw(&mut picture, &curves(&[5.5, 4.0, 3.0], &held_out)).unwrap();
+        assert_eq!(picture.matches("<circle").count(), 2);
     }
 
     #[test]
     fn no_steps_are_an_empty_picture() {
         let mut picture = String::new();
-        draw(&mut picture, "loss", &[]).unwrap();
+        draw(&mut picture, &curves(&[], &[])).unwrap();
         assert!(picture.starts_with("<svg"));
     }
 }

@@ -9,7 +9,7 @@ use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, Progres
 use retrograph_finetune::parameters::inventory;
 use retrograph_finetune::trainer::MemoryNeed;
 use retrograph_finetune::{
-    Adapter, Device, LoraConfig, Mode, Stage, StepMetrics, TextData, TrainingConfig,
+    Adapter, Device, HeldOutLoss, LoraConfig, Mode, Stage, StepMetrics, TrainingConfig,
 };
 use retrograph_runtime::{Report, WarmModules};
 
@@ -45,13 +45,6 @@ pub(crate) fn device(device: &Device) {
     if device.simulated {
         fact("", "kernels run on the CPU: results are exact, times say nothing about a GPU");
     }
-}
-
-pub(crate) fn model(config: &TrainingConfig, data: &TextData) {
-    run(config);
-    let (batch, seq) = (config.batch, config.seq);
-    let bytes = HumanCount(data.len() as u64);
-    fact("text", format!("{bytes} bytes, {batch} sequences of {seq} per step"));
 }
 
 /// What is trained.
@@ -167,7 +160,7 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.0} ms", time.as_secs_f64() * 1e3)
 }
 
-fn style(template: &str) -> ProgressStyle {
+pub(crate) fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
@@ -208,6 +201,12 @@ impl Steps {
             fact("train", format!("step {done:>5} of {}  {text}", self.until));
         }
         self.bar.set_message(text);
+    }
+
+    /// Shows the loss of what is held out.
+    pub(crate) fn held_out(&self, found: &HeldOutLoss) {
+        let HeldOutLoss { steps, loss, .. } = found;
+        self.bar.suspend(|| fact("held out", format!("loss {loss:.4} after {steps} steps")));
     }
 
     pub(crate) fn finish(&self) {

@@ -19,7 +19,7 @@ pub enum Error {
     },
     /// The text has no room for one sequence and the token after it.
     #[error(
-        "the text has {tokens} bytes, but a sequence of {seq} tokens needs {needed}; use a longer \
+        "the text has {tokens} tokens, but a sequence of {seq} tokens needs {needed}; use a longer \
          text or a smaller --seq"
     )]
     TextTooShort {
@@ -79,9 +79,9 @@ pub enum Error {
     /// The run does not fit into the memory of the device. Nothing was uploaded.
     #[error(
         "the run needs {planned} bytes of device memory, and {free} of {total} are free: \
-         {parameters} for parameters, {optimizer} for moments, {verify} for the copies of --verify \
-         and {step} for a step; reduce {reduce}, or free other memory of the device. Nothing was \
-         uploaded"
+         {parameters} for parameters, {optimizer} for moments, {verify} for the copies of \
+         --verify, {held_out} for what is held out and {step} for a step; reduce {reduce}, or free \
+         other memory of the device. Nothing was uploaded"
     )]
     OutOfMemory {
         /// All bytes that the run would take.
@@ -98,6 +98,8 @@ pub enum Error {
         verify: usize,
         /// Bytes of activations, gradients, controls and tables.
         step: usize,
+        /// Bytes of the forward pass over held-out data.
+        held_out: usize,
         /// What to reduce first.
         reduce: &'static str,
     },
@@ -199,6 +201,9 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// Examples cannot be used.
+    #[error(transparent)]
+    Data(#[from] crate::data::DataError),
     /// A model directory cannot be used.
     #[error(transparent)]
     Model(#[from] crate::hub::HubError),

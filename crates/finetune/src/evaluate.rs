@@ -1,20 +1,22 @@
-//! The loss of a model over a whole text, such as one that was held out of training.
+//! The loss of a model over all of some data, such as what was held out of training.
 //!
-//! The text is cut into windows of a sequence, one behind the other, so that each token but the
-//! first is predicted exactly once. The last window is filled up with tokens that do not count.
-//! Losses are added in f64 in the order of the text: the same model and sizes give the same bits.
+//! A text is cut into windows of a sequence, one behind the other, so that each token but the first
+//! is predicted exactly once; examples are taken in their order. What fills the last batch up does
+//! not count. Losses are added in f64 in this order: the same model and sizes give the same bits.
 
-use retrograph_kernels::ops::IGNORED_TARGET;
-use retrograph_runtime::{Bindings, DeviceBuffer, ModuleCache, Policy, Program, Stream};
+use retrograph_runtime::{
+    Bindings, DeviceBuffer, ModuleCache, Policy, Program, Stream, WarmModules,
+};
+use serde::{Deserialize, Serialize};
 
 use crate::config::TrainingConfig;
-use crate::data::TextData;
+use crate::data::Data;
 use crate::error::Result;
 use crate::model::LossPass;
 use crate::parameters::Parameter;
-use crate::trainer::RotaryTables;
+use crate::trainer::{RotaryTables, Trainer};
 
-/// What a text costs a model.
+/// What some data costs a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evaluation {
     /// The mean cross-entropy of the tokens that were predicted, in nats.
@@ -28,6 +30,17 @@ impl Evaluation {
     pub fn perplexity(&self) -> f64 {
         self.loss.exp()
     }
+}
+
+/// The loss of what was held out, at some time of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeldOutLoss {
+    /// Steps that were done.
+    pub steps: u32,
+    /// The mean cross-entropy of the tokens that were predicted, in nats.
+    pub loss: f32,
+    /// How many tokens were predicted.
+    pub tokens: usize,
 }
 
 /// A model on a device, ready to be evaluated.
@@ -53,44 +66,60 @@ impl Evaluator {
         let pass = LossPass::new(config)?;
         let modules = cache.prewarm(&pass.pass.requirements(), |_| ())?;
         let stream = Stream::new(cache.context())?;
-        let losses = DeviceBuffer::zeroed(cache.context(), config.rows())?;
-        let rotary = RotaryTables::new(&stream, config)?;
         let mut bindings = Bindings::new();
         for held in &pass.parameters {
             let values = values(&held.parameter)?;
             bindings.bind(held.value, &DeviceBuffer::from_slice(&stream, &values)?);
         }
+        Self::build((stream, &modules), config, pass, bindings)
+    }
+
+    /// Evaluates the model that is in training, with the weights that it has at that time. The
+    /// trainer must have been planned [with held-out data](crate::Plan::with_held_out).
+    ///
+    /// # Errors
+    /// When the kernels are not warm, or the device has too little memory or fails.
+    pub fn of(trainer: &Trainer) -> Result<Self> {
+        let config = trainer.config();
+        let pass = LossPass::new(config)?;
+        let mut bindings = Bindings::new();
+        trainer.state().bind(&mut bindings, &pass.parameters);
+        Self::build((trainer.stream().clone(), trainer.modules()), config, pass, bindings)
+    }
+
+    fn build(
+        (stream, modules): (Stream, &WarmModules),
+        config: &TrainingConfig,
+        pass: LossPass,
+        mut bindings: Bindings,
+    ) -> Result<Self> {
+        let losses = DeviceBuffer::zeroed(stream.context(), config.rows())?;
+        let rotary = RotaryTables::new(&stream, config)?;
         bindings.bind(pass.cos, &rotary.cos).bind(pass.sin, &rotary.sin);
         bindings.bind(pass.losses, &losses);
-        let program = Program::build(&stream, &modules, &pass.pass, &bindings, Policy::Auto)?;
+        let program = Program::build(&stream, modules, &pass.pass, &bindings, Policy::Auto)?;
         Ok(Self { config: *config, pass, losses, program, stream })
     }
 
     /// The loss over all of `data`.
     ///
     /// # Errors
-    /// [`Error::TextTooShort`](crate::Error::TextTooShort) for a text of less than two tokens, or
-    /// when the device fails.
-    pub fn evaluate(&mut self, data: &TextData) -> Result<Evaluation> {
-        data.require(1)?;
-        let (rows, predicted) = (self.config.rows(), data.len() - 1);
+    /// Those of [`Data::in_order`], or when the device fails.
+    pub fn evaluate(&mut self, data: &Data) -> Result<Evaluation> {
+        let shape = [self.config.batch, self.config.seq];
         let mut controls = self.pass.pass.controls();
-        let mut sum = 0.0;
-        // The windows of a batch lie one behind the other, so that their rows are a piece of text.
-        for start in (0..predicted).step_by(rows) {
-            let counted = rows.min(predicted - start);
-            let piece = |from: usize, filling: u32| {
-                let mut tokens = data.tokens(from..from + counted);
-                tokens.resize(rows, filling);
-                tokens
-            };
-            controls.set_array(self.pass.tokens, &piece(start, 0))?;
-            controls.set_array(self.pass.targets, &piece(start + 1, IGNORED_TARGET))?;
-            controls.set(self.pass.counted, counted as u32)?;
+        let (mut sum, mut tokens) = (0.0, 0);
+        for index in 0.. {
+            let Some(batch) = data.in_order(shape, index)? else { break };
+            controls.set_array(self.pass.tokens, &batch.tokens)?;
+            controls.set_array(self.pass.targets, &batch.targets)?;
+            controls.set(self.pass.counted, batch.counted())?;
             self.program.step(&self.stream, &controls)?;
+            // What does not count has the loss 0.
             let losses = self.losses.download(&self.stream)?;
             sum += losses.into_iter().map(f64::from).sum::<f64>();
+            tokens += batch.counted() as usize;
         }
-        Ok(Evaluation { loss: sum / predicted as f64, tokens: predicted })
+        Ok(Evaluation { loss: sum / tokens as f64, tokens })
     }
 }

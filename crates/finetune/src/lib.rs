@@ -3,18 +3,19 @@
 //! The model is decoder-only, of the Qwen2, Qwen3 or Llama architecture, with weights from a seed
 //! or from a [`ModelDirectory`]. [`model::StepPass`] describes one step of training — forward,
 //! backward, clipping, AdamW — as a pass; a [`Trainer`] binds it to a device and steps it; a
-//! [`Run`] feeds it with a text and keeps [checkpoints](checkpoint).
+//! [`Run`] feeds it with data and keeps [checkpoints](checkpoint).
 //!
 //! ```
 //! # #[cfg(feature = "sim")] {
 //! use std::sync::atomic::AtomicBool;
 //!
 //! use retrograph_finetune::{
-//!     Device, DeviceChoice, Ending, Mode, ModelConfig, OptimizerConfig, Plan, Preset, Run, Source,
-//!     TextData, TrainerOptions, TrainingConfig,
+//!     Data, Device, DeviceChoice, Ending, Mode, ModelConfig, OptimizerConfig, Plan, Preset, Run,
+//!     Source, TextData, TrainerOptions, TrainingConfig,
 //! };
 //!
-//! let data = TextData::from_bytes(b"to be or not to be, that is the question. ".repeat(4));
+//! let text = TextData::from_bytes(b"to be or not to be, that is the question. ".repeat(4));
+//! let data = Data::from(text);
 //! let model = ModelConfig { hidden: 16, intermediate: 32, layers: 1, ..Preset::Tiny.model() };
 //! let optimizer = OptimizerConfig::new(1e-2, 3);
 //! let config = TrainingConfig { model, mode: Mode::Full, batch: 2, seq: 8, optimizer, seed: 0 };
@@ -22,8 +23,8 @@
 //! let plan = Plan::new(&config, TrainerOptions::default())?;          // no device is needed
 //! let device = Device::open(DeviceChoice::Simulated)?;
 //! let trainer = plan.start(&device.modules(), Source::Seed, &mut |_| ())?;
-//! let mut run = Run { trainer, data: &data, checkpoints: None, checkpoint_every: 0 };
-//! let ending = run.train(3, &AtomicBool::new(false), &mut |metrics| println!("{metrics:?}"))?;
+//! let mut run = Run::new(trainer, &data);
+//! let ending = run.train(3, &AtomicBool::new(false), &mut |event| println!("{event:?}"))?;
 //! assert_eq!(ending, Ending::Done);
 //! assert_eq!(run.trainer.losses().len(), 3);
 //! # }
@@ -57,18 +58,18 @@ pub use config::{
     LoraConfig, LoraTargets, Mode, ModelConfig, OptimizerConfig, Preset, RopeScaling,
     TrainingConfig,
 };
-pub use data::{Batch, IGNORED_TARGET, TextData};
+pub use data::{Batch, Data, DataError, IGNORED_TARGET, Split, SplitOptions, TextData};
 pub use device::{Device, DeviceChoice};
 pub use error::{Error, Kept, Result};
-pub use evaluate::{Evaluation, Evaluator};
+pub use evaluate::{Evaluation, Evaluator, HeldOutLoss};
 pub use generate::{
     Ended, Generated, GenerationNeed, GenerationPlan, Generator, GeneratorOptions, Request,
     Sampling, StopStrings, TextRequest, Tokens,
 };
 pub use hub::{HubError, ModelDirectory};
 pub use report::RunReport;
-pub use run::{Ending, Run};
-pub use tokenizer::{GenerationDefaults, TokenStream, Tokenizer};
+pub use run::{Ending, Event, HeldOut, Run};
+pub use tokenizer::{ChatTemplate, Conversation, GenerationDefaults, TokenStream, Tokenizer};
 pub use trainer::{Plan, Source, Stage, StepMetrics, TrainedModel, Trainer, TrainerOptions};
 
 /// The README's example is a test.

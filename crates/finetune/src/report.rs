@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::data::Tally;
 use crate::device::Device;
+use crate::evaluate::HeldOutLoss;
 use crate::trainer::Trainer;
 
 /// The report of a run.
@@ -30,6 +32,12 @@ pub struct RunReport {
     pub steps: u32,
     /// The loss of each step.
     pub losses: Vec<f32>,
+    /// What was measured on held-out data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_out: Vec<HeldOutLoss>,
+    /// What became of the examples; absent where the data is one text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Tally>,
     /// Whether replay and eager step were equal bit for bit at every step of this run; absent when
     /// they were not compared.
     pub verified_bitwise: Option<bool>,
@@ -56,6 +64,8 @@ impl RunReport {
             peak_bytes: built.peak_bytes,
             steps: trainer.losses().len() as u32,
             losses: trainer.losses().to_vec(),
+            held_out: trainer.held_out().to_vec(),
+            data: None,
             verified_bitwise: (trainer.verified_steps() > 0).then_some(true),
             jit_after_warm: trainer.jit_after_warm(),
             step_ms_median: if device.simulated { None } else { median(step_ms) },

@@ -1,11 +1,13 @@
-//! A run from its first step to its last: batches, metrics, checkpoints, and stopping when asked.
+//! A run from its first step to its last: batches, metrics, what is held out, checkpoints, and
+//! stopping when asked.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::checkpoint::CheckpointDirectory;
-use crate::data::TextData;
+use crate::data::Data;
 use crate::error::{Error, Kept, Result};
+use crate::evaluate::{Evaluator, HeldOutLoss};
 use crate::trainer::{StepMetrics, Trainer};
 
 /// How a run ended.
@@ -17,21 +19,48 @@ pub enum Ending {
     Stopped,
 }
 
-/// A trainer with its text and the place of its checkpoints.
+/// What happens in a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Event {
+    /// A step has ended.
+    Step(StepMetrics),
+    /// What is held out was measured.
+    HeldOut(HeldOutLoss),
+}
+
+/// What is held out, and when it is measured: at the last step, and before.
+#[derive(Debug)]
+pub struct HeldOut<'a> {
+    /// What is measured.
+    pub data: &'a Data,
+    /// [`Evaluator::of`] the trainer of the run.
+    pub evaluator: Evaluator,
+    /// Steps from one time to the next; 0 for the end only.
+    pub every: u32,
+}
+
+/// A trainer with its data and the place of its checkpoints.
 #[derive(Debug)]
 pub struct Run<'a> {
     /// The model in training.
     pub trainer: Trainer,
-    /// The text.
-    pub data: &'a TextData,
+    /// What it learns from.
+    pub data: &'a Data,
+    /// What it is measured by, if by anything.
+    pub held_out: Option<HeldOut<'a>>,
     /// Where checkpoints go, if anywhere.
     pub checkpoints: Option<CheckpointDirectory>,
     /// Steps between checkpoints; 0 for one at the end only.
     pub checkpoint_every: u32,
 }
 
-impl Run<'_> {
-    /// Trains up to step `until`, or until `stop` is set. `on` is told of each step that ended.
+impl<'a> Run<'a> {
+    /// A run that measures nothing on the way and keeps no checkpoints.
+    pub fn new(trainer: Trainer, data: &'a Data) -> Self {
+        Self { trainer, data, held_out: None, checkpoints: None, checkpoint_every: 0 }
+    }
+
+    /// Trains up to step `until`, or until `stop` is set. `on` is told what happens.
     ///
     /// A checkpoint is written at the end, also when stopped.
     ///
@@ -41,7 +70,7 @@ impl Run<'_> {
         &mut self,
         until: u32,
         stop: &AtomicBool,
-        on: &mut dyn FnMut(&StepMetrics),
+        on: &mut dyn FnMut(Event),
     ) -> Result<Ending> {
         let before = self.trainer.next_step();
         let ending = self.steps(until, stop, on).map_err(|error| self.with_checkpoint(error))?;
@@ -55,7 +84,7 @@ impl Run<'_> {
         &mut self,
         until: u32,
         stop: &AtomicBool,
-        on: &mut dyn FnMut(&StepMetrics),
+        on: &mut dyn FnMut(Event),
     ) -> Result<Ending> {
         while self.trainer.next_step() < until {
             if stop.load(Ordering::Relaxed) {
@@ -64,6 +93,7 @@ impl Run<'_> {
             }
             self.one(on)?;
             let done = self.trainer.next_step();
+            self.measure(done, until, on)?;
             if done < until && done.is_multiple_of(self.checkpoint_every) {
                 self.drain(on)?;
                 self.save()?;
@@ -73,20 +103,38 @@ impl Run<'_> {
         Ok(Ending::Done)
     }
 
-    fn one(&mut self, on: &mut dyn FnMut(&StepMetrics)) -> Result<()> {
+    fn one(&mut self, on: &mut dyn FnMut(Event)) -> Result<()> {
         let config = *self.trainer.config();
         let step = self.trainer.next_step();
         let batch = self.data.batch([config.batch, config.seq], config.seed, step)?;
         while let Some(metrics) = self.trainer.finished(self.trainer.is_full())? {
-            on(&metrics);
+            on(Event::Step(metrics));
         }
         self.trainer.enqueue(&batch)
     }
 
+    /// Measures what is held out, if it is time for that.
+    fn measure(&mut self, done: u32, until: u32, on: &mut dyn FnMut(Event)) -> Result<()> {
+        let due =
+            |held_out: &&mut HeldOut<'_>| done == until || done.is_multiple_of(held_out.every);
+        if self.held_out.as_mut().filter(due).is_none() {
+            return Ok(());
+        }
+        self.drain(on)?;
+        if let Some(HeldOut { data, evaluator, .. }) = &mut self.held_out {
+            let evaluation = evaluator.evaluate(data)?;
+            let (loss, tokens) = (evaluation.loss as f32, evaluation.tokens);
+            let found = HeldOutLoss { steps: done, loss, tokens };
+            self.trainer.keep_held_out(found);
+            on(Event::HeldOut(found));
+        }
+        Ok(())
+    }
+
     /// Hands out all steps that are under way.
-    fn drain(&mut self, on: &mut dyn FnMut(&StepMetrics)) -> Result<()> {
+    fn drain(&mut self, on: &mut dyn FnMut(Event)) -> Result<()> {
         while let Some(metrics) = self.trainer.finished(true)? {
-            on(&metrics);
+            on(Event::Step(metrics));
         }
         Ok(())
     }

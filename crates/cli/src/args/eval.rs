@@ -3,15 +3,23 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use retrograph_finetune::{DeviceChoice, OptimizerConfig, TrainingConfig};
+use retrograph_finetune::{DeviceChoice, ModelDirectory, OptimizerConfig, TrainingConfig};
 
-use super::{CacheArguments, ModelArguments};
+use super::{CacheArguments, DataArguments, ModelArguments};
 
 #[derive(Debug, Args)]
 pub(crate) struct EvalArguments {
-    /// The text whose loss is measured, as bytes: one that the model was not trained on.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) text: PathBuf,
+    #[command(flatten)]
+    pub(crate) data: DataArguments,
+    /// The model in this directory: config.json, safetensors files, tokenizer.json.
+    #[arg(
+        long = "model",
+        value_name = "DIR",
+        conflicts_with_all = [
+            "preset", "layers", "hidden", "intermediate", "heads", "kv_heads", "vocab",
+        ]
+    )]
+    pub(crate) base: Option<PathBuf>,
     /// Take the model from the newest checkpoint of this directory, and not from other arguments.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["adapter", "mode"])]
     pub(crate) checkpoint: Option<PathBuf>,
@@ -22,7 +30,7 @@ pub(crate) struct EvalArguments {
     batch: usize,
     /// Tokens per sequence; no token sees those of an earlier one.
     #[arg(long, default_value_t = 64)]
-    seq: usize,
+    pub(crate) seq: usize,
     /// Seed of the weights of the base model.
     #[arg(long, default_value_t = 42)]
     seed: u64,
@@ -37,10 +45,10 @@ pub(crate) struct EvalArguments {
 }
 
 impl EvalArguments {
-    /// The configuration of a model that no checkpoint describes.
-    pub(crate) fn config(&self) -> TrainingConfig {
+    /// The configuration of a model that no checkpoint describes, from `base` where there is one.
+    pub(crate) fn config(&self, base: Option<&ModelDirectory>) -> TrainingConfig {
         self.sized(TrainingConfig {
-            model: self.model.model(),
+            model: base.map_or_else(|| self.model.model(), |base| *base.config()),
             mode: self.model.mode(false),
             batch: self.batch,
             seq: self.seq,

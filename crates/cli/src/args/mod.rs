@@ -2,6 +2,7 @@
 
 mod bench;
 mod cache;
+mod data;
 mod eval;
 mod inspect;
 mod lora;
@@ -19,6 +20,7 @@ use retrograph_runtime::Policy;
 
 pub(crate) use bench::BenchArguments;
 pub(crate) use cache::{CacheArguments, WorkerArguments};
+pub(crate) use data::{DataArguments, HoldoutArguments};
 pub(crate) use eval::EvalArguments;
 pub(crate) use inspect::InspectArguments;
 pub(crate) use lora::LoraArguments;
@@ -36,14 +38,14 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Train on a text. Of an argument that is given twice, the last counts.
+    /// Train on a text or on examples. Of an argument that is given twice, the last counts.
     #[command(args_override_self = true)]
     Finetune(Box<FinetuneArguments>),
     /// Measure the training step by strategy and size.
     Bench(Box<BenchArguments>),
     /// Say what a model directory holds and how much memory a run would take. Needs no device.
     Inspect(InspectArguments),
-    /// Measure the loss of a model over a whole text.
+    /// Measure the loss of a model over a text or examples.
     Eval(Box<EvalArguments>),
     /// Add an adapter to the weights of its base model.
     Merge(MergeArguments),
@@ -57,10 +59,11 @@ const DEFAULT_STEPS: u32 = 250;
 
 #[derive(Debug, Args)]
 pub(crate) struct FinetuneArguments {
-    /// The text to train on, as bytes.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) text: PathBuf,
-    /// Start from the model in this directory: config.json and safetensors files.
+    #[command(flatten)]
+    pub(crate) data: DataArguments,
+    #[command(flatten)]
+    pub(crate) holdout: HoldoutArguments,
+    /// Start from the model in this directory: config.json, safetensors files, tokenizer.json.
     #[arg(
         long = "model",
         value_name = "DIR",

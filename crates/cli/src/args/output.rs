@@ -14,7 +14,8 @@ pub(crate) struct OutputArguments {
     /// Draw the loss as SVG.
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
-    /// Write the metrics of each step as a line of JSON; those of a resumed run are appended.
+    /// Write the metrics of each step, and the loss of what is held out, as lines of JSON; those of
+    /// a resumed run are appended.
     #[arg(long, value_name = "FILE")]
     pub(crate) metrics: Option<PathBuf>,
     /// Write what LoRA trained to this directory at the end, as PEFT reads it.
@@ -36,13 +37,13 @@ pub(crate) struct OutputArguments {
     /// Replays over which --profile takes medians.
     #[arg(long, value_name = "REPLAYS", default_value_t = 20, requires = "profile")]
     pub(crate) profile_replays: usize,
-    /// Bytes of text to generate at the end; 0 for none.
-    #[arg(long, value_name = "BYTES", default_value_t = 160)]
+    /// Tokens of text to generate at the end; 0 for none.
+    #[arg(long, value_name = "TOKENS", default_value_t = 160)]
     pub(crate) sample: usize,
-    /// What the generated text continues; by default the beginning of the text.
+    /// What the generated text continues; by default the beginning of the data.
     #[arg(long, value_name = "TEXT")]
     pub(crate) prompt: Option<String>,
-    /// Randomness of the generated text; 0 takes the likeliest byte.
+    /// Randomness of the generated text; 0 takes the likeliest token.
     #[arg(long, default_value_t = 0.6)]
     pub(crate) temperature: f32,
 }

@@ -13,7 +13,7 @@ fn a_text_that_is_not_there() {
 #[test]
 fn a_text_that_is_shorter_than_a_sequence() {
     let place = Place::new();
-    place.finetune(&["--seq", "440"]).bad(&["440 bytes", "441", "--seq"]);
+    place.finetune(&["--seq", "440"]).bad(&["440 tokens", "441", "--seq"]);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_checkpoint_of_another_model() {
     with(&["--mode", "lora"]).bad(&["mode"]);
     with(&["--lr", "0.5"]).bad(&["optimizer"]);
     std::fs::write(place.path("text"), "another text altogether. ".repeat(9)).unwrap();
-    with(&[]).bad(&["text"]);
+    with(&[]).bad(&["data"]);
 }
 
 #[test]

@@ -2,7 +2,13 @@
 
 mod adapters;
 mod caches;
+mod data;
 mod errors;
 mod models;
 mod program;
 mod runs;
+
+/// That of the library's tests.
+#[allow(dead_code, reason = "these tests use only a part of it")]
+#[path = "../../../finetune/tests/it/small_tokenizer.rs"]
+mod small_tokenizer;

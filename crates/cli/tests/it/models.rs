@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 use crate::program::{Done, Place};
 
 /// The tensors of a Llama model of one layer of width 8, with its output projection tied.
-fn shapes() -> Vec<(String, Vec<usize>)> {
+fn shapes(vocab: usize) -> Vec<(String, Vec<usize>)> {
     let layer = |part: &str| format!("model.layers.0.{part}.weight");
     vec![
-        ("model.embed_tokens.weight".to_owned(), vec![256, 8]),
+        ("model.embed_tokens.weight".to_owned(), vec![vocab, 8]),
         (layer("input_layernorm"), vec![8]),
         (layer("self_attn.q_proj"), vec![8, 8]),
         (layer("self_attn.k_proj"), vec![4, 8]),
@@ -25,18 +25,18 @@ fn shapes() -> Vec<(String, Vec<usize>)> {
     ]
 }
 
-/// Writes the model, with small bf16 values, to the folder `model`.
-fn write_model(place: &Place) {
+/// Writes the model of `vocab` tokens, with small bf16 values, to the folder `model`.
+pub(crate) fn write_model(place: &Place, vocab: usize) {
     let folder = place.path("model");
     fs::create_dir(&folder).unwrap();
     let config = json!({
-        "model_type": "llama", "vocab_size": 256, "hidden_size": 8, "num_hidden_layers": 1,
+        "model_type": "llama", "vocab_size": vocab, "hidden_size": 8, "num_hidden_layers": 1,
         "intermediate_size": 12, "num_attention_heads": 2, "num_key_value_heads": 1,
         "tie_word_embeddings": true, "max_position_embeddings": 32,
     });
     fs::write(folder.join("config.json"), config.to_string()).unwrap();
     let (mut header, mut data) = (Map::new(), Vec::new());
-    for (name, shape) in shapes() {
+    for (name, shape) in shapes(vocab) {
         let start = data.len();
         let len: usize = shape.iter().product();
         // The upper halves of f32 values around 0.1, with signs in no simple order.
@@ -52,7 +52,7 @@ fn write_model(place: &Place) {
     fs::write(folder.join("model.safetensors"), file).unwrap();
 }
 
-fn run(place: &Place, arguments: &[&str]) -> Done {
+pub(crate) fn run(place: &Place, arguments: &[&str]) -> Done {
     let mut command = place.program();
     command.args(arguments);
     command.into()
@@ -72,7 +72,7 @@ fn cut(path: &Path) {
 #[test]
 fn a_model_is_described_without_a_device() {
     let place = Place::new();
-    write_model(&place);
+    write_model(&place, 256);
     let done = run(&place, &["inspect", "--model", "model", "--batch", "2", "--seq", "8"]).good();
     for words in [
         "1 layers of width 8",
@@ -92,7 +92,7 @@ fn a_model_is_described_without_a_device() {
 #[test]
 fn a_model_is_trained_and_resumed_from_its_directory() {
     let place = Place::new();
-    write_model(&place);
+    write_model(&place, 256);
     let steps = ["--steps", "2", "--schedule-steps", "4", "--verify", "--checkpoint", "run"];
     let done = train(&place, &steps).good();
     assert!(done.out.contains("2 steps equal the eager step"), "{}", done.out);
@@ -113,7 +113,7 @@ fn a_model_is_trained_and_resumed_from_its_directory() {
 #[test]
 fn what_a_directory_decides_is_not_asked_for_twice() {
     let place = Place::new();
-    write_model(&place);
+    write_model(&place, 256);
     let done = train(&place, &["--layers", "3"]);
     assert_eq!(done.code, Some(2), "{}", done.err);
     train(&place, &["--seq", "64"]).bad(&["64 tokens", "32 positions", "--seq"]);

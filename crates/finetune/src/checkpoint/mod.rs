@@ -1,7 +1,7 @@
 //! Checkpoints: one file per checkpoint, replaced atomically, verified before anything is used.
 //!
 //! A checkpoint is a [safetensors] file with the trainable parameters and both moments of each, and
-//! a JSON header in the file's metadata: configuration, next step, fingerprint of the text, losses
+//! a JSON header in the file's metadata: configuration, next step, fingerprint of the data, losses
 //! so far, and a SHA-256 digest of the whole file. Frozen weights are not stored: the seed gives
 //! them again, and the header says by which version of the generator; or a model directory has
 //! them, and the header says its digest.
@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{OptimizerConfig, TrainingConfig};
 use crate::error::{Error, Result};
+use crate::evaluate::HeldOutLoss;
 use crate::hub::ModelDirectory;
 
 pub use directory::CheckpointDirectory;
@@ -48,10 +49,13 @@ pub struct Header {
     /// weights the run uses; `None` where the seed gives them.
     #[serde(default)]
     pub base: Option<String>,
-    /// SHA-256 of the text.
+    /// The fingerprint of the data.
     pub text: String,
     /// The loss of each step done.
     pub losses: Vec<f32>,
+    /// What was measured on held-out data.
+    #[serde(default)]
+    pub held_out: Vec<HeldOutLoss>,
     /// SHA-256 of the file with 64 zeros in place of this.
     pub digest: String,
 }
@@ -67,11 +71,13 @@ impl Header {
             next_step: losses.len() as u32,
             text: text.to_owned(),
             losses,
+            held_out: Vec::new(),
             digest: DIGEST_PLACEHOLDER.to_owned(),
         }
     }
 
-    /// Checks that the checkpoint belongs to a run of `config` over the text `text`.
+    /// Checks that the checkpoint belongs to a run of `config` over data with the fingerprint
+    /// `text`.
     ///
     /// The optimizer is not compared: a resumed run continues with that of the checkpoint.
     ///
@@ -85,7 +91,7 @@ impl Header {
         compare("seed", &here.seed, &config.seed)?;
         compare("batch", &here.batch, &config.batch)?;
         compare("seq", &here.seq, &config.seq)?;
-        compare("text (SHA-256)", &self.text.as_str(), &text)
+        compare("data (SHA-256)", &self.text.as_str(), &text)
     }
 
     /// Checks that the frozen weights are those of the run: of `base`, or of the seed.

@@ -54,6 +54,7 @@ impl GenerationNeed {
             parameters,
             optimizer: 0,
             verify,
+            held_out: 0,
             step,
             reduce,
         })

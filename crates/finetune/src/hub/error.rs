@@ -149,6 +149,19 @@ pub enum HubError {
         /// What is wrong with it.
         why: String,
     },
+    /// Messages were to be written, and nothing says how.
+    #[error(
+        "the tokenizer has no chat template, which messages need; give --model with a directory \
+         that has one in tokenizer_config.json or chat_template.jinja, or data of text or of \
+         prompt and completion"
+    )]
+    NoChatTemplate,
+    /// The chat template refuses a conversation.
+    #[error("the chat template refuses the messages: {why}")]
+    Chat {
+        /// What it says.
+        why: String,
+    },
     /// The sequences of the run are longer than the model's context.
     #[error("a sequence has {seq} tokens, and the model knows {positions} positions; use --seq")]
     TooLong {

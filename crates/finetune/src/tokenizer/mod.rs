@@ -16,12 +16,15 @@
 //! Absent on purpose: tokenizers in the older formats of `vocab.json` or `tokenizer.model` alone;
 //! `transformers` converts them to `tokenizer.json` when it saves them.
 
+mod chat;
 mod generation;
+mod python;
 mod settings;
 mod stream;
 
 use std::path::Path;
 
+pub use chat::{ChatTemplate, Conversation};
 pub use generation::GenerationDefaults;
 pub use stream::TokenStream;
 
@@ -40,6 +43,9 @@ pub struct Tokenizer {
     start: Option<u32>,
     end: Option<u32>,
     pad: Option<u32>,
+    settings: Settings,
+    /// How special tokens are written.
+    special: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -53,7 +59,8 @@ enum Vocabulary {
 impl Tokenizer {
     /// Bytes as tokens. No token starts or ends a text.
     pub fn bytes() -> Self {
-        Self { vocabulary: Vocabulary::Bytes, start: None, end: None, pad: None }
+        let (vocabulary, settings) = (Vocabulary::Bytes, Settings::default());
+        Self { vocabulary, start: None, end: None, pad: None, settings, special: Vec::new() }
     }
 
     /// Opens the tokenizer of the folder `directory`.
@@ -75,7 +82,10 @@ impl Tokenizer {
             Some(add) => start.filter(|_| add),
             None => put_in_front(&inner).map_err(|error| HubError::json(&path, error))?,
         };
-        Ok(Self { vocabulary: Vocabulary::Subwords(Box::new(inner)), start, end, pad })
+        let added = inner.get_added_tokens_decoder().into_values().filter(|token| token.special);
+        let special = added.map(|token| token.content).collect();
+        let vocabulary = Vocabulary::Subwords(Box::new(inner));
+        Ok(Self { vocabulary, start, end, pad, settings, special })
     }
 
     /// Whether each byte is a token.
@@ -165,6 +175,25 @@ impl Tokenizer {
     /// The token that ends a text, if there is one.
     pub fn end(&self) -> Option<u32> {
         self.end
+    }
+
+    /// How conversations are written.
+    ///
+    /// # Errors
+    /// [`HubError::NoChatTemplate`] where the tokenizer has no template, and [`HubError::Json`] for
+    /// one that cannot be read.
+    pub fn chat_template(&self) -> Result<ChatTemplate, HubError> {
+        ChatTemplate::of(&self.settings)
+    }
+
+    /// How the token that ends a text is written.
+    pub(crate) fn end_text(&self) -> Option<&str> {
+        self.settings.eos.as_deref()
+    }
+
+    /// Whether the last thing in `text` is a special token.
+    pub(crate) fn ends_special(&self, text: &str) -> bool {
+        self.special.iter().any(|token| text.ends_with(token.as_str()))
     }
 
     /// The token that fills a sequence up: what it is does not matter, as nothing is learned there.

@@ -1,4 +1,5 @@
-//! `tokenizer_config.json`: which tokens start, end and fill up a text.
+//! `tokenizer_config.json`: which tokens start, end and fill up a text, and how a conversation is
+//! written.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use serde::Deserialize;
 use crate::hub::HubError;
 
 /// What is read of `tokenizer_config.json`.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Settings {
     path: PathBuf,
     pub(super) bos: Option<String>,
@@ -16,6 +17,8 @@ pub(super) struct Settings {
     pub(super) pad: Option<String>,
     /// Whether a text starts with `bos`; where nothing is said, `tokenizer.json` decides.
     pub(super) add_bos: Option<bool>,
+    /// The chat template and where it is.
+    pub(super) template: Option<(PathBuf, String)>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -24,6 +27,32 @@ struct Raw {
     eos_token: Option<Token>,
     pad_token: Option<Token>,
     add_bos_token: Option<bool>,
+    chat_template: Option<Templates>,
+}
+
+/// One template, or several of which one is the default.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Templates {
+    One(String),
+    Named(Vec<Named>),
+}
+
+#[derive(Debug, Deserialize)]
+struct Named {
+    name: String,
+    template: String,
+}
+
+impl Templates {
+    fn default(self) -> Option<String> {
+        match self {
+            Self::One(template) => Some(template),
+            Self::Named(all) => {
+                all.into_iter().find(|one| one.name == "default").map(|one| one.template)
+            }
+        }
+    }
 }
 
 /// A token by its text, or with properties that `tokenizer.json` repeats.
@@ -38,17 +67,18 @@ impl Settings {
     /// Reads the file in `directory`. A directory without it names no tokens.
     pub(super) fn read(directory: &Path) -> Result<Self, HubError> {
         let path = directory.join("tokenizer_config.json");
-        let Some(raw) = read_if_there::<Raw>(&path)? else {
-            return Ok(Self { path, ..Self::default() });
-        };
+        let raw = read_if_there::<Raw>(&path)?.unwrap_or_default();
         let text = |token: Option<Token>| {
             token.map(|token| match token {
                 Token::Text(content) | Token::Described { content } => content,
             })
         };
-        let Raw { bos_token, eos_token, pad_token, add_bos_token } = raw;
+        let Raw { bos_token, eos_token, pad_token, add_bos_token, chat_template } = raw;
         let [bos, eos, pad] = [bos_token, eos_token, pad_token].map(text);
-        Ok(Self { path, bos, eos, pad, add_bos: add_bos_token })
+        let inside = chat_template.and_then(Templates::default).map(|text| (path.clone(), text));
+        // A template in a file of its own is newer than one among the settings.
+        let template = template_file(directory)?.or(inside);
+        Ok(Self { path, bos, eos, pad, add_bos: add_bos_token, template })
     }
 
     /// The number of a token that the file names.
@@ -61,6 +91,15 @@ impl Settings {
         let found = tokenizer.token_to_id(token);
         let missing = || format!("it names the token `{token}`, which is not in tokenizer.json");
         found.map(Some).ok_or_else(|| HubError::json(&self.path, missing()))
+    }
+}
+
+fn template_file(directory: &Path) -> Result<Option<(PathBuf, String)>, HubError> {
+    let path = directory.join("chat_template.jinja");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(Some((path, text))),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(HubError::json(&path, error)),
     }
 }
 

@@ -4,7 +4,7 @@ use retrograph_kernels::Argument;
 use retrograph_runtime::{BufferKind, Context, OperationKind, Pass, Reuse};
 
 use crate::error::{Error, Result};
-use crate::model::{ParameterBuffers, StepPass};
+use crate::model::{LossPass, ParameterBuffers, StepPass};
 
 /// Allocations are rounded up to this by drivers; a small one can take a whole page.
 const PAGE: usize = 2 << 20;
@@ -22,6 +22,8 @@ pub struct MemoryNeed {
     pub step: usize,
     /// Transients when they share memory wherever they can.
     pub least_step: usize,
+    /// A forward pass over what is held out.
+    pub held_out: usize,
 }
 
 impl MemoryNeed {
@@ -39,12 +41,19 @@ impl MemoryNeed {
             verify: if verify { 3 * trained + least_step } else { 0 },
             step: step.pass.plan_with(ordered).peak_bytes() + fixed,
             least_step,
+            held_out: 0,
         }
+    }
+
+    /// The need with that of `pass`, by which held-out data is measured.
+    pub(super) fn with_held_out(self, pass: &LossPass) -> Self {
+        let held_out = pass.pass.plan_with(Reuse::Full).peak_bytes() + fixed_bytes(&pass.pass);
+        Self { held_out, ..self }
     }
 
     /// All bytes of the most frugal way to run.
     pub fn least(&self) -> usize {
-        self.parameters + self.optimizer + self.verify + self.least_step
+        self.parameters + self.optimizer + self.verify + self.least_step + self.held_out
     }
 
     /// Fails unless the run fits into the free memory of the device.
@@ -65,6 +74,7 @@ impl MemoryNeed {
             optimizer: self.optimizer,
             verify: self.verify,
             step: self.least_step,
+            held_out: self.held_out,
             reduce: self.what_to_reduce(free),
         })
     }
@@ -73,6 +83,8 @@ impl MemoryNeed {
     fn what_to_reduce(&self, free: usize) -> &'static str {
         if self.least() - self.verify <= free {
             "by leaving out --verify"
+        } else if self.least() - self.verify - self.held_out <= free {
+            "by leaving out --holdout"
         } else if self.parameters + self.optimizer <= free {
             "--batch or --seq"
         } else if self.parameters <= free && self.optimizer > 0 {

@@ -29,6 +29,7 @@ use crate::checkpoint::{CheckpointDirectory, Header};
 use crate::config::TrainingConfig;
 use crate::data::Batch;
 use crate::error::{Error, Kept, Result};
+use crate::evaluate::HeldOutLoss;
 use crate::hub::ModelDirectory;
 use crate::model::{GradientHome, StepPass};
 use crate::parameters::Parameter;
@@ -61,6 +62,7 @@ pub struct Trainer {
     base: Option<ModelDirectory>,
     next_step: u32,
     losses: Vec<f32>,
+    held_out: Vec<HeldOutLoss>,
     verified: u32,
 }
 
@@ -88,6 +90,21 @@ impl Trainer {
     /// The loss of each step that has ended, from the start of training.
     pub fn losses(&self) -> &[f32] {
         &self.losses
+    }
+
+    /// What was measured on held-out data, from the start of training.
+    pub fn held_out(&self) -> &[HeldOutLoss] {
+        &self.held_out
+    }
+
+    /// Keeps what was measured on held-out data for reports and checkpoints.
+    pub(crate) fn keep_held_out(&mut self, found: HeldOutLoss) {
+        self.held_out.push(found);
+    }
+
+    /// The kernels.
+    pub(crate) fn modules(&self) -> &WarmModules {
+        &self.modules
     }
 
     /// Steps that were compared with an eager step, and found equal bit for bit.
@@ -216,6 +233,7 @@ impl Trainer {
     /// When the checkpoint cannot be written or the device fails.
     pub fn save(&self, directory: &CheckpointDirectory, text: &str) -> Result<std::path::PathBuf> {
         let mut header = Header::new(self.config, text, self.losses.clone());
+        header.held_out.clone_from(&self.held_out);
         header.base = self.base.as_ref().map(|base| base.digest().to_owned());
         let state = &self.lane.state;
         let mut reader = state.reader(&self.stream);

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::generate::{GenerationPlan, GeneratorOptions};
 use crate::hub::ModelDirectory;
 use crate::init;
-use crate::model::{GradientHome, StepPass};
+use crate::model::{GradientHome, LossPass, StepPass};
 use crate::parameters::Parameter;
 
 /// Where the weights come from.
@@ -63,6 +63,7 @@ pub struct Plan {
     writing: GenerationPlan,
     need: MemoryNeed,
     base: Option<ModelDirectory>,
+    held_out: Option<LossPass>,
 }
 
 impl Plan {
@@ -75,7 +76,7 @@ impl Plan {
         // The model may be asked to write when it is trained.
         let writing = GenerationPlan::new(config, GeneratorOptions::new(config.seq + 1))?;
         let need = MemoryNeed::of(&step, options.verify);
-        Ok(Self { config: *config, options, step, writing, need, base: None })
+        Ok(Self { config: *config, options, step, writing, need, base: None, held_out: None })
     }
 
     /// Takes the weights that the run starts from, and those that it leaves as they are, from
@@ -89,6 +90,15 @@ impl Plan {
         Ok(Self { base: Some(base), ..self })
     }
 
+    /// Takes into account that the run measures what is held out: kernels and memory for that.
+    ///
+    /// # Errors
+    /// When the forward pass cannot be described.
+    pub fn with_held_out(self) -> Result<Self> {
+        let pass = LossPass::new(&self.config)?;
+        Ok(Self { need: self.need.with_held_out(&pass), held_out: Some(pass), ..self })
+    }
+
     /// The pass of one step.
     pub fn step_pass(&self) -> &StepPass {
         &self.step
@@ -96,7 +106,11 @@ impl Plan {
 
     /// What must be warm: for the steps, and for the text that the model may write at the end.
     pub fn requirements(&self) -> Requirements {
-        self.step.pass.requirements().union(&self.writing.requirements())
+        let requirements = self.step.pass.requirements().union(&self.writing.requirements());
+        match &self.held_out {
+            Some(held_out) => requirements.union(&held_out.pass.requirements()),
+            None => requirements,
+        }
     }
 
     /// How much device memory the run takes.
@@ -125,6 +139,10 @@ impl Plan {
             on(Stage::Fits(&self.need, context.memory()?.0));
         }
         let stream = Stream::new(context)?;
+        let held_out = match &source {
+            Source::Checkpoint(checkpoint) => checkpoint.header().held_out.clone(),
+            _ => Vec::new(),
+        };
         let parameters: Vec<Parameter> =
             self.step.parameters.iter().map(|held| held.parameter.clone()).collect();
         let origin = (self.base.as_ref(), self.config.seed);
@@ -139,6 +157,7 @@ impl Plan {
             controls: self.step.pass.controls(),
             next_step: losses.len() as u32,
             losses,
+            held_out,
             config: self.config,
             base: self.base,
             step: self.step,

@@ -1,7 +1,9 @@
 //! The loss over a whole text: the same however it is cut into batches, and that of the step.
 
 use retrograph_finetune::parameters::Parameter;
-use retrograph_finetune::{Error, Evaluator, Mode, TextData, TrainerOptions, TrainingConfig, init};
+use retrograph_finetune::{
+    Data, Error, Evaluator, Mode, TextData, TrainerOptions, TrainingConfig, init,
+};
 
 use crate::device::device;
 use crate::models::{LORA, config, text, trainer};
@@ -19,16 +21,16 @@ fn a_batch_costs_what_the_training_step_says() {
     let batch = text().batch([1, config.seq], config.seed, 0).unwrap();
     let mut trainer = trainer(&device(), &config, TrainerOptions::default());
     let expected = f64::from(trainer.step(&batch).unwrap().loss);
-    let mut bytes: Vec<u8> = batch.tokens.iter().map(|&token| token as u8).collect();
-    bytes.push(*batch.targets.last().unwrap() as u8);
-    let found = evaluator(&config).evaluate(&TextData::from_bytes(bytes)).unwrap();
+    let mut tokens = batch.tokens.clone();
+    tokens.push(*batch.targets.last().unwrap());
+    let found = evaluator(&config).evaluate(&TextData::from_tokens(tokens).into()).unwrap();
     assert_eq!(found.tokens, config.seq);
     assert!((found.loss - expected).abs() < 1e-6 * expected, "{} and {expected}", found.loss);
 }
 
 #[test]
 fn every_token_but_the_first_counts_once_however_the_text_is_cut() {
-    let data = TextData::from_bytes(text().head(101).to_vec());
+    let data = Data::from(TextData::from_tokens(text().first(101).to_vec()));
     let at = |batch| {
         let config = TrainingConfig { batch, ..config(LORA, 1) };
         evaluator(&config).evaluate(&data).unwrap()
@@ -42,7 +44,7 @@ fn every_token_but_the_first_counts_once_however_the_text_is_cut() {
 
 #[test]
 fn a_text_without_anything_to_predict_is_refused() {
-    let data = TextData::from_bytes(b"x".to_vec());
+    let data = Data::from(TextData::from_bytes(b"x".to_vec()));
     let error = evaluator(&config(LORA, 1)).evaluate(&data).unwrap_err();
     assert!(matches!(error, Error::TextTooShort { needed: 2, .. }), "{error}");
 }

@@ -3,7 +3,8 @@
 use retrograph_finetune::checkpoint::CheckpointDirectory;
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
-    Batch, Device, Error, Kept, Mode, Plan, Run, Source, Trainer, TrainerOptions, TrainingConfig,
+    Batch, Data, Device, Error, Kept, Mode, Plan, Run, Source, Trainer, TrainerOptions,
+    TrainingConfig,
 };
 use retrograph_runtime::Policy;
 
@@ -203,7 +204,7 @@ fn a_step_that_is_not_finite_changes_nothing_and_is_named() {
 /// A run that diverges keeps its last good checkpoint and says where it is.
 #[test]
 fn a_run_that_diverges_keeps_its_last_good_checkpoint() {
-    let data = text();
+    let data = Data::from(text());
     let folder = tempfile::tempdir().unwrap();
     let directory = CheckpointDirectory::create(folder.path()).unwrap();
     let mut config = config(Mode::Full, 40);
@@ -212,7 +213,7 @@ fn a_run_that_diverges_keeps_its_last_good_checkpoint() {
     config.optimizer.warmup_steps = 0;
     let trainer = trainer(&device(), &config, options(Policy::Manual));
     let checkpoints = Some(directory.clone());
-    let mut run = Run { trainer, data: &data, checkpoints, checkpoint_every: 1 };
+    let mut run = Run { checkpoints, checkpoint_every: 1, ..Run::new(trainer, &data) };
     let stop = std::sync::atomic::AtomicBool::new(false);
     let error = run.train(40, &stop, &mut |_| ()).unwrap_err();
     let Error::NotFinite { step, kept: Kept::Checkpoint(path), .. } = error else {

@@ -4,12 +4,14 @@
 mod adapters;
 mod architectures;
 mod checkpoints;
+mod data;
 mod device;
 mod difference;
 mod evaluation;
 mod generation;
 mod golden;
 mod hazards;
+mod held_out;
 mod hub;
 mod ignored;
 mod memory;

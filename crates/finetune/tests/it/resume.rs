@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use retrograph_finetune::checkpoint::CheckpointDirectory;
 use retrograph_finetune::{
-    Ending, Error, Mode, Plan, Run, Source, Trainer, TrainerOptions, TrainingConfig,
+    Data, Ending, Error, Event, Mode, Plan, Run, Source, Trainer, TrainerOptions, TrainingConfig,
 };
 
 use crate::device::device;
@@ -50,15 +50,16 @@ fn a_resumed_run_of_lora_is_the_uninterrupted_one() {
 /// Who asks a run to stop loses nothing of it.
 #[test]
 fn a_stopped_run_has_written_a_checkpoint_of_its_last_step() {
-    let (config, data) = (config(Mode::Full, 10), text());
+    let (config, data) = (config(Mode::Full, 10), Data::from(text()));
     let folder = tempfile::tempdir().unwrap();
     let directory = CheckpointDirectory::create(folder.path()).unwrap();
     let trainer = trainer(&device(), &config, TrainerOptions::default());
     let checkpoints = Some(directory.clone());
-    let mut run = Run { trainer, data: &data, checkpoints, checkpoint_every: 0 };
+    let mut run = Run { checkpoints, ..Run::new(trainer, &data) };
     let stop = AtomicBool::new(false);
     let mut seen = 0;
-    let ending = run.train(10, &stop, &mut |metrics| {
+    let ending = run.train(10, &stop, &mut |event| {
+        let Event::Step(metrics) = event else { return };
         seen = metrics.step + 1;
         stop.store(metrics.step >= 3, Ordering::Relaxed);
     });
@@ -92,6 +93,6 @@ fn a_checkpoint_of_another_run_is_named() {
     assert_eq!(differs(&|other| other.seed = 1), "seed");
     assert_eq!(differs(&|other| other.seq = 10), "seq");
     let error = header.require(&config, "of another text").unwrap_err();
-    assert!(error.to_string().contains("text"), "{error}");
+    assert!(error.to_string().contains("data"), "{error}");
     assert!(matches!(directory.require_empty(), Err(Error::CheckpointExists { .. })));
 }

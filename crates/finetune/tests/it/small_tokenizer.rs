@@ -53,5 +53,36 @@ pub(crate) fn write(folder: &Path, tokenizer: &Value, settings: &Value) {
 
 /// Settings in the manner of ChatML models.
 pub(crate) fn chatml() -> Value {
-    json!({ "eos_token": "<|im_end|>", "pad_token": { "content": "<|pad|>" }, "bos_token": null })
+    let template = "{% for message in messages %}\
+        {{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}\
+        {% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+    json!({
+        "eos_token": "<|im_end|>", "pad_token": { "content": "<|pad|>" }, "bos_token": null,
+        "chat_template": template,
+    })
+}
+
+/// Special tokens in the manner of Llama 3.
+pub(crate) const LLAMA3: [&str; 4] =
+    ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"];
+
+/// Settings in the manner of Llama 3.
+pub(crate) fn llama3() -> Value {
+    let template = "{{- bos_token }}\n\
+        {%- if messages[0]['role'] == 'system' %}\n\
+        {%- set system_message = messages[0]['content'].strip() %}\n\
+        {%- set messages = messages[1:] %}\n\
+        {%- else %}\n{%- set system_message = '' %}\n{%- endif %}\n\
+        {{- '<|start_header_id|>system<|end_header_id|>\\n\\n' }}\n\
+        {{- 'Today Date: ' + strftime_now('%d %b %Y') + '\\n\\n' }}\n\
+        {{- system_message + '<|eot_id|>' }}\n\
+        {%- for message in messages %}\n\
+        {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' }}\n\
+        {{- message['content'] | trim + '<|eot_id|>' }}\n\
+        {%- endfor %}\n\
+        {%- if add_generation_prompt %}\n\
+        {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}\n{%- endif %}";
+    json!({
+        "bos_token": "<|begin_of_text|>", "eos_token": "<|eot_id|>", "chat_template": template,
+    })
 }

@@ -1,0 +1,87 @@
+//! Reading what is learned from or measured, and saying what became of it.
+
+use indicatif::{HumanCount, ProgressBar};
+use retrograph_finetune::data::Tally;
+use retrograph_finetune::{Data, ModelDirectory, Split, SplitOptions, Tokenizer, TrainingConfig};
+
+use crate::args::DataArguments;
+use crate::error::CliError;
+use crate::screen::{fact, style};
+
+/// The tokenizer of `base`; without one, bytes are tokens.
+pub(crate) fn tokenizer(base: Option<&ModelDirectory>) -> Result<Tokenizer, CliError> {
+    let Some(base) = base else { return Ok(Tokenizer::bytes()) };
+    let tokenizer = base.tokenizer()?;
+    if tokenizer.is_bytes() {
+        fact("tokenizer", "none beside the model: bytes are taken as token numbers");
+    } else {
+        fact("tokenizer", format!("{} tokens", HumanCount(tokenizer.len() as u64)));
+    }
+    Ok(tokenizer)
+}
+
+/// Reads the data that `arguments` name.
+pub(crate) fn read(
+    arguments: &DataArguments,
+    tokenizer: &Tokenizer,
+    options: SplitOptions,
+) -> Result<Split, CliError> {
+    if let Some(path) = &arguments.text {
+        return Ok(options.text(path, tokenizer)?);
+    }
+    // The parser asks for one of the two.
+    let path = arguments.data.as_deref().unwrap_or_else(|| "".as_ref());
+    let bar = ProgressBar::new(0);
+    bar.set_style(style("{prefix:<11} {bar:30} {bytes} of {total_bytes}"));
+    bar.set_prefix("data");
+    let split = options.jsonl(path, tokenizer, &mut |done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    Ok(split?)
+}
+
+/// What became of the examples; `None` of one text.
+pub(crate) fn tally(data: &Data) -> Option<Tally> {
+    match data {
+        Data::Text(_) => None,
+        Data::Examples(examples) => Some(*examples.tally()),
+    }
+}
+
+/// Says what there is.
+pub(crate) fn show(split: &Split, tokenizer: &Tokenizer, config: &TrainingConfig) {
+    let unit = unit(tokenizer);
+    let (batch, seq) = (config.batch, config.seq);
+    describe("data", &split.training, unit);
+    fact("", format!("{batch} sequences of {seq} {unit}s per step"));
+    if let Some(held_out) = &split.held_out {
+        describe("held out", held_out, unit);
+    }
+}
+
+/// What a token is called.
+pub(crate) fn unit(tokenizer: &Tokenizer) -> &'static str {
+    if tokenizer.is_bytes() { "byte" } else { "token" }
+}
+
+fn describe(name: &str, data: &Data, unit: &str) {
+    let count = |count: usize| HumanCount(count as u64);
+    let tally = match data {
+        Data::Text(text) => return fact(name, format!("{} {unit}s of text", count(text.len()))),
+        Data::Examples(examples) => examples.tally(),
+    };
+    let Tally { examples, truncated, dropped, sequences, tokens, learned, packed } = *tally;
+    let how = if packed { "one behind the other" } else { "each filled up" };
+    let (examples, sequences) = (count(examples), count(sequences));
+    fact(name, format!("{examples} examples in {sequences} sequences, {how}"));
+    fact("", format!("{} of {} {unit}s are learned", count(learned), count(tokens)));
+    if truncated > 0 {
+        let truncated = count(truncated);
+        fact("", format!("{truncated} examples were longer than a sequence and lost their end"));
+    }
+    if dropped > 0 {
+        fact("", format!("{} examples had nothing left to learn", count(dropped)));
+    }
+}

@@ -1,0 +1,160 @@
+//! Data on the command line: examples by bytes and by a tokenizer, what is held out, and what is
+//! said of data that cannot be used.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::models::{run, write_model};
+use crate::program::{Done, Place, json};
+use crate::small_tokenizer::{PLAIN, chatml, tokenizer, write};
+
+/// A model that trains in no time, on the examples of the file `data`.
+fn finetune(place: &Place, further: &[&str]) -> Done {
+    let model = ["--layers", "1", "--hidden", "16", "--intermediate", "24", "--heads", "4"];
+    let sizes = ["--batch", "3", "--seq", "12", "--sample", "4", "--device", "sim"];
+    run(place, &[&["finetune", "--data", "data"], &model[..], &sizes, further].concat())
+}
+
+fn write_lines(place: &Place, lines: impl IntoIterator<Item = Value>) {
+    let lines: Vec<String> = lines.into_iter().map(|line| line.to_string()).collect();
+    fs::write(place.path("data"), lines.join("\n")).unwrap();
+}
+
+fn sums() -> impl Iterator<Item = Value> {
+    let sum = |number: u32| {
+        let (a, b) = (number % 7, number / 3);
+        json!({ "prompt": format!("{a}+{b}="), "completion": format!("{}.", a + b) })
+    };
+    (0..30).map(sum)
+}
+
+#[test]
+fn examples_are_learned_and_what_is_held_out_is_measured() {
+    let place = Place::new();
+    write_lines(&place, sums());
+    let held_out = ["--holdout", "0.2", "--eval-every", "2", "--steps", "5"];
+    let written = ["--report", "r", "--metrics", "m", "--plot", "p.svg", "--verify"];
+    let done = finetune(&place, &[&held_out[..], &written].concat()).good();
+    for words in [
+        "data        24 examples in 24 sequences, each filled up",
+        "held out    6 examples in 6 sequences",
+        "3 sequences of 12 bytes per step",
+        "held out    loss ",
+        "after 4 steps",
+    ] {
+        assert!(done.out.contains(words), "`{words}` is not in: {}", done.out);
+    }
+    let report = json(&place.path("r"));
+    let steps: Vec<_> =
+        report["held_out"].as_array().unwrap().iter().map(|one| &one["steps"]).collect();
+    assert_eq!(steps, [2, 4, 5]);
+    assert_eq!(
+        (&report["data"]["examples"], &report["data"]["truncated"]),
+        (&24.into(), &0.into())
+    );
+    let text = fs::read_to_string(place.path("m")).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let measured: Vec<&Value> =
+        lines.iter().filter(|line| line["held_out_loss"].is_number()).collect();
+    assert_eq!((lines.len(), measured.len()), (8, 3));
+    assert_eq!(
+        (&measured[0]["step"], &measured[0]["held_out_loss"]),
+        (&1.into(), &report["held_out"][0]["loss"])
+    );
+    assert_eq!(fs::read_to_string(place.path("p.svg")).unwrap().matches("<circle").count(), 3);
+}
+
+#[test]
+fn a_run_on_examples_is_resumed_bit_for_bit() {
+    let place = Place::new();
+    write_lines(&place, sums());
+    let common = ["--holdout", "0.1", "--eval-every", "3", "--schedule-steps", "20", "--report"];
+    let whole = [&common[..], &["whole", "--steps", "20"]].concat();
+    finetune(&place, &whole).good();
+    let part = ["parts", "--checkpoint", "c", "--checkpoint-every", "2", "--steps"];
+    finetune(&place, &[&common[..], &part, &["9"]].concat()).good();
+    let resume = [&common[..], &part, &["20", "--resume"]].concat();
+    finetune(&place, &resume).good();
+    let (whole, parts) = (json(&place.path("whole")), json(&place.path("parts")));
+    assert_eq!(whole["losses"], parts["losses"]);
+    assert_eq!(whole["held_out"], parts["held_out"]);
+
+    // Other data, and the same data in other sequences, are another run.
+    finetune(&place, &[&resume[..], &["--packing"]].concat()).bad(&["data"]);
+    finetune(&place, &[&resume[..], &["--holdout", "0.3"]].concat()).bad(&["data"]);
+}
+
+#[test]
+fn data_that_cannot_be_used_is_refused_before_the_run() {
+    let place = Place::new();
+    fs::write(place.path("data"), "{\"text\": \"good\"}\nbad\n\n{\"prompt\": \"x\"}\n").unwrap();
+    let words = ["2 of 3 lines", "line 2: ", "line 4: it has a `prompt` without a `completion`"];
+    let done = finetune(&place, &[]).bad(&words);
+    assert!(!done.out.contains("device"), "{}", done.out);
+    fs::write(place.path("data"), "\n").unwrap();
+    finetune(&place, &[]).bad(&["data", "no examples"]);
+    write_lines(&place, [json!({ "messages": [{ "role": "user", "content": "x" }] })]);
+    finetune(&place, &[]).bad(&["no chat template", "--model"]);
+    write_lines(&place, [json!({ "prompt": "longer than a sequence", "completion": "x" })]);
+    finetune(&place, &[]).bad(&["none of 1 examples", "12 tokens", "--seq"]);
+    write_lines(&place, [json!({ "text": "one" })]);
+    finetune(&place, &["--holdout", "0.5"]).bad(&["--holdout 0.5 of 1 examples"]);
+    for wrong in [
+        &["finetune"][..],
+        &["finetune", "--data", "data", "--text", "text"],
+        &["finetune", "--text", "text", "--packing"],
+        &["finetune", "--text", "text", "--eval-every", "3"],
+    ] {
+        let done = run(&place, wrong);
+        assert_eq!(done.code, Some(2), "{wrong:?}: {}", done.err);
+    }
+}
+
+/// A model that knows the tokens of a tokenizer with those of ChatML.
+fn with_tokenizer() -> Place {
+    let place = Place::new();
+    write_model(&place, PLAIN as usize + 3);
+    let tokenizer = tokenizer(&["<|im_start|>", "<|im_end|>", "<|pad|>"]);
+    write(&place.path("model"), &tokenizer, &chatml());
+    let say = |role: &str, content: &str| json!({ "role": role, "content": content });
+    let answers = ["purrs", "runs", "eats"];
+    let lines = answers
+        .map(|answer| json!({ "messages": [say("user", "the cat"), say("assistant", answer)] }));
+    write_lines(&place, lines);
+    place
+}
+
+#[test]
+fn conversations_are_learned_by_the_tokenizer_of_the_model() {
+    let place = with_tokenizer();
+    let lora = ["--mode", "lora", "--adapter-out", "a", "--lr", "0.1"];
+    let sizes = ["--batch", "3", "--seq", "32", "--steps", "6", "--sample", "3"];
+    let common = ["finetune", "--model", "model", "--device", "sim", "--data", "data"];
+    let done = run(&place, &[&common[..], &lora, &sizes].concat()).good();
+    for words in ["tokenizer   266 tokens", "3 examples in 3 sequences", "32 tokens per step"] {
+        assert!(done.out.contains(words), "`{words}` is not in: {}", done.out);
+    }
+    let eval = |name: &str, further: &[&str]| {
+        let common = ["eval", "--model", "model", "--data", "data", "--device", "sim"];
+        run(&place, &[&common[..], &["--seq", "32", "--json", name], further].concat()).good();
+        let result = json(&place.path(name));
+        // `purrs`, `runs` and `eats` have 5, 4 and 3 tokens, and each ends.
+        assert_eq!(result["tokens"], 15);
+        result["loss"].as_f64().unwrap()
+    };
+    let (before, after) = (eval("before", &[]), eval("after", &["--adapter", "a"]));
+    assert!(after < before, "{after} after training, {before} before");
+}
+
+#[test]
+fn a_text_has_fewer_tokens_by_a_tokenizer() {
+    let place = with_tokenizer();
+    fs::write(place.path("text"), "the cat ".repeat(30)).unwrap();
+    let common = ["finetune", "--model", "model", "--device", "sim", "--text", "text"];
+    let sizes = ["--batch", "2", "--seq", "8", "--steps", "1", "--sample", "0"];
+    let done = run(&place, &[&common[..], &sizes].concat()).good();
+    assert!(done.out.contains("data        61 tokens of text"), "{}", done.out);
+    write(&place.path("model"), &tokenizer(&["<a>", "<b>", "<c>", "<d>"]), &json!({}));
+    run(&place, &[&common[..], &sizes].concat()).bad(&["`<d>`", "266", "different models"]);
+}

@@ -1,0 +1,54 @@
+//! Random choices that a seed determines, on every machine and in every version.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+/// A generator of choices of one kind: `purpose` separates the kinds, `stream` those of a kind.
+pub(super) fn generator(seed: u64, purpose: u64, stream: u64) -> ChaCha8Rng {
+    let mut generator = ChaCha8Rng::seed_from_u64(seed ^ purpose);
+    generator.set_stream(stream);
+    generator
+}
+
+/// A number below `limit`.
+pub(super) fn below(generator: &mut ChaCha8Rng, limit: usize) -> usize {
+    // The product of a uniform 64-bit fraction and the limit, rounded down.
+    ((u128::from(generator.next_u64()) * limit as u128) >> 64) as usize
+}
+
+/// The numbers below `len` in a random order.
+pub(super) fn shuffled(mut generator: ChaCha8Rng, len: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..len).collect();
+    for last in (1..len).rev() {
+        order.swap(last, below(&mut generator, last + 1));
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_comes_once_and_the_seed_decides_where() {
+        let order = |seed, stream| shuffled(generator(seed, 7, stream), 100);
+        let mut sorted = order(1, 0);
+        assert_eq!((&order(1, 0), order(1, 0) == sorted), (&sorted, true));
+        assert_ne!(order(1, 0), order(2, 0));
+        assert_ne!(order(1, 0), order(1, 1));
+        sorted.sort_unstable();
+        assert!(sorted.into_iter().eq(0..100));
+        assert!(shuffled(generator(0, 0, 0), 0).is_empty());
+    }
+
+    /// Each of the six orders of three is as likely as the others.
+    #[test]
+    fn no_order_is_preferred() {
+        let mut counts = std::collections::BTreeMap::new();
+        for stream in 0..6000 {
+            *counts.entry(shuffled(generator(3, 7, stream), 3)).or_insert(0) += 1;
+        }
+        assert_eq!(counts.len(), 6);
+        assert!(counts.values().all(|count| (850..1150).contains(count)), "{counts:?}");
+    }
+}

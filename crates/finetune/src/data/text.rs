@@ -1,0 +1,167 @@
+//! One text as a stream of tokens, of which each step takes windows.
+
+use std::path::{Path, PathBuf};
+
+use super::order::{below, generator};
+use super::{Batch, IGNORED_TARGET, digest};
+use crate::error::{Error, Result};
+use crate::tokenizer::Tokenizer;
+
+/// Separates the choice of windows from that of weights.
+const WINDOWS: u64 = 0x6261_7463_6865_7300;
+
+/// A text as tokens.
+#[derive(Clone, Debug)]
+pub struct TextData {
+    tokens: Vec<u32>,
+    fingerprint: String,
+}
+
+impl TextData {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`Error::ReadText`] when it cannot be read, and what [`Tokenizer::encode`] fails with.
+    pub fn read(path: &Path, tokenizer: &Tokenizer) -> Result<Self> {
+        let bytes = std::fs::read(path)
+            .map_err(|source| Error::ReadText { path: PathBuf::from(path), source })?;
+        Ok(Self::from_tokens(tokenizer.encode(bytes)?))
+    }
+
+    /// Takes bytes as tokens.
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        Self::from_tokens(bytes.into_iter().map(u32::from).collect())
+    }
+
+    /// Takes tokens as they are.
+    pub fn from_tokens(tokens: Vec<u32>) -> Self {
+        let fingerprint = digest([tokens.as_slice()]);
+        Self { tokens, fingerprint }
+    }
+
+    /// Number of tokens.
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Whether there are no tokens.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// SHA-256 of the tokens, each as four bytes with the lowest first, in hexadecimal digits.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// The first `len` tokens, or all of them.
+    pub fn first(&self, len: usize) -> &[u32] {
+        &self.tokens[..len.min(self.tokens.len())]
+    }
+
+    /// All but the last `len` tokens, and those.
+    pub(super) fn split_off(mut self, len: usize) -> (Self, Self) {
+        let held_out = self.tokens.split_off(self.tokens.len().saturating_sub(len));
+        (Self::from_tokens(self.tokens), Self::from_tokens(held_out))
+    }
+
+    /// Checks that a sequence of `seq` tokens and the token after it fit into the text.
+    ///
+    /// # Errors
+    /// [`Error::TextTooShort`] when they do not.
+    pub fn require(&self, seq: usize) -> Result<()> {
+        if self.len() > seq {
+            return Ok(());
+        }
+        Err(Error::TextTooShort { tokens: self.len(), seq, needed: seq + 1 })
+    }
+
+    /// The batch of `step`, counted from 0: windows at places drawn from `seed` and `step`.
+    ///
+    /// # Errors
+    /// [`Error::TextTooShort`] when one sequence does not fit.
+    pub fn batch(&self, [batch, seq]: [usize; 2], seed: u64, step: u32) -> Result<Batch> {
+        self.require(seq)?;
+        let mut generator = generator(seed, WINDOWS, u64::from(step));
+        let mut tokens = Vec::with_capacity(batch * seq);
+        let mut targets = Vec::with_capacity(batch * seq);
+        for _ in 0..batch {
+            let start = below(&mut generator, self.len() - seq);
+            let window = &self.tokens[start..][..seq + 1];
+            tokens.extend_from_slice(&window[..seq]);
+            targets.extend_from_slice(&window[1..]);
+        }
+        Ok(Batch { tokens, targets })
+    }
+
+    /// The text cut into windows one behind the other, the last of which is filled up: batch
+    /// `index` of them, or `None` behind the end.
+    ///
+    /// # Errors
+    /// [`Error::TextTooShort`] for a text of less than two tokens.
+    pub fn in_order(&self, [batch, seq]: [usize; 2], index: usize) -> Result<Option<Batch>> {
+        self.require(1)?;
+        // The windows of a batch lie one behind the other, so that its rows are a piece of text.
+        let (rows, predicted) = (batch * seq, self.len() - 1);
+        let start = index * rows;
+        if start >= predicted {
+            return Ok(None);
+        }
+        let end = predicted.min(start + rows);
+        let piece = |from: usize, to: usize, filling: u32| {
+            let mut tokens = self.tokens[from..to].to_vec();
+            tokens.resize(rows, filling);
+            tokens
+        };
+        let (tokens, targets) = (piece(start, end, 0), piece(start + 1, end + 1, IGNORED_TARGET));
+        Ok(Some(Batch { tokens, targets }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(len: usize) -> TextData {
+        TextData::from_bytes((0..len).map(|i| (i % 251) as u8).collect())
+    }
+
+    #[test]
+    fn targets_are_the_tokens_shifted_by_one() {
+        let batch = data(1000).batch([3, 16], 1, 0).unwrap();
+        for (tokens, targets) in batch.tokens.chunks(16).zip(batch.targets.chunks(16)) {
+            assert_eq!(tokens[1..], targets[..15]);
+        }
+        assert_eq!(batch.counted(), 48);
+    }
+
+    #[test]
+    fn seed_and_step_alone_decide() {
+        let data = data(5000);
+        let at = |seed, step| data.batch([2, 32], seed, step).unwrap();
+        assert_eq!(at(1, 5), at(1, 5));
+        assert_ne!(at(1, 5), at(1, 6));
+        assert_ne!(at(1, 5), at(2, 5));
+    }
+
+    #[test]
+    fn the_shortest_text_has_one_place_and_a_shorter_one_is_an_error() {
+        let batch = data(17).batch([4, 16], 9, 3).unwrap();
+        assert!(batch.tokens.chunks(16).all(|row| row[0] == 0));
+        let error = data(16).batch([4, 16], 9, 3).unwrap_err();
+        assert!(matches!(error, Error::TextTooShort { tokens: 16, needed: 17, .. }));
+    }
+
+    #[test]
+    fn in_order_every_token_but_the_first_is_predicted_once() {
+        let text = data(24);
+        let mut targets = Vec::new();
+        for index in 0.. {
+            let Some(batch) = text.in_order([2, 5], index).unwrap() else { break };
+            assert_eq!((batch.tokens.len(), batch.targets.len()), (10, 10));
+            targets.extend(batch.targets.into_iter().filter(|target| *target != IGNORED_TARGET));
+        }
+        assert!(targets.into_iter().eq(1..24));
+        assert!(matches!(data(1).in_order([1, 1], 0), Err(Error::TextTooShort { .. })));
+    }
+}

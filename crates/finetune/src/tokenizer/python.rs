@@ -1,0 +1,147 @@
+//! What chat templates expect of the Python that they were written for.
+
+use minijinja::value::Kwargs;
+use minijinja::{Environment, Error, ErrorKind, Value};
+use serde::Serialize;
+use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
+
+/// What a template that asks for the date is told: the day that Llama's templates take without a
+/// clock. The same conversation then has the same tokens each day.
+const TODAY: jiff::civil::DateTime = jiff::civil::datetime(2024, 7, 26, 0, 0, 0, 0);
+
+/// An environment with the whitespace rules, functions and methods of `transformers`.
+pub(super) fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_trim_blocks(true);
+    environment.set_lstrip_blocks(true);
+    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.add_function("raise_exception", raise_exception);
+    environment.add_function("strftime_now", strftime_now);
+    environment.add_filter("tojson", to_json);
+    environment
+}
+
+fn raise_exception(message: String) -> Result<String, Error> {
+    Err(Error::new(ErrorKind::InvalidOperation, message))
+}
+
+fn strftime_now(format: &str) -> Result<String, Error> {
+    jiff::fmt::strtime::format(format, TODAY)
+        .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))
+}
+
+/// JSON as Python writes it: a space behind commas and colons, characters as they are.
+fn to_json(value: Value, arguments: Kwargs) -> Result<String, Error> {
+    let indent: Option<usize> = arguments.get("indent")?;
+    // Python's others change nothing of what models are told of.
+    for name in ["ensure_ascii", "sort_keys", "separators"] {
+        let _: Option<Value> = arguments.get(name)?;
+    }
+    arguments.assert_all_used()?;
+    match indent {
+        None => serialize(&value, OneLine),
+        Some(indent) => {
+            serialize(&value, PrettyFormatter::with_indent(" ".repeat(indent).as_bytes()))
+        }
+    }
+}
+
+fn serialize(value: &Value, formatter: impl Formatter) -> Result<String, Error> {
+    let mut text = Vec::new();
+    let failed =
+        |error: &dyn std::fmt::Display| Error::new(ErrorKind::BadSerialization, error.to_string());
+    value
+        .serialize(&mut Serializer::with_formatter(&mut text, formatter))
+        .map_err(|error| failed(&error))?;
+    String::from_utf8(text).map_err(|error| failed(&error))
+}
+
+/// All on one line, with the spaces of Python.
+struct OneLine;
+
+impl Formatter for OneLine {
+    fn begin_array_value<W: ?Sized + std::io::Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> std::io::Result<()> {
+        writer.write_all(if first { b"" } else { b", " })
+    }
+
+    fn begin_object_key<W: ?Sized + std::io::Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> std::io::Result<()> {
+        writer.write_all(if first { b"" } else { b", " })
+    }
+
+    fn begin_object_value<W: ?Sized + std::io::Write>(
+        &mut self,
+        writer: &mut W,
+    ) -> std::io::Result<()> {
+        writer.write_all(b": ")
+    }
+}
+
+/// `template` without the tags in which some mark what a model says: plain Jinja does not know
+/// them. They become conditions that always hold, so that whitespace around them stays the same.
+pub(super) fn without_generation_tags(template: &str) -> String {
+    let mut pieces = template.split("{%");
+    let mut plain = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        plain.push_str("{%");
+        let tag = piece.split("%}").next().unwrap_or_default();
+        let replacement = match tag.trim_matches(['-', '+']).trim() {
+            "generation" => tag.replace("generation", "if true"),
+            "endgeneration" => tag.replace("endgeneration", "endif"),
+            _ => tag.to_owned(),
+        };
+        plain.push_str(&replacement);
+        plain.push_str(&piece[tag.len()..]);
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rendered(template: &str) -> String {
+        let mut environment = environment();
+        let template = without_generation_tags(template);
+        environment.add_template("t", &template).unwrap();
+        let value: Value =
+            serde_json::from_str(r#"{ "b": [1, 2.5, "<é>"], "a": { "x": null } }"#).unwrap();
+        environment.get_template("t").unwrap().render(minijinja::context! { value }).unwrap()
+    }
+
+    #[test]
+    fn json_is_written_as_python_writes_it() {
+        let expected = r#"{"b": [1, 2.5, "<é>"], "a": {"x": null}}"#;
+        assert_eq!(rendered("{{ value | tojson }}"), expected);
+        assert_eq!(rendered("{{ value.a | tojson(indent=2) }}"), "{\n  \"x\": null\n}");
+        assert_eq!(rendered("{{ value.b | tojson(ensure_ascii=false) }}"), r#"[1, 2.5, "<é>"]"#);
+    }
+
+    #[test]
+    fn the_date_is_always_the_same() {
+        let template = r#"{{ strftime_now("%d %b %Y") }} {{ strftime_now("%Y-%m-%d") }}"#;
+        assert_eq!(rendered(template), "26 Jul 2024 2024-07-26");
+    }
+
+    #[test]
+    fn methods_of_strings_and_lists_are_there() {
+        let template = r#"{{ " a b ".strip().split(" ")[-1] }}{{ "xy".startswith("x") }}"#;
+        assert_eq!(rendered(template), "bTrue");
+        assert_eq!(rendered("{% for x in value.b[::-1] %}{{ x }},{% break %}{% endfor %}"), "<é>,");
+        assert_eq!(rendered("{% for k, v in value.items() %}{{ k }}{% endfor %}"), "ba");
+    }
+
+    #[test]
+    fn whitespace_around_blocks_is_that_of_transformers() {
+        assert_eq!(rendered("a\n  {% if true %}\nb\n  {% endif %}\nc"), "a\nb\nc");
+        let marked = "a {%- generation -%} b {%- endgeneration %} c";
+        assert_eq!(rendered(marked), "ab c");
+    }
+}

@@ -1,0 +1,348 @@
+//! Examples from lines of JSON: which tokens are learned, one by one; how they are laid out; and
+//! what is said of lines that cannot be used.
+
+use std::fs;
+use std::path::PathBuf;
+
+use retrograph_finetune::data::{Example, Examples, IGNORED_TARGET, Layout, Tally, read_jsonl};
+use retrograph_finetune::{Data, DataError, Error, SplitOptions, Tokenizer};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::small_tokenizer::{LLAMA3, chatml, llama3, tokenizer, write};
+
+const CHATML: [&str; 3] = ["<|im_start|>", "<|im_end|>", "<|pad|>"];
+
+/// A folder with a tokenizer and a file of data.
+struct Place(TempDir);
+
+impl Place {
+    fn new(special: &[&str], settings: &Value) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), &tokenizer(special), settings);
+        Self(folder)
+    }
+
+    fn chatml() -> Self {
+        Self::new(&CHATML, &chatml())
+    }
+
+    fn tokenizer(&self) -> Tokenizer {
+        Tokenizer::open(self.0.path()).unwrap()
+    }
+
+    fn file(&self, text: &str) -> PathBuf {
+        let path = self.0.path().join("data.jsonl");
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn read(&self, lines: &[Value]) -> Result<Vec<Example>, Error> {
+        let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
+        let path = self.file(&lines.join("\n"));
+        read_jsonl(&path, &self.tokenizer(), &mut |_, _| ()).map(|(examples, _)| examples)
+    }
+
+    /// The text of an example, with brackets around what is learned.
+    fn marked(&self, line: Value) -> String {
+        let example = self.read(&[line]).unwrap().remove(0);
+        let (mut text, mut inside) = (String::new(), false);
+        for (&token, &learned) in example.tokens().iter().zip(example.learned()) {
+            if learned != inside {
+                text.push(if learned { '[' } else { ']' });
+                inside = learned;
+            }
+            text.push_str(&self.written(token));
+        }
+        text + if inside { "]" } else { "" }
+    }
+
+    fn written(&self, token: u32) -> String {
+        let tokenizer = self.tokenizer();
+        let special = CHATML.iter().chain(&LLAMA3);
+        let special = special.copied().find(|text| tokenizer.token(text) == Some(token));
+        special.map_or_else(|| tokenizer.decode(&[token]), str::to_owned)
+    }
+}
+
+#[test]
+fn all_of_a_text_is_learned_but_its_first_token() {
+    let place = Place::chatml();
+    assert_eq!(place.marked(json!({ "text": "the cat" })), "the[ cat<|im_end|>]");
+    assert_eq!(place.marked(json!({ "text": "xy<|im_end|>" })), "x[y<|im_end|>]");
+    let started = json!({ "bos_token": "<|begin_of_text|>", "add_bos_token": true });
+    let place = Place::new(&LLAMA3, &started);
+    assert_eq!(place.marked(json!({ "text": "the" })), "<|begin_of_text|>[the]");
+}
+
+#[test]
+fn only_the_completion_is_learned_with_the_end_behind_it() {
+    let place = Place::chatml();
+    let line = json!({ "prompt": "a: the", "completion": " cat", "id": 7 });
+    assert_eq!(place.marked(line), "a: the[ cat<|im_end|>]");
+    // Together these would be the token `the`, which nobody sees who knows the prompt alone.
+    let line = json!({ "prompt": "xth", "completion": "e" });
+    assert_eq!(place.marked(line.clone()), "xth[e<|im_end|>]");
+    let tokens = place.read(&[line]).unwrap().remove(0).tokens().to_vec();
+    let expected = ["x", "th", "e", "<|im_end|>"].map(|token| place.tokenizer().token(token));
+    assert_eq!(tokens.into_iter().map(Some).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn bytes_are_learned_in_the_same_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data.jsonl");
+    fs::write(&path, r#"{ "prompt": "ab", "completion": "c" }"#).unwrap();
+    let (examples, forms) = read_jsonl(&path, &Tokenizer::bytes(), &mut |_, _| ()).unwrap();
+    assert_eq!(
+        (examples[0].tokens(), examples[0].learned()),
+        (&[97, 98, 99][..], &[false, false, true][..])
+    );
+    assert_eq!((forms.texts, forms.completions, forms.conversations), (0, 1, 0));
+}
+
+fn conversation() -> Value {
+    let say = |role: &str, content: &str| json!({ "role": role, "content": content });
+    let messages = [
+        say("system", "be brief"),
+        say("user", "the cat"),
+        say("assistant", "purrs"),
+        say("user", "or"),
+        say("assistant", "the other"),
+    ];
+    json!({ "messages": messages })
+}
+
+#[test]
+fn the_turns_of_the_assistant_are_learned_in_chatml() {
+    let expected = "<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\nthe cat<|im_end|>\n\
+                    <|im_start|>assistant\n[purrs<|im_end|>]\n<|im_start|>user\nor<|im_end|>\n\
+                    <|im_start|>assistant\n[the other<|im_end|>]\n";
+    assert_eq!(Place::chatml().marked(conversation()), expected);
+}
+
+#[test]
+fn the_turns_of_the_assistant_are_learned_in_the_manner_of_llama_3() {
+    let header = |role: &str| format!("<|start_header_id|>{role}<|end_header_id|>\n\n");
+    let expected = [
+        "<|begin_of_text|>".to_owned(),
+        header("system") + "Today Date: 26 Jul 2024\n\nbe brief<|eot_id|>",
+        header("user") + "the cat<|eot_id|>",
+        header("assistant") + "[purrs<|eot_id|>]",
+        header("user") + "or<|eot_id|>",
+        header("assistant") + "[the other<|eot_id|>]",
+    ];
+    assert_eq!(Place::new(&LLAMA3, &llama3()).marked(conversation()), expected.concat());
+}
+
+/// As templates do that leave out what was thought in earlier turns.
+#[test]
+fn a_template_may_write_earlier_answers_in_another_way() {
+    let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n\
+        {% if m.role == 'assistant' and loop.last %}(hm) {% endif %}{{ m.content }}<|im_end|>\n\
+        {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    let mut settings = chatml();
+    settings["chat_template"] = json!([{ "name": "default", "template": template }]);
+    let expected = "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n[y<|im_end|>]\n\
+                    <|im_start|>user\nz<|im_end|>\n<|im_start|>assistant\n[(hm) w<|im_end|>]\n";
+    let say = |role: &str, content: &str| json!({ "role": role, "content": content });
+    let all = [say("user", "x"), say("assistant", "y"), say("user", "z"), say("assistant", "w")];
+    let place = Place::new(&CHATML, &settings);
+    assert_eq!(place.marked(json!({ "messages": all })), expected);
+}
+
+#[test]
+fn every_line_that_cannot_be_used_is_named_with_its_reason() {
+    let place = Place::chatml();
+    let refusing = "{{ raise_exception('roles must alternate') }}";
+    fs::write(place.0.path().join("chat_template.jinja"), refusing).unwrap();
+    let lines = [
+        r#"{ "text": "good" }"#,
+        "",
+        r#"{ "text": "cut"#,
+        r#"{ "text": 5 }"#,
+        r#"{ "prompt": "x" }"#,
+        r#"{ "completion": "x" }"#,
+        r#"{ "id": 1 }"#,
+        r#"{ "text": "x", "messages": [] }"#,
+        r#"{ "messages": [] }"#,
+        r#"{ "messages": [{ "content": "x" }] }"#,
+        r#"{ "messages": [{ "role": "user", "content": "x" }] }"#,
+        r#"["text"]"#,
+        r#"{ "text": null, "prompt": "a", "completion": "b" }"#,
+    ];
+    let path = place.file(&lines.join("\r\n"));
+    let error = read_jsonl(&path, &place.tokenizer(), &mut |_, _| ()).unwrap_err();
+    let text = error.to_string();
+    let Error::Data(DataError::Malformed { lines, malformed, .. }) = error else {
+        panic!("{text}")
+    };
+    assert_eq!(lines, 12);
+    let numbers: Vec<usize> = malformed.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, [3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+    for words in [
+        "10 of 12 lines",
+        "line 3: EOF while parsing a string at column",
+        "line 4: invalid type: integer `5`, expected a string",
+        "line 5: it has a `prompt` without a `completion`",
+        "line 6: it has a `completion` without a `prompt`",
+        "line 7: it has neither",
+        "line 8: it has `text` and `messages`",
+        "line 9: `messages` is empty",
+        "line 10: message 1 has no `role`",
+        "line 11: the chat template refuses the messages: roles must alternate",
+    ] {
+        assert!(text.contains(words), "`{words}` is not in: {text}");
+    }
+    let many = place.file(&"x\n".repeat(33));
+    let text = read_jsonl(&many, &place.tokenizer(), &mut |_, _| ()).unwrap_err().to_string();
+    assert!(text.contains("line 20:") && text.contains("and 13 more"), "{text}");
+    assert!(!text.contains("line 21:"), "{text}");
+}
+
+#[test]
+fn data_that_is_not_there_or_needs_what_is_not_there() {
+    let place = Place::chatml();
+    let error = read_jsonl(&place.0.path().join("x"), &place.tokenizer(), &mut |_, _| ());
+    assert!(matches!(error, Err(Error::Data(DataError::Read { .. }))));
+    for nothing in ["", "\n \r\n"] {
+        let error = read_jsonl(&place.file(nothing), &place.tokenizer(), &mut |_, _| ());
+        assert!(matches!(error, Err(Error::Data(DataError::Empty { .. }))));
+    }
+    let path = place.file(&conversation().to_string());
+    let error = read_jsonl(&path, &Tokenizer::bytes(), &mut |_, _| ()).unwrap_err().to_string();
+    assert!(error.contains("chat_template.jinja"), "{error}");
+}
+
+fn laid_out(lines: &[Value], seq: usize, packing: bool) -> Result<Examples, DataError> {
+    let place = Place::chatml();
+    let layout = Layout { seq, packing, pad: place.tokenizer().pad() };
+    Examples::new(place.read(lines).unwrap(), layout)
+}
+
+#[test]
+fn each_example_has_a_sequence_that_is_filled_up_or_loses_its_end() {
+    let lines = [
+        json!({ "prompt": "ab", "completion": "cd" }),
+        json!({ "prompt": "abcdefgh", "completion": "i" }),
+        json!({ "prompt": "", "completion": "xyzxyzxyz" }),
+        json!({ "text": "" }),
+    ];
+    let examples = laid_out(&lines, 6, false).unwrap();
+    let (pad, end) =
+        (Place::chatml().tokenizer().pad(), Place::chatml().tokenizer().end().unwrap());
+    let batch = examples.in_order([3, 6], 0).unwrap().unwrap();
+    let letter = |letter: char| Place::chatml().tokenizer().token(&letter.to_string()).unwrap();
+    let [a, b, c, d, x, y, z] = ['a', 'b', 'c', 'd', 'x', 'y', 'z'].map(letter);
+    let no = IGNORED_TARGET;
+    assert_eq!(
+        batch.tokens,
+        [a, b, c, d, pad, pad, x, y, z, x, y, z, pad, pad, pad, pad, pad, pad]
+    );
+    let targets = [no, c, d, end, no, no, y, z, x, y, z, x, no, no, no, no, no, no];
+    assert_eq!((batch.targets.as_slice(), batch.counted()), (&targets[..], 9));
+    assert_eq!(examples.in_order([3, 6], 1).unwrap(), None);
+    let expected = Tally {
+        examples: 4,
+        truncated: 2,
+        dropped: 2,
+        sequences: 2,
+        tokens: 10,
+        learned: 9,
+        packed: false,
+    };
+    assert_eq!(*examples.tally(), expected);
+    assert!(matches!(examples.in_order([1, 7], 0), Err(Error::Data(DataError::OtherSeq { .. }))));
+    let error = laid_out(&lines[1..2], 6, false).unwrap_err();
+    assert!(matches!(error, DataError::NothingToLearn { examples: 1, seq: 6 }), "{error}");
+}
+
+#[test]
+fn packed_examples_lie_behind_each_other_with_the_end_between() {
+    let lines = ["abc", "d", "xyz"].map(|text| json!({ "text": text }));
+    let examples = laid_out(&lines, 4, true).unwrap();
+    let place = Place::chatml();
+    let batch = examples.in_order([3, 4], 0).unwrap().unwrap();
+    let shown = |numbers: &[u32]| -> String {
+        let shown = |&token: &u32| match token {
+            IGNORED_TARGET => "_".to_owned(),
+            token => place.written(token).replace("<|im_end|>", "$").replace("<|pad|>", "."),
+        };
+        numbers.iter().map(shown).collect()
+    };
+    // The last `$` is only predicted. No example is predicted from the one before it.
+    assert_eq!(shown(&batch.tokens), "abc$d$xyz...");
+    assert_eq!(shown(&batch.targets), "bc$_$_yz$___");
+    assert_eq!((examples.tally().sequences, examples.tally().learned), (3, 7));
+}
+
+#[test]
+fn an_epoch_has_every_sequence_once_and_the_next_another_order() {
+    let lines: Vec<Value> = (0..10).map(|i| json!({ "text": format!("{i}x") })).collect();
+    let examples = laid_out(&lines, 4, false).unwrap();
+    let first = |step: u32| -> Vec<u32> {
+        let batch = examples.batch([3, 4], 5, step).unwrap();
+        batch.tokens.chunks(4).map(|row| row[0]).collect()
+    };
+    let steps: Vec<Vec<u32>> = (0..20).map(first).collect();
+    let seen = steps.concat();
+    let mut epochs: Vec<Vec<u32>> = seen.chunks(10).map(<[u32]>::to_vec).collect();
+    assert!(epochs[0] != epochs[1] && epochs[1] != epochs[2]);
+    epochs.iter_mut().for_each(|epoch| epoch.sort_unstable());
+    assert!(epochs.iter().all(|epoch| *epoch == epochs[0]));
+    // In whatever order steps are asked for, each is what it was.
+    for step in [7, 19, 0, 3] {
+        assert_eq!(first(step), steps[step as usize]);
+    }
+    assert_ne!(examples.batch([3, 4], 6, 0).unwrap(), examples.batch([3, 4], 5, 0).unwrap());
+}
+
+#[test]
+fn what_is_held_out_is_chosen_by_the_seed_and_not_learned_from() {
+    let place = Place::chatml();
+    let lines: Vec<String> = (0..40)
+        .map(|i| json!({ "prompt": "", "completion": format!("{i:02}") }).to_string())
+        .collect();
+    let path = place.file(&lines.join("\n"));
+    let split = |holdout: f64, seed: u64| {
+        let options = SplitOptions { seq: 4, packing: None, holdout, seed };
+        options.jsonl(&path, &place.tokenizer(), &mut |_, _| ())
+    };
+    let texts = |data: &Data| -> Vec<String> {
+        let batches = (0..).map_while(|index| data.in_order([1, 4], index).unwrap());
+        batches.map(|batch| place.tokenizer().decode(&batch.tokens)).collect()
+    };
+    let parts = |seed| {
+        let split = split(0.1, seed).unwrap();
+        (texts(&split.training), texts(&split.held_out.unwrap()))
+    };
+    let (training, held_out) = parts(1);
+    assert_eq!((training.len(), held_out.len()), (36, 4));
+    assert!(held_out.iter().all(|text| !training.contains(text)));
+    assert_eq!(parts(1), (training, held_out.clone()));
+    assert_ne!(parts(2).1, held_out);
+    let whole = split(0.0, 1).unwrap();
+    assert!(whole.held_out.is_none());
+    assert_ne!(whole.training.fingerprint(), split(0.1, 1).unwrap().training.fingerprint());
+    for fraction in [-0.1, 1.0, 0.999, f64::NAN] {
+        let error = split(fraction, 1).unwrap_err().to_string();
+        assert!(error.contains("--holdout"), "{error}");
+    }
+}
+
+#[test]
+fn the_end_of_a_text_is_held_out() {
+    let place = Place::chatml();
+    let path = place.file(&"the cat ".repeat(50));
+    let options = SplitOptions { seq: 4, packing: None, holdout: 0.2, seed: 0 };
+    let split = options.text(&path, &place.tokenizer()).unwrap();
+    let (Data::Text(training), Some(Data::Text(held_out))) = (split.training, split.held_out)
+    else {
+        panic!("a text was split into something else");
+    };
+    // Four tokens for each time but the last, which ends in a space: `the`, ` cat`, ...
+    let all = place.tokenizer().encode("the cat ".repeat(50)).unwrap();
+    assert_eq!(training.len() + held_out.len(), all.len());
+    assert_eq!(held_out.len(), (all.len() as f64 * 0.2).round() as usize);
+    assert_eq!([training.first(all.len()), held_out.first(all.len())].concat(), all);
+}

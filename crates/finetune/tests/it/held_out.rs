@@ -1,0 +1,128 @@
+//! What is held out is measured on the way, and that changes nothing else.
+
+use std::sync::atomic::AtomicBool;
+
+use retrograph_finetune::checkpoint::CheckpointDirectory;
+use retrograph_finetune::data::{Example, Examples, Layout};
+use retrograph_finetune::parameters::Parameter;
+use retrograph_finetune::{
+    Data, Ending, Evaluator, Event, HeldOut, HeldOutLoss, Mode, Plan, Run, Source, Tokenizer,
+    Trainer, TrainerOptions, TrainingConfig,
+};
+
+use crate::device::{device, simulated};
+use crate::models::{LORA, bits, config};
+
+/// Prompts with completions of several lengths, of which the even ones are for training.
+fn examples(part: usize) -> Data {
+    let tokenizer = Tokenizer::bytes();
+    let one = |number: usize| {
+        let completion = "ab".repeat(1 + number % 4);
+        Example::completion(&format!("{number}:"), &completion, &tokenizer).unwrap()
+    };
+    let examples = (0..14).filter(|number| number % 2 == part).map(one).collect();
+    Data::from(Examples::new(examples, Layout { seq: 9, packing: false, pad: 0 }).unwrap())
+}
+
+fn planned(config: &TrainingConfig) -> Plan {
+    Plan::new(config, TrainerOptions::default()).unwrap().with_held_out().unwrap()
+}
+
+fn start(config: &TrainingConfig) -> Trainer {
+    planned(config).start(&device().modules(), Source::Seed, &mut |_| ()).unwrap()
+}
+
+/// Trains with held-out data up to `until`, and returns what was measured.
+fn run(run: &mut Run<'_>, until: u32) -> Vec<HeldOutLoss> {
+    let mut found = Vec::new();
+    let ending = run.train(until, &AtomicBool::new(false), &mut |event| {
+        if let Event::HeldOut(one) = event {
+            found.push(one);
+        }
+    });
+    assert_eq!(ending.unwrap(), Ending::Done);
+    found
+}
+
+fn with_held_out<'a>(trainer: Trainer, data: [&'a Data; 2], every: u32) -> Run<'a> {
+    let held_out = HeldOut { data: data[1], evaluator: Evaluator::of(&trainer).unwrap(), every };
+    Run { held_out: Some(held_out), ..Run::new(trainer, data[0]) }
+}
+
+#[test]
+fn the_loss_of_what_is_held_out_is_that_of_the_weights_of_that_time() {
+    for mode in [Mode::Full, LORA] {
+        let config = config(mode, 7);
+        let [training, held_out] = [examples(0), examples(1)];
+        let mut measured = with_held_out(start(&config), [&training, &held_out], 3);
+        let found = run(&mut measured, 7);
+        assert_eq!(found.iter().map(|one| one.steps).collect::<Vec<_>>(), [3, 6, 7]);
+        assert_eq!(measured.trainer.held_out(), found);
+
+        // Steps are the same without.
+        let mut plain = Run::new(start(&config), &training);
+        assert_eq!(run(&mut plain, 7), []);
+        assert_eq!(plain.trainer.losses(), measured.trainer.losses());
+        assert!(bits(&plain.trainer) == bits(&measured.trainer));
+
+        // A model with the same weights, apart from the run.
+        let (state, stream) = (plain.trainer.state(), plain.trainer.stream());
+        let values = &mut |parameter: &Parameter| {
+            Ok(state.values(stream, &parameter.name)?.expect("the model has it"))
+        };
+        let mut apart = Evaluator::new(&device().modules(), &config, values).unwrap();
+        let expected = apart.evaluate(&held_out).unwrap();
+        let last = found.last().unwrap();
+        assert_eq!((last.loss, last.tokens), (expected.loss as f32, expected.tokens));
+        assert!(found[0].loss > last.loss, "{found:?}");
+    }
+}
+
+/// Across the end of an epoch, with examples and with what was measured.
+#[test]
+fn a_resumed_run_sees_and_measures_what_an_uninterrupted_one_does() {
+    let config = config(LORA, 10);
+    let data = [&examples(0), &examples(1)];
+    let mut whole = with_held_out(start(&config), data, 2);
+    run(&mut whole, 10);
+
+    let folder = tempfile::tempdir().unwrap();
+    let directory = CheckpointDirectory::create(folder.path()).unwrap();
+    let mut first = with_held_out(start(&config), data, 2);
+    first.checkpoints = Some(directory.clone());
+    first.checkpoint_every = 2;
+    run(&mut first, 4);
+    drop(first);
+    let mut checkpoint = directory.open_latest().unwrap();
+    checkpoint.header().require(&config, data[0].fingerprint()).unwrap();
+    checkpoint.header().require(&config, data[1].fingerprint()).unwrap_err();
+    let source = Source::Checkpoint(&mut checkpoint);
+    let trainer = planned(&config).start(&device().modules(), source, &mut |_| ()).unwrap();
+    let mut second = with_held_out(trainer, data, 2);
+    assert_eq!(run(&mut second, 10).len(), 3);
+
+    assert_eq!(second.trainer.losses(), whole.trainer.losses());
+    assert_eq!(second.trainer.held_out(), whole.trainer.held_out());
+    assert!(bits(&second.trainer) == bits(&whole.trainer));
+}
+
+#[test]
+fn the_memory_for_it_is_planned() {
+    let config = config(Mode::Full, 2);
+    let plain = Plan::new(&config, TrainerOptions::default()).unwrap().memory().least();
+    let plan = planned(&config);
+    let planned = plan.memory().least();
+    assert_eq!(planned - plain, plan.memory().held_out);
+    let device = simulated(retrograph_driver_sim::Config::default());
+    let before = std::cell::Cell::new(0);
+    let trainer = plan.start(&device.modules(), Source::Seed, &mut |stage| {
+        if let retrograph_finetune::Stage::Fits(_, free) = stage {
+            before.set(free);
+        }
+    });
+    let trainer = trainer.unwrap();
+    let _evaluator = Evaluator::of(&trainer).unwrap();
+    let taken = before.get() - trainer.context().memory().unwrap().0;
+    assert!(taken <= planned, "{taken} bytes were taken, and {planned} planned");
+    assert!(planned <= taken + (6 << 20), "{taken} bytes were taken, and {planned} planned");
+}
