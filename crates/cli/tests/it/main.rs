@@ -4,6 +4,8 @@ mod adapters;
 mod caches;
 mod data;
 mod errors;
+#[cfg(unix)]
+mod kills;
 mod models;
 mod program;
 mod runs;

@@ -3,13 +3,15 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::write::persist;
+use super::write::{UNFINISHED, persist};
 use super::{Checkpoint, Header, StateReader, write_checkpoint};
 use crate::error::{Error, Result};
 use crate::parameters::Parameter;
 
 /// The file that names the newest checkpoint.
 const LATEST: &str = "latest";
+/// What unfinished files are called that are to become `latest`.
+const UNFINISHED_LATEST: &str = ".latest-";
 /// How many checkpoints are kept: the newest, and one to return to.
 const KEPT: usize = 2;
 
@@ -80,7 +82,8 @@ impl CheckpointDirectory {
         Checkpoint::open(&path)
     }
 
-    /// Writes a checkpoint, makes it the newest, and removes all but the last two.
+    /// Writes a checkpoint, makes it the newest, and removes all but the last two, with what a run
+    /// that was killed left unfinished.
     ///
     /// # Errors
     /// [`Error::WriteCheckpoint`], or what `state` fails with; `latest` then still names the
@@ -101,24 +104,34 @@ impl CheckpointDirectory {
     }
 
     fn point_to(&self, name: &str) -> std::io::Result<()> {
-        let mut temporary = tempfile::Builder::new().prefix(".latest-").tempfile_in(&self.path)?;
+        let mut temporary =
+            tempfile::Builder::new().prefix(UNFINISHED_LATEST).tempfile_in(&self.path)?;
         temporary.write_all(name.as_bytes())?;
         temporary.write_all(b"\n")?;
         persist(temporary, &self.path.join(LATEST))
     }
 
-    /// Removes old checkpoints. A file that cannot be removed is left: it does no harm.
+    /// Removes old checkpoints and unfinished files, of which there is none while nothing is being
+    /// written. A file that cannot be removed is left: it does no harm.
     fn prune(&self, newest: u32) {
         let Ok(entries) = std::fs::read_dir(&self.path) else { return };
-        let mut older: Vec<_> = entries
-            .flatten()
-            .filter_map(|entry| Some((step_of(entry.file_name().to_str()?)?, entry.path())))
-            .filter(|(step, _)| *step != newest)
-            .collect();
+        let (mut older, mut useless) = (Vec::new(), Vec::new());
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            match step_of(name) {
+                Some(step) if step != newest => older.push((step, entry.path())),
+                None if [UNFINISHED, UNFINISHED_LATEST].iter().any(|p| name.starts_with(p)) => {
+                    useless.push(entry.path());
+                }
+                _ => {}
+            }
+        }
         older.sort_unstable_by_key(|(step, _)| std::cmp::Reverse(*step));
-        for (_, path) in older.into_iter().skip(KEPT - 1) {
+        useless.extend(older.into_iter().skip(KEPT - 1).map(|(_, path)| path));
+        for path in useless {
             if let Err(error) = std::fs::remove_file(&path) {
-                tracing::warn!(path = %path.display(), %error, "an old checkpoint stays");
+                tracing::warn!(path = %path.display(), %error, "a file that is not needed stays");
             }
         }
     }

@@ -14,6 +14,9 @@ use crate::error::{Error, Result};
 use crate::parameters::Parameter;
 use crate::tensor_file::{self, Entry};
 
+/// What files are called that are to become checkpoints.
+pub(super) const UNFINISHED: &str = ".checkpoint-";
+
 /// Where the state comes from when a checkpoint is written.
 pub trait StateReader {
     /// The elements of one part of the state of the trainable parameter `index`.
@@ -37,7 +40,7 @@ pub fn write_checkpoint(
     let failed = |source| Error::WriteCheckpoint { path: PathBuf::from(path), source };
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut temporary =
-        tempfile::Builder::new().prefix(".checkpoint-").tempfile_in(folder).map_err(failed)?;
+        tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder).map_err(failed)?;
     let digest = write_body(temporary.as_file_mut(), path, (header, parameters), state)?;
     finish(temporary, digest, path).map_err(failed)
 }

@@ -142,6 +142,19 @@ fn the_last_two_checkpoints_are_kept() {
 }
 
 #[test]
+fn what_a_killed_run_left_unfinished_is_removed_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in [".checkpoint-Ab3", ".latest-x", "notes", ".hidden"] {
+        std::fs::write(folder.path().join(name), "").unwrap();
+    }
+    save(folder.path(), 1, &mut Counted).unwrap();
+    let names = std::fs::read_dir(folder.path()).unwrap();
+    let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, [".hidden", "latest", "notes", "step-00000001.safetensors"]);
+}
+
+#[test]
 fn the_pointer_must_name_a_checkpoint_of_the_directory() {
     let folder = tempfile::tempdir().unwrap();
     let directory = CheckpointDirectory::at(folder.path());
