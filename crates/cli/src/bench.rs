@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::args::BenchArguments;
 use crate::error::CliError;
 use crate::screen::{self, fact};
-use crate::{Outcome, file, interrupt};
+use crate::{Outcome, decode_bench, file, interrupt};
 
 /// The results with what they were measured on.
 #[derive(Serialize)]
@@ -29,13 +29,6 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
     let device = Device::open(arguments.device)?;
     screen::device(&device);
     let modules = arguments.cache.modules(&device, arguments.device)?;
-    let bench = Bench {
-        config: arguments.config(),
-        sizes: arguments.sizes.iter().map(|size| size.0).collect(),
-        contenders: arguments.strategies.clone(),
-        warm_up: arguments.warm_up,
-        steps: arguments.steps.max(1),
-    };
     let bar = indicatif::ProgressBar::new(0);
     let mut upload = |done: usize, total: usize, name: &str| {
         bar.set_length(total as u64);
@@ -44,6 +37,16 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
         if done == total {
             bar.finish_and_clear();
         }
+    };
+    if !arguments.decode.is_empty() {
+        return decode_bench::run(arguments, (&device, &modules), &mut upload, &stop);
+    }
+    let bench = Bench {
+        config: arguments.config(),
+        sizes: arguments.sizes.iter().map(|size| size.0).collect(),
+        contenders: arguments.strategies.clone(),
+        warm_up: arguments.warm_up,
+        steps: arguments.steps.max(1),
     };
     let mut count = 0;
     let measurements = bench.run(&modules, &mut upload, &mut |measurement| {

@@ -18,6 +18,16 @@ pub(crate) enum CliError {
         /// Why.
         why: String,
     },
+    /// A file could not be read.
+    #[error("{what} cannot be read from `{}`: {why}", path.display())]
+    Read {
+        /// What was to be read.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: std::io::Error,
+    },
     /// An adapter was given for a run that trains all weights.
     #[error("--adapter continues a LoRA run, and --mode full trains all weights; leave one out")]
     AdapterOfFull,

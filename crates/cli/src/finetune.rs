@@ -115,7 +115,7 @@ fn plan(
     (base, held_out): (Option<ModelDirectory>, bool),
 ) -> Result<Plan, CliError> {
     let options = TrainerOptions {
-        build: arguments.policy().into(),
+        build: arguments.strategy.policy().into(),
         verify: arguments.verify,
         ..TrainerOptions::default()
     };

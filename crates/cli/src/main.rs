@@ -2,6 +2,7 @@
 //!
 //! ```sh
 //! retrograph finetune --text README.md --verify    # trains, on the simulated driver if need be
+//! retrograph generate --model M --prompt "Once"    # continues a text, token by token
 //! retrograph inspect --model Qwen2.5-0.5B          # says what is in it and what a run would take
 //! retrograph bench --device cuda:0                 # measures strategies and sizes
 //! retrograph merge --model M --adapter A --out N   # adds an adapter to its base model
@@ -9,15 +10,17 @@
 //!
 //! Here are arguments, what is printed, and the handling of Ctrl-C.
 //!
-//! Absent on purpose: training itself, which is in `retrograph-finetune`.
+//! Absent on purpose: training and generating themselves, which are in `retrograph-finetune`.
 
 mod args;
 mod bench;
 mod data;
+mod decode_bench;
 mod error;
 mod eval;
 mod file;
 mod finetune;
+mod generate;
 mod inspect;
 mod interrupt;
 mod merge;
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),
+        Command::Generate(arguments) => generate::run(&arguments),
         Command::Merge(arguments) => merge::run(&arguments),
         Command::CompileWorker(arguments) => arguments.run(),
     };

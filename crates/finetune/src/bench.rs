@@ -4,7 +4,9 @@
 //! wait after each step (how long a step takes on the device, by events) and without (how many
 //! steps per second training gets).
 
-use std::time::Instant;
+pub mod decode;
+
+use std::time::{Duration, Instant};
 
 use retrograph_runtime::{BuildOptions, EarlyStart, EdgeMode, ModuleCache, Policy, Stream};
 use serde::{Deserialize, Serialize};
@@ -261,7 +263,6 @@ fn measurement(
     let report = trainer.report();
     let steps: Vec<f32> = waited.iter().map(|[step, _]| *step).collect();
     let submits: Vec<f32> = waited.iter().map(|[_, submit]| *submit).collect();
-    let milliseconds = |time: std::time::Duration| time.as_secs_f64() * 1e3;
     Measurement {
         batch: trainer.config().batch,
         seq: trainer.config().seq,
@@ -281,6 +282,10 @@ fn measurement(
         pipelined_ms,
         last_loss: trainer.losses().last().copied().unwrap_or(f32::NAN),
     }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 /// A text without any pattern that matters.

@@ -20,6 +20,14 @@ pub(crate) struct BenchArguments {
     /// Batch x sequence of each size.
     #[arg(long, value_delimiter = ',', default_value = "1x32,1x128,4x128")]
     pub(crate) sizes: Vec<Size>,
+    /// Measure the generation of text instead, behind prompts of so many tokens with so much room
+    /// in the cache: tokens x room.
+    #[arg(long, value_delimiter = ',', conflicts_with = "sizes", value_name = "SIZES")]
+    pub(crate) decode: Vec<Size>,
+    /// Randomness of the tokens that are generated, with top-k 20 and top-p 0.8; 0 takes the
+    /// likeliest.
+    #[arg(long, default_value_t = 0.0, requires = "decode")]
+    pub(crate) temperature: f32,
     /// What is measured: eager, capture, manual, manual-width-2, manual-width-4, manual-chain,
     /// manual-late.
     #[arg(long, value_delimiter = ',', default_value = "eager,capture,manual,manual-chain")]

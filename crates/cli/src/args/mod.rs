@@ -4,6 +4,7 @@ mod bench;
 mod cache;
 mod data;
 mod eval;
+mod generate;
 mod inspect;
 mod lora;
 mod merge;
@@ -22,6 +23,7 @@ pub(crate) use bench::BenchArguments;
 pub(crate) use cache::{CacheArguments, WorkerArguments};
 pub(crate) use data::{DataArguments, HoldoutArguments};
 pub(crate) use eval::EvalArguments;
+pub(crate) use generate::GenerateArguments;
 pub(crate) use inspect::InspectArguments;
 pub(crate) use lora::LoraArguments;
 pub(crate) use merge::MergeArguments;
@@ -47,6 +49,8 @@ pub(crate) enum Command {
     Inspect(InspectArguments),
     /// Measure the loss of a model over a text or examples.
     Eval(Box<EvalArguments>),
+    /// Continue a text, one replayed graph for each token.
+    Generate(Box<GenerateArguments>),
     /// Add an adapter to the weights of its base model.
     Merge(MergeArguments),
     /// Compile kernels for the process that started this one.
@@ -176,16 +180,6 @@ impl FinetuneArguments {
     pub(crate) fn asks_for_full(&self) -> bool {
         self.model.mode == Some(ModeArgument::Full)
     }
-
-    /// The strategy as the runtime knows it.
-    pub(crate) fn policy(&self) -> Policy {
-        match self.strategy {
-            StrategyArgument::Auto => Policy::Auto,
-            StrategyArgument::Manual => Policy::Manual,
-            StrategyArgument::Capture => Policy::Capture,
-            StrategyArgument::Eager => Policy::Eager,
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -208,6 +202,18 @@ pub(crate) enum StrategyArgument {
     Capture,
     /// No graph.
     Eager,
+}
+
+impl StrategyArgument {
+    /// The strategy as the runtime knows it.
+    pub(crate) fn policy(self) -> Policy {
+        match self {
+            Self::Auto => Policy::Auto,
+            Self::Manual => Policy::Manual,
+            Self::Capture => Policy::Capture,
+            Self::Eager => Policy::Eager,
+        }
+    }
 }
 
 #[cfg(test)]

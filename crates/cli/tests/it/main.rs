@@ -5,6 +5,7 @@ mod caches;
 mod data;
 mod errors;
 #[cfg(unix)]
+mod generate;
 mod kills;
 mod models;
 mod program;

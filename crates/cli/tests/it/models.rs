@@ -58,7 +58,7 @@ pub(crate) fn run(place: &Place, arguments: &[&str]) -> Done {
     command.into()
 }
 
-fn train(place: &Place, further: &[&str]) -> Done {
+pub(crate) fn train(place: &Place, further: &[&str]) -> Done {
     let common = ["finetune", "--model", "model", "--text", "text", "--device", "sim"];
     let sizes = ["--batch", "2", "--seq", "8", "--mode", "lora", "--sample", "0"];
     run(place, &[&common[..], &sizes, further].concat())

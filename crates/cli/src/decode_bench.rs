@@ -1,0 +1,119 @@
+//! `retrograph bench --decode`.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use indicatif::HumanBytes;
+use retrograph_finetune::bench::decode::{DecodeBench, DecodeMeasurement};
+use retrograph_finetune::{Device, Sampling};
+use retrograph_runtime::ModuleCache;
+use serde::Serialize;
+
+use crate::Outcome;
+use crate::args::BenchArguments;
+use crate::error::CliError;
+use crate::file;
+use crate::screen::{self, fact};
+
+/// The results with what they were measured on.
+#[derive(Serialize)]
+struct Results<'a> {
+    device: &'a str,
+    simulated: bool,
+    driver: String,
+    preset: &'a str,
+    mode: retrograph_finetune::Mode,
+    temperature: f32,
+    tokens: u32,
+    measurements: &'a [DecodeMeasurement],
+}
+
+/// Measures the generation of text as the arguments say.
+pub(crate) fn run(
+    arguments: &BenchArguments,
+    (device, modules): (&Device, &ModuleCache),
+    upload: &mut dyn FnMut(usize, usize, &str),
+    stop: &AtomicBool,
+) -> Result<Outcome, CliError> {
+    let drawn = Sampling { temperature: 1.0, top_k: 20, top_p: 0.8, ..Sampling::greedy() };
+    let bench = DecodeBench {
+        config: arguments.config(),
+        sizes: arguments.decode.iter().map(|size| size.0).collect(),
+        contenders: arguments.strategies.clone(),
+        sampling: Sampling { temperature: arguments.temperature, ..drawn },
+        warm_up: arguments.warm_up as usize,
+        steps: arguments.steps.max(1) as usize,
+    };
+    let mut count = 0;
+    let measurements = bench.run(modules, upload, &mut |measurement| {
+        if count == 0 {
+            heading(device);
+        }
+        count += 1;
+        line(measurement);
+        !stop.load(Ordering::Relaxed)
+    })?;
+    if let Some(path) = &arguments.json {
+        write(path, arguments, (device, &measurements))?;
+    }
+    let all = bench.sizes.len() * bench.contenders.len();
+    Ok(if measurements.len() < all { Outcome::Interrupted } else { Outcome::Done })
+}
+
+fn heading(device: &Device) {
+    let what =
+        if device.simulated { "times are SIMULATED and mean nothing" } else { "times in ms" };
+    fact("results", what);
+    screen::line(format_args!(
+        "{:>10} {:>14} {:>6} {:>6} {:>9} {:>9} {:>9} {:>11} {:>11} {:>11}",
+        "size",
+        "strategy",
+        "nodes",
+        "depth",
+        "token",
+        "pipelined",
+        "prompt",
+        "planned",
+        "allocated",
+        "taken"
+    ));
+}
+
+fn line(one: &DecodeMeasurement) {
+    let size = format!("{}x{}", one.position, one.cache);
+    let bytes = |bytes: usize| HumanBytes(bytes as u64).to_string();
+    screen::line(format_args!(
+        "{size:>10} {:>14} {:>6} {:>6} {:>9.3} {:>9.3} {:>9.3} {:>11} {:>11} {:>11}",
+        one.strategy,
+        one.nodes,
+        one.depth,
+        one.token_ms_median,
+        one.pipelined_ms,
+        one.prompt_ms,
+        bytes(one.planned_bytes),
+        bytes(one.allocated_bytes),
+        bytes(one.taken_bytes)
+    ));
+}
+
+fn write(
+    path: &Path,
+    arguments: &BenchArguments,
+    (device, measurements): (&Device, &[DecodeMeasurement]),
+) -> Result<(), CliError> {
+    let results = Results {
+        device: &device.info.name,
+        simulated: device.simulated,
+        driver: device.context.driver().version().to_string(),
+        preset: arguments.model.preset.name(),
+        mode: arguments.config().mode,
+        temperature: arguments.temperature,
+        tokens: arguments.steps,
+        measurements,
+    };
+    let failed = |error: &dyn std::fmt::Display| CliError::write("the results", path, error);
+    let text = serde_json::to_string_pretty(&results).map_err(|error| failed(&error))?;
+    file::write("the results", path, &(text + "\n"))?;
+    fact("json", path.display());
+    Ok(())
+}

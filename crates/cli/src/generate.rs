@@ -1,0 +1,178 @@
+//! `retrograph generate`.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use retrograph_finetune::report::median;
+use retrograph_finetune::{
+    Adapter, Device, Ended, Generated, GenerationDefaults, GenerationPlan, Generator,
+    GeneratorOptions, Mode, ModelDirectory, OptimizerConfig, Sampling, Source, Stage, TextRequest,
+    Tokenizer, TrainingConfig,
+};
+use retrograph_runtime::BuildOptions;
+use serde_json::json;
+
+use crate::args::GenerateArguments;
+use crate::error::CliError;
+use crate::file::write;
+use crate::screen::{self, Startup, fact};
+use crate::{Outcome, interrupt};
+
+/// Generates text as the arguments say.
+pub(crate) fn run(arguments: &GenerateArguments) -> Result<Outcome, CliError> {
+    let stop = interrupt::flag()?;
+    let model = ModelDirectory::open(&arguments.model)?;
+    let tokenizer = model.tokenizer()?;
+    let defaults = GenerationDefaults::open(model.path(), &tokenizer)?;
+    let sampling = arguments.sampling(&defaults);
+    sampling.validate()?;
+    let ends = if arguments.ignore_eos { Vec::new() } else { defaults.eos };
+    let request = TextRequest {
+        max_tokens: arguments.max_tokens,
+        ends: &ends,
+        stops: &arguments.stop,
+        ..TextRequest::new(&tokenizer, prompt(arguments)?, sampling)?
+    };
+    let mut adapter = match &arguments.adapter {
+        Some(path) => Some(Adapter::open(path).map_err(retrograph_finetune::Error::from)?),
+        None => None,
+    };
+    let plan = plan(arguments, (model, adapter.as_ref()), request.prompt.len())?;
+    let device = Device::open(arguments.device)?;
+    if !arguments.quiet {
+        screen::device(&device);
+        fact("sampling", described(sampling));
+    }
+    let modules = arguments.cache.modules(&device, arguments.device)?;
+    let source = adapter.as_mut().map_or(Source::Seed, Source::Adapter);
+    let mut startup = Startup::new();
+    let mut generator = plan.start(&modules, source, &mut |stage: Stage<'_>| {
+        if !arguments.quiet {
+            startup.show(&stage);
+        }
+    })?;
+    let generated = stream((&mut generator, &tokenizer), &request, &stop)?;
+    let ended = told(generated.ended, &tokenizer);
+    if !arguments.quiet {
+        summary(&generator, (&generated, &device), &ended);
+    }
+    if let Some(path) = &arguments.json {
+        let result = result(&generator, (&generated, &device), (&request, &ended));
+        write("the result", path, &format!("{result:#}\n"))?;
+    }
+    Ok(if generated.ended == Ended::Watcher { Outcome::Interrupted } else { Outcome::Done })
+}
+
+/// The text to continue, as bytes.
+fn prompt(arguments: &GenerateArguments) -> Result<Vec<u8>, CliError> {
+    match (&arguments.prompt, &arguments.prompt_file) {
+        (Some(prompt), _) => Ok(prompt.clone().into_bytes()),
+        (None, Some(path)) => std::fs::read(path).map_err(|why| CliError::Read {
+            what: "the prompt",
+            path: path.clone(),
+            why,
+        }),
+        (None, None) => Ok(Vec::new()),
+    }
+}
+
+/// Room for the prompt and what is asked for, as far as the model has positions.
+fn plan(
+    arguments: &GenerateArguments,
+    (model, adapter): (ModelDirectory, Option<&Adapter>),
+    prompt: usize,
+) -> Result<GenerationPlan, CliError> {
+    let mode = adapter.map_or(Mode::Full, |adapter| Mode::Lora(adapter.lora()));
+    if let Some(adapter) = adapter.filter(|_| !arguments.quiet) {
+        screen::adapter(adapter);
+    }
+    let config = TrainingConfig {
+        model: *model.config(),
+        mode,
+        batch: 1,
+        seq: 1,
+        optimizer: OptimizerConfig::new(0.0, 1),
+        seed: 0,
+    };
+    let wanted = prompt.saturating_add(arguments.max_tokens).max(prompt + 1).max(2);
+    let positions = model.positions().unwrap_or(usize::MAX);
+    let max_length = arguments.max_length.unwrap_or(wanted.min(positions));
+    let build = BuildOptions { policy: arguments.strategy.policy(), ..BuildOptions::default() };
+    let options = GeneratorOptions { max_length, build, verify: arguments.verify };
+    Ok(GenerationPlan::new(&config, options)?.with_base(model)?)
+}
+
+/// Prints the text as it comes, until it ends or somebody asks to stop.
+fn stream(
+    (generator, tokenizer): (&mut Generator, &Tokenizer),
+    request: &TextRequest<'_>,
+    stop: &AtomicBool,
+) -> Result<Generated, CliError> {
+    let mut out = std::io::stdout();
+    let generated = generator.text(tokenizer, request, &mut |piece| {
+        // Whoever reads may have gone, as `head` does after some lines.
+        let shown = out.write_all(piece.as_bytes()).and_then(|()| out.flush());
+        shown.is_ok() && !stop.load(Ordering::Relaxed)
+    });
+    let _ = writeln!(out);
+    Ok(generated?)
+}
+
+/// How tokens are chosen, in words.
+fn described(sampling: Sampling) -> String {
+    let Sampling { temperature, top_k, top_p, repetition_penalty: penalty, seed } = sampling;
+    let mut words = match temperature {
+        0.0 => "the likeliest token each time".to_owned(),
+        _ => format!("temperature {temperature}, top-k {top_k}, top-p {top_p}, seed {seed}"),
+    };
+    if penalty != 1.0 {
+        words.push_str(&format!(", repetition penalty {penalty}"));
+    }
+    words
+}
+
+/// Why the text ended, in words.
+fn told(ended: Ended, tokenizer: &Tokenizer) -> String {
+    match ended {
+        Ended::Token(token) => match tokenizer.decode(&[token]) {
+            text if text.is_empty() => format!("token {token}"),
+            text => format!("token {token}, {text:?}"),
+        },
+        Ended::Stop => "a stop string".to_owned(),
+        Ended::Enough => "as many tokens as were asked for".to_owned(),
+        Ended::Room => "no room for more; see --max-length".to_owned(),
+        Ended::Watcher => "interrupted".to_owned(),
+    }
+}
+
+fn summary(generator: &Generator, (generated, device): (&Generated, &Device), ended: &str) {
+    fact("ended", format!("{ended}; {} tokens", generated.tokens.len()));
+    if let Some(report) = generator.report() {
+        let (nodes, depth) = (report.nodes, report.depth);
+        fact("strategy", format!("{}: {}", report.strategy, report.reason));
+        fact("step", format!("{} operations, {nodes} nodes, depth {depth}", report.operations));
+    }
+    if generator.verified_steps() > 0 {
+        let steps = generator.verified_steps();
+        fact("verified", format!("{steps} steps equal the eager step bit for bit"));
+    }
+    // Times of the simulated device say nothing.
+    if let Some(ms) = median(&generated.device_ms).filter(|_| !device.simulated) {
+        fact("speed", format!("{ms:.3} ms per token, {:.1} tokens per second", 1e3 / ms));
+    }
+}
+
+fn result(
+    generator: &Generator,
+    (generated, device): (&Generated, &Device),
+    (request, ended): (&TextRequest<'_>, &str),
+) -> serde_json::Value {
+    let ms = median(&generated.device_ms).filter(|_| !device.simulated);
+    json!({
+        "prompt_tokens": request.prompt, "tokens": generated.tokens, "text": generated.text,
+        "ended": ended, "ms_per_token_median": ms, "simulated": device.simulated,
+        "strategy": generator.report().map(|report| report.strategy.to_string()),
+        "verified_steps": generator.verified_steps(),
+        "jit_after_warm": generator.jit_after_warm(),
+    })
+}

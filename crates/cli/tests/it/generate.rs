@@ -1,0 +1,156 @@
+//! Text from a model directory on the command line.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
+use crate::models::{run, train, write_model};
+use crate::program::{Done, Place, json};
+
+/// `retrograph generate` with the model of the tests, which has 32 positions and knows bytes.
+fn generate(place: &Place, further: &[&str]) -> Done {
+    let common = ["generate", "--model", "model", "--device", "sim"];
+    run(place, &[&common[..], further].concat())
+}
+
+fn tokens(place: &Place) -> Vec<u64> {
+    let tokens = &json(&place.path("r.json"))["tokens"];
+    tokens.as_array().unwrap().iter().map(|token| token.as_u64().unwrap()).collect()
+}
+
+#[test]
+fn a_prompt_is_continued_and_every_step_verified() {
+    let place = Place::new();
+    write_model(&place, 256);
+    let line = ["--prompt", "abc", "--max-tokens", "6", "--verify", "--json", "r.json"];
+    let done = generate(&place, &line).good();
+    for words in ["SIMULATED", "likeliest", "6 tokens", "6 steps equal the eager step", "nodes"] {
+        assert!(done.out.contains(words), "`{words}` is not in: {}", done.out);
+    }
+    assert!(!done.out.contains("tokens per second"), "no time of the simulator: {}", done.out);
+    let result = json(&place.path("r.json"));
+    assert_eq!(result["prompt_tokens"], serde_json::json!([97, 98, 99]));
+    assert_eq!((&result["verified_steps"], &result["jit_after_warm"]), (&6.into(), &0.into()));
+    assert!(result["ms_per_token_median"].is_null());
+    let greedy = tokens(&place);
+    assert_eq!(greedy.len(), 6);
+    for strategy in ["manual", "capture", "eager"] {
+        let line = ["--prompt", "abc", "--max-tokens", "6", "--json", "r.json", "--strategy"];
+        let done = generate(&place, &[&line[..], &[strategy]].concat()).good();
+        assert!(done.out.contains(strategy), "{}", done.out);
+        assert_eq!(tokens(&place), greedy, "{strategy}");
+    }
+}
+
+#[test]
+fn draws_depend_on_the_seed_and_a_text_ends_where_it_is_told_to() {
+    let place = Place::new();
+    write_model(&place, 256);
+    let drawn = |further: &[&str]| {
+        let line = ["--prompt", "abc", "--temperature", "2", "--quiet", "--json", "r.json"];
+        generate(&place, &[&line[..], further].concat()).good()
+    };
+    let done = drawn(&["--seed", "1"]);
+    // The room of the model ends the text: 32 positions, 3 of them for the prompt.
+    assert_eq!(tokens(&place).len(), 29);
+    let first = tokens(&place);
+    let result = json(&place.path("r.json"));
+    assert_eq!(done.out, format!("{}\n", result["text"].as_str().unwrap()), "text and no more");
+    assert!(result["ended"].as_str().unwrap().contains("--max-length"), "{result}");
+    drawn(&["--seed", "1"]);
+    assert_eq!(tokens(&place), first);
+    drawn(&["--seed", "2"]);
+    assert_ne!(tokens(&place), first);
+
+    let at = first.iter().position(|token| (32..127).contains(token)).expect("a letter");
+    let stop = char::from(first[at] as u8).to_string();
+    drawn(&["--seed", "1", "--stop", &stop]);
+    assert_eq!(tokens(&place).len(), at + 1);
+    assert_eq!(json(&place.path("r.json"))["ended"], "a stop string");
+
+    // A token that ends texts, by the configuration of the model.
+    let generation = format!("{{ \"eos_token_id\": {} }}", first[4]);
+    std::fs::write(place.path("model/generation_config.json"), generation).unwrap();
+    let end = first.iter().position(|&token| token == first[4]).unwrap();
+    drawn(&["--seed", "1"]);
+    assert_eq!(tokens(&place), first[..end]);
+    drawn(&["--seed", "1", "--ignore-eos"]);
+    assert_eq!(tokens(&place), first);
+}
+
+#[test]
+fn an_adapter_changes_what_is_written() {
+    let place = Place::new();
+    write_model(&place, 256);
+    let far = ["--lr", "0.5", "--warmup", "1", "--lora-targets", "all"];
+    train(&place, &[&far[..], &["--steps", "20", "--adapter-out", "adapter"]].concat()).good();
+    let drawn = ["--temperature", "0.02", "--max-tokens", "20", "--json", "r.json"];
+    let line = [&["--prompt", "all work"], &drawn[..]].concat();
+    generate(&place, &line).good();
+    let base = tokens(&place);
+    let done = generate(&place, &[&line[..], &["--adapter", "adapter", "--verify"]].concat());
+    assert!(done.good().out.contains("lora of rank"));
+    assert_ne!(tokens(&place), base);
+}
+
+#[test]
+fn what_cannot_be_generated_is_said() {
+    let place = Place::new();
+    write_model(&place, 256);
+    generate(&place, &["--prompt", ""]).bad(&["no token"]);
+    generate(&place, &["--prompt", &"a".repeat(32)]).bad(&["32 tokens"]);
+    generate(&place, &["--prompt", "a", "--max-length", "33"]).bad(&["33 tokens", "32 positions"]);
+    generate(&place, &["--prompt", "a", "--top-p", "2"]).bad(&["top_p is 2"]);
+    generate(&place, &["--prompt-file", "nowhere"]).bad(&["nowhere", "prompt"]);
+    generate(&place, &["--prompt", "a", "--adapter", "nowhere"]).bad(&["nowhere"]);
+    assert_eq!(generate(&place, &[]).code, Some(2));
+}
+
+#[test]
+fn measuring_works_on_the_simulated_driver() {
+    let place = Place::new();
+    let model = ["--layers", "1", "--hidden", "16", "--intermediate", "24", "--heads", "4"];
+    let sizes = ["--decode", "9x32", "--steps", "3", "--warm-up", "2", "--json", "r.json"];
+    let strategies = ["--strategies", "eager,manual", "--device", "sim", "--temperature", "1"];
+    let line = [&["bench"], &model[..], &sizes[..], &strategies[..]].concat();
+    let done = run(&place, &line).good();
+    assert!(done.out.contains("SIMULATED"), "{}", done.out);
+    let results = json(&place.path("r.json"));
+    let of = |index: usize, field: &str| &results["measurements"][index][field];
+    assert_eq!((of(0, "strategy"), of(1, "strategy")), (&"eager".into(), &"manual".into()));
+    assert_eq!((of(0, "position"), of(0, "cache")), (&9.into(), &32.into()));
+    assert_eq!(of(0, "last_tokens"), of(1, "last_tokens"));
+    assert_eq!(of(1, "operations"), of(1, "nodes"));
+    assert!(of(1, "planned_bytes").as_u64() > Some(0), "{results}");
+    run(&place, &["bench", "--decode", "9x9", "--device", "sim"]).bad(&["9 tokens"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_the_text_and_keeps_what_was_written() {
+    let place = Place::new();
+    write_model(&place, 256);
+    // Positions enough for a text that does not end by itself while we look.
+    let path = place.path("model/config.json");
+    let config = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, config.replace("32", "100000")).unwrap();
+    let mut command = place.program();
+    command.args(["generate", "--model", "model", "--device", "sim", "--prompt", "abc"]);
+    command.args(["--max-tokens", "90000", "--temperature", "1", "--json", "r.json"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = Vec::new();
+    // The last fact before the text; a piece of text has come when there is more.
+    while !line.starts_with(b"warm") {
+        line.clear();
+        assert!(out.read_until(b'\n', &mut line).unwrap() > 0);
+    }
+    out.read_exact(&mut [0]).unwrap();
+    let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(interrupt.unwrap().success());
+    let mut rest = Vec::new();
+    out.read_to_end(&mut rest).unwrap();
+    let rest = String::from_utf8_lossy(&rest);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(rest.contains("interrupted"), "{rest}");
+    assert!(!tokens(&place).is_empty());
+}

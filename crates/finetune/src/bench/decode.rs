@@ -1,0 +1,208 @@
+//! Measuring the generation of text: the same model at several positions, by each strategy.
+
+use std::time::Instant;
+
+use retrograph_runtime::{ModuleCache, Report, Stream};
+use serde::{Deserialize, Serialize};
+
+use super::{Contender, milliseconds};
+use crate::config::TrainingConfig;
+use crate::error::Result;
+use crate::generate::{GenerationPlan, Generator, GeneratorOptions, Request, Sampling};
+use crate::init;
+use crate::parameters::{Parameter, inventory};
+use crate::report::median;
+use crate::trainer::{ModelState, Source};
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct DecodeBench {
+    /// The model; weights come from the seed. Batch and sequence in it do not matter.
+    pub config: TrainingConfig,
+    /// Tokens of the prompt, and room in the cache, of each size.
+    pub sizes: Vec<[usize; 2]>,
+    /// Who takes part.
+    pub contenders: Vec<Contender>,
+    /// How tokens are chosen.
+    pub sampling: Sampling,
+    /// Tokens before the measurement.
+    pub warm_up: usize,
+    /// Tokens that are measured.
+    pub steps: usize,
+}
+
+/// The result of one case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DecodeMeasurement {
+    /// Tokens of the prompt.
+    pub position: usize,
+    /// Room in the cache.
+    pub cache: usize,
+    /// Who took part.
+    pub strategy: String,
+    /// Operations of a step.
+    pub operations: usize,
+    /// Nodes of the graph; 0 for eager.
+    pub nodes: usize,
+    /// Nodes on the longest path.
+    pub depth: usize,
+    /// Milliseconds for planning, binding and making the graph of a step.
+    pub build_ms: f64,
+    /// Milliseconds for instantiating it.
+    pub instantiate_ms: f64,
+    /// Milliseconds by the host's clock until the first token was there, programs built before.
+    pub prompt_ms: f64,
+    /// Median milliseconds on the device from token to token.
+    pub token_ms_median: f32,
+    /// The least of these.
+    pub token_ms_least: f32,
+    /// The most of these.
+    pub token_ms_most: f32,
+    /// Milliseconds per token by the host's clock.
+    pub pipelined_ms: f64,
+    /// Bytes of the parameters.
+    pub parameter_bytes: usize,
+    /// Bytes that were planned beside the parameters.
+    pub planned_bytes: usize,
+    /// Bytes that the generator has allocated beside the parameters.
+    pub allocated_bytes: usize,
+    /// Bytes by which the free memory of the device became less, from before the generator to
+    /// after its last token. It comes in pages, and includes what the driver takes for graphs.
+    pub taken_bytes: usize,
+    /// The last tokens, which are the same for every strategy.
+    pub last_tokens: Vec<u32>,
+}
+
+impl DecodeBench {
+    /// Measures every case; `on` is told of each, and says whether to go on.
+    ///
+    /// # Errors
+    /// When a case has no room for its tokens or cannot be built, or the device fails.
+    pub fn run(
+        &self,
+        modules: &ModuleCache,
+        upload: &mut dyn FnMut(usize, usize, &str),
+        on: &mut dyn FnMut(&DecodeMeasurement) -> bool,
+    ) -> Result<Vec<DecodeMeasurement>> {
+        for &[_, room] in &self.sizes {
+            let plan = GenerationPlan::new(&self.config, GeneratorOptions::new(room))?;
+            modules.prewarm(&plan.requirements(), |_| ())?;
+        }
+        let state = self.state(modules, upload)?;
+        let mut measurements = Vec::new();
+        for &size in &self.sizes {
+            for &contender in &self.contenders {
+                let measurement = self.case(modules, &state, (size, contender))?;
+                let go_on = on(&measurement);
+                measurements.push(measurement);
+                if !go_on {
+                    return Ok(measurements);
+                }
+            }
+        }
+        Ok(measurements)
+    }
+
+    fn state(
+        &self,
+        modules: &ModuleCache,
+        upload: &mut dyn FnMut(usize, usize, &str),
+    ) -> Result<ModelState> {
+        let stream = Stream::new(modules.context())?;
+        let mut parameters = inventory(&self.config.model, self.config.mode);
+        parameters.iter_mut().for_each(|parameter| parameter.trainable = false);
+        let fill = |parameter: &Parameter, first, chunk: &mut [f32]| {
+            init::fill(chunk, first, parameter, self.config.seed);
+            Ok(())
+        };
+        ModelState::from_values(&stream, &parameters, fill, upload)
+    }
+
+    fn case(
+        &self,
+        modules: &ModuleCache,
+        state: &ModelState,
+        ([position, room], contender): ([usize; 2], Contender),
+    ) -> Result<DecodeMeasurement> {
+        let options = GeneratorOptions { build: contender.build(), ..GeneratorOptions::new(room) };
+        let plan = GenerationPlan::new(&self.config, options)?;
+        let need = plan.memory();
+        let (before, _) = modules.context().memory()?;
+        let source = Source::State(state.clone());
+        let mut generator = plan.start(modules, source, &mut |_| ())?;
+        let vocab = self.config.model.vocab;
+        let prompt: Vec<u32> = (0..position).map(|i| (i * 7919 % vocab) as u32).collect();
+        // Builds the programs that the prompt needs.
+        let count = self.warm_up + self.steps;
+        let request = Request { max_tokens: 1, ..Request::new(&prompt, self.sampling) };
+        for token in generator.tokens(&request)? {
+            token?;
+        }
+        let request = Request { max_tokens: count, ..request };
+        let times = self.timed(&mut generator, &request)?;
+        let (after, _) = modules.context().memory()?;
+        let report = generator.report().cloned();
+        let allocated = generator.bytes();
+        let bytes =
+            [need.parameters, need.cache + need.step, allocated, before.saturating_sub(after)];
+        Ok(measurement(([position, room], contender), report.as_ref(), (times, bytes)))
+    }
+
+    fn timed(&self, generator: &mut Generator, request: &Request<'_>) -> Result<Times> {
+        let started = Instant::now();
+        let mut tokens = generator.tokens(request)?;
+        let (mut all, mut device_ms) = (Vec::new(), Vec::new());
+        let (mut prompt_ms, mut behind) = (0.0, started);
+        while let Some(token) = tokens.next() {
+            all.push(token?);
+            if all.len() == 1 {
+                prompt_ms = started.elapsed().as_secs_f64() * 1e3;
+            }
+            if all.len() == self.warm_up.max(1) {
+                behind = Instant::now();
+            } else if all.len() > self.warm_up {
+                device_ms.extend(tokens.device_ms());
+            }
+        }
+        let measured = all.len().saturating_sub(self.warm_up.max(1)).max(1);
+        let pipelined_ms = behind.elapsed().as_secs_f64() * 1e3 / measured as f64;
+        let last_tokens = all.split_off(all.len().saturating_sub(8));
+        Ok(Times { prompt_ms, device_ms, pipelined_ms, last_tokens })
+    }
+}
+
+struct Times {
+    prompt_ms: f64,
+    device_ms: Vec<f32>,
+    pipelined_ms: f64,
+    last_tokens: Vec<u32>,
+}
+
+fn measurement(
+    ([position, cache], contender): ([usize; 2], Contender),
+    report: Option<&Report>,
+    (times, bytes): (Times, [usize; 4]),
+) -> DecodeMeasurement {
+    let Times { prompt_ms, device_ms, pipelined_ms, last_tokens } = times;
+    let [parameter_bytes, planned_bytes, allocated_bytes, taken_bytes] = bytes;
+    DecodeMeasurement {
+        position,
+        cache,
+        strategy: contender.name().to_owned(),
+        operations: report.map_or(0, |report| report.operations),
+        nodes: report.map_or(0, |report| report.nodes),
+        depth: report.map_or(0, |report| report.depth),
+        build_ms: report.map_or(0.0, |report| milliseconds(report.build_time)),
+        instantiate_ms: report.map_or(0.0, |report| milliseconds(report.instantiate_time)),
+        prompt_ms,
+        token_ms_median: median(&device_ms).unwrap_or(f32::NAN),
+        token_ms_least: device_ms.iter().copied().fold(f32::INFINITY, f32::min),
+        token_ms_most: device_ms.iter().copied().fold(0.0, f32::max),
+        pipelined_ms,
+        parameter_bytes,
+        planned_bytes,
+        allocated_bytes,
+        taken_bytes,
+        last_tokens,
+    }
+}
