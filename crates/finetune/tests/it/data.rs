@@ -151,6 +151,46 @@ fn a_template_may_write_earlier_answers_in_another_way() {
     assert_eq!(place.marked(json!({ "messages": all })), expected);
 }
 
+/// What templates of recent models use of Jinja and of Python: a namespace that a loop sets, lists
+/// from the end, tools as JSON, and methods of strings by which thoughts are taken out.
+#[test]
+fn a_template_may_offer_tools_and_leave_thoughts_out() {
+    let template = "{%- if tools %}\n{{- '<|im_start|>tools' }}\n\
+        {%- for tool in tools %}{{- ' ' + (tool | tojson) }}{%- endfor %}\n\
+        {{- '<|im_end|>\\n' }}\n{%- endif %}\n\
+        {%- set ns = namespace(asked=-1, open=true) %}\n\
+        {%- for m in messages[::-1] %}\n\
+        {%- if ns.open and m.role == 'user' and m.content is string %}\n\
+        {%- set ns.open = false %}\n\
+        {%- set ns.asked = (messages | length) - 1 - loop.index0 %}\n\
+        {%- endif %}\n{%- endfor %}\n\
+        {%- for m in messages %}\n\
+        {%- set content = m.content %}\n\
+        {%- if '</think>' in content and loop.index0 < ns.asked %}\n\
+        {%- set content = content.split('</think>')[-1].lstrip('\\n') %}\n\
+        {%- endif %}\n\
+        {{- '<|im_start|>' + m.role + '\\n' + content + '<|im_end|>\\n' }}\n\
+        {%- endfor %}\n\
+        {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
+    let place = Place::chatml();
+    fs::write(place.0.path().join("chat_template.jinja"), template).unwrap();
+    let say = |role: &str, content: &str| json!({ "role": role, "content": content });
+    let thought = "<think>\nhm\n</think>\n\n";
+    let messages = [
+        say("user", "x"),
+        say("assistant", &format!("{thought}y")),
+        say("user", "z"),
+        say("assistant", &format!("{thought}w")),
+    ];
+    let line = json!({ "messages": messages, "tools": [{ "name": "f", "all": [1, "<"] }] });
+    let expected = format!(
+        "<|im_start|>tools {{\"all\": [1, \"<\"], \"name\": \"f\"}}<|im_end|>\n\
+         <|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n[y<|im_end|>]\n\
+         <|im_start|>user\nz<|im_end|>\n<|im_start|>assistant\n[{thought}w<|im_end|>]\n"
+    );
+    assert_eq!(place.marked(line), expected);
+}
+
 #[test]
 fn every_line_that_cannot_be_used_is_named_with_its_reason() {
     let place = Place::chatml();
