@@ -4,8 +4,8 @@ mod adapters;
 mod caches;
 mod data;
 mod errors;
-#[cfg(unix)]
 mod generate;
+#[cfg(unix)]
 mod kills;
 mod models;
 mod program;
