@@ -136,7 +136,7 @@ fn sum() -> Entry {
 
         let head = k.ctaid_x();
         let length = (position.load(0) + 1).min(capacity);
-        let used = (length + (run - 1)) / run;
+        let used = ((length + (run - 1)) / run).min(runs);
         let stats = stats.at(head * runs * 2);
         let partials = partials.at((head * runs).mul_wide(head_dim));
         let max = k.var(f32::NEG_INFINITY);

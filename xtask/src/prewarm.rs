@@ -65,6 +65,9 @@ pub(crate) struct Arguments {
     /// The part of one process of a measurement.
     #[arg(long, hide = true)]
     case: Option<String>,
+    /// Where processes of a measurement share files.
+    #[arg(long, hide = true)]
+    case_folder: Option<PathBuf>,
 }
 
 /// One entry point for one target.

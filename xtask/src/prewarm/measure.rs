@@ -1,6 +1,8 @@
 //! How long warming takes from each source, each time in a process of its own and without the cache
-//! of the driver. What is warmed is the training step of the program's default model.
+//! of the driver. What is warmed is the training step of the program's default model, and behind it
+//! what writes text.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
@@ -26,11 +28,15 @@ pub(super) fn run(arguments: &Arguments, findings: &mut Findings) -> anyhow::Res
     cases.extend(arguments.bundle.is_some().then_some("bundle"));
     let bar = bar(cases.len() * arguments.repeat, "measure");
     let mut measured = Vec::new();
+    let filled = tempfile::tempdir()?;
     for case in cases {
         let mut runs = Vec::new();
+        if case == "disk" {
+            child(arguments, "fill", filled.path())?;
+        }
         for _ in 0..arguments.repeat.max(1) {
             bar.set_message(case);
-            runs.push(child(arguments, case)?);
+            runs.push(child(arguments, case, filled.path())?);
             bar.inc(1);
         }
         measured.push(joined(case, &runs));
@@ -43,7 +49,9 @@ pub(super) fn run(arguments: &Arguments, findings: &mut Findings) -> anyhow::Res
     Ok(())
 }
 
-fn child(arguments: &Arguments, case: &str) -> anyhow::Result<Value> {
+/// A process of its own, which has loaded nothing before. `filled` is the cache on disk that one of
+/// them fills for others.
+fn child(arguments: &Arguments, case: &str, filled: &Path) -> anyhow::Result<Value> {
     let mut command = Command::new(std::env::current_exe()?);
     let device = arguments.device.context("measuring needs --device")?;
     command.args(["prewarm", "--measure", "--device", &device.to_string(), "--case", case]);
@@ -52,7 +60,8 @@ fn child(arguments: &Arguments, case: &str) -> anyhow::Result<Value> {
             command.arg(flag).arg(path);
         }
     }
-    let output = command.env("CUDA_CACHE_DISABLE", "1").output()?;
+    command.arg("--case-folder").arg(filled).env("CUDA_CACHE_DISABLE", "1");
+    let output = command.output()?;
     if !output.status.success() {
         bail!("case {case}: {}", String::from_utf8_lossy(&output.stderr));
     }
@@ -61,11 +70,13 @@ fn child(arguments: &Arguments, case: &str) -> anyhow::Result<Value> {
 
 /// One value of several runs of a case: the times of all, the rest of the last.
 fn joined(case: &str, runs: &[Value]) -> Value {
-    let times: Vec<&Value> = runs.iter().map(|run| &run["ms"]).collect();
+    let of = |key: &str| runs.iter().map(|run| run[key].clone()).collect::<Vec<_>>();
+    let (times, with_generation) = (of("ms"), of("ms_with_generation"));
     let most_jit = runs.iter().filter_map(|run| run["jit_after_warm"].as_u64()).max();
     let last = runs.last().unwrap_or(&Value::Null);
     json!({
-        "case": case, "ms": times, "jit_after_warm": most_jit, "simulated": last["simulated"],
+        "case": case, "ms": times, "ms_with_generation": with_generation,
+        "kernels_with_generation": last["kernels_with_generation"], "jit_after_warm": most_jit, "simulated": last["simulated"],
         "images": last["images"], "kernels": last["kernels"], "sources": last["sources"],
         "warnings": last["warnings"], "workers": last["workers"], "slowest": last["slowest"],
     })
@@ -75,15 +86,12 @@ fn joined(case: &str, runs: &[Value]) -> Value {
 pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let disk = Some(CacheDir::at(folder.path().join("cache")));
+    let filled = arguments.case_folder.as_ref().map(|folder| CacheDir::at(folder.join("cache")));
     let plan = plan()?;
-    let requirements = plan.requirements();
+    let training = plan.step_pass().pass.requirements();
     let context = arguments.device.context("a case needs --device")?.open()?;
     let with = |options| ModuleCache::with(&context, options);
     let here = |workers| Warming { compiler: Compiler::Driver, workers };
-    if case == "disk" {
-        let fill = CacheOptions { disk: disk.clone(), ..Default::default() };
-        with(fill).prewarm(&requirements, |_| ())?;
-    }
     // Opening a bundle is part of what a program waits for.
     let started = Instant::now();
     let others = |compiler| Warming { compiler, workers: 0 };
@@ -97,7 +105,7 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
             let path = arguments.ptxas.clone().context("the case ptxas needs --ptxas")?;
             CacheOptions { disk, warming: others(Compiler::Ptxas(path)), ..Default::default() }
         }
-        "disk" => CacheOptions { disk, warming: here(1), ..Default::default() },
+        "fill" | "disk" => CacheOptions { disk: filled, warming: here(1), ..Default::default() },
         "bundle" => {
             let path = arguments.bundle.as_ref().context("the case bundle needs --bundle")?;
             CacheOptions { bundles: vec![Bundle::open(path)?], ..Default::default() }
@@ -106,8 +114,11 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
     };
     let workers = options.warming.workers;
     let cache = with(options);
-    let warm = cache.prewarm(&requirements, |_| ())?;
+    let warm = cache.prewarm(&training, |_| ())?;
     let elapsed = started.elapsed();
+    // What writes text beside the training comes behind, as it may in a program.
+    let all = cache.prewarm(&plan.requirements(), |_| ())?;
+    let with_generation = started.elapsed();
     let trainer = train(plan, &cache)?;
     let report = warm.report();
     let simulated = context.driver().is_simulated();
@@ -117,7 +128,8 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
     let result = json!({
         // Times of the simulated driver say nothing.
         "ms": (!simulated).then_some(elapsed.as_secs_f64() * 1e3), "simulated": simulated,
-        "images": report.images.len(), "kernels": warm.len(), "sources": report.sources(),
+        "ms_with_generation": (!simulated).then_some(with_generation.as_secs_f64() * 1e3),
+        "kernels_with_generation": all.len(), "images": report.images.len(), "kernels": warm.len(), "sources": report.sources(),
         "warnings": warnings, "workers": workers, "jit_after_warm": trainer,
         "slowest": slowest.filter(|_| !simulated),
     });

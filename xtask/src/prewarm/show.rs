@@ -84,6 +84,9 @@ fn measured(measured: &Value) {
     for case in measured.as_array().into_iter().flatten() {
         let name = case["case"].as_str().unwrap_or_default();
         let (times, sources) = (&case["ms"], case["sources"].as_str().unwrap_or_default());
-        println!("{name:<12} {times} ms, {sources}, JIT after warm {}", case["jit_after_warm"]);
+        let (all, jit) = (&case["ms_with_generation"], &case["jit_after_warm"]);
+        println!(
+            "{name:<12} {times} ms, {sources}, with generation {all} ms, JIT after warm {jit}"
+        );
     }
 }
