@@ -76,7 +76,8 @@ fn joined(case: &str, runs: &[Value]) -> Value {
     let last = runs.last().unwrap_or(&Value::Null);
     json!({
         "case": case, "ms": times, "ms_with_generation": with_generation,
-        "kernels_with_generation": last["kernels_with_generation"], "jit_after_warm": most_jit, "simulated": last["simulated"],
+        "kernels_with_generation": last["kernels_with_generation"],
+        "jit_after_warm": most_jit, "simulated": last["simulated"],
         "images": last["images"], "kernels": last["kernels"], "sources": last["sources"],
         "warnings": last["warnings"], "workers": last["workers"], "slowest": last["slowest"],
     })
@@ -129,7 +130,8 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
         // Times of the simulated driver say nothing.
         "ms": (!simulated).then_some(elapsed.as_secs_f64() * 1e3), "simulated": simulated,
         "ms_with_generation": (!simulated).then_some(with_generation.as_secs_f64() * 1e3),
-        "kernels_with_generation": all.len(), "images": report.images.len(), "kernels": warm.len(), "sources": report.sources(),
+        "kernels_with_generation": all.len(), "images": report.images.len(),
+        "kernels": warm.len(), "sources": report.sources(),
         "warnings": warnings, "workers": workers, "jit_after_warm": trainer,
         "slowest": slowest.filter(|_| !simulated),
     });

@@ -32,8 +32,8 @@ impl fmt::Display for EdgeMode {
 }
 
 /// Which kernels of the workspace may be placed on the device while the one kernel that they wait
-/// for drains, in graphs that are built by hand: they wait by themselves, from sm_90 on. Launches of
-/// custom images are let by [`Pass::start_early`](crate::Pass::start_early).
+/// for drains, in graphs that are built by hand: they wait by themselves, from sm_90 on. Launches
+/// of custom images are let by [`Pass::start_early`](crate::Pass::start_early).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum EarlyStart {
     /// Those for SM targets on which it was measured to be faster: sm_90 (`docs/graphs.md`, "Edges
