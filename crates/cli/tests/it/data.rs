@@ -128,7 +128,7 @@ fn with_tokenizer() -> Place {
 #[test]
 fn conversations_are_learned_by_the_tokenizer_of_the_model() {
     let place = with_tokenizer();
-    let lora = ["--mode", "lora", "--adapter-out", "a", "--lr", "0.1"];
+    let lora = ["--mode", "lora", "--adapter-out", "a", "--lr", "0.1", "--checkpoint", "c"];
     let sizes = ["--batch", "3", "--seq", "32", "--steps", "6", "--sample", "3"];
     let common = ["finetune", "--model", "model", "--device", "sim", "--data", "data"];
     let done = run(&place, &[&common[..], &lora, &sizes].concat()).good();
@@ -145,6 +145,7 @@ fn conversations_are_learned_by_the_tokenizer_of_the_model() {
     };
     let (before, after) = (eval("before", &[]), eval("after", &["--adapter", "a"]));
     assert!(after < before, "{after} after training, {before} before");
+    assert_eq!(eval("checkpoint", &["--checkpoint", "c"]).to_bits(), after.to_bits());
 }
 
 #[test]

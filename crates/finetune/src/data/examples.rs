@@ -78,11 +78,8 @@ impl Examples {
     pub fn batch(&self, [batch, seq]: [usize; 2], seed: u64, step: u32) -> Result<Batch> {
         self.require(seq)?;
         let first = u64::from(step) * batch as u64;
-        let place = |number: u64| {
-            let (all, places) = (self.sequences.len() as u64, batch as u64);
-            debug_assert!(number < first + places);
-            self.place(seed, number / all, (number % all) as usize)
-        };
+        let all = self.sequences.len() as u64;
+        let place = |number: u64| self.place(seed, number / all, (number % all) as usize);
         Ok(self.filled((first..first + batch as u64).map(place).map(Some)))
     }
 

@@ -14,15 +14,20 @@ const NAME: &str = "chat_template";
 #[derive(Clone, Debug, Deserialize)]
 pub struct Conversation {
     messages: Vec<Value>,
-    #[serde(default)]
+    #[serde(default = "none")]
     tools: Value,
+}
+
+/// What templates are given in place of what is not there.
+fn none() -> Value {
+    Value::from(())
 }
 
 impl Conversation {
     /// A conversation of roles and what they say.
     pub fn new<'a>(messages: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let message = |(role, content)| context! { role, content };
-        Self { messages: messages.into_iter().map(message).collect(), tools: Value::default() }
+        Self { messages: messages.into_iter().map(message).collect(), tools: none() }
     }
 
     /// Number of messages.
@@ -60,8 +65,10 @@ impl ChatTemplate {
             .add_template_owned(NAME, without_generation_tags(text))
             .map_err(|error| HubError::json(path, reason(&error)))?;
         let Settings { bos, eos, pad, .. } = settings;
-        let tokens = context! { bos_token => bos, eos_token => eos, pad_token => pad };
-        Ok(Self { environment, tokens })
+        // A token that there is not must be unknown to the template, and not none.
+        let tokens = [("bos_token", bos), ("eos_token", eos), ("pad_token", pad)];
+        let there = tokens.into_iter().filter_map(|(name, token)| Some((name, token.as_ref()?)));
+        Ok(Self { environment, tokens: there.collect() })
     }
 
     /// The text of the first `count` messages; with `answer`, up to where the model is to speak.
@@ -83,6 +90,7 @@ impl ChatTemplate {
         let own = context! {
             messages,
             tools => conversation.tools,
+            documents => none(),
             add_generation_prompt => answer,
             ..self.tokens.clone()
         };

@@ -44,6 +44,8 @@ pub struct Tokenizer {
     end: Option<u32>,
     pad: Option<u32>,
     settings: Settings,
+    /// The token with the largest number.
+    largest: (String, u32),
     /// How special tokens are written.
     special: Vec<String>,
 }
@@ -60,7 +62,9 @@ impl Tokenizer {
     /// Bytes as tokens. No token starts or ends a text.
     pub fn bytes() -> Self {
         let (vocabulary, settings) = (Vocabulary::Bytes, Settings::default());
-        Self { vocabulary, start: None, end: None, pad: None, settings, special: Vec::new() }
+        let largest = (String::new(), BYTE_VOCABULARY as u32 - 1);
+        let (start, end, pad, special) = (None, None, None, Vec::new());
+        Self { vocabulary, start, end, pad, settings, largest, special }
     }
 
     /// Opens the tokenizer of the folder `directory`.
@@ -84,8 +88,10 @@ impl Tokenizer {
         };
         let added = inner.get_added_tokens_decoder().into_values().filter(|token| token.special);
         let special = added.map(|token| token.content).collect();
+        let largest = inner.get_vocab(true).into_iter().max_by_key(|(_, id)| *id);
+        let largest = largest.ok_or_else(|| HubError::json(&path, "it has no tokens"))?;
         let vocabulary = Vocabulary::Subwords(Box::new(inner));
-        Ok(Self { vocabulary, start, end, pad, settings, special })
+        Ok(Self { vocabulary, start, end, pad, settings, largest, special })
     }
 
     /// Whether each byte is a token.
@@ -95,15 +101,12 @@ impl Tokenizer {
 
     /// One more than the largest token number. A model may know more, which mean nothing.
     pub fn len(&self) -> usize {
-        match &self.vocabulary {
-            Vocabulary::Bytes => BYTE_VOCABULARY,
-            Vocabulary::Subwords(inner) => largest(inner).map_or(0, |(_, id)| id as usize + 1),
-        }
+        self.largest.1 as usize + 1
     }
 
-    /// Whether there are no tokens.
+    /// Whether there are no tokens, which never is.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        false
     }
 
     /// Checks that a model of `vocab` tokens knows all tokens of the tokenizer in `directory`.
@@ -115,10 +118,10 @@ impl Tokenizer {
             return Ok(());
         }
         let path = directory.join(TOKENIZER_FILE);
-        let Vocabulary::Subwords(inner) = &self.vocabulary else {
+        if self.is_bytes() {
             return Err(HubError::NoTokenizer { path, vocab }.into());
-        };
-        let (token, id) = largest(inner).unwrap_or_default();
+        }
+        let (token, id) = self.largest.clone();
         Err(HubError::TokenBeyond { path, token, id, vocab }.into())
     }
 
@@ -200,11 +203,6 @@ impl Tokenizer {
     pub fn pad(&self) -> u32 {
         self.pad.or(self.end).unwrap_or(0)
     }
-}
-
-/// The token with the largest number.
-fn largest(inner: &tokenizers::Tokenizer) -> Option<(String, u32)> {
-    inner.get_vocab(true).into_iter().max_by_key(|(_, id)| *id)
 }
 
 /// The token that the tokenizer itself puts in front of a text.

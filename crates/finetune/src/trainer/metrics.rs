@@ -19,7 +19,7 @@ const IN_FLIGHT: usize = 3;
 pub struct StepMetrics {
     /// The step, counted from 0.
     pub step: u32,
-    /// The mean cross-entropy over the tokens of the step, in nats.
+    /// The mean cross-entropy over the tokens that are learned in the step, in nats.
     pub loss: f32,
     /// The norm of all gradients before clipping.
     pub norm: f32,

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use retrograph_finetune::data::{Example, Examples, IGNORED_TARGET, Layout, Tally, read_jsonl};
-use retrograph_finetune::{Data, DataError, Error, SplitOptions, Tokenizer};
+use retrograph_finetune::{Conversation, Data, DataError, Error, SplitOptions, Tokenizer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -189,6 +189,17 @@ fn a_template_may_offer_tools_and_leave_thoughts_out() {
          <|im_start|>user\nz<|im_end|>\n<|im_start|>assistant\n[{thought}w<|im_end|>]\n"
     );
     assert_eq!(place.marked(line), expected);
+}
+
+/// Tools that are not offered are none; a token that there is not is unknown.
+#[test]
+fn a_template_is_told_what_is_not_there() {
+    let template = "{{ bos_token }}{{ tools is none }} {{ bos_token is defined }} {{ eos_token }}";
+    let place = Place::chatml();
+    fs::write(place.0.path().join("chat_template.jinja"), template).unwrap();
+    let conversation = Conversation::new([("user", "x")]);
+    let text = place.tokenizer().chat_template().unwrap().render(&conversation, 1, false).unwrap();
+    assert_eq!(text, "True False <|im_end|>");
 }
 
 #[test]
