@@ -5,15 +5,26 @@
 //! `<image>.<target>.ptx` for each later target whose body differs from the one before it. The
 //! header lines `.version` and `.target` are left out of that comparison, and so is the wait that
 //! every entry begins with for targets that know it.
+//!
+//! Of images that nobody could read, `<image>.tsv` has for each entry what a review can judge: the
+//! registers, how often each instruction is there, and a digest of the text.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::{Entry, Module};
+use sha2::{Digest, Sha256};
 
 use crate::workspace;
+
+/// Lines of the longest image that is committed as it is.
+const LONGEST: usize = 2000;
+/// What the names of committed files end in.
+const EXTENSIONS: [&str; 2] = ["ptx", "tsv"];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -57,10 +68,15 @@ fn expected() -> BTreeMap<String, String> {
         for (image, module) in retrograph_kernels_ptx::images(target) {
             let text = module.to_string();
             let body = body(&text);
-            match last_body.insert(image, body.clone()) {
-                None => files.insert(format!("{image}.ptx"), text),
-                Some(last) if last != body => files.insert(format!("{image}.{target}.ptx"), text),
-                Some(_) => None,
+            let last = last_body.insert(image, body.clone());
+            let name = match &last {
+                None => image.to_owned(),
+                Some(last) if *last != body => format!("{image}.{target}"),
+                Some(_) => continue,
+            };
+            match body.lines().count() <= LONGEST {
+                true => files.insert(format!("{name}.ptx"), text),
+                false => files.insert(format!("{name}.tsv"), summary(&module)),
             };
         }
     }
@@ -75,6 +91,36 @@ fn body(text: &str) -> String {
     text.lines().filter(|line| !is_common(line)).collect::<Vec<_>>().join("\n")
 }
 
+/// A row for each entry: its registers, a digest, and how often each instruction is there.
+fn summary(module: &Module) -> String {
+    let mut rows = String::from("entry\twhat\tcount\n");
+    for entry in &module.entries {
+        let alone = Module { entries: vec![entry.clone()], ..module.clone() };
+        let text = body(&alone.to_string());
+        let mut row = |what: &str, count: &dyn std::fmt::Display| {
+            writeln!(rows, "{}\t{what}\t{count}", entry.name)
+                .expect("writing to a string does not fail");
+        };
+        let digest: String =
+            Sha256::digest(&text)[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        row("sha256", &digest);
+        row("registers", &Entry::register_count(entry));
+        instructions(&text).iter().for_each(|(instruction, count)| row(instruction, count));
+    }
+    rows
+}
+
+/// How often each instruction is in the text of an entry.
+fn instructions(text: &str) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    for line in text.lines().filter(|line| line.ends_with(';')).map(str::trim) {
+        let words = line.split_whitespace().find(|word| !word.starts_with('@'));
+        let Some(instruction) = words.filter(|word| !word.starts_with('.')) else { continue };
+        *counts.entry(instruction.trim_end_matches(';')).or_default() += 1;
+    }
+    counts
+}
+
 fn present(dir: &PathBuf) -> anyhow::Result<BTreeMap<String, String>> {
     let mut files = BTreeMap::new();
     if !dir.exists() {
@@ -82,7 +128,7 @@ fn present(dir: &PathBuf) -> anyhow::Result<BTreeMap<String, String>> {
     }
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "ptx") {
+        if path.extension().is_some_and(|it| EXTENSIONS.iter().any(|known| it == *known)) {
             let name = path.file_name().expect("a directory entry has a name");
             files.insert(name.to_string_lossy().into_owned(), fs::read_to_string(&path)?);
         }
