@@ -1,20 +1,27 @@
-//! Embedding: `out[t] = table[tokens[t]]`; a token that is not in the table gives NaN.
+//! Embedding: `out[t] = table[tokens[t]]`; a token that is not in the table gives NaN. The table is
+//! f32 or, in the second entry, bf16.
 //!
 //! Grid: block (t, j) copies the j-th run of columns of position t, four for each thread.
 //! Deterministic: every element is written by one thread.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
-use retrograph_ptx::build::{Kernel, ModuleBuilder};
+use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Value};
 
-use crate::quad::{Quad, aligned};
+use crate::quad::{Floats, Quad, aligned};
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build("embedding", embedding)).build()
+    ModuleBuilder::new(target)
+        .entry(Kernel::build("embedding", |k| embedding(k, 4, floats)))
+        .entry(Kernel::build("embedding_bf16", |k| embedding(k, 2, brains)))
+        .build()
 }
 
-fn embedding(k: &Kernel<'_>) {
+/// A quad of a row, given where the row starts and where the quad starts in it.
+type Load<'k> = fn(Quad<'k>, (Value<'k, u64>, Value<'k, u32>)) -> Floats<'k>;
+
+fn embedding<'k>(k: &Kernel<'k>, bytes: u32, load: Load<'k>) {
     let tokens = k.pointer::<u32>("tokens");
     let table = k.pointer::<f32>("source");
     let out = k.pointer::<f32>("target");
@@ -26,12 +33,27 @@ fn embedding(k: &Kernel<'_>) {
     let position = k.ctaid_x();
     let token = tokens.load(position);
     let out = out.at(position.mul_wide(hidden));
-    let row = table.at(token.mul_wide(hidden));
+    let row = table.address() + (token.mul_wide(hidden) << bytes.ilog2());
     let first = (k.ctaid_y() * k.ntid_x() + k.tid_x()) * 4;
-    let quad = Quad::new(first, hidden, aligned(&[row, out]));
+    let quad = Quad::new(first, hidden, aligned(&[Ptr::from_address(row), out]));
     let values = [(); 4].map(|()| k.var(f32::NAN));
     k.when(token.lt(vocab), || {
-        values.iter().zip(quad.load(row)).for_each(|(slot, value)| slot.set(value));
+        values.iter().zip(load(quad, (row, first))).for_each(|(slot, value)| slot.set(value));
     });
     quad.store(out, values.map(|slot| slot.get()));
+}
+
+fn floats<'k>(quad: Quad<'k>, (row, _): (Value<'k, u64>, Value<'k, u32>)) -> Floats<'k> {
+    quad.load(Ptr::from_address(row))
+}
+
+fn brains<'k>(quad: Quad<'k>, (row, first): (Value<'k, u64>, Value<'k, u32>)) -> Floats<'k> {
+    quad.gather(
+        || {
+            let pairs = Ptr::<u32>::from_address(row).load_vec2(first >> 1);
+            [pairs[0] << 16, pairs[0] & 0xffff_0000, pairs[1] << 16, pairs[1] & 0xffff_0000]
+                .map(Value::<f32>::from_bits)
+        },
+        |lane| Value::<f32>::from_bits(Ptr::<u32>::from_address(row).load_u16(first + lane) << 16),
+    )
 }

@@ -24,6 +24,8 @@
 //!
 //! **Limits.** Within one plane, elements are indexed with 32 bits; planes are added in 64 bits.
 
+mod brain;
+mod cargo;
 mod operand;
 mod sizes;
 mod tile;
@@ -34,27 +36,51 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::ModuleBuilder;
 
-use operand::Contiguous;
-use tile::TILES;
-use walk::entry;
+use operand::Contiguous::{Contraction, Extent};
+use sizes::Storage;
 
 /// Rows times rows.
-pub(crate) fn nt(target: SmTarget) -> Module {
-    image(target, "gemm_nt", [Contiguous::Contraction, Contiguous::Contraction])
-}
-
+const NT: [operand::Contiguous; 2] = [Contraction, Contraction];
 /// Rows times columns.
-pub(crate) fn nn(target: SmTarget) -> Module {
-    image(target, "gemm_nn", [Contiguous::Contraction, Contiguous::Extent])
-}
-
+const NN: [operand::Contiguous; 2] = [Contraction, Extent];
 /// Columns times columns.
-pub(crate) fn tn(target: SmTarget) -> Module {
-    image(target, "gemm_tn", [Contiguous::Extent, Contiguous::Extent])
+const TN: [operand::Contiguous; 2] = [Extent, Extent];
+
+/// Images: name, what multiplies, layout, and how b is stored.
+macro_rules! images {
+    ($($name:ident: $in:ident $layout:ident $storage:ident;)*) => { $(
+        #[doc = concat!("The image `gemm_", stringify!($name), "`.")]
+        pub(crate) fn $name(target: SmTarget) -> Module {
+            $in(target, concat!("gemm_", stringify!($name)), ($layout, Storage::$storage))
+        }
+    )* };
 }
 
-/// One entry for each tile.
-fn image(target: SmTarget, name: &str, layout: [Contiguous; 2]) -> Module {
-    let entries = TILES.iter().map(|tile| entry(&format!("{name}_{}", tile.name), tile, layout));
-    entries.fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
+images! {
+    nn: single NN F32;
+    nt: single NT F32;
+    tn: single TN F32;
+    nn_nf4: single NN Nf4;
+    nt_nf4: single NT Nf4;
+    bf16_nn: brain NN F32;
+    bf16_nt: brain NT F32;
+    bf16_tn: brain TN F32;
+    bf16_nn_bf16: brain NN Bf16;
+    bf16_nt_bf16: brain NT Bf16;
+    bf16_nn_nf4: brain NN Nf4;
+    bf16_nt_nf4: brain NT Nf4;
+}
+
+/// One entry for each tile of products in f32.
+fn single(target: SmTarget, name: &str, operands: ([operand::Contiguous; 2], Storage)) -> Module {
+    let entry = |tile: &tile::Tile| walk::entry(&format!("{name}_{}", tile.name), tile, operands);
+    tile::TILES.iter().map(entry).fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
+}
+
+/// One entry for each tile of products in bf16.
+fn brain(target: SmTarget, name: &str, operands: ([operand::Contiguous; 2], Storage)) -> Module {
+    let entry = |tile: &brain::Tile| {
+        brain::entry((target, &format!("{name}_{}", tile.name)), tile, operands)
+    };
+    brain::TILES.iter().map(entry).fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
 }

@@ -39,14 +39,19 @@ impl<'k> Quad<'k> {
 
     /// The quad in `array`; what lies behind its end is taken as 0.
     pub(crate) fn load(&self, array: Ptr<'k, f32>) -> Floats<'k> {
+        self.gather(|| array.load_vec4(self.first), |lane| array.load(self.first + lane))
+    }
+
+    /// The quad that `whole` gives, or lane by lane `one`; what lies behind the end of the array is
+    /// taken as 0.
+    pub(crate) fn gather(
+        &self,
+        whole: impl Fn() -> Floats<'k>,
+        one: impl Fn(u32) -> Value<'k, f32>,
+    ) -> Floats<'k> {
         let slots = [(); 4].map(|()| self.k.var(0.0));
-        let vector = || {
-            let loaded = array.load_vec4(self.first);
-            slots.iter().zip(loaded).for_each(|(slot, value)| slot.set(value));
-        };
-        let single = || {
-            self.each(|lane| slots[lane as usize].set(array.load(self.first + lane)));
-        };
+        let vector = || slots.iter().zip(whole()).for_each(|(slot, value)| slot.set(value));
+        let single = || self.each(|lane| slots[lane as usize].set(one(lane)));
         self.k.when_else(self.whole, vector, single);
         slots.map(|slot| slot.get())
     }

@@ -89,6 +89,7 @@ fn plan(
     let config = TrainingConfig {
         model: *model.config(),
         mode,
+        precision: arguments.precision.precision(),
         batch: 1,
         seq: 1,
         optimizer: OptimizerConfig::new(0.0, 1),

@@ -131,13 +131,14 @@ fn line(metrics: &StepMetrics, config: &TrainingConfig, simulated: bool) -> Line
 
 #[cfg(test)]
 mod tests {
-    use retrograph_finetune::{Mode, OptimizerConfig, Preset};
+    use retrograph_finetune::{Mode, OptimizerConfig, Precision, Preset};
 
     use super::*;
 
     fn config() -> TrainingConfig {
         let (model, optimizer) = (Preset::Tiny.model(), OptimizerConfig::new(1e-2, 10));
-        TrainingConfig { model, mode: Mode::Full, batch: 2, seq: 8, optimizer, seed: 0 }
+        let (mode, precision) = (Mode::Full, Precision::F32);
+        TrainingConfig { model, mode, precision, batch: 2, seq: 8, optimizer, seed: 0 }
     }
 
     fn metrics(step: u32) -> StepMetrics {

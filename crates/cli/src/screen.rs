@@ -6,7 +6,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use retrograph_finetune::parameters::inventory;
+use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::trainer::MemoryNeed;
 use retrograph_finetune::{
     Adapter, Device, HeldOutLoss, LoraConfig, Mode, Stage, StepMetrics, TrainingConfig,
@@ -49,7 +49,7 @@ pub(crate) fn device(device: &Device) {
 
 /// What is trained.
 pub(crate) fn run(config: &TrainingConfig) {
-    let parameters = inventory(&config.model, config.mode);
+    let parameters = config.parameters();
     let all: usize = parameters.iter().map(|parameter| parameter.len()).sum();
     let trained: usize =
         parameters.iter().filter(|parameter| parameter.trainable).map(|one| one.len()).sum();
@@ -64,6 +64,21 @@ pub(crate) fn run(config: &TrainingConfig) {
         "model",
         format!("{layers} layers of width {hidden}, {all} parameters, {trained} trained ({mode})"),
     );
+    fact("precision", format!("{}: {}", config.precision, by_type(&parameters)));
+}
+
+/// The bytes of the parameters on the device, by type.
+fn by_type(parameters: &[Parameter]) -> String {
+    let mut types: Vec<(&str, usize)> = Vec::new();
+    for parameter in parameters {
+        let (name, bytes) = (parameter.storage.name(), parameter.bytes());
+        match types.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += bytes,
+            None => types.push((name, bytes)),
+        }
+    }
+    let line = |(name, bytes): &(&str, usize)| format!("{} as {name}", HumanBytes(*bytes as u64));
+    types.iter().map(line).collect::<Vec<_>>().join(", ")
 }
 
 fn described(lora: &LoraConfig) -> String {

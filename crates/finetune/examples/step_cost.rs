@@ -23,8 +23,8 @@ use std::time::Instant;
 use libloading::{Library, Symbol};
 use retrograph_driver_sys::{CUcontext, CUgraph, CUgraphExec, CUstream};
 use retrograph_finetune::{
-    Device, DeviceChoice, LoraConfig, Mode, OptimizerConfig, Plan, Preset, Source, TextData,
-    TrainerOptions, TrainingConfig,
+    Device, DeviceChoice, LoraConfig, Mode, OptimizerConfig, Plan, Precision, Preset, Source,
+    TextData, TrainerOptions, TrainingConfig,
 };
 use retrograph_runtime::{
     BuildOptions, Controls, DeviceBuffer, Event, ModuleCache, PinnedBuffer, Policy, Program, Stream,
@@ -155,6 +155,7 @@ impl Options {
                 norms: true,
                 ..LoraConfig::new(rank, 2.0 * rank as f32)
             }),
+            precision: Precision::F32,
             batch: batch.parse()?,
             seq: seq.parse()?,
             optimizer: OptimizerConfig::new(1e-7, 1000),

@@ -15,9 +15,9 @@ use crate::config::TrainingConfig;
 use crate::data::TextData;
 use crate::error::Result;
 use crate::init;
-use crate::parameters::{Parameter, inventory};
+use crate::parameters::Parameter;
 use crate::report::median;
-use crate::trainer::{ModelState, Plan, Source, Trainer, TrainerOptions};
+use crate::trainer::{Chunk, ModelState, Plan, Source, Trainer, TrainerOptions};
 
 /// What is measured against each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,9 +184,9 @@ impl Bench {
             plan.memory().require(modules.context())?;
         }
         let stream = Stream::new(modules.context())?;
-        let parameters = inventory(&self.config.model, self.config.mode);
-        let fill = |parameter: &Parameter, first, chunk: &mut [f32]| {
-            init::fill(chunk, first, parameter, self.config.seed);
+        let parameters = self.config.parameters();
+        let fill = |parameter: &Parameter, first, chunk: Chunk<'_>| {
+            chunk.fill(|values| init::fill(values, first, parameter, self.config.seed));
             Ok(())
         };
         ModelState::from_values(&stream, &parameters, fill, upload)

@@ -119,6 +119,19 @@ pub enum Error {
         /// What is left of the run.
         kept: Kept,
     },
+    /// A weight that is to be quantized is infinite or not a number.
+    #[error(
+        "element {index} of `{parameter}` is {value}, which NF4 cannot represent; the weights may \
+         be damaged, or leave out --quantize"
+    )]
+    NotQuantizable {
+        /// The parameter.
+        parameter: String,
+        /// Which element.
+        index: usize,
+        /// What it is.
+        value: f32,
+    },
     /// The replay and the eager step computed different bits.
     #[error(
         "step {step}: element {index} of {tensor} is {replayed:?} in the {strategy} program and \

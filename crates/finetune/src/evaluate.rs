@@ -14,7 +14,7 @@ use crate::data::Data;
 use crate::error::Result;
 use crate::model::LossPass;
 use crate::parameters::Parameter;
-use crate::trainer::{RotaryTables, Trainer};
+use crate::trainer::{RotaryTables, Source, Trainer, load_state};
 
 /// What some data costs a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,10 +67,12 @@ impl Evaluator {
         let modules = cache.prewarm(&pass.pass.requirements(), |_| ())?;
         let stream = Stream::new(cache.context())?;
         let mut bindings = Bindings::new();
-        for held in &pass.parameters {
-            let values = values(&held.parameter)?;
-            bindings.bind(held.value, &DeviceBuffer::from_slice(&stream, &values)?);
-        }
+        let parameters: Vec<Parameter> =
+            pass.parameters.iter().map(|held| held.parameter.clone()).collect();
+        let source = Source::Values(values);
+        let (_, state) =
+            load_state((&stream, &parameters), (None, config.seed), source, &mut |_| ())?;
+        state.without_moments().bind(&mut bindings, &pass.parameters);
         Self::build((stream, &modules), config, pass, bindings)
     }
 

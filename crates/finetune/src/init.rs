@@ -95,7 +95,8 @@ mod tests {
 
     fn parameter(len: usize, init: Init) -> Parameter {
         let name = "model.test.weight".to_owned();
-        Parameter { name, shape: vec![len], trainable: true, decayed: true, init }
+        let storage = crate::parameters::Storage::F32;
+        Parameter { name, shape: vec![len], trainable: true, decayed: true, init, storage }
     }
 
     #[test]

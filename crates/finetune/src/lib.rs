@@ -10,15 +10,16 @@
 //! use std::sync::atomic::AtomicBool;
 //!
 //! use retrograph_finetune::{
-//!     Data, Device, DeviceChoice, Ending, Mode, ModelConfig, OptimizerConfig, Plan, Preset, Run,
-//!     Source, TextData, TrainerOptions, TrainingConfig,
+//!     Data, Device, DeviceChoice, Ending, Mode, ModelConfig, OptimizerConfig, Plan, Precision,
+//!     Preset, Run, Source, TextData, TrainerOptions, TrainingConfig,
 //! };
 //!
 //! let text = TextData::from_bytes(b"to be or not to be, that is the question. ".repeat(4));
 //! let data = Data::from(text);
 //! let model = ModelConfig { hidden: 16, intermediate: 32, layers: 1, ..Preset::Tiny.model() };
 //! let optimizer = OptimizerConfig::new(1e-2, 3);
-//! let config = TrainingConfig { model, mode: Mode::Full, batch: 2, seq: 8, optimizer, seed: 0 };
+//! let (mode, precision) = (Mode::Full, Precision::F32);
+//! let config = TrainingConfig { model, mode, precision, batch: 2, seq: 8, optimizer, seed: 0 };
 //!
 //! let plan = Plan::new(&config, TrainerOptions::default())?;          // no device is needed
 //! let device = Device::open(DeviceChoice::Simulated)?;
@@ -44,6 +45,7 @@ pub mod evaluate;
 pub mod generate;
 pub mod hub;
 pub mod init;
+mod mapped_file;
 pub mod model;
 mod new_directory;
 pub mod parameters;
@@ -55,8 +57,8 @@ pub mod trainer;
 
 pub use adapter::{Adapter, AdapterError, AdapterOutput};
 pub use config::{
-    LoraConfig, LoraTargets, Mode, ModelConfig, OptimizerConfig, Preset, RopeScaling,
-    TrainingConfig,
+    Dtype, LoraConfig, LoraTargets, Mode, ModelConfig, OptimizerConfig, Precision, Preset,
+    Quantization, RopeScaling, TrainingConfig,
 };
 pub use data::{Batch, Data, DataError, IGNORED_TARGET, Split, SplitOptions, TextData};
 pub use device::{Device, DeviceChoice};
@@ -70,7 +72,7 @@ pub use hub::{HubError, ModelDirectory};
 pub use report::RunReport;
 pub use run::{Ending, Event, HeldOut, Run};
 pub use tokenizer::{ChatTemplate, Conversation, GenerationDefaults, TokenStream, Tokenizer};
-pub use trainer::{Plan, Source, Stage, StepMetrics, TrainedModel, Trainer, TrainerOptions};
+pub use trainer::{Chunk, Plan, Source, Stage, StepMetrics, TrainedModel, Trainer, TrainerOptions};
 
 /// The README's example is a test.
 #[cfg(doctest)]

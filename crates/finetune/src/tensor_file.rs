@@ -1,19 +1,21 @@
-//! Safetensors files as they lie on disk: the head is read and written here, tensors one by one.
+//! Safetensors files of adapters, checkpoints and merged models: written tensor by tensor, and read
+//! with the errors of adapters.
 //!
-//! The library's own reader wants the whole file in memory, which for a model is all of it.
+//! The library's own writer wants the whole file in memory, which for a model is all of it.
 //!
 //! Absent on purpose: a digest. Files of other programs have none; those of checkpoints are
 //! [`crate::checkpoint`]'s.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+use safetensors::tensor::{Dtype, TensorInfo};
 use serde_json::{Map, Value, json};
 
 use crate::adapter::AdapterError;
+use crate::mapped_file::{MappedFile, OpenError, decode};
 
 /// More than the head of any model needs; a larger one is damage.
 const LARGEST_HEAD: u64 = 100_000_000;
@@ -87,89 +89,55 @@ pub(crate) fn write<E: From<AdapterError>>(
     Ok(file.sync_all().map_err(failed)?)
 }
 
-/// A file whose head was found whole, and which is as long as the head says.
+/// A file of weights, with the errors of adapters.
 #[derive(Debug)]
-pub(crate) struct TensorFile {
-    path: PathBuf,
-    file: BufReader<File>,
-    metadata: Metadata,
-    data_start: u64,
-}
+pub(crate) struct TensorFile(MappedFile);
 
 impl TensorFile {
     pub(crate) fn open(path: &Path) -> Result<Self, AdapterError> {
-        let failed = |source| AdapterError::Read { path: PathBuf::from(path), source };
-        let damaged = |why: &str| AdapterError::damaged(path, why);
-        let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(failed)?);
-        let length = file.get_ref().metadata().map_err(failed)?.len();
-        let head = read_head(&mut file, length).map_err(|error| match error {
-            HeadError::Read(source) => failed(source),
-            HeadError::Damaged(why) => damaged(why),
-        })?;
-        let metadata: Metadata = serde_json::from_slice(&head[8..])
-            .map_err(|error| damaged(&format!("its header cannot be read: {error}")))?;
-        let expected = head.len() as u64 + metadata.data_len() as u64;
-        if length != expected {
-            return Err(damaged(&format!("it has {length} bytes where {expected} belong")));
-        }
-        Ok(Self { path: PathBuf::from(path), file, metadata, data_start: head.len() as u64 })
+        MappedFile::open(path).map(Self).map_err(|error| match error {
+            OpenError::Read(source) => AdapterError::Read { path: PathBuf::from(path), source },
+            OpenError::Damaged(why) => AdapterError::damaged(path, why),
+        })
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        self.0.path()
     }
 
     /// The names of the tensors in the order of the file.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.metadata.offset_keys()
+        self.0.metadata().offset_keys()
     }
 
     /// What the file says of itself beside its tensors.
     pub(crate) fn notes(&self) -> Value {
-        json!(self.metadata.metadata().clone().unwrap_or_default())
+        json!(self.0.metadata().metadata().clone().unwrap_or_default())
     }
 
     /// Type and shape of a tensor.
     pub(crate) fn info(&self, name: &str) -> Result<&TensorInfo, AdapterError> {
-        let missing =
-            || AdapterError::MissingTensor { path: self.path.clone(), name: name.to_owned() };
-        self.metadata.info(name).ok_or_else(missing)
+        let missing = || {
+            let path = self.path().to_owned();
+            AdapterError::MissingTensor { path, name: name.to_owned() }
+        };
+        self.0.metadata().info(name).ok_or_else(missing)
     }
 
     /// The bytes of a tensor.
-    pub(crate) fn bytes(&mut self, name: &str) -> Result<Vec<u8>, AdapterError> {
-        let (start, end) = self.info(name)?.data_offsets;
-        let mut bytes = vec![0; end - start];
-        self.file
-            .seek(SeekFrom::Start(self.data_start + start as u64))
-            .and_then(|_| self.file.read_exact(&mut bytes))
-            .map_err(|source| AdapterError::Read { path: self.path.clone(), source })?;
-        Ok(bytes)
+    pub(crate) fn bytes(&self, name: &str) -> Result<&[u8], AdapterError> {
+        Ok(self.0.bytes(self.info(name)?))
     }
 
     /// The elements of a tensor of F32, BF16 or F16.
-    pub(crate) fn values(&mut self, name: &str) -> Result<Vec<f32>, AdapterError> {
+    pub(crate) fn values(&self, name: &str) -> Result<Vec<f32>, AdapterError> {
         let dtype = self.info(name)?.dtype;
-        let bytes = self.bytes(name)?;
-        decode(dtype, &bytes).ok_or_else(|| AdapterError::Type {
-            path: self.path.clone(),
+        decode(dtype, self.bytes(name)?).ok_or_else(|| AdapterError::Type {
+            path: self.path().to_owned(),
             name: name.to_owned(),
             found: dtype.to_string(),
         })
     }
-}
-
-/// Little-endian elements as f32, which is exact; `None` for a type that is not known here.
-pub(crate) fn decode(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f32>> {
-    let pairs = || bytes.as_chunks::<2>().0.iter();
-    Some(match dtype {
-        Dtype::F32 => {
-            bytes.as_chunks::<4>().0.iter().map(|&four| f32::from_le_bytes(four)).collect()
-        }
-        Dtype::BF16 => pairs().map(|&two| bf16::from_le_bytes(two).to_f32()).collect(),
-        Dtype::F16 => pairs().map(|&two| f16::from_le_bytes(two).to_f32()).collect(),
-        _ => return None,
-    })
 }
 
 /// Elements in `dtype`, which [`decode`] knows, little-endian, each rounded once to the nearest,
@@ -235,7 +203,7 @@ mod tests {
         let notes = json!({ "format": "pt" });
         let bytes = &mut |index: usize| Ok::<_, AdapterError>(data[index].clone());
         write(&path, notes.clone(), &entries, bytes).unwrap();
-        let mut file = TensorFile::open(&path).unwrap();
+        let file = TensorFile::open(&path).unwrap();
         assert_eq!(file.names(), ["z", "a"]);
         assert_eq!(file.notes(), notes);
         assert_eq!(file.values("z").unwrap(), [0.0, 1.0, 2.0, 3.0]);

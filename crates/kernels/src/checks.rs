@@ -14,10 +14,20 @@ impl Check {
         view: View<B, T>,
         expected: usize,
     ) -> Result<(), KernelError> {
-        if view.len() == expected {
+        self.elements(operand, view.len(), expected)
+    }
+
+    /// An operand of `actual` elements must have exactly `expected`.
+    pub(crate) fn elements(
+        self,
+        operand: &'static str,
+        actual: usize,
+        expected: usize,
+    ) -> Result<(), KernelError> {
+        if actual == expected {
             return Ok(());
         }
-        Err(KernelError::Length { kernel: self.0, operand, expected, actual: view.len() })
+        Err(KernelError::Length { kernel: self.0, operand, expected, actual })
     }
 
     /// A size as the `.u32` parameter that carries it.

@@ -54,4 +54,16 @@ pub enum KernelError {
         /// What it must be, for example "finite and not negative".
         rule: &'static str,
     },
+    /// No kernel reads an operand that is stored in this way.
+    #[error("{kernel}: in {compute} there is none for a matrix stored as {stored}; {way_out}")]
+    Storage {
+        /// The kernel.
+        kernel: &'static str,
+        /// The type in which it would compute.
+        compute: &'static str,
+        /// How the operand is stored.
+        stored: &'static str,
+        /// What can be done.
+        way_out: &'static str,
+    },
 }

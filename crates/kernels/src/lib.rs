@@ -32,6 +32,7 @@ mod checks;
 pub mod error;
 pub mod images;
 pub mod launch;
+pub mod nf4;
 pub mod ops;
 pub mod reference;
 pub mod view;

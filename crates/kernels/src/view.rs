@@ -15,6 +15,12 @@ impl Element for f32 {
 impl Element for f64 {
     const NAME: &'static str = "f64";
 }
+impl Element for half::bf16 {
+    const NAME: &'static str = "bf16";
+}
+impl Element for u8 {
+    const NAME: &'static str = "u8";
+}
 impl Element for u32 {
     const NAME: &'static str = "u32";
 }

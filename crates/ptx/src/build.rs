@@ -57,6 +57,7 @@ mod reduce;
 mod scalar;
 mod shared;
 mod state;
+mod tensor;
 mod tidy;
 mod value;
 mod var;

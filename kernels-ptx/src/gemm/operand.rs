@@ -1,8 +1,10 @@
 //! The way of an operand from global memory over registers into shared memory.
 
-use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
+use retrograph_ptx::build::{Kernel, Shared, Value, Var};
 
+use super::cargo::{Cargo, Stored};
 use super::sizes::{Source, over};
+use super::walk::Carry;
 
 /// The direction in which neighbours of an operand are neighbours in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +70,8 @@ pub(super) struct Carrier<'k> {
     slot: Value<'k, u32>,
     /// Steps of the contraction between one quad of this thread and the next.
     stride: u32,
-    /// What is on its way.
-    quads: Vec<[Var<'k, f32>; 4]>,
+    /// What is on its way, four elements each.
+    quads: Vec<Cargo<'k>>,
 }
 
 impl<'k> Carrier<'k> {
@@ -102,12 +104,14 @@ impl<'k> Carrier<'k> {
             Contiguous::Contraction => position.min(extent - 1) * source.leading,
             Contiguous::Extent => position.min(extent - 4),
         };
+        let (base, first) = source.start(k);
+        let line = line + first;
         Self {
             kernel: *k,
             panel,
             contiguous,
             source,
-            base: k.var(source.plane.address()),
+            base: k.var(base),
             extent,
             depth,
             position,
@@ -115,50 +119,75 @@ impl<'k> Carrier<'k> {
             step,
             slot: step * panel.pitch() + local,
             stride,
-            quads: (0..panel.quads()).map(|_| [(); 4].map(|()| k.var(0.0f32))).collect(),
+            quads: (0..panel.quads()).map(|_| Cargo::new(k, source.stored, 4)).collect(),
         }
     }
 
-    /// Moves on to the next summand.
-    pub(super) fn next_summand(&self) {
-        self.base.add_assign(self.source.reduce.mul_wide(4));
+    fn each(&self, mut work: impl FnMut(u32, &Cargo<'k>)) {
+        for (index, quad) in (0..).zip(&self.quads) {
+            work(index, quad);
+        }
     }
 
-    /// Starts loading the stage whose contraction begins at `start`, which lies inside. Nothing
-    /// here looks at what is loaded, so that nothing waits for it. Addresses outside are moved
-    /// inside.
-    pub(super) fn fetch(&self, start: Value<'k, u32>) {
-        let plane = Ptr::from_address(self.base.get());
-        let first = start + self.step;
-        self.kernel.when_else(
-            self.source.quads,
-            || self.each(|index, quad| self.fetch_quad(plane, first + index * self.stride, quad)),
-            || self.each(|index, quad| self.fetch_four(plane, first + index * self.stride, quad)),
-        );
-    }
-
-    /// Makes zero of what was fetched past the end of the contraction, in the stage that begins at
-    /// `start`. What lies past the last row or column stays a copy of something inside, since it
-    /// ends in elements of c that are not written.
-    fn pad(&self, start: Value<'k, u32>) {
-        let first = start + self.step;
-        self.each(|index, quad| {
-            for (j, var) in (0..).zip(quad) {
-                let ahead = if self.contiguous == Contiguous::Contraction { j } else { 0 };
-                let inside = (first + (index * self.stride + ahead)).lt(self.depth);
-                var.update(|value| inside.select(value, 0.0));
-            }
+    /// Four elements at once. The contiguous side is a multiple of 4 long, so that a quad lies
+    /// inside or outside as a whole.
+    fn fetch_quad(&self, step: Value<'k, u32>, quad: &Cargo<'k>) {
+        quad.fetch_vectors(self.base.get(), |_| match self.contiguous {
+            Contiguous::Contraction => self.line + step.min(self.depth - 4),
+            Contiguous::Extent => step.min(self.depth - 1).mul_add(self.source.leading, self.line),
         });
     }
 
-    /// Stores what was fetched, the stage that begins at `start`, into shared memory.
-    pub(super) fn put(&self, start: Value<'k, u32>, stage: Shared<'k, f32>) {
-        self.kernel.when((start + self.panel.depth).gt(self.depth), || self.pad(start));
+    /// Four elements one by one.
+    fn fetch_four(&self, step: Value<'k, u32>, quad: &Cargo<'k>) {
+        let (last, end) = (self.depth - 1, self.extent - 1);
+        quad.fetch_each(self.base.get(), |j| match self.contiguous {
+            Contiguous::Contraction => self.line + (step + j).min(last),
+            Contiguous::Extent => {
+                step.min(last).mul_add(self.source.leading, (self.position + j).min(end))
+            }
+        });
+    }
+}
+
+impl<'k> Carry<'k, f32> for Carrier<'k> {
+    fn next_summand(&self) {
+        self.source.advance(self.base);
+    }
+
+    fn fetch(&self, start: Value<'k, u32>) {
+        let first = start + self.step;
+        let quads = || self.each(|i, quad| self.fetch_quad(first + i * self.stride, quad));
+        if let Stored::Nf4(_) = self.source.stored {
+            return quads();
+        }
+        let fours = || self.each(|i, quad| self.fetch_four(first + i * self.stride, quad));
+        self.kernel.when_else(self.source.vectors, quads, fours);
+    }
+
+    /// What lies past the end of the contraction becomes zero. What lies past the last row or
+    /// column stays a copy of something inside, since it ends in elements of c that are not
+    /// written.
+    fn put(&self, start: Value<'k, u32>, stage: Shared<'k, f32>) {
+        let first = start + self.step;
+        let crosses = (start + self.panel.depth).gt(self.depth);
+        let values: Vec<Vec<Var<'k, f32>>> = (self.quads.iter())
+            .map(|quad| quad.floats().into_iter().map(|value| self.kernel.var(value)).collect())
+            .collect();
+        self.kernel.when(crosses, || {
+            for (index, quad) in (0..).zip(&values) {
+                for (j, var) in (0..).zip(quad) {
+                    let ahead = if self.contiguous == Contiguous::Contraction { j } else { 0 };
+                    let inside = (first + (index * self.stride + ahead)).lt(self.depth);
+                    var.update(|value| inside.select(value, 0.0));
+                }
+            }
+        });
         let slot = stage.at(self.slot);
         let pitch = i64::from(self.panel.pitch());
-        self.each(|index, quad| {
+        for (index, quad) in (0u32..).zip(&values) {
             let place = slot.offset(i64::from(index * self.stride) * pitch);
-            let values = quad.map(Var::get);
+            let values = [quad[0], quad[1], quad[2], quad[3]].map(Var::get);
             match self.contiguous {
                 Contiguous::Extent => place.store_vec4(0, values),
                 Contiguous::Contraction => {
@@ -167,36 +196,6 @@ impl<'k> Carrier<'k> {
                     }
                 }
             }
-        });
-    }
-
-    fn each(&self, mut work: impl FnMut(u32, [Var<'k, f32>; 4])) {
-        for (index, quad) in (0..).zip(&self.quads) {
-            work(index, *quad);
-        }
-    }
-
-    /// Four elements at once. The contiguous side is a multiple of 4 long, so that a quad lies
-    /// inside or outside as a whole.
-    fn fetch_quad(&self, plane: Ptr<'k, f32>, step: Value<'k, u32>, quad: [Var<'k, f32>; 4]) {
-        let index = match self.contiguous {
-            Contiguous::Contraction => self.line + step.min(self.depth - 4),
-            Contiguous::Extent => step.min(self.depth - 1).mul_add(self.source.leading, self.line),
-        };
-        quad.into_iter().zip(plane.load_vec4(index)).for_each(|(var, value)| var.set(value));
-    }
-
-    /// Four elements one by one.
-    fn fetch_four(&self, plane: Ptr<'k, f32>, step: Value<'k, u32>, quad: [Var<'k, f32>; 4]) {
-        let (last, end) = (self.depth - 1, self.extent - 1);
-        for (j, var) in (0..).zip(quad) {
-            let index = match self.contiguous {
-                Contiguous::Contraction => self.line + (step + j).min(last),
-                Contiguous::Extent => {
-                    step.min(last).mul_add(self.source.leading, (self.position + j).min(end))
-                }
-            };
-            var.set(plane.load(index));
         }
     }
 }

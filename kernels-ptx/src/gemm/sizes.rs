@@ -1,13 +1,15 @@
 //! The parameters of a product.
 
-use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
+use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
+
+use super::cargo::{Nf4, Stored};
 
 /// Whether c is added to.
 const ACCUMULATE: u32 = 1;
-/// Whether a may be read in aligned quads.
-const A_QUADS: u32 = 2;
-/// Whether b may be read in aligned quads.
-const B_QUADS: u32 = 4;
+/// Whether a may be read in aligned vectors.
+const A_VECTORS: u32 = 2;
+/// Whether b may be read in aligned vectors.
+const B_VECTORS: u32 = 4;
 /// Whether c may be written in aligned quads.
 const C_QUADS: u32 = 8;
 
@@ -18,17 +20,48 @@ pub(super) fn over<'k>(value: Value<'k, u32>, size: u32) -> Value<'k, u32> {
     value >> size.ilog2()
 }
 
+/// How the elements of b are stored; those of a are always f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Storage {
+    /// As f32.
+    F32,
+    /// As bf16.
+    Bf16,
+    /// As NF4, with the scales in parameters of their own.
+    Nf4,
+}
+
 /// One operand that is read.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'k> {
-    /// The plane of this block, first summand.
-    pub(super) plane: Ptr<'k, f32>,
+    /// How its elements lie in memory.
+    pub(super) stored: Stored<'k>,
+    /// Where the operand starts.
+    pub(super) address: Value<'k, u64>,
+    /// The first element of the plane of this block, first summand.
+    pub(super) plane: Value<'k, u64>,
     /// From one row, as stored, to the next.
     pub(super) leading: Value<'k, u32>,
     /// From one summand to the next, in elements.
     pub(super) reduce: Value<'k, u32>,
-    /// Whether it may be read in aligned quads.
-    pub(super) quads: Pred<'k>,
+    /// Whether it may be read in aligned vectors.
+    pub(super) vectors: Pred<'k>,
+}
+
+impl<'k> Source<'k> {
+    /// The address that elements of the plane are counted from, and the number of the first one.
+    /// Scales of NF4 are found by the place in the whole operand.
+    pub(super) fn start(&self, k: &Kernel<'k>) -> (Value<'k, u64>, Value<'k, u32>) {
+        match self.stored {
+            Stored::Nf4(_) => (self.address, self.plane.cast()),
+            stored => (self.address + (self.plane << stored.bytes().ilog2()), k.constant(0)),
+        }
+    }
+
+    /// Moves the address of a plane to that of the next summand.
+    pub(super) fn advance(&self, base: Var<'k, u64>) {
+        base.add_assign(self.reduce.mul_wide(self.stored.bytes()));
+    }
 }
 
 /// The operand that is written.
@@ -55,8 +88,9 @@ pub(super) struct Parameters<'k> {
 }
 
 impl<'k> Parameters<'k> {
-    /// Declares the parameters, in the order in which the launch gives them.
-    pub(super) fn declare(k: &Kernel<'k>) -> Self {
+    /// Declares the parameters, in the order in which the launch gives them. `storage` says how b
+    /// is stored.
+    pub(super) fn declare(k: &Kernel<'k>, storage: Storage) -> Self {
         let [a, b, c, bias] = ["a", "b", "c", "bias"].map(|name| k.pointer::<f32>(name));
         let [m, n, depth, reduce] = ["m", "n", "k", "reduce"].map(|name| k.param::<u32>(name));
         let [heads, b_group] = ["heads", "b_group"].map(|name| k.param::<u32>(name));
@@ -67,27 +101,36 @@ impl<'k> Parameters<'k> {
         let alpha = k.param::<f32>("alpha");
         let flags = k.param::<u32>("flags");
         let flag = |bit: u32| (flags & bit).ne(0);
+        let stored = match storage {
+            Storage::F32 => Stored::F32,
+            Storage::Bf16 => Stored::Bf16,
+            Storage::Nf4 => Stored::Nf4(Nf4::declare(k)),
+        };
 
         let batch = k.ctaid_z() / heads;
         let head = k.ctaid_z() - batch * heads;
-        let plane = |pointer: Ptr<'k, f32>, strides: &[Value<'k, u32>], head: Value<'k, u32>| {
-            pointer.at(batch.mul_wide(strides[0]) + head.mul_wide(strides[1]))
+        let plane = |strides: &[Value<'k, u32>], head: Value<'k, u32>| {
+            batch.mul_wide(strides[0]) + head.mul_wide(strides[1])
         };
         Self {
             a: Source {
-                plane: plane(a, &a_strides, head),
+                stored: Stored::F32,
+                address: a.address(),
+                plane: plane(&a_strides, head),
                 leading: lda,
                 reduce: a_strides[2],
-                quads: flag(A_QUADS),
+                vectors: flag(A_VECTORS),
             },
             b: Source {
-                plane: plane(b, &b_strides, head / b_group),
+                stored,
+                address: b.address(),
+                plane: plane(&b_strides, head / b_group),
                 leading: ldb,
                 reduce: b_strides[2],
-                quads: flag(B_QUADS),
+                vectors: flag(B_VECTORS),
             },
             c: Target {
-                plane: plane(c, &c_strides, head),
+                plane: c.at(plane(&c_strides, head)),
                 bias,
                 leading: ldc,
                 alpha,
@@ -99,5 +142,12 @@ impl<'k> Parameters<'k> {
             k: depth,
             reduce,
         }
+    }
+
+    /// First row and column of the tile of this block.
+    pub(super) fn origin(&self, k: &Kernel<'k>, [rows, columns]: [u32; 2]) -> [Value<'k, u32>; 2] {
+        let down = over(self.m + (rows - 1), rows);
+        let column = k.ctaid_x() / down;
+        [(k.ctaid_x() - column * down) * rows, column * columns]
     }
 }

@@ -3,7 +3,7 @@
 use retrograph_ptx::build::{Kernel, Value, Var};
 
 use super::operand::Panel;
-use super::sizes::over;
+use super::sizes::{Storage, over};
 
 /// The shape of a tile and how its block works on it.
 pub(super) struct Tile {
@@ -85,6 +85,13 @@ impl Tile {
     /// Elements of shared memory that a band of every group takes.
     pub(super) fn gathered(&self) -> u32 {
         if self.split == 1 { 0 } else { self.split * self.band_rows() * self.columns }
+    }
+
+    /// Blocks that find room together where b is stored so: codes on their way take registers
+    /// beside many sums.
+    pub(super) fn together(&self, storage: Storage) -> u32 {
+        let many = self.thread_rows * self.thread_columns >= 64;
+        if storage == Storage::Nf4 && many { 1 } else { self.together }
     }
 
     /// The part of an operand that the block holds at a time.

@@ -1,22 +1,25 @@
-//! One tile of c: the walk along the contraction.
+//! The walk of a block along the contraction, and what it does on the way in f32.
 
 use retrograph_ptx::ast::Entry;
-use retrograph_ptx::build::{Kernel, Shared, Value, Var};
+use retrograph_ptx::build::{Kernel, Scalar, Shared, Value, Var};
 
+use super::cargo::Stored;
 use super::operand::{Carrier, Contiguous, Panel};
-use super::sizes::{Parameters, over};
+use super::sizes::{Parameters, Storage, over};
 use super::tile::{Accumulators, Place, Tile};
 use super::write;
 
-/// The entry for one tile and layout.
-pub(super) fn entry(name: &str, tile: &Tile, layout: [Contiguous; 2]) -> Entry {
+/// The entry for one tile, layout and storage of b.
+pub(super) fn entry(
+    name: &str,
+    tile: &Tile,
+    (layout, storage): ([Contiguous; 2], Storage),
+) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(tile.threads());
-        k.min_blocks(tile.together);
-        let given = Parameters::declare(k);
-        let down = over(given.m + (tile.rows - 1), tile.rows);
-        let column = k.ctaid_x() / down;
-        let origin = [(k.ctaid_x() - column * down) * tile.rows, column * tile.columns];
+        k.min_blocks(tile.together(storage));
+        let given = Parameters::declare(k, storage);
+        let origin = given.origin(k, [tile.rows, tile.columns]);
         let panels = [tile.panel(tile.rows), tile.panel(tile.columns)];
         let a = (origin[0], [given.m, given.k]);
         let b = (origin[1], [given.n, given.k]);
@@ -30,37 +33,60 @@ pub(super) fn entry(name: &str, tile: &Tile, layout: [Contiguous; 2]) -> Entry {
         let row = || (0..tile.thread_columns).map(|_| k.var(0.0f32)).collect();
         let sums: Accumulators<'_> = (0..tile.thread_rows).map(|_| row()).collect();
 
-        let walk = Walk { kernel: *k, tile, panels, carriers, memory };
-        k.when((given.k.ne(0)) & given.reduce.ne(0), || {
-            walk.run(given.k, given.reduce, |stage| {
-                multiply(tile, panels, (stage, &place), &sums);
-            })
-        });
+        if let Stored::Nf4(scales) = given.b.stored {
+            scales.fill_tables();
+        }
+        let lengths = panels.map(Panel::len);
+        let (depth, stages) = (panels[0].depth, tile.stages);
+        let walk = Walk { kernel: *k, stages, depth, lengths, carriers, memory };
+        walk.run(&given, |stage| multiply(tile, panels, (stage, &place), &sums));
         write::finish(k, tile, (given, origin), (memory, &place, &sums));
     })
 }
 
-/// The walk of a block along the contraction.
-struct Walk<'k, 't> {
-    kernel: Kernel<'k>,
-    tile: &'t Tile,
-    panels: [Panel; 2],
-    carriers: [Carrier<'k>; 2],
-    memory: Shared<'k, f32>,
+/// How an operand is carried into shared memory, stage by stage.
+pub(super) trait Carry<'k, T> {
+    /// Moves on to the next summand.
+    fn next_summand(&self);
+
+    /// Starts loading the stage whose contraction begins at `start`, which lies inside. Nothing
+    /// here looks at what is loaded, so that nothing waits for it. Addresses outside are moved
+    /// inside.
+    fn fetch(&self, start: Value<'k, u32>);
+
+    /// Stores what was fetched, the stage that begins at `start`, into shared memory.
+    fn put(&self, start: Value<'k, u32>, stage: Shared<'k, T>);
 }
 
-impl<'k> Walk<'k, '_> {
-    /// Runs `work` on every stage in order.
-    fn run(
+/// The walk of a block along the contraction.
+pub(super) struct Walk<'k, T, C> {
+    pub(super) kernel: Kernel<'k>,
+    /// Stages in shared memory, one or two.
+    pub(super) stages: u32,
+    /// Length of the contraction in a stage.
+    pub(super) depth: u32,
+    /// Elements of `memory` that each operand takes in a stage.
+    pub(super) lengths: [u32; 2],
+    pub(super) carriers: [C; 2],
+    pub(super) memory: Shared<'k, T>,
+}
+
+impl<'k, T: Scalar, C: Carry<'k, T>> Walk<'k, T, C> {
+    /// Runs `work` on every stage of every summand in order.
+    pub(super) fn run(&self, given: &Parameters<'k>, work: impl FnOnce(Shared<'k, T>)) {
+        let some = given.k.ne(0) & given.reduce.ne(0);
+        self.kernel.when(some, || self.stages(given.k, given.reduce, work));
+    }
+
+    fn stages(
         &self,
         depth: Value<'k, u32>,
         summands: Value<'k, u32>,
-        work: impl FnOnce(Shared<'k, f32>),
+        work: impl FnOnce(Shared<'k, T>),
     ) {
         let k = self.kernel;
-        let stage_depth = self.panels[0].depth;
-        let stages = over(depth + (stage_depth - 1), stage_depth) * summands;
-        let stage_len = self.panels[0].len() + self.panels[1].len();
+        let stages = over(depth + (self.depth - 1), self.depth) * summands;
+        let stage_len = self.lengths[0] + self.lengths[1];
         let start = k.var(0u32);
         let current = k.var(0u32);
         // One more round than stages: round s fetches stage s and works on stage s − 1.
@@ -68,7 +94,7 @@ impl<'k> Walk<'k, '_> {
             let more = round.lt(stages);
             k.when(more, || self.fetch(start.get()));
             k.when(round.ne(0), || work(self.memory.at(current.get())));
-            if self.tile.stages == 2 {
+            if self.stages == 2 {
                 current.update(|offset| stage_len - offset);
             } else {
                 // Nobody may overwrite the stage while another thread reads it.
@@ -84,10 +110,10 @@ impl<'k> Walk<'k, '_> {
 
     /// Moves on by one stage, past the end of a summand to the next one.
     fn advance(&self, start: Var<'k, u32>, depth: Value<'k, u32>) {
-        start.add_assign(self.panels[0].depth);
+        start.add_assign(self.depth);
         self.kernel.when(start.get().ge(depth), || {
             start.set(0);
-            self.carriers.iter().for_each(Carrier::next_summand);
+            self.carriers.iter().for_each(C::next_summand);
         });
     }
 
@@ -95,9 +121,9 @@ impl<'k> Walk<'k, '_> {
         self.carriers.iter().for_each(|carrier| carrier.fetch(start));
     }
 
-    fn put(&self, start: Value<'k, u32>, stage: Shared<'k, f32>) {
+    fn put(&self, start: Value<'k, u32>, stage: Shared<'k, T>) {
         self.carriers[0].put(start, stage);
-        self.carriers[1].put(start, stage.offset(i64::from(self.panels[0].len())));
+        self.carriers[1].put(start, stage.offset(i64::from(self.lengths[0])));
     }
 }
 

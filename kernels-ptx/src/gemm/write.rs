@@ -6,11 +6,25 @@ use super::sizes::{Parameters, over};
 use super::tile::{Accumulators, Place, Tile};
 
 /// Where the elements of c go.
-struct Writer<'k> {
-    kernel: Kernel<'k>,
-    given: Parameters<'k>,
+pub(super) struct Writer<'k> {
+    pub(super) kernel: Kernel<'k>,
+    pub(super) given: Parameters<'k>,
     /// First row and column of the tile.
-    origin: [Value<'k, u32>; 2],
+    pub(super) origin: [Value<'k, u32>; 2],
+}
+
+/// What groups of threads have summed, one after another in shared memory, each a run of rows.
+pub(super) struct Groups<'k> {
+    /// The sums of the first group.
+    pub(super) memory: Shared<'k, f32>,
+    /// Number of groups.
+    pub(super) count: u32,
+    /// Row of the tile that the first row of the run is.
+    pub(super) first_row: u32,
+    /// Rows and columns of the run.
+    pub(super) extent: [u32; 2],
+    /// Threads of the block.
+    pub(super) threads: u32,
 }
 
 /// Writes what the block has summed. Split tiles add their groups first.
@@ -23,7 +37,7 @@ pub(super) fn finish<'k>(
     let writer = Writer { kernel: *k, given, origin };
     if tile.split == 1 {
         each_quad(tile, place, sums, |_, row, column, quad| {
-            writer.write(row, column, quad.map(Var::get));
+            writer.write(row, column, &quad.map(Var::get));
         });
         return;
     }
@@ -34,7 +48,13 @@ pub(super) fn finish<'k>(
         }
         gather(tile, (band, memory), (place, sums));
         k.barrier();
-        writer.write_groups(tile, (band, memory));
+        writer.write_groups(&Groups {
+            memory,
+            count: tile.split,
+            first_row: band * tile.band_rows(),
+            extent: [tile.band_rows(), tile.columns],
+            threads: tile.threads(),
+        });
     }
 }
 
@@ -72,61 +92,76 @@ fn gather<'k>(
 }
 
 impl<'k> Writer<'k> {
-    /// Adds the groups of a band in ascending order.
-    fn write_groups(&self, tile: &Tile, (band, memory): (u32, Shared<'k, f32>)) {
+    /// Adds the groups in ascending order.
+    pub(super) fn write_groups(&self, groups: &Groups<'k>) {
         let k = self.kernel;
-        let (elements, across) = (tile.band_rows() * tile.columns, tile.columns / 4);
-        for first in (0..elements / 4).step_by(tile.threads() as usize) {
+        let [rows, columns] = groups.extent;
+        let (elements, across) = (rows * columns, columns / 4);
+        for first in (0..elements / 4).step_by(groups.threads as usize) {
             let thread = k.tid_x() + first;
             k.when(thread.lt(elements / 4), || {
-                let first = memory.at(thread * 4);
+                let first = groups.memory.at(thread * 4);
                 let mut sum = first.load_vec4(0);
-                for group in 1..tile.split {
+                for group in 1..groups.count {
                     let next = first.offset(i64::from(group * elements)).load_vec4(0);
                     sum = [0, 1, 2, 3].map(|j| sum[j] + next[j]);
                 }
-                let row = over(thread, across) + band * tile.band_rows();
-                self.write(row, (thread & (across - 1)) * 4, sum);
+                let row = over(thread, across) + groups.first_row;
+                self.write(row, (thread & (across - 1)) * 4, &sum);
             });
         }
     }
 
-    /// Writes four elements of a row, as far as they lie in c.
-    fn write(&self, row: Value<'k, u32>, column: Value<'k, u32>, sums: [Value<'k, f32>; 4]) {
+    /// Writes two or four elements of a row, as far as they lie in c.
+    pub(super) fn write(
+        &self,
+        row: Value<'k, u32>,
+        column: Value<'k, u32>,
+        sums: &[Value<'k, f32>],
+    ) {
         let k = self.kernel;
         let (row, column) = (self.origin[0] + row, self.origin[1] + column);
         k.when(row.lt(self.given.m) & column.lt(self.given.n), || {
             let index = row.mul_add(self.given.c.leading, column);
             k.when_else(
                 self.given.c.quads,
-                || self.write_quad(index, column, sums),
-                || self.write_four(index, column, sums),
+                || self.write_vector(index, column, sums),
+                || self.write_each(index, column, sums),
             );
         });
     }
 
-    /// All four at once: c has a multiple of 4 columns.
-    fn write_quad(&self, index: Value<'k, u32>, column: Value<'k, u32>, sums: [Value<'k, f32>; 4]) {
+    /// All at once: c has a multiple of 4 columns.
+    fn write_vector(&self, index: Value<'k, u32>, column: Value<'k, u32>, sums: &[Value<'k, f32>]) {
         let (k, c) = (self.kernel, self.given.c);
         let place = c.plane.at(index);
-        let values = sums.map(|sum| k.var(sum * c.alpha));
+        let values: Vec<_> = sums.iter().map(|&sum| k.var(sum * c.alpha)).collect();
         k.when(!c.bias.is_null(), || {
             // The bias need not be aligned.
             let bias = c.bias.at(column);
-            (0..).zip(values).for_each(|(j, value)| value.add_assign(bias.load(j)));
+            (0..).zip(&values).for_each(|(j, value)| value.add_assign(bias.load(j)));
         });
-        k.when(c.accumulate, || {
-            let before = place.load_vec4(0);
-            values.into_iter().zip(before).for_each(|(value, before)| value.add_assign(before));
-        });
-        place.store_vec4(0, values.map(Var::get));
+        let add = |before: &[Value<'k, f32>]| {
+            values.iter().zip(before).for_each(|(value, &before)| value.add_assign(before));
+        };
+        match values[..] {
+            [a, b] => {
+                k.when(c.accumulate, || add(&place.load_vec2(0)));
+                place.store_vec2(0, [a, b].map(Var::get));
+            }
+            [a, b, x, y] => {
+                k.when(c.accumulate, || add(&place.load_vec4(0)));
+                place.store_vec4(0, [a, b, x, y].map(Var::get));
+            }
+            _ => unreachable!("two or four elements are written"),
+        }
     }
 
     /// One by one.
-    fn write_four(&self, index: Value<'k, u32>, column: Value<'k, u32>, sums: [Value<'k, f32>; 4]) {
+    fn write_each(&self, index: Value<'k, u32>, column: Value<'k, u32>, sums: &[Value<'k, f32>]) {
         let (k, c) = (self.kernel, self.given.c);
         let (place, bias) = (c.plane.at(index), c.bias.at(column));
-        for (j, sum) in (0u32..).zip(sums) {
+        for (j, &sum) in (0u32..).zip(sums) {
             k.when((column + j).lt(self.given.n), || {
                 let value = k.var(sum * c.alpha);
                 k.when(!c.bias.is_null(), || value.add_assign(bias.load(j)));

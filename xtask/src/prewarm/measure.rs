@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use retrograph_finetune::{
-    Mode, OptimizerConfig, Plan, Preset, Source, TextData, TrainerOptions, TrainingConfig,
+    Mode, OptimizerConfig, Plan, Precision, Preset, Source, TextData, TrainerOptions,
+    TrainingConfig,
 };
 use retrograph_runtime::ModuleCache;
 use retrograph_runtime::modules::{
@@ -150,6 +151,7 @@ fn config() -> TrainingConfig {
     TrainingConfig {
         model: Preset::Tiny.model(),
         mode: Mode::Full,
+        precision: Precision::F32,
         batch: 1,
         seq: 16,
         optimizer,

@@ -49,6 +49,7 @@ impl BenchArguments {
         TrainingConfig {
             model: self.model.model(),
             mode: self.model.mode(true),
+            precision: self.model.precision(),
             batch: 1,
             seq: 1,
             optimizer: OptimizerConfig::new(1e-7, 1000),

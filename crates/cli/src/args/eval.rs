@@ -50,6 +50,7 @@ impl EvalArguments {
         self.sized(TrainingConfig {
             model: base.map_or_else(|| self.model.model(), |base| *base.config()),
             mode: self.model.mode(false),
+            precision: self.model.precision(),
             batch: self.batch,
             seq: self.seq,
             optimizer: OptimizerConfig::new(0.0, 1),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use retrograph_finetune::{DeviceChoice, GenerationDefaults, Sampling};
 
-use super::{CacheArguments, StrategyArgument};
+use super::{CacheArguments, PrecisionArguments, StrategyArgument};
 
 /// Tokens behind the prompt when no number is asked for.
 const DEFAULT_TOKENS: usize = 256;
@@ -31,6 +31,8 @@ pub(crate) struct GenerateArguments {
     /// the prompt and --max-tokens need, at most as many positions as the model has].
     #[arg(long, value_name = "TOKENS")]
     pub(crate) max_length: Option<usize>,
+    #[command(flatten)]
+    pub(crate) precision: PrecisionArguments,
     #[command(flatten)]
     sampling: SamplingArguments,
     /// End the text before this string; may be given several times.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use retrograph_finetune::{LoraConfig, Mode, ModelConfig, OptimizerConfig, TrainingConfig};
 
-use super::ModeArgument;
+use super::{ModeArgument, PrecisionArguments};
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArguments {
@@ -24,6 +24,8 @@ pub(crate) struct InspectArguments {
     /// Tokens per sequence.
     #[arg(long, default_value_t = 64)]
     seq: usize,
+    #[command(flatten)]
+    precision: PrecisionArguments,
 }
 
 impl InspectArguments {
@@ -34,6 +36,8 @@ impl InspectArguments {
             ModeArgument::Lora => Mode::Lora(LoraConfig::new(self.rank, 1.0)),
         };
         let optimizer = OptimizerConfig::new(1e-4, 1);
-        TrainingConfig { model, mode, batch: self.batch, seq: self.seq, optimizer, seed: 0 }
+        let precision = self.precision.precision();
+        let (batch, seq) = (self.batch, self.seq);
+        TrainingConfig { model, mode, precision, batch, seq, optimizer, seed: 0 }
     }
 }

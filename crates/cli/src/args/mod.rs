@@ -9,13 +9,15 @@ mod inspect;
 mod lora;
 mod merge;
 mod output;
+mod precision;
 mod training;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use retrograph_finetune::{
-    DeviceChoice, Mode, ModelConfig, ModelDirectory, OptimizerConfig, Preset, TrainingConfig,
+    DeviceChoice, Mode, ModelConfig, ModelDirectory, OptimizerConfig, Precision, Preset,
+    TrainingConfig,
 };
 use retrograph_runtime::Policy;
 
@@ -28,6 +30,7 @@ pub(crate) use inspect::InspectArguments;
 pub(crate) use lora::LoraArguments;
 pub(crate) use merge::MergeArguments;
 pub(crate) use output::OutputArguments;
+pub(crate) use precision::PrecisionArguments;
 pub(crate) use training::TrainingArguments;
 
 /// Train a transformer with its whole step as one replayed CUDA graph, with or without a GPU.
@@ -132,6 +135,8 @@ pub(crate) struct ModelArguments {
     mode: Option<ModeArgument>,
     #[command(flatten)]
     pub(crate) lora: LoraArguments,
+    #[command(flatten)]
+    precision: PrecisionArguments,
 }
 
 impl ModelArguments {
@@ -146,6 +151,11 @@ impl ModelArguments {
             vocab: self.vocab.unwrap_or(preset.vocab),
             ..preset
         }
+    }
+
+    /// In which numbers the run computes.
+    pub(crate) fn precision(&self) -> Precision {
+        self.precision.precision()
     }
 
     /// Which weights are trained; `norms` says for LoRA whether norms are when nothing is said.
@@ -169,6 +179,7 @@ impl FinetuneArguments {
         TrainingConfig {
             model: base.map_or_else(|| self.model.model(), |base| *base.config()),
             mode: self.model.mode(false),
+            precision: self.model.precision(),
             batch: training.batch,
             seq: training.seq,
             optimizer,

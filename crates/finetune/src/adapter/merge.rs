@@ -11,8 +11,9 @@ use safetensors::tensor::Dtype;
 use serde_json::Value;
 
 use super::{Adapter, AdapterError};
+use crate::mapped_file::decode;
 use crate::new_directory::NewDirectory;
-use crate::tensor_file::{self, Entry, TensorFile, decode, encode};
+use crate::tensor_file::{self, Entry, TensorFile, encode};
 
 /// Weights in one file.
 const SINGLE: &str = "model.safetensors";
@@ -44,13 +45,13 @@ pub struct Merged {
 pub fn merge(model: &Path, adapter: &mut Adapter, out: &Path) -> Result<Merged, AdapterError> {
     let new = NewDirectory::create(out, &[])?;
     let names = weight_files(model)?;
-    let mut files = names
+    let files = names
         .iter()
         .map(|name| TensorFile::open(&model.join(name)))
         .collect::<Result<Vec<_>, _>>()?;
     let changes = Changes::of(adapter);
     let tensors = changes.require(adapter, (model, &files))?;
-    for (name, file) in names.iter().zip(&mut files) {
+    for (name, file) in names.iter().zip(&files) {
         write_merged(file, &new.path().join(name), (adapter, &changes))?;
     }
     copy_others(model, new.path())?;
@@ -140,7 +141,7 @@ impl Changes {
 
 /// Writes one file of weights with the changes that concern it.
 fn write_merged(
-    file: &mut TensorFile,
+    file: &TensorFile,
     path: &Path,
     (adapter, changes): (&mut Adapter, &Changes),
 ) -> Result<(), AdapterError> {
@@ -157,10 +158,10 @@ fn write_merged(
             let values = adapter.stored(name)?;
             return Ok(encode(*dtype, values.into_iter().map(f64::from)));
         }
-        let Some(module) = changes.updates.get(name) else { return Ok(bytes) };
+        let Some(module) = changes.updates.get(name) else { return Ok(bytes.to_vec()) };
         let a = adapter.stored(&format!("{module}.lora_A.weight"))?;
         let b = adapter.stored(&format!("{module}.lora_B.weight"))?;
-        let base = decode(*dtype, &bytes).expect("types were checked before anything was written");
+        let base = decode(*dtype, bytes).expect("types were checked before anything was written");
         let lora = adapter.lora();
         let sum = Sum { base: &base, a: &a, b: &b, width: shape[1], rank: lora.rank };
         Ok(encode(*dtype, sum.rows(lora.exact_scale()).into_iter()))

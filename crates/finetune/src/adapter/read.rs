@@ -9,7 +9,8 @@ use crate::config::{LoraConfig, Projection};
 use crate::parameters::Parameter;
 use crate::tensor_file::TensorFile;
 
-/// An adapter on disk.
+/// An adapter on disk. Its file is mapped into memory: it must not be changed while the adapter is
+/// in use.
 #[derive(Debug)]
 pub struct Adapter {
     path: PathBuf,

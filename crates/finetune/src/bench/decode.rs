@@ -10,9 +10,9 @@ use crate::config::TrainingConfig;
 use crate::error::Result;
 use crate::generate::{GenerationPlan, Generator, GeneratorOptions, Request, Sampling};
 use crate::init;
-use crate::parameters::{Parameter, inventory};
+use crate::parameters::Parameter;
 use crate::report::median;
-use crate::trainer::{ModelState, Source};
+use crate::trainer::{Chunk, ModelState, Source};
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -109,10 +109,10 @@ impl DecodeBench {
         upload: &mut dyn FnMut(usize, usize, &str),
     ) -> Result<ModelState> {
         let stream = Stream::new(modules.context())?;
-        let mut parameters = inventory(&self.config.model, self.config.mode);
+        let mut parameters = self.config.parameters();
         parameters.iter_mut().for_each(|parameter| parameter.trainable = false);
-        let fill = |parameter: &Parameter, first, chunk: &mut [f32]| {
-            init::fill(chunk, first, parameter, self.config.seed);
+        let fill = |parameter: &Parameter, first, chunk: Chunk<'_>| {
+            chunk.fill(|values| init::fill(values, first, parameter, self.config.seed));
             Ok(())
         };
         ModelState::from_values(&stream, &parameters, fill, upload)

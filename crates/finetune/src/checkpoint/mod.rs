@@ -88,6 +88,7 @@ impl Header {
         compare("generator of initial weights", &self.init, &crate::init::INIT_VERSION)?;
         compare("model", &here.model, &config.model)?;
         compare("mode", &here.mode, &config.mode)?;
+        compare("precision", &here.precision, &config.precision)?;
         compare("seed", &here.seed, &config.seed)?;
         compare("batch", &here.batch, &config.batch)?;
         compare("seq", &here.seq, &config.seq)?;

@@ -5,6 +5,7 @@
 mod lora;
 mod model;
 mod optimizer;
+mod precision;
 mod rope;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use lora::{LoraConfig, LoraTargets, Projection};
 pub use model::{BYTE_VOCABULARY, ModelConfig, Preset};
 pub use optimizer::OptimizerConfig;
+pub use precision::{Dtype, Precision, Quantization};
 pub use rope::RopeScaling;
 
 use crate::error::{Error, Result};
@@ -51,6 +53,9 @@ pub struct TrainingConfig {
     pub model: ModelConfig,
     /// Which weights are trained.
     pub mode: Mode,
+    /// In which numbers; checkpoints that do not say it are of runs in f32.
+    #[serde(default)]
+    pub precision: Precision,
     /// Sequences per step.
     pub batch: usize,
     /// Tokens per sequence.
@@ -87,7 +92,21 @@ impl TrainingConfig {
         if let Mode::Lora(lora) = self.mode {
             lora.validate()?;
         }
+        self.validate_quantization()?;
         self.optimizer.validate()
+    }
+
+    /// What is quantized is not trained, and has rows that end where eight codes do.
+    fn validate_quantization(&self) -> Result<()> {
+        let Some(Quantization::Nf4 { .. }) = self.precision.quantize else { return Ok(()) };
+        let frozen = !self.mode.is_full();
+        require("quantize", "nf4", frozen, "left out when all weights are trained (--mode lora)")?;
+        for projection in Projection::ALL {
+            let [inputs, _] = self.model.projection(projection);
+            let rule = "such that the inputs of every layer in NF4 are a multiple of 8";
+            require(projection.module(), inputs, inputs.is_multiple_of(8), rule)?;
+        }
+        Ok(())
     }
 }
 
@@ -106,6 +125,7 @@ mod tests {
         TrainingConfig {
             model: Preset::Tiny.model(),
             mode: Mode::Full,
+            precision: Precision::F32,
             batch: 4,
             seq: 32,
             optimizer: OptimizerConfig::new(1e-3, 100),
@@ -139,8 +159,31 @@ mod tests {
     }
 
     #[test]
+    fn only_frozen_weights_of_whole_octets_are_quantized() {
+        let quantized =
+            |mode| TrainingConfig { mode, precision: Precision::BF16.nf4(true), ..config() };
+        let error = quantized(Mode::Full).validate().unwrap_err().to_string();
+        assert!(error.contains("--mode lora"), "{error}");
+        let mut lora = quantized(Mode::Lora(LoraConfig::new(8, 32.0)));
+        lora.validate().unwrap();
+        lora.model.intermediate = 180;
+        assert!(lora.validate().unwrap_err().to_string().contains("down_proj is 180"));
+    }
+
+    #[test]
+    fn what_says_no_precision_is_f32() {
+        let mut json = serde_json::to_value(config()).unwrap();
+        json.as_object_mut().unwrap().remove("precision");
+        assert_eq!(serde_json::from_value::<TrainingConfig>(json).unwrap(), config());
+    }
+
+    #[test]
     fn configurations_survive_json() {
-        let before = TrainingConfig { mode: Mode::Lora(LoraConfig::new(8, 32.0)), ..config() };
+        let before = TrainingConfig {
+            mode: Mode::Lora(LoraConfig::new(8, 32.0)),
+            precision: Precision::BF16.nf4(true),
+            ..config()
+        };
         let text = serde_json::to_string(&before).unwrap();
         assert_eq!(serde_json::from_str::<TrainingConfig>(&text).unwrap(), before);
     }

@@ -9,13 +9,14 @@
 //! ```
 //! # #[cfg(feature = "sim")] {
 //! use retrograph_finetune::{
-//!     Device, DeviceChoice, GenerationPlan, GeneratorOptions, Mode, OptimizerConfig, Preset,
-//!     Request, Sampling, Source, TrainingConfig,
+//!     Device, DeviceChoice, GenerationPlan, GeneratorOptions, Mode, OptimizerConfig,
+//!     Precision, Preset, Request, Sampling, Source, TrainingConfig,
 //! };
 //!
 //! let model = Preset::Tiny.model();
 //! let optimizer = OptimizerConfig::new(0.0, 1);
-//! let config = TrainingConfig { model, mode: Mode::Full, batch: 1, seq: 1, optimizer, seed: 0 };
+//! let (mode, precision) = (Mode::Full, Precision::F32);
+//! let config = TrainingConfig { model, mode, precision, batch: 1, seq: 1, optimizer, seed: 0 };
 //! let plan = GenerationPlan::new(&config, GeneratorOptions::new(64))?; // no device is needed
 //! let device = Device::open(DeviceChoice::Simulated)?;
 //! let mut generator = plan.start(&device.modules(), Source::Seed, &mut |_| ())?;

@@ -10,7 +10,6 @@ use crate::config::TrainingConfig;
 use crate::error::{Error, Result};
 use crate::hub::ModelDirectory;
 use crate::model::GenerationPass;
-use crate::parameters::inventory;
 use crate::trainer::{ModelState, RotaryTables, Source, Stage, load_state};
 
 /// The device bytes of a generator, by what they are for.
@@ -117,7 +116,7 @@ impl GenerationPlan {
     /// How much device memory the generator takes.
     pub fn memory(&self) -> GenerationNeed {
         let (model, room) = (&self.config.model, self.options.max_length);
-        let parameters = inventory(model, self.config.mode);
+        let parameters = self.config.parameters();
         let parameters = parameters.iter().map(|parameter| parameter.bytes()).sum();
         let words = 2 * model.layers * room * model.kv_width() + room * model.head_dim();
         let cache = (words + 2 * model.vocab) * size_of::<f32>();
@@ -167,7 +166,7 @@ impl GenerationPlan {
         source: Source<'_>,
         on: &mut dyn FnMut(Stage<'_>),
     ) -> Result<ModelState> {
-        let mut parameters = inventory(&self.config.model, self.config.mode);
+        let mut parameters = self.config.parameters();
         if matches!(source, Source::Seed | Source::Values(_)) {
             // Moments are for those who train.
             parameters.iter_mut().for_each(|parameter| parameter.trainable = false);

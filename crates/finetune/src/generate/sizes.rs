@@ -59,12 +59,13 @@ impl Sizes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Mode, OptimizerConfig, Preset};
+    use crate::config::{Mode, OptimizerConfig, Precision, Preset};
 
     fn sizes(room: usize) -> Sizes {
         let (model, optimizer) = (Preset::Qwen25OneAndHalf.model(), OptimizerConfig::new(0.0, 1));
+        let (mode, precision) = (Mode::Full, Precision::F32);
         let config =
-            TrainingConfig { model, mode: Mode::Full, batch: 1, seq: 1, optimizer, seed: 0 };
+            TrainingConfig { model, mode, precision, batch: 1, seq: 1, optimizer, seed: 0 };
         Sizes::new(&config, room).unwrap()
     }
 

@@ -3,7 +3,7 @@
 //! Opening reads the configuration and the headers of the weights, and compares every tensor with
 //! the inventory of the model: what is missing, left over, of another shape or of a type that is
 //! not read is an error that names it, before any device is involved. Elements are read when they
-//! are uploaded, and become f32.
+//! are uploaded, and become what the precision of the run says.
 //!
 //! ```no_run
 //! use retrograph_finetune::hub::ModelDirectory;
@@ -33,6 +33,7 @@ use crate::data::hex;
 use crate::error::{Error, Result};
 use crate::parameters::{HEAD, inventory};
 use crate::tokenizer::{TOKENIZER_FILE, Tokenizer};
+use crate::trainer::Chunk;
 use tensors::Tensors;
 
 /// A model on disk whose every tensor was found as the configuration says. Clones share the files.
@@ -132,6 +133,28 @@ impl ModelDirectory {
     /// row-major. `None` where there is no such tensor, or it has fewer elements.
     pub fn read(&self, name: &str, first: usize, values: &mut [f32]) -> Option<()> {
         self.0.tensors.read(self.0.tensors.by_name().get(name)?, first, values)
+    }
+
+    /// Whether there is a tensor `name`.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.tensors.by_name().contains_key(name)
+    }
+
+    /// Fills `chunk` with the elements of the tensor `name` from `first` on. What is bf16 there and
+    /// here is copied; everything else goes through f32.
+    ///
+    /// # Panics
+    /// Where there is no such tensor, or it has fewer elements.
+    pub(crate) fn fill(&self, name: &str, first: usize, chunk: Chunk<'_>) {
+        let tensors = &self.0.tensors;
+        let tensor = tensors.by_name().get(name).expect("the model was found to have the tensor");
+        let whole = "the tensor was found to have its shape";
+        match chunk {
+            Chunk::Bf16(values) if tensor.dtype == Dtype::BF16 => {
+                tensors.copy(tensor, first, bytemuck::cast_slice_mut(values)).expect(whole);
+            }
+            chunk => chunk.fill(|values| tensors.read(tensor, first, values).expect(whole)),
+        }
     }
 
     /// SHA-256 of the names, types, shapes and elements of all tensors, in hexadecimal digits: what

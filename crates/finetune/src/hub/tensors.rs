@@ -1,19 +1,13 @@
-//! The tensors of safetensors files: where each lies, and its elements as f32.
-//!
-//! Files are mapped into memory and not read ahead. Every header is checked against its file before
-//! the first element is used, so that a download that stopped early is found at once.
+//! The tensors of a model in one file or several, by name.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use half::{bf16, f16};
-use memmap2::Mmap;
-use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors};
+use safetensors::tensor::{Dtype, TensorInfo};
 use serde::Deserialize;
 
 use super::error::HubError;
+use crate::mapped_file::{MappedFile, OpenError, read};
 
 /// The one file of a small model.
 const SINGLE: &str = "model.safetensors";
@@ -28,13 +22,13 @@ pub struct StoredTensor {
     /// Its dimensions, outermost first.
     pub shape: Vec<usize>,
     file: usize,
-    bytes: Range<usize>,
+    info: TensorInfo,
 }
 
 /// All tensors of a model, by name.
 #[derive(Debug)]
 pub(super) struct Tensors {
-    files: Vec<(PathBuf, Mmap)>,
+    files: Vec<MappedFile>,
     by_name: BTreeMap<String, StoredTensor>,
 }
 
@@ -77,27 +71,19 @@ impl Tensors {
     }
 
     fn add(&mut self, path: PathBuf) -> Result<(), HubError> {
-        let file = File::open(&path).map_err(HubError::read(&path))?;
-        // SAFETY: the map is read-only. Whoever changes the files of a model while it is in use
-        // breaks it, as with every program that maps them; the documentation of `ModelDirectory`
-        // asks for that not to be done.
-        let map = unsafe { Mmap::map(&file) }.map_err(HubError::read(&path))?;
-        let (start, metadata) = head(&map).map_err(|why| HubError::damaged(&path, why))?;
-        let number = self.files.len();
-        for (tensor, info) in metadata.tensors() {
-            let (from, to) = info.data_offsets;
-            let stored = StoredTensor {
-                dtype: info.dtype,
-                shape: info.shape.clone(),
-                file: number,
-                bytes: start + from..start + to,
-            };
+        let file = MappedFile::open(&path).map_err(|error| match error {
+            OpenError::Read(source) => HubError::read(&path)(source),
+            OpenError::Damaged(why) => HubError::damaged(&path, why),
+        })?;
+        for (tensor, info) in file.metadata().tensors() {
+            let (dtype, shape) = (info.dtype, info.shape.clone());
+            let stored = StoredTensor { dtype, shape, file: self.files.len(), info: info.clone() };
             if let Some(other) = self.by_name.insert(tensor.clone(), stored) {
-                let first = self.files[other.file].0.clone();
+                let first = self.files[other.file].path().to_owned();
                 return Err(HubError::Twice { tensor, first, second: path });
             }
         }
-        self.files.push((path, map));
+        self.files.push(file);
         Ok(())
     }
 
@@ -108,17 +94,17 @@ impl Tensors {
 
     /// The file of a tensor.
     pub(super) fn path(&self, tensor: &StoredTensor) -> &Path {
-        &self.files[tensor.file].0
+        self.files[tensor.file].path()
     }
 
     /// The files with their sizes.
     pub(super) fn files(&self) -> impl Iterator<Item = (&Path, usize)> {
-        self.files.iter().map(|(path, map)| (path.as_path(), map.len()))
+        self.files.iter().map(|file| (file.path(), file.len()))
     }
 
     /// The bytes of a tensor.
     pub(super) fn bytes(&self, tensor: &StoredTensor) -> &[u8] {
-        &self.files[tensor.file].1[tensor.bytes.clone()]
+        self.files[tensor.file].bytes(&tensor.info)
     }
 
     /// Writes the elements of a tensor from `first` on to `values`; `None` for a type that is not
@@ -129,40 +115,14 @@ impl Tensors {
         first: usize,
         values: &mut [f32],
     ) -> Option<()> {
-        let bytes = self.bytes(tensor);
-        match tensor.dtype {
-            Dtype::F32 => convert(bytes, first, values, f32::from_le_bytes),
-            Dtype::F16 => convert(bytes, first, values, |two| f16::from_le_bytes(two).to_f32()),
-            Dtype::BF16 => convert(bytes, first, values, |two| bf16::from_le_bytes(two).to_f32()),
-            _ => None,
-        }
+        read(tensor.dtype, self.bytes(tensor), first, values)
     }
-}
 
-/// Converts elements of `N` bytes from `first` on. They need not be aligned.
-fn convert<const N: usize>(
-    bytes: &[u8],
-    first: usize,
-    values: &mut [f32],
-    one: impl Fn([u8; N]) -> f32,
-) -> Option<()> {
-    let (elements, _) = bytes.as_chunks::<N>();
-    let elements = elements.get(first..first.checked_add(values.len())?)?;
-    values.iter_mut().zip(elements).for_each(|(value, element)| *value = one(*element));
-    Some(())
-}
-
-/// Where the first tensor of a file starts, and the header before it.
-fn head(file: &[u8]) -> Result<(usize, Metadata), String> {
-    let length = file.first_chunk::<8>().map(|length| u64::from_le_bytes(*length));
-    let length = length.ok_or("it is shorter than the length of its header")?;
-    let end = length.checked_add(8).filter(|end| *end <= file.len() as u64);
-    end.ok_or("it ends inside its header, or is no safetensors file")?;
-    match SafeTensors::read_metadata(file) {
-        Ok((length, metadata)) => Ok((length + 8, metadata)),
-        Err(SafeTensorError::MetadataIncompleteBuffer) => {
-            Err(format!("its {} bytes are not as many as its header describes", file.len()))
-        }
-        Err(error) => Err(format!("its header is wrong: {error}")),
+    /// Copies the bytes of elements from `first` on; `None` for a range outside of the tensor.
+    pub(super) fn copy(&self, tensor: &StoredTensor, first: usize, out: &mut [u8]) -> Option<()> {
+        let size = tensor.dtype.bitsize() / 8;
+        let start = first.checked_mul(size)?;
+        out.copy_from_slice(self.bytes(tensor).get(start..start.checked_add(out.len())?)?);
+        Some(())
     }
 }

@@ -143,12 +143,14 @@ fn mix(builder: &mut Builder, [q, k, v]: [Slice<f32>; 3]) -> Result<(Slice<f32>,
     let AttentionShape { batch, seq, heads, .. } = shape;
     let (rows, width) = (batch * heads * seq, seq);
     let scores = builder.transient("scores", rows * width);
-    builder.launch(AttentionScores { q, k, scores, shape, scale: scale(shape) }.launch())?;
+    let compute = builder.compute();
+    let step = AttentionScores { q, k, scores, shape, scale: scale(shape) };
+    builder.launch(step.launch_in(compute))?;
     let probs = builder.transient("probs", rows * width);
     let softmax = Softmax { input: scores, output: probs, rows, width, causal: true };
     builder.launch(softmax.launch())?;
     let out = builder.transient("out", q.len());
-    builder.launch(AttentionValues { probs, v, out, shape }.launch())?;
+    builder.launch(AttentionValues { probs, v, out, shape }.launch_in(compute))?;
     Ok((probs, out))
 }
 
@@ -186,10 +188,11 @@ fn unmix(builder: &mut Builder, saved: &Saved, grad_out: Slice<f32>) -> Result<[
     let (rows, width, scale) = (batch * heads * seq, seq, scale(shape));
     let Saved { q, k, v, probs, .. } = *saved;
     let probs = probs.expect("a pass that trains has no cache");
+    let compute = builder.compute();
     let grad_probs = builder.transient("grad_probs", probs.len());
-    builder.launch(AttentionGradProbs { grad_out, v, grad_probs, shape }.launch())?;
+    builder.launch(AttentionGradProbs { grad_out, v, grad_probs, shape }.launch_in(compute))?;
     let grad_v = builder.transient("grad_v", v.len());
-    builder.launch(AttentionGradV { probs, grad_out, grad_v, shape }.launch())?;
+    builder.launch(AttentionGradV { probs, grad_out, grad_v, shape }.launch_in(compute))?;
     let grad_scores = builder.transient("grad_scores", probs.len());
     builder.launch(
         SoftmaxBackward {
@@ -203,8 +206,10 @@ fn unmix(builder: &mut Builder, saved: &Saved, grad_out: Slice<f32>) -> Result<[
         .launch(),
     )?;
     let grad_q = builder.transient("grad_q", q.len());
-    builder.launch(AttentionGradQ { grad_scores, k, grad_q, shape, scale }.launch())?;
+    let step = AttentionGradQ { grad_scores, k, grad_q, shape, scale };
+    builder.launch(step.launch_in(compute))?;
     let grad_k = builder.transient("grad_k", k.len());
-    builder.launch(AttentionGradK { grad_scores, q, grad_k, shape, scale }.launch())?;
+    let step = AttentionGradK { grad_scores, q, grad_k, shape, scale };
+    builder.launch(step.launch_in(compute))?;
     Ok([grad_q, grad_k, grad_v])
 }

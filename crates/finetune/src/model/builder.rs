@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 
-use retrograph_kernels::ops::Add;
+use retrograph_kernels::ops::{Add, Compute};
 use retrograph_kernels::{KernelError, Launch};
 use retrograph_runtime::{BufferId, Pass, Slice};
 
 use super::cached::Cache;
 use super::step::GradientHome;
+use super::value::Value;
 use crate::config::TrainingConfig;
 use crate::error::Result;
-use crate::parameters::{Parameter, inventory};
+use crate::parameters::Parameter;
 
 /// The buffers of a parameter that is trained.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +30,7 @@ pub struct ParameterBuffers {
     /// Name, shape and role.
     pub parameter: Parameter,
     /// The values.
-    pub value: Slice<f32>,
+    pub value: Value,
     /// Gradient and moments, where the parameter is trained in this pass.
     pub trained: Option<TrainableBuffers>,
 }
@@ -37,9 +38,17 @@ pub struct ParameterBuffers {
 /// A weight as the parts of the model see it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weight {
-    pub(super) value: Slice<f32>,
+    pub(super) value: Value,
     /// Where the gradient goes; `None` for a weight that is not trained.
     pub(super) grad: Option<Slice<f32>>,
+}
+
+impl Weight {
+    /// The values of a weight that is f32 in every precision: a norm, a bias, or one that is
+    /// trained.
+    pub(super) fn floats(&self) -> Slice<f32> {
+        self.value.floats()
+    }
 }
 
 /// A gradient that is being collected.
@@ -72,8 +81,9 @@ impl Builder {
     ) -> Self {
         let mut pass = Pass::new(name);
         let mut parameters = Vec::new();
-        for parameter in inventory(&config.model, config.mode) {
-            let value = pass.external(parameter.name.clone(), parameter.len());
+        let mut map = None;
+        for parameter in config.parameters() {
+            let value = Value::declare(&mut pass, &parameter, &mut map);
             let trained = gradients.filter(|_| parameter.trainable);
             let trained = trained.map(|home| declare_trained(&mut pass, &parameter, home));
             parameters.push(ParameterBuffers { parameter, value, trained });
@@ -119,6 +129,11 @@ impl Builder {
         let out = self.transient("sum", a.len());
         self.launch(Add { a, b, out }.launch())?;
         Ok(out)
+    }
+
+    /// The type of the factors of products.
+    pub(super) fn compute(&self) -> Compute {
+        self.config.precision.dtype.compute()
     }
 
     /// Tokens per step.

@@ -110,10 +110,13 @@ impl Question {
         let Self { q, keys, values, out, position: start, shape, scale } = self;
         let (queries, heads, width) = (builder.rows(), shape.heads, shape.length);
         let scores: Slice<f32> = builder.transient("scores", heads * queries * width);
-        builder.launch(CacheScores { q, keys, scores, queries, shape, scale }.launch())?;
+        let (compute, product) =
+            (builder.compute(), CacheScores { q, keys, scores, queries, shape, scale });
+        builder.launch(product.launch_in(compute))?;
         let softmax: CacheSoftmax<BufferId> =
             CacheSoftmax { values: scores, start, heads, queries, width };
         builder.launch(softmax.launch())?;
-        builder.launch(CacheValues { probs: scores, values, out, queries, shape }.launch())
+        let product = CacheValues { probs: scores, values, out, queries, shape };
+        builder.launch(product.launch_in(compute))
     }
 }

@@ -174,7 +174,8 @@ mod tests {
 
     fn config(mode: Mode) -> TrainingConfig {
         let optimizer = OptimizerConfig::new(1e-3, 1);
-        TrainingConfig { model: Preset::Tiny.model(), mode, batch: 1, seq: 1, optimizer, seed: 0 }
+        let (model, precision) = (Preset::Tiny.model(), crate::config::Precision::F32);
+        TrainingConfig { model, mode, precision, batch: 1, seq: 1, optimizer, seed: 0 }
     }
 
     fn count(pass: &Pass, part: &str) -> usize {

@@ -14,7 +14,7 @@ use crate::parameters::{EMBEDDING, FINAL_NORM, HEAD};
 pub(super) fn embed(builder: &mut Builder, tokens: Slice<u32>) -> Result<Slice<f32>> {
     builder.scope("embedding");
     let (hidden, vocab) = (builder.config.model.hidden, builder.config.model.vocab);
-    let table = builder.weight(EMBEDDING).value;
+    let table = builder.weight(EMBEDDING).value.stored();
     let out = builder.transient("out", builder.rows() * hidden);
     builder.launch(Embedding { tokens, table, out, hidden, vocab }.launch())?;
     Ok(out)

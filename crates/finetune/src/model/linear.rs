@@ -8,7 +8,8 @@
 //! ```
 
 use retrograph_kernels::ops::{
-    ColumnSum, Dgrad, DgradParts, Fprop, FpropParts, GemmShape, Gemv, PartsSum, Wgrad,
+    ColumnSum, Compute, Dgrad, DgradParts, Fprop, FpropParts, GemmShape, Gemv, PartsSum, Stored,
+    Wgrad,
 };
 use retrograph_runtime::{BufferId, Slice};
 
@@ -83,23 +84,24 @@ impl Linear {
         let Some(lora) = self.lora else { return Ok(None) };
         let (down, up) = lora.shapes(shape);
         let t = builder.transient("low_rank", down.rows * down.outputs);
-        let w = lora.a.value;
+        let w = lora.a.value.stored();
         let (bias, alpha, accumulate) = (None, 1.0, false);
         product(builder, Fprop { x, w, bias, y: t, shape: down, alpha, accumulate })?;
-        let (w, alpha) = (lora.b.value, lora.scale);
+        let (w, alpha) = (lora.b.value.stored(), lora.scale);
         product(builder, Fprop { x: t, w, bias, y, shape: up, alpha, accumulate: true })?;
         Ok(Some(t))
     }
 
     /// Appends `y = x·Wᵀ + b`.
     fn project(&self, builder: &mut Builder, x: Slice<f32>, y: Slice<f32>) -> Result<()> {
-        let (w, shape, parts) = (self.weight.value, self.shape, self.shape.fprop_parts());
-        if shape.rows > 1 && parts > 1 && self.bias.is_none() {
+        let (w, shape, compute) = (self.weight.value.stored(), self.shape, builder.compute());
+        let parts = shape.fprop_parts(compute);
+        if !is_gemv(shape, compute, w) && parts > 1 && self.bias.is_none() {
             let partials = builder.transient("parts", parts * y.len());
-            builder.launch(FpropParts { x, w, partials, shape, parts }.launch())?;
+            builder.launch(FpropParts { x, w, partials, shape, parts }.launch_in(compute))?;
             return builder.launch(PartsSum { partials, out: y, parts }.launch());
         }
-        let bias = self.bias.map(|bias| bias.value);
+        let bias = self.bias.map(|bias| bias.floats());
         product(builder, Fprop { x, w, bias, y, shape, alpha: 1.0, accumulate: false })
     }
 
@@ -112,20 +114,22 @@ impl Linear {
         saved: Saved,
         grad_out: Slice<f32>,
     ) -> Result<Slice<f32>> {
-        let (shape, x, w) = (self.shape, saved.x, self.weight.value);
+        let (shape, x, w) = (self.shape, saved.x, self.weight.value.stored());
+        let compute = builder.compute();
         let grad_input = builder.transient("grad_input", x.len());
-        let parts = shape.dgrad_parts();
+        let parts = shape.dgrad_parts(compute);
         if parts > 1 {
             let partials = builder.transient("grad_input_parts", parts * grad_input.len());
-            builder.launch(DgradParts { grad_out, w, partials, shape, parts }.launch())?;
+            let cut = DgradParts { grad_out, w, partials, shape, parts };
+            builder.launch(cut.launch_in(compute))?;
             builder.launch(PartsSum { partials, out: grad_input, parts }.launch())?;
         } else {
             let whole = Dgrad { grad_out, w, grad_input, shape, alpha: 1.0, accumulate: false };
-            builder.launch(whole.launch())?;
+            builder.launch(whole.launch_in(compute))?;
         }
         if let Some(grad_weight) = self.weight.grad {
             let wgrad = Wgrad { grad_out, x, grad_weight, shape, alpha: 1.0, accumulate: false };
-            builder.launch(wgrad.launch())?;
+            builder.launch(wgrad.launch_in(compute))?;
         }
         if let Some(out) = self.bias.and_then(|bias| bias.grad) {
             let (rows, columns) = (shape.rows, shape.outputs);
@@ -138,13 +142,21 @@ impl Linear {
     }
 }
 
-/// Appends a product, which for one row has a kernel of its own.
-fn product(builder: &mut Builder, fprop: Fprop<BufferId>) -> Result<()> {
-    if fprop.shape.rows != 1 {
-        return builder.launch(fprop.launch());
+/// Whether a product has the kernel for one row, which is one of f32.
+fn is_gemv(shape: GemmShape, compute: Compute, w: Stored<BufferId>) -> bool {
+    shape.rows == 1 && compute == Compute::F32 && matches!(w, Stored::F32(_))
+}
+
+/// Appends a product.
+fn product(builder: &mut Builder, fprop: Fprop<BufferId, Stored<BufferId>>) -> Result<()> {
+    let compute = builder.compute();
+    let Fprop { x, w, bias, y, shape, alpha, accumulate } = fprop;
+    match w {
+        Stored::F32(w) if is_gemv(shape, compute, fprop.w) => {
+            builder.launch(Gemv { x, w, bias, y, alpha, accumulate }.launch())
+        }
+        _ => builder.launch(fprop.launch_in(compute)),
     }
-    let Fprop { x, w, bias, y, alpha, accumulate, .. } = fprop;
-    builder.launch(Gemv { x, w, bias, y, alpha, accumulate }.launch())
 }
 
 impl Lora {
@@ -162,24 +174,26 @@ impl Lora {
         shape: GemmShape,
     ) -> Result<()> {
         let (down, up) = self.shapes(shape);
-        let (w, alpha) = (self.b.value, self.scale);
+        let (w, alpha, compute) = (self.b.floats(), self.scale, builder.compute());
         if let Some(grad_weight) = self.b.grad {
             let wgrad = Wgrad { grad_out, x: t, grad_weight, shape: up, alpha, accumulate: false };
-            builder.launch(wgrad.launch())?;
+            builder.launch(wgrad.launch_in(compute))?;
         }
         let grad_t = builder.transient("grad_low_rank", t.len());
         builder.launch(
-            Dgrad { grad_out, w, grad_input: grad_t, shape: up, alpha, accumulate: false }.launch(),
+            Dgrad { grad_out, w, grad_input: grad_t, shape: up, alpha, accumulate: false }
+                .launch_in(compute),
         )?;
         let grad_out = grad_t;
         if let Some(grad_weight) = self.a.grad {
             let wgrad =
                 Wgrad { grad_out, x, grad_weight, shape: down, alpha: 1.0, accumulate: false };
-            builder.launch(wgrad.launch())?;
+            builder.launch(wgrad.launch_in(compute))?;
         }
-        let w = self.a.value;
+        let w = self.a.floats();
         builder.launch(
-            Dgrad { grad_out, w, grad_input, shape: down, alpha: 1.0, accumulate: true }.launch(),
+            Dgrad { grad_out, w, grad_input, shape: down, alpha: 1.0, accumulate: true }
+                .launch_in(compute),
         )
     }
 }

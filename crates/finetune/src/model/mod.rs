@@ -21,6 +21,7 @@ mod mlp;
 mod norm;
 mod optimizer;
 mod step;
+mod value;
 
 pub use builder::{ParameterBuffers, TrainableBuffers};
 pub use cached::LayerCache;
@@ -28,3 +29,4 @@ pub use evaluation::LossPass;
 pub use generation::{GenerationPass, Intake, SAMPLED};
 pub use inference::ForwardPass;
 pub use step::{GradientHome, METRICS, StepPass};
+pub use value::Value;

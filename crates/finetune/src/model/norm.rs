@@ -26,7 +26,7 @@ pub(super) fn forward(
     let y = builder.transient("normed", rows * width);
     let rstd = builder.transient("rstd", rows);
     let eps = builder.config.model.rms_norm_eps;
-    builder.launch(RmsNorm { x, gamma: gamma.value, y, rstd, rows, width, eps }.launch())?;
+    builder.launch(RmsNorm { x, gamma: gamma.floats(), y, rstd, rows, width, eps }.launch())?;
     Ok((y, Saved { x, gamma, rstd }))
 }
 
@@ -48,7 +48,7 @@ pub(super) fn backward(
     builder.launch(
         RmsNormBackward {
             x,
-            gamma: gamma.value,
+            gamma: gamma.floats(),
             rstd,
             grad_out,
             grad_input: grad_input.slice,

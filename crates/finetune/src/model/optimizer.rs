@@ -61,7 +61,7 @@ fn trained(builder: &Builder) -> impl Iterator<Item = AdamWTensor<BufferId>> {
     builder.parameters.iter().filter_map(move |held| {
         let buffers = held.trained?;
         Some(AdamWTensor {
-            param: held.value,
+            param: held.value.floats(),
             grad: buffers.grad,
             first: buffers.first,
             second: buffers.second,

@@ -110,6 +110,7 @@ mod tests {
         TrainingConfig {
             model: Preset::Tiny.model(),
             mode,
+            precision: crate::config::Precision::F32,
             batch: 2,
             seq: 8,
             optimizer: OptimizerConfig::new(1e-3, 10),

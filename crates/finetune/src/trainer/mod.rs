@@ -10,6 +10,7 @@ mod metrics;
 mod start;
 mod state;
 mod upload;
+mod value;
 mod verify;
 
 use retrograph_runtime::{
@@ -20,6 +21,7 @@ pub use memory::MemoryNeed;
 pub use metrics::StepMetrics;
 pub use start::{Plan, Source, Stage};
 pub use state::{DeviceReader, ModelState, UploadProgress};
+pub use upload::Chunk;
 
 pub(crate) use lane::RotaryTables;
 pub(crate) use start::load_state;

@@ -7,6 +7,7 @@ use retrograph_runtime::{
 
 use super::lane::{Lane, RotaryTables, Site};
 use super::metrics::MetricsQueue;
+use super::upload::Chunk;
 use super::{MemoryNeed, ModelState, Trainer, TrainerOptions};
 use crate::adapter::Adapter;
 use crate::checkpoint::Checkpoint;
@@ -213,10 +214,10 @@ pub(crate) fn load_state(
     on: &mut dyn FnMut(Stage<'_>),
 ) -> Result<(Vec<f32>, ModelState)> {
     let progress = &mut |done, total, name: &str| on(Stage::Uploading { done, total, name });
-    let initial = |parameter: &Parameter, first, chunk: &mut [f32]| {
-        let stored = base.and_then(|base| base.read(&parameter.name, first, chunk));
-        if stored.is_none() {
-            init::fill(chunk, first, parameter, seed);
+    let initial = |parameter: &Parameter, first, chunk: Chunk<'_>| {
+        match base.filter(|base| base.has(&parameter.name)) {
+            Some(base) => base.fill(&parameter.name, first, chunk),
+            None => chunk.fill(|values| init::fill(values, first, parameter, seed)),
         }
         Ok(())
     };
@@ -236,14 +237,14 @@ pub(crate) fn load_state(
         Source::Adapter(adapter) => {
             adapter.require(parameters)?;
             let mut whole = Vec::new();
-            let fill = |parameter: &Parameter, first: usize, chunk: &mut [f32]| {
+            let fill = |parameter: &Parameter, first: usize, chunk: Chunk<'_>| {
                 if !parameter.trainable {
                     return initial(parameter, first, chunk);
                 }
                 if first == 0 {
                     whole = adapter.values(parameter)?;
                 }
-                chunk.copy_from_slice(&whole[first..][..chunk.len()]);
+                chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
                 Ok(())
             };
             let state = ModelState::from_values(stream, parameters, fill, progress)?;
@@ -251,12 +252,12 @@ pub(crate) fn load_state(
         }
         Source::Values(values) => {
             let mut whole = Vec::new();
-            let fill = |parameter: &Parameter, first: usize, chunk: &mut [f32]| {
+            let fill = |parameter: &Parameter, first: usize, chunk: Chunk<'_>| {
                 if first == 0 {
                     whole = values(parameter)?;
                     require_length(parameter, whole.len())?;
                 }
-                chunk.copy_from_slice(&whole[first..][..chunk.len()]);
+                chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
                 Ok(())
             };
             let state = ModelState::from_values(stream, parameters, fill, progress)?;

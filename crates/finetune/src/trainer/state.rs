@@ -2,7 +2,8 @@
 
 use retrograph_runtime::{Bindings, DeviceBuffer, Stream};
 
-use super::upload::Uploader;
+use super::upload::{Chunk, Uploader};
+use super::value::DeviceValue;
 use crate::checkpoint::{Checkpoint, StatePart, StateReader};
 use crate::error::Result;
 use crate::model::ParameterBuffers;
@@ -12,7 +13,7 @@ use crate::parameters::Parameter;
 #[derive(Clone, Debug)]
 struct Tensor {
     parameter: Parameter,
-    value: DeviceBuffer<f32>,
+    value: DeviceValue,
     /// The first and the second moment, where the parameter is trained.
     moments: Option<[DeviceBuffer<f32>; 2]>,
 }
@@ -35,7 +36,7 @@ impl ModelState {
     pub fn from_values(
         stream: &Stream,
         parameters: &[Parameter],
-        mut fill: impl FnMut(&Parameter, usize, &mut [f32]) -> Result<()>,
+        mut fill: impl FnMut(&Parameter, usize, Chunk<'_>) -> Result<()>,
         progress: UploadProgress<'_>,
     ) -> Result<Self> {
         let total = parameters.iter().map(Parameter::bytes).sum();
@@ -44,8 +45,8 @@ impl ModelState {
         let mut done = 0;
         let mut tensors = Vec::with_capacity(parameters.len());
         for parameter in parameters {
-            let fill = &mut |first, chunk: &mut [f32]| fill(parameter, first, chunk);
-            let value = uploader.upload(parameter.len(), fill)?;
+            let fill = &mut |first, chunk: Chunk<'_>| fill(parameter, first, chunk);
+            let value = uploader.upload(parameter, fill)?;
             let zeros = || DeviceBuffer::zeroed(stream.context(), parameter.len());
             let moments = if parameter.trainable { Some([zeros()?, zeros()?]) } else { None };
             done += parameter.bytes();
@@ -83,7 +84,7 @@ impl ModelState {
         for tensor in &mut tensors {
             if let Some([first, second]) = &tensor.moments {
                 tensor.moments = Some([copy(first)?, copy(second)?]);
-                tensor.value = copy(&tensor.value)?;
+                tensor.value = DeviceValue::F32(copy(tensor.value.floats())?);
             }
         }
         Ok(Self { tensors })
@@ -93,7 +94,7 @@ impl ModelState {
     pub fn bind(&self, bindings: &mut Bindings, parameters: &[ParameterBuffers]) {
         for (tensor, buffers) in self.tensors.iter().zip(parameters) {
             debug_assert_eq!(tensor.parameter.name, buffers.parameter.name);
-            bindings.bind(buffers.value, &tensor.value);
+            tensor.value.bind(bindings, &buffers.value);
             if let (Some([first, second]), Some(trained)) = (&tensor.moments, &buffers.trained) {
                 bindings.bind(trained.first, first);
                 bindings.bind(trained.second, second);
@@ -111,13 +112,14 @@ impl ModelState {
         self.tensors.iter().map(|tensor| &tensor.parameter)
     }
 
-    /// The values of the parameter `name`, where there is one.
+    /// The values of the parameter `name`, where there is one; those that are stored in fewer bits
+    /// as f32.
     ///
     /// # Errors
     /// When the device fails.
     pub fn values(&self, stream: &Stream, name: &str) -> Result<Option<Vec<f32>>> {
         let found = self.tensors.iter().find(|tensor| tensor.parameter.name == name);
-        Ok(found.map(|tensor| tensor.value.download(stream)).transpose()?)
+        found.map(|tensor| tensor.value.download(stream, tensor.parameter.len())).transpose()
     }
 
     /// Reads the state of trained parameters, for a checkpoint or a comparison.
@@ -144,7 +146,7 @@ impl Tensor {
             .as_ref()
             .expect("only trained parameters have parts, and these have moments");
         match part {
-            StatePart::Parameter => &self.value,
+            StatePart::Parameter => self.value.floats(),
             StatePart::First => first,
             StatePart::Second => second,
         }

@@ -1,15 +1,50 @@
 //! Weights on their way to the device, through pinned memory: while one chunk is copied, the next
-//! is read or computed.
+//! is read, computed or quantized.
 
+use half::bf16;
+use half::slice::HalfFloatSliceExt;
+use retrograph_kernels::nf4::{self, Nested};
+use retrograph_kernels::{Element, ops::NF4_BLOCK};
 use retrograph_runtime::{DeviceBuffer, Event, PinnedBuffer, Stream};
 
-use crate::error::Result;
+use super::value::{DeviceScales, DeviceValue};
+use crate::error::{Error, Result};
+use crate::parameters::{Parameter, Storage};
 
-/// Elements of a chunk: 16 MiB, far more than a copy needs to run at full speed.
+/// Elements of a chunk: 16 MiB of f32, far more than a copy needs to run at full speed, and whole
+/// blocks of NF4.
 const CHUNK: usize = 4 << 20;
 
 /// Chunks: one is copied while the other is filled.
 const SLOTS: usize = 2;
+
+/// A piece of a parameter that is to be filled, in the type in which it is stored; what is going to
+/// be quantized is f32.
+#[derive(Debug)]
+pub enum Chunk<'a> {
+    /// Elements of f32.
+    F32(&'a mut [f32]),
+    /// Elements of bf16.
+    Bf16(&'a mut [bf16]),
+}
+
+impl Chunk<'_> {
+    /// Fills the chunk by `fill` in f32; each value is rounded once where it is bf16, to the
+    /// nearest and ties to even.
+    pub fn fill(self, fill: impl FnOnce(&mut [f32])) {
+        match self {
+            Self::F32(values) => fill(values),
+            Self::Bf16(values) => {
+                let mut wide = vec![0.0; values.len()];
+                fill(&mut wide);
+                values.convert_from_f32_slice(&wide);
+            }
+        }
+    }
+}
+
+/// Writes a chunk of a parameter, given its first element.
+pub(super) type Fill<'a> = &'a mut dyn FnMut(usize, Chunk<'_>) -> Result<()>;
 
 /// Pinned memory with the stream of its copies.
 #[derive(Debug)]
@@ -17,6 +52,8 @@ pub(super) struct Uploader<'a> {
     stream: &'a Stream,
     slots: Vec<(PinnedBuffer<f32>, Event)>,
     next: usize,
+    /// The map of quantized scales, once there is one.
+    map: Option<DeviceBuffer<f32>>,
 }
 
 impl<'a> Uploader<'a> {
@@ -28,25 +65,80 @@ impl<'a> Uploader<'a> {
             Ok((pinned, Event::untimed(context)?))
         };
         let slots = (0..SLOTS).map(slot).collect::<Result<_>>()?;
-        Ok(Self { stream, slots, next: 0 })
+        Ok(Self { stream, slots, next: 0, map: None })
     }
 
-    /// A buffer of `len` elements, filled by calls of `fill` with the first element of a chunk and
-    /// the chunk. The copies may still be under way.
-    pub(super) fn upload(
+    /// The values of `parameter`, as `fill` gives them, in its storage. The copies may still be
+    /// under way.
+    pub(super) fn upload(&mut self, parameter: &Parameter, fill: Fill<'_>) -> Result<DeviceValue> {
+        let len = parameter.len();
+        match parameter.storage {
+            Storage::F32 => {
+                let fill = &mut |first, chunk: &mut [f32]| fill(first, Chunk::F32(chunk));
+                Ok(DeviceValue::F32(self.copy(len, CHUNK, fill)?))
+            }
+            Storage::Bf16 => {
+                let fill = &mut |first, chunk: &mut [bf16]| fill(first, Chunk::Bf16(chunk));
+                Ok(DeviceValue::Bf16(self.copy(len, CHUNK, fill)?))
+            }
+            Storage::Nf4 { double } => self.quantize(parameter, double, fill),
+        }
+    }
+
+    fn quantize(
+        &mut self,
+        parameter: &Parameter,
+        double: bool,
+        fill: Fill<'_>,
+    ) -> Result<DeviceValue> {
+        let (len, mut scales, mut wide) = (parameter.len(), Vec::new(), Vec::new());
+        let fill = &mut |byte: usize, codes: &mut [u8]| {
+            let first = 2 * byte;
+            wide.resize((2 * codes.len()).min(len - first), 0.0);
+            fill(first, Chunk::F32(&mut wide))?;
+            let absmax = quantize_all(&wide, codes).map_err(|error| Error::NotQuantizable {
+                parameter: parameter.name.clone(),
+                index: first + error.index,
+                value: error.value,
+            })?;
+            scales.extend(absmax);
+            Ok(())
+        };
+        let codes = self.copy(len.div_ceil(2), CHUNK / 2, fill)?;
+        let stream = self.stream;
+        if !double {
+            let scales = DeviceBuffer::from_slice(stream, &scales)?;
+            return Ok(DeviceValue::Nf4(codes, DeviceScales::Plain(scales)));
+        }
+        let Nested { absmax, nested, offset } = Nested::new(&scales);
+        let map = match self.map.clone() {
+            Some(map) => map,
+            None => DeviceBuffer::from_slice(stream, &nf4::dynamic_map())?,
+        };
+        self.map = Some(map.clone());
+        let nested = DeviceBuffer::from_slice(stream, &[&[offset], nested.as_slice()].concat())?;
+        let absmax = DeviceBuffer::from_slice(stream, &absmax)?;
+        Ok(DeviceValue::Nf4(codes, DeviceScales::Nested { absmax, nested, map }))
+    }
+
+    /// A buffer of `len` elements, filled by calls of `fill` with a chunk of at most `most` and
+    /// where it begins.
+    fn copy<T: Element>(
         &mut self,
         len: usize,
-        fill: &mut dyn FnMut(usize, &mut [f32]) -> Result<()>,
-    ) -> Result<DeviceBuffer<f32>> {
+        most: usize,
+        fill: &mut dyn FnMut(usize, &mut [T]) -> Result<()>,
+    ) -> Result<DeviceBuffer<T>> {
         let buffer = DeviceBuffer::uninit(self.stream.context(), len)?;
         let mut first = 0;
         while first < len {
             let (pinned, free) = &mut self.slots[self.next];
             free.synchronize()?;
-            let count = pinned.len().min(len - first);
-            let chunk = &mut pinned[..count];
+            let room: &mut [T] = bytemuck::cast_slice_mut(pinned);
+            let count = room.len().min(most).min(len - first);
+            let chunk = &mut room[..count];
             fill(first, chunk)?;
-            let target = buffer.address() + (first * size_of::<f32>()) as u64;
+            let target = buffer.address() + (first * size_of::<T>()) as u64;
             let bytes: &[u8] = bytemuck::cast_slice(chunk);
             // SAFETY: the range lies in the buffer. The slot is not written before the event behind
             // its copy has passed, and device and pinned memory are freed only after a wait for the
@@ -58,4 +150,34 @@ impl<'a> Uploader<'a> {
         }
         Ok(buffer)
     }
+}
+
+/// Writes the codes of `values` and returns their scales, by as many threads as there are cores.
+fn quantize_all(values: &[f32], codes: &mut [u8]) -> Result<Vec<f32>, nf4::NotFinite> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let share = values.len().div_ceil(cores).next_multiple_of(NF4_BLOCK).max(NF4_BLOCK * 256);
+    let parts = values.chunks(share).zip(codes.chunks_mut(share / 2)).enumerate();
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = parts
+            .map(|(number, (values, codes))| {
+                scope.spawn(move || {
+                    let quantized = nf4::quantize(values).map_err(|error| nf4::NotFinite {
+                        index: number * share + error.index,
+                        ..error
+                    })?;
+                    codes.copy_from_slice(&quantized.codes);
+                    Ok(quantized.absmax)
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("quantizing does not panic"))
+            .collect()
+    });
+    let mut scales = Vec::with_capacity(values.len().div_ceil(NF4_BLOCK));
+    for result in results {
+        scales.extend(result?);
+    }
+    Ok(scales)
 }

@@ -7,7 +7,8 @@ use std::path::Path;
 use retrograph_finetune::model::GradientHome;
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
-    Batch, Mode, ModelConfig, OptimizerConfig, Plan, Preset, Source, TrainerOptions, TrainingConfig,
+    Batch, Mode, ModelConfig, OptimizerConfig, Plan, Precision, Preset, Source, TrainerOptions,
+    TrainingConfig,
 };
 use safetensors::SafeTensors;
 
@@ -40,7 +41,8 @@ pub(crate) fn config(mode: Mode) -> TrainingConfig {
         weight_decay: 0.1,
         max_norm: 0.25,
     };
-    TrainingConfig { model, mode, batch: 3, seq: 11, optimizer, seed: 0 }
+    let precision = Precision::F32;
+    TrainingConfig { model, mode, precision, batch: 3, seq: 11, optimizer, seed: 0 }
 }
 
 /// The hash of the script.

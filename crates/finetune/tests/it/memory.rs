@@ -2,7 +2,8 @@
 
 use retrograph_driver_sim::Config;
 use retrograph_finetune::{
-    Error, Mode, OptimizerConfig, Plan, Preset, Source, Stage, TrainerOptions, TrainingConfig,
+    Error, Mode, OptimizerConfig, Plan, Precision, Preset, Source, Stage, TrainerOptions,
+    TrainingConfig,
 };
 
 use retrograph_runtime::Reuse;
@@ -16,6 +17,7 @@ fn a_model_that_is_too_large_is_refused_before_anything_is_uploaded() {
     let config = TrainingConfig {
         model: Preset::Qwen25Half.model(),
         mode: Mode::Full,
+        precision: Precision::F32,
         batch: 1,
         seq: 8,
         optimizer: OptimizerConfig::new(1e-4, 10),
@@ -67,6 +69,7 @@ fn transients_of_a_training_step_are_packed_within_a_tenth_of_what_is_alive() {
     let large = TrainingConfig {
         model: Preset::Qwen25OneAndHalf.model(),
         mode: LORA,
+        precision: Precision::F32,
         batch: 1,
         seq: 32,
         optimizer: OptimizerConfig::new(1e-4, 10),

@@ -1,8 +1,8 @@
 //! Models that are small enough to train in a test.
 
 use retrograph_finetune::{
-    Device, LoraConfig, Mode, ModelConfig, OptimizerConfig, Plan, Preset, Source, TextData,
-    Trainer, TrainerOptions, TrainingConfig,
+    Device, LoraConfig, Mode, ModelConfig, OptimizerConfig, Plan, Precision, Preset, Source,
+    TextData, Trainer, TrainerOptions, TrainingConfig,
 };
 
 /// LoRA with a rank that is no multiple of anything.
@@ -23,7 +23,8 @@ pub(crate) fn config(mode: Mode, steps: u32) -> TrainingConfig {
     };
     let optimizer =
         OptimizerConfig { warmup_steps: steps.min(5), ..OptimizerConfig::new(0.01, steps) };
-    TrainingConfig { model, mode, batch: 2, seq: 9, optimizer, seed: 11 }
+    let precision = Precision::F32;
+    TrainingConfig { model, mode, precision, batch: 2, seq: 9, optimizer, seed: 11 }
 }
 
 /// A text with something to learn.

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use retrograph_finetune::model::{ForwardPass, GradientHome};
 use retrograph_finetune::{
     Adapter, Batch, Device, GenerationPlan, GeneratorOptions, Mode, ModelDirectory,
-    OptimizerConfig, Plan, Request, Sampling, Source, Trainer, TrainerOptions, TrainingConfig,
+    OptimizerConfig, Plan, Precision, Request, Sampling, Source, Trainer, TrainerOptions,
+    TrainingConfig,
 };
 use retrograph_kernels::ops::rope_tables_of;
 use retrograph_runtime::{Bindings, DeviceBuffer, Policy, Program};
@@ -43,7 +44,8 @@ fn config(base: &ModelDirectory, mode: Mode) -> TrainingConfig {
         weight_decay: 0.1,
         max_norm: 0.25,
     };
-    TrainingConfig { model: *base.config(), mode, batch: BATCH, seq: SEQ, optimizer, seed: 0 }
+    let (model, precision) = (*base.config(), Precision::F32);
+    TrainingConfig { model, mode, precision, batch: BATCH, seq: SEQ, optimizer, seed: 0 }
 }
 
 fn start(device: &Device, name: &str, adapted: bool, keep_gradients: bool) -> Trainer {

@@ -5,15 +5,23 @@
 //! uses key and value head h ÷ (heads ÷ kv_heads); gradients of keys and values sum over the heads
 //! of a group in ascending order. Softmax and its mask are kernels of their own.
 
+use super::images::product_kernels;
 use super::product::{Product, Sizes, Strides};
-use super::tiles::{self, Layout};
+use super::stored::{Compute, Family};
+use super::tiles::Layout;
 use crate::checks::Check;
-use crate::{Kernel, KernelError, Launch, View};
+use crate::{KernelError, Launch, View};
 
-/// scores = scale·q·kᵀ.
-pub static SCORES: Kernel = tiles::kernel("attention_scores", Layout::Nt);
-/// out = probs·v.
-pub static VALUES: Kernel = tiles::kernel("attention_values", Layout::Nn);
+product_kernels! {
+    /// scores = scale·q·kᵀ.
+    SCORES = "attention_scores" in NT;
+    /// The same computed in bf16.
+    SCORES_BF16 = "attention_scores_bf16" in BF16_NT;
+    /// out = probs·v.
+    VALUES = "attention_values" in NN;
+    /// The same computed in bf16.
+    VALUES_BF16 = "attention_values_bf16" in BF16_NN;
+}
 
 /// The sizes of attention. `heads` is a multiple of `kv_heads`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +113,8 @@ impl AttentionShape {
 
 /// A product of attention: which of the operands is which.
 pub(super) struct Step<B> {
-    pub(super) kernel: &'static Kernel,
+    pub(super) family: Family,
+    pub(super) compute: Compute,
     pub(super) layout: Layout,
     pub(super) operands: [(View<B, f32>, Strides); 3],
     pub(super) sizes: Sizes,
@@ -116,10 +125,11 @@ impl<B: Copy> Step<B> {
     pub(super) fn launch(self) -> Result<Launch<B>, KernelError> {
         let [a, b, c] = self.operands;
         Product {
-            kernel: self.kernel,
+            family: self.family,
+            compute: self.compute,
             layout: self.layout,
             a,
-            b,
+            b: (b.0.into(), b.1),
             c,
             bias: None,
             sizes: self.sizes,
@@ -147,14 +157,20 @@ pub struct AttentionScores<B> {
 }
 
 impl<B: Copy> AttentionScores<B> {
-    /// Checks the operands and describes the launch.
+    /// Checks the operands and describes the launch of products in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(Compute::F32)
+    }
+
+    /// Checks the operands and describes the launch of products in `compute`.
+    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { q, k, scores, shape, scale } = self;
         let operands =
             [("q", q, Role::Query), ("k", k, Role::Key), ("scores", scores, Role::Scores)];
         shape.check(Check(SCORES.name), operands)?;
         Step {
-            kernel: &SCORES,
+            family: Family::of(&SCORES, &SCORES_BF16),
+            compute,
             layout: Layout::Nt,
             operands: [(q, shape.query()), (k, shape.key()), (scores, shape.scores())],
             sizes: shape.per_head([shape.seq, shape.seq, shape.head_dim]),
@@ -178,14 +194,20 @@ pub struct AttentionValues<B> {
 }
 
 impl<B: Copy> AttentionValues<B> {
-    /// Checks the operands and describes the launch.
+    /// Checks the operands and describes the launch of products in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(Compute::F32)
+    }
+
+    /// Checks the operands and describes the launch of products in `compute`.
+    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { probs, v, out, shape } = self;
         let operands =
             [("probs", probs, Role::Scores), ("v", v, Role::Key), ("out", out, Role::Query)];
         shape.check(Check(VALUES.name), operands)?;
         Step {
-            kernel: &VALUES,
+            family: Family::of(&VALUES, &VALUES_BF16),
+            compute,
             layout: Layout::Nn,
             operands: [(probs, shape.scores()), (v, shape.key()), (out, shape.query())],
             sizes: shape.per_head([shape.seq, shape.head_dim, shape.seq]),

@@ -1,18 +1,30 @@
 //! The gradients of the matrix products of attention; see [`super::attention`] for the layouts.
 
 use super::attention::{AttentionShape, Role, Step};
-use super::tiles::{self, Layout};
+use super::images::product_kernels;
+use super::stored::{Compute, Family};
+use super::tiles::Layout;
 use crate::checks::Check;
-use crate::{Kernel, KernelError, Launch, View};
+use crate::{KernelError, Launch, View};
 
-/// dprobs = dout·vᵀ.
-pub static GRAD_PROBS: Kernel = tiles::kernel("attention_grad_probs", Layout::Nt);
-/// dv = Σ over the group of probsᵀ·dout.
-pub static GRAD_V: Kernel = tiles::kernel("attention_grad_v", Layout::Tn);
-/// dq = scale·dscores·k.
-pub static GRAD_Q: Kernel = tiles::kernel("attention_grad_q", Layout::Nn);
-/// dk = scale·Σ over the group of dscoresᵀ·q.
-pub static GRAD_K: Kernel = tiles::kernel("attention_grad_k", Layout::Tn);
+product_kernels! {
+    /// dprobs = dout·vᵀ.
+    GRAD_PROBS = "attention_grad_probs" in NT;
+    /// The same computed in bf16.
+    GRAD_PROBS_BF16 = "attention_grad_probs_bf16" in BF16_NT;
+    /// dv = Σ over the group of probsᵀ·dout.
+    GRAD_V = "attention_grad_v" in TN;
+    /// The same computed in bf16.
+    GRAD_V_BF16 = "attention_grad_v_bf16" in BF16_TN;
+    /// dq = scale·dscores·k.
+    GRAD_Q = "attention_grad_q" in NN;
+    /// The same computed in bf16.
+    GRAD_Q_BF16 = "attention_grad_q_bf16" in BF16_NN;
+    /// dk = scale·Σ over the group of dscoresᵀ·q.
+    GRAD_K = "attention_grad_k" in TN;
+    /// The same computed in bf16.
+    GRAD_K_BF16 = "attention_grad_k_bf16" in BF16_TN;
+}
 
 /// dprobs = dout·vᵀ for every sequence and head.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +40,13 @@ pub struct AttentionGradProbs<B> {
 }
 
 impl<B: Copy> AttentionGradProbs<B> {
-    /// Checks the operands and describes the launch.
+    /// Checks the operands and describes the launch of products in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(Compute::F32)
+    }
+
+    /// Checks the operands and describes the launch of products in `compute`.
+    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { grad_out, v, grad_probs, shape } = self;
         let operands = [
             ("grad_out", grad_out, Role::Query),
@@ -38,7 +55,8 @@ impl<B: Copy> AttentionGradProbs<B> {
         ];
         shape.check(Check(GRAD_PROBS.name), operands)?;
         Step {
-            kernel: &GRAD_PROBS,
+            family: Family::of(&GRAD_PROBS, &GRAD_PROBS_BF16),
+            compute,
             layout: Layout::Nt,
             operands: [(grad_out, shape.query()), (v, shape.key()), (grad_probs, shape.scores())],
             sizes: shape.per_head([shape.seq, shape.seq, shape.head_dim]),
@@ -62,8 +80,13 @@ pub struct AttentionGradV<B> {
 }
 
 impl<B: Copy> AttentionGradV<B> {
-    /// Checks the operands and describes the launch.
+    /// Checks the operands and describes the launch of products in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(Compute::F32)
+    }
+
+    /// Checks the operands and describes the launch of products in `compute`.
+    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { probs, grad_out, grad_v, shape } = self;
         let operands = [
             ("probs", probs, Role::Scores),
@@ -72,7 +95,8 @@ impl<B: Copy> AttentionGradV<B> {
         ];
         shape.check(Check(GRAD_V.name), operands)?;
         Step {
-            kernel: &GRAD_V,
+            family: Family::of(&GRAD_V, &GRAD_V_BF16),
+            compute,
             layout: Layout::Tn,
             operands: [
                 (probs, shape.grouped(shape.scores())),
@@ -102,8 +126,13 @@ pub struct AttentionGradQ<B> {
 }
 
 impl<B: Copy> AttentionGradQ<B> {
-    /// Checks the operands and describes the launch.
+    /// Checks the operands and describes the launch of products in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(Compute::F32)
+    }
+
+    /// Checks the operands and describes the launch of products in `compute`.
+    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { grad_scores, k, grad_q, shape, scale } = self;
         let operands = [
             ("grad_scores", grad_scores, Role::Scores),
@@ -112,7 +141,8 @@ impl<B: Copy> AttentionGradQ<B> {
         ];
         shape.check(Check(GRAD_Q.name), operands)?;
         Step {
-            kernel: &GRAD_Q,
+            family: Family::of(&GRAD_Q, &GRAD_Q_BF16),
+            compute,
             layout: Layout::Nn,
             operands: [(grad_scores, shape.scores()), (k, shape.key()), (grad_q, shape.query())],
             sizes: shape.per_head([shape.seq, shape.head_dim, shape.seq]),
@@ -138,8 +168,13 @@ pub struct AttentionGradK<B> {
 }
 
 impl<B: Copy> AttentionGradK<B> {
-    /// Checks the operands and describes the launch.
+    /// Checks the operands and describes the launch of products in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(Compute::F32)
+    }
+
+    /// Checks the operands and describes the launch of products in `compute`.
+    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { grad_scores, q, grad_k, shape, scale } = self;
         let operands = [
             ("grad_scores", grad_scores, Role::Scores),
@@ -148,7 +183,8 @@ impl<B: Copy> AttentionGradK<B> {
         ];
         shape.check(Check(GRAD_K.name), operands)?;
         Step {
-            kernel: &GRAD_K,
+            family: Family::of(&GRAD_K, &GRAD_K_BF16),
+            compute,
             layout: Layout::Tn,
             operands: [
                 (grad_scores, shape.grouped(shape.scores())),

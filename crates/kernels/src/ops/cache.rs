@@ -5,9 +5,10 @@
 //! ([`CacheScores`], [`CacheSoftmax`](super::CacheSoftmax), [`CacheValues`]), a single one by a
 //! kernel that reads only what the cache holds ([`CacheAttention`], [`CacheAttentionSum`]).
 
-use super::attention::{SCORES, Step, VALUES};
+use super::attention::{SCORES, SCORES_BF16, Step, VALUES, VALUES_BF16};
 use super::geometry::linear;
 use super::product::{Sizes, Strides};
+use super::stored::{Compute, Family};
 use super::tiles::Layout;
 use super::{f32, pointer, u32};
 use crate::checks::Check;
@@ -212,8 +213,13 @@ pub struct CacheScores<B> {
 }
 
 impl<B: Copy> CacheScores<B> {
-    /// Checks the operands and describes the launch.
+    /// Checks the operands and describes the launch of products in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(Compute::F32)
+    }
+
+    /// Checks the operands and describes the launch of products in `compute`.
+    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { q, keys, scores, queries, shape, scale } = self;
         let check = Check(SCORES.name);
         shape.check(check, [("keys", keys); 2])?;
@@ -221,7 +227,8 @@ impl<B: Copy> CacheScores<B> {
         check.length("q", q, check.product("q", &[queries, heads, head_dim])?)?;
         check.length("scores", scores, check.product("scores", &[heads, queries, length])?)?;
         Step {
-            kernel: &SCORES,
+            family: Family::of(&SCORES, &SCORES_BF16),
+            compute,
             layout: Layout::Nt,
             operands: [
                 (q, shape.by_head(heads)),
@@ -252,8 +259,13 @@ pub struct CacheValues<B> {
 }
 
 impl<B: Copy> CacheValues<B> {
-    /// Checks the operands and describes the launch.
+    /// Checks the operands and describes the launch of products in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(Compute::F32)
+    }
+
+    /// Checks the operands and describes the launch of products in `compute`.
+    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { probs, values, out, queries, shape } = self;
         let check = Check(VALUES.name);
         shape.check(check, [("values", values); 2])?;
@@ -261,7 +273,8 @@ impl<B: Copy> CacheValues<B> {
         check.length("probs", probs, check.product("probs", &[heads, queries, length])?)?;
         check.length("out", out, check.product("out", &[queries, heads, head_dim])?)?;
         Step {
-            kernel: &VALUES,
+            family: Family::of(&VALUES, &VALUES_BF16),
+            compute,
             layout: Layout::Nn,
             operands: [
                 (probs, shape.scores(queries)),

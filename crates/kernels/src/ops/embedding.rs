@@ -1,6 +1,7 @@
 //! Embedding: rows of a table by token, and the gradient of the table.
 
 use super::geometry::{MOST_BLOCKS, linear, row_threads};
+use super::stored::Stored;
 use super::{pointer, u32};
 use crate::checks::Check;
 use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Parameter, Problem, SmTarget, View};
@@ -21,6 +22,15 @@ pub static EMBEDDING: Kernel = Kernel {
     parameters: PARAMETERS,
     entries: &["embedding"],
     dispatch: |problem, target| dispatch("embedding", problem, target),
+};
+
+/// Kernel of [`Embedding`] with a table in bf16.
+pub static EMBEDDING_BF16: Kernel = Kernel {
+    name: "embedding_bf16",
+    image: "embedding",
+    parameters: PARAMETERS,
+    entries: &["embedding_bf16"],
+    dispatch: |problem, target| dispatch("embedding_bf16", problem, target),
 };
 
 /// Kernel of [`EmbeddingBackward`].
@@ -44,13 +54,13 @@ fn dispatch(entry: &'static str, problem: &Problem, _: SmTarget) -> Dispatch {
 const MOST_HIDDEN: usize = 65_535 * 1024;
 
 /// `out[t] = table[tokens[t]]`. A token that is not in the table gives a row of NaN and touches
-/// nothing outside it.
+/// nothing outside it. A table in bf16 gives the same numbers as f32.
 #[derive(Clone, Copy, Debug)]
-pub struct Embedding<B> {
+pub struct Embedding<B, W = View<B, f32>> {
     /// `[positions]`, read.
     pub tokens: View<B, u32>,
-    /// `[vocab, hidden]`, read.
-    pub table: View<B, f32>,
+    /// `[vocab, hidden]`, read: f32 or bf16.
+    pub table: W,
     /// `[positions, hidden]`, written.
     pub out: View<B, f32>,
     /// Elements in a row.
@@ -59,26 +69,36 @@ pub struct Embedding<B> {
     pub vocab: usize,
 }
 
-impl<B: Copy> Embedding<B> {
+impl<B: Copy, W: Copy + Into<Stored<B>>> Embedding<B, W> {
     /// The launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(EMBEDDING.name);
         let [positions, hidden, vocab] =
             sizes(check, [self.tokens.len(), self.hidden, self.vocab])?;
         let out = check.product("positions × hidden", &[self.tokens.len(), self.hidden])?;
-        let table = check.product("vocab × hidden", &[self.vocab, self.hidden])?;
-        check.length("table", self.table, table)?;
+        let elements = check.product("vocab × hidden", &[self.vocab, self.hidden])?;
+        let table = self.table.into();
+        check.elements("table", table.len(), elements)?;
         check.length("out", self.out, out)?;
+        let (kernel, table) = match table {
+            Stored::F32(table) => (&EMBEDDING, Argument::read(table)),
+            Stored::Bf16(table) => (&EMBEDDING_BF16, Argument::read(table)),
+            Stored::Nf4(_) => {
+                let (kernel, compute, stored) = (EMBEDDING.name, "f32", table.name());
+                let way_out = "store the table as f32 or bf16";
+                return Err(KernelError::Storage { kernel, compute, stored, way_out });
+            }
+        };
         let arguments = vec![
             Argument::read(self.tokens),
-            Argument::read(self.table),
+            table,
             Argument::write(self.out),
             Argument::U32(positions),
             Argument::U32(hidden),
             Argument::U32(vocab),
         ];
         let problem = Problem::from([positions, hidden, vocab]);
-        Ok(Launch { kernel: &EMBEDDING, problem, arguments })
+        Ok(Launch { kernel, problem, arguments })
     }
 }
 

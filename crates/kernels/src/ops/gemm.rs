@@ -3,17 +3,56 @@
 //! Weights are stored `outputs × inputs`, as checkpoints do. The contraction is added with fused
 //! multiply-adds in an order that depends on the shape alone.
 
+use super::images::product_kernels;
 use super::product::{Product, Sizes, Strides};
-use super::tiles::{self, Layout};
+use super::stored::{Compute, Family, Stored};
+use super::tiles::Layout;
 use crate::checks::Check;
-use crate::{Kernel, KernelError, Launch, View};
+use crate::{KernelError, Launch, View};
 
-/// y = α·x·wᵀ (+ bias) (+ y).
-pub static FPROP: Kernel = tiles::kernel("gemm_fprop", Layout::Nt);
-/// dx = α·dy·w (+ dx).
-pub static DGRAD: Kernel = tiles::kernel("gemm_dgrad", Layout::Nn);
-/// dw = α·dyᵀ·x (+ dw).
-pub static WGRAD: Kernel = tiles::kernel("gemm_wgrad", Layout::Tn);
+product_kernels! {
+    /// y = α·x·wᵀ (+ bias) (+ y).
+    FPROP = "gemm_fprop" in NT;
+    /// The same with w in NF4.
+    FPROP_NF4 = "gemm_fprop_nf4" in NT_NF4;
+    /// The same computed in bf16.
+    FPROP_BF16 = "gemm_fprop_bf16" in BF16_NT;
+    /// The same computed in bf16 with w in bf16.
+    FPROP_BF16_BF16 = "gemm_fprop_bf16_bf16" in BF16_NT_BF16;
+    /// The same computed in bf16 with w in NF4.
+    FPROP_BF16_NF4 = "gemm_fprop_bf16_nf4" in BF16_NT_NF4;
+    /// dx = α·dy·w (+ dx).
+    DGRAD = "gemm_dgrad" in NN;
+    /// The same with w in NF4.
+    DGRAD_NF4 = "gemm_dgrad_nf4" in NN_NF4;
+    /// The same computed in bf16.
+    DGRAD_BF16 = "gemm_dgrad_bf16" in BF16_NN;
+    /// The same computed in bf16 with w in bf16.
+    DGRAD_BF16_BF16 = "gemm_dgrad_bf16_bf16" in BF16_NN_BF16;
+    /// The same computed in bf16 with w in NF4.
+    DGRAD_BF16_NF4 = "gemm_dgrad_bf16_nf4" in BF16_NN_NF4;
+    /// dw = α·dyᵀ·x (+ dw).
+    WGRAD = "gemm_wgrad" in TN;
+    /// The same computed in bf16.
+    WGRAD_BF16 = "gemm_wgrad_bf16" in BF16_TN;
+}
+
+/// y = x·wᵀ.
+pub(super) const FORWARD: Family = Family {
+    f32: &FPROP,
+    bf16: &FPROP_BF16,
+    bf16_stored: Some(&FPROP_BF16_BF16),
+    nf4: Some([&FPROP_NF4, &FPROP_BF16_NF4]),
+};
+/// dx = dy·w.
+pub(super) const INPUT_GRADIENT: Family = Family {
+    f32: &DGRAD,
+    bf16: &DGRAD_BF16,
+    bf16_stored: Some(&DGRAD_BF16_BF16),
+    nf4: Some([&DGRAD_NF4, &DGRAD_BF16_NF4]),
+};
+/// dw = dyᵀ·x.
+const WEIGHT_GRADIENT: Family = Family::of(&WGRAD, &WGRAD_BF16);
 
 /// The sizes of a linear layer. Each matrix has fewer than 2³² elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +70,12 @@ impl GemmShape {
     fn check<B: Copy>(
         self,
         check: Check,
-        [x, w, y]: [(&'static str, View<B, f32>); 3],
+        [x, w, y]: [(&'static str, Stored<B>); 3],
     ) -> Result<(), KernelError> {
         let Self { rows, inputs, outputs } = self;
-        check.length(x.0, x.1, check.product("rows × inputs", &[rows, inputs])?)?;
-        check.length(w.0, w.1, check.product("outputs × inputs", &[outputs, inputs])?)?;
-        check.length(y.0, y.1, check.product("rows × outputs", &[rows, outputs])?)
+        check.elements(x.0, x.1.len(), check.product("rows × inputs", &[rows, inputs])?)?;
+        check.elements(w.0, w.1.len(), check.product("outputs × inputs", &[outputs, inputs])?)?;
+        check.elements(y.0, y.1.len(), check.product("rows × outputs", &[rows, outputs])?)
     }
 }
 
@@ -52,11 +91,11 @@ fn single(m: usize, n: usize, k: usize) -> Sizes {
 
 /// y = α·x·wᵀ (+ bias) (+ y): rows × outputs from rows × inputs and outputs × inputs.
 #[derive(Clone, Copy, Debug)]
-pub struct Fprop<B> {
+pub struct Fprop<B, W = View<B, f32>> {
     /// rows × inputs.
     pub x: View<B, f32>,
     /// outputs × inputs.
-    pub w: View<B, f32>,
+    pub w: W,
     /// `outputs` elements, added to every row after scaling.
     pub bias: Option<View<B, f32>>,
     /// rows × outputs; not x, w or bias.
@@ -69,17 +108,23 @@ pub struct Fprop<B> {
     pub accumulate: bool,
 }
 
-impl<B: Copy> Fprop<B> {
-    /// Checks the operands and describes the launch.
+impl<B: Copy, W: Into<Stored<B>>> Fprop<B, W> {
+    /// Checks the operands and describes the launch of a product in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(Compute::F32)
+    }
+
+    /// Checks the operands and describes the launch of a product in `compute`.
+    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { x, w, bias, y, shape, alpha, accumulate } = self;
-        let check = Check(FPROP.name);
-        shape.check(check, [("x", x), ("w", w), ("y", y)])?;
+        let (check, w) = (Check(FPROP.name), w.into());
+        shape.check(check, [("x", x.into()), ("w", w), ("y", y.into())])?;
         if let Some(bias) = bias {
             check.length("bias", bias, shape.outputs)?;
         }
         Product {
-            kernel: &FPROP,
+            family: FORWARD,
+            compute,
             layout: Layout::Nt,
             a: (x, plain(shape.inputs)),
             b: (w, plain(shape.inputs)),
@@ -95,11 +140,11 @@ impl<B: Copy> Fprop<B> {
 
 /// dx = α·dy·w (+ dx): rows × inputs from rows × outputs and outputs × inputs.
 #[derive(Clone, Copy, Debug)]
-pub struct Dgrad<B> {
+pub struct Dgrad<B, W = View<B, f32>> {
     /// dy, rows × outputs.
     pub grad_out: View<B, f32>,
     /// outputs × inputs.
-    pub w: View<B, f32>,
+    pub w: W,
     /// dx, rows × inputs; not grad_out or w.
     pub grad_input: View<B, f32>,
     /// The sizes.
@@ -110,14 +155,21 @@ pub struct Dgrad<B> {
     pub accumulate: bool,
 }
 
-impl<B: Copy> Dgrad<B> {
-    /// Checks the operands and describes the launch.
+impl<B: Copy, W: Into<Stored<B>>> Dgrad<B, W> {
+    /// Checks the operands and describes the launch of a product in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(Compute::F32)
+    }
+
+    /// Checks the operands and describes the launch of a product in `compute`.
+    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { grad_out, w, grad_input, shape, alpha, accumulate } = self;
-        let operands = [("grad_input", grad_input), ("w", w), ("grad_out", grad_out)];
+        let w = w.into();
+        let operands = [("grad_input", grad_input.into()), ("w", w), ("grad_out", grad_out.into())];
         shape.check(Check(DGRAD.name), operands)?;
         Product {
-            kernel: &DGRAD,
+            family: INPUT_GRADIENT,
+            compute,
             layout: Layout::Nn,
             a: (grad_out, plain(shape.outputs)),
             b: (w, plain(shape.inputs)),
@@ -149,16 +201,23 @@ pub struct Wgrad<B> {
 }
 
 impl<B: Copy> Wgrad<B> {
-    /// Checks the operands and describes the launch.
+    /// Checks the operands and describes the launch of a product in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(Compute::F32)
+    }
+
+    /// Checks the operands and describes the launch of a product in `compute`.
+    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { grad_out, x, grad_weight, shape, alpha, accumulate } = self;
-        let operands = [("x", x), ("grad_weight", grad_weight), ("grad_out", grad_out)];
+        let operands =
+            [("x", x.into()), ("grad_weight", grad_weight.into()), ("grad_out", grad_out.into())];
         shape.check(Check(WGRAD.name), operands)?;
         Product {
-            kernel: &WGRAD,
+            family: WEIGHT_GRADIENT,
+            compute,
             layout: Layout::Tn,
             a: (grad_out, plain(shape.outputs)),
-            b: (x, plain(shape.inputs)),
+            b: (x.into(), plain(shape.inputs)),
             c: (grad_weight, plain(shape.inputs)),
             bias: None,
             sizes: single(shape.outputs, shape.inputs, shape.rows),

@@ -16,6 +16,7 @@ mod embedding;
 mod gemm;
 mod gemv;
 mod geometry;
+mod images;
 mod mean;
 mod parts;
 mod product;
@@ -24,23 +25,29 @@ mod rope;
 mod sample;
 mod schedule;
 mod softmax;
+mod stored;
 mod streams;
 mod tiles;
 
 // One line per kernel file, in alphabetical order.
 
 pub use adamw::{ADAMW, AdamW, AdamWTensor};
-pub use attention::{AttentionScores, AttentionShape, AttentionValues, SCORES, VALUES};
+pub use attention::{AttentionScores, AttentionShape, AttentionValues};
+pub use attention::{SCORES, SCORES_BF16, VALUES, VALUES_BF16};
 pub use attention_backward::{AttentionGradK, AttentionGradProbs, AttentionGradQ, AttentionGradV};
 pub use attention_backward::{GRAD_K, GRAD_PROBS, GRAD_Q, GRAD_V};
+pub use attention_backward::{GRAD_K_BF16, GRAD_PROBS_BF16, GRAD_Q_BF16, GRAD_V_BF16};
 pub use cache::{CACHE_APPEND, CACHE_ATTENTION, CACHE_ATTENTION_SUM, CacheAppend, CacheAttention};
 pub use cache::{CacheAttentionSum, CacheScores, CacheShape, CacheValues};
 pub use clip::{CLIP, CLIP_SCALE, Clip, ClipScale, Guard, SQUARED_SUMS};
 pub use clip::{SquaredSums, squared_sums_partials};
 pub use column_sum::{COLUMN_SUM, ColumnSum};
 pub use cross_entropy::{CROSS_ENTROPY, CrossEntropy, IGNORED_TARGET};
-pub use embedding::{EMBEDDING, EMBEDDING_BACKWARD, Embedding, EmbeddingBackward};
-pub use gemm::{DGRAD, Dgrad, FPROP, Fprop, GemmShape, WGRAD, Wgrad};
+pub use embedding::{EMBEDDING, EMBEDDING_BACKWARD, EMBEDDING_BF16};
+pub use embedding::{Embedding, EmbeddingBackward};
+pub use gemm::{DGRAD, DGRAD_BF16, DGRAD_BF16_BF16, DGRAD_BF16_NF4, DGRAD_NF4, Dgrad};
+pub use gemm::{FPROP, FPROP_BF16, FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_NF4, Fprop};
+pub use gemm::{GemmShape, WGRAD, WGRAD_BF16, Wgrad};
 pub use gemv::{GEMV, Gemv};
 pub use mean::{MEAN, Mean};
 pub use parts::{DgradParts, FpropParts, PARTS_SUM, PartsSum};
@@ -52,6 +59,7 @@ pub use sample::{MarkTokens, Sample, SamplingWords, sample_chunks};
 pub use schedule::{SCHEDULE, Schedule};
 pub use softmax::SoftmaxInPlace;
 pub use softmax::{CacheSoftmax, SOFTMAX, SOFTMAX_BACKWARD, Softmax, SoftmaxBackward};
+pub use stored::{Compute, NF4_BLOCK, NF4_NESTED_BLOCK, Nf4, Nf4Scales, Stored};
 pub use streams::{ADD, Add, SILU, SILU_BACKWARD, SWIGLU, SWIGLU_BACKWARD};
 pub use streams::{Silu, SiluBackward, SwiGlu, SwiGluBackward};
 
@@ -59,14 +67,20 @@ pub use streams::{Silu, SiluBackward, SwiGlu, SwiGluBackward};
 static ALL: &[&Kernel] = &[
     &ADAMW,
     &SCORES,
+    &SCORES_BF16,
     &VALUES,
+    &VALUES_BF16,
     &GRAD_K,
+    &GRAD_K_BF16,
     &GRAD_PROBS,
+    &GRAD_PROBS_BF16,
     &GRAD_Q,
+    &GRAD_Q_BF16,
     &GRAD_V,
     &CACHE_APPEND,
     &CACHE_ATTENTION,
     &CACHE_ATTENTION_SUM,
+    &GRAD_V_BF16,
     &CLIP,
     &CLIP_SCALE,
     &SQUARED_SUMS,
@@ -74,10 +88,20 @@ static ALL: &[&Kernel] = &[
     &CROSS_ENTROPY,
     &EMBEDDING,
     &EMBEDDING_BACKWARD,
+    &EMBEDDING_BF16,
     &DGRAD,
+    &DGRAD_BF16,
+    &DGRAD_BF16_BF16,
+    &DGRAD_BF16_NF4,
+    &DGRAD_NF4,
     &FPROP,
+    &FPROP_BF16,
+    &FPROP_BF16_BF16,
+    &FPROP_BF16_NF4,
+    &FPROP_NF4,
     &WGRAD,
     &GEMV,
+    &WGRAD_BF16,
     &MEAN,
     &PARTS_SUM,
     &RMS_NORM,

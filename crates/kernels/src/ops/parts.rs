@@ -5,9 +5,11 @@
 //! planes in ascending order. The number of parts depends on the sizes alone, and so do the bits of
 //! the result: [`GemmShape::fprop_parts`] and [`GemmShape::dgrad_parts`] say when it is worth it.
 
-use super::gemm::{DGRAD, FPROP, GemmShape};
+use super::gemm::{DGRAD, FORWARD, FPROP, GemmShape, INPUT_GRADIENT};
 use super::geometry::streaming;
+use super::images::{SINGLE, TENSOR};
 use super::product::{Product, Sizes, Strides};
+use super::stored::{Compute, Stored};
 use super::tiles::{self, Layout};
 use super::{pointer, u32};
 use crate::checks::Check;
@@ -24,23 +26,31 @@ pub static PARTS_SUM: Kernel = Kernel {
 
 impl GemmShape {
     /// Parts into which y = x·wᵀ is best cut; 1 where it is best left whole.
-    pub fn fprop_parts(self) -> usize {
-        tiles::parts([self.rows, self.outputs, self.inputs])
+    pub fn fprop_parts(self, compute: Compute) -> usize {
+        parts(compute, [self.rows, self.outputs, self.inputs])
     }
 
     /// Parts into which dx = dy·w is best cut; 1 where it is best left whole.
-    pub fn dgrad_parts(self) -> usize {
-        tiles::parts([self.rows, self.inputs, self.outputs])
+    pub fn dgrad_parts(self, compute: Compute) -> usize {
+        parts(compute, [self.rows, self.inputs, self.outputs])
+    }
+}
+
+/// Parts are multiples of 8 long where w can be in bf16 or NF4, which are read in eights.
+fn parts(compute: Compute, sizes: [usize; 3]) -> usize {
+    match compute {
+        Compute::F32 => tiles::parts(&SINGLE, 8, sizes),
+        Compute::Bf16 => tiles::parts(&TENSOR, 8, sizes),
     }
 }
 
 /// The parts of y = x·wᵀ: `partials[p] = x[:, part p] · w[:, part p]ᵀ`, parts × rows × outputs.
 #[derive(Clone, Copy, Debug)]
-pub struct FpropParts<B> {
+pub struct FpropParts<B, W = View<B, f32>> {
     /// rows × inputs.
     pub x: View<B, f32>,
     /// outputs × inputs.
-    pub w: View<B, f32>,
+    pub w: W,
     /// parts × rows × outputs, written.
     pub partials: View<B, f32>,
     /// The sizes of the whole product.
@@ -49,20 +59,27 @@ pub struct FpropParts<B> {
     pub parts: usize,
 }
 
-impl<B: Copy> FpropParts<B> {
-    /// Checks the operands and describes the launch.
+impl<B: Copy, W: Into<Stored<B>>> FpropParts<B, W> {
+    /// Checks the operands and describes the launch of products in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(Compute::F32)
+    }
+
+    /// Checks the operands and describes the launch of products in `compute`.
+    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { x, w, partials, shape, parts } = self;
+        let w = w.into();
         let GemmShape { rows, inputs, outputs } = shape;
         let check = Check(FPROP.name);
         let length = part_length(check, inputs, parts)?;
         check.length("x", x, check.product("rows × inputs", &[rows, inputs])?)?;
-        check.length("w", w, check.product("outputs × inputs", &[outputs, inputs])?)?;
+        check.elements("w", w.len(), check.product("outputs × inputs", &[outputs, inputs])?)?;
         let elements = check.product("parts × rows × outputs", &[parts, rows, outputs])?;
         check.length("partials", partials, elements)?;
         let along = |leading| Strides { leading, batch: length, ..Strides::default() };
         Product {
-            kernel: &FPROP,
+            family: FORWARD,
+            compute,
             layout: Layout::Nt,
             a: (x, along(inputs)),
             b: (w, along(inputs)),
@@ -78,11 +95,11 @@ impl<B: Copy> FpropParts<B> {
 
 /// The parts of dx = dy·w: `partials[p] = dy[:, part p] · w[part p, :]`, parts × rows × inputs.
 #[derive(Clone, Copy, Debug)]
-pub struct DgradParts<B> {
+pub struct DgradParts<B, W = View<B, f32>> {
     /// dy, rows × outputs.
     pub grad_out: View<B, f32>,
     /// outputs × inputs.
-    pub w: View<B, f32>,
+    pub w: W,
     /// parts × rows × inputs, written.
     pub partials: View<B, f32>,
     /// The sizes of the whole product.
@@ -91,20 +108,27 @@ pub struct DgradParts<B> {
     pub parts: usize,
 }
 
-impl<B: Copy> DgradParts<B> {
-    /// Checks the operands and describes the launch.
+impl<B: Copy, W: Into<Stored<B>>> DgradParts<B, W> {
+    /// Checks the operands and describes the launch of products in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(Compute::F32)
+    }
+
+    /// Checks the operands and describes the launch of products in `compute`.
+    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { grad_out, w, partials, shape, parts } = self;
+        let w = w.into();
         let GemmShape { rows, inputs, outputs } = shape;
         let check = Check(DGRAD.name);
         let length = part_length(check, outputs, parts)?;
         check.length("grad_out", grad_out, check.product("rows × outputs", &[rows, outputs])?)?;
-        check.length("w", w, check.product("outputs × inputs", &[outputs, inputs])?)?;
+        check.elements("w", w.len(), check.product("outputs × inputs", &[outputs, inputs])?)?;
         let elements = check.product("parts × rows × inputs", &[parts, rows, inputs])?;
         check.length("partials", partials, elements)?;
         let down = check.product("a part of w", &[length, inputs])?;
         Product {
-            kernel: &DGRAD,
+            family: INPUT_GRADIENT,
+            compute,
             layout: Layout::Nn,
             a: (grad_out, Strides { leading: outputs, batch: length, ..Strides::default() }),
             b: (w, Strides { leading: inputs, batch: down, ..Strides::default() }),

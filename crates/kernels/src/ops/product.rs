@@ -4,14 +4,14 @@
 //! `nt` (rows of a times rows of b), `nn` (rows of a times columns of b), `tn` (columns times
 //! columns). Batches have two levels, and `reduce` products are summed into each c.
 
-use super::tiles::{Layout, MOST_PLANES};
+use super::stored::{Compute, Family, Stored};
+use super::tiles::{Image, Layout, MOST_PLANES};
 use super::{f32, pointer, u32};
 use crate::checks::Check;
-use crate::{Access, Argument, BufferArgument, Kernel, KernelError};
-use crate::{Launch, Parameter, Problem, View};
+use crate::{Access, Argument, BufferArgument, KernelError, Launch, Parameter, Problem, View};
 
-/// The parameters of every product entry.
-pub(super) static PARAMETERS: &[Parameter] = &[
+/// The parameters of every product entry, and then those of scales, which only b in NF4 has.
+static PARAMETERS: &[Parameter] = &[
     pointer("a"),
     pointer("b"),
     pointer("c"),
@@ -35,16 +35,30 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     u32("c_head"),
     f32("alpha"),
     u32("flags"),
+    pointer("b_absmax"),
+    pointer("b_nested"),
+    pointer("b_map"),
+    pointer("b_offset"),
 ];
+
+/// Parameters of the scales.
+const SCALES: usize = 4;
+
+/// The parameters of an image.
+pub(super) const fn parameters(image: &Image) -> &'static [Parameter] {
+    let name = image.name.as_bytes();
+    let of_nf4 = name[name.len() - 1] == b'4';
+    if of_nf4 { PARAMETERS } else { PARAMETERS.split_at(PARAMETERS.len() - SCALES).0 }
+}
 
 /// The bits of the parameter `flags`.
 mod flag {
     /// c is added to, not overwritten.
     pub(super) const ACCUMULATE: u32 = 1;
-    /// a is read in aligned groups of four.
-    pub(super) const A_QUADS: u32 = 2;
-    /// b is read in aligned groups of four.
-    pub(super) const B_QUADS: u32 = 4;
+    /// a is read in aligned vectors.
+    pub(super) const A_VECTORS: u32 = 2;
+    /// b is read in aligned vectors.
+    pub(super) const B_VECTORS: u32 = 4;
     /// c is written in aligned groups of four.
     pub(super) const C_QUADS: u32 = 8;
 }
@@ -86,10 +100,11 @@ const LONGEST: usize = 0x7fff_ffff;
 
 /// A product whose operands have the right lengths.
 pub(super) struct Product<B> {
-    pub(super) kernel: &'static Kernel,
+    pub(super) family: Family,
+    pub(super) compute: Compute,
     pub(super) layout: Layout,
     pub(super) a: (View<B, f32>, Strides),
-    pub(super) b: (View<B, f32>, Strides),
+    pub(super) b: (Stored<B>, Strides),
     pub(super) c: (View<B, f32>, Strides),
     pub(super) bias: Option<View<B, f32>>,
     pub(super) sizes: Sizes,
@@ -100,7 +115,8 @@ pub(super) struct Product<B> {
 impl<B: Copy> Product<B> {
     /// The launch.
     pub(super) fn launch(self) -> Result<Launch<B>, KernelError> {
-        let check = Check(self.kernel.name);
+        let kernel = self.family.kernel(self.compute, &self.b.0)?;
+        let check = Check(kernel.name);
         let Sizes { m, n, k, batches, heads, b_group, reduce } = self.sizes;
         let planes = check.product("batch × heads", &[batches, heads])?;
         let planes = check.at_most("batch × heads", planes, MOST_PLANES)?;
@@ -111,9 +127,12 @@ impl<B: Copy> Product<B> {
             let elements = check.product(what, &[rows, strides.leading])?;
             check.size(what, elements)?;
         }
+        let [a_sizes, b_sizes, c_sizes] = self.sizes_of_rows();
+        self.b.0.check(check, &b_sizes)?;
+        let (b_elements, b_scales) = self.b.0.arguments();
         let mut arguments = vec![
             Argument::read(self.a.0),
-            Argument::read(self.b.0),
+            b_elements,
             Argument::Buffer(BufferArgument::new(self.c.0, self.access())),
             self.bias.map_or(Argument::Null, Argument::read),
         ];
@@ -140,10 +159,20 @@ impl<B: Copy> Product<B> {
             arguments.push(Argument::U32(check.size(what, value)?));
         }
         arguments.push(Argument::f32(self.alpha));
-        arguments.push(Argument::U32(self.flags()));
+        let mut flags = 0;
+        for (holds, bit) in [
+            (self.accumulate, flag::ACCUMULATE),
+            (Stored::F32(self.a.0).in_vectors(&a_sizes), flag::A_VECTORS),
+            (self.b.0.in_vectors(&b_sizes), flag::B_VECTORS),
+            (Stored::F32(self.c.0).in_vectors(&c_sizes), flag::C_QUADS),
+        ] {
+            flags |= if holds { bit } else { 0 };
+        }
+        arguments.push(Argument::U32(flags));
+        arguments.extend(b_scales);
         // Every size was checked to fit above.
         let problem = Problem::from([m as u32, n as u32, k as u32, planes]);
-        Ok(Launch { kernel: self.kernel, problem, arguments })
+        Ok(Launch { kernel, problem, arguments })
     }
 
     /// Number of stored rows, name and strides of every operand.
@@ -166,30 +195,19 @@ impl<B: Copy> Product<B> {
         if self.accumulate { Access::ReadWrite } else { Access::Write }
     }
 
-    fn flags(&self) -> u32 {
+    /// Of every operand the length of a row, as stored, and all distances between elements: vectors
+    /// can be used where all are multiples of them, given that buffers themselves are aligned to
+    /// 16 bytes, as every CUDA allocation is.
+    fn sizes_of_rows(&self) -> [[usize; 5]; 3] {
         let Sizes { m, n, k, .. } = self.sizes;
         let (a_width, b_width) = match self.layout {
             Layout::Nt => (k, k),
             Layout::Nn => (k, n),
             Layout::Tn => (m, n),
         };
-        let mut flags = 0;
-        for (holds, bit) in [
-            (self.accumulate, flag::ACCUMULATE),
-            (in_quads(self.a, a_width), flag::A_QUADS),
-            (in_quads(self.b, b_width), flag::B_QUADS),
-            (in_quads(self.c, n), flag::C_QUADS),
-        ] {
-            flags |= if holds { bit } else { 0 };
-        }
-        flags
+        let sizes = |Strides { leading, batch, head, reduce }: Strides, width| {
+            [width, leading, batch, head, reduce]
+        };
+        [sizes(self.a.1, a_width), sizes(self.b.1, b_width), sizes(self.c.1, n)]
     }
-}
-
-/// Whether every row of the operand starts at a multiple of 16 bytes and holds whole quads, given
-/// that buffers themselves are aligned to 16 bytes, as every CUDA allocation is.
-fn in_quads<B: Copy>((view, strides): (View<B, f32>, Strides), width: usize) -> bool {
-    let Strides { leading, batch, head, reduce } = strides;
-    let multiple = [leading, batch, head, reduce, width].iter().all(|size| size % 4 == 0);
-    multiple && view.byte_range().start % 16 == 0
 }

@@ -4,7 +4,7 @@
 //! the same on every device: tiles without a split all add the contraction in the same order, those
 //! with a split have an order of their own.
 
-use crate::{Dispatch, Kernel, Problem, SmTarget};
+use crate::{Dispatch, Problem};
 
 /// The largest z extent of a grid: batch × heads must not exceed it.
 pub(super) const MOST_PLANES: usize = 65_535;
@@ -22,88 +22,26 @@ pub(super) enum Layout {
 
 /// A shape into which c is cut, one block each, and what it costs on the device that the choice is
 /// made for: one of 132 multiprocessors, whatever the device is.
-struct Tile {
-    rows: u32,
-    columns: u32,
-    threads: u32,
+pub(super) struct Tile {
+    pub(super) rows: u32,
+    pub(super) columns: u32,
+    pub(super) threads: u32,
     /// Length of the contraction that a block takes at a time.
-    stage: u32,
+    pub(super) stage: u32,
     /// Blocks that find room on a multiprocessor together.
-    together: u32,
+    pub(super) together: u32,
     /// Clocks that a step of the contraction takes one block alone on a multiprocessor, and as many
     /// as find room there: the time of a launch × clock rate ÷ (length of the contraction ×
     /// rounds).
-    clocks: [u32; 2],
-    /// Entry points by layout.
-    entries: [&'static str; 3],
+    pub(super) clocks: [u32; 2],
 }
 
-/// A tile: name, rows × columns, threads, stage, blocks together, clocks.
-macro_rules! tile {
-    ($name:literal, $rows:literal x $columns:literal, $threads:literal, $stage:literal,
-     $together:literal, $clocks:expr) => {
-        Tile {
-            rows: $rows,
-            columns: $columns,
-            threads: $threads,
-            stage: $stage,
-            together: $together,
-            clocks: $clocks,
-            entries: [
-                concat!("gemm_nt_", $name),
-                concat!("gemm_nn_", $name),
-                concat!("gemm_tn_", $name),
-            ],
-        }
-    };
-}
-
-/// Every tile, those without a split first. In split ones, groups of threads share the contraction:
-/// they fill a device with fewer blocks, and several of them find room on a multiprocessor.
-static TILES: [Tile; 9] = [
-    tile!("128x128", 128 x 128, 256, 8, 2, [390, 394]),
-    tile!("64x64", 64 x 64, 128, 16, 4, [90, 246]),
-    tile!("32x32", 32 x 32, 64, 16, 8, [80, 178]),
-    tile!("128x128_split2", 128 x 128, 256, 16, 1, [193, 193]),
-    tile!("64x64_split4", 64 x 64, 128, 32, 2, [61, 116]),
-    tile!("64x32_split4", 64 x 32, 128, 32, 3, [55, 98]),
-    tile!("32x32_split8", 32 x 32, 256, 128, 2, [25, 42]),
-    tile!("32x16_split16", 32 x 16, 256, 128, 2, [19, 27]),
-    tile!("16x16_split16", 16 x 16, 256, 256, 2, [12, 18]),
-];
-
-/// The entry points of one layout.
-pub(super) const fn entries(layout: Layout) -> [&'static str; TILES.len()] {
-    let mut names = [""; TILES.len()];
-    let mut index = 0;
-    while index < names.len() {
-        names[index] = TILES[index].entries[layout as usize];
-        index += 1;
-    }
-    names
-}
-
-/// The image of one layout.
-const fn image(layout: Layout) -> &'static str {
-    ["gemm_nt", "gemm_nn", "gemm_tn"][layout as usize]
-}
-
-/// The descriptor of a kernel that is a product of the given layout.
-pub(super) const fn kernel(name: &'static str, layout: Layout) -> Kernel {
-    static NT: [&str; TILES.len()] = entries(Layout::Nt);
-    static NN: [&str; TILES.len()] = entries(Layout::Nn);
-    static TN: [&str; TILES.len()] = entries(Layout::Tn);
-    let entries: &'static [&'static str] = match layout {
-        Layout::Nt => &NT,
-        Layout::Nn => &NN,
-        Layout::Tn => &TN,
-    };
-    let dispatch: fn(&Problem, SmTarget) -> Dispatch = match layout {
-        Layout::Nt => |problem, _| dispatch(problem, Layout::Nt),
-        Layout::Nn => |problem, _| dispatch(problem, Layout::Nn),
-        Layout::Tn => |problem, _| dispatch(problem, Layout::Tn),
-    };
-    Kernel { name, image: image(layout), parameters: super::product::PARAMETERS, entries, dispatch }
+/// An image of products: its entry points are its name and the names of its tiles.
+pub(super) struct Image {
+    pub(super) name: &'static str,
+    pub(super) tiles: &'static [Tile],
+    /// By tile.
+    pub(super) entries: &'static [&'static str],
 }
 
 /// The sizes on which the choice depends.
@@ -126,12 +64,12 @@ impl Tile {
     }
 
     /// Whether the tile is worth considering: c is longer than half of it, and no more than a
-    /// quarter of what its stages hold is padding. The smallest tiles and the shortest stages waste
-    /// little.
-    fn suits(&self, product: Product) -> bool {
+    /// quarter of what its stages hold is padding. The smallest tiles and stages no longer than
+    /// `short` waste little.
+    fn suits(&self, product: Product, short: u32) -> bool {
         let Product { m, n, k, .. } = product;
         let padding = u64::from(k.div_ceil(self.stage)) * u64::from(self.stage) - u64::from(k);
-        let deep = self.stage <= 16 || padding <= u64::from(k) / 3;
+        let deep = self.stage <= short || padding <= u64::from(k) / 3;
         let large = |tile: u32, extent: u32| tile <= 32 || tile / 2 < extent;
         deep && large(self.rows, m) && large(self.columns, n)
     }
@@ -157,10 +95,17 @@ impl Tile {
     }
 }
 
+/// The length of stages that suit every contraction: up to twice the shortest.
+fn short(tiles: &[Tile]) -> u32 {
+    tiles.iter().map(|tile| tile.stage).min().unwrap_or(0) * 2
+}
+
 /// The tile for a product, by its sizes alone: the one that is predicted to take the least time.
-fn tile(product: Product) -> &'static Tile {
-    let suitable = TILES.iter().filter(|tile| tile.suits(product));
-    suitable.min_by_key(|tile| tile.cost(product)).expect("tiles without a split suit everything")
+fn tile(tiles: &'static [Tile], product: Product) -> (usize, &'static Tile) {
+    let short = short(tiles);
+    let suitable = tiles.iter().enumerate().filter(|(_, tile)| tile.suits(product, short));
+    let least = suitable.min_by_key(|(_, tile)| tile.cost(product));
+    least.expect("tiles with short stages suit everything")
 }
 
 /// Clocks from the end of one launch to the work of the next.
@@ -172,16 +117,16 @@ const SHORTEST_PART: u32 = 256;
 
 /// The number of equal parts into which the contraction of a product of m × n × k is best cut, so
 /// that the parts are planes of one launch and a second launch adds them. 1, unless that is
-/// predicted to cost at least an eighth less than the whole.
-pub(super) fn parts(sizes: [usize; 3]) -> usize {
+/// predicted to cost at least an eighth less than the whole. A part is a multiple of `unit` long.
+pub(super) fn parts(tiles: &'static [Tile], unit: u32, sizes: [usize; 3]) -> usize {
     let [Ok(m), Ok(n), Ok(k)] = sizes.map(u32::try_from) else { return 1 };
     let cost = |parts: u32| {
         let product = Product { m, n, k: k / parts, planes: parts };
-        tile(product).cost(product)
+        tile(tiles, product).1.cost(product)
     };
     let bytes = u128::from(m) * u128::from(n) * 4;
     let sum = |parts: u32| NEXT_LAUNCH + 2 * bytes * u128::from(parts + 1) / BYTES_PER_CLOCK;
-    let fits = |parts: &u32| k.is_multiple_of(4 * parts) && k / parts >= SHORTEST_PART;
+    let fits = |parts: &u32| k.is_multiple_of(unit * parts) && k / parts >= SHORTEST_PART;
     let cut = (2..=16).filter(fits).min_by_key(|&parts| cost(parts) + sum(parts));
     match cut {
         Some(parts) if (cost(parts) + sum(parts)) * 8 <= cost(1) * 7 => parts as usize,
@@ -191,14 +136,14 @@ pub(super) fn parts(sizes: [usize; 3]) -> usize {
 
 /// One block per tile: tiles of a column follow each other in x, so that blocks that run together
 /// share their part of b; planes lie in z.
-fn dispatch(problem: &Problem, layout: Layout) -> Dispatch {
+pub(super) fn dispatch(problem: &Problem, image: &Image) -> Dispatch {
     let [m, n, k, planes, ..] = problem.sizes;
-    let tile = tile(Product { m, n, k, planes });
+    let (index, tile) = tile(image.tiles, Product { m, n, k, planes });
     let tiles = u64::from(m.div_ceil(tile.rows)) * u64::from(n.div_ceil(tile.columns));
     // A plane has fewer than 2^32 elements and a tile has 256 or more, so that this is exact.
     let tiles = u32::try_from(tiles).unwrap_or(u32::MAX);
     Dispatch {
-        entry: tile.entries[layout as usize],
+        entry: image.entries[index],
         grid: [tiles, 1, planes],
         block: [tile.threads, 1, 1],
         shared_bytes: 0,
@@ -208,13 +153,14 @@ fn dispatch(problem: &Problem, layout: Layout) -> Dispatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::images::{NT, SINGLE, TENSOR, TN};
 
     fn product([m, n, k, planes]: [u32; 4]) -> Product {
         Product { m, n, k, planes }
     }
 
     fn chosen(sizes: [u32; 4]) -> (&'static str, u32) {
-        let dispatch = dispatch(&Problem::from(sizes), Layout::Nt);
+        let dispatch = dispatch(&Problem::from(sizes), &NT);
         (dispatch.entry, dispatch.grid[0] * dispatch.grid[2])
     }
 
@@ -235,7 +181,7 @@ mod tests {
     #[test]
     fn short_contractions_and_ragged_ones_are_not_split() {
         assert_eq!(chosen([256, 64, 16, 1]), ("gemm_nt_32x32", 16));
-        let deep = |k| TILES.iter().filter(move |tile| tile.suits(product([512, 512, k, 1])));
+        let deep = |k| SINGLE.iter().filter(move |tile| tile.suits(product([512, 512, k, 1]), 16));
         let split = |k| deep(k).filter(|tile| tile.stage > 16).count();
         assert_eq!([15, 129, 1536].map(split), [0, 2, 5]);
     }
@@ -243,7 +189,7 @@ mod tests {
     #[test]
     fn a_tile_that_would_lie_outside_for_the_most_part_is_not_taken() {
         for (m, n) in [(1, 4000), (16, 512), (4000, 7)] {
-            let tile = tile(product([m, n, 2048, 1]));
+            let (_, tile) = tile(&SINGLE, product([m, n, 2048, 1]));
             assert!(tile.rows / 2 < m.max(32) && tile.columns / 2 < n.max(32), "{m} × {n}");
         }
     }
@@ -252,13 +198,14 @@ mod tests {
     fn the_choice_has_no_size_at_which_it_overflows() {
         let most = 0x7fff_ffff;
         for sizes in [[most, most, most, 65_535], [most, 1, 0, 1], [1, most, most, 1]] {
-            assert!(tile(product(sizes)).threads > 0);
+            assert!(tile(&SINGLE, product(sizes)).1.threads > 0);
+            assert!(tile(&TENSOR, product(sizes)).1.threads > 0);
         }
     }
 
     #[test]
     fn nothing_is_launched_for_an_empty_result_but_zeros_are_written_for_an_empty_sum() {
-        let empty = |sizes| dispatch(&Problem::from(sizes), Layout::Tn).is_empty();
+        let empty = |sizes| dispatch(&Problem::from(sizes), &TN).is_empty();
         assert!(empty([0, 4, 4, 1]) && empty([4, 0, 4, 1]) && empty([4, 4, 4, 0]));
         assert!(!empty([4, 4, 0, 1]));
     }

@@ -3,6 +3,7 @@
 use retrograph_kernels::ops::{Embedding, EmbeddingBackward};
 use retrograph_kernels::reference::embedding::{embedding, embedding_backward};
 
+use crate::gemm_case::{Form, rounded};
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, differences, doubles, same_bits};
 
@@ -44,6 +45,38 @@ fn backward(
     let backward = EmbeddingBackward { tokens, grad_out, grad_table, hidden, vocab };
     device.run(&backward.launch().unwrap());
     device.download(grad_table)
+}
+
+#[test]
+fn a_table_in_bf16_gives_the_same_numbers_in_f32() {
+    let mut data = Data::new("embedding bf16");
+    for (positions, hidden, vocab) in SHAPES {
+        for shift in [0, 1, 8] {
+            let device = Device::new();
+            let tokens = data.tokens(positions, vocab);
+            let mut table = rounded(&data.spread(vocab * hidden));
+            (table[0], table[vocab * hidden / 2]) = (f32::NAN, f32::NEG_INFINITY);
+            let out = device.unwritten(tokens.len() * hidden);
+            let view = Form::Bf16.upload(&device, &table, shift);
+            let rows =
+                Embedding { tokens: device.upload(&tokens), table: view, out, hidden, vocab };
+            device.run(&rows.launch().unwrap());
+            let expected = tokens.iter().map(|&token| &table[token as usize * hidden..][..hidden]);
+            let found = device.download(out);
+            for (found, expected) in found.iter().zip(expected.collect::<Vec<_>>().concat()) {
+                assert!(*found == expected || (found.is_nan() && expected.is_nan()), "{found}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_table_in_nf4_is_refused() {
+    let device = Device::new();
+    let (tokens, out) = (device.upload(&[0u32]), device.unwritten(8));
+    let table = Form::Nf4.upload(&device, &[1.0; 8], 0);
+    let error = Embedding { tokens, table, out, hidden: 8, vocab: 1 }.launch().unwrap_err();
+    assert!(error.to_string().contains("NF4"), "{error}");
 }
 
 #[test]

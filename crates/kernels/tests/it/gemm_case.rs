@@ -1,15 +1,20 @@
 //! One product of a linear layer: how it is launched and what it must be.
 
-use retrograph_kernels::ops::{Dgrad, Fprop, GemmShape, Wgrad};
+use half::bf16;
+use retrograph_kernels::nf4::{self, Nested};
+use retrograph_kernels::ops::{Compute, Dgrad, Fprop, GemmShape, Nf4, Nf4Scales, Stored, Wgrad};
 use retrograph_kernels::reference::gemm;
-use retrograph_kernels::{Dispatch, Kernel, Launch, View};
+use retrograph_kernels::{Dispatch, Kernel, KernelError, Launch, View};
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;
 use crate::support::doubles;
 
-/// Tiles by the last part of their entry: rows, columns, threads.
-pub(crate) const TILES: [(&str, u32, u32, u32); 9] = [
+/// A tile by the last part of its entry: rows, columns, threads.
+pub(crate) type Tile = (&'static str, u32, u32, u32);
+
+/// The tiles of products in f32.
+pub(crate) const TILES: [Tile; 9] = [
     ("128x128", 128, 128, 256),
     ("64x64", 64, 64, 128),
     ("32x32", 32, 32, 64),
@@ -20,6 +25,78 @@ pub(crate) const TILES: [(&str, u32, u32, u32); 9] = [
     ("32x16_split16", 32, 16, 256),
     ("16x16_split16", 16, 16, 256),
 ];
+
+/// The tiles of products in bf16.
+pub(crate) const BF16_TILES: [Tile; 7] = [
+    ("128x128", 128, 128, 256),
+    ("64x64", 64, 64, 128),
+    ("32x32", 32, 32, 64),
+    ("32x64_split2", 32, 64, 128),
+    ("32x32_split4", 32, 32, 128),
+    ("32x16_split8", 32, 16, 256),
+    ("16x16_split8", 16, 16, 256),
+];
+
+/// How the second operand is stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Form {
+    F32,
+    Bf16,
+    Nf4,
+    Nested,
+}
+
+/// The same numbers rounded to bf16.
+pub(crate) fn rounded(values: &[f32]) -> Vec<f32> {
+    values.iter().map(|&value| bf16::from_f32(value).to_f32()).collect()
+}
+
+impl Form {
+    /// The numbers that are stored for `values`.
+    pub(crate) fn stored(self, values: &[f32]) -> Vec<f32> {
+        match self {
+            Self::F32 => values.to_vec(),
+            Self::Bf16 => rounded(values),
+            Self::Nf4 | Self::Nested => {
+                let quantized = nf4::quantize(values).unwrap();
+                let scales = match self {
+                    Self::Nested => Nested::new(&quantized.absmax).scales(),
+                    _ => quantized.absmax,
+                };
+                nf4::dequantize(&quantized.codes, &scales, values.len())
+            }
+        }
+    }
+
+    /// `values` on the device, `shift` elements behind an aligned address where they can.
+    pub(crate) fn upload(self, device: &Device, values: &[f32], shift: usize) -> Stored<u64> {
+        let padded = [&vec![f32::NAN; shift], values].concat();
+        let range = shift..padded.len();
+        match self {
+            Self::F32 => device.upload(&padded).slice(range).into(),
+            Self::Bf16 => {
+                let values: Vec<_> = padded.iter().map(|&value| bf16::from_f32(value)).collect();
+                device.upload(&values).slice(range).into()
+            }
+            Self::Nf4 | Self::Nested => {
+                let quantized = nf4::quantize(values).unwrap();
+                let codes = device.upload(&quantized.codes);
+                let scales = if self == Self::Nf4 {
+                    Nf4Scales::Plain(device.upload(&quantized.absmax))
+                } else {
+                    let Nested { absmax, nested, offset } = Nested::new(&quantized.absmax);
+                    Nf4Scales::Nested {
+                        absmax: device.upload(&absmax),
+                        nested: device.upload(&nested),
+                        map: device.upload(&nf4::dynamic_map()),
+                        offset: device.upload(&[offset]),
+                    }
+                };
+                Nf4 { codes, scales, len: values.len() }.into()
+            }
+        }
+    }
+}
 
 pub(crate) fn shape([rows, inputs, outputs]: [usize; 3]) -> GemmShape {
     GemmShape { rows, inputs, outputs }
@@ -56,6 +133,7 @@ impl Op {
 }
 
 /// What a run is given.
+#[derive(Clone, Copy)]
 pub(crate) struct Case<'a> {
     pub(crate) op: Op,
     pub(crate) shape: GemmShape,
@@ -67,36 +145,61 @@ pub(crate) struct Case<'a> {
     pub(crate) before: Option<&'a [f32]>,
     /// Elements by which operands start later than an aligned address.
     pub(crate) shift: usize,
+    pub(crate) compute: Compute,
+    /// How b is stored.
+    pub(crate) form: Form,
 }
 
 impl<'a> Case<'a> {
     pub(crate) fn new(op: Op, shape: GemmShape, (a, b): (&'a [f32], &'a [f32])) -> Self {
-        Self { op, shape, a, b, bias: None, alpha: 1.0, before: None, shift: 0 }
+        let (compute, form) = (Compute::F32, Form::F32);
+        Self { op, shape, a, b, bias: None, alpha: 1.0, before: None, shift: 0, compute, form }
+    }
+
+    /// The tiles that there are for it.
+    pub(crate) fn tiles(&self) -> &'static [Tile] {
+        match self.compute {
+            Compute::F32 => &TILES,
+            Compute::Bf16 => &BF16_TILES,
+        }
     }
 
     /// The launch, and the buffer that holds c.
     pub(crate) fn launch(&self, device: &Device) -> (Launch<u64>, View<u64, f32>) {
+        self.describe(device).unwrap()
+    }
+
+    /// The launch and the buffer that holds c, or why there is none.
+    pub(crate) fn describe(
+        &self,
+        device: &Device,
+    ) -> Result<(Launch<u64>, View<u64, f32>), KernelError> {
         let place = |data: &[f32]| {
             let padded = [&vec![f32::NAN; self.shift], data].concat();
             device.upload(&padded).slice(self.shift..padded.len())
         };
-        let (a, b, bias) = (place(self.a), place(self.b), self.bias.map(place));
+        let (a, bias) = (place(self.a), self.bias.map(place));
+        let w = self.form.upload(device, self.b, self.shift);
         let ([.., len], _) = self.op.lens(self.shape);
         let c = match self.before {
             Some(before) => place(before),
             None => device.unwritten(self.shift + len).slice(self.shift..self.shift + len),
         };
         let (shape, alpha, accumulate) = (self.shape, self.alpha, self.before.is_some());
-        let launch = match self.op {
-            Op::Fprop => Fprop { x: a, w: b, bias, y: c, shape, alpha, accumulate }.launch(),
-            Op::Dgrad => {
-                Dgrad { grad_out: a, w: b, grad_input: c, shape, alpha, accumulate }.launch()
+        let (grad_out, x) = (a, a);
+        let launch = match (self.op, w) {
+            (Op::Fprop, w) => {
+                Fprop { x, w, bias, y: c, shape, alpha, accumulate }.launch_in(self.compute)
             }
-            Op::Wgrad => {
-                Wgrad { grad_out: a, x: b, grad_weight: c, shape, alpha, accumulate }.launch()
+            (Op::Dgrad, w) => Dgrad { grad_out, w, grad_input: c, shape, alpha, accumulate }
+                .launch_in(self.compute),
+            (Op::Wgrad, Stored::F32(x)) => {
+                Wgrad { grad_out, x, grad_weight: c, shape, alpha, accumulate }
+                    .launch_in(self.compute)
             }
+            (Op::Wgrad, _) => unreachable!("both operands of a weight gradient are f32"),
         };
-        (launch.unwrap(), c)
+        Ok((launch?, c))
     }
 
     /// Runs the tile that the sizes choose.
@@ -107,18 +210,29 @@ impl<'a> Case<'a> {
     }
 
     /// Runs a given tile.
-    pub(crate) fn run_tile(&self, device: &Device, tile: (&str, u32, u32, u32)) -> Vec<f32> {
+    pub(crate) fn run_tile(&self, device: &Device, tile: Tile) -> Vec<f32> {
         let (launch, c) = self.launch(device);
         device.run_as(&launch, geometry(&launch, tile));
         device.download(c)
     }
 
-    /// Compares with the reference, by the error bound of a chain of fused multiply-adds.
+    /// The operands as they are multiplied.
+    fn factors(&self) -> [Vec<f64>; 2] {
+        let b = self.form.stored(self.b);
+        match self.compute {
+            Compute::F32 => [doubles(self.a), doubles(&b)],
+            Compute::Bf16 => [doubles(&rounded(self.a)), doubles(&rounded(&b))],
+        }
+    }
+
+    /// Compares with the reference of the operands as they are multiplied, by the error bound of a
+    /// chain of fused multiply-adds. Tensor cores cut bits off where those round, in sums of
+    /// several products: four times the bound.
     #[track_caller]
     pub(crate) fn check(&self, actual: &[f32], what: &str) {
         let ([.., len], terms) = self.op.lens(self.shape);
         let alpha = f64::from(self.alpha);
-        let (a, b) = (doubles(self.a), doubles(self.b));
+        let [a, b] = self.factors();
         let abs = |values: &[f64]| values.iter().map(|v| v.abs()).collect::<Vec<_>>();
         let mut expected = self.op.reference(&a, &b, self.shape);
         let mut magnitudes = self.op.reference(&abs(&a), &abs(&b), self.shape);
@@ -128,16 +242,14 @@ impl<'a> Case<'a> {
             expected[i] = expected[i] * alpha + bias + before;
             magnitudes[i] = magnitudes[i] * alpha.abs() + f64::abs(bias) + f64::abs(before);
         }
-        let bounds: Vec<_> = magnitudes.iter().map(|&m| chain(terms, m)).collect();
+        let slack = if self.compute == Compute::F32 { 1.0 } else { 4.0 };
+        let bounds: Vec<_> = magnitudes.iter().map(|&m| slack * chain(terms, m)).collect();
         within(actual, &expected, &bounds, &format!("{:?} {:?} {what}", self.op, self.shape));
     }
 }
 
 /// The geometry of a tile for a launch.
-pub(crate) fn geometry(
-    launch: &Launch<u64>,
-    (name, rows, columns, threads): (&str, u32, u32, u32),
-) -> Dispatch {
+pub(crate) fn geometry(launch: &Launch<u64>, (name, rows, columns, threads): Tile) -> Dispatch {
     let kernel: &Kernel = launch.kernel;
     let wanted = format!("{}_{name}", kernel.image);
     let entry = kernel.entries.iter().find(|entry| **entry == wanted).expect("the entry exists");

@@ -13,6 +13,8 @@ mod gemv;
 mod harness;
 mod images;
 mod machine;
+mod mixed;
+mod nf4;
 mod parts;
 mod rms_norm;
 mod rope;

@@ -1,7 +1,7 @@
 //! Products whose contraction is cut into parts.
 
 use retrograph_kernels::KernelError;
-use retrograph_kernels::ops::{DgradParts, FpropParts, GemmShape, PartsSum};
+use retrograph_kernels::ops::{Compute, DgradParts, FpropParts, GemmShape, PartsSum};
 
 use crate::gemm_case::{Case, Op, shape};
 use crate::harness::Device;
@@ -73,7 +73,8 @@ fn sums_of_parts_match_their_reference_wherever_they_start() {
 
 #[test]
 fn parts_are_chosen_by_sizes_where_tiles_are_few() {
-    let parts = |sizes| (shape(sizes).fprop_parts(), shape(sizes).dgrad_parts());
+    let parts =
+        |sizes| (shape(sizes).fprop_parts(Compute::F32), shape(sizes).dgrad_parts(Compute::F32));
     // rows, inputs, outputs of the down projection and of gate and up of a 1.5B model.
     for rows in [32, 128, 512] {
         assert!(parts([rows, 8960, 1536]).0 > 1, "{rows} rows: {:?}", parts([rows, 8960, 1536]));

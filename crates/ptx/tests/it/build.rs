@@ -206,6 +206,32 @@ fn warps_blocks_and_atomics() {
 }
 
 #[test]
+fn tensor_cores_and_narrow_numbers_are_accepted_where_they_exist() {
+    let entry = Kernel::build("tensor", |k| {
+        let x = k.pointer::<f32>("x");
+        let memory = k.shared::<u32>("memory", 256);
+        let lane = k.lane();
+        memory.store(lane, x.load(lane).pack_bf16(x.load(lane + 32)));
+        memory.store(lane + 32, x.load_u8(lane) | (x.load_u16(lane) << 16));
+        k.barrier();
+        let sums = [(); 4].map(|()| k.var(0.0f32));
+        let rows = memory.at((lane & 15) * 4).load_matrices(false);
+        let columns = memory.at((lane & 15) * 4).offset(4).load_matrices(true);
+        k.multiply_bf16(rows, [columns[0], columns[1]], sums);
+        k.multiply_bf16(rows, [columns[2], columns[3]], sums);
+        (0u32..).zip(sums).for_each(|(j, sum)| x.store(lane * 4 + j, sum));
+    });
+    assert_eq!(count(&entry, Opcode::Mma), 2);
+    for target in SmTarget::GENERATED.into_iter().filter(|target| target.number >= 80) {
+        let module = ModuleBuilder::new(target).entry(entry.clone()).build();
+        let text = module.to_string();
+        assert_eq!(parse(&text).as_ref(), Ok(&module));
+        assert!(text.contains("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"), "{text}");
+        ptxas::must_assemble(&text, &target.to_string());
+    }
+}
+
+#[test]
 fn entries_of_one_module_share_dynamic_memory() {
     let entry = |name| {
         Kernel::build(name, |k| {

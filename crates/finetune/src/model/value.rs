@@ -1,0 +1,72 @@
+//! The values of a parameter in a pass, by how they are stored.
+
+use retrograph_kernels::nf4::{BLOCK, NESTED_BLOCK};
+use retrograph_kernels::ops::{Nf4, Nf4Scales, Stored};
+use retrograph_runtime::{BufferId, Pass, Slice};
+
+use crate::parameters::{Parameter, Storage};
+
+/// The external buffers of a parameter.
+#[derive(Clone, Copy, Debug)]
+pub struct Value {
+    stored: Stored<BufferId>,
+}
+
+impl Value {
+    /// Declares the buffers of `parameter`; `map` is the map of quantized scales, which is declared
+    /// once for a pass that has any.
+    pub(super) fn declare(
+        pass: &mut Pass,
+        parameter: &Parameter,
+        map: &mut Option<Slice<f32>>,
+    ) -> Self {
+        let (name, len) = (&parameter.name, parameter.len());
+        let stored = match parameter.storage {
+            Storage::F32 => Stored::F32(pass.external(name.clone(), len)),
+            Storage::Bf16 => Stored::Bf16(pass.external(name.clone(), len)),
+            Storage::Nf4 { double } => {
+                let codes = pass.external(name.clone(), len.div_ceil(2));
+                let (blocks, absmax) = (len.div_ceil(BLOCK), format!("{name}.absmax"));
+                let scales = if double {
+                    let absmax = pass.external(absmax, blocks);
+                    let count = blocks.div_ceil(NESTED_BLOCK);
+                    // The mean, and then the scales.
+                    let nested = pass.external(format!("{name}.nested_absmax"), 1 + count);
+                    let map = *map.get_or_insert_with(|| pass.external("nested_quant_map", 256));
+                    let (offset, nested) = (nested.slice(0..1), nested.slice(1..1 + count));
+                    Nf4Scales::Nested { absmax, nested, map, offset }
+                } else {
+                    Nf4Scales::Plain(pass.external(absmax, blocks))
+                };
+                Stored::Nf4(Nf4 { codes, scales, len })
+            }
+        };
+        Self { stored }
+    }
+
+    /// How the kernels see it.
+    pub fn stored(&self) -> Stored<BufferId> {
+        self.stored
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.stored.len()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The values of a parameter that is f32 in every precision.
+    ///
+    /// # Panics
+    /// When the parameter is stored in another way, which frozen matrices alone are.
+    pub fn floats(&self) -> Slice<f32> {
+        match self.stored {
+            Stored::F32(slice) => slice,
+            other => panic!("norms, biases and trained weights are f32, not {}", other.name()),
+        }
+    }
+}

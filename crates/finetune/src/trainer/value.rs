@@ -1,0 +1,98 @@
+//! The values of one parameter on the device, by how they are stored.
+
+use half::bf16;
+use retrograph_kernels::nf4::{self, Nested};
+use retrograph_kernels::ops::{Nf4, Nf4Scales, Stored};
+use retrograph_runtime::{Bindings, DeviceBuffer, Stream};
+
+use crate::error::Result;
+use crate::model::Value;
+
+/// The buffers of a parameter. Clones share them.
+#[derive(Clone, Debug)]
+pub(super) enum DeviceValue {
+    F32(DeviceBuffer<f32>),
+    Bf16(DeviceBuffer<bf16>),
+    Nf4(DeviceBuffer<u8>, DeviceScales),
+}
+
+/// The scales of codes.
+#[derive(Clone, Debug)]
+pub(super) enum DeviceScales {
+    Plain(DeviceBuffer<f32>),
+    /// Quantized: the bytes; their mean and then their scales; and the map of bytes.
+    Nested {
+        absmax: DeviceBuffer<u8>,
+        nested: DeviceBuffer<f32>,
+        map: DeviceBuffer<f32>,
+    },
+}
+
+impl DeviceValue {
+    /// The buffer of a parameter that is f32 in every precision, as trained ones are.
+    pub(super) fn floats(&self) -> &DeviceBuffer<f32> {
+        match self {
+            Self::F32(buffer) => buffer,
+            _ => panic!("the inventory stores what is trained in f32"),
+        }
+    }
+
+    /// Puts the buffers behind those of a pass, which were declared for the same storage.
+    pub(super) fn bind(&self, bindings: &mut Bindings, value: &Value) {
+        match (self, value.stored()) {
+            (Self::F32(buffer), Stored::F32(slice)) => {
+                bindings.bind(slice, buffer);
+            }
+            (Self::Bf16(buffer), Stored::Bf16(slice)) => {
+                bindings.bind(slice, buffer);
+            }
+            (Self::Nf4(buffer, scales), Stored::Nf4(Nf4 { codes, scales: slices, .. })) => {
+                bindings.bind(codes, buffer);
+                scales.bind(bindings, slices);
+            }
+            (held, wanted) => {
+                panic!("the pass stores as {}, and the state as {held:?}", wanted.name())
+            }
+        }
+    }
+
+    /// The values as f32: those that the products see, before they round them.
+    pub(super) fn download(&self, stream: &Stream, len: usize) -> Result<Vec<f32>> {
+        Ok(match self {
+            Self::F32(buffer) => buffer.download(stream)?,
+            Self::Bf16(buffer) => buffer.download(stream)?.into_iter().map(bf16::to_f32).collect(),
+            Self::Nf4(codes, scales) => {
+                nf4::dequantize(&codes.download(stream)?, &scales.download(stream)?, len)
+            }
+        })
+    }
+}
+
+impl DeviceScales {
+    fn bind(&self, bindings: &mut Bindings, slices: Nf4Scales<retrograph_runtime::BufferId>) {
+        match (self, slices) {
+            (Self::Plain(buffer), Nf4Scales::Plain(slice)) => {
+                bindings.bind(slice, buffer);
+            }
+            (
+                Self::Nested { absmax, nested, map },
+                Nf4Scales::Nested { absmax: bytes, map: values, offset, .. },
+            ) => {
+                // The mean is the first element of the buffer of the nested scales.
+                bindings.bind(bytes, absmax).bind(offset, nested).bind(values, map);
+            }
+            _ => panic!("the pass and the state store scales in different ways"),
+        }
+    }
+
+    fn download(&self, stream: &Stream) -> Result<Vec<f32>> {
+        match self {
+            Self::Plain(buffer) => Ok(buffer.download(stream)?),
+            Self::Nested { absmax, nested, .. } => {
+                let (absmax, nested) = (absmax.download(stream)?, nested.download(stream)?);
+                let (offset, nested) = (nested[0], nested[1..].to_vec());
+                Ok(Nested { absmax, nested, offset }.scales())
+            }
+        }
+    }
+}

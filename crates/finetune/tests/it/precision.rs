@@ -1,0 +1,251 @@
+//! Training in bf16 and over weights in NF4, against training in f32 and a reference in f64.
+
+use half::bf16;
+use retrograph_driver_sim::Config;
+use retrograph_finetune::checkpoint::Header;
+use retrograph_finetune::model::GradientHome;
+use retrograph_finetune::parameters::{Parameter, Storage};
+use retrograph_finetune::{
+    Dtype, Error, GenerationPlan, GeneratorOptions, LoraConfig, LoraTargets, Mode, Plan, Precision,
+    Preset, Request, Sampling, Source, Trainer, TrainerOptions, TrainingConfig,
+};
+use retrograph_kernels::nf4::{self, Nested};
+
+use crate::device::{device, simulated};
+use crate::golden::{self, distance, weights};
+use crate::models;
+use crate::reference::{Reference, Weights};
+
+/// Every projection, and no norm.
+const LORA: Mode = Mode::Lora(LoraConfig { targets: LoraTargets::ALL, ..LoraConfig::new(3, 12.0) });
+
+const NF4: Precision = Precision::F32.nf4(false);
+const NESTED: Precision = Precision::F32.nf4(true);
+
+/// The weights of the golden script, as a parameter of this storage has them.
+fn stored(parameter: &Parameter) -> Vec<f32> {
+    let values = weights(parameter);
+    match parameter.storage {
+        Storage::F32 => values,
+        Storage::Bf16 => values.iter().map(|&value| bf16::from_f32(value).to_f32()).collect(),
+        Storage::Nf4 { double } => {
+            let quantized = nf4::quantize(&values).unwrap();
+            let scales = quantized.absmax;
+            let scales = if double { Nested::new(&scales).scales() } else { scales };
+            nf4::dequantize(&quantized.codes, &scales, values.len())
+        }
+    }
+}
+
+/// The golden configuration with another precision, and no clipping.
+fn config(mode: Mode, precision: Precision) -> TrainingConfig {
+    let mut config = TrainingConfig { precision, ..golden::config(mode) };
+    config.optimizer.max_norm = f32::MAX;
+    config
+}
+
+fn trainer(
+    config: &TrainingConfig,
+    options: TrainerOptions,
+    values: &mut dyn FnMut(&Parameter) -> retrograph_finetune::Result<Vec<f32>>,
+) -> Trainer {
+    let plan = Plan::new(config, options).unwrap();
+    plan.start(&device().modules(), Source::Values(values), &mut |_| ()).unwrap()
+}
+
+/// The losses of all steps, verified against eager ones.
+fn losses(
+    config: &TrainingConfig,
+    values: &mut dyn FnMut(&Parameter) -> retrograph_finetune::Result<Vec<f32>>,
+) -> Vec<f32> {
+    let options = TrainerOptions { verify: true, ..TrainerOptions::default() };
+    let mut trainer = trainer(config, options, values);
+    let steps = config.optimizer.total_steps;
+    for step in 0..steps {
+        trainer.step(&golden::batch(config, step)).unwrap();
+    }
+    assert_eq!(trainer.verified_steps(), steps);
+    trainer.losses().to_vec()
+}
+
+/// The largest distance of two lists of losses, relative to the second.
+fn apart(found: &[f32], expected: &[f32]) -> f32 {
+    assert_eq!(found.len(), expected.len());
+    let pairs = found.iter().zip(expected);
+    pairs.map(|(found, expected)| (found / expected - 1.0).abs()).fold(0.0, f32::max)
+}
+
+#[test]
+fn losses_in_bf16_stay_near_those_in_f32_and_replay_equals_eager() {
+    for mode in [Mode::Full, LORA] {
+        let single = losses(&config(mode, Precision::F32), &mut |p| Ok(weights(p)));
+        let brain = losses(&config(mode, Precision::BF16), &mut |p| Ok(weights(p)));
+        // A factor is off by at most 2⁻⁹ of itself. The errors of the many terms of a sum are
+        // independent, so that a product is off by about as much as one of its terms; a dozen
+        // products behind each other, and eight steps that follow from each other, leave 1 %.
+        let distance = apart(&brain, &single);
+        assert!(distance < 0.01, "{mode:?}: {distance}: {brain:?}, {single:?}");
+        assert!(distance > 0.0, "nothing was rounded");
+    }
+}
+
+#[test]
+fn training_over_nf4_is_training_over_the_values_of_its_codes() {
+    for precision in [NF4, NESTED] {
+        let quantized = config(LORA, precision);
+        let found = losses(&quantized, &mut |p| Ok(weights(p)));
+        // The same numbers as f32. Only the order of additions may differ.
+        let forms = quantized.parameters();
+        let form = |name: &str| forms.iter().find(|parameter| parameter.name == name).unwrap();
+        let single = config(LORA, Precision::F32);
+        let expected = losses(&single, &mut |p| Ok(stored(form(&p.name))));
+        assert!(apart(&found, &expected) < 1e-5, "{found:?}, {expected:?}");
+        let brain = TrainingConfig {
+            precision: Precision { dtype: Dtype::Bf16, ..precision },
+            ..quantized
+        };
+        let brain = losses(&brain, &mut |p| Ok(weights(p)));
+        assert!(apart(&brain, &expected) < 0.01, "{brain:?}, {expected:?}");
+    }
+}
+
+/// The likeliest tokens, each step verified against an eager one.
+fn greedy(
+    config: &TrainingConfig,
+    values: &mut dyn FnMut(&Parameter) -> retrograph_finetune::Result<Vec<f32>>,
+) -> Vec<u32> {
+    let options = GeneratorOptions { verify: true, ..GeneratorOptions::new(24) };
+    let plan = GenerationPlan::new(config, options).unwrap();
+    let source = Source::Values(values);
+    let mut generator = plan.start(&device().modules(), source, &mut |_| ()).unwrap();
+    let prompt: Vec<u32> = (0..9).map(|i| (i * i + 7 * i + 3) % 256).collect();
+    let request = Request { max_tokens: 12, ..Request::new(&prompt, Sampling::greedy()) };
+    generator.tokens(&request).unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+#[test]
+fn text_over_nf4_is_text_over_the_values_of_its_codes() {
+    let quantized = config(LORA, NESTED);
+    let found = greedy(&quantized, &mut |p| Ok(weights(p)));
+    let forms = quantized.parameters();
+    let form = |name: &str| forms.iter().find(|parameter| parameter.name == name).unwrap();
+    let single = config(LORA, Precision::F32);
+    assert_eq!(found, greedy(&single, &mut |p| Ok(stored(form(&p.name)))));
+    // In bf16 another token may be the likeliest; replay and eager agree on it.
+    let brain = config(LORA, Precision::BF16.nf4(true));
+    assert_eq!(greedy(&brain, &mut |p| Ok(weights(p))).len(), 12);
+}
+
+#[test]
+fn gradients_of_lora_over_nf4_are_those_of_a_reference_over_its_values() {
+    let mut config = config(LORA, NESTED);
+    (config.batch, config.seq, config.model.layers) = (1, 5, 1);
+    let batch = golden::batch(&config, 0);
+    let parameters = config.parameters();
+    let mut all = Weights::new();
+    for parameter in &parameters {
+        all.insert(parameter.name.clone(), stored(parameter).into_iter().map(f64::from).collect());
+    }
+    for (precision, allowed) in [(NESTED, 1e-4), (Precision::BF16.nf4(true), 0.05)] {
+        let config = TrainingConfig { precision, ..config };
+        let options =
+            TrainerOptions { gradients: GradientHome::External, ..TrainerOptions::default() };
+        let mut trainer = trainer(&config, options, &mut |p| Ok(weights(p)));
+        trainer.step(&batch).unwrap();
+        for (name, gradient) in trainer.gradients().unwrap() {
+            // Central differences of the loss, every other element.
+            let loss = |index: usize, by: f64| {
+                let mut moved = all.clone();
+                moved.get_mut(&name).unwrap()[index] += by;
+                Reference { config: &config, weights: &moved }.loss(&batch)
+            };
+            let some: Vec<usize> = (0..gradient.len()).step_by(5).collect();
+            let slope = |&i: &usize| (loss(i, 1e-4) - loss(i, -1e-4)) / 2e-4;
+            let slopes: Vec<f64> = some.iter().map(slope).collect();
+            let found: Vec<f32> = some.iter().map(|&i| gradient[i]).collect();
+            let error = distance(&found, &slopes);
+            assert!(error <= allowed, "{precision}: the gradient of {name} is off by {error:.2e}");
+        }
+    }
+}
+
+#[test]
+fn seeds_and_texts_train_in_every_precision() {
+    for precision in [Precision::BF16, Precision::BF16.nf4(true)] {
+        let config = TrainingConfig { precision, ..models::config(LORA, 12) };
+        let mut trainer = models::trainer(&device(), &config, TrainerOptions::default());
+        models::train(&mut trainer, 12);
+        let losses = trainer.losses();
+        assert!(losses[11] < losses[0] * 0.95, "{losses:?}");
+        assert_eq!(trainer.jit_after_warm(), 0);
+    }
+}
+
+#[test]
+fn a_run_takes_the_bytes_of_its_types() {
+    let config = |precision| TrainingConfig {
+        model: Preset::Qwen25OneAndHalf.model(),
+        ..TrainingConfig { precision, ..models::config(LORA, 1) }
+    };
+    let bytes = |precision| {
+        let plan = Plan::new(&config(precision), TrainerOptions::default()).unwrap();
+        plan.memory().parameters
+    };
+    let all = config(Precision::F32).parameters();
+    let count = |keep: &dyn Fn(&Parameter) -> bool| -> usize {
+        all.iter().filter(|parameter| keep(parameter)).map(Parameter::len).sum()
+    };
+    let matrices = count(&|p| !p.trainable && p.shape.len() == 2);
+    let table = 151_936 * 1536;
+    assert_eq!(bytes(Precision::F32) - bytes(Precision::BF16), 2 * matrices);
+    let linear = matrices - table;
+    let saved = bytes(Precision::BF16) - bytes(Precision::BF16.nf4(false));
+    // 2 bytes become half a byte and a sixteenth of a byte for the scale.
+    assert_eq!(saved, linear * 2 - linear / 2 - linear / 16);
+    assert!(bytes(Precision::BF16.nf4(true)) < bytes(Precision::BF16.nf4(false)));
+}
+
+#[test]
+fn what_is_planned_for_weights_is_what_they_take() {
+    let device = simulated(Config::default());
+    let config = TrainingConfig {
+        precision: Precision::BF16.nf4(true),
+        model: Preset::Tiny.model(),
+        ..models::config(LORA, 1)
+    };
+    let modules = device.modules();
+    let before = modules.context().memory().unwrap().0;
+    let trainer = models::trainer(&device, &config, TrainerOptions::default());
+    let taken = before - modules.context().memory().unwrap().0;
+    let plan = Plan::new(&config, TrainerOptions::default()).unwrap();
+    let planned = plan.memory().least();
+    assert!(taken <= planned, "{taken} bytes are taken, and {planned} were planned");
+    drop(trainer);
+}
+
+#[test]
+fn a_checkpoint_does_not_continue_in_another_precision() {
+    let saved = models::config(LORA, 4);
+    let header = Header::new(saved, "text", Vec::new());
+    header.require(&saved, "text").unwrap();
+    let asked = TrainingConfig { precision: Precision::BF16, ..saved };
+    let error = header.require(&asked, "text").unwrap_err();
+    assert!(error.to_string().contains("precision"), "{error}");
+}
+
+#[test]
+fn weights_that_nf4_cannot_represent_are_named() {
+    let config = config(LORA, NF4);
+    let plan = Plan::new(&config, TrainerOptions::default()).unwrap();
+    let mut values = |parameter: &Parameter| {
+        let mut values = weights(parameter);
+        if parameter.name.ends_with("layers.1.mlp.up_proj.weight") {
+            values[70] = f32::INFINITY;
+        }
+        Ok(values)
+    };
+    let error = plan.start(&device().modules(), Source::Values(&mut values), &mut |_| ());
+    let error = error.unwrap_err();
+    let Error::NotQuantizable { parameter, index: 70, .. } = &error else { panic!("{error}") };
+    assert_eq!(parameter, "model.layers.1.mlp.up_proj.weight");
+}

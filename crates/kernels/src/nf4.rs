@@ -1,0 +1,209 @@
+//! NF4 on the host: codes and scales as bitsandbytes stores them.
+//!
+//! A matrix is taken as one row of blocks of 64 elements. Each block has a scale, its largest
+//! absolute value, and each element a code of 4 bits: the nearest of 16 quantiles of the normal
+//! distribution, in units of the scale (Dettmers et al., "QLoRA", arXiv 2305.14314). Scales can be
+//! quantized in turn ("double quantization"): less their mean, in blocks of 256, to the 8-bit
+//! dynamic type of Dettmers et al., arXiv 2110.02861.
+//!
+//! Codes are those of the CUDA kernels of bitsandbytes, with one difference: they approximate the
+//! reciprocal of a scale to one unit of the last place, which is rounded correctly here. A code
+//! can differ only where a quotient lies that near to the boundary of two codes.
+//!
+//! ```
+//! use retrograph_kernels::nf4;
+//!
+//! let quantized = nf4::quantize(&[1.0, -0.5, 0.1, 0.0])?;
+//! assert_eq!(quantized.codes, [0xf2, 0x87]);
+//! assert_eq!(quantized.absmax, [1.0]);
+//! # Ok::<(), nf4::NotFinite>(())
+//! ```
+
+pub use crate::ops::{NF4_BLOCK as BLOCK, NF4_NESTED_BLOCK as NESTED_BLOCK};
+
+/// The values of the codes, in units of the scale.
+pub const VALUES: [f32; 16] = [
+    -1.0,
+    -0.696_192_8,
+    -0.525_073_05,
+    -0.394_917_5,
+    -0.284_441_38,
+    -0.184_773_43,
+    -0.091_050_036,
+    0.0,
+    0.079_580_3,
+    0.160_930_2,
+    0.246_112_3,
+    0.337_915_24,
+    0.440_709_83,
+    0.562_617,
+    0.722_956_84,
+    1.0,
+];
+
+/// What is greater than boundary i has a code greater than i. They lie in the middle between two
+/// values, but for rounding, and have the digits that bitsandbytes gives them: most are not numbers
+/// of f32, and rounding twice would give others.
+#[expect(clippy::excessive_precision, reason = "the digits decide how they are rounded")]
+pub const BOUNDARIES: [f32; 15] = [
+    -0.848_096_400_499_343_9,
+    -0.610_632_926_225_662_2,
+    -0.459_995_269_775_390_6,
+    -0.339_679_434_895_515_44,
+    -0.234_607_405_960_559_84,
+    -0.137_911_733_239_889_14,
+    -0.045_525_018_125_772_476,
+    0.039_790_149_778_127_67,
+    0.120_255_250_483_751_3,
+    0.203_521_251_678_466_8,
+    0.292_013_771_831_989_3,
+    0.389_312_535_524_368_3,
+    0.501_663_416_624_069_2,
+    0.642_786_920_070_648_2,
+    0.861_478_418_111_801_1,
+];
+
+/// An element that has no code.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("element {index} is {value}, which NF4 cannot represent")]
+pub struct NotFinite {
+    /// Which element.
+    pub index: usize,
+    /// What it is.
+    pub value: f32,
+}
+
+/// Codes and scales.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Quantized {
+    /// Two codes in a byte, the first in the upper half.
+    pub codes: Vec<u8>,
+    /// The scale of each block.
+    pub absmax: Vec<f32>,
+}
+
+/// The code of a number in units of its scale. What is no number, as in a block of zeros, has code
+/// 0.
+pub fn code(scaled: f32) -> u8 {
+    BOUNDARIES.iter().filter(|&&boundary| scaled > boundary).count() as u8
+}
+
+/// Codes and scales of `values`. The last block may be shorter, and half a byte left over is 0.
+///
+/// # Errors
+/// [`NotFinite`] for the first element that is infinite or not a number.
+pub fn quantize(values: &[f32]) -> Result<Quantized, NotFinite> {
+    let mut quantized = Quantized::default();
+    for (number, block) in values.chunks(BLOCK).enumerate() {
+        if let Some(place) = block.iter().position(|value| !value.is_finite()) {
+            return Err(NotFinite { index: number * BLOCK + place, value: block[place] });
+        }
+        let absmax = block.iter().fold(0f32, |most, value| most.max(value.abs()));
+        let inverse = 1.0 / absmax;
+        let of = |value: &f32| code(value * inverse);
+        let bytes = block.chunks(2).map(|pair| of(&pair[0]) << 4 | pair.get(1).map_or(0, of));
+        quantized.codes.extend(bytes);
+        quantized.absmax.push(absmax);
+    }
+    Ok(quantized)
+}
+
+/// The `len` numbers that codes stand for, each a product that is rounded once.
+pub fn dequantize(codes: &[u8], absmax: &[f32], len: usize) -> Vec<f32> {
+    let value = |index: usize| {
+        let code = codes[index / 2] >> if index.is_multiple_of(2) { 4 } else { 0 };
+        VALUES[usize::from(code & 15)] * absmax[index / BLOCK]
+    };
+    (0..len).map(value).collect()
+}
+
+/// Scales that are quantized in turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Nested {
+    /// A byte for each scale.
+    pub absmax: Vec<u8>,
+    /// A scale for each 256 bytes.
+    pub nested: Vec<f32>,
+    /// The mean of the scales, which was subtracted.
+    pub offset: f32,
+}
+
+impl Nested {
+    /// Quantizes scales around their mean.
+    pub fn new(absmax: &[f32]) -> Self {
+        let sum: f64 = absmax.iter().map(|&scale| f64::from(scale)).sum();
+        Self::around(absmax, (sum / absmax.len().max(1) as f64) as f32)
+    }
+
+    /// Quantizes scales around `offset`.
+    pub fn around(absmax: &[f32], offset: f32) -> Self {
+        let (map, mut bytes, mut nested) = (dynamic_map(), Vec::new(), Vec::new());
+        for block in absmax.chunks(NESTED_BLOCK) {
+            let largest = block.iter().fold(0f32, |most, &scale| most.max((scale - offset).abs()));
+            let inverse = 1.0 / largest;
+            bytes.extend(block.iter().map(|&scale| nearest(&map, (scale - offset) * inverse)));
+            nested.push(largest);
+        }
+        Self { absmax: bytes, nested, offset }
+    }
+
+    /// The scales: a product and a sum, each rounded once.
+    pub fn scales(&self) -> Vec<f32> {
+        let map = dynamic_map();
+        let scale = |(index, &byte): (usize, &u8)| {
+            map[usize::from(byte)] * self.nested[index / NESTED_BLOCK] + self.offset
+        };
+        self.absmax.iter().enumerate().map(scale).collect()
+    }
+}
+
+/// The 256 values of the 8-bit dynamic type, in rising order: for each power of ten from 10⁻⁶ to 1
+/// twice as many fractions as for the one before, of either sign; and 0, and 1.
+///
+/// Fractions are the middles of equal parts of the interval from 0.1 to 1. Their ends are computed
+/// from the nearer end of the interval, by fused multiply-adds, which gives the bits that the
+/// published tables have.
+pub fn dynamic_map() -> [f32; 256] {
+    let mut values = vec![0.0, 1.0];
+    for power in 0..7 {
+        let parts = 1 << power;
+        let step = (1.0f32 - 0.1) / parts as f32;
+        let end = |i: i32| {
+            let from_below = 2 * i < parts;
+            if from_below {
+                step.mul_add(i as f32, 0.1)
+            } else {
+                (-step).mul_add((parts - i) as f32, 1.0)
+            }
+        };
+        let scale = 10f64.powi(power - 6) as f32;
+        for part in 0..parts {
+            let magnitude = scale * ((end(part) + end(part + 1)) / 2.0);
+            values.extend([magnitude, -magnitude]);
+        }
+    }
+    values.sort_by(f32::total_cmp);
+    values.try_into().expect("0, 1, and 127 magnitudes of either sign")
+}
+
+/// The index of the value of `map` nearest to `scaled`: a search by halves, and then the choice
+/// between two neighbours. What is no number has index 0.
+fn nearest(map: &[f32; 256], scaled: f32) -> u8 {
+    let (mut low, mut pivot, mut high) = (0usize, 127usize, 255usize);
+    for step in [64, 32, 16, 8, 4, 2, 1] {
+        if scaled > map[pivot] {
+            (low, pivot) = (pivot, pivot + step);
+        } else {
+            (high, pivot) = (pivot, pivot - step);
+        }
+    }
+    let middle = |other: usize| (map[other] + map[pivot]) * 0.5;
+    let index = if scaled > map[pivot] {
+        if scaled > middle(high) { high } else { pivot }
+    } else if scaled < middle(low) {
+        low
+    } else {
+        pivot
+    };
+    index as u8
+}

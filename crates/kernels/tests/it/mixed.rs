@@ -1,0 +1,229 @@
+//! Products in bf16, and products with weights in bf16 and NF4, in every tile.
+
+use retrograph_kernels::KernelError;
+use retrograph_kernels::ops::{Compute, DgradParts, FpropParts, PartsSum};
+
+use crate::gemm_case::{BF16_TILES, Case, Form, OPS, Op, rounded, shape};
+use crate::harness::Device;
+use crate::support::{Data, same_bits};
+
+/// What can be multiplied with what.
+const FORMS: [(Compute, Form); 6] = [
+    (Compute::Bf16, Form::F32),
+    (Compute::Bf16, Form::Bf16),
+    (Compute::Bf16, Form::Nf4),
+    (Compute::Bf16, Form::Nested),
+    (Compute::F32, Form::Nf4),
+    (Compute::F32, Form::Nested),
+];
+
+/// Nothing, one, primes, multiples of 8 and of tiles and one past them. Rows, inputs, outputs.
+const SHAPES: [[usize; 3]; 10] = [
+    [0, 8, 5],
+    [3, 8, 0],
+    [1, 1, 1],
+    [2, 3, 5],
+    [5, 12, 20],
+    [31, 37, 29],
+    [32, 16, 64],
+    [33, 200, 65],
+    [130, 72, 33],
+    [17, 264, 130],
+];
+
+/// Every product, form and shape that there is.
+fn cases() -> Vec<(Op, Compute, Form, [usize; 3])> {
+    let all = OPS.iter().flat_map(|op| FORMS.map(|(compute, form)| (*op, compute, form)));
+    let all = all.filter(|(op, _, form)| *op != Op::Wgrad || *form == Form::F32);
+    all.flat_map(|(op, compute, form)| SHAPES.map(|sizes| (op, compute, form, sizes)))
+        .filter(|(_, _, form, sizes)| {
+            !matches!(form, Form::Nf4 | Form::Nested) || sizes[1].is_multiple_of(8)
+        })
+        .collect()
+}
+
+#[test]
+fn every_tile_matches_the_reference_of_the_operands_as_they_are_multiplied() {
+    let (mut data, device) = (Data::new("mixed tiles"), Device::new());
+    for (op, compute, form, sizes) in cases() {
+        let shape = shape(sizes);
+        let ([a, b, _], _) = op.lens(shape);
+        let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
+        let case = Case { compute, form, ..Case::new(op, shape, (&a, &b)) };
+        let results: Vec<_> = (case.tiles().iter())
+            .map(|&tile| {
+                let result = case.run_tile(&device, tile);
+                case.check(&result, &format!("{compute:?} {form:?} {}", tile.0));
+                result
+            })
+            .collect();
+        same_bits(&results[0], &results[1], "the tiles 128x128 and 64x64");
+        same_bits(&results[0], &results[2], "the tiles 128x128 and 32x32");
+    }
+}
+
+#[test]
+fn bias_factor_accumulation_and_alignment_do_what_they_say() {
+    let (mut data, device) = (Data::new("mixed epilogue"), Device::new());
+    for (op, form, sizes) in OPS.iter().flat_map(|op| {
+        [(Form::F32, [5, 12, 8]), (Form::Bf16, [9, 7, 33]), (Form::Bf16, [9, 24, 40])]
+            .map(|(form, sizes)| (*op, form, sizes))
+    }) {
+        if op == Op::Wgrad && form != Form::F32 {
+            continue;
+        }
+        let shape = shape(sizes);
+        let ([a, b, c], _) = op.lens(shape);
+        let (a, b, before) = (data.uniform(a, 2.0), data.uniform(b, 2.0), data.uniform(c, 2.0));
+        let bias = data.uniform(shape.outputs, 2.0);
+        let bias = (op == Op::Fprop).then_some(bias.as_slice());
+        for before in [None, Some(before.as_slice())] {
+            let plain = Case::new(op, shape, (&a, &b));
+            let case = Case { bias, before, alpha: -0.75, compute: Compute::Bf16, form, ..plain };
+            for tile in BF16_TILES {
+                let aligned = case.run_tile(&device, tile);
+                case.check(&aligned, tile.0);
+                let shifted = Case { shift: 1, ..case };
+                same_bits(&aligned, &shifted.run_tile(&device, tile), "unaligned operands");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_tile_that_the_sizes_choose_is_right_and_repeats_its_bits() {
+    let (mut data, device) = (Data::new("mixed dispatch"), Device::new());
+    for (compute, form) in FORMS {
+        for sizes in [[40, 24, 72], [7, 264, 400], [150, 256, 136]] {
+            let shape = shape(sizes);
+            let ([a, b, _], _) = Op::Fprop.lens(shape);
+            let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
+            for op in [Op::Fprop, Op::Dgrad] {
+                let a = if op == Op::Fprop { &a } else { &data.uniform(sizes[0] * sizes[2], 2.0) };
+                let case = Case { compute, form, ..Case::new(op, shape, (a, &b)) };
+                let first = case.run(&device);
+                case.check(&first, "chosen by sizes");
+                same_bits(&first, &case.run(&device), "two runs");
+            }
+        }
+    }
+}
+
+#[test]
+fn extreme_scales_stay_within_their_bound() {
+    let (mut data, device) = (Data::new("mixed scales"), Device::new());
+    let scales = [(1e-30, 1.0), (1e30, 1.0), (1e-30, 1e30), (1e-30, 1e-12), (1e18, 1e18)];
+    for ((compute, form), (left, right)) in
+        FORMS.iter().flat_map(|form| scales.map(|scales| (*form, scales)))
+    {
+        let shape = shape([17, 72, 23]);
+        let ([a, b, _], _) = Op::Fprop.lens(shape);
+        let (a, b) = (data.uniform(a, left), data.uniform(b, right));
+        let case = Case { compute, form, ..Case::new(Op::Fprop, shape, (&a, &b)) };
+        for &tile in case.tiles() {
+            case.check(&case.run_tile(&device, tile), "extreme scales");
+        }
+    }
+}
+
+#[test]
+fn nan_and_infinity_reach_exactly_what_depends_on_them() {
+    let (mut data, device) = (Data::new("mixed specials"), Device::new());
+    let specials = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX];
+    for ((op, form), value) in OPS
+        .iter()
+        .flat_map(|op| [Form::F32, Form::Bf16].map(|form| (*op, form)))
+        .flat_map(|case| specials.map(|value| (case, value)))
+    {
+        if op == Op::Wgrad && form != Form::F32 {
+            continue;
+        }
+        for sizes in [[6, 37, 9], [8, 40, 16]] {
+            let shape = shape(sizes);
+            let ([a, b, _], _) = op.lens(shape);
+            let (mut a, mut b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
+            let (last_a, last_b) = (a.len() - 1, b.len() / 2);
+            (a[last_a], b[last_b]) = (value, value);
+            let case = Case { compute: Compute::Bf16, form, ..Case::new(op, shape, (&a, &b)) };
+            for tile in BF16_TILES {
+                case.check(&case.run_tile(&device, tile), "with a special value");
+            }
+        }
+    }
+}
+
+#[test]
+fn rounding_is_to_the_nearest_and_ties_go_to_even() {
+    let device = Device::new();
+    // One product each, by 1: the result is the rounded operand itself.
+    let mut values: Vec<f32> = (0..=32).map(|i| f32::from_bits(0x3f80_0000 + i * 0x1000)).collect();
+    values.extend([1e-40, 3.4e38, -1.003_906_2, 1.011_718_8, f32::MIN_POSITIVE, 0.0]);
+    let shape = shape([values.len(), 1, 1]);
+    let case = Case { compute: Compute::Bf16, ..Case::new(Op::Fprop, shape, (&values, &[1.0])) };
+    for tile in BF16_TILES {
+        same_bits(&case.run_tile(&device, tile), &rounded(&values), tile.0);
+    }
+}
+
+#[test]
+fn weights_in_nf4_have_the_values_of_the_host() {
+    let (mut data, device) = (Data::new("nf4 on the device"), Device::new());
+    for (compute, form) in FORMS.into_iter().filter(|(_, form)| *form != Form::F32) {
+        let (inputs, outputs) = (40, 7);
+        let w = data.uniform(outputs * inputs, 3.0);
+        // Rows of the identity pick single weights.
+        let one = |row: usize, column: usize| f32::from(u8::from(row == column));
+        let x: Vec<f32> = (0..inputs * inputs).map(|i| one(i / inputs, i % inputs)).collect();
+        let case = Case {
+            compute,
+            form,
+            ..Case::new(Op::Fprop, shape([inputs, inputs, outputs]), (&x, &w))
+        };
+        let stored = form.stored(&w);
+        let stored = if compute == Compute::Bf16 { rounded(&stored) } else { stored };
+        let expected: Vec<f32> = (0..inputs * outputs)
+            .map(|i| stored[i % outputs * inputs + i / outputs] + 0.0)
+            .collect();
+        for &tile in case.tiles() {
+            same_bits(&case.run_tile(&device, tile), &expected, tile.0);
+        }
+    }
+}
+
+#[test]
+fn products_in_parts_match_their_reference() {
+    let (mut data, device) = (Data::new("mixed parts"), Device::new());
+    for (compute, form) in FORMS {
+        let (shape, parts) = (shape([5, 64, 96]), 4);
+        for op in [Op::Fprop, Op::Dgrad] {
+            let ([a, b, len], _) = op.lens(shape);
+            let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
+            let (x, w) = (device.upload(&a), form.upload(&device, &b, 0));
+            let (partials, out) = (device.unwritten(parts * len), device.unwritten(len));
+            let launch = match op {
+                Op::Fprop => FpropParts { x, w, partials, shape, parts }.launch_in(compute),
+                _ => DgradParts { grad_out: x, w, partials, shape, parts }.launch_in(compute),
+            };
+            device.run(&launch.unwrap());
+            device.run(&PartsSum { partials, out, parts }.launch().unwrap());
+            let case = Case { compute, form, ..Case::new(op, shape, (&a, &b)) };
+            case.check(&device.download(out), "in parts");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_multiplied_is_refused() {
+    let device = Device::new();
+    let error = |compute, form, sizes: [usize; 3]| {
+        let shape = shape(sizes);
+        let ([a, b, _], _) = Op::Fprop.lens(shape);
+        let (a, b) = (vec![0.0; a], vec![0.0; b]);
+        let case = Case { compute, form, ..Case::new(Op::Fprop, shape, (&a, &b)) };
+        case.describe(&device).unwrap_err()
+    };
+    let in_f32 = error(Compute::F32, Form::Bf16, [1, 8, 1]);
+    assert!(matches!(in_f32, KernelError::Storage { stored: "bf16", .. }), "{in_f32}");
+    let ragged = error(Compute::Bf16, Form::Nf4, [1, 12, 2]);
+    assert!(ragged.to_string().contains("multiple of 8"), "{ragged}");
+}

@@ -1,0 +1,185 @@
+//! Products whose operands are rounded to bf16: the tiles, and one tile of c.
+//!
+//! Operands are rounded on their way into shared memory, where they lie as in global memory: the
+//! matrix loads of a warp transpose what must be transposed. Rows are 16 bytes longer than what
+//! they hold, so that the eight rows of a matrix lie in different banks. From sm_80 on, tensor
+//! cores multiply and add in f32; before that, threads make the same products with fused
+//! multiply-adds.
+
+mod carrier;
+mod multiply;
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::Entry;
+use retrograph_ptx::build::{Kernel, Shared, Value, Var};
+
+use super::cargo::Stored;
+use super::operand::Contiguous;
+use super::sizes::{Parameters, Storage, over};
+use super::walk::Walk;
+use super::write::{Groups, Writer};
+use carrier::{Carrier, Panel};
+use multiply::{Operand, multiply};
+
+/// The shape of a tile and how its block works on it.
+pub(super) struct Tile {
+    /// The last part of the entry's name.
+    pub(super) name: &'static str,
+    /// Rows of c.
+    rows: u32,
+    /// Columns of c.
+    columns: u32,
+    /// Warps of a group, down and across.
+    warps: [u32; 2],
+    /// Length of the contraction that one group of warps takes per stage, a multiple of 16.
+    depth: u32,
+    /// Groups of warps that share a stage.
+    split: u32,
+    /// Blocks that find room on a multiprocessor together, which limits the registers of a thread.
+    together: u32,
+}
+
+/// Every tile. The launch geometry of `retrograph-kernels` names the same ones.
+pub(super) const TILES: [Tile; 7] = [
+    Tile::new("128x128", [128, 128], [2, 4]).staged([32, 1, 1]),
+    Tile::new("64x64", [64, 64], [2, 2]).staged([32, 1, 3]),
+    Tile::new("32x32", [32, 32], [1, 2]).staged([32, 1, 6]),
+    Tile::new("32x64_split2", [32, 64], [1, 2]).staged([32, 2, 3]),
+    Tile::new("32x32_split4", [32, 32], [1, 1]).staged([32, 4, 3]),
+    Tile::new("32x16_split8", [32, 16], [1, 1]).staged([16, 8, 2]),
+    Tile::new("16x16_split8", [16, 16], [1, 1]).staged([16, 8, 2]),
+];
+
+/// Stages in shared memory: one is filled while the other one is read.
+const STAGES: u32 = 2;
+
+impl Tile {
+    const fn new(name: &'static str, [rows, columns]: [u32; 2], warps: [u32; 2]) -> Self {
+        Self { name, rows, columns, warps, depth: 16, split: 1, together: 1 }
+    }
+
+    const fn staged(self, [depth, split, together]: [u32; 3]) -> Self {
+        Self { depth, split, together, ..self }
+    }
+
+    /// Warps of one group.
+    fn group(&self) -> u32 {
+        self.warps[0] * self.warps[1]
+    }
+
+    /// Threads of a block.
+    fn threads(&self) -> u32 {
+        32 * self.group() * self.split
+    }
+
+    /// The part of an operand that the block holds at a time.
+    fn panel(&self, extent: u32, contiguous: Contiguous) -> Panel {
+        Panel { extent, depth: self.depth * self.split, threads: self.threads(), contiguous }
+    }
+
+    /// Rows and columns of a warp.
+    fn warp(&self) -> [u32; 2] {
+        [self.rows / self.warps[0], self.columns / self.warps[1]]
+    }
+}
+
+/// What a lane holds of 16 × 8 elements of c: two neighbours in a row, and two 8 rows below.
+type Patch<'k> = [Var<'k, f32>; 4];
+
+/// Where a thread is.
+struct Place<'k> {
+    /// Its group.
+    group: Value<'k, u32>,
+    /// First row and column of its warp in the tile.
+    origin: [Value<'k, u32>; 2],
+}
+
+impl<'k> Place<'k> {
+    fn of(k: &Kernel<'k>, tile: &Tile) -> Self {
+        let (warp, [rows, columns]) = (k.tid_x() >> 5, tile.warp());
+        let within = warp & (tile.group() - 1);
+        let down = over(within, tile.warps[1]);
+        let across = within & (tile.warps[1] - 1);
+        Self { group: over(warp, tile.group()), origin: [down * rows, across * columns] }
+    }
+}
+
+/// The entry for one tile, layout and storage of b.
+pub(super) fn entry(
+    (target, name): (SmTarget, &str),
+    tile: &Tile,
+    (layout, storage): ([Contiguous; 2], Storage),
+) -> Entry {
+    Kernel::build(name, |k| {
+        k.max_threads(tile.threads());
+        k.min_blocks(tile.together);
+        let given = Parameters::declare(k, storage);
+        let origin = given.origin(k, [tile.rows, tile.columns]);
+        let panels = [tile.panel(tile.rows, layout[0]), tile.panel(tile.columns, layout[1])];
+        let lengths = panels.map(Panel::len);
+        let gathered = if tile.split == 1 { 0 } else { tile.split * tile.rows * tile.columns };
+        let words = ((lengths[0] + lengths[1]) * STAGES).max(gathered);
+        let memory = k.shared::<u32>("panels", words as usize);
+        let (m, n) = ((origin[0], [given.m, given.k]), (origin[1], [given.n, given.k]));
+        let carriers = [
+            Carrier::new((k, target), panels[0], given.a, m),
+            Carrier::new((k, target), panels[1], given.b, n),
+        ];
+        let place = Place::of(k, tile);
+        let [rows, columns] = tile.warp();
+        let row = || (0..columns / 8).map(|_| [(); 4].map(|()| k.var(0.0f32))).collect();
+        let sums: Vec<Vec<Patch<'_>>> = (0..rows / 16).map(|_| row()).collect();
+        let first = place.group * tile.depth;
+        let operands = [0, 1].map(|i| Operand::new(k, panels[i], (place.origin[i], first), i == 0));
+
+        if let Stored::Nf4(scales) = given.b.stored {
+            scales.fill_tables();
+        }
+        let depth = tile.depth * tile.split;
+        let walk = Walk { kernel: *k, stages: STAGES, depth, lengths, carriers, memory };
+        walk.run(&given, |stage| {
+            let stages = [stage, stage.offset(i64::from(lengths[0]))];
+            multiply((k, target), tile.depth, (&operands, stages), &sums);
+        });
+        let writer = Writer { kernel: *k, given, origin };
+        finish(tile, &writer, (memory.reinterpret(), &place), &sums);
+    })
+}
+
+/// Writes what the block has summed. Split tiles add their groups first, in shared memory, which
+/// nobody reads any more.
+fn finish<'k>(
+    tile: &Tile,
+    writer: &Writer<'k>,
+    (memory, place): (Shared<'k, f32>, &Place<'k>),
+    sums: &[Vec<Patch<'k>>],
+) {
+    let k = writer.kernel;
+    let elements = tile.rows * tile.columns;
+    let group = memory.at(place.group * elements);
+    let (row, column) = (k.lane() >> 2, (k.lane() & 3) * 2);
+    let (row, column) = (place.origin[0] + row, place.origin[1] + column);
+    for (i, patches) in (0..).zip(sums) {
+        for (j, patch) in (0..).zip(patches) {
+            let values = patch.map(Var::get);
+            for (half, pair) in (0..).zip(values.chunks_exact(2)) {
+                let (row, column) = (row + (i * 16 + half * 8), column + j * 8);
+                if tile.split == 1 {
+                    writer.write(row, column, pair);
+                } else {
+                    group.store_vec2(row * tile.columns + column, [pair[0], pair[1]]);
+                }
+            }
+        }
+    }
+    if tile.split > 1 {
+        k.barrier();
+        writer.write_groups(&Groups {
+            memory,
+            count: tile.split,
+            first_row: 0,
+            extent: [tile.rows, tile.columns],
+            threads: tile.threads(),
+        });
+    }
+}
