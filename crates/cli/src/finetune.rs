@@ -104,6 +104,7 @@ fn resolve(
     let header = checkpoint.header();
     header.require(&asked, data.fingerprint())?;
     header.require_base(base)?;
+    header.require_micro_batch(arguments.memory.micro_batch)?;
     header.require_optimizer(&arguments.training.given(&header.config.optimizer))?;
     fact("resume", format!("{} after step {}", checkpoint.path().display(), header.next_step));
     Ok((header.config, Some(directory), Some(checkpoint)))
@@ -117,7 +118,7 @@ fn plan(
     let options = TrainerOptions {
         build: arguments.strategy.policy().into(),
         verify: arguments.verify,
-        ..TrainerOptions::default()
+        step: arguments.memory.step(),
     };
     let mut plan = Plan::new(config, options)?;
     if let Some(base) = base {

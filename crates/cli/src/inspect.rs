@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use indicatif::{HumanBytes, HumanCount};
 use retrograph_finetune::{
-    HubError, ModelConfig, ModelDirectory, Plan, RopeScaling, TrainerOptions,
+    Adapter, Error, HubError, Mode, ModelConfig, ModelDirectory, Plan, RopeScaling, TrainerOptions,
 };
 
 use crate::Outcome;
@@ -23,8 +23,14 @@ pub(crate) fn run(arguments: &InspectArguments) -> Result<Outcome, CliError> {
     }
     weights(&model);
     tokenizer(&model);
-    let config = arguments.config(*model.config());
-    let plan = Plan::new(&config, TrainerOptions::default())?.with_base(model)?;
+    let mut config = arguments.config(*model.config());
+    if let Some(path) = arguments.adapter() {
+        let adapter = Adapter::open(path).map_err(Error::from)?;
+        screen::adapter(&adapter);
+        config.mode = Mode::Lora(adapter.lora());
+    }
+    let options = TrainerOptions { step: arguments.memory.step(), ..TrainerOptions::default() };
+    let plan = Plan::new(&config, options)?.with_base(model)?;
     screen::run(&config);
     screen::need(plan.memory());
     Ok(Outcome::Done)

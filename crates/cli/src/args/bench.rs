@@ -48,7 +48,7 @@ impl BenchArguments {
     pub(crate) fn config(&self) -> TrainingConfig {
         TrainingConfig {
             model: self.model.model(),
-            mode: self.model.mode(true),
+            mode: self.model.mode(self.model.preset.default_rank(), true),
             precision: self.model.precision(),
             batch: 1,
             seq: 1,

@@ -49,7 +49,7 @@ impl EvalArguments {
     pub(crate) fn config(&self, base: Option<&ModelDirectory>) -> TrainingConfig {
         self.sized(TrainingConfig {
             model: base.map_or_else(|| self.model.model(), |base| *base.config()),
-            mode: self.model.mode(false),
+            mode: self.model.mode(self.model.preset.default_rank(), false),
             precision: self.model.precision(),
             batch: self.batch,
             seq: self.seq,

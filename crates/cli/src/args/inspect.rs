@@ -1,11 +1,11 @@
 //! The command line of `inspect`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use retrograph_finetune::{LoraConfig, Mode, ModelConfig, OptimizerConfig, TrainingConfig};
+use retrograph_finetune::{Mode, ModelConfig, OptimizerConfig, TrainingConfig};
 
-use super::{ModeArgument, PrecisionArguments};
+use super::{HUB_RANK, LoraArguments, MemoryArguments, ModeArgument, PrecisionArguments};
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArguments {
@@ -15,9 +15,8 @@ pub(crate) struct InspectArguments {
     /// Which weights the planned run trains.
     #[arg(long, value_enum, default_value = "lora")]
     mode: ModeArgument,
-    /// Rank of the LoRA matrices.
-    #[arg(long, default_value_t = 8)]
-    rank: usize,
+    #[command(flatten)]
+    lora: LoraArguments,
     /// Sequences per step.
     #[arg(long, default_value_t = 4)]
     batch: usize,
@@ -26,14 +25,21 @@ pub(crate) struct InspectArguments {
     seq: usize,
     #[command(flatten)]
     precision: PrecisionArguments,
+    #[command(flatten)]
+    pub(crate) memory: MemoryArguments,
 }
 
 impl InspectArguments {
-    /// The run that is planned. Neither schedule nor scale change what it takes.
+    /// The adapter that the run starts from, if any.
+    pub(crate) fn adapter(&self) -> Option<&Path> {
+        self.lora.adapter.as_deref()
+    }
+
+    /// The run that is planned. The schedule does not change what it takes.
     pub(crate) fn config(&self, model: ModelConfig) -> TrainingConfig {
         let mode = match self.mode {
             ModeArgument::Full => Mode::Full,
-            ModeArgument::Lora => Mode::Lora(LoraConfig::new(self.rank, 1.0)),
+            ModeArgument::Lora => Mode::Lora(self.lora.config(HUB_RANK, false)),
         };
         let optimizer = OptimizerConfig::new(1e-4, 1);
         let precision = self.precision.precision();

@@ -7,6 +7,7 @@ mod eval;
 mod generate;
 mod inspect;
 mod lora;
+mod memory;
 mod merge;
 mod output;
 mod precision;
@@ -28,6 +29,7 @@ pub(crate) use eval::EvalArguments;
 pub(crate) use generate::GenerateArguments;
 pub(crate) use inspect::InspectArguments;
 pub(crate) use lora::LoraArguments;
+pub(crate) use memory::MemoryArguments;
 pub(crate) use merge::MergeArguments;
 pub(crate) use output::OutputArguments;
 pub(crate) use precision::PrecisionArguments;
@@ -61,6 +63,9 @@ pub(crate) enum Command {
     CompileWorker(WorkerArguments),
 }
 
+/// The rank of LoRA on a model of the hub where nothing is said.
+pub(crate) const HUB_RANK: usize = 16;
+
 /// Steps when none are asked for: enough for words to appear in the sample of the tiny model.
 const DEFAULT_STEPS: u32 = 250;
 
@@ -83,6 +88,8 @@ pub(crate) struct FinetuneArguments {
     pub(crate) model: ModelArguments,
     #[command(flatten)]
     pub(crate) training: TrainingArguments,
+    #[command(flatten)]
+    pub(crate) memory: MemoryArguments,
     /// How the step reaches the device.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) strategy: StrategyArgument,
@@ -158,11 +165,11 @@ impl ModelArguments {
         self.precision.precision()
     }
 
-    /// Which weights are trained; `norms` says for LoRA whether norms are when nothing is said.
-    pub(crate) fn mode(&self, norms: bool) -> Mode {
+    /// Which weights are trained; for LoRA, `rank` and `norms` hold where nothing is said.
+    pub(crate) fn mode(&self, rank: usize, norms: bool) -> Mode {
         match self.mode.unwrap_or_default() {
             ModeArgument::Full => Mode::Full,
-            ModeArgument::Lora => Mode::Lora(self.lora.config(self.preset.default_rank(), norms)),
+            ModeArgument::Lora => Mode::Lora(self.lora.config(rank, norms)),
         }
     }
 }
@@ -176,9 +183,10 @@ impl FinetuneArguments {
         let tiny = base.is_none() && self.model.preset == Preset::Tiny;
         let lr = training.lr.unwrap_or(if tiny { 1e-2 } else { 1e-4 });
         let optimizer = training.given(&OptimizerConfig::new(lr, total));
+        let rank = base.map_or(self.model.preset.default_rank(), |_| HUB_RANK);
         TrainingConfig {
             model: base.map_or_else(|| self.model.model(), |base| *base.config()),
-            mode: self.model.mode(false),
+            mode: self.model.mode(rank, false),
             precision: self.model.precision(),
             batch: training.batch,
             seq: training.seq,

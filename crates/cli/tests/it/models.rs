@@ -90,6 +90,28 @@ fn a_model_is_described_without_a_device() {
 }
 
 #[test]
+fn a_step_that_saves_memory_is_planned_trained_and_resumed_alike() {
+    let place = Place::new();
+    write_model(&place, 256);
+    let saving = ["--micro-batch", "1", "--recompute"];
+    let steps = ["--steps", "2", "--schedule-steps", "4", "--verify", "--checkpoint", "run"];
+    let done = train(&place, &[&steps[..], &saving[..]].concat()).good();
+    assert!(done.out.contains("2 steps equal the eager step"), "{}", done.out);
+    let resumed = ["--steps", "3", "--schedule-steps", "4", "--checkpoint", "run", "--resume"];
+    train(&place, &resumed).bad(&["micro-batch", "Some(1)", "None"]);
+    train(&place, &[&resumed[..], &saving[..]].concat()).good();
+    let inspect = ["inspect", "--model", "model", "--batch", "64", "--seq", "8"];
+    let planned = |more: &[&str]| {
+        let out = run(&place, &[&inspect[..], more].concat()).good().out;
+        let line = out.lines().find(|line| line.contains("planned (")).unwrap();
+        line.to_owned()
+    };
+    assert_ne!(planned(&[]), planned(&saving));
+    let three = [&inspect[..], &["--micro-batch", "3"][..]].concat();
+    run(&place, &three).bad(&["micro-batch is 3", "divisor of the batch, 64"]);
+}
+
+#[test]
 fn a_model_is_trained_and_resumed_from_its_directory() {
     let place = Place::new();
     write_model(&place, 256);

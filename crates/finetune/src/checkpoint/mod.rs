@@ -49,6 +49,9 @@ pub struct Header {
     /// weights the run uses; `None` where the seed gives them.
     #[serde(default)]
     pub base: Option<String>,
+    /// Sequences that are computed together, where that is not the whole batch.
+    #[serde(default)]
+    pub micro_batch: Option<usize>,
     /// The fingerprint of the data.
     pub text: String,
     /// The loss of each step done.
@@ -68,6 +71,7 @@ impl Header {
             init: crate::init::INIT_VERSION,
             config,
             base: None,
+            micro_batch: None,
             next_step: losses.len() as u32,
             text: text.to_owned(),
             losses,
@@ -102,6 +106,14 @@ impl Header {
     pub fn require_base(&self, base: Option<&ModelDirectory>) -> Result<()> {
         let digest = base.map(|base| base.digest().to_owned());
         compare("base model (SHA-256)", &self.base, &digest)
+    }
+
+    /// Checks that batches are divided as in the run: otherwise the bits would differ.
+    ///
+    /// # Errors
+    /// [`Error::CheckpointMismatch`] when they are not.
+    pub fn require_micro_batch(&self, asked: Option<usize>) -> Result<()> {
+        compare("micro-batch", &self.micro_batch, &asked)
     }
 
     /// Checks that the optimizer of the checkpoint is `asked`.

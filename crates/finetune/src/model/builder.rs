@@ -69,6 +69,10 @@ pub(super) struct Builder {
     pub(super) cache: Option<Cache>,
     by_name: HashMap<String, usize>,
     scope: String,
+    /// What the names of all scopes begin with: the micro-batch, and whether it is done again.
+    prefix: String,
+    /// Whether an earlier micro-batch has left something in the gradients.
+    accumulates: bool,
 }
 
 impl Builder {
@@ -90,8 +94,9 @@ impl Builder {
         }
         let names = parameters.iter().map(|held| held.parameter.name.clone());
         let by_name = names.enumerate().map(|(index, name)| (name, index)).collect();
-        let (config, scope) = (*config, String::new());
-        Self { pass, config, parameters, cache: None, by_name, scope }
+        let (scope, prefix, accumulates) = (String::new(), String::new(), false);
+        let config = *config;
+        Self { pass, config, parameters, cache: None, by_name, scope, prefix, accumulates }
     }
 
     /// The weight `name`, which the inventory must have.
@@ -108,8 +113,40 @@ impl Builder {
 
     /// Names what follows: operations, and the transients of [`Builder::transient`].
     pub(super) fn scope(&mut self, scope: impl Into<String>) {
-        self.scope = scope.into();
+        self.scope = format!("{}{}", self.prefix, scope.into());
         self.pass.set_scope(self.scope.clone());
+    }
+
+    /// Puts `prefix` in front of the names of all scopes that follow, and gives back what was
+    /// there.
+    pub(super) fn prefix(&mut self, prefix: String) -> String {
+        std::mem::replace(&mut self.prefix, prefix)
+    }
+
+    /// Adds to the gradients from here on, instead of overwriting them.
+    pub(super) fn accumulate(&mut self) {
+        self.accumulates = true;
+    }
+
+    /// Whether gradients are added to.
+    pub(super) fn accumulates(&self) -> bool {
+        self.accumulates
+    }
+
+    /// Appends a launch that writes the gradient of a weight and cannot add to one by itself.
+    pub(super) fn gradient(
+        &mut self,
+        grad: Slice<f32>,
+        launch: impl FnOnce(Slice<f32>) -> Result<Launch<BufferId>, KernelError>,
+    ) -> Result<()> {
+        if !self.accumulates {
+            return self.launch(launch(grad));
+        }
+        let share = self.transient("share", grad.len());
+        let before = self.transient("before", grad.len());
+        self.launch(launch(share))?;
+        self.pass.copy(grad, before)?;
+        self.launch(Add { a: before, b: share, out: grad }.launch())
     }
 
     /// A transient named after the scope.
@@ -136,7 +173,7 @@ impl Builder {
         self.config.precision.dtype.compute()
     }
 
-    /// Tokens per step.
+    /// Tokens of a micro-batch, or of the step where it is not divided.
     pub(super) fn rows(&self) -> usize {
         self.config.rows()
     }

@@ -1,6 +1,8 @@
 //! The two ends of the model, which can share the token table: embedding, and logits with their
 //! loss.
 
+use std::ops::Range;
+
 use retrograph_kernels::ops::{CrossEntropy, Embedding, EmbeddingBackward, GemmShape, Mean};
 use retrograph_runtime::Slice;
 
@@ -30,7 +32,7 @@ pub(super) fn embed_backward(
     let Some(grad_table) = builder.weight(EMBEDDING).grad else { return Ok(()) };
     builder.scope("embedding backward");
     let (hidden, vocab) = (builder.config.model.hidden, builder.config.model.vocab);
-    if !builder.config.model.tied {
+    if !builder.config.model.tied && !builder.accumulates() {
         builder.pass.fill(grad_table, 0)?;
     }
     let backward = EmbeddingBackward { tokens, grad_out: grad, grad_table, hidden, vocab };
@@ -75,20 +77,33 @@ fn normed(builder: &mut Builder, x: Slice<f32>) -> Result<(Slice<f32>, norm::Sav
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Objective {
     pub(super) targets: Slice<u32>,
-    /// How many of the targets count. It differs from step to step, so that it is a control.
+    /// How many targets of the step count. It differs from step to step, so that it is a control.
     pub(super) counted: Slice<u32>,
-    /// The mean over those that count.
-    pub(super) loss: Slice<f32>,
+    /// The cross-entropy of each row.
+    pub(super) losses: Slice<f32>,
 }
 
-/// Appends the mean cross-entropy, and replaces the logits by their gradient.
+impl Objective {
+    /// That of the rows `rows`.
+    pub(super) fn part(self, rows: Range<usize>) -> Self {
+        let (targets, losses) = (self.targets.slice(rows.clone()), self.losses.slice(rows));
+        Self { targets, losses, ..self }
+    }
+}
+
+/// Appends the cross-entropy of each row, and replaces the logits by the gradient of their mean.
 pub(super) fn loss(builder: &mut Builder, logits: Slice<f32>, objective: Objective) -> Result<()> {
     builder.scope("loss");
-    let Objective { targets, counted, loss } = objective;
+    let Objective { targets, counted, losses } = objective;
     let (rows, vocab) = (builder.rows(), builder.config.model.vocab);
-    let losses = builder.transient("per_token", rows);
-    builder.launch(CrossEntropy { logits, targets, losses, counted, rows, vocab }.launch())?;
-    builder.launch(Mean { x: losses, counted, out: loss }.launch())
+    builder.launch(CrossEntropy { logits, targets, losses, counted, rows, vocab }.launch())
+}
+
+/// Appends the mean over the rows that count.
+pub(super) fn mean(builder: &mut Builder, objective: Objective, out: Slice<f32>) -> Result<()> {
+    builder.scope("loss");
+    let Objective { counted, losses, .. } = objective;
+    builder.launch(Mean { x: losses, counted, out }.launch())
 }
 
 /// Appends the gradient of the last layer's output, once the logits hold their own gradient.

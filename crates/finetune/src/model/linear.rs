@@ -128,12 +128,13 @@ impl Linear {
             builder.launch(whole.launch_in(compute))?;
         }
         if let Some(grad_weight) = self.weight.grad {
-            let wgrad = Wgrad { grad_out, x, grad_weight, shape, alpha: 1.0, accumulate: false };
+            let (alpha, accumulate) = (1.0, builder.accumulates());
+            let wgrad = Wgrad { grad_out, x, grad_weight, shape, alpha, accumulate };
             builder.launch(wgrad.launch_in(compute))?;
         }
         if let Some(out) = self.bias.and_then(|bias| bias.grad) {
             let (rows, columns) = (shape.rows, shape.outputs);
-            builder.launch(ColumnSum { x: grad_out, out, rows, columns }.launch())?;
+            builder.gradient(out, |out| ColumnSum { x: grad_out, out, rows, columns }.launch())?;
         }
         if let (Some(lora), Some(t)) = (self.lora, saved.low_rank) {
             lora.backward(builder, [x, t, grad_out, grad_input], shape)?;
@@ -176,7 +177,8 @@ impl Lora {
         let (down, up) = self.shapes(shape);
         let (w, alpha, compute) = (self.b.floats(), self.scale, builder.compute());
         if let Some(grad_weight) = self.b.grad {
-            let wgrad = Wgrad { grad_out, x: t, grad_weight, shape: up, alpha, accumulate: false };
+            let accumulate = builder.accumulates();
+            let wgrad = Wgrad { grad_out, x: t, grad_weight, shape: up, alpha, accumulate };
             builder.launch(wgrad.launch_in(compute))?;
         }
         let grad_t = builder.transient("grad_low_rank", t.len());
@@ -186,8 +188,8 @@ impl Lora {
         )?;
         let grad_out = grad_t;
         if let Some(grad_weight) = self.a.grad {
-            let wgrad =
-                Wgrad { grad_out, x, grad_weight, shape: down, alpha: 1.0, accumulate: false };
+            let (alpha, accumulate) = (1.0, builder.accumulates());
+            let wgrad = Wgrad { grad_out, x, grad_weight, shape: down, alpha, accumulate };
             builder.launch(wgrad.launch_in(compute))?;
         }
         let w = self.a.floats();

@@ -60,5 +60,7 @@ pub(super) fn backward(
         .launch(),
     )?;
     let Some((partials, grad_gamma)) = partials.zip(gamma.grad) else { return Ok(()) };
-    builder.launch(RmsNormGammaReduce { partials, grad_gamma, partial_rows, width }.launch())
+    builder.gradient(grad_gamma, |grad_gamma| {
+        RmsNormGammaReduce { partials, grad_gamma, partial_rows, width }.launch()
+    })
 }

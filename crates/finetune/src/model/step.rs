@@ -8,7 +8,7 @@ use super::head::{self, Objective};
 use super::layer;
 use super::optimizer::{self, Scalars};
 use crate::config::TrainingConfig;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Elements of the metrics buffer: the loss and the norm of the gradients before clipping.
 pub const METRICS: usize = 2;
@@ -21,6 +21,42 @@ pub enum GradientHome {
     Transient,
     /// The caller, who can read them after the step.
     External,
+}
+
+/// How a step is described, beyond what it computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepOptions {
+    /// Who keeps the gradients.
+    pub gradients: GradientHome,
+    /// Sequences that are computed together, a divisor of the batch; the gradients of all are
+    /// added. `None` computes the batch as a whole.
+    pub micro_batch: Option<usize>,
+    /// Whether the backward pass computes each layer again, of which the forward pass then keeps
+    /// the input only. The bits are the same.
+    pub recompute: bool,
+}
+
+impl From<GradientHome> for StepOptions {
+    fn from(gradients: GradientHome) -> Self {
+        Self { gradients, ..Self::default() }
+    }
+}
+
+impl StepOptions {
+    /// Whether the step is to take less memory at the cost of time.
+    pub fn saves_memory(&self) -> bool {
+        self.micro_batch.is_some() || self.recompute
+    }
+
+    /// Sequences that are computed together in a step of `batch`.
+    fn micro_batch(&self, batch: usize) -> Result<usize> {
+        let size = self.micro_batch.unwrap_or(batch);
+        if size > 0 && batch.is_multiple_of(size) {
+            return Ok(size);
+        }
+        let rule = format!("a divisor of the batch, {batch}");
+        Err(Error::InvalidConfig { field: "micro-batch", value: size.to_string(), rule })
+    }
 }
 
 /// The training step and the buffers through which it is bound and fed.
@@ -47,16 +83,21 @@ pub struct StepPass {
     pub metrics: Slice<f32>,
     /// External: 0, or one more than the step at which loss or norm was not finite.
     pub halt: Slice<u32>,
+    /// How it was described.
+    pub options: StepOptions,
 }
 
 impl StepPass {
     /// Describes the step of `config`.
     ///
     /// # Errors
-    /// When `config` is not valid, or a kernel cannot handle its sizes.
-    pub fn new(config: &TrainingConfig, gradients: GradientHome) -> Result<Self> {
+    /// When `config` is not valid, the micro-batch does not divide the batch, or a kernel cannot
+    /// handle the sizes.
+    pub fn new(config: &TrainingConfig, options: StepOptions) -> Result<Self> {
         config.validate()?;
-        let mut builder = Builder::new("training step", config, Some(gradients));
+        let batch = options.micro_batch(config.batch)?;
+        let micro = TrainingConfig { batch, ..*config };
+        let mut builder = Builder::new("training step", &micro, Some(options.gradients));
         let pass = &mut builder.pass;
         let step = pass.control::<u32>("step");
         let tokens = pass.control_array::<u32>("tokens", config.rows());
@@ -66,12 +107,36 @@ impl StepPass {
         let halt = pass.external::<u32>("halt", 1);
         let rotary = Rotary::declare(&mut builder);
         let (loss, norm) = (metrics.slice(0..1), metrics.slice(1..2));
-        let objective = Objective { targets, counted, loss };
-        forward_and_backward(&mut builder, (tokens, objective), rotary)?;
+        builder.scope("loss");
+        let losses = builder.transient("per_token", config.rows());
+        let objective = Objective { targets, counted, losses };
+        for (number, start) in (0..config.rows()).step_by(micro.rows()).enumerate() {
+            if options.micro_batch.is_some() {
+                builder.prefix(format!("micro-batch {number}/"));
+            }
+            let rows = start..start + micro.rows();
+            let part = (tokens.slice(rows.clone()), objective.part(rows));
+            forward_and_backward(&mut builder, part, (rotary, options.recompute))?;
+            builder.accumulate();
+        }
+        builder.prefix(String::new());
+        head::mean(&mut builder, objective, loss)?;
         optimizer::update(&mut builder, Scalars { step, loss, norm, halt })?;
         let Builder { pass, parameters, .. } = builder;
         let Rotary { cos, sin } = rotary;
-        Ok(Self { pass, parameters, step, tokens, targets, counted, cos, sin, metrics, halt })
+        Ok(Self {
+            pass,
+            parameters,
+            step,
+            tokens,
+            targets,
+            counted,
+            cos,
+            sin,
+            metrics,
+            halt,
+            options,
+        })
     }
 
     /// The parameters that are trained, in order.
@@ -83,22 +148,48 @@ impl StepPass {
 fn forward_and_backward(
     builder: &mut Builder,
     (tokens, objective): (Slice<u32>, Objective),
-    rotary: Rotary,
+    (rotary, recompute): (Rotary, bool),
 ) -> Result<()> {
     let mut x = head::embed(builder, tokens)?;
-    let mut saved = Vec::new();
+    let mut kept = Vec::new();
     for number in 0..builder.config.model.layers {
-        let (next, layer) = layer::forward(builder, number, x, rotary)?;
-        saved.push(layer);
+        let (next, saved) = layer::forward(builder, number, x, rotary)?;
+        kept.push(if recompute { Kept::Input(x) } else { Kept::All(Box::new(saved)) });
         x = next;
     }
     let (logits, head_saved) = head::logits(builder, x)?;
     head::loss(builder, logits, objective)?;
     let grad = head::logits_backward(builder, head_saved)?;
-    for (number, layer) in saved.into_iter().enumerate().rev() {
-        layer::backward(builder, number, (layer, rotary), grad)?;
+    for (number, kept) in kept.into_iter().enumerate().rev() {
+        let saved = match kept {
+            Kept::All(saved) => *saved,
+            Kept::Input(x) => again(builder, number, x, rotary)?,
+        };
+        layer::backward(builder, number, (saved, rotary), grad)?;
     }
     head::embed_backward(builder, tokens, grad)
+}
+
+/// What the backward pass has of a layer.
+enum Kept {
+    All(Box<layer::Saved>),
+    /// The input, from which the layer is computed again.
+    Input(Slice<f32>),
+}
+
+/// Appends the forward pass of a layer once more. Its output is known, so that what leads to
+/// nothing but that is computed for nothing: the last product of the layer.
+fn again(
+    builder: &mut Builder,
+    layer: usize,
+    x: Slice<f32>,
+    rotary: Rotary,
+) -> Result<layer::Saved> {
+    let before = builder.prefix(String::new());
+    builder.prefix(format!("{before}again/"));
+    let (_, saved) = layer::forward(builder, layer, x, rotary)?;
+    builder.prefix(before);
+    Ok(saved)
 }
 
 #[cfg(test)]
@@ -119,7 +210,7 @@ mod tests {
     }
 
     fn step(mode: Mode) -> StepPass {
-        StepPass::new(&config(mode), GradientHome::Transient).unwrap()
+        StepPass::new(&config(mode), StepOptions::default()).unwrap()
     }
 
     fn names(step: &StepPass, part: &str) -> usize {
@@ -150,7 +241,7 @@ mod tests {
     fn long_contractions_are_cut_into_parts() {
         let mut config = config(Mode::Full);
         config.model.intermediate = 8192;
-        let step = StepPass::new(&config, GradientHome::Transient).unwrap();
+        let step = StepPass::new(&config, StepOptions::default()).unwrap();
         // Down in the forward pass, gate and up in the backward pass, in each of two layers.
         assert_eq!(names(&step, "parts_sum"), 2 * 3);
     }

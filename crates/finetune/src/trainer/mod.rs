@@ -33,7 +33,7 @@ use crate::data::Batch;
 use crate::error::{Error, Kept, Result};
 use crate::evaluate::HeldOutLoss;
 use crate::hub::ModelDirectory;
-use crate::model::{GradientHome, StepPass};
+use crate::model::{StepOptions, StepPass};
 use crate::parameters::Parameter;
 use lane::Lane;
 use metrics::MetricsQueue;
@@ -45,8 +45,8 @@ pub struct TrainerOptions {
     pub build: BuildOptions,
     /// Whether an eager step runs beside each step on copies, to be compared bit for bit.
     pub verify: bool,
-    /// Who keeps the gradients.
-    pub gradients: GradientHome,
+    /// Who keeps the gradients, and how the step saves memory.
+    pub step: StepOptions,
 }
 
 /// A model in training.
@@ -236,6 +236,7 @@ impl Trainer {
     pub fn save(&self, directory: &CheckpointDirectory, text: &str) -> Result<std::path::PathBuf> {
         let mut header = Header::new(self.config, text, self.losses.clone());
         header.held_out.clone_from(&self.held_out);
+        header.micro_batch = self.step.options.micro_batch;
         header.base = self.base.as_ref().map(|base| base.digest().to_owned());
         let state = &self.lane.state;
         let mut reader = state.reader(&self.stream);

@@ -2,7 +2,7 @@
 
 use retrograph_runtime::{
     BuildOptions, Context, DeviceBuffer, ModuleCache, Policy, Progress, Report, Requirements,
-    Stream, WarmModules,
+    Reuse, Stream, WarmModules,
 };
 
 use super::lane::{Lane, RotaryTables, Site};
@@ -73,7 +73,7 @@ impl Plan {
     /// # Errors
     /// When the configuration is not valid.
     pub fn new(config: &TrainingConfig, options: TrainerOptions) -> Result<Self> {
-        let step = StepPass::new(config, options.gradients)?;
+        let step = StepPass::new(config, options.step)?;
         // The model may be asked to write when it is trained.
         let writing = GenerationPlan::new(config, GeneratorOptions::new(config.seq + 1))?;
         let need = MemoryNeed::of(&step, options.verify);
@@ -179,7 +179,7 @@ impl Plan {
     }
 
     fn gradients(&self, context: &Context) -> Result<Vec<(String, DeviceBuffer<f32>)>> {
-        if self.options.gradients == GradientHome::Transient {
+        if self.options.step.gradients == GradientHome::Transient {
             return Ok(Vec::new());
         }
         let buffer = |parameter: &Parameter| {
@@ -191,7 +191,12 @@ impl Plan {
     /// With verification, whatever a step reads without having written it must show.
     fn build_options(&self) -> BuildOptions {
         let nan_transients = self.options.build.nan_transients || self.options.verify;
-        BuildOptions { nan_transients, ..self.options.build }
+        let mut build = BuildOptions { nan_transients, ..self.options.build };
+        if self.options.step.saves_memory() {
+            // Otherwise what could run side by side would have memory of its own.
+            build.reuse = build.reuse.or(Some(Reuse::Full));
+        }
+        build
     }
 
     /// The eager program on copies, if the run is verified.

@@ -46,7 +46,8 @@ fn llama3(mode: Mode) -> TrainingConfig {
 fn matches_reference(mut config: TrainingConfig) {
     config.optimizer.max_norm = f32::MAX;
     let batch = batch(&config, 0);
-    let options = TrainerOptions { gradients: GradientHome::External, ..TrainerOptions::default() };
+    let options =
+        TrainerOptions { step: GradientHome::External.into(), ..TrainerOptions::default() };
     let mut values = |parameter: &Parameter| Ok(weights(parameter));
     let plan = Plan::new(&config, options).unwrap();
     let source = Source::Values(&mut values);

@@ -20,7 +20,8 @@ type Direction<'a> = &'a dyn Fn(&Parameter) -> Vec<f32>;
 fn moved(modules: &ModuleCache, mode: Mode, direction: Direction<'_>, by: f32) -> Trainer {
     let mut config = config(mode);
     config.optimizer.max_norm = f32::MAX;
-    let options = TrainerOptions { gradients: GradientHome::External, ..TrainerOptions::default() };
+    let options =
+        TrainerOptions { step: GradientHome::External.into(), ..TrainerOptions::default() };
     let plan = Plan::new(&config, options).unwrap();
     let mut values = |parameter: &Parameter| {
         let mut values = weights(parameter);

@@ -113,7 +113,8 @@ fn matches_pytorch(mode: Mode, name: &str) {
 fn gradients_match(mode: Mode, golden: &BTreeMap<String, Vec<f64>>) {
     let mut config = config(mode);
     config.optimizer.max_norm = f32::MAX;
-    let options = TrainerOptions { gradients: GradientHome::External, ..TrainerOptions::default() };
+    let options =
+        TrainerOptions { step: GradientHome::External.into(), ..TrainerOptions::default() };
     let plan = Plan::new(&config, options).unwrap();
     let mut values = |parameter: &Parameter| Ok(weights(parameter));
     let source = Source::Values(&mut values);

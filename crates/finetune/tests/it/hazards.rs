@@ -125,7 +125,7 @@ fn clipping_is_global() {
     let device = device();
     let mut config = config(Mode::Full, 5);
     config.optimizer.max_norm = 0.01;
-    let options = TrainerOptions { gradients: GradientHome::External, ..options(Policy::Manual) };
+    let options = TrainerOptions { step: GradientHome::External.into(), ..options(Policy::Manual) };
     let mut graph = trainer(&device, &config, options);
     let batch = text().batch([config.batch, config.seq], 0, 0).unwrap();
     let metrics = graph.step(&batch).unwrap();
@@ -156,7 +156,7 @@ fn eps_is_the_same_forward_and_backward() {
             values
         };
         let options = TrainerOptions {
-            gradients: retrograph_finetune::model::GradientHome::External,
+            step: retrograph_finetune::model::GradientHome::External.into(),
             ..options(Policy::Manual)
         };
         let plan = Plan::new(&config, options).unwrap();

@@ -11,7 +11,8 @@ use crate::golden::{batch, config, distance, weights};
 
 /// Loss, norm and gradients of a step of the golden model on `batch`.
 fn step(config: &TrainingConfig, batch: &Batch) -> (StepMetrics, Vec<(String, Vec<f32>)>) {
-    let options = TrainerOptions { gradients: GradientHome::External, ..TrainerOptions::default() };
+    let options =
+        TrainerOptions { step: GradientHome::External.into(), ..TrainerOptions::default() };
     let plan = Plan::new(config, options).unwrap();
     let mut values = |parameter: &Parameter| Ok(weights(parameter));
     let source = Source::Values(&mut values);

@@ -21,6 +21,7 @@ mod padded;
 mod precision;
 mod reference;
 mod resume;
+mod saving;
 mod small_tokenizer;
 mod strategies;
 mod text;

@@ -30,7 +30,7 @@ fn contractions_in_parts_match_pytorch() {
     let narrow = std::mem::replace(&mut config.model.intermediate, WIDE);
     let sizes = [narrow, config.model.hidden];
     config.optimizer.max_norm = f32::MAX;
-    let step = StepPass::new(&config, GradientHome::External).unwrap();
+    let step = StepPass::new(&config, GradientHome::External.into()).unwrap();
     let sums = step.pass.operations().iter().filter(|op| op.name().ends_with("parts_sum"));
     assert_eq!(sums.count(), 3 * config.model.layers, "nothing was cut");
 
@@ -43,7 +43,8 @@ fn contractions_in_parts_match_pytorch() {
         }
         Ok(wide)
     };
-    let options = TrainerOptions { gradients: GradientHome::External, ..TrainerOptions::default() };
+    let options =
+        TrainerOptions { step: GradientHome::External.into(), ..TrainerOptions::default() };
     let plan = Plan::new(&config, options).unwrap();
     let source = Source::Values(&mut values);
     let mut trainer = plan.start(&device().modules(), source, &mut |_| ()).unwrap();

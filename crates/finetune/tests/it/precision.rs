@@ -149,7 +149,7 @@ fn gradients_of_lora_over_nf4_are_those_of_a_reference_over_its_values() {
     for (precision, allowed) in [(NESTED, 1e-4), (Precision::BF16.nf4(true), 0.05)] {
         let config = TrainingConfig { precision, ..config };
         let options =
-            TrainerOptions { gradients: GradientHome::External, ..TrainerOptions::default() };
+            TrainerOptions { step: GradientHome::External.into(), ..TrainerOptions::default() };
         let mut trainer = trainer(&config, options, &mut |p| Ok(weights(p)));
         trainer.step(&batch).unwrap();
         for (name, gradient) in trainer.gradients().unwrap() {

@@ -57,7 +57,7 @@ fn start(device: &Device, name: &str, adapted: bool, keep_gradients: bool) -> Tr
     if keep_gradients {
         // What the kernels at the end of the step leave in place are then the gradients.
         config.optimizer.max_norm = f32::MAX;
-        options.gradients = GradientHome::External;
+        options.step = GradientHome::External.into();
     }
     let plan = Plan::new(&config, options).unwrap().with_base(base).unwrap();
     let source = adapter.as_mut().map_or(Source::Seed, Source::Adapter);
