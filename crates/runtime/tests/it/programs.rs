@@ -218,7 +218,7 @@ fn swapped_shapes_are_refused_by_length() {
     let mut pass = Pass::new("swapped");
     let (rows, inputs, outputs) = (4, 6, 10);
     let x = pass.external("x", rows * inputs);
-    let w = pass.external("w", outputs * inputs);
+    let w = pass.external::<f32>("w", outputs * inputs);
     let y = pass.external("y", rows * outputs);
     let (bias, alpha, accumulate) = (None, 1.0, false);
     let shape = GemmShape { rows, inputs: outputs, outputs: inputs };
