@@ -36,6 +36,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::ModuleBuilder;
 
+pub(crate) use cargo::{Cargo, Nf4, Stored};
 use operand::Contiguous::{Contraction, Extent};
 use sizes::Storage;
 

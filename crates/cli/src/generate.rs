@@ -82,7 +82,7 @@ fn plan(
     (model, adapter): (ModelDirectory, Option<&Adapter>),
     prompt: usize,
 ) -> Result<GenerationPlan, CliError> {
-    let mode = adapter.map_or(Mode::Full, |adapter| Mode::Lora(adapter.lora()));
+    let mode = adapter.map_or(Mode::Frozen, |adapter| Mode::Lora(adapter.lora()));
     if let Some(adapter) = adapter.filter(|_| !arguments.quiet) {
         screen::adapter(adapter);
     }

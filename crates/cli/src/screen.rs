@@ -55,6 +55,7 @@ pub(crate) fn run(config: &TrainingConfig) {
         parameters.iter().filter(|parameter| parameter.trainable).map(|one| one.len()).sum();
     let mode = match config.mode {
         Mode::Full => "full".to_owned(),
+        Mode::Frozen => "frozen".to_owned(),
         Mode::Lora(lora) => described(&lora),
     };
     let model = &config.model;

@@ -170,7 +170,7 @@ struct List {
 impl List {
     fn layer(&mut self, model: &ModelConfig, layer: usize) {
         let name = |part: &str| layer_name(layer, part);
-        let norms = self.lora.is_none_or(|lora| lora.norms);
+        let norms = self.lora.map_or(self.full, |lora| lora.norms);
         self.norm(name("input_layernorm.weight"), model.hidden, norms);
         for projection in Projection::ALL {
             if projection == Projection::O && model.qk_norm {

@@ -33,7 +33,7 @@ const NF4_VALUES: [f32; 16] = [
 
 /// How the elements of an operand lie in memory.
 #[derive(Clone, Copy)]
-pub(super) enum Stored<'k> {
+pub(crate) enum Stored<'k> {
     /// As f32.
     F32,
     /// As bf16.
@@ -42,9 +42,9 @@ pub(super) enum Stored<'k> {
     Nf4(Nf4<'k>),
 }
 
-impl Stored<'_> {
+impl<'k> Stored<'k> {
     /// How many bytes there are for each element, where there are whole ones.
-    pub(super) fn bytes(self) -> u32 {
+    pub(crate) fn bytes(self) -> u32 {
         match self {
             Self::F32 => 4,
             Self::Bf16 => 2,
@@ -59,11 +59,22 @@ impl Stored<'_> {
             Self::Bf16 | Self::Nf4(_) => unit,
         }
     }
+
+    /// Element `index` behind `address`, as f32. Codes come in vectors only.
+    pub(crate) fn element(self, address: Value<'k, u64>, index: Value<'k, u32>) -> Value<'k, f32> {
+        match self {
+            Self::F32 => Ptr::<f32>::from_address(address).load(index),
+            Self::Bf16 => {
+                Value::<f32>::from_bits(Ptr::<u32>::from_address(address).load_u16(index) << 16)
+            }
+            Self::Nf4(_) => unreachable!("codes come in vectors only"),
+        }
+    }
 }
 
 /// The scales of an operand in NF4, and the tables that codes are looked up in.
 #[derive(Clone, Copy)]
-pub(super) struct Nf4<'k> {
+pub(crate) struct Nf4<'k> {
     kernel: Kernel<'k>,
     /// One f32 for each block; one byte where `nested` is not null.
     absmax: Ptr<'k, f32>,
@@ -80,7 +91,7 @@ pub(super) struct Nf4<'k> {
 impl<'k> Nf4<'k> {
     /// Declares the parameters of the scales, and fills the tables. Nothing may be read from them
     /// before the next barrier.
-    pub(super) fn declare(k: &Kernel<'k>) -> Self {
+    pub(crate) fn declare(k: &Kernel<'k>) -> Self {
         let [absmax, nested, map, offset] =
             ["b_absmax", "b_nested", "b_map", "b_offset"].map(|name| k.pointer::<f32>(name));
         let tables = k.shared::<f32>("tables", NF4_VALUES.len() + NESTED_BLOCK as usize);
@@ -88,7 +99,7 @@ impl<'k> Nf4<'k> {
     }
 
     /// Fills the tables, by all threads of the block.
-    pub(super) fn fill_tables(&self) {
+    pub(crate) fn fill_tables(&self) {
         let k = self.kernel;
         let codes = NF4_VALUES.len() as u32;
         k.when(k.tid_x().lt(codes), || {
@@ -138,7 +149,7 @@ impl<'k> Nf4<'k> {
 }
 
 /// A few neighbouring elements.
-pub(super) enum Cargo<'k> {
+pub(crate) enum Cargo<'k> {
     /// As f32.
     Floats(Vec<Var<'k, f32>>),
     /// As bf16, two in a word.
@@ -149,7 +160,7 @@ pub(super) enum Cargo<'k> {
 
 impl<'k> Cargo<'k> {
     /// Room for `unit` elements, 4 or 8.
-    pub(super) fn new(k: &Kernel<'k>, stored: Stored<'k>, unit: u32) -> Self {
+    pub(crate) fn new(k: &Kernel<'k>, stored: Stored<'k>, unit: u32) -> Self {
         match stored {
             Stored::F32 => Self::Floats((0..unit).map(|_| k.var(0.0f32)).collect()),
             Stored::Bf16 => Self::Halves((0..unit / 2).map(|_| k.var(0u32)).collect()),
@@ -162,7 +173,7 @@ impl<'k> Cargo<'k> {
 
     /// Starts loading by aligned vectors; `index(j)` is the place of element j and of those that a
     /// vector brings with it.
-    pub(super) fn fetch_vectors(
+    pub(crate) fn fetch_vectors(
         &self,
         address: Value<'k, u64>,
         index: impl Fn(u32) -> Value<'k, u32>,
@@ -231,6 +242,14 @@ impl<'k> Cargo<'k> {
                 values.chunks_exact(2).map(|pair| pack(target, [pair[0], pair[1]])).collect()
             }
         }
+    }
+
+    /// The elements as f32, whatever they are stored as.
+    pub(crate) fn decoded(&self) -> Vec<Value<'k, f32>> {
+        let Self::Halves(vars) = self else { return self.floats() };
+        let pair = |word: Value<'k, u32>| [word << 16, word & 0xffff_0000];
+        let bits = vars.iter().flat_map(|var| pair(var.get()));
+        bits.map(Value::<f32>::from_bits).collect()
     }
 
     /// The elements as f32. There is no product in f32 with an operand in bf16.

@@ -6,7 +6,7 @@ use retrograph_runtime::{ModuleCache, Report, Stream};
 use serde::{Deserialize, Serialize};
 
 use super::{Contender, milliseconds};
-use crate::config::TrainingConfig;
+use crate::config::{Mode, TrainingConfig};
 use crate::error::Result;
 use crate::generate::{GenerationPlan, Generator, GeneratorOptions, Request, Sampling};
 use crate::init;
@@ -85,7 +85,7 @@ impl DecodeBench {
         on: &mut dyn FnMut(&DecodeMeasurement) -> bool,
     ) -> Result<Vec<DecodeMeasurement>> {
         for &[_, room] in &self.sizes {
-            let plan = GenerationPlan::new(&self.config, GeneratorOptions::new(room))?;
+            let plan = GenerationPlan::new(&self.config(), GeneratorOptions::new(room))?;
             modules.prewarm(&plan.requirements(), |_| ())?;
         }
         let state = self.state(modules, upload)?;
@@ -103,13 +103,19 @@ impl DecodeBench {
         Ok(measurements)
     }
 
+    /// The configuration of a model that is only run, unless it has low-rank updates.
+    fn config(&self) -> TrainingConfig {
+        let mode = self.config.mode.lora().map_or(Mode::Frozen, Mode::Lora);
+        TrainingConfig { mode, ..self.config }
+    }
+
     fn state(
         &self,
         modules: &ModuleCache,
         upload: &mut dyn FnMut(usize, usize, &str),
     ) -> Result<ModelState> {
         let stream = Stream::new(modules.context())?;
-        let mut parameters = self.config.parameters();
+        let mut parameters = self.config().parameters();
         parameters.iter_mut().for_each(|parameter| parameter.trainable = false);
         let fill = |parameter: &Parameter, first, chunk: Chunk<'_>| {
             chunk.fill(|values| init::fill(values, first, parameter, self.config.seed));
@@ -125,7 +131,7 @@ impl DecodeBench {
         ([position, room], contender): ([usize; 2], Contender),
     ) -> Result<DecodeMeasurement> {
         let options = GeneratorOptions { build: contender.build(), ..GeneratorOptions::new(room) };
-        let plan = GenerationPlan::new(&self.config, options)?;
+        let plan = GenerationPlan::new(&self.config(), options)?;
         let need = plan.memory();
         let (before, _) = modules.context().memory()?;
         let source = Source::State(state.clone());

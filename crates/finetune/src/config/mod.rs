@@ -29,13 +29,15 @@ pub enum Mode {
     /// The base is frozen; low-rank updates `scale · B · A` of some projections are trained, and
     /// the norms of each layer where that is asked for.
     Lora(LoraConfig),
+    /// None: the model is only run.
+    Frozen,
 }
 
 impl Mode {
     /// The LoRA parameters, if this is LoRA.
     pub fn lora(&self) -> Option<LoraConfig> {
         match self {
-            Self::Full => None,
+            Self::Full | Self::Frozen => None,
             Self::Lora(lora) => Some(*lora),
         }
     }

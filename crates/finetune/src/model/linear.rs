@@ -8,8 +8,7 @@
 //! ```
 
 use retrograph_kernels::ops::{
-    ColumnSum, Compute, Dgrad, DgradParts, Fprop, FpropParts, GemmShape, Gemv, PartsSum, Stored,
-    Wgrad,
+    ColumnSum, Dgrad, DgradParts, Fprop, FpropParts, GemmShape, Gemv, PartsSum, Stored, Wgrad,
 };
 use retrograph_runtime::{BufferId, Slice};
 
@@ -96,7 +95,7 @@ impl Linear {
     fn project(&self, builder: &mut Builder, x: Slice<f32>, y: Slice<f32>) -> Result<()> {
         let (w, shape, compute) = (self.weight.value.stored(), self.shape, builder.compute());
         let parts = shape.fprop_parts(compute);
-        if !is_gemv(shape, compute, w) && parts > 1 && self.bias.is_none() {
+        if shape.rows > 1 && parts > 1 && self.bias.is_none() {
             let partials = builder.transient("parts", parts * y.len());
             builder.launch(FpropParts { x, w, partials, shape, parts }.launch_in(compute))?;
             return builder.launch(PartsSum { partials, out: y, parts }.launch());
@@ -143,21 +142,13 @@ impl Linear {
     }
 }
 
-/// Whether a product has the kernel for one row, which is one of f32.
-fn is_gemv(shape: GemmShape, compute: Compute, w: Stored<BufferId>) -> bool {
-    shape.rows == 1 && compute == Compute::F32 && matches!(w, Stored::F32(_))
-}
-
-/// Appends a product.
+/// Appends a product, which for one row has a kernel of its own.
 fn product(builder: &mut Builder, fprop: Fprop<BufferId, Stored<BufferId>>) -> Result<()> {
-    let compute = builder.compute();
-    let Fprop { x, w, bias, y, shape, alpha, accumulate } = fprop;
-    match w {
-        Stored::F32(w) if is_gemv(shape, compute, fprop.w) => {
-            builder.launch(Gemv { x, w, bias, y, alpha, accumulate }.launch())
-        }
-        _ => builder.launch(fprop.launch_in(compute)),
+    if fprop.shape.rows != 1 {
+        return builder.launch(fprop.launch_in(builder.compute()));
     }
+    let Fprop { x, w, bias, y, alpha, accumulate, .. } = fprop;
+    builder.launch(Gemv { x, w, bias, y, alpha, accumulate }.launch())
 }
 
 impl Lora {

@@ -7,7 +7,7 @@ use super::builder::{Builder, ParameterBuffers};
 use super::head::{self, Objective};
 use super::layer;
 use super::optimizer::{self, Scalars};
-use crate::config::TrainingConfig;
+use crate::config::{Mode, TrainingConfig};
 use crate::error::{Error, Result};
 
 /// Elements of the metrics buffer: the loss and the norm of the gradients before clipping.
@@ -95,6 +95,11 @@ impl StepPass {
     /// handle the sizes.
     pub fn new(config: &TrainingConfig, options: StepOptions) -> Result<Self> {
         config.validate()?;
+        if config.mode == Mode::Frozen {
+            let (field, value) = ("mode", "frozen".to_owned());
+            let rule = "full or lora: there is nothing to train".to_owned();
+            return Err(Error::InvalidConfig { field, value, rule });
+        }
         let batch = options.micro_batch(config.batch)?;
         let micro = TrainingConfig { batch, ..*config };
         let mut builder = Builder::new("training step", &micro, Some(options.gradients));
@@ -195,7 +200,7 @@ fn again(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{LoraConfig, Mode, OptimizerConfig, Preset};
+    use crate::config::{LoraConfig, OptimizerConfig, Preset};
 
     fn config(mode: Mode) -> TrainingConfig {
         TrainingConfig {

@@ -2,13 +2,14 @@
 
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{
-    Device, Error, GenerationPlan, Generator, GeneratorOptions, Mode, ModelConfig, Request,
-    RopeScaling, Sampling, Source, TrainingConfig,
+    Device, Error, GenerationPlan, Generator, GeneratorOptions, Mode, ModelConfig, Precision,
+    Request, RopeScaling, Sampling, Source, TrainingConfig,
 };
+use retrograph_kernels::nf4::{self, Nested};
 use retrograph_runtime::{BuildOptions, Policy};
 
 use crate::device::device;
-use crate::golden::{config, weights};
+use crate::golden::{config, distance, weights};
 use crate::models::LORA;
 use crate::reference::{Reference, Weights};
 
@@ -130,6 +131,48 @@ fn every_strategy_gives_the_same_tokens_and_the_bits_of_eager_steps() {
         assert_eq!(report.nodes == 0, policy == Policy::Eager, "{policy:?}");
     }
     assert!(all.windows(2).all(|pair| pair[0] == pair[1]), "{all:?}");
+}
+
+/// A generator of weights that are given, and the logits behind a prompt and four tokens.
+fn logits_of(config: &TrainingConfig, values: &dyn Fn(&Parameter) -> Vec<f32>) -> Vec<f32> {
+    let options = GeneratorOptions { verify: true, ..GeneratorOptions::new(32) };
+    let plan = GenerationPlan::new(config, options).unwrap();
+    let source = &mut |parameter: &Parameter| Ok(values(parameter));
+    let source = Source::Values(source);
+    let mut generator = plan.start(&device().modules(), source, &mut |_| ()).unwrap();
+    assert_eq!(greedy(&mut generator, &prompt(9), 5).len(), 5);
+    assert_eq!(generator.jit_after_warm(), 0);
+    generator.logits().unwrap()
+}
+
+#[test]
+fn weights_in_fewer_bits_give_what_the_same_weights_give_in_f32() {
+    let config = config(Mode::Frozen);
+    let linear = |name: &str| name.contains("_proj.weight");
+    let rounded = |values: Vec<f32>| -> Vec<f32> {
+        values.into_iter().map(|value| half::bf16::from_f32(value).to_f32()).collect()
+    };
+    for precision in [Precision::BF16, Precision::F32.nf4(false), Precision::BF16.nf4(true)] {
+        let bf16 = precision.dtype == Precision::BF16.dtype;
+        let values = |parameter: &Parameter| {
+            let values = weights(parameter);
+            if precision.quantize.is_some() && linear(&parameter.name) {
+                let quantized = nf4::quantize(&values).unwrap();
+                let nested = Nested::new(&quantized.absmax).scales();
+                let scales = if bf16 { nested } else { quantized.absmax };
+                return nf4::dequantize(&quantized.codes, &scales, values.len());
+            }
+            let matrix = bf16 && parameter.shape.len() == 2;
+            if matrix { rounded(values) } else { values }
+        };
+        let expected = logits_of(&config, &values);
+        let expected: Vec<f64> = expected.into_iter().map(f64::from).collect();
+        let found = logits_of(&TrainingConfig { precision, ..config }, &weights);
+        let error = distance(&found, &expected);
+        // Prompts are computed in bf16 where that is asked for, tokens in f32.
+        let allowed = if bf16 { 0.02 } else { 1e-4 };
+        assert!(error <= allowed, "{precision:?}: the logits are off by {error:.2e}");
+    }
 }
 
 #[test]

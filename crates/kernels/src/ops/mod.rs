@@ -48,7 +48,7 @@ pub use embedding::{Embedding, EmbeddingBackward};
 pub use gemm::{DGRAD, DGRAD_BF16, DGRAD_BF16_BF16, DGRAD_BF16_NF4, DGRAD_NF4, Dgrad};
 pub use gemm::{FPROP, FPROP_BF16, FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_NF4, Fprop};
 pub use gemm::{GemmShape, WGRAD, WGRAD_BF16, Wgrad};
-pub use gemv::{GEMV, Gemv};
+pub use gemv::{GEMV, GEMV_BF16, GEMV_NF4, Gemv};
 pub use mean::{MEAN, Mean};
 pub use parts::{DgradParts, FpropParts, PARTS_SUM, PartsSum};
 pub use rms_norm::{RMS_NORM, RMS_NORM_BACKWARD, RMS_NORM_GAMMA_REDUCE};
@@ -101,6 +101,8 @@ static ALL: &[&Kernel] = &[
     &FPROP_NF4,
     &WGRAD,
     &GEMV,
+    &GEMV_BF16,
+    &GEMV_NF4,
     &WGRAD_BF16,
     &MEAN,
     &PARTS_SUM,

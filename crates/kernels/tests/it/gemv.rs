@@ -1,10 +1,11 @@
 //! Matrix times vector against the reference of a product with one row.
 
 use retrograph_kernels::Dispatch;
-use retrograph_kernels::ops::{GEMV, GemmShape, Gemv};
+use retrograph_kernels::ops::{GemmShape, Gemv};
 use retrograph_kernels::reference::gemm::fprop;
 
 use crate::bounds::{chain, within};
+use crate::gemm_case::Form;
 use crate::harness::Device;
 use crate::support::{Data, doubles, same_bits};
 
@@ -23,9 +24,18 @@ const SIZES: [[usize; 2]; 11] = [
     [2053, 3],
 ];
 
+/// How weights are stored.
+const FORMS: [Form; 4] = [Form::F32, Form::Bf16, Form::Nf4, Form::Nested];
+
+/// A case without anything further.
+const PLAIN: Case<'static> =
+    Case { x: &[], w: &[], form: Form::F32, bias: None, before: None, alpha: 1.0, shift: 0 };
+
+#[derive(Clone, Copy)]
 struct Case<'a> {
     x: &'a [f32],
     w: &'a [f32],
+    form: Form,
     bias: Option<&'a [f32]>,
     before: Option<&'a [f32]>,
     alpha: f32,
@@ -45,7 +55,7 @@ impl Case<'_> {
             let padded = [&vec![f32::NAN; self.shift], data].concat();
             device.upload(&padded).slice(self.shift..padded.len())
         };
-        let (x, w) = (place(self.x), place(self.w));
+        let (x, w) = (place(self.x), self.form.upload(&device, self.w, self.shift));
         let bias = self.bias.map(|bias| device.upload(bias));
         let y = self.before.map_or_else(|| device.unwritten(outputs), |y| device.upload(y));
         let (alpha, accumulate) = (self.alpha, self.before.is_some());
@@ -53,7 +63,7 @@ impl Case<'_> {
         let dispatch = launch.dispatch(device.target());
         let dispatch = split.map_or(dispatch, |index| {
             let blocks = (outputs as u32).div_ceil(32 >> index);
-            Dispatch { entry: GEMV.entries[index], grid: [blocks, 1, 1], ..dispatch }
+            Dispatch { entry: launch.kernel.entries[index], grid: [blocks, 1, 1], ..dispatch }
         });
         device.run_as(&launch, dispatch);
         device.download(y)
@@ -62,7 +72,7 @@ impl Case<'_> {
     fn check(&self, actual: &[f32], what: &str) {
         let (inputs, outputs) = (self.x.len(), actual.len());
         let shape = GemmShape { rows: 1, inputs, outputs };
-        let (x, w) = (doubles(self.x), doubles(self.w));
+        let (x, w) = (doubles(self.x), doubles(&self.form.stored(self.w)));
         let abs = |values: &[f64]| values.iter().map(|v| v.abs()).collect::<Vec<_>>();
         let mut expected = fprop(&x, &w, shape);
         let mut magnitudes = fprop(&abs(&x), &abs(&w), shape);
@@ -73,19 +83,28 @@ impl Case<'_> {
             magnitudes[i] = magnitudes[i] * f64::from(self.alpha.abs()) + bias.abs() + before.abs();
         }
         let bounds: Vec<_> = magnitudes.iter().map(|&m| chain(inputs, m)).collect();
-        within(actual, &expected, &bounds, &format!("gemv {inputs} to {outputs} {what}"));
+        within(
+            actual,
+            &expected,
+            &bounds,
+            &format!("{:?} {inputs} to {outputs} {what}", self.form),
+        );
     }
 }
 
 #[test]
 fn every_split_matches_the_reference_and_repeats_its_bits() {
     let mut data = Data::new("gemv splits");
-    for [inputs, outputs] in SIZES {
+    for ([inputs, outputs], form) in SIZES.iter().flat_map(|s| FORMS.map(|form| (*s, form))) {
+        // Codes come in words of eight.
+        if matches!(form, Form::Nf4 | Form::Nested) && !inputs.is_multiple_of(8) {
+            continue;
+        }
         let (x, w) = (data.uniform(inputs, 2.0), data.uniform(inputs * outputs, 2.0));
-        let case = Case { x: &x, w: &w, bias: None, before: None, alpha: 1.0, shift: 0 };
+        let case = Case { x: &x, w: &w, form, ..PLAIN };
         for split in 0..4 {
             let result = case.run(outputs, Some(split));
-            case.check(&result, GEMV.entries[split]);
+            case.check(&result, &format!("split {split}"));
             same_bits(&result, &case.run(outputs, Some(split)), "two runs");
         }
         case.check(&case.run(outputs, None), "by its sizes");
@@ -95,11 +114,14 @@ fn every_split_matches_the_reference_and_repeats_its_bits() {
 #[test]
 fn bias_factor_accumulation_and_alignment_do_what_they_say() {
     let mut data = Data::new("gemv epilogue");
-    for [inputs, outputs] in [[16, 9], [300, 70], [7, 5]] {
+    let shapes = [[16, 9], [300, 70], [304, 9], [7, 5]];
+    let forms = [Form::F32, Form::Bf16];
+    for ([inputs, outputs], form) in shapes.iter().flat_map(|s| forms.map(|form| (*s, form))) {
         let (x, w) = (data.uniform(inputs, 2.0), data.uniform(inputs * outputs, 2.0));
         let (bias, before) = (data.uniform(outputs, 2.0), data.uniform(outputs, 2.0));
         for before in [None, Some(before.as_slice())] {
-            let case = Case { x: &x, w: &w, bias: Some(&bias), before, alpha: -0.75, shift: 0 };
+            let case =
+                Case { x: &x, w: &w, form, bias: Some(&bias), before, alpha: -0.75, shift: 0 };
             let aligned = case.run(outputs, None);
             case.check(&aligned, "with everything");
             let shifted = Case { shift: 1, ..case };
@@ -114,12 +136,12 @@ fn special_values_reach_their_output_only_and_all_scales_keep_their_precision() 
     let (mut x, mut w) = (data.uniform(64, 1.0), data.uniform(64 * 6, 1.0));
     (w[64 + 3], w[3 * 64 + 63]) = (f32::NAN, f32::INFINITY);
     x[63] = 1.0;
-    let case = Case { x: &x, w: &w, bias: None, before: None, alpha: 1.0, shift: 0 };
+    let case = Case { x: &x, w: &w, ..PLAIN };
     assert_eq!(case.outputs(), 6);
     case.check(&case.run(6, None), "special values");
     for scale in [1e-30, 1e30] {
         let (x, w) = (data.uniform(129, 1.0), data.uniform(129 * 5, scale));
-        let case = Case { x: &x, w: &w, bias: None, before: None, alpha: 1.0, shift: 0 };
+        let case = Case { x: &x, w: &w, ..PLAIN };
         case.check(&case.run(5, None), "far from one");
     }
 }
