@@ -1,4 +1,5 @@
-//! Matrix times vector: `y = α·W·x (+ bias) (+ y)`, W stored `outputs × inputs` as f32, bf16 or NF4.
+//! Matrix times vector: `y = α·W·x (+ bias) (+ y)`, W stored `outputs × inputs` in f32, bf16 or
+//! NF4.
 //!
 //! One row of activations uses every weight once, so that the floor is the bytes of W. A warp reads
 //! four rows of W side by side by aligned vectors, two at a time, and x from the cache. Factors are
