@@ -1,9 +1,10 @@
 //! Times every tile of a matrix product on a GPU, and the one that the sizes choose.
 //!
 //! ```text
-//! gemm_speed [--tile NAME] [--samples N] [--simulate] OUT.jsonl
+//! gemm_speed [--bf16] [--weights f32|bf16|nf4] [--tile NAME] [--samples N] [--simulate] OUT.jsonl
 //! ```
 //!
+//! `--bf16` computes in bf16; `--weights` says how the second operand is stored.
 //! `--tile` times that tile alone beside the chosen one. `--simulate` runs small shapes on the
 //! simulated driver, which shows that the program works and nothing about speed. A launch takes its
 //! operands from a ring of copies larger than the L2 cache, so that memory is not hidden. The time
@@ -18,7 +19,7 @@ use std::fs::File;
 use std::io::Write;
 
 use device::{Device, Work};
-use retrograph_kernels::ops::{Dgrad, Fprop, GemmShape};
+use retrograph_kernels::ops::{Compute, Dgrad, Fprop, GemmShape, Nf4, Nf4Scales, Stored};
 use retrograph_kernels::{Dispatch, Launch, View, images};
 
 /// Bytes that the operands of consecutive launches spread over.
@@ -27,8 +28,51 @@ const RING: usize = 160 << 20;
 const LAYERS: [[usize; 2]; 6] =
     [[1536, 1536], [1536, 256], [1536, 8960], [8960, 1536], [1536, 16], [16, 1536]];
 
+/// How the second operand is stored.
+#[derive(Clone, Copy)]
+enum Weights {
+    F32,
+    Bf16,
+    Nf4,
+}
+
+impl Weights {
+    fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "f32" => Self::F32,
+            "bf16" => Self::Bf16,
+            "nf4" => Self::Nf4,
+            _ => return None,
+        })
+    }
+
+    /// Bytes of the elements, and of their scales.
+    fn bytes(self, len: usize) -> [usize; 2] {
+        match self {
+            Self::F32 => [len * 4, 0],
+            Self::Bf16 => [len * 2, 0],
+            Self::Nf4 => [len.div_ceil(2), len.div_ceil(64) * 4],
+        }
+    }
+
+    /// The matrix at these addresses.
+    fn at(self, [elements, scales]: [u64; 2], len: usize) -> Stored<u64> {
+        match self {
+            Self::F32 => Stored::F32(View::new(elements, len)),
+            Self::Bf16 => Stored::Bf16(View::new(elements, len)),
+            Self::Nf4 => Stored::Nf4(Nf4 {
+                codes: View::new(elements, len.div_ceil(2)),
+                scales: Nf4Scales::Plain(View::new(scales, len.div_ceil(64))),
+                len,
+            }),
+        }
+    }
+}
+
 /// What the command line asks for.
 struct Options {
+    compute: Compute,
+    weights: Weights,
     tile: Option<String>,
     samples: usize,
     simulate: bool,
@@ -38,6 +82,7 @@ struct Options {
 impl Options {
     fn parse() -> Result<Self, String> {
         let (mut tile, mut samples, mut simulate, mut path) = (None, 15, false, None);
+        let (mut compute, mut weights) = (Compute::F32, Weights::F32);
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
@@ -45,19 +90,23 @@ impl Options {
                 "--tile" => tile = Some(value()?),
                 "--samples" => samples = value()?.parse().map_err(|_| "--samples: a number")?,
                 "--simulate" => simulate = true,
+                "--bf16" => compute = Compute::Bf16,
+                "--weights" => {
+                    weights = Weights::parse(&value()?).ok_or("--weights: f32, bf16 or nf4")?;
+                }
                 _ => path = Some(argument),
             }
         }
-        let path = path.ok_or("usage: gemm_speed [--tile NAME] [--samples N] [--simulate] OUT")?;
+        let path = path.ok_or("usage: gemm_speed [OPTIONS] OUT")?;
         let out = File::create(&path).map_err(|error| format!("{path}: {error}"))?;
-        Ok(Self { tile, samples, simulate, out })
+        Ok(Self { compute, weights, tile, samples, simulate, out })
     }
 
     /// Rows, inputs and outputs of every product.
     fn shapes(&self) -> Vec<GemmShape> {
         let shape = |rows, [inputs, outputs]: [usize; 2]| GemmShape { rows, inputs, outputs };
         if self.simulate {
-            return vec![shape(8, [48, 32]), shape(70, [36, 65])];
+            return vec![shape(8, [48, 32]), shape(70, [40, 65])];
         }
         let rows = [32, 128, 512];
         let layers = rows.iter().flat_map(|rows| LAYERS.map(|layer| shape(*rows, layer)));
@@ -88,13 +137,15 @@ fn compare(
     (op, shape): (&str, GemmShape),
 ) -> Result<(), Box<dyn std::error::Error>> {
     let GemmShape { rows, inputs, outputs } = shape;
-    let launches = ring(device, op, shape)?;
+    let launches = ring(device, options, (op, shape))?;
     let first = &launches[0];
     let chosen = first.dispatch(device.target);
     let flops = 2.0 * rows as f64 * inputs as f64 * outputs as f64;
-    let bytes = 4.0 * (rows * inputs + rows * outputs + inputs * outputs) as f64;
+    let [elements, scales] = options.weights.bytes(inputs * outputs);
+    let bytes = (4 * rows * (inputs + outputs) + elements + scales) as f64;
     for entry in first.kernel.entries {
-        let wanted = options.tile.as_ref().is_none_or(|tile| entry.get(8..) == Some(tile));
+        let name = entry.strip_prefix(first.kernel.image).map(|name| &name[1..]);
+        let wanted = options.tile.as_ref().is_none_or(|tile| name == Some(tile));
         if !wanted && *entry != chosen.entry {
             continue;
         }
@@ -126,23 +177,28 @@ fn compare(
 /// The same product over and over, each time on operands of its own.
 fn ring(
     device: &Device,
-    op: &str,
-    shape: GemmShape,
+    options: &Options,
+    (op, shape): (&str, GemmShape),
 ) -> Result<Vec<Launch<u64>>, Box<dyn std::error::Error>> {
     let GemmShape { rows, inputs, outputs } = shape;
     let lens = [rows * inputs, inputs * outputs, rows * outputs];
-    let slots = lens.map(|len| (len * 4).next_multiple_of(256));
+    let [elements, scales] = options.weights.bytes(lens[1]);
+    let slots = [lens[0] * 4, elements, scales, lens[2] * 4].map(|len| len.next_multiple_of(256));
     let bytes: usize = slots.iter().sum();
     let copies = (RING.min(device.pool_bytes) / bytes).clamp(1, 64);
     let launch = |copy: usize| {
         let x = device.pool + (copy * bytes) as u64;
-        let (w, y) = (x + slots[0] as u64, x + (slots[0] + slots[1]) as u64);
-        let [x, w, y] =
-            [(x, lens[0]), (w, lens[1]), (y, lens[2])].map(|(at, len)| View::new(at, len));
+        let w = x + slots[0] as u64;
+        let scales = w + slots[1] as u64;
+        let y = scales + slots[2] as u64;
+        let (x, w) = (View::new(x, lens[0]), options.weights.at([w, scales], lens[1]));
+        let (y, compute) = (View::new(y, lens[2]), options.compute);
         let (alpha, accumulate) = (1.0, false);
         match op {
-            "fprop" => Fprop { x, w, bias: None, y, shape, alpha, accumulate }.launch(),
-            _ => Dgrad { grad_out: y, w, grad_input: x, shape, alpha, accumulate }.launch(),
+            "fprop" => Fprop { x, w, bias: None, y, shape, alpha, accumulate }.launch_in(compute),
+            _ => {
+                Dgrad { grad_out: y, w, grad_input: x, shape, alpha, accumulate }.launch_in(compute)
+            }
         }
     };
     Ok((0..copies).map(launch).collect::<Result<_, _>>()?)
@@ -150,7 +206,7 @@ fn ring(
 
 /// Grid and block of a tile, from its name and from the limit in its image.
 fn geometry(launch: &Launch<u64>, entry: &'static str, device: &Device) -> Dispatch {
-    let tile = entry.split('_').nth(2).and_then(|tile| tile.split_once('x'));
+    let tile = entry.split('_').find_map(|part| part.split_once('x'));
     let (rows, columns) = tile.expect("entries are named for their tile");
     let size = |text: &str| text.parse::<u32>().expect("a number");
     let ptx = images::ptx(launch.kernel.image, device.target).expect("an image");

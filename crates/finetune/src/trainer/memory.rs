@@ -90,7 +90,7 @@ impl MemoryNeed {
         } else if self.parameters <= free && self.optimizer > 0 {
             "the trained weights with --mode lora, or take a smaller --preset"
         } else {
-            "the model with a smaller --preset"
+            "the model with --dtype bf16, --quantize nf4 or a smaller --preset"
         }
     }
 }
