@@ -78,19 +78,21 @@ fn scale(shape: AttentionShape) -> f32 {
     (1.0 / (shape.head_dim as f64).sqrt()) as f32
 }
 
-/// Appends the attention of `layer`.
+/// Appends the attention of `layer`, and adds it to `residual`.
 pub(super) fn forward(
     builder: &mut Builder,
     layer: usize,
-    x: Slice<f32>,
+    (x, residual): (Slice<f32>, Slice<f32>),
     rotary: Rotary,
 ) -> Result<(Slice<f32>, Saved)> {
     let model = builder.config.model;
     let (hidden, q_width, kv_width) = (model.hidden, model.q_width(), model.kv_width());
-    let project = |builder: &mut Builder, part: &str, x, shape| -> Result<_> {
-        let prefix = layer_name(layer, &format!("self_attn.{part}_proj"));
+    let linear = |builder: &mut Builder, part: &str, shape| {
         builder.scope(format!("layer {layer}/{part}"));
-        let linear = Linear::new(builder, &prefix, shape);
+        Linear::new(builder, &layer_name(layer, &format!("self_attn.{part}_proj")), shape)
+    };
+    let project = |builder: &mut Builder, part: &str, x, shape| -> Result<_> {
+        let linear = linear(builder, part, shape);
         let (y, saved) = linear.forward(builder, x, "out")?;
         Ok((y, (linear, saved)))
     };
@@ -109,8 +111,10 @@ pub(super) fn forward(
             (None, cached::attend(builder, (&cache, layer), [q, k, v], scale)?)
         }
     };
-    let (out, o_saved) = project(builder, "o", mixed, [q_width, hidden])?;
-    let (projections, norms) = ([q_saved, k_saved, v_saved, o_saved], [q_norm, k_norm]);
+    let o = linear(builder, "o", [q_width, hidden]);
+    let (out, o_saved) =
+        o.forward_onto(builder, mixed, (residual, &format!("layer {layer}/attention residual")))?;
+    let (projections, norms) = ([q_saved, k_saved, v_saved, (o, o_saved)], [q_norm, k_norm]);
     Ok((out, Saved { projections, norms, q, k, v, probs }))
 }
 

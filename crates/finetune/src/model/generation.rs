@@ -188,6 +188,8 @@ mod tests {
         // Seven projections in each of two layers, and the logits.
         assert_eq!(count(&next.pass, "gemv"), 2 * 7 + 1);
         assert_eq!((count(&next.pass, "gemm"), count(&next.pass, "rope")), (0, 2 * 2));
+        // Residuals are added where products end.
+        assert_eq!(count(&next.pass, "residual"), 0);
         let lora = config(Mode::Lora(LoraConfig::new(8, 32.0)));
         let lora = GenerationPass::next(&lora, [256, 1024]).unwrap();
         assert_eq!(count(&lora.pass, "gemv"), 2 * (7 + 2 * 2) + 1);
@@ -197,7 +199,7 @@ mod tests {
     fn a_prompt_needs_the_logits_of_one_row() {
         let prompt = GenerationPass::prompt(&config(Mode::Full), 16, [256, 1024]).unwrap();
         assert_eq!((count(&prompt.pass, "gemm"), count(&prompt.pass, "gemv")), (2 * 7, 1));
-        assert_eq!(prompt.logits.len(), 256);
+        assert_eq!((prompt.logits.len(), count(&prompt.pass, "residual")), (256, 2 * 2));
         assert_eq!(count(&prompt.pass, "cache_append"), 2);
     }
 

@@ -27,15 +27,11 @@ pub(super) fn forward(
     builder.scope(format!("layer {layer}/input norm"));
     let gamma = builder.weight(&layer_name(layer, "input_layernorm.weight"));
     let (normed, input_norm) = norm::forward(builder, x, gamma)?;
-    let (branch, attention) = attention::forward(builder, layer, normed, rotary)?;
-    builder.scope(format!("layer {layer}/attention residual"));
-    let x = builder.sum(x, branch)?;
+    let (x, attention) = attention::forward(builder, layer, (normed, x), rotary)?;
     builder.scope(format!("layer {layer}/mlp norm"));
     let gamma = builder.weight(&layer_name(layer, "post_attention_layernorm.weight"));
     let (normed, mlp_norm) = norm::forward(builder, x, gamma)?;
-    let (branch, mlp) = mlp::forward(builder, layer, normed)?;
-    builder.scope(format!("layer {layer}/mlp residual"));
-    let x = builder.sum(x, branch)?;
+    let (x, mlp) = mlp::forward(builder, layer, (normed, x))?;
     Ok((x, Saved { input_norm, attention, mlp_norm, mlp }))
 }
 

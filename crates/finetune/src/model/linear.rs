@@ -70,6 +70,25 @@ impl Linear {
         Ok((y, Saved { x, low_rank }))
     }
 
+    /// Appends `residual + linear(x)`. Where the product has one row, it adds the residual as it
+    /// would a bias; elsewhere that is an operation of its own, in the scope that is given.
+    pub(super) fn forward_onto(
+        &self,
+        builder: &mut Builder,
+        x: Slice<f32>,
+        (residual, scope): (Slice<f32>, &str),
+    ) -> Result<(Slice<f32>, Saved)> {
+        if self.shape.rows > 1 || self.bias.is_some() {
+            let (y, saved) = self.forward(builder, x, "out")?;
+            builder.scope(scope);
+            return Ok((builder.sum(residual, y)?, saved));
+        }
+        let y = builder.transient("out", self.shape.outputs);
+        self.project(builder, x, (y, Some(residual)))?;
+        let low_rank = self.update(builder, x, y)?;
+        Ok((y, Saved { x, low_rank }))
+    }
+
     /// Appends `y = linear(x)` into a buffer that is given. Where there is a low-rank update, what
     /// is between its matrices comes back.
     pub(super) fn forward_into(
@@ -78,7 +97,17 @@ impl Linear {
         x: Slice<f32>,
         y: Slice<f32>,
     ) -> Result<Option<Slice<f32>>> {
-        self.project(builder, x, y)?;
+        self.project(builder, x, (y, self.bias.map(|bias| bias.floats())))?;
+        self.update(builder, x, y)
+    }
+
+    /// Appends what the low-rank update adds to `y`, if there is one.
+    fn update(
+        &self,
+        builder: &mut Builder,
+        x: Slice<f32>,
+        y: Slice<f32>,
+    ) -> Result<Option<Slice<f32>>> {
         let shape = self.shape;
         let Some(lora) = self.lora else { return Ok(None) };
         let (down, up) = lora.shapes(shape);
@@ -92,15 +121,19 @@ impl Linear {
     }
 
     /// Appends `y = x·Wᵀ + b`.
-    fn project(&self, builder: &mut Builder, x: Slice<f32>, y: Slice<f32>) -> Result<()> {
+    fn project(
+        &self,
+        builder: &mut Builder,
+        x: Slice<f32>,
+        (y, bias): (Slice<f32>, Option<Slice<f32>>),
+    ) -> Result<()> {
         let (w, shape, compute) = (self.weight.value.stored(), self.shape, builder.compute());
         let parts = shape.fprop_parts(compute);
-        if shape.rows > 1 && parts > 1 && self.bias.is_none() {
+        if shape.rows > 1 && parts > 1 && bias.is_none() {
             let partials = builder.transient("parts", parts * y.len());
             builder.launch(FpropParts { x, w, partials, shape, parts }.launch_in(compute))?;
             return builder.launch(PartsSum { partials, out: y, parts }.launch());
         }
-        let bias = self.bias.map(|bias| bias.floats());
         product(builder, Fprop { x, w, bias, y, shape, alpha: 1.0, accumulate: false })
     }
 

@@ -16,17 +16,19 @@ pub(super) struct Saved {
     down: (Linear, linear::Saved),
 }
 
-/// Appends the MLP of `layer`.
+/// Appends the MLP of `layer`, and adds it to `residual`.
 pub(super) fn forward(
     builder: &mut Builder,
     layer: usize,
-    x: Slice<f32>,
+    (x, residual): (Slice<f32>, Slice<f32>),
 ) -> Result<(Slice<f32>, Saved)> {
     let (hidden, inner) = (builder.config.model.hidden, builder.config.model.intermediate);
-    let project = |builder: &mut Builder, part: &str, x, shape| -> Result<_> {
-        let prefix = layer_name(layer, &format!("mlp.{part}_proj"));
+    let linear = |builder: &mut Builder, part: &str, shape| {
         builder.scope(format!("layer {layer}/{part}"));
-        let linear = Linear::new(builder, &prefix, shape);
+        Linear::new(builder, &layer_name(layer, &format!("mlp.{part}_proj")), shape)
+    };
+    let project = |builder: &mut Builder, part: &str, x, shape| -> Result<_> {
+        let linear = linear(builder, part, shape);
         let (y, saved) = linear.forward(builder, x, "out")?;
         Ok((y, linear, saved))
     };
@@ -35,7 +37,9 @@ pub(super) fn forward(
     builder.scope(format!("layer {layer}/swiglu"));
     let out = builder.transient("out", builder.rows() * inner);
     builder.launch(SwiGlu { gate: gate.0, up: up.0, out }.launch())?;
-    let (y, down, down_saved) = project(builder, "down", out, [inner, hidden])?;
+    let down = linear(builder, "down", [inner, hidden]);
+    let (y, down_saved) =
+        down.forward_onto(builder, out, (residual, &format!("layer {layer}/mlp residual")))?;
     Ok((y, Saved { gate, up, down: (down, down_saved) }))
 }
 
