@@ -2,8 +2,8 @@
 
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{
-    Device, Error, GenerationPlan, Generator, GeneratorOptions, Mode, ModelConfig, Precision,
-    Request, RopeScaling, Sampling, Source, TrainingConfig,
+    Device, Ended, Error, GenerationPlan, Generator, GeneratorOptions, Mode, ModelConfig,
+    Precision, Request, RopeScaling, Sampling, Source, TextRequest, Tokenizer, TrainingConfig,
 };
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_runtime::{BuildOptions, Policy};
@@ -286,4 +286,40 @@ fn the_memory_that_is_planned_is_enough() {
     // Control blocks and the arenas of smaller programs come on top.
     assert!(found <= planned + (256 << 10), "{found} bytes, planned {planned}");
     assert!(planned <= found + (1 << 20), "{found} bytes, planned {planned}");
+}
+
+#[test]
+fn a_text_ends_before_a_stop_string_that_several_tokens_make_up() {
+    let mut generator = generator(&config(Mode::Full), 100);
+    let (tokenizer, sampling) =
+        (Tokenizer::bytes(), Sampling { temperature: 1.5, ..Sampling::greedy() });
+    let request =
+        TextRequest { max_tokens: 80, ..TextRequest::new(&tokenizer, "abc", sampling).unwrap() };
+    let mut pieces = String::new();
+    let whole = generator
+        .text(&tokenizer, &request, &mut |piece| {
+            pieces.push_str(piece);
+            true
+        })
+        .unwrap();
+    assert_eq!((whole.tokens.len(), whole.ended), (80, Ended::Enough));
+    assert_eq!((&pieces, &tokenizer.decode(&whole.tokens)), (&whole.text, &whole.text));
+
+    // Two tokens in a row that are letters by themselves.
+    let pair = whole.tokens.windows(2).position(|two| two.iter().all(|&token| token < 128));
+    let at = pair.expect("two of eighty");
+    let stop = tokenizer.decode(&whole.tokens[at..at + 2]);
+    let stops = ["not in it".to_owned(), stop.clone()];
+    let stopped = TextRequest { stops: &stops, ..request.clone() };
+    let stopped = generator.text(&tokenizer, &stopped, &mut |_| true).unwrap();
+    assert_eq!((stopped.ended, stopped.tokens.len()), (Ended::Stop, at + 2));
+    assert_eq!(stopped.text, whole.text[..whole.text.find(&stop).unwrap()]);
+
+    let mut left = 5;
+    let watched = generator.text(&tokenizer, &request, &mut |_| {
+        left -= 1;
+        left > 0
+    });
+    let watched = watched.unwrap();
+    assert_eq!((watched.ended, watched.tokens.len()), (Ended::Watcher, 5));
 }

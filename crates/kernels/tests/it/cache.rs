@@ -5,6 +5,7 @@ use retrograph_kernels::ops::{
     CacheValues, Rope, rope_tables,
 };
 use retrograph_kernels::reference::{cache::attend, rope::rope};
+use retrograph_kernels::{KernelError, Launch, View};
 
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, doubles, same_bits};
@@ -230,4 +231,61 @@ fn positions_count_from_where_the_device_says() {
         let expected = rope(&doubles(&x), tables, [seq, heads, head_dim], false);
         Tolerance::relative(0.0).absolute(1e-6).check(&device.download(out), &expected, "rope");
     }
+}
+
+#[test]
+fn operands_that_do_not_fit_are_refused_by_name() {
+    let floats = |name: &'static str, len| View::<&str, f32>::new(name, len);
+    let words = |name: &'static str, len| View::<&str, u32>::new(name, len);
+    let shape = shape([8, 4, 2, 6]);
+    let (cache, position) = (floats("cache", 96), words("position", 1));
+    let append = CacheAppend {
+        keys: floats("keys", 24),
+        values: floats("values", 24),
+        key_cache: cache,
+        value_cache: cache,
+        start: position,
+        count: None,
+        shape,
+    };
+    assert!(append.launch().is_ok());
+    let error = |launch: Result<Launch<&str>, KernelError>| launch.unwrap_err().to_string();
+    let ragged = CacheAppend { keys: floats("keys", 25), ..append };
+    assert!(error(ragged.launch()).contains("whole tokens"));
+    let short = CacheAppend { value_cache: floats("cache", 95), ..append };
+    assert!(error(short.launch()).contains("value_cache"));
+    let groups = CacheAppend { shape: CacheShape { heads: 3, ..shape }, ..append };
+    assert!(error(groups.launch()).contains("kv_heads"));
+
+    let (q, out) = (floats("q", 24), floats("out", 24));
+    let (partials, stats) = (floats("partials", 24), floats("stats", 8));
+    let one = CacheAttention {
+        q,
+        keys: cache,
+        values: cache,
+        partials,
+        stats,
+        position,
+        shape,
+        scale: 1.0,
+    };
+    assert!(one.launch().is_ok());
+    let odd = floats("stats", 9).slice(1..9);
+    assert!(error(CacheAttention { stats: odd, ..one }.launch()).contains("multiple of 8"));
+    let sum = CacheAttentionSum { partials, stats, out, position, shape };
+    assert!(sum.launch().is_ok());
+    let short = CacheAttentionSum { out: floats("out", 23), ..sum };
+    assert!(error(short.launch()).contains("out"));
+
+    let (scores, queries) = (floats("scores", 4 * 3 * 8), 3);
+    let q = floats("q", 3 * 24);
+    let product = CacheScores { q, keys: cache, scores, queries, shape, scale: 1.0 };
+    assert!(product.launch().is_ok());
+    assert!(error(CacheScores { queries: 2, ..product }.launch()).contains("`q`"));
+    let softmax = CacheSoftmax { values: scores, start: position, heads: 4, queries, width: 8 };
+    assert!(softmax.launch().is_ok());
+    assert!(error(CacheSoftmax { width: 7, ..softmax }.launch()).contains("values"));
+    let values = CacheValues { probs: scores, values: cache, out: q, queries, shape };
+    assert!(values.launch().is_ok());
+    assert!(error(CacheValues { values: q, ..values }.launch()).contains("values"));
 }
