@@ -22,6 +22,7 @@ mod clip;
 mod clip_scale;
 mod column_sum;
 mod cross_entropy;
+mod dropout;
 mod early;
 mod embedding;
 mod embedding_backward;
@@ -30,6 +31,7 @@ mod gemv;
 mod mark_tokens;
 mod mean;
 mod parts_sum;
+mod philox;
 mod quad;
 mod reduce;
 mod rms_norm;
@@ -60,6 +62,7 @@ const IMAGES: &[(&str, Build)] = &[
     ("clip_scale", clip_scale::module),
     ("column_sum", column_sum::module),
     ("cross_entropy", cross_entropy::module),
+    ("dropout", dropout::module),
     ("embedding", embedding::module),
     ("embedding_backward", embedding_backward::module),
     ("gemm_bf16_nn", gemm::bf16_nn),

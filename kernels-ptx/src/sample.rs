@@ -28,7 +28,6 @@
 mod adjust;
 mod draw;
 mod keys;
-mod philox;
 mod threshold;
 
 use retrograph_ptx::SmTarget;

@@ -4,8 +4,8 @@ use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Value, Var};
 
 use super::keys::key;
-use super::philox::{gumbel, philox};
 use super::{Sampling, THREADS, chunk_quads};
+use crate::philox::{gumbel, philox};
 use crate::quad::{Quad, aligned};
 
 /// The best token of each chunk.

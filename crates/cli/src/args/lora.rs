@@ -19,13 +19,16 @@ pub(crate) struct LoraArguments {
     /// Scale the LoRA update by alpha / sqrt(rank) instead (rsLoRA).
     #[arg(long)]
     rslora: bool,
+    /// Leave out this part of the inputs of LoRA updates at random in each step.
+    #[arg(long, value_name = "PROBABILITY", default_value_t = 0.0)]
+    lora_dropout: f32,
     /// With LoRA, also train both norms of each layer [default: false for finetune; true for bench,
     /// so that it measures what its records measured].
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     train_norms: Option<bool>,
     /// Start from this adapter, in PEFT's format. The other LoRA options come from it.
     #[arg(long, value_name = "DIR", conflicts_with_all = [
-        "rank", "alpha", "lora_targets", "rslora", "train_norms",
+        "rank", "alpha", "lora_targets", "rslora", "lora_dropout", "train_norms",
     ])]
     pub(crate) adapter: Option<PathBuf>,
 }
@@ -39,6 +42,7 @@ impl LoraArguments {
             targets: self.lora_targets,
             rslora: self.rslora,
             norms: self.train_norms.unwrap_or(norms),
+            dropout: self.lora_dropout,
         }
     }
 }
@@ -70,9 +74,11 @@ mod tests {
 
     #[test]
     fn everything_can_be_asked_for() {
-        let line = ["--rank", "4", "--alpha", "8", "--lora-targets", "k,down", "--rslora"];
+        let line =
+            ["--rank=4", "--alpha=8", "--lora-targets=k,down", "--rslora", "--lora-dropout=.1"];
         let targets = "k,down".parse().unwrap();
-        let expected = LoraConfig { targets, rslora: true, ..LoraConfig::new(4, 8.0) };
+        let dropout = 0.1;
+        let expected = LoraConfig { targets, rslora: true, dropout, ..LoraConfig::new(4, 8.0) };
         assert_eq!(config(&line, false), expected);
         let wrong = Line::try_parse_from(["program", "--lora-targets", "head"]).unwrap_err();
         assert!(wrong.to_string().contains("q,k,v,o,gate,up,down"), "{wrong}");

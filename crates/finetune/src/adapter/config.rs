@@ -7,9 +7,8 @@ use serde_json::{Map, Value, json};
 use super::{AdapterError, NORMS};
 use crate::config::{LoraConfig, LoraTargets, Projection};
 
-/// Options that change nothing about the trained weights and how they are used. Dropout is one:
-/// it acts in training only, where ours has none.
-const HARMLESS: [&str; 14] = [
+/// Options that change nothing about the trained weights and how they are used.
+const HARMLESS: [&str; 13] = [
     "arrow_config",
     "auto_mapping",
     "base_model_name_or_path",
@@ -18,7 +17,6 @@ const HARMLESS: [&str; 14] = [
     "inference_mode",
     "layers_pattern",
     "loftq_config",
-    "lora_dropout",
     "megatron_config",
     "megatron_core",
     "peft_version",
@@ -26,10 +24,11 @@ const HARMLESS: [&str; 14] = [
     "revision",
 ];
 /// Options that are read below.
-const READ: [&str; 9] = [
+const READ: [&str; 10] = [
     "bias",
     "init_lora_weights",
     "lora_alpha",
+    "lora_dropout",
     "modules_to_save",
     "peft_type",
     "r",
@@ -48,7 +47,7 @@ pub(super) struct AdapterConfig {
 
 impl AdapterConfig {
     pub(super) fn to_json(&self) -> Value {
-        let LoraConfig { rank, alpha, targets, rslora, norms } = self.lora;
+        let LoraConfig { rank, alpha, targets, rslora, norms, dropout } = self.lora;
         let modules: Vec<&str> = targets.iter().map(Projection::module).collect();
         // PEFT declares an integer, and takes what is not one.
         let whole = alpha.fract() == 0.0 && alpha.abs() < 1e9;
@@ -60,7 +59,7 @@ impl AdapterConfig {
             "inference_mode": true,
             "init_lora_weights": true,
             "lora_alpha": alpha,
-            "lora_dropout": 0.0,
+            "lora_dropout": dropout,
             "modules_to_save": if norms { Some(NORMS) } else { None },
             "peft_type": "LORA",
             "r": rank,
@@ -141,6 +140,13 @@ impl Options<'_> {
         let alpha = self.get("lora_alpha").as_f64().map(|alpha| alpha as f32);
         let alpha = alpha.filter(|alpha| alpha.is_finite());
         let alpha = alpha.ok_or_else(|| self.refuse("lora_alpha", "it must be a number"))?;
+        let dropout = match self.get("lora_dropout") {
+            Value::Null => Some(0.0),
+            value => value.as_f64().map(|dropout| dropout as f32),
+        };
+        let dropout = dropout.filter(|dropout| (0.0..1.0).contains(dropout));
+        let rule = "it must be a number from 0 up to 1, without 1";
+        let dropout = dropout.ok_or_else(|| self.refuse("lora_dropout", rule))?;
         let flag = |value: &Value| value.is_null() || value.is_boolean();
         self.require("use_rslora", flag, "it must be true or false")?;
         Ok(LoraConfig {
@@ -149,6 +155,7 @@ impl Options<'_> {
             targets: self.targets()?,
             rslora: *self.get("use_rslora") == true,
             norms: self.norms()?,
+            dropout,
         })
     }
 
@@ -204,7 +211,8 @@ mod tests {
         let targets = "k,o,down".parse().unwrap();
         let base = Some("Qwen/Qwen2.5-0.5B".to_owned());
         for (norms, alpha) in [(false, 12.5), (true, 16.0)] {
-            let lora = LoraConfig { rank: 5, alpha, targets, rslora: true, norms };
+            let dropout = alpha / 32.0;
+            let lora = LoraConfig { rank: 5, alpha, targets, rslora: true, norms, dropout };
             let config = AdapterConfig { lora, base: base.clone() };
             let text = config.to_json().to_string();
             assert_eq!(AdapterConfig::parse(Path::new("c.json"), &text).unwrap(), config);
@@ -222,7 +230,7 @@ mod tests {
             map.insert("qalora_group_size".into(), json!(16));
             map.remove("use_rslora");
         });
-        assert_eq!(config.unwrap().lora, LoraConfig::new(4, 8.0));
+        assert_eq!(config.unwrap().lora, LoraConfig { dropout: 0.05, ..LoraConfig::new(4, 8.0) });
         let all = parse(|map| drop(map.insert("target_modules".into(), json!("all-linear"))));
         assert_eq!(all.unwrap().lora.targets, LoraTargets::ALL);
     }

@@ -10,8 +10,8 @@
 //! refuses what it cannot reproduce by the name of the option. [`merge`] adds an adapter to the
 //! weights of its base model.
 //!
-//! Absent on purpose: dropout, DoRA, ranks that differ between layers, and formats of older
-//! releases that are not safetensors.
+//! Absent on purpose: DoRA, ranks that differ between layers, and formats of older releases that
+//! are not safetensors.
 
 mod config;
 mod error;

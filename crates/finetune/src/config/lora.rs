@@ -152,6 +152,10 @@ pub struct LoraConfig {
     /// Whether both norms of each layer are trained, too.
     #[serde(default = "trained")]
     pub norms: bool,
+    /// The probability by which an element of the input of an update is left out in a step, at
+    /// least 0 and below 1. Nothing is left out in evaluation and generation.
+    #[serde(default)]
+    pub dropout: f32,
 }
 
 fn queries_and_values() -> LoraTargets {
@@ -165,7 +169,7 @@ fn trained() -> bool {
 impl LoraConfig {
     /// Updates of the query and value projections, scaled by `alpha / rank`, and nothing else.
     pub const fn new(rank: usize, alpha: f32) -> Self {
-        Self { rank, alpha, targets: LoraTargets::QV, rslora: false, norms: false }
+        Self { rank, alpha, targets: LoraTargets::QV, rslora: false, norms: false, dropout: 0.0 }
     }
 
     /// What the product of the two matrices is multiplied by.
@@ -182,6 +186,8 @@ impl LoraConfig {
     pub(super) fn validate(&self) -> Result<()> {
         require("rank", self.rank, self.rank >= 1, "at least 1")?;
         require("alpha", self.alpha, self.alpha.is_finite(), "finite")?;
+        let holds = (0.0..1.0).contains(&self.dropout);
+        require("lora_dropout", self.dropout, holds, "at least 0 and below 1")?;
         let some = self.targets.iter().next().is_some();
         require("lora_targets", self.targets, some, "at least one projection")
     }

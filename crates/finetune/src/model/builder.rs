@@ -71,8 +71,19 @@ pub(super) struct Builder {
     scope: String,
     /// What the names of all scopes begin with: the micro-batch, and whether it is done again.
     prefix: String,
-    /// Whether an earlier micro-batch has left something in the gradients.
-    accumulates: bool,
+    /// The micro-batch. Each but the first adds to what those before have left in the gradients.
+    micro_batch: usize,
+    /// The step, in a pass that trains: what is left out at random is drawn by it.
+    step: Option<Slice<u32>>,
+}
+
+/// What an operation that leaves out elements at random needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Randomness {
+    pub(super) step: Slice<u32>,
+    pub(super) seed: u64,
+    /// What tells the places and micro-batches of a step apart.
+    pub(super) stream: u32,
 }
 
 impl Builder {
@@ -94,9 +105,9 @@ impl Builder {
         }
         let names = parameters.iter().map(|held| held.parameter.name.clone());
         let by_name = names.enumerate().map(|(index, name)| (name, index)).collect();
-        let (scope, prefix, accumulates) = (String::new(), String::new(), false);
-        let config = *config;
-        Self { pass, config, parameters, cache: None, by_name, scope, prefix, accumulates }
+        let (scope, prefix, config) = (String::new(), String::new(), *config);
+        let (cache, micro_batch, step) = (None, 0, None);
+        Self { pass, config, parameters, cache, by_name, scope, prefix, micro_batch, step }
     }
 
     /// The weight `name`, which the inventory must have.
@@ -123,14 +134,27 @@ impl Builder {
         std::mem::replace(&mut self.prefix, prefix)
     }
 
-    /// Adds to the gradients from here on, instead of overwriting them.
-    pub(super) fn accumulate(&mut self) {
-        self.accumulates = true;
+    /// What follows belongs to the next micro-batch.
+    pub(super) fn next_micro_batch(&mut self) {
+        self.micro_batch += 1;
     }
 
-    /// Whether gradients are added to.
+    /// Whether gradients are added to, instead of being overwritten.
     pub(super) fn accumulates(&self) -> bool {
-        self.accumulates
+        self.micro_batch > 0
+    }
+
+    /// Says that the pass trains, and where the step is.
+    pub(super) fn train(&mut self, step: Slice<u32>) {
+        self.step = Some(step);
+    }
+
+    /// What is drawn at random for the weight `name`; `None` in a pass that does not train. The
+    /// same in the forward pass, in the backward pass, and where a layer is computed again.
+    pub(super) fn randomness(&self, name: &str) -> Option<Randomness> {
+        let place = *self.by_name.get(name)? + self.micro_batch * self.parameters.len();
+        let (step, stream, seed) = (self.step?, place as u32, self.config.seed);
+        Some(Randomness { step, seed, stream })
     }
 
     /// Appends a launch that writes the gradient of a weight and cannot add to one by itself.
@@ -139,7 +163,7 @@ impl Builder {
         grad: Slice<f32>,
         launch: impl FnOnce(Slice<f32>) -> Result<Launch<BufferId>, KernelError>,
     ) -> Result<()> {
-        if !self.accumulates {
+        if !self.accumulates() {
             return self.launch(launch(grad));
         }
         let share = self.transient("share", grad.len());

@@ -6,13 +6,17 @@
 //! dB = s·dyᵀ·t      dt = s·dy·B      dA = dtᵀ·x      with t = x·Aᵀ
 //! dx = dy·W + dt·A
 //! ```
+//!
+//! With dropout, the update takes x with some of its elements left out and the others scaled up,
+//! and dx takes as much of dt·A.
 
 use retrograph_kernels::ops::{
-    ColumnSum, Dgrad, DgradParts, Fprop, FpropParts, GemmShape, Gemv, PartsSum, Stored, Wgrad,
+    ColumnSum, Dgrad, DgradParts, Dropout, Fprop, FpropParts, GemmShape, Gemv, PartsSum, Stored,
+    Wgrad,
 };
 use retrograph_runtime::{BufferId, Slice};
 
-use super::builder::{Builder, Weight};
+use super::builder::{Builder, Randomness, Weight};
 use crate::error::Result;
 
 /// A projection and its weights.
@@ -30,13 +34,21 @@ struct Lora {
     b: Weight,
     rank: usize,
     scale: f32,
+    dropout: Option<(f32, Randomness)>,
 }
 
 /// What the backward pass needs from the forward pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Saved {
     x: Slice<f32>,
-    low_rank: Option<Slice<f32>>,
+    low_rank: Option<LowRank>,
+}
+
+/// The input of an update, and what is between its matrices.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LowRank {
+    x: Slice<f32>,
+    t: Slice<f32>,
 }
 
 impl Linear {
@@ -45,10 +57,15 @@ impl Linear {
         let named = |kind: &str| builder.weight_if_any(&format!("{prefix}.{kind}"));
         let pair = named("lora_A.weight").zip(named("lora_B.weight"));
         let lora = builder.config.mode.lora().zip(pair);
+        let random = builder.randomness(&format!("{prefix}.lora_A.weight"));
+        let lora = lora.map(|(lora, (a, b))| {
+            let dropout = random.filter(|_| lora.dropout > 0.0).map(|it| (lora.dropout, it));
+            Lora { a, b, rank: lora.rank, scale: lora.scale(), dropout }
+        });
         Self {
             weight: builder.weight(&format!("{prefix}.weight")),
             bias: named("bias"),
-            lora: lora.map(|(lora, (a, b))| Lora { a, b, rank: lora.rank, scale: lora.scale() }),
+            lora,
             shape: GemmShape { rows: builder.rows(), inputs, outputs },
         }
     }
@@ -89,14 +106,14 @@ impl Linear {
         Ok((y, Saved { x, low_rank }))
     }
 
-    /// Appends `y = linear(x)` into a buffer that is given. Where there is a low-rank update, what
-    /// is between its matrices comes back.
+    /// Appends `y = linear(x)` into a buffer that is given. What the gradients of a low-rank update
+    /// need comes back.
     pub(super) fn forward_into(
         &self,
         builder: &mut Builder,
         x: Slice<f32>,
         y: Slice<f32>,
-    ) -> Result<Option<Slice<f32>>> {
+    ) -> Result<Option<LowRank>> {
         self.project(builder, x, (y, self.bias.map(|bias| bias.floats())))?;
         self.update(builder, x, y)
     }
@@ -107,17 +124,18 @@ impl Linear {
         builder: &mut Builder,
         x: Slice<f32>,
         y: Slice<f32>,
-    ) -> Result<Option<Slice<f32>>> {
+    ) -> Result<Option<LowRank>> {
         let shape = self.shape;
         let Some(lora) = self.lora else { return Ok(None) };
         let (down, up) = lora.shapes(shape);
+        let x = lora.drop_out(builder, x)?;
         let t = builder.transient("low_rank", down.rows * down.outputs);
         let w = lora.a.value.stored();
         let (bias, alpha, accumulate) = (None, 1.0, false);
         product(builder, Fprop { x, w, bias, y: t, shape: down, alpha, accumulate })?;
         let (w, alpha) = (lora.b.value.stored(), lora.scale);
         product(builder, Fprop { x: t, w, bias, y, shape: up, alpha, accumulate: true })?;
-        Ok(Some(t))
+        Ok(Some(LowRank { x, t }))
     }
 
     /// Appends `y = x·Wᵀ + b`.
@@ -168,7 +186,7 @@ impl Linear {
             let (rows, columns) = (shape.rows, shape.outputs);
             builder.gradient(out, |out| ColumnSum { x: grad_out, out, rows, columns }.launch())?;
         }
-        if let (Some(lora), Some(t)) = (self.lora, saved.low_rank) {
+        if let (Some(lora), Some(LowRank { x, t })) = (self.lora, saved.low_rank) {
             lora.backward(builder, [x, t, grad_out, grad_input], shape)?;
         }
         Ok(grad_input)
@@ -217,9 +235,27 @@ impl Lora {
             builder.launch(wgrad.launch_in(compute))?;
         }
         let w = self.a.floats();
-        builder.launch(
-            Dgrad { grad_out, w, grad_input, shape: down, alpha: 1.0, accumulate: true }
-                .launch_in(compute),
-        )
+        let Some((probability, Randomness { step, seed, stream })) = self.dropout else {
+            let whole =
+                Dgrad { grad_out, w, grad_input, shape: down, alpha: 1.0, accumulate: true };
+            return builder.launch(whole.launch_in(compute));
+        };
+        let x = builder.transient("grad_dropped", grad_input.len());
+        let grad = Dgrad { grad_out, w, grad_input: x, shape: down, alpha: 1.0, accumulate: false };
+        builder.launch(grad.launch_in(compute))?;
+        let out = grad_input;
+        let dropout = Dropout { x, out, step, probability, seed, stream, accumulate: true };
+        builder.launch(dropout.launch())
+    }
+
+    /// Appends the input of the update: `x`, or what dropout leaves of it.
+    fn drop_out(&self, builder: &mut Builder, x: Slice<f32>) -> Result<Slice<f32>> {
+        let Some((probability, Randomness { step, seed, stream })) = self.dropout else {
+            return Ok(x);
+        };
+        let out = builder.transient("dropped", x.len());
+        let dropout = Dropout { x, out, step, probability, seed, stream, accumulate: false };
+        builder.launch(dropout.launch())?;
+        Ok(out)
     }
 }

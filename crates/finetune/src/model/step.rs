@@ -110,6 +110,7 @@ impl StepPass {
         let counted = pass.control::<u32>("counted");
         let metrics = pass.external::<f32>("metrics", METRICS);
         let halt = pass.external::<u32>("halt", 1);
+        builder.train(step);
         let rotary = Rotary::declare(&mut builder);
         let (loss, norm) = (metrics.slice(0..1), metrics.slice(1..2));
         builder.scope("loss");
@@ -122,7 +123,7 @@ impl StepPass {
             let rows = start..start + micro.rows();
             let part = (tokens.slice(rows.clone()), objective.part(rows));
             forward_and_backward(&mut builder, part, (rotary, options.recompute))?;
-            builder.accumulate();
+            builder.next_micro_batch();
         }
         builder.prefix(String::new());
         head::mean(&mut builder, objective, loss)?;

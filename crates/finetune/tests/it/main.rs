@@ -7,6 +7,7 @@ mod checkpoints;
 mod data;
 mod device;
 mod difference;
+mod dropout;
 mod evaluation;
 mod generation;
 mod golden;

@@ -12,6 +12,7 @@ mod chunks;
 mod clip;
 mod column_sum;
 mod cross_entropy;
+mod dropout;
 mod embedding;
 mod gemm;
 mod gemv;
@@ -43,6 +44,7 @@ pub use clip::{CLIP, CLIP_SCALE, Clip, ClipScale, Guard, SQUARED_SUMS};
 pub use clip::{SquaredSums, squared_sums_partials};
 pub use column_sum::{COLUMN_SUM, ColumnSum};
 pub use cross_entropy::{CROSS_ENTROPY, CrossEntropy, IGNORED_TARGET};
+pub use dropout::{DROPOUT, Dropout};
 pub use embedding::{EMBEDDING, EMBEDDING_BACKWARD, EMBEDDING_BF16};
 pub use embedding::{Embedding, EmbeddingBackward};
 pub use gemm::{DGRAD, DGRAD_BF16, DGRAD_BF16_BF16, DGRAD_BF16_NF4, DGRAD_NF4, Dgrad};
@@ -86,6 +88,7 @@ static ALL: &[&Kernel] = &[
     &SQUARED_SUMS,
     &COLUMN_SUM,
     &CROSS_ENTROPY,
+    &DROPOUT,
     &EMBEDDING,
     &EMBEDDING_BACKWARD,
     &EMBEDDING_BF16,

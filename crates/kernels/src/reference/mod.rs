@@ -9,6 +9,7 @@ pub mod cache;
 pub mod clip;
 pub mod column_sum;
 pub mod cross_entropy;
+pub mod dropout;
 pub mod embedding;
 pub mod gemm;
 pub mod rms_norm;

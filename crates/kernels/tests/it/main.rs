@@ -6,6 +6,7 @@ mod bounds;
 mod cache;
 mod clip;
 mod cross_entropy;
+mod dropout;
 mod embedding;
 mod gemm;
 mod gemm_case;

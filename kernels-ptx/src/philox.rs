@@ -9,7 +9,7 @@ const STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: u32 = 10;
 
 /// The words of `counter` under `key`.
-pub(super) fn philox<'k>(
+pub(crate) fn philox<'k>(
     counter: [Value<'k, u32>; 4],
     key: [Value<'k, u32>; 2],
 ) -> [Value<'k, u32>; 4] {
@@ -31,7 +31,7 @@ pub(super) fn philox<'k>(
 ///
 /// −ln E with E = −ln(1 − u) and u = (word + ½) ÷ 2³². Large numbers come from small u, where 1 − u
 /// would lose its digits; the first terms of the series of E are exact to rounding there.
-pub(super) fn gumbel<'k>(word: Value<'k, u32>) -> Value<'k, f32> {
+pub(crate) fn gumbel<'k>(word: Value<'k, u32>) -> Value<'k, f32> {
     // The largest u below 1 keeps E finite.
     let u = ((word.cast::<f32>() + 0.5) * (1.0 / 4_294_967_296.0)).min(0.999_999_94);
     let kernel = u.kernel();

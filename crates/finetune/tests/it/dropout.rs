@@ -1,0 +1,96 @@
+//! Dropout in front of the updates of LoRA: gradients against differences of the loss with the same
+//! elements left out, replays against eager steps, and evaluation without it.
+
+use retrograph_finetune::model::{GradientHome, StepOptions};
+use retrograph_finetune::parameters::Parameter;
+use retrograph_finetune::{
+    Device, LoraConfig, LoraTargets, Mode, Plan, Source, TrainerOptions, TrainingConfig,
+};
+
+use crate::device::device;
+use crate::golden::{batch, config, distance, weights};
+use crate::models::{bits, train, trainer};
+
+fn lora(dropout: f32) -> Mode {
+    let targets = LoraTargets::ALL;
+    Mode::Lora(LoraConfig { targets, dropout, ..LoraConfig::new(3, 6.0) })
+}
+
+/// Loss and gradients of the first step, with `by` added to element `at` of the parameter `name`.
+fn first_step(
+    device: &Device,
+    config: &TrainingConfig,
+    step: StepOptions,
+    (name, at, by): (&str, usize, f32),
+) -> (f32, Vec<(String, Vec<f32>)>) {
+    let step = StepOptions { gradients: GradientHome::External, ..step };
+    let plan = Plan::new(config, TrainerOptions { step, ..TrainerOptions::default() }).unwrap();
+    let mut values = |parameter: &Parameter| {
+        let mut values = weights(parameter);
+        if parameter.name == name {
+            values[at] += by;
+        }
+        Ok(values)
+    };
+    let source = Source::Values(&mut values);
+    let mut trainer = plan.start(&device.modules(), source, &mut |_| ()).unwrap();
+    let metrics = trainer.step(&batch(config, 0)).unwrap();
+    (metrics.loss, trainer.gradients().unwrap())
+}
+
+#[test]
+fn gradients_are_those_of_the_loss_with_the_same_elements_left_out() {
+    let (device, mut config) = (device(), config(lora(0.4)));
+    config.optimizer.max_norm = f32::MAX;
+    let options = StepOptions::default();
+    let (_, gradients) = first_step(&device, &config, options, ("", 0, 0.0));
+    for name in [
+        "model.layers.0.self_attn.q_proj.lora_A.weight",
+        "model.layers.0.mlp.down_proj.lora_A.weight",
+        "model.layers.1.self_attn.v_proj.lora_B.weight",
+    ] {
+        let gradient = &gradients.iter().find(|(found, _)| found == name).unwrap().1;
+        // The largest element, so that the difference of two losses in f32 says enough.
+        let at =
+            (0..gradient.len()).max_by(|&a, &b| gradient[a].abs().total_cmp(&gradient[b].abs()));
+        let at = at.unwrap();
+        let loss = |by| f64::from(first_step(&device, &config, options, (name, at, by)).0);
+        let slope = (loss(0.01) - loss(-0.01)) / 0.02;
+        let found = f64::from(gradient[at]);
+        assert!((found - slope).abs() <= 0.02 * slope.abs(), "{name}: {found} and {slope}");
+    }
+}
+
+#[test]
+fn nothing_kept_and_computed_again_leave_out_the_same_elements() {
+    let (device, config) = (device(), config(lora(0.4)));
+    let of = |recompute, micro_batch| {
+        let step = StepOptions { recompute, micro_batch, ..StepOptions::default() };
+        first_step(&device, &config, step, ("", 0, 0.0))
+    };
+    assert_eq!(of(false, None), of(true, None));
+    assert_eq!(of(false, Some(1)), of(true, Some(1)));
+    // Parts are places of their own.
+    let ((_, whole), (_, parts)) = (of(false, None), of(false, Some(1)));
+    let name = "model.layers.0.self_attn.q_proj.lora_A.weight";
+    let find =
+        |all: &[(String, Vec<f32>)]| all.iter().find(|(found, _)| found == name).unwrap().1.clone();
+    let expected: Vec<f64> = find(&whole).into_iter().map(f64::from).collect();
+    assert!(distance(&find(&parts), &expected) > 0.05);
+}
+
+#[test]
+fn a_replay_draws_anew_and_as_the_eager_step_does() {
+    let device = device();
+    let run = |dropout, seed| {
+        let config = TrainingConfig { seed, ..crate::models::config(lora(dropout), 3) };
+        let options = TrainerOptions { verify: true, ..TrainerOptions::default() };
+        let mut trainer = trainer(&device, &config, options);
+        train(&mut trainer, 3);
+        assert_eq!(trainer.verified_steps(), 3);
+        (trainer.losses().to_vec(), bits(&trainer))
+    };
+    let with = run(0.2, 11);
+    assert_eq!(with, run(0.2, 11));
+    assert_ne!(with.1, run(0.0, 11).1);
+}
