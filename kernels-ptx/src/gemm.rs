@@ -22,10 +22,14 @@
 //! split tiles one chain per group, and the groups are added in ascending order); edges are padded
 //! with zeros. The order depends on the tile alone, and the tile on the sizes alone.
 //!
+//! **bf16.** Products whose factors are rounded are described in `gemm/brain.rs`, operands in NF4
+//! in `gemm/nf4.rs`.
+//!
 //! **Limits.** Within one plane, elements are indexed with 32 bits; planes are added in 64 bits.
 
 mod brain;
 mod cargo;
+mod nf4;
 mod operand;
 mod sizes;
 mod tile;
@@ -36,7 +40,8 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::ModuleBuilder;
 
-pub(crate) use cargo::{Cargo, Nf4, Stored};
+pub(crate) use cargo::{Cargo, Stored};
+pub(crate) use nf4::Nf4;
 use operand::Contiguous::{Contraction, Extent};
 use sizes::Storage;
 

@@ -2,7 +2,8 @@
 
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
 
-use super::cargo::{Nf4, Stored};
+use super::cargo::Stored;
+use super::nf4::Nf4;
 
 /// Whether c is added to.
 const ACCUMULATE: u32 = 1;
