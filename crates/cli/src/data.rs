@@ -53,9 +53,15 @@ pub(crate) fn tally(data: &Data) -> Option<Tally> {
 /// Says what there is.
 pub(crate) fn show(split: &Split, tokenizer: &Tokenizer, config: &TrainingConfig) {
     let unit = unit(tokenizer);
-    let (batch, seq) = (config.batch, config.seq);
+    let TrainingConfig { batch, seq, .. } = *config;
     describe("data", &split.training, unit);
-    fact("", format!("{batch} sequences of {seq} {unit}s per step"));
+    let lengths: Vec<String> = match &split.training {
+        Data::Examples(examples) => {
+            examples.layout().lengths.all().map(|length| length.to_string()).collect()
+        }
+        Data::Text(_) => vec![seq.to_string()],
+    };
+    fact("", format!("{batch} sequences of {} {unit}s per step", lengths.join(" or ")));
     if let Some(held_out) = &split.held_out {
         describe("held out", held_out, unit);
     }

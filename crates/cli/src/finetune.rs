@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &FinetuneArguments) -> Result<Outcome, CliError> {
     let held_out = match &split.held_out {
         None => None,
         Some(data) => {
-            let (evaluator, every) = (Evaluator::of(&trainer)?, arguments.holdout.eval_every);
+            let (evaluator, every) = (Evaluator::of(&trainer)?, arguments.data_use.eval_every);
             Some(HeldOut { data, evaluator, every })
         }
     };
@@ -72,7 +72,7 @@ fn material(
     let tokenizer = data::tokenizer(base)?;
     let training = &arguments.training;
     let options = arguments.data.options(training.seq);
-    let options = arguments.holdout.options(options, training.seed);
+    let options = arguments.data_use.options(options, training.seed);
     let split = data::read(&arguments.data, &tokenizer, options)?;
     Ok(Material { tokenizer, split })
 }
@@ -119,6 +119,7 @@ fn plan(
         build: arguments.strategy.policy().into(),
         verify: arguments.verify,
         step: arguments.memory.step(),
+        lengths: arguments.data_use.buckets as usize,
     };
     let mut plan = Plan::new(config, options)?;
     if let Some(base) = base {

@@ -116,7 +116,7 @@ struct HeldOutLine {
 }
 
 fn line(metrics: &StepMetrics, config: &TrainingConfig, simulated: bool) -> Line {
-    let StepMetrics { step, loss, norm, device_ms } = *metrics;
+    let StepMetrics { step, loss, norm, tokens, device_ms } = *metrics;
     let device_ms = (!simulated && device_ms > 0.0).then_some(device_ms);
     Line {
         step,
@@ -125,7 +125,7 @@ fn line(metrics: &StepMetrics, config: &TrainingConfig, simulated: bool) -> Line
         lr: config.optimizer.learning_rate(step),
         clock: simulated.then_some("SIMULATED"),
         device_ms,
-        tokens_per_s: device_ms.map(|ms| config.rows() as f64 * 1e3 / f64::from(ms)),
+        tokens_per_s: device_ms.map(|ms| tokens as f64 * 1e3 / f64::from(ms)),
     }
 }
 
@@ -142,7 +142,7 @@ mod tests {
     }
 
     fn metrics(step: u32) -> StepMetrics {
-        StepMetrics { step, loss: 1.5, norm: 0.25, device_ms: 4.0 }
+        StepMetrics { step, loss: 1.5, norm: 0.25, tokens: 16, device_ms: 4.0 }
     }
 
     #[test]

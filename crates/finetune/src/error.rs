@@ -255,6 +255,21 @@ impl From<retrograph_kernels::KernelError> for Error {
     }
 }
 
+impl From<retrograph_runtime::program::CacheError<Self>> for Error {
+    fn from(error: retrograph_runtime::program::CacheError<Self>) -> Self {
+        use retrograph_runtime::program::CacheError;
+        match error {
+            CacheError::Describe { cause, .. } => cause,
+            CacheError::Build { cause, .. } => Self::Build(*cause),
+            other => Self::InvalidConfig {
+                field: "the length",
+                value: other.to_string(),
+                rule: "one for which programs are built".to_owned(),
+            },
+        }
+    }
+}
+
 /// What is left of a run that cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use retrograph_finetune::SplitOptions;
+use retrograph_finetune::data::Lengths;
 
 #[derive(Debug, Args)]
 pub(crate) struct DataArguments {
@@ -25,23 +26,33 @@ pub(crate) struct DataArguments {
 impl DataArguments {
     /// How the data is prepared for sequences of `seq` tokens, with nothing held out.
     pub(crate) fn options(&self, seq: usize) -> SplitOptions {
-        SplitOptions { seq, packing: self.packing, holdout: 0.0, seed: 0 }
+        let lengths = Lengths::new(seq, 1);
+        SplitOptions { lengths, packing: self.packing, holdout: 0.0, seed: 0 }
     }
 }
 
+/// How data is used in training.
 #[derive(Debug, Args)]
-pub(crate) struct HoldoutArguments {
+pub(crate) struct UseArguments {
     /// Hold out this fraction of the data, and measure its loss at the end.
     #[arg(long, value_name = "FRACTION")]
     holdout: Option<f64>,
     /// Measure the loss of what is held out after each so many steps, too.
     #[arg(long, value_name = "STEPS", default_value_t = 0, requires = "holdout")]
     pub(crate) eval_every: u32,
+    /// Fill the sequences of a step up to the first of so many lengths that holds them, instead of
+    /// to --seq. A program is built for each when it is needed.
+    #[arg(
+        long, value_name = "LENGTHS", default_value_t = 1, conflicts_with = "text",
+        value_parser = clap::value_parser!(u32).range(1..=16)
+    )]
+    pub(crate) buckets: u32,
 }
 
-impl HoldoutArguments {
-    /// `options` with what is held out by `seed`.
+impl UseArguments {
+    /// `options` with what is held out by `seed`, and the lengths.
     pub(crate) fn options(&self, options: SplitOptions, seed: u64) -> SplitOptions {
-        SplitOptions { holdout: self.holdout.unwrap_or(0.0), seed, ..options }
+        let lengths = Lengths::new(options.lengths.seq(), self.buckets as usize);
+        SplitOptions { lengths, holdout: self.holdout.unwrap_or(0.0), seed, ..options }
     }
 }

@@ -24,7 +24,7 @@ use retrograph_runtime::Policy;
 
 pub(crate) use bench::BenchArguments;
 pub(crate) use cache::{CacheArguments, WorkerArguments};
-pub(crate) use data::{DataArguments, HoldoutArguments};
+pub(crate) use data::{DataArguments, UseArguments};
 pub(crate) use eval::EvalArguments;
 pub(crate) use generate::GenerateArguments;
 pub(crate) use inspect::InspectArguments;
@@ -74,7 +74,7 @@ pub(crate) struct FinetuneArguments {
     #[command(flatten)]
     pub(crate) data: DataArguments,
     #[command(flatten)]
-    pub(crate) holdout: HoldoutArguments,
+    pub(crate) data_use: UseArguments,
     /// Start from the model in this directory: config.json, safetensors files, tokenizer.json.
     #[arg(
         long = "model",

@@ -86,6 +86,20 @@ fn a_run_on_examples_is_resumed_bit_for_bit() {
 }
 
 #[test]
+fn shorter_steps_have_programs_of_their_own() {
+    let place = Place::new();
+    let long = json!({ "prompt": "0+0=", "completion": "nothing." });
+    write_lines(&place, sums().chain([long]));
+    let common = ["--buckets", "2", "--steps", "12", "--verify", "--metrics", "m", "--report", "r"];
+    let done = finetune(&place, &common).good();
+    for words in ["3 sequences of 6 or 12 bytes per step", "12 steps equal the eager step"] {
+        assert!(done.out.contains(words), "`{words}` is not in: {}", done.out);
+    }
+    assert_eq!(json(&place.path("r"))["jit_after_warm"], 0);
+    assert_eq!(finetune(&place, &["--buckets", "0"]).code, Some(2));
+}
+
+#[test]
 fn data_that_cannot_be_used_is_refused_before_the_run() {
     let place = Place::new();
     fs::write(place.path("data"), "{\"text\": \"good\"}\nbad\n\n{\"prompt\": \"x\"}\n").unwrap();

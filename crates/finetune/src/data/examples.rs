@@ -41,7 +41,9 @@ impl Examples {
             // With the length in front no two lists of sequences are the same numbers.
             [vec![one.tokens.len() as u32], one.tokens.clone(), one.targets.clone()]
         });
-        let numbers: Vec<Vec<u32>> = numbers.collect();
+        // Lengths decide the order of sums.
+        let lengths = layout.lengths.all().map(|length| length as u32).collect();
+        let numbers: Vec<Vec<u32>> = std::iter::once(lengths).chain(numbers).collect();
         let fingerprint = digest(numbers.iter().map(Vec::as_slice));
         Ok(Self { sequences, layout, tally, fingerprint, order: Mutex::default() })
     }
@@ -49,6 +51,11 @@ impl Examples {
     /// What became of the examples.
     pub fn tally(&self) -> &Tally {
         &self.tally
+    }
+
+    /// How they are laid out.
+    pub fn layout(&self) -> Layout {
+        self.layout
     }
 
     /// SHA-256 of the sequences, in hexadecimal digits.
@@ -67,11 +74,12 @@ impl Examples {
     /// # Errors
     /// [`DataError::OtherSeq`] when they were laid out otherwise.
     pub fn require(&self, seq: usize) -> Result<()> {
-        let found = self.layout.seq;
+        let found = self.layout.lengths.seq();
         if found == seq { Ok(()) } else { Err(DataError::OtherSeq { found, asked: seq }.into()) }
     }
 
-    /// The batch of `step`, counted from 0.
+    /// The batch of `step`, counted from 0, filled up to the shortest of the layout's lengths that
+    /// holds its longest sequence.
     ///
     /// # Errors
     /// [`DataError::OtherSeq`] when the sequences were laid out otherwise.
@@ -80,7 +88,10 @@ impl Examples {
         let first = u64::from(step) * batch as u64;
         let all = self.sequences.len() as u64;
         let place = |number: u64| self.place(seed, number / all, (number % all) as usize);
-        Ok(self.filled((first..first + batch as u64).map(place).map(Some)))
+        let places: Vec<_> = (first..first + batch as u64).map(place).collect();
+        let longest = places.iter().map(|&place| self.sequences[place].tokens.len()).max();
+        let length = self.layout.lengths.fit(longest.unwrap_or(seq));
+        Ok(self.filled(length, places.into_iter().map(Some)))
     }
 
     /// The sequences in the order of the file: batch `index` of them, or `None` behind the last.
@@ -91,7 +102,7 @@ impl Examples {
         self.require(seq)?;
         let (first, all) = (index * batch, self.sequences.len());
         let place = |place: usize| (place < all).then_some(place);
-        Ok((first < all).then(|| self.filled((first..first + batch).map(place))))
+        Ok((first < all).then(|| self.filled(seq, (first..first + batch).map(place))))
     }
 
     /// Where the sequence lies that is number `at` of an epoch.
@@ -105,9 +116,10 @@ impl Examples {
         order.places[at]
     }
 
-    /// A batch of the sequences at `places`, filled up; without a place nothing is learned.
-    fn filled(&self, places: impl Iterator<Item = Option<usize>>) -> Batch {
-        let Layout { seq, pad, .. } = self.layout;
+    /// A batch of the sequences at `places`, each filled up to `length` tokens; without a place
+    /// nothing is learned.
+    fn filled(&self, length: usize, places: impl Iterator<Item = Option<usize>>) -> Batch {
+        let pad = self.layout.pad;
         let mut batch = Batch { tokens: Vec::new(), targets: Vec::new() };
         for (row, place) in places.enumerate() {
             if let Some(place) = place {
@@ -115,8 +127,8 @@ impl Examples {
                 batch.tokens.extend_from_slice(tokens);
                 batch.targets.extend_from_slice(targets);
             }
-            batch.tokens.resize((row + 1) * seq, pad);
-            batch.targets.resize((row + 1) * seq, IGNORED_TARGET);
+            batch.tokens.resize((row + 1) * length, pad);
+            batch.targets.resize((row + 1) * length, IGNORED_TARGET);
         }
         batch
     }

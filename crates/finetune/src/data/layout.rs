@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{DataError, Example, IGNORED_TARGET};
+use super::{DataError, Example, IGNORED_TARGET, Lengths};
 
 /// How examples become sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Tokens of a sequence.
-    pub seq: usize,
+    /// Tokens of a sequence, and how far those of a step are filled up.
+    pub lengths: Lengths,
     /// Whether examples lie behind each other and are cut where a sequence ends. Attention then
     /// reaches over the borders between examples, and a sequence without any token to learn, inside
     /// of a long prompt, is left out. Otherwise each example has a sequence of its own.
@@ -81,7 +81,7 @@ impl Layout {
         tally.tokens = sequences.iter().map(|sequence| sequence.tokens.len()).sum();
         tally.learned = sequences.iter().map(Sequence::learned).sum();
         if sequences.is_empty() {
-            let (examples, seq) = (tally.examples, self.seq);
+            let (examples, seq) = (tally.examples, self.lengths.seq());
             return Err(DataError::NothingToLearn { examples, seq });
         }
         Ok((sequences, tally))
@@ -91,7 +91,7 @@ impl Layout {
         let mut sequences = Vec::with_capacity(examples.len());
         for mut example in examples {
             // The last token is only predicted, and takes no place.
-            tally.truncated += usize::from(example.truncate(self.seq + 1));
+            tally.truncated += usize::from(example.truncate(self.lengths.seq() + 1));
             if example.teaches() {
                 sequences.push(Sequence::of(example.tokens(), example.learned()));
             } else {
@@ -111,9 +111,9 @@ impl Layout {
             }
         }
         // The last token of a sequence is predicted there, and the first of the next.
-        let starts = (0..all.tokens().len().saturating_sub(1)).step_by(self.seq);
+        let starts = (0..all.tokens().len().saturating_sub(1)).step_by(self.lengths.seq());
         let piece = |start: usize| {
-            let end = all.tokens().len().min(start + self.seq + 1);
+            let end = all.tokens().len().min(start + self.lengths.seq() + 1);
             Sequence::of(&all.tokens()[start..end], &all.learned()[start..end])
         };
         starts.map(piece).collect()

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::order::{generator, shuffled};
-use super::{Data, DataError, Example, Examples, Layout, Progress, TextData, read_jsonl};
+use super::{Data, DataError, Example, Examples, Layout, Lengths, Progress, TextData, read_jsonl};
 use crate::error::Result;
 use crate::tokenizer::Tokenizer;
 
@@ -13,8 +13,8 @@ const HOLDOUT: u64 = 0x686f_6c64_6f75_7400;
 /// How data is prepared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SplitOptions {
-    /// Tokens of a sequence.
-    pub seq: usize,
+    /// Tokens of a sequence, and how far those of a step are filled up.
+    pub lengths: Lengths,
     /// Whether examples lie behind each other; by default those that are text alone do.
     pub packing: Option<bool>,
     /// The fraction that is held out: 0 for nothing, below 1.
@@ -55,7 +55,7 @@ impl SplitOptions {
         let (examples, forms) = read_jsonl(path, tokenizer, on)?;
         let only_texts = forms.completions + forms.conversations == 0;
         let packing = self.packing.unwrap_or(only_texts);
-        let layout = Layout { seq: self.seq, packing, pad: tokenizer.pad() };
+        let layout = Layout { lengths: self.lengths, packing, pad: tokenizer.pad() };
         let lay_out = |examples| Examples::new(examples, layout).map(Data::from);
         let Some(held) = self.held(examples.len(), ("examples", 1))? else {
             return Ok(Split { training: lay_out(examples)?, held_out: None });

@@ -1,7 +1,7 @@
 //! Programs over one set of buffers: a generator has one, and with verification a second.
 
 use retrograph_kernels::ops::SamplingWords;
-use retrograph_runtime::program::{CacheError, CacheOptions, Described, ProgramCache};
+use retrograph_runtime::program::{CacheOptions, Described, ProgramCache};
 use retrograph_runtime::{
     Bindings, BuildOptions, ControlError, Controls, DeviceBuffer, Report, Slice, Stream,
     WarmModules,
@@ -169,7 +169,7 @@ impl Lane {
                 handles: Handles { intake, position, sampling },
             })
         });
-        let mut program = built.map_err(flattened)?;
+        let mut program = built?;
         let mut controls = program.pass().controls();
         program.handles().set(&mut controls, step)?;
         program.step(stream, &controls)?;
@@ -227,17 +227,4 @@ fn bind(
     bindings.bind(pass.seen, &buffers.seen).bind(pass.sampled, &buffers.sampled);
     bindings.bind(pass.logits, &buffers.logits);
     bindings
-}
-
-/// What went wrong, without the bucket for which it did.
-fn flattened(error: CacheError<Error>) -> Error {
-    match error {
-        CacheError::Describe { cause, .. } => cause,
-        CacheError::Build { cause, .. } => Error::Build(*cause),
-        other => Error::InvalidConfig {
-            field: "max_length",
-            value: other.to_string(),
-            rule: "as long as the text".to_owned(),
-        },
-    }
 }

@@ -28,5 +28,5 @@ pub use cached::LayerCache;
 pub use evaluation::LossPass;
 pub use generation::{GenerationPass, Intake, SAMPLED};
 pub use inference::ForwardPass;
-pub use step::{GradientHome, METRICS, StepOptions, StepPass};
+pub use step::{GradientHome, METRICS, StepControls, StepOptions, StepPass};
 pub use value::Value;

@@ -1,6 +1,6 @@
 //! The whole training step as one pass.
 
-use retrograph_runtime::{Pass, Slice};
+use retrograph_runtime::{ControlError, Controls, Pass, Slice};
 
 use super::attention::Rotary;
 use super::builder::{Builder, ParameterBuffers};
@@ -8,6 +8,7 @@ use super::head::{self, Objective};
 use super::layer;
 use super::optimizer::{self, Scalars};
 use crate::config::{Mode, TrainingConfig};
+use crate::data::Batch;
 use crate::error::{Error, Result};
 
 /// Elements of the metrics buffer: the loss and the norm of the gradients before clipping.
@@ -87,7 +88,40 @@ pub struct StepPass {
     pub options: StepOptions,
 }
 
+/// What is set before each step.
+#[derive(Clone, Copy, Debug)]
+pub struct StepControls {
+    step: Slice<u32>,
+    tokens: Slice<u32>,
+    targets: Slice<u32>,
+    counted: Slice<u32>,
+}
+
+impl StepControls {
+    /// Sets all of them in the controls of their pass.
+    ///
+    /// # Errors
+    /// When the batch has another size than the pass.
+    pub fn set(
+        &self,
+        controls: &mut Controls,
+        step: u32,
+        batch: &Batch,
+    ) -> Result<(), ControlError> {
+        controls.set(self.step, step)?;
+        controls.set_array(self.tokens, &batch.tokens)?;
+        controls.set_array(self.targets, &batch.targets)?;
+        controls.set(self.counted, batch.counted())
+    }
+}
+
 impl StepPass {
+    /// What is set before each step.
+    pub fn controls(&self) -> StepControls {
+        let Self { step, tokens, targets, counted, .. } = *self;
+        StepControls { step, tokens, targets, counted }
+    }
+
     /// Describes the step of `config`.
     ///
     /// # Errors

@@ -1,12 +1,14 @@
-//! One program with the state that it steps: the run has one, and with `--verify` a second.
+//! Programs with the state that they step: the run has one lane, and with `--verify` a second.
 
 use retrograph_kernels::ops::rope_tables_of;
 use retrograph_runtime::{
     Bindings, BuildOptions, Context, Controls, DeviceBuffer, Program, Stream, WarmModules,
 };
 
+use super::shorter::Shorter;
 use super::state::ModelState;
 use crate::config::TrainingConfig;
+use crate::data::Batch;
 use crate::error::Result;
 use crate::model::{METRICS, StepPass};
 
@@ -36,14 +38,41 @@ pub(super) struct Site<'a> {
     pub(super) rotary: &'a RotaryTables,
 }
 
-/// A program and what it changes.
+/// What all programs of a lane read and change.
+#[derive(Clone, Copy)]
+pub(super) struct Shared<'a> {
+    state: &'a ModelState,
+    metrics: &'a DeviceBuffer<f32>,
+    halt: &'a DeviceBuffer<u32>,
+    gradients: &'a [(String, DeviceBuffer<f32>)],
+}
+
+impl Shared<'_> {
+    /// Memory for the externals of `step`.
+    pub(super) fn bindings(&self, step: &StepPass, rotary: &RotaryTables) -> Bindings {
+        let mut bindings = Bindings::new();
+        self.state.bind(&mut bindings, &step.parameters);
+        bindings.bind(step.metrics, self.metrics).bind(step.halt, self.halt);
+        bindings.bind(step.cos, &rotary.cos).bind(step.sin, &rotary.sin);
+        for ((_, buffer), held) in self.gradients.iter().zip(step.trained()) {
+            let trained = held.trained.expect("only trained parameters are listed");
+            bindings.bind(trained.grad, buffer);
+        }
+        bindings
+    }
+}
+
+/// Programs and what they change.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) state: ModelState,
     pub(super) metrics: DeviceBuffer<f32>,
     /// Gradients, where the caller keeps them.
     pub(super) gradients: Vec<(String, DeviceBuffer<f32>)>,
+    halt: DeviceBuffer<u32>,
+    /// The program of whole sequences.
     program: Program,
+    shorter: Option<Shorter>,
 }
 
 impl Lane {
@@ -58,22 +87,38 @@ impl Lane {
         let context: &Context = stream.context();
         let metrics = DeviceBuffer::zeroed(context, METRICS)?;
         let halt = DeviceBuffer::zeroed(context, 1)?;
-        let mut bindings = Bindings::new();
-        state.bind(&mut bindings, &step.parameters);
-        bindings.bind(step.metrics, &metrics).bind(step.halt, &halt);
-        bindings.bind(step.cos, &rotary.cos).bind(step.sin, &rotary.sin);
-        for ((_, buffer), held) in gradients.iter().zip(step.trained()) {
-            let trained = held.trained.expect("only trained parameters are listed");
-            bindings.bind(trained.grad, buffer);
-        }
+        let shared =
+            Shared { state: &state, metrics: &metrics, halt: &halt, gradients: &gradients };
+        let bindings = shared.bindings(step, rotary);
         let program = Program::build(stream, modules, &step.pass, &bindings, options)?;
-        Ok(Self { state, metrics, gradients, program })
+        Ok(Self { state, metrics, gradients, halt, program, shorter: None })
     }
 
-    /// Enqueues one step.
-    pub(super) fn step(&mut self, stream: &Stream, controls: &Controls) -> Result<()> {
-        self.program.step(stream, controls)?;
-        Ok(())
+    /// Takes shorter sequences, too, by the programs of `shorter`.
+    pub(super) fn with_shorter(self, shorter: Option<Shorter>) -> Self {
+        Self { shorter, ..self }
+    }
+
+    /// Whether a batch is for a program of shorter sequences.
+    pub(super) fn is_shorter(&self, batch: &Batch) -> bool {
+        self.shorter.as_ref().is_some_and(|shorter| shorter.takes(batch))
+    }
+
+    /// Enqueues one step: `controls` are those of a step of whole sequences.
+    pub(super) fn step(
+        &mut self,
+        stream: &Stream,
+        controls: &Controls,
+        (step, batch): (u32, &Batch),
+    ) -> Result<()> {
+        let Self { state, metrics, gradients, halt, program, shorter } = self;
+        match shorter.as_mut().filter(|shorter| shorter.takes(batch)) {
+            Some(shorter) => {
+                let shared = Shared { state, metrics, halt, gradients };
+                shorter.step(stream, shared, (step, batch))
+            }
+            None => Ok(program.step(stream, controls).map(|_| ())?),
+        }
     }
 
     /// The program.

@@ -27,19 +27,24 @@ pub struct MemoryNeed {
 }
 
 impl MemoryNeed {
-    /// The need of a run of `step`.
-    pub fn of(step: &StepPass, verify: bool) -> Self {
+    /// The need of a run of `step`, and of the largest step of shorter sequences where there are
+    /// some: the programs of these share their transients.
+    pub fn of((step, shorter): (&StepPass, Option<&StepPass>), verify: bool) -> Self {
         let bytes = |held: &ParameterBuffers| held.parameter.bytes();
         let parameters: usize = step.parameters.iter().map(bytes).sum();
         let trained: usize = step.trained().map(bytes).sum();
         let fixed = fixed_bytes(&step.pass);
         let (ordered, full) = (Reuse::WhenOrdered, Reuse::Full);
-        let least_step = step.pass.plan_with(full).peak_bytes() + fixed;
+        let peaks = |reuse| -> usize {
+            let passes = std::iter::once(step).chain(shorter);
+            passes.map(|step| step.pass.plan_with(reuse).peak_bytes() + fixed).sum()
+        };
+        let least_step = peaks(full);
         Self {
             parameters,
             optimizer: 2 * trained,
             verify: if verify { 3 * trained + least_step } else { 0 },
-            step: step.pass.plan_with(ordered).peak_bytes() + fixed,
+            step: peaks(ordered),
             least_step,
             held_out: 0,
         }

@@ -23,6 +23,8 @@ pub struct StepMetrics {
     pub loss: f32,
     /// The norm of all gradients before clipping.
     pub norm: f32,
+    /// Tokens of the step, with those that only fill up.
+    pub tokens: usize,
     /// Milliseconds that the device took for the step, by events.
     pub device_ms: f32,
 }
@@ -35,6 +37,7 @@ struct Slot {
     /// After the copy, which comes after the end of the step.
     copied: Event,
     step: u32,
+    tokens: usize,
 }
 
 /// The steps under way, oldest first.
@@ -55,6 +58,7 @@ impl MetricsQueue {
                 end: Event::new(context)?,
                 copied: Event::untimed(context)?,
                 step: 0,
+                tokens: 0,
             })
         };
         let free = (0..IN_FLIGHT).map(slot).collect::<Result<_>>()?;
@@ -66,15 +70,16 @@ impl MetricsQueue {
         self.free.is_empty()
     }
 
-    /// Runs `enqueue` for `step` between two events and enqueues the copy of its metrics.
+    /// Runs `enqueue` for a step of so many tokens between two events, and enqueues the copy of its
+    /// metrics.
     pub(super) fn around(
         &mut self,
         stream: &Stream,
-        step: u32,
+        (step, tokens): (u32, usize),
         enqueue: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let mut slot = self.free.pop().expect("whoever starts a step asks whether there is room");
-        slot.step = step;
+        (slot.step, slot.tokens) = (step, tokens);
         let done = slot.start.record(stream).map_err(Into::into).and_then(|()| enqueue());
         let done = done.and_then(|()| Ok(slot.end.record(stream)?));
         if let Err(error) = done {
@@ -100,8 +105,9 @@ impl MetricsQueue {
         }
         let slot = self.under_way.pop_front().expect("it was there a moment ago");
         let device_ms = slot.end.elapsed_ms(&slot.start)?;
-        let metrics =
-            StepMetrics { step: slot.step, loss: slot.values[0], norm: slot.values[1], device_ms };
+        let (step, tokens, [loss, norm]) =
+            (slot.step, slot.tokens, [slot.values[0], slot.values[1]]);
+        let metrics = StepMetrics { step, loss, norm, tokens, device_ms };
         self.free.push(slot);
         Ok(Some(metrics))
     }

@@ -7,6 +7,7 @@
 mod lane;
 mod memory;
 mod metrics;
+mod shorter;
 mod start;
 mod state;
 mod upload;
@@ -47,6 +48,9 @@ pub struct TrainerOptions {
     pub verify: bool,
     /// Who keeps the gradients, and how the step saves memory.
     pub step: StepOptions,
+    /// How many lengths of sequences a step can have, see [`Lengths`](crate::data::Lengths); 0 is
+    /// taken as 1.
+    pub lengths: usize,
 }
 
 /// A model in training.
@@ -144,10 +148,7 @@ impl Trainer {
     /// # Errors
     /// When the batch has another size than the configuration says.
     pub fn controls(&mut self, step: u32, batch: &Batch) -> Result<&Controls> {
-        self.controls.set(self.step.step, step)?;
-        self.controls.set_array(self.step.tokens, &batch.tokens)?;
-        self.controls.set_array(self.step.targets, &batch.targets)?;
-        self.controls.set(self.step.counted, batch.counted())?;
+        self.step.controls().set(&mut self.controls, step, batch)?;
         Ok(&self.controls)
     }
 
@@ -163,12 +164,15 @@ impl Trainer {
     /// When the device fails; with verification, [`Error::NotBitEqual`].
     pub fn enqueue(&mut self, batch: &Batch) -> Result<()> {
         let step = self.next_step;
-        self.controls(step, batch)?;
+        if !self.lane.is_shorter(batch) {
+            self.controls(step, batch)?;
+        }
         let (lane, stream, controls) = (&mut self.lane, &self.stream, &self.controls);
-        self.queue.around(stream, step, || lane.step(stream, controls))?;
+        let numbered = (step, batch.tokens.len());
+        self.queue.around(stream, numbered, || lane.step(stream, controls, (step, batch)))?;
         self.next_step += 1;
         if let Some(shadow) = &mut self.shadow {
-            shadow.step(stream, controls)?;
+            shadow.step(stream, controls, (step, batch))?;
             verify::require_equal(stream, (&self.lane, shadow), step)?;
             self.verified += 1;
         }

@@ -7,11 +7,13 @@ use retrograph_runtime::{
 
 use super::lane::{Lane, RotaryTables, Site};
 use super::metrics::MetricsQueue;
+use super::shorter::Shorter;
 use super::upload::Chunk;
 use super::{MemoryNeed, ModelState, Trainer, TrainerOptions};
 use crate::adapter::Adapter;
 use crate::checkpoint::Checkpoint;
 use crate::config::TrainingConfig;
+use crate::data::Lengths;
 use crate::error::{Error, Result};
 use crate::generate::{GenerationPlan, GeneratorOptions};
 use crate::hub::ModelDirectory;
@@ -65,6 +67,9 @@ pub struct Plan {
     need: MemoryNeed,
     base: Option<ModelDirectory>,
     held_out: Option<LossPass>,
+    lengths: Lengths,
+    /// What the programs of shorter sequences launch.
+    launched_shorter: Requirements,
 }
 
 impl Plan {
@@ -76,8 +81,25 @@ impl Plan {
         let step = StepPass::new(config, options.step)?;
         // The model may be asked to write when it is trained.
         let writing = GenerationPlan::new(config, GeneratorOptions::new(config.seq + 1))?;
-        let need = MemoryNeed::of(&step, options.verify);
-        Ok(Self { config: *config, options, step, writing, need, base: None, held_out: None })
+        let lengths = Lengths::new(config.seq, options.lengths);
+        let (mut launched_shorter, mut largest) = (Requirements::default(), None);
+        for seq in lengths.all().filter(|seq| *seq < config.seq) {
+            let step = StepPass::new(&TrainingConfig { seq, ..*config }, options.step)?;
+            launched_shorter = launched_shorter.union(&step.pass.requirements());
+            largest = Some(step);
+        }
+        let need = MemoryNeed::of((&step, largest.as_ref()), options.verify);
+        Ok(Self {
+            config: *config,
+            options,
+            step,
+            writing,
+            need,
+            base: None,
+            held_out: None,
+            lengths,
+            launched_shorter,
+        })
     }
 
     /// Takes the weights that the run starts from, and those that it leaves as they are, from
@@ -108,6 +130,7 @@ impl Plan {
     /// What must be warm: for the steps, and for the text that the model may write at the end.
     pub fn requirements(&self) -> Requirements {
         let requirements = self.step.pass.requirements().union(&self.writing.requirements());
+        let requirements = requirements.union(&self.launched_shorter);
         match &self.held_out {
             Some(held_out) => requirements.union(&held_out.pass.requirements()),
             None => requirements,
@@ -152,6 +175,7 @@ impl Plan {
         let site = Site { stream: &stream, modules: &modules, step: &self.step, rotary: &rotary };
         let shadow = self.shadow(site, &state)?;
         let lane = Lane::new(site, state, self.gradients(context)?, self.build_options())?;
+        let lane = lane.with_shorter(self.shorter(site, self.build_options())?);
         on(Stage::Built(lane.program().report()));
         Ok(Trainer {
             queue: MetricsQueue::new(context, lane.metrics.clone())?,
@@ -206,7 +230,17 @@ impl Plan {
         }
         let options = BuildOptions { policy: Policy::Eager, ..self.build_options() };
         let gradients = self.gradients(site.stream.context())?;
-        Ok(Some(Lane::new(site, state.duplicate(site.stream)?, gradients, options)?))
+        let lane = Lane::new(site, state.duplicate(site.stream)?, gradients, options)?;
+        Ok(Some(lane.with_shorter(self.shorter(site, options)?)))
+    }
+
+    /// The programs of shorter sequences, if the run may have some.
+    fn shorter(&self, site: Site<'_>, build: BuildOptions) -> Result<Option<Shorter>> {
+        if self.lengths.all().count() == 1 {
+            return Ok(None);
+        }
+        let of = (&self.config, self.lengths);
+        Shorter::new(site.modules, of, self.options.step, build).map(Some)
     }
 }
 

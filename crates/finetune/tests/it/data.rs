@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use retrograph_finetune::data::{Example, Examples, IGNORED_TARGET, Layout, Tally, read_jsonl};
+use retrograph_finetune::data::{
+    Example, Examples, IGNORED_TARGET, Layout, Lengths, Tally, read_jsonl,
+};
 use retrograph_finetune::{Conversation, Data, DataError, Error, SplitOptions, Tokenizer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -267,7 +269,7 @@ fn data_that_is_not_there_or_needs_what_is_not_there() {
 
 fn laid_out(lines: &[Value], seq: usize, packing: bool) -> Result<Examples, DataError> {
     let place = Place::chatml();
-    let layout = Layout { seq, packing, pad: place.tokenizer().pad() };
+    let layout = Layout { lengths: Lengths::new(seq, 1), packing, pad: place.tokenizer().pad() };
     Examples::new(place.read(lines).unwrap(), layout)
 }
 
@@ -356,7 +358,7 @@ fn what_is_held_out_is_chosen_by_the_seed_and_not_learned_from() {
         .collect();
     let path = place.file(&lines.join("\n"));
     let split = |holdout: f64, seed: u64| {
-        let options = SplitOptions { seq: 4, packing: None, holdout, seed };
+        let options = SplitOptions { lengths: Lengths::new(4, 1), packing: None, holdout, seed };
         options.jsonl(&path, &place.tokenizer(), &mut |_, _| ())
     };
     let texts = |data: &Data| -> Vec<String> {
@@ -385,7 +387,8 @@ fn what_is_held_out_is_chosen_by_the_seed_and_not_learned_from() {
 fn the_end_of_a_text_is_held_out() {
     let place = Place::chatml();
     let path = place.file(&"the cat ".repeat(50));
-    let options = SplitOptions { seq: 4, packing: None, holdout: 0.2, seed: 0 };
+    let options =
+        SplitOptions { lengths: Lengths::new(4, 1), packing: None, holdout: 0.2, seed: 0 };
     let split = options.text(&path, &place.tokenizer()).unwrap();
     let (Data::Text(training), Some(Data::Text(held_out))) = (split.training, split.held_out)
     else {

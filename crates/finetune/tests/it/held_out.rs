@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use retrograph_finetune::checkpoint::CheckpointDirectory;
-use retrograph_finetune::data::{Example, Examples, Layout};
+use retrograph_finetune::data::{Example, Examples, Layout, Lengths};
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
     Data, Ending, Evaluator, Event, HeldOut, HeldOutLoss, Mode, Plan, Run, Source, Tokenizer,
@@ -21,7 +21,10 @@ fn examples(part: usize) -> Data {
         Example::completion(&format!("{number}:"), &completion, &tokenizer).unwrap()
     };
     let examples = (0..14).filter(|number| number % 2 == part).map(one).collect();
-    Data::from(Examples::new(examples, Layout { seq: 9, packing: false, pad: 0 }).unwrap())
+    Data::from(
+        Examples::new(examples, Layout { lengths: Lengths::new(9, 1), packing: false, pad: 0 })
+            .unwrap(),
+    )
 }
 
 fn planned(config: &TrainingConfig) -> Plan {

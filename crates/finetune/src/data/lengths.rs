@@ -1,0 +1,55 @@
+//! The lengths to which sequences are filled up.
+
+/// Lengths in equal steps, of which the last is that of a whole sequence.
+///
+/// ```
+/// use retrograph_finetune::data::Lengths;
+///
+/// let lengths = Lengths::new(100, 3);
+/// assert!(lengths.all().eq([34, 68, 100]));
+/// assert_eq!([1, 34, 35, 100].map(|tokens| lengths.fit(tokens)), [34, 34, 68, 100]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    seq: usize,
+    step: usize,
+}
+
+impl Lengths {
+    /// `count` lengths, as far as `seq` has so many; 0 is taken as 1.
+    pub fn new(seq: usize, count: usize) -> Self {
+        Self { seq, step: seq.div_ceil(count.max(1)).max(1) }
+    }
+
+    /// The length of a whole sequence.
+    pub fn seq(self) -> usize {
+        self.seq
+    }
+
+    /// All of them, ascending.
+    pub fn all(self) -> impl Iterator<Item = usize> {
+        (1..=self.seq.div_ceil(self.step)).map(move |number| (number * self.step).min(self.seq))
+    }
+
+    /// The shortest that holds `tokens` tokens, or the longest.
+    pub fn fit(self, tokens: usize) -> usize {
+        tokens.max(1).next_multiple_of(self.step).min(self.seq)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_length_is_a_whole_sequence() {
+        let all = |seq, count| Lengths::new(seq, count).all().collect::<Vec<_>>();
+        assert_eq!(all(64, 4), [16, 32, 48, 64]);
+        assert_eq!((all(64, 1), all(64, 0)), (vec![64], vec![64]));
+        assert_eq!((all(10, 4), all(2, 4)), (vec![3, 6, 9, 10], vec![1, 2]));
+        for tokens in 1..=10 {
+            let fit = Lengths::new(10, 4).fit(tokens);
+            assert_eq!(Some(fit), all(10, 4).into_iter().find(|length| *length >= tokens));
+        }
+    }
+}
