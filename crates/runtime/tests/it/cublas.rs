@@ -7,6 +7,7 @@
 use std::ffi::{c_int, c_void};
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use retrograph_driver_sys::{CUstream, DriverTable};
 use retrograph_kernels::ops::{Add, Fprop, GemmShape, Silu};
@@ -111,11 +112,20 @@ fn cublas(device: &Device) -> Option<Cublas> {
         eprintln!("SKIPPED: cuBLAS needs a GPU");
         return None;
     }
-    let found = match std::env::var_os("RETROGRAPH_CUBLAS") {
+    let load = || match std::env::var_os("RETROGRAPH_CUBLAS") {
         // SAFETY: whoever sets the variable says that the file is cuBLAS.
         Some(path) => unsafe { Cublas::load_from(Path::new(&path), &device.context) },
         None => Cublas::load(&device.context),
     };
+    let mut found = load();
+    // Other tests capture on the same GPU meanwhile, which a new handle would disturb.
+    for _ in 0..1000 {
+        if !matches!(found, Err(Error::RefusedDuringCapture { .. })) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+        found = load();
+    }
     match found {
         Ok(cublas) => Some(cublas),
         Err(error) if required() => panic!("a GPU is required, and cuBLAS beside it: {error}"),
