@@ -32,7 +32,7 @@
 //! # Ok::<(), retrograph_finetune::Error>(())
 //! ```
 //!
-//! Absent on purpose: mixed precision and more than one device.
+//! Absent on purpose: more than one device.
 
 pub mod adapter;
 pub mod bench;
