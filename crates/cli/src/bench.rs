@@ -113,9 +113,7 @@ fn write(
         steps: arguments.steps,
         measurements,
     };
-    let failed = |error: &dyn std::fmt::Display| CliError::write("the results", path, error);
-    let text = serde_json::to_string_pretty(&results).map_err(|error| failed(&error))?;
-    file::write("the results", path, &(text + "\n"))?;
+    file::write_json("the results", path, &results)?;
     fact("json", path.display());
     Ok(())
 }

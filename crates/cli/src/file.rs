@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::path::Path;
 
+use serde::Serialize;
+
 use crate::error::CliError;
 
 /// Writes `text` to `path` at once: whoever reads the file sees all of the old text or all of the
@@ -15,6 +17,17 @@ pub(crate) fn write(what: &'static str, path: &Path, text: &str) -> Result<(), C
         Err(_) => replace(path, text),
     };
     written.map_err(|error| CliError::write(what, path, error))
+}
+
+/// Writes `value` as JSON, as [`write`] does.
+pub(crate) fn write_json(
+    what: &'static str,
+    path: &Path,
+    value: &impl Serialize,
+) -> Result<(), CliError> {
+    let text = serde_json::to_string_pretty(value);
+    let text = text.map_err(|error| CliError::write(what, path, error))?;
+    write(what, path, &(text + "\n"))
 }
 
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {

@@ -13,7 +13,7 @@ use retrograph_finetune::{
 
 use crate::args::FinetuneArguments;
 use crate::error::CliError;
-use crate::file::write;
+use crate::file::{write, write_json};
 use crate::metrics::MetricsFile;
 use crate::plot::Curves;
 use crate::screen::{self, Steps, fact};
@@ -153,9 +153,7 @@ fn picture(
         let batch = data.batch([config.batch, config.seq], config.seed, trainer.next_step())?;
         let measured = trainer.profile(&batch, output.profile_replays)?;
         screen::line(&measured);
-        let text = serde_json::to_string_pretty(&measured)
-            .map_err(|error| CliError::write("the profile", path, error))?;
-        write("the profile", path, &(text + "\n"))?;
+        write_json("the profile", path, &measured)?;
         fact("profile", path.display());
         profile = Some(measured);
     }
@@ -279,9 +277,7 @@ fn sample(
 
 fn write_report(path: Option<&Path>, report: &RunReport) -> Result<(), CliError> {
     let Some(path) = path else { return Ok(()) };
-    let text = serde_json::to_string_pretty(report)
-        .map_err(|error| CliError::write("the report", path, error))?;
-    write("the report", path, &(text + "\n"))?;
+    write_json("the report", path, report)?;
     fact("report", path.display());
     Ok(())
 }

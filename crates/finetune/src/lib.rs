@@ -40,6 +40,7 @@ pub mod checkpoint;
 pub mod config;
 pub mod data;
 pub mod device;
+mod difference;
 pub mod error;
 pub mod evaluate;
 pub mod generate;
