@@ -19,7 +19,7 @@ pub(crate) fn write(what: &'static str, path: &Path, text: &str) -> Result<(), C
     written.map_err(|error| CliError::write(what, path, error))
 }
 
-/// Writes `value` as JSON, as [`write`] does.
+/// Writes `value` as JSON, as [`write()`] does.
 pub(crate) fn write_json(
     what: &'static str,
     path: &Path,
