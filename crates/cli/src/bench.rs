@@ -1,6 +1,7 @@
 //! `retrograph bench`.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use retrograph_finetune::Device;
 use retrograph_finetune::bench::{Bench, Measurement};
@@ -48,15 +49,8 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
         warm_up: arguments.warm_up,
         steps: arguments.steps.max(1),
     };
-    let mut count = 0;
-    let measurements = bench.run(&modules, &mut upload, &mut |measurement| {
-        if count == 0 {
-            heading(&device);
-        }
-        count += 1;
-        line(measurement);
-        !stop.load(std::sync::atomic::Ordering::Relaxed)
-    })?;
+    let rows = &mut rows((device.simulated, heading), line, &stop);
+    let measurements = bench.run(&modules, &mut upload, rows)?;
     if let Some(path) = &arguments.json {
         write(path, arguments, (&device, &measurements))?;
     }
@@ -64,10 +58,27 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
     Ok(if measurements.len() < all { Outcome::Interrupted } else { Outcome::Done })
 }
 
-fn heading(device: &Device) {
-    let what =
-        if device.simulated { "times are SIMULATED and mean nothing" } else { "times in ms" };
-    fact("results", what);
+/// Shows each measurement when it is made, the first behind what the table says and its `heading`;
+/// goes on until `stop` is set.
+pub(crate) fn rows<M>(
+    (simulated, heading): (bool, fn()),
+    line: fn(&M),
+    stop: &AtomicBool,
+) -> impl FnMut(&M) -> bool {
+    let mut begun = false;
+    move |measurement| {
+        if !begun {
+            let nothing = "times are SIMULATED and mean nothing";
+            fact("results", if simulated { nothing } else { "times in ms" });
+            heading();
+        }
+        begun = true;
+        line(measurement);
+        !stop.load(Ordering::Relaxed)
+    }
+}
+
+fn heading() {
     screen::line(format_args!(
         "{:>8} {:>13} {:>6} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>11}",
         "size",

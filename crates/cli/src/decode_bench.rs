@@ -1,7 +1,7 @@
 //! `retrograph bench --decode`.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use indicatif::HumanBytes;
 use retrograph_finetune::bench::decode::{DecodeBench, DecodeMeasurement};
@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::Outcome;
 use crate::args::BenchArguments;
+use crate::bench::rows;
 use crate::error::CliError;
 use crate::file;
 use crate::screen::{self, fact};
@@ -44,15 +45,8 @@ pub(crate) fn run(
         warm_up: arguments.warm_up as usize,
         steps: arguments.steps.max(1) as usize,
     };
-    let mut count = 0;
-    let measurements = bench.run(modules, upload, &mut |measurement| {
-        if count == 0 {
-            heading(device);
-        }
-        count += 1;
-        line(measurement);
-        !stop.load(Ordering::Relaxed)
-    })?;
+    let rows = &mut rows((device.simulated, heading), line, stop);
+    let measurements = bench.run(modules, upload, rows)?;
     if let Some(path) = &arguments.json {
         write(path, arguments, (device, &measurements))?;
     }
@@ -60,10 +54,7 @@ pub(crate) fn run(
     Ok(if measurements.len() < all { Outcome::Interrupted } else { Outcome::Done })
 }
 
-fn heading(device: &Device) {
-    let what =
-        if device.simulated { "times are SIMULATED and mean nothing" } else { "times in ms" };
-    fact("results", what);
+fn heading() {
     screen::line(format_args!(
         "{:>10} {:>14} {:>6} {:>6} {:>9} {:>9} {:>9} {:>11} {:>11} {:>11}",
         "size",

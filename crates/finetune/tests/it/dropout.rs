@@ -1,11 +1,13 @@
 //! Dropout in front of the updates of LoRA: gradients against differences of the loss with the same
 //! elements left out, replays against eager steps, and evaluation without it.
 
-use retrograph_finetune::model::{GradientHome, StepOptions};
+use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
     Device, LoraConfig, LoraTargets, Mode, Plan, Source, TrainerOptions, TrainingConfig,
 };
+use retrograph_kernels::Argument;
+use retrograph_runtime::{BufferId, Operation, OperationKind};
 
 use crate::device::device;
 use crate::golden::{batch, config, distance, weights};
@@ -77,6 +79,28 @@ fn nothing_kept_and_computed_again_leave_out_the_same_elements() {
         |all: &[(String, Vec<f32>)]| all.iter().find(|(found, _)| found == name).unwrap().1.clone();
     let expected: Vec<f64> = find(&whole).into_iter().map(f64::from).collect();
     assert!(distance(&find(&parts), &expected) > 0.05);
+}
+
+#[test]
+fn every_projection_and_micro_batch_draws_for_itself_and_its_backward_pass_alike() {
+    let options = StepOptions { micro_batch: Some(1), ..StepOptions::default() };
+    let config = config(lora(0.4));
+    let step = StepPass::new(&config, options).unwrap();
+    let stream = |operation: &Operation| match operation.kind() {
+        OperationKind::Launch(launch) if launch.kernel.name == "dropout" => {
+            Some(launch.arguments[6].clone())
+        }
+        _ => None,
+    };
+    let mut draws = Vec::<(Argument<BufferId>, usize)>::new();
+    for drawn in step.pass.operations().iter().filter_map(stream) {
+        match draws.iter_mut().find(|(known, _)| *known == drawn) {
+            Some((_, count)) => *count += 1,
+            None => draws.push((drawn, 1)),
+        }
+    }
+    assert_eq!(draws.len(), config.batch * config.model.layers * 7);
+    assert!(draws.iter().all(|(_, count)| *count == 2), "{draws:?}");
 }
 
 #[test]
