@@ -56,6 +56,7 @@ mod predicate;
 mod reduce;
 mod scalar;
 mod shared;
+mod staged;
 mod state;
 mod tensor;
 mod tidy;

@@ -1,4 +1,4 @@
-//! Tensor cores and what feeds them: products of bf16 matrices, matrices from shared memory, and
+//! Tensor cores and what feeds them: products of bf16 and tf32 matrices, matrices from shared memory, and
 //! values of less than 32 bits.
 
 use super::kernel::{Emit, Kernel};
@@ -24,18 +24,44 @@ impl<'k> Kernel<'k> {
         b: [Value<'k, u32>; 2],
         sums: [Var<'k, f32>; 4],
     ) {
+        self.multiply((Modifier::M16n8k16, Type::Bf16), [a.as_slice(), &b], sums);
+    }
+
+    /// `sums += a · b`, for 16 × 8 elements of a and 8 × 8 of b, of whose bits as f32 the lowest 13
+    /// are ignored (`mma.m16n8k8` of tf32). Every lane of the warp must take part; sm_80 and later.
+    ///
+    /// With group = lane ÷ 4 and member = lane mod 4, a lane holds of a column member of the rows
+    /// group and group + 8, and then the same 4 columns further; of b the rows member and
+    /// member + 4 of column group; of the sums what it holds in [`Kernel::multiply_bf16`].
+    #[track_caller]
+    pub fn multiply_tf32(
+        &self,
+        a: [Value<'k, u32>; 4],
+        b: [Value<'k, u32>; 2],
+        sums: [Var<'k, f32>; 4],
+    ) {
+        self.multiply((Modifier::M16n8k8, Type::Tf32), [a.as_slice(), &b], sums);
+    }
+
+    #[track_caller]
+    fn multiply(
+        &self,
+        (shape, ty): (Modifier, Type),
+        [a, b]: [&[Value<'k, u32>]; 2],
+        sums: [Var<'k, f32>; 4],
+    ) {
         let results = [(); 4].map(|()| self.register(Type::F32));
         let vector = |values: &[Value<'k, u32>]| {
             Operand::Vector(values.iter().map(|v| Operand::Register(v.register())).collect())
         };
         let operands = vec![
             Operand::Vector(results.map(Operand::Register).to_vec()),
-            vector(&a),
-            vector(&b),
+            vector(a),
+            vector(b),
             Operand::Vector(sums.map(|sum| Operand::Register(sum.get().register())).to_vec()),
         ];
-        let modifiers = &[Modifier::Sync, Modifier::Aligned, Modifier::M16n8k16, Modifier::RowCol];
-        let types = &[Type::F32, Type::Bf16, Type::Bf16, Type::F32];
+        let modifiers = &[Modifier::Sync, Modifier::Aligned, shape, Modifier::RowCol];
+        let types = &[Type::F32, ty, ty, Type::F32];
         self.emit(Emit { opcode: Opcode::Mma, modifiers, types, operands });
         for (sum, result) in sums.into_iter().zip(results) {
             sum.set(Value::from_register(*self, result));

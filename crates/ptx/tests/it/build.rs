@@ -219,14 +219,22 @@ fn tensor_cores_and_narrow_numbers_are_accepted_where_they_exist() {
         let columns = memory.at((lane & 15) * 4).offset(4).load_matrices(true);
         k.multiply_bf16(rows, [columns[0], columns[1]], sums);
         k.multiply_bf16(rows, [columns[2], columns[3]], sums);
+        memory.at(lane * 4).copy_async(x.at(lane * 4), k.constant(12u32));
+        k.commit_copies();
+        memory.at(lane * 4).offset(128).copy_async(x.at(lane * 4), lane.min(16u32));
+        k.commit_copies();
+        k.wait_copies(1);
+        k.multiply_tf32(memory.load_vec4(lane * 4), memory.load_vec2(lane * 2), sums);
         (0u32..).zip(sums).for_each(|(j, sum)| x.store(lane * 4 + j, sum));
     });
-    assert_eq!(count(&entry, Opcode::Mma), 2);
+    assert_eq!((count(&entry, Opcode::Mma), count(&entry, Opcode::Cp)), (3, 5));
     for target in SmTarget::GENERATED.into_iter().filter(|target| target.number >= 80) {
         let module = ModuleBuilder::new(target).entry(entry.clone()).build();
         let text = module.to_string();
         assert_eq!(parse(&text).as_ref(), Ok(&module));
         assert!(text.contains("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"), "{text}");
+        assert!(text.contains("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"), "{text}");
+        assert!(text.contains("cp.async.cg.shared.global"), "{text}");
         ptxas::must_assemble(&text, &target.to_string());
     }
 }
