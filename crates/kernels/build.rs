@@ -1,26 +1,75 @@
-//! Prints every image for every generated SM target and a table that embeds them.
+//! Packs every image for all generated SM targets, and writes a table of what is packed.
+//!
+//! The texts of one image for different targets are nearly the same. They follow one another in one
+//! Brotli stream, in the order of the targets, which is hardly longer than one of them packed.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::{env, fs, io};
 
+use brotli::CompressorWriter;
 use retrograph_ptx::SmTarget;
 use sha2::{Digest, Sha256};
+
+/// Brotli's effort: less packs worse, and more takes longer to no avail.
+const QUALITY: u32 = 5;
+/// Brotli looks back 2²² bytes, which is more than a text has, and hence into the one before.
+const WINDOW: u32 = 22;
+
+/// One image: its texts one after the other, and what is said of each of them.
+struct Image {
+    name: &'static str,
+    stream: Vec<u8>,
+    texts: String,
+}
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
-    let mut table = String::from("&[\n");
-    for target in SmTarget::GENERATED {
-        for (name, module) in retrograph_kernels_ptx::images(target) {
-            let path = out.join(format!("{name}.{target}.ptx"));
-            let text = module.to_string();
-            fs::write(&path, &text)?;
-            let (number, digest) = (target.number, <[u8; 32]>::from(Sha256::digest(text)));
-            writeln!(table, "    ({name:?}, {number}, {digest:?}, include_str!({path:?})),")
-                .expect("writing to a string does not fail");
-        }
+    let mut table = String::from("[\n");
+    let images = images();
+    for Image { name, stream, texts } in &images {
+        let path = out.join(format!("{name}.br"));
+        fs::write(&path, pack(stream)?)?;
+        line(&mut table, format_args!("    Image {{ name: {name:?}, texts: [{texts}],"));
+        line(&mut table, format_args!("        packed: include_bytes!({path:?}) }},"));
     }
     table.push_str("]\n");
-    fs::write(out.join("images.rs"), table)
+    fs::write(out.join("images.rs"), table)?;
+    fs::write(out.join("number_of_images.rs"), images.len().to_string())
+}
+
+/// All images, each with its texts for all targets.
+fn images() -> Vec<Image> {
+    let mut images: Vec<Image> = Vec::new();
+    for target in SmTarget::GENERATED {
+        for (index, (name, module)) in retrograph_kernels_ptx::images(target).iter().enumerate() {
+            if index == images.len() {
+                images.push(Image { name, stream: Vec::new(), texts: String::new() });
+            }
+            let image = &mut images[index];
+            assert_eq!(image.name, *name, "every target has the same images");
+            let text = module.to_string();
+            let digest = <[u8; 32]>::from(Sha256::digest(&text));
+            let start = image.stream.len();
+            image.stream.extend_from_slice(text.as_bytes());
+            let end = image.stream.len();
+            line(&mut image.texts, format_args!("Text::packed({digest:?}, {start}..{end}),"));
+        }
+    }
+    images
+}
+
+fn pack(stream: &[u8]) -> io::Result<Vec<u8>> {
+    let mut packed = Vec::new();
+    let mut writer = CompressorWriter::new(&mut packed, 1 << 16, QUALITY, WINDOW);
+    writer.write_all(stream)?;
+    writer.flush()?;
+    drop(writer);
+    Ok(packed)
+}
+
+fn line(to: &mut String, what: std::fmt::Arguments<'_>) {
+    writeln!(to, "{what}").expect("writing to a string does not fail");
 }

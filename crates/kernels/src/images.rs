@@ -8,40 +8,91 @@
 //! assert!(images::ptx("softmax", SmTarget::portable(70)).is_none());
 //! ```
 //!
+//! The texts are packed, and each is unpacked when it is asked for and then kept. Whoever has
+//! compiled code looks it up by [`digest`], for which nothing is unpacked.
+//!
 //! Absent on purpose: cubins. What the driver or `ptxas` made of these texts belongs to whoever
-//! loads them; [`digest`] is what to look it up by.
+//! loads them.
 
+use std::io::{Read, copy, sink};
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use brotli_decompressor::Decompressor;
 use retrograph_ptx::{Reach, SmTarget};
 
-/// Image name, SM target number, SHA-256 of the PTX, PTX.
-static IMAGES: &[(&str, u32, [u8; 32], &str)] = include!(concat!(env!("OUT_DIR"), "/images.rs"));
+/// Bytes that are unpacked at once.
+const BUFFER: usize = 1 << 16;
 
-/// The PTX of `image` for `target`, or `None` where there is no such image or no such target.
+/// An image for all targets.
+struct Image {
+    name: &'static str,
+    /// In the order of [`SmTarget::GENERATED`].
+    texts: [Text; SmTarget::GENERATED.len()],
+    /// The texts one after the other, as one Brotli stream.
+    packed: &'static [u8],
+}
+
+/// The PTX of an image for one target.
+struct Text {
+    /// SHA-256 of the text.
+    digest: [u8; 32],
+    /// Where it is in the unpacked stream.
+    bytes: Range<usize>,
+    unpacked: OnceLock<String>,
+}
+
+static IMAGES: [Image; include!(concat!(env!("OUT_DIR"), "/number_of_images.rs"))] =
+    include!(concat!(env!("OUT_DIR"), "/images.rs"));
+
+impl Text {
+    const fn packed(digest: [u8; 32], bytes: Range<usize>) -> Self {
+        Self { digest, bytes, unpacked: OnceLock::new() }
+    }
+}
+
+impl Image {
+    fn unpack(&self, bytes: &Range<usize>) -> String {
+        let mut stream = Decompressor::new(self.packed, BUFFER);
+        let mut text = Vec::with_capacity(bytes.len());
+        let before = copy(&mut stream.by_ref().take(bytes.start as u64), &mut sink());
+        let read = before.and_then(|_| stream.take(bytes.len() as u64).read_to_end(&mut text));
+        read.expect("the build script has packed it");
+        String::from_utf8(text).expect("PTX is ASCII")
+    }
+}
+
+/// The PTX of `image` for `target`, or `None` where there is no such image or no such target. The
+/// first call unpacks it.
 ///
 /// Use [`SmTarget::for_device`] to find the target whose images run on a device.
 pub fn ptx(image: &str, target: SmTarget) -> Option<&'static str> {
-    find(image, target).map(|(.., text)| *text)
+    let (image, text) = find(image, target)?;
+    Some(text.unpacked.get_or_init(|| image.unpack(&text.bytes)))
 }
 
 /// The SHA-256 of the PTX of `image` for `target`: what a cache of compiled images is keyed by. It
 /// was computed at build time.
 pub fn digest(image: &str, target: SmTarget) -> Option<[u8; 32]> {
-    find(image, target).map(|(_, _, digest, _)| *digest)
+    find(image, target).map(|(_, text)| text.digest)
 }
 
-fn find(
-    image: &str,
-    target: SmTarget,
-) -> Option<&'static (&'static str, u32, [u8; 32], &'static str)> {
-    IMAGES.iter().find(|(name, number, ..)| {
-        target.reach == Reach::Forward && *name == image && *number == target.number
-    })
+/// Whether [`ptx`] has unpacked the text of `image` for `target` in this process.
+pub fn is_unpacked(image: &str, target: SmTarget) -> bool {
+    find(image, target).is_some_and(|(_, text)| text.unpacked.get().is_some())
+}
+
+fn find(image: &str, target: SmTarget) -> Option<(&'static Image, &'static Text)> {
+    let of_target =
+        |generated: &SmTarget| target.reach == Reach::Forward && generated.number == target.number;
+    let position = SmTarget::GENERATED.iter().position(of_target)?;
+    let image = IMAGES.iter().find(|held| held.name == image)?;
+    Some((image, &image.texts[position]))
 }
 
 /// The name of every image, each once.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    let first = SmTarget::GENERATED[0].number;
-    IMAGES.iter().filter(move |(_, number, ..)| *number == first).map(|(name, ..)| *name)
+    IMAGES.iter().map(|image| image.name)
 }
 
 /// Whether every thread of every kernel for `target` executes `griddepcontrol.wait` before it does

@@ -90,12 +90,13 @@ fn every_image_belongs_to_a_kernel_and_names_are_unique() {
 fn the_digest_of_an_image_is_that_of_its_text() {
     use sha2::{Digest, Sha256};
 
-    let target = SmTarget::portable(90);
-    for image in images::names() {
+    for (target, image) in SmTarget::GENERATED.iter().flat_map(|t| images::names().map(|i| (*t, i)))
+    {
         let expected: [u8; 32] = Sha256::digest(images::ptx(image, target).unwrap()).into();
-        assert_eq!(images::digest(image, target), Some(expected), "{image}");
+        assert_eq!(images::digest(image, target), Some(expected), "{image} for {target}");
+        assert!(images::is_unpacked(image, target), "{image} for {target}");
     }
-    assert_eq!(images::digest("no such image", target), None);
+    assert_eq!(images::digest("no such image", SmTarget::portable(90)), None);
 }
 
 #[test]

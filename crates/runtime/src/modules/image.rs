@@ -59,13 +59,31 @@ pub(super) struct Wanted<'a> {
     pub(super) key: ImageKey,
     /// The name for people.
     pub(super) name: String,
-    pub(super) ptx: &'a str,
+    text: Text<'a>,
     /// The SHA-256 of the PTX.
     pub(super) digest: Digest,
     pub(super) entries: Vec<Cow<'a, str>>,
 }
 
+/// Where the PTX of an image is.
+#[derive(Clone, Copy, Debug)]
+enum Text<'a> {
+    /// Packed in the program until it is asked for.
+    Embedded(&'static str, SmTarget),
+    Custom(&'a str),
+}
+
 impl<'a> Wanted<'a> {
+    /// The PTX. Only what is to be compiled asks for it, since asking may unpack it.
+    pub(super) fn ptx(&self) -> &'a str {
+        match self.text {
+            Text::Embedded(image, target) => {
+                images::ptx(image, target).expect("an image with a digest has a text")
+            }
+            Text::Custom(ptx) => ptx,
+        }
+    }
+
     /// The image of this name for `target`, with all entry points that dispatch may choose, or
     /// `None` where there is no such image.
     fn embedded(
@@ -79,15 +97,16 @@ impl<'a> Wanted<'a> {
         entries.sort_unstable();
         entries.dedup();
         let (key, name) = (ImageKey::Embedded(image), image.to_owned());
-        let ptx = images::ptx(image, target)?;
-        Some(Self { key, name, ptx, digest: images::digest(image, target)?, entries })
+        let digest = images::digest(image, target)?;
+        Some(Self { key, name, text: Text::Embedded(image, target), digest, entries })
     }
 
     fn custom(required: &'a CustomRequirement) -> Self {
         let CustomImage { name, ptx } = &required.image;
         let digest = digest_of(ptx);
         let entries = required.entries.iter().map(|entry| Cow::Borrowed(entry.as_str())).collect();
-        Self { key: ImageKey::Custom { hash: digest }, name: name.clone(), ptx, digest, entries }
+        let (key, text) = (ImageKey::Custom { hash: digest }, Text::Custom(ptx));
+        Self { key, name: name.clone(), text, digest, entries }
     }
 
     /// The images of all kernels, then the custom ones.
@@ -107,7 +126,7 @@ impl<'a> Wanted<'a> {
         }
         for required in requirements.custom() {
             let wanted = Self::custom(required);
-            if let Some(target) = SmTarget::named_in(wanted.ptx) {
+            if let Some(target) = SmTarget::named_in(wanted.ptx()) {
                 let wrong =
                     |source| PrewarmError::WrongTarget { image: wanted.name.clone(), source };
                 target.require(ImageForm::Ptx, device).map_err(wrong)?;

@@ -147,9 +147,9 @@ impl<'s> Session<'s> {
         let options = self.cache.options();
         let threads = options.warming.width();
         if options.disk.is_none() && threads == 1 {
-            return load_ptx(self.context(), wanted.ptx);
+            return load_ptx(self.context(), wanted.ptx());
         }
-        match compile(self.context(), wanted.ptx, threads) {
+        match compile(self.context(), wanted.ptx(), threads) {
             Ok(code) => {
                 let module = load_code(self.context(), &code)?;
                 self.keep(wanted, &code);
@@ -157,7 +157,7 @@ impl<'s> Session<'s> {
             }
             // A linker that fails is no reason to fail: the driver may load what it cannot link.
             Err(failure) if failure.is_of_image() => {
-                let module = load_ptx(self.context(), wanted.ptx)?;
+                let module = load_ptx(self.context(), wanted.ptx())?;
                 let (image, error) = (wanted.name.clone(), failure.error);
                 self.warn(Warning::NotLinked { image, error });
                 Ok(module)
@@ -173,8 +173,8 @@ impl<'s> Session<'s> {
         mut cold: Vec<Mine<'a, 'w>>,
     ) -> Result<Vec<Mine<'a, 'w>>, PrewarmError> {
         // The largest first, so that none of them is begun last.
-        cold.sort_by_key(|(wanted, _)| std::cmp::Reverse(wanted.ptx.len()));
-        let images: Vec<&str> = cold.iter().map(|(wanted, _)| wanted.ptx).collect();
+        cold.sort_by_key(|(wanted, _)| std::cmp::Reverse(wanted.ptx().len()));
+        let images: Vec<&str> = cold.iter().map(|(wanted, _)| wanted.ptx()).collect();
         let mut cold: Vec<_> = cold.into_iter().map(Some).collect();
         let crew = Crew {
             compiler: &self.cache.options().warming.compiler,

@@ -3,10 +3,13 @@
 use std::fs;
 use std::path::PathBuf;
 
+use retrograph_driver_sim::Config;
+use retrograph_kernels::ops::SILU;
+use retrograph_kernels::{SmTarget, images};
 use retrograph_runtime::modules::{
     Bundle, BundleEntry, BundleError, CacheOptions, Source, Warning,
 };
-use retrograph_runtime::{ModuleCache, PrewarmError};
+use retrograph_runtime::{ModuleCache, PrewarmError, Requirements};
 use sha2::{Digest, Sha256};
 
 use crate::device::{Device, device, simulated};
@@ -48,6 +51,31 @@ fn everything_is_loaded_from_a_bundle() {
     assert_warm(&warm, Source::Bundle, &[]);
     let bundle = Bundle::open(&path).unwrap();
     assert_eq!((bundle.len(), bundle.targets().len()), (2, 1));
+}
+
+#[test]
+fn what_a_bundle_has_is_not_unpacked() {
+    // Nobody else asks for images of this target here, or for this one of its own.
+    let target: SmTarget = "sm_75".parse().unwrap();
+    let compute_capability = (7, 5);
+    let device =
+        crate::device::device_of(&simulated(Config { compute_capability, ..Config::default() }));
+    let mut wanted = Requirements::default();
+    wanted.insert(&SILU);
+    let image = SILU.image;
+    let digest = images::digest(image, target).unwrap();
+    let other = images::ptx(image, "sm_80".parse().unwrap()).unwrap();
+    let code = format!("{}\0", other.replace(".target sm_80", ".target sm_75")).into_bytes();
+    let name = image.to_owned();
+    let entry = BundleEntry { name, image: digest, target, maker: "a test".to_owned(), code };
+    let (_folder, path) = bundle(&[entry]);
+
+    let warm = ModuleCache::with(&device.context, from(&path)).prewarm(&wanted, |_| ()).unwrap();
+    assert_eq!(warm.report().sources(), "1 bundle");
+    assert!(!images::is_unpacked(image, target));
+    let warm = ModuleCache::new(&device.context).prewarm(&wanted, |_| ()).unwrap();
+    assert_eq!(warm.report().sources(), "1 jit");
+    assert!(images::is_unpacked(image, target));
 }
 
 #[test]
