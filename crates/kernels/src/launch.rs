@@ -126,6 +126,16 @@ pub enum ParameterKind {
     F32,
 }
 
+impl ParameterKind {
+    /// The size in bytes.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::Pointer | Self::U64 => 8,
+            Self::U32 | Self::F32 => 4,
+        }
+    }
+}
+
 /// One parameter of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {

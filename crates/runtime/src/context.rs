@@ -14,7 +14,9 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use retrograph_driver_sys::{CUcontext, CUdevice, CUresult, CUstream, DriverTable};
+use retrograph_driver_sys::{
+    CUcontext, CUdevice, CUdevice_attribute, CUresult, CUstream, DriverTable,
+};
 use retrograph_kernels::SmTarget;
 
 use crate::capture::window;
@@ -39,6 +41,7 @@ pub(crate) struct Inner {
     service: CUstream,
     facts: DeviceInfo,
     target: SmTarget,
+    most_shared_bytes: u32,
     lost: OnceLock<CallError>,
     releases: Arc<Releases>,
 }
@@ -47,6 +50,8 @@ impl Inner {
     fn new(driver: &Driver, index: DeviceIndex, releases: Arc<Releases>) -> Result<Self> {
         let device = driver.device(index)?;
         let (facts, target) = driver.facts_and_target(device)?;
+        let most = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+        let most_shared_bytes = driver.attribute(device, most)?;
         let mut raw = CUcontext::NULL;
         // SAFETY: `device` comes from this driver, and `raw` is a valid place for the result.
         unsafe { call!(driver, cuDevicePrimaryCtxRetain(&mut raw, device)) }?;
@@ -56,7 +61,18 @@ impl Inner {
             let _ = unsafe { (driver.table().cuDevicePrimaryCtxRelease_v2)(device) };
         })?;
         let (driver, lost) = (driver.clone(), OnceLock::new());
-        Ok(Self { driver, index, device, raw, service, facts, target, lost, releases })
+        Ok(Self {
+            driver,
+            index,
+            device,
+            raw,
+            service,
+            facts,
+            target,
+            most_shared_bytes,
+            lost,
+            releases,
+        })
     }
 }
 
@@ -198,6 +214,11 @@ impl Context {
     /// What tells this context from every other live one.
     pub(crate) fn identity(&self) -> usize {
         Arc::as_ptr(&self.inner) as usize
+    }
+
+    /// The most shared memory that a kernel may ask for, in bytes of one block.
+    pub(crate) fn most_shared_bytes(&self) -> u32 {
+        self.inner.most_shared_bytes
     }
 
     pub(crate) fn service(&self) -> CUstream {

@@ -73,10 +73,11 @@ fn child(arguments: &Arguments, case: &str, filled: &Path) -> anyhow::Result<Val
 fn joined(case: &str, runs: &[Value]) -> Value {
     let of = |key: &str| runs.iter().map(|run| run[key].clone()).collect::<Vec<_>>();
     let (times, with_generation) = (of("ms"), of("ms_with_generation"));
+    let parts = of("parts_ms");
     let most_jit = runs.iter().filter_map(|run| run["jit_after_warm"].as_u64()).max();
     let last = runs.last().unwrap_or(&Value::Null);
     json!({
-        "case": case, "ms": times, "ms_with_generation": with_generation,
+        "case": case, "ms": times, "ms_with_generation": with_generation, "parts_ms": parts,
         "kernels_with_generation": last["kernels_with_generation"],
         "jit_after_warm": most_jit, "simulated": last["simulated"],
         "images": last["images"], "kernels": last["kernels"], "sources": last["sources"],
@@ -115,6 +116,7 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
         other => bail!("no case `{other}`"),
     };
     let workers = options.warming.workers;
+    let opened = started.elapsed();
     let cache = with(options);
     let warm = cache.prewarm(&training, |_| ())?;
     let elapsed = started.elapsed();
@@ -123,6 +125,13 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
     let with_generation = started.elapsed();
     let trainer = train(plan, &cache)?;
     let report = warm.report();
+    // What a report asks the device for, once before the images and once behind them.
+    let asked = Instant::now();
+    for _ in 0..2 {
+        context.memory()?;
+    }
+    let parts = [opened, report.images.iter().map(|image| image.elapsed).sum(), asked.elapsed()];
+    let [open, images, memory] = parts.map(|part| part.as_secs_f64() * 1e3);
     let simulated = context.driver().is_simulated();
     let slowest = report.images.iter().max_by_key(|image| image.elapsed);
     let slowest = slowest.map(|image| format!("{} {:.2?}", image.image, image.elapsed));
@@ -131,6 +140,9 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
         // Times of the simulated driver say nothing.
         "ms": (!simulated).then_some(elapsed.as_secs_f64() * 1e3), "simulated": simulated,
         "ms_with_generation": (!simulated).then_some(with_generation.as_secs_f64() * 1e3),
+        "parts_ms": (!simulated).then_some(json!({
+            "open": open, "images": images, "ask_for_memory": memory,
+        })),
         "kernels_with_generation": all.len(), "images": report.images.len(),
         "kernels": warm.len(), "sources": report.sources(),
         "warnings": warnings, "workers": workers, "jit_after_warm": trainer,

@@ -86,7 +86,7 @@ impl DecodeBench {
     ) -> Result<Vec<DecodeMeasurement>> {
         for &[_, room] in &self.sizes {
             let plan = GenerationPlan::new(&self.config(), GeneratorOptions::new(room))?;
-            modules.prewarm(&plan.requirements(), |_| ())?;
+            modules.prewarm(plan.requirements(), |_| ())?;
         }
         let state = self.state(modules, upload)?;
         let mut measurements = Vec::new();

@@ -157,10 +157,9 @@ impl Lane {
         let tokens = step.tokens.len();
         // A program of one row reads the token that was chosen last.
         let rows = if tokens == 0 { 1 } else { tokens.max(2) };
-        let describe = |size: [usize; 2]| describe(config, (sizes.room, size));
         let bind = |pass: &GenerationPass| bind(pass, (state, rotary), buffers);
         let built = programs.get_or_build(stream, [rows, step.positions().end], |bucket| {
-            let pass = describe(bucket.size)?;
+            let pass = sizes.describe(config, bucket.size)?;
             let bindings = bind(&pass);
             let GenerationPass { pass, intake, position, sampling, .. } = pass;
             Ok::<_, Error>(Described {
@@ -198,16 +197,6 @@ impl Handles {
         controls.set_array(tokens, &padded)?;
         controls.set(count, step.tokens.len() as u32)?;
         controls.set(last, step.tokens.len() as u32 - 1)
-    }
-}
-
-fn describe(
-    config: &TrainingConfig,
-    (room, [rows, length]): (usize, [usize; 2]),
-) -> Result<GenerationPass> {
-    match rows {
-        1 => GenerationPass::next(config, [length, room]),
-        _ => GenerationPass::prompt(config, rows, [length, room]),
     }
 }
 

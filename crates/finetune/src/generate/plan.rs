@@ -67,6 +67,8 @@ pub struct GenerationPlan {
     options: GeneratorOptions,
     prompt: GenerationPass,
     next: GenerationPass,
+    /// What the programs of all sizes launch.
+    launched: Requirements,
     base: Option<ModelDirectory>,
 }
 
@@ -82,10 +84,11 @@ impl GenerationPlan {
             let (field, value) = ("max_length", room.to_string());
             return Err(Error::InvalidConfig { field, value, rule: rule.to_owned() });
         }
-        let [rows, length] = Sizes::new(config, room)?.largest_prompt();
-        let prompt = GenerationPass::prompt(config, rows, [length, room])?;
-        let next = GenerationPass::next(config, [room, room])?;
-        Ok(Self { config: *config, options, prompt, next, base: None })
+        let sizes = Sizes::new(config, room)?;
+        let prompt = sizes.describe(config, sizes.largest_prompt())?;
+        let next = sizes.describe(config, [1, room])?;
+        let launched = sizes.requirements(config)?;
+        Ok(Self { config: *config, options, prompt, next, launched, base: None })
     }
 
     /// Takes the weights from `base`, but for those of an adapter.
@@ -108,9 +111,9 @@ impl GenerationPlan {
         &self.next
     }
 
-    /// What must be warm.
-    pub fn requirements(&self) -> Requirements {
-        self.prompt.pass.requirements().union(&self.next.pass.requirements())
+    /// What must be warm, for prompts and texts of any length that there is room for.
+    pub fn requirements(&self) -> &Requirements {
+        &self.launched
     }
 
     /// How much device memory the generator takes.
@@ -138,8 +141,7 @@ impl GenerationPlan {
         source: Source<'_>,
         on: &mut dyn FnMut(Stage<'_>),
     ) -> Result<Generator> {
-        let requirements = self.requirements();
-        let modules = cache.prewarm(&requirements, |progress| on(Stage::Warming(progress)))?;
+        let modules = cache.prewarm(&self.launched, |progress| on(Stage::Warming(progress)))?;
         on(Stage::Warm(&modules));
         let uploaded = matches!(source, Source::State(_));
         self.memory().require(cache.context(), uploaded)?;

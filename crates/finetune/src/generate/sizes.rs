@@ -1,9 +1,11 @@
 //! The sizes of programs: rows of a prompt, and positions that are seen.
 
+use retrograph_runtime::Requirements;
 use retrograph_runtime::program::Buckets;
 
-use crate::config::TrainingConfig;
+use crate::config::{ModelConfig, TrainingConfig};
 use crate::error::{Error, Result};
+use crate::model::GenerationPass;
 
 /// The shortest length that programs are built for.
 const SHORTEST: usize = 256;
@@ -44,9 +46,43 @@ impl Sizes {
     /// as keep the scores small.
     pub(super) fn piece(&self, position: usize, left: usize) -> usize {
         let length = self.lengths.fit(position + left).unwrap_or(self.room);
+        left.min(self.most_rows(length))
+    }
+
+    /// The most rows of a program of `length`.
+    fn most_rows(&self, length: usize) -> usize {
         let fits = MOST_SCORES / (self.heads * length).max(1);
-        let most = fits.clamp(FEWEST_ROWS, MOST_ROWS);
-        left.min(1 << most.ilog2())
+        1 << fits.clamp(FEWEST_ROWS, MOST_ROWS).ilog2()
+    }
+
+    /// Rows and length of every program that a text may need.
+    pub(super) fn all(&self) -> impl Iterator<Item = [usize; 2]> {
+        self.lengths.sizes().flat_map(|length| {
+            let most = self.most_rows(length).min(length);
+            let most = self.rows.fit(most.max(2)).unwrap_or(MOST_ROWS);
+            self.rows.sizes().take_while(move |rows| *rows <= most).map(move |rows| [rows, length])
+        })
+    }
+
+    /// The pass of a program.
+    pub(super) fn describe(
+        &self,
+        config: &TrainingConfig,
+        [rows, length]: [usize; 2],
+    ) -> Result<GenerationPass> {
+        match rows {
+            1 => GenerationPass::next(config, [length, self.room]),
+            _ => GenerationPass::prompt(config, rows, [length, self.room]),
+        }
+    }
+
+    /// What the programs of all sizes launch. Layers launch the same, so that one is enough.
+    pub(super) fn requirements(&self, config: &TrainingConfig) -> Result<Requirements> {
+        let model = ModelConfig { layers: 1, ..config.model };
+        let config = TrainingConfig { model, ..*config };
+        self.all().try_fold(Requirements::default(), |all, size| {
+            Ok(all.union(&self.describe(&config, size)?.pass.requirements()))
+        })
     }
 
     /// Rows and length of the largest program for prompts.
@@ -61,12 +97,43 @@ mod tests {
     use super::*;
     use crate::config::{Mode, OptimizerConfig, Precision, Preset};
 
-    fn sizes(room: usize) -> Sizes {
+    fn config() -> TrainingConfig {
         let (model, optimizer) = (Preset::Qwen25OneAndHalf.model(), OptimizerConfig::new(0.0, 1));
         let (mode, precision) = (Mode::Full, Precision::F32);
-        let config =
-            TrainingConfig { model, mode, precision, batch: 1, seq: 1, optimizer, seed: 0 };
-        Sizes::new(&config, room).unwrap()
+        TrainingConfig { model, mode, precision, batch: 1, seq: 1, optimizer, seed: 0 }
+    }
+
+    fn sizes(room: usize) -> Sizes {
+        Sizes::new(&config(), room).unwrap()
+    }
+
+    #[test]
+    fn every_piece_of_every_prompt_has_a_program_among_all_sizes() {
+        for room in [2, 20, 300, 1000, 32_768] {
+            let sizes = sizes(room);
+            let all: Vec<_> = sizes.all().collect();
+            assert!(all.contains(&sizes.largest_prompt()) && all.contains(&[1, room]), "{all:?}");
+            for position in (0..room).step_by(room.div_ceil(40)) {
+                for left in (1..=room - position).step_by(room.div_ceil(40)) {
+                    let piece = sizes.piece(position, left);
+                    let length = sizes.lengths.fit(position + piece).unwrap();
+                    let rows = sizes.rows.fit(piece.max(2)).unwrap();
+                    assert!(all.contains(&[rows, length]), "{rows} rows, {length} positions");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_layer_launches_what_all_layers_launch() {
+        let (config, sizes) = (config(), sizes(1000));
+        let target = retrograph_kernels::SmTarget::portable(90);
+        let required = sizes.requirements(&config).unwrap().entries(target);
+        for size in [[512, 1000], [16, 256], [1, 512]] {
+            let pass = sizes.describe(&config, size).unwrap().pass;
+            let launched = pass.requirements().entries(target);
+            assert!(launched.iter().all(|entry| required.contains(entry)), "{size:?}");
+        }
     }
 
     #[test]

@@ -129,7 +129,7 @@ impl Plan {
 
     /// What must be warm: for the steps, and for the text that the model may write at the end.
     pub fn requirements(&self) -> Requirements {
-        let requirements = self.step.pass.requirements().union(&self.writing.requirements());
+        let requirements = self.step.pass.requirements().union(self.writing.requirements());
         let requirements = requirements.union(&self.launched_shorter);
         match &self.held_out {
             Some(held_out) => requirements.union(&held_out.pass.requirements()),

@@ -162,7 +162,10 @@ impl Bundle {
     /// # Errors
     /// [`BundleError`] when it is damaged.
     pub fn code(&self, image: &Digest, device: SmTarget) -> Result<Option<Vec<u8>>, BundleError> {
-        self.find(image, device).map(|listed| self.read_code(listed)).transpose()
+        let Some(listed) = self.find(image, device) else { return Ok(None) };
+        let mut code = Vec::new();
+        self.read_code(listed, &mut code)?;
+        Ok(Some(code))
     }
 
     pub(super) fn find(&self, image: &Digest, device: SmTarget) -> Option<&Listed> {
@@ -174,15 +177,23 @@ impl Bundle {
         self.inner.listed.iter().filter(fitting).max_by_key(|listed| listed.parsed)
     }
 
-    pub(super) fn read_code(&self, listed: &Listed) -> Result<Vec<u8>, BundleError> {
+    /// Reads code into the front of `space`, which grows where it is too small. One space for many
+    /// images spares the system from giving out as many pages as there are bytes of code.
+    pub(super) fn read_code<'s>(
+        &self,
+        listed: &Listed,
+        space: &'s mut Vec<u8>,
+    ) -> Result<&'s [u8], BundleError> {
         let Inner { path, file, data_start, .. } = &*self.inner;
         // The length was compared with that of the file.
-        let mut code = vec![0; listed.length as usize];
+        let length = listed.length as usize;
+        space.resize(space.len().max(length), 0);
+        let code = &mut space[..length];
         let mut file = file.lock();
         let start = SeekFrom::Start(data_start + listed.offset);
-        let read = file.seek(start).and_then(|_| file.read_exact(&mut code));
+        let read = file.seek(start).and_then(|_| file.read_exact(code));
         read.map_err(|source| io(path, source))?;
-        if checksum(&code) != listed.checksum {
+        if checksum(code) != listed.checksum {
             let what = format!("the code of `{}` for {}", listed.name, listed.target);
             return Err(BundleError::Corrupt { path: path.clone(), what });
         }

@@ -116,8 +116,12 @@ impl CacheDir {
         &self.path
     }
 
-    /// The code of an image, if it was kept.
-    pub(super) fn get(&self, key: &CodeKey<'_>) -> Result<Option<Vec<u8>>, DiskError> {
+    /// The code of an image, if it was kept; it is read into `space`.
+    pub(super) fn get<'s>(
+        &self,
+        key: &CodeKey<'_>,
+        space: &'s mut Vec<u8>,
+    ) -> Result<Option<&'s [u8]>, DiskError> {
         let path = self.path.join(key.file_name());
         let file = match File::open(&path) {
             Ok(file) => file,
@@ -129,7 +133,9 @@ impl CacheDir {
         require_private(&path, &metadata)?;
         let bundle = Bundle::read(&path, file)?;
         match bundle.find(&key.image, key.context.device_target()) {
-            Some(listed) if listed.maker == key.maker() => Ok(Some(bundle.read_code(listed)?)),
+            Some(listed) if listed.maker == key.maker() => {
+                bundle.read_code(listed, space).map(Some).map_err(Into::into)
+            }
             _ => Err(DiskError::OtherContent { path }),
         }
     }

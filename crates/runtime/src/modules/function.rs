@@ -3,10 +3,9 @@
 use std::ffi::{CString, c_int};
 use std::sync::Arc;
 
-use retrograph_driver_sys::{
-    CUdevice_attribute, CUfunction, CUfunction_attribute, CUmodule, CUresult,
-};
+use retrograph_driver_sys::{CUfunction, CUfunction_attribute, CUmodule, CUresult};
 
+use super::image::WantedEntry;
 use crate::Owner;
 use crate::context::Context;
 use crate::error::Result;
@@ -26,17 +25,20 @@ impl Module {
         Self { context: context.clone(), raw }
     }
 
-    /// Looks up an entry point and everything that is known about it.
-    pub(super) fn function(self: &Arc<Self>, name: &str) -> Result<Function> {
+    /// Looks up an entry point, and what is not known about it.
+    pub(super) fn function(self: &Arc<Self>, entry: &WantedEntry<'_>) -> Result<Function> {
         self.context.bind_outside_capture("looking up a function")?;
-        let symbol = CString::new(name).unwrap_or_default();
+        let symbol = CString::new(&*entry.name).unwrap_or_default();
         let mut raw = CUfunction::NULL;
         // SAFETY: module and name live, and the place is valid.
         unsafe { call!(self.context, cuModuleGetFunction(&mut raw, self.raw, symbol.as_ptr())) }?;
-        let parameters = parameter_sizes(&self.context, raw)?;
+        let parameters = match &entry.parameters {
+            Some(sizes) => Some(sizes.clone()),
+            None => parameter_sizes(&self.context, raw)?,
+        };
         let traits = FunctionTraits::read(&self.context, raw)?;
         allow_dynamic_shared(&self.context, raw, traits.shared_bytes)?;
-        let (module, name) = (self.clone(), name.to_owned());
+        let (module, name) = (self.clone(), entry.name.clone().into_owned());
         let inner = Arc::new(Inner { module, raw, name, parameters, traits });
         Ok(Function { inner })
     }
@@ -108,7 +110,8 @@ impl Function {
         self.inner.raw
     }
 
-    /// The sizes of the parameters in bytes, or `None` for drivers before 12.4, which do not tell.
+    /// The sizes of the parameters in bytes, or `None` for images of the caller's own with drivers
+    /// before 12.4, which do not tell.
     pub fn parameter_sizes(&self) -> Option<&[usize]> {
         self.inner.parameters.as_deref()
     }
@@ -176,8 +179,7 @@ pub(crate) fn parameter_sizes(context: &Context, raw: CUfunction) -> Result<Opti
 /// a limit, and costs nothing for launches that use less.
 fn allow_dynamic_shared(context: &Context, raw: CUfunction, static_bytes: u32) -> Result<()> {
     const ALWAYS_ALLOWED: u32 = 48 << 10;
-    let most = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
-    let most = context.driver().attribute(context.device(), most)?;
+    let most = context.most_shared_bytes();
     let dynamic = most.saturating_sub(static_bytes);
     if dynamic <= ALWAYS_ALLOWED {
         return Ok(());

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use retrograph_kernels::{ImageForm, SmTarget, images};
+use retrograph_kernels::{ImageForm, Kernel, SmTarget, images};
 use sha2::{Digest as _, Sha256};
 
 use super::prewarm::PrewarmError;
@@ -62,7 +62,27 @@ pub(super) struct Wanted<'a> {
     text: Text<'a>,
     /// The SHA-256 of the PTX.
     pub(super) digest: Digest,
-    pub(super) entries: Vec<Cow<'a, str>>,
+    pub(super) entries: Vec<WantedEntry<'a>>,
+}
+
+/// An entry point to look up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct WantedEntry<'a> {
+    pub(super) name: Cow<'a, str>,
+    /// The sizes of its parameters, where the descriptor of a kernel tells them, which is tested
+    /// against its image; the driver is not asked then.
+    pub(super) parameters: Option<Vec<usize>>,
+}
+
+impl<'a> WantedEntry<'a> {
+    fn of_kernel((kernel, entry): (&Kernel, &'a str)) -> Self {
+        let sizes = kernel.parameters.iter().map(|parameter| parameter.kind.bytes());
+        Self { name: Cow::Borrowed(entry), parameters: Some(sizes.collect()) }
+    }
+
+    fn of_custom(entry: &'a str) -> Self {
+        Self { name: Cow::Borrowed(entry), parameters: None }
+    }
 }
 
 /// Where the PTX of an image is.
@@ -84,18 +104,19 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// The image of this name for `target`, with all entry points that dispatch may choose, or
+    /// The image of this name for `target`, with the entry points that launches choose there, or
     /// `None` where there is no such image.
     fn embedded(
         image: &'static str,
         requirements: &Requirements,
         target: SmTarget,
     ) -> Option<Self> {
-        let kernels = requirements.kernels().iter().filter(|kernel| kernel.image == image);
-        let mut entries: Vec<Cow<'_, str>> =
-            kernels.flat_map(|kernel| kernel.entries).map(|entry| Cow::Borrowed(*entry)).collect();
-        entries.sort_unstable();
-        entries.dedup();
+        let of_image = |(kernel, _): &(&Kernel, &str)| kernel.image == image;
+        let entries = requirements.entries(target).into_iter().filter(of_image);
+        let mut entries: Vec<_> = entries.map(WantedEntry::of_kernel).collect();
+        // Kernels may share an entry point.
+        entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        entries.dedup_by(|one, other| one.name == other.name);
         let (key, name) = (ImageKey::Embedded(image), image.to_owned());
         let digest = images::digest(image, target)?;
         Some(Self { key, name, text: Text::Embedded(image, target), digest, entries })
@@ -104,7 +125,7 @@ impl<'a> Wanted<'a> {
     fn custom(required: &'a CustomRequirement) -> Self {
         let CustomImage { name, ptx } = &required.image;
         let digest = digest_of(ptx);
-        let entries = required.entries.iter().map(|entry| Cow::Borrowed(entry.as_str())).collect();
+        let entries = required.entries.iter().map(|entry| WantedEntry::of_custom(entry)).collect();
         let (key, text) = (ImageKey::Custom { hash: digest }, Text::Custom(ptx));
         Self { key, name: name.clone(), text, digest, entries }
     }

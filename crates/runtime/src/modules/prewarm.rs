@@ -87,9 +87,10 @@ pub enum PrewarmError {
 }
 
 impl ModuleCache {
-    /// Loads every image that `requirements` name and looks up each of its entry points, so that no
-    /// later launch compiles anything. Images that are loaded stay as they are. The others are
-    /// taken from bundles, from disk, or compiled, as the options of the cache say.
+    /// Loads every image that `requirements` name and looks up the entry points that are launched
+    /// on this device, so that no later launch compiles anything. Images that are loaded stay as
+    /// they are. The others are taken from bundles, from disk, or compiled, as the options of the
+    /// cache say.
     ///
     /// Call this before weights fill the memory: the driver needs device memory for code, and
     /// [`WarmModules::report`] says how much is left.

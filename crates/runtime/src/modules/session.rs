@@ -13,7 +13,7 @@ use super::image::{ImageKey, Wanted};
 use super::load::{LoadFailure, compile, load_code, load_ptx};
 use super::prewarm::{PrewarmError, Progress};
 use super::report::{ImageReport, Source, Warning};
-use super::stored::{self, Stored};
+use super::stored;
 use crate::context::Context;
 
 /// What a context takes of the memory of a device, at most, for the process that compiles in it.
@@ -58,10 +58,10 @@ impl<'s> Session<'s> {
         let mut functions = HashMap::new();
         for entry in &wanted.entries {
             let function = module.function(entry).map_err(|error| {
-                let (image, entry) = (wanted.name.clone(), entry.clone().into_owned());
+                let (image, entry) = (wanted.name.clone(), entry.name.clone().into_owned());
                 PrewarmError::Entry { image, entry, error }
             })?;
-            functions.insert(entry.clone().into_owned(), function);
+            functions.insert(function.name().to_owned(), function);
         }
         let elapsed = spent + started.elapsed();
         let report = ImageReport::of(&wanted.name, (source, elapsed), functions.values());
@@ -79,12 +79,10 @@ impl<'s> Session<'s> {
 
     /// Loads images from bundles and from disk, and has the rest compiled.
     pub(super) fn load(&mut self, mine: Vec<Mine<'_, '_>>) -> Result<(), PrewarmError> {
-        let mut cold = Vec::new();
+        let (mut cold, mut space) = (Vec::new(), Vec::new());
         for (wanted, claim) in mine {
             let started = Instant::now();
-            let bad = |source| PrewarmError::Bundle { image: wanted.name.clone(), source };
-            let stored = stored::stored(self.cache, wanted).map_err(bad)?;
-            match self.load_stored(wanted, stored)? {
+            match self.load_stored(wanted, &mut space)? {
                 Some((module, source)) => {
                     let module = claim.fulfil(module);
                     self.finish(wanted, &module, (source, started.elapsed()))?;
@@ -106,21 +104,31 @@ impl<'s> Session<'s> {
         Ok(())
     }
 
-    /// The image from a bundle or from disk. What the driver refuses is compiled again.
+    /// The image from a bundle, or else from disk; `None` when neither has what the driver takes.
     fn load_stored(
         &mut self,
         wanted: &Wanted<'_>,
-        stored: Stored,
+        space: &mut Vec<u8>,
     ) -> Result<Option<(Module, Source)>, PrewarmError> {
-        let Stored { code, warnings } = stored;
-        warnings.into_iter().for_each(|warning| self.warn(warning));
-        let Some((code, source)) = code else { return Ok(None) };
-        if let Some(module) = self.accept(wanted, &code, source)? {
-            return Ok(Some((module, source)));
+        let bad = |source| PrewarmError::Bundle { image: wanted.name.clone(), source };
+        if let Some(code) = stored::in_bundles(self.cache, wanted, space).map_err(bad)? {
+            if let Some(module) = self.accept(wanted, code, Source::Bundle)? {
+                return Ok(Some((module, Source::Bundle)));
+            }
+        } else if !self.cache.options().bundles.is_empty() {
+            let (image, device) = (wanted.name.clone(), self.context().device_target());
+            self.warn(Warning::NotInBundle { image, device });
         }
-        match source {
-            Source::Bundle => self.load_stored(wanted, stored::on_disk(self.cache, wanted)),
-            _ => Ok(None),
+        match stored::on_disk(self.cache, wanted, space) {
+            Ok(Some(code)) => {
+                let module = self.accept(wanted, code, Source::Disk)?;
+                Ok(module.map(|module| (module, Source::Disk)))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => {
+                self.warn(Warning::Disk(error));
+                Ok(None)
+            }
         }
     }
 

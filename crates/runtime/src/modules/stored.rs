@@ -2,40 +2,28 @@
 
 use super::bundle::BundleError;
 use super::cache::ModuleCache;
-use super::disk::CodeKey;
+use super::disk::{CodeKey, DiskError};
 use super::image::Wanted;
-use super::report::{Source, Warning};
 
-/// What is stored of an image.
-#[derive(Default)]
-pub(super) struct Stored {
-    /// The code, verified, and where it is from.
-    pub(super) code: Option<(Vec<u8>, Source)>,
-    pub(super) warnings: Vec<Warning>,
-}
-
-/// What the bundles have of an image, or else the cache on disk.
-pub(super) fn stored(cache: &ModuleCache, wanted: &Wanted<'_>) -> Result<Stored, BundleError> {
+/// What the bundles have of an image, verified; it is read into `space`.
+pub(super) fn in_bundles<'s>(
+    cache: &ModuleCache,
+    wanted: &Wanted<'_>,
+    space: &'s mut Vec<u8>,
+) -> Result<Option<&'s [u8]>, BundleError> {
     let (bundles, device) = (&cache.options().bundles, cache.context().device_target());
-    for bundle in bundles {
-        if let Some(code) = bundle.code(&wanted.digest, device)? {
-            return Ok(Stored { code: Some((code, Source::Bundle)), warnings: Vec::new() });
-        }
-    }
-    let mut stored = on_disk(cache, wanted);
-    if !bundles.is_empty() {
-        stored.warnings.push(Warning::NotInBundle { image: wanted.name.clone(), device });
-    }
-    Ok(stored)
+    let found = bundles.iter().find_map(|one| Some((one, one.find(&wanted.digest, device)?)));
+    found.map(|(bundle, listed)| bundle.read_code(listed, space)).transpose()
 }
 
-/// What the cache on disk has of an image.
-pub(super) fn on_disk(cache: &ModuleCache, wanted: &Wanted<'_>) -> Stored {
-    let Some(disk) = &cache.options().disk else { return Stored::default() };
-    match disk.get(&key(cache, wanted)) {
-        Ok(code) => Stored { code: code.map(|code| (code, Source::Disk)), warnings: Vec::new() },
-        Err(error) => Stored { code: None, warnings: vec![Warning::Disk(error)] },
-    }
+/// What the cache on disk has of an image, verified; it is read into `space`.
+pub(super) fn on_disk<'s>(
+    cache: &ModuleCache,
+    wanted: &Wanted<'_>,
+    space: &'s mut Vec<u8>,
+) -> Result<Option<&'s [u8]>, DiskError> {
+    let Some(disk) = &cache.options().disk else { return Ok(None) };
+    disk.get(&key(cache, wanted), space)
 }
 
 /// What the code of an image is kept under.

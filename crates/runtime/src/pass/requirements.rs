@@ -1,23 +1,25 @@
 //! What must be warm before a pass can be built: known from the pass alone.
 
-use retrograph_kernels::{Kernel, SmTarget};
+use retrograph_kernels::{Kernel, Problem, SmTarget};
 
 use super::operation::{CustomImage, Operation, OperationKind};
 
-/// The kernels and custom images that the operations of a pass launch, each named once, in the
-/// order of their first use.
+/// The kernels and custom images that the operations of a pass launch, in the order of their first
+/// use. Of a kernel only the entry points are meant that its launches choose, which are known once
+/// the SM target is; looking up each costs the driver about half as much as loading an image.
 #[derive(Clone, Debug, Default)]
 pub struct Requirements {
-    kernels: Vec<&'static Kernel>,
-    entries: Vec<Required>,
+    embedded: Vec<Embedded>,
     custom: Vec<CustomRequirement>,
 }
 
-/// A launch of a kernel, kept so that the entry point can be found once the SM target is known.
-#[derive(Clone, Debug)]
-struct Required {
-    kernel: &'static Kernel,
-    problem: retrograph_kernels::Problem,
+/// Something of an embedded image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Embedded {
+    /// The entry point that this problem chooses.
+    Launch(&'static Kernel, Problem),
+    /// Every entry point.
+    Whole(&'static Kernel),
 }
 
 /// A custom image and the entry points that are launched from it.
@@ -35,7 +37,7 @@ impl Requirements {
         for operation in operations {
             match &operation.kind {
                 OperationKind::Launch(launch) => {
-                    requirements.add_launch(launch.kernel, launch.problem);
+                    requirements.add(Embedded::Launch(launch.kernel, launch.problem));
                 }
                 OperationKind::Custom(launch) => {
                     requirements.add_custom(&launch.image, &launch.entry);
@@ -48,11 +50,9 @@ impl Requirements {
         requirements
     }
 
-    fn add_launch(&mut self, kernel: &'static Kernel, problem: retrograph_kernels::Problem) {
-        self.insert(kernel);
-        let known = |held: &Required| held.kernel == kernel && held.problem == problem;
-        if !self.entries.iter().any(known) {
-            self.entries.push(Required { kernel, problem });
+    fn add(&mut self, embedded: Embedded) {
+        if !self.embedded.contains(&embedded) {
+            self.embedded.push(embedded);
         }
     }
 
@@ -71,9 +71,7 @@ impl Requirements {
 
     /// Adds a kernel with all its entry points, for those who launch it without a pass.
     pub fn insert(&mut self, kernel: &'static Kernel) {
-        if !self.kernels.contains(&kernel) {
-            self.kernels.push(kernel);
-        }
+        self.add(Embedded::Whole(kernel));
     }
 
     /// Adds an entry point of a custom image, for those who launch it without a pass.
@@ -82,32 +80,18 @@ impl Requirements {
     }
 
     /// The kernels, each once.
-    pub fn kernels(&self) -> &[&'static Kernel] {
-        &self.kernels
+    pub fn kernels(&self) -> Vec<&'static Kernel> {
+        each_once(self.embedded.iter().map(|embedded| embedded.kernel()))
     }
 
     /// The names of the images that hold the kernels, each once.
     pub fn images(&self) -> Vec<&'static str> {
-        let mut images = Vec::new();
-        for kernel in &self.kernels {
-            if !images.contains(&kernel.image) {
-                images.push(kernel.image);
-            }
-        }
-        images
+        each_once(self.embedded.iter().map(|embedded| embedded.kernel().image))
     }
 
     /// The entry points that are launched on `target`, with their kernels, each once.
     pub fn entries(&self, target: SmTarget) -> Vec<(&'static Kernel, &'static str)> {
-        let mut entries = Vec::new();
-        for required in &self.entries {
-            let dispatch = (required.kernel.dispatch)(&required.problem, target);
-            let entry = (required.kernel, dispatch.entry);
-            if !entries.contains(&entry) {
-                entries.push(entry);
-            }
-        }
-        entries
+        each_once(self.embedded.iter().flat_map(|embedded| embedded.entries(target)))
     }
 
     /// The custom images with their entry points.
@@ -117,12 +101,7 @@ impl Requirements {
 
     /// What either needs, for programs that build several passes.
     pub fn union(mut self, other: &Self) -> Self {
-        for kernel in &other.kernels {
-            self.insert(kernel);
-        }
-        for required in &other.entries {
-            self.add_launch(required.kernel, required.problem);
-        }
+        other.embedded.iter().for_each(|embedded| self.add(*embedded));
         for custom in &other.custom {
             for entry in &custom.entries {
                 self.add_custom(&custom.image, entry);
@@ -130,4 +109,32 @@ impl Requirements {
         }
         self
     }
+}
+
+impl Embedded {
+    fn kernel(self) -> &'static Kernel {
+        match self {
+            Self::Launch(kernel, _) | Self::Whole(kernel) => kernel,
+        }
+    }
+
+    fn entries(self, target: SmTarget) -> Vec<(&'static Kernel, &'static str)> {
+        match self {
+            Self::Launch(kernel, problem) => {
+                vec![(kernel, (kernel.dispatch)(&problem, target).entry)]
+            }
+            Self::Whole(kernel) => kernel.entries.iter().map(|entry| (kernel, *entry)).collect(),
+        }
+    }
+}
+
+/// In the order of first occurrence.
+fn each_once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut once = Vec::new();
+    for one in all {
+        if !once.contains(&one) {
+            once.push(one);
+        }
+    }
+    once
 }

@@ -92,6 +92,17 @@ impl Buckets {
         }
     }
 
+    /// Every size, ascending: those who describe a pass of each know what must be warm for all.
+    ///
+    /// ```
+    /// let lengths = retrograph_runtime::program::Buckets::multiples_of(256, 600)?;
+    /// assert_eq!(lengths.sizes().collect::<Vec<_>>(), [256, 512, 600]);
+    /// # Ok::<(), retrograph_runtime::program::ShapeError>(())
+    /// ```
+    pub fn sizes(&self) -> impl Iterator<Item = usize> {
+        std::iter::successors(self.fit(1).ok(), |size| self.fit(size.checked_add(1)?).ok())
+    }
+
     /// The smallest size that holds `asked` positions. No positions fit everywhere.
     ///
     /// # Errors
@@ -174,6 +185,11 @@ mod tests {
         let sizes = asked.map(|asked| multiples.fit(asked).unwrap());
         assert_eq!(sizes, [16, 16, 16, 32, 32, 40, 40]);
         assert_eq!(Buckets::multiples_of(64, 40).unwrap().fit(1), Ok(40));
+        let all = |buckets: Buckets| buckets.sizes().collect::<Vec<_>>();
+        assert_eq!(all(list), [8, 100, 300]);
+        assert_eq!(all(powers), [1, 2, 4, 8, 16, 32, 64, 100]);
+        assert_eq!(all(multiples), [16, 32, 40]);
+        assert_eq!(Buckets::powers_of_two(usize::MAX).unwrap().sizes().count(), 65);
         assert_eq!(Buckets::powers_of_two(usize::MAX).unwrap().fit(usize::MAX), Ok(usize::MAX));
     }
 

@@ -147,7 +147,7 @@ pub struct ProgramCache<const N: usize, T = ()> {
 
 impl<const N: usize, T> ProgramCache<N, T> {
     /// A cache without programs. What the passes of all buckets launch must be warm in `modules`:
-    /// entry points may differ from size to size.
+    /// entry points may differ from size to size, and [`Buckets::sizes`] has all of them.
     pub fn new(modules: &WarmModules, buckets: [Buckets; N], options: CacheOptions) -> Self {
         let (modules, statistics) = (modules.clone(), CacheStatistics::default());
         Self { modules, buckets, options, entries: Vec::new(), arena: None, uses: 0, statistics }

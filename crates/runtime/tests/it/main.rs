@@ -41,5 +41,6 @@ mod two_devices;
 mod warm;
 mod warm_bundles;
 mod warm_disk;
+mod warm_entries;
 mod warm_places;
 mod warm_workers;

@@ -31,8 +31,14 @@ fn every_kernel_of_the_workspace_becomes_warm() {
         for entry in kernel.entries {
             let function = modules.function(kernel.image, entry).unwrap();
             assert_eq!(function.local_bytes(), 0, "{entry} spills registers");
-            if let Some(sizes) = function.parameter_sizes() {
-                assert_eq!(sizes.len(), kernel.parameters.len(), "{entry}");
+            let said = function.parameter_sizes().unwrap();
+            assert_eq!(said.len(), kernel.parameters.len(), "{entry}");
+            for (index, said) in said.iter().enumerate() {
+                let Some(ask) = device.context.table().cuFuncGetParamInfo else { break };
+                let (mut offset, mut size) = (0, 0);
+                // SAFETY: the function is warm, and both places are valid.
+                let code = unsafe { ask(function.raw(), index, &mut offset, &mut size) };
+                assert_eq!((code.0, size), (0, *said), "parameter {index} of {entry}");
             }
         }
     }

@@ -1,0 +1,88 @@
+//! Of a kernel only the entry points are looked up that the launches of a pass choose, and what is
+//! not looked up is refused by its name.
+
+use std::sync::Arc;
+
+use retrograph_driver_sim::{Config, Simulator};
+use retrograph_kernels::ops::{SOFTMAX, SoftmaxInPlace};
+use retrograph_runtime::{
+    Bindings, BuildError, DeviceBuffer, Error, ModuleCache, Pass, Policy, Program, Requirements,
+    Slice, WarmModules,
+};
+
+use crate::device::{Device, device, device_of, driver_of};
+
+/// A width for which a warp covers a row, and one for which a block does.
+const WIDTHS: [usize; 2] = [33, 1500];
+
+/// The softmax of two rows of `width`.
+fn softmax(width: usize) -> (Pass, Slice<f32>) {
+    let mut pass = Pass::new("softmax");
+    let values = pass.external::<f32>("values", 2 * width);
+    let softmax = SoftmaxInPlace { values, rows: 2, width, causal: false };
+    pass.launch(softmax.launch().unwrap()).unwrap();
+    (pass, values)
+}
+
+/// Builds the pass of `width` and does a step.
+fn run(device: &Device, modules: &WarmModules, width: usize) -> Result<Vec<f32>, BuildError> {
+    let (pass, values) = softmax(width);
+    let buffer = DeviceBuffer::from_slice(&device.stream, &vec![1.0_f32; 2 * width]).unwrap();
+    let mut bindings = Bindings::new();
+    bindings.bind(values, &buffer);
+    let mut program = Program::build(&device.stream, modules, &pass, &bindings, Policy::Manual)?;
+    program.step(&device.stream, &pass.controls()).unwrap();
+    Ok(buffer.download(&device.stream).unwrap())
+}
+
+fn names(requirements: &Requirements, device: &Device) -> Vec<&'static str> {
+    requirements.entries(device.context.target()).into_iter().map(|(_, entry)| entry).collect()
+}
+
+#[test]
+fn a_pass_warms_what_it_launches_and_names_what_another_size_would_need() {
+    let device = device();
+    let [narrow, wide] = WIDTHS.map(|width| softmax(width).0.requirements());
+    assert_eq!(names(&narrow, &device), ["softmax_by_warps"]);
+    assert_eq!(names(&wide, &device), ["softmax_by_blocks"]);
+    let cache = ModuleCache::new(&device.context);
+    let modules = cache.prewarm(&narrow, |_| ()).unwrap();
+    assert_eq!((modules.len(), modules.report().images[0].kernels.len()), (1, 1));
+    assert_eq!(run(&device, &modules, WIDTHS[0]).unwrap(), [1.0 / 33.0; 66]);
+    let error = run(&device, &modules, WIDTHS[1]).unwrap_err();
+    let BuildError::Operation { cause: Error::JitAfterWarm(cold), .. } = error else {
+        panic!("{error}")
+    };
+    assert_eq!((cold.image.as_str(), cold.kernel.as_str()), ("softmax", "softmax_by_blocks"));
+    assert_eq!(cache.jit_after_warm(), 1);
+    // The union has what both launch, and the image is loaded once.
+    let both = cache.prewarm(&narrow.union(&wide), |_| ()).unwrap();
+    assert_eq!((both.len(), cache.loaded()), (2, 1));
+    run(&device, &both, WIDTHS[1]).unwrap();
+    assert_eq!(cache.jit_after_warm(), 1);
+}
+
+#[test]
+fn a_kernel_that_is_launched_without_a_pass_is_warm_as_a_whole() {
+    let device = device();
+    let mut requirements = softmax(WIDTHS[0]).0.requirements();
+    requirements.insert(&SOFTMAX);
+    assert_eq!(names(&requirements, &device), SOFTMAX.entries);
+    assert_eq!((requirements.kernels().len(), requirements.images()), (1, vec!["softmax"]));
+    let modules = ModuleCache::new(&device.context).prewarm(&requirements, |_| ()).unwrap();
+    WIDTHS.iter().for_each(|width| drop(run(&device, &modules, *width).unwrap()));
+}
+
+#[test]
+fn an_entry_point_is_looked_up_by_one_call_and_its_traits_by_one_each() {
+    let simulator = Arc::new(Simulator::new(Config::default()).unwrap());
+    let device = device_of(&driver_of(&simulator).unwrap());
+    let cache = ModuleCache::new(&device.context);
+    let before = simulator.calls();
+    cache.prewarm(&softmax(WIDTHS[0]).0.requirements(), |_| ()).unwrap();
+    let count = |call| simulator.call_count(call) - before.get(call).copied().unwrap_or(0);
+    assert_eq!((count("cuModuleLoadDataEx"), count("cuModuleGetFunction")), (1, 1));
+    assert_eq!((count("cuFuncGetAttribute"), count("cuFuncSetAttribute")), (4, 1));
+    let more = ["cuFuncGetParamInfo", "cuDeviceGetAttribute", "cuCtxSynchronize"];
+    assert_eq!(more.map(count), [0; 3], "what is known is not asked");
+}
