@@ -3,6 +3,7 @@
 //! The texts of one image for different targets are nearly the same. They follow one another in one
 //! Brotli stream, in the order of the targets, which is hardly longer than one of them packed.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -37,7 +38,8 @@ fn main() -> io::Result<()> {
     }
     table.push_str("]\n");
     fs::write(out.join("images.rs"), table)?;
-    fs::write(out.join("number_of_images.rs"), images.len().to_string())
+    fs::write(out.join("number_of_images.rs"), images.len().to_string())?;
+    fs::write(out.join("dynamic_shared.rs"), dynamic_shared())
 }
 
 /// All images, each with its texts for all targets.
@@ -72,4 +74,15 @@ fn pack(stream: &[u8]) -> io::Result<Vec<u8>> {
 
 fn line(to: &mut String, what: std::fmt::Arguments<'_>) {
     writeln!(to, "{what}").expect("writing to a string does not fail");
+}
+
+/// For each entry that needs shared memory of its launch, the bytes for each generated target.
+fn dynamic_shared() -> String {
+    let mut bytes = BTreeMap::<String, Vec<u32>>::new();
+    for (entry, needed) in
+        SmTarget::GENERATED.into_iter().flat_map(retrograph_kernels_ptx::dynamic_shared)
+    {
+        bytes.entry(entry).or_default().push(needed);
+    }
+    format!("&{:?}", bytes.into_iter().collect::<Vec<_>>())
 }

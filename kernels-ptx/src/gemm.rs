@@ -25,6 +25,8 @@
 //! **bf16.** Products whose factors are rounded are described in `gemm/brain.rs`, operands in NF4
 //! in `gemm/nf4.rs`.
 //!
+//! **Large products** are described in `gemm/stream.rs`.
+//!
 //! **Limits.** Within one plane, elements are indexed with 32 bits; planes are added in 64 bits.
 
 mod brain;
@@ -32,6 +34,7 @@ mod cargo;
 mod nf4;
 mod operand;
 mod sizes;
+mod stream;
 mod tile;
 mod walk;
 mod write;
@@ -44,6 +47,7 @@ pub(crate) use cargo::{Cargo, Stored};
 pub(crate) use nf4::Nf4;
 use operand::Contiguous::{Contraction, Extent};
 use sizes::Storage;
+use stream::Factor;
 
 /// Rows times rows.
 const NT: [operand::Contiguous; 2] = [Contraction, Contraction];
@@ -51,6 +55,9 @@ const NT: [operand::Contiguous; 2] = [Contraction, Contraction];
 const NN: [operand::Contiguous; 2] = [Contraction, Extent];
 /// Columns times columns.
 const TN: [operand::Contiguous; 2] = [Extent, Extent];
+
+/// The layout, and how b is stored.
+type Operands = ([operand::Contiguous; 2], Storage);
 
 /// Images: name, what multiplies, layout, and how b is stored.
 macro_rules! images {
@@ -75,16 +82,41 @@ images! {
     bf16_nt_bf16: brain NT Bf16;
     bf16_nn_nf4: brain NN Nf4;
     bf16_nt_nf4: brain NT Nf4;
+    stream_nn: streamed NN Bf16;
+    stream_nt: streamed NT Bf16;
+    stream_tn: streamed TN Bf16;
 }
 
-/// One entry for each tile of products in f32.
-fn single(target: SmTarget, name: &str, operands: ([operand::Contiguous; 2], Storage)) -> Module {
+/// One entry for each tile of products in f32, and for each of large ones where b is f32, too.
+fn single(target: SmTarget, name: &str, operands: Operands) -> Module {
     let entry = |tile: &tile::Tile| walk::entry(&format!("{name}_{}", tile.name), tile, operands);
-    tile::TILES.iter().map(entry).fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
+    let mut entries: Vec<_> = tile::TILES.iter().map(entry).collect();
+    if operands.1 == Storage::F32 {
+        entries.extend(stream::entries((target, name), operands.0, Factor::Single));
+    }
+    entries.into_iter().fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
+}
+
+/// One entry for each tile of large products of operands in bf16.
+fn streamed(target: SmTarget, name: &str, operands: Operands) -> Module {
+    let entries = stream::entries((target, name), operands.0, Factor::Brain);
+    entries.fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
+}
+
+/// The entries that need shared memory of the launch, with how many bytes.
+pub(crate) fn dynamic_shared(target: SmTarget) -> Vec<(String, u32)> {
+    let layouts = [("nn", NN), ("nt", NT), ("tn", TN)];
+    let images = [("gemm_", Factor::Single), ("gemm_stream_", Factor::Brain)];
+    let all = images.iter().flat_map(|image| layouts.map(|layout| (*image, layout)));
+    all.flat_map(|((prefix, factor), (name, layout))| {
+        let image = format!("{prefix}{name}");
+        stream::shared_bytes((target, &image), layout, factor).collect::<Vec<_>>()
+    })
+    .collect()
 }
 
 /// One entry for each tile of products in bf16.
-fn brain(target: SmTarget, name: &str, operands: ([operand::Contiguous; 2], Storage)) -> Module {
+fn brain(target: SmTarget, name: &str, operands: Operands) -> Module {
     let entry = |tile: &brain::Tile| {
         brain::entry((target, &format!("{name}_{}", tile.name)), tile, operands)
     };

@@ -76,6 +76,9 @@ const IMAGES: &[(&str, Build)] = &[
     ("gemm_nn_nf4", gemm::nn_nf4),
     ("gemm_nt", gemm::nt),
     ("gemm_nt_nf4", gemm::nt_nf4),
+    ("gemm_stream_nn", gemm::stream_nn),
+    ("gemm_stream_nt", gemm::stream_nt),
+    ("gemm_stream_tn", gemm::stream_tn),
     ("gemm_tn", gemm::tn),
     ("gemv", gemv::f32),
     ("gemv_bf16", gemv::bf16),
@@ -100,4 +103,9 @@ const IMAGES: &[(&str, Build)] = &[
 /// Every image for `target`, by name. The names are the same for every target.
 pub fn images(target: SmTarget) -> Vec<(&'static str, Module)> {
     IMAGES.iter().map(|(name, build)| (*name, early::wait_first(build(target)))).collect()
+}
+
+/// The entries whose launches must provide shared memory for `target`, with how many bytes.
+pub fn dynamic_shared(target: SmTarget) -> Vec<(String, u32)> {
+    gemm::dynamic_shared(target)
 }

@@ -1,10 +1,12 @@
 //! Times every tile of a matrix product on a GPU, and the one that the sizes choose.
 //!
 //! ```text
-//! gemm_speed [--bf16] [--weights f32|bf16|nf4] [--tile NAME] [--samples N] [--simulate] OUT.jsonl
+//! gemm_speed [--bf16 [--streamed]] [--weights f32|bf16|nf4] [--rows N,…] [--tile NAME] \
+//!     [--samples N] [--simulate] OUT.jsonl
 //! ```
 //!
-//! `--bf16` computes in bf16; `--weights` says how the second operand is stored.
+//! `--bf16` computes in bf16; `--weights` says how the second operand is stored, and `--streamed` that the
+//! first one is stored as bf16, too.
 //! `--tile` times that tile alone beside the chosen one. `--simulate` runs small shapes on the
 //! simulated driver, which shows that the program works and nothing about speed. A launch takes its
 //! operands from a ring of copies larger than the L2 cache, so that memory is not hidden. The time
@@ -73,6 +75,8 @@ impl Weights {
 struct Options {
     compute: Compute,
     weights: Weights,
+    streamed: bool,
+    rows: Vec<usize>,
     tile: Option<String>,
     samples: usize,
     simulate: bool,
@@ -82,7 +86,8 @@ struct Options {
 impl Options {
     fn parse() -> Result<Self, String> {
         let (mut tile, mut samples, mut simulate, mut path) = (None, 15, false, None);
-        let (mut compute, mut weights) = (Compute::F32, Weights::F32);
+        let (mut compute, mut weights, mut streamed) = (Compute::F32, Weights::F32, false);
+        let mut rows = vec![32, 128, 512];
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
@@ -91,6 +96,11 @@ impl Options {
                 "--samples" => samples = value()?.parse().map_err(|_| "--samples: a number")?,
                 "--simulate" => simulate = true,
                 "--bf16" => compute = Compute::Bf16,
+                "--streamed" => streamed = true,
+                "--rows" => {
+                    let list: Result<_, _> = value()?.split(',').map(str::parse).collect();
+                    rows = list.map_err(|_| "--rows: numbers")?;
+                }
                 "--weights" => {
                     weights = Weights::parse(&value()?).ok_or("--weights: f32, bf16 or nf4")?;
                 }
@@ -99,18 +109,18 @@ impl Options {
         }
         let path = path.ok_or("usage: gemm_speed [OPTIONS] OUT")?;
         let out = File::create(&path).map_err(|error| format!("{path}: {error}"))?;
-        Ok(Self { compute, weights, tile, samples, simulate, out })
+        Ok(Self { compute, weights, streamed, rows, tile, samples, simulate, out })
     }
 
     /// Rows, inputs and outputs of every product.
     fn shapes(&self) -> Vec<GemmShape> {
         let shape = |rows, [inputs, outputs]: [usize; 2]| GemmShape { rows, inputs, outputs };
         if self.simulate {
-            return vec![shape(8, [48, 32]), shape(70, [40, 65])];
+            return vec![shape(8, [48, 32]), shape(70, [40, 64])];
         }
-        let rows = [32, 128, 512];
-        let layers = rows.iter().flat_map(|rows| LAYERS.map(|layer| shape(*rows, layer)));
-        layers.chain([shape(512, [1536, 151_936])]).collect()
+        let layers = self.rows.iter().flat_map(|rows| LAYERS.map(|layer| shape(*rows, layer)));
+        let most = self.rows.iter().copied().max().unwrap_or(512);
+        layers.chain([shape(most, [1536, 151_936])]).collect()
     }
 }
 
@@ -191,13 +201,20 @@ fn ring(
         let w = x + slots[0] as u64;
         let scales = w + slots[1] as u64;
         let y = scales + slots[2] as u64;
-        let (x, w) = (View::new(x, lens[0]), options.weights.at([w, scales], lens[1]));
-        let (y, compute) = (View::new(y, lens[2]), options.compute);
+        let (w, compute) = (options.weights.at([w, scales], lens[1]), options.compute);
+        let first = |address, len| match options.streamed {
+            true => Weights::Bf16.at([address, 0], len),
+            false => Weights::F32.at([address, 0], len),
+        };
         let (alpha, accumulate) = (1.0, false);
         match op {
-            "fprop" => Fprop { x, w, bias: None, y, shape, alpha, accumulate }.launch_in(compute),
+            "fprop" => {
+                let (x, y, bias) = (first(x, lens[0]), View::new(y, lens[2]), None);
+                Fprop { x, w, bias, y, shape, alpha, accumulate }.launch_in(compute)
+            }
             _ => {
-                Dgrad { grad_out: y, w, grad_input: x, shape, alpha, accumulate }.launch_in(compute)
+                let (grad_out, grad_input) = (first(y, lens[2]), View::new(x, lens[0]));
+                Dgrad { grad_out, w, grad_input, shape, alpha, accumulate }.launch_in(compute)
             }
         }
     };
@@ -215,5 +232,6 @@ fn geometry(launch: &Launch<u64>, entry: &'static str, device: &Device) -> Dispa
     let threads = limit.split(',').next().map(size).expect("three numbers");
     let [m, n, ..] = launch.problem.sizes;
     let tiles = m.div_ceil(size(rows)) * n.div_ceil(size(columns));
-    Dispatch { entry, grid: [tiles, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
+    let shared_bytes = images::dynamic_shared(entry, device.target);
+    Dispatch { entry, grid: [tiles, 1, 1], block: [threads, 1, 1], shared_bytes }
 }

@@ -95,6 +95,18 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     IMAGES.iter().map(|image| image.name)
 }
 
+/// Bytes of shared memory for each generated target that the launch of an entry must provide, for
+/// those that need any.
+static DYNAMIC_SHARED: &[(&str, [u32; SmTarget::GENERATED.len()])] =
+    include!(concat!(env!("OUT_DIR"), "/dynamic_shared.rs"));
+
+/// The bytes of shared memory that a launch of `entry` must provide on `target`.
+pub fn dynamic_shared(entry: &str, target: SmTarget) -> u32 {
+    let place = SmTarget::GENERATED.iter().position(|generated| *generated == target);
+    let row = DYNAMIC_SHARED.iter().find(|(name, _)| *name == entry);
+    row.zip(place).map_or(0, |((_, bytes), place)| bytes[place])
+}
+
 /// Whether every thread of every kernel for `target` executes `griddepcontrol.wait` before it does
 /// anything else, so that a launch may ask for it to start before the kernel in front has ended.
 pub fn start_early(target: SmTarget) -> bool {

@@ -19,7 +19,7 @@ use super::sizes::{Parameters, Storage, over};
 use super::walk::Walk;
 use super::write::{Groups, Writer};
 use carrier::{Carrier, Panel};
-use multiply::{Operand, multiply};
+pub(super) use multiply::{Operand, matrix_of, multiply};
 
 /// The shape of a tile and how its block works on it.
 pub(super) struct Tile {
@@ -84,23 +84,30 @@ impl Tile {
 }
 
 /// What a lane holds of 16 × 8 elements of c: two neighbours in a row, and two 8 rows below.
-type Patch<'k> = [Var<'k, f32>; 4];
+pub(super) type Patch<'k> = [Var<'k, f32>; 4];
+
+/// The sums of a warp with that many rows and columns, from zero.
+pub(super) fn patches<'k>(k: &Kernel<'k>, [rows, columns]: [u32; 2]) -> Vec<Vec<Patch<'k>>> {
+    let row = || (0..columns / 8).map(|_| [(); 4].map(|()| k.var(0.0f32))).collect();
+    (0..rows / 16).map(|_| row()).collect()
+}
 
 /// Where a thread is.
-struct Place<'k> {
+pub(super) struct Place<'k> {
     /// Its group.
     group: Value<'k, u32>,
     /// First row and column of its warp in the tile.
-    origin: [Value<'k, u32>; 2],
+    pub(super) origin: [Value<'k, u32>; 2],
 }
 
 impl<'k> Place<'k> {
-    fn of(k: &Kernel<'k>, tile: &Tile) -> Self {
-        let (warp, [rows, columns]) = (k.tid_x() >> 5, tile.warp());
-        let within = warp & (tile.group() - 1);
-        let down = over(within, tile.warps[1]);
-        let across = within & (tile.warps[1] - 1);
-        Self { group: over(warp, tile.group()), origin: [down * rows, across * columns] }
+    /// The place of a thread in groups of warps, so many down and across, with so many rows and
+    /// columns each.
+    pub(super) fn of(k: &Kernel<'k>, warps: [u32; 2], [rows, columns]: [u32; 2]) -> Self {
+        let (warp, group) = (k.tid_x() >> 5, warps[0] * warps[1]);
+        let within = warp & (group - 1);
+        let (down, across) = (over(within, warps[1]), within & (warps[1] - 1));
+        Self { group: over(warp, group), origin: [down * rows, across * columns] }
     }
 }
 
@@ -113,7 +120,7 @@ pub(super) fn entry(
     Kernel::build(name, |k| {
         k.max_threads(tile.threads());
         k.min_blocks(tile.together);
-        let given = Parameters::declare(k, storage);
+        let given = Parameters::declare(k, [Storage::F32, storage]);
         let origin = given.origin(k, [tile.rows, tile.columns]);
         let panels = [tile.panel(tile.rows, layout[0]), tile.panel(tile.columns, layout[1])];
         let lengths = panels.map(Panel::len);
@@ -125,12 +132,13 @@ pub(super) fn entry(
             Carrier::new((k, target), panels[0], given.a, m),
             Carrier::new((k, target), panels[1], given.b, n),
         ];
-        let place = Place::of(k, tile);
-        let [rows, columns] = tile.warp();
-        let row = || (0..columns / 8).map(|_| [(); 4].map(|()| k.var(0.0f32))).collect();
-        let sums: Vec<Vec<Patch<'_>>> = (0..rows / 16).map(|_| row()).collect();
+        let place = Place::of(k, tile.warps, tile.warp());
+        let sums = patches(k, tile.warp());
         let first = place.group * tile.depth;
-        let operands = [0, 1].map(|i| Operand::new(k, panels[i], (place.origin[i], first), i == 0));
+        let operands = [0, 1].map(|i| {
+            let lies = (panels[i].contiguous, panels[i].pitch());
+            Operand::new(k, lies, (place.origin[i], first), i == 0)
+        });
 
         if let Stored::Nf4(scales) = given.b.stored {
             scales.fill_tables();
@@ -157,21 +165,13 @@ fn finish<'k>(
     let k = writer.kernel;
     let elements = tile.rows * tile.columns;
     let group = memory.at(place.group * elements);
-    let (row, column) = (k.lane() >> 2, (k.lane() & 3) * 2);
-    let (row, column) = (place.origin[0] + row, place.origin[1] + column);
-    for (i, patches) in (0..).zip(sums) {
-        for (j, patch) in (0..).zip(patches) {
-            let values = patch.map(Var::get);
-            for (half, pair) in (0..).zip(values.chunks_exact(2)) {
-                let (row, column) = (row + (i * 16 + half * 8), column + j * 8);
-                if tile.split == 1 {
-                    writer.write(row, column, pair);
-                } else {
-                    group.store_vec2(row * tile.columns + column, [pair[0], pair[1]]);
-                }
-            }
+    each_pair(&k, place, sums, |row, column, pair| {
+        if tile.split == 1 {
+            writer.write(row, column, &pair);
+        } else {
+            group.store_vec2(row * tile.columns + column, pair);
         }
-    }
+    });
     if tile.split > 1 {
         k.barrier();
         writer.write_groups(&Groups {
@@ -181,5 +181,23 @@ fn finish<'k>(
             extent: [tile.rows, tile.columns],
             threads: tile.threads(),
         });
+    }
+}
+
+/// Visits what a lane holds, two neighbours at a time, with their row and column in the tile.
+pub(super) fn each_pair<'k>(
+    k: &Kernel<'k>,
+    place: &Place<'k>,
+    sums: &[Vec<Patch<'k>>],
+    mut visit: impl FnMut(Value<'k, u32>, Value<'k, u32>, [Value<'k, f32>; 2]),
+) {
+    let (row, column) = (k.lane() >> 2, (k.lane() & 3) * 2);
+    let (row, column) = (place.origin[0] + row, place.origin[1] + column);
+    for (i, patches) in (0..).zip(sums) {
+        for (j, patch) in (0..).zip(patches) {
+            for (half, pair) in (0..).zip(patch.map(Var::get).chunks_exact(2)) {
+                visit(row + (i * 16 + half * 8), column + j * 8, [pair[0], pair[1]]);
+            }
+        }
     }
 }

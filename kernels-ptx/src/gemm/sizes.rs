@@ -21,7 +21,7 @@ pub(super) fn over<'k>(value: Value<'k, u32>, size: u32) -> Value<'k, u32> {
     value >> size.ilog2()
 }
 
-/// How the elements of b are stored; those of a are always f32.
+/// How the elements of an operand are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Storage {
     /// As f32.
@@ -89,9 +89,9 @@ pub(super) struct Parameters<'k> {
 }
 
 impl<'k> Parameters<'k> {
-    /// Declares the parameters, in the order in which the launch gives them. `storage` says how b
-    /// is stored.
-    pub(super) fn declare(k: &Kernel<'k>, storage: Storage) -> Self {
+    /// Declares the parameters, in the order in which the launch gives them. `storage` says how a
+    /// and b are stored; only b can be NF4.
+    pub(super) fn declare(k: &Kernel<'k>, storage: [Storage; 2]) -> Self {
         let [a, b, c, bias] = ["a", "b", "c", "bias"].map(|name| k.pointer::<f32>(name));
         let [m, n, depth, reduce] = ["m", "n", "k", "reduce"].map(|name| k.param::<u32>(name));
         let [heads, b_group] = ["heads", "b_group"].map(|name| k.param::<u32>(name));
@@ -102,11 +102,11 @@ impl<'k> Parameters<'k> {
         let alpha = k.param::<f32>("alpha");
         let flags = k.param::<u32>("flags");
         let flag = |bit: u32| (flags & bit).ne(0);
-        let stored = match storage {
+        let stored = storage.map(|storage| match storage {
             Storage::F32 => Stored::F32,
             Storage::Bf16 => Stored::Bf16,
             Storage::Nf4 => Stored::Nf4(Nf4::declare(k)),
-        };
+        });
 
         let batch = k.ctaid_z() / heads;
         let head = k.ctaid_z() - batch * heads;
@@ -115,7 +115,7 @@ impl<'k> Parameters<'k> {
         };
         Self {
             a: Source {
-                stored: Stored::F32,
+                stored: stored[0],
                 address: a.address(),
                 plane: plane(&a_strides, head),
                 leading: lda,
@@ -123,7 +123,7 @@ impl<'k> Parameters<'k> {
                 vectors: flag(A_VECTORS),
             },
             b: Source {
-                stored,
+                stored: stored[1],
                 address: b.address(),
                 plane: plane(&b_strides, head / b_group),
                 leading: ldb,

@@ -18,7 +18,7 @@ pub(super) fn entry(
     Kernel::build(name, |k| {
         k.max_threads(tile.threads());
         k.min_blocks(tile.together(storage));
-        let given = Parameters::declare(k, storage);
+        let given = Parameters::declare(k, [Storage::F32, storage]);
         let origin = given.origin(k, [tile.rows, tile.columns]);
         let panels = [tile.panel(tile.rows), tile.panel(tile.columns)];
         let a = (origin[0], [given.m, given.k]);

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
 
 use retrograph_driver_sim::{Config, Simulator};
-use retrograph_driver_sys::{CUcontext, CUdevice_attribute, CUevent, CUfunction, CUmodule};
-use retrograph_driver_sys::{CUresult, CUstream, DriverTable};
+use retrograph_driver_sys::{CUcontext, CUdevice_attribute, CUevent, CUfunction};
+use retrograph_driver_sys::{CUfunction_attribute, CUmodule, CUresult, CUstream, DriverTable};
 use retrograph_kernels::{Argument, Dispatch, Launch, SmTarget, images};
 
 /// Bytes of operands on a GPU: the head of a large vocabulary and more.
@@ -170,6 +170,11 @@ impl Device {
         let (name, mut function) =
             (CString::new(entry).expect("names have no zero byte"), CUfunction::NULL);
         call!(self.table, cuModuleGetFunction(&mut function, module, name.as_ptr()));
+        let shared = images::dynamic_shared(entry, self.target) as i32;
+        if shared > 0 {
+            let limit = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            call!(self.table, cuFuncSetAttribute(function, limit, shared));
+        }
         function
     }
 }

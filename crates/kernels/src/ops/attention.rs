@@ -128,7 +128,7 @@ impl<B: Copy> Step<B> {
             family: self.family,
             compute: self.compute,
             layout: self.layout,
-            a,
+            a: (a.0.into(), a.1),
             b: (b.0.into(), b.1),
             c,
             bias: None,

@@ -21,6 +21,8 @@ product_kernels! {
     FPROP_BF16_BF16 = "gemm_fprop_bf16_bf16" in BF16_NT_BF16;
     /// The same computed in bf16 with w in NF4.
     FPROP_BF16_NF4 = "gemm_fprop_bf16_nf4" in BF16_NT_NF4;
+    /// The same computed in bf16 with x and w in bf16.
+    FPROP_STREAM = "gemm_fprop_stream" in STREAM_NT;
     /// dx = α·dy·w (+ dx).
     DGRAD = "gemm_dgrad" in NN;
     /// The same with w in NF4.
@@ -31,10 +33,14 @@ product_kernels! {
     DGRAD_BF16_BF16 = "gemm_dgrad_bf16_bf16" in BF16_NN_BF16;
     /// The same computed in bf16 with w in NF4.
     DGRAD_BF16_NF4 = "gemm_dgrad_bf16_nf4" in BF16_NN_NF4;
+    /// The same computed in bf16 with dy and w in bf16.
+    DGRAD_STREAM = "gemm_dgrad_stream" in STREAM_NN;
     /// dw = α·dyᵀ·x (+ dw).
     WGRAD = "gemm_wgrad" in TN;
     /// The same computed in bf16.
     WGRAD_BF16 = "gemm_wgrad_bf16" in BF16_TN;
+    /// The same computed in bf16 with dy and x in bf16.
+    WGRAD_STREAM = "gemm_wgrad_stream" in STREAM_TN;
 }
 
 /// y = x·wᵀ.
@@ -43,6 +49,7 @@ pub(super) const FORWARD: Family = Family {
     bf16: &FPROP_BF16,
     bf16_stored: Some(&FPROP_BF16_BF16),
     nf4: Some([&FPROP_NF4, &FPROP_BF16_NF4]),
+    streamed: Some(&FPROP_STREAM),
 };
 /// dx = dy·w.
 pub(super) const INPUT_GRADIENT: Family = Family {
@@ -50,9 +57,11 @@ pub(super) const INPUT_GRADIENT: Family = Family {
     bf16: &DGRAD_BF16,
     bf16_stored: Some(&DGRAD_BF16_BF16),
     nf4: Some([&DGRAD_NF4, &DGRAD_BF16_NF4]),
+    streamed: Some(&DGRAD_STREAM),
 };
 /// dw = dyᵀ·x.
-const WEIGHT_GRADIENT: Family = Family::of(&WGRAD, &WGRAD_BF16);
+const WEIGHT_GRADIENT: Family =
+    Family { streamed: Some(&WGRAD_STREAM), ..Family::of(&WGRAD, &WGRAD_BF16) };
 
 /// The sizes of a linear layer. Each matrix has fewer than 2³² elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,9 +100,9 @@ fn single(m: usize, n: usize, k: usize) -> Sizes {
 
 /// y = α·x·wᵀ (+ bias) (+ y): rows × outputs from rows × inputs and outputs × inputs.
 #[derive(Clone, Copy, Debug)]
-pub struct Fprop<B, W = View<B, f32>> {
-    /// rows × inputs.
-    pub x: View<B, f32>,
+pub struct Fprop<B, W = View<B, f32>, X = View<B, f32>> {
+    /// rows × inputs; in bf16 only where w is.
+    pub x: X,
     /// outputs × inputs.
     pub w: W,
     /// `outputs` elements, added to every row after scaling.
@@ -108,7 +117,7 @@ pub struct Fprop<B, W = View<B, f32>> {
     pub accumulate: bool,
 }
 
-impl<B: Copy, W: Into<Stored<B>>> Fprop<B, W> {
+impl<B: Copy, W: Into<Stored<B>>, X: Into<Stored<B>>> Fprop<B, W, X> {
     /// Checks the operands and describes the launch of a product in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_in(Compute::F32)
@@ -117,8 +126,8 @@ impl<B: Copy, W: Into<Stored<B>>> Fprop<B, W> {
     /// Checks the operands and describes the launch of a product in `compute`.
     pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { x, w, bias, y, shape, alpha, accumulate } = self;
-        let (check, w) = (Check(FPROP.name), w.into());
-        shape.check(check, [("x", x.into()), ("w", w), ("y", y.into())])?;
+        let (check, x, w) = (Check(FPROP.name), x.into(), w.into());
+        shape.check(check, [("x", x), ("w", w), ("y", y.into())])?;
         if let Some(bias) = bias {
             check.length("bias", bias, shape.outputs)?;
         }
@@ -140,9 +149,9 @@ impl<B: Copy, W: Into<Stored<B>>> Fprop<B, W> {
 
 /// dx = α·dy·w (+ dx): rows × inputs from rows × outputs and outputs × inputs.
 #[derive(Clone, Copy, Debug)]
-pub struct Dgrad<B, W = View<B, f32>> {
-    /// dy, rows × outputs.
-    pub grad_out: View<B, f32>,
+pub struct Dgrad<B, W = View<B, f32>, Y = View<B, f32>> {
+    /// dy, rows × outputs; in bf16 only where w is.
+    pub grad_out: Y,
     /// outputs × inputs.
     pub w: W,
     /// dx, rows × inputs; not grad_out or w.
@@ -155,7 +164,7 @@ pub struct Dgrad<B, W = View<B, f32>> {
     pub accumulate: bool,
 }
 
-impl<B: Copy, W: Into<Stored<B>>> Dgrad<B, W> {
+impl<B: Copy, W: Into<Stored<B>>, Y: Into<Stored<B>>> Dgrad<B, W, Y> {
     /// Checks the operands and describes the launch of a product in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_in(Compute::F32)
@@ -164,8 +173,8 @@ impl<B: Copy, W: Into<Stored<B>>> Dgrad<B, W> {
     /// Checks the operands and describes the launch of a product in `compute`.
     pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { grad_out, w, grad_input, shape, alpha, accumulate } = self;
-        let w = w.into();
-        let operands = [("grad_input", grad_input.into()), ("w", w), ("grad_out", grad_out.into())];
+        let (grad_out, w) = (grad_out.into(), w.into());
+        let operands = [("grad_input", grad_input.into()), ("w", w), ("grad_out", grad_out)];
         shape.check(Check(DGRAD.name), operands)?;
         Product {
             family: INPUT_GRADIENT,
@@ -185,11 +194,11 @@ impl<B: Copy, W: Into<Stored<B>>> Dgrad<B, W> {
 
 /// dw = α·dyᵀ·x (+ dw): outputs × inputs from rows × outputs and rows × inputs.
 #[derive(Clone, Copy, Debug)]
-pub struct Wgrad<B> {
-    /// dy, rows × outputs.
-    pub grad_out: View<B, f32>,
-    /// rows × inputs.
-    pub x: View<B, f32>,
+pub struct Wgrad<B, Y = View<B, f32>, X = View<B, f32>> {
+    /// dy, rows × outputs; in bf16 only where x is.
+    pub grad_out: Y,
+    /// rows × inputs; in bf16 only where dy is.
+    pub x: X,
     /// dw, outputs × inputs; not grad_out or x.
     pub grad_weight: View<B, f32>,
     /// The sizes.
@@ -200,7 +209,7 @@ pub struct Wgrad<B> {
     pub accumulate: bool,
 }
 
-impl<B: Copy> Wgrad<B> {
+impl<B: Copy, Y: Into<Stored<B>>, X: Into<Stored<B>>> Wgrad<B, Y, X> {
     /// Checks the operands and describes the launch of a product in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_in(Compute::F32)
@@ -209,15 +218,15 @@ impl<B: Copy> Wgrad<B> {
     /// Checks the operands and describes the launch of a product in `compute`.
     pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { grad_out, x, grad_weight, shape, alpha, accumulate } = self;
-        let operands =
-            [("x", x.into()), ("grad_weight", grad_weight.into()), ("grad_out", grad_out.into())];
+        let (grad_out, x) = (grad_out.into(), x.into());
+        let operands = [("x", x), ("grad_weight", grad_weight.into()), ("grad_out", grad_out)];
         shape.check(Check(WGRAD.name), operands)?;
         Product {
             family: WEIGHT_GRADIENT,
             compute,
             layout: Layout::Tn,
             a: (grad_out, plain(shape.outputs)),
-            b: (x.into(), plain(shape.inputs)),
+            b: (x, plain(shape.inputs)),
             c: (grad_weight, plain(shape.inputs)),
             bias: None,
             sizes: single(shape.outputs, shape.inputs, shape.rows),

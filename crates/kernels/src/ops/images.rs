@@ -2,10 +2,14 @@
 
 use super::tiles::{Image, Tile};
 
-/// A tile: rows × columns, threads, stage, blocks together, clocks.
+/// A tile: rows × columns, threads, stage, blocks together, clocks, and whether operands stream.
 macro_rules! tile {
     ($rows:literal x $columns:literal, $threads:literal, $stage:literal, $together:literal,
      $clocks:expr) => {
+        tile!($rows x $columns, $threads, $stage, $together, $clocks, false)
+    };
+    ($rows:literal x $columns:literal, $threads:literal, $stage:literal, $together:literal,
+     $clocks:expr, $streams:literal) => {
         Tile {
             rows: $rows,
             columns: $columns,
@@ -13,14 +17,15 @@ macro_rules! tile {
             stage: $stage,
             together: $together,
             clocks: $clocks,
+            streams: $streams,
         }
     };
 }
 
 /// The tiles of products in f32, those without a split first. In split ones, groups of threads
 /// share the contraction: they fill a device with fewer blocks, and several of them find room on a
-/// multiprocessor.
-pub(super) static SINGLE: [Tile; 9] = [
+/// multiprocessor. The last two multiply on tensor cores; their clocks are estimates.
+pub(super) static SINGLE: [Tile; 11] = [
     tile!(128 x 128, 256, 8, 2, [390, 394]),
     tile!(64 x 64, 128, 16, 4, [90, 246]),
     tile!(32 x 32, 64, 16, 8, [80, 178]),
@@ -30,6 +35,18 @@ pub(super) static SINGLE: [Tile; 9] = [
     tile!(32 x 32, 256, 128, 2, [25, 42]),
     tile!(32 x 16, 256, 128, 2, [19, 27]),
     tile!(16 x 16, 256, 256, 2, [12, 18]),
+    tile!(128 x 128, 256, 32, 1, [80, 80], true),
+    tile!(64 x 64, 128, 32, 3, [40, 65], true),
+];
+
+/// Those of products in f32 whose b is in NF4.
+const SINGLE_NF4: &[Tile] = SINGLE.split_at(9).0;
+
+/// The tiles of large products in bf16. The clocks are estimates.
+pub(super) static STREAM: [Tile; 3] = [
+    tile!(256 x 128, 256, 64, 1, [27, 27], true),
+    tile!(128 x 128, 256, 64, 2, [16, 28], true),
+    tile!(64 x 64, 128, 64, 4, [8, 16], true),
 ];
 
 /// The tiles of products in bf16. The clocks are estimates: what a stage waits for memory where a
@@ -44,12 +61,12 @@ pub(super) static TENSOR: [Tile; 7] = [
     tile!(16 x 16, 256, 128, 2, [5, 7]),
 ];
 
-/// An image with the tiles of products in f32.
+/// The entries of an image of products in f32, and further ones.
 macro_rules! single {
-    ($name:literal) => {
+    ($name:literal, $tiles:expr $(, $further:literal)*) => {
         Image {
             name: $name,
-            tiles: &SINGLE,
+            tiles: $tiles,
             entries: &[
                 concat!($name, "_128x128"),
                 concat!($name, "_64x64"),
@@ -60,6 +77,7 @@ macro_rules! single {
                 concat!($name, "_32x32_split8"),
                 concat!($name, "_32x16_split16"),
                 concat!($name, "_16x16_split16"),
+                $(concat!($name, $further),)*
             ],
         }
     };
@@ -84,11 +102,26 @@ macro_rules! tensor {
     };
 }
 
-pub(super) const NT: Image = single!("gemm_nt");
-pub(super) const NN: Image = single!("gemm_nn");
-pub(super) const TN: Image = single!("gemm_tn");
-pub(super) const NT_NF4: Image = single!("gemm_nt_nf4");
-pub(super) const NN_NF4: Image = single!("gemm_nn_nf4");
+/// An image with the tiles of large products in bf16.
+macro_rules! stream {
+    ($name:literal) => {
+        Image {
+            name: $name,
+            tiles: &STREAM,
+            entries: &[
+                concat!($name, "_256x128_stream"),
+                concat!($name, "_128x128_stream"),
+                concat!($name, "_64x64_stream"),
+            ],
+        }
+    };
+}
+
+pub(super) const NT: Image = single!("gemm_nt", &SINGLE, "_128x128_stream", "_64x64_stream");
+pub(super) const NN: Image = single!("gemm_nn", &SINGLE, "_128x128_stream", "_64x64_stream");
+pub(super) const TN: Image = single!("gemm_tn", &SINGLE, "_128x128_stream", "_64x64_stream");
+pub(super) const NT_NF4: Image = single!("gemm_nt_nf4", SINGLE_NF4);
+pub(super) const NN_NF4: Image = single!("gemm_nn_nf4", SINGLE_NF4);
 pub(super) const BF16_NT: Image = tensor!("gemm_bf16_nt");
 pub(super) const BF16_NN: Image = tensor!("gemm_bf16_nn");
 pub(super) const BF16_TN: Image = tensor!("gemm_bf16_tn");
@@ -96,6 +129,9 @@ pub(super) const BF16_NT_BF16: Image = tensor!("gemm_bf16_nt_bf16");
 pub(super) const BF16_NN_BF16: Image = tensor!("gemm_bf16_nn_bf16");
 pub(super) const BF16_NT_NF4: Image = tensor!("gemm_bf16_nt_nf4");
 pub(super) const BF16_NN_NF4: Image = tensor!("gemm_bf16_nn_nf4");
+pub(super) const STREAM_NT: Image = stream!("gemm_stream_nt");
+pub(super) const STREAM_NN: Image = stream!("gemm_stream_nn");
+pub(super) const STREAM_TN: Image = stream!("gemm_stream_tn");
 
 /// Kernels that are products: constants with their names, images and lists of parameters.
 macro_rules! product_kernels {
@@ -106,8 +142,8 @@ macro_rules! product_kernels {
             image: $crate::ops::images::$image.name,
             parameters: $crate::ops::product::parameters(&$crate::ops::images::$image),
             entries: $crate::ops::images::$image.entries,
-            dispatch: |problem, _| {
-                $crate::ops::tiles::dispatch(problem, &$crate::ops::images::$image)
+            dispatch: |problem, target| {
+                $crate::ops::tiles::dispatch(problem, target, &$crate::ops::images::$image)
             },
         };
     )* };

@@ -48,8 +48,8 @@ pub use dropout::{DROPOUT, Dropout};
 pub use embedding::{EMBEDDING, EMBEDDING_BACKWARD, EMBEDDING_BF16};
 pub use embedding::{Embedding, EmbeddingBackward};
 pub use gemm::{DGRAD, DGRAD_BF16, DGRAD_BF16_BF16, DGRAD_BF16_NF4, DGRAD_NF4, Dgrad};
-pub use gemm::{FPROP, FPROP_BF16, FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_NF4, Fprop};
-pub use gemm::{GemmShape, WGRAD, WGRAD_BF16, Wgrad};
+pub use gemm::{DGRAD_STREAM, Fprop, GemmShape, WGRAD, WGRAD_BF16, WGRAD_STREAM, Wgrad};
+pub use gemm::{FPROP, FPROP_BF16, FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_NF4, FPROP_STREAM};
 pub use gemv::{GEMV, GEMV_BF16, GEMV_NF4, Gemv};
 pub use mean::{MEAN, Mean};
 pub use parts::{DgradParts, FpropParts, PARTS_SUM, PartsSum};
@@ -100,6 +100,8 @@ static ALL: &[&Kernel] = &[
     &FPROP,
     &FPROP_BF16,
     &FPROP_BF16_BF16,
+    &FPROP_STREAM,
+    &DGRAD_STREAM,
     &FPROP_BF16_NF4,
     &FPROP_NF4,
     &WGRAD,
@@ -107,6 +109,7 @@ static ALL: &[&Kernel] = &[
     &GEMV_BF16,
     &GEMV_NF4,
     &WGRAD_BF16,
+    &WGRAD_STREAM,
     &MEAN,
     &PARTS_SUM,
     &RMS_NORM,

@@ -46,9 +46,9 @@ fn parts(compute: Compute, sizes: [usize; 3]) -> usize {
 
 /// The parts of y = x·wᵀ: `partials[p] = x[:, part p] · w[:, part p]ᵀ`, parts × rows × outputs.
 #[derive(Clone, Copy, Debug)]
-pub struct FpropParts<B, W = View<B, f32>> {
-    /// rows × inputs.
-    pub x: View<B, f32>,
+pub struct FpropParts<B, W = View<B, f32>, X = View<B, f32>> {
+    /// rows × inputs; in bf16 only where w is.
+    pub x: X,
     /// outputs × inputs.
     pub w: W,
     /// parts × rows × outputs, written.
@@ -59,7 +59,7 @@ pub struct FpropParts<B, W = View<B, f32>> {
     pub parts: usize,
 }
 
-impl<B: Copy, W: Into<Stored<B>>> FpropParts<B, W> {
+impl<B: Copy, W: Into<Stored<B>>, X: Into<Stored<B>>> FpropParts<B, W, X> {
     /// Checks the operands and describes the launch of products in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_in(Compute::F32)
@@ -68,11 +68,11 @@ impl<B: Copy, W: Into<Stored<B>>> FpropParts<B, W> {
     /// Checks the operands and describes the launch of products in `compute`.
     pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { x, w, partials, shape, parts } = self;
-        let w = w.into();
+        let (x, w) = (x.into(), w.into());
         let GemmShape { rows, inputs, outputs } = shape;
         let check = Check(FPROP.name);
         let length = part_length(check, inputs, parts)?;
-        check.length("x", x, check.product("rows × inputs", &[rows, inputs])?)?;
+        check.elements("x", x.len(), check.product("rows × inputs", &[rows, inputs])?)?;
         check.elements("w", w.len(), check.product("outputs × inputs", &[outputs, inputs])?)?;
         let elements = check.product("parts × rows × outputs", &[parts, rows, outputs])?;
         check.length("partials", partials, elements)?;
@@ -95,9 +95,9 @@ impl<B: Copy, W: Into<Stored<B>>> FpropParts<B, W> {
 
 /// The parts of dx = dy·w: `partials[p] = dy[:, part p] · w[part p, :]`, parts × rows × inputs.
 #[derive(Clone, Copy, Debug)]
-pub struct DgradParts<B, W = View<B, f32>> {
-    /// dy, rows × outputs.
-    pub grad_out: View<B, f32>,
+pub struct DgradParts<B, W = View<B, f32>, Y = View<B, f32>> {
+    /// dy, rows × outputs; in bf16 only where w is.
+    pub grad_out: Y,
     /// outputs × inputs.
     pub w: W,
     /// parts × rows × inputs, written.
@@ -108,7 +108,7 @@ pub struct DgradParts<B, W = View<B, f32>> {
     pub parts: usize,
 }
 
-impl<B: Copy, W: Into<Stored<B>>> DgradParts<B, W> {
+impl<B: Copy, W: Into<Stored<B>>, Y: Into<Stored<B>>> DgradParts<B, W, Y> {
     /// Checks the operands and describes the launch of products in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_in(Compute::F32)
@@ -117,11 +117,12 @@ impl<B: Copy, W: Into<Stored<B>>> DgradParts<B, W> {
     /// Checks the operands and describes the launch of products in `compute`.
     pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { grad_out, w, partials, shape, parts } = self;
-        let w = w.into();
+        let (grad_out, w) = (grad_out.into(), w.into());
         let GemmShape { rows, inputs, outputs } = shape;
         let check = Check(DGRAD.name);
         let length = part_length(check, outputs, parts)?;
-        check.length("grad_out", grad_out, check.product("rows × outputs", &[rows, outputs])?)?;
+        let elements = check.product("rows × outputs", &[rows, outputs])?;
+        check.elements("grad_out", grad_out.len(), elements)?;
         check.elements("w", w.len(), check.product("outputs × inputs", &[outputs, inputs])?)?;
         let elements = check.product("parts × rows × inputs", &[parts, rows, inputs])?;
         check.length("partials", partials, elements)?;

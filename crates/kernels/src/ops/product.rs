@@ -103,7 +103,7 @@ pub(super) struct Product<B> {
     pub(super) family: Family,
     pub(super) compute: Compute,
     pub(super) layout: Layout,
-    pub(super) a: (View<B, f32>, Strides),
+    pub(super) a: (Stored<B>, Strides),
     pub(super) b: (Stored<B>, Strides),
     pub(super) c: (View<B, f32>, Strides),
     pub(super) bias: Option<View<B, f32>>,
@@ -115,7 +115,7 @@ pub(super) struct Product<B> {
 impl<B: Copy> Product<B> {
     /// The launch.
     pub(super) fn launch(self) -> Result<Launch<B>, KernelError> {
-        let kernel = self.family.kernel(self.compute, &self.b.0)?;
+        let kernel = self.family.kernel(self.compute, (&self.a.0, &self.b.0))?;
         let check = Check(kernel.name);
         let Sizes { m, n, k, batches, heads, b_group, reduce } = self.sizes;
         let planes = check.product("batch × heads", &[batches, heads])?;
@@ -131,7 +131,7 @@ impl<B: Copy> Product<B> {
         self.b.0.check(check, &b_sizes)?;
         let (b_elements, b_scales) = self.b.0.arguments();
         let mut arguments = vec![
-            Argument::read(self.a.0),
+            self.a.0.arguments().0,
             b_elements,
             Argument::Buffer(BufferArgument::new(self.c.0, self.access())),
             self.bias.map_or(Argument::Null, Argument::read),
@@ -159,11 +159,18 @@ impl<B: Copy> Product<B> {
             arguments.push(Argument::U32(check.size(what, value)?));
         }
         arguments.push(Argument::f32(self.alpha));
+        let vectors = [self.a.0.in_vectors(&a_sizes), self.b.0.in_vectors(&b_sizes)];
+        let streams = vectors == [true; 2];
+        if let Stored::Bf16(a) = self.a.0 {
+            let rule = "rows of operands in bf16 start at multiples of 16 bytes and have a multiple \
+                        of 8 elements";
+            check.rule(streams, rule, (a.byte_range().start, a_sizes[0]))?;
+        }
         let mut flags = 0;
         for (holds, bit) in [
             (self.accumulate, flag::ACCUMULATE),
-            (Stored::F32(self.a.0).in_vectors(&a_sizes), flag::A_VECTORS),
-            (self.b.0.in_vectors(&b_sizes), flag::B_VECTORS),
+            (vectors[0], flag::A_VECTORS),
+            (vectors[1], flag::B_VECTORS),
             (Stored::F32(self.c.0).in_vectors(&c_sizes), flag::C_QUADS),
         ] {
             flags |= if holds { bit } else { 0 };
@@ -171,7 +178,7 @@ impl<B: Copy> Product<B> {
         arguments.push(Argument::U32(flags));
         arguments.extend(b_scales);
         // Every size was checked to fit above.
-        let problem = Problem::from([m as u32, n as u32, k as u32, planes]);
+        let problem = Problem::from([m as u32, n as u32, k as u32, planes, streams.into()]);
         Ok(Launch { kernel, problem, arguments })
     }
 

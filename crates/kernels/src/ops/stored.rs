@@ -178,33 +178,39 @@ pub(super) struct Family {
     pub(super) bf16_stored: Option<&'static Kernel>,
     /// With b in NF4, computed in f32 and in bf16.
     pub(super) nf4: Option<[&'static Kernel; 2]>,
+    /// With a and b in bf16, computed in bf16.
+    pub(super) streamed: Option<&'static Kernel>,
 }
 
 impl Family {
     /// A formula whose b is never a stored weight.
     pub(super) const fn of(f32: &'static Kernel, bf16: &'static Kernel) -> Self {
-        Self { f32, bf16, bf16_stored: None, nf4: None }
+        Self { f32, bf16, bf16_stored: None, nf4: None, streamed: None }
     }
 
-    /// The kernel that computes in `compute` with this `b`.
+    /// The kernel that computes in `compute` with these operands.
     pub(super) fn kernel<B: Copy>(
         &self,
         compute: Compute,
-        b: &Stored<B>,
+        (a, b): (&Stored<B>, &Stored<B>),
     ) -> Result<&'static Kernel, KernelError> {
-        let found = match (compute, b) {
-            (Compute::F32, Stored::F32(_)) => Some(self.f32),
-            (Compute::Bf16, Stored::F32(_)) => Some(self.bf16),
-            (Compute::F32, Stored::Bf16(_)) => None,
-            (Compute::Bf16, Stored::Bf16(_)) => self.bf16_stored,
-            (Compute::F32, Stored::Nf4(_)) => self.nf4.map(|[f32, _]| f32),
-            (Compute::Bf16, Stored::Nf4(_)) => self.nf4.map(|[_, bf16]| bf16),
+        let found = match (compute, a, b) {
+            (Compute::Bf16, Stored::Bf16(_), Stored::Bf16(_)) => self.streamed,
+            (_, Stored::Bf16(_) | Stored::Nf4(_), _) => None,
+            (Compute::F32, _, Stored::F32(_)) => Some(self.f32),
+            (Compute::Bf16, _, Stored::F32(_)) => Some(self.bf16),
+            (Compute::F32, _, Stored::Bf16(_)) => None,
+            (Compute::Bf16, _, Stored::Bf16(_)) => self.bf16_stored,
+            (Compute::F32, _, Stored::Nf4(_)) => self.nf4.map(|[f32, _]| f32),
+            (Compute::Bf16, _, Stored::Nf4(_)) => self.nf4.map(|[_, bf16]| bf16),
         };
+        let wrong = if matches!(a, Stored::F32(_)) { b } else { a };
         found.ok_or(KernelError::Storage {
             kernel: self.f32.name,
             compute: compute.name(),
-            stored: b.name(),
-            way_out: "compute in bf16, or store it as f32",
+            stored: wrong.name(),
+            way_out: "compute in bf16, or store it as f32; a first operand in bf16 takes a second \
+                      one in bf16",
         })
     }
 }

@@ -4,6 +4,9 @@
 //! the same on every device: tiles without a split all add the contraction in the same order, those
 //! with a split have an order of their own.
 
+use retrograph_ptx::SmTarget;
+
+use crate::images::dynamic_shared;
 use crate::{Dispatch, Problem};
 
 /// The largest z extent of a grid: batch × heads must not exceed it.
@@ -34,6 +37,9 @@ pub(super) struct Tile {
     /// as find room there: the time of a launch × clock rate ÷ (length of the contraction ×
     /// rounds).
     pub(super) clocks: [u32; 2],
+    /// Whether operands are copied into shared memory as they are, 16 bytes at a time, which their
+    /// rows must allow.
+    pub(super) streams: bool,
 }
 
 /// An image of products: its entry points are its name and the names of its tiles.
@@ -51,6 +57,8 @@ struct Product {
     n: u32,
     k: u32,
     planes: u32,
+    /// Whether operands can be copied 16 bytes at a time.
+    streams: bool,
 }
 
 /// Multiprocessors of the device that the choice is made for.
@@ -67,11 +75,11 @@ impl Tile {
     /// quarter of what its stages hold is padding. The smallest tiles and stages no longer than
     /// `short` waste little.
     fn suits(&self, product: Product, short: u32) -> bool {
-        let Product { m, n, k, .. } = product;
+        let Product { m, n, k, streams, .. } = product;
         let padding = u64::from(k.div_ceil(self.stage)) * u64::from(self.stage) - u64::from(k);
         let deep = self.stage <= short || padding <= u64::from(k) / 3;
         let large = |tile: u32, extent: u32| tile <= 32 || tile / 2 < extent;
-        deep && large(self.rows, m) && large(self.columns, n)
+        deep && large(self.rows, m) && large(self.columns, n) && (streams || !self.streams)
     }
 
     /// What a launch costs, in clocks: how long it takes alone on the device, and how much of the
@@ -119,9 +127,10 @@ const SHORTEST_PART: u32 = 256;
 /// that the parts are planes of one launch and a second launch adds them. 1, unless that is
 /// predicted to cost at least an eighth less than the whole. A part is a multiple of `unit` long.
 pub(super) fn parts(tiles: &'static [Tile], unit: u32, sizes: [usize; 3]) -> usize {
+    let streams = sizes.iter().all(|size| size % 8 == 0);
     let [Ok(m), Ok(n), Ok(k)] = sizes.map(u32::try_from) else { return 1 };
     let cost = |parts: u32| {
-        let product = Product { m, n, k: k / parts, planes: parts };
+        let product = Product { m, n, k: k / parts, planes: parts, streams };
         tile(tiles, product).1.cost(product)
     };
     let bytes = u128::from(m) * u128::from(n) * 4;
@@ -136,17 +145,19 @@ pub(super) fn parts(tiles: &'static [Tile], unit: u32, sizes: [usize; 3]) -> usi
 
 /// One block per tile: tiles of a column follow each other in x, so that blocks that run together
 /// share their part of b; planes lie in z.
-pub(super) fn dispatch(problem: &Problem, image: &Image) -> Dispatch {
-    let [m, n, k, planes, ..] = problem.sizes;
-    let (index, tile) = tile(image.tiles, Product { m, n, k, planes });
+pub(super) fn dispatch(problem: &Problem, target: SmTarget, image: &Image) -> Dispatch {
+    let [m, n, k, planes, streams, ..] = problem.sizes;
+    let product = Product { m, n, k, planes, streams: streams != 0 };
+    let (index, tile) = tile(image.tiles, product);
+    let entry = image.entries[index];
     let tiles = u64::from(m.div_ceil(tile.rows)) * u64::from(n.div_ceil(tile.columns));
     // A plane has fewer than 2^32 elements and a tile has 256 or more, so that this is exact.
     let tiles = u32::try_from(tiles).unwrap_or(u32::MAX);
     Dispatch {
-        entry: image.entries[index],
+        entry,
         grid: [tiles, 1, planes],
         block: [tile.threads, 1, 1],
-        shared_bytes: 0,
+        shared_bytes: dynamic_shared(entry, target),
     }
 }
 

@@ -90,7 +90,10 @@ fn the_tile_that_the_sizes_choose_is_right_and_repeats_its_bits() {
         let (launch, _) = case.launch(&device);
         let dispatch = launch.dispatch(device.target());
         let tile = TILES.iter().find(|(name, ..)| dispatch.entry == format!("gemm_nt_{name}"));
-        assert_eq!(dispatch, geometry(&launch, *tile.expect("a tile that is known")));
+        assert_eq!(
+            dispatch,
+            geometry(&launch, device.target(), *tile.expect("a tile that is known"))
+        );
         dispatch.entry
     });
     let different: BTreeSet<_> = chosen.iter().collect();

@@ -4,7 +4,7 @@ use half::bf16;
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_kernels::ops::{Compute, Dgrad, Fprop, GemmShape, Nf4, Nf4Scales, Stored, Wgrad};
 use retrograph_kernels::reference::gemm;
-use retrograph_kernels::{Dispatch, Kernel, KernelError, Launch, View};
+use retrograph_kernels::{Dispatch, Kernel, KernelError, Launch, SmTarget, View, images};
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;
@@ -37,7 +37,18 @@ pub(crate) const BF16_TILES: [Tile; 7] = [
     ("16x16_split8", 16, 16, 256),
 ];
 
-/// How the second operand is stored.
+/// The tiles of large products in f32, whose rows are multiples of 16 bytes.
+pub(crate) const LARGE_TILES: [Tile; 2] =
+    [("128x128_stream", 128, 128, 256), ("64x64_stream", 64, 64, 128)];
+
+/// The tiles of products of two operands in bf16.
+pub(crate) const STREAM_TILES: [Tile; 3] = [
+    ("256x128_stream", 256, 128, 256),
+    ("128x128_stream", 128, 128, 256),
+    ("64x64_stream", 64, 64, 128),
+];
+
+/// How an operand is stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Form {
     F32,
@@ -146,21 +157,25 @@ pub(crate) struct Case<'a> {
     /// Elements by which operands start later than an aligned address.
     pub(crate) shift: usize,
     pub(crate) compute: Compute,
+    /// How a is stored: as f32 or bf16.
+    pub(crate) left: Form,
     /// How b is stored.
     pub(crate) form: Form,
 }
 
 impl<'a> Case<'a> {
     pub(crate) fn new(op: Op, shape: GemmShape, (a, b): (&'a [f32], &'a [f32])) -> Self {
-        let (compute, form) = (Compute::F32, Form::F32);
-        Self { op, shape, a, b, bias: None, alpha: 1.0, before: None, shift: 0, compute, form }
+        let (compute, left, form) = (Compute::F32, Form::F32, Form::F32);
+        let (bias, before) = (None, None);
+        Self { op, shape, a, b, bias, alpha: 1.0, before, shift: 0, compute, left, form }
     }
 
     /// The tiles that there are for it.
     pub(crate) fn tiles(&self) -> &'static [Tile] {
-        match self.compute {
-            Compute::F32 => &TILES,
-            Compute::Bf16 => &BF16_TILES,
+        match (self.compute, self.left) {
+            (Compute::F32, _) => &TILES,
+            (Compute::Bf16, Form::Bf16) => &STREAM_TILES,
+            (Compute::Bf16, _) => &BF16_TILES,
         }
     }
 
@@ -178,7 +193,7 @@ impl<'a> Case<'a> {
             let padded = [&vec![f32::NAN; self.shift], data].concat();
             device.upload(&padded).slice(self.shift..padded.len())
         };
-        let (a, bias) = (place(self.a), self.bias.map(place));
+        let (a, bias) = (self.left.upload(device, self.a, self.shift), self.bias.map(place));
         let w = self.form.upload(device, self.b, self.shift);
         let ([.., len], _) = self.op.lens(self.shape);
         let c = match self.before {
@@ -193,11 +208,8 @@ impl<'a> Case<'a> {
             }
             (Op::Dgrad, w) => Dgrad { grad_out, w, grad_input: c, shape, alpha, accumulate }
                 .launch_in(self.compute),
-            (Op::Wgrad, Stored::F32(x)) => {
-                Wgrad { grad_out, x, grad_weight: c, shape, alpha, accumulate }
-                    .launch_in(self.compute)
-            }
-            (Op::Wgrad, _) => unreachable!("both operands of a weight gradient are f32"),
+            (Op::Wgrad, x) => Wgrad { grad_out, x, grad_weight: c, shape, alpha, accumulate }
+                .launch_in(self.compute),
         };
         Ok((launch?, c))
     }
@@ -212,7 +224,7 @@ impl<'a> Case<'a> {
     /// Runs a given tile.
     pub(crate) fn run_tile(&self, device: &Device, tile: Tile) -> Vec<f32> {
         let (launch, c) = self.launch(device);
-        device.run_as(&launch, geometry(&launch, tile));
+        device.run_as(&launch, geometry(&launch, device.target(), tile));
         device.download(c)
     }
 
@@ -230,6 +242,13 @@ impl<'a> Case<'a> {
     /// several products: four times the bound.
     #[track_caller]
     pub(crate) fn check(&self, actual: &[f32], what: &str) {
+        let slack = if self.compute == Compute::F32 { 1.0 } else { 4.0 };
+        self.check_within(slack, actual, what);
+    }
+
+    /// The same with a bound that is `slack` times as wide.
+    #[track_caller]
+    pub(crate) fn check_within(&self, slack: f64, actual: &[f32], what: &str) {
         let ([.., len], terms) = self.op.lens(self.shape);
         let alpha = f64::from(self.alpha);
         let [a, b] = self.factors();
@@ -242,18 +261,22 @@ impl<'a> Case<'a> {
             expected[i] = expected[i] * alpha + bias + before;
             magnitudes[i] = magnitudes[i] * alpha.abs() + f64::abs(bias) + f64::abs(before);
         }
-        let slack = if self.compute == Compute::F32 { 1.0 } else { 4.0 };
         let bounds: Vec<_> = magnitudes.iter().map(|&m| slack * chain(terms, m)).collect();
         within(actual, &expected, &bounds, &format!("{:?} {:?} {what}", self.op, self.shape));
     }
 }
 
 /// The geometry of a tile for a launch.
-pub(crate) fn geometry(launch: &Launch<u64>, (name, rows, columns, threads): Tile) -> Dispatch {
+pub(crate) fn geometry(
+    launch: &Launch<u64>,
+    target: SmTarget,
+    (name, rows, columns, threads): Tile,
+) -> Dispatch {
     let kernel: &Kernel = launch.kernel;
     let wanted = format!("{}_{name}", kernel.image);
     let entry = kernel.entries.iter().find(|entry| **entry == wanted).expect("the entry exists");
     let [m, n, _, planes, ..] = launch.problem.sizes;
     let tiles = m.div_ceil(rows) * n.div_ceil(columns);
-    Dispatch { entry, grid: [tiles, 1, planes], block: [threads, 1, 1], shared_bytes: 0 }
+    let shared_bytes = images::dynamic_shared(entry, target);
+    Dispatch { entry, grid: [tiles, 1, planes], block: [threads, 1, 1], shared_bytes }
 }

@@ -6,7 +6,9 @@ use std::sync::{Mutex, OnceLock};
 
 use retrograph_driver_sim::{Config, Simulator};
 use retrograph_driver_sys::DriverTable;
-use retrograph_driver_sys::{CUcontext, CUdevice_attribute, CUfunction, CUmodule, CUresult};
+use retrograph_driver_sys::{
+    CUcontext, CUdevice_attribute, CUfunction, CUfunction_attribute, CUmodule, CUresult,
+};
 use retrograph_kernels::{SmTarget, images};
 
 /// The device that all tests of the process share.
@@ -114,6 +116,11 @@ impl Machine {
         });
         let (name, mut function) = (CString::new(entry).unwrap(), CUfunction::NULL);
         call!(&self.table, cuModuleGetFunction(&mut function, module, name.as_ptr()));
+        let shared = images::dynamic_shared(entry, self.target) as i32;
+        if shared > 0 {
+            let limit = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            call!(&self.table, cuFuncSetAttribute(function, limit, shared));
+        }
         function
     }
 }

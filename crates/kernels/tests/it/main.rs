@@ -22,6 +22,7 @@ mod rope;
 mod row_launches;
 mod sample;
 mod softmax;
+mod stream;
 mod streams;
 mod sums;
 mod support;

@@ -5,12 +5,13 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Shared, Value};
 
 use super::Patch;
-use super::carrier::Panel;
 use crate::gemm::operand::Contiguous;
 
 /// One operand as a warp reads it.
-pub(super) struct Operand<'k> {
-    panel: Panel,
+pub(in crate::gemm) struct Operand<'k> {
+    contiguous: Contiguous,
+    /// Words from one run of neighbours to the next.
+    pitch: u32,
     /// Word of the element that the lane points a matrix load to.
     loaded: Value<'k, u32>,
     /// Words of the first row or column of the lane's part of c, at the first step of its group,
@@ -22,37 +23,34 @@ pub(super) struct Operand<'k> {
 impl<'k> Operand<'k> {
     /// The operand of a warp whose part of c begins at row or column `origin` of the tile, and
     /// whose contraction begins at `first`.
-    pub(super) fn new(
+    pub(in crate::gemm) fn new(
         k: &Kernel<'k>,
-        panel: Panel,
+        (contiguous, pitch): (Contiguous, u32),
         (origin, first): (Value<'k, u32>, Value<'k, u32>),
         rows: bool,
     ) -> Self {
-        let (lane, pitch) = (k.lane(), panel.pitch());
-        // Matrices 0 to 3 of a load are those of `Kernel::multiply_bf16`: of a, 8 rows further
-        // before 8 steps further, of b the other way round.
-        let (low, high) = (((lane >> 3) & 1) * 8, (lane >> 4) * 8);
-        let (line, step) = if rows { (low, high) } else { (high, low) };
+        let lane = k.lane();
+        let (line, step) = matrix_of(k, rows);
         let within = lane & 7;
         let at = |line: Value<'k, u32>, along: Value<'k, u32>| line * pitch + (along >> 1);
         // The lane's row of a, or the first of its two columns of b.
         let element = origin + if rows { lane >> 2 } else { (lane & 3) * 2 };
-        let (loaded, own) = match panel.contiguous {
+        let (loaded, own) = match contiguous {
             Contiguous::Contraction => {
                 (at(origin + line + within, first + step), at(element, first))
             }
             Contiguous::Extent => (at(first + step + within, origin + line), at(first, element)),
         };
-        Self { panel, loaded, own, half: (element & 1) * 16 }
+        Self { contiguous, pitch, loaded, own, half: (element & 1) * 16 }
     }
 
     /// 16 rows or columns from `extent`, 16 steps from `step`, in the order of the instruction.
     fn load(&self, stage: Shared<'k, u32>, [extent, step]: [u32; 2]) -> [Value<'k, u32>; 4] {
-        let (line, along, transposed) = match self.panel.contiguous {
+        let (line, along, transposed) = match self.contiguous {
             Contiguous::Contraction => (extent, step, false),
             Contiguous::Extent => (step, extent, true),
         };
-        let words = line * self.panel.pitch() + along / 2;
+        let words = line * self.pitch + along / 2;
         stage.at(self.loaded).offset(words.into()).load_matrices(transposed)
     }
 
@@ -63,8 +61,8 @@ impl<'k> Operand<'k> {
         (extent, step): (u32, Value<'k, u32>),
     ) -> [Value<'k, f32>; 2] {
         let own = stage.at(self.own);
-        let pitch = self.panel.pitch();
-        match self.panel.contiguous {
+        let pitch = self.pitch;
+        match self.contiguous {
             Contiguous::Contraction => {
                 let word = own.offset(i64::from(extent * pitch)).load(step >> 1);
                 [word << 16, word & 0xffff_0000].map(Value::<f32>::from_bits)
@@ -79,8 +77,19 @@ impl<'k> Operand<'k> {
     }
 }
 
+/// Row or column, and step, where the matrix begins of which a lane points a load to a row.
+/// Matrices 0 to 3 of a load are those of `Kernel::multiply_bf16`: of a, 8 rows further before 8
+/// steps further, of b the other way round.
+pub(in crate::gemm) fn matrix_of<'k>(
+    k: &Kernel<'k>,
+    rows: bool,
+) -> (Value<'k, u32>, Value<'k, u32>) {
+    let (low, high) = (((k.lane() >> 3) & 1) * 8, (k.lane() >> 4) * 8);
+    if rows { (low, high) } else { (high, low) }
+}
+
 /// Adds the products of `depth` steps to `sums`.
-pub(super) fn multiply<'k>(
+pub(in crate::gemm) fn multiply<'k>(
     (k, target): (&Kernel<'k>, SmTarget),
     depth: u32,
     (operands, stages): (&[Operand<'k>; 2], [Shared<'k, u32>; 2]),

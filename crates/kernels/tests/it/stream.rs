@@ -1,0 +1,181 @@
+//! Large products, whose operands stream into shared memory: f32 split for tensor cores, and bf16.
+
+use retrograph_kernels::KernelError;
+use retrograph_kernels::ops::Compute;
+
+use crate::gemm_case::{
+    BF16_TILES, Case, Form, LARGE_TILES, OPS, Op, STREAM_TILES, TILES, Tile, shape,
+};
+use crate::harness::Device;
+use crate::support::{Data, same_bits};
+
+/// What a term of a product of f32 may be off by, in roundings of a sum: both factors are cut to 22
+/// bits, and tensor cores cut bits off.
+const SPLIT: f64 = 4.0;
+
+/// Nothing, one copy, edges of tiles, and several stages and one more. Rows, inputs, outputs:
+/// multiples of what is copied at a time wherever they are contiguous in one of the products.
+const SHAPES: [[usize; 3]; 9] = [
+    [0, 8, 8],
+    [8, 0, 8],
+    [8, 8, 8],
+    [16, 24, 40],
+    [72, 32, 136],
+    [136, 200, 64],
+    [40, 328, 72],
+    [264, 104, 8],
+    [8, 264, 264],
+];
+
+/// The products of f32, and those of bf16.
+fn kinds(case: Case<'_>) -> [(Case<'_>, &'static [Tile], f64); 2] {
+    let brain = Case { compute: Compute::Bf16, left: Form::Bf16, form: Form::Bf16, ..case };
+    [(case, &LARGE_TILES, SPLIT), (brain, &STREAM_TILES, 4.0)]
+}
+
+#[test]
+fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
+    let (mut data, device) = (Data::new("streamed tiles"), Device::new());
+    for (op, sizes) in OPS.iter().flat_map(|op| SHAPES.map(|sizes| (*op, sizes))) {
+        let shape = shape(sizes);
+        let ([a, b, _], _) = op.lens(shape);
+        let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
+        for (case, tiles, slack) in kinds(Case::new(op, shape, (&a, &b))) {
+            let first = case.run_tile(&device, tiles[0]);
+            case.check_within(slack, &first, tiles[0].0);
+            same_bits(&first, &case.run_tile(&device, tiles[0]), "two runs");
+            for &tile in &tiles[1..] {
+                same_bits(&first, &case.run_tile(&device, tile), tile.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn operands_in_bf16_give_the_bits_of_operands_that_are_rounded_on_the_way() {
+    let (mut data, device) = (Data::new("streamed or rounded"), Device::new());
+    for op in OPS {
+        let shape = shape([72, 136, 40]);
+        let ([a, b, _], _) = op.lens(shape);
+        let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
+        let plain = Case { compute: Compute::Bf16, ..Case::new(op, shape, (&a, &b)) };
+        let stored = Case { left: Form::Bf16, form: Form::Bf16, ..plain };
+        let rounded = plain.run_tile(&device, BF16_TILES[0]);
+        for tile in STREAM_TILES {
+            same_bits(&rounded, &stored.run_tile(&device, tile), tile.0);
+        }
+    }
+}
+
+#[test]
+fn bias_factor_and_accumulation_do_what_they_say() {
+    let (mut data, device) = (Data::new("streamed epilogue"), Device::new());
+    for op in OPS {
+        let shape = shape([24, 40, 72]);
+        let ([a, b, c], _) = op.lens(shape);
+        let (a, b, before) = (data.uniform(a, 2.0), data.uniform(b, 2.0), data.uniform(c, 2.0));
+        let bias = data.uniform(shape.outputs, 2.0);
+        let bias = (op == Op::Fprop).then_some(bias.as_slice());
+        for before in [None, Some(before.as_slice())] {
+            let case = Case { bias, before, alpha: -0.75, ..Case::new(op, shape, (&a, &b)) };
+            for (case, tiles, slack) in kinds(case) {
+                for &tile in tiles {
+                    case.check_within(slack, &case.run_tile(&device, tile), tile.0);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn extreme_scales_stay_within_their_bound() {
+    let (mut data, device) = (Data::new("streamed scales"), Device::new());
+    for (op, (left, right)) in OPS.iter().flat_map(|op| {
+        [(1e-30, 1.0), (1e30, 1.0), (1e-30, 1e30), (1e-20, 1e-12), (1e18, 1e18)].map(|s| (*op, s))
+    }) {
+        let shape = shape([24, 72, 40]);
+        let ([a, b, _], _) = op.lens(shape);
+        let (a, b) = (data.uniform(a, left), data.uniform(b, right));
+        for (case, tiles, slack) in kinds(Case::new(op, shape, (&a, &b))) {
+            case.check_within(slack, &case.run_tile(&device, tiles[1]), "extreme scales");
+        }
+    }
+}
+
+/// What tensor cores drop is lost where a factor is split, since nothing below 2⁻¹²⁶ is left of
+/// small numbers: the absolute error stays below that.
+#[test]
+fn what_is_too_small_to_be_split_is_lost_only_below_the_least_normal_number() {
+    let (mut data, device) = (Data::new("streamed underflow"), Device::new());
+    let shape = shape([16, 32, 16]);
+    let (a, b) = (data.uniform(512, 1e-37), data.uniform(512, 1.0));
+    let case = Case::new(Op::Fprop, shape, (&a, &b));
+    let actual = case.run_tile(&device, LARGE_TILES[1]);
+    let exact = case.run_tile(&device, TILES[1]);
+    for (actual, exact) in actual.iter().zip(&exact) {
+        assert!((actual - exact).abs() <= 32.0 * f32::MIN_POSITIVE, "{actual:e} for {exact:e}");
+    }
+}
+
+#[test]
+fn nan_and_infinity_reach_exactly_what_depends_on_them() {
+    let (mut data, device) = (Data::new("streamed specials"), Device::new());
+    let specials = [f32::NAN, f32::from_bits(0x7fff_ffff), f32::INFINITY, f32::NEG_INFINITY];
+    for (op, value) in OPS.iter().flat_map(|op| specials.map(|value| (*op, value))) {
+        let shape = shape([16, 40, 24]);
+        let ([a, b, _], _) = op.lens(shape);
+        let (mut a, mut b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
+        let (last_a, middle_b) = (a.len() - 1, b.len() / 2);
+        (a[last_a], b[middle_b]) = (value, value);
+        let [(single, ..), (brain, ..)] = kinds(Case::new(op, shape, (&a, &b)));
+        for tile in STREAM_TILES {
+            brain.check(&brain.run_tile(&device, tile), "with a special value");
+        }
+        let exact = single.run_tile(&device, TILES[1]);
+        for tile in LARGE_TILES {
+            // An infinity makes NaN here.
+            let actual = single.run_tile(&device, tile);
+            for (i, (actual, exact)) in actual.iter().zip(&exact).enumerate() {
+                assert_eq!(actual.is_finite(), exact.is_finite(), "{op:?}: {i} is {actual}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_sizes_choose_streams_only_where_rows_allow_them() {
+    let (mut data, device) = (Data::new("streamed dispatch"), Device::new());
+    for (sizes, streams) in [([128, 64, 256], true), ([128, 63, 256], false)] {
+        let shape = shape(sizes);
+        let ([a, b, _], _) = Op::Fprop.lens(shape);
+        let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
+        let case = Case::new(Op::Fprop, shape, (&a, &b));
+        let (launch, _) = case.launch(&device);
+        let entry = launch.dispatch(device.target()).entry;
+        assert_eq!(entry.ends_with("_stream"), streams, "{entry} for {sizes:?}");
+        case.check_within(SPLIT, &case.run(&device), "chosen by sizes");
+        let (shifted, _) = Case { shift: 1, ..case }.launch(&device);
+        assert!(!shifted.dispatch(device.target()).entry.ends_with("_stream"));
+    }
+}
+
+#[test]
+fn operands_in_bf16_that_cannot_be_copied_are_refused_by_name() {
+    let device = Device::new();
+    let (a, b) = ([1.0; 64], [1.0; 64]);
+    let case = |sizes| Case {
+        compute: Compute::Bf16,
+        left: Form::Bf16,
+        form: Form::Bf16,
+        ..Case::new(Op::Fprop, shape(sizes), (&a, &b))
+    };
+    let refused = case([4, 12, 4]);
+    let refused = Case { a: &a[..48], b: &b[..48], ..refused };
+    assert!(matches!(refused.describe(&device), Err(KernelError::Shape { .. })));
+    let shifted = Case { shift: 1, ..case([8, 8, 8]) };
+    assert!(matches!(shifted.describe(&device), Err(KernelError::Shape { .. })));
+    let mixed = Case { form: Form::F32, ..case([8, 8, 8]) };
+    assert!(matches!(mixed.describe(&device), Err(KernelError::Storage { stored: "bf16", .. })));
+    let single = Case { compute: Compute::F32, ..case([8, 8, 8]) };
+    assert!(matches!(single.describe(&device), Err(KernelError::Storage { .. })));
+}

@@ -1,0 +1,235 @@
+//! Large products: operands stream into shared memory as they are, several stages ahead, and tensor
+//! cores multiply them.
+//!
+//! A stage is copied by `cp.async`, without a register, while those before it are multiplied; one
+//! barrier for each stage says both that it has landed and that the one that is filled next is no
+//! longer read. Shared memory is that of the launch, since it is more than an entry may declare.
+//!
+//! **bf16.** Both operands lie in memory as bf16 and are multiplied as such, 16 steps of the
+//! contraction at a time, in one chain: the bits are those of the tiles of `gemm/brain.rs` without
+//! a split.
+//!
+//! **f32.** See `gemm/stream/split.rs`.
+//!
+//! **Before sm_80**, which has none of these instructions, threads copy by themselves and make the
+//! products with fused multiply-adds, in f32 without splitting anything.
+//!
+//! **Limits.** Rows of operands start at multiples of 16 bytes and are multiples of that long.
+
+mod ring;
+mod split;
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::Entry;
+use retrograph_ptx::build::Kernel;
+
+use super::brain::{self, Place, patches};
+use super::operand::Contiguous;
+use super::sizes::{Parameters, Storage};
+use super::write::Writer;
+use ring::{Copier, Panel, Ring};
+use split::Split;
+
+/// What is multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Factor {
+    /// Operands in f32.
+    Single,
+    /// Operands in bf16.
+    Brain,
+}
+
+impl Factor {
+    /// Bytes of an element.
+    fn bytes(self) -> u32 {
+        match self {
+            Self::Single => 4,
+            Self::Brain => 2,
+        }
+    }
+
+    fn storage(self) -> Storage {
+        match self {
+            Self::Single => Storage::F32,
+            Self::Brain => Storage::Bf16,
+        }
+    }
+
+    /// Every tile. The launch geometry of `retrograph-kernels` names the same ones.
+    fn tiles(self) -> &'static [Tile] {
+        match self {
+            Self::Single => &SINGLE,
+            Self::Brain => &BRAIN,
+        }
+    }
+}
+
+/// The entries of the image `name`, one for each tile.
+pub(super) fn entries(
+    (target, name): (SmTarget, &str),
+    layout: [Contiguous; 2],
+    factor: Factor,
+) -> impl Iterator<Item = Entry> {
+    let shape = move |tile| Shape { target, tile, layout, factor };
+    factor.tiles().iter().map(move |tile| shape(tile).entry(&tile.named(name)))
+}
+
+/// The same entries by name, with the bytes of shared memory that a launch must provide.
+pub(super) fn shared_bytes(
+    (target, name): (SmTarget, &str),
+    layout: [Contiguous; 2],
+    factor: Factor,
+) -> impl Iterator<Item = (String, u32)> {
+    let shape = move |tile| Shape { target, tile, layout, factor };
+    factor.tiles().iter().map(move |tile| (tile.named(name), shape(tile).shared_bytes()))
+}
+
+/// The shape of a tile and how its block works on it.
+struct Tile {
+    /// The last part of the entry's name.
+    name: &'static str,
+    /// Rows and columns of c.
+    extent: [u32; 2],
+    /// Warps, down and across.
+    warps: [u32; 2],
+    /// Blocks that find room on a multiprocessor together, which limits the registers of a thread.
+    together: u32,
+    /// Length of the contraction in a stage and number of stages: where a block may have 160 KiB
+    /// of shared memory, where it may have 99, and where it may have 64.
+    stages: [[u32; 2]; 3],
+}
+
+const SINGLE: [Tile; 2] = [
+    Tile {
+        name: "128x128_stream",
+        extent: [128, 128],
+        warps: [2, 4],
+        together: 1,
+        stages: [[32, 4], [32, 2], [16, 2]],
+    },
+    Tile {
+        name: "64x64_stream",
+        extent: [64, 64],
+        warps: [2, 2],
+        together: 3,
+        stages: [[32, 4], [32, 2], [16, 2]],
+    },
+];
+
+const BRAIN: [Tile; 3] = [
+    Tile {
+        name: "256x128_stream",
+        extent: [256, 128],
+        warps: [4, 2],
+        together: 1,
+        stages: [[64, 3], [32, 3], [32, 2]],
+    },
+    Tile {
+        name: "128x128_stream",
+        extent: [128, 128],
+        warps: [2, 4],
+        together: 2,
+        stages: [[64, 3], [32, 2], [32, 2]],
+    },
+    Tile {
+        name: "64x64_stream",
+        extent: [64, 64],
+        warps: [2, 2],
+        together: 4,
+        stages: [[64, 3], [32, 2], [32, 2]],
+    },
+];
+
+/// One entry of an image.
+#[derive(Clone, Copy)]
+struct Shape {
+    target: SmTarget,
+    tile: &'static Tile,
+    layout: [Contiguous; 2],
+    factor: Factor,
+}
+
+impl Tile {
+    /// The name of the entry in `image`.
+    fn named(&self, image: &str) -> String {
+        format!("{image}_{}", self.name)
+    }
+}
+
+impl Shape {
+    /// Length of the contraction in a stage, and number of stages.
+    fn stages(self) -> [u32; 2] {
+        self.tile.stages[match self.target.number {
+            ..80 => 2,
+            80 | 90 | 100 => 0,
+            _ => 1,
+        }]
+    }
+
+    fn threads(self) -> u32 {
+        32 * self.tile.warps[0] * self.tile.warps[1]
+    }
+
+    fn panels(self) -> [Panel; 2] {
+        [0, 1].map(|operand| Panel {
+            extent: self.tile.extent[operand],
+            depth: self.stages()[0],
+            threads: self.threads(),
+            contiguous: self.layout[operand],
+            factor: self.factor,
+        })
+    }
+
+    /// Bytes of shared memory that the launch must provide.
+    fn shared_bytes(self) -> u32 {
+        let [a, b] = self.panels().map(Panel::words);
+        (a + b) * self.stages()[1] * 4
+    }
+
+    /// The entry.
+    fn entry(self, name: &str) -> Entry {
+        let Self { target, tile, factor, .. } = self;
+        let [depth, stages] = self.stages();
+        Kernel::build(name, |k| {
+            k.max_threads(self.threads());
+            k.min_blocks(tile.together);
+            let given = Parameters::declare(k, [factor.storage(); 2]);
+            let origin = given.origin(k, tile.extent);
+            let panels = self.panels();
+            let m = (origin[0], [given.m, given.k]);
+            let n = (origin[1], [given.n, given.k]);
+            let copiers = [
+                Copier::new((k, target), panels[0], given.a, m),
+                Copier::new((k, target), panels[1], given.b, n),
+            ];
+            let warp = [0, 1].map(|side| tile.extent[side] / tile.warps[side]);
+            let place = Place::of(k, tile.warps, warp);
+            let sums = patches(k, warp);
+            let lengths = panels.map(Panel::words);
+            let memory = k.dynamic_shared();
+            let ring = Ring { kernel: *k, target, stages, depth, lengths, copiers, memory };
+            match factor {
+                Factor::Brain => {
+                    let start = k.constant(0);
+                    let operands = [0, 1].map(|i| {
+                        let lies = (panels[i].contiguous, panels[i].pitch());
+                        brain::Operand::new(k, lies, (place.origin[i], start), i == 0)
+                    });
+                    ring.run(&given, |stages| {
+                        brain::multiply((k, target), depth, (&operands, stages), &sums);
+                    });
+                }
+                Factor::Single => {
+                    let operands = [0, 1].map(|i| Split::new(k, panels[i], place.origin[i], i));
+                    ring.run(&given, |stages| {
+                        split::multiply((k, target), depth, (&operands, stages), &sums);
+                    });
+                }
+            }
+            let writer = Writer { kernel: *k, given, origin };
+            brain::each_pair(k, &place, &sums, |row, column, pair| {
+                writer.write(row, column, &pair);
+            });
+        })
+    }
+}

@@ -1,0 +1,206 @@
+//! Stages in shared memory that are filled ahead of where they are read.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
+
+use super::Factor;
+use crate::gemm::operand::Contiguous;
+use crate::gemm::sizes::{Parameters, Source, over};
+
+/// Bytes of a copy.
+const COPY: u32 = 16;
+
+/// The part of an operand that a stage holds, in the orientation of global memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Panel {
+    /// Rows or columns of the tile.
+    pub(super) extent: u32,
+    /// Length of the contraction in one stage.
+    pub(super) depth: u32,
+    /// Threads of the block.
+    pub(super) threads: u32,
+    /// The direction of neighbours.
+    pub(super) contiguous: Contiguous,
+    pub(super) factor: Factor,
+}
+
+impl Panel {
+    /// Number of runs of neighbours, and elements of a run.
+    fn runs(self) -> [u32; 2] {
+        match self.contiguous {
+            Contiguous::Contraction => [self.extent, self.depth],
+            Contiguous::Extent => [self.depth, self.extent],
+        }
+    }
+
+    /// Words from one run to the next, with padding: 16 bytes put the eight rows of a matrix load
+    /// into different banks, and 32 the four runs from which the lanes of a warp read single
+    /// elements.
+    pub(super) fn pitch(self) -> u32 {
+        let by_element = self.factor == Factor::Single && self.contiguous == Contiguous::Extent;
+        self.runs()[1] * self.factor.bytes() / 4 + if by_element { 8 } else { 4 }
+    }
+
+    /// Words in a stage.
+    pub(super) fn words(self) -> u32 {
+        self.runs()[0] * self.pitch()
+    }
+}
+
+/// One thread's share in copying an operand: as many bytes at the same place of several runs.
+pub(super) struct Copier<'k> {
+    target: SmTarget,
+    panel: Panel,
+    source: Source<'k>,
+    /// Address of the plane of the current summand.
+    base: Var<'k, u64>,
+    /// First row or column of the tile.
+    origin: Value<'k, u32>,
+    /// Rows or columns of the operand.
+    extent: Value<'k, u32>,
+    /// Length of the contraction.
+    depth: Value<'k, u32>,
+    /// The first run of this thread, and its element in every run.
+    run: Value<'k, u32>,
+    along: Value<'k, u32>,
+    /// Copies, and runs from one to the next.
+    copies: u32,
+    stride: u32,
+}
+
+impl<'k> Copier<'k> {
+    /// The share of this thread in the panels that start at row or column `origin`.
+    pub(super) fn new(
+        (k, target): (&Kernel<'k>, SmTarget),
+        panel: Panel,
+        source: Source<'k>,
+        (origin, [extent, depth]): (Value<'k, u32>, [Value<'k, u32>; 2]),
+    ) -> Self {
+        let [runs, length] = panel.runs();
+        let unit = COPY / panel.factor.bytes();
+        let across = length / unit;
+        let stride = panel.threads / across;
+        assert!(panel.threads.is_multiple_of(across), "a thread keeps its place in a run");
+        assert!(runs.is_multiple_of(stride), "every thread copies as often");
+        let (base, _) = source.start(k);
+        Self {
+            target,
+            panel,
+            source,
+            base: k.var(base),
+            origin,
+            extent,
+            depth,
+            run: over(k.tid_x(), across),
+            along: (k.tid_x() & (across - 1)) * unit,
+            copies: runs / stride,
+            stride,
+        }
+    }
+
+    /// Starts to fill `stage` with what begins at `start`, which lies inside. What lies past the
+    /// end of the contraction becomes zero. What lies past the last row or column is a copy of
+    /// something inside, since it ends in elements of c that are not written.
+    fn copy(&self, start: Value<'k, u32>, stage: Shared<'k, u32>) {
+        let (bytes, pitch) = (self.panel.factor.bytes(), self.panel.pitch());
+        let unit = COPY / bytes;
+        let slot = stage.at(self.run * pitch + ((self.along * bytes) >> 2));
+        for copy in 0..self.copies {
+            let run = self.run + copy * self.stride;
+            let (line, place, inside) = match self.panel.contiguous {
+                Contiguous::Contraction => {
+                    let (line, place) = (self.origin + run, start + self.along);
+                    let last = self.depth - unit;
+                    (line.min(self.extent - 1), place.min(last), place.le(last))
+                }
+                Contiguous::Extent => {
+                    let (line, place) = (start + run, self.origin + self.along);
+                    let last = self.depth - 1;
+                    (line.min(last), place.min(self.extent - unit), line.le(last))
+                }
+            };
+            let index = line.mul_add(self.source.leading, place);
+            let from = Ptr::<u32>::from_address(self.base.get() + index.mul_wide(bytes));
+            let to = slot.offset(i64::from(copy * self.stride * pitch));
+            if self.target.number >= 80 {
+                to.copy_async(from, inside.select(COPY, 0));
+            } else {
+                to.store_vec4(0, from.load_vec4(0).map(|word| inside.select(word, 0)));
+            }
+        }
+    }
+}
+
+/// The stages, and the walk of a block along the contraction.
+pub(super) struct Ring<'k> {
+    pub(super) kernel: Kernel<'k>,
+    pub(super) target: SmTarget,
+    /// How many there are, two or more.
+    pub(super) stages: u32,
+    /// Length of the contraction in a stage.
+    pub(super) depth: u32,
+    /// Words that each operand takes in a stage.
+    pub(super) lengths: [u32; 2],
+    pub(super) copiers: [Copier<'k>; 2],
+    pub(super) memory: Shared<'k, u32>,
+}
+
+impl<'k> Ring<'k> {
+    /// Runs `work` on every stage of every summand in order, given its two panels.
+    pub(super) fn run(&self, given: &Parameters<'k>, work: impl FnOnce([Shared<'k, u32>; 2])) {
+        let k = self.kernel;
+        let total = over(given.k + (self.depth - 1), self.depth) * given.reduce;
+        let start = k.var(0u32);
+        let [filled, read] = [(); 2].map(|()| k.var(0u32));
+        let ahead = self.stages - 1;
+        let fill = |stage: Value<'k, u32>| {
+            k.when(stage.lt(total), || {
+                self.copy(start.get(), self.panels(filled));
+                self.advance(start, given.k);
+                self.next(filled);
+            });
+            if self.target.number >= 80 {
+                k.commit_copies();
+            }
+        };
+        for stage in 0..ahead {
+            fill(k.constant(stage));
+        }
+        k.range(0, total, 1, |round| {
+            if self.target.number >= 80 {
+                k.wait_copies(ahead - 1);
+            }
+            // Whoever is here has read the stage before, which is the next to be filled.
+            k.barrier();
+            fill(round + ahead);
+            work(self.panels(read));
+            self.next(read);
+        });
+    }
+
+    fn panels(&self, slot: Var<'k, u32>) -> [Shared<'k, u32>; 2] {
+        let a = self.memory.at(slot.get());
+        [a, a.offset(i64::from(self.lengths[0]))]
+    }
+
+    fn copy(&self, start: Value<'k, u32>, panels: [Shared<'k, u32>; 2]) {
+        self.copiers.iter().zip(panels).for_each(|(copier, panel)| copier.copy(start, panel));
+    }
+
+    /// Moves on by one stage, past the end of a summand to the next one.
+    fn advance(&self, start: Var<'k, u32>, depth: Value<'k, u32>) {
+        start.add_assign(self.depth);
+        self.kernel.when(start.get().ge(depth), || {
+            start.set(0);
+            self.copiers.iter().for_each(|copier| copier.source.advance(copier.base));
+        });
+    }
+
+    fn next(&self, slot: Var<'k, u32>) {
+        let len = self.lengths[0] + self.lengths[1];
+        slot.update(|slot| {
+            let next = slot + len;
+            next.eq(len * self.stages).select(0, next)
+        });
+    }
+}
