@@ -119,8 +119,7 @@ impl Options {
             return vec![shape(8, [48, 32]), shape(70, [40, 64])];
         }
         let layers = self.rows.iter().flat_map(|rows| LAYERS.map(|layer| shape(*rows, layer)));
-        let most = self.rows.iter().copied().max().unwrap_or(512);
-        layers.chain([shape(most, [1536, 151_936])]).collect()
+        layers.chain([shape(512, [1536, 151_936])]).collect()
     }
 }
 

@@ -72,13 +72,12 @@ impl Tile {
     }
 
     /// Whether the tile is worth considering: c is longer than half of it, and no more than a
-    /// quarter of what its stages hold is padding. The smallest tiles and stages no longer than
-    /// `short` waste little.
-    fn suits(&self, product: Product, short: u32) -> bool {
+    /// quarter of what its stages hold is padding. Tiles and stages that are `short` waste little.
+    fn suits(&self, product: Product, short: Short) -> bool {
         let Product { m, n, k, streams, .. } = product;
         let padding = u64::from(k.div_ceil(self.stage)) * u64::from(self.stage) - u64::from(k);
-        let deep = self.stage <= short || padding <= u64::from(k) / 3;
-        let large = |tile: u32, extent: u32| tile <= 32 || tile / 2 < extent;
+        let deep = self.stage <= short.stage || padding <= u64::from(k) / 3;
+        let large = |tile: u32, extent: u32| tile <= short.side || tile / 2 < extent;
         deep && large(self.rows, m) && large(self.columns, n) && (streams || !self.streams)
     }
 
@@ -103,14 +102,26 @@ impl Tile {
     }
 }
 
-/// The length of stages that suit every contraction: up to twice the shortest.
-fn short(tiles: &[Tile]) -> u32 {
-    tiles.iter().map(|tile| tile.stage).min().unwrap_or(0) * 2
+/// What suits every product.
+#[derive(Clone, Copy)]
+struct Short {
+    /// Length of a stage: twice the shortest.
+    stage: u32,
+    /// Side of a tile: twice the shortest, or the shortest where it is long.
+    side: u32,
+}
+
+impl Short {
+    fn of(tiles: &[Tile]) -> Self {
+        let least = |size: fn(&Tile) -> u32| tiles.iter().map(size).min().unwrap_or(0);
+        let side = least(|tile| tile.rows.max(tile.columns));
+        Self { stage: least(|tile| tile.stage) * 2, side: side.max(32) }
+    }
 }
 
 /// The tile for a product, by its sizes alone: the one that is predicted to take the least time.
 fn tile(tiles: &'static [Tile], product: Product) -> (usize, &'static Tile) {
-    let short = short(tiles);
+    let short = Short::of(tiles);
     let suitable = tiles.iter().enumerate().filter(|(_, tile)| tile.suits(product, short));
     let least = suitable.min_by_key(|(_, tile)| tile.cost(product));
     least.expect("tiles with short stages suit everything")
@@ -164,14 +175,16 @@ pub(super) fn dispatch(problem: &Problem, target: SmTarget, image: &Image) -> Di
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::images::{NT, SINGLE, TENSOR, TN};
+    use crate::ops::images::{NT, SINGLE, STREAM, TENSOR, TN};
+
+    const TARGET: SmTarget = SmTarget::portable(90);
 
     fn product([m, n, k, planes]: [u32; 4]) -> Product {
-        Product { m, n, k, planes }
+        Product { m, n, k, planes, streams: false }
     }
 
     fn chosen(sizes: [u32; 4]) -> (&'static str, u32) {
-        let dispatch = dispatch(&Problem::from(sizes), &NT);
+        let dispatch = dispatch(&Problem::from(sizes), TARGET, &NT);
         (dispatch.entry, dispatch.grid[0] * dispatch.grid[2])
     }
 
@@ -192,7 +205,11 @@ mod tests {
     #[test]
     fn short_contractions_and_ragged_ones_are_not_split() {
         assert_eq!(chosen([256, 64, 16, 1]), ("gemm_nt_32x32", 16));
-        let deep = |k| SINGLE.iter().filter(move |tile| tile.suits(product([512, 512, k, 1]), 16));
+        let deep = |k| {
+            SINGLE
+                .iter()
+                .filter(move |tile| tile.suits(product([512, 512, k, 1]), Short::of(&SINGLE)))
+        };
         let split = |k| deep(k).filter(|tile| tile.stage > 16).count();
         assert_eq!([15, 129, 1536].map(split), [0, 2, 5]);
     }
@@ -211,12 +228,14 @@ mod tests {
         for sizes in [[most, most, most, 65_535], [most, 1, 0, 1], [1, most, most, 1]] {
             assert!(tile(&SINGLE, product(sizes)).1.threads > 0);
             assert!(tile(&TENSOR, product(sizes)).1.threads > 0);
+            let streams = Product { streams: true, ..product(sizes) };
+            assert!(tile(&STREAM, streams).1.streams && tile(&SINGLE, streams).1.threads > 0);
         }
     }
 
     #[test]
     fn nothing_is_launched_for_an_empty_result_but_zeros_are_written_for_an_empty_sum() {
-        let empty = |sizes| dispatch(&Problem::from(sizes), &TN).is_empty();
+        let empty = |sizes| dispatch(&Problem::from(sizes), TARGET, &TN).is_empty();
         assert!(empty([0, 4, 4, 1]) && empty([4, 0, 4, 1]) && empty([4, 4, 4, 0]));
         assert!(!empty([4, 4, 0, 1]));
     }
