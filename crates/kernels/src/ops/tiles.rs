@@ -158,7 +158,9 @@ pub(super) fn parts(tiles: &'static [Tile], unit: u32, sizes: [usize; 3]) -> usi
 /// share their part of b; planes lie in z.
 pub(super) fn dispatch(problem: &Problem, target: SmTarget, image: &Image) -> Dispatch {
     let [m, n, k, planes, streams, ..] = problem.sizes;
-    let product = Product { m, n, k, planes, streams: streams != 0 };
+    // Where all tiles stream, the launch has been refused if operands cannot.
+    let streams = streams != 0 || image.tiles.iter().all(|tile| tile.streams);
+    let product = Product { m, n, k, planes, streams };
     let (index, tile) = tile(image.tiles, product);
     let entry = image.entries[index];
     let tiles = u64::from(m.div_ceil(tile.rows)) * u64::from(n.div_ceil(tile.columns));
