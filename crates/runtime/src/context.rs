@@ -12,7 +12,7 @@
 //! and that cause, before it reaches the driver.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use retrograph_driver_sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUresult, CUstream, DriverTable,
@@ -23,6 +23,7 @@ use crate::capture::window;
 use crate::device::{DeviceIndex, DeviceInfo};
 use crate::driver::Driver;
 use crate::error::{CallError, Error, Result};
+use crate::frequent::Frequent;
 use crate::live;
 use crate::release::{Release, Releases};
 
@@ -33,16 +34,15 @@ pub struct Context {
 }
 
 pub(crate) struct Inner {
+    frequent: Frequent,
     driver: Driver,
     index: DeviceIndex,
     device: CUdevice,
-    raw: CUcontext,
     /// Our own stream for fills and the like, so that the legacy stream is never used.
     service: CUstream,
     facts: DeviceInfo,
     target: SmTarget,
     most_shared_bytes: u32,
-    lost: OnceLock<CallError>,
     releases: Arc<Releases>,
 }
 
@@ -60,17 +60,16 @@ impl Inner {
             // not matter, since the first error is the one to report.
             let _ = unsafe { (driver.table().cuDevicePrimaryCtxRelease_v2)(device) };
         })?;
-        let (driver, lost) = (driver.clone(), OnceLock::new());
+        let (driver, frequent) = (driver.clone(), Frequent::new(raw, driver.table()));
         Ok(Self {
+            frequent,
             driver,
             index,
             device,
-            raw,
             service,
             facts,
             target,
             most_shared_bytes,
-            lost,
             releases,
         })
     }
@@ -100,7 +99,7 @@ impl Context {
 
     /// The driver's handle.
     pub fn raw(&self) -> CUcontext {
-        self.inner.raw
+        self.inner.frequent.raw
     }
 
     /// The index of the device.
@@ -166,12 +165,13 @@ impl Context {
             return Err(Error::ContextLost { cause: cause.clone() });
         }
         // SAFETY: the handle is retained for as long as `self` lives.
-        unsafe { call!(self, cuCtxSetCurrent(self.inner.raw)) }
+        let code = unsafe { (self.inner.frequent.make_current)(self.raw()) };
+        self.check("cuCtxSetCurrent", code)
     }
 
     /// The call that told of the fault which ended this context, if one did.
     pub fn lost(&self) -> Option<&CallError> {
-        self.inner.lost.get()
+        self.inner.frequent.lost.get().map(Box::as_ref)
     }
 
     /// Binds, and refuses `operation` while this thread captures in this context.
@@ -185,6 +185,9 @@ impl Context {
     /// Turns the code of `call` into a result. A failure is noted in the capture that this thread
     /// has begun, and one that ends the context is kept for all later calls.
     pub(crate) fn check(&self, call: &'static str, code: CUresult) -> Result<()> {
+        if code.is_success() {
+            return Ok(());
+        }
         let Err(error) = self.inner.driver.check(call, code) else { return Ok(()) };
         window::note_failure(self, &error);
         Err(self.failed(error))
@@ -195,12 +198,12 @@ impl Context {
         if !error.is_sticky() {
             return Error::Call(error);
         }
-        let cause = self.inner.lost.get_or_init(|| {
+        let cause = self.inner.frequent.lost.get_or_init(|| {
             let error = self.inner.driver.explain_fault(error);
             tracing::error!(%error, "the context is lost");
-            error
+            Box::new(error)
         });
-        Error::ContextLost { cause: cause.clone() }
+        Error::ContextLost { cause: cause.as_ref().clone() }
     }
 
     /// Fails unless `other` is this context.
@@ -219,6 +222,11 @@ impl Context {
     /// The most shared memory that a kernel may ask for, in bytes of one block.
     pub(crate) fn most_shared_bytes(&self) -> u32 {
         self.inner.most_shared_bytes
+    }
+
+    /// What every step needs of it.
+    pub(crate) fn frequent(&self) -> &Frequent {
+        &self.inner.frequent
     }
 
     pub(crate) fn service(&self) -> CUstream {
@@ -253,7 +261,7 @@ fn service_stream(driver: &Driver, raw: CUcontext) -> Result<CUstream, CallError
 impl Drop for Inner {
     fn drop(&mut self) {
         // The driver is kept, since this may run when nothing else of it is left.
-        let (driver, raw) = (self.driver.clone(), self.raw);
+        let (driver, raw) = (self.driver.clone(), self.frequent.raw);
         let (releases, service, device) = (self.releases.clone(), self.service, self.device);
         let end = move |_: &Driver| {
             end_context(&driver, raw, &releases, (service, device));

@@ -61,6 +61,7 @@ pub mod device;
 pub mod driver;
 pub mod error;
 pub mod event;
+mod frequent;
 mod gate;
 pub mod graph;
 pub mod launch;

@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::driver::Driver;
 use crate::error::{CallError, Error, Result};
 use crate::event::Event;
+use crate::frequent::{Frequent, prefetch};
 use crate::launch::KernelLaunch;
 
 pub(crate) const NON_BLOCKING: u32 = CU_STREAM_NON_BLOCKING;
@@ -25,6 +26,9 @@ pub struct Stream {
     inner: Arc<Inner>,
 }
 
+/// In a line of the processor's cache that is not written when clones are made, see
+/// [`crate::frequent`].
+#[repr(align(64))]
 struct Inner {
     context: Context,
     raw: CUstream,
@@ -146,9 +150,10 @@ impl Stream {
         source: *const u8,
         bytes: usize,
     ) -> Result<()> {
-        let (source, stream) = (source.cast(), self.raw());
+        let copy = self.context().frequent().copy_to_device;
         // SAFETY: the caller promises valid ranges.
-        unsafe { call!(self.context(), cuMemcpyHtoDAsync_v2(target, source, bytes, stream)) }
+        let code = unsafe { copy(target, source.cast(), bytes, self.raw()) };
+        self.context().check("cuMemcpyHtoDAsync_v2", code)
     }
 
     /// Enqueues a copy from device to host.
@@ -229,6 +234,12 @@ impl Stream {
     /// Fails for a stream that a capture left unusable.
     pub(crate) fn usable(&self) -> Result<()> {
         if self.inner.retired.load(Ordering::Acquire) { Err(Error::StreamRetired) } else { Ok(()) }
+    }
+
+    /// Asks the processor for what the next step needs of the stream and of its context.
+    pub(crate) fn prefetch(&self) {
+        prefetch(std::ptr::from_ref::<Inner>(&self.inner), size_of::<Inner>());
+        prefetch(self.context().frequent(), size_of::<Frequent>());
     }
 
     pub(crate) fn retire(&self) {

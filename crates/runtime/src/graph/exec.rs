@@ -86,7 +86,8 @@ impl GraphExec {
     pub(crate) fn launch_bound(&mut self, stream: &Stream) -> Result<()> {
         // SAFETY: exec and stream live, and `&mut self` means that no other thread launches it.
         // Whoever added the nodes promised that they may run.
-        unsafe { call!(self.context, cuGraphLaunch(self.raw, stream.raw())) }?;
+        let code = unsafe { (self.context.frequent().launch_graph)(self.raw, stream.raw()) };
+        self.context.check("cuGraphLaunch", code)?;
         if self.launched_on.as_ref().is_none_or(|last| last.raw() != stream.raw()) {
             self.launched_on = Some(stream.clone());
         }

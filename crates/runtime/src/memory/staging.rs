@@ -9,6 +9,7 @@
 use crate::context::Context;
 use crate::error::Result;
 use crate::event::Event;
+use crate::frequent::{MOST_PREFETCHED, prefetch};
 use crate::stream::Stream;
 
 use super::PinnedBuffer;
@@ -77,6 +78,16 @@ impl Staging {
             copied.mark(stream)?;
         }
         Ok(())
+    }
+}
+
+impl Staging {
+    /// Asks the processor for the slot that the next value goes to.
+    pub(crate) fn prefetch_next(&self) {
+        if let Some(pinned) = &self.pinned {
+            let start = pinned.as_ptr().wrapping_add(self.next * self.slot_bytes);
+            prefetch(start, self.slot_bytes.min(MOST_PREFETCHED));
+        }
     }
 }
 

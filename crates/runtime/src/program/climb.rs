@@ -30,7 +30,7 @@ impl Program {
         let Some(replay) = &self.replay else {
             return Ok(Climb { rung: Rung::Control, nodes: 0, failed: Vec::new() });
         };
-        let (strategy, nodes) = (self.report.strategy, replay.template.shape.nodes);
+        let (strategy, nodes) = (self.report.strategy, replay.made.template.shape.nodes);
         // Which of the nodes that a library has added hold an address is not known.
         let settable = !moved.commands.iter().any(|&at| self.sequence.steps[at].is_foreign());
         let change = Change { strategy, nodes, changed: moved.commands.len(), settable };
@@ -71,7 +71,8 @@ impl Program {
             Rung::Control => Ok(0),
             Rung::SetParams => {
                 for &at in &moved.commands {
-                    let (step, group) = (&self.sequence.steps[at], &replay.template.groups[at]);
+                    let (step, group) =
+                        (&self.sequence.steps[at], &replay.made.template.groups[at]);
                     let ([node], false) = (&group[..], step.is_foreign()) else {
                         return Err(BuildError::NotManual { operation: step.name.clone() });
                     };
@@ -99,8 +100,8 @@ impl Program {
             }
             Rung::Rebuild => {
                 let replay = self.build_replay(strategy, stream)?;
-                self.report.graph(strategy, &replay);
-                let nodes = replay.template.shape.nodes;
+                self.report.graph(&replay);
+                let nodes = replay.made.template.shape.nodes;
                 self.replay = Some(replay);
                 Ok(nodes)
             }

@@ -70,7 +70,7 @@ impl Program {
         let choice = self.choice();
         self.report.attempts += 1;
         let replay = self.build_replay(choice.strategy, stream)?;
-        self.report.graph(choice.strategy, &replay);
+        self.report.graph(&replay);
         self.report.reason = choice.reason.to_owned();
         self.replay = Some(replay);
         self.retries.waited = None;

@@ -23,9 +23,16 @@ use crate::stream::Stream;
 /// docs/hardware/2026-11-21-graph-runtime.
 const FASTER_EARLY: [u32; 1] = [90];
 
-/// A graph that is ready to be launched, and what it took.
+/// A graph that is ready to be launched.
 pub(super) struct Replay {
     pub(super) exec: GraphExec,
+    pub(super) strategy: Strategy,
+    /// Apart, since steps do not look at it.
+    pub(super) made: Box<Made>,
+}
+
+/// How a graph came about.
+pub(super) struct Made {
     /// Kept because the exec knows its nodes by those of the graph that it was made from.
     pub(super) template: Template,
     pub(super) instantiate_time: Duration,
@@ -90,7 +97,8 @@ impl Program {
         exec.upload(stream)?;
         stream.synchronize()?;
         let upload_time = started.elapsed();
-        Ok(Replay { exec, template, instantiate_time, upload_time })
+        let made = Box::new(Made { template, instantiate_time, upload_time });
+        Ok(Replay { exec, strategy, made })
     }
 
     /// The graph of `strategy`, with as many nodes as its commands account for.

@@ -14,11 +14,14 @@ use crate::{Owner, Stream};
 
 const ALIGNMENT: usize = 256;
 
-/// What lies where.
+/// What lies where. What every step asks for comes first, see [`crate::frequent`].
+#[repr(C)]
 pub(super) struct Memory {
-    buffer: DeviceBuffer<u32>,
     /// Where transients are, if not at the start of the buffer.
     share: Option<Share>,
+    /// Where the controls are on the device.
+    control_address: u64,
+    buffer: DeviceBuffer<u32>,
     plan: MemoryPlan,
     controls_at: usize,
     control_bytes: usize,
@@ -57,8 +60,18 @@ impl Memory {
         };
         let controls_at = if share.is_some() { 0 } else { controls_at(&plan) };
         let addresses = vec![None; pass.buffers().len()];
-        let mut memory =
-            Self { buffer, share, plan, controls_at, control_bytes, addresses, tables, externals };
+        let control_address = buffer.address() + controls_at as u64;
+        let mut memory = Self {
+            buffer,
+            share,
+            plan,
+            controls_at,
+            control_address,
+            control_bytes,
+            addresses,
+            tables,
+            externals,
+        };
         memory.locate(pass);
         memory.fill_tables(pass);
         if !memory.tables.words.is_empty() {
@@ -141,7 +154,7 @@ impl Memory {
 
     /// The device address of the control block.
     pub(super) fn control_address(&self) -> u64 {
-        self.buffer.address() + self.controls_at as u64
+        self.control_address
     }
 
     /// The device address of the first transient.

@@ -121,26 +121,29 @@ struct Blueprint<'a> {
 
 /// A pass that is ready to run. One program has one step in flight per stream order: `step` takes
 /// it exclusively, so that no two threads launch the same graph.
+///
+/// What steps use comes first in memory and together, see [`crate::frequent`]. Fields are dropped
+/// in this order, and a graph goes before the memory that its nodes name.
+#[repr(C, align(64))]
 pub struct Program {
-    /// Dropped first: a graph goes before the memory that its nodes name.
+    steps: u64,
+    last: LastUse,
+    controls: Arc<ControlLayout>,
+    context: Context,
+    /// What ended the program, if something did.
+    failed: Option<Box<StepError>>,
+    retries: Retries,
+    options: BuildOptions,
     replay: Option<Replay>,
+    staging: Staging,
+    retired: Retired,
+    memory: Memory,
     sequence: Sequence,
     wiring: Wiring,
-    staging: Staging,
     /// For tables that are rewritten when the program is bound to other memory.
     table_staging: Staging,
-    last: LastUse,
-    /// What ended the program, if something did.
-    failed: Option<StepError>,
-    steps: u64,
-    options: BuildOptions,
-    retries: Retries,
     report: Report,
-    controls: Arc<ControlLayout>,
     wanted: Wanted,
-    context: Context,
-    memory: Memory,
-    retired: Retired,
 }
 
 impl Program {

@@ -72,7 +72,7 @@ impl Program {
     ) -> Result<Rebound, BuildError> {
         let started = Instant::now();
         if let Some(failed) = &self.failed {
-            return Err(BuildError::GivenUp { cause: Box::new(failed.clone()) });
+            return Err(BuildError::GivenUp { cause: failed.clone() });
         }
         stream.bind_outside_capture("rebinding a program")?;
         let externals = bindings.resolve(&self.wanted, &self.memory.externals, &self.context)?;
@@ -148,7 +148,7 @@ impl Program {
         tracing::error!(%error, %second, "the program is given up: it is bound to two memories");
         // What it was to be bound to is dropped here, but steps in flight name only the old one.
         let failed = StepError::HalfRebound { cause: Arc::new(error) };
-        self.failed = Some(failed.clone());
+        self.failed = Some(Box::new(failed.clone()));
         BuildError::GivenUp { cause: Box::new(failed) }
     }
 }

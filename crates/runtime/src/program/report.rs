@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::graphs::{Replay, Template};
+use super::graphs::{Made, Replay, Template};
 use super::memory::Memory;
 use super::policy::Strategy;
 use super::sequence::Sequence;
@@ -86,13 +86,13 @@ impl Report {
         }
     }
 
-    pub(super) fn graph(&mut self, strategy: Strategy, replay: &Replay) {
-        self.strategy = strategy;
-        let Template { shape, foreign_nodes, early_edges, .. } = &replay.template;
+    pub(super) fn graph(&mut self, replay: &Replay) {
+        self.strategy = replay.strategy;
+        let Made { template, instantiate_time, upload_time } = &*replay.made;
+        let Template { shape, foreign_nodes, early_edges, .. } = template;
         (self.nodes, self.edges, self.depth) = (shape.nodes, shape.edges, shape.depth);
         (self.library_nodes, self.early_edges) = (*foreign_nodes, *early_edges);
-        self.instantiate_time = replay.instantiate_time;
-        self.upload_time = replay.upload_time;
+        (self.instantiate_time, self.upload_time) = (*instantiate_time, *upload_time);
     }
 
     /// What is left when the graph is given up.

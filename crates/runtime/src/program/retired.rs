@@ -43,6 +43,9 @@ impl Retired {
     /// Lets go of everything whose last step has run. Nothing is lost when the device cannot be
     /// asked at the moment: it is asked again later.
     pub(super) fn release_finished(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
         let finished = |(event, _): &mut (Event, Vec<Owner>)| event.is_complete().unwrap_or(false);
         let finished = self.waiting.extract_if(.., finished);
         self.events.extend(finished.map(|(event, _)| event));

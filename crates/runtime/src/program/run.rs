@@ -4,6 +4,7 @@ use super::Program;
 use super::error::{StepError, is_lost};
 use super::policy::{Policy, Strategy};
 use crate::error::Result;
+use crate::frequent::{MOST_PREFETCHED, prefetch};
 use crate::nvtx;
 use crate::pass::Controls;
 use crate::stream::Stream;
@@ -17,6 +18,9 @@ pub struct StepOutcome {
     pub index: u64,
 }
 
+/// A step uses no more than six lines of its program.
+const _: () = assert!(std::mem::offset_of!(Program, memory) <= 5 * 64);
+
 impl Program {
     /// Enqueues one step on `stream`, after the program's earlier steps, and returns without
     /// waiting for it, unless the host is several steps ahead of the device, or a graph that failed
@@ -28,7 +32,7 @@ impl Program {
     pub fn step(&mut self, stream: &Stream, controls: &Controls) -> Result<StepOutcome, StepError> {
         let _range = nvtx::range(c"retrograph: step");
         if let Some(failed) = &self.failed {
-            return Err(StepError::GivenUp { cause: Box::new(failed.clone()) });
+            return Err(StepError::GivenUp { cause: failed.clone() });
         }
         self.attempt(stream, controls).inspect_err(|error| {
             let ended = match error {
@@ -38,20 +42,32 @@ impl Program {
             };
             if ended {
                 tracing::error!(%error, "the program is given up");
-                self.failed = Some(error.clone());
+                self.failed = Some(Box::new(error.clone()));
             }
         })
     }
 
     fn attempt(&mut self, stream: &Stream, controls: &Controls) -> Result<StepOutcome, StepError> {
-        let layout = std::sync::Arc::clone(&self.controls);
-        let bytes = controls.complete(&layout)?;
+        let bytes = controls.complete(&self.controls)?;
         self.before_step(stream, bytes).map_err(|cause| StepError::NotStarted { cause })?;
         self.run(stream)?;
         let index = self.steps;
         self.steps += 1;
         self.retries.stepped();
-        Ok(StepOutcome { strategy: self.report.strategy, index })
+        let strategy = self.replay.as_ref().map_or(Strategy::Eager, |replay| {
+            self.prefetch_next(stream, bytes);
+            replay.strategy
+        });
+        Ok(StepOutcome { strategy, index })
+    }
+
+    /// Asks the processor, while the device is busy, for what the next step will need and the
+    /// launch of a large graph has driven out.
+    fn prefetch_next(&self, stream: &Stream, controls: &[u8]) {
+        prefetch(self, std::mem::offset_of!(Self, memory) + 64);
+        prefetch(controls.as_ptr(), controls.len().min(MOST_PREFETCHED));
+        self.staging.prefetch_next();
+        stream.prefetch();
     }
 
     /// Everything in front of the first operation. It can be done again when it fails.
