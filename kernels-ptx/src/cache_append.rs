@@ -1,22 +1,45 @@
 //! New keys and values into their caches: `cache[start + r] = rows[r]` for the rows r < count.
 //!
-//! Rows whose place lies past the end of the cache are left out.
+//! Rows whose place lies past the end of the cache are left out. A cache is f32 or, in the second
+//! entry, bf16: numbers are rounded to the nearest, ties to even.
 //!
-//! **Grid.** One thread for each element of the new rows; blocks of 256 threads in x.
+//! **Grid.** One thread for each element of the new rows, or for two neighbours in bf16; blocks of
+//! 256 threads in x.
 //!
 //! **Determinism.** Every element is written by one thread.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
-use retrograph_ptx::build::{Kernel, ModuleBuilder};
+use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Value};
+
+use crate::gemm::pack_bf16;
 
 /// The image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(entry()).build()
+    let pairs = entry("cache_append_bf16", 2, |from, to| {
+        let pair = [0, 1].map(|i| from.pointer.load(from.element + i));
+        let words = Ptr::<u32>::from_address(to.pointer.address());
+        words.store(to.element >> 1, pack_bf16(target, pair));
+    });
+    let floats = entry("cache_append", 1, |from, to| {
+        to.pointer.store(to.element, from.pointer.load(from.element));
+    });
+    ModuleBuilder::new(target).entry(floats).entry(pairs).build()
 }
 
-fn entry() -> Entry {
-    Kernel::build("cache_append", |k| {
+/// A place in an array.
+struct Place<'k, I> {
+    pointer: Ptr<'k, f32>,
+    element: I,
+}
+
+/// The entry whose threads have `unit` neighbours each, of a width that is a multiple of that.
+fn entry(
+    name: &str,
+    unit: u32,
+    copy: impl for<'k> Fn(Place<'k, Value<'k, u32>>, Place<'k, Value<'k, u64>>),
+) -> Entry {
+    Kernel::build(name, |k| {
         k.max_threads(256);
         let keys = k.pointer::<f32>("keys");
         let values = k.pointer::<f32>("values");
@@ -28,8 +51,9 @@ fn entry() -> Entry {
         let width = k.param::<u32>("width");
         let capacity = k.param::<u32>("capacity");
 
-        let element = k.ctaid_x() * k.ntid_x() + k.tid_x();
-        k.return_if(element.ge(elements));
+        let thread = k.ctaid_x() * k.ntid_x() + k.tid_x();
+        k.return_if(thread.ge(elements >> unit.ilog2()));
+        let element = thread << unit.ilog2();
         let row = element / width;
         let place = start.load(0) + row;
         // Without a count every row is new.
@@ -37,7 +61,8 @@ fn entry() -> Entry {
         k.when(!count.is_null(), || kept.set(count.load(0)));
         k.return_if(row.ge(kept.get()) | place.ge(capacity));
         let target = place.mul_wide(width) + (element - row * width).cast::<u64>();
-        key_cache.store(target, keys.load(element));
-        value_cache.store(target, values.load(element));
+        for (rows, cache) in [(keys, key_cache), (values, value_cache)] {
+            copy(Place { pointer: rows, element }, Place { pointer: cache, element: target });
+        }
     })
 }

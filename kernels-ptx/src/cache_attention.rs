@@ -7,7 +7,8 @@
 //!
 //! `cache_attention` computes this for each run of `run` positions with the maximum of the run;
 //! `cache_attention_sum` brings the runs to one maximum and adds them. Position `*position` is the
-//! newest, so that the length is one more. What lies behind it in the cache is not read.
+//! newest, so that the length is one more. What lies behind it in the cache is not read. Keys and
+//! values are f32 or, in `cache_attention_bf16`, bf16; everything is computed in f32.
 //!
 //! **Grid.** `cache_attention`: block (h, r) of four warps has run r of head h; runs past the
 //! length end at once. A warp takes every fourth position, its lanes the quads of a head.
@@ -18,9 +19,9 @@
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
-use retrograph_ptx::build::{Kernel, ModuleBuilder, Shared, Value};
+use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Shared, Value};
 
-use crate::quad::{Quad, aligned};
+use crate::quad::{Floats, Quad};
 
 /// Warps of a block.
 const WARPS: u32 = 4;
@@ -31,11 +32,18 @@ const SLAB: u32 = 128;
 
 /// The image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(runs()).entry(sum()).build()
+    let floats = runs("cache_attention", 4, |quad, row| quad.load(Ptr::from_address(row)));
+    let halves = runs("cache_attention_bf16", 2, |quad, row| quad.load_bf16(row));
+    ModuleBuilder::new(target).entry(floats).entry(halves).entry(sum()).build()
 }
 
-fn runs() -> Entry {
-    Kernel::build("cache_attention", |k| {
+/// The entry for caches whose elements have so many bytes, of which `load` gives a quad of a row.
+fn runs(
+    name: &str,
+    bytes: u32,
+    load: impl for<'k> Fn(Quad<'k>, Value<'k, u64>) -> Floats<'k>,
+) -> Entry {
+    Kernel::build(name, |k| {
         k.max_threads(32 * WARPS);
         let q = k.pointer::<f32>("q");
         let keys = k.pointer::<f32>("keys");
@@ -58,16 +66,21 @@ fn runs() -> Entry {
         let (lane, warp) = (k.lane(), k.warp());
         let width = kv_heads * head_dim;
         let start = first.mul_wide(width) + (head / group * head_dim).cast::<u64>();
-        let (q, keys, values) = (q.at(head * head_dim), keys.at(start), values.at(start));
-        let rows_aligned = aligned(&[q, keys, values]) & (width & 3).eq(0);
+        let shift = bytes.ilog2();
+        let start = start << shift;
+        let (q, keys, values) =
+            (q.at(head * head_dim), keys.address() + start, values.address() + start);
+        // A quad of q has 16 bytes, and one of a row four elements.
+        let odd = (q.address() & 15) | ((keys | values) & u64::from(4 * bytes - 1));
+        let rows_aligned = odd.eq(0) & (width & 3).eq(0);
 
         let scores = k.shared::<f32>("scores", LONGEST_RUN);
         k.range(warp, count, WARPS, |j| {
-            let key = keys.at(j.mul_wide(width));
+            let key = keys + (j.mul_wide(width) << shift);
             let dot = k.var(0.0f32);
             k.range(lane * 4, head_dim, 128, |i| {
                 let quad = Quad::new(i, head_dim, rows_aligned);
-                let (q, key) = (quad.load(q), quad.load(key));
+                let (q, key) = (quad.load(q), load(quad, key));
                 dot.update(|dot| (0..4).fold(dot, |dot, i| q[i].fma(key[i], dot)));
             });
             let dot = k.warp_sum(dot.get());
@@ -89,7 +102,7 @@ fn runs() -> Entry {
             let quad = Quad::new(i, head_dim, rows_aligned);
             let sums = [(); 4].map(|()| k.var(0.0f32));
             k.range(warp, count, WARPS, |j| {
-                let value = quad.load(values.at(j.mul_wide(width)));
+                let value = load(quad, values + (j.mul_wide(width) << shift));
                 let weight = scores.load(j);
                 for (sum, value) in sums.iter().zip(value) {
                     sum.update(|sum| weight.fma(value, sum));

@@ -13,13 +13,17 @@ use crate::quad::{Floats, Quad, aligned};
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target)
-        .entry(Kernel::build("embedding", |k| embedding(k, 4, floats)))
-        .entry(Kernel::build("embedding_bf16", |k| embedding(k, 2, brains)))
+        .entry(Kernel::build("embedding", |k| {
+            embedding(k, 4, |quad, row| quad.load(Ptr::from_address(row)));
+        }))
+        .entry(Kernel::build("embedding_bf16", |k| {
+            embedding(k, 2, |quad, row| quad.load_bf16(row));
+        }))
         .build()
 }
 
-/// A quad of a row, given where the row starts and where the quad starts in it.
-type Load<'k> = fn(Quad<'k>, (Value<'k, u64>, Value<'k, u32>)) -> Floats<'k>;
+/// A quad of a row, given where the row starts.
+type Load<'k> = fn(Quad<'k>, Value<'k, u64>) -> Floats<'k>;
 
 fn embedding<'k>(k: &Kernel<'k>, bytes: u32, load: Load<'k>) {
     let tokens = k.pointer::<u32>("tokens");
@@ -38,22 +42,7 @@ fn embedding<'k>(k: &Kernel<'k>, bytes: u32, load: Load<'k>) {
     let quad = Quad::new(first, hidden, aligned(&[Ptr::from_address(row), out]));
     let values = [(); 4].map(|()| k.var(f32::NAN));
     k.when(token.lt(vocab), || {
-        values.iter().zip(load(quad, (row, first))).for_each(|(slot, value)| slot.set(value));
+        values.iter().zip(load(quad, row)).for_each(|(slot, value)| slot.set(value));
     });
     quad.store(out, values.map(|slot| slot.get()));
-}
-
-fn floats<'k>(quad: Quad<'k>, (row, _): (Value<'k, u64>, Value<'k, u32>)) -> Floats<'k> {
-    quad.load(Ptr::from_address(row))
-}
-
-fn brains<'k>(quad: Quad<'k>, (row, first): (Value<'k, u64>, Value<'k, u32>)) -> Floats<'k> {
-    quad.gather(
-        || {
-            let pairs = Ptr::<u32>::from_address(row).load_vec2(first >> 1);
-            [pairs[0] << 16, pairs[0] & 0xffff_0000, pairs[1] << 16, pairs[1] & 0xffff_0000]
-                .map(Value::<f32>::from_bits)
-        },
-        |lane| Value::<f32>::from_bits(Ptr::<u32>::from_address(row).load_u16(first + lane) << 16),
-    )
 }

@@ -42,6 +42,19 @@ impl<'k> Quad<'k> {
         self.gather(|| array.load_vec4(self.first), |lane| array.load(self.first + lane))
     }
 
+    /// The quad of the row of bf16 at `row`, as f32.
+    pub(crate) fn load_bf16(&self, row: Value<'k, u64>) -> Floats<'k> {
+        let words = Ptr::<u32>::from_address(row);
+        self.gather(
+            || {
+                let [low, high] = words.load_vec2(self.first >> 1);
+                [low << 16, low & 0xffff_0000, high << 16, high & 0xffff_0000]
+                    .map(Value::<f32>::from_bits)
+            },
+            |lane| Value::<f32>::from_bits(words.load_u16(self.first + lane) << 16),
+        )
+    }
+
     /// The quad that `whole` gives, or lane by lane `one`; what lies behind the end of the array is
     /// taken as 0.
     pub(crate) fn gather(

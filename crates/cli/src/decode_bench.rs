@@ -41,6 +41,7 @@ pub(crate) fn run(
         config: arguments.config(),
         sizes: arguments.decode.iter().map(|size| size.0).collect(),
         contenders: arguments.strategies.clone(),
+        cache: arguments.cache_dtype,
         sampling: Sampling { temperature: arguments.temperature, ..drawn },
         warm_up: arguments.warm_up as usize,
         steps: arguments.steps.max(1) as usize,

@@ -99,7 +99,8 @@ fn plan(
     let positions = model.positions().unwrap_or(usize::MAX);
     let max_length = arguments.max_length.unwrap_or(wanted.min(positions));
     let build = BuildOptions { policy: arguments.strategy.policy(), ..BuildOptions::default() };
-    let options = GeneratorOptions { max_length, build, verify: arguments.verify };
+    let (cache, verify) = (arguments.cache_dtype, arguments.verify);
+    let options = GeneratorOptions { max_length, cache, build, verify };
     Ok(GenerationPlan::new(&config, options)?.with_base(model)?)
 }
 
@@ -173,6 +174,7 @@ fn result(
         "prompt_tokens": request.prompt, "tokens": generated.tokens, "text": generated.text,
         "ended": ended, "ms_per_token_median": ms, "simulated": device.simulated,
         "strategy": generator.report().map(|report| report.strategy.to_string()),
+        "cache_dtype": generator.cache_dtype(),
         "verified_steps": generator.verified_steps(),
         "jit_after_warm": generator.jit_after_warm(),
     })

@@ -134,12 +134,13 @@ impl<'k> Cargo<'k> {
         match self {
             Self::Halves(vars) => vars.iter().map(|var| var.get()).collect(),
             Self::Floats(vars) => {
-                let pair = |pair: &[Var<'k, f32>]| pack(target, [pair[0].get(), pair[1].get()]);
+                let pair =
+                    |pair: &[Var<'k, f32>]| pack_bf16(target, [pair[0].get(), pair[1].get()]);
                 vars.chunks_exact(2).map(pair).collect()
             }
             Self::Codes { .. } => {
                 let values = self.floats();
-                values.chunks_exact(2).map(|pair| pack(target, [pair[0], pair[1]])).collect()
+                values.chunks_exact(2).map(|pair| pack_bf16(target, [pair[0], pair[1]])).collect()
             }
         }
     }
@@ -166,7 +167,7 @@ impl<'k> Cargo<'k> {
 }
 
 /// Two floats as bf16 in a word, each rounded to the nearest, ties to even; NaN stays NaN.
-fn pack<'k>(target: SmTarget, [low, high]: [Value<'k, f32>; 2]) -> Value<'k, u32> {
+pub(crate) fn pack_bf16<'k>(target: SmTarget, [low, high]: [Value<'k, f32>; 2]) -> Value<'k, u32> {
     if target.number >= 80 {
         return low.pack_bf16(high);
     }

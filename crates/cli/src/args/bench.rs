@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use retrograph_finetune::bench::Contender;
-use retrograph_finetune::{DeviceChoice, OptimizerConfig, TrainingConfig};
+use retrograph_finetune::{DeviceChoice, Dtype, OptimizerConfig, TrainingConfig};
 
 use super::{CacheArguments, ModelArguments};
 
@@ -28,6 +28,9 @@ pub(crate) struct BenchArguments {
     /// likeliest.
     #[arg(long, default_value_t = 0.0, requires = "decode")]
     pub(crate) temperature: f32,
+    /// The type of keys and values in the cache: f32 or bf16 [default: that of --dtype].
+    #[arg(long, value_name = "TYPE", requires = "decode")]
+    pub(crate) cache_dtype: Option<Dtype>,
     /// What is measured: eager, capture, manual, manual-width-2, manual-width-4, manual-chain,
     /// manual-late.
     #[arg(long, value_delimiter = ',', default_value = "eager,capture,manual,manual-chain")]

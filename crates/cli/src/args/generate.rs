@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use retrograph_finetune::{DeviceChoice, GenerationDefaults, Sampling};
+use retrograph_finetune::{DeviceChoice, Dtype, GenerationDefaults, Sampling};
 
 use super::{CacheArguments, PrecisionArguments, StrategyArgument};
 
@@ -33,6 +33,10 @@ pub(crate) struct GenerateArguments {
     pub(crate) max_length: Option<usize>,
     #[command(flatten)]
     pub(crate) precision: PrecisionArguments,
+    /// The type of keys and values in the cache: f32, or bf16 for half the memory [default: that of
+    /// --dtype].
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) cache_dtype: Option<Dtype>,
     #[command(flatten)]
     sampling: SamplingArguments,
     /// End the text before this string; may be given several times.

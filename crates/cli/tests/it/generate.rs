@@ -31,6 +31,7 @@ fn a_prompt_is_continued_and_every_step_verified() {
     assert_eq!(result["prompt_tokens"], serde_json::json!([97, 98, 99]));
     assert_eq!((&result["verified_steps"], &result["jit_after_warm"]), (&6.into(), &0.into()));
     assert!(result["ms_per_token_median"].is_null());
+    assert_eq!(result["cache_dtype"], "f32");
     let greedy = tokens(&place);
     assert_eq!(greedy.len(), 6);
     for strategy in ["manual", "capture", "eager"] {
@@ -39,6 +40,27 @@ fn a_prompt_is_continued_and_every_step_verified() {
         assert!(done.out.contains(strategy), "{}", done.out);
         assert_eq!(tokens(&place), greedy, "{strategy}");
     }
+}
+
+#[test]
+fn the_cache_has_the_type_that_is_asked_for() {
+    let place = Place::new();
+    write_model(&place, 256);
+    for (further, expected) in [
+        (&["--cache-dtype", "bf16"][..], "bf16"),
+        (&["--dtype", "bf16"], "bf16"),
+        (&["--dtype", "bf16", "--cache-dtype", "f32"], "f32"),
+    ] {
+        let line = ["--prompt", "abc", "--max-tokens", "4", "--verify", "--json", "r.json"];
+        generate(&place, &[&line[..], further].concat()).good();
+        let result = json(&place.path("r.json"));
+        assert_eq!(
+            (&result["cache_dtype"], &result["verified_steps"]),
+            (&expected.into(), &4.into())
+        );
+    }
+    let done = generate(&place, &["--prompt", "abc", "--cache-dtype", "f16"]);
+    assert!(done.err.contains("known are f32 and bf16"), "{}", done.err);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use retrograph_runtime::{ModuleCache, Report, Stream};
 use serde::{Deserialize, Serialize};
 
 use super::{Contender, milliseconds};
-use crate::config::{Mode, TrainingConfig};
+use crate::config::{Dtype, Mode, TrainingConfig};
 use crate::error::Result;
 use crate::generate::{GenerationPlan, Generator, GeneratorOptions, Request, Sampling};
 use crate::init;
@@ -21,6 +21,8 @@ pub struct DecodeBench {
     pub config: TrainingConfig,
     /// Tokens of the prompt, and room in the cache, of each size.
     pub sizes: Vec<[usize; 2]>,
+    /// The type of the cache; without it that of the products.
+    pub cache: Option<Dtype>,
     /// Who takes part.
     pub contenders: Vec<Contender>,
     /// How tokens are chosen.
@@ -38,6 +40,8 @@ pub struct DecodeMeasurement {
     pub position: usize,
     /// Room in the cache.
     pub cache: usize,
+    /// The type of keys and values in it.
+    pub cache_dtype: Dtype,
     /// Who took part.
     pub strategy: String,
     /// Operations of a step.
@@ -85,7 +89,7 @@ impl DecodeBench {
         on: &mut dyn FnMut(&DecodeMeasurement) -> bool,
     ) -> Result<Vec<DecodeMeasurement>> {
         for &[_, room] in &self.sizes {
-            let plan = GenerationPlan::new(&self.config(), GeneratorOptions::new(room))?;
+            let plan = GenerationPlan::new(&self.config(), self.options(room))?;
             modules.prewarm(plan.requirements(), |_| ())?;
         }
         let state = self.state(modules, upload)?;
@@ -109,6 +113,10 @@ impl DecodeBench {
         TrainingConfig { mode, ..self.config }
     }
 
+    fn options(&self, room: usize) -> GeneratorOptions {
+        GeneratorOptions { cache: self.cache, ..GeneratorOptions::new(room) }
+    }
+
     fn state(
         &self,
         modules: &ModuleCache,
@@ -130,7 +138,7 @@ impl DecodeBench {
         state: &ModelState,
         ([position, room], contender): ([usize; 2], Contender),
     ) -> Result<DecodeMeasurement> {
-        let options = GeneratorOptions { build: contender.build(), ..GeneratorOptions::new(room) };
+        let options = GeneratorOptions { build: contender.build(), ..self.options(room) };
         let plan = GenerationPlan::new(&self.config(), options)?;
         let need = plan.memory();
         let (before, _) = modules.context().memory()?;
@@ -151,7 +159,8 @@ impl DecodeBench {
         let allocated = generator.bytes();
         let bytes =
             [need.parameters, need.cache + need.step, allocated, before.saturating_sub(after)];
-        Ok(measurement(([position, room], contender), report.as_ref(), (times, bytes)))
+        let case = ([position, room], generator.cache_dtype(), contender);
+        Ok(measurement(case, report.as_ref(), (times, bytes)))
     }
 
     fn timed(&self, generator: &mut Generator, request: &Request<'_>) -> Result<Times> {
@@ -185,7 +194,7 @@ struct Times {
 }
 
 fn measurement(
-    ([position, cache], contender): ([usize; 2], Contender),
+    ([position, cache], cache_dtype, contender): ([usize; 2], Dtype, Contender),
     report: Option<&Report>,
     (times, bytes): (Times, [usize; 4]),
 ) -> DecodeMeasurement {
@@ -194,6 +203,7 @@ fn measurement(
     DecodeMeasurement {
         position,
         cache,
+        cache_dtype,
         strategy: contender.name().to_owned(),
         operations: report.map_or(0, |report| report.operations),
         nodes: report.map_or(0, |report| report.nodes),

@@ -24,6 +24,14 @@ impl Dtype {
         self.compute().name()
     }
 
+    /// Bytes of an element.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 => 2,
+        }
+    }
+
     /// How the kernels call it.
     pub fn compute(self) -> Compute {
         match self {

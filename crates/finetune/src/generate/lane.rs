@@ -7,8 +7,9 @@ use retrograph_runtime::{
     WarmModules,
 };
 
+use super::cache::CacheBuffers;
 use super::sizes::Sizes;
-use crate::config::TrainingConfig;
+use crate::config::{Dtype, TrainingConfig};
 use crate::error::{Error, Result};
 use crate::model::{GenerationPass, Intake, SAMPLED};
 use crate::trainer::{ModelState, RotaryTables};
@@ -33,7 +34,7 @@ impl Step<'_> {
 /// What changes with each token.
 #[derive(Debug)]
 struct Buffers {
-    caches: Vec<[DeviceBuffer<f32>; 2]>,
+    caches: Vec<CacheBuffers>,
     seen: DeviceBuffer<u32>,
     sampled: DeviceBuffer<u32>,
     logits: DeviceBuffer<f32>,
@@ -53,6 +54,8 @@ pub(super) struct Site<'a> {
     pub(super) modules: &'a WarmModules,
     pub(super) rotary: &'a RotaryTables,
     pub(super) room: usize,
+    /// The type of keys and values in the cache.
+    pub(super) cache: Dtype,
 }
 
 /// Programs and what they change.
@@ -74,9 +77,9 @@ impl Lane {
         build: BuildOptions,
     ) -> Result<Self> {
         let (context, model) = (site.stream.context(), &config.model);
-        let sizes = Sizes::new(config, site.room)?;
-        let cache = || DeviceBuffer::zeroed(context, site.room * model.kv_width());
-        let caches = (0..model.layers).map(|_| -> Result<_> { Ok([cache()?, cache()?]) });
+        let sizes = Sizes::new(config, site.room, site.cache)?;
+        let elements = site.room * model.kv_width();
+        let caches = (0..model.layers).map(|_| CacheBuffers::new(context, site.cache, elements));
         let buffers = Buffers {
             caches: caches.collect::<Result<_>>()?,
             seen: DeviceBuffer::zeroed(context, model.vocab)?,
@@ -101,7 +104,7 @@ impl Lane {
     /// Device bytes beside the parameters.
     pub(super) fn bytes(&self) -> usize {
         let Buffers { caches, seen, sampled, logits } = &self.buffers;
-        let caches: usize = caches.iter().flatten().map(DeviceBuffer::bytes).sum();
+        let caches: usize = caches.iter().map(CacheBuffers::bytes).sum();
         let small = seen.bytes() + sampled.bytes() + logits.bytes();
         caches + small + self.programs.statistics().bytes
     }
@@ -131,18 +134,18 @@ impl Lane {
         let range = positions.start * width..positions.end * width;
         let layers = self.buffers.caches.iter().enumerate();
         layers.flat_map(move |(layer, pair)| {
-            let range = range.clone();
-            ["keys", "values"].into_iter().zip(pair).map(move |(part, buffer)| {
-                let name = format!("the {part} of layer {layer}");
-                Ok((name, buffer.download_range(stream, range.clone())?))
-            })
+            let name = |part| format!("the {part} of layer {layer}");
+            match pair.download(stream, range.clone()) {
+                Ok([keys, values]) => vec![Ok((name("keys"), keys)), Ok((name("values"), values))],
+                Err(error) => vec![Err(error)],
+            }
         })
     }
 
     /// Forgets the text before. Rows that no token fills must not hold what is not finite.
     pub(super) fn clear(&mut self, stream: &Stream) -> Result<()> {
         let Buffers { caches, seen, .. } = &self.buffers;
-        let caches = caches.iter().flatten().map(|cache| (cache.address(), cache.len()));
+        let caches = caches.iter().flat_map(CacheBuffers::words);
         for (address, words) in caches.chain([(seen.address(), seen.len())]) {
             // SAFETY: the buffer has this many words and lives in the lane, whose programs run on
             // this stream behind the fill; freeing it waits for the context.
@@ -208,10 +211,8 @@ fn bind(
     let mut bindings = Bindings::new();
     state.bind(&mut bindings, &pass.parameters);
     bindings.bind(pass.cos, &rotary.cos).bind(pass.sin, &rotary.sin);
-    for (slices, caches) in pass.caches.iter().zip(&buffers.caches) {
-        for (slice, cache) in slices.iter().zip(caches) {
-            bindings.bind(*slice, cache);
-        }
+    for (declared, caches) in pass.caches.iter().zip(&buffers.caches) {
+        caches.bind(&mut bindings, declared);
     }
     bindings.bind(pass.seen, &buffers.seen).bind(pass.sampled, &buffers.sampled);
     bindings.bind(pass.logits, &buffers.logits);

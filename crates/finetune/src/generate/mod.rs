@@ -30,6 +30,7 @@
 //!
 //! Absent on purpose: several texts at once, and beams.
 
+mod cache;
 mod lane;
 mod plan;
 mod request;
@@ -49,16 +50,19 @@ pub use stops::StopStrings;
 pub use text::{Ended, Generated, TextRequest};
 pub use tokens::Tokens;
 
-use crate::config::TrainingConfig;
+use crate::config::{Dtype, TrainingConfig};
 use crate::error::{Error, Result};
 use lane::Lane;
 use ring::Ring;
 
-/// How text is generated; nothing of this changes which.
+/// How text is generated; nothing of this but the type of the cache changes which.
 #[derive(Clone, Copy, Debug)]
 pub struct GeneratorOptions {
     /// The most tokens of a prompt and of what follows it together: the room in the cache.
     pub max_length: usize,
+    /// The type of keys and values in the cache; without it that of the products. bf16 takes half
+    /// the memory and rounds them.
+    pub cache: Option<Dtype>,
     /// Strategy and memory of the programs.
     pub build: BuildOptions,
     /// Whether an eager step runs beside each step, to be compared bit for bit.
@@ -66,9 +70,15 @@ pub struct GeneratorOptions {
 }
 
 impl GeneratorOptions {
-    /// Room for `max_length` tokens, and the strategy that the programs choose.
+    /// Room for `max_length` tokens in the type of the products, and the strategy that the programs
+    /// choose.
     pub fn new(max_length: usize) -> Self {
-        Self { max_length, build: BuildOptions::default(), verify: false }
+        Self { max_length, cache: None, build: BuildOptions::default(), verify: false }
+    }
+
+    /// The type of the cache for a model of `config`.
+    fn cache_dtype(&self, config: &TrainingConfig) -> Dtype {
+        self.cache.unwrap_or(config.precision.dtype)
     }
 }
 
@@ -77,6 +87,7 @@ impl GeneratorOptions {
 pub struct Generator {
     config: TrainingConfig,
     room: usize,
+    cache_dtype: Dtype,
     lane: Lane,
     shadow: Option<Lane>,
     ring: Ring,
@@ -94,6 +105,11 @@ impl Generator {
     /// The most tokens of a prompt and of what follows it together.
     pub fn room(&self) -> usize {
         self.room
+    }
+
+    /// The type of keys and values in the cache.
+    pub fn cache_dtype(&self) -> Dtype {
+        self.cache_dtype
     }
 
     /// The context.

@@ -84,7 +84,7 @@ impl GenerationPlan {
             let (field, value) = ("max_length", room.to_string());
             return Err(Error::InvalidConfig { field, value, rule: rule.to_owned() });
         }
-        let sizes = Sizes::new(config, room)?;
+        let sizes = Sizes::new(config, room, options.cache_dtype(config))?;
         let prompt = sizes.describe(config, sizes.largest_prompt())?;
         let next = sizes.describe(config, [1, room])?;
         let launched = sizes.requirements(config)?;
@@ -121,8 +121,10 @@ impl GenerationPlan {
         let (model, room) = (&self.config.model, self.options.max_length);
         let parameters = self.config.parameters();
         let parameters = parameters.iter().map(|parameter| parameter.bytes()).sum();
-        let words = 2 * model.layers * room * model.kv_width() + room * model.head_dim();
-        let cache = (words + 2 * model.vocab) * size_of::<f32>();
+        let elements = 2 * model.layers * room * model.kv_width();
+        let words = room * model.head_dim() + 2 * model.vocab;
+        let dtype = self.options.cache_dtype(&self.config);
+        let cache = elements * dtype.bytes() + words * size_of::<f32>();
         let peak = |pass: &GenerationPass| pass.pass.plan_with(Reuse::WhenOrdered).peak_bytes();
         let step = peak(&self.prompt).max(peak(&self.next));
         let verify = if self.options.verify { cache + step } else { 0 };
@@ -148,17 +150,19 @@ impl GenerationPlan {
         let stream = Stream::new(cache.context())?;
         let state = self.state(&stream, source, on)?;
         let Self { config, options, .. } = self;
-        let GeneratorOptions { max_length: room, build, verify } = options;
+        let GeneratorOptions { max_length: room, build, verify, .. } = options;
+        let dtype = options.cache_dtype(&config);
         let long = TrainingConfig { seq: room, ..config };
         let rotary = RotaryTables::new(&stream, &long)?;
-        let site = Site { stream: &stream, modules: &modules, rotary: &rotary, room };
+        let site = Site { stream: &stream, modules: &modules, rotary: &rotary, room, cache: dtype };
         // With verification, whatever a step reads without having written it must show.
         let build = BuildOptions { nan_transients: build.nan_transients || verify, ..build };
         let eager = BuildOptions { policy: Policy::Eager, ..build };
         let shadow = verify.then(|| Lane::new(site, &config, state.clone(), eager)).transpose()?;
         let lane = Lane::new(site, &config, state, build)?;
         let (ring, cache) = (Ring::new(stream.context())?, cache.clone());
-        Ok(Generator { config, room, lane, shadow, ring, stream, cache, verified: 0 })
+        let (cache_dtype, verified) = (dtype, 0);
+        Ok(Generator { config, room, cache_dtype, lane, shadow, ring, stream, cache, verified })
     }
 
     /// The parameters on the device. Base weights that were trained are read like others.

@@ -3,9 +3,9 @@
 use retrograph_runtime::Requirements;
 use retrograph_runtime::program::Buckets;
 
-use crate::config::{ModelConfig, TrainingConfig};
+use crate::config::{Dtype, ModelConfig, TrainingConfig};
 use crate::error::{Error, Result};
-use crate::model::GenerationPass;
+use crate::model::{CacheForm, GenerationPass};
 
 /// The shortest length that programs are built for.
 const SHORTEST: usize = 256;
@@ -23,11 +23,13 @@ pub(super) struct Sizes {
     pub(super) lengths: Buckets,
     heads: usize,
     pub(super) room: usize,
+    /// The type of the cache.
+    dtype: Dtype,
 }
 
 impl Sizes {
     /// Powers of two, up to `room`.
-    pub(super) fn new(config: &TrainingConfig, room: usize) -> Result<Self> {
+    pub(super) fn new(config: &TrainingConfig, room: usize, dtype: Dtype) -> Result<Self> {
         let powers = |from: usize, to: usize| {
             std::iter::successors(Some(from), |size| Some(size * 2)).take_while(move |&s| s < to)
         };
@@ -39,7 +41,7 @@ impl Sizes {
         let rows = powers(FEWEST_ROWS, MOST_ROWS + 1).chain([1]);
         let rows = Buckets::list(rows).map_err(shape)?;
         let lengths = Buckets::list(powers(SHORTEST, room).chain([room])).map_err(shape)?;
-        Ok(Self { rows, lengths, heads: config.model.heads, room })
+        Ok(Self { rows, lengths, heads: config.model.heads, room, dtype })
     }
 
     /// How many of the `left` tokens of a prompt are taken in at a time, behind `position`: as many
@@ -70,9 +72,10 @@ impl Sizes {
         config: &TrainingConfig,
         [rows, length]: [usize; 2],
     ) -> Result<GenerationPass> {
+        let cache = CacheForm { length, room: self.room, dtype: self.dtype };
         match rows {
-            1 => GenerationPass::next(config, [length, self.room]),
-            _ => GenerationPass::prompt(config, rows, [length, self.room]),
+            1 => GenerationPass::next(config, cache),
+            _ => GenerationPass::prompt(config, rows, cache),
         }
     }
 
@@ -104,7 +107,7 @@ mod tests {
     }
 
     fn sizes(room: usize) -> Sizes {
-        Sizes::new(&config(), room).unwrap()
+        Sizes::new(&config(), room, Dtype::F32).unwrap()
     }
 
     #[test]

@@ -16,10 +16,13 @@ impl TrainedModel {
         let (config, room) = (self.config, options.max_length);
         let (stream, cache) = (self.stream.clone(), self.cache.clone());
         let rotary = RotaryTables::new(&stream, &TrainingConfig { seq: room, ..config })?;
-        let site = Site { stream: &stream, modules: &self.modules, rotary: &rotary, room };
+        let cache_dtype = options.cache_dtype(&config);
+        let (modules, rotary) = (&self.modules, &rotary);
+        let site = Site { stream: &stream, modules, rotary, room, cache: cache_dtype };
         let lane = Lane::new(site, &config, self.state.clone(), options.build)?;
         let ring = Ring::new(stream.context())?;
-        Ok(Generator { config, room, lane, shadow: None, ring, stream, cache, verified: 0 })
+        let (shadow, verified) = (None, 0);
+        Ok(Generator { config, room, cache_dtype, lane, shadow, ring, stream, cache, verified })
     }
 
     /// Continues `prompt` by `count` tokens. The model sees at most as many tokens as in training;

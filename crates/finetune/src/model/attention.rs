@@ -25,7 +25,7 @@ pub(super) struct Rotary {
 impl Rotary {
     /// Declares the tables as external buffers.
     pub(super) fn declare(builder: &mut Builder) -> Self {
-        let positions = builder.cache.as_ref().map_or(builder.config.seq, |cache| cache.room);
+        let positions = builder.cache.as_ref().map_or(builder.config.seq, |cache| cache.form.room);
         let len = positions * builder.config.model.head_dim() / 2;
         let cos = builder.pass.external("rope.cos", len);
         let sin = builder.pass.external("rope.sin", len);

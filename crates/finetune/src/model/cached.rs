@@ -1,16 +1,28 @@
 //! Attention over the keys and values of the tokens before, which a cache keeps.
 
 use retrograph_kernels::ops::{
-    CacheAppend, CacheAttention, CacheAttentionSum, CacheScores, CacheShape, CacheSoftmax,
-    CacheValues,
+    CacheAppend, CacheAttention, CacheAttentionSum, CachePair, CacheScores, CacheShape,
+    CacheSoftmax, CacheValues, Compute,
 };
 use retrograph_runtime::{BufferId, Slice};
 
 use super::builder::Builder;
+use crate::config::Dtype;
 use crate::error::Result;
 
 /// The buffers of one layer's keys and values, `[room, kv_heads, head_dim]` each.
-pub type LayerCache = [Slice<f32>; 2];
+pub type LayerCache = CachePair<BufferId>;
+
+/// Sizes and type of the cache of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheForm {
+    /// Positions that the pass can see.
+    pub length: usize,
+    /// Positions that the buffers have room for.
+    pub room: usize,
+    /// The type of keys and values in it.
+    pub dtype: Dtype,
+}
 
 /// The cache as a pass sees it.
 #[derive(Clone, Debug)]
@@ -20,31 +32,30 @@ pub(super) struct Cache {
     pub(super) position: Slice<u32>,
     /// Control: how many of the new tokens count; without it, all.
     pub(super) count: Option<Slice<u32>>,
-    /// Positions that the pass can see.
-    pub(super) length: usize,
-    /// Positions that the buffers have room for.
-    pub(super) room: usize,
+    pub(super) form: CacheForm,
 }
 
 impl Cache {
-    /// Declares the buffers of every layer, and the position. `length` of `room` positions can be
-    /// seen.
-    pub(super) fn declare(builder: &mut Builder, [length, room]: [usize; 2]) -> Self {
-        let width = builder.config.model.kv_width();
+    /// Declares the buffers of every layer, and the position.
+    pub(super) fn declare(builder: &mut Builder, form: CacheForm) -> Self {
+        let elements = form.room * builder.config.model.kv_width();
         let pass = &mut builder.pass;
         let layers = (0..builder.config.model.layers).map(|layer| {
-            let name = |part| format!("cache.{layer}.{part}");
-            ["keys", "values"].map(|part| pass.external(name(part), room * width))
+            let names = ["keys", "values"].map(|part| format!("cache.{layer}.{part}"));
+            match form.dtype {
+                Dtype::F32 => CachePair::F32(names.map(|name| pass.external(name, elements))),
+                Dtype::Bf16 => CachePair::Bf16(names.map(|name| pass.external(name, elements))),
+            }
         });
         let layers = layers.collect();
         let position = builder.pass.control::<u32>("position");
-        Self { layers, position, count: None, length, room }
+        Self { layers, position, count: None, form }
     }
 
     fn shape(&self, builder: &Builder) -> CacheShape {
         let model = &builder.config.model;
         CacheShape {
-            length: self.length,
+            length: self.form.length,
             heads: model.heads,
             kv_heads: model.kv_heads,
             head_dim: model.head_dim(),
@@ -60,22 +71,11 @@ pub(super) fn attend(
     scale: f32,
 ) -> Result<Slice<f32>> {
     let shape = cache.shape(builder);
-    let seen = 0..shape.length * shape.kv_heads * shape.head_dim;
-    let [keys, values] = cache.layers[layer].map(|buffer| buffer.slice(seen.clone()));
-    builder.launch(
-        CacheAppend {
-            keys: k,
-            values: v,
-            key_cache: keys,
-            value_cache: values,
-            start: cache.position,
-            count: cache.count,
-            shape,
-        }
-        .launch(),
-    )?;
+    let caches = cache.layers[layer].first(shape.length * shape.kv_heads * shape.head_dim);
+    let (start, count) = (cache.position, cache.count);
+    builder.launch(CacheAppend { keys: k, values: v, caches, start, count, shape }.launch())?;
     let out = builder.transient("out", q.len());
-    let question = Question { q, keys, values, out, position: cache.position, shape, scale };
+    let question = Question { q, caches, out, position: cache.position, shape, scale };
     if builder.rows() == 1 { question.of_one(builder) } else { question.of_several(builder) }?;
     Ok(out)
 }
@@ -84,8 +84,7 @@ pub(super) fn attend(
 #[derive(Clone, Copy)]
 struct Question {
     q: Slice<f32>,
-    keys: Slice<f32>,
-    values: Slice<f32>,
+    caches: LayerCache,
     out: Slice<f32>,
     position: Slice<u32>,
     shape: CacheShape,
@@ -95,23 +94,28 @@ struct Question {
 impl Question {
     /// One token reads what the cache holds.
     fn of_one(self, builder: &mut Builder) -> Result<()> {
-        let Self { q, keys, values, out, position, shape, scale } = self;
+        let Self { q, caches, out, position, shape, scale } = self;
         let runs = shape.heads * shape.runs();
         let partials = builder.transient("runs", runs * shape.head_dim);
         let stats = builder.transient("run_stats", runs * 2);
         builder.launch(
-            CacheAttention { q, keys, values, partials, stats, position, shape, scale }.launch(),
+            CacheAttention { q, caches, partials, stats, position, shape, scale }.launch(),
         )?;
         builder.launch(CacheAttentionSum { partials, stats, out, position, shape }.launch())
     }
 
-    /// Several tokens attend by products over everything that the pass can see.
+    /// Several tokens attend by products over everything that the pass can see. Over a cache in
+    /// bf16 they are products in bf16, whatever those of the layers are.
     fn of_several(self, builder: &mut Builder) -> Result<()> {
-        let Self { q, keys, values, out, position: start, shape, scale } = self;
+        let Self { q, caches, out, position: start, shape, scale } = self;
+        let compute = match caches {
+            CachePair::F32(_) => builder.compute(),
+            CachePair::Bf16(_) => Compute::Bf16,
+        };
+        let [keys, values] = caches.stored();
         let (queries, heads, width) = (builder.rows(), shape.heads, shape.length);
         let scores: Slice<f32> = builder.transient("scores", heads * queries * width);
-        let (compute, product) =
-            (builder.compute(), CacheScores { q, keys, scores, queries, shape, scale });
+        let product = CacheScores { q, keys, scores, queries, shape, scale };
         builder.launch(product.launch_in(compute))?;
         let softmax: CacheSoftmax<BufferId> =
             CacheSoftmax { values: scores, start, heads, queries, width };

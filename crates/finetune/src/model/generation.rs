@@ -8,7 +8,7 @@ use retrograph_runtime::{Pass, Slice};
 
 use super::attention::Rotary;
 use super::builder::{Builder, ParameterBuffers};
-use super::cached::{Cache, LayerCache};
+use super::cached::{Cache, CacheForm, LayerCache};
 use super::{head, layer};
 use crate::config::TrainingConfig;
 use crate::error::Result;
@@ -61,13 +61,13 @@ pub struct GenerationPass {
 
 impl GenerationPass {
     /// Describes the pass over at most `rows` tokens of a prompt, of the model of `config`. It sees
-    /// the first `length` of the `room` positions of the cache.
+    /// the first `cache.length` positions of the cache.
     ///
     /// # Errors
     /// When the sizes are not valid, or a kernel cannot handle them.
-    pub fn prompt(config: &TrainingConfig, rows: usize, sizes: [usize; 2]) -> Result<Self> {
+    pub fn prompt(config: &TrainingConfig, rows: usize, cache: CacheForm) -> Result<Self> {
         let config = TrainingConfig { batch: 1, seq: rows, ..*config };
-        let (mut builder, mut cache) = begin("prompt", &config, sizes)?;
+        let (mut builder, mut cache) = begin("prompt", &config, cache)?;
         let tokens = builder.pass.control_array::<u32>("tokens", rows);
         let [count, last] = ["count", "last"].map(|name| builder.pass.control::<u32>(name));
         cache.count = Some(count);
@@ -78,17 +78,17 @@ impl GenerationPass {
     ///
     /// # Errors
     /// As [`GenerationPass::prompt`].
-    pub fn next(config: &TrainingConfig, sizes: [usize; 2]) -> Result<Self> {
+    pub fn next(config: &TrainingConfig, cache: CacheForm) -> Result<Self> {
         let config = TrainingConfig { batch: 1, seq: 1, ..*config };
-        let (builder, cache) = begin("next token", &config, sizes)?;
+        let (builder, cache) = begin("next token", &config, cache)?;
         finish(builder, cache, Intake::Sampled)
     }
 }
 
-fn begin(name: &str, config: &TrainingConfig, sizes: [usize; 2]) -> Result<(Builder, Cache)> {
+fn begin(name: &str, config: &TrainingConfig, form: CacheForm) -> Result<(Builder, Cache)> {
     config.validate()?;
     let mut builder = Builder::new(name, config, None);
-    let cache = Cache::declare(&mut builder, sizes);
+    let cache = Cache::declare(&mut builder, form);
     Ok((builder, cache))
 }
 
@@ -170,12 +170,16 @@ fn sample(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{LoraConfig, Mode, OptimizerConfig, Preset};
+    use crate::config::{Dtype, LoraConfig, Mode, OptimizerConfig, Preset};
 
     fn config(mode: Mode) -> TrainingConfig {
         let optimizer = OptimizerConfig::new(1e-3, 1);
         let (model, precision) = (Preset::Tiny.model(), crate::config::Precision::F32);
         TrainingConfig { model, mode, precision, batch: 1, seq: 1, optimizer, seed: 0 }
+    }
+
+    fn form(length: usize) -> CacheForm {
+        CacheForm { length, room: 1024, dtype: Dtype::F32 }
     }
 
     fn count(pass: &Pass, part: &str) -> usize {
@@ -184,20 +188,20 @@ mod tests {
 
     #[test]
     fn a_token_passes_through_the_projections_of_training_as_vectors() {
-        let next = GenerationPass::next(&config(Mode::Full), [256, 1024]).unwrap();
+        let next = GenerationPass::next(&config(Mode::Full), form(256)).unwrap();
         // Seven projections in each of two layers, and the logits.
         assert_eq!(count(&next.pass, "gemv"), 2 * 7 + 1);
         assert_eq!((count(&next.pass, "gemm"), count(&next.pass, "rope")), (0, 2 * 2));
         // Residuals are added where products end.
         assert_eq!(count(&next.pass, "residual"), 0);
         let lora = config(Mode::Lora(LoraConfig::new(8, 32.0)));
-        let lora = GenerationPass::next(&lora, [256, 1024]).unwrap();
+        let lora = GenerationPass::next(&lora, form(256)).unwrap();
         assert_eq!(count(&lora.pass, "gemv"), 2 * (7 + 2 * 2) + 1);
     }
 
     #[test]
     fn a_prompt_needs_the_logits_of_one_row() {
-        let prompt = GenerationPass::prompt(&config(Mode::Full), 16, [256, 1024]).unwrap();
+        let prompt = GenerationPass::prompt(&config(Mode::Full), 16, form(256)).unwrap();
         assert_eq!((count(&prompt.pass, "gemm"), count(&prompt.pass, "gemv")), (2 * 7, 1));
         assert_eq!((prompt.logits.len(), count(&prompt.pass, "residual")), (256, 2 * 2));
         assert_eq!(count(&prompt.pass, "cache_append"), 2);
@@ -206,8 +210,9 @@ mod tests {
     #[test]
     fn all_lengths_are_over_the_same_buffers() {
         let sizes = |length| {
-            let next = GenerationPass::next(&config(Mode::Full), [length, 1024]).unwrap();
-            next.caches.iter().flatten().map(|cache| cache.len()).collect::<Vec<_>>()
+            let next = GenerationPass::next(&config(Mode::Full), form(length)).unwrap();
+            let stored = next.caches.iter().flat_map(|pair| pair.stored());
+            stored.map(|cache| cache.len()).collect::<Vec<_>>()
         };
         assert_eq!(sizes(256), sizes(1024));
     }

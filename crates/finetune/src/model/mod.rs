@@ -24,7 +24,7 @@ mod step;
 mod value;
 
 pub use builder::{ParameterBuffers, TrainableBuffers};
-pub use cached::LayerCache;
+pub use cached::{CacheForm, LayerCache};
 pub use evaluation::LossPass;
 pub use generation::{GenerationPass, Intake, SAMPLED};
 pub use inference::ForwardPass;

@@ -2,7 +2,7 @@
 
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{
-    Device, Ended, Error, GenerationPlan, Generator, GeneratorOptions, Mode, ModelConfig,
+    Device, Dtype, Ended, Error, GenerationPlan, Generator, GeneratorOptions, Mode, ModelConfig,
     Precision, Request, RopeScaling, Sampling, Source, TextRequest, Tokenizer, TrainingConfig,
 };
 use retrograph_kernels::nf4::{self, Nested};
@@ -286,6 +286,49 @@ fn the_memory_that_is_planned_is_enough() {
     // Control blocks and the arenas of smaller programs come on top.
     assert!(found <= planned + (256 << 10), "{found} bytes, planned {planned}");
     assert!(planned <= found + (1 << 20), "{found} bytes, planned {planned}");
+}
+
+#[test]
+fn a_cache_in_bf16_takes_half_the_bytes_and_changes_logits_by_its_rounding() {
+    let config = config(LORA);
+    let prompt = prompt(37);
+    let run = |cache| {
+        let options =
+            GeneratorOptions { cache: Some(cache), verify: true, ..GeneratorOptions::new(300) };
+        let need = GenerationPlan::new(&config, options).unwrap().memory().cache;
+        let mut generator = generator_on(&device(), &config, options);
+        assert_eq!(generator.cache_dtype(), cache);
+        let request = Request { max_tokens: 1, ..Request::new(&prompt, Sampling::greedy()) };
+        let first = tokens(&mut generator, &request);
+        let prefilled = generator.logits().unwrap();
+        // The next logits come from a pass over one token, which reads what the first pass wrote.
+        let two = tokens(&mut generator, &Request { max_tokens: 2, ..request });
+        assert_eq!(two[0], first[0]);
+        assert!(generator.verified_steps() >= 3);
+        (need, first, [prefilled, generator.logits().unwrap()], generator.bytes())
+    };
+    let (single, brain) = (run(Dtype::F32), run(Dtype::Bf16));
+    let elements = 2 * config.model.layers * 300 * config.model.kv_width();
+    assert_eq!(single.0 - brain.0, elements * 2);
+    // A page more or less, as arenas differ.
+    assert!(single.3 - brain.3 >= elements * 2 - 4096, "{} and {} bytes", single.3, brain.3);
+    assert_eq!(single.1, brain.1, "the likeliest token is far ahead of the next");
+    for (brain, single) in brain.2.iter().zip(&single.2) {
+        let single: Vec<f64> = single.iter().map(|&logit| f64::from(logit)).collect();
+        let apart = distance(brain, &single);
+        // Keys, values, questions and probabilities are off by at most 2⁻⁹ of themselves.
+        assert!(apart > 0.0 && apart < 0.01, "{apart}");
+    }
+}
+
+#[test]
+fn a_cache_is_of_the_type_of_the_products_unless_told_otherwise() {
+    let single = generator(&config(LORA), 20);
+    assert_eq!(single.cache_dtype(), Dtype::F32);
+    let brain = TrainingConfig { precision: Precision::BF16, ..config(LORA) };
+    assert_eq!(generator(&brain, 20).cache_dtype(), Dtype::Bf16);
+    let options = GeneratorOptions { cache: Some(Dtype::F32), ..GeneratorOptions::new(20) };
+    assert_eq!(generator_on(&device(), &brain, options).cache_dtype(), Dtype::F32);
 }
 
 #[test]

@@ -8,6 +8,8 @@ mod adamw;
 mod attention;
 mod attention_backward;
 mod cache;
+mod cache_append;
+mod cache_attention;
 mod chunks;
 mod clip;
 mod column_sum;
@@ -38,8 +40,10 @@ pub use attention::{SCORES, SCORES_BF16, VALUES, VALUES_BF16};
 pub use attention_backward::{AttentionGradK, AttentionGradProbs, AttentionGradQ, AttentionGradV};
 pub use attention_backward::{GRAD_K, GRAD_PROBS, GRAD_Q, GRAD_V};
 pub use attention_backward::{GRAD_K_BF16, GRAD_PROBS_BF16, GRAD_Q_BF16, GRAD_V_BF16};
-pub use cache::{CACHE_APPEND, CACHE_ATTENTION, CACHE_ATTENTION_SUM, CacheAppend, CacheAttention};
-pub use cache::{CacheAttentionSum, CacheScores, CacheShape, CacheValues};
+pub use cache::{CACHE_SCORES_BF16, CACHE_VALUES_BF16, CacheScores, CacheShape, CacheValues};
+pub use cache_append::{CACHE_APPEND, CACHE_APPEND_BF16, CacheAppend, CachePair};
+pub use cache_attention::{CACHE_ATTENTION, CACHE_ATTENTION_BF16, CACHE_ATTENTION_SUM};
+pub use cache_attention::{CacheAttention, CacheAttentionSum};
 pub use clip::{CLIP, CLIP_SCALE, Clip, ClipScale, Guard, SQUARED_SUMS};
 pub use clip::{SquaredSums, squared_sums_partials};
 pub use column_sum::{COLUMN_SUM, ColumnSum};
@@ -81,8 +85,12 @@ static ALL: &[&Kernel] = &[
     &GRAD_V,
     &GRAD_V_BF16,
     &CACHE_APPEND,
+    &CACHE_APPEND_BF16,
     &CACHE_ATTENTION,
+    &CACHE_ATTENTION_BF16,
     &CACHE_ATTENTION_SUM,
+    &CACHE_SCORES_BF16,
+    &CACHE_VALUES_BF16,
     &CLIP,
     &CLIP_SCALE,
     &SQUARED_SUMS,

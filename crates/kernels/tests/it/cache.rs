@@ -1,24 +1,30 @@
 //! Attention over a cache against its reference, for one new token and for several.
 
+use half::bf16;
 use retrograph_kernels::ops::{
     CacheAppend, CacheAttention, CacheAttentionSum, CacheScores, CacheShape, CacheSoftmax,
-    CacheValues, Rope, rope_tables,
+    CacheValues, Compute, Rope, rope_tables,
 };
 use retrograph_kernels::reference::{cache::attend, rope::rope};
 use retrograph_kernels::{KernelError, Launch, View};
 
+use crate::cache_bf16::caches;
+use crate::gemm_case::{Form, rounded};
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, doubles, same_bits};
 
 /// As for softmax; the weighted sum adds a rounding for each position.
-const TOLERANCE: f64 = 2e-5;
+pub(crate) const TOLERANCE: f64 = 2e-5;
 
-fn shape([length, heads, kv_heads, head_dim]: [usize; 4]) -> CacheShape {
+pub(crate) fn shape([length, heads, kv_heads, head_dim]: [usize; 4]) -> CacheShape {
     CacheShape { length, heads, kv_heads, head_dim }
 }
 
 /// Query, keys and values; what lies behind the newest position is not a number.
+#[derive(Clone)]
 struct Case {
+    form: Form,
+    shift: usize,
     shape: CacheShape,
     position: usize,
     q: Vec<f32>,
@@ -40,19 +46,25 @@ impl Case {
         let (keys, values) = (filled(), filled());
         let q = data.uniform(shape.heads * shape.head_dim, 2.0);
         let scale = 1.0 / (shape.head_dim as f32).sqrt();
-        Self { shape, position, q, keys, values, scale }
+        Self { form: Form::F32, shift: 0, shape, position, q, keys, values, scale }
+    }
+
+    /// The same over caches in bf16, whose numbers are rounded.
+    fn in_bf16(self) -> Self {
+        let (keys, values) = (rounded(&self.keys), rounded(&self.values));
+        Self { form: Form::Bf16, keys, values, ..self }
     }
 
     fn run(&self) -> Vec<f32> {
         let (device, shape) = (Device::new(), self.shape);
-        let (q, keys) = (device.upload(&self.q), device.upload(&self.keys));
-        let values = device.upload(&self.values);
+        let q = device.upload(&self.q);
+        let caches = caches(&device, self.form, ([&self.keys, &self.values], self.shift));
         let runs = shape.heads * shape.runs();
         let partials = device.unwritten(runs * shape.head_dim);
         let (stats, out) = (device.unwritten(runs * 2), device.unwritten(self.q.len()));
         let position = device.upload(&[self.position as u32]);
         let scale = self.scale;
-        let attention = CacheAttention { q, keys, values, partials, stats, position, shape, scale };
+        let attention = CacheAttention { q, caches, partials, stats, position, shape, scale };
         device.run(&attention.launch().unwrap());
         device.run(&CacheAttentionSum { partials, stats, out, position, shape }.launch().unwrap());
         device.download(out)
@@ -89,6 +101,14 @@ fn one_token_attends_to_what_the_cache_holds_and_to_nothing_else() {
         for position in positions {
             let case = Case::new(&mut data, sizes, position);
             same_bits(&case.check("once"), &case.run(), "two runs");
+            let case = case.in_bf16();
+            let halves = case.check("in bf16");
+            same_bits(&halves, &case.run(), "two runs in bf16");
+            for shift in [0, 1, 4] {
+                let floats = Case { form: Form::F32, shift, ..case.clone() };
+                same_bits(&halves, &floats.run(), "the same numbers as bf16 and as f32");
+                same_bits(&halves, &Case { shift, ..case.clone() }.run(), "another alignment");
+            }
         }
     }
 }
@@ -120,17 +140,21 @@ fn special_scores_do_what_softmax_does_with_them() {
     hidden.q = vec![1.0, 0.0];
     (0..64).for_each(|position| hidden.keys[position * 2] = f32::NEG_INFINITY);
     hidden.check("a run without weight");
+    hidden.in_bf16().check("a run without weight in bf16");
     for value in [f32::NAN, f32::INFINITY] {
         let mut case = Case::new(&mut data, [192, 2, 2, 4], 150);
         case.q.fill(1.0);
         case.keys[100 * 8 + 1] = value;
         case.check("a special key");
+        case.in_bf16().check("a special key in bf16");
     }
     for scale in [1e-30, 1e30] {
         let mut case = Case::new(&mut data, [80, 2, 1, 4], 70);
         case.values.iter_mut().for_each(|value| *value *= scale);
         let tolerance = Tolerance::relative(TOLERANCE).absolute(TOLERANCE * f64::from(scale) * 2.0);
         tolerance.check(&case.run(), &case.expected(), "values far from one");
+        let case = case.in_bf16();
+        tolerance.check(&case.run(), &case.expected(), "values far from one in bf16");
     }
 }
 
@@ -155,18 +179,11 @@ fn several_tokens_are_appended_and_attend_each_up_to_itself() {
             cache.resize(length * width, 0.0);
             device.upload(&cache)
         };
-        let (key_cache, value_cache) = (padded(&past_k), padded(&past_v));
+        let pair @ [key_cache, value_cache] = [padded(&past_k), padded(&past_v)];
         let (first, kept) = (device.upload(&[start as u32]), device.upload(&[count as u32]));
         let (keys, values) = (device.upload(&new_k), device.upload(&new_v));
-        let append = CacheAppend {
-            keys,
-            values,
-            key_cache,
-            value_cache,
-            start: first,
-            count: Some(kept),
-            shape,
-        };
+        let (caches, start_at, count_at) = (pair.into(), first, Some(kept));
+        let append = CacheAppend { keys, values, caches, start: start_at, count: count_at, shape };
         device.run(&append.launch().unwrap());
         let held = |past: &[f32], new: &[f32]| {
             let mut all = [past, &new[..count * width]].concat();
@@ -242,8 +259,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     let append = CacheAppend {
         keys: floats("keys", 24),
         values: floats("values", 24),
-        key_cache: cache,
-        value_cache: cache,
+        caches: [cache; 2].into(),
         start: position,
         count: None,
         shape,
@@ -252,17 +268,25 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     let error = |launch: Result<Launch<&str>, KernelError>| launch.unwrap_err().to_string();
     let ragged = CacheAppend { keys: floats("keys", 25), ..append };
     assert!(error(ragged.launch()).contains("whole tokens"));
-    let short = CacheAppend { value_cache: floats("cache", 95), ..append };
+    let short = CacheAppend { caches: [cache, floats("cache", 95)].into(), ..append };
     assert!(error(short.launch()).contains("value_cache"));
     let groups = CacheAppend { shape: CacheShape { heads: 3, ..shape }, ..append };
     assert!(error(groups.launch()).contains("kv_heads"));
+
+    let halves = |len| View::<&str, bf16>::new("halves", len);
+    let wide = CacheAppend { caches: [halves(96); 2].into(), ..append };
+    assert!(wide.launch().is_ok());
+    let odd = CacheAppend { caches: [halves(96), halves(97).slice(1..97)].into(), ..append };
+    assert!(error(odd.launch()).contains("whole words"));
+    let narrow = CacheShape { kv_heads: 1, head_dim: 3, ..shape };
+    let odd = CacheAppend { caches: [halves(24); 2].into(), shape: narrow, ..append };
+    assert!(error(odd.launch()).contains("even number"));
 
     let (q, out) = (floats("q", 24), floats("out", 24));
     let (partials, stats) = (floats("partials", 24), floats("stats", 8));
     let one = CacheAttention {
         q,
-        keys: cache,
-        values: cache,
+        caches: [cache; 2].into(),
         partials,
         stats,
         position,
@@ -282,6 +306,9 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     let product = CacheScores { q, keys: cache, scores, queries, shape, scale: 1.0 };
     assert!(product.launch().is_ok());
     assert!(error(CacheScores { queries: 2, ..product }.launch()).contains("`q`"));
+    let stored = CacheScores { q, keys: halves(96), scores, queries, shape, scale: 1.0 };
+    assert!(error(stored.launch()).contains("bf16"), "there is no product in f32 with bf16");
+    assert!(stored.launch_in(Compute::Bf16).is_ok());
     let softmax = CacheSoftmax { values: scores, start: position, heads: 4, queries, width: 8 };
     assert!(softmax.launch().is_ok());
     assert!(error(CacheSoftmax { width: 7, ..softmax }.launch()).contains("values"));

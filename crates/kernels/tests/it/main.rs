@@ -4,6 +4,7 @@ mod adamw;
 mod attention;
 mod bounds;
 mod cache;
+mod cache_bf16;
 mod clip;
 mod cross_entropy;
 mod dropout;

@@ -1,0 +1,84 @@
+//! The keys and values of a layer on the device.
+
+use half::bf16;
+use retrograph_kernels::ops::CachePair;
+use retrograph_runtime::{Bindings, Context, DeviceBuffer, Stream};
+
+use crate::config::Dtype;
+use crate::error::Result;
+use crate::model::LayerCache;
+
+/// Keys and values of a layer, `[room, kv_heads, head_dim]` each.
+#[derive(Debug)]
+pub(super) enum CacheBuffers {
+    F32([DeviceBuffer<f32>; 2]),
+    Bf16([DeviceBuffer<bf16>; 2]),
+}
+
+impl CacheBuffers {
+    /// Room for `elements` keys, and as many values.
+    pub(super) fn new(context: &Context, dtype: Dtype, elements: usize) -> Result<Self> {
+        Ok(match dtype {
+            Dtype::F32 => {
+                let zeroed = || DeviceBuffer::zeroed(context, elements);
+                Self::F32([zeroed()?, zeroed()?])
+            }
+            Dtype::Bf16 => {
+                let zeroed = || DeviceBuffer::zeroed(context, elements);
+                Self::Bf16([zeroed()?, zeroed()?])
+            }
+        })
+    }
+
+    /// Bytes of both.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::F32(pair) => pair.iter().map(DeviceBuffer::bytes).sum(),
+            Self::Bf16(pair) => pair.iter().map(DeviceBuffer::bytes).sum(),
+        }
+    }
+
+    /// The words of both: where they start, and how many there are. A token has an even number of
+    /// elements.
+    pub(super) fn words(&self) -> [(u64, usize); 2] {
+        match self {
+            Self::F32(pair) => pair.each_ref().map(|buffer| (buffer.address(), buffer.len())),
+            Self::Bf16(pair) => pair.each_ref().map(|buffer| (buffer.address(), buffer.len() / 2)),
+        }
+    }
+
+    /// Puts the buffers behind those of a pass, which was described for the same type.
+    pub(super) fn bind(&self, bindings: &mut Bindings, declared: &LayerCache) {
+        match (self, declared) {
+            (Self::F32([keys, values]), CachePair::F32([key_slice, value_slice])) => {
+                bindings.bind(*key_slice, keys).bind(*value_slice, values);
+            }
+            (Self::Bf16([keys, values]), CachePair::Bf16([key_slice, value_slice])) => {
+                bindings.bind(*key_slice, keys).bind(*value_slice, values);
+            }
+            _ => panic!("a lane describes its passes for the type of its cache"),
+        }
+    }
+
+    /// The keys and the values at some elements, as f32.
+    pub(super) fn download(
+        &self,
+        stream: &Stream,
+        range: std::ops::Range<usize>,
+    ) -> Result<[Vec<f32>; 2]> {
+        Ok(match self {
+            Self::F32([keys, values]) => {
+                let floats =
+                    |buffer: &DeviceBuffer<f32>| buffer.download_range(stream, range.clone());
+                [floats(keys)?, floats(values)?]
+            }
+            Self::Bf16([keys, values]) => {
+                let floats = |buffer: &DeviceBuffer<bf16>| -> Result<Vec<f32>> {
+                    let halves = buffer.download_range(stream, range.clone())?;
+                    Ok(halves.into_iter().map(bf16::to_f32).collect())
+                };
+                [floats(keys)?, floats(values)?]
+            }
+        })
+    }
+}
