@@ -3,8 +3,8 @@
 //! A cache is `[length, kv_heads, head_dim]`: a token's place does not depend on the length, so
 //! that a shorter cache is the beginning of a longer one. It is f32, or bf16 where half the bytes
 //! count for more than the bits. Several new tokens attend by products ([`CacheScores`],
-//! [`CacheSoftmax`](super::CacheSoftmax), [`CacheValues`]), a single one by a kernel that reads only
-//! what the cache holds ([`CacheAttention`](super::CacheAttention)).
+//! [`CacheSoftmax`](super::CacheSoftmax), [`CacheValues`]), a single one by a kernel that reads
+//! only what the cache holds ([`CacheAttention`](super::CacheAttention)).
 
 use super::attention::{SCORES, SCORES_BF16, VALUES, VALUES_BF16};
 use super::images::product_kernels;
