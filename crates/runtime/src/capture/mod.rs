@@ -184,7 +184,9 @@ impl Stream {
     ///
     /// # Errors
     /// As [`Stream::capture`], and when the driver has no such call (CUDA 12.3 brought it) or a
-    /// node is of another graph. The graph is gone then: a lost capture takes it along.
+    /// node is of another graph. The graph is gone then: a lost capture takes it along. Where the
+    /// context was lost meanwhile, nobody can say whether it has, and the graph's memory on the
+    /// host is not handed back before the process ends.
     ///
     /// # Panics
     /// As [`Stream::capture`].

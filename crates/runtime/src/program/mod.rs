@@ -122,7 +122,7 @@ struct Blueprint<'a> {
 /// A pass that is ready to run. One program has one step in flight per stream order: `step` takes
 /// it exclusively, so that no two threads launch the same graph.
 ///
-/// What steps use comes first in memory and together, see [`crate::frequent`]. Fields are dropped
+/// What steps use comes first in memory and together (`src/frequent.rs`). Fields are dropped
 /// in this order, and a graph goes before the memory that its nodes name.
 #[repr(C, align(64))]
 pub struct Program {

@@ -135,7 +135,7 @@ impl Shape {
     /// Goes on in other memory.
     fn rebind(&mut self, device: &Device) {
         let state = self.buffers.state(&device.stream).unwrap();
-        self.buffers = self.tally.holding(&device.stream, &state);
+        self.buffers = self.tally.holding(&device.stream, &state).unwrap();
         let bindings = self.tally.bindings(&self.buffers);
         if self.program.rebind(&device.stream, &bindings).is_err() {
             self.program.rebind(&device.stream, &bindings).unwrap();

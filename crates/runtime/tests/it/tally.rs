@@ -2,7 +2,8 @@
 
 use retrograph_kernels::{Access, Argument, BufferArgument, Cell};
 use retrograph_runtime::{
-    Bindings, BufferId, Context, Controls, CustomLaunch, DeviceBuffer, Pass, Slice, Stream,
+    Bindings, BufferId, Context, Controls, CustomLaunch, DeviceBuffer, LibraryCall, OpId, Pass,
+    PassError, Slice, Stream,
 };
 
 use crate::ptx::image;
@@ -45,7 +46,7 @@ const MIX: &str = "
 }
 ";
 
-/// The pass, with every kind of command: a fill, a copy, and launches with tables and a control.
+/// The pass, with every kind of command: fills, copies, and launches with tables and a control.
 pub(crate) struct Tally {
     pub(crate) pass: Pass,
     x: Slice<u32>,
@@ -68,24 +69,51 @@ impl Tally {
 
     /// The pass over buffers of `length` values, one thread for each.
     pub(crate) fn with_length(length: usize) -> Self {
+        Self::copying(length, |pass, from, to| pass.copy(from, to))
+    }
+
+    /// The pass over buffers of 32 values, in which a library copies, by two nodes.
+    pub(crate) fn with_library() -> Self {
+        Self::copying(32, |pass, from, to| {
+            let call = LibraryCall::new("copy by halves", |scope| {
+                let (from, to, half) = (scope.range(0), scope.range(1), scope.range(0).bytes / 2);
+                let second = [to.address, from.address].map(|start| start + half as u64);
+                // SAFETY: the halves lie in the ranges of the call, which do not overlap.
+                unsafe {
+                    scope.stream().copy_on_device(to.address, from.address, half)?;
+                    scope.stream().copy_on_device(second[0], second[1], half)
+                }
+            });
+            // SAFETY: the work reads and writes what is declared, on its stream alone.
+            unsafe { pass.library(call.reads(from).writes(to)) }
+        })
+    }
+
+    fn copying(
+        length: usize,
+        copy: impl FnOnce(&mut Pass, Slice<u32>, Slice<u32>) -> Result<OpId, PassError>,
+    ) -> Self {
         let mut pass = Pass::new("tally");
         let [x, y] = ["x", "y"].map(|name| pass.external(name, length));
         let [first, second] = ["first", "second"].map(|name| pass.transient(name, length));
         let step = pass.control("step");
         let mut tally = Self { pass, x, y, step, length };
         tally.pass.fill(first, 7).unwrap();
-        tally.pass.copy(first, second).unwrap();
+        copy(&mut tally.pass, first, second).unwrap();
         // Two that do not touch each other, and one that joins them.
-        tally.mix(x, second, 1);
-        tally.mix(y, second, 2);
-        tally.mix(x, y, 3);
+        tally.mix([x, second, step], 1);
+        tally.mix([y, second, step], 2);
+        // Of every kind one that names a bound buffer itself and not by a table.
+        tally.mix([x, y, y.slice(0..1)], 3);
+        tally.pass.copy(x.slice(0..1), y.slice(1..2)).unwrap();
+        tally.pass.fill(y.slice(2..3), 9).unwrap();
         tally
     }
 
-    fn mix(&mut self, x: Slice<u32>, y: Slice<u32>, salt: u32) {
+    fn mix(&mut self, [x, y, step]: [Slice<u32>; 3], salt: u32) {
         let cell = |slice, access| Cell::Address(BufferArgument::new(slice, access));
         let table: Vec<Cell<BufferId>> = vec![cell(x, Access::ReadWrite), cell(y, Access::Read)];
-        let step = Argument::read(self.step);
+        let step = Argument::read(step);
         let launch = CustomLaunch {
             image: image("mix", MIX),
             entry: "mix".to_owned(),
@@ -106,10 +134,12 @@ impl Tally {
     }
 
     /// Fresh memory that holds `state`.
-    pub(crate) fn holding(&self, stream: &Stream, state: &[u32]) -> TallyBuffers {
-        let [x, y] = [&state[..self.length], &state[self.length..]]
-            .map(|values| DeviceBuffer::from_slice(stream, values).unwrap());
-        TallyBuffers { x, y }
+    pub(crate) fn holding(&self, stream: &Stream, state: &[u32]) -> Result<TallyBuffers, String> {
+        let holding = |values: &[u32]| {
+            DeviceBuffer::from_slice(stream, values).map_err(|error| error.to_string())
+        };
+        let (x, y) = state.split_at(self.length);
+        Ok(TallyBuffers { x: holding(x)?, y: holding(y)? })
     }
 
     pub(crate) fn bindings(&self, buffers: &TallyBuffers) -> Bindings {

@@ -7,7 +7,7 @@ use retrograph_driver_sys::CUresult;
 const ANY: [u32; 4] = [1, 999, 700, 719];
 
 /// Further codes of functions whose name has one of these parts, by what the function does.
-const FURTHER: [(&[&str], &[u32]); 10] = [
+const FURTHER: [(&[&str], &[u32]); 11] = [
     // No device, a system that is not ready, libraries of two versions.
     (&["cuInit", "cuDeviceGetCount", "cuDeviceGet"], &[100, 802, 803]),
     // The device is in use by others, or was lost.
@@ -20,6 +20,8 @@ const FURTHER: [(&[&str], &[u32]); 10] = [
     (&["LoadData"], &[209, 218, 222]),
     (&["GetFunction", "FuncGet", "FuncSet"], &[400, 500]),
     (&["LaunchKernel", "GraphLaunch"], &[701]),
+    // An exec that cannot take what it is given.
+    (&["ExecUpdate", "SetParams"], &[2, 910]),
     // Another part of the process captures, in a mode that forbids the call to all threads.
     (&["Alloc", "Free", "Synchronize", "LoadData", "Unload", "Destroy"], &[900]),
     // The capture was broken before: the stream takes nothing more.

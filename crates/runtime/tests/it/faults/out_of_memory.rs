@@ -16,13 +16,13 @@ use crate::programs::build;
 fn wherever_memory_runs_out_the_error_says_what_does_not_fit_and_nothing_is_left() {
     for policy in [Policy::Auto, Policy::Manual, Policy::Capture, Policy::Eager] {
         let simulator = world();
-        let client = Client::new(&simulator).unwrap();
-        let expected = client.run(policy).unwrap();
+        let client = Client::new(&simulator, policy.into()).unwrap();
+        let expected = client.run().unwrap();
         let before = simulator.live();
         let mut errors = BTreeSet::new();
         let enough = (0..).step_by(4).find(|bytes| {
             simulator.out_of_memory_at(*bytes);
-            let outcome = client.run(policy);
+            let outcome = client.run();
             assert_eq!(simulator.live(), before, "{policy:?}, {bytes} bytes");
             match outcome {
                 Ok(state) => {
