@@ -1,25 +1,17 @@
 //! `retrograph eval`.
 
-use retrograph_finetune::checkpoint::{Checkpoint, CheckpointDirectory, StatePart};
+use retrograph_finetune::checkpoint::StatePart;
 use retrograph_finetune::init::initial_values;
-use retrograph_finetune::parameters::{Parameter, inventory};
-use retrograph_finetune::{
-    Adapter, Device, Error, Evaluation, Evaluator, Mode, ModelDirectory, TrainingConfig,
-};
+use retrograph_finetune::parameters::Parameter;
+use retrograph_finetune::{Device, Error, Evaluation, Evaluator, ModelDirectory};
 use serde_json::json;
 
 use crate::args::EvalArguments;
 use crate::error::CliError;
 use crate::file::write;
 use crate::screen::{self, fact};
+use crate::trained::Trained;
 use crate::{Outcome, data};
-
-/// What was trained, where anything was.
-enum Trained {
-    Nothing,
-    Checkpoint(Box<Checkpoint>),
-    Adapter(Box<Adapter>),
-}
 
 /// Where the parameters come from: what was trained, the model directory, and the seed.
 struct Values {
@@ -50,7 +42,11 @@ pub(crate) fn run(arguments: &EvalArguments) -> Result<Outcome, CliError> {
     let base = arguments.base.as_deref().map(ModelDirectory::open).transpose()?;
     let tokenizer = data::tokenizer(base.as_ref())?;
     let split = data::read(&arguments.data, &tokenizer, arguments.data.options(arguments.seq))?;
-    let (config, trained) = resolve(arguments, base.as_ref())?;
+    let given = (arguments.checkpoint.as_deref(), arguments.model.lora.adapter.as_deref());
+    let config = arguments.config(base.as_ref());
+    let (config, trained) = Trained::open(config, base.as_ref(), given)?;
+    let config = arguments.sized(config);
+    trained.show();
     config.validate()?;
     if let Some(base) = &base {
         base.require_seq(config.seq)?;
@@ -81,29 +77,4 @@ pub(crate) fn run(arguments: &EvalArguments) -> Result<Outcome, CliError> {
         write("the result", path, &format!("{result:#}\n"))?;
     }
     Ok(Outcome::Done)
-}
-
-/// The model, and what of it was trained.
-fn resolve(
-    arguments: &EvalArguments,
-    base: Option<&ModelDirectory>,
-) -> Result<(TrainingConfig, Trained), CliError> {
-    let mut config = arguments.config(base);
-    if let Some(path) = &arguments.checkpoint {
-        let checkpoint = CheckpointDirectory::at(path).open_latest()?;
-        // What is not in the checkpoint must come from where the run took it.
-        checkpoint.header().require_base(base)?;
-        config = arguments.sized(checkpoint.header().config);
-        let parameters = inventory(&config.model, config.mode);
-        let trained: Vec<&Parameter> = parameters.iter().filter(|one| one.trainable).collect();
-        checkpoint.require(&trained)?;
-        fact("checkpoint", checkpoint.path().display());
-        return Ok((config, Trained::Checkpoint(Box::new(checkpoint))));
-    }
-    let Some(path) = &arguments.model.lora.adapter else { return Ok((config, Trained::Nothing)) };
-    let adapter = Adapter::open(path).map_err(Error::from)?;
-    screen::adapter(&adapter);
-    config.mode = Mode::Lora(adapter.lora());
-    adapter.require(&inventory(&config.model, config.mode)).map_err(Error::from)?;
-    Ok((config, Trained::Adapter(Box::new(adapter))))
 }

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use retrograph_finetune::report::median;
 use retrograph_finetune::{
-    Adapter, Device, Ended, Generated, GenerationDefaults, GenerationPlan, Generator,
-    GeneratorOptions, Mode, ModelDirectory, OptimizerConfig, Sampling, Source, Stage, TextRequest,
-    Tokenizer, TrainingConfig,
+    Device, Ended, Generated, GenerationDefaults, GenerationPlan, Generator, GeneratorOptions,
+    Mode, ModelDirectory, OptimizerConfig, Preset, Sampling, Stage, TextRequest, Tokenizer,
+    TrainingConfig,
 };
 use retrograph_runtime::BuildOptions;
 use serde_json::json;
@@ -16,14 +16,18 @@ use crate::args::GenerateArguments;
 use crate::error::CliError;
 use crate::file::write;
 use crate::screen::{self, Startup, fact};
+use crate::trained::Trained;
 use crate::{Outcome, interrupt};
 
 /// Generates text as the arguments say.
 pub(crate) fn run(arguments: &GenerateArguments) -> Result<Outcome, CliError> {
     let stop = interrupt::flag()?;
-    let model = ModelDirectory::open(&arguments.model)?;
-    let tokenizer = model.tokenizer()?;
-    let defaults = GenerationDefaults::open(model.path(), &tokenizer)?;
+    let model = arguments.model.as_deref().map(ModelDirectory::open).transpose()?;
+    let tokenizer = model.as_ref().map_or_else(|| Ok(Tokenizer::bytes()), |m| m.tokenizer())?;
+    let defaults = match &model {
+        Some(model) => GenerationDefaults::open(model.path(), &tokenizer)?,
+        None => GenerationDefaults::default(),
+    };
     let sampling = arguments.sampling(&defaults);
     sampling.validate()?;
     let ends = if arguments.ignore_eos { Vec::new() } else { defaults.eos };
@@ -33,20 +37,18 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<Outcome, CliError> {
         stops: &arguments.stop,
         ..TextRequest::new(&tokenizer, prompt(arguments)?, sampling)?
     };
-    let mut adapter = match &arguments.adapter {
-        Some(path) => Some(Adapter::open(path).map_err(retrograph_finetune::Error::from)?),
-        None => None,
-    };
-    let plan = plan(arguments, (model, adapter.as_ref()), request.prompt.len())?;
+    let given = (arguments.checkpoint.as_deref(), arguments.adapter.as_deref());
+    let (config, mut trained) = Trained::open(config(arguments, &model), model.as_ref(), given)?;
+    let plan = plan(arguments, (config, model), request.prompt.len())?;
     let device = Device::open(arguments.device)?;
     if !arguments.quiet {
+        trained.show();
         screen::device(&device);
         fact("sampling", described(sampling));
     }
     let modules = arguments.cache.modules(&device, arguments.device)?;
-    let source = adapter.as_mut().map_or(Source::Seed, Source::Adapter);
     let mut startup = Startup::new();
-    let mut generator = plan.start(&modules, source, &mut |stage: Stage<'_>| {
+    let mut generator = plan.start(&modules, trained.source(), &mut |stage: Stage<'_>| {
         if !arguments.quiet {
             startup.show(&stage);
         }
@@ -76,32 +78,36 @@ fn prompt(arguments: &GenerateArguments) -> Result<Vec<u8>, CliError> {
     }
 }
 
-/// Room for the prompt and what is asked for, as far as the model has positions.
-fn plan(
-    arguments: &GenerateArguments,
-    (model, adapter): (ModelDirectory, Option<&Adapter>),
-    prompt: usize,
-) -> Result<GenerationPlan, CliError> {
-    let mode = adapter.map_or(Mode::Frozen, |adapter| Mode::Lora(adapter.lora()));
-    if let Some(adapter) = adapter.filter(|_| !arguments.quiet) {
-        screen::adapter(adapter);
-    }
-    let config = TrainingConfig {
-        model: *model.config(),
-        mode,
+/// The configuration of the model, unless a checkpoint describes it.
+fn config(arguments: &GenerateArguments, model: &Option<ModelDirectory>) -> TrainingConfig {
+    TrainingConfig {
+        model: model.as_ref().map_or_else(|| Preset::Tiny.model(), |model| *model.config()),
+        mode: Mode::Frozen,
         precision: arguments.precision.precision(),
         batch: 1,
         seq: 1,
         optimizer: OptimizerConfig::new(0.0, 1),
         seed: 0,
-    };
+    }
+}
+
+/// Room for the prompt and what is asked for, as far as the model has positions.
+fn plan(
+    arguments: &GenerateArguments,
+    (config, model): (TrainingConfig, Option<ModelDirectory>),
+    prompt: usize,
+) -> Result<GenerationPlan, CliError> {
     let wanted = prompt.saturating_add(arguments.max_tokens).max(prompt + 1).max(2);
-    let positions = model.positions().unwrap_or(usize::MAX);
+    let positions = model.as_ref().and_then(ModelDirectory::positions).unwrap_or(usize::MAX);
     let max_length = arguments.max_length.unwrap_or(wanted.min(positions));
     let build = BuildOptions { policy: arguments.strategy.policy(), ..BuildOptions::default() };
     let (cache, verify) = (arguments.cache_dtype, arguments.verify);
     let options = GeneratorOptions { max_length, cache, build, verify };
-    Ok(GenerationPlan::new(&config, options)?.with_base(model)?)
+    let plan = GenerationPlan::new(&config, options)?;
+    Ok(match model {
+        Some(model) => plan.with_base(model)?,
+        None => plan,
+    })
 }
 
 /// Prints the text as it comes, until it ends or somebody asks to stop.

@@ -28,6 +28,7 @@ mod metrics;
 mod plot;
 mod screen;
 mod start;
+mod trained;
 
 use std::io::Write;
 use std::process::ExitCode;

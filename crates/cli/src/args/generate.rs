@@ -13,11 +13,15 @@ const DEFAULT_TOKENS: usize = 256;
 #[derive(Debug, Args)]
 pub(crate) struct GenerateArguments {
     /// The model: a directory with config.json, safetensors files and a tokenizer.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) model: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "checkpoint")]
+    pub(crate) model: Option<PathBuf>,
     /// Add this adapter to the model, in PEFT's format.
     #[arg(long, value_name = "DIR")]
     pub(crate) adapter: Option<PathBuf>,
+    /// Take the model from the newest checkpoint of this directory, and not from other arguments
+    /// but --model, which is needed where the run had one.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["adapter", "dtype", "quantize"])]
+    pub(crate) checkpoint: Option<PathBuf>,
     /// The text to continue.
     #[arg(long, value_name = "TEXT", required_unless_present = "prompt_file")]
     pub(crate) prompt: Option<String>,

@@ -115,6 +115,43 @@ fn an_adapter_changes_what_is_written() {
 }
 
 #[test]
+fn a_checkpoint_writes_what_its_adapter_writes() {
+    let place = Place::new();
+    write_model(&place, 256);
+    let far = ["--lr", "0.5", "--warmup", "1", "--lora-targets", "all", "--steps", "20"];
+    let kept = ["--adapter-out", "adapter", "--checkpoint", "c", "--checkpoint-every", "10"];
+    train(&place, &[&far[..], &kept].concat()).good();
+    let line = ["--prompt", "all work", "--max-tokens", "12", "--verify", "--json", "r.json"];
+    generate(&place, &[&line[..], &["--adapter", "adapter"]].concat()).good();
+    let expected = tokens(&place);
+    let done = generate(&place, &[&line[..], &["--checkpoint", "c"]].concat()).good();
+    assert!(done.out.contains("step-00000020.safetensors"), "{}", done.out);
+    assert_eq!(tokens(&place), expected);
+
+    let bare = ["generate", "--checkpoint", "c", "--prompt", "a", "--device", "sim"];
+    run(&place, &bare).bad(&["base model", "--checkpoint"]);
+    generate(&place, &["--prompt", "a", "--checkpoint", "nowhere"]).bad(&["no checkpoint"]);
+    for further in [["--adapter", "adapter"], ["--dtype", "bf16"]] {
+        let line = [&["--prompt", "a", "--checkpoint", "c"], &further[..]].concat();
+        assert_eq!(generate(&place, &line).code, Some(2), "{further:?}");
+    }
+}
+
+#[test]
+fn a_checkpoint_of_a_model_from_a_seed_needs_no_directory() {
+    let place = Place::new();
+    place.finetune(&["--steps", "30", "--mode", "full", "--checkpoint", "c"]).good();
+    let line = ["generate", "--checkpoint", "c", "--prompt", "all work", "--device", "sim"];
+    let further = ["--max-tokens", "9", "--verify", "--json", "r.json"];
+    run(&place, &[&line[..], &further].concat()).good();
+    let trained = tokens(&place);
+    assert_eq!(
+        (trained.len(), json(&place.path("r.json"))["verified_steps"].as_u64()),
+        (9, Some(9))
+    );
+}
+
+#[test]
 fn what_cannot_be_generated_is_said() {
     let place = Place::new();
     write_model(&place, 256);

@@ -88,6 +88,11 @@ impl Checkpoint {
         Ok(())
     }
 
+    /// Whether there is a tensor of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.metadata.info(name).is_some()
+    }
+
     /// The elements of one stored tensor.
     ///
     /// # Errors

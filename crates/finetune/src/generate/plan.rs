@@ -10,7 +10,7 @@ use crate::config::TrainingConfig;
 use crate::error::{Error, Result};
 use crate::hub::ModelDirectory;
 use crate::model::GenerationPass;
-use crate::trainer::{ModelState, RotaryTables, Source, Stage, load_state};
+use crate::trainer::{ModelState, RotaryTables, Source, Stage, load_state, trained};
 
 /// The device bytes of a generator, by what they are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,7 +173,10 @@ impl GenerationPlan {
         on: &mut dyn FnMut(Stage<'_>),
     ) -> Result<ModelState> {
         let mut parameters = self.config.parameters();
-        if matches!(source, Source::Seed | Source::Values(_)) {
+        if let Source::Checkpoint(checkpoint) = &source {
+            checkpoint.require(&trained(&parameters))?;
+        }
+        if !matches!(source, Source::Adapter(_)) {
             // Moments are for those who train.
             parameters.iter_mut().for_each(|parameter| parameter.trainable = false);
         }

@@ -25,7 +25,7 @@ pub use state::{DeviceReader, ModelState, UploadProgress};
 pub use upload::Chunk;
 
 pub(crate) use lane::RotaryTables;
-pub(crate) use start::load_state;
+pub(crate) use start::{load_state, trained};
 
 use crate::adapter::{AdapterError, AdapterOutput, write_adapter};
 use crate::checkpoint::{CheckpointDirectory, Header};

@@ -11,7 +11,7 @@ use super::shorter::Shorter;
 use super::upload::Chunk;
 use super::{MemoryNeed, ModelState, Trainer, TrainerOptions};
 use crate::adapter::Adapter;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, StatePart};
 use crate::config::TrainingConfig;
 use crate::data::Lengths;
 use crate::error::{Error, Result};
@@ -163,12 +163,15 @@ impl Plan {
             on(Stage::Fits(&self.need, context.memory()?.0));
         }
         let stream = Stream::new(context)?;
-        let held_out = match &source {
-            Source::Checkpoint(checkpoint) => checkpoint.header().held_out.clone(),
-            _ => Vec::new(),
-        };
         let parameters: Vec<Parameter> =
             self.step.parameters.iter().map(|held| held.parameter.clone()).collect();
+        let held_out = match &source {
+            Source::Checkpoint(checkpoint) => {
+                checkpoint.require(&trained(&parameters))?;
+                checkpoint.header().held_out.clone()
+            }
+            _ => Vec::new(),
+        };
         let origin = (self.base.as_ref(), self.config.seed);
         let (losses, state) = load_state((&stream, &parameters), origin, source, on)?;
         let rotary = RotaryTables::new(&stream, &self.config)?;
@@ -245,7 +248,8 @@ impl Plan {
 }
 
 /// The losses so far, and the state of `parameters` on the device. What `source` leaves to the seed
-/// comes from the model, where there is one, and has it.
+/// comes from the model, where there is one, and has it. A checkpoint was checked by
+/// [`Checkpoint::require`].
 pub(crate) fn load_state(
     (stream, parameters): (&Stream, &[Parameter]),
     (base, seed): (Option<&ModelDirectory>, u64),
@@ -266,11 +270,20 @@ pub(crate) fn load_state(
             Ok((Vec::new(), state))
         }
         Source::Checkpoint(checkpoint) => {
-            let trained: Vec<&Parameter> =
-                parameters.iter().filter(|parameter| parameter.trainable).collect();
-            checkpoint.require(&trained)?;
-            let state = ModelState::from_values(stream, parameters, initial, progress)?;
-            state.load(stream, checkpoint)?;
+            let mut whole = Vec::new();
+            let fill = |parameter: &Parameter, first: usize, chunk: Chunk<'_>| {
+                let name = StatePart::Parameter.tensor_name(&parameter.name);
+                if !checkpoint.has(&name) {
+                    return initial(parameter, first, chunk);
+                }
+                if first == 0 {
+                    whole = checkpoint.tensor(&name)?;
+                }
+                chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
+                Ok(())
+            };
+            let state = ModelState::from_values(stream, parameters, fill, progress)?;
+            state.load_moments(stream, checkpoint)?;
             Ok((checkpoint.header().losses.clone(), state))
         }
         Source::Adapter(adapter) => {
@@ -304,6 +317,11 @@ pub(crate) fn load_state(
         }
         Source::State(state) => Ok((Vec::new(), state)),
     }
+}
+
+/// The parameters that are trained.
+pub(crate) fn trained(parameters: &[Parameter]) -> Vec<&Parameter> {
+    parameters.iter().filter(|parameter| parameter.trainable).collect()
 }
 
 /// Checks that the caller gave as many values as a parameter has elements.

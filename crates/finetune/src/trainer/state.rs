@@ -57,14 +57,14 @@ impl ModelState {
         Ok(Self { tensors })
     }
 
-    /// Replaces the state of every trained parameter by that of a checkpoint, which must have been
-    /// checked by [`Checkpoint::require`].
+    /// Replaces the moments of every trained parameter by those of a checkpoint, which must have
+    /// been checked by [`Checkpoint::require`].
     ///
     /// # Errors
     /// When the checkpoint cannot be read or the device fails.
-    pub fn load(&self, stream: &Stream, checkpoint: &mut Checkpoint) -> Result<()> {
+    pub fn load_moments(&self, stream: &Stream, checkpoint: &mut Checkpoint) -> Result<()> {
         for tensor in self.trained() {
-            for part in StatePart::ALL {
+            for part in [StatePart::First, StatePart::Second] {
                 let values = checkpoint.tensor(&part.tensor_name(&tensor.parameter.name))?;
                 tensor.part(part).upload(stream, &values)?;
             }

@@ -1,0 +1,61 @@
+//! What was trained of a model: what a checkpoint or an adapter holds.
+
+use std::path::Path;
+
+use retrograph_finetune::checkpoint::{Checkpoint, CheckpointDirectory};
+use retrograph_finetune::parameters::{Parameter, inventory};
+use retrograph_finetune::{Adapter, Error, Mode, ModelDirectory, Source, TrainingConfig};
+
+use crate::error::CliError;
+use crate::screen::{self, fact};
+
+/// What was trained, where anything was.
+pub(crate) enum Trained {
+    Nothing,
+    Checkpoint(Box<Checkpoint>),
+    Adapter(Box<Adapter>),
+}
+
+impl Trained {
+    /// Opens the newest checkpoint of a directory, or an adapter, and says of which model it is: a
+    /// checkpoint knows its own, and what it lacks must come from the `base` of its run; an adapter
+    /// belongs to the model of `config`.
+    pub(crate) fn open(
+        config: TrainingConfig,
+        base: Option<&ModelDirectory>,
+        (checkpoint, adapter): (Option<&Path>, Option<&Path>),
+    ) -> Result<(TrainingConfig, Self), CliError> {
+        if let Some(path) = checkpoint {
+            let checkpoint = CheckpointDirectory::at(path).open_latest()?;
+            checkpoint.header().require_base(base)?;
+            let config = checkpoint.header().config;
+            let parameters = inventory(&config.model, config.mode);
+            let trained: Vec<&Parameter> = parameters.iter().filter(|one| one.trainable).collect();
+            checkpoint.require(&trained)?;
+            return Ok((config, Self::Checkpoint(Box::new(checkpoint))));
+        }
+        let Some(path) = adapter else { return Ok((config, Self::Nothing)) };
+        let adapter = Adapter::open(path).map_err(Error::from)?;
+        let config = TrainingConfig { mode: Mode::Lora(adapter.lora()), ..config };
+        adapter.require(&inventory(&config.model, config.mode)).map_err(Error::from)?;
+        Ok((config, Self::Adapter(Box::new(adapter))))
+    }
+
+    /// Says what was found.
+    pub(crate) fn show(&self) {
+        match self {
+            Self::Nothing => {}
+            Self::Checkpoint(checkpoint) => fact("checkpoint", checkpoint.path().display()),
+            Self::Adapter(adapter) => screen::adapter(adapter),
+        }
+    }
+
+    /// Where a model on a device takes it from.
+    pub(crate) fn source(&mut self) -> Source<'_> {
+        match self {
+            Self::Nothing => Source::Seed,
+            Self::Checkpoint(checkpoint) => Source::Checkpoint(checkpoint),
+            Self::Adapter(adapter) => Source::Adapter(adapter),
+        }
+    }
+}
