@@ -94,10 +94,10 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
     let training = plan.step_pass().pass.requirements();
     let context = arguments.device.context("a case needs --device")?.open()?;
     let with = |options| ModuleCache::with(&context, options);
-    let here = |workers| Warming { compiler: Compiler::Driver, workers };
+    let here = |workers| Warming { workers, ..Warming::default() };
     // Opening a bundle is part of what a program waits for.
     let started = Instant::now();
-    let others = |compiler| Warming { compiler, workers: 0 };
+    let others = |compiler| Warming { compiler, workers: 0, ..Warming::default() };
     let options = match case {
         "serial" => CacheOptions { warming: here(1), ..Default::default() },
         "split" => CacheOptions { warming: here(0), ..Default::default() },

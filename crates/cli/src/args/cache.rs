@@ -87,7 +87,7 @@ impl CacheArguments {
         Ok(match &self.compile {
             CompileChoice::Driver => Warming::default(),
             CompileChoice::Ptxas(path) => {
-                Warming { compiler: Compiler::Ptxas(path.clone()), workers }
+                Warming { compiler: Compiler::Ptxas(path.clone()), workers, ..Warming::default() }
             }
             CompileChoice::Processes => {
                 let program = std::env::current_exe().map_err(CliError::OwnProgram)?;
@@ -95,7 +95,7 @@ impl CacheArguments {
                 let arguments = ["compile-worker", "--device", &same.to_string()];
                 let arguments = arguments.map(Into::into).to_vec();
                 let compiler = Compiler::Processes(WorkerCommand { program, arguments });
-                Warming { compiler, workers }
+                Warming { compiler, workers, ..Warming::default() }
             }
         })
     }

@@ -120,6 +120,11 @@ impl Cublas {
         &self.inner.context
     }
 
+    /// Whether `other` is a clone of this handle.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     /// What keeps the handle.
     pub(crate) fn owner(&self) -> Owner {
         self.inner.clone()

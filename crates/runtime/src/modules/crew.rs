@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use retrograph_kernels::SmTarget;
 
-use super::compiler::{Compiler, Hand, Job};
+use super::compiler::{Compiler, Failure, Hand, Job};
 
 /// Who compiles, and for what.
 pub(super) struct Crew<'a> {
@@ -16,6 +16,8 @@ pub(super) struct Crew<'a> {
     pub(super) device: SmTarget,
     /// The most processes at the same time.
     pub(super) workers: usize,
+    /// The longest that each may take to get ready, and over an image.
+    pub(super) limit: Duration,
 }
 
 /// What came of an image, or of a worker that could not begin.
@@ -23,7 +25,7 @@ pub(super) struct Made {
     /// The image, or `None` for a worker that could not begin.
     pub(super) index: Option<usize>,
     /// The code, or why there is none.
-    pub(super) code: Result<Vec<u8>, String>,
+    pub(super) code: Result<Vec<u8>, Failure>,
     pub(super) elapsed: Duration,
 }
 
@@ -56,7 +58,7 @@ impl Crew<'_> {
         let send = |index, code, started: Instant| {
             sender.send(Made { index, code, elapsed: started.elapsed() }).is_ok()
         };
-        let mut hand = match Hand::new(self.compiler, &self.identity) {
+        let mut hand = match Hand::new(self.compiler, &self.identity, self.limit) {
             Ok(hand) => hand,
             Err(why) => {
                 send(None, Err(why), started);
@@ -69,8 +71,10 @@ impl Crew<'_> {
             let started = Instant::now();
             // A large image gets its share of the cores, for the others wait for it in the end.
             let threads = (self.workers * ptx.len() / all.max(1)).max(1);
-            let code = hand.compile(Job { ptx, device: self.device, threads });
-            if !send(Some(index), code, started) {
+            let job = Job { ptx, device: self.device, threads, limit: self.limit };
+            let code = hand.compile(job);
+            let goes_on = code.as_ref().err().is_none_or(|failure| hand.survives(failure));
+            if !send(Some(index), code, started) || !goes_on {
                 return;
             }
         }

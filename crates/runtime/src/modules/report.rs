@@ -84,6 +84,18 @@ pub enum Warning {
         /// What it said.
         why: String,
     },
+    /// A process that was to compile took too long and was ended; the driver compiles here instead.
+    #[error(
+        "a compiling process took longer than {limit:?}{} and was ended, so that the driver \
+         compiles in this one; see `Warming::limit`",
+        image.as_ref().map_or(" to get ready".to_owned(), |image| format!(" over `{image}`"))
+    )]
+    TooSlow {
+        /// The image, or `None` when the process did not get ready.
+        image: Option<String>,
+        /// The longest that it may take.
+        limit: Duration,
+    },
 }
 
 /// What the compiler made of one entry point.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::cache::{Claim, ModuleCache};
-use super::compiler::Compiler;
+use super::compiler::{Compiler, Failure};
 use super::crew::Crew;
 use super::disk::identity;
 use super::function::{Function, Module};
@@ -184,19 +184,24 @@ impl<'s> Session<'s> {
         cold.sort_by_key(|(wanted, _)| std::cmp::Reverse(wanted.ptx().len()));
         let images: Vec<&str> = cold.iter().map(|(wanted, _)| wanted.ptx()).collect();
         let mut cold: Vec<_> = cold.into_iter().map(Some).collect();
+        let limit = self.cache.options().warming.limit;
         let crew = Crew {
             compiler: &self.cache.options().warming.compiler,
             identity: identity(self.context()),
             device: self.context().device_target(),
             workers: self.workers()?,
+            limit,
         };
         crew.compile(&images, &mut |made| {
             let slot = made.index.map(|index| &mut cold[index]);
             let name = |(wanted, _): &Mine<'_, '_>| wanted.name.clone();
             match (made.code, slot) {
-                (Err(why), slot) => {
+                (Err(failure), slot) => {
                     let image = slot.and_then(|slot| slot.as_ref().map(name));
-                    self.warn(Warning::Compiler { image, why });
+                    self.warn(match failure {
+                        Failure::Told(why) => Warning::Compiler { image, why },
+                        Failure::TooSlow => Warning::TooSlow { image, limit },
+                    });
                     Ok(())
                 }
                 (Ok(code), Some(slot)) => self.take(slot, &code, made.elapsed),

@@ -6,8 +6,10 @@
 
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
 
-use super::compiler::{Job, WorkerCommand};
+use super::compiler::{Failure, Job, WorkerCommand};
 use super::disk::identity;
 use super::load::compile;
 use crate::context::Context;
@@ -44,58 +46,97 @@ pub fn serve(context: &Context, input: impl Read, output: impl Write) -> io::Res
     }
 }
 
-/// A started worker, which is ended when it is dropped.
+/// A number of threads, and PTX.
+type Request = (usize, String);
+/// A status, and code or a message.
+type Answer = io::Result<(u8, Vec<u8>)>;
+
+/// A started worker, which is ended when it is dropped. A thread of its own talks to it, since it
+/// may take nothing in and give nothing out for as long as it likes; that thread ends with the pipes.
 pub(super) struct Worker {
     child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    requests: Sender<Request>,
+    answers: Receiver<Answer>,
 }
 
 impl Worker {
-    pub(super) fn start(command: &WorkerCommand, identity: &str) -> Result<Self, String> {
+    pub(super) fn start(
+        command: &WorkerCommand,
+        identity: &str,
+        limit: Duration,
+    ) -> Result<Self, Failure> {
         let WorkerCommand { program, arguments } = command;
         let failed = |error: io::Error| format!("{}: {error}", program.display());
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().map_err(failed)?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(format!("{}: no pipes", program.display()));
+            return Err(format!("{}: no pipes", program.display()).into());
         };
-        let mut worker = Self { child, input, output: BufReader::new(output) };
-        match worker.read_answer() {
+        let ((requests, asked), (told, answers)) = (mpsc::channel(), mpsc::channel());
+        std::thread::spawn(move || talk((input, BufReader::new(output)), &asked, &told));
+        let worker = Self { child, requests, answers };
+        match worker.answer(limit)? {
             Ok((GOOD, said)) if said == identity.as_bytes() => Ok(worker),
             Ok((_, said)) => {
                 let said = String::from_utf8_lossy(&said).into_owned();
-                Err(format!("{} is for `{said}`, not for `{identity}`", program.display()))
+                Err(format!("{} is for `{said}`, not for `{identity}`", program.display()).into())
             }
-            Err(error) => Err(failed(error)),
+            Err(error) => Err(failed(error).into()),
         }
     }
 
-    pub(super) fn compile(&mut self, job: Job<'_>) -> Result<Vec<u8>, String> {
-        match self.ask(job) {
+    pub(super) fn compile(&mut self, job: Job<'_>) -> Result<Vec<u8>, Failure> {
+        // Where nobody takes the request, nobody answers either.
+        let _ = self.requests.send((job.threads, job.ptx.to_owned()));
+        match self.answer(job.limit)? {
             Ok((GOOD, code)) => Ok(code),
-            Ok((_, message)) => Err(String::from_utf8_lossy(&message).into_owned()),
-            Err(error) => Err(format!("the compiling process failed: {error}")),
+            Ok((_, message)) => Err(String::from_utf8_lossy(&message).into_owned().into()),
+            Err(error) => Err(format!("the compiling process failed: {error}").into()),
         }
     }
 
-    fn ask(&mut self, job: Job<'_>) -> io::Result<(u8, Vec<u8>)> {
-        self.input.write_all(&u32::try_from(job.threads).unwrap_or(1).to_le_bytes())?;
-        self.input.write_all(&(job.ptx.len() as u64).to_le_bytes())?;
-        self.input.write_all(job.ptx.as_bytes())?;
-        self.input.flush()?;
-        self.read_answer()
-    }
-
-    fn read_answer(&mut self) -> io::Result<(u8, Vec<u8>)> {
-        let mut status = [0];
-        self.output.read_exact(&mut status)?;
-        if ![GOOD, BAD].contains(&status[0]) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "its output is no answer"));
+    fn answer(&self, limit: Duration) -> Result<Answer, Failure> {
+        match self.answers.recv_timeout(limit) {
+            Ok(answer) => Ok(answer),
+            Err(RecvTimeoutError::Timeout) => Err(Failure::TooSlow),
+            Err(RecvTimeoutError::Disconnected) => Ok(Err(io::ErrorKind::BrokenPipe.into())),
         }
-        Ok((status[0], read_bytes(&mut self.output)?))
     }
+}
+
+/// Passes requests on, and answers back, until either side ends.
+fn talk(
+    (mut input, mut output): (ChildStdin, BufReader<ChildStdout>),
+    requests: &Receiver<Request>,
+    answers: &Sender<Answer>,
+) {
+    // What the worker says of itself comes unasked.
+    let mut answer = read_answer(&mut output);
+    loop {
+        let failed = answer.is_err();
+        if answers.send(answer).is_err() || failed {
+            return;
+        }
+        let Ok(request) = requests.recv() else { return };
+        answer = ask(&mut input, &request).and_then(|()| read_answer(&mut output));
+    }
+}
+
+fn ask(input: &mut impl Write, (threads, ptx): &Request) -> io::Result<()> {
+    input.write_all(&u32::try_from(*threads).unwrap_or(1).to_le_bytes())?;
+    input.write_all(&(ptx.len() as u64).to_le_bytes())?;
+    input.write_all(ptx.as_bytes())?;
+    input.flush()
+}
+
+fn read_answer(output: &mut impl Read) -> Answer {
+    let mut status = [0];
+    output.read_exact(&mut status)?;
+    if ![GOOD, BAD].contains(&status[0]) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "its output is no answer"));
+    }
+    Ok((status[0], read_bytes(output)?))
 }
 
 impl Drop for Worker {

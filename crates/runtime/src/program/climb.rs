@@ -85,6 +85,9 @@ impl Program {
                 Ok(moved.commands.len())
             }
             Rung::ExecUpdate => {
+                if moved.handle.is_some() {
+                    self.warm_libraries(stream)?;
+                }
                 let template = self.template(strategy, stream)?;
                 let replay = self.replay.as_mut().expect("there is a graph");
                 match replay.exec.update(&template.graph) {

@@ -63,6 +63,16 @@ impl Foreign {
         self.ranges[at].address = address;
     }
 
+    /// Lets another handle do the work, if it is a product, and gives back the one before.
+    pub(super) fn use_handle(&mut self, cublas: &Cublas) -> Option<Cublas> {
+        match &mut self.work {
+            Work::Gemm(held, _) if !held.is(cublas) => {
+                Some(std::mem::replace(held, cublas.clone()))
+            }
+            Work::Gemm(..) | Work::Closure(_) => None,
+        }
+    }
+
     /// What the work needs besides memory.
     pub(super) fn owner(&self) -> Option<Owner> {
         match &self.work {

@@ -196,7 +196,7 @@ impl Program {
 
     /// Lets cuBLAS load the kernels of each product, which it does at the first one of a kind and
     /// which could break a capture: by a capture that forbids nothing, and which is thrown away.
-    fn warm_libraries(&self, stream: &Stream) -> Result<(), BuildError> {
+    pub(super) fn warm_libraries(&self, stream: &Stream) -> Result<(), BuildError> {
         let mut warm = Vec::new();
         for step in &self.sequence.steps {
             let Command::Library(foreign) = &step.command else { continue };

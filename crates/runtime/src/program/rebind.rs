@@ -9,6 +9,7 @@ use super::climb::Climb;
 use super::error::{BuildError, StepError};
 use super::ladder::Rung;
 use super::policy::Strategy;
+use crate::library::Cublas;
 use crate::memory::Staging;
 use crate::stream::Stream;
 
@@ -23,6 +24,8 @@ pub struct Rebound {
     pub buffers: usize,
     /// Nodes whose parameters were set.
     pub nodes: usize,
+    /// Whether another handle of cuBLAS does the products from now on.
+    pub handle: bool,
     /// Bytes of tables that are rewritten on the device, in the order of the stream.
     pub table_bytes: usize,
     /// Rungs that were tried before and failed, with the cause.
@@ -38,6 +41,8 @@ pub(super) struct Moved {
     tables: bool,
     /// What was bound before.
     before: Vec<External>,
+    /// The handle of cuBLAS that did the products before, if another one does now.
+    pub(super) handle: Option<Cublas>,
     /// Whether the device may hold addresses of both, should the move fail from here on.
     pub(super) mixed: bool,
 }
@@ -45,6 +50,10 @@ pub(super) struct Moved {
 impl Program {
     /// Binds the program to other memory, for the steps from now on. What `bindings` does not name
     /// stays where it is. Steps in flight use the old memory, which is kept until they have run.
+    ///
+    /// A handle of cuBLAS that `bindings` name does the products from now on, and the one before is
+    /// kept like memory. The products are captured again, since another handle may choose other
+    /// kernels; equal bits are promised for one handle alone.
     ///
     /// The graph follows by the cheapest [`Rung`], and by the next one when a rung fails. Only the
     /// last one, [`Rung::Rebuild`], waits for steps in flight. Edges do not change, since they are
@@ -75,25 +84,30 @@ impl Program {
             return Err(BuildError::GivenUp { cause: failed.clone() });
         }
         stream.bind_outside_capture("rebinding a program")?;
+        let handle = bindings.cublas_handle();
+        if let Some(handle) = handle {
+            self.context.same(handle.context(), "the handle of cuBLAS")?;
+        }
         let externals = bindings.resolve(&self.wanted, &self.memory.externals, &self.context)?;
         self.after_last_step(stream)?;
-        let mut moved = self.move_externals(externals);
+        let mut moved = self.move_to(externals, handle);
         let climb = match self.follow(least, stream, &mut moved) {
             Ok(climb) => climb,
             Err(error) => return Err(self.move_back(stream, moved, error)),
         };
-        let buffers = moved.before.len();
-        let owners = moved.before.into_iter().map(|external| external.owner).collect();
+        let (buffers, handle) = (moved.before.len(), moved.handle.is_some());
+        let owners = moved.before.into_iter().map(|external| external.owner);
+        let owners = owners.chain(moved.handle.map(|handle| handle.owner())).collect();
         self.retired.release_finished();
         self.retired.retire(stream, owners);
         let table_bytes = if moved.tables { size_of_val(self.memory.tables().1) } else { 0 };
         let Climb { rung, nodes, failed } = climb;
         let (strategy, time) = (self.report.strategy, started.elapsed());
-        Ok(Rebound { rung, strategy, buffers, nodes, table_bytes, failed, time })
+        Ok(Rebound { rung, strategy, buffers, nodes, handle, table_bytes, failed, time })
     }
 
-    /// Puts the addresses into commands and tables, on the host.
-    fn move_externals(&mut self, externals: Vec<External>) -> Moved {
+    /// Puts the addresses into commands and tables, and the handle into products, on the host.
+    fn move_to(&mut self, externals: Vec<External>, handle: Option<&Cublas>) -> Moved {
         let (mut commands, mut tables, mut before) = (Vec::new(), false, Vec::new());
         for to in externals {
             if self.memory.external(to.id).is_some_and(|held| held.address == to.address) {
@@ -104,9 +118,14 @@ impl Program {
             tables |= in_tables;
             before.push(old);
         }
+        let used = handle.and_then(|handle| self.sequence.use_handle(handle));
+        let handle = used.map(|(before, products)| {
+            commands.extend(products);
+            before
+        });
         commands.sort_unstable();
         commands.dedup();
-        Moved { commands, tables, before, mixed: false }
+        Moved { commands, tables, before, handle, mixed: false }
     }
 
     /// Makes the device follow: its tables, and the graph.
@@ -140,7 +159,7 @@ impl Program {
 
     /// Makes the program do the old step again after `error`, or gives it up.
     fn move_back(&mut self, stream: &Stream, moved: Moved, error: BuildError) -> BuildError {
-        let mut back = self.move_externals(moved.before);
+        let mut back = self.move_to(moved.before, moved.handle.as_ref());
         if !moved.mixed {
             return error;
         }

@@ -10,6 +10,7 @@ use super::links::{InCommand, Links, Slot};
 use super::memory::Memory;
 use crate::error::Result;
 use crate::launch::{KernelArguments, KernelLaunch, LaunchGeometry};
+use crate::library::Cublas;
 use crate::modules::{Function, ImageKey, WarmModules};
 use crate::pass::{BufferId, CustomLaunch, Edges, OpId, Operation, OperationKind, Pass, infer};
 use crate::{Owner, Stream};
@@ -115,6 +116,19 @@ impl Sequence {
             }
         }
         links.iter().map(|link| link.place.0).collect()
+    }
+
+    /// Lets another handle of cuBLAS do all products. Gives back the one before, and the positions
+    /// of the products, unless there are none or it is the same.
+    pub(super) fn use_handle(&mut self, cublas: &Cublas) -> Option<(Cublas, Vec<usize>)> {
+        let change = |(at, step): (usize, &mut Step)| match &mut step.command {
+            Command::Library(foreign) => Some((foreign.use_handle(cublas)?, at)),
+            _ => None,
+        };
+        // All products of a program are done by one handle.
+        let (mut before, products): (Vec<_>, Vec<_>) =
+            self.steps.iter_mut().enumerate().filter_map(change).unzip();
+        Some((before.pop()?, products))
     }
 
     /// What keeps functions and libraries alive.

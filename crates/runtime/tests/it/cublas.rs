@@ -24,17 +24,17 @@ use crate::programs::build;
 const SHAPE: MatrixShape = MatrixShape { rows: 48, columns: 80, inner: 64 };
 
 /// `y = silu(x) · wᵀ` by a library and by our kernel, and the sum of both.
-struct Products {
-    pass: Pass,
-    x: Slice<f32>,
-    w: Slice<f32>,
-    ours: Slice<f32>,
-    theirs: Slice<f32>,
-    sum: Slice<f32>,
+pub(crate) struct Products {
+    pub(crate) pass: Pass,
+    pub(crate) x: Slice<f32>,
+    pub(crate) w: Slice<f32>,
+    pub(crate) ours: Slice<f32>,
+    pub(crate) theirs: Slice<f32>,
+    pub(crate) sum: Slice<f32>,
 }
 
 impl Products {
-    fn new(workspace_bytes: usize) -> Self {
+    pub(crate) fn new(workspace_bytes: usize) -> Self {
         let MatrixShape { rows, columns, inner } = SHAPE;
         let mut pass = Pass::new("products");
         let (x, w) = (pass.external("x", rows * inner), pass.external("w", columns * inner));
@@ -107,7 +107,7 @@ impl Products {
 /// cuBLAS of this machine, or `None` where the tests run on a simulated driver or it is missing.
 // A skip must be visible, and tests have nothing but standard error to say so.
 #[allow(clippy::print_stderr)]
-fn cublas(device: &Device) -> Option<Cublas> {
+pub(crate) fn cublas(device: &Device) -> Option<Cublas> {
     if device.context.driver().is_simulated() {
         eprintln!("SKIPPED: cuBLAS needs a GPU");
         return None;
@@ -158,12 +158,14 @@ fn to_bits(values: &[f32]) -> Vec<u32> {
 }
 
 /// What the stand-in was asked for, and the driver's functions for its work.
-struct StandIn {
+pub(crate) struct StandIn {
     table: DriverTable,
     stream: CUstream,
     workspace: Option<(u64, usize)>,
-    calls: Vec<&'static str>,
-    status: c_int,
+    pub(crate) calls: Vec<&'static str>,
+    pub(crate) status: c_int,
+    /// What it says that every element of a product is.
+    product: f32,
 }
 
 // SAFETY: a stream's handle is a number to the simulated driver, which any thread may use.
@@ -211,7 +213,7 @@ extern "C" fn set_workspace(handle: Handle, workspace: *mut c_void, bytes: usize
     0
 }
 
-/// Fills its workspace with 1.0 and copies that to the result: two nodes.
+/// Fills its workspace with what it takes for the product and copies that to the result: two nodes.
 extern "C" fn gemm_ex(
     handle: Handle,
     transpose_a: c_int,
@@ -245,7 +247,8 @@ extern "C" fn gemm_ex(
     assert!(bytes >= words * 4 && workspace.is_multiple_of(256));
     // SAFETY: the workspace is that large, and so is the result.
     unsafe {
-        let filled = (held.table.cuMemsetD32Async)(workspace, 0x3f80_0000, words, held.stream);
+        let filled =
+            (held.table.cuMemsetD32Async)(workspace, held.product.to_bits(), words, held.stream);
         let to = c as u64;
         let copied = (held.table.cuMemcpyDtoDAsync_v2)(to, workspace, words * 4, held.stream);
         c_int::from(!filled.is_success() || !copied.is_success()) * 13
@@ -256,17 +259,24 @@ const STAND_IN: CublasTable =
     CublasTable { create, destroy, get_version, set_stream, set_workspace, gemm_ex };
 
 /// A simulated device and a handle of the stand-in. The lock of the place is held meanwhile.
-fn with_stand_in(test: impl FnOnce(&Bench, &Cublas, &Mutex<StandIn>)) {
+pub(crate) fn with_stand_in(test: impl FnOnce(&Bench, &Cublas, &Mutex<StandIn>)) {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let bench = Bench::new(0);
+    let (cublas, held) = stand_in_for(&bench, 1.0);
+    test(&bench, &cublas, held);
+}
+
+/// A handle of a stand-in for which every element of a product is `product`.
+pub(crate) fn stand_in_for(bench: &Bench, product: f32) -> (Cublas, &'static Mutex<StandIn>) {
     let (table, stream) = (*bench.simulator.table(), CUstream::NULL);
-    let held = StandIn { table, stream, workspace: None, calls: Vec::new(), status: 0 };
+    let calls = Vec::new();
+    let held = StandIn { table, stream, workspace: None, calls, status: 0, product };
     let held: &'static Mutex<StandIn> = Box::leak(Box::new(Mutex::new(held)));
     *PLACE.lock().unwrap() = Some(held);
     // SAFETY: the functions behave as those of cuBLAS, as far as the tests use them.
     let cublas = unsafe { Cublas::from_table(STAND_IN, &bench.device.context) }.unwrap();
-    test(&bench, &cublas, held);
+    (cublas, held)
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod buffers;
 mod caching;
 mod capturing;
 mod cublas;
+mod cublas_handles;
 mod described;
 mod device;
 mod disturbed_captures;

@@ -4,10 +4,11 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use retrograph_runtime::modules::{
-    CacheOptions, Compiler, Source, Warming, WorkerCommand, serve_compiler,
+    CacheOptions, Compiler, Source, Warming, Warning, WorkerCommand, serve_compiler,
 };
 use retrograph_runtime::{ModuleCache, PrewarmError};
 
@@ -35,7 +36,7 @@ done
 cat "$source" > "$code"; printf '\0' >> "$code""#;
 
 fn ptxas(path: PathBuf, workers: usize) -> CacheOptions {
-    with_workers(Warming { compiler: Compiler::Ptxas(path), workers })
+    with_workers(Warming { compiler: Compiler::Ptxas(path), workers, ..Warming::default() })
 }
 
 #[test]
@@ -82,10 +83,47 @@ fn processes_that_are_no_workers_are_found_and_the_driver_compiles() {
         let program = program(folder.path(), lines);
         let command = WorkerCommand { program, arguments: Vec::new() };
         let compiler = Compiler::Processes(command);
-        let warm = warm_two(&device, with_workers(Warming { compiler, workers: 2 })).unwrap();
+        let warming = Warming { compiler, workers: 2, ..Warming::default() };
+        let warm = warm_two(&device, with_workers(warming)).unwrap();
         assert_warm(&warm, Source::Jit, &["a compiling process failed", word]);
         assert_eq!(warm.report().warnings.len(), 2, "each process is told of");
     }
+}
+
+/// Two processes that never come to an end are told of, with an image where they had one.
+fn assert_ended(compiler: Compiler, with_image: bool) {
+    let limit = Duration::from_millis(200);
+    let started = Instant::now();
+    let warming = Warming { compiler, workers: 2, limit };
+    let warm = warm_two(&bench(), with_workers(warming)).unwrap();
+    assert!(started.elapsed() < Duration::from_secs(30), "nobody waits for it");
+    assert_warm(&warm, Source::Jit, &["took longer than 200ms", "the driver compiles in this"]);
+    let slow = warm.report().warnings.iter().filter(|warning| {
+        matches!(warning, Warning::TooSlow { image: found, limit: held }
+            if *held == limit && found.is_some() == with_image)
+    });
+    assert_eq!(slow.count(), 2);
+}
+
+#[test]
+fn a_process_that_takes_too_long_is_ended_and_the_driver_compiles() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |lines: &str| {
+        let command = WorkerCommand { program: program(folder.path(), lines), arguments: vec![] };
+        Compiler::Processes(command)
+    };
+    // What it has started keeps its pipes open, whatever becomes of the process itself.
+    assert_ended(of("sleep 60"), false);
+    // It says what it must, and then takes in no request, or a part of one.
+    let device = bench();
+    let mut identity = Vec::new();
+    serve_compiler(&device.context, &[][..], &mut identity).unwrap();
+    drop(device);
+    fs::write(folder.path().join("identity"), identity).unwrap();
+    let hello = format!("cat {}/identity", folder.path().display());
+    assert_ended(of(&format!("{hello}; sleep 60")), true);
+    let assembler = Compiler::Ptxas(program(folder.path(), "sleep 60"));
+    assert_ended(assembler, true);
 }
 
 #[test]
