@@ -11,6 +11,6 @@ use crate::quad::streaming;
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let entry = streaming("add", (["a", "b"], ["out"]), |[a, b]| [a + b]);
+    let entry = streaming((target, "add"), (["a", "b"], ["out"]), |[a, b]| [a + b]);
     ModuleBuilder::new(target).entry(entry).build()
 }

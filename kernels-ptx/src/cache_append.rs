@@ -12,14 +12,14 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Value};
 
-use crate::gemm::pack_bf16;
+use crate::bf16::pack;
 
 /// The image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let pairs = entry("cache_append_bf16", 2, |from, to| {
         let pair = [0, 1].map(|i| from.pointer.load(from.element + i));
         let words = Ptr::<u32>::from_address(to.pointer.address());
-        words.store(to.element >> 1, pack_bf16(target, pair));
+        words.store(to.element >> 1, pack(target, pair));
     });
     let floats = entry("cache_append", 1, |from, to| {
         to.pointer.store(to.element, from.pointer.load(from.element));

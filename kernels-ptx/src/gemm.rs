@@ -43,7 +43,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::ModuleBuilder;
 
-pub(crate) use cargo::{Cargo, Stored, pack_bf16};
+pub(crate) use cargo::{Cargo, Stored};
 pub(crate) use nf4::Nf4;
 use operand::Contiguous::{Contraction, Extent};
 use sizes::Storage;

@@ -15,8 +15,10 @@ use retrograph_ptx::ast::Module;
 
 mod adamw;
 mod add;
+mod bf16;
 mod cache_append;
 mod cache_attention;
+mod cast;
 mod chunk;
 mod clip;
 mod clip_scale;
@@ -58,6 +60,7 @@ const IMAGES: &[(&str, Build)] = &[
     ("add", add::module),
     ("cache_append", cache_append::module),
     ("cache_attention", cache_attention::module),
+    ("cast", cast::module),
     ("clip", clip::module),
     ("clip_scale", clip_scale::module),
     ("column_sum", column_sum::module),

@@ -4,8 +4,11 @@
 //! float at a time elsewhere. Both ways give the same values in the same order, so that a kernel's
 //! result does not depend on the alignment of its operands.
 
+use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
+
+use crate::bf16::pack;
 
 /// Four floats of one thread.
 pub(crate) type Floats<'k> = [Value<'k, f32>; 4];
@@ -20,6 +23,38 @@ pub(crate) struct Quad<'k> {
     left: Value<'k, u32>,
     /// Whether the quad is moved by one access.
     whole: Pred<'k>,
+}
+
+/// Where a result goes: as f32, as bf16, or both. What it does not go to is null.
+#[derive(Clone, Copy)]
+pub(crate) struct Written<'k> {
+    f32: Ptr<'k, f32>,
+    bf16: Ptr<'k, u32>,
+}
+
+impl<'k> Written<'k> {
+    /// Declares the parameters `name` and `name_bf16`.
+    pub(crate) fn declare(k: &Kernel<'k>, name: &str) -> Self {
+        Self { f32: k.pointer(name), bf16: k.pointer(&format!("{name}_bf16")) }
+    }
+
+    /// The places `elements` further; what is null stays null.
+    pub(crate) fn at(self, elements: Value<'k, u64>) -> Self {
+        let k = self.f32.kernel();
+        let far = |address: Value<'k, u64>, bytes: Value<'k, u64>| {
+            let skip = address.eq(0).select(k.constant(0u64), bytes);
+            address + skip
+        };
+        Self {
+            f32: Ptr::from_address(far(self.f32.address(), elements << 2)),
+            bf16: Ptr::from_address(far(self.bf16.address(), elements << 1)),
+        }
+    }
+
+    /// Both arrays, to see whether they are aligned.
+    pub(crate) fn arrays(self) -> [Ptr<'k, f32>; 2] {
+        [self.f32, self.bf16.reinterpret()]
+    }
 }
 
 /// Whether all of these arrays start at a multiple of 16 bytes.
@@ -78,6 +113,23 @@ impl<'k> Quad<'k> {
         self.k.when_else(self.whole, vector, single);
     }
 
+    /// Stores the quad where `to` is: as f32 and rounded to bf16.
+    pub(crate) fn write(&self, target: SmTarget, to: Written<'k>, values: Floats<'k>) {
+        self.k.when(!to.f32.is_null(), || self.store(to.f32, values));
+        self.k.when(!to.bf16.is_null(), || {
+            let words = [0, 2].map(|i| pack(target, [values[i], values[i + 1]]));
+            let vector = || to.bf16.store_vec2(self.first >> 1, words);
+            let single = || {
+                self.each(|lane| {
+                    let word = words[lane as usize / 2];
+                    let half = if lane % 2 == 0 { word } else { word >> 16 };
+                    to.bf16.store_u16(self.first + lane, half);
+                });
+            };
+            self.k.when_else(self.whole, vector, single);
+        });
+    }
+
     /// Runs `body` for each lane that the array reaches.
     fn each(&self, body: impl Fn(u32)) {
         for lane in 0..4 {
@@ -103,25 +155,27 @@ pub(crate) fn block_quads<'k>(
 
 /// A kernel that computes each element of its outputs from the same place of its inputs.
 ///
-/// Thread i of the grid has the elements from 4·i to 4·i + 3.
+/// Thread i of the grid has the elements from 4·i to 4·i + 3. Each output is written as f32, as bf16,
+/// or both.
 pub(crate) fn streaming<const I: usize, const O: usize>(
-    name: &str,
+    (target, name): (SmTarget, &str),
     (inputs, outputs): ([&str; I], [&str; O]),
     formula: impl for<'k> Fn([Value<'k, f32>; I]) -> [Value<'k, f32>; O],
 ) -> Entry {
     Kernel::build(name, |k| {
         let inputs = inputs.map(|name| k.pointer::<f32>(name));
-        let outputs = outputs.map(|name| k.pointer::<f32>(name));
+        let outputs = outputs.map(|name| Written::declare(k, name));
         let n = k.param::<u32>("n");
         let quad = k.ctaid_x() * k.ntid_x() + k.tid_x();
         // Quads are counted, not elements, since four times the last thread may pass 2³².
         k.return_if(quad.ge((n >> 2) + (n & 3).min(1)));
-        let arrays: Vec<_> = inputs.iter().chain(&outputs).copied().collect();
+        let written = outputs.iter().flat_map(|output| output.arrays());
+        let arrays: Vec<_> = inputs.iter().copied().chain(written).collect();
         let quad = Quad::new(quad * 4, n, aligned(&arrays));
         let loaded = inputs.map(|input| quad.load(input));
         let results = [0, 1, 2, 3].map(|lane| formula(loaded.map(|floats| floats[lane])));
         for (index, output) in outputs.into_iter().enumerate() {
-            quad.store(output, results.map(|result| result[index]));
+            quad.write(target, output, results.map(|result| result[index]));
         }
     })
 }

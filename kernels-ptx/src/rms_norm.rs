@@ -11,14 +11,14 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value};
 
-use crate::quad::{aligned, block_quads};
+use crate::quad::{Written, aligned, block_quads};
 
 /// 2^64, by which rows are scaled whose squares leave the range.
 const SCALE: f32 = 18_446_744_073_709_551_616.0;
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build("rms_norm", rms_norm)).build()
+    ModuleBuilder::new(target).entry(Kernel::build("rms_norm", |k| rms_norm(k, target))).build()
 }
 
 /// A row of the input.
@@ -29,10 +29,10 @@ struct Row<'k> {
     aligned: Pred<'k>,
 }
 
-fn rms_norm(k: &Kernel<'_>) {
+fn rms_norm(k: &Kernel<'_>, target: SmTarget) {
     let x = k.pointer::<f32>("x");
     let gamma = k.pointer::<f32>("gamma");
-    let y = k.pointer::<f32>("y");
+    let y = Written::declare(k, "y");
     let rstds = k.pointer::<f32>("rstd");
     let width = k.param::<u32>("width");
     let eps = k.param::<f32>("eps");
@@ -40,12 +40,13 @@ fn rms_norm(k: &Kernel<'_>) {
     let row = k.ctaid_x();
     let start = row.mul_wide(width);
     let (x, y) = (x.at(start), y.at(start));
-    let input = Row { x, width, aligned: aligned(&[x, y, gamma]) };
+    let [plain, rounded] = y.arrays();
+    let input = Row { x, width, aligned: aligned(&[x, plain, rounded, gamma]) };
     let rstd = scaled_rstd(k, input, eps);
     k.when(k.tid_x().eq(0), || rstds.store(row, rstd));
     block_quads(k, width, input.aligned, |quad| {
         let (x, gamma) = (quad.load(x), quad.load(gamma));
-        quad.store(y, [0, 1, 2, 3].map(|i| x[i] * rstd * gamma[i]));
+        quad.write(target, y, [0, 1, 2, 3].map(|i| x[i] * rstd * gamma[i]));
     });
 }
 

@@ -12,6 +12,6 @@ use crate::sigmoid::silu;
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let entry = streaming("silu", (["x"], ["y"]), |[x]| [silu(x)]);
+    let entry = streaming((target, "silu"), (["x"], ["y"]), |[x]| [silu(x)]);
     ModuleBuilder::new(target).entry(entry).build()
 }

@@ -13,6 +13,11 @@ use crate::sigmoid::silu_derivative;
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
     let names = (["x", "grad_out"], ["grad_input"]);
-    let entry = streaming("silu_backward", names, |[x, grad_out]| [grad_out * silu_derivative(x)]);
+    let entry =
+        streaming(
+            (target, "silu_backward"),
+            names,
+            |[x, grad_out]| [grad_out * silu_derivative(x)],
+        );
     ModuleBuilder::new(target).entry(entry).build()
 }

@@ -13,6 +13,6 @@ use crate::sigmoid::silu;
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
     let names = (["gate", "up"], ["out"]);
-    let entry = streaming("swiglu", names, |[gate, up]| [silu(gate) * up]);
+    let entry = streaming((target, "swiglu"), names, |[gate, up]| [silu(gate) * up]);
     ModuleBuilder::new(target).entry(entry).build()
 }

@@ -14,7 +14,7 @@ use crate::sigmoid::sigmoids;
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
     let names = (["gate", "up", "grad_out"], ["grad_gate", "grad_up"]);
-    let entry = streaming("swiglu_backward", names, |[gate, up, grad_out]| {
+    let entry = streaming((target, "swiglu_backward"), names, |[gate, up, grad_out]| {
         let [sigmoid, rest] = sigmoids(gate);
         let derivative = sigmoid * gate.fma(rest, 1.0);
         [grad_out * (up * derivative), grad_out * (gate * sigmoid)]

@@ -5,8 +5,8 @@
 //!     [--samples N] [--simulate] OUT.jsonl
 //! ```
 //!
-//! `--bf16` computes in bf16; `--weights` says how the second operand is stored, and `--streamed` that the
-//! first one is stored as bf16, too.
+//! `--bf16` computes in bf16; `--weights` says how the second operand is stored, and `--streamed`
+//! that the first one is stored as bf16, too.
 //! `--tile` times that tile alone beside the chosen one. `--simulate` runs small shapes on the
 //! simulated driver, which shows that the program works and nothing about speed. A launch takes its
 //! operands from a ring of copies larger than the L2 cache, so that memory is not hidden. The time

@@ -6,6 +6,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
 
 use super::nf4::Nf4;
+use crate::bf16::pack;
 
 /// How the elements of an operand lie in memory.
 #[derive(Clone, Copy)]
@@ -164,17 +165,4 @@ impl<'k> Cargo<'k> {
             }
         }
     }
-}
-
-/// Two floats as bf16 in a word, each rounded to the nearest, ties to even; NaN stays NaN.
-pub(crate) fn pack_bf16<'k>(target: SmTarget, [low, high]: [Value<'k, f32>; 2]) -> Value<'k, u32> {
-    if target.number >= 80 {
-        return low.pack_bf16(high);
-    }
-    let round = |value: Value<'k, f32>| {
-        let bits = value.bits();
-        let rounded = (bits + ((bits >> 16) & 1) + 0x7fff) >> 16;
-        value.ne(value).select(bits.kernel().constant(0x7fff), rounded)
-    };
-    round(low) | (round(high) << 16)
 }

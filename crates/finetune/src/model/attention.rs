@@ -7,6 +7,7 @@ use retrograph_kernels::ops::{
 };
 use retrograph_runtime::Slice;
 
+use super::activation::{Activation, Forms};
 use super::builder::{Builder, Gradient};
 use super::cached;
 use super::linear::{self, Linear};
@@ -78,31 +79,43 @@ fn scale(shape: AttentionShape) -> f32 {
     (1.0 / (shape.head_dim as f64).sqrt()) as f32
 }
 
+/// The projection `part` of `layer`.
+fn projection(builder: &Builder, layer: usize, part: &str) -> Linear {
+    let model = builder.config.model;
+    let shape = match part {
+        "q" => [model.hidden, model.q_width()],
+        "o" => [model.q_width(), model.hidden],
+        _ => [model.hidden, model.kv_width()],
+    };
+    Linear::new(builder, &layer_name(layer, &format!("self_attn.{part}_proj")), shape)
+}
+
+/// In which forms the attention of `layer` reads its input.
+pub(super) fn forms(builder: &Builder, layer: usize) -> Forms {
+    let forms = ["q", "k", "v"].map(|part| projection(builder, layer, part).forms(builder));
+    forms.into_iter().fold(Forms::default(), Forms::and)
+}
+
 /// Appends the attention of `layer`, and adds it to `residual`.
 pub(super) fn forward(
     builder: &mut Builder,
     layer: usize,
-    (x, residual): (Slice<f32>, Slice<f32>),
+    (x, residual): (Activation, Slice<f32>),
     rotary: Rotary,
 ) -> Result<(Slice<f32>, Saved)> {
-    let model = builder.config.model;
-    let (hidden, q_width, kv_width) = (model.hidden, model.q_width(), model.kv_width());
-    let linear = |builder: &mut Builder, part: &str, shape| {
+    let project = |builder: &mut Builder, part: &str| -> Result<_> {
+        let linear = projection(builder, layer, part);
         builder.scope(format!("layer {layer}/{part}"));
-        Linear::new(builder, &layer_name(layer, &format!("self_attn.{part}_proj")), shape)
-    };
-    let project = |builder: &mut Builder, part: &str, x, shape| -> Result<_> {
-        let linear = linear(builder, part, shape);
         let (y, saved) = linear.forward(builder, x, "out")?;
         Ok((y, (linear, saved)))
     };
-    let (q, q_saved) = project(builder, "q", x, [hidden, q_width])?;
+    let (q, q_saved) = project(builder, "q")?;
     let (q, q_norm) = norm_heads(builder, &layer_name(layer, "self_attn.q_norm.weight"), q)?;
     let q = rotary.rotate(builder, q, false)?;
-    let (k, k_saved) = project(builder, "k", x, [hidden, kv_width])?;
+    let (k, k_saved) = project(builder, "k")?;
     let (k, k_norm) = norm_heads(builder, &layer_name(layer, "self_attn.k_norm.weight"), k)?;
     let k = rotary.rotate(builder, k, false)?;
-    let (v, v_saved) = project(builder, "v", x, [hidden, kv_width])?;
+    let (v, v_saved) = project(builder, "v")?;
     builder.scope(format!("layer {layer}/attention"));
     let (probs, mixed) = match builder.cache.clone() {
         None => mix(builder, [q, k, v]).map(|(probs, mixed)| (Some(probs), mixed))?,
@@ -111,7 +124,9 @@ pub(super) fn forward(
             (None, cached::attend(builder, (&cache, layer), [q, k, v], scale)?)
         }
     };
-    let o = linear(builder, "o", [q_width, hidden]);
+    builder.scope(format!("layer {layer}/o"));
+    let o = projection(builder, layer, "o");
+    let mixed = Activation::of(builder, mixed, o.forms(builder))?;
     let (out, o_saved) =
         o.forward_onto(builder, mixed, (residual, &format!("layer {layer}/attention residual")))?;
     let (projections, norms) = ([q_saved, k_saved, v_saved, (o, o_saved)], [q_norm, k_norm]);
@@ -125,8 +140,8 @@ fn norm_heads(
     x: Slice<f32>,
 ) -> Result<(Slice<f32>, Option<norm::Saved>)> {
     let Some(gamma) = builder.weight_if_any(name) else { return Ok((x, None)) };
-    let (y, saved) = norm::forward(builder, x, gamma)?;
-    Ok((y, Some(saved)))
+    let (y, saved) = norm::forward(builder, (x, gamma), Forms::F32)?;
+    Ok((y.floats(), Some(saved)))
 }
 
 /// Appends the gradient of what [`norm_heads`] took.
@@ -167,22 +182,32 @@ pub(super) fn backward(
 ) -> Result<Slice<f32>> {
     let [q, k, v, o] = saved.projections;
     builder.scope(format!("layer {layer}/o backward"));
-    let grad_mixed = o.0.backward(builder, o.1, grad_out)?;
+    let grad_mixed = through(builder, o, grad_out)?;
     builder.scope(format!("layer {layer}/attention backward"));
     let grads = unmix(builder, &saved, grad_mixed)?;
     builder.scope(format!("layer {layer}/q backward"));
     let grad_q = rotary.rotate(builder, grads[0], true)?;
     let grad_q = norm_heads_backward(builder, saved.norms[0], grad_q)?;
-    let from_q = q.0.backward(builder, q.1, grad_q)?;
+    let from_q = through(builder, q, grad_q)?;
     builder.scope(format!("layer {layer}/k backward"));
     let grad_k = rotary.rotate(builder, grads[1], true)?;
     let grad_k = norm_heads_backward(builder, saved.norms[1], grad_k)?;
-    let from_k = k.0.backward(builder, k.1, grad_k)?;
+    let from_k = through(builder, k, grad_k)?;
     builder.scope(format!("layer {layer}/v backward"));
-    let from_v = v.0.backward(builder, v.1, grads[2])?;
+    let from_v = through(builder, v, grads[2])?;
     builder.scope(format!("layer {layer}/attention backward"));
     let from_k_and_v = builder.sum(from_k, from_v)?;
     builder.sum(from_k_and_v, from_q)
+}
+
+/// Appends the gradients of a projection, and gives that of its input.
+fn through(
+    builder: &mut Builder,
+    (linear, saved): (Linear, linear::Saved),
+    grad_out: Slice<f32>,
+) -> Result<Slice<f32>> {
+    let grad_out = Activation::of(builder, grad_out, linear.forms(builder))?;
+    linear.backward(builder, saved, grad_out)
 }
 
 /// Appends the gradients of the rotated queries and keys, and of the values.

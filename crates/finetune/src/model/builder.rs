@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use retrograph_kernels::ops::{Add, Compute};
-use retrograph_kernels::{KernelError, Launch};
+use retrograph_kernels::{Element, KernelError, Launch};
 use retrograph_runtime::{BufferId, Pass, Slice};
 
 use super::cached::Cache;
@@ -175,6 +175,11 @@ impl Builder {
 
     /// A transient named after the scope.
     pub(super) fn transient(&mut self, name: &str, len: usize) -> Slice<f32> {
+        self.transient_of(name, len)
+    }
+
+    /// The same of any type.
+    pub(super) fn transient_of<T: Element>(&mut self, name: &str, len: usize) -> Slice<T> {
         let scope = &self.scope;
         self.pass.transient(format!("{scope}/{name}"), len)
     }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use retrograph_kernels::ops::{CrossEntropy, Embedding, EmbeddingBackward, GemmShape, Mean};
 use retrograph_runtime::Slice;
 
+use super::activation::Activation;
 use super::builder::{Builder, Gradient};
 use super::linear::{self, Linear};
 use super::norm;
@@ -62,15 +63,16 @@ pub(super) fn logits_into(builder: &mut Builder, x: Slice<f32>, logits: Slice<f3
 }
 
 /// Appends the final norm. What the logits are made of, and how.
-fn normed(builder: &mut Builder, x: Slice<f32>) -> Result<(Slice<f32>, norm::Saved, Linear)> {
-    builder.scope("final norm");
-    let gamma = builder.weight(FINAL_NORM);
-    let (normed, norm) = norm::forward(builder, x, gamma)?;
-    builder.scope("logits");
+fn normed(builder: &mut Builder, x: Slice<f32>) -> Result<(Activation, norm::Saved, Linear)> {
     let (inputs, outputs) = (builder.config.model.hidden, builder.config.model.vocab);
     let shape = GemmShape { rows: x.len() / inputs, inputs, outputs };
     let projection = if builder.config.model.tied { EMBEDDING } else { HEAD };
-    Ok((normed, norm, Linear::of(builder.weight(projection), shape)))
+    let linear = Linear::of(builder.weight(projection), shape);
+    builder.scope("final norm");
+    let gamma = builder.weight(FINAL_NORM);
+    let (normed, norm) = norm::forward(builder, (x, gamma), linear.forms(builder))?;
+    builder.scope("logits");
+    Ok((normed, norm, linear))
 }
 
 /// What is to be predicted, and where it is said how well that went.
@@ -110,7 +112,8 @@ pub(super) fn mean(builder: &mut Builder, objective: Objective, out: Slice<f32>)
 pub(super) fn logits_backward(builder: &mut Builder, saved: Saved) -> Result<Slice<f32>> {
     builder.scope("logits backward");
     let (linear, linear_saved) = saved.projection;
-    let grad_normed = linear.backward(builder, linear_saved, saved.logits)?;
+    let grad_logits = Activation::of(builder, saved.logits, linear.forms(builder))?;
+    let grad_normed = linear.backward(builder, linear_saved, grad_logits)?;
     builder.scope("final norm backward");
     let grad = builder.transient("grad_residual", grad_normed.len());
     norm::backward(builder, saved.norm, grad_normed, Gradient { slice: grad, accumulate: false })?;

@@ -26,11 +26,13 @@ pub(super) fn forward(
 ) -> Result<(Slice<f32>, Saved)> {
     builder.scope(format!("layer {layer}/input norm"));
     let gamma = builder.weight(&layer_name(layer, "input_layernorm.weight"));
-    let (normed, input_norm) = norm::forward(builder, x, gamma)?;
+    let forms = attention::forms(builder, layer);
+    let (normed, input_norm) = norm::forward(builder, (x, gamma), forms)?;
     let (x, attention) = attention::forward(builder, layer, (normed, x), rotary)?;
     builder.scope(format!("layer {layer}/mlp norm"));
     let gamma = builder.weight(&layer_name(layer, "post_attention_layernorm.weight"));
-    let (normed, mlp_norm) = norm::forward(builder, x, gamma)?;
+    let forms = mlp::forms(builder, layer);
+    let (normed, mlp_norm) = norm::forward(builder, (x, gamma), forms)?;
     let (x, mlp) = mlp::forward(builder, layer, (normed, x))?;
     Ok((x, Saved { input_norm, attention, mlp_norm, mlp }))
 }

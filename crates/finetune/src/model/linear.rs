@@ -11,11 +11,12 @@
 //! and dx takes as much of dt·A.
 
 use retrograph_kernels::ops::{
-    ColumnSum, Dgrad, DgradParts, Dropout, Fprop, FpropParts, GemmShape, Gemv, PartsSum, Stored,
-    Wgrad,
+    ColumnSum, Compute, Dgrad, DgradParts, Dropout, Fprop, FpropParts, GemmShape, Gemv, PartsSum,
+    Stored, Wgrad,
 };
 use retrograph_runtime::{BufferId, Slice};
 
+use super::activation::{Activation, Forms};
 use super::builder::{Builder, Randomness, Weight};
 use crate::error::Result;
 
@@ -40,7 +41,7 @@ struct Lora {
 /// What the backward pass needs from the forward pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Saved {
-    x: Slice<f32>,
+    x: Activation,
     low_rank: Option<LowRank>,
 }
 
@@ -75,11 +76,20 @@ impl Linear {
         Self { weight, bias: None, lora: None, shape }
     }
 
+    /// In which forms the layer reads its input, and the gradient of its output: as bf16 where
+    /// a large product takes them so, and as f32 for everything else.
+    pub(super) fn forms(&self, builder: &Builder) -> Forms {
+        let frozen = matches!(self.weight.value.stored(), Stored::Bf16(_));
+        let bf16 = frozen && builder.compute() == Compute::Bf16 && self.shape.streams();
+        let trained = self.weight.grad.is_some() || self.bias.is_some_and(|it| it.grad.is_some());
+        Forms { f32: !bf16 || trained || self.lora.is_some(), bf16 }
+    }
+
     /// Appends `y = linear(x)`; `name` names `y`.
     pub(super) fn forward(
         &self,
         builder: &mut Builder,
-        x: Slice<f32>,
+        x: Activation,
         name: &str,
     ) -> Result<(Slice<f32>, Saved)> {
         let y = builder.transient(name, self.shape.rows * self.shape.outputs);
@@ -92,7 +102,7 @@ impl Linear {
     pub(super) fn forward_onto(
         &self,
         builder: &mut Builder,
-        x: Slice<f32>,
+        x: Activation,
         (residual, scope): (Slice<f32>, &str),
     ) -> Result<(Slice<f32>, Saved)> {
         if self.shape.rows > 1 || self.bias.is_some() {
@@ -111,7 +121,7 @@ impl Linear {
     pub(super) fn forward_into(
         &self,
         builder: &mut Builder,
-        x: Slice<f32>,
+        x: Activation,
         y: Slice<f32>,
     ) -> Result<Option<LowRank>> {
         self.project(builder, x, (y, self.bias.map(|bias| bias.floats())))?;
@@ -122,19 +132,19 @@ impl Linear {
     fn update(
         &self,
         builder: &mut Builder,
-        x: Slice<f32>,
+        x: Activation,
         y: Slice<f32>,
     ) -> Result<Option<LowRank>> {
         let shape = self.shape;
         let Some(lora) = self.lora else { return Ok(None) };
         let (down, up) = lora.shapes(shape);
-        let x = lora.drop_out(builder, x)?;
+        let x = lora.drop_out(builder, x.floats())?;
         let t = builder.transient("low_rank", down.rows * down.outputs);
         let w = lora.a.value.stored();
         let (bias, alpha, accumulate) = (None, 1.0, false);
-        product(builder, Fprop { x, w, bias, y: t, shape: down, alpha, accumulate })?;
+        product(builder, Fprop { x: x.into(), w, bias, y: t, shape: down, alpha, accumulate })?;
         let (w, alpha) = (lora.b.value.stored(), lora.scale);
-        product(builder, Fprop { x: t, w, bias, y, shape: up, alpha, accumulate: true })?;
+        product(builder, Fprop { x: t.into(), w, bias, y, shape: up, alpha, accumulate: true })?;
         Ok(Some(LowRank { x, t }))
     }
 
@@ -142,10 +152,11 @@ impl Linear {
     fn project(
         &self,
         builder: &mut Builder,
-        x: Slice<f32>,
+        x: Activation,
         (y, bias): (Slice<f32>, Option<Slice<f32>>),
     ) -> Result<()> {
         let (w, shape, compute) = (self.weight.value.stored(), self.shape, builder.compute());
+        let x = self.operand(builder, x);
         let parts = shape.fprop_parts(compute);
         if shape.rows > 1 && parts > 1 && bias.is_none() {
             let partials = builder.transient("parts", parts * y.len());
@@ -155,6 +166,11 @@ impl Linear {
         product(builder, Fprop { x, w, bias, y, shape, alpha: 1.0, accumulate: false })
     }
 
+    /// The form of an input or gradient that the product with the weight takes.
+    fn operand(&self, builder: &Builder, x: Activation) -> Stored<BufferId> {
+        if self.forms(builder).bf16 { x.stored() } else { x.floats().into() }
+    }
+
     /// Appends the gradients of the weights that are trained and that of the input, which it
     /// returns. The latter has a buffer of its own: projections of one input that were added into
     /// one buffer would have to wait for each other, and at small sizes none of them fills a GPU.
@@ -162,11 +178,11 @@ impl Linear {
         &self,
         builder: &mut Builder,
         saved: Saved,
-        grad_out: Slice<f32>,
+        given: Activation,
     ) -> Result<Slice<f32>> {
-        let (shape, x, w) = (self.shape, saved.x, self.weight.value.stored());
-        let compute = builder.compute();
-        let grad_input = builder.transient("grad_input", x.len());
+        let (shape, w, compute) = (self.shape, self.weight.value.stored(), builder.compute());
+        let grad_out = self.operand(builder, given);
+        let grad_input = builder.transient("grad_input", shape.rows * shape.inputs);
         let parts = shape.dgrad_parts(compute);
         if parts > 1 {
             let partials = builder.transient("grad_input_parts", parts * grad_input.len());
@@ -178,27 +194,34 @@ impl Linear {
             builder.launch(whole.launch_in(compute))?;
         }
         if let Some(grad_weight) = self.weight.grad {
+            let (x, grad_out) = (saved.x.floats(), given.floats());
             let (alpha, accumulate) = (1.0, builder.accumulates());
             let wgrad = Wgrad { grad_out, x, grad_weight, shape, alpha, accumulate };
             builder.launch(wgrad.launch_in(compute))?;
         }
         if let Some(out) = self.bias.and_then(|bias| bias.grad) {
             let (rows, columns) = (shape.rows, shape.outputs);
-            builder.gradient(out, |out| ColumnSum { x: grad_out, out, rows, columns }.launch())?;
+            let x = given.floats();
+            builder.gradient(out, |out| ColumnSum { x, out, rows, columns }.launch())?;
         }
         if let (Some(lora), Some(LowRank { x, t })) = (self.lora, saved.low_rank) {
-            lora.backward(builder, [x, t, grad_out, grad_input], shape)?;
+            lora.backward(builder, [x, t, given.floats(), grad_input], shape)?;
         }
         Ok(grad_input)
     }
 }
 
 /// Appends a product, which for one row has a kernel of its own.
-fn product(builder: &mut Builder, fprop: Fprop<BufferId, Stored<BufferId>>) -> Result<()> {
+fn product(
+    builder: &mut Builder,
+    fprop: Fprop<BufferId, Stored<BufferId>, Stored<BufferId>>,
+) -> Result<()> {
     if fprop.shape.rows != 1 {
         return builder.launch(fprop.launch_in(builder.compute()));
     }
-    let Fprop { x, w, bias, y, alpha, accumulate, .. } = fprop;
+    let Fprop { x: Stored::F32(x), w, bias, y, alpha, accumulate, .. } = fprop else {
+        unreachable!("one row is not rounded before it is multiplied");
+    };
     builder.launch(Gemv { x, w, bias, y, alpha, accumulate }.launch())
 }
 

@@ -3,6 +3,7 @@
 use retrograph_kernels::ops::{SwiGlu, SwiGluBackward};
 use retrograph_runtime::Slice;
 
+use super::activation::{Activation, Forms};
 use super::builder::Builder;
 use super::linear::{self, Linear};
 use crate::error::Result;
@@ -16,30 +17,40 @@ pub(super) struct Saved {
     down: (Linear, linear::Saved),
 }
 
+/// The projection `part` of `layer`.
+fn projection(builder: &Builder, layer: usize, part: &str) -> Linear {
+    let (hidden, inner) = (builder.config.model.hidden, builder.config.model.intermediate);
+    let shape = if part == "down" { [inner, hidden] } else { [hidden, inner] };
+    Linear::new(builder, &layer_name(layer, &format!("mlp.{part}_proj")), shape)
+}
+
+/// In which forms the MLP of `layer` reads its input.
+pub(super) fn forms(builder: &Builder, layer: usize) -> Forms {
+    let [gate, up] = ["gate", "up"].map(|part| projection(builder, layer, part).forms(builder));
+    gate.and(up)
+}
+
 /// Appends the MLP of `layer`, and adds it to `residual`.
 pub(super) fn forward(
     builder: &mut Builder,
     layer: usize,
-    (x, residual): (Slice<f32>, Slice<f32>),
+    (x, residual): (Activation, Slice<f32>),
 ) -> Result<(Slice<f32>, Saved)> {
-    let (hidden, inner) = (builder.config.model.hidden, builder.config.model.intermediate);
-    let linear = |builder: &mut Builder, part: &str, shape| {
+    let project = |builder: &mut Builder, part: &str| -> Result<_> {
+        let linear = projection(builder, layer, part);
         builder.scope(format!("layer {layer}/{part}"));
-        Linear::new(builder, &layer_name(layer, &format!("mlp.{part}_proj")), shape)
-    };
-    let project = |builder: &mut Builder, part: &str, x, shape| -> Result<_> {
-        let linear = linear(builder, part, shape);
         let (y, saved) = linear.forward(builder, x, "out")?;
         Ok((y, linear, saved))
     };
-    let gate = project(builder, "gate", x, [hidden, inner])?;
-    let up = project(builder, "up", x, [hidden, inner])?;
+    let gate = project(builder, "gate")?;
+    let up = project(builder, "up")?;
+    let down = projection(builder, layer, "down");
     builder.scope(format!("layer {layer}/swiglu"));
-    let out = builder.transient("out", builder.rows() * inner);
-    builder.launch(SwiGlu { gate: gate.0, up: up.0, out }.launch())?;
-    let down = linear(builder, "down", [inner, hidden]);
+    let inner = Activation::transient(builder, ("out", gate.0.len()), down.forms(builder));
+    builder.launch(SwiGlu { gate: gate.0, up: up.0, out: inner.written() }.launch())?;
+    builder.scope(format!("layer {layer}/down"));
     let (y, down_saved) =
-        down.forward_onto(builder, out, (residual, &format!("layer {layer}/mlp residual")))?;
+        down.forward_onto(builder, inner, (residual, &format!("layer {layer}/mlp residual")))?;
     Ok((y, Saved { gate, up, down: (down, down_saved) }))
 }
 
@@ -52,14 +63,20 @@ pub(super) fn backward(
 ) -> Result<Slice<f32>> {
     let Saved { gate, up, down } = saved;
     builder.scope(format!("layer {layer}/down backward"));
-    let grad_inner = down.0.backward(builder, down.1, grad_out)?;
+    let grad_out = Activation::of(builder, grad_out, down.0.forms(builder))?;
+    let grad_out = down.0.backward(builder, down.1, grad_out)?;
     builder.scope(format!("layer {layer}/swiglu backward"));
-    let grad_gate = builder.transient("grad_gate", grad_inner.len());
-    let grad_up = builder.transient("grad_up", grad_inner.len());
-    builder.launch(
-        SwiGluBackward { gate: gate.0, up: up.0, grad_out: grad_inner, grad_gate, grad_up }
-            .launch(),
-    )?;
+    let [forms_gate, forms_up] = [gate.1, up.1].map(|linear| linear.forms(builder));
+    let grad_gate = Activation::transient(builder, ("grad_gate", grad_out.len()), forms_gate);
+    let grad_up = Activation::transient(builder, ("grad_up", grad_out.len()), forms_up);
+    let both = SwiGluBackward {
+        gate: gate.0,
+        up: up.0,
+        grad_out,
+        grad_gate: grad_gate.written(),
+        grad_up: grad_up.written(),
+    };
+    builder.launch(both.launch())?;
     builder.scope(format!("layer {layer}/gate backward"));
     let from_gate = gate.1.backward(builder, gate.2, grad_gate)?;
     builder.scope(format!("layer {layer}/up backward"));

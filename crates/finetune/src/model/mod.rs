@@ -8,6 +8,7 @@
 //! Absent on purpose: gradients that nobody needs. A frozen weight has no gradient buffer, and what
 //! has no buffer is not computed.
 
+mod activation;
 mod attention;
 mod builder;
 mod cached;

@@ -3,6 +3,7 @@
 use retrograph_kernels::ops::{RmsNorm, RmsNormBackward, RmsNormGammaReduce};
 use retrograph_runtime::Slice;
 
+use super::activation::{Activation, Forms};
 use super::builder::{Builder, Gradient, Weight};
 use crate::error::Result;
 
@@ -15,19 +16,20 @@ pub(super) struct Saved {
 }
 
 /// Appends `y = x / rms(x) · gamma` for each run of as many elements as gamma has: a token's, or
-/// one head's of a token.
+/// one head's of a token. `forms` says how y is read.
 pub(super) fn forward(
     builder: &mut Builder,
-    x: Slice<f32>,
-    gamma: Weight,
-) -> Result<(Slice<f32>, Saved)> {
+    (x, gamma): (Slice<f32>, Weight),
+    forms: Forms,
+) -> Result<(Activation, Saved)> {
     let width = gamma.value.len();
     let rows = x.len() / width;
-    let y = builder.transient("normed", rows * width);
+    let normed = Activation::transient(builder, ("normed", rows * width), forms);
     let rstd = builder.transient("rstd", rows);
     let eps = builder.config.model.rms_norm_eps;
+    let y = normed.written();
     builder.launch(RmsNorm { x, gamma: gamma.floats(), y, rstd, rows, width, eps }.launch())?;
-    Ok((y, Saved { x, gamma, rstd }))
+    Ok((normed, Saved { x, gamma, rstd }))
 }
 
 /// Appends the gradient of the input, and that of gamma where it is trained.

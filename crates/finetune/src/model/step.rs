@@ -258,6 +258,29 @@ mod tests {
     }
 
     #[test]
+    fn a_large_step_in_bf16_rounds_what_its_products_read_once() {
+        let step = |batch| {
+            let precision = crate::config::Precision::BF16;
+            let mode = Mode::Lora(LoraConfig::new(4, 8.0));
+            let config = TrainingConfig { precision, batch, seq: 16, ..config(mode) };
+            StepPass::new(&config, StepOptions::default()).unwrap()
+        };
+        let (large, small) = (step(8), step(7));
+        let layers = Preset::Tiny.model().layers;
+        // Forward and backward, and the logits.
+        assert_eq!(names(&large, "_stream"), 2 * (7 * layers + 1));
+        assert_eq!(names(&small, "_stream") + names(&small, "/cast"), 0);
+        // What attention gives, the gradients of q, k, v, o and down, and those of the logits.
+        // Norms and SwiGLU round by themselves.
+        assert_eq!(names(&large, "/cast"), 6 * layers + 1);
+        let inner = large.pass.buffers().filter(|(_, it)| it.name().contains("swiglu/out"));
+        assert!(
+            inner.clone().count() == layers
+                && inner.clone().all(|(_, it)| it.name().ends_with("_bf16"))
+        );
+    }
+
+    #[test]
     fn the_full_step_has_a_weight_gradient_for_each_matrix() {
         let step = step(Mode::Full);
         // Seven projections in each of two layers, and the logits.

@@ -90,6 +90,18 @@ fn losses_in_bf16_stay_near_those_in_f32_and_replay_equals_eager() {
 }
 
 #[test]
+fn large_steps_in_bf16_read_rounded_operands_and_stay_near_those_in_f32() {
+    let large = |precision| {
+        let mut config = TrainingConfig { batch: 8, seq: 16, ..config(LORA, precision) };
+        config.optimizer.total_steps = 2;
+        config
+    };
+    let losses = |config| losses(config, &mut |p| Ok(weights(p)));
+    let distance = apart(&losses(&large(Precision::BF16)), &losses(&large(Precision::F32)));
+    assert!(distance > 0.0 && distance < 0.01, "{distance}");
+}
+
+#[test]
 fn training_over_nf4_is_training_over_the_values_of_its_codes() {
     for precision in [NF4, NESTED] {
         let quantized = config(LORA, precision);

@@ -74,7 +74,17 @@ pub struct GemmShape {
     pub outputs: usize,
 }
 
+/// Rows from which operands in bf16 are worth being written.
+const MANY_ROWS: usize = 128;
+
 impl GemmShape {
+    /// Whether products with `w` in bf16 are better given x and dy in bf16: they have many rows, and
+    /// rows that can be copied 16 bytes at a time.
+    pub fn streams(self) -> bool {
+        let Self { rows, inputs, outputs } = self;
+        rows >= MANY_ROWS && inputs % 8 == 0 && outputs % 8 == 0
+    }
+
     /// Checks the lengths of x, w and y (or of their gradients), named as in the caller.
     fn check<B: Copy>(
         self,

@@ -65,8 +65,8 @@ pub use sample::{MarkTokens, Sample, SamplingWords, sample_chunks};
 pub use schedule::{SCHEDULE, Schedule};
 pub use softmax::SoftmaxInPlace;
 pub use softmax::{CacheSoftmax, SOFTMAX, SOFTMAX_BACKWARD, Softmax, SoftmaxBackward};
-pub use stored::{Compute, NF4_BLOCK, NF4_NESTED_BLOCK, Nf4, Nf4Scales, Stored};
-pub use streams::{ADD, Add, SILU, SILU_BACKWARD, SWIGLU, SWIGLU_BACKWARD};
+pub use stored::{Compute, NF4_BLOCK, NF4_NESTED_BLOCK, Nf4, Nf4Scales, Stored, Written};
+pub use streams::{ADD, Add, CAST, Cast, SILU, SILU_BACKWARD, SWIGLU, SWIGLU_BACKWARD};
 pub use streams::{Silu, SiluBackward, SwiGlu, SwiGluBackward};
 
 /// Every kernel. One line each, in alphabetical order of files.
@@ -133,6 +133,7 @@ static ALL: &[&Kernel] = &[
     &SOFTMAX,
     &SOFTMAX_BACKWARD,
     &ADD,
+    &CAST,
     &SILU,
     &SILU_BACKWARD,
     &SWIGLU,

@@ -162,8 +162,8 @@ impl<B: Copy> Product<B> {
         let vectors = [self.a.0.in_vectors(&a_sizes), self.b.0.in_vectors(&b_sizes)];
         let streams = vectors == [true; 2];
         if let Stored::Bf16(a) = self.a.0 {
-            let rule = "rows of operands in bf16 start at multiples of 16 bytes and have a multiple \
-                        of 8 elements";
+            let rule = "rows in bf16 start at a multiple of 16 bytes and have a multiple of 8 \
+                        elements";
             check.rule(streams, rule, (a.byte_range().start, a_sizes[0]))?;
         }
         let mut flags = 0;

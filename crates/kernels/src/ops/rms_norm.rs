@@ -1,6 +1,7 @@
 //! RMSNorm, its backward pass and the two-stage reduction of the gradient of gamma.
 
 use super::geometry::{MOST_BLOCKS, linear, row_threads};
+use super::stored::Written;
 use super::{column_sum, f32, pointer, u32};
 use crate::checks::Check;
 use crate::{Access, Argument, BufferArgument, Kernel, KernelError, Launch, Problem, View};
@@ -13,6 +14,7 @@ pub static RMS_NORM: Kernel = Kernel {
         pointer("x"),
         pointer("gamma"),
         pointer("y"),
+        pointer("y_bf16"),
         pointer("rstd"),
         u32("width"),
         f32("eps"),
@@ -58,13 +60,13 @@ pub static RMS_NORM_GAMMA_REDUCE: Kernel = Kernel {
 /// row is summed again, scaled by a power of two. A row with a NaN or an infinity follows IEEE
 /// arithmetic: NaN spreads over the row, an infinity gives NaN in its place and 0 elsewhere.
 #[derive(Clone, Copy, Debug)]
-pub struct RmsNorm<B> {
+pub struct RmsNorm<B, O = View<B, f32>> {
     /// `[rows, width]`, read.
     pub x: View<B, f32>,
     /// `[width]`, read.
     pub gamma: View<B, f32>,
-    /// `[rows, width]`, written.
-    pub y: View<B, f32>,
+    /// `[rows, width]`, written: as f32, as bf16, or both.
+    pub y: O,
     /// `[rows]`, written; the backward pass takes it, so that `eps` is the same in both.
     pub rstd: View<B, f32>,
     /// Number of rows.
@@ -75,7 +77,7 @@ pub struct RmsNorm<B> {
     pub eps: f32,
 }
 
-impl<B: Copy> RmsNorm<B> {
+impl<B: Copy, O: Into<Written<B>> + Copy> RmsNorm<B, O> {
     /// The launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(RMS_NORM.name);
@@ -83,14 +85,17 @@ impl<B: Copy> RmsNorm<B> {
         let elements = check.product("rows × width", &[self.rows, self.width])?;
         check.length("x", self.x, elements)?;
         check.length("gamma", self.gamma, self.width)?;
-        check.length("y", self.y, elements)?;
+        let y: Written<B> = self.y.into();
+        y.check(check, "y", elements)?;
         check.length("rstd", self.rstd, self.rows)?;
         let holds = self.eps.is_finite() && self.eps >= 0.0;
         check.constant("eps", self.eps, (holds, "finite and not negative"))?;
+        let [y, rounded] = y.arguments();
         let arguments = vec![
             Argument::read(self.x),
             Argument::read(self.gamma),
-            Argument::write(self.y),
+            y,
+            rounded,
             Argument::write(self.rstd),
             Argument::U32(width),
             Argument::f32(self.eps),

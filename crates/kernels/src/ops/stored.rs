@@ -37,6 +37,61 @@ pub enum Stored<B> {
     Nf4(Nf4<B>),
 }
 
+/// Where a result goes.
+#[derive(Clone, Copy, Debug)]
+pub enum Written<B> {
+    /// As f32.
+    F32(View<B, f32>),
+    /// Rounded to bf16, to the nearest and ties to even.
+    Bf16(View<B, bf16>),
+    /// As f32, and rounded to bf16.
+    Both(View<B, f32>, View<B, bf16>),
+}
+
+impl<B> From<View<B, f32>> for Written<B> {
+    fn from(view: View<B, f32>) -> Self {
+        Self::F32(view)
+    }
+}
+
+impl<B> From<View<B, bf16>> for Written<B> {
+    fn from(view: View<B, bf16>) -> Self {
+        Self::Bf16(view)
+    }
+}
+
+impl<B: Copy> Written<B> {
+    /// The two views, of which one may be missing.
+    pub(super) fn views(self) -> (Option<View<B, f32>>, Option<View<B, bf16>>) {
+        match self {
+            Self::F32(view) => (Some(view), None),
+            Self::Bf16(view) => (None, Some(view)),
+            Self::Both(view, rounded) => (Some(view), Some(rounded)),
+        }
+    }
+
+    /// Checks the length of every view, named as in the caller.
+    pub(super) fn check(
+        self,
+        check: Check,
+        name: &'static str,
+        expected: usize,
+    ) -> Result<(), KernelError> {
+        let (plain, rounded) = self.views();
+        plain.map_or(Ok(()), |view| check.length(name, view, expected))?;
+        rounded.map_or(Ok(()), |view| check.length(name, view, expected))
+    }
+
+    /// The two pointers.
+    pub(super) fn arguments(self) -> [Argument<B>; 2] {
+        let (plain, rounded) = self.views();
+        [
+            plain.map_or(Argument::Null, Argument::write),
+            rounded.map_or(Argument::Null, Argument::write),
+        ]
+    }
+}
+
 /// A row-major matrix of 4-bit codes in the layout of bitsandbytes: two codes in a byte, the first
 /// in the upper half, and a scale for each 64 elements of the matrix as one row. Rows have a
 /// multiple of 8 elements.

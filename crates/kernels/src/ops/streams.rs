@@ -1,11 +1,15 @@
-//! The kernels that go over elements one by one: SiLU, SwiGLU, their backward passes, and addition.
+//! The kernels that go over elements one by one: SiLU, SwiGLU, their backward passes, addition, and
+//! rounding to bf16. Each result can be written as f32, as bf16, or both.
 //!
 //! Four neighbouring elements belong to one thread, which moves them by 16-byte accesses where
 //! every operand is aligned to 16 bytes, and one by one elsewhere, with the same results. Each
 //! element depends on the same place of the inputs alone, so that an output may be the same view
 //! as an input; views that overlap in part are wrong.
 
+use half::bf16;
+
 use super::geometry::streaming;
+use super::stored::Written;
 use super::{pointer, u32};
 use crate::checks::Check;
 use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
@@ -14,7 +18,7 @@ use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
 pub static SILU: Kernel = Kernel {
     name: "silu",
     image: "silu",
-    parameters: &[pointer("x"), pointer("y"), u32("n")],
+    parameters: &[pointer("x"), pointer("y"), pointer("y_bf16"), u32("n")],
     entries: &["silu"],
     dispatch: |problem, _| streaming("silu", problem),
 };
@@ -23,7 +27,13 @@ pub static SILU: Kernel = Kernel {
 pub static SILU_BACKWARD: Kernel = Kernel {
     name: "silu_backward",
     image: "silu_backward",
-    parameters: &[pointer("x"), pointer("grad_out"), pointer("grad_input"), u32("n")],
+    parameters: &[
+        pointer("x"),
+        pointer("grad_out"),
+        pointer("grad_input"),
+        pointer("grad_input_bf16"),
+        u32("n"),
+    ],
     entries: &["silu_backward"],
     dispatch: |problem, _| streaming("silu_backward", problem),
 };
@@ -32,7 +42,7 @@ pub static SILU_BACKWARD: Kernel = Kernel {
 pub static SWIGLU: Kernel = Kernel {
     name: "swiglu",
     image: "swiglu",
-    parameters: &[pointer("gate"), pointer("up"), pointer("out"), u32("n")],
+    parameters: &[pointer("gate"), pointer("up"), pointer("out"), pointer("out_bf16"), u32("n")],
     entries: &["swiglu"],
     dispatch: |problem, _| streaming("swiglu", problem),
 };
@@ -46,7 +56,9 @@ pub static SWIGLU_BACKWARD: Kernel = Kernel {
         pointer("up"),
         pointer("grad_out"),
         pointer("grad_gate"),
+        pointer("grad_gate_bf16"),
         pointer("grad_up"),
+        pointer("grad_up_bf16"),
         u32("n"),
     ],
     entries: &["swiglu_backward"],
@@ -57,67 +69,92 @@ pub static SWIGLU_BACKWARD: Kernel = Kernel {
 pub static ADD: Kernel = Kernel {
     name: "add",
     image: "add",
-    parameters: &[pointer("a"), pointer("b"), pointer("out"), u32("n")],
+    parameters: &[pointer("a"), pointer("b"), pointer("out"), pointer("out_bf16"), u32("n")],
     entries: &["add"],
     dispatch: |problem, _| streaming("add", problem),
 };
 
-/// `y = x · σ(x)`; −∞ gives NaN, as `x / (1 + exp(−x))` does.
+/// Kernel of [`Cast`].
+pub static CAST: Kernel = Kernel {
+    name: "cast",
+    image: "cast",
+    parameters: &[pointer("x"), pointer("y"), pointer("y_bf16"), u32("n")],
+    entries: &["cast"],
+    dispatch: |problem, _| streaming("cast", problem),
+};
+
+/// `y = x`, rounded to bf16 to the nearest, ties to even; NaN stays NaN.
 #[derive(Clone, Copy, Debug)]
-pub struct Silu<B> {
+pub struct Cast<B> {
     /// `[n]`, read.
     pub x: View<B, f32>,
     /// `[n]`, written.
-    pub y: View<B, f32>,
+    pub y: View<B, bf16>,
 }
 
-impl<B: Copy> Silu<B> {
+impl<B: Copy> Cast<B> {
     /// The launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        stream(&SILU, &[("x", self.x)], &[("y", self.y)])
+        stream(&CAST, &[("x", self.x)], &[("y", self.y.into())])
+    }
+}
+
+/// `y = x · σ(x)`; −∞ gives NaN, as `x / (1 + exp(−x))` does.
+#[derive(Clone, Copy, Debug)]
+pub struct Silu<B, O = View<B, f32>> {
+    /// `[n]`, read.
+    pub x: View<B, f32>,
+    /// `[n]`, written.
+    pub y: O,
+}
+
+impl<B: Copy, O: Into<Written<B>> + Copy> Silu<B, O> {
+    /// The launch.
+    pub fn launch(&self) -> Result<Launch<B>, KernelError> {
+        stream(&SILU, &[("x", self.x)], &[("y", self.y.into())])
     }
 }
 
 /// `grad_input = grad_out · σ(x) · (1 + x · σ(−x))`.
 #[derive(Clone, Copy, Debug)]
-pub struct SiluBackward<B> {
+pub struct SiluBackward<B, O = View<B, f32>> {
     /// `[n]`, read: the input of the forward pass.
     pub x: View<B, f32>,
     /// `[n]`, read.
     pub grad_out: View<B, f32>,
     /// `[n]`, written.
-    pub grad_input: View<B, f32>,
+    pub grad_input: O,
 }
 
-impl<B: Copy> SiluBackward<B> {
+impl<B: Copy, O: Into<Written<B>> + Copy> SiluBackward<B, O> {
     /// The launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let inputs = [("x", self.x), ("grad_out", self.grad_out)];
-        stream(&SILU_BACKWARD, &inputs, &[("grad_input", self.grad_input)])
+        stream(&SILU_BACKWARD, &inputs, &[("grad_input", self.grad_input.into())])
     }
 }
 
 /// `out = silu(gate) · up`.
 #[derive(Clone, Copy, Debug)]
-pub struct SwiGlu<B> {
+pub struct SwiGlu<B, O = View<B, f32>> {
     /// `[n]`, read.
     pub gate: View<B, f32>,
     /// `[n]`, read.
     pub up: View<B, f32>,
     /// `[n]`, written.
-    pub out: View<B, f32>,
+    pub out: O,
 }
 
-impl<B: Copy> SwiGlu<B> {
+impl<B: Copy, O: Into<Written<B>> + Copy> SwiGlu<B, O> {
     /// The launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        stream(&SWIGLU, &[("gate", self.gate), ("up", self.up)], &[("out", self.out)])
+        stream(&SWIGLU, &[("gate", self.gate), ("up", self.up)], &[("out", self.out.into())])
     }
 }
 
 /// `grad_gate = grad_out · (up · silu'(gate))` and `grad_up = grad_out · silu(gate)`.
 #[derive(Clone, Copy, Debug)]
-pub struct SwiGluBackward<B> {
+pub struct SwiGluBackward<B, O = View<B, f32>> {
     /// `[n]`, read: the gate of the forward pass.
     pub gate: View<B, f32>,
     /// `[n]`, read: the other input of the forward pass.
@@ -125,35 +162,35 @@ pub struct SwiGluBackward<B> {
     /// `[n]`, read.
     pub grad_out: View<B, f32>,
     /// `[n]`, written.
-    pub grad_gate: View<B, f32>,
+    pub grad_gate: O,
     /// `[n]`, written.
-    pub grad_up: View<B, f32>,
+    pub grad_up: O,
 }
 
-impl<B: Copy> SwiGluBackward<B> {
+impl<B: Copy, O: Into<Written<B>> + Copy> SwiGluBackward<B, O> {
     /// The launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let inputs = [("gate", self.gate), ("up", self.up), ("grad_out", self.grad_out)];
-        let outputs = [("grad_gate", self.grad_gate), ("grad_up", self.grad_up)];
+        let outputs = [("grad_gate", self.grad_gate.into()), ("grad_up", self.grad_up.into())];
         stream(&SWIGLU_BACKWARD, &inputs, &outputs)
     }
 }
 
 /// `out = a + b`.
 #[derive(Clone, Copy, Debug)]
-pub struct Add<B> {
+pub struct Add<B, O = View<B, f32>> {
     /// `[n]`, read.
     pub a: View<B, f32>,
     /// `[n]`, read.
     pub b: View<B, f32>,
     /// `[n]`, written.
-    pub out: View<B, f32>,
+    pub out: O,
 }
 
-impl<B: Copy> Add<B> {
+impl<B: Copy, O: Into<Written<B>> + Copy> Add<B, O> {
     /// The launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        stream(&ADD, &[("a", self.a), ("b", self.b)], &[("out", self.out)])
+        stream(&ADD, &[("a", self.a), ("b", self.b)], &[("out", self.out.into())])
     }
 }
 
@@ -164,16 +201,19 @@ type Operand<B> = (&'static str, View<B, f32>);
 fn stream<B: Copy>(
     kernel: &'static Kernel,
     inputs: &[Operand<B>],
-    outputs: &[Operand<B>],
+    outputs: &[(&'static str, Written<B>)],
 ) -> Result<Launch<B>, KernelError> {
     let check = Check(kernel.name);
     let expected = inputs[0].1.len();
     let n = check.size("the number of elements", expected)?;
-    for &(name, view) in inputs.iter().chain(outputs) {
+    for &(name, view) in inputs {
         check.length(name, view, expected)?;
     }
+    for &(name, written) in outputs {
+        written.check(check, name, expected)?;
+    }
     let reads = inputs.iter().map(|&(_, view)| Argument::read(view));
-    let writes = outputs.iter().map(|&(_, view)| Argument::write(view));
+    let writes = outputs.iter().flat_map(|&(_, written)| written.arguments());
     let arguments = reads.chain(writes).chain([Argument::U32(n)]).collect();
     Ok(Launch { kernel, problem: Problem::from([n]), arguments })
 }

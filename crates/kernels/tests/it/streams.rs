@@ -1,6 +1,9 @@
 //! SiLU, SwiGLU, their backward passes and addition against their references.
 
-use retrograph_kernels::ops::{Add, Silu, SiluBackward, SwiGlu, SwiGluBackward};
+use half::bf16;
+use retrograph_kernels::ops::{
+    Add, Cast, RmsNorm, Silu, SiluBackward, SwiGlu, SwiGluBackward, Written,
+};
 use retrograph_kernels::reference::silu::{silu, silu_backward, swiglu, swiglu_backward};
 use retrograph_kernels::{KernelError, Launch, View};
 
@@ -186,5 +189,68 @@ fn addition_is_exact_and_may_be_in_place() {
         let (va, vb) = (device.upload(&a), device.upload(&b));
         device.run(&Add { a: va, b: vb, out: va }.launch().unwrap());
         same_bits(&device.download(va), &expected, "add in place");
+    }
+}
+
+/// A launch that writes one result where it is told to.
+type Write<'a> = &'a dyn Fn(Written<u64>) -> Result<Launch<u64>, KernelError>;
+
+/// Checks that a result in bf16, alone or beside f32, at an aligned address or not, is the one in
+/// f32 rounded, and that nothing is written beyond it.
+fn rounds(device: &Device, len: usize, launch: Write<'_>) {
+    let exact = device.unwritten(len);
+    device.run(&launch(exact.into()).unwrap());
+    let exact = device.download(exact);
+    let expected: Vec<u16> = exact.iter().map(|&x| bf16::from_f32(x).to_bits()).collect();
+    for (shift, both) in [(0, false), (0, true), (1, false), (1, true)] {
+        let whole = device.upload(&vec![bf16::MAX; len + 4]);
+        let rounded = whole.slice(shift..shift + len);
+        let beside = device.unwritten(shift + len).slice(shift..shift + len);
+        let to = if both { Written::Both(beside, rounded) } else { Written::Bf16(rounded) };
+        device.run(&launch(to).unwrap());
+        let found: Vec<bf16> = device.download(whole);
+        for (i, found) in found.iter().enumerate() {
+            let inside = (shift..shift + len).contains(&i);
+            let wanted = if inside { expected[i - shift] } else { bf16::MAX.to_bits() };
+            let both_nan = found.is_nan() && bf16::from_bits(wanted).is_nan();
+            assert!(found.to_bits() == wanted || both_nan, "{i} of {len}: {found} at {shift}");
+        }
+        if both {
+            same_bits(&exact, &device.download(beside), "f32 beside bf16");
+        }
+    }
+}
+
+#[test]
+fn results_in_bf16_are_those_in_f32_rounded() {
+    let (mut data, device) = (Data::new("rounded results"), Device::new());
+    for len in LENGTHS {
+        let mut a = data.uniform(len, 4.0);
+        let (b, c) = (data.uniform(len, 4.0), data.uniform(len, 4.0));
+        a.iter_mut().zip(EDGES).for_each(|(a, edge)| *a = edge);
+        let [a, b, c] = [a, b, c].map(|values| device.upload(&values));
+        let scratch = device.unwritten(len);
+        rounds(&device, len, &|out| SwiGlu { gate: a, up: b, out }.launch());
+        rounds(&device, len, &|out| Add { a, b, out }.launch());
+        rounds(&device, len, &|to| {
+            let (gate, up, grad_out, grad_up) = (a, b, c, Written::F32(scratch));
+            SwiGluBackward { gate, up, grad_out, grad_gate: to, grad_up }.launch()
+        });
+        let y = device.upload(&vec![bf16::MAX; len]);
+        device.run(&Cast { x: b, y }.launch().unwrap());
+        let expected = device.download(b).into_iter().map(bf16::from_f32).collect::<Vec<_>>();
+        assert_eq!(device.download(y), expected);
+    }
+}
+
+#[test]
+fn norms_in_bf16_are_those_in_f32_rounded() {
+    let (mut data, device) = (Data::new("rounded norms"), Device::new());
+    for (rows, width) in [(1, 1), (3, 7), (2, 64), (5, 130), (2, 1024)] {
+        let [x, gamma] = [rows * width, width].map(|len| device.upload(&data.uniform(len, 2.0)));
+        let rstd = device.unwritten(rows);
+        rounds(&device, rows * width, &|y| {
+            RmsNorm { x, gamma, y, rstd, rows, width, eps: 1e-6 }.launch()
+        });
     }
 }

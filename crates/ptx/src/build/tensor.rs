@@ -1,5 +1,5 @@
-//! Tensor cores and what feeds them: products of bf16 and tf32 matrices, matrices from shared memory, and
-//! values of less than 32 bits.
+//! Tensor cores and what feeds them: products of bf16 and tf32 matrices, matrices from shared
+//! memory, and values of less than 32 bits.
 
 use super::kernel::{Emit, Kernel};
 use super::pointer::Ptr;
@@ -121,6 +121,17 @@ impl<'k, T: Scalar> Ptr<'k, T> {
     #[track_caller]
     pub fn load_u16(self, index: Value<'k, u32>) -> Value<'k, u32> {
         self.load_narrow(Type::U16, index.mul_wide(2))
+    }
+
+    /// Stores the lower 16 bits of `value` `index` such numbers further.
+    #[track_caller]
+    pub fn store_u16(self, index: Value<'k, u32>, value: Value<'k, u32>) {
+        let kernel = self.kernel();
+        let base = (self.address() + index.mul_wide(2)).register();
+        let address = Address { base: AddressBase::Register(base), offset: 0 };
+        let operands = vec![Operand::Address(address), Operand::Register(value.register())];
+        let modifiers = &[Modifier::Global];
+        kernel.emit(Emit { opcode: Opcode::St, modifiers, types: &[Type::U16], operands });
     }
 
     #[track_caller]

@@ -1,0 +1,90 @@
+//! What linear layers read: in f32, and rounded to bf16 where large products take it so.
+
+use half::bf16;
+use retrograph_kernels::ops::{Cast, Stored, Written};
+use retrograph_runtime::{BufferId, Slice};
+
+use super::builder::Builder;
+use crate::error::Result;
+
+/// In which forms something is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Forms {
+    pub(super) f32: bool,
+    pub(super) bf16: bool,
+}
+
+impl Forms {
+    /// In f32 alone.
+    pub(super) const F32: Self = Self { f32: true, bf16: false };
+
+    /// What both need.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { f32: self.f32 || other.f32, bf16: self.bf16 || other.bf16 }
+    }
+}
+
+/// A tensor in the forms in which it is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Activation {
+    written: Written<BufferId>,
+}
+
+impl From<Slice<f32>> for Activation {
+    fn from(slice: Slice<f32>) -> Self {
+        Self { written: slice.into() }
+    }
+}
+
+impl Activation {
+    /// A transient in these forms, f32 where there is none.
+    pub(super) fn transient(
+        builder: &mut Builder,
+        (name, len): (&str, usize),
+        forms: Forms,
+    ) -> Self {
+        let brain = format!("{name}_bf16");
+        let written = match forms {
+            Forms { bf16: false, .. } => Written::F32(builder.transient(name, len)),
+            Forms { f32: false, .. } => Written::Bf16(builder.transient_of(&brain, len)),
+            Forms { .. } => {
+                Written::Both(builder.transient(name, len), builder.transient_of(&brain, len))
+            }
+        };
+        Self { written }
+    }
+
+    /// `x` in these forms. Where it must be rounded, that is an operation of its own.
+    pub(super) fn of(builder: &mut Builder, x: Slice<f32>, forms: Forms) -> Result<Self> {
+        if !forms.bf16 {
+            return Ok(x.into());
+        }
+        let y = builder.transient_of::<bf16>("in_bf16", x.len());
+        builder.launch(Cast { x, y }.launch())?;
+        Ok(Self { written: Written::Both(x, y) })
+    }
+
+    /// Where a kernel writes it.
+    pub(super) fn written(self) -> Written<BufferId> {
+        self.written
+    }
+
+    /// As products with a frozen weight read it: as bf16 where it is there.
+    pub(super) fn stored(self) -> Stored<BufferId> {
+        match self.written {
+            Written::F32(slice) => Stored::F32(slice),
+            Written::Bf16(slice) | Written::Both(_, slice) => Stored::Bf16(slice),
+        }
+    }
+
+    /// In f32.
+    ///
+    /// # Panics
+    /// When it is not: [`Forms`] must ask for it.
+    pub(super) fn floats(self) -> Slice<f32> {
+        match self.written {
+            Written::F32(slice) | Written::Both(slice, _) => slice,
+            Written::Bf16(_) => panic!("what reads an activation in f32 must say so"),
+        }
+    }
+}

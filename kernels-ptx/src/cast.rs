@@ -1,0 +1,16 @@
+//! Rounding to bf16: `y = x`, to the nearest and ties to even.
+//!
+//! Grid: one thread for each four neighbouring elements.
+//! Deterministic: every element is computed by one thread from one place of the input.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::Module;
+use retrograph_ptx::build::ModuleBuilder;
+
+use crate::quad::streaming;
+
+/// The image for `target`.
+pub(crate) fn module(target: SmTarget) -> Module {
+    let entry = streaming((target, "cast"), (["x"], ["y"]), |[x]| [x]);
+    ModuleBuilder::new(target).entry(entry).build()
+}
