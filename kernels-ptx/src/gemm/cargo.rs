@@ -135,13 +135,12 @@ impl<'k> Cargo<'k> {
         match self {
             Self::Halves(vars) => vars.iter().map(|var| var.get()).collect(),
             Self::Floats(vars) => {
-                let pair =
-                    |pair: &[Var<'k, f32>]| pack_bf16(target, [pair[0].get(), pair[1].get()]);
+                let pair = |pair: &[Var<'k, f32>]| pack(target, [pair[0].get(), pair[1].get()]);
                 vars.chunks_exact(2).map(pair).collect()
             }
             Self::Codes { .. } => {
                 let values = self.floats();
-                values.chunks_exact(2).map(|pair| pack_bf16(target, [pair[0], pair[1]])).collect()
+                values.chunks_exact(2).map(|pair| pack(target, [pair[0], pair[1]])).collect()
             }
         }
     }

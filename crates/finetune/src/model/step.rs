@@ -273,11 +273,11 @@ mod tests {
         // What attention gives, the gradients of q, k, v, o and down, and those of the logits.
         // Norms and SwiGLU round by themselves.
         assert_eq!(names(&large, "/cast"), 6 * layers + 1);
-        let inner = large.pass.buffers().filter(|(_, it)| it.name().contains("swiglu/out"));
-        assert!(
-            inner.clone().count() == layers
-                && inner.clone().all(|(_, it)| it.name().ends_with("_bf16"))
-        );
+        let inner: Vec<_> = (large.pass.buffers().map(|(_, it)| it.name()))
+            .filter(|name| name.contains("swiglu/out"))
+            .collect();
+        assert_eq!(inner.len(), layers);
+        assert!(inner.iter().all(|name| name.ends_with("_bf16")), "{inner:?}");
     }
 
     #[test]
