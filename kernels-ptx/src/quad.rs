@@ -155,8 +155,8 @@ pub(crate) fn block_quads<'k>(
 
 /// A kernel that computes each element of its outputs from the same place of its inputs.
 ///
-/// Thread i of the grid has the elements from 4·i to 4·i + 3. Each output is written as f32, as bf16,
-/// or both.
+/// Thread i of the grid has the elements from 4·i to 4·i + 3. Each output is written as f32, as
+/// bf16, or both.
 pub(crate) fn streaming<const I: usize, const O: usize>(
     (target, name): (SmTarget, &str),
     (inputs, outputs): ([&str; I], [&str; O]),

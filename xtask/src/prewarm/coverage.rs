@@ -71,7 +71,9 @@ impl Coverage {
 fn problems() -> impl Iterator<Item = Problem> {
     let pairs = SIZES.iter().flat_map(|a| SIZES.iter().map(move |b| (*a, *b)));
     let triples = pairs.flat_map(|(a, b)| SIZES.iter().map(move |c| [a, b, *c]));
-    triples.flat_map(|[a, b, c]| [1, 24].map(|planes| Problem::from([a, b, c, planes])))
+    // Planes, and whether operands can be copied as they are.
+    let rest = [[1, 0], [1, 1], [24, 0], [24, 1]];
+    triples.flat_map(move |[a, b, c]| rest.map(|[d, e]| Problem::from([a, b, c, d, e])))
 }
 
 #[cfg(test)]

@@ -78,8 +78,8 @@ pub struct GemmShape {
 const MANY_ROWS: usize = 128;
 
 impl GemmShape {
-    /// Whether products with `w` in bf16 are better given x and dy in bf16: they have many rows, and
-    /// rows that can be copied 16 bytes at a time.
+    /// Whether products with `w` in bf16 are better given x and dy in bf16: they have many rows,
+    /// which can be copied 16 bytes at a time.
     pub fn streams(self) -> bool {
         let Self { rows, inputs, outputs } = self;
         rows >= MANY_ROWS && inputs % 8 == 0 && outputs % 8 == 0

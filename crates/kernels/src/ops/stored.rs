@@ -61,15 +61,6 @@ impl<B> From<View<B, bf16>> for Written<B> {
 }
 
 impl<B: Copy> Written<B> {
-    /// The two views, of which one may be missing.
-    pub(super) fn views(self) -> (Option<View<B, f32>>, Option<View<B, bf16>>) {
-        match self {
-            Self::F32(view) => (Some(view), None),
-            Self::Bf16(view) => (None, Some(view)),
-            Self::Both(view, rounded) => (Some(view), Some(rounded)),
-        }
-    }
-
     /// Checks the length of every view, named as in the caller.
     pub(super) fn check(
         self,
@@ -77,18 +68,23 @@ impl<B: Copy> Written<B> {
         name: &'static str,
         expected: usize,
     ) -> Result<(), KernelError> {
-        let (plain, rounded) = self.views();
-        plain.map_or(Ok(()), |view| check.length(name, view, expected))?;
-        rounded.map_or(Ok(()), |view| check.length(name, view, expected))
+        match self {
+            Self::F32(view) => check.length(name, view, expected),
+            Self::Bf16(view) => check.length(name, view, expected),
+            Self::Both(view, rounded) => {
+                check.length(name, view, expected)?;
+                check.length(name, rounded, expected)
+            }
+        }
     }
 
     /// The two pointers.
     pub(super) fn arguments(self) -> [Argument<B>; 2] {
-        let (plain, rounded) = self.views();
-        [
-            plain.map_or(Argument::Null, Argument::write),
-            rounded.map_or(Argument::Null, Argument::write),
-        ]
+        match self {
+            Self::F32(view) => [Argument::write(view), Argument::Null],
+            Self::Bf16(view) => [Argument::Null, Argument::write(view)],
+            Self::Both(view, rounded) => [Argument::write(view), Argument::write(rounded)],
+        }
     }
 }
 
