@@ -28,6 +28,7 @@ mod dropout;
 mod early;
 mod embedding;
 mod embedding_backward;
+mod fused_attention;
 mod gemm;
 mod gemv;
 mod mark_tokens;
@@ -68,6 +69,8 @@ const IMAGES: &[(&str, Build)] = &[
     ("dropout", dropout::module),
     ("embedding", embedding::module),
     ("embedding_backward", embedding_backward::module),
+    ("fused_attention", fused_attention::forward),
+    ("fused_attention_backward", fused_attention::backward),
     ("gemm_bf16_nn", gemm::bf16_nn),
     ("gemm_bf16_nn_bf16", gemm::bf16_nn_bf16),
     ("gemm_bf16_nn_nf4", gemm::bf16_nn_nf4),

@@ -21,7 +21,7 @@ pub(crate) struct Device {
     pub(crate) pool: u64,
     pub(crate) pool_bytes: usize,
     scratch: (u64, usize),
-    table: DriverTable,
+    pub(crate) table: DriverTable,
     stream: CUstream,
     events: [CUevent; 2],
     modules: RefCell<HashMap<&'static str, CUmodule>>,

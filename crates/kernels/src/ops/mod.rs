@@ -16,6 +16,8 @@ mod column_sum;
 mod cross_entropy;
 mod dropout;
 mod embedding;
+mod fused_attention;
+mod fused_attention_backward;
 mod gemm;
 mod gemv;
 mod geometry;
@@ -51,6 +53,10 @@ pub use cross_entropy::{CROSS_ENTROPY, CrossEntropy, IGNORED_TARGET};
 pub use dropout::{DROPOUT, Dropout};
 pub use embedding::{EMBEDDING, EMBEDDING_BACKWARD, EMBEDDING_BF16};
 pub use embedding::{Embedding, EmbeddingBackward};
+pub use fused_attention::{FUSED_ATTENTION, FusedAttention};
+pub use fused_attention_backward::{FUSED_ATTENTION_GRAD_KV, FUSED_ATTENTION_GRAD_Q};
+pub use fused_attention_backward::{FUSED_ATTENTION_ROWS, FusedAttentionGradKv};
+pub use fused_attention_backward::{FusedAttentionGradQ, FusedAttentionGrads, FusedAttentionRows};
 pub use gemm::{DGRAD, DGRAD_BF16, DGRAD_BF16_BF16, DGRAD_BF16_NF4, DGRAD_NF4, Dgrad};
 pub use gemm::{DGRAD_STREAM, Fprop, GemmShape, WGRAD, WGRAD_BF16, WGRAD_STREAM, Wgrad};
 pub use gemm::{FPROP, FPROP_BF16, FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_NF4, FPROP_STREAM};
@@ -100,6 +106,10 @@ static ALL: &[&Kernel] = &[
     &EMBEDDING,
     &EMBEDDING_BACKWARD,
     &EMBEDDING_BF16,
+    &FUSED_ATTENTION,
+    &FUSED_ATTENTION_GRAD_KV,
+    &FUSED_ATTENTION_GRAD_Q,
+    &FUSED_ATTENTION_ROWS,
     &DGRAD,
     &DGRAD_BF16,
     &DGRAD_BF16_BF16,

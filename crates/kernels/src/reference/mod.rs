@@ -11,6 +11,7 @@ pub mod column_sum;
 pub mod cross_entropy;
 pub mod dropout;
 pub mod embedding;
+pub mod fused_attention;
 pub mod gemm;
 pub mod rms_norm;
 pub mod rope;

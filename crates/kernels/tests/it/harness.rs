@@ -19,6 +19,7 @@ pub(crate) const UNWRITTEN: u32 = 0x7fd0_5a5a;
 /// Memory of one test on the shared device.
 pub(crate) struct Device {
     machine: &'static Machine,
+    target: SmTarget,
     stream: CUstream,
     allocations: Mutex<Vec<u64>>,
 }
@@ -26,17 +27,22 @@ pub(crate) struct Device {
 impl Device {
     /// Makes the device current on this thread.
     pub(crate) fn new() -> Self {
+        Self::with_images_for(Machine::get().target)
+    }
+
+    /// The same with images for `target`, which the device must be able to run.
+    pub(crate) fn with_images_for(target: SmTarget) -> Self {
         let machine = Machine::get();
         let mut stream = CUstream::NULL;
         call!(&machine.table, cuCtxSetCurrent(machine.context));
         // 1: does not synchronize with the legacy stream.
         call!(&machine.table, cuStreamCreate(&mut stream, 1));
-        Self { machine, stream, allocations: Mutex::default() }
+        Self { machine, target, stream, allocations: Mutex::default() }
     }
 
     /// What images are chosen for.
     pub(crate) fn target(&self) -> SmTarget {
-        self.machine.target
+        self.target
     }
 
     /// A buffer with these elements.
@@ -75,7 +81,7 @@ impl Device {
     /// Runs a launch and waits for it.
     #[track_caller]
     pub(crate) fn run(&self, launch: &Launch<u64>) {
-        self.run_as(launch, launch.dispatch(self.machine.target));
+        self.run_as(launch, launch.dispatch(self.target));
     }
 
     /// Runs a launch with another entry point or geometry than its own, and waits for it.
@@ -90,7 +96,7 @@ impl Device {
         let mut values: Vec<[u8; 8]> = launch.arguments.iter().map(|a| self.value(a)).collect();
         let mut pointers: Vec<*mut c_void> =
             values.iter_mut().map(|value| value.as_mut_ptr().cast()).collect();
-        let function = self.machine.function(kernel.image, dispatch.entry);
+        let function = self.machine.function((kernel.image, self.target), dispatch.entry);
         let ([gx, gy, gz], [bx, by, bz]) = (dispatch.grid, dispatch.block);
         let (shared, table) = (dispatch.shared_bytes, &self.machine.table);
         let parameters = pointers.as_mut_ptr();

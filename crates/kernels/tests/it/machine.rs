@@ -16,7 +16,7 @@ pub(crate) struct Machine {
     pub(crate) table: DriverTable,
     pub(crate) context: CUcontext,
     pub(crate) target: SmTarget,
-    modules: Mutex<HashMap<&'static str, CUmodule>>,
+    modules: Mutex<HashMap<(&'static str, SmTarget), CUmodule>>,
     /// Keeps the simulated machine alive.
     _simulator: Option<Simulator>,
 }
@@ -105,11 +105,15 @@ impl Machine {
         Self { table, context, target, modules: Mutex::default(), _simulator: simulator }
     }
 
-    /// The entry point, from a module that is loaded once per process.
-    pub(crate) fn function(&self, image: &'static str, entry: &str) -> CUfunction {
+    /// The entry point, from a module for `target` that is loaded once per process.
+    pub(crate) fn function(
+        &self,
+        (image, target): (&'static str, SmTarget),
+        entry: &str,
+    ) -> CUfunction {
         let mut modules = self.modules.lock().unwrap_or_else(|poison| poison.into_inner());
-        let module = *modules.entry(image).or_insert_with(|| {
-            let ptx = images::ptx(image, self.target).expect("an image for every kernel");
+        let module = *modules.entry((image, target)).or_insert_with(|| {
+            let ptx = images::ptx(image, target).expect("an image for every kernel");
             let (text, mut module) = (CString::new(ptx).unwrap(), CUmodule::NULL);
             call!(&self.table, cuModuleLoadData(&mut module, text.as_ptr().cast()));
             module

@@ -9,6 +9,8 @@ mod clip;
 mod cross_entropy;
 mod dropout;
 mod embedding;
+mod fused_attention;
+mod fused_attention_case;
 mod gemm;
 mod gemm_case;
 mod gemv;

@@ -1,0 +1,237 @@
+//! Times attention and its gradients in bf16 on a GPU: without stored probabilities, and as
+//! products around a softmax. Compares the first with its reference in f64 before.
+//!
+//! ```text
+//! attention_speed [--samples N] [--simulate] OUT.jsonl
+//! ```
+//!
+//! `--simulate` runs small shapes on the simulated driver, which shows that the program works and
+//! nothing about speed. A time is the median over samples, each of several launches in a row
+//! between two events, with the same operands. FLOP are those of the causal half.
+
+#![expect(clippy::print_stdout, reason = "a program that prints a table")]
+
+#[path = "gemm_speed/device.rs"]
+mod device;
+
+use std::fs::File;
+use std::io::Write;
+
+use device::{Device, Work};
+use retrograph_kernels::ops::{
+    AttentionGradK, AttentionGradProbs, AttentionGradQ, AttentionGradV, AttentionScores,
+    AttentionShape, AttentionValues, Compute, FusedAttention, FusedAttentionGradKv,
+    FusedAttentionGradQ, FusedAttentionGrads, FusedAttentionRows, PartsSum, Softmax,
+    SoftmaxBackward,
+};
+use retrograph_kernels::reference::fused_attention::{attend, attend_backward};
+use retrograph_kernels::{KernelError, Launch, View};
+
+type F32 = View<u64, f32>;
+type Launches = Result<Vec<Launch<u64>>, KernelError>;
+
+/// Operands, results and what lies between, all in the device's pool.
+struct Attention {
+    shape: AttentionShape,
+    scale: f32,
+    q: F32,
+    k: F32,
+    v: F32,
+    grad_out: F32,
+    out: F32,
+    lse: F32,
+    rows: F32,
+    grad_q: F32,
+    grad_kv: F32,
+    partials: F32,
+    probs: [F32; 2],
+}
+
+impl Attention {
+    fn new(device: &Device, [batch, seq, heads, kv_heads, head_dim]: [usize; 5]) -> Self {
+        let shape = AttentionShape { batch, seq, heads, kv_heads, head_dim };
+        let (mut place, end) = (device.pool, device.pool + device.pool_bytes as u64);
+        let mut take = |len: usize| {
+            let view = View::new(place, len);
+            place += (len * 4).next_multiple_of(256) as u64;
+            assert!(place <= end, "{shape:?} does not fit into the pool");
+            view
+        };
+        let (lines, query, key) = (
+            batch * heads * seq,
+            batch * seq * heads * head_dim,
+            batch * seq * kv_heads * head_dim,
+        );
+        Self {
+            shape,
+            scale: 1.0 / (head_dim as f32).sqrt(),
+            q: take(query),
+            k: take(key),
+            v: take(key),
+            grad_out: take(query),
+            out: take(query),
+            lse: take(lines),
+            rows: take(2 * lines),
+            grad_q: take(query),
+            grad_kv: take(2 * key),
+            partials: take(2 * key * shape.fused_parts()),
+            probs: [take(lines * seq), take(lines * seq)],
+        }
+    }
+
+    fn fused_forward(&self) -> Launches {
+        let &Self { shape, scale, q, k, v, out, lse, .. } = self;
+        Ok(vec![FusedAttention { q, k, v, out, lse, shape, scale }.launch()?])
+    }
+
+    fn fused_backward(&self) -> Launches {
+        let &Self { shape, scale, q, k, v, out, lse, grad_out, rows, grad_q, .. } = self;
+        let from = FusedAttentionGrads { q, k, v, grad_out, rows, shape, scale };
+        let parts = shape.fused_parts();
+        let grads = if parts == 1 { self.grad_kv } else { self.partials };
+        let mut launches = vec![
+            FusedAttentionRows { out, grad_out, lse, rows, shape }.launch()?,
+            FusedAttentionGradQ { from, grad_q }.launch()?,
+            FusedAttentionGradKv { from, grads, parts }.launch()?,
+        ];
+        if parts > 1 {
+            launches.push(PartsSum { partials: grads, out: self.grad_kv, parts }.launch()?);
+        }
+        Ok(launches)
+    }
+
+    fn stored_forward(&self) -> Launches {
+        let &Self { shape, scale, q, k, v, out, probs: [scores, probs], .. } = self;
+        let (rows, width) = (shape.batch * shape.heads * shape.seq, shape.seq);
+        Ok(vec![
+            AttentionScores { q, k, scores, shape, scale }.launch_in(Compute::Bf16)?,
+            Softmax { input: scores, output: probs, rows, width, causal: true }.launch()?,
+            AttentionValues { probs, v, out, shape }.launch_in(Compute::Bf16)?,
+        ])
+    }
+
+    fn stored_backward(&self) -> Launches {
+        let &Self { shape, scale, q, k, v, grad_out, grad_q, probs: [other, probs], .. } = self;
+        let (rows, width, len) = (shape.batch * shape.heads * shape.seq, shape.seq, k.len());
+        let [grad_k, grad_v] = [0..len, len..2 * len].map(|range| self.grad_kv.slice(range));
+        // Gradients of probabilities and of scores share their place, which the times do not mind.
+        let (grad_probs, grad_scores) = (other, other);
+        let softmax = SoftmaxBackward {
+            probs,
+            grad_out: other,
+            grad_input: other,
+            rows,
+            width,
+            causal: true,
+        };
+        Ok(vec![
+            AttentionGradProbs { grad_out, v, grad_probs, shape }.launch_in(Compute::Bf16)?,
+            AttentionGradV { probs, grad_out, grad_v, shape }.launch_in(Compute::Bf16)?,
+            softmax.launch()?,
+            AttentionGradQ { grad_scores, k, grad_q, shape, scale }.launch_in(Compute::Bf16)?,
+            AttentionGradK { grad_scores, q, grad_k, shape, scale }.launch_in(Compute::Bf16)?,
+        ])
+    }
+
+    /// Runs it once and compares with the reference.
+    fn verify(&self, device: &Device) -> Result<(), Box<dyn std::error::Error>> {
+        for launch in self.fused_forward()?.into_iter().chain(self.fused_backward()?) {
+            time(device, &launch, 1);
+        }
+        let doubles = |view: F32| read(device, view).into_iter().map(f64::from).collect::<Vec<_>>();
+        // Operands are multiplied as bf16.
+        let rounded = |view: F32| {
+            let values = read(device, view).into_iter();
+            values.map(|x| half::bf16::from_f32(x).to_f64()).collect::<Vec<_>>()
+        };
+        let [q, k, v, grad_out] = [self.q, self.k, self.v, self.grad_out].map(rounded);
+        let (shape, scale) = (self.shape, self.scale.into());
+        let expected = attend([&q, &k, &v], shape, scale);
+        let grads = attend_backward([&q, &k, &v], &grad_out, shape, scale);
+        let len = k.len();
+        for (name, view, expected) in [
+            ("out", self.out, expected.out),
+            ("lse", self.lse, expected.lse),
+            ("grad_q", self.grad_q, grads.q),
+            ("grad_k", self.grad_kv.slice(0..len), grads.k),
+            ("grad_v", self.grad_kv.slice(len..2 * len), grads.v),
+        ] {
+            let pairs = || doubles(view).into_iter().zip(&expected);
+            let error: f64 = pairs().map(|(found, expected)| (found - expected).powi(2)).sum();
+            let length: f64 = expected.iter().map(|x| x * x).sum();
+            let distance = (error / length).sqrt();
+            println!("{shape:?} {name}: {distance:.1e} from its reference");
+            if distance.is_nan() || distance > 0.01 {
+                return Err(format!("{name} is wrong").into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The elements of a view.
+fn read(device: &Device, view: F32) -> Vec<f32> {
+    let mut values = vec![0.0_f32; view.len()];
+    let from = view.buffer() + view.byte_range().start as u64;
+    let (to, bytes) = (values.as_mut_ptr().cast(), view.len() * 4);
+    // SAFETY: the vector has as many bytes, and the call returns when they have arrived.
+    let code = unsafe { (device.table.cuMemcpyDtoH_v2)(to, from, bytes) };
+    assert_eq!(code, retrograph_driver_sys::CUresult::CUDA_SUCCESS, "cuMemcpyDtoH_v2");
+    values
+}
+
+/// Seconds that a launch takes.
+fn time(device: &Device, launch: &Launch<u64>, samples: usize) -> f64 {
+    let (launches, dispatch) = (std::slice::from_ref(launch), launch.dispatch(device.target));
+    device.time(&Work { launches, dispatch, batch: if samples > 1 { 16 } else { 1 }, samples })
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let (mut samples, mut simulate, mut path) = (15, false, None);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--samples" => samples = arguments.next().ok_or("--samples needs a number")?.parse()?,
+            "--simulate" => simulate = true,
+            _ => path = Some(argument),
+        }
+    }
+    let mut out = File::create(path.ok_or("usage: attention_speed [OPTIONS] OUT")?)?;
+    let device = Device::open(simulate)?;
+    println!("{} images for {}", device.name, device.target);
+    let (checked, timed) = if simulate {
+        (vec![[1, 37, 2, 1, 16]], vec![[1, 70, 2, 1, 32]])
+    } else {
+        let wide = |batch, seq| [batch, seq, 12, 2, 128];
+        let narrow = [4, 512, 14, 2, 64];
+        (vec![[2, 193, 12, 2, 128], [1, 130, 14, 2, 64]], vec![wide(4, 512), wide(1, 2048), narrow])
+    };
+    for sizes in checked {
+        Attention::new(&device, sizes).verify(&device)?;
+    }
+    for sizes in timed {
+        let attention = Attention::new(&device, sizes);
+        let [batch, seq, heads, _, head_dim] = sizes;
+        // Of one product of the causal half.
+        let flop = (batch * heads * head_dim * seq * (seq + 1)) as f64;
+        for (what, products, launches) in [
+            ("fused forward", 2.0, attention.fused_forward()?),
+            ("fused backward", 5.0, attention.fused_backward()?),
+            ("stored forward", 2.0, attention.stored_forward()?),
+            ("stored backward", 5.0, attention.stored_backward()?),
+        ] {
+            let times: Vec<f64> =
+                launches.iter().map(|launch| time(&device, launch, samples)).collect();
+            let total: f64 = times.iter().sum();
+            let tera = products * flop / total / 1e12;
+            println!("{sizes:?} {what:16} {:9.2} us {tera:8.1} TFLOP/s", total * 1e6);
+            for (launch, seconds) in launches.iter().zip(&times) {
+                let (entry, micros) = (launch.dispatch(device.target).entry, seconds * 1e6);
+                println!("    {entry:40} {micros:9.2} us");
+                let fields = format!("\"sizes\":{sizes:?},\"pass\":\"{what}\"");
+                writeln!(out, "{{{fields},\"entry\":\"{entry}\",\"us\":{micros:.3}}}")?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! Fused attention and its gradients against their references and finite differences.
+
+use retrograph_kernels::ops::{
+    AttentionShape, FusedAttention, FusedAttentionGradKv, FusedAttentionGrads,
+};
+use retrograph_kernels::reference::fused_attention::{attend, attend_backward};
+use retrograph_kernels::{KernelError, SmTarget, View};
+
+use crate::bounds::within;
+use crate::fused_attention_case::{Bounds, Case, shape};
+use crate::gemm_case::rounded;
+use crate::harness::Device;
+use crate::support::{Data, differences, same_bits};
+
+/// batch, seq, heads, kv_heads, head_dim: one, primes, around tiles, groups of 1 to 6, padding.
+const SHAPES: [[usize; 5]; 13] = [
+    [0, 4, 2, 1, 8],
+    [1, 0, 2, 1, 8],
+    [1, 1, 1, 1, 4],
+    [2, 5, 4, 2, 4],
+    [1, 31, 3, 3, 12],
+    [2, 33, 2, 1, 16],
+    [1, 63, 2, 2, 64],
+    [1, 64, 1, 1, 36],
+    [1, 65, 6, 1, 128],
+    [2, 97, 2, 1, 20],
+    [1, 131, 4, 2, 72],
+    [1, 128, 2, 1, 100],
+    [1, 193, 1, 1, 8],
+];
+
+#[test]
+fn results_match_their_references_and_repeat_their_bits() {
+    let mut data = Data::new("fused attention");
+    for sizes in SHAPES {
+        let case = Case::new(&mut data, sizes);
+        let group = case.shape.heads / case.shape.kv_heads;
+        let results = case.run(1);
+        case.check(&results, "one part");
+        same_bits(&results.all(), &case.run(1).all(), "two runs");
+        for parts in (2..=group).filter(|parts| group.is_multiple_of(*parts)) {
+            case.check(&case.run(parts), &format!("{parts} parts"));
+        }
+    }
+}
+
+#[test]
+fn targets_without_tensor_cores_for_bf16_get_the_same() {
+    let (mut data, device) =
+        (Data::new("fused fma"), Device::with_images_for(SmTarget::portable(75)));
+    for sizes in [[1, 1, 1, 1, 4], [2, 37, 4, 2, 12], [1, 65, 3, 1, 128], [1, 97, 2, 2, 60]] {
+        let case = Case::new(&mut data, sizes);
+        case.check(&case.run_on(&device, 1), "images for sm_75");
+    }
+}
+
+#[test]
+fn gradients_match_finite_differences() {
+    let mut data = Data::new("fused differences");
+    let mut case = Case::new(&mut data, [2, 5, 4, 2, 8]);
+    // Numbers that bf16 has, so that the reference can be moved from where the kernels are.
+    for tensor in [&mut case.q, &mut case.k, &mut case.v, &mut case.grad_out] {
+        *tensor = rounded(tensor);
+    }
+    let ([q, k, v, grad_out], shape) = (case.operands(), case.shape);
+    let scale = f64::from(case.scale);
+    let loss = |operands: [&[f64]; 3]| -> f64 {
+        let out = attend(operands, shape, scale).out;
+        out.iter().zip(&grad_out).map(|(out, grad)| out * grad).sum()
+    };
+    let (results, bounds) = (case.run(2), Bounds::new([&q, &k, &v, &grad_out], shape, scale));
+    let by_q = differences(&q, 1e-3, |q| loss([q, &k, &v]));
+    within(&results.q, &by_q, &bounds.grads.q, "grad_q");
+    let by_k = differences(&k, 1e-3, |k| loss([&q, k, &v]));
+    within(&results.k, &by_k, &bounds.grads.k, "grad_k");
+    let by_v = differences(&v, 1e-3, |v| loss([&q, &k, v]));
+    within(&results.v, &by_v, &bounds.grads.v, "grad_v");
+}
+
+#[test]
+fn large_and_tiny_numbers_neither_overflow_nor_vanish() {
+    let mut data = Data::new("fused scales");
+    // Scores of ±1e4: nearly all weight is on one key, and exponentials would overflow.
+    let mut case = Case::new(&mut data, [1, 70, 2, 1, 16]);
+    case.scale = 1e4 / 64.0;
+    let results = case.run(1);
+    assert!(results.all().iter().all(|x| x.is_finite()));
+    let [q, k, v, _] = case.operands();
+    let expected = attend([&q, &k, &v], case.shape, case.scale.into());
+    // Scores of 1e4 are off by 1e-3 in f32, and so are logarithms and exponents.
+    within(&results.out, &expected.out, &vec![0.05; q.len()], "out");
+    within(&results.lse, &expected.lse, &vec![0.02; results.lse.len()], "lse");
+    for (of_values, of_grads) in [(1e-30, 1e30), (1e30, 1e-30), (1e-15, 1e-12)] {
+        let mut case = Case::new(&mut data, [1, 40, 2, 1, 8]);
+        let plain = case.run(1);
+        case.v.iter_mut().for_each(|v| *v *= of_values);
+        case.grad_out.iter_mut().for_each(|grad| *grad *= of_grads);
+        let results = case.run(1);
+        // Each result is a product of these factors and what it was.
+        for (found, plain, factor) in [
+            (&results.out, &plain.out, of_values),
+            (&results.v, &plain.v, of_grads),
+            (&results.q, &plain.q, of_values * of_grads),
+            (&results.k, &plain.k, of_values * of_grads),
+        ] {
+            let expected: Vec<_> =
+                plain.iter().map(|x| f64::from(*x) * f64::from(factor)).collect();
+            let bounds = vec![0.05 * f64::from(factor); found.len()];
+            within(found, &expected, &bounds, &format!("{of_values:e}, {of_grads:e}"));
+        }
+    }
+}
+
+#[test]
+fn what_is_not_finite_reaches_what_depends_on_it_and_stays_in_its_run_of_tokens() {
+    let mut data = Data::new("fused specials");
+    let (seq, token) = (150, 100);
+    for (special, which) in
+        [f32::NAN, f32::INFINITY].into_iter().flat_map(|x| [0, 1, 2, 3].map(|i| (x, i)))
+    {
+        let mut case = Case::new(&mut data, [1, seq, 1, 1, 8]);
+        let tensor = [&mut case.q, &mut case.k, &mut case.v, &mut case.grad_out];
+        tensor[which][token * 8 + 3] = special;
+        let results = case.run(1);
+        let ([q, k, v, grad_out], shape) = (case.operands(), case.shape);
+        let expected = attend([&q, &k, &v], shape, case.scale.into());
+        let grads = attend_backward([&q, &k, &v], &grad_out, shape, case.scale.into());
+        for (name, found, expected) in [
+            ("out", &results.out, &expected.out),
+            ("grad_q", &results.q, &grads.q),
+            ("grad_k", &results.k, &grads.k),
+            ("grad_v", &results.v, &grads.v),
+        ] {
+            for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
+                let what = format!("{special} in operand {which}: {name} of token {}", i / 8);
+                if !expected.is_finite() {
+                    assert!(!found.is_finite(), "{what} is {found}, not {expected}");
+                } else if (i / 8) / 64 != token / 64 {
+                    assert!(found.is_finite(), "{what} is {found}, not {expected}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_without_weight_count_for_nothing_and_rows_without_any_are_nan() {
+    // Products of 1 and −∞, and of 0 and −∞, which is NaN.
+    let mut data = Data::new("fused hidden");
+    let mut case = Case::new(&mut data, [1, 70, 1, 1, 4]);
+    case.q.fill(1.0);
+    (0..40).for_each(|token| case.k[token * 4] = f32::NEG_INFINITY);
+    let results = case.run(1);
+    let [q, k, v, _] = case.operands();
+    let expected = attend([&q, &k, &v], case.shape, case.scale.into());
+    let bounds = vec![0.02; results.out.len()];
+    within(&results.out, &expected.out, &bounds, "out");
+    assert!(
+        results.out[..160].iter().all(|x| x.is_nan())
+            && results.out[160..].iter().all(|x| x.is_finite())
+    );
+}
+
+#[test]
+fn operands_that_do_not_fit_are_refused_by_name() {
+    let view = |len| View::<u64, f32>::new(4096, len);
+    let shape = shape([1, 2, 2, 1, 8]);
+    let good = FusedAttention {
+        q: view(32),
+        k: view(16),
+        v: view(16),
+        out: view(32),
+        lse: view(4),
+        shape,
+        scale: 0.5,
+    };
+    assert!(good.launch().is_ok());
+    let message = |attention: FusedAttention<u64>| attention.launch().unwrap_err().to_string();
+    let wide = AttentionShape { head_dim: 132, ..shape };
+    let of = |shape, len, keys| FusedAttention {
+        q: view(len),
+        k: view(keys),
+        v: view(keys),
+        out: view(len),
+        shape,
+        ..good
+    };
+    assert!(message(of(wide, 528, 264)).contains("multiple of 4 and at most 128"));
+    let odd = AttentionShape { head_dim: 6, ..shape };
+    assert!(message(of(odd, 24, 12)).contains("multiple of 4"));
+    assert!(!odd.can_be_fused() && !wide.can_be_fused() && shape.can_be_fused());
+    assert!(message(FusedAttention { lse: view(3), ..good }).contains("lse"));
+    assert!(message(FusedAttention { out: view(31), ..good }).contains("out"));
+    assert!(message(FusedAttention { q: view(34).slice(2..34), ..good }).contains("16 bytes"));
+    for scale in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+        assert!(message(FusedAttention { scale, ..good }).contains("scale"));
+    }
+    let from = FusedAttentionGrads {
+        q: good.q,
+        k: good.k,
+        v: good.v,
+        grad_out: view(32),
+        rows: view(8),
+        shape,
+        scale: 0.5,
+    };
+    let grads = |parts, len| FusedAttentionGradKv { from, grads: view(len), parts }.launch();
+    assert!(grads(2, 64).is_ok());
+    assert!(matches!(grads(3, 96), Err(KernelError::Shape { left: 3, right: 2, .. })));
+    assert!(matches!(grads(2, 32), Err(KernelError::Length { operand: "grads", .. })));
+}
+
+#[test]
+fn a_group_is_cut_into_as_few_parts_as_fill_a_device() {
+    let parts = |sizes| shape(sizes).fused_parts();
+    assert_eq!(parts([4, 512, 12, 2, 128]), 3);
+    assert_eq!(parts([16, 512, 12, 2, 128]), 1);
+    assert_eq!(parts([1, 64, 12, 2, 128]), 6);
+    assert_eq!(parts([1, 64, 3, 3, 128]), 1);
+    assert_eq!(parts([0, 0, 6, 1, 128]), 6);
+}

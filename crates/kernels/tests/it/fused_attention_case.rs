@@ -1,0 +1,169 @@
+//! One problem of fused attention: its operands, its results, and what those may be off by.
+
+use retrograph_kernels::ops::{
+    AttentionShape, FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, FusedAttentionGrads,
+    FusedAttentionRows, PartsSum,
+};
+use retrograph_kernels::reference::fused_attention::{Gradients, attend, attend_backward};
+
+use crate::bounds::within;
+use crate::gemm_case::rounded;
+use crate::harness::Device;
+use crate::support::{Data, doubles};
+
+/// What rounding to bf16 changes at most, relatively.
+const ROUNDING: f64 = 1.0 / 256.0;
+/// What else weights are off by: their exponents, whose scores tensor cores have summed.
+const WEIGHTS: f64 = 1e-4;
+
+pub(crate) fn shape([batch, seq, heads, kv_heads, head_dim]: [usize; 5]) -> AttentionShape {
+    AttentionShape { batch, seq, heads, kv_heads, head_dim }
+}
+
+/// Operands and the factor of scores.
+pub(crate) struct Case {
+    pub(crate) shape: AttentionShape,
+    pub(crate) scale: f32,
+    pub(crate) q: Vec<f32>,
+    pub(crate) k: Vec<f32>,
+    pub(crate) v: Vec<f32>,
+    pub(crate) grad_out: Vec<f32>,
+}
+
+/// What the kernels gave.
+pub(crate) struct Results {
+    pub(crate) out: Vec<f32>,
+    pub(crate) lse: Vec<f32>,
+    pub(crate) q: Vec<f32>,
+    pub(crate) k: Vec<f32>,
+    pub(crate) v: Vec<f32>,
+}
+
+impl Case {
+    pub(crate) fn new(data: &mut Data, sizes: [usize; 5]) -> Self {
+        let shape = shape(sizes);
+        let tokens = shape.batch * shape.seq;
+        let (query, key) =
+            (tokens * shape.heads * shape.head_dim, tokens * shape.kv_heads * shape.head_dim);
+        let scale = 1.0 / (shape.head_dim as f32).sqrt();
+        let [q, grad_out] = [(); 2].map(|()| data.uniform(query, 2.0));
+        let [k, v] = [(); 2].map(|()| data.uniform(key, 2.0));
+        Self { shape, scale, q, k, v, grad_out }
+    }
+
+    /// Runs forward and backward pass, the group in `parts`.
+    pub(crate) fn run(&self, parts: usize) -> Results {
+        self.run_on(&Device::new(), parts)
+    }
+
+    pub(crate) fn run_on(&self, device: &Device, parts: usize) -> Results {
+        let (shape, scale) = (self.shape, self.scale);
+        let [q, k, v, grad_out] =
+            [&self.q, &self.k, &self.v, &self.grad_out].map(|tensor| device.upload(tensor));
+        let lines = shape.batch * shape.heads * shape.seq;
+        let (out, lse) = (device.unwritten(q.len()), device.unwritten(lines));
+        let (rows, grad_q) = (device.unwritten(2 * lines), device.unwritten(q.len()));
+        device.run(&FusedAttention { q, k, v, out, lse, shape, scale }.launch().unwrap());
+        device.run(&FusedAttentionRows { out, grad_out, lse, rows, shape }.launch().unwrap());
+        let from = FusedAttentionGrads { q, k, v, grad_out, rows, shape, scale };
+        device.run(&FusedAttentionGradQ { from, grad_q }.launch().unwrap());
+        let partials = device.unwritten(parts * 2 * k.len());
+        let grad_kv = FusedAttentionGradKv { from, grads: partials, parts };
+        device.run(&grad_kv.launch().unwrap());
+        let grads = if parts == 1 {
+            partials
+        } else {
+            let out = device.unwritten(2 * k.len());
+            device.run(&PartsSum { partials, out, parts }.launch().unwrap());
+            out
+        };
+        let grads = device.download(grads);
+        let (grad_k, grad_v) = grads.split_at(k.len());
+        Results {
+            out: device.download(out),
+            lse: device.download(lse),
+            q: device.download(grad_q),
+            k: grad_k.to_vec(),
+            v: grad_v.to_vec(),
+        }
+    }
+
+    /// The operands as the kernels multiply them: q, k, v and the gradient of the output.
+    pub(crate) fn operands(&self) -> [Vec<f64>; 4] {
+        [&self.q, &self.k, &self.v, &self.grad_out].map(|tensor| doubles(&rounded(tensor)))
+    }
+
+    /// Compares with the references, each element within its own bound.
+    pub(crate) fn check(&self, results: &Results, what: &str) {
+        let ([q, k, v, grad_out], shape) = (self.operands(), self.shape);
+        let (scale, what) = (f64::from(self.scale), format!("{what} {shape:?}"));
+        let expected = attend([&q, &k, &v], shape, scale);
+        let bounds = Bounds::new([&q, &k, &v, &grad_out], shape, scale);
+        within(&results.out, &expected.out, &bounds.out, &format!("{what}: out"));
+        let lse: Vec<_> = expected.lse.iter().map(|lse| WEIGHTS + 1e-6 * lse.abs()).collect();
+        within(&results.lse, &expected.lse, &lse, &format!("{what}: lse"));
+        let grads = attend_backward([&q, &k, &v], &grad_out, shape, scale);
+        within(&results.q, &grads.q, &bounds.grads.q, &format!("{what}: grad_q"));
+        within(&results.k, &grads.k, &bounds.grads.k, &format!("{what}: grad_k"));
+        within(&results.v, &grads.v, &bounds.grads.v, &format!("{what}: grad_v"));
+    }
+}
+
+impl Results {
+    pub(crate) fn all(&self) -> Vec<f32> {
+        [&*self.out, &*self.lse, &*self.q, &*self.k, &*self.v].concat()
+    }
+}
+
+/// What results may be off by.
+pub(crate) struct Bounds {
+    pub(crate) out: Vec<f64>,
+    pub(crate) grads: Gradients,
+}
+
+impl Bounds {
+    /// Weights are off by a part of themselves, `delta` and gradients of probabilities by a part
+    /// of the sums of their absolute values; what follows is linear in them.
+    pub(crate) fn new([q, k, v, grad_out]: [&[f64]; 4], shape: AttentionShape, scale: f64) -> Self {
+        let AttentionShape { seq, heads, kv_heads, head_dim, .. } = shape;
+        let (relative, tiny) = (ROUNDING + WEIGHTS, 1e-6);
+        let mut out = vec![tiny; q.len()];
+        let mut grads =
+            Gradients { q: vec![tiny; q.len()], k: vec![tiny; k.len()], v: vec![tiny; v.len()] };
+        for i in 0..shape.batch * heads * seq {
+            let (batch, head, token) = (i / seq / heads, i / seq % heads, i % seq);
+            let row = ((batch * seq + token) * heads + head) * head_dim;
+            let key =
+                |j: usize| ((batch * seq + j) * kv_heads + head / (heads / kv_heads)) * head_dim;
+            let dot = |a: &[f64], b: &[f64], by: fn(f64) -> f64| -> f64 {
+                a.iter().zip(b).map(|(a, b)| by(a * b)).sum()
+            };
+            let (query, grad) = (&q[row..][..head_dim], &grad_out[row..][..head_dim]);
+            let sums = |a: &[f64], b: &[f64], by| -> Vec<f64> {
+                (0..=token).map(|j| dot(a, &b[key(j)..][..head_dim], by)).collect()
+            };
+            let scores: Vec<_> = sums(query, k, |x| x).iter().map(|s| s * scale).collect();
+            let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let total: f64 = scores.iter().map(|score| (score - max).exp()).sum();
+            let grad_probs = sums(grad, v, |x| x);
+            let magnitudes = sums(grad, v, f64::abs);
+            let prob = |j: usize| (scores[j] - max).exp() / total;
+            let mean: f64 = (0..=token).map(|j| prob(j) * grad_probs[j]).sum();
+            // `delta` is of the output as the forward pass has it.
+            let off: f64 = (0..=token).map(|j| prob(j) * magnitudes[j]).sum();
+            for j in 0..=token {
+                let (prob, start) = (prob(j), key(j));
+                let grad_score = prob * (grad_probs[j] - mean);
+                let error = relative * 2.0 * grad_score.abs()
+                    + prob * (2.0 * relative * off + WEIGHTS * magnitudes[j]);
+                for d in 0..head_dim {
+                    out[row + d] += relative * prob * v[start + d].abs();
+                    grads.q[row + d] += scale * error * k[start + d].abs();
+                    grads.k[start + d] += scale * error * query[d].abs();
+                    grads.v[start + d] += relative * prob * grad[d].abs();
+                }
+            }
+        }
+        Self { out, grads }
+    }
+}

@@ -1,0 +1,50 @@
+//! What the gradients of scores need of each query, side by side: its logsumexp, and
+//! delta = grad_out·out.
+//!
+//! A warp has one row and reads it in vectors of four; its lanes add up by a butterfly.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::Entry;
+use retrograph_ptx::build::Kernel;
+
+use super::product::halves;
+use crate::gemm::pack_bf16;
+use crate::team::Team;
+
+/// The entry.
+pub(super) fn entry(target: SmTarget) -> Entry {
+    Kernel::build("fused_attention_rows", |k| {
+        let team = Team::Warp { per_block: 4 };
+        k.max_threads(team.threads());
+        let out = k.pointer::<f32>("out");
+        let grad_out = k.pointer::<f32>("grad_out");
+        let lse = k.pointer::<f32>("lse");
+        let rows = k.pointer::<f32>("rows");
+        let count = k.param::<u32>("count");
+        let seq = k.param::<u32>("seq");
+        let heads = k.param::<u32>("heads");
+        let head_dim = k.param::<u32>("head_dim");
+
+        let row = team.row(k);
+        k.return_if(row.ge(count));
+        let start = row.mul_wide(head_dim);
+        let (out, grad_out) = (out.at(start), grad_out.at(start));
+        let sum = k.var(0.0f32);
+        k.range(k.lane() * 4, head_dim, 128, |i| {
+            let (out, grad) = (out.load_vec4(i), grad_out.load_vec4(i));
+            // Rounded as the factor of `ds` that delta is subtracted from.
+            let grad =
+                [[grad[0], grad[1]], [grad[2], grad[3]]].map(|two| halves(pack_bf16(target, two)));
+            let grad = grad.as_flattened();
+            sum.update(|sum| (0..4).fold(sum, |sum, i| out[i].fma(grad[i], sum)));
+        });
+        let delta = k.warp_sum(sum.get());
+        // From [batch, seq, heads] to [batch, heads, seq].
+        let (token, head) = (row / heads, row % heads);
+        let place = (token / seq * heads + head) * seq + token % seq;
+        k.when(k.lane().eq(0), || {
+            let pair = rows.reinterpret::<u64>().at(place).reinterpret::<f32>();
+            pair.store_vec2(0, [lse.load(place), delta]);
+        });
+    })
+}
