@@ -23,14 +23,19 @@ pub enum Storage {
 impl Storage {
     /// Bytes of `len` elements. The map of quantized scales is not counted: a model has one.
     pub fn bytes(self, len: usize) -> usize {
+        self.buffers(len).into_iter().sum()
+    }
+
+    /// Bytes of each buffer that `len` elements take: values, and scales where there are some.
+    pub(crate) fn buffers(self, len: usize) -> Vec<usize> {
         let blocks = len.div_ceil(BLOCK);
         match self {
-            Self::F32 => len * size_of::<f32>(),
-            Self::Bf16 => len * 2,
-            Self::Nf4 { double: false } => len.div_ceil(2) + blocks * size_of::<f32>(),
+            Self::F32 => vec![len * size_of::<f32>()],
+            Self::Bf16 => vec![len * 2],
+            Self::Nf4 { double: false } => vec![len.div_ceil(2), blocks * size_of::<f32>()],
             Self::Nf4 { double: true } => {
                 let nested = blocks.div_ceil(NESTED_BLOCK) + 1;
-                len.div_ceil(2) + blocks + nested * size_of::<f32>()
+                vec![len.div_ceil(2), blocks, nested * size_of::<f32>()]
             }
         }
     }

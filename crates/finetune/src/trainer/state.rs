@@ -1,6 +1,6 @@
 //! The parameters and moments of a model on the device.
 
-use retrograph_runtime::{Bindings, DeviceBuffer, Stream};
+use retrograph_runtime::{Bindings, DeviceBuffer, MemoryPool, Stream};
 
 use super::upload::{Chunk, Uploader};
 use super::value::DeviceValue;
@@ -40,15 +40,17 @@ impl ModelState {
         progress: UploadProgress<'_>,
     ) -> Result<Self> {
         let total = parameters.iter().map(Parameter::bytes).sum();
-        let largest = parameters.iter().map(Parameter::len).max().unwrap_or(0);
-        let mut uploader = Uploader::new(stream, largest)?;
+        let mut uploader = Uploader::new(stream, parameters)?;
+        let moments = moments(stream, parameters)?;
         let mut done = 0;
         let mut tensors = Vec::with_capacity(parameters.len());
         for parameter in parameters {
             let fill = &mut |first, chunk: Chunk<'_>| fill(parameter, first, chunk);
             let value = uploader.upload(parameter, fill)?;
-            let zeros = || DeviceBuffer::zeroed(stream.context(), parameter.len());
-            let moments = if parameter.trainable { Some([zeros()?, zeros()?]) } else { None };
+            let moments = match moments.as_ref().filter(|_| parameter.trainable) {
+                Some(pool) => Some([pool.zeroed(parameter.len())?, pool.zeroed(parameter.len())?]),
+                None => None,
+            };
             done += parameter.bytes();
             progress(done, total, &parameter.name);
             tensors.push(Tensor { parameter: parameter.clone(), value, moments });
@@ -135,6 +137,17 @@ impl ModelState {
 
     fn trained(&self) -> impl Iterator<Item = &Tensor> {
         self.tensors.iter().filter(|tensor| tensor.moments.is_some())
+    }
+}
+
+/// Memory for the moments of those `parameters` that are trained. It is an allocation of its own,
+/// which is freed when training ends.
+fn moments(stream: &Stream, parameters: &[Parameter]) -> Result<Option<MemoryPool>> {
+    let trained = parameters.iter().filter(|parameter| parameter.trainable);
+    let bytes = |parameter: &Parameter| MemoryPool::room_for(parameter.len() * size_of::<f32>());
+    match trained.map(|parameter| 2 * bytes(parameter)).sum() {
+        0 => Ok(None),
+        bytes => Ok(Some(MemoryPool::new(stream.context(), bytes)?)),
     }
 }
 

@@ -5,11 +5,14 @@ use half::bf16;
 use half::slice::HalfFloatSliceExt;
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_kernels::{Element, ops::NF4_BLOCK};
-use retrograph_runtime::{DeviceBuffer, Event, PinnedBuffer, Stream};
+use retrograph_runtime::{DeviceBuffer, Event, MemoryPool, PinnedBuffer, Stream};
 
 use super::value::{DeviceScales, DeviceValue};
 use crate::error::{Error, Result};
 use crate::parameters::{Parameter, Storage};
+
+/// Elements of the map of quantized scales.
+const MAP: usize = 256;
 
 /// Elements of a chunk: 16 MiB of f32, far more than a copy needs to run at full speed, and whole
 /// blocks of NF4.
@@ -46,10 +49,14 @@ impl Chunk<'_> {
 /// Writes a chunk of a parameter, given its first element.
 pub(super) type Fill<'a> = &'a mut dyn FnMut(usize, Chunk<'_>) -> Result<()>;
 
-/// Pinned memory with the stream of its copies.
+/// Pinned memory with the stream of its copies, and the memory that they go to.
+///
+/// That is one allocation for all parameters: the driver gives out 2 MiB at a time, of which a
+/// model of many matrices would leave hundreds of megabytes unused.
 #[derive(Debug)]
 pub(super) struct Uploader<'a> {
     stream: &'a Stream,
+    pool: MemoryPool,
     slots: Vec<(PinnedBuffer<f32>, Event)>,
     next: usize,
     /// The map of quantized scales, once there is one.
@@ -57,15 +64,17 @@ pub(super) struct Uploader<'a> {
 }
 
 impl<'a> Uploader<'a> {
-    /// An uploader for tensors of at most `largest` elements.
-    pub(super) fn new(stream: &'a Stream, largest: usize) -> Result<Self> {
+    /// An uploader for `parameters`, with memory for all of them.
+    pub(super) fn new(stream: &'a Stream, parameters: &[Parameter]) -> Result<Self> {
         let context = stream.context();
+        let largest = parameters.iter().map(Parameter::len).max().unwrap_or(0);
+        let pool = MemoryPool::new(context, pooled_bytes(parameters))?;
         let slot = |_| {
             let pinned = PinnedBuffer::zeroed(context, largest.min(CHUNK))?;
             Ok((pinned, Event::untimed(context)?))
         };
         let slots = (0..SLOTS).map(slot).collect::<Result<_>>()?;
-        Ok(Self { stream, slots, next: 0, map: None })
+        Ok(Self { stream, pool, slots, next: 0, map: None })
     }
 
     /// The values of `parameter`, as `fill` gives them, in its storage. The copies may still be
@@ -105,20 +114,26 @@ impl<'a> Uploader<'a> {
             Ok(())
         };
         let codes = self.copy(len.div_ceil(2), CHUNK / 2, fill)?;
-        let stream = self.stream;
         if !double {
-            let scales = DeviceBuffer::from_slice(stream, &scales)?;
+            let scales = self.whole(&scales)?;
             return Ok(DeviceValue::Nf4(codes, DeviceScales::Plain(scales)));
         }
         let Nested { absmax, nested, offset } = Nested::new(&scales);
         let map = match self.map.clone() {
             Some(map) => map,
-            None => DeviceBuffer::from_slice(stream, &nf4::dynamic_map())?,
+            None => self.whole(&nf4::dynamic_map())?,
         };
         self.map = Some(map.clone());
-        let nested = DeviceBuffer::from_slice(stream, &[&[offset], nested.as_slice()].concat())?;
-        let absmax = DeviceBuffer::from_slice(stream, &absmax)?;
+        let nested = self.whole(&[&[offset], nested.as_slice()].concat())?;
+        let absmax = self.whole(&absmax)?;
         Ok(DeviceValue::Nf4(codes, DeviceScales::Nested { absmax, nested, map }))
+    }
+
+    /// A buffer with `values`.
+    fn whole<T: Element>(&self, values: &[T]) -> Result<DeviceBuffer<T>> {
+        let buffer = self.pool.uninit(values.len())?;
+        buffer.upload(self.stream, values)?;
+        Ok(buffer)
     }
 
     /// A buffer of `len` elements, filled by calls of `fill` with a chunk of at most `most` and
@@ -129,7 +144,7 @@ impl<'a> Uploader<'a> {
         most: usize,
         fill: &mut dyn FnMut(usize, &mut [T]) -> Result<()>,
     ) -> Result<DeviceBuffer<T>> {
-        let buffer = DeviceBuffer::uninit(self.stream.context(), len)?;
+        let buffer = self.pool.uninit(len)?;
         let mut first = 0;
         while first < len {
             let (pinned, free) = &mut self.slots[self.next];
@@ -150,6 +165,14 @@ impl<'a> Uploader<'a> {
         }
         Ok(buffer)
     }
+}
+
+/// The bytes of a pool that holds `parameters`.
+pub(super) fn pooled_bytes(parameters: &[Parameter]) -> usize {
+    let quantized = |one: &Parameter| matches!(one.storage, Storage::Nf4 { double: true });
+    let map = if parameters.iter().any(quantized) { MAP * size_of::<f32>() } else { 0 };
+    let buffers = parameters.iter().flat_map(|one| one.storage.buffers(one.len()));
+    map + buffers.map(MemoryPool::room_for).sum::<usize>()
 }
 
 /// Writes the codes of `values` and returns their scales, by as many threads as there are cores.

@@ -116,6 +116,12 @@ impl MemoryPool {
         Ok(Self { shared: Arc::new(Shared { chunk, state }) })
     }
 
+    /// The bytes of a pool that a buffer of `bytes` takes.
+    pub const fn room_for(bytes: usize) -> usize {
+        let bytes = if bytes == 0 { 1 } else { bytes };
+        bytes.saturating_add(ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT
+    }
+
     /// `len` elements of arbitrary content; NaN in debug builds.
     ///
     /// # Errors
