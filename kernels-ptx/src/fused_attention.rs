@@ -39,7 +39,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Value, Var};
 
-use crate::gemm::pack_bf16;
+use crate::bf16::pack;
 use product::Held;
 
 /// Rows that a block keeps, 16 for each warp.
@@ -72,7 +72,7 @@ fn own_column<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
 /// Patches as factors of the next product.
 fn hold<'k>(target: SmTarget, patches: &[Patch<'k>]) -> Held<'k> {
     let pair = |patch: &Patch<'k>, half: usize| {
-        pack_bf16(target, [patch[half * 2].get(), patch[half * 2 + 1].get()])
+        pack(target, [patch[half * 2].get(), patch[half * 2 + 1].get()])
     };
     patches.iter().map(|patch| [pair(patch, 0), pair(patch, 1)]).collect()
 }

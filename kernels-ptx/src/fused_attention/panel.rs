@@ -9,7 +9,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
 use super::{COLUMNS, THREADS};
-use crate::gemm::pack_bf16;
+use crate::bf16::pack;
 
 /// Rows in shared memory.
 #[derive(Clone, Copy)]
@@ -149,7 +149,7 @@ impl<'k> Carrier<'k> {
     }
 
     fn words(&self, [a, b, c, d]: [Value<'k, f32>; 4]) -> [Value<'k, u32>; 2] {
-        [pack_bf16(self.target, [a, b]), pack_bf16(self.target, [c, d])]
+        [pack(self.target, [a, b]), pack(self.target, [c, d])]
     }
 
     fn put_in_a_loop(&self, (source, start): (Source<'k>, Value<'k, u32>), first: Value<'k, u32>) {

@@ -8,7 +8,7 @@ use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::Kernel;
 
 use super::product::halves;
-use crate::gemm::pack_bf16;
+use crate::bf16::pack;
 use crate::team::Team;
 
 /// The entry.
@@ -34,7 +34,7 @@ pub(super) fn entry(target: SmTarget) -> Entry {
             let (out, grad) = (out.load_vec4(i), grad_out.load_vec4(i));
             // Rounded as the factor of `ds` that delta is subtracted from.
             let grad =
-                [[grad[0], grad[1]], [grad[2], grad[3]]].map(|two| halves(pack_bf16(target, two)));
+                [[grad[0], grad[1]], [grad[2], grad[3]]].map(|two| halves(pack(target, two)));
             let grad = grad.as_flattened();
             sum.update(|sum| (0..4).fold(sum, |sum, i| out[i].fma(grad[i], sum)));
         });
