@@ -1,3 +1,4 @@
-//! The locks of [`crate::gate`] by one name, so that a model checker can take their place.
+//! The locks of what is checked in all its interleavings by one name, so that a model checker can
+//! take their place: those of [`crate::gate`] and of the module cache.
 
-pub(crate) use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub(crate) use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -1,14 +1,12 @@
 //! Every module of a context, each loaded once.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-use parking_lot::{Condvar, Mutex};
 
 use super::bundle::Bundle;
 use super::compiler::Warming;
 use super::disk::CacheDir;
+use super::flight::Flights;
 use super::function::Module;
 use super::image::ImageKey;
 use crate::context::Context;
@@ -34,25 +32,8 @@ pub struct ModuleCache {
 struct Inner {
     context: Context,
     options: CacheOptions,
-    slots: Mutex<HashMap<ImageKey, Slot>>,
-    /// Told whenever a load ends, well or not.
-    ended: Condvar,
+    flights: Arc<Flights<ImageKey, Arc<Module>>>,
     jit_after_warm: Arc<AtomicUsize>,
-}
-
-enum Slot {
-    /// A thread is loading the image; others wait for it.
-    Loading,
-    Loaded(Arc<Module>),
-}
-
-/// What a thread that wants an image is told.
-pub(super) enum Turn {
-    Loaded(Arc<Module>),
-    /// It is the one that loads.
-    Mine(Claim),
-    /// Another thread loads.
-    Busy,
 }
 
 impl ModuleCache {
@@ -80,8 +61,7 @@ impl ModuleCache {
         let inner = Inner {
             context: context.clone(),
             options,
-            slots: Mutex::default(),
-            ended: Condvar::new(),
+            flights: Arc::default(),
             jit_after_warm: Arc::default(),
         };
         Self { inner: Arc::new(inner) }
@@ -99,8 +79,7 @@ impl ModuleCache {
 
     /// The number of loaded modules.
     pub fn loaded(&self) -> usize {
-        let slots = self.inner.slots.lock();
-        slots.values().filter(|slot| matches!(slot, Slot::Loaded(_))).count()
+        self.inner.flights.made()
     }
 
     /// How often a function was asked for that was not warm. Anything but 0 after training means
@@ -113,54 +92,9 @@ impl ModuleCache {
         &self.inner.jit_after_warm
     }
 
-    /// The module of `key`, or the right to load it unless another thread has that. Nobody waits
-    /// here, so that one thread may hold the right to several images.
-    pub(super) fn turn(&self, key: &ImageKey) -> Turn {
-        let mut slots = self.inner.slots.lock();
-        match slots.get(key) {
-            Some(Slot::Loaded(module)) => Turn::Loaded(module.clone()),
-            Some(Slot::Loading) => Turn::Busy,
-            None => {
-                slots.insert(key.clone(), Slot::Loading);
-                Turn::Mine(Claim { cache: self.clone(), key: key.clone(), loaded: None })
-            }
-        }
-    }
-
-    /// Waits until no thread loads `key`. The caller holds no claim, for another thread might wait
-    /// for that one.
-    pub(super) fn wait(&self, key: &ImageKey) {
-        let mut slots = self.inner.slots.lock();
-        while matches!(slots.get(key), Some(Slot::Loading)) {
-            self.inner.ended.wait(&mut slots);
-        }
-    }
-}
-
-/// The right to load an image, which ends well or not, a panic included. The lock is not held
-/// meanwhile.
-pub(super) struct Claim {
-    cache: ModuleCache,
-    key: ImageKey,
-    loaded: Option<Arc<Module>>,
-}
-
-impl Claim {
-    /// Shares the module with all who want the image.
-    pub(super) fn fulfil(mut self, module: Module) -> Arc<Module> {
-        self.loaded.insert(Arc::new(module)).clone()
-    }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        let inner = &self.cache.inner;
-        let mut slots = inner.slots.lock();
-        match self.loaded.take() {
-            Some(module) => slots.insert(self.key.clone(), Slot::Loaded(module)),
-            None => slots.remove(&self.key),
-        };
-        inner.ended.notify_all();
+    /// Who loads which image.
+    pub(super) fn flights(&self) -> &Arc<Flights<ImageKey, Arc<Module>>> {
+        &self.inner.flights
     }
 }
 

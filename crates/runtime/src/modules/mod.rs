@@ -34,6 +34,7 @@ mod code;
 mod compiler;
 mod crew;
 mod disk;
+mod flight;
 mod function;
 mod image;
 mod index;

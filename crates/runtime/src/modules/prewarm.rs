@@ -5,7 +5,7 @@ use std::time::Duration;
 use retrograph_kernels::{CannotRun, SmTarget};
 
 use super::bundle::BundleError;
-use super::cache::{ModuleCache, Turn};
+use super::cache::ModuleCache;
 use super::image::Wanted;
 use super::report::{PrewarmReport, Source};
 use super::session::Session;
@@ -111,37 +111,10 @@ impl ModuleCache {
         let (free_before, _) = self.context().memory()?;
         let wanted = Wanted::all(requirements, self.context())?;
         let mut session = Session::new(self, wanted.len(), &mut progress);
-        let mut open: Vec<&Wanted<'_>> = wanted.iter().collect();
-        while !open.is_empty() {
-            open = self.warm_some(&mut session, open)?;
-        }
+        self.flights().settle(wanted.iter().collect(), &mut session)?;
         let (functions, images, warnings) = session.into_parts();
         let (free_after, total_bytes) = self.context().memory()?;
         let report = PrewarmReport { images, warnings, free_before, free_after, total_bytes };
         Ok(WarmModules::new(self, functions, report))
-    }
-
-    /// Warms what is loaded or what no other thread loads, and returns the rest. Where that is all,
-    /// it waits for one of them.
-    fn warm_some<'a, 'w>(
-        &self,
-        session: &mut Session<'_>,
-        open: Vec<&'a Wanted<'w>>,
-    ) -> Result<Vec<&'a Wanted<'w>>, PrewarmError> {
-        let (mut mine, mut busy) = (Vec::new(), Vec::new());
-        for wanted in open {
-            match self.turn(&wanted.key) {
-                Turn::Loaded(module) => {
-                    session.finish(wanted, &module, (Source::Memory, Duration::ZERO))?;
-                }
-                Turn::Mine(claim) => mine.push((wanted, claim)),
-                Turn::Busy => busy.push(wanted),
-            }
-        }
-        if let (true, Some(first)) = (mine.is_empty(), busy.first()) {
-            self.wait(&first.key);
-        }
-        session.load(mine)?;
-        Ok(busy)
     }
 }

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::cache::{Claim, ModuleCache};
+use super::cache::ModuleCache;
 use super::compiler::{Compiler, Failure};
 use super::crew::Crew;
 use super::disk::identity;
+use super::flight::{Claim, Settle};
 use super::function::{Function, Module};
 use super::image::{ImageKey, Wanted};
 use super::load::{LoadFailure, compile, load_code, load_ptx};
@@ -20,7 +21,7 @@ use crate::context::Context;
 const CONTEXT_BYTES: usize = 1 << 30;
 
 /// An image that this thread loads.
-type Mine<'a, 'w> = (&'a Wanted<'w>, Claim);
+type Mine<'a, 'w> = (&'a Wanted<'w>, Claim<ImageKey, Arc<Module>>);
 type Functions = HashMap<ImageKey, HashMap<String, Function>>;
 
 /// What was warmed so far.
@@ -31,6 +32,22 @@ pub(super) struct Session<'s> {
     functions: Functions,
     images: Vec<ImageReport>,
     warnings: Vec<Warning>,
+}
+
+impl<'a, 'w> Settle<ImageKey, Arc<Module>, &'a Wanted<'w>> for Session<'_> {
+    type Error = PrewarmError;
+
+    fn key<'k>(wanted: &'k &'a Wanted<'w>) -> &'k ImageKey {
+        &wanted.key
+    }
+
+    fn take(&mut self, wanted: &Wanted<'_>, module: Arc<Module>) -> Result<(), PrewarmError> {
+        self.finish(wanted, &module, (Source::Memory, Duration::ZERO))
+    }
+
+    fn make(&mut self, mine: Vec<Mine<'a, 'w>>) -> Result<(), PrewarmError> {
+        self.load(mine)
+    }
 }
 
 impl<'s> Session<'s> {
@@ -48,7 +65,7 @@ impl<'s> Session<'s> {
     }
 
     /// Looks up the functions of a loaded image and tells of it.
-    pub(super) fn finish(
+    fn finish(
         &mut self,
         wanted: &Wanted<'_>,
         module: &Arc<Module>,
@@ -78,13 +95,13 @@ impl<'s> Session<'s> {
     }
 
     /// Loads images from bundles and from disk, and has the rest compiled.
-    pub(super) fn load(&mut self, mine: Vec<Mine<'_, '_>>) -> Result<(), PrewarmError> {
+    fn load(&mut self, mine: Vec<Mine<'_, '_>>) -> Result<(), PrewarmError> {
         let (mut cold, mut space) = (Vec::new(), Vec::new());
         for (wanted, claim) in mine {
             let started = Instant::now();
             match self.load_stored(wanted, &mut space)? {
                 Some((module, source)) => {
-                    let module = claim.fulfil(module);
+                    let module = claim.fulfil(Arc::new(module));
                     self.finish(wanted, &module, (source, started.elapsed()))?;
                 }
                 None => cold.push((wanted, claim)),
@@ -98,7 +115,7 @@ impl<'s> Session<'s> {
         for (wanted, claim) in cold {
             let started = Instant::now();
             let module = self.compile_here(wanted).map_err(|failure| failed(wanted, failure))?;
-            let module = claim.fulfil(module);
+            let module = claim.fulfil(Arc::new(module));
             self.finish(wanted, &module, (Source::Jit, started.elapsed()))?;
         }
         Ok(())
@@ -223,7 +240,7 @@ impl<'s> Session<'s> {
         let Some(module) = self.accept(wanted, code, Source::Worker)? else { return Ok(()) };
         self.keep(wanted, code);
         let Some((wanted, claim)) = slot.take() else { return Ok(()) };
-        let module = claim.fulfil(module);
+        let module = claim.fulfil(Arc::new(module));
         self.finish(wanted, &module, (Source::Worker, elapsed + started.elapsed()))
     }
 

@@ -52,7 +52,8 @@ type Request = (usize, String);
 type Answer = io::Result<(u8, Vec<u8>)>;
 
 /// A started worker, which is ended when it is dropped. A thread of its own talks to it, since it
-/// may take nothing in and give nothing out for as long as it likes; that thread ends with the pipes.
+/// may take nothing in and give nothing out for as long as it likes; that thread ends with the
+/// pipes.
 pub(super) struct Worker {
     child: Child,
     requests: Sender<Request>,

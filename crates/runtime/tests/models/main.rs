@@ -1,10 +1,14 @@
-//! All interleavings of what threads do with the gate between captures and releases, by the model
-//! checker `loom`: it runs each model once for every order, up to a bound, in which locks can be
-//! had.
+//! All interleavings of what threads do with the gate between captures and releases, and with the
+//! single flight of the module cache, by the model checker `loom`: it runs each model once for
+//! every order, up to a bound, in which locks can be had.
 //!
-//! The gate itself is checked and not a copy of it: its file is included here, with the checker's
-//! locks under the names of those that the crate takes.
+//! The gate and the flights themselves are checked and not copies of them: their files are included
+//! here, with the checker's locks under the names of those that the crate takes.
 
+#[path = "../../src/modules/flight.rs"]
+#[allow(dead_code, reason = "the models do not ask for everything")]
+mod flight;
+mod flights;
 #[path = "../../src/gate.rs"]
 #[allow(dead_code, reason = "the models do not ask for everything")]
 mod gate;

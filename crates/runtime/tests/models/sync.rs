@@ -1,9 +1,16 @@
 //! Locks with the interface of `parking_lot` on those of the model checker.
 
-use loom::sync::{Condvar, Mutex as Plain, MutexGuard};
+use std::ops::{Deref, DerefMut};
+
+use loom::sync::{Condvar as PlainCondvar, Mutex as Plain, MutexGuard as PlainGuard};
 
 #[derive(Default)]
 pub(crate) struct Mutex<T>(Plain<T>);
+
+/// Always has the lock, but for while it waits.
+pub(crate) struct MutexGuard<'a, T>(Option<PlainGuard<'a, T>>);
+
+pub(crate) struct Condvar(PlainCondvar);
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
@@ -11,7 +18,35 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock().unwrap()
+        MutexGuard(Some(self.0.lock().unwrap()))
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().unwrap()
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.as_mut().unwrap()
+    }
+}
+
+impl Condvar {
+    pub(crate) fn new() -> Self {
+        Self(PlainCondvar::new())
+    }
+
+    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        guard.0 = Some(self.0.wait(guard.0.take().unwrap()).unwrap());
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
     }
 }
 
@@ -19,7 +54,7 @@ impl<T> Mutex<T> {
 /// writer that holds the lock, and not for one that waits for it.
 pub(crate) struct RwLock<T> {
     holders: Plain<Holders>,
-    changed: Condvar,
+    changed: PlainCondvar,
     _value: T,
 }
 
@@ -35,7 +70,7 @@ pub(crate) struct RwLockWriteGuard<'a, T>(&'a RwLock<T>);
 
 impl<T> RwLock<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self { holders: Plain::default(), changed: Condvar::new(), _value: value }
+        Self { holders: Plain::default(), changed: PlainCondvar::new(), _value: value }
     }
 
     pub(crate) fn read_recursive(&self) -> RwLockReadGuard<'_, T> {
