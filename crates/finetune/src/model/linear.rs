@@ -157,7 +157,7 @@ impl Linear {
     ) -> Result<()> {
         let (w, shape, compute) = (self.weight.value.stored(), self.shape, builder.compute());
         let x = self.operand(builder, x);
-        let parts = shape.fprop_parts(compute);
+        let parts = shape.fprop_parts(compute, self.forms(builder).bf16);
         if shape.rows > 1 && parts > 1 && bias.is_none() {
             let partials = builder.transient("parts", parts * y.len());
             builder.launch(FpropParts { x, w, partials, shape, parts }.launch_in(compute))?;
@@ -183,7 +183,7 @@ impl Linear {
         let (shape, w, compute) = (self.shape, self.weight.value.stored(), builder.compute());
         let grad_out = self.operand(builder, given);
         let grad_input = builder.transient("grad_input", shape.rows * shape.inputs);
-        let parts = shape.dgrad_parts(compute);
+        let parts = shape.dgrad_parts(compute, self.forms(builder).bf16);
         if parts > 1 {
             let partials = builder.transient("grad_input_parts", parts * grad_input.len());
             let cut = DgradParts { grad_out, w, partials, shape, parts };

@@ -7,7 +7,7 @@
 
 use super::gemm::{DGRAD, FORWARD, FPROP, GemmShape, INPUT_GRADIENT};
 use super::geometry::streaming;
-use super::images::{SINGLE, TENSOR};
+use super::images::{SINGLE, STREAM, TENSOR};
 use super::product::{Product, Sizes, Strides};
 use super::stored::{Compute, Stored};
 use super::tiles::{self, Layout};
@@ -25,22 +25,25 @@ pub static PARTS_SUM: Kernel = Kernel {
 };
 
 impl GemmShape {
-    /// Parts into which y = x·wᵀ is best cut; 1 where it is best left whole.
-    pub fn fprop_parts(self, compute: Compute) -> usize {
-        parts(compute, [self.rows, self.outputs, self.inputs])
+    /// Parts into which y = x·wᵀ is best cut; 1 where it is best left whole. `rounded` says that x is
+    /// given in bf16.
+    pub fn fprop_parts(self, compute: Compute, rounded: bool) -> usize {
+        parts((compute, rounded), [self.rows, self.outputs, self.inputs])
     }
 
-    /// Parts into which dx = dy·w is best cut; 1 where it is best left whole.
-    pub fn dgrad_parts(self, compute: Compute) -> usize {
-        parts(compute, [self.rows, self.inputs, self.outputs])
+    /// Parts into which dx = dy·w is best cut; 1 where it is best left whole. `rounded` says that dy
+    /// is given in bf16.
+    pub fn dgrad_parts(self, compute: Compute, rounded: bool) -> usize {
+        parts((compute, rounded), [self.rows, self.inputs, self.outputs])
     }
 }
 
 /// Parts are multiples of 8 long where w can be in bf16 or NF4, which are read in eights.
-fn parts(compute: Compute, sizes: [usize; 3]) -> usize {
+fn parts(compute: (Compute, bool), sizes: [usize; 3]) -> usize {
     match compute {
-        Compute::F32 => tiles::parts(&SINGLE, 8, sizes),
-        Compute::Bf16 => tiles::parts(&TENSOR, 8, sizes),
+        (Compute::F32, _) => tiles::parts(&SINGLE, 8, sizes),
+        (Compute::Bf16, false) => tiles::parts(&TENSOR, 8, sizes),
+        (Compute::Bf16, true) => tiles::parts(&STREAM, 8, sizes),
     }
 }
 

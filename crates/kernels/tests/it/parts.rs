@@ -73,8 +73,12 @@ fn sums_of_parts_match_their_reference_wherever_they_start() {
 
 #[test]
 fn parts_are_chosen_by_sizes_where_tiles_are_few() {
-    let parts =
-        |sizes| (shape(sizes).fprop_parts(Compute::F32), shape(sizes).dgrad_parts(Compute::F32));
+    let parts = |sizes| {
+        (
+            shape(sizes).fprop_parts(Compute::F32, false),
+            shape(sizes).dgrad_parts(Compute::F32, false),
+        )
+    };
     // rows, inputs, outputs of the down projection and of gate and up of a 1.5B model.
     for rows in [32, 128, 512] {
         assert!(parts([rows, 8960, 1536]).0 > 1, "{rows} rows: {:?}", parts([rows, 8960, 1536]));
