@@ -25,14 +25,14 @@ pub static PARTS_SUM: Kernel = Kernel {
 };
 
 impl GemmShape {
-    /// Parts into which y = x·wᵀ is best cut; 1 where it is best left whole. `rounded` says that x is
-    /// given in bf16.
+    /// Parts into which y = x·wᵀ is best cut; 1 where it is best left whole. `rounded` says that x
+    /// is given in bf16.
     pub fn fprop_parts(self, compute: Compute, rounded: bool) -> usize {
         parts((compute, rounded), [self.rows, self.outputs, self.inputs])
     }
 
-    /// Parts into which dx = dy·w is best cut; 1 where it is best left whole. `rounded` says that dy
-    /// is given in bf16.
+    /// Parts into which dx = dy·w is best cut; 1 where it is best left whole. `rounded` says that
+    /// dy is given in bf16.
     pub fn dgrad_parts(self, compute: Compute, rounded: bool) -> usize {
         parts((compute, rounded), [self.rows, self.inputs, self.outputs])
     }
