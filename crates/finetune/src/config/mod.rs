@@ -10,6 +10,7 @@ mod rope;
 
 use std::fmt;
 
+use retrograph_kernels::ops::{AttentionShape, Compute};
 use serde::{Deserialize, Serialize};
 
 pub use lora::{LoraConfig, LoraTargets, Projection};
@@ -74,6 +75,23 @@ impl TrainingConfig {
         self.batch * self.seq
     }
 
+    /// The sizes of attention within the sequences.
+    pub fn attention(&self) -> AttentionShape {
+        AttentionShape {
+            batch: self.batch,
+            seq: self.seq,
+            heads: self.model.heads,
+            kv_heads: self.model.kv_heads,
+            head_dim: self.model.head_dim(),
+        }
+    }
+
+    /// Whether attention is one kernel that stores no probabilities: where products are computed
+    /// in bf16, for heads of a width that the kernel knows.
+    pub fn fuses_attention(&self) -> bool {
+        self.precision.dtype.compute() == Compute::Bf16 && self.attention().can_be_fused()
+    }
+
     /// Checks every value and that the sizes fit the kernels' 32-bit dimensions.
     pub fn validate(&self) -> Result<()> {
         self.model.validate()?;
@@ -82,7 +100,8 @@ impl TrainingConfig {
         let rows = self.batch.saturating_mul(self.seq);
         let widest = self.model.vocab.max(self.model.intermediate).max(self.model.hidden);
         let widest = widest.max(self.model.q_width()).max(self.model.kv_width());
-        let scores = rows.saturating_mul(self.model.heads).saturating_mul(self.seq);
+        let columns = if self.fuses_attention() { 1 } else { self.seq };
+        let scores = rows.saturating_mul(self.model.heads).saturating_mul(columns);
         let largest = rows.saturating_mul(widest).max(scores);
         let fits = u32::try_from(largest).is_ok();
         require(

@@ -1,16 +1,14 @@
-//! Grouped-query attention with rotary positions, composed of batched products and a causal
-//! softmax.
+//! Grouped-query attention with rotary positions: projections, what turns them, and what mixes
+//! them.
 
-use retrograph_kernels::ops::{
-    AttentionGradK, AttentionGradProbs, AttentionGradQ, AttentionGradV, AttentionScores,
-    AttentionShape, AttentionValues, Rope, Softmax, SoftmaxBackward,
-};
+use retrograph_kernels::ops::Rope;
 use retrograph_runtime::Slice;
 
 use super::activation::{Activation, Forms};
 use super::builder::{Builder, Gradient};
 use super::cached;
 use super::linear::{self, Linear};
+use super::mixing::{self, Operands};
 use super::norm;
 use crate::error::Result;
 use crate::parameters::layer_name;
@@ -56,27 +54,8 @@ pub(super) struct Saved {
     projections: [(Linear, linear::Saved); 4],
     /// Of the query and the key heads, where the model has norms there.
     norms: [Option<norm::Saved>; 2],
-    q: Slice<f32>,
-    k: Slice<f32>,
-    v: Slice<f32>,
     /// `None` where a cache was attended to, which has no backward pass.
-    probs: Option<Slice<f32>>,
-}
-
-fn shape(builder: &Builder) -> AttentionShape {
-    let (config, model) = (&builder.config, &builder.config.model);
-    AttentionShape {
-        batch: config.batch,
-        seq: config.seq,
-        heads: model.heads,
-        kv_heads: model.kv_heads,
-        head_dim: model.head_dim(),
-    }
-}
-
-/// Scores are divided by the root of the head's width.
-fn scale(shape: AttentionShape) -> f32 {
-    (1.0 / (shape.head_dim as f64).sqrt()) as f32
+    mixing: Option<mixing::Saved>,
 }
 
 /// The projection `part` of `layer`.
@@ -117,11 +96,12 @@ pub(super) fn forward(
     let k = rotary.rotate(builder, k, false)?;
     let (v, v_saved) = project(builder, "v")?;
     builder.scope(format!("layer {layer}/attention"));
-    let (probs, mixed) = match builder.cache.clone() {
-        None => mix(builder, [q, k, v]).map(|(probs, mixed)| (Some(probs), mixed))?,
+    let (mixed, mixing) = match builder.cache.clone() {
+        None => mixing::forward(builder, Operands { q, k, v })
+            .map(|(mixed, saved)| (mixed, Some(saved)))?,
         Some(cache) => {
-            let scale = scale(shape(builder));
-            (None, cached::attend(builder, (&cache, layer), [q, k, v], scale)?)
+            let scale = mixing::scale(builder.config.attention());
+            (cached::attend(builder, (&cache, layer), [q, k, v], scale)?, None)
         }
     };
     builder.scope(format!("layer {layer}/o"));
@@ -130,7 +110,7 @@ pub(super) fn forward(
     let (out, o_saved) =
         o.forward_onto(builder, mixed, (residual, &format!("layer {layer}/attention residual")))?;
     let (projections, norms) = ([q_saved, k_saved, v_saved, (o, o_saved)], [q_norm, k_norm]);
-    Ok((out, Saved { projections, norms, q, k, v, probs }))
+    Ok((out, Saved { projections, norms, mixing }))
 }
 
 /// Appends the norm of every head of `x` by the gain `name`, where the model has it.
@@ -156,23 +136,6 @@ fn norm_heads_backward(
     Ok(slice)
 }
 
-/// Appends `probs = softmax(scale · q·kᵀ)` and `probs · v`.
-fn mix(builder: &mut Builder, [q, k, v]: [Slice<f32>; 3]) -> Result<(Slice<f32>, Slice<f32>)> {
-    let shape = shape(builder);
-    let AttentionShape { batch, seq, heads, .. } = shape;
-    let (rows, width) = (batch * heads * seq, seq);
-    let scores = builder.transient("scores", rows * width);
-    let compute = builder.compute();
-    let step = AttentionScores { q, k, scores, shape, scale: scale(shape) };
-    builder.launch(step.launch_in(compute))?;
-    let probs = builder.transient("probs", rows * width);
-    let softmax = Softmax { input: scores, output: probs, rows, width, causal: true };
-    builder.launch(softmax.launch())?;
-    let out = builder.transient("out", q.len());
-    builder.launch(AttentionValues { probs, v, out, shape }.launch_in(compute))?;
-    Ok((probs, out))
-}
-
 /// Appends the gradient of the input of the attention of `layer`, and those of its weights.
 pub(super) fn backward(
     builder: &mut Builder,
@@ -184,7 +147,8 @@ pub(super) fn backward(
     builder.scope(format!("layer {layer}/o backward"));
     let grad_mixed = through(builder, o, grad_out)?;
     builder.scope(format!("layer {layer}/attention backward"));
-    let grads = unmix(builder, &saved, grad_mixed)?;
+    let mixing = saved.mixing.expect("a pass that trains has no cache");
+    let grads = mixing::backward(builder, mixing, grad_mixed)?;
     builder.scope(format!("layer {layer}/q backward"));
     let grad_q = rotary.rotate(builder, grads[0], true)?;
     let grad_q = norm_heads_backward(builder, saved.norms[0], grad_q)?;
@@ -208,37 +172,4 @@ fn through(
 ) -> Result<Slice<f32>> {
     let grad_out = Activation::of(builder, grad_out, linear.forms(builder))?;
     linear.backward(builder, saved, grad_out)
-}
-
-/// Appends the gradients of the rotated queries and keys, and of the values.
-fn unmix(builder: &mut Builder, saved: &Saved, grad_out: Slice<f32>) -> Result<[Slice<f32>; 3]> {
-    let shape = shape(builder);
-    let AttentionShape { batch, seq, heads, .. } = shape;
-    let (rows, width, scale) = (batch * heads * seq, seq, scale(shape));
-    let Saved { q, k, v, probs, .. } = *saved;
-    let probs = probs.expect("a pass that trains has no cache");
-    let compute = builder.compute();
-    let grad_probs = builder.transient("grad_probs", probs.len());
-    builder.launch(AttentionGradProbs { grad_out, v, grad_probs, shape }.launch_in(compute))?;
-    let grad_v = builder.transient("grad_v", v.len());
-    builder.launch(AttentionGradV { probs, grad_out, grad_v, shape }.launch_in(compute))?;
-    let grad_scores = builder.transient("grad_scores", probs.len());
-    builder.launch(
-        SoftmaxBackward {
-            probs,
-            grad_out: grad_probs,
-            grad_input: grad_scores,
-            rows,
-            width,
-            causal: true,
-        }
-        .launch(),
-    )?;
-    let grad_q = builder.transient("grad_q", q.len());
-    let step = AttentionGradQ { grad_scores, k, grad_q, shape, scale };
-    builder.launch(step.launch_in(compute))?;
-    let grad_k = builder.transient("grad_k", k.len());
-    let step = AttentionGradK { grad_scores, q, grad_k, shape, scale };
-    builder.launch(step.launch_in(compute))?;
-    Ok([grad_q, grad_k, grad_v])
 }

@@ -17,6 +17,7 @@ mod hub;
 mod ignored;
 mod lengths;
 mod memory;
+mod mixing;
 mod models;
 mod nf4;
 mod padded;

@@ -80,7 +80,7 @@ fn losses_in_bf16_stay_near_those_in_f32_and_replay_equals_eager() {
     for mode in [Mode::Full, LORA] {
         let single = losses(&config(mode, Precision::F32), &mut |p| Ok(weights(p)));
         let brain = losses(&config(mode, Precision::BF16), &mut |p| Ok(weights(p)));
-        // A factor is off by at most 2⁻⁹ of itself. The errors of the many terms of a sum are
+        // A factor is off by at most 2⁻⁸ of itself. The errors of the many terms of a sum are
         // independent, so that a product is off by about as much as one of its terms; a dozen
         // products behind each other, and eight steps that follow from each other, leave 1 %.
         let distance = apart(&brain, &single);

@@ -1,0 +1,150 @@
+//! The attention of rotated queries to keys and values: by one kernel where products are computed
+//! in bf16 and heads are of a width that it knows, else by products around a causal softmax, which
+//! keep the probabilities in memory.
+
+use retrograph_kernels::ops::{
+    AttentionGradK, AttentionGradProbs, AttentionGradQ, AttentionGradV, AttentionScores,
+    AttentionShape, AttentionValues, FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ,
+    FusedAttentionGrads, FusedAttentionRows, PartsSum, Softmax, SoftmaxBackward,
+};
+use retrograph_runtime::Slice;
+
+use super::builder::Builder;
+use crate::error::Result;
+
+/// Rotated queries and keys, and values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operands {
+    pub(super) q: Slice<f32>,
+    pub(super) k: Slice<f32>,
+    pub(super) v: Slice<f32>,
+}
+
+/// What the backward pass needs from the forward pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Saved {
+    operands: Operands,
+    weights: Weights,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Weights {
+    /// The probabilities, `[batch, heads, seq, seq]`.
+    Stored(Slice<f32>),
+    /// The output, and one number for each row by which probabilities are computed again.
+    Fused { out: Slice<f32>, lse: Slice<f32> },
+}
+
+/// Scores are divided by the root of the head's width.
+pub(super) fn scale(shape: AttentionShape) -> f32 {
+    (1.0 / (shape.head_dim as f64).sqrt()) as f32
+}
+
+/// Appends `softmax(scale · q·kᵀ)·v`.
+pub(super) fn forward(builder: &mut Builder, operands: Operands) -> Result<(Slice<f32>, Saved)> {
+    let shape = builder.config.attention();
+    let fused = builder.config.fuses_attention();
+    let (out, weights) =
+        if fused { fuse(builder, operands, shape)? } else { mix(builder, operands, shape)? };
+    Ok((out, Saved { operands, weights }))
+}
+
+fn fuse(
+    builder: &mut Builder,
+    Operands { q, k, v }: Operands,
+    shape: AttentionShape,
+) -> Result<(Slice<f32>, Weights)> {
+    let out = builder.transient("out", q.len());
+    let lse = builder.transient("lse", shape.batch * shape.heads * shape.seq);
+    let scale = scale(shape);
+    builder.launch(FusedAttention { q, k, v, out, lse, shape, scale }.launch())?;
+    Ok((out, Weights::Fused { out, lse }))
+}
+
+fn mix(
+    builder: &mut Builder,
+    Operands { q, k, v }: Operands,
+    shape: AttentionShape,
+) -> Result<(Slice<f32>, Weights)> {
+    let AttentionShape { batch, seq, heads, .. } = shape;
+    let (rows, width) = (batch * heads * seq, seq);
+    let scores = builder.transient("scores", rows * width);
+    let compute = builder.compute();
+    let step = AttentionScores { q, k, scores, shape, scale: scale(shape) };
+    builder.launch(step.launch_in(compute))?;
+    let probs = builder.transient("probs", rows * width);
+    let softmax = Softmax { input: scores, output: probs, rows, width, causal: true };
+    builder.launch(softmax.launch())?;
+    let out = builder.transient("out", q.len());
+    builder.launch(AttentionValues { probs, v, out, shape }.launch_in(compute))?;
+    Ok((out, Weights::Stored(probs)))
+}
+
+/// Appends the gradients of the rotated queries and keys, and of the values.
+pub(super) fn backward(
+    builder: &mut Builder,
+    saved: Saved,
+    grad_out: Slice<f32>,
+) -> Result<[Slice<f32>; 3]> {
+    match saved.weights {
+        Weights::Stored(probs) => unmix(builder, (saved.operands, probs), grad_out),
+        Weights::Fused { out, lse } => unfuse(builder, (saved.operands, [out, lse]), grad_out),
+    }
+}
+
+fn unfuse(
+    builder: &mut Builder,
+    (Operands { q, k, v }, [out, lse]): (Operands, [Slice<f32>; 2]),
+    grad_out: Slice<f32>,
+) -> Result<[Slice<f32>; 3]> {
+    let shape = builder.config.attention();
+    let rows = builder.transient("rows", 2 * lse.len());
+    builder.launch(FusedAttentionRows { out, grad_out, lse, rows, shape }.launch())?;
+    let from = FusedAttentionGrads { q, k, v, grad_out, rows, shape, scale: scale(shape) };
+    let grad_q = builder.transient("grad_q", q.len());
+    builder.launch(FusedAttentionGradQ { from, grad_q }.launch())?;
+    let (parts, len) = (shape.fused_parts(), k.len());
+    let grads = builder.transient("grad_kv", 2 * len);
+    if parts == 1 {
+        builder.launch(FusedAttentionGradKv { from, grads, parts }.launch())?;
+    } else {
+        let partials = builder.transient("grad_kv parts", parts * grads.len());
+        builder.launch(FusedAttentionGradKv { from, grads: partials, parts }.launch())?;
+        builder.launch(PartsSum { partials, out: grads, parts }.launch())?;
+    }
+    Ok([grad_q, grads.slice(0..len), grads.slice(len..2 * len)])
+}
+
+fn unmix(
+    builder: &mut Builder,
+    (Operands { q, k, v }, probs): (Operands, Slice<f32>),
+    grad_out: Slice<f32>,
+) -> Result<[Slice<f32>; 3]> {
+    let shape = builder.config.attention();
+    let AttentionShape { batch, seq, heads, .. } = shape;
+    let (rows, width, scale) = (batch * heads * seq, seq, scale(shape));
+    let compute = builder.compute();
+    let grad_probs = builder.transient("grad_probs", probs.len());
+    builder.launch(AttentionGradProbs { grad_out, v, grad_probs, shape }.launch_in(compute))?;
+    let grad_v = builder.transient("grad_v", v.len());
+    builder.launch(AttentionGradV { probs, grad_out, grad_v, shape }.launch_in(compute))?;
+    let grad_scores = builder.transient("grad_scores", probs.len());
+    builder.launch(
+        SoftmaxBackward {
+            probs,
+            grad_out: grad_probs,
+            grad_input: grad_scores,
+            rows,
+            width,
+            causal: true,
+        }
+        .launch(),
+    )?;
+    let grad_q = builder.transient("grad_q", q.len());
+    let step = AttentionGradQ { grad_scores, k, grad_q, shape, scale };
+    builder.launch(step.launch_in(compute))?;
+    let grad_k = builder.transient("grad_k", k.len());
+    let step = AttentionGradK { grad_scores, q, grad_k, shape, scale };
+    builder.launch(step.launch_in(compute))?;
+    Ok([grad_q, grad_k, grad_v])
+}
