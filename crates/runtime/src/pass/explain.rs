@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
-use super::operation::{OpId, Operation, Touch};
+use super::operation::{OpId, Operation, OperationKind, Touch};
 use super::{BufferKind, Edges, MemoryPlan, Pass};
+use crate::program::{EdgeMode, Prediction, Strategy};
 
-/// Shows a pass: a line per operation, a line per buffer, and the sums.
+/// Shows a pass: a line per operation, a line per buffer, the sums, and what a step is predicted to
+/// cost by each strategy and choice of edges.
 #[derive(Debug)]
 pub struct Explanation<'a> {
     pass: &'a Pass,
@@ -43,6 +46,31 @@ impl<'a> Explanation<'a> {
             shortened(&touches.iter().map(name).collect::<Vec<_>>())
         };
         writeln!(f, "{} -> {}", names(&reads), names(&writes))
+    }
+
+    /// By the model that [`EdgeMode::Auto`] chooses by.
+    fn prediction(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let operations = self.pass.operations();
+        let bytes: Vec<usize> = operations.iter().map(Operation::moved_bytes).collect();
+        let prediction = Prediction::new(&self.edges, &bytes, EdgeMode::Auto);
+        let library = |one: &Operation| matches!(one.kind(), OperationKind::Library(_));
+        let by_hand = match operations.iter().any(library) {
+            true => Strategy::Hybrid,
+            false => Strategy::Manual,
+        };
+        writeln!(f, "a step takes at the least, by the costs of an H200:")?;
+        let mut row = |time: Duration, strategy: Strategy, how: &str| {
+            let microseconds = time.as_nanos() as f64 / 1e3;
+            writeln!(f, "{microseconds:>12.1} µs  {strategy:8} {how}")
+        };
+        for (mode, time) in &prediction.replays {
+            let chosen = if *mode == prediction.edges { ", by choice" } else { "" };
+            row(*time, by_hand, &format!("{mode} edges{chosen}"))?;
+        }
+        let chain = prediction.replay(EdgeMode::Chain).unwrap_or_default();
+        row(chain, Strategy::Capture, "one stream")?;
+        let bound = if prediction.host_bound() { "the host" } else { "the device" };
+        row(prediction.eager(), Strategy::Eager, &format!("bound by {bound}"))
     }
 
     fn buffers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -97,6 +125,8 @@ impl fmt::Display for Explanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "pass `{}`", self.pass.name())?;
         self.sums(f)?;
+        writeln!(f)?;
+        self.prediction(f)?;
         writeln!(f)?;
         self.kernels(f)?;
         writeln!(f)?;

@@ -125,6 +125,15 @@ impl Operation {
         }
     }
 
+    /// Bytes that it moves, if it moves each once: what it reads, and what it writes.
+    pub(crate) fn moved_bytes(&self) -> usize {
+        let bytes = self.touches.iter().map(|touch| {
+            let times = usize::from(touch.access.reads()) + usize::from(touch.access.writes());
+            touch.bytes.len() * times
+        });
+        bytes.sum()
+    }
+
     /// Whether there is nothing to do on `target`: an empty grid, or an empty range.
     pub(crate) fn is_empty(&self, target: SmTarget) -> bool {
         match &self.kind {

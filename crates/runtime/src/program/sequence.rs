@@ -81,7 +81,7 @@ impl Sequence {
             }
             links.add_operation(operation, steps.len());
             let command = resolver.command(operation, first_table)?;
-            let (name, moved_bytes) = (operation.name().to_owned(), moved_bytes(operation));
+            let (name, moved_bytes) = (operation.name().to_owned(), operation.moved_bytes());
             let early = match operation.kind {
                 OperationKind::Launch(_) if images::start_early(target) => Early::Able,
                 _ if operation.starts_early => Early::Asked,
@@ -259,16 +259,6 @@ impl Resolver<'_> {
             }
         })
     }
-}
-
-/// Bytes that an operation moves, if it moves each once.
-fn moved_bytes(operation: &Operation) -> usize {
-    let touches = operation.touches().iter();
-    let bytes = touches.map(|touch| {
-        let times = usize::from(touch.access.reads()) + usize::from(touch.access.writes());
-        touch.bytes.len() * times
-    });
-    bytes.sum()
 }
 
 fn count_tables(operation: &Operation) -> usize {

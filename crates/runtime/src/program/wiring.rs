@@ -33,24 +33,18 @@ pub struct Prediction {
 impl Wiring {
     /// The edges that `mode` asks for, or the fastest.
     pub(super) fn new(sequence: &Sequence, mode: EdgeMode) -> Self {
-        let inferred = &sequence.edges;
         let bytes: Vec<usize> = sequence.steps.iter().map(|step| step.moved_bytes).collect();
-        let edges_of = |mode| match mode {
-            EdgeMode::Chain => Edges::chain(bytes.len()),
-            EdgeMode::Width(width) => inferred.limited_to(width),
-            EdgeMode::Inferred | EdgeMode::Auto => inferred.clone(),
-        };
-        let asked = Some(mode).filter(|mode| *mode != EdgeMode::Auto);
-        let mut modes = vec![EdgeMode::Inferred, EdgeMode::Chain];
-        modes.extend(WIDTHS.map(EdgeMode::Width));
-        modes.extend(asked.filter(|asked| !modes.contains(asked)));
-        let time = |mode| (mode, H200.replay(&edges_of(mode), &bytes));
-        let mut replays: Vec<_> = modes.into_iter().map(time).collect();
-        // The sort is stable: among equals the inferred edges come first.
-        replays.sort_by_key(|(_, time)| *time);
-        let submission = H200.submission(bytes.len());
-        let mode = asked.unwrap_or_else(|| fastest(&replays));
-        Self { edges: edges_of(mode), prediction: Prediction { edges: mode, replays, submission } }
+        let prediction = Prediction::new(&sequence.edges, &bytes, mode);
+        Self { edges: edges_of(&sequence.edges, prediction.edges), prediction }
+    }
+}
+
+/// What `mode` makes of the edges of a pass.
+fn edges_of(inferred: &Edges, mode: EdgeMode) -> Edges {
+    match mode {
+        EdgeMode::Chain => Edges::chain(inferred.operations()),
+        EdgeMode::Width(width) => inferred.limited_to(width),
+        EdgeMode::Inferred | EdgeMode::Auto => inferred.clone(),
     }
 }
 
@@ -67,6 +61,28 @@ fn fastest(replays: &[(EdgeMode, Duration)]) -> EdgeMode {
 }
 
 impl Prediction {
+    /// For a pass with these edges and the bytes that each operation moves, where `mode` is asked
+    /// for.
+    pub(crate) fn new(inferred: &Edges, bytes: &[usize], mode: EdgeMode) -> Self {
+        let asked = Some(mode).filter(|mode| *mode != EdgeMode::Auto);
+        let mut modes = vec![EdgeMode::Inferred, EdgeMode::Chain];
+        modes.extend(WIDTHS.map(EdgeMode::Width));
+        modes.extend(asked.filter(|asked| !modes.contains(asked)));
+        let time = |mode| (mode, H200.replay(&edges_of(inferred, mode), bytes));
+        let mut replays: Vec<_> = modes.into_iter().map(time).collect();
+        // The sort is stable: among equals the inferred edges come first.
+        replays.sort_by_key(|(_, time)| *time);
+        let submission = H200.submission(bytes.len());
+        let edges = asked.unwrap_or_else(|| fastest(&replays));
+        Self { edges, replays, submission }
+    }
+
+    /// An eager step: on the device one operation after the other, and no faster than the host
+    /// enqueues them.
+    pub fn eager(&self) -> Duration {
+        self.replay(EdgeMode::Chain).unwrap_or_default().max(self.submission)
+    }
+
     /// On the device, with these edges.
     pub fn replay(&self, edges: EdgeMode) -> Option<Duration> {
         self.replays.iter().find(|(mode, _)| *mode == edges).map(|(_, time)| *time)

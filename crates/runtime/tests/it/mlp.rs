@@ -71,7 +71,7 @@ impl Mlp {
         let shape1 = GemmShape { rows: ROWS, inputs: INPUTS, outputs: INNER };
         let shape2 = GemmShape { rows: ROWS, inputs: INNER, outputs: CLASSES };
         let inner = pass.transient("inner", ROWS * INNER);
-        let active = pass.transient("active", ROWS * INNER);
+        let active = pass.transient::<f32>("active", ROWS * INNER);
         let logits = pass.transient("logits", ROWS * CLASSES);
         let losses = pass.transient("losses", ROWS);
         let (alpha, accumulate) = (1.0, false);
