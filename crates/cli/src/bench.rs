@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use indicatif::HumanBytes;
 use retrograph_finetune::Device;
 use retrograph_finetune::bench::{Bench, Measurement};
 use serde::Serialize;
@@ -80,7 +81,7 @@ pub(crate) fn rows<M>(
 
 fn heading() {
     screen::line(format_args!(
-        "{:>8} {:>13} {:>6} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>11}",
+        "{:>8} {:>13} {:>6} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>11} {:>11} {:>11} {:>7}",
         "size",
         "strategy",
         "nodes",
@@ -90,14 +91,19 @@ fn heading() {
         "pipelined",
         "submit",
         "build",
-        "instantiate"
+        "instantiate",
+        "planned",
+        "taken",
+        "%"
     ));
 }
 
 fn line(one: &Measurement) {
     let size = format!("{}x{}", one.batch, one.seq);
+    let bytes = |bytes: usize| HumanBytes(bytes as u64).to_string();
     screen::line(format_args!(
-        "{size:>8} {:>13} {:>6} {:>6} {:>6} {:>9.3} {:>9.3} {:>9.3} {:>9.2} {:>11.2}",
+        "{size:>8} {:>13} {:>6} {:>6} {:>6} {:>9.3} {:>9.3} {:>9.3} {:>9.2} {:>11.2} {:>11} {:>11} \
+         {:>+7.1}",
         one.strategy,
         one.nodes,
         one.edges,
@@ -106,7 +112,10 @@ fn line(one: &Measurement) {
         one.pipelined_ms,
         one.submit_ms_median,
         one.build_ms,
-        one.instantiate_ms
+        one.instantiate_ms,
+        bytes(one.memory.planned_bytes),
+        bytes(one.memory.measured_bytes),
+        one.memory.difference_percent
     ));
 }
 

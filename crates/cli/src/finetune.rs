@@ -221,6 +221,9 @@ fn finish(
         fact("verified", format!("{steps} steps equal the eager step bit for bit"));
     }
     let report = RunReport { data: data::tally(data), ..RunReport::new(device, &trainer, times) };
+    if let Some(found) = &report.memory {
+        screen::memory_use(found, device.simulated);
+    }
     write_report(arguments.output.report.as_deref(), &report)?;
     if let Some(path) = &arguments.output.plot {
         let title = &format!("loss on {}", report.device);

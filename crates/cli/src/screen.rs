@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use retrograph_finetune::parameters::Parameter;
-use retrograph_finetune::trainer::MemoryNeed;
+use retrograph_finetune::trainer::{MemoryNeed, MemoryUse};
 use retrograph_finetune::{
     Adapter, Device, HeldOutLoss, LoraConfig, Mode, Stage, StepMetrics, TrainingConfig,
 };
@@ -157,7 +157,24 @@ fn planned(need: &MemoryNeed) -> String {
     let bytes = |bytes: usize| HumanBytes(bytes as u64);
     let (planned, parameters) = (bytes(need.least()), bytes(need.parameters));
     let (moments, step) = (bytes(need.optimizer), bytes(need.least_step));
-    format!("{planned} planned ({parameters} parameters, {moments} moments, {step} for a step)")
+    let driver = bytes(need.driver.total());
+    format!(
+        "{planned} planned ({parameters} parameters, {moments} moments, {step} for a step), and \
+         {driver} for the driver"
+    )
+}
+
+/// The device memory that a run has taken.
+pub(crate) fn memory_use(found: &MemoryUse, simulated: bool) {
+    let label = if simulated { "SIMULATED, whose driver takes nothing: " } else { "" };
+    fact("memory", format!("{label}{}", taken(found)));
+}
+
+/// Planned and measured bytes in words.
+pub(crate) fn taken(found: &MemoryUse) -> String {
+    let bytes = |bytes: usize| HumanBytes(bytes as u64);
+    let (measured, planned) = (bytes(found.measured_bytes), bytes(found.planned_bytes));
+    format!("{measured} taken, {planned} planned ({:+.1} %)", found.difference_percent)
 }
 
 fn built(report: &Report) {

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::init;
 use crate::parameters::Parameter;
 use crate::report::median;
-use crate::trainer::{Chunk, ModelState, Plan, Source, Trainer, TrainerOptions};
+use crate::trainer::{Chunk, MemoryUse, ModelState, Plan, Source, Trainer, TrainerOptions};
 
 /// What is measured against each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +126,10 @@ pub struct Measurement {
     pub depth: usize,
     /// Device bytes of transients.
     pub peak_bytes: usize,
+    /// Device memory with parameters, moments and all that the driver takes, from before the first
+    /// kernel of the first case was loaded to behind the last step of this case. What the driver
+    /// keeps of earlier cases counts, too.
+    pub memory: MemoryUse,
     /// Milliseconds for planning, binding and making the graph, by hand or by capture.
     pub build_ms: f64,
     /// Milliseconds for instantiating it.
@@ -157,11 +161,12 @@ impl Bench {
         upload: &mut dyn FnMut(usize, usize, &str),
         on: &mut dyn FnMut(&Measurement) -> bool,
     ) -> Result<Vec<Measurement>> {
+        let (free, _) = modules.context().memory()?;
         let state = self.state(modules, upload)?;
         let mut measurements = Vec::new();
         for &size in &self.sizes {
             for &contender in &self.contenders {
-                let measurement = self.case(modules, &state, size, contender)?;
+                let measurement = self.case((modules, free), &state, size, contender)?;
                 let go_on = on(&measurement);
                 measurements.push(measurement);
                 if !go_on {
@@ -196,9 +201,10 @@ impl Bench {
         TrainingConfig { batch, seq, ..self.config }
     }
 
+    /// Measures a case. Before all of them `free` bytes were free.
     fn case(
         &self,
-        modules: &ModuleCache,
+        (modules, free): (&ModuleCache, usize),
         state: &ModelState,
         size: [usize; 2],
         contender: Contender,
@@ -213,7 +219,8 @@ impl Bench {
         }
         let waited = self.waited(&mut trainer, &batch)?;
         let pipelined_ms = self.pipelined(&mut trainer, &batch)?;
-        Ok(measurement(&trainer, contender, &waited, pipelined_ms))
+        let memory = trainer.memory_use_since(free)?;
+        Ok(measurement((&trainer, memory), contender, &waited, pipelined_ms))
     }
 
     /// Milliseconds on the device and for the submission of each step, one at a time.
@@ -255,7 +262,7 @@ impl Bench {
 }
 
 fn measurement(
-    trainer: &Trainer,
+    (trainer, memory): (&Trainer, MemoryUse),
     contender: Contender,
     waited: &[[f32; 2]],
     pipelined_ms: f64,
@@ -272,6 +279,7 @@ fn measurement(
         edges: report.edges,
         depth: report.depth,
         peak_bytes: report.peak_bytes,
+        memory,
         build_ms: milliseconds(report.build_time),
         instantiate_ms: milliseconds(report.instantiate_time),
         upload_ms: milliseconds(report.upload_time),

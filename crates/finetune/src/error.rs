@@ -80,8 +80,8 @@ pub enum Error {
     #[error(
         "the run needs {planned} bytes of device memory, and {free} of {total} are free: \
          {parameters} for parameters, {optimizer} for moments, {verify} for the copies of \
-         --verify, {held_out} for what is held out and {step} for a step; reduce {reduce}, or free \
-         other memory of the device. Nothing was uploaded"
+         --verify, {held_out} for what is held out, {step} for a step and {driver} for the driver; \
+         reduce {reduce}, or free other memory of the device. Nothing was uploaded"
     )]
     OutOfMemory {
         /// All bytes that the run would take.
@@ -100,6 +100,8 @@ pub enum Error {
         step: usize,
         /// Bytes of the forward pass over held-out data.
         held_out: usize,
+        /// Bytes that the driver takes for graphs, and leaves over of its pages.
+        driver: usize,
         /// What to reduce first.
         reduce: &'static str,
     },

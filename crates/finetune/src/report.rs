@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::data::Tally;
 use crate::device::Device;
 use crate::evaluate::HeldOutLoss;
-use crate::trainer::Trainer;
+use crate::trainer::{MemoryUse, Trainer};
 
 /// The report of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,6 +28,10 @@ pub struct RunReport {
     pub depth: usize,
     /// Device bytes of transients.
     pub peak_bytes: usize,
+    /// Device memory, planned and measured behind the last step; absent when the device could not
+    /// be asked. The simulated driver takes nothing for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryUse>,
     /// Steps since the start of training.
     pub steps: u32,
     /// The loss of each step.
@@ -62,6 +66,7 @@ impl RunReport {
             edges: built.edges,
             depth: built.depth,
             peak_bytes: built.peak_bytes,
+            memory: trainer.memory_use().ok(),
             steps: trainer.losses().len() as u32,
             losses: trainer.losses().to_vec(),
             held_out: trainer.held_out().to_vec(),

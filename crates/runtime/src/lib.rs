@@ -92,7 +92,9 @@ pub use launch::{KernelArguments, KernelLaunch, LaunchGeometry};
 pub use library::{
     CUBLAS_WORKSPACE_BYTES, Cublas, DeviceRange, LibraryGemm, LibraryScope, MatrixShape,
 };
-pub use memory::{DeviceBuffer, DeviceScalar, MemoryPool, PinnedBuffer, PoolSeal, PoolUse};
+pub use memory::{
+    DeviceBuffer, DeviceScalar, DriverShare, MemoryPool, PinnedBuffer, PoolSeal, PoolUse,
+};
 pub use modules::{Function, JitAfterWarm, ModuleCache, PrewarmError, Progress, WarmModules};
 pub use pass::{
     Buffer, BufferId, BufferKind, ControlError, Controls, CustomImage, CustomLaunch, Edge, Edges,

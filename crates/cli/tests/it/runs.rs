@@ -23,6 +23,13 @@ fn a_run_says_what_it_does_and_reports_it() {
     assert_eq!(report["nodes"], report["operations"]);
     assert!(report["depth"].as_u64() < report["nodes"].as_u64());
     assert!(report["peak_bytes"].as_u64() > Some(0));
+    // The simulated driver takes nothing for itself; a second program of --verify has its own page.
+    let memory = &report["memory"];
+    let bytes = |name: &str| memory[name].as_u64().unwrap();
+    assert_eq!(memory["driver_bytes"]["graphs"], 0);
+    assert!(bytes("measured_bytes") <= bytes("planned_bytes"), "{memory}");
+    assert!(bytes("planned_bytes") <= bytes("measured_bytes") + (4 << 20), "{memory}");
+    assert!(done.out.contains("SIMULATED, whose driver takes nothing"), "{}", done.out);
     assert!(report["step_ms_median"].is_null(), "simulated times are no measurement");
     assert!(std::fs::read_to_string(place.path("loss.svg")).unwrap().contains("<svg"));
 }
@@ -100,6 +107,11 @@ fn measuring_works_on_the_simulated_driver() {
     let measurements = results["measurements"].as_array().unwrap();
     assert_eq!(measurements.len(), 8);
     assert!(measurements.iter().all(|one| one["last_loss"].as_f64().is_some()));
+    for one in measurements {
+        let bytes = |name: &str| one["memory"][name].as_u64().unwrap();
+        let (planned, measured) = (bytes("planned_bytes"), bytes("measured_bytes"));
+        assert!(measured <= planned && planned <= measured + (4 << 20), "{one}");
+    }
 }
 
 /// A run whose reader has gone, as `head` goes, trains on and writes what it was asked for.

@@ -68,6 +68,8 @@ pub struct DecodeMeasurement {
     pub parameter_bytes: usize,
     /// Bytes that were planned beside the parameters.
     pub planned_bytes: usize,
+    /// Bytes that the driver was expected to take beside these; code was loaded before.
+    pub driver_bytes: usize,
     /// Bytes that the generator has allocated beside the parameters.
     pub allocated_bytes: usize,
     /// Bytes by which the free memory of the device became less, from before the generator to
@@ -157,8 +159,12 @@ impl DecodeBench {
         let (after, _) = modules.context().memory()?;
         let report = generator.report().cloned();
         let allocated = generator.bytes();
-        let bytes =
-            [need.parameters, need.cache + need.step, allocated, before.saturating_sub(after)];
+        let (planned, taken) = (need.cache + need.step, before.saturating_sub(after));
+        let driver = match modules.context().driver().is_simulated() {
+            true => 0,
+            false => need.driver.total() - need.driver.code,
+        };
+        let bytes = [need.parameters, planned, driver, allocated, taken];
         let case = ([position, room], generator.cache_dtype(), contender);
         Ok(measurement(case, report.as_ref(), (times, bytes)))
     }
@@ -196,10 +202,10 @@ struct Times {
 fn measurement(
     ([position, cache], cache_dtype, contender): ([usize; 2], Dtype, Contender),
     report: Option<&Report>,
-    (times, bytes): (Times, [usize; 4]),
+    (times, bytes): (Times, [usize; 5]),
 ) -> DecodeMeasurement {
     let Times { prompt_ms, device_ms, pipelined_ms, last_tokens } = times;
-    let [parameter_bytes, planned_bytes, allocated_bytes, taken_bytes] = bytes;
+    let [parameter_bytes, planned_bytes, driver_bytes, allocated_bytes, taken_bytes] = bytes;
     DecodeMeasurement {
         position,
         cache,
@@ -217,6 +223,7 @@ fn measurement(
         pipelined_ms,
         parameter_bytes,
         planned_bytes,
+        driver_bytes,
         allocated_bytes,
         taken_bytes,
         last_tokens,

@@ -1,6 +1,8 @@
 //! From a configuration to a generator: describe, warm, check the memory, upload.
 
-use retrograph_runtime::{BuildOptions, Context, ModuleCache, Policy, Requirements, Reuse, Stream};
+use retrograph_runtime::{
+    BuildOptions, Context, DriverShare, ModuleCache, Policy, Requirements, Reuse, Stream,
+};
 
 use super::lane::{Lane, Site};
 use super::ring::Ring;
@@ -10,7 +12,7 @@ use crate::config::TrainingConfig;
 use crate::error::{Error, Result};
 use crate::hub::ModelDirectory;
 use crate::model::GenerationPass;
-use crate::trainer::{ModelState, RotaryTables, Source, Stage, load_state, trained};
+use crate::trainer::{ModelState, RotaryTables, Source, Stage, load_state, pooled_bytes, trained};
 
 /// The device bytes of a generator, by what they are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +25,12 @@ pub struct GenerationNeed {
     pub step: usize,
     /// The second cache and step of `--verify`.
     pub verify: usize,
+    /// What the driver takes beside these, which are allocated.
+    pub driver: DriverShare,
 }
 
 impl GenerationNeed {
-    /// All of them.
+    /// All that is allocated.
     pub fn total(&self) -> usize {
         self.parameters + self.cache + self.step + self.verify
     }
@@ -35,7 +39,8 @@ impl GenerationNeed {
     fn require(&self, context: &Context, uploaded: bool) -> Result<()> {
         let (free, total) = context.memory()?;
         let parameters = if uploaded { 0 } else { self.parameters };
-        let planned = self.total() - self.parameters + parameters;
+        let driver = self.driver.total() - self.driver.code;
+        let planned = self.total() - self.parameters + parameters + driver;
         if planned <= free {
             return Ok(());
         }
@@ -54,6 +59,7 @@ impl GenerationNeed {
             optimizer: 0,
             verify,
             held_out: 0,
+            driver,
             step,
             reduce,
         })
@@ -119,8 +125,8 @@ impl GenerationPlan {
     /// How much device memory the generator takes.
     pub fn memory(&self) -> GenerationNeed {
         let (model, room) = (&self.config.model, self.options.max_length);
-        let parameters = self.config.parameters();
-        let parameters = parameters.iter().map(|parameter| parameter.bytes()).sum();
+        let all = self.config.parameters();
+        let parameters = all.iter().map(|parameter| parameter.bytes()).sum();
         let elements = 2 * model.layers * room * model.kv_width();
         let words = room * model.head_dim() + 2 * model.vocab;
         let dtype = self.options.cache_dtype(&self.config);
@@ -128,7 +134,16 @@ impl GenerationPlan {
         let peak = |pass: &GenerationPass| pass.pass.plan_with(Reuse::WhenOrdered).peak_bytes();
         let step = peak(&self.prompt).max(peak(&self.next));
         let verify = if self.options.verify { cache + step } else { 0 };
-        GenerationNeed { parameters, cache, step, verify }
+        let mut driver = DriverShare::default().with_code(&self.launched);
+        let buffer = elements * dtype.bytes() / (2 * model.layers).max(1);
+        let buffers = std::iter::repeat_n(buffer, 2 * model.layers);
+        for bytes in buffers.chain([pooled_bytes(&all), step]) {
+            driver = driver.with_allocation(bytes);
+        }
+        if self.options.build.policy != Policy::Eager {
+            driver = driver.with_graph(&self.prompt.pass).with_graph(&self.next.pass);
+        }
+        GenerationNeed { parameters, cache, step, verify, driver }
     }
 
     /// Starts on the device of `cache`: nothing is uploaded before all kernels are warm and

@@ -1,13 +1,16 @@
 //! How much device memory a run takes, known before anything is uploaded.
 
 use retrograph_kernels::Argument;
-use retrograph_runtime::{BufferKind, Context, OperationKind, Pass, Reuse};
+use retrograph_runtime::memory::PAGE_BYTES;
+use retrograph_runtime::{
+    BufferKind, Context, DriverShare, OperationKind, Pass, Policy, Requirements, Reuse,
+};
 
+use super::TrainerOptions;
+use super::upload::pooled_bytes;
 use crate::error::{Error, Result};
 use crate::model::{LossPass, ParameterBuffers, StepPass};
-
-/// Allocations are rounded up to this by drivers; a small one can take a whole page.
-const PAGE: usize = 2 << 20;
+use crate::parameters::Parameter;
 
 /// The device bytes of a run, by what they are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +27,16 @@ pub struct MemoryNeed {
     pub least_step: usize,
     /// A forward pass over what is held out.
     pub held_out: usize,
+    /// What the driver takes beside these, which are allocated.
+    pub driver: DriverShare,
+    /// Whether steps are graphs.
+    graphs: bool,
 }
 
 impl MemoryNeed {
     /// The need of a run of `step`, and of the largest step of shorter sequences where there are
     /// some: the programs of these share their transients.
-    pub fn of((step, shorter): (&StepPass, Option<&StepPass>), verify: bool) -> Self {
+    pub fn of((step, shorter): (&StepPass, Option<&StepPass>), options: &TrainerOptions) -> Self {
         let bytes = |held: &ParameterBuffers| held.parameter.bytes();
         let parameters: usize = step.parameters.iter().map(bytes).sum();
         let trained: usize = step.trained().map(bytes).sum();
@@ -40,34 +47,65 @@ impl MemoryNeed {
             passes.map(|step| step.pass.plan_with(reuse).peak_bytes() + fixed).sum()
         };
         let least_step = peaks(full);
-        Self {
+        let all: Vec<Parameter> =
+            step.parameters.iter().map(|held| held.parameter.clone()).collect();
+        let driver = DriverShare::default()
+            .with_allocation(pooled_bytes(&all))
+            .with_allocation(2 * trained)
+            .with_allocation(least_step);
+        let graphs = options.build.policy != Policy::Eager;
+        let need = Self {
             parameters,
             optimizer: 2 * trained,
-            verify: if verify { 3 * trained + least_step } else { 0 },
+            verify: if options.verify { 3 * trained + least_step } else { 0 },
             step: peaks(ordered),
             least_step,
             held_out: 0,
+            driver,
+            graphs,
+        };
+        std::iter::once(step).chain(shorter).fold(need, |need, step| need.with_graph(&step.pass))
+    }
+
+    /// The need with the code of all that is `required`.
+    pub(super) fn with_code(self, required: &Requirements) -> Self {
+        Self { driver: self.driver.with_code(required), ..self }
+    }
+
+    fn with_graph(self, pass: &Pass) -> Self {
+        Self {
+            driver: if self.graphs { self.driver.with_graph(pass) } else { self.driver },
+            ..self
         }
     }
 
     /// The need with that of `pass`, by which held-out data is measured.
     pub(super) fn with_held_out(self, pass: &LossPass) -> Self {
         let held_out = pass.pass.plan_with(Reuse::Full).peak_bytes() + fixed_bytes(&pass.pass);
-        Self { held_out, ..self }
+        let driver = self.driver.with_graph(&pass.pass).with_allocation(held_out);
+        Self { held_out, driver, ..self }
     }
 
-    /// All bytes of the most frugal way to run.
+    /// All bytes that the most frugal way to run allocates.
     pub fn least(&self) -> usize {
         self.parameters + self.optimizer + self.verify + self.least_step + self.held_out
     }
 
-    /// Fails unless the run fits into the free memory of the device.
+    /// The bytes that a run allocates whose step shares memory as `reuse` says.
+    pub fn allocated(&self, reuse: Reuse) -> usize {
+        let step = if reuse == Reuse::WhenOrdered { self.step } else { self.least_step };
+        self.least() - self.least_step + step
+    }
+
+    /// Fails unless the most frugal way to run fits into the free memory of the device, with what
+    /// the driver takes. Its code must be loaded.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], or when the device cannot be asked.
     pub fn require(&self, context: &Context) -> Result<()> {
         let (free, total) = context.memory()?;
-        let planned = self.least();
+        let driver = self.driver.total() - self.driver.code;
+        let planned = self.least() + driver;
         if planned <= free {
             return Ok(());
         }
@@ -80,7 +118,8 @@ impl MemoryNeed {
             verify: self.verify,
             step: self.least_step,
             held_out: self.held_out,
-            reduce: self.what_to_reduce(free),
+            driver,
+            reduce: self.what_to_reduce(free.saturating_sub(driver)),
         })
     }
 
@@ -100,7 +139,7 @@ impl MemoryNeed {
     }
 }
 
-/// Bytes of controls, argument tables and small externals.
+/// Bytes of controls, argument tables and small externals, which may take a page of their own.
 fn fixed_bytes(pass: &Pass) -> usize {
     let controls = pass.buffers().filter(|(_, buffer)| buffer.kind() == BufferKind::Control);
     let controls: usize = controls.map(|(_, buffer)| buffer.bytes().next_multiple_of(256)).sum();
@@ -112,5 +151,5 @@ fn fixed_bytes(pass: &Pass) -> usize {
         Argument::Table(cells) => (cells.len() * size_of::<u64>()).next_multiple_of(256),
         _ => 0,
     });
-    controls + cells.sum::<usize>() + PAGE
+    controls + cells.sum::<usize>() + PAGE_BYTES
 }

@@ -6,6 +6,7 @@
 
 mod lane;
 mod memory;
+mod memory_use;
 mod metrics;
 mod shorter;
 mod start;
@@ -19,6 +20,7 @@ use retrograph_runtime::{
 };
 
 pub use memory::MemoryNeed;
+pub use memory_use::MemoryUse;
 pub use metrics::StepMetrics;
 pub use start::{Plan, Source, Stage};
 pub use state::{DeviceReader, ModelState, UploadProgress};
@@ -26,6 +28,7 @@ pub use upload::Chunk;
 
 pub(crate) use lane::RotaryTables;
 pub(crate) use start::{load_state, trained};
+pub(crate) use upload::pooled_bytes;
 
 use crate::adapter::{AdapterError, AdapterOutput, write_adapter};
 use crate::checkpoint::{CheckpointDirectory, Header};
@@ -70,6 +73,9 @@ pub struct Trainer {
     losses: Vec<f32>,
     held_out: Vec<HeldOutLoss>,
     verified: u32,
+    need: MemoryNeed,
+    /// Free bytes of the device before the first kernel was loaded.
+    free_before: usize,
 }
 
 impl Trainer {
@@ -81,6 +87,19 @@ impl Trainer {
     /// What was built, why, and what it cost.
     pub fn report(&self) -> &Report {
         self.lane.program().report()
+    }
+
+    /// The device memory that was planned for the run, and what it has taken until now.
+    ///
+    /// # Errors
+    /// When the device cannot be asked.
+    pub fn memory_use(&self) -> Result<MemoryUse> {
+        self.memory_use_since(self.free_before)
+    }
+
+    /// The same where `free` bytes were free before the run, with the parameters.
+    pub(crate) fn memory_use_since(&self, free: usize) -> Result<MemoryUse> {
+        MemoryUse::of((&self.need, self.report().reuse), (self.context(), free))
     }
 
     /// The pass of one step.

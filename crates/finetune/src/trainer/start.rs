@@ -88,18 +88,25 @@ impl Plan {
             launched_shorter = launched_shorter.union(&step.pass.requirements());
             largest = Some(step);
         }
-        let need = MemoryNeed::of((&step, largest.as_ref()), options.verify);
-        Ok(Self {
-            config: *config,
+        let need = MemoryNeed::of((&step, largest.as_ref()), &options);
+        let (config, base, held_out) = (*config, None, None);
+        let plan = Self {
+            config,
             options,
             step,
             writing,
             need,
-            base: None,
-            held_out: None,
+            base,
+            held_out,
             lengths,
             launched_shorter,
-        })
+        };
+        Ok(plan.with_code())
+    }
+
+    /// Takes into account the code of all kernels.
+    fn with_code(self) -> Self {
+        Self { need: self.need.with_code(&self.requirements()), ..self }
     }
 
     /// Takes the weights that the run starts from, and those that it leaves as they are, from
@@ -119,7 +126,8 @@ impl Plan {
     /// When the forward pass cannot be described.
     pub fn with_held_out(self) -> Result<Self> {
         let pass = LossPass::new(&self.config)?;
-        Ok(Self { need: self.need.with_held_out(&pass), held_out: Some(pass), ..self })
+        let need = self.need.with_held_out(&pass);
+        Ok(Self { need, held_out: Some(pass), ..self }.with_code())
     }
 
     /// The pass of one step.
@@ -156,6 +164,7 @@ impl Plan {
         on: &mut dyn FnMut(Stage<'_>),
     ) -> Result<Trainer> {
         let context = cache.context();
+        let (free_before, _) = context.memory()?;
         let modules = self.warm(cache, on)?;
         let already_there = matches!(source, Source::State(_));
         if !already_there {
@@ -195,6 +204,8 @@ impl Plan {
             modules,
             cache: cache.clone(),
             verified: 0,
+            need: self.need,
+            free_before,
         })
     }
 

@@ -168,7 +168,7 @@ impl<'a> Uploader<'a> {
 }
 
 /// The bytes of a pool that holds `parameters`.
-pub(super) fn pooled_bytes(parameters: &[Parameter]) -> usize {
+pub(crate) fn pooled_bytes(parameters: &[Parameter]) -> usize {
     let quantized = |one: &Parameter| matches!(one.storage, Storage::Nf4 { double: true });
     let map = if parameters.iter().any(quantized) { MAP * size_of::<f32>() } else { 0 };
     let buffers = parameters.iter().flat_map(|one| one.storage.buffers(one.len()));

@@ -6,10 +6,11 @@ use retrograph_finetune::{
     TrainingConfig,
 };
 
-use retrograph_runtime::Reuse;
+use retrograph_runtime::memory::{GRAPH_NODE_BYTES, PAGE_BYTES};
+use retrograph_runtime::{DriverShare, Policy, Reuse};
 
 use crate::device::simulated;
-use crate::models::{LORA, config};
+use crate::models::{LORA, config, train, trainer};
 
 #[test]
 fn a_model_that_is_too_large_is_refused_before_anything_is_uploaded() {
@@ -24,7 +25,7 @@ fn a_model_that_is_too_large_is_refused_before_anything_is_uploaded() {
         seed: 0,
     };
     let plan = Plan::new(&config, TrainerOptions::default()).unwrap();
-    let planned_before = plan.memory().least();
+    let need = *plan.memory();
     let mut uploaded = false;
     let started = plan.start(&device.modules(), Source::Seed, &mut |stage| {
         uploaded |= matches!(stage, Stage::Uploading { .. } | Stage::Fits(..));
@@ -34,7 +35,8 @@ fn a_model_that_is_too_large_is_refused_before_anything_is_uploaded() {
     let Error::OutOfMemory { planned, free, parameters, optimizer, .. } = error else {
         panic!("{error}");
     };
-    assert_eq!(planned, planned_before);
+    // Code is loaded by then.
+    assert_eq!(planned, need.least() + need.driver.graphs + need.driver.rounding);
     assert_eq!((parameters, optimizer), (494_032_768 * 4, 494_032_768 * 8));
     assert!(free <= 64 << 20);
     assert!(error.to_string().contains("--preset"), "{error}");
@@ -60,6 +62,44 @@ fn the_plan_is_close_to_what_the_run_takes() {
         assert!(taken <= planned, "{taken} bytes were taken, and {planned} planned");
         assert!(planned <= taken + (3 << 20), "{taken} bytes were taken, and {planned} planned");
     }
+}
+
+/// The simulated driver takes nothing for itself, and the plan of what is allocated holds.
+#[test]
+fn a_run_says_what_was_planned_and_what_it_took() {
+    for options in [
+        TrainerOptions::default(),
+        TrainerOptions { build: Policy::Eager.into(), verify: true, ..TrainerOptions::default() },
+    ] {
+        let config = config(LORA, 2);
+        let device = simulated(Config { memory_bytes: 256 << 20, ..Config::default() });
+        let mut trainer = trainer(&device, &config, options);
+        train(&mut trainer, 2);
+        let found = trainer.memory_use().unwrap();
+        assert_eq!(found.driver_bytes, DriverShare::default());
+        assert_eq!(found.planned_bytes, found.allocated_bytes);
+        assert!(found.measured_bytes <= found.planned_bytes, "{found:?}");
+        // Each program has a page for what is small.
+        assert!(found.planned_bytes <= found.measured_bytes + (4 << 20), "{found:?}");
+        let expected = found.measured_bytes as f64 / found.planned_bytes as f64;
+        assert!((found.difference_percent / 100.0 + 1.0 - expected).abs() < 1e-9, "{found:?}");
+    }
+}
+
+#[test]
+fn the_share_of_the_driver_grows_with_the_nodes_of_graphs() {
+    let config = config(LORA, 2);
+    let need = |options| *Plan::new(&config, options).unwrap().memory();
+    let plain = Plan::new(&config, TrainerOptions::default()).unwrap();
+    let nodes = plain.step_pass().pass.operations().len();
+    assert_eq!(plain.memory().driver.graphs, nodes * GRAPH_NODE_BYTES);
+    let eager = TrainerOptions { build: Policy::Eager.into(), ..TrainerOptions::default() };
+    assert_eq!(need(eager).driver.graphs, 0);
+    let code = plain.memory().driver.code;
+    assert!(code > 0 && code.is_multiple_of(PAGE_BYTES));
+    let held_out = plain.with_held_out().unwrap();
+    let both = held_out.memory().driver;
+    assert!(both.graphs > nodes * GRAPH_NODE_BYTES && both.code >= code, "{both:?}");
 }
 
 /// With full reuse the transients of a whole training step lie in little more than the largest sum

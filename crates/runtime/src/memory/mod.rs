@@ -17,6 +17,7 @@
 //! [`NAN_PATTERN`], so that a value that was never written shows as a NaN and not as a lucky zero.
 
 mod device;
+mod driver_share;
 mod gaps;
 mod pinned;
 mod pool;
@@ -24,6 +25,7 @@ mod scalar;
 mod staging;
 
 pub use device::DeviceBuffer;
+pub use driver_share::{DriverShare, GRAPH_NODE_BYTES, IMAGE_BYTES, PAGE_BYTES};
 pub use pinned::PinnedBuffer;
 pub use pool::{MemoryPool, PoolSeal, PoolUse};
 pub use scalar::DeviceScalar;

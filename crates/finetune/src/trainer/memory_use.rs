@@ -1,0 +1,62 @@
+//! Device memory as it was planned and as it was taken.
+
+use retrograph_runtime::{Context, DriverShare, Reuse};
+use serde::{Deserialize, Serialize};
+
+use super::MemoryNeed;
+use crate::error::Result;
+
+/// The device bytes of a run, planned and measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemoryUse {
+    /// All that was planned: what is allocated, and what the driver takes.
+    pub planned_bytes: usize,
+    /// What was planned to be allocated.
+    pub allocated_bytes: usize,
+    /// What the driver was expected to take beside that; nothing on the simulated driver, which
+    /// takes nothing.
+    pub driver_bytes: DriverShare,
+    /// By how much the free memory of the device became less since before the first kernel was
+    /// loaded. It counts whatever else used the device meanwhile.
+    pub measured_bytes: usize,
+    /// By how much more was taken than planned, in percent of what was planned.
+    pub difference_percent: f64,
+}
+
+impl MemoryUse {
+    /// The use of a run that needs `need`, when it has done its first steps. Before the run
+    /// `free_before` bytes were free.
+    ///
+    /// # Errors
+    /// When the device cannot be asked.
+    pub fn of(
+        (need, reuse): (&MemoryNeed, Reuse),
+        (context, free_before): (&Context, usize),
+    ) -> Result<Self> {
+        let measured = free_before.saturating_sub(context.memory()?.0);
+        let driver = if context.driver().is_simulated() { Default::default() } else { need.driver };
+        Ok(Self::new((need.allocated(reuse), driver), measured))
+    }
+
+    fn new((allocated_bytes, driver_bytes): (usize, DriverShare), measured_bytes: usize) -> Self {
+        let planned_bytes = allocated_bytes + driver_bytes.total();
+        let ratio = measured_bytes as f64 / planned_bytes.max(1) as f64;
+        let difference_percent = (ratio - 1.0) * 100.0;
+        Self { planned_bytes, allocated_bytes, driver_bytes, measured_bytes, difference_percent }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_difference_is_that_of_what_was_taken() {
+        let driver = DriverShare { graphs: 30, code: 15, rounding: 5 };
+        let more = MemoryUse::new((950, driver), 1020);
+        assert_eq!((more.planned_bytes, more.allocated_bytes), (1000, 950));
+        assert!((more.difference_percent - 2.0).abs() < 1e-9, "{more:?}");
+        let less = MemoryUse::new((950, driver), 900);
+        assert!((less.difference_percent + 10.0).abs() < 1e-9, "{less:?}");
+    }
+}
