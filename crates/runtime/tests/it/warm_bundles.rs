@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use retrograph_driver_sim::Config;
-use retrograph_kernels::ops::SILU;
+use retrograph_kernels::ops::MEAN;
 use retrograph_kernels::{SmTarget, images};
 use retrograph_runtime::modules::{
     Bundle, BundleEntry, BundleError, CacheOptions, Source, Warning,
@@ -61,8 +61,8 @@ fn what_a_bundle_has_is_not_unpacked() {
     let device =
         crate::device::device_of(&simulated(Config { compute_capability, ..Config::default() }));
     let mut wanted = Requirements::default();
-    wanted.insert(&SILU);
-    let image = SILU.image;
+    wanted.insert(&MEAN);
+    let image = MEAN.image;
     let digest = images::digest(image, target).unwrap();
     let other = images::ptx(image, "sm_80".parse().unwrap()).unwrap();
     let code = format!("{}\0", other.replace(".target sm_80", ".target sm_75")).into_bytes();
