@@ -31,8 +31,9 @@ use device::DeviceName;
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Arguments {
-    /// Only these SM targets, for example sm_80,sm_90.
-    #[arg(long, alias = "target", value_delimiter = ',')]
+    /// Only these SM targets, for example sm_80,sm_90a; a number without a letter, such as sm_90,
+    /// is what is generated for that device.
+    #[arg(long, alias = "target", value_delimiter = ',', value_parser = generated)]
     targets: Vec<SmTarget>,
     /// Only images whose name contains this.
     #[arg(long)]
@@ -68,6 +69,15 @@ pub(crate) struct Arguments {
     /// Where processes of a measurement share files.
     #[arg(long, hide = true)]
     case_folder: Option<PathBuf>,
+}
+
+/// The generated target that a name means.
+fn generated(name: &str) -> Result<SmTarget, String> {
+    let target: SmTarget = name.parse().map_err(|error| format!("{error}"))?;
+    target.generated().ok_or_else(|| {
+        let all = SmTarget::GENERATED.map(|target| target.to_string());
+        format!("there are no images for {target}; there are for {}", all.join(", "))
+    })
 }
 
 /// One entry point for one target.

@@ -146,10 +146,10 @@ mod tests {
                    ptxas info    : Function properties for a\n    0 bytes stack frame, \
                    8 bytes spill stores, 12 bytes spill loads\nptxas info    : Used 40 registers, \
                    used 1 barriers, 1024 bytes smem\n";
-        let usages = parse_log(log, SmTarget::portable(90), "i").unwrap();
+        let usages = parse_log(log, SmTarget::exact(90), "i").unwrap();
         let [usage] = &usages[..] else { panic!("{usages:?}") };
         assert_eq!((usage.registers, usage.shared_bytes, usage.spill_bytes), (40, 1024, 20));
         let without = "Compiling entry function 'a' for 'sm_90'\n";
-        assert!(parse_log(without, SmTarget::portable(90), "i").is_err());
+        assert!(parse_log(without, SmTarget::exact(90), "i").is_err());
     }
 }

@@ -68,6 +68,7 @@ mod staged;
 mod tests;
 mod vector;
 mod warp;
+mod warpgroup;
 mod words;
 
 pub use fault::{DecodeError, Fault, FaultKind, FaultSite, RacingAccess};

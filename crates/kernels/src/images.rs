@@ -3,8 +3,9 @@
 //! ```
 //! use retrograph_kernels::{SmTarget, images};
 //!
-//! let ptx = images::ptx("softmax", SmTarget::portable(90)).unwrap();
-//! assert!(ptx.contains(".target sm_90"));
+//! let target = SmTarget::for_device(9, 0).unwrap();
+//! let ptx = images::ptx("softmax", target).unwrap();
+//! assert!(ptx.contains(".target sm_90a"));
 //! assert!(images::ptx("softmax", SmTarget::portable(70)).is_none());
 //! ```
 //!
@@ -19,7 +20,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use brotli_decompressor::Decompressor;
-use retrograph_ptx::{Reach, SmTarget};
+use retrograph_ptx::SmTarget;
 
 /// Bytes that are unpacked at once.
 const BUFFER: usize = 1 << 16;
@@ -83,9 +84,7 @@ pub fn is_unpacked(image: &str, target: SmTarget) -> bool {
 }
 
 fn find(image: &str, target: SmTarget) -> Option<(&'static Image, &'static Text)> {
-    let of_target =
-        |generated: &SmTarget| target.reach == Reach::Forward && generated.number == target.number;
-    let position = SmTarget::GENERATED.iter().position(of_target)?;
+    let position = SmTarget::GENERATED.iter().position(|generated| *generated == target)?;
     let image = IMAGES.iter().find(|held| held.name == image)?;
     Some((image, &image.texts[position]))
 }

@@ -137,9 +137,14 @@ impl Instruction {
             let read = index > 0 || !self.has_destination();
             operand.visit_registers(&mut |register| visit(register, read));
         }
+        // Sums are read and written.
+        if let (Opcode::Wgmma, Some(sums)) = (self.opcode, self.operands.first()) {
+            sums.visit_registers(&mut |register| visit(register, false));
+        }
     }
 
-    /// The same, with registers that can be changed.
+    /// The same, with registers that can be changed. What is read and written is visited once, as
+    /// read.
     pub fn visit_registers_mut(&mut self, mut visit: impl FnMut(&mut RegisterId, bool)) {
         if let Some(guard) = &mut self.guard {
             visit(&mut guard.predicate, true);

@@ -63,6 +63,7 @@ mod tidy;
 mod value;
 mod var;
 mod warp;
+mod warpgroup;
 
 pub use atomics::AtomicScalar;
 pub use kernel::Kernel;
@@ -73,3 +74,4 @@ pub use scalar::{Arg, Float, Integer, Scalar, Word};
 pub use shared::Shared;
 pub use value::Value;
 pub use var::Var;
+pub use warpgroup::{Line, Swizzled};

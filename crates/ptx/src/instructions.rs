@@ -37,7 +37,8 @@ use crate::ast::Modifier;
 
 impl Opcode {
     /// Whether the first operand is what the instruction writes. It is the same for all of its
-    /// forms, except for `wmma.store`; see [`crate::ast::Instruction::has_destination`].
+    /// forms, except for `wmma.store`; see [`crate::ast::Instruction::has_destination`]. What `wgmma`
+    /// writes it reads, too, which [`crate::ast::Instruction::visit_registers`] says.
     pub const fn has_destination(self) -> bool {
         match self.forms()[0].operands {
             [first, ..] => first.is_written(),
@@ -60,6 +61,10 @@ impl Opcode {
             Self::Wmma => {
                 use Modifier::{LoadA, LoadB, LoadC, Mma, StoreD};
                 matches!(modifier, LoadA | LoadB | LoadC | StoreD | Mma)
+            }
+            Self::Wgmma => {
+                use Modifier::{CommitGroup, Fence, MmaAsync, WaitGroup};
+                matches!(modifier, Fence | CommitGroup | WaitGroup | MmaAsync)
             }
             Self::Brx => matches!(modifier, Modifier::Idx),
             _ => false,

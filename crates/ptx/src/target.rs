@@ -68,13 +68,15 @@ pub struct CannotRun {
 }
 
 impl SmTarget {
-    /// The targets for which the workspace generates images.
+    /// The targets for which the workspace generates images. Of 9.0, whose tensor cores are reached
+    /// at their full rate only by instructions that no other device has, it is the exact one: every
+    /// later device has a target of its own.
     pub const GENERATED: [Self; 7] = [
         Self::portable(75),
         Self::portable(80),
         Self::portable(86),
         Self::portable(89),
-        Self::portable(90),
+        Self::exact(90),
         Self::portable(100),
         Self::portable(120),
     ];
@@ -82,6 +84,11 @@ impl SmTarget {
     /// The forward-compatible target `sm_<number>`.
     pub const fn portable(number: u32) -> Self {
         Self { number, reach: Reach::Forward }
+    }
+
+    /// The target `sm_<number>a`, whose images have what no later device need have.
+    pub const fn exact(number: u32) -> Self {
+        Self { number, reach: Reach::Exact }
     }
 
     /// The forward-compatible target of a device of compute capability `major.minor`.
@@ -128,11 +135,21 @@ impl SmTarget {
         Self::GENERATED.into_iter().rev().find(|target| target.runs_on(major, minor))
     }
 
+    /// The generated target that is meant by this one: itself, or the one for the same device where
+    /// it is named without a letter, as `sm_90` for `sm_90a`.
+    pub fn generated(self) -> Option<Self> {
+        let meant = |target: &Self| {
+            *target == self || self.reach == Reach::Forward && target.number == self.number
+        };
+        Self::GENERATED.into_iter().find(meant)
+    }
+
     /// The least PTX ISA version that knows this target.
     ///
     /// Source: the release notes table of the PTX ISA manual.
     pub fn least_isa(self) -> IsaVersion {
         match self.number {
+            90 if self.reach == Reach::Exact => IsaVersion::new(8, 0),
             0..=75 => IsaVersion::new(6, 3),
             76..=80 => IsaVersion::new(7, 0),
             81..=86 => IsaVersion::new(7, 1),
@@ -220,8 +237,19 @@ mod tests {
     #[test]
     fn a_device_takes_the_newest_target_not_above_it() {
         assert_eq!(SmTarget::for_device(8, 7), Some(SmTarget::portable(86)));
+        assert_eq!(SmTarget::for_device(9, 0), Some(SmTarget::exact(90)));
+        assert_eq!(SmTarget::for_device(10, 3), Some(SmTarget::portable(100)));
         assert_eq!(SmTarget::for_device(12, 1), Some(SmTarget::portable(120)));
         assert_eq!(SmTarget::for_device(7, 0), None);
+    }
+
+    #[test]
+    fn a_generated_target_is_meant_with_or_without_its_letter() {
+        let meant = |name: &str| name.parse::<SmTarget>().unwrap().generated();
+        assert_eq!(meant("sm_90"), Some(SmTarget::exact(90)));
+        assert_eq!(meant("sm_90a"), Some(SmTarget::exact(90)));
+        assert_eq!(meant("sm_80"), Some(SmTarget::portable(80)));
+        assert_eq!((meant("sm_80a"), meant("sm_87")), (None, None));
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub enum ValidationError {
     },
     /// An instruction needs a newer PTX ISA or SM target than the module has.
     #[error(
-        "{entry}: `{instruction}` needs PTX ISA {least_isa} and sm_{least_sm}, but the module has \
+        "{entry}: `{instruction}` needs PTX ISA {least_isa} and {least_target}, but the module has \
          PTX ISA {isa} and {target}"
     )]
     TooNew {
@@ -39,7 +39,7 @@ pub enum ValidationError {
         /// The version that it needs.
         least_isa: IsaVersion,
         /// The SM target that it needs.
-        least_sm: u32,
+        least_target: SmTarget,
         /// The version of the module.
         isa: IsaVersion,
         /// The target of the module.
@@ -175,12 +175,12 @@ fn check_body(
         }
         let form = check(instruction, &names).map_err(|m| fault(m.found, m.expected))?;
         let needs = needs(form, instruction);
-        if needs.isa > module.isa || needs.sm > module.target.number {
+        if !needs.are_met(module.isa, module.target) {
             return Err(ValidationError::TooNew {
                 entry: entry.name.clone(),
                 instruction: mnemonic(instruction),
                 least_isa: needs.isa,
-                least_sm: needs.sm,
+                least_target: needs.target(),
                 isa: module.isa,
                 target: module.target,
             });

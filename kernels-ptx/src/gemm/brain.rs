@@ -98,6 +98,8 @@ pub(super) struct Place<'k> {
     group: Value<'k, u32>,
     /// First row and column of its warp in the tile.
     pub(super) origin: [Value<'k, u32>; 2],
+    /// Rows from one patch of a lane to the next.
+    apart: u32,
 }
 
 impl<'k> Place<'k> {
@@ -107,7 +109,15 @@ impl<'k> Place<'k> {
         let (warp, group) = (k.tid_x() >> 5, warps[0] * warps[1]);
         let within = warp & (group - 1);
         let (down, across) = (over(within, warps[1]), within & (warps[1] - 1));
-        Self { group: over(warp, group), origin: [down * rows, across * columns] }
+        Self { group: over(warp, group), origin: [down * rows, across * columns], apart: 16 }
+    }
+
+    /// The place of a thread in warpgroups, one below the other, with so many rows each: a warp has
+    /// 16 of each 64.
+    pub(super) fn of_warpgroups(k: &Kernel<'k>, rows: u32) -> Self {
+        let warp = k.tid_x() >> 5;
+        let row = (warp >> 2) * rows + (warp & 3) * 16;
+        Self { group: k.constant(0), origin: [row, k.constant(0)], apart: 64 }
     }
 }
 
@@ -196,7 +206,7 @@ pub(super) fn each_pair<'k>(
     for (i, patches) in (0..).zip(sums) {
         for (j, patch) in (0..).zip(patches) {
             for (half, pair) in (0..).zip(patch.map(Var::get).chunks_exact(2)) {
-                visit(row + (i * 16 + half * 8), column + j * 8, [pair[0], pair[1]]);
+                visit(row + (i * place.apart + half * 8), column + j * 8, [pair[0], pair[1]]);
             }
         }
     }

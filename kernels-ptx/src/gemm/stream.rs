@@ -7,7 +7,8 @@
 //!
 //! **bf16.** Both operands lie in memory as bf16 and are multiplied as such, 16 steps of the
 //! contraction at a time, in one chain: the bits are those of the tiles of `gemm/brain.rs` without
-//! a split.
+//! a split. On sm_90a a warpgroup multiplies, straight from shared memory and at twice the rate of
+//! a warp (`gemm/stream/warpgroup.rs`); elsewhere its four warps do.
 //!
 //! **f32.** See `gemm/stream/split.rs`.
 //!
@@ -18,16 +19,17 @@
 
 mod ring;
 mod split;
+mod warpgroup;
 
-use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
-use retrograph_ptx::build::Kernel;
+use retrograph_ptx::build::{Kernel, Shared};
+use retrograph_ptx::{Reach, SmTarget};
 
-use super::brain::{self, Place, patches};
+use super::brain::{self, Patch, Place, patches};
 use super::operand::Contiguous;
 use super::sizes::{Parameters, Storage};
 use super::write::Writer;
-use ring::{Copier, Panel, Ring};
+use ring::{Copier, Lies, Panel, Ring};
 use split::Split;
 
 /// What is multiplied.
@@ -97,6 +99,8 @@ struct Tile {
     /// Length of the contraction in a stage and number of stages: where a block may have 160 KiB
     /// of shared memory, where it may have 99, and where it may have 64.
     stages: [[u32; 2]; 3],
+    /// Number of stages of 64 where warpgroups multiply.
+    behind: u32,
 }
 
 const SINGLE: [Tile; 2] = [
@@ -106,6 +110,7 @@ const SINGLE: [Tile; 2] = [
         warps: [2, 4],
         together: 1,
         stages: [[32, 4], [32, 2], [16, 2]],
+        behind: 0,
     },
     Tile {
         name: "64x64_stream",
@@ -113,6 +118,7 @@ const SINGLE: [Tile; 2] = [
         warps: [2, 2],
         together: 3,
         stages: [[32, 4], [32, 2], [16, 2]],
+        behind: 0,
     },
 ];
 
@@ -123,6 +129,7 @@ const BRAIN: [Tile; 3] = [
         warps: [4, 2],
         together: 1,
         stages: [[64, 3], [32, 3], [32, 2]],
+        behind: 4,
     },
     Tile {
         name: "128x128_stream",
@@ -130,6 +137,7 @@ const BRAIN: [Tile; 3] = [
         warps: [2, 4],
         together: 2,
         stages: [[64, 3], [32, 2], [32, 2]],
+        behind: 3,
     },
     Tile {
         name: "64x64_stream",
@@ -137,6 +145,7 @@ const BRAIN: [Tile; 3] = [
         warps: [2, 2],
         together: 4,
         stages: [[64, 3], [32, 2], [32, 2]],
+        behind: 3,
     },
 ];
 
@@ -149,6 +158,14 @@ struct Shape {
     factor: Factor,
 }
 
+/// Bytes to a multiple of which the lines of swizzled panels start.
+const ALIGNED: u32 = 1024;
+
+/// The first place in `memory`, of which so many bytes more are there, where such lines may start.
+fn aligned<'k>(k: &Kernel<'k>, memory: Shared<'k, u32>) -> Shared<'k, u32> {
+    memory.at(((k.constant(0u32) - memory.address()) & (ALIGNED - 1)) >> 2)
+}
+
 impl Tile {
     /// The name of the entry in `image`.
     fn named(&self, image: &str) -> String {
@@ -159,11 +176,20 @@ impl Tile {
 impl Shape {
     /// Length of the contraction in a stage, and number of stages.
     fn stages(self) -> [u32; 2] {
+        if self.has_warpgroups() {
+            return [64, self.tile.behind];
+        }
         self.tile.stages[match self.target.number {
             ..80 => 2,
             80 | 90 | 100 => 0,
             _ => 1,
         }]
+    }
+
+    /// Whether warpgroups multiply, and not warps.
+    fn has_warpgroups(self) -> bool {
+        let able = self.target.number == 90 && self.target.reach == Reach::Exact;
+        able && self.factor == Factor::Brain
     }
 
     fn threads(self) -> u32 {
@@ -177,13 +203,27 @@ impl Shape {
             threads: self.threads(),
             contiguous: self.layout[operand],
             factor: self.factor,
+            lies: if self.has_warpgroups() { Lies::Swizzled } else { Lies::Padded },
         })
+    }
+
+    /// The place of a thread, and its sums.
+    fn sums<'k>(self, k: &Kernel<'k>) -> (Place<'k>, Vec<Vec<Patch<'k>>>) {
+        let Tile { extent: [rows, columns], warps, .. } = *self.tile;
+        if self.has_warpgroups() {
+            let rows = rows / (self.threads() / warpgroup::THREADS);
+            (Place::of_warpgroups(k, rows), patches(k, [rows / 4, columns]))
+        } else {
+            let warp = [rows / warps[0], columns / warps[1]];
+            (Place::of(k, warps, warp), patches(k, warp))
+        }
     }
 
     /// Bytes of shared memory that the launch must provide.
     fn shared_bytes(self) -> u32 {
         let [a, b] = self.panels().map(Panel::words);
-        (a + b) * self.stages()[1] * 4
+        let aligned = if self.has_warpgroups() { ALIGNED } else { 0 };
+        (a + b) * self.stages()[1] * 4 + aligned
     }
 
     /// The entry.
@@ -202,13 +242,17 @@ impl Shape {
                 Copier::new((k, target), panels[0], given.a, m),
                 Copier::new((k, target), panels[1], given.b, n),
             ];
-            let warp = [0, 1].map(|side| tile.extent[side] / tile.warps[side]);
-            let place = Place::of(k, tile.warps, warp);
-            let sums = patches(k, warp);
+            let (place, sums) = self.sums(k);
             let lengths = panels.map(Panel::words);
+            let behind = self.has_warpgroups();
             let memory = k.dynamic_shared();
-            let ring = Ring { kernel: *k, target, stages, depth, lengths, copiers, memory };
+            let memory = if behind { aligned(k, memory) } else { memory };
+            let ring = Ring { kernel: *k, target, stages, depth, lengths, copiers, memory, behind };
             match factor {
+                Factor::Brain if behind => {
+                    ring.run(&given, |stages| warpgroup::multiply(k, panels, stages, &sums));
+                    k.wait_products(0);
+                }
                 Factor::Brain => {
                     let start = k.constant(0);
                     let operands = [0, 1].map(|i| {

@@ -106,7 +106,7 @@ mod tests {
 
     fn row(entry: &str, registers: u32, blocks: u32) -> Row {
         let usage = Usage {
-            target: SmTarget::portable(90),
+            target: SmTarget::exact(90),
             image: "image".to_owned(),
             entry: entry.to_owned(),
             registers,
@@ -121,7 +121,7 @@ mod tests {
         let budget = Budget::of(&[row("a", 40, 5), row("b", 255, 1)]);
         assert_eq!(Budget::parse(&budget.text()).unwrap(), budget);
         assert!(Budget::parse("entry\n").is_err());
-        assert!(Budget::parse(&format!("{HEADING}\na\tsm_90\t1\t2\n")).is_err());
+        assert!(Budget::parse(&format!("{HEADING}\na\tsm_90a\t1\t2\n")).is_err());
     }
 
     #[test]
@@ -131,12 +131,12 @@ mod tests {
         assert_eq!(caught(&[row("a", 40, 5), row("b", 64, 4)]), "");
         assert_eq!(caught(&[row("a", 38, 6), row("b", 64, 4)]), "", "less is no shortfall");
         let text = caught(&[row("a", 41, 5), row("b", 64, 3)]);
-        assert!(text.contains("a for sm_90: registers 41, budget 40"), "{text}");
-        assert!(text.contains("b for sm_90: blocks per multiprocessor 3, budget 4"), "{text}");
+        assert!(text.contains("a for sm_90a: registers 41, budget 40"), "{text}");
+        assert!(text.contains("b for sm_90a: blocks per multiprocessor 3, budget 4"), "{text}");
         assert_eq!(text.lines().count(), 2);
         let text = caught(&[row("a", 40, 5), row("c", 1, 1)]);
-        assert!(text.contains("c for sm_90 has no budget"), "{text}");
-        assert!(text.contains("b for sm_90 has a budget and does not exist"), "{text}");
+        assert!(text.contains("c for sm_90a has no budget"), "{text}");
+        assert!(text.contains("b for sm_90a has a budget and does not exist"), "{text}");
         assert_eq!(budget.shortfalls(&[row("a", 40, 5)], false), Vec::<String>::new());
     }
 }

@@ -96,12 +96,12 @@ mod tests {
 
     #[test]
     fn an_entry_point_that_is_missing_from_the_warm_set_is_caught() {
-        let target = SmTarget::portable(90);
+        let target = SmTarget::exact(90);
         let images = retrograph_kernels_ptx::images(target);
         let mut coverage = Coverage::default();
         coverage.add(&FORGETFUL, target, &images);
         let text = coverage.shortfalls.join("\n");
-        assert!(text.contains("forgetful on sm_90: dispatch launches `silu_wide`"), "{text}");
+        assert!(text.contains("forgetful on sm_90a: dispatch launches `silu_wide`"), "{text}");
         assert_eq!(coverage.launched["silu_forward"], Launched { threads: 128, shared_bytes: 7 });
     }
 
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn an_image_that_lacks_an_entry_point_is_caught() {
-        let target = SmTarget::portable(90);
+        let target = SmTarget::exact(90);
         let images: Vec<_> = retrograph_kernels_ptx::images(target);
         let with = |name: &'static str| Kernel {
             name: "k",
@@ -130,6 +130,6 @@ mod tests {
         assert!(coverage.shortfalls.iter().any(|text| text.contains("`no_such_entry` is not in")));
         let mut coverage = Coverage::default();
         coverage.add(&with("absent"), target, &images);
-        assert_eq!(coverage.shortfalls, ["k on sm_90: there is no image `absent`"]);
+        assert_eq!(coverage.shortfalls, ["k on sm_90a: there is no image `absent`"]);
     }
 }

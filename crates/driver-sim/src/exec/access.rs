@@ -50,6 +50,9 @@ pub(super) struct Memories<'a> {
     /// The warp that runs, and its instruction when it reaches memory lane by lane.
     pub(super) warp: usize,
     pub(super) pc: u32,
+    /// Where copies have landed that no `fence.proxy.async` of their warp has followed: the warp
+    /// and the address. Kept only for programs with products that read behind that fence.
+    pub(super) unfenced: Vec<(usize, u64)>,
 }
 
 impl Memories<'_> {

@@ -90,6 +90,7 @@ impl<'a> BlockRunner<'a> {
             races: seen.map(|seen| Box::new(Races::new(program, launch, Arc::clone(seen)))),
             warp: 0,
             pc: 0,
+            unfenced: Vec::new(),
         };
         let mut runner = Self {
             machine: Machine {
@@ -196,6 +197,7 @@ impl<'a> BlockRunner<'a> {
     pub(super) fn start(&mut self, block: [u32; 3], order: u64) {
         self.machine.executed = 0;
         self.machine.contributions = Contributions::default();
+        self.machine.memories.unfenced.clear();
         self.round = order;
         if let Some(races) = &mut self.machine.memories.races {
             races.start(block, self.warps.len());

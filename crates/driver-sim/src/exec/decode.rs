@@ -16,6 +16,7 @@ mod memory;
 mod operand;
 mod rare;
 mod variables;
+mod warpgroup;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use super::program::{
     Access, Atomic, Instruction, LaneOperation, Op, Preset, Program, Site, Width,
 };
 use super::staged::StagedCopy;
+use super::warpgroup::Warpgroup;
 
 /// A virtual slot: a register, a temporary, or a preset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,6 +87,7 @@ struct Decoder<'a> {
     lanes: Vec<LaneOperation>,
     copies: Vec<StagedCopy>,
     matrices: Vec<Matrix>,
+    warpgroups: Vec<Warpgroup>,
     communicates: bool,
     site: Site,
     /// The slot of the carry, once there is one.
@@ -127,6 +130,7 @@ impl<'a> Decoder<'a> {
             lanes: Vec::new(),
             copies: Vec::new(),
             matrices: Vec::new(),
+            warpgroups: Vec::new(),
             communicates: false,
             site: Site::default(),
             carry: None,
@@ -185,6 +189,7 @@ impl<'a> Decoder<'a> {
                 self.warp_wide(instruction)
             }
             O::Cp => self.staged(instruction),
+            O::Wgmma => self.warpgroup(instruction),
             O::Ldmatrix | O::Stmatrix | O::Movmatrix | O::Mma | O::Wmma => self.matrix(instruction),
             _ if instruction.ty().is_some_and(half::is_half) => self.half(instruction),
             _ if instruction.ty().is_some_and(Type::is_float) => self.float(instruction),
@@ -212,7 +217,8 @@ impl<'a> Decoder<'a> {
 
     /// Appends an instruction under the guard of the statement.
     fn emit(&mut self, op: Op, writes: &[Slot], reads: &[Slot], extra: u32) {
-        debug_assert!(op == Op::Matrix || writes.len() + reads.len() <= 5);
+        let any = matches!(op, Op::Matrix | Op::Warpgroup);
+        debug_assert!(any || writes.len() + reads.len() <= 5);
         self.code.push(Micro {
             op,
             guard: self.guard,
@@ -259,6 +265,7 @@ impl<'a> Decoder<'a> {
     fn finish(mut self) -> Program {
         let module = self.module;
         let always = self.constant(u64::MAX, Width::Predicate);
+        self.keep_sums();
         let layout = lay_out(&self.code, &self.slots);
         let place = |slot: Slot| layout.offsets[slot.0 as usize];
         let encode = |micro: &Micro| {
@@ -275,6 +282,11 @@ impl<'a> Decoder<'a> {
             let slots = micro.writes.iter().chain(&micro.reads);
             self.matrices[micro.extra as usize].slots = slots.map(|slot| place(*slot)).collect();
         }
+        for micro in self.code.iter().filter(|micro| micro.op == Op::Warpgroup) {
+            if let Warpgroup::Start(product) = &mut self.warpgroups[micro.extra as usize] {
+                product.slots = micro.reads.iter().map(|slot| place(*slot)).collect();
+            }
+        }
         let presets = self.presets.iter().map(|(&preset, &slot)| (preset, place(slot)));
         let exposed = |slot: &Slot| (place(*slot), self.slots[slot.0 as usize].width.bytes());
         Program {
@@ -290,6 +302,7 @@ impl<'a> Decoder<'a> {
             lanes: self.lanes,
             copies: self.copies,
             matrices: self.matrices,
+            warpgroups: self.warpgroups,
             register_bytes: layout.register_bytes,
             file_bytes: layout.file_bytes,
             shared_bytes: self.places.shared_bytes,

@@ -377,6 +377,9 @@ unsafe fn interpret(machine: &mut Machine<'_>, warp: &mut Warp, file: *mut u8, t
                     machine.memories.pc = warp.pc;
                     let open = (instruction.op == Op::StageWait).then_some(extra);
                     attempt!(warp.staged.wait(&mut machine.memories, mask, open));
+                    if program.warpgroups.is_empty() {
+                        machine.memories.unfenced.clear();
+                    }
                 }
                 Op::Matrix => {
                     if mask == warp.active && !warp.is_converged() {
@@ -394,6 +397,23 @@ unsafe fn interpret(machine: &mut Machine<'_>, warp: &mut Warp, file: *mut u8, t
                     } else {
                         attempt!(move_matrix(&mut machine.memories, File(file), matrix));
                     }
+                }
+                Op::Warpgroup => {
+                    if mask == warp.active && !warp.is_converged() {
+                        unless_stuck!(warp.wait());
+                        continue;
+                    }
+                    if mask != u32::MAX {
+                        let what = "a warpgroup instruction that not all lanes of a warp execute";
+                        pause!(Pause::Fault(FaultKind::Undefined { what }, mask.trailing_zeros()));
+                    }
+                    machine.memories.pc = warp.pc;
+                    let what = program.warpgroups.get_unchecked(extra as usize);
+                    attempt!(warp.products.execute(&mut machine.memories, File(file), what));
+                }
+                Op::FenceAsync => {
+                    let this = machine.memories.warp;
+                    machine.memories.unfenced.retain(|&(warp, _)| warp != this);
                 }
                 Op::Atomic => {
                     machine.memories.pc = warp.pc;

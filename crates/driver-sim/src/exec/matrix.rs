@@ -142,6 +142,17 @@ impl File {
         unsafe { self.0.add(offset as usize).cast::<Lanes<T>>().read() }
     }
 
+    /// Reads the slot of a predicate, a bit for each lane.
+    ///
+    /// # Safety
+    ///
+    /// The offset must be that of such a slot.
+    #[inline(always)]
+    pub(super) unsafe fn read_predicate(self, offset: u32) -> u32 {
+        // SAFETY: by the contract.
+        unsafe { self.0.add(offset as usize).cast::<u32>().read() }
+    }
+
     /// Writes a slot.
     ///
     /// # Safety

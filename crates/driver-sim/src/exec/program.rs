@@ -13,6 +13,7 @@ use retrograph_ptx::ast::{Entry, Module, Space, Special};
 use super::integer::LaneFunction;
 use super::matrix::Matrix;
 use super::staged::StagedCopy;
+use super::warpgroup::Warpgroup;
 
 /// The number of the barrier of a cluster, which no barrier of a block has.
 pub(super) const CLUSTER_BARRIER: u32 = u32::MAX;
@@ -164,6 +165,10 @@ pub(super) enum Op {
     StageWaitAll,
     /// Operands are those that `matrices` says at index `extra`.
     Matrix,
+    /// What `warpgroups` says at index `extra`.
+    Warpgroup,
+    /// `fence.proxy.async`.
+    FenceAsync,
     /// d, address, value[, value]; `extra` is an index into `atomics`.
     Atomic,
     /// A 32-bit parameter at offset `extra`.
@@ -364,6 +369,7 @@ pub struct Program {
     pub(super) lanes: Vec<LaneOperation>,
     pub(super) copies: Vec<StagedCopy>,
     pub(super) matrices: Vec<Matrix>,
+    pub(super) warpgroups: Vec<Warpgroup>,
     /// Offsets of the slots that are filled in advance.
     pub(super) presets: Vec<(Preset, u32)>,
     /// Offset and bytes of registers that may be read before they are written.

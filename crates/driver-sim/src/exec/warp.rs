@@ -8,6 +8,7 @@
 
 use super::block::scramble;
 use super::staged::Staged;
+use super::warpgroup::Products;
 
 /// Lanes that are at the same instruction.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,8 @@ pub(super) struct Warp {
     pub(super) stop: u32,
     /// Copies that have not landed.
     pub(super) staged: Staged,
+    /// Products that are under way.
+    pub(super) products: Products,
     groups: Vec<Group>,
     turns: u32,
     /// Decides which group runs; 0 for the one that is furthest behind, always.
@@ -54,6 +57,7 @@ impl Warp {
             live: lanes,
             stop: u32::MAX,
             staged: Staged::default(),
+            products: Products::default(),
             groups: Vec::new(),
             turns: 0,
             order: 0,
@@ -65,6 +69,7 @@ impl Warp {
         self.order = order;
         self.groups.clear();
         self.staged.clear();
+        self.products.clear();
         (self.pc, self.active, self.live) = (0, lanes, lanes);
         (self.stop, self.turns) = (u32::MAX, 0);
     }

@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn one_layer_launches_what_all_layers_launch() {
         let (config, sizes) = (config(), sizes(1000));
-        let target = retrograph_kernels::SmTarget::portable(90);
+        let target = retrograph_kernels::SmTarget::exact(90);
         let required = sizes.requirements(&config).unwrap().entries(target);
         for size in [[512, 1000], [16, 256], [1, 512]] {
             let pass = sizes.describe(&config, size).unwrap().pass;

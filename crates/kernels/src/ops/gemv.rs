@@ -144,7 +144,7 @@ mod tests {
     use crate::SmTarget;
 
     fn chosen(inputs: u32, outputs: u32) -> (&'static str, u32) {
-        let dispatch = (GEMV.dispatch)(&Problem::from([inputs, outputs]), SmTarget::portable(90));
+        let dispatch = (GEMV.dispatch)(&Problem::from([inputs, outputs]), SmTarget::exact(90));
         (dispatch.entry, dispatch.grid[0])
     }
 

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use crate::ops::images::{NT, SINGLE, STREAM, TENSOR, TN};
 
-    const TARGET: SmTarget = SmTarget::portable(90);
+    const TARGET: SmTarget = SmTarget::exact(90);
 
     fn product([m, n, k, planes]: [u32; 4]) -> Product {
         Product { m, n, k, planes, streams: false }

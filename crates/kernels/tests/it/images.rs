@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use retrograph_kernels::{ParameterKind, Problem, Reach, SmTarget, images};
+use retrograph_kernels::{ParameterKind, Problem, SmTarget, images};
 use retrograph_ptx::ast::{Entry, Instruction, Modifier, Statement, Type};
 use retrograph_ptx::instructions::Opcode;
 use retrograph_ptx::parse;
@@ -57,7 +57,7 @@ fn entries_wait_first_where_launches_may_let_them_start_early() {
 #[test]
 fn no_launch_has_more_threads_than_its_entry_allows() {
     let sizes = [1, 33, 200, 1500, 40_000];
-    let target = SmTarget::portable(90);
+    let target = SmTarget::exact(90);
     let pairs = sizes.iter().flat_map(|a| sizes.map(|b| (*a, b)));
     let problems: Vec<Problem> =
         pairs.flat_map(|(a, b)| sizes.map(|c| Problem::from([a, b, c, 1]))).collect();
@@ -96,12 +96,12 @@ fn the_digest_of_an_image_is_that_of_its_text() {
         assert_eq!(images::digest(image, target), Some(expected), "{image} for {target}");
         assert!(images::is_unpacked(image, target), "{image} for {target}");
     }
-    assert_eq!(images::digest("no such image", SmTarget::portable(90)), None);
+    assert_eq!(images::digest("no such image", SmTarget::exact(90)), None);
 }
 
 #[test]
-fn exact_and_unknown_targets_have_no_image() {
-    assert!(images::ptx("softmax", SmTarget { number: 90, reach: Reach::Exact }).is_none());
+fn targets_that_are_not_generated_have_no_image() {
+    assert!(images::ptx("softmax", SmTarget::portable(90)).is_none());
     assert!(images::ptx("softmax", SmTarget::portable(70)).is_none());
-    assert!(images::ptx("no such image", SmTarget::portable(90)).is_none());
+    assert!(images::ptx("no such image", SmTarget::exact(90)).is_none());
 }

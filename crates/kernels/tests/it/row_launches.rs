@@ -149,7 +149,7 @@ fn lists_become_tables_of_chunks() {
     let partials = View::new("partials", squared_sums_partials(&[20_000, 0, 3]));
     assert_eq!(partials.len(), 3);
     let launch = SquaredSums { tensors: &tensors, partials }.launch().unwrap();
-    assert_eq!(launch.dispatch(SmTarget::portable(90)).grid, [3, 1, 1]);
+    assert_eq!(launch.dispatch(SmTarget::exact(90)).grid, [3, 1, 1]);
     let Argument::Table(cells) = &launch.arguments[0] else { panic!("the first is a table") };
     let lens = cells.iter().skip(1).step_by(2).map(|cell| match cell {
         Cell::Word(len) => *len,
@@ -162,7 +162,7 @@ fn lists_become_tables_of_chunks() {
     let clip = Clip { tensors: &tensors, scale }.launch().unwrap();
     assert_eq!(touched(&clip)[..3], expected.map(|(name, _)| (name, Access::ReadWrite)));
     let none = Clip { tensors: &[], scale }.launch().unwrap();
-    assert!(none.dispatch(SmTarget::portable(90)).is_empty());
+    assert!(none.dispatch(SmTarget::exact(90)).is_empty());
     let partials = View::new("partials", 2);
     assert_eq!(refused(SquaredSums { tensors: &tensors, partials }.launch()), "partials");
 }

@@ -8,7 +8,7 @@ words! {
     ///
     /// The order of the variants is the order in which modifiers are printed.
     pub enum Modifier {
-        // What `cp` and `wmma` do. A word with a dot is two that only mean something side by side.
+        // What `cp`, `wmma` and `wgmma` do. A word with a dot is two that only mean something side by side.
         Async = "async",
         CommitGroup = "commit_group",
         WaitGroup = "wait_group",
@@ -18,6 +18,8 @@ words! {
         LoadC = "load.c",
         StoreD = "store.d",
         Mma = "mma",
+        MmaAsync = "mma_async",
+        Fence = "fence",
         // Memory order and scope.
         Volatile = "volatile",
         Weak = "weak",
@@ -101,6 +103,9 @@ words! {
         M16n16k16 = "m16n16k16",
         M32n8k16 = "m32n8k16",
         M8n32k16 = "m8n32k16",
+        M64n64k16 = "m64n64k16",
+        M64n128k16 = "m64n128k16",
+        M64n256k16 = "m64n256k16",
         X1 = "x1",
         X2 = "x2",
         X4 = "x4",

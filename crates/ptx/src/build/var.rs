@@ -52,6 +52,13 @@ impl<'k, T: Scalar> Var<'k, T> {
         self.set(value);
     }
 
+    /// The register itself, for instructions that change it in place.
+    #[track_caller]
+    pub(super) fn place(self) -> RegisterId {
+        self.kernel.check_open(self.register);
+        self.register
+    }
+
     /// The register itself, for the loops, which change it only after their body.
     pub(super) fn live(self) -> Value<'k, T> {
         Value::from_register(self.kernel, self.register)

@@ -50,10 +50,10 @@ pub(crate) fn check(
 ) -> Result<&'static Form, Mismatch> {
     let mut nearest: Option<Mismatch> = None;
     let mut newer: Option<&'static Form> = None;
-    let (isa, sm) = (names.module.isa, names.module.target.number);
+    let (isa, target) = (names.module.isa, names.module.target);
     for form in instruction.opcode.forms() {
         match check_form(form, instruction, names) {
-            Ok(()) if form.is_in(isa, sm) => return Ok(form),
+            Ok(()) if form.needs().are_met(isa, target) => return Ok(form),
             Ok(()) => newer = newer.or(Some(form)),
             Err(mismatch) => {
                 if nearest.as_ref().is_none_or(|known| known.stage < mismatch.stage) {

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use super::needs::Needs;
 use crate::ast::{Modifier, Space, Type};
 use crate::target::IsaVersion;
 
@@ -18,6 +19,8 @@ pub struct Form {
     pub isa: IsaVersion,
     /// The least SM target, as its number.
     pub sm: u32,
+    /// Whether it is that target alone, with the letter `a`.
+    pub exact: bool,
 }
 
 /// A place for one modifier out of several.
@@ -100,6 +103,8 @@ pub enum Shape {
     FragmentDestination(Type, usize),
     /// A vector of as many registers or constants.
     Fragment(Type, usize),
+    /// A vector of as many registers that are read and written.
+    Accumulators(Type, usize),
     /// A label of the same entry.
     Target,
     /// A table of labels of the same entry.
@@ -113,7 +118,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Whether the instruction writes the operand.
+    /// Whether the instruction writes the operand, and does nothing else with it.
     pub const fn is_written(&self) -> bool {
         matches!(
             self,
@@ -138,7 +143,7 @@ impl Form {
         types: &'static [&'static [Type]],
         operands: &'static [Shape],
     ) -> Self {
-        Self { slots, types, operands, isa: IsaVersion::new(6, 0), sm: 0 }
+        Self { slots, types, operands, isa: IsaVersion::new(6, 0), sm: 0, exact: false }
     }
 
     /// The form, from this version and SM target on.
@@ -146,9 +151,14 @@ impl Form {
         Self { isa, sm, ..self }
     }
 
-    /// Whether a module of this version for this SM target has the form.
-    pub(crate) fn is_in(&self, isa: IsaVersion, sm: u32) -> bool {
-        self.isa <= isa && self.sm <= sm
+    /// The form, on its least SM target alone, with the letter `a`.
+    pub(super) const fn exactly(self) -> Self {
+        Self { exact: true, ..self }
+    }
+
+    /// What a module needs to have the form.
+    pub(crate) const fn needs(&self) -> Needs {
+        Needs { isa: self.isa, sm: self.sm, exact: self.exact }
     }
 
     /// Whether `modifier` may be written.
@@ -211,7 +221,7 @@ impl Display for Shape {
             Self::OneOf(_) | Self::Integer => "constant",
             Self::UpToPrevious(_) | Self::Within(_) | Self::Threads => "value",
             Self::Register(_) => "register",
-            Self::FragmentDestination(..) => "{registers}",
+            Self::FragmentDestination(..) | Self::Accumulators(..) => "{registers}",
             Self::Fragment(..) => "{values}",
             Self::AddressValue => "register or variable",
             Self::Target => "label",

@@ -2,7 +2,7 @@
 
 use super::form::Form;
 use crate::ast::{Instruction, Modifier, Operand, Special};
-use crate::target::IsaVersion;
+use crate::target::{IsaVersion, Reach, SmTarget};
 
 /// The least PTX ISA version and the least SM target, as its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,24 +11,39 @@ pub struct Needs {
     pub isa: IsaVersion,
     /// The least SM target, as its number.
     pub sm: u32,
+    /// Whether it is that target alone, with the letter `a`.
+    pub exact: bool,
 }
 
 impl Needs {
     const NOTHING: Self = Self::new(0, 0, 0);
 
     const fn new(major: u32, minor: u32, sm: u32) -> Self {
-        Self { isa: IsaVersion::new(major, minor), sm }
+        Self { isa: IsaVersion::new(major, minor), sm, exact: false }
     }
 
     fn and(self, other: Self) -> Self {
-        Self { isa: self.isa.max(other.isa), sm: self.sm.max(other.sm) }
+        let exact = self.exact || other.exact;
+        Self { isa: self.isa.max(other.isa), sm: self.sm.max(other.sm), exact }
+    }
+
+    /// Whether a module of this version for this SM target has it.
+    pub(crate) fn are_met(self, isa: IsaVersion, target: SmTarget) -> bool {
+        let exactly = target.reach == Reach::Exact && target.number == self.sm;
+        self.isa <= isa && self.sm <= target.number && (exactly || !self.exact)
+    }
+
+    /// The target that is needed at least, or alone.
+    pub(crate) fn target(self) -> SmTarget {
+        let reach = if self.exact { Reach::Exact } else { Reach::Forward };
+        SmTarget { number: self.sm, reach }
     }
 }
 
 /// What an instruction of this form needs: that of the form, and of words and registers that are
 /// newer than the forms which have them.
 pub(crate) fn needs(form: &Form, instruction: &Instruction) -> Needs {
-    let mut all = Needs { isa: form.isa, sm: form.sm };
+    let mut all = form.needs();
     for modifier in instruction.modifiers.iter() {
         all = all.and(modifier.needs());
     }

@@ -85,6 +85,9 @@ impl Checker<'_> {
             Shape::FragmentDestination(ty, count) => self.fragment(operand, count, &|one| {
                 if *one == Operand::Sink { Ok(()) } else { self.element(one, ty) }
             }),
+            Shape::Accumulators(ty, count) => {
+                self.fragment(operand, count, &|one| self.element(one, ty))
+            }
             Shape::Fragment(ty, count) => self.fragment(operand, count, &|one| match one {
                 Operand::Immediate(_) => self.value(one, untyped(ty), false),
                 _ => self.element(one, ty),

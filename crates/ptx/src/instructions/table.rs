@@ -14,6 +14,7 @@ mod cooperate;
 mod memory;
 mod special;
 mod tensor;
+mod warpgroup;
 
 /// What the files of the areas use.
 mod prelude {
@@ -28,14 +29,14 @@ mod prelude {
 macro_rules! forms {
     ($( $(#[$doc:meta])* $name:ident [ $(
         Form::new($slots:expr, $types:expr, $operands:expr $(,)?)
-        $(.since($isa:ident, $sm:literal))?
+        $(.since($isa:ident, $sm:literal) $(.$exactly:ident())?)?
     ),* $(,)? ] )*) => { $(
         $(#[$doc])*
         pub(super) const $name: &[Form] = &[$({
             const SLOTS: &[$crate::instructions::form::Slot] = $slots;
             const TYPES: &[&[$crate::ast::Type]] = $types;
             const OPERANDS: &[$crate::instructions::form::Shape] = $operands;
-            Form::new(SLOTS, TYPES, OPERANDS)$(.since($isa, $sm))?
+            Form::new(SLOTS, TYPES, OPERANDS)$(.since($isa, $sm)$(.$exactly())?)?
         }),*];
     )* };
 }
@@ -237,4 +238,6 @@ instructions! {
     Mma = "mma" => tensor::MMA,
     /// Loads, stores and multiplies matrices whose places in registers are not told.
     Wmma = "wmma" => tensor::WMMA,
+    /// Multiplies matrices that lie in shared memory, by four warps and behind the back of them.
+    Wgmma = "wgmma" => warpgroup::WGMMA,
 }

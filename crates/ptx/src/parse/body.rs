@@ -10,7 +10,7 @@ use crate::ast::{
     BranchTable, Guard, Instruction, LabelId, Linkage, Opcode, Operand, RegisterDeclaration,
     SourceLine, Statement, Type,
 };
-use crate::instructions::{Names, check, needs};
+use crate::instructions::{Names, Needs, check, needs};
 use crate::target::IsaVersion;
 
 /// Reads up to and including the `}` that ends the entry.
@@ -170,9 +170,10 @@ fn parse_instruction(
         ParseError::new(at, mismatch.found, mismatch.expected).help(help)
     })?;
     let needs = needs(form, &instruction);
-    if needs.isa > module.isa || needs.sm > module.target.number {
+    if !needs.are_met(module.isa, module.target) {
         let expected = format!("an instruction of PTX ISA {} on {}", module.isa, module.target);
-        let help = format!("it needs PTX ISA {} and sm_{}", needs.isa, needs.sm.max(30));
+        let target = Needs { sm: needs.sm.max(30), ..needs }.target();
+        let help = format!("it needs PTX ISA {} and {target}", needs.isa);
         return Err(ParseError::new(start, format!("`{mnemonic}`"), expected).help(help));
     }
     Ok(instruction)

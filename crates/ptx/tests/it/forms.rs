@@ -3,7 +3,7 @@
 
 use retrograph_ptx::ast::{Modifier, Space, Type};
 use retrograph_ptx::instructions::{Form, Opcode, Shape, Ty};
-use retrograph_ptx::{IsaVersion, SmTarget, parse};
+use retrograph_ptx::{IsaVersion, Reach, SmTarget, parse};
 
 use crate::ptxas;
 use crate::table::module_around;
@@ -44,12 +44,13 @@ fn type_choices(form: &Form) -> Vec<Vec<Type>> {
 impl Example<'_> {
     /// The least version, and the least of the targets that images are made for.
     fn needs(&self) -> (IsaVersion, SmTarget) {
-        let (mut isa, mut sm) = (self.form.isa, self.form.sm);
+        let Form { mut isa, mut sm, exact, .. } = *self.form;
         for modifier in &self.modifiers {
             let needs = modifier.needs();
             (isa, sm) = (isa.max(needs.isa), sm.max(needs.sm));
         }
-        let sm = SmTarget::portable(sm.max(75));
+        let reach = if exact { Reach::Exact } else { Reach::Forward };
+        let sm = SmTarget { number: sm.max(75), reach };
         (isa.max(sm.least_isa()), sm)
     }
 
@@ -103,7 +104,9 @@ impl Example<'_> {
             Shape::OneOf(choices) => choices[0].to_string(),
             Shape::Integer => "3".to_owned(),
             Shape::UpToPrevious(ty) | Shape::Register(ty) => register(ty, index + 1),
-            Shape::FragmentDestination(ty, count) | Shape::Fragment(ty, count) => {
+            Shape::FragmentDestination(ty, count)
+            | Shape::Fragment(ty, count)
+            | Shape::Accumulators(ty, count) => {
                 let list: Vec<String> = (1..=count).map(|n| register(ty, n)).collect();
                 format!("{{{}}}", list.join(", "))
             }

@@ -22,7 +22,24 @@ pub(super) struct Panel {
     /// The direction of neighbours.
     pub(super) contiguous: Contiguous,
     pub(super) factor: Factor,
+    pub(super) lies: Lies,
 }
+
+/// How runs lie in shared memory, so that those who read there do not wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lies {
+    /// One after another, with padding, for warps.
+    Padded,
+    /// In lines of 128 bytes with their pieces mixed, for warpgroups
+    /// ([`Swizzled`](retrograph_ptx::build::Swizzled)). A stage has a depth of 64, so that a line
+    /// holds all of a run along the contraction; of longer runs, each 64 elements have lines of
+    /// their own, one such panel after another.
+    Swizzled,
+}
+
+/// Words of a line of a swizzled panel, and of what is copied at once.
+pub(super) const LINE: u32 = 32;
+const PIECE: u32 = COPY / 4;
 
 impl Panel {
     /// Number of runs of neighbours, and elements of a run.
@@ -37,13 +54,32 @@ impl Panel {
     /// into different banks, and 32 the four runs from which the lanes of a warp read single
     /// elements.
     pub(super) fn pitch(self) -> u32 {
+        if self.lies == Lies::Swizzled {
+            return LINE;
+        }
         let by_element = self.factor == Factor::Single && self.contiguous == Contiguous::Extent;
         self.runs()[1] * self.factor.bytes() / 4 + if by_element { 8 } else { 4 }
     }
 
     /// Words in a stage.
     pub(super) fn words(self) -> u32 {
-        self.runs()[0] * self.pitch()
+        match self.lies {
+            Lies::Padded => self.runs()[0] * self.pitch(),
+            Lies::Swizzled => self.extent * self.depth * self.factor.bytes() / 4,
+        }
+    }
+
+    /// The word where the copy of what a run has from element `along` goes.
+    fn word<'k>(self, run: Value<'k, u32>, along: Value<'k, u32>) -> Value<'k, u32> {
+        let word = (along * self.factor.bytes()) >> 2;
+        match self.lies {
+            Lies::Padded => run * self.pitch() + word,
+            Lies::Swizzled => {
+                let (panel, piece) = (over(word, LINE), over(word & (LINE - 1), PIECE));
+                let mixed = (piece ^ (run & 7)) * PIECE;
+                panel * (self.runs()[0] * LINE) + run * LINE + mixed
+            }
+        }
     }
 }
 
@@ -82,6 +118,8 @@ impl<'k> Copier<'k> {
         let stride = panel.threads / across;
         assert!(panel.threads.is_multiple_of(across), "a thread keeps its place in a run");
         assert!(runs.is_multiple_of(stride), "every thread copies as often");
+        let lines = panel.lies == Lies::Padded || stride.is_multiple_of(8);
+        assert!(lines, "a thread keeps its place among eight lines");
         let (base, _) = source.start(k);
         Self {
             target,
@@ -104,7 +142,7 @@ impl<'k> Copier<'k> {
     fn copy(&self, start: Value<'k, u32>, stage: Shared<'k, u32>) {
         let (bytes, pitch) = (self.panel.factor.bytes(), self.panel.pitch());
         let unit = COPY / bytes;
-        let slot = stage.at(self.run * pitch + ((self.along * bytes) >> 2));
+        let slot = stage.at(self.panel.word(self.run, self.along));
         for copy in 0..self.copies {
             let run = self.run + copy * self.stride;
             let (line, place, inside) = match self.panel.contiguous {
@@ -135,7 +173,7 @@ impl<'k> Copier<'k> {
 pub(super) struct Ring<'k> {
     pub(super) kernel: Kernel<'k>,
     pub(super) target: SmTarget,
-    /// How many there are, two or more.
+    /// How many there are: two or more, and one more where work runs behind.
     pub(super) stages: u32,
     /// Length of the contraction in a stage.
     pub(super) depth: u32,
@@ -143,16 +181,21 @@ pub(super) struct Ring<'k> {
     pub(super) lengths: [u32; 2],
     pub(super) copiers: [Copier<'k>; 2],
     pub(super) memory: Shared<'k, u32>,
+    /// Whether what works on a stage runs behind the back of the threads, until a round later.
+    pub(super) behind: bool,
 }
 
 impl<'k> Ring<'k> {
-    /// Runs `work` on every stage of every summand in order, given its two panels.
+    /// Runs `work` on every stage of every summand in order, given its two panels. Work that runs
+    /// behind the back of the threads must have waited for that of the stage before.
     pub(super) fn run(&self, given: &Parameters<'k>, work: impl FnOnce([Shared<'k, u32>; 2])) {
         let k = self.kernel;
         let total = over(given.k + (self.depth - 1), self.depth) * given.reduce;
         let start = k.var(0u32);
         let [filled, read] = [(); 2].map(|()| k.var(0u32));
-        let ahead = self.stages - 1;
+        // Whoever is behind the barrier of a round has read the stage before, and behind their
+        // back the one before that: its place is filled next.
+        let ahead = self.stages - if self.behind { 2 } else { 1 };
         let fill = |stage: Value<'k, u32>| {
             k.when(stage.lt(total), || {
                 self.copy(start.get(), self.panels(filled));
@@ -170,10 +213,16 @@ impl<'k> Ring<'k> {
             if self.target.number >= 80 {
                 k.wait_copies(ahead - 1);
             }
-            // Whoever is here has read the stage before, which is the next to be filled.
-            k.barrier();
-            fill(round + ahead);
-            work(self.panels(read));
+            if self.behind {
+                k.fence_async();
+                k.barrier();
+                work(self.panels(read));
+                fill(round + ahead);
+            } else {
+                k.barrier();
+                fill(round + ahead);
+                work(self.panels(read));
+            }
             self.next(read);
         });
     }

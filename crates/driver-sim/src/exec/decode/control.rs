@@ -30,6 +30,9 @@ impl Decoder<'_> {
             }
             // Without a debugger a breakpoint stops the kernel, too.
             O::Trap | O::Brkpt => self.emit(Op::Trap, &[], &[], 0),
+            O::Fence if instruction.modifiers.has(M::ProxyAsync) => {
+                self.emit(Op::FenceAsync, &[], &[], 0);
+            }
             // Memory is coherent, and threads of a block take turns, so that fences are kept.
             O::Membar | O::Fence => {}
             _ => return self.barrier(instruction),

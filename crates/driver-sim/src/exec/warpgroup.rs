@@ -1,0 +1,238 @@
+//! `wgmma`: products of matrices in shared memory that are made at their wait.
+//!
+//! Each of the four warps of a warpgroup makes its own 16 of the 64 rows. A product is noted when it
+//! is started: its sums are taken from the registers, which become poison. The matrices are read and
+//! the sums come back by the wait that covers the product, so that a wait that was forgotten or
+//! comes too early, and a stage that is filled too early, are found by what is read.
+//!
+//! Refused as undefined: sums that were not fenced or that are written while a product is under
+//! way, descriptors that differ among threads or that say something other than lines of 128 bytes,
+//! and matrices of which an asynchronous copy has landed without `fence.proxy.async` after it.
+//! Ordinary stores to a matrix are not asked for that fence.
+
+mod lines;
+
+use super::access::{Memories, Trouble};
+use super::fault::FaultKind;
+use super::float::canonical;
+use super::matrix::File;
+use super::program::LANES;
+use super::vector::Lanes;
+use crate::memory::POISON;
+use lines::Lines;
+
+/// Rows that a warp makes, and steps of the contraction of one product.
+const ROWS: usize = 16;
+const STEPS: usize = 16;
+/// Warps of a warpgroup.
+const WARPS: usize = 4;
+
+/// A `wgmma` instruction.
+#[derive(Clone, Debug)]
+pub(super) enum Warpgroup {
+    /// `wgmma.fence`.
+    Fence,
+    /// `wgmma.mma_async`.
+    Start(Product),
+    /// `wgmma.commit_group`.
+    Commit,
+    /// `wgmma.wait_group`: all groups but so many.
+    Wait(u32),
+}
+
+/// A product of 64 rows.
+#[derive(Clone, Debug)]
+pub(super) struct Product {
+    pub(super) columns: usize,
+    /// Whether the signs of a and of b are changed.
+    pub(super) negated: [bool; 2],
+    /// Whether a line holds rows of a or columns of b, and not steps of the contraction.
+    pub(super) transposed: [bool; 2],
+    /// Offsets of the slots: the sums, both descriptors, and whether the sums are added to.
+    pub(super) slots: Vec<u32>,
+}
+
+/// Sums that are not in their registers.
+#[derive(Clone, Debug)]
+struct Held {
+    slots: Vec<u32>,
+    lanes: Vec<Lanes<f32>>,
+    /// Products under way.
+    open: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Pending {
+    /// The group that the product belongs to.
+    group: u32,
+    columns: usize,
+    negated: bool,
+    matrices: [Lines; 2],
+    adds: bool,
+    /// The first slot of its sums.
+    sums: u32,
+}
+
+/// The products of a warp that are under way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Products {
+    pending: Vec<Pending>,
+    held: Vec<Held>,
+    committed: u32,
+    fenced: bool,
+}
+
+fn undefined<T>(what: &'static str) -> Result<T, Trouble> {
+    Err((FaultKind::Undefined { what }, 0))
+}
+
+impl Products {
+    /// Forgets everything, for a new block.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Executes an instruction in all lanes.
+    ///
+    /// # Safety
+    ///
+    /// The instruction must come from decoding, and the file be that of a warp of its program.
+    #[inline(never)]
+    pub(super) unsafe fn execute(
+        &mut self,
+        memories: &mut Memories<'_>,
+        file: File,
+        instruction: &Warpgroup,
+    ) -> Result<(), Trouble> {
+        match instruction {
+            Warpgroup::Fence => self.fenced = true,
+            Warpgroup::Commit => self.committed += 1,
+            // SAFETY: by the contract.
+            Warpgroup::Start(product) => unsafe { self.start(file, product)? },
+            // SAFETY: by the contract.
+            Warpgroup::Wait(open) => unsafe { self.wait(memories, file, *open)? },
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Products::execute`].
+    unsafe fn start(&mut self, file: File, product: &Product) -> Result<(), Trouble> {
+        let (sums, rest) = product.slots.split_at(product.columns / 2);
+        // SAFETY: decoding gave slots of these widths.
+        let (a, b, adds) = unsafe {
+            (file.read::<u64>(rest[0]), file.read::<u64>(rest[1]), file.read_predicate(rest[2]))
+        };
+        if [a, b].iter().any(|lanes| lanes.iter().any(|descriptor| *descriptor != lanes[0])) {
+            return undefined("a matrix descriptor that differs among the threads of a warp");
+        }
+        if adds != 0 && adds != u32::MAX {
+            return undefined("sums that some threads add to and others do not");
+        }
+        // SAFETY: by the contract.
+        unsafe { self.hold(file, sums)? };
+        let [a, b] = [(a[0], product.transposed[0]), (b[0], product.transposed[1])].map(Lines::of);
+        let trouble = |what| (FaultKind::Undefined { what }, 0);
+        self.pending.push(Pending {
+            group: self.committed,
+            columns: product.columns,
+            negated: product.negated[0] != product.negated[1],
+            matrices: [a.map_err(trouble)?, b.map_err(trouble)?],
+            adds: adds != 0,
+            sums: sums[0],
+        });
+        Ok(())
+    }
+
+    /// Takes sums from their registers, unless a product has them already.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Products::execute`].
+    unsafe fn hold(&mut self, file: File, slots: &[u32]) -> Result<(), Trouble> {
+        const POISONED: Lanes<u32> = [POISON; LANES];
+        if let Some(held) = self.held.iter_mut().find(|held| held.slots == slots) {
+            // SAFETY: by the contract.
+            if slots.iter().any(|&slot| unsafe { file.read::<u32>(slot) } != POISONED) {
+                return undefined("a sum that was written while a product of it is under way");
+            }
+            held.open += 1;
+            return Ok(());
+        }
+        if self.held.iter().any(|held| held.slots.iter().any(|slot| slots.contains(slot))) {
+            return undefined("products of different shapes under way to the same sums");
+        }
+        if !self.fenced {
+            return undefined("sums without wgmma.fence between their threads and a product");
+        }
+        // SAFETY: by the contract.
+        let lanes = slots.iter().map(|&slot| unsafe { file.read(slot) }).collect();
+        // SAFETY: by the contract.
+        slots.iter().for_each(|&slot| unsafe { file.write(slot, POISONED) });
+        self.held.push(Held { slots: slots.to_vec(), lanes, open: 1 });
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Products::execute`].
+    unsafe fn wait(
+        &mut self,
+        memories: &mut Memories<'_>,
+        file: File,
+        open: u32,
+    ) -> Result<(), Trouble> {
+        let last = self.committed.saturating_sub(open);
+        // Groups are in their order.
+        let count = self.pending.iter().take_while(|product| product.group < last).count();
+        for product in self.pending.drain(..count) {
+            let held = self.held.iter_mut().find(|held| held.slots[0] == product.sums);
+            let held = held.expect("sums are held until their last product");
+            product.land(memories, &mut held.lanes)?;
+            held.open -= 1;
+            if held.open == 0 {
+                for (&slot, lanes) in held.slots.iter().zip(&held.lanes) {
+                    // SAFETY: by the contract.
+                    unsafe { file.write(slot, *lanes) };
+                }
+                self.held.retain(|held| held.open > 0);
+            }
+        }
+        self.fenced &= !self.held.is_empty();
+        Ok(())
+    }
+}
+
+impl Pending {
+    /// Adds the product to the sums of the warp.
+    fn land(&self, memories: &mut Memories<'_>, sums: &mut [Lanes<f32>]) -> Result<(), Trouble> {
+        let first = memories.warp % WARPS * ROWS;
+        let [a, b] = &self.matrices;
+        let left = a.read(memories, first..first + ROWS)?;
+        let right = b.read(memories, 0..self.columns)?;
+        // Step after step, so that all columns of a row are one run.
+        let right: Vec<f64> = (0..STEPS)
+            .flat_map(|step| right.iter().map(move |line| f64::from(line[step])))
+            .collect();
+        let sign = if self.negated { -1.0 } else { 1.0 };
+        let mut row_sums = vec![0.0; self.columns];
+        for (row, left) in left.iter().enumerate() {
+            // Rows `group` and `group + 8` of a lane, two neighbours of each eight columns.
+            let (half, lane) = (row / 8 * 2, row % 8 * 4);
+            for (column, sum) in row_sums.iter_mut().enumerate() {
+                let before = sums[column / 8 * 4 + half + column % 2][lane + column % 8 / 2];
+                *sum = if self.adds { f64::from(before) } else { 0.0 };
+            }
+            for (step, right) in right.chunks_exact(self.columns).enumerate() {
+                let left = sign * f64::from(left[step]);
+                row_sums.iter_mut().zip(right).for_each(|(sum, right)| *sum += left * right);
+            }
+            for (column, sum) in row_sums.iter().enumerate() {
+                let after = &mut sums[column / 8 * 4 + half + column % 2][lane + column % 8 / 2];
+                *after = f32::from_bits(canonical(*sum as f32));
+            }
+        }
+        Ok(())
+    }
+}

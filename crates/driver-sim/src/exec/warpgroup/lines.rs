@@ -1,0 +1,116 @@
+//! Matrices of bf16 in lines of 128 bytes whose pieces are mixed, as a descriptor says where.
+//!
+//! Source: "Matrix Descriptor Format" and "Shared Memory Matrix Layout" of `wgmma` in the PTX ISA
+//! manual.
+
+use std::ops::Range;
+
+use retrograph_ptx::ast::Space;
+
+use super::STEPS;
+use crate::exec::access::{Memories, Trouble};
+use crate::exec::fault::FaultKind;
+use crate::exec::program::{Access, Width};
+use crate::exec::races::Touch;
+
+/// Bytes of a piece, which is never torn, and elements in it.
+const PIECE: u32 = 16;
+const ELEMENTS: usize = 8;
+
+const ACCESS: Access = Access {
+    space: Some(Space::Shared),
+    bytes: PIECE,
+    count: 1,
+    signed: false,
+    value: Width::Word,
+    address: Width::Word,
+    offset: 0,
+    strong: false,
+};
+
+/// A matrix as a descriptor says where it lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lines {
+    start: u64,
+    /// Bytes to the next 64 rows or columns, where a line holds them.
+    leading: u64,
+    /// Bytes to the next eight lines.
+    stride: u64,
+    transposed: bool,
+}
+
+impl Lines {
+    /// The matrix of a descriptor, or what is undefined about it.
+    pub(super) fn of((descriptor, transposed): (u64, bool)) -> Result<Self, &'static str> {
+        let field = |bit: u32| (descriptor >> bit & 0x3fff) << 4;
+        if descriptor >> 62 != 1 {
+            return Err("a matrix in shared memory without the 128-byte swizzle");
+        }
+        let (start, leading, stride) = (field(0), field(16), field(32));
+        if start & 0x380 != 0 || descriptor >> 49 & 7 != 0 || (leading | stride) & 0x3ff & !16 != 0
+        {
+            return Err("a matrix in shared memory whose lines do not start at multiples of 1024");
+        }
+        Ok(Self { start, leading, stride, transposed })
+    }
+
+    /// The address of the piece that begins with row or column `line` and `step`.
+    fn piece(&self, line: usize, step: usize) -> u64 {
+        let (line, step) = (line as u64, step as u64);
+        let (group, within, along) = if self.transposed {
+            (line / 64 * self.leading + step / 8 * self.stride, step % 8, line % 64)
+        } else {
+            (line / 8 * self.stride, line % 8, step)
+        };
+        let address = self.start + group + within * 128 + along * 2;
+        // The number of a line among its eight mixes the pieces in it.
+        address ^ (address >> 3 & 0x70)
+    }
+
+    /// Sixteen steps of the rows or columns of `range`, which begins and ends at multiples of 8.
+    pub(super) fn read(
+        &self,
+        memories: &mut Memories<'_>,
+        range: Range<usize>,
+    ) -> Result<Vec<[f32; STEPS]>, Trouble> {
+        let mut out = vec![[0.0; STEPS]; range.len()];
+        if self.transposed {
+            for (first, step) in
+                range.clone().step_by(ELEMENTS).flat_map(|r| steps(1).map(move |s| (r, s)))
+            {
+                let values = self.load(memories, (first, step))?;
+                for (i, value) in values.into_iter().enumerate() {
+                    out[first - range.start + i][step] = value;
+                }
+            }
+        } else {
+            for (line, step) in range.clone().flat_map(|r| steps(ELEMENTS).map(move |s| (r, s))) {
+                let values = self.load(memories, (line, step))?;
+                out[line - range.start][step..step + ELEMENTS].copy_from_slice(&values);
+            }
+        }
+        Ok(out)
+    }
+
+    fn load(
+        &self,
+        memories: &mut Memories<'_>,
+        (line, step): (usize, usize),
+    ) -> Result<[f32; ELEMENTS], Trouble> {
+        let address = self.piece(line, step);
+        let trouble = |kind: FaultKind| (kind, 0);
+        let from = memories.resolve(&ACCESS, 0, address).map_err(trouble)?;
+        memories.watch(&ACCESS, (0, address, PIECE), Touch::Read).map_err(trouble)?;
+        if memories.unfenced.iter().any(|&(_, landed)| landed & !15 == address) {
+            let what = "a product of what a copy has left without fence.proxy.async after it";
+            return Err(trouble(FaultKind::Undefined { what }));
+        }
+        // SAFETY: `resolve` proved 16 bytes.
+        let words = unsafe { from.cast::<[u16; ELEMENTS]>().read_unaligned() };
+        Ok(words.map(|half| f32::from_bits(u32::from(half) << 16)))
+    }
+}
+
+fn steps(apart: usize) -> impl Iterator<Item = usize> {
+    (0..STEPS).step_by(apart)
+}
