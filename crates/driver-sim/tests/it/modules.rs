@@ -80,12 +80,12 @@ fn an_instruction_that_only_the_simulator_lacks_is_not_called_invalid() {
         std::ffi::CString::new(format!("{head}{name};\nret;\n}}\n")).unwrap()
     };
     let machine = Machine::new();
-    let invalid = machine.load(&text("wgmna.fence.sync.aligned"));
+    let invalid = machine.load(&text("mbarier.inval.b64"));
     assert_eq!(invalid, Err(CUresult::CUDA_ERROR_INVALID_PTX));
-    let lacking = machine.load(&text("wgmma.fence.sync.aligned"));
+    let lacking = machine.load(&text("mbarrier.inval.b64"));
     assert_eq!(lacking, Err(CUresult::CUDA_ERROR_NOT_SUPPORTED));
     let said = machine.diagnostics(DiagnosticKind::Unsupported);
-    assert!(said[0].contains("wgmma"), "{said:?}");
+    assert!(said[0].contains("mbarrier"), "{said:?}");
 }
 
 #[test]

@@ -89,6 +89,8 @@ pub enum Shape {
     OneOf(&'static [i64]),
     /// An integer constant.
     Integer,
+    /// An integer constant that is not negative.
+    Count,
     /// A register of this type, or a constant from 0 to as much as the operand before says.
     UpToPrevious(Type),
     /// A register of 32 bits, or a constant from 0 to this.
@@ -218,7 +220,7 @@ impl Display for Shape {
             Self::Unpacked => "{registers}",
             Self::Constant => "constant",
             Self::Memory | Self::MemoryIn(_) => "[address]",
-            Self::OneOf(_) | Self::Integer => "constant",
+            Self::OneOf(_) | Self::Integer | Self::Count => "constant",
             Self::UpToPrevious(_) | Self::Within(_) | Self::Threads => "value",
             Self::Register(_) => "register",
             Self::FragmentDestination(..) | Self::Accumulators(..) => "{registers}",

@@ -64,6 +64,10 @@ impl Checker<'_> {
                 Operand::Immediate(Immediate::Integer(_)) => Ok(()),
                 _ => Err("an integer constant".to_owned()),
             },
+            Shape::Count => match operand {
+                Operand::Immediate(Immediate::Integer(0..)) => Ok(()),
+                _ => Err("an integer constant that is not negative".to_owned()),
+            },
             Shape::Within(most) => match operand {
                 Operand::Immediate(Immediate::Integer(value)) if !(0..=most).contains(value) => {
                     Err(format!("a constant from 0 to {most}"))

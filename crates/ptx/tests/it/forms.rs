@@ -102,7 +102,7 @@ impl Example<'_> {
             Shape::Within(_) => "7".to_owned(),
             Shape::Threads => "64".to_owned(),
             Shape::OneOf(choices) => choices[0].to_string(),
-            Shape::Integer => "3".to_owned(),
+            Shape::Integer | Shape::Count => "3".to_owned(),
             Shape::UpToPrevious(ty) | Shape::Register(ty) => register(ty, index + 1),
             Shape::FragmentDestination(ty, count)
             | Shape::Fragment(ty, count)

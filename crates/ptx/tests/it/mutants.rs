@@ -9,7 +9,7 @@ use crate::ptxas;
 use crate::table::{FIRST_LINE, module_around};
 
 const VERSION: &str = "9.0";
-const TARGET: &str = "sm_90";
+const TARGET: &str = "sm_90a";
 /// Mutants of each line.
 const PER_LINE: usize = 20;
 /// Mutants that `ptxas` reads at a time.
@@ -214,6 +214,7 @@ fn reason(text: &str) -> Option<&'static str> {
         () if line.words[0] == "cvt" && line.operands.iter().any(|one| one.contains('.')) => {
             "special registers are read by mov only; ptxas converts them too"
         }
+        () if words.iter().any(|word| word == "notanumber") => "ptxas passes over `.notanumber`",
         () if line.words[0] == "shfl" => "the lane of a shuffle is no float",
         () if line.words[0] == "testp" => "no manual says what testp without a class tests",
         () if line.words[0] == "cp" => "a register of 32 bits holds no address of global memory",

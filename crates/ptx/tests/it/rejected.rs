@@ -102,6 +102,20 @@ const NEWER: &[(&str, &str)] = &[
     ),
 ];
 
+/// The same for what sm_90a alone has.
+const NOT_PORTABLE: &[(&str, &str)] = &[
+    ("wgmma.fence.sync.aligned;", "it needs PTX ISA 8.0 and sm_90a"),
+    ("wgmma.wait_group.sync.aligned 0;", "it needs PTX ISA 8.0 and sm_90a"),
+];
+const WARPGROUPS: &[(&str, &str)] = &[
+    ("wgmma.wait_group.sync.aligned -1;", "not negative"),
+    ("wgmma.sync.fence.aligned;", "right after `wgmma`"),
+    (
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%f1, %f2}, %rd1, %rd2, 1, 1, 1, 0, 0;",
+        "a vector of 32",
+    ),
+];
+
 /// Statements that `ptxas` takes and this crate does not, on purpose.
 const UNSUPPORTED: &[(&str, &str)] = &[("mov.u32 %r1, 5000000000;", "the constant 5000000000")];
 
@@ -118,11 +132,14 @@ fn statements_outside_of_the_table_are_rejected_where_they_stand() {
 
 #[test]
 fn instructions_of_newer_targets_are_rejected_here_and_there() {
-    for (statement, words) in NEWER {
-        let text = module_around("8.0", "sm_90", statement);
+    let all = [("sm_90", NEWER), ("sm_90", NOT_PORTABLE), ("sm_100", NOT_PORTABLE)];
+    let all = all.iter().chain(&[("sm_90a", WARPGROUPS)]);
+    for (target, statement, words) in all.flat_map(|(t, list)| list.iter().map(|(s, w)| (*t, s, w)))
+    {
+        let text = module_around("8.6", target, statement);
         let error = parse(&text).expect_err(&format!("{statement} was accepted"));
         assert!(error.to_string().contains(words), "{statement}: {error}");
-        if ptxas::assemble(&text, "sm_90") == Some(Ok(())) {
+        if ptxas::assemble(&text, target) == Some(Ok(())) {
             panic!("ptxas takes `{statement}`; then the table should");
         }
     }

@@ -71,10 +71,11 @@ impl Panel {
 
     /// The word where the copy of what a run has from element `along` goes.
     fn word<'k>(self, run: Value<'k, u32>, along: Value<'k, u32>) -> Value<'k, u32> {
-        let word = (along * self.factor.bytes()) >> 2;
+        let words = |elements: Value<'k, u32>| (elements * self.factor.bytes()) >> 2;
         match self.lies {
-            Lies::Padded => run * self.pitch() + word,
+            Lies::Padded => run * self.pitch() + words(along),
             Lies::Swizzled => {
+                let word = words(along);
                 let (panel, piece) = (over(word, LINE), over(word & (LINE - 1), PIECE));
                 let mixed = (piece ^ (run & 7)) * PIECE;
                 panel * (self.runs()[0] * LINE) + run * LINE + mixed

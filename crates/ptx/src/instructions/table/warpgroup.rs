@@ -7,7 +7,6 @@ use crate::ast::Modifier as M;
 use crate::instructions::form::Slot;
 
 const SYNC: Slot = one(&[M::Sync]);
-const CONVERGED: Slot = one(&[M::Aligned]);
 const FENCE: Slot = one(&[M::Fence]);
 const COMMIT: Slot = one(&[M::CommitGroup]);
 const WAIT: Slot = one(&[M::WaitGroup]);
@@ -28,14 +27,14 @@ const fn product(sums: usize) -> [Shape; 8] {
 
 forms! {
     WGMMA [
-        Form::new(&[FENCE, SYNC, CONVERGED], &[], &[]).since(ISA_8_0, 90).exactly(),
-        Form::new(&[COMMIT, SYNC, CONVERGED], &[], &[]).since(ISA_8_0, 90).exactly(),
-        Form::new(&[WAIT, SYNC, CONVERGED], &[], &[Shape::Integer]).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, CONVERGED, M64N64K16], &[F32, BF16, BF16], &product(32))
+        Form::new(&[FENCE, SYNC, ALIGNED], &[], &[]).since(ISA_8_0, 90).exactly(),
+        Form::new(&[COMMIT, SYNC, ALIGNED], &[], &[]).since(ISA_8_0, 90).exactly(),
+        Form::new(&[WAIT, SYNC, ALIGNED], &[], &[Shape::Count]).since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N64K16], &[F32, BF16, BF16], &product(32))
             .since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, CONVERGED, M64N128K16], &[F32, BF16, BF16], &product(64))
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N128K16], &[F32, BF16, BF16], &product(64))
             .since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, CONVERGED, M64N256K16], &[F32, BF16, BF16], &product(128))
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N256K16], &[F32, BF16, BF16], &product(128))
             .since(ISA_8_0, 90).exactly(),
     ]
 }
