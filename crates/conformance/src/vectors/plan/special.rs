@@ -35,6 +35,7 @@ pub(super) fn reason_against(opcode: Opcode, form: &Form) -> Option<&'static str
             "its values are addresses, which differ from run to run"
         }
         "wmma" => "where the elements lie in registers is not told; kernels of the tests multiply",
+        "wgmma" => "its matrices lie in shared memory; kernels of the tests multiply",
         "fns" => "what it gives for a base beyond 31 is not defined",
         "activemask" => "which lanes run together is not promised",
         "elect" => "which lane is chosen is not promised",
