@@ -198,7 +198,7 @@ fn row(usage: Usage, jobs: &[Job], coverage: &Coverage) -> Row {
     let job = jobs.iter().find(|job| job.image == usage.image && job.target == usage.target);
     let allowed = job.and_then(|job| job.module.entry(&usage.entry)?.limits.max_threads);
     let allowed = allowed.map_or(1024, |[x, y, z]| x * y * z);
-    let launched = coverage.launched.get(usage.entry.as_str()).copied().unwrap_or_default();
+    let launched = coverage.of(&usage.entry, usage.target);
     let threads = if launched.threads == 0 { allowed } else { launched.threads };
     let (registers, shared_bytes) = (usage.registers, usage.shared_bytes + launched.shared_bytes);
     let block = occupancy::Block { threads, registers, shared_bytes };

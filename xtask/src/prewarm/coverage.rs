@@ -20,7 +20,8 @@ pub(crate) struct Launched {
 /// What dispatch chose, and what is missing.
 #[derive(Debug, Default)]
 pub(crate) struct Coverage {
-    pub(crate) launched: BTreeMap<&'static str, Launched>,
+    /// By entry point and target: shared memory that a launch provides differs among targets.
+    pub(crate) launched: BTreeMap<(&'static str, SmTarget), Launched>,
     pub(crate) shortfalls: Vec<String>,
 }
 
@@ -41,7 +42,7 @@ impl Coverage {
         for problem in problems() {
             let dispatch = (kernel.dispatch)(&problem, target);
             let threads = dispatch.block.iter().product();
-            let seen = self.launched.entry(dispatch.entry).or_default();
+            let seen = self.launched.entry((dispatch.entry, target)).or_default();
             seen.threads = seen.threads.max(threads);
             seen.shared_bytes = seen.shared_bytes.max(dispatch.shared_bytes);
             if !kernel.entries.contains(&dispatch.entry) {
@@ -57,11 +58,20 @@ impl Coverage {
         self.shortfalls.extend(missing);
     }
 
+    /// The largest launch of `entry` on `target`; of nothing where none was seen.
+    pub(crate) fn of(&self, entry: &str, target: SmTarget) -> Launched {
+        let mut all = self.launched.iter();
+        let found = all.find(|((seen, on), _)| *seen == entry && *on == target);
+        found.map_or_else(Launched::default, |(_, launched)| *launched)
+    }
+
     /// The entry points of the warm set that no problem reached.
     pub(crate) fn unreached(&self, kernels: &[&'static Kernel]) -> Vec<&'static str> {
         let entries = kernels.iter().flat_map(|kernel| kernel.entries);
-        let mut entries: Vec<_> =
-            entries.filter(|entry| !self.launched.contains_key(*entry)).copied().collect();
+        let mut entries: Vec<_> = entries
+            .filter(|entry| !self.launched.keys().any(|(seen, _)| seen == *entry))
+            .copied()
+            .collect();
         entries.sort_unstable();
         entries.dedup();
         entries
@@ -102,7 +112,10 @@ mod tests {
         coverage.add(&FORGETFUL, target, &images);
         let text = coverage.shortfalls.join("\n");
         assert!(text.contains("forgetful on sm_90a: dispatch launches `silu_wide`"), "{text}");
-        assert_eq!(coverage.launched["silu_forward"], Launched { threads: 128, shared_bytes: 7 });
+        assert_eq!(
+            coverage.launched[&("silu_forward", target)],
+            Launched { threads: 128, shared_bytes: 7 }
+        );
     }
 
     #[test]

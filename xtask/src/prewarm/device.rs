@@ -111,7 +111,7 @@ pub(super) fn check(
     for kernel in retrograph_kernels::all() {
         for entry in kernel.entries {
             let function = modules.function(kernel.image, entry)?;
-            let launched = coverage.launched.get(entry).copied().unwrap_or_default();
+            let launched = coverage.of(entry, context.target());
             let most = function.max_threads();
             let threads = if launched.threads == 0 { most } else { launched.threads };
             launcher.launch(kernel, &function, threads)?;
