@@ -137,7 +137,7 @@ const BRAIN: [Tile; 3] = [
         warps: [2, 4],
         together: 2,
         stages: [[64, 3], [32, 2], [32, 2]],
-        behind: 3,
+        behind: 6,
     },
     Tile {
         name: "64x64_stream",
@@ -145,7 +145,7 @@ const BRAIN: [Tile; 3] = [
         warps: [2, 2],
         together: 4,
         stages: [[64, 3], [32, 2], [32, 2]],
-        behind: 3,
+        behind: 6,
     },
 ];
 

@@ -24,7 +24,7 @@ macro_rules! tile {
 
 /// The tiles of products in f32, those without a split first. In split ones, groups of threads
 /// share the contraction: they fill a device with fewer blocks, and several of them find room on a
-/// multiprocessor. The last two multiply on tensor cores; their clocks are estimates.
+/// multiprocessor. The last two multiply on tensor cores.
 pub(super) static SINGLE: [Tile; 11] = [
     tile!(128 x 128, 256, 8, 2, [390, 394]),
     tile!(64 x 64, 128, 16, 4, [90, 246]),
@@ -42,11 +42,12 @@ pub(super) static SINGLE: [Tile; 11] = [
 /// Those of products in f32 whose b is in NF4.
 const SINGLE_NF4: &[Tile] = SINGLE.split_at(9).0;
 
-/// The tiles of large products in bf16. The clocks are estimates.
+/// The tiles of large products in bf16, with clocks that were measured on an H200, where warpgroups
+/// multiply (docs/hardware/2026-11-22-real-models).
 pub(super) static STREAM: [Tile; 3] = [
-    tile!(256 x 128, 256, 64, 1, [27, 27], true),
-    tile!(128 x 128, 256, 64, 2, [16, 28], true),
-    tile!(64 x 64, 128, 64, 4, [8, 16], true),
+    tile!(256 x 128, 256, 64, 1, [24, 24], true),
+    tile!(128 x 128, 256, 64, 1, [15, 15], true),
+    tile!(64 x 64, 128, 64, 2, [8, 12], true),
 ];
 
 /// The tiles of products in bf16. The clocks are estimates: what a stage waits for memory where a
