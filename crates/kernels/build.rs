@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::{env, fs, io};
+use std::{env, fs, io, thread};
 
 use brotli::CompressorWriter;
 use retrograph_ptx::SmTarget;
@@ -42,25 +42,32 @@ fn main() -> io::Result<()> {
     fs::write(out.join("dynamic_shared.rs"), dynamic_shared())
 }
 
-/// All images, each with its texts for all targets.
+/// All images, each with its texts for all targets, which are made side by side.
 fn images() -> Vec<Image> {
     let mut images: Vec<Image> = Vec::new();
-    for target in SmTarget::GENERATED {
-        for (index, (name, module)) in retrograph_kernels_ptx::images(target).iter().enumerate() {
-            if index == images.len() {
-                images.push(Image { name, stream: Vec::new(), texts: String::new() });
-            }
-            let image = &mut images[index];
-            assert_eq!(image.name, *name, "every target has the same images");
-            let text = module.to_string();
-            let digest = <[u8; 32]>::from(Sha256::digest(&text));
-            let start = image.stream.len();
-            image.stream.extend_from_slice(text.as_bytes());
-            let end = image.stream.len();
-            line(&mut image.texts, format_args!("Text::packed({digest:?}, {start}..{end}),"));
+    let made = thread::scope(|scope| {
+        let makers = SmTarget::GENERATED.map(|target| scope.spawn(move || texts(target)));
+        makers.map(|maker| maker.join().expect("every image can be made"))
+    });
+    for (index, (name, text)) in made.into_iter().flat_map(|texts| texts.into_iter().enumerate()) {
+        if index == images.len() {
+            images.push(Image { name, stream: Vec::new(), texts: String::new() });
         }
+        let image = &mut images[index];
+        assert_eq!(image.name, name, "every target has the same images");
+        let digest = <[u8; 32]>::from(Sha256::digest(&text));
+        let start = image.stream.len();
+        image.stream.extend_from_slice(text.as_bytes());
+        let end = image.stream.len();
+        line(&mut image.texts, format_args!("Text::packed({digest:?}, {start}..{end}),"));
     }
     images
+}
+
+/// The images for `target`: names and texts.
+fn texts(target: SmTarget) -> Vec<(&'static str, String)> {
+    let images = retrograph_kernels_ptx::images(target);
+    images.into_iter().map(|(name, module)| (name, module.to_string())).collect()
 }
 
 fn pack(stream: &[u8]) -> io::Result<Vec<u8>> {
