@@ -174,7 +174,9 @@ fn main() -> Outcome<()> {
     let plan = Plan::new(&config, TrainerOptions { build, ..TrainerOptions::default() })?;
     let mut trainer = plan.start(&modules, Source::Seed, &mut |_| ())?;
     let text = TextData::from_bytes((0..4096_u32).map(|at| (at * 7 % 251) as u8).collect());
-    let controls = trainer.controls(0, &text.batch([config.batch, config.seq], 1, 0)?)?.clone();
+    // A step whose values are those of the one before would copy nothing.
+    let batch = text.batch([config.batch, config.seq], 1, 0)?;
+    let controls = [trainer.controls(0, &batch)?.clone(), trainer.controls(1, &batch)?.clone()];
     let (program, stream) = trainer.program_mut();
     // SAFETY: steps of the program and launches of the graph alternate, each waited for.
     let graph = unsafe { program.graph(stream) }?;
@@ -215,7 +217,7 @@ fn main() -> Outcome<()> {
 struct Bench<'a> {
     program: &'a mut Program,
     stream: &'a Stream,
-    controls: Controls,
+    controls: [Controls; 2],
     steps: u32,
 }
 
@@ -223,10 +225,11 @@ impl Bench<'_> {
     /// Medians of the program's steps and of `raw`, alternately: for host and device each.
     fn against(&mut self, raw: &mut Raw<'_>) -> Outcome<[[f64; 2]; 2]> {
         let (mut own, mut plain) = (Times::default(), Times::default());
-        for _ in 0..self.steps + WARM_UP {
+        for step in 0..self.steps + WARM_UP {
+            let controls = &self.controls[step as usize % 2];
             own.add(self.stream, || {
                 let started = Instant::now();
-                self.program.step(self.stream, &self.controls)?;
+                self.program.step(self.stream, controls)?;
                 Ok(started.elapsed().as_secs_f64() * 1e6)
             })?;
             plain.add(self.stream, || raw.step(self.stream))?;

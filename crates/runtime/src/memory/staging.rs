@@ -30,6 +30,9 @@ pub(crate) struct Staging {
     /// caller, whatever their streams.
     copied: Vec<Event>,
     next: usize,
+    /// The slot of the last value, if its copy was enqueued. Nothing is written into it before all
+    /// others were.
+    last: Option<usize>,
 }
 
 impl Staging {
@@ -41,12 +44,20 @@ impl Staging {
         let slot_bytes = bytes.next_multiple_of(ALIGNMENT);
         let pinned = Some(PinnedBuffer::zeroed(context, slot_bytes * GROUP * GROUPS)?);
         let copied = (0..GROUPS).map(|_| Event::untimed(context)).collect::<Result<_>>()?;
-        Ok(Self { pinned, slot_bytes, copied, next: 0 })
+        Ok(Self { pinned, slot_bytes, copied, next: 0, last: None })
     }
 
     /// Whether nothing can be uploaded, since there are no slots.
     pub(crate) fn is_empty(&self) -> bool {
         self.pinned.is_none()
+    }
+
+    /// Whether `bytes` are the last value, whose copy was enqueued and did not fail. Empty values
+    /// need no copy.
+    pub(crate) fn holds(&self, bytes: &[u8]) -> bool {
+        let Some(pinned) = &self.pinned else { return true };
+        let slot = self.last.map(|slot| slot * self.slot_bytes);
+        slot.is_some_and(|start| pinned[start..start + bytes.len()] == *bytes)
     }
 
     /// Enqueues the copy of `bytes` to `target`, after waiting for the slot to be free. The caller
@@ -69,14 +80,17 @@ impl Staging {
         let start = self.next * self.slot_bytes;
         let slot = &mut pinned[start..start + bytes.len()];
         slot.copy_from_slice(bytes);
+        self.last = None;
         // SAFETY: the caller promises the target. The slot is not written before its event, and
         // pinned memory is freed only after a wait for the context.
         unsafe { stream.copy_to_device_bound(target, slot.as_ptr(), bytes.len()) }?;
+        let held = self.next;
         self.next = (self.next + 1) % (GROUP * GROUPS);
         if self.next.is_multiple_of(GROUP) {
             // Without the event the slots would look free while copies may still read them.
             copied.mark(stream)?;
         }
+        self.last = Some(held);
         Ok(())
     }
 }
@@ -87,6 +101,8 @@ impl Staging {
         if let Some(pinned) = &self.pinned {
             let start = pinned.as_ptr().wrapping_add(self.next * self.slot_bytes);
             prefetch(start, self.slot_bytes.min(MOST_PREFETCHED));
+            // Values that differ do so mostly at their start.
+            prefetch(pinned.as_ptr().wrapping_add(self.last.unwrap_or(0) * self.slot_bytes), 1);
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use retrograph_driver_sim::Simulator;
 use retrograph_driver_sys::{
@@ -42,8 +42,10 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The simulator's own functions, which allocate as no driver's memory of ours.
-static SIMULATED: OnceLock<DriverTable> = OnceLock::new();
+thread_local! {
+    /// The functions of this test's simulator, whose allocations are not ours.
+    static SIMULATED: Cell<Option<&'static DriverTable>> = const { Cell::new(None) };
+}
 
 /// Calls the simulator without counting.
 macro_rules! uncounted {
@@ -52,7 +54,7 @@ macro_rules! uncounted {
             #[allow(non_snake_case, reason = "the driver's names")]
             unsafe extern "C" fn $name($($argument: $type),*) -> CUresult {
                 let counts = COUNTS.replace(false);
-                let table = SIMULATED.get().expect("the table was taken before any call");
+                let table = SIMULATED.get().expect("the test has a simulator");
                 // SAFETY: passed on.
                 let code = unsafe { (table.$name)($($argument),*) };
                 COUNTS.set(counts);
@@ -62,7 +64,8 @@ macro_rules! uncounted {
 
         /// The simulator's table with these functions in place of its own.
         fn table(simulator: &Simulator) -> DriverTable {
-            let held = SIMULATED.get_or_init(|| *simulator.table());
+            let held: &'static DriverTable = Box::leak(Box::new(*simulator.table()));
+            SIMULATED.set(Some(held));
             DriverTable { $($name,)* ..*held }
         }
     };
@@ -82,7 +85,7 @@ struct Bench {
     stream: Stream,
     out: DeviceBuffer<u32>,
     program: Program,
-    controls: Controls,
+    controls: [Controls; 2],
 }
 
 impl Bench {
@@ -103,18 +106,27 @@ impl Bench {
         bindings.bind(target, &out);
         let modules = ModuleCache::new(&context).prewarm(&pass.requirements(), |_| ()).unwrap();
         let program = Program::build(&stream, &modules, &pass, &bindings, policy).unwrap();
-        let mut controls = pass.controls();
-        controls.set_array(value, &[7; 64]).unwrap();
+        let controls = [7, 8].map(|number| {
+            let mut controls = pass.controls();
+            controls.set_array(value, &[number; 64]).unwrap();
+            controls
+        });
         Self { simulator, stream, out, program, controls }
     }
 
-    /// The calls of the driver by `steps` steps, and the allocations.
-    fn steps(&mut self, steps: usize) -> (BTreeMap<&'static str, u64>, usize) {
+    /// The calls of the driver by `steps` steps with the controls that `which` chooses, and the
+    /// allocations.
+    fn steps(
+        &mut self,
+        steps: usize,
+        which: fn(usize) -> usize,
+    ) -> (BTreeMap<&'static str, u64>, usize) {
         let before = self.simulator.calls();
         ALLOCATIONS.set(0);
         COUNTS.set(true);
-        let outcome =
-            (0..steps).try_for_each(|_| self.program.step(&self.stream, &self.controls).map(drop));
+        let outcome = (0..steps).try_for_each(|step| {
+            self.program.step(&self.stream, &self.controls[which(step)]).map(drop)
+        });
         COUNTS.set(false);
         outcome.unwrap();
         let calls = self
@@ -131,8 +143,8 @@ fn a_steady_step_is_a_copy_and_a_launch_and_allocates_nothing() {
     for policy in [Policy::Manual, Policy::Capture, Policy::Auto] {
         let mut bench = Bench::new(policy);
         // The first steps note the stream, and fill the ring of slots once.
-        bench.steps(16);
-        let (calls, allocations) = bench.steps(64);
+        bench.steps(16, |step| step % 2);
+        let (calls, allocations) = bench.steps(64, |step| step % 2);
         let expected = [
             ("cuCtxSetCurrent", 64 + 2 * 8),
             ("cuEventRecord", 8),
@@ -142,7 +154,39 @@ fn a_steady_step_is_a_copy_and_a_launch_and_allocates_nothing() {
         ];
         assert_eq!(calls, BTreeMap::from(expected), "{policy:?}");
         assert_eq!(allocations, 0, "{policy:?}");
-        assert_eq!(bench.out.download(&bench.stream).unwrap(), [7; 64]);
+        assert_eq!(bench.out.download(&bench.stream).unwrap(), [8; 64]);
+    }
+}
+
+#[test]
+fn a_step_with_the_values_of_the_one_before_is_a_launch() {
+    let mut bench = Bench::new(Policy::Manual);
+    bench.steps(16, |step| step % 2);
+    let (calls, allocations) = bench.steps(64, |_| 1);
+    let expected = [("cuCtxSetCurrent", 64), ("cuGraphLaunch", 64)];
+    assert_eq!((calls, allocations), (BTreeMap::from(expected), 0));
+    // What was copied between is copied again, whoever copied it.
+    for (which, expected) in [(0, 7), (0, 7), (1, 8), (0, 7)] {
+        bench.program.step(&bench.stream, &bench.controls[which]).unwrap();
+        assert_eq!(bench.out.download(&bench.stream).unwrap(), [expected; 64]);
+    }
+    bench.program.admit(&bench.stream, &bench.controls[1]).unwrap();
+    bench.program.step(&bench.stream, &bench.controls[1]).unwrap();
+    assert_eq!(bench.out.download(&bench.stream).unwrap(), [8; 64]);
+}
+
+#[test]
+fn values_whose_copy_failed_are_copied_again() {
+    let mut bench = Bench::new(Policy::Manual);
+    for which in [0, 1] {
+        bench.steps(1, |_| 0);
+        let copy = "cuMemcpyHtoDAsync_v2";
+        bench.simulator.fail(copy, 1, CUresult(999)).unwrap();
+        let refused = bench.program.step(&bench.stream, &bench.controls[1]).unwrap_err();
+        assert!(refused.to_string().contains(copy), "{refused}");
+        bench.program.step(&bench.stream, &bench.controls[which]).unwrap();
+        let held = bench.out.download(&bench.stream).unwrap();
+        assert_eq!(held, [7 + which as u32; 64]);
     }
 }
 
