@@ -51,8 +51,8 @@ impl CacheShape {
         if self.length <= 16_384 { 64 } else { 256 }
     }
 
-    /// Runs into which the positions are divided: [`CacheAttention`] needs this many partial sums
-    /// for each head.
+    /// Runs into which the positions are divided:
+    /// [`CacheAttention`](super::CacheAttention) needs this many partial sums for each head.
     pub fn runs(self) -> usize {
         self.length.div_ceil(self.run())
     }
