@@ -37,8 +37,8 @@ use crate::ast::Modifier;
 
 impl Opcode {
     /// Whether the first operand is what the instruction writes. It is the same for all of its
-    /// forms, except for `wmma.store`; see [`crate::ast::Instruction::has_destination`]. What `wgmma`
-    /// writes it reads, too, which [`crate::ast::Instruction::visit_registers`] says.
+    /// forms, except for `wmma.store`; see [`crate::ast::Instruction::has_destination`]. What
+    /// `wgmma` writes it reads, too, which [`crate::ast::Instruction::visit_registers`] says.
     pub const fn has_destination(self) -> bool {
         match self.forms()[0].operands {
             [first, ..] => first.is_written(),

@@ -1,8 +1,8 @@
 //! `wgmma`: products of matrices in shared memory that are made at their wait.
 //!
-//! Each of the four warps of a warpgroup makes its own 16 of the 64 rows. A product is noted when it
-//! is started: its sums are taken from the registers, which become poison. The matrices are read and
-//! the sums come back by the wait that covers the product, so that a wait that was forgotten or
+//! Each of the four warps of a warpgroup makes its own 16 of the 64 rows. A product is noted when
+//! it is started: its sums are taken from the registers, which become poison. The matrices are read
+//! and the sums come back by the wait that covers the product, so that a wait that was forgotten or
 //! comes too early, and a stage that is filled too early, are found by what is read.
 //!
 //! Refused as undefined: sums that were not fenced or that are written while a product is under

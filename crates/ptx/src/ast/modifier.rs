@@ -8,7 +8,8 @@ words! {
     ///
     /// The order of the variants is the order in which modifiers are printed.
     pub enum Modifier {
-        // What `cp`, `wmma` and `wgmma` do. A word with a dot is two that only mean something side by side.
+        // What `cp`, `wmma` and `wgmma` do. A word with a dot is two that only mean something side
+        // by side.
         Async = "async",
         CommitGroup = "commit_group",
         WaitGroup = "wait_group",

@@ -1,5 +1,5 @@
-//! Products of matrices in shared memory by the four warps of a warpgroup (`wgmma`), which run while
-//! the threads go on. sm_90a alone has them.
+//! Products of matrices in shared memory by the four warps of a warpgroup (`wgmma`), which run
+//! while the threads go on. sm_90a alone has them.
 //!
 //! The order of a group of products: [`Kernel::fence_async`] and a barrier after whatever wrote the
 //! matrices, [`Kernel::begin_products`], any number of [`Kernel::multiply_async`],

@@ -111,7 +111,8 @@ const WARPGROUPS: &[(&str, &str)] = &[
     ("wgmma.wait_group.sync.aligned -1;", "not negative"),
     ("wgmma.sync.fence.aligned;", "right after `wgmma`"),
     (
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%f1, %f2}, %rd1, %rd2, 1, 1, 1, 0, 0;",
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%f1, %f2}, %rd1, %rd2, 1, 1, 1, \
+      0, 0;",
         "a vector of 32",
     ),
 ];

@@ -1,7 +1,7 @@
 //! What a warpgroup multiplies of a stage, by tensor cores that read shared memory themselves.
 //!
-//! The products of a stage are one group. While they run, threads start to fill the next stage; they
-//! wait for the group of the stage before.
+//! The products of a stage are one group. While they run, threads start to fill the next stage;
+//! they wait for the group of the stage before.
 
 use retrograph_ptx::build::{Kernel, Line, Shared, Swizzled, Value, Var};
 

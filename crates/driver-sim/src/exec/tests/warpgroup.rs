@@ -44,7 +44,8 @@ fn multiply(case: Case) -> String {
     let sums: Vec<String> = (0..case.columns / 2).map(|i| format!("%s{i}")).collect();
     let [a, b] = case.transposed.map(u8::from);
     format!(
-        "wgmma.mma_async.sync.aligned.m64n{}k16.f32.bf16.bf16 {{{}}}, %rd20, %rd21, 1, 1, 1, {a}, {b};",
+        "wgmma.mma_async.sync.aligned.m64n{}k16.f32.bf16.bf16 {{{}}}, \
+         %rd20, %rd21, 1, 1, 1, {a}, {b};",
         case.columns,
         sums.join(", ")
     )
