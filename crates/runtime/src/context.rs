@@ -25,6 +25,7 @@ use crate::driver::Driver;
 use crate::error::{CallError, Error, Result};
 use crate::frequent::Frequent;
 use crate::live;
+use crate::nvtx;
 use crate::release::{Release, Releases};
 
 /// A retained primary context. Clones share it.
@@ -83,6 +84,8 @@ impl Context {
     /// # Errors
     /// [`Error::NoSuchDevice`], [`Error::UnsupportedDevice`], or a failed driver call.
     pub fn new(driver: &Driver, index: DeviceIndex) -> Result<Self> {
+        // Finding the library of ranges takes a millisecond, which prewarming and steps need not pay.
+        let _range = nvtx::range(c"retrograph: open context");
         let make = |releases| Inner::new(driver, index, releases);
         Ok(Self { inner: live::find_or_make(driver, index, make)? })
     }
