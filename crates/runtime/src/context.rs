@@ -84,7 +84,7 @@ impl Context {
     /// # Errors
     /// [`Error::NoSuchDevice`], [`Error::UnsupportedDevice`], or a failed driver call.
     pub fn new(driver: &Driver, index: DeviceIndex) -> Result<Self> {
-        // Finding the library of ranges takes a millisecond, which prewarming and steps need not pay.
+        // Finding the library of ranges takes a millisecond, which prewarming need not pay.
         let _range = nvtx::range(c"retrograph: open context");
         let make = |releases| Inner::new(driver, index, releases);
         Ok(Self { inner: live::find_or_make(driver, index, make)? })
