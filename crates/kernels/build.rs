@@ -83,13 +83,15 @@ fn line(to: &mut String, what: std::fmt::Arguments<'_>) {
     writeln!(to, "{what}").expect("writing to a string does not fail");
 }
 
-/// For each entry that needs shared memory of its launch, the bytes for each generated target.
+/// For each entry that needs shared memory of its launch, the bytes for each generated target: none
+/// where the target has no such entry.
 fn dynamic_shared() -> String {
-    let mut bytes = BTreeMap::<String, Vec<u32>>::new();
-    for (entry, needed) in
-        SmTarget::GENERATED.into_iter().flat_map(retrograph_kernels_ptx::dynamic_shared)
-    {
-        bytes.entry(entry).or_default().push(needed);
+    const TARGETS: [SmTarget; SmTarget::GENERATED.len()] = SmTarget::GENERATED;
+    let mut bytes = BTreeMap::<String, [u32; TARGETS.len()]>::new();
+    for (place, target) in TARGETS.into_iter().enumerate() {
+        for (entry, needed) in retrograph_kernels_ptx::dynamic_shared(target) {
+            bytes.entry(entry).or_default()[place] = needed;
+        }
     }
     format!("&{:?}", bytes.into_iter().collect::<Vec<_>>())
 }

@@ -155,7 +155,8 @@ fn compare(
     for entry in first.kernel.entries {
         let name = entry.strip_prefix(first.kernel.image).map(|name| &name[1..]);
         let wanted = options.tile.as_ref().is_none_or(|tile| name == Some(tile));
-        if !wanted && *entry != chosen.entry {
+        let there = images::has_entry(first.kernel.image, entry, device.target);
+        if !there || (!wanted && *entry != chosen.entry) {
             continue;
         }
         let dispatch = geometry(first, entry, device);

@@ -72,6 +72,12 @@ pub fn ptx(image: &str, target: SmTarget) -> Option<&'static str> {
     Some(text.unpacked.get_or_init(|| image.unpack(&text.bytes)))
 }
 
+/// Whether `image` has the entry point `entry` for `target`: some need what not every target has.
+/// It unpacks the image.
+pub fn has_entry(image: &str, entry: &str, target: SmTarget) -> bool {
+    ptx(image, target).is_some_and(|text| text.contains(&format!(".entry {entry}(")))
+}
+
 /// The SHA-256 of the PTX of `image` for `target`: what a cache of compiled images is keyed by. It
 /// was computed at build time.
 pub fn digest(image: &str, target: SmTarget) -> Option<[u8; 32]> {

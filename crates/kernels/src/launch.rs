@@ -188,7 +188,7 @@ pub struct Kernel {
     pub image: &'static str,
     /// The parameters, the same for every entry point of the kernel.
     pub parameters: &'static [Parameter],
-    /// Every entry point that `dispatch` can choose.
+    /// Every entry point that `dispatch` can choose, on one target or another.
     pub entries: &'static [&'static str],
     /// Chooses entry point, grid, block and shared memory.
     pub dispatch: fn(&Problem, SmTarget) -> Dispatch,

@@ -147,7 +147,8 @@ impl<'k> Parameters<'k> {
 
     /// First row and column of the tile of this block.
     pub(super) fn origin(&self, k: &Kernel<'k>, [rows, columns]: [u32; 2]) -> [Value<'k, u32>; 2] {
-        let down = over(self.m + (rows - 1), rows);
+        let reach = self.m + (rows - 1);
+        let down = if rows.is_power_of_two() { over(reach, rows) } else { reach / rows };
         let column = k.ctaid_x() / down;
         [(k.ctaid_x() - column * down) * rows, column * columns]
     }

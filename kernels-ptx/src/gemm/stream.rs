@@ -72,8 +72,7 @@ pub(super) fn entries(
     layout: [Contiguous; 2],
     factor: Factor,
 ) -> impl Iterator<Item = Entry> {
-    let shape = move |tile| Shape { target, tile, layout, factor };
-    factor.tiles().iter().map(move |tile| shape(tile).entry(&tile.named(name)))
+    shapes(target, layout, factor).map(move |shape| shape.entry(&shape.tile.named(name)))
 }
 
 /// The same entries by name, with the bytes of shared memory that a launch must provide.
@@ -82,8 +81,17 @@ pub(super) fn shared_bytes(
     layout: [Contiguous; 2],
     factor: Factor,
 ) -> impl Iterator<Item = (String, u32)> {
-    let shape = move |tile| Shape { target, tile, layout, factor };
-    factor.tiles().iter().map(move |tile| (tile.named(name), shape(tile).shared_bytes()))
+    shapes(target, layout, factor).map(move |shape| (shape.tile.named(name), shape.shared_bytes()))
+}
+
+/// Those tiles that the target has.
+fn shapes(
+    target: SmTarget,
+    layout: [Contiguous; 2],
+    factor: Factor,
+) -> impl Iterator<Item = Shape> {
+    let shapes = factor.tiles().iter().map(move |tile| Shape { target, tile, layout, factor });
+    shapes.filter(|shape| shape.stages()[1] > 0)
 }
 
 /// The shape of a tile and how its block works on it.
@@ -97,7 +105,8 @@ struct Tile {
     /// Blocks that find room on a multiprocessor together, which limits the registers of a thread.
     together: u32,
     /// Length of the contraction in a stage and number of stages: where a block may have 160 KiB
-    /// of shared memory, where it may have 99, and where it may have 64.
+    /// of shared memory, where it may have 99, and where it may have 64. None where warps have not
+    /// the registers for the sums.
     stages: [[u32; 2]; 3],
     /// Number of stages of 64 where warpgroups multiply.
     behind: u32,
@@ -122,7 +131,15 @@ const SINGLE: [Tile; 2] = [
     },
 ];
 
-const BRAIN: [Tile; 3] = [
+const BRAIN: [Tile; 4] = [
+    Tile {
+        name: "192x256_stream",
+        extent: [192, 256],
+        warps: [12, 1],
+        together: 1,
+        stages: [[0, 0]; 3],
+        behind: 4,
+    },
     Tile {
         name: "256x128_stream",
         extent: [256, 128],

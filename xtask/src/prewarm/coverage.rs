@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use retrograph_kernels::{Kernel, Problem};
+use retrograph_kernels::{Kernel, Problem, images};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 
@@ -26,17 +26,22 @@ pub(crate) struct Coverage {
 }
 
 impl Coverage {
-    /// Asks `kernel` for many problems on `target`, whose images are `images`.
-    pub(crate) fn add(&mut self, kernel: &Kernel, target: SmTarget, images: &[(&str, Module)]) {
+    /// Asks `kernel` for many problems on `target`, whose images are `modules`.
+    pub(crate) fn add(&mut self, kernel: &Kernel, target: SmTarget, modules: &[(&str, Module)]) {
         let name = kernel.name;
-        let image = images.iter().find(|(image, _)| *image == kernel.image);
+        let image = modules.iter().find(|(image, _)| *image == kernel.image);
         let Some((_, module)) = image else {
             self.shortfalls
                 .push(format!("{name} on {target}: there is no image `{}`", kernel.image));
             return;
         };
         let mut missing = Vec::new();
-        for entry in kernel.entries.iter().filter(|entry| module.entry(entry).is_none()) {
+        let elsewhere = |entry| {
+            let has = |other: &SmTarget| images::has_entry(kernel.image, entry, *other);
+            SmTarget::GENERATED.iter().any(has)
+        };
+        let absent = |entry| module.entry(entry).is_none();
+        for entry in kernel.entries.iter().filter(|entry| absent(entry) && !elsewhere(entry)) {
             missing.push(format!("{name} on {target}: `{entry}` is not in the image"));
         }
         for problem in problems() {
@@ -45,6 +50,10 @@ impl Coverage {
             let seen = self.launched.entry((dispatch.entry, target)).or_default();
             seen.threads = seen.threads.max(threads);
             seen.shared_bytes = seen.shared_bytes.max(dispatch.shared_bytes);
+            if absent(dispatch.entry) {
+                let entry = dispatch.entry;
+                missing.push(format!("{name} on {target}: `{entry}` is not in the image"));
+            }
             if !kernel.entries.contains(&dispatch.entry) {
                 missing.push(format!(
                     "{name} on {target}: dispatch launches `{}`, which is not in the warm set; add \

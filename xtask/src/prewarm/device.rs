@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Context as _, bail};
-use retrograph_kernels::{Kernel, ParameterKind};
+use retrograph_kernels::{Kernel, ParameterKind, images};
 use retrograph_runtime::modules::{Bundle, CacheOptions, serve_compiler};
 use retrograph_runtime::{
     Context, DeviceBuffer, DeviceIndex, Driver, Function, KernelArguments, KernelLaunch,
@@ -109,7 +109,8 @@ pub(super) fn check(
     });
     let launcher = Launcher::new(&context)?;
     for kernel in retrograph_kernels::all() {
-        for entry in kernel.entries {
+        let has = |entry: &&&str| images::has_entry(kernel.image, entry, context.target());
+        for entry in kernel.entries.iter().filter(has) {
             let function = modules.function(kernel.image, entry)?;
             let launched = coverage.of(entry, context.target());
             let most = function.max_threads();

@@ -2,14 +2,15 @@
 
 use super::tiles::{Image, Tile};
 
-/// A tile: rows × columns, threads, stage, blocks together, clocks, and whether operands stream.
+/// A tile: rows × columns, threads, stage, blocks together, clocks, whether operands stream, and
+/// whether only warpgroups have it.
 macro_rules! tile {
     ($rows:literal x $columns:literal, $threads:literal, $stage:literal, $together:literal,
      $clocks:expr) => {
-        tile!($rows x $columns, $threads, $stage, $together, $clocks, false)
+        tile!($rows x $columns, $threads, $stage, $together, $clocks, false, false)
     };
     ($rows:literal x $columns:literal, $threads:literal, $stage:literal, $together:literal,
-     $clocks:expr, $streams:literal) => {
+     $clocks:expr, $streams:literal, $by_warpgroups:literal) => {
         Tile {
             rows: $rows,
             columns: $columns,
@@ -18,6 +19,7 @@ macro_rules! tile {
             together: $together,
             clocks: $clocks,
             streams: $streams,
+            by_warpgroups: $by_warpgroups,
         }
     };
 }
@@ -35,8 +37,8 @@ pub(super) static SINGLE: [Tile; 11] = [
     tile!(32 x 32, 256, 128, 2, [25, 42]),
     tile!(32 x 16, 256, 128, 2, [19, 27]),
     tile!(16 x 16, 256, 256, 2, [12, 18]),
-    tile!(128 x 128, 256, 32, 1, [115, 115], true),
-    tile!(64 x 64, 128, 32, 3, [40, 81], true),
+    tile!(128 x 128, 256, 32, 1, [115, 115], true, false),
+    tile!(64 x 64, 128, 32, 3, [40, 81], true, false),
 ];
 
 /// Those of products in f32 whose b is in NF4.
@@ -44,10 +46,11 @@ const SINGLE_NF4: &[Tile] = SINGLE.split_at(9).0;
 
 /// The tiles of large products in bf16, with clocks that were measured on an H200, where warpgroups
 /// multiply (docs/hardware/2026-11-22-real-models).
-pub(super) static STREAM: [Tile; 3] = [
-    tile!(256 x 128, 256, 64, 1, [24, 24], true),
-    tile!(128 x 128, 256, 64, 1, [15, 15], true),
-    tile!(64 x 64, 128, 64, 2, [8, 12], true),
+pub(super) static STREAM: [Tile; 4] = [
+    tile!(192 x 256, 384, 64, 1, [30, 30], true, true),
+    tile!(256 x 128, 256, 64, 1, [24, 24], true, false),
+    tile!(128 x 128, 256, 64, 1, [15, 15], true, false),
+    tile!(64 x 64, 128, 64, 2, [8, 12], true, false),
 ];
 
 /// The tiles of products in bf16. The clocks are estimates: what a stage waits for memory where a
@@ -110,6 +113,7 @@ macro_rules! stream {
             name: $name,
             tiles: &STREAM,
             entries: &[
+                concat!($name, "_192x256_stream"),
                 concat!($name, "_256x128_stream"),
                 concat!($name, "_128x128_stream"),
                 concat!($name, "_64x64_stream"),

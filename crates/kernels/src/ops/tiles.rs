@@ -1,8 +1,8 @@
 //! The tiles of matrix products, and the choice among them.
 //!
-//! The choice depends on the sizes alone, never on the SM target, so that the bits of a result are
-//! the same on every device: tiles without a split all add the contraction in the same order, those
-//! with a split have an order of their own.
+//! The choice depends on the sizes alone, so that the bits of a result are the same on every
+//! device: tiles without a split all add the contraction in the same order, those with a split have
+//! an order of their own. Only a tile without a split may be one that not every SM target has.
 
 use retrograph_ptx::SmTarget;
 
@@ -40,6 +40,8 @@ pub(super) struct Tile {
     /// Whether operands are copied into shared memory as they are, 16 bytes at a time, which their
     /// rows must allow.
     pub(super) streams: bool,
+    /// Whether warpgroups alone have the registers for it, which not every target has.
+    pub(super) by_warpgroups: bool,
 }
 
 /// An image of products: its entry points are its name and the names of its tiles.
@@ -59,6 +61,8 @@ struct Product {
     planes: u32,
     /// Whether operands can be copied 16 bytes at a time.
     streams: bool,
+    /// Whether warpgroups multiply.
+    by_warpgroups: bool,
 }
 
 /// Multiprocessors of the device that the choice is made for.
@@ -74,11 +78,12 @@ impl Tile {
     /// Whether the tile is worth considering: c is longer than half of it, and no more than a
     /// quarter of what its stages hold is padding. Tiles and stages that are `short` waste little.
     fn suits(&self, product: Product, short: Short) -> bool {
-        let Product { m, n, k, streams, .. } = product;
+        let Product { m, n, k, streams, by_warpgroups, .. } = product;
         let padding = u64::from(k.div_ceil(self.stage)) * u64::from(self.stage) - u64::from(k);
         let deep = self.stage <= short.stage || padding <= u64::from(k) / 3;
         let large = |tile: u32, extent: u32| tile <= short.side || tile / 2 < extent;
-        deep && large(self.rows, m) && large(self.columns, n) && (streams || !self.streams)
+        let able = (streams || !self.streams) && (by_warpgroups || !self.by_warpgroups);
+        able && deep && large(self.rows, m) && large(self.columns, n)
     }
 
     /// What a launch costs, in clocks: how long it takes alone on the device, and how much of the
@@ -141,7 +146,9 @@ pub(super) fn parts(tiles: &'static [Tile], unit: u32, sizes: [usize; 3]) -> usi
     let streams = sizes.iter().all(|size| size % 8 == 0);
     let [Ok(m), Ok(n), Ok(k)] = sizes.map(u32::try_from) else { return 1 };
     let cost = |parts: u32| {
-        let product = Product { m, n, k: k / parts, planes: parts, streams };
+        // The same number on every device.
+        let by_warpgroups = true;
+        let product = Product { m, n, k: k / parts, planes: parts, streams, by_warpgroups };
         tile(tiles, product).1.cost(product)
     };
     let bytes = u128::from(m) * u128::from(n) * 4;
@@ -160,7 +167,8 @@ pub(super) fn dispatch(problem: &Problem, target: SmTarget, image: &Image) -> Di
     let [m, n, k, planes, streams, ..] = problem.sizes;
     // Where all tiles stream, the launch has been refused if operands cannot.
     let streams = streams != 0 || image.tiles.iter().all(|tile| tile.streams);
-    let product = Product { m, n, k, planes, streams };
+    let by_warpgroups = target == SmTarget::exact(90);
+    let product = Product { m, n, k, planes, streams, by_warpgroups };
     let (index, tile) = tile(image.tiles, product);
     let entry = image.entries[index];
     let tiles = u64::from(m.div_ceil(tile.rows)) * u64::from(n.div_ceil(tile.columns));
@@ -182,7 +190,7 @@ mod tests {
     const TARGET: SmTarget = SmTarget::exact(90);
 
     fn product([m, n, k, planes]: [u32; 4]) -> Product {
-        Product { m, n, k, planes, streams: false }
+        Product { m, n, k, planes, streams: false, by_warpgroups: false }
     }
 
     fn chosen(sizes: [u32; 4]) -> (&'static str, u32) {

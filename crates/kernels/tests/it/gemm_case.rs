@@ -41,12 +41,18 @@ pub(crate) const BF16_TILES: [Tile; 7] = [
 pub(crate) const LARGE_TILES: [Tile; 2] =
     [("128x128_stream", 128, 128, 256), ("64x64_stream", 64, 64, 128)];
 
-/// The tiles of products of two operands in bf16.
-pub(crate) const STREAM_TILES: [Tile; 3] = [
+/// The tiles of products of two operands in bf16; the last one where warpgroups multiply.
+const STREAM_TILES: [Tile; 4] = [
     ("256x128_stream", 256, 128, 256),
     ("128x128_stream", 128, 128, 256),
     ("64x64_stream", 64, 64, 128),
+    ("192x256_stream", 192, 256, 384),
 ];
+
+/// Those of them that the target has.
+pub(crate) fn stream_tiles(target: SmTarget) -> &'static [Tile] {
+    if target == SmTarget::exact(90) { &STREAM_TILES } else { &STREAM_TILES[..3] }
+}
 
 /// How an operand is stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -171,10 +177,10 @@ impl<'a> Case<'a> {
     }
 
     /// The tiles that there are for it.
-    pub(crate) fn tiles(&self) -> &'static [Tile] {
+    pub(crate) fn tiles(&self, target: SmTarget) -> &'static [Tile] {
         match (self.compute, self.left) {
             (Compute::F32, _) => &TILES,
-            (Compute::Bf16, Form::Bf16) => &STREAM_TILES,
+            (Compute::Bf16, Form::Bf16) => stream_tiles(target),
             (Compute::Bf16, _) => &BF16_TILES,
         }
     }

@@ -50,7 +50,7 @@ fn every_tile_matches_the_reference_of_the_operands_as_they_are_multiplied() {
         let ([a, b, _], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         let case = Case { compute, form, ..Case::new(op, shape, (&a, &b)) };
-        let results: Vec<_> = (case.tiles().iter())
+        let results: Vec<_> = (case.tiles(device.target()).iter())
             .map(|&tile| {
                 let result = case.run_tile(&device, tile);
                 case.check(&result, &format!("{compute:?} {form:?} {}", tile.0));
@@ -120,7 +120,7 @@ fn extreme_scales_stay_within_their_bound() {
         let ([a, b, _], _) = Op::Fprop.lens(shape);
         let (a, b) = (data.uniform(a, left), data.uniform(b, right));
         let case = Case { compute, form, ..Case::new(Op::Fprop, shape, (&a, &b)) };
-        for &tile in case.tiles() {
+        for &tile in case.tiles(device.target()) {
             case.check(&case.run_tile(&device, tile), "extreme scales");
         }
     }
@@ -184,7 +184,7 @@ fn weights_in_nf4_have_the_values_of_the_host() {
         let expected: Vec<f32> = (0..inputs * outputs)
             .map(|i| stored[i % outputs * inputs + i / outputs] + 0.0)
             .collect();
-        for &tile in case.tiles() {
+        for &tile in case.tiles(device.target()) {
             same_bits(&case.run_tile(&device, tile), &expected, tile.0);
         }
     }

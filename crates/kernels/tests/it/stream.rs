@@ -4,7 +4,7 @@ use retrograph_kernels::KernelError;
 use retrograph_kernels::ops::Compute;
 
 use crate::gemm_case::{
-    BF16_TILES, Case, Form, LARGE_TILES, OPS, Op, STREAM_TILES, TILES, Tile, shape,
+    BF16_TILES, Case, Form, LARGE_TILES, OPS, Op, TILES, Tile, shape, stream_tiles,
 };
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
@@ -28,9 +28,9 @@ const SHAPES: [[usize; 3]; 9] = [
 ];
 
 /// The products of f32, and those of bf16.
-fn kinds(case: Case<'_>) -> [(Case<'_>, &'static [Tile], f64); 2] {
+fn kinds<'a>(device: &Device, case: Case<'a>) -> [(Case<'a>, &'static [Tile], f64); 2] {
     let brain = Case { compute: Compute::Bf16, left: Form::Bf16, form: Form::Bf16, ..case };
-    [(case, &LARGE_TILES, SPLIT), (brain, &STREAM_TILES, 4.0)]
+    [(case, &LARGE_TILES, SPLIT), (brain, stream_tiles(device.target()), 4.0)]
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
         let shape = shape(sizes);
         let ([a, b, _], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
-        for (case, tiles, slack) in kinds(Case::new(op, shape, (&a, &b))) {
+        for (case, tiles, slack) in kinds(&device, Case::new(op, shape, (&a, &b))) {
             let first = case.run_tile(&device, tiles[0]);
             case.check_within(slack, &first, tiles[0].0);
             same_bits(&first, &case.run_tile(&device, tiles[0]), "two runs");
@@ -61,7 +61,7 @@ fn operands_in_bf16_give_the_bits_of_operands_that_are_rounded_on_the_way() {
         let plain = Case { compute: Compute::Bf16, ..Case::new(op, shape, (&a, &b)) };
         let stored = Case { left: Form::Bf16, form: Form::Bf16, ..plain };
         let rounded = plain.run_tile(&device, BF16_TILES[0]);
-        for tile in STREAM_TILES {
+        for &tile in stream_tiles(device.target()) {
             same_bits(&rounded, &stored.run_tile(&device, tile), tile.0);
         }
     }
@@ -78,7 +78,7 @@ fn bias_factor_and_accumulation_do_what_they_say() {
         let bias = (op == Op::Fprop).then_some(bias.as_slice());
         for before in [None, Some(before.as_slice())] {
             let case = Case { bias, before, alpha: -0.75, ..Case::new(op, shape, (&a, &b)) };
-            for (case, tiles, slack) in kinds(case) {
+            for (case, tiles, slack) in kinds(&device, case) {
                 for &tile in tiles {
                     case.check_within(slack, &case.run_tile(&device, tile), tile.0);
                 }
@@ -96,7 +96,7 @@ fn extreme_scales_stay_within_their_bound() {
         let shape = shape([24, 72, 40]);
         let ([a, b, _], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, left), data.uniform(b, right));
-        for (case, tiles, slack) in kinds(Case::new(op, shape, (&a, &b))) {
+        for (case, tiles, slack) in kinds(&device, Case::new(op, shape, (&a, &b))) {
             case.check_within(slack, &case.run_tile(&device, tiles[1]), "extreme scales");
         }
     }
@@ -127,8 +127,8 @@ fn nan_and_infinity_reach_exactly_what_depends_on_them() {
         let (mut a, mut b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         let (last_a, middle_b) = (a.len() - 1, b.len() / 2);
         (a[last_a], b[middle_b]) = (value, value);
-        let [(single, ..), (brain, ..)] = kinds(Case::new(op, shape, (&a, &b)));
-        for tile in STREAM_TILES {
+        let [(single, ..), (brain, ..)] = kinds(&device, Case::new(op, shape, (&a, &b)));
+        for &tile in stream_tiles(device.target()) {
             brain.check(&brain.run_tile(&device, tile), "with a special value");
         }
         let exact = single.run_tile(&device, TILES[1]);

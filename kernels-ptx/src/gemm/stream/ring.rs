@@ -69,18 +69,32 @@ impl Panel {
         }
     }
 
-    /// The word where the copy of what a run has from element `along` goes.
-    fn word<'k>(self, run: Value<'k, u32>, along: Value<'k, u32>) -> Value<'k, u32> {
-        let words = |elements: Value<'k, u32>| (elements * self.factor.bytes()) >> 2;
+    /// Pieces that lie together: a line of a swizzled panel, or else a run.
+    fn pieces(self) -> u32 {
         match self.lies {
-            Lies::Padded => run * self.pitch() + words(along),
-            Lies::Swizzled => {
-                let word = words(along);
-                let (panel, piece) = (over(word, LINE), over(word & (LINE - 1), PIECE));
-                let mixed = (piece ^ (run & 7)) * PIECE;
-                panel * (self.runs()[0] * LINE) + run * LINE + mixed
-            }
+            Lies::Padded => self.runs()[1] * self.factor.bytes() / COPY,
+            Lies::Swizzled => LINE / PIECE,
         }
+    }
+
+    /// Lines of so many pieces.
+    fn lines(self) -> u32 {
+        self.extent * self.depth * self.factor.bytes() / COPY / self.pieces()
+    }
+
+    /// The word where a piece of a line goes.
+    fn word<'k>(self, line: Value<'k, u32>, piece: Value<'k, u32>) -> Value<'k, u32> {
+        let piece = match self.lies {
+            Lies::Padded => piece,
+            Lies::Swizzled => piece ^ (line & 7),
+        };
+        line * self.pitch() + piece * PIECE
+    }
+
+    /// The run that a line is of, if it has not all of it, and how many elements come before.
+    fn part<'k>(self, line: Value<'k, u32>) -> Option<[Value<'k, u32>; 2]> {
+        let ([runs, length], held) = (self.runs(), self.pieces() * COPY / self.factor.bytes());
+        (held < length).then(|| [line & (runs - 1), over(line, runs) * held])
     }
 }
 
@@ -97,11 +111,10 @@ pub(super) struct Copier<'k> {
     extent: Value<'k, u32>,
     /// Length of the contraction.
     depth: Value<'k, u32>,
-    /// The first run of this thread, and its element in every run.
-    run: Value<'k, u32>,
-    along: Value<'k, u32>,
-    /// Copies, and runs from one to the next.
-    copies: u32,
+    /// The first line of this thread, and its piece of every line.
+    line: Value<'k, u32>,
+    piece: Value<'k, u32>,
+    /// Lines from one copy to the next.
     stride: u32,
 }
 
@@ -113,14 +126,11 @@ impl<'k> Copier<'k> {
         source: Source<'k>,
         (origin, [extent, depth]): (Value<'k, u32>, [Value<'k, u32>; 2]),
     ) -> Self {
-        let [runs, length] = panel.runs();
-        let unit = COPY / panel.factor.bytes();
-        let across = length / unit;
-        let stride = panel.threads / across;
-        assert!(panel.threads.is_multiple_of(across), "a thread keeps its place in a run");
-        assert!(runs.is_multiple_of(stride), "every thread copies as often");
-        let lines = panel.lies == Lies::Padded || stride.is_multiple_of(8);
-        assert!(lines, "a thread keeps its place among eight lines");
+        let pieces = panel.pieces();
+        let stride = panel.threads / pieces;
+        assert!(panel.threads.is_multiple_of(pieces), "a thread keeps its piece of a line");
+        let mixed = panel.lies == Lies::Padded || stride.is_multiple_of(8);
+        assert!(mixed, "a thread keeps its place among eight lines");
         let (base, _) = source.start(k);
         Self {
             target,
@@ -130,9 +140,8 @@ impl<'k> Copier<'k> {
             origin,
             extent,
             depth,
-            run: over(k.tid_x(), across),
-            along: (k.tid_x() & (across - 1)) * unit,
-            copies: runs / stride,
+            line: over(k.tid_x(), pieces),
+            piece: k.tid_x() & (pieces - 1),
             stride,
         }
     }
@@ -140,32 +149,47 @@ impl<'k> Copier<'k> {
     /// Starts to fill `stage` with what begins at `start`, which lies inside. What lies past the
     /// end of the contraction becomes zero. What lies past the last row or column is a copy of
     /// something inside, since it ends in elements of c that are not written.
-    fn copy(&self, start: Value<'k, u32>, stage: Shared<'k, u32>) {
-        let (bytes, pitch) = (self.panel.factor.bytes(), self.panel.pitch());
-        let unit = COPY / bytes;
-        let slot = stage.at(self.panel.word(self.run, self.along));
-        for copy in 0..self.copies {
-            let run = self.run + copy * self.stride;
-            let (line, place, inside) = match self.panel.contiguous {
-                Contiguous::Contraction => {
-                    let (line, place) = (self.origin + run, start + self.along);
-                    let last = self.depth - unit;
-                    (line.min(self.extent - 1), place.min(last), place.le(last))
-                }
-                Contiguous::Extent => {
-                    let (line, place) = (start + run, self.origin + self.along);
-                    let last = self.depth - 1;
-                    (line.min(last), place.min(self.extent - unit), line.le(last))
-                }
-            };
-            let index = line.mul_add(self.source.leading, place);
-            let from = Ptr::<u32>::from_address(self.base.get() + index.mul_wide(bytes));
-            let to = slot.offset(i64::from(copy * self.stride * pitch));
-            if self.target.number >= 80 {
-                to.copy_async(from, inside.select(COPY, 0));
+    fn copy(&self, k: Kernel<'k>, start: Value<'k, u32>, stage: Shared<'k, u32>) {
+        let (lines, pitch) = (self.panel.lines(), self.panel.pitch());
+        let slot = stage.at(self.panel.word(self.line, self.piece));
+        for first in (0..lines).step_by(self.stride as usize) {
+            let line = self.line + first;
+            let to = slot.offset(i64::from(first * pitch));
+            if first + self.stride <= lines {
+                self.piece(start, line, to);
             } else {
-                to.store_vec4(0, from.load_vec4(0).map(|word| inside.select(word, 0)));
+                k.when(line.lt(lines), || self.piece(start, line, to));
             }
+        }
+    }
+
+    /// Copies this thread's piece of `line`.
+    fn piece(&self, start: Value<'k, u32>, line: Value<'k, u32>, to: Shared<'k, u32>) {
+        let bytes = self.panel.factor.bytes();
+        let unit = COPY / bytes;
+        let along = self.piece * unit;
+        let (run, along) = match self.panel.part(line) {
+            Some([run, before]) => (run, before + along),
+            None => (line, along),
+        };
+        let (line, place, inside) = match self.panel.contiguous {
+            Contiguous::Contraction => {
+                let (line, place) = (self.origin + run, start + along);
+                let last = self.depth - unit;
+                (line.min(self.extent - 1), place.min(last), place.le(last))
+            }
+            Contiguous::Extent => {
+                let (line, place) = (start + run, self.origin + along);
+                let last = self.depth - 1;
+                (line.min(last), place.min(self.extent - unit), line.le(last))
+            }
+        };
+        let index = line.mul_add(self.source.leading, place);
+        let from = Ptr::<u32>::from_address(self.base.get() + index.mul_wide(bytes));
+        if self.target.number >= 80 {
+            to.copy_async(from, inside.select(COPY, 0));
+        } else {
+            to.store_vec4(0, from.load_vec4(0).map(|word| inside.select(word, 0)));
         }
     }
 }
@@ -234,7 +258,8 @@ impl<'k> Ring<'k> {
     }
 
     fn copy(&self, start: Value<'k, u32>, panels: [Shared<'k, u32>; 2]) {
-        self.copiers.iter().zip(panels).for_each(|(copier, panel)| copier.copy(start, panel));
+        let copy = |(copier, panel): (&Copier<'k>, _)| copier.copy(self.kernel, start, panel);
+        self.copiers.iter().zip(panels).for_each(copy);
     }
 
     /// Moves on by one stage, past the end of a summand to the next one.
