@@ -51,6 +51,11 @@ impl<'k> Written<'k> {
         }
     }
 
+    /// Whether it goes nowhere.
+    pub(crate) fn is_null(self) -> Pred<'k> {
+        (self.f32.address() | self.bf16.address()).eq(0)
+    }
+
     /// Both arrays, to see whether they are aligned.
     pub(crate) fn arrays(self) -> [Ptr<'k, f32>; 2] {
         [self.f32, self.bf16.reinterpret()]
@@ -75,6 +80,13 @@ impl<'k> Quad<'k> {
     /// The quad in `array`; what lies behind its end is taken as 0.
     pub(crate) fn load(&self, array: Ptr<'k, f32>) -> Floats<'k> {
         self.gather(|| array.load_vec4(self.first), |lane| array.load(self.first + lane))
+    }
+
+    /// The quad in `array`; what lies behind its end is taken as `beyond`.
+    pub(crate) fn load_or(&self, array: Ptr<'k, f32>, beyond: f32) -> Floats<'k> {
+        let [a, b, c, d] = self.load(array);
+        let filled = |lane: u32, value: Value<'k, f32>| self.left.gt(lane).select(value, beyond);
+        [a, filled(1, b), filled(2, c), filled(3, d)]
     }
 
     /// The quad of the row of bf16 at `row`, as f32.

@@ -21,7 +21,7 @@ use std::fs::File;
 use std::io::Write;
 
 use device::{Device, Work};
-use retrograph_kernels::ops::{Compute, Dgrad, Fprop, GemmShape, Nf4, Nf4Scales, Stored};
+use retrograph_kernels::ops::{Compute, Dgrad, Fprop, GemmShape, Nf4, Nf4Scales, Stored, Wgrad};
 use retrograph_kernels::{Dispatch, Launch, View, images};
 
 /// Bytes that the operands of consecutive launches spread over.
@@ -112,6 +112,15 @@ impl Options {
         Ok(Self { compute, weights, streamed, rows, tile, samples, simulate, out })
     }
 
+    /// Whether the second operand may be an input, which is f32, or bf16 beside a first one in bf16.
+    fn has_wgrad(&self) -> bool {
+        match self.weights {
+            Weights::F32 => true,
+            Weights::Bf16 => self.streamed,
+            Weights::Nf4 => false,
+        }
+    }
+
     /// Rows, inputs and outputs of every product.
     fn shapes(&self) -> Vec<GemmShape> {
         let shape = |rows, [inputs, outputs]: [usize; 2]| GemmShape { rows, inputs, outputs };
@@ -132,7 +141,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "op", "rows", "inputs", "outputs", "entry", "blocks", "us", "TFLOP/s", "GB/s"
     );
     for shape in options.shapes() {
-        for op in ["fprop", "dgrad"] {
+        for op in ["fprop", "dgrad", "wgrad"] {
+            if op == "wgrad" && !options.has_wgrad() {
+                continue;
+            }
             compare(&device, &mut options, (op, shape))?;
         }
     }
@@ -193,6 +205,8 @@ fn ring(
     let GemmShape { rows, inputs, outputs } = shape;
     let lens = [rows * inputs, inputs * outputs, rows * outputs];
     let [elements, scales] = options.weights.bytes(lens[1]);
+    // A gradient of the weights is f32.
+    let elements = elements.max(if op == "wgrad" { lens[1] * 4 } else { 0 });
     let slots = [lens[0] * 4, elements, scales, lens[2] * 4].map(|len| len.next_multiple_of(256));
     let bytes: usize = slots.iter().sum();
     let copies = (RING.min(device.pool_bytes) / bytes).clamp(1, 64);
@@ -201,7 +215,8 @@ fn ring(
         let w = x + slots[0] as u64;
         let scales = w + slots[1] as u64;
         let y = scales + slots[2] as u64;
-        let (w, compute) = (options.weights.at([w, scales], lens[1]), options.compute);
+        let (grad_weight_at, compute) = (w, options.compute);
+        let w = options.weights.at([w, scales], lens[1]);
         let first = |address, len| match options.streamed {
             true => Weights::Bf16.at([address, 0], len),
             false => Weights::F32.at([address, 0], len),
@@ -211,6 +226,12 @@ fn ring(
             "fprop" => {
                 let (x, y, bias) = (first(x, lens[0]), View::new(y, lens[2]), None);
                 Fprop { x, w, bias, y, shape, alpha, accumulate }.launch_in(compute)
+            }
+            "wgrad" => {
+                let (grad_out, grad_weight) =
+                    (first(y, lens[2]), View::new(grad_weight_at, lens[1]));
+                let x = first(x, lens[0]);
+                Wgrad { grad_out, x, grad_weight, shape, alpha, accumulate }.launch_in(compute)
             }
             _ => {
                 let (grad_out, grad_input) = (first(y, lens[2]), View::new(x, lens[0]));

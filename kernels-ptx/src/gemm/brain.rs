@@ -112,6 +112,11 @@ impl<'k> Place<'k> {
         Self { group: over(warp, group), origin: [down * rows, across * columns], apart: 16 }
     }
 
+    /// Row and column of the first pair of a lane.
+    fn first_pair(&self, k: &Kernel<'k>) -> [Value<'k, u32>; 2] {
+        [self.origin[0] + (k.lane() >> 2), self.origin[1] + (k.lane() & 3) * 2]
+    }
+
     /// The place of a thread in warpgroups, one below the other, with so many rows each: a warp has
     /// 16 of each 64.
     pub(super) fn of_warpgroups(k: &Kernel<'k>, rows: u32) -> Self {
@@ -175,20 +180,17 @@ fn finish<'k>(
     let k = writer.kernel;
     let elements = tile.rows * tile.columns;
     let group = memory.at(place.group * elements);
-    each_pair(&k, place, sums, |row, column, pair| {
-        if tile.split == 1 {
-            writer.write(row, column, &pair);
-        } else {
-            group.store_vec2(row * tile.columns + column, pair);
-        }
-    });
-    if tile.split > 1 {
+    if tile.split == 1 {
+        each_pair(&k, place, sums, |row, column, pair| writer.write(row, column, &pair));
+    } else {
+        store_pairs(&k, (group, tile.columns), place, sums);
         k.barrier();
         writer.write_groups(&Groups {
             memory,
             count: tile.split,
             first_row: 0,
             extent: [tile.rows, tile.columns],
+            pitch: tile.columns,
             threads: tile.threads(),
         });
     }
@@ -201,13 +203,36 @@ pub(super) fn each_pair<'k>(
     sums: &[Vec<Patch<'k>>],
     mut visit: impl FnMut(Value<'k, u32>, Value<'k, u32>, [Value<'k, f32>; 2]),
 ) {
-    let (row, column) = (k.lane() >> 2, (k.lane() & 3) * 2);
-    let (row, column) = (place.origin[0] + row, place.origin[1] + column);
-    for (i, patches) in (0..).zip(sums) {
-        for (j, patch) in (0..).zip(patches) {
-            for (half, pair) in (0..).zip(patch.map(Var::get).chunks_exact(2)) {
-                visit(row + (i * place.apart + half * 8), column + j * 8, [pair[0], pair[1]]);
-            }
-        }
+    let [row, column] = place.first_pair(k);
+    for ([down, across], pair) in pairs(place, sums) {
+        visit(row + down, column + across, pair);
     }
+}
+
+/// Puts what a lane holds into shared memory, where rows of the tile are `pitch` elements apart.
+pub(super) fn store_pairs<'k>(
+    k: &Kernel<'k>,
+    (memory, pitch): (Shared<'k, f32>, u32),
+    place: &Place<'k>,
+    sums: &[Vec<Patch<'k>>],
+) {
+    let [row, column] = place.first_pair(k);
+    let first = memory.at(row * pitch + column);
+    for ([down, across], pair) in pairs(place, sums) {
+        first.store_vec2(down * pitch + across, pair);
+    }
+}
+
+/// The pairs of a lane, and how far down and across they lie from the first.
+fn pairs<'k>(
+    place: &Place<'k>,
+    sums: &[Vec<Patch<'k>>],
+) -> impl Iterator<Item = ([u32; 2], [Value<'k, f32>; 2])> {
+    let apart = place.apart;
+    (0..).zip(sums).flat_map(move |(i, patches)| {
+        (0..).zip(patches).flat_map(move |(j, patch)| {
+            let [a, b, c, d] = patch.map(Var::get);
+            [([i * apart, j * 8], [a, b]), ([i * apart + 8, j * 8], [c, d])]
+        })
+    })
 }

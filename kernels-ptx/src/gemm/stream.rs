@@ -28,7 +28,7 @@ use retrograph_ptx::{Reach, SmTarget};
 use super::brain::{self, Patch, Place, patches};
 use super::operand::Contiguous;
 use super::sizes::{Parameters, Storage};
-use super::write::Writer;
+use super::write::{Groups, Writer};
 use ring::{Copier, Lies, Panel, Ring};
 use split::Split;
 
@@ -288,9 +288,35 @@ impl Shape {
                 }
             }
             let writer = Writer { kernel: *k, given, origin };
+            if behind {
+                self.write_lines(&writer, memory.reinterpret(), (&place, &sums));
+                return;
+            }
             brain::each_pair(k, &place, &sums, |row, column, pair| {
                 writer.write(row, column, &pair);
             });
         })
+    }
+
+    /// Writes the sums by way of shared memory, so that neighbouring threads write neighbouring
+    /// elements: a warp fills whole lines, where its own sums are a quarter of eight.
+    fn write_lines<'k>(
+        self,
+        writer: &Writer<'k>,
+        memory: Shared<'k, f32>,
+        (place, sums): (&Place<'k>, &[Vec<Patch<'k>>]),
+    ) {
+        let k = &writer.kernel;
+        let [rows, columns] = self.tile.extent;
+        // Four rows of pairs that lanes store at once are in different banks.
+        let pitch = columns + 8;
+        assert!(rows * pitch * 4 <= self.shared_bytes() - ALIGNED, "the sums fit into the stages");
+        // Every warpgroup has waited for its products, and now all have.
+        k.barrier();
+        brain::store_pairs(k, (memory, pitch), place, sums);
+        k.barrier();
+        let (count, first_row, extent) = (1, 0, [rows, columns]);
+        let threads = self.threads();
+        writer.write_groups(&Groups { memory, count, first_row, extent, pitch, threads });
     }
 }

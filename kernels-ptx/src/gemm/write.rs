@@ -23,6 +23,8 @@ pub(super) struct Groups<'k> {
     pub(super) first_row: u32,
     /// Rows and columns of the run.
     pub(super) extent: [u32; 2],
+    /// Elements from one row to the next.
+    pub(super) pitch: u32,
     /// Threads of the block.
     pub(super) threads: u32,
 }
@@ -53,6 +55,7 @@ pub(super) fn finish<'k>(
             count: tile.split,
             first_row: band * tile.band_rows(),
             extent: [tile.band_rows(), tile.columns],
+            pitch: tile.columns,
             threads: tile.threads(),
         });
     }
@@ -100,14 +103,15 @@ impl<'k> Writer<'k> {
         for first in (0..elements / 4).step_by(groups.threads as usize) {
             let thread = k.tid_x() + first;
             k.when(thread.lt(elements / 4), || {
-                let first = groups.memory.at(thread * 4);
+                let (row, column) = (over(thread, across), (thread & (across - 1)) * 4);
+                let first = groups.memory.at(row * groups.pitch + column);
                 let mut sum = first.load_vec4(0);
                 for group in 1..groups.count {
-                    let next = first.offset(i64::from(group * elements)).load_vec4(0);
+                    let further = i64::from(group * rows * groups.pitch);
+                    let next = first.offset(further).load_vec4(0);
                     sum = [0, 1, 2, 3].map(|j| sum[j] + next[j]);
                 }
-                let row = over(thread, across) + groups.first_row;
-                self.write(row, (thread & (across - 1)) * 4, &sum);
+                self.write(row + groups.first_row, column, &sum);
             });
         }
     }

@@ -53,8 +53,8 @@ impl LossPass {
         let (logits, _) = head::logits(&mut builder, x)?;
         builder.scope("loss");
         let vocab = config.model.vocab;
-        // The gradient that the kernel leaves in place of the logits is not used.
-        let loss = CrossEntropy { logits, targets, losses, counted, rows, vocab };
+        let grad_logits = None;
+        let loss = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
         builder.launch(loss.launch())?;
         let Builder { pass, parameters, .. } = builder;
         let Rotary { cos, sin } = rotary;

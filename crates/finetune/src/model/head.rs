@@ -6,7 +6,7 @@ use std::ops::Range;
 use retrograph_kernels::ops::{CrossEntropy, Embedding, EmbeddingBackward, GemmShape, Mean};
 use retrograph_runtime::Slice;
 
-use super::activation::Activation;
+use super::activation::{Activation, Forms};
 use super::builder::{Builder, Gradient};
 use super::linear::{self, Linear};
 use super::norm;
@@ -93,12 +93,24 @@ impl Objective {
     }
 }
 
-/// Appends the cross-entropy of each row, and replaces the logits by the gradient of their mean.
-pub(super) fn loss(builder: &mut Builder, logits: Slice<f32>, objective: Objective) -> Result<()> {
+/// Appends the cross-entropy of each row. The gradient of their mean replaces the logits, unless
+/// the product that reads it takes bf16.
+pub(super) fn loss(
+    builder: &mut Builder,
+    saved: &Saved,
+    objective: Objective,
+) -> Result<Activation> {
     builder.scope("loss");
     let Objective { targets, counted, losses } = objective;
-    let (rows, vocab) = (builder.rows(), builder.config.model.vocab);
-    builder.launch(CrossEntropy { logits, targets, losses, counted, rows, vocab }.launch())
+    let (rows, vocab, logits) = (builder.rows(), builder.config.model.vocab, saved.logits);
+    let grad = match saved.projection.0.forms(builder) {
+        Forms { f32: true, bf16: false } => logits.into(),
+        forms => Activation::transient(builder, ("grad_logits", logits.len()), forms),
+    };
+    let grad_logits = Some(grad.written());
+    let loss = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
+    builder.launch(loss.launch())?;
+    Ok(grad)
 }
 
 /// Appends the mean over the rows that count.
@@ -108,11 +120,14 @@ pub(super) fn mean(builder: &mut Builder, objective: Objective, out: Slice<f32>)
     builder.launch(Mean { x: losses, counted, out }.launch())
 }
 
-/// Appends the gradient of the last layer's output, once the logits hold their own gradient.
-pub(super) fn logits_backward(builder: &mut Builder, saved: Saved) -> Result<Slice<f32>> {
+/// Appends the gradient of the last layer's output, given that of the logits.
+pub(super) fn logits_backward(
+    builder: &mut Builder,
+    saved: Saved,
+    grad_logits: Activation,
+) -> Result<Slice<f32>> {
     builder.scope("logits backward");
     let (linear, linear_saved) = saved.projection;
-    let grad_logits = Activation::of(builder, saved.logits, linear.forms(builder))?;
     let grad_normed = linear.backward(builder, linear_saved, grad_logits)?;
     builder.scope("final norm backward");
     let grad = builder.transient("grad_residual", grad_normed.len());

@@ -197,9 +197,9 @@ fn forward_and_backward(
         kept.push(if recompute { Kept::Input(x) } else { Kept::All(Box::new(saved)) });
         x = next;
     }
-    let (logits, head_saved) = head::logits(builder, x)?;
-    head::loss(builder, logits, objective)?;
-    let grad = head::logits_backward(builder, head_saved)?;
+    let (_, head_saved) = head::logits(builder, x)?;
+    let grad_logits = head::loss(builder, &head_saved, objective)?;
+    let grad = head::logits_backward(builder, head_saved, grad_logits)?;
     for (number, kept) in kept.into_iter().enumerate().rev() {
         let saved = match kept {
             Kept::All(saved) => *saved,
@@ -270,9 +270,9 @@ mod tests {
         // Forward and backward, and the logits.
         assert_eq!(names(&large, "_stream"), 2 * (7 * layers + 1));
         assert_eq!(names(&small, "_stream") + names(&small, "/cast"), 0);
-        // What attention gives, the gradients of q, k, v, o and down, and those of the logits.
-        // Norms and SwiGLU round by themselves.
-        assert_eq!(names(&large, "/cast"), 6 * layers + 1);
+        // What attention gives, and the gradients of q, k, v, o and down. Norms, SwiGLU and
+        // cross-entropy round by themselves.
+        assert_eq!(names(&large, "/cast"), 6 * layers);
         let inner: Vec<_> = (large.pass.buffers().map(|(_, it)| it.name()))
             .filter(|name| name.contains("swiglu/out"))
             .collect();

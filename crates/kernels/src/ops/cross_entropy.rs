@@ -1,6 +1,7 @@
 //! Cross-entropy loss and its gradient in one kernel.
 
 use super::geometry::{MOST_BLOCKS, linear};
+use super::stored::Written;
 use super::{pointer, u32};
 use crate::checks::Check;
 use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Problem, View};
@@ -13,6 +14,8 @@ pub static CROSS_ENTROPY: Kernel = Kernel {
         pointer("logits"),
         pointer("targets"),
         pointer("losses"),
+        pointer("grad_logits"),
+        pointer("grad_logits_bf16"),
         pointer("counted"),
         u32("rows"),
         u32("vocab"),
@@ -43,8 +46,8 @@ fn by_vocab(problem: &Problem) -> Dispatch {
     }
 }
 
-/// For each row: `loss = ln Σ exp(logits) − logits[target]`, and the logits become
-/// `(softmax(logits) − onehot(target)) ÷ max(counted, 1)`, the gradient of the mean of the losses.
+/// For each row: `loss = ln Σ exp(logits) − logits[target]`, and the gradient of the mean of the
+/// losses, `(softmax(logits) − onehot(target)) ÷ max(counted, 1)`.
 ///
 /// A row with the target [`IGNORED_TARGET`] has the loss 0 and a gradient of zeros. Any other
 /// target that is not below `vocab` gives a NaN loss and a row of NaN, and nothing outside of the
@@ -54,12 +57,15 @@ fn by_vocab(problem: &Problem) -> Dispatch {
 /// infinite loss.
 #[derive(Clone, Copy, Debug)]
 pub struct CrossEntropy<B> {
-    /// `[rows, vocab]`, read, and overwritten by the gradient.
+    /// `[rows, vocab]`, read.
     pub logits: View<B, f32>,
     /// `[rows]`, read: the token that each row should predict, or [`IGNORED_TARGET`].
     pub targets: View<B, u32>,
     /// `[rows]`, written.
     pub losses: View<B, f32>,
+    /// `[rows, vocab]`, written: as f32, where it may be the view of the logits, as bf16, or both;
+    /// `None` computes the losses alone.
+    pub grad_logits: Option<Written<B>>,
     /// `[1]`, read: how many targets count in the mean, in this launch and in others whose
     /// gradients are added to its own.
     pub counted: View<B, u32>,
@@ -72,19 +78,25 @@ pub struct CrossEntropy<B> {
 impl<B: Copy> CrossEntropy<B> {
     /// Checks the operands and describes the launch.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { logits, targets, losses, counted, rows, vocab } = self;
+        let Self { logits, targets, losses, grad_logits, counted, rows, vocab } = self;
         let check = Check(CROSS_ENTROPY.name);
         check.rule(vocab > 0 || rows == 0, "a row needs at least one logit", (rows, vocab))?;
-        check.length("logits", logits, check.product("rows × vocab", &[rows, vocab])?)?;
+        let elements = check.product("rows × vocab", &[rows, vocab])?;
+        check.length("logits", logits, elements)?;
+        grad_logits.map_or(Ok(()), |written| written.check(check, "grad_logits", elements))?;
         check.length("targets", targets, rows)?;
         check.length("losses", losses, rows)?;
         check.length("counted", counted, 1)?;
         let rows = check.at_most("rows", rows, MOST_BLOCKS)?;
         let vocab = check.at_most("vocab", vocab, MOST_BLOCKS)?;
+        let gradient = grad_logits.map(Written::arguments);
+        let [grad_f32, grad_bf16] = gradient.unwrap_or([Argument::Null, Argument::Null]);
         let arguments = vec![
-            Argument::update(logits),
+            Argument::read(logits),
             Argument::read(targets),
             Argument::write(losses),
+            grad_f32,
+            grad_bf16,
             Argument::read(counted),
             Argument::U32(rows),
             Argument::U32(vocab),

@@ -5,6 +5,7 @@ use retrograph_kernels::ops::{CrossEntropy, IGNORED_TARGET};
 use retrograph_kernels::reference::cross_entropy::{cross_entropy, cross_entropy_gradient};
 
 use crate::harness::Device;
+use crate::streams::rounds;
 use crate::support::{Data, Tolerance, differences, doubles, same_bits};
 
 /// Rows and vocabularies: one, primes, a warp and one past it, both entries, several per thread.
@@ -23,7 +24,8 @@ fn run(
         let (rows, gradient) = (targets.len(), device.upload(logits));
         let (targets, losses) = (device.upload(targets), device.unwritten(rows));
         let counted = device.upload(&[counted]);
-        let launch = CrossEntropy { logits: gradient, targets, losses, counted, rows, vocab };
+        let (logits, grad_logits) = (gradient, Some(gradient.into()));
+        let launch = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
         let launch = launch.launch().unwrap();
         let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, 1024)][entry];
         let grid = [blocks as u32, 1, 1];
@@ -156,4 +158,36 @@ fn the_gradient_matches_finite_differences() {
     let mean = |x: &[f64]| cross_entropy(x, &targets, vocab).iter().sum::<f64>() / rows as f64;
     let expected = differences(&doubles(&logits), 1e-4, mean);
     Tolerance::relative(1e-5).absolute(1e-6).check(&gradient, &expected, "differences");
+}
+
+/// Vocabularies of whole quads and not, by warps and by blocks.
+#[test]
+fn the_gradient_goes_where_it_is_asked_for_and_nowhere_else() {
+    let mut data = Data::new("cross_entropy forms");
+    let sizes = [(3, 28), (2, 1040), (5, 37)];
+    for ((rows, vocab), shift) in sizes.into_iter().flat_map(|size| [(size, 0), (size, 1)]) {
+        let device = Device::new();
+        let (len, numbers) = (rows * vocab, data.uniform(rows * vocab, 4.0));
+        let tokens: Vec<u32> = (0..rows).map(|row| (row * 13 % vocab) as u32).collect();
+        let place = || {
+            let padded = [&vec![f32::NAN; shift], numbers.as_slice()].concat();
+            device.upload(&padded).slice(shift..shift + len)
+        };
+        let (targets, counted) = (device.upload(&tokens), device.upload(&[rows as u32]));
+        let (logits, losses) = (place(), device.unwritten(rows));
+        let loss =
+            CrossEntropy { logits, targets, losses, grad_logits: None, counted, rows, vocab };
+        device.run(&loss.launch().unwrap());
+        let alone = device.download(losses);
+        let whole = device.unwritten(len);
+        device.run(&CrossEntropy { grad_logits: Some(whole.into()), ..loss }.launch().unwrap());
+        same_bits(&device.download(losses), &alone, "losses");
+        rounds(&device, len, &|to| CrossEntropy { grad_logits: Some(to), ..loss }.launch());
+        same_bits(&device.download(logits), &numbers, "logits that are only read");
+        let (logits, whole) = (place(), device.download(whole));
+        let grad_logits = Some(logits.into());
+        device.run(&CrossEntropy { logits, grad_logits, ..loss }.launch().unwrap());
+        same_bits(&device.download(logits), &whole, "the gradient in place of the logits");
+        same_bits(&device.download(losses), &alone, "losses");
+    }
 }

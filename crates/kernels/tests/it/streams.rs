@@ -197,7 +197,7 @@ type Write<'a> = &'a dyn Fn(Written<u64>) -> Result<Launch<u64>, KernelError>;
 
 /// Checks that a result in bf16, alone or beside f32, at an aligned address or not, is the one in
 /// f32 rounded, and that nothing is written beyond it.
-fn rounds(device: &Device, len: usize, launch: Write<'_>) {
+pub(crate) fn rounds(device: &Device, len: usize, launch: Write<'_>) {
     let exact = device.unwritten(len);
     device.run(&launch(exact.into()).unwrap());
     let exact = device.download(exact);

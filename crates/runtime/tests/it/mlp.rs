@@ -84,7 +84,8 @@ impl Mlp {
         pass.launch(Fprop { x, w: w2.value, bias, y: logits, shape, alpha, accumulate }.launch()?)?;
         let (targets, counted) = (self.targets, self.counted);
         let (rows, vocab) = (ROWS, CLASSES);
-        let entropy = CrossEntropy { logits, targets, losses, counted, rows, vocab };
+        let grad_logits = Some(logits.into());
+        let entropy = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
         pass.launch(entropy.launch()?)?;
         pass.launch(Mean { x: losses, counted, out: self.loss }.launch()?)?;
 
