@@ -11,7 +11,7 @@
 //! NaN. Neither is ever used as an index.
 //!
 //! Without a place for the gradient only the losses are computed. The gradient goes to f32, to
-//! bf16, or both; as f32 it may go where the logits are.
+//! bf16, or both, or in place of the logits.
 //!
 //! **Grid.** `cross_entropy_by_warps`: one warp per row, 4 rows per block of 128 threads, for small
 //! vocabularies. `cross_entropy_by_blocks`: one block of 1024 threads per row, for large ones.
@@ -52,6 +52,7 @@ fn entry(target: SmTarget, name: &str, team: Team) -> Entry {
         let targets = k.pointer::<u32>("targets");
         let losses = k.pointer::<f32>("losses");
         let gradient = Written::declare(k, "grad_logits");
+        let in_place = k.param::<u32>("in_place").ne(0);
         let counted = k.pointer::<u32>("counted");
         let rows = k.param::<u32>("rows");
         let vocab = k.param::<u32>("vocab");
@@ -91,6 +92,7 @@ fn entry(target: SmTarget, name: &str, team: Team) -> Entry {
         let share = counted.load(0).max(1).cast::<f32>().rcp();
         let share = known.select(share, otherwise);
         let scale = sum.rcp();
+        let gradient = gradient.or_at(logits, in_place);
         k.return_if(gradient.is_null());
         let gradient = gradient.at(start);
         let [f32, bf16] = gradient.arrays();

@@ -51,6 +51,12 @@ impl<'k> Written<'k> {
         }
     }
 
+    /// The same, or as f32 to `array`, where `instead` holds.
+    pub(crate) fn or_at(self, array: Ptr<'k, f32>, instead: Pred<'k>) -> Self {
+        let address = instead.select(array.address(), self.f32.address());
+        Self { f32: Ptr::from_address(address), ..self }
+    }
+
     /// Whether it goes nowhere.
     pub(crate) fn is_null(self) -> Pred<'k> {
         (self.f32.address() | self.bf16.address()).eq(0)
@@ -170,6 +176,23 @@ pub(crate) fn block_quads<'k>(
 /// Thread i of the grid has the elements from 4·i to 4·i + 3. Each output is written as f32, as
 /// bf16, or both.
 pub(crate) fn streaming<const I: usize, const O: usize>(
+    named: (SmTarget, &str),
+    arrays: ([&str; I], [&str; O]),
+    formula: impl for<'k> Fn([Value<'k, f32>; I]) -> [Value<'k, f32>; O],
+) -> Entry {
+    streaming_from(Form::F32, named, arrays, formula)
+}
+
+/// How inputs are stored.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    F32,
+    Bf16,
+}
+
+/// The same kernel over inputs that are all stored in `form`.
+pub(crate) fn streaming_from<const I: usize, const O: usize>(
+    form: Form,
     (target, name): (SmTarget, &str),
     (inputs, outputs): ([&str; I], [&str; O]),
     formula: impl for<'k> Fn([Value<'k, f32>; I]) -> [Value<'k, f32>; O],
@@ -184,7 +207,10 @@ pub(crate) fn streaming<const I: usize, const O: usize>(
         let written = outputs.iter().flat_map(|output| output.arrays());
         let arrays: Vec<_> = inputs.iter().copied().chain(written).collect();
         let quad = Quad::new(quad * 4, n, aligned(&arrays));
-        let loaded = inputs.map(|input| quad.load(input));
+        let loaded = inputs.map(|input| match form {
+            Form::F32 => quad.load(input),
+            Form::Bf16 => quad.load_bf16(input.address()),
+        });
         let results = [0, 1, 2, 3].map(|lane| formula(loaded.map(|floats| floats[lane])));
         for (index, output) in outputs.into_iter().enumerate() {
             quad.write(target, output, results.map(|result| result[index]));

@@ -1,18 +1,24 @@
-//! SwiGLU: `out = silu(gate) · up`.
+//! SwiGLU: `out = silu(gate) · up`, from f32, or from bf16 (`swiglu_bf16`).
 //!
 //! Grid: one thread for each four neighbouring elements.
 //! Deterministic: every element is computed by one thread from one place of the inputs.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
-use retrograph_ptx::build::ModuleBuilder;
+use retrograph_ptx::build::{ModuleBuilder, Value};
 
-use crate::quad::streaming;
+use crate::quad::{Form, streaming_from};
 use crate::sigmoid::silu;
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
     let names = (["gate", "up"], ["out"]);
-    let entry = streaming((target, "swiglu"), names, |[gate, up]| [silu(gate) * up]);
-    ModuleBuilder::new(target).entry(entry).build()
+    ModuleBuilder::new(target)
+        .entry(streaming_from(Form::F32, (target, "swiglu"), names, formula))
+        .entry(streaming_from(Form::Bf16, (target, "swiglu_bf16"), names, formula))
+        .build()
+}
+
+fn formula<'k>([gate, up]: [Value<'k, f32>; 2]) -> [Value<'k, f32>; 1] {
+    [silu(gate) * up]
 }

@@ -224,7 +224,7 @@ fn ring(
         let (alpha, accumulate) = (1.0, false);
         match op {
             "fprop" => {
-                let (x, y, bias) = (first(x, lens[0]), View::new(y, lens[2]), None);
+                let (x, y, bias) = (first(x, lens[0]), View::<_, f32>::new(y, lens[2]), None);
                 Fprop { x, w, bias, y, shape, alpha, accumulate }.launch_in(compute)
             }
             "wgrad" => {
@@ -234,7 +234,7 @@ fn ring(
                 Wgrad { grad_out, x, grad_weight, shape, alpha, accumulate }.launch_in(compute)
             }
             _ => {
-                let (grad_out, grad_input) = (first(y, lens[2]), View::new(x, lens[0]));
+                let (grad_out, grad_input) = (first(y, lens[2]), View::<_, f32>::new(x, lens[0]));
                 Dgrad { grad_out, w, grad_input, shape, alpha, accumulate }.launch_in(compute)
             }
         }

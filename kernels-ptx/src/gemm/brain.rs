@@ -164,7 +164,7 @@ pub(super) fn entry(
             let stages = [stage, stage.offset(i64::from(lengths[0]))];
             multiply((k, target), tile.depth, (&operands, stages), &sums);
         });
-        let writer = Writer { kernel: *k, given, origin };
+        let writer = Writer { kernel: *k, rounds: None, given, origin };
         finish(tile, &writer, (memory.reinterpret(), &place), &sums);
     })
 }

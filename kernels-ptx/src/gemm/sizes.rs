@@ -13,6 +13,8 @@ const A_VECTORS: u32 = 2;
 const B_VECTORS: u32 = 4;
 /// Whether c may be written in aligned quads.
 const C_QUADS: u32 = 8;
+/// Whether c is bf16.
+const C_BF16: u32 = 16;
 
 /// `value ÷ size` for a size that is a power of two: `ptxas` makes a whole division of a constant
 /// one.
@@ -69,6 +71,8 @@ impl<'k> Source<'k> {
 #[derive(Clone, Copy)]
 pub(super) struct Target<'k> {
     pub(super) plane: Ptr<'k, f32>,
+    /// The plane of bf16, and whether that is what c is, for products that can write it.
+    pub(super) rounded: Option<(Ptr<'k, u32>, Pred<'k>)>,
     pub(super) bias: Ptr<'k, f32>,
     pub(super) leading: Value<'k, u32>,
     pub(super) alpha: Value<'k, f32>,
@@ -132,6 +136,10 @@ impl<'k> Parameters<'k> {
             },
             c: Target {
                 plane: c.at(plane(&c_strides, head)),
+                rounded: (storage[0] == Storage::Bf16).then(|| {
+                    let address = c.address() + (plane(&c_strides, head) << 1);
+                    (Ptr::from_address(address), flag(C_BF16))
+                }),
                 bias,
                 leading: ldc,
                 alpha,

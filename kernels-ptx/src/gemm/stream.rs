@@ -287,7 +287,8 @@ impl Shape {
                     });
                 }
             }
-            let writer = Writer { kernel: *k, given, origin };
+            let rounds = (factor == Factor::Brain).then_some(target);
+            let writer = Writer { kernel: *k, rounds, given, origin };
             if behind {
                 self.write_lines(&writer, memory.reinterpret(), (&place, &sums));
                 return;

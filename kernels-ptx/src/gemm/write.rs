@@ -1,13 +1,17 @@
 //! From the sums that threads hold to c.
 
-use retrograph_ptx::build::{Kernel, Shared, Value, Var};
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
 
 use super::sizes::{Parameters, over};
 use super::tile::{Accumulators, Place, Tile};
+use crate::bf16::pack;
 
 /// Where the elements of c go.
 pub(super) struct Writer<'k> {
     pub(super) kernel: Kernel<'k>,
+    /// Where c may be bf16, the target, which says how that is rounded.
+    pub(super) rounds: Option<SmTarget>,
     pub(super) given: Parameters<'k>,
     /// First row and column of the tile.
     pub(super) origin: [Value<'k, u32>; 2],
@@ -36,7 +40,7 @@ pub(super) fn finish<'k>(
     (given, origin): (Parameters<'k>, [Value<'k, u32>; 2]),
     (memory, place, sums): (Shared<'k, f32>, &Place<'k>, &Accumulators<'k>),
 ) {
-    let writer = Writer { kernel: *k, given, origin };
+    let writer = Writer { kernel: *k, rounds: None, given, origin };
     if tile.split == 1 {
         each_quad(tile, place, sums, |_, row, column, quad| {
             writer.write(row, column, &quad.map(Var::get));
@@ -127,12 +131,54 @@ impl<'k> Writer<'k> {
         let (row, column) = (self.origin[0] + row, self.origin[1] + column);
         k.when(row.lt(self.given.m) & column.lt(self.given.n), || {
             let index = row.mul_add(self.given.c.leading, column);
-            k.when_else(
-                self.given.c.quads,
-                || self.write_vector(index, column, sums),
-                || self.write_each(index, column, sums),
-            );
+            let single = || {
+                k.when_else(
+                    self.given.c.quads,
+                    || self.write_vector(index, column, sums),
+                    || self.write_each(index, column, sums),
+                );
+            };
+            match self.given.c.rounded.zip(self.rounds) {
+                None => single(),
+                Some(((plane, is), target)) => {
+                    let rounded = || self.write_rounded((plane, target), (index, column), sums);
+                    k.when_else(is, rounded, single);
+                }
+            }
         });
+    }
+
+    /// As bf16, which is never added to.
+    fn write_rounded(
+        &self,
+        (plane, target): (Ptr<'k, u32>, SmTarget),
+        (index, column): (Value<'k, u32>, Value<'k, u32>),
+        sums: &[Value<'k, f32>],
+    ) {
+        let (k, c) = (self.kernel, self.given.c);
+        let values: Vec<_> = sums.iter().map(|&sum| k.var(sum * c.alpha)).collect();
+        k.when(!c.bias.is_null(), || {
+            // Behind the last column there is no bias, and nothing is written.
+            let bias = c.bias.at(column);
+            let last = self.given.n - 1 - column;
+            (0u32..).zip(&values).for_each(|(j, value)| value.add_assign(bias.load(last.min(j))));
+        });
+        let pair = |pair: &[Var<'k, f32>]| pack(target, [pair[0].get(), pair[1].get()]);
+        let words: Vec<_> = values.chunks_exact(2).map(pair).collect();
+        let whole = || match words[..] {
+            [word] => plane.store(index >> 1, word),
+            [low, high] => plane.store_vec2(index >> 1, [low, high]),
+            _ => unreachable!("two or four elements are written"),
+        };
+        let each = || {
+            for (j, word) in (0u32..).step_by(2).zip(&words) {
+                for (j, half) in [(j, *word), (j + 1, *word >> 16)] {
+                    let inside = (column + j).lt(self.given.n);
+                    k.when(inside, || plane.store_u16(index + j, half));
+                }
+            }
+        };
+        k.when_else(c.quads, whole, each);
     }
 
     /// All at once: c has a multiple of 4 columns.

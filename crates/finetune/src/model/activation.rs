@@ -17,6 +17,8 @@ pub(super) struct Forms {
 impl Forms {
     /// In f32 alone.
     pub(super) const F32: Self = Self { f32: true, bf16: false };
+    /// In bf16 alone.
+    pub(super) const BF16: Self = Self { f32: false, bf16: true };
 
     /// What both need.
     pub(super) fn and(self, other: Self) -> Self {

@@ -1,6 +1,6 @@
 //! The loss of each token, for measuring a model on a text that it was not trained on.
 
-use retrograph_kernels::ops::CrossEntropy;
+use retrograph_kernels::ops::{CrossEntropy, GradLogits};
 use retrograph_runtime::{Pass, Slice};
 
 use super::attention::Rotary;
@@ -53,7 +53,7 @@ impl LossPass {
         let (logits, _) = head::logits(&mut builder, x)?;
         builder.scope("loss");
         let vocab = config.model.vocab;
-        let grad_logits = None;
+        let grad_logits = GradLogits::None;
         let loss = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
         builder.launch(loss.launch())?;
         let Builder { pass, parameters, .. } = builder;

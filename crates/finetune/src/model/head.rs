@@ -3,10 +3,12 @@
 
 use std::ops::Range;
 
-use retrograph_kernels::ops::{CrossEntropy, Embedding, EmbeddingBackward, GemmShape, Mean};
+use retrograph_kernels::ops::{
+    CrossEntropy, Embedding, EmbeddingBackward, GemmShape, GradLogits, Mean,
+};
 use retrograph_runtime::Slice;
 
-use super::activation::{Activation, Forms};
+use super::activation::Activation;
 use super::builder::{Builder, Gradient};
 use super::linear::{self, Linear};
 use super::norm;
@@ -103,11 +105,13 @@ pub(super) fn loss(
     builder.scope("loss");
     let Objective { targets, counted, losses } = objective;
     let (rows, vocab, logits) = (builder.rows(), builder.config.model.vocab, saved.logits);
-    let grad = match saved.projection.0.forms(builder) {
-        Forms { f32: true, bf16: false } => logits.into(),
-        forms => Activation::transient(builder, ("grad_logits", logits.len()), forms),
+    let forms = saved.projection.0.forms(builder);
+    let (grad, grad_logits) = if forms.bf16 {
+        let grad = Activation::transient(builder, ("grad_logits", logits.len()), forms);
+        (grad, GradLogits::Apart(grad.written()))
+    } else {
+        (logits.into(), GradLogits::InPlace)
     };
-    let grad_logits = Some(grad.written());
     let loss = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
     builder.launch(loss.launch())?;
     Ok(grad)

@@ -92,9 +92,34 @@ impl Linear {
         x: Activation,
         name: &str,
     ) -> Result<(Slice<f32>, Saved)> {
-        let y = builder.transient(name, self.shape.rows * self.shape.outputs);
-        let low_rank = self.forward_into(builder, x, y)?;
+        let (y, saved) = self.forward_as(builder, x, (name, Forms::F32))?;
+        Ok((y.floats(), saved))
+    }
+
+    /// The same with `y` in one of two forms; in bf16 only where [`Self::rounds_output`] says so.
+    pub(super) fn forward_as(
+        &self,
+        builder: &mut Builder,
+        x: Activation,
+        (name, forms): (&str, Forms),
+    ) -> Result<(Activation, Saved)> {
+        let len = self.shape.rows * self.shape.outputs;
+        let y = Activation::transient(builder, (name, len), forms);
+        self.project(builder, x, (y.stored(), self.bias.map(|bias| bias.floats())))?;
+        let low_rank = self.update(builder, x, y)?;
         Ok((y, Saved { x, low_rank }))
+    }
+
+    /// Whether `y` can be written in bf16: by a large product, and nothing is added to it.
+    pub(super) fn rounds_output(&self, builder: &Builder) -> bool {
+        let whole = || self.shape.fprop_parts(builder.compute(), true) == 1;
+        self.forms(builder).bf16 && self.lora.is_none() && whole()
+    }
+
+    /// Whether the gradient of the input can be.
+    pub(super) fn rounds_grad_input(&self, builder: &Builder) -> bool {
+        let whole = || self.shape.dgrad_parts(builder.compute(), true) == 1;
+        self.forms(builder).bf16 && self.lora.is_none() && whole()
     }
 
     /// Appends `residual + linear(x)`. Where the product has one row, it adds the residual as it
@@ -111,8 +136,8 @@ impl Linear {
             return Ok((builder.sum(residual, y)?, saved));
         }
         let y = builder.transient("out", self.shape.outputs);
-        self.project(builder, x, (y, Some(residual)))?;
-        let low_rank = self.update(builder, x, y)?;
+        self.project(builder, x, (y.into(), Some(residual)))?;
+        let low_rank = self.update(builder, x, y.into())?;
         Ok((y, Saved { x, low_rank }))
     }
 
@@ -124,8 +149,8 @@ impl Linear {
         x: Activation,
         y: Slice<f32>,
     ) -> Result<Option<LowRank>> {
-        self.project(builder, x, (y, self.bias.map(|bias| bias.floats())))?;
-        self.update(builder, x, y)
+        self.project(builder, x, (y.into(), self.bias.map(|bias| bias.floats())))?;
+        self.update(builder, x, y.into())
     }
 
     /// Appends what the low-rank update adds to `y`, if there is one.
@@ -133,7 +158,7 @@ impl Linear {
         &self,
         builder: &mut Builder,
         x: Activation,
-        y: Slice<f32>,
+        y: Activation,
     ) -> Result<Option<LowRank>> {
         let shape = self.shape;
         let Some(lora) = self.lora else { return Ok(None) };
@@ -142,9 +167,12 @@ impl Linear {
         let t = builder.transient("low_rank", down.rows * down.outputs);
         let w = lora.a.value.stored();
         let (bias, alpha, accumulate) = (None, 1.0, false);
-        product(builder, Fprop { x: x.into(), w, bias, y: t, shape: down, alpha, accumulate })?;
+        let (input, out) = (x.into(), t.into());
+        product(builder, Fprop { x: input, w, bias, y: out, shape: down, alpha, accumulate })?;
         let (w, alpha) = (lora.b.value.stored(), lora.scale);
-        product(builder, Fprop { x: t.into(), w, bias, y, shape: up, alpha, accumulate: true })?;
+        let (input, out) = (t.into(), y.floats().into());
+        let accumulate = true;
+        product(builder, Fprop { x: input, w, bias, y: out, shape: up, alpha, accumulate })?;
         Ok(Some(LowRank { x, t }))
     }
 
@@ -153,15 +181,16 @@ impl Linear {
         &self,
         builder: &mut Builder,
         x: Activation,
-        (y, bias): (Slice<f32>, Option<Slice<f32>>),
+        (y, bias): (Stored<BufferId>, Option<Slice<f32>>),
     ) -> Result<()> {
         let (w, shape, compute) = (self.weight.value.stored(), self.shape, builder.compute());
         let x = self.operand(builder, x);
         let parts = shape.fprop_parts(compute, self.forms(builder).bf16);
-        if shape.rows > 1 && parts > 1 && bias.is_none() {
-            let partials = builder.transient("parts", parts * y.len());
+        let cut = shape.rows > 1 && parts > 1 && bias.is_none();
+        if let (Stored::F32(out), true) = (y, cut) {
+            let partials = builder.transient("parts", parts * out.len());
             builder.launch(FpropParts { x, w, partials, shape, parts }.launch_in(compute))?;
-            return builder.launch(PartsSum { partials, out: y, parts }.launch());
+            return builder.launch(PartsSum { partials, out, parts }.launch());
         }
         product(builder, Fprop { x, w, bias, y, shape, alpha: 1.0, accumulate: false })
     }
@@ -180,19 +209,21 @@ impl Linear {
         saved: Saved,
         given: Activation,
     ) -> Result<Slice<f32>> {
-        let (shape, w, compute) = (self.shape, self.weight.value.stored(), builder.compute());
-        let grad_out = self.operand(builder, given);
-        let grad_input = builder.transient("grad_input", shape.rows * shape.inputs);
-        let parts = shape.dgrad_parts(compute, self.forms(builder).bf16);
-        if parts > 1 {
-            let partials = builder.transient("grad_input_parts", parts * grad_input.len());
-            let cut = DgradParts { grad_out, w, partials, shape, parts };
-            builder.launch(cut.launch_in(compute))?;
-            builder.launch(PartsSum { partials, out: grad_input, parts }.launch())?;
-        } else {
-            let whole = Dgrad { grad_out, w, grad_input, shape, alpha: 1.0, accumulate: false };
-            builder.launch(whole.launch_in(compute))?;
-        }
+        self.backward_as(builder, saved, (given, Forms::F32)).map(Activation::floats)
+    }
+
+    /// The same with the gradient of the input in one of two forms; in bf16 only where
+    /// [`Self::rounds_grad_input`] says so.
+    pub(super) fn backward_as(
+        &self,
+        builder: &mut Builder,
+        saved: Saved,
+        (given, forms): (Activation, Forms),
+    ) -> Result<Activation> {
+        let (shape, compute) = (self.shape, builder.compute());
+        let len = shape.rows * shape.inputs;
+        let grad_input = Activation::transient(builder, ("grad_input", len), forms);
+        self.project_back(builder, given, grad_input.stored())?;
         if let Some(grad_weight) = self.weight.grad {
             let (x, grad_out) = (saved.x.floats(), given.floats());
             let (alpha, accumulate) = (1.0, builder.accumulates());
@@ -205,22 +236,43 @@ impl Linear {
             builder.gradient(out, |out| ColumnSum { x, out, rows, columns }.launch())?;
         }
         if let (Some(lora), Some(LowRank { x, t })) = (self.lora, saved.low_rank) {
-            lora.backward(builder, [x, t, given.floats(), grad_input], shape)?;
+            lora.backward(builder, [x, t, given.floats(), grad_input.floats()], shape)?;
         }
         Ok(grad_input)
+    }
+
+    /// Appends `dx = dy·W`.
+    fn project_back(
+        &self,
+        builder: &mut Builder,
+        given: Activation,
+        grad_input: Stored<BufferId>,
+    ) -> Result<()> {
+        let (w, shape, compute) = (self.weight.value.stored(), self.shape, builder.compute());
+        let grad_out = self.operand(builder, given);
+        let parts = shape.dgrad_parts(compute, self.forms(builder).bf16);
+        if let (Stored::F32(out), true) = (grad_input, parts > 1) {
+            let partials = builder.transient("grad_input_parts", parts * out.len());
+            let cut = DgradParts { grad_out, w, partials, shape, parts };
+            builder.launch(cut.launch_in(compute))?;
+            return builder.launch(PartsSum { partials, out, parts }.launch());
+        }
+        let whole = Dgrad { grad_out, w, grad_input, shape, alpha: 1.0, accumulate: false };
+        builder.launch(whole.launch_in(compute))
     }
 }
 
 /// Appends a product, which for one row has a kernel of its own.
 fn product(
     builder: &mut Builder,
-    fprop: Fprop<BufferId, Stored<BufferId>, Stored<BufferId>>,
+    fprop: Fprop<BufferId, Stored<BufferId>, Stored<BufferId>, Stored<BufferId>>,
 ) -> Result<()> {
     if fprop.shape.rows != 1 {
         return builder.launch(fprop.launch_in(builder.compute()));
     }
-    let Fprop { x: Stored::F32(x), w, bias, y, alpha, accumulate, .. } = fprop else {
-        unreachable!("one row is not rounded before it is multiplied");
+    let Fprop { x: Stored::F32(x), y: Stored::F32(y), w, bias, alpha, accumulate, .. } = fprop
+    else {
+        unreachable!("one row is not rounded before it is multiplied, nor behind that");
     };
     builder.launch(Gemv { x, w, bias, y, alpha, accumulate }.launch())
 }

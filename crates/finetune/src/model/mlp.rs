@@ -12,9 +12,11 @@ use crate::parameters::layer_name;
 /// What the backward pass needs from the forward pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Saved {
-    gate: (Slice<f32>, Linear, linear::Saved),
-    up: (Slice<f32>, Linear, linear::Saved),
+    gate: (Activation, Linear, linear::Saved),
+    up: (Activation, Linear, linear::Saved),
     down: (Linear, linear::Saved),
+    /// The form of what is between the projections, which is the largest of a layer.
+    form: Forms,
 }
 
 /// The projection `part` of `layer`.
@@ -36,22 +38,25 @@ pub(super) fn forward(
     layer: usize,
     (x, residual): (Activation, Slice<f32>),
 ) -> Result<(Slice<f32>, Saved)> {
-    let project = |builder: &mut Builder, part: &str| -> Result<_> {
-        let linear = projection(builder, layer, part);
+    let [gate, up, down] = ["gate", "up", "down"].map(|part| projection(builder, layer, part));
+    let both = gate.rounds_output(builder) && up.rounds_output(builder);
+    let rounded = both && down.rounds_grad_input(builder);
+    let form = if rounded { Forms::BF16 } else { Forms::F32 };
+    let project = |builder: &mut Builder, part: &str, linear: Linear| -> Result<_> {
         builder.scope(format!("layer {layer}/{part}"));
-        let (y, saved) = linear.forward(builder, x, "out")?;
+        let (y, saved) = linear.forward_as(builder, x, ("out", form))?;
         Ok((y, linear, saved))
     };
-    let gate = project(builder, "gate")?;
-    let up = project(builder, "up")?;
-    let down = projection(builder, layer, "down");
+    let gate = project(builder, "gate", gate)?;
+    let up = project(builder, "up", up)?;
     builder.scope(format!("layer {layer}/swiglu"));
-    let inner = Activation::transient(builder, ("out", gate.0.len()), down.forms(builder));
-    builder.launch(SwiGlu { gate: gate.0, up: up.0, out: inner.written() }.launch())?;
+    let (left, right) = (gate.0.stored(), up.0.stored());
+    let inner = Activation::transient(builder, ("out", left.len()), down.forms(builder));
+    builder.launch(SwiGlu { gate: left, up: right, out: inner.written() }.launch())?;
     builder.scope(format!("layer {layer}/down"));
     let (y, down_saved) =
         down.forward_onto(builder, inner, (residual, &format!("layer {layer}/mlp residual")))?;
-    Ok((y, Saved { gate, up, down: (down, down_saved) }))
+    Ok((y, Saved { gate, up, down: (down, down_saved), form }))
 }
 
 /// Appends the gradient of the input of the MLP of `layer`, and those of its weights.
@@ -61,17 +66,17 @@ pub(super) fn backward(
     saved: Saved,
     grad_out: Slice<f32>,
 ) -> Result<Slice<f32>> {
-    let Saved { gate, up, down } = saved;
+    let Saved { gate, up, down, form } = saved;
     builder.scope(format!("layer {layer}/down backward"));
     let grad_out = Activation::of(builder, grad_out, down.0.forms(builder))?;
-    let grad_out = down.0.backward(builder, down.1, grad_out)?;
+    let grad_out = down.0.backward_as(builder, down.1, (grad_out, form))?.stored();
     builder.scope(format!("layer {layer}/swiglu backward"));
     let [forms_gate, forms_up] = [gate.1, up.1].map(|linear| linear.forms(builder));
     let grad_gate = Activation::transient(builder, ("grad_gate", grad_out.len()), forms_gate);
     let grad_up = Activation::transient(builder, ("grad_up", grad_out.len()), forms_up);
     let both = SwiGluBackward {
-        gate: gate.0,
-        up: up.0,
+        gate: gate.0.stored(),
+        up: up.0.stored(),
         grad_out,
         grad_gate: grad_gate.written(),
         grad_up: grad_up.written(),

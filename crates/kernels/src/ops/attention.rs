@@ -130,7 +130,7 @@ impl<B: Copy> Step<B> {
             layout: self.layout,
             a: (a.0.into(), a.1),
             b: (b.0.into(), b.1),
-            c,
+            c: (c.0.into(), c.1),
             bias: None,
             sizes: self.sizes,
             alpha: self.alpha,

@@ -16,6 +16,7 @@ pub static CROSS_ENTROPY: Kernel = Kernel {
         pointer("losses"),
         pointer("grad_logits"),
         pointer("grad_logits_bf16"),
+        u32("in_place"),
         pointer("counted"),
         u32("rows"),
         u32("vocab"),
@@ -57,15 +58,14 @@ fn by_vocab(problem: &Problem) -> Dispatch {
 /// infinite loss.
 #[derive(Clone, Copy, Debug)]
 pub struct CrossEntropy<B> {
-    /// `[rows, vocab]`, read.
+    /// `[rows, vocab]`, read; overwritten by the gradient where that is in place.
     pub logits: View<B, f32>,
     /// `[rows]`, read: the token that each row should predict, or [`IGNORED_TARGET`].
     pub targets: View<B, u32>,
     /// `[rows]`, written.
     pub losses: View<B, f32>,
-    /// `[rows, vocab]`, written: as f32, where it may be the view of the logits, as bf16, or both;
-    /// `None` computes the losses alone.
-    pub grad_logits: Option<Written<B>>,
+    /// Where the gradient goes, if it is wanted.
+    pub grad_logits: GradLogits<B>,
     /// `[1]`, read: how many targets count in the mean, in this launch and in others whose
     /// gradients are added to its own.
     pub counted: View<B, u32>,
@@ -73,6 +73,17 @@ pub struct CrossEntropy<B> {
     pub rows: usize,
     /// Size of the vocabulary, not 0.
     pub vocab: usize,
+}
+
+/// Where the gradient of the logits goes.
+#[derive(Clone, Copy, Debug)]
+pub enum GradLogits<B> {
+    /// Nowhere: only the losses are computed.
+    None,
+    /// It overwrites the logits.
+    InPlace,
+    /// `[rows, vocab]`, not the logits: as f32, as bf16, or both.
+    Apart(Written<B>),
 }
 
 impl<B: Copy> CrossEntropy<B> {
@@ -83,20 +94,26 @@ impl<B: Copy> CrossEntropy<B> {
         check.rule(vocab > 0 || rows == 0, "a row needs at least one logit", (rows, vocab))?;
         let elements = check.product("rows × vocab", &[rows, vocab])?;
         check.length("logits", logits, elements)?;
-        grad_logits.map_or(Ok(()), |written| written.check(check, "grad_logits", elements))?;
         check.length("targets", targets, rows)?;
         check.length("losses", losses, rows)?;
         check.length("counted", counted, 1)?;
         let rows = check.at_most("rows", rows, MOST_BLOCKS)?;
         let vocab = check.at_most("vocab", vocab, MOST_BLOCKS)?;
-        let gradient = grad_logits.map(Written::arguments);
-        let [grad_f32, grad_bf16] = gradient.unwrap_or([Argument::Null, Argument::Null]);
+        let in_place = matches!(grad_logits, GradLogits::InPlace);
+        let [grad_f32, grad_bf16] = match grad_logits {
+            GradLogits::None | GradLogits::InPlace => [Argument::Null, Argument::Null],
+            GradLogits::Apart(written) => {
+                written.check(check, "grad_logits", elements)?;
+                written.arguments()
+            }
+        };
         let arguments = vec![
-            Argument::read(logits),
+            if in_place { Argument::update(logits) } else { Argument::read(logits) },
             Argument::read(targets),
             Argument::write(losses),
             grad_f32,
             grad_bf16,
+            Argument::U32(in_place.into()),
             Argument::read(counted),
             Argument::U32(rows),
             Argument::U32(vocab),

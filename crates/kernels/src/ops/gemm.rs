@@ -110,15 +110,15 @@ fn single(m: usize, n: usize, k: usize) -> Sizes {
 
 /// y = α·x·wᵀ (+ bias) (+ y): rows × outputs from rows × inputs and outputs × inputs.
 #[derive(Clone, Copy, Debug)]
-pub struct Fprop<B, W = View<B, f32>, X = View<B, f32>> {
+pub struct Fprop<B, W = View<B, f32>, X = View<B, f32>, Y = View<B, f32>> {
     /// rows × inputs; in bf16 only where w is.
     pub x: X,
     /// outputs × inputs.
     pub w: W,
     /// `outputs` elements, added to every row after scaling.
     pub bias: Option<View<B, f32>>,
-    /// rows × outputs; not x, w or bias.
-    pub y: View<B, f32>,
+    /// rows × outputs; not x, w or bias. In bf16 only where x is, and then it is not added to.
+    pub y: Y,
     /// The sizes.
     pub shape: GemmShape,
     /// The factor α.
@@ -127,7 +127,13 @@ pub struct Fprop<B, W = View<B, f32>, X = View<B, f32>> {
     pub accumulate: bool,
 }
 
-impl<B: Copy, W: Into<Stored<B>>, X: Into<Stored<B>>> Fprop<B, W, X> {
+impl<B, W, X, Y> Fprop<B, W, X, Y>
+where
+    B: Copy,
+    W: Into<Stored<B>>,
+    X: Into<Stored<B>>,
+    Y: Into<Stored<B>>,
+{
     /// Checks the operands and describes the launch of a product in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_in(Compute::F32)
@@ -136,8 +142,8 @@ impl<B: Copy, W: Into<Stored<B>>, X: Into<Stored<B>>> Fprop<B, W, X> {
     /// Checks the operands and describes the launch of a product in `compute`.
     pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { x, w, bias, y, shape, alpha, accumulate } = self;
-        let (check, x, w) = (Check(FPROP.name), x.into(), w.into());
-        shape.check(check, [("x", x), ("w", w), ("y", y.into())])?;
+        let (check, x, w, y) = (Check(FPROP.name), x.into(), w.into(), y.into());
+        shape.check(check, [("x", x), ("w", w), ("y", y)])?;
         if let Some(bias) = bias {
             check.length("bias", bias, shape.outputs)?;
         }
@@ -159,13 +165,13 @@ impl<B: Copy, W: Into<Stored<B>>, X: Into<Stored<B>>> Fprop<B, W, X> {
 
 /// dx = α·dy·w (+ dx): rows × inputs from rows × outputs and outputs × inputs.
 #[derive(Clone, Copy, Debug)]
-pub struct Dgrad<B, W = View<B, f32>, Y = View<B, f32>> {
+pub struct Dgrad<Y, W, X> {
     /// dy, rows × outputs; in bf16 only where w is.
     pub grad_out: Y,
     /// outputs × inputs.
     pub w: W,
-    /// dx, rows × inputs; not grad_out or w.
-    pub grad_input: View<B, f32>,
+    /// dx, rows × inputs; not grad_out or w. In bf16 only where dy is, and then it is not added to.
+    pub grad_input: X,
     /// The sizes.
     pub shape: GemmShape,
     /// The factor α.
@@ -174,17 +180,27 @@ pub struct Dgrad<B, W = View<B, f32>, Y = View<B, f32>> {
     pub accumulate: bool,
 }
 
-impl<B: Copy, W: Into<Stored<B>>, Y: Into<Stored<B>>> Dgrad<B, W, Y> {
+impl<Y, W, X> Dgrad<Y, W, X> {
     /// Checks the operands and describes the launch of a product in f32.
-    pub fn launch(self) -> Result<Launch<B>, KernelError> {
+    pub fn launch<B: Copy>(self) -> Result<Launch<B>, KernelError>
+    where
+        Y: Into<Stored<B>>,
+        W: Into<Stored<B>>,
+        X: Into<Stored<B>>,
+    {
         self.launch_in(Compute::F32)
     }
 
     /// Checks the operands and describes the launch of a product in `compute`.
-    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
+    pub fn launch_in<B: Copy>(self, compute: Compute) -> Result<Launch<B>, KernelError>
+    where
+        Y: Into<Stored<B>>,
+        W: Into<Stored<B>>,
+        X: Into<Stored<B>>,
+    {
         let Self { grad_out, w, grad_input, shape, alpha, accumulate } = self;
-        let (grad_out, w) = (grad_out.into(), w.into());
-        let operands = [("grad_input", grad_input.into()), ("w", w), ("grad_out", grad_out)];
+        let (grad_out, w, grad_input) = (grad_out.into(), w.into(), grad_input.into());
+        let operands = [("grad_input", grad_input), ("w", w), ("grad_out", grad_out)];
         shape.check(Check(DGRAD.name), operands)?;
         Product {
             family: INPUT_GRADIENT,
@@ -237,7 +253,7 @@ impl<B: Copy, Y: Into<Stored<B>>, X: Into<Stored<B>>> Wgrad<B, Y, X> {
             layout: Layout::Tn,
             a: (grad_out, plain(shape.outputs)),
             b: (x, plain(shape.inputs)),
-            c: (grad_weight, plain(shape.inputs)),
+            c: (grad_weight.into(), plain(shape.inputs)),
             bias: None,
             sizes: single(shape.outputs, shape.inputs, shape.rows),
             alpha,

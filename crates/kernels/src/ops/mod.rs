@@ -49,7 +49,7 @@ pub use cache_attention::{CacheAttention, CacheAttentionSum};
 pub use clip::{CLIP, CLIP_SCALE, Clip, ClipScale, Guard, SQUARED_SUMS};
 pub use clip::{SquaredSums, squared_sums_partials};
 pub use column_sum::{COLUMN_SUM, ColumnSum};
-pub use cross_entropy::{CROSS_ENTROPY, CrossEntropy, IGNORED_TARGET};
+pub use cross_entropy::{CROSS_ENTROPY, CrossEntropy, GradLogits, IGNORED_TARGET};
 pub use dropout::{DROPOUT, Dropout};
 pub use embedding::{EMBEDDING, EMBEDDING_BACKWARD, EMBEDDING_BF16};
 pub use embedding::{Embedding, EmbeddingBackward};

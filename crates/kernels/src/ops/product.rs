@@ -61,6 +61,8 @@ mod flag {
     pub(super) const B_VECTORS: u32 = 4;
     /// c is written in aligned groups of four.
     pub(super) const C_QUADS: u32 = 8;
+    /// c is bf16.
+    pub(super) const C_BF16: u32 = 16;
 }
 
 /// How one operand is walked, in elements.
@@ -105,7 +107,8 @@ pub(super) struct Product<B> {
     pub(super) layout: Layout,
     pub(super) a: (Stored<B>, Strides),
     pub(super) b: (Stored<B>, Strides),
-    pub(super) c: (View<B, f32>, Strides),
+    /// In f32, or in bf16 where a is.
+    pub(super) c: (Stored<B>, Strides),
     pub(super) bias: Option<View<B, f32>>,
     pub(super) sizes: Sizes,
     pub(super) alpha: f32,
@@ -133,7 +136,7 @@ impl<B: Copy> Product<B> {
         let mut arguments = vec![
             self.a.0.arguments().0,
             b_elements,
-            Argument::Buffer(BufferArgument::new(self.c.0, self.access())),
+            self.result()?,
             self.bias.map_or(Argument::Null, Argument::read),
         ];
         let (a, b, c) = (self.a.1, self.b.1, self.c.1);
@@ -171,7 +174,8 @@ impl<B: Copy> Product<B> {
             (self.accumulate, flag::ACCUMULATE),
             (vectors[0], flag::A_VECTORS),
             (vectors[1], flag::B_VECTORS),
-            (Stored::F32(self.c.0).in_vectors(&c_sizes), flag::C_QUADS),
+            (self.c.0.in_vectors(&c_sizes), flag::C_QUADS),
+            (matches!(self.c.0, Stored::Bf16(_)), flag::C_BF16),
         ] {
             flags |= if holds { bit } else { 0 };
         }
@@ -197,9 +201,20 @@ impl<B: Copy> Product<B> {
         ]
     }
 
-    /// c is written whole unless it is added to, or is a part of something with gaps.
-    fn access(&self) -> Access {
-        if self.accumulate { Access::ReadWrite } else { Access::Write }
+    /// c, which is written whole unless it is added to, or is a part of something with gaps.
+    fn result(&self) -> Result<Argument<B>, KernelError> {
+        let access = if self.accumulate { Access::ReadWrite } else { Access::Write };
+        match (self.c.0, self.a.0) {
+            (Stored::F32(c), _) => Ok(Argument::Buffer(BufferArgument::new(c, access))),
+            (Stored::Bf16(c), Stored::Bf16(_)) if !self.accumulate => Ok(Argument::write(c)),
+            (c, _) => Err(KernelError::Storage {
+                kernel: self.family.f32.name,
+                compute: self.compute.name(),
+                stored: c.name(),
+                way_out: "write a result in f32; one in bf16 takes a first operand in bf16, and \
+                          is not added to",
+            }),
+        }
     }
 
     /// Of every operand the length of a row, as stored, and all distances between elements: vectors

@@ -1,5 +1,5 @@
 //! The kernels that go over elements one by one: SiLU, SwiGLU, their backward passes, addition, and
-//! rounding to bf16. Each result can be written as f32, as bf16, or both.
+//! rounding to bf16. Each result can be written as f32, as bf16, or both; SwiGLU reads either.
 //!
 //! Four neighbouring elements belong to one thread, which moves them by 16-byte accesses where
 //! every operand is aligned to 16 bytes, and one by one elsewhere, with the same results. Each
@@ -9,7 +9,7 @@
 use half::bf16;
 
 use super::geometry::streaming;
-use super::stored::Written;
+use super::stored::{Compute, Stored, Written};
 use super::{pointer, u32};
 use crate::checks::Check;
 use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
@@ -43,8 +43,8 @@ pub static SWIGLU: Kernel = Kernel {
     name: "swiglu",
     image: "swiglu",
     parameters: &[pointer("gate"), pointer("up"), pointer("out"), pointer("out_bf16"), u32("n")],
-    entries: &["swiglu"],
-    dispatch: |problem, _| streaming("swiglu", problem),
+    entries: &["swiglu", "swiglu_bf16"],
+    dispatch: |problem, _| streaming(SWIGLU.entries[problem.sizes[1] as usize & 1], problem),
 };
 
 /// Kernel of [`SwiGluBackward`].
@@ -61,8 +61,10 @@ pub static SWIGLU_BACKWARD: Kernel = Kernel {
         pointer("grad_up_bf16"),
         u32("n"),
     ],
-    entries: &["swiglu_backward"],
-    dispatch: |problem, _| streaming("swiglu_backward", problem),
+    entries: &["swiglu_backward", "swiglu_backward_bf16"],
+    dispatch: |problem, _| {
+        streaming(SWIGLU_BACKWARD.entries[problem.sizes[1] as usize & 1], problem)
+    },
 };
 
 /// Kernel of [`Add`].
@@ -95,7 +97,7 @@ pub struct Cast<B> {
 impl<B: Copy> Cast<B> {
     /// The launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        stream(&CAST, &[("x", self.x)], &[("y", self.y.into())])
+        stream(&CAST, &[("x", self.x.into())], &[("y", self.y.into())])
     }
 }
 
@@ -111,7 +113,7 @@ pub struct Silu<B, O = View<B, f32>> {
 impl<B: Copy, O: Into<Written<B>> + Copy> Silu<B, O> {
     /// The launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        stream(&SILU, &[("x", self.x)], &[("y", self.y.into())])
+        stream(&SILU, &[("x", self.x.into())], &[("y", self.y.into())])
     }
 }
 
@@ -129,48 +131,58 @@ pub struct SiluBackward<B, O = View<B, f32>> {
 impl<B: Copy, O: Into<Written<B>> + Copy> SiluBackward<B, O> {
     /// The launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        let inputs = [("x", self.x), ("grad_out", self.grad_out)];
+        let inputs = [("x", self.x.into()), ("grad_out", self.grad_out.into())];
         stream(&SILU_BACKWARD, &inputs, &[("grad_input", self.grad_input.into())])
     }
 }
 
 /// `out = silu(gate) · up`.
 #[derive(Clone, Copy, Debug)]
-pub struct SwiGlu<B, O = View<B, f32>> {
+pub struct SwiGlu<I, O> {
+    /// `[n]`, read: f32 or bf16, the same for both.
+    pub gate: I,
     /// `[n]`, read.
-    pub gate: View<B, f32>,
-    /// `[n]`, read.
-    pub up: View<B, f32>,
+    pub up: I,
     /// `[n]`, written.
     pub out: O,
 }
 
-impl<B: Copy, O: Into<Written<B>> + Copy> SwiGlu<B, O> {
+impl<I: Copy, O: Copy> SwiGlu<I, O> {
     /// The launch.
-    pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        stream(&SWIGLU, &[("gate", self.gate), ("up", self.up)], &[("out", self.out.into())])
+    pub fn launch<B: Copy>(&self) -> Result<Launch<B>, KernelError>
+    where
+        I: Into<Stored<B>>,
+        O: Into<Written<B>>,
+    {
+        let inputs = [("gate", self.gate.into()), ("up", self.up.into())];
+        stream(&SWIGLU, &inputs, &[("out", self.out.into())])
     }
 }
 
 /// `grad_gate = grad_out · (up · silu'(gate))` and `grad_up = grad_out · silu(gate)`.
 #[derive(Clone, Copy, Debug)]
-pub struct SwiGluBackward<B, O = View<B, f32>> {
-    /// `[n]`, read: the gate of the forward pass.
-    pub gate: View<B, f32>,
+pub struct SwiGluBackward<I, O> {
+    /// `[n]`, read: the gate of the forward pass, f32 or bf16, the same for all three.
+    pub gate: I,
     /// `[n]`, read: the other input of the forward pass.
-    pub up: View<B, f32>,
+    pub up: I,
     /// `[n]`, read.
-    pub grad_out: View<B, f32>,
+    pub grad_out: I,
     /// `[n]`, written.
     pub grad_gate: O,
     /// `[n]`, written.
     pub grad_up: O,
 }
 
-impl<B: Copy, O: Into<Written<B>> + Copy> SwiGluBackward<B, O> {
+impl<I: Copy, O: Copy> SwiGluBackward<I, O> {
     /// The launch.
-    pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        let inputs = [("gate", self.gate), ("up", self.up), ("grad_out", self.grad_out)];
+    pub fn launch<B: Copy>(&self) -> Result<Launch<B>, KernelError>
+    where
+        I: Into<Stored<B>>,
+        O: Into<Written<B>>,
+    {
+        let [gate, up, grad_out] = [self.gate, self.up, self.grad_out].map(Into::into);
+        let inputs = [("gate", gate), ("up", up), ("grad_out", grad_out)];
         let outputs = [("grad_gate", self.grad_gate.into()), ("grad_up", self.grad_up.into())];
         stream(&SWIGLU_BACKWARD, &inputs, &outputs)
     }
@@ -190,14 +202,15 @@ pub struct Add<B, O = View<B, f32>> {
 impl<B: Copy, O: Into<Written<B>> + Copy> Add<B, O> {
     /// The launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        stream(&ADD, &[("a", self.a), ("b", self.b)], &[("out", self.out.into())])
+        stream(&ADD, &[("a", self.a.into()), ("b", self.b.into())], &[("out", self.out.into())])
     }
 }
 
-/// A view and the field that holds it.
-type Operand<B> = (&'static str, View<B, f32>);
+/// An input and the field that holds it.
+type Operand<B> = (&'static str, Stored<B>);
 
-/// The launch over inputs and outputs that must all have the length of the first input.
+/// The launch over inputs and outputs that must all have the length of the first input. Inputs are
+/// f32, or all of them bf16 where the kernel has an entry for that.
 fn stream<B: Copy>(
     kernel: &'static Kernel,
     inputs: &[Operand<B>],
@@ -206,14 +219,25 @@ fn stream<B: Copy>(
     let check = Check(kernel.name);
     let expected = inputs[0].1.len();
     let n = check.size("the number of elements", expected)?;
-    for &(name, view) in inputs {
-        check.length(name, view, expected)?;
+    let all = |form: fn(&Stored<B>) -> bool| inputs.iter().all(|(_, input)| form(input));
+    let rounded = kernel.entries.len() > 1 && all(|input| matches!(input, Stored::Bf16(_)));
+    let other = |input: &Stored<B>| !rounded && !matches!(input, Stored::F32(_));
+    if let Some((_, input)) = inputs.iter().find(|(_, input)| other(input)) {
+        return Err(KernelError::Storage {
+            kernel: kernel.name,
+            compute: Compute::F32.name(),
+            stored: input.name(),
+            way_out: "read all inputs in f32; SwiGLU may read all of them in bf16 instead",
+        });
+    }
+    for &(name, input) in inputs {
+        check.elements(name, input.len(), expected)?;
     }
     for &(name, written) in outputs {
         written.check(check, name, expected)?;
     }
-    let reads = inputs.iter().map(|&(_, view)| Argument::read(view));
+    let reads = inputs.iter().map(|(_, input)| input.arguments().0);
     let writes = outputs.iter().flat_map(|&(_, written)| written.arguments());
     let arguments = reads.chain(writes).chain([Argument::U32(n)]).collect();
-    Ok(Launch { kernel, problem: Problem::from([n]), arguments })
+    Ok(Launch { kernel, problem: Problem::from([n, rounded.into()]), arguments })
 }

@@ -1,7 +1,7 @@
 //! Cross-entropy and its gradient against their references.
 
 use retrograph_kernels::Dispatch;
-use retrograph_kernels::ops::{CrossEntropy, IGNORED_TARGET};
+use retrograph_kernels::ops::{CrossEntropy, GradLogits, IGNORED_TARGET};
 use retrograph_kernels::reference::cross_entropy::{cross_entropy, cross_entropy_gradient};
 
 use crate::harness::Device;
@@ -24,7 +24,7 @@ fn run(
         let (rows, gradient) = (targets.len(), device.upload(logits));
         let (targets, losses) = (device.upload(targets), device.unwritten(rows));
         let counted = device.upload(&[counted]);
-        let (logits, grad_logits) = (gradient, Some(gradient.into()));
+        let (logits, grad_logits) = (gradient, GradLogits::InPlace);
         let launch = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
         let launch = launch.launch().unwrap();
         let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, 1024)][entry];
@@ -175,17 +175,20 @@ fn the_gradient_goes_where_it_is_asked_for_and_nowhere_else() {
         };
         let (targets, counted) = (device.upload(&tokens), device.upload(&[rows as u32]));
         let (logits, losses) = (place(), device.unwritten(rows));
-        let loss =
-            CrossEntropy { logits, targets, losses, grad_logits: None, counted, rows, vocab };
+        let grad_logits = GradLogits::None;
+        let loss = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
         device.run(&loss.launch().unwrap());
         let alone = device.download(losses);
         let whole = device.unwritten(len);
-        device.run(&CrossEntropy { grad_logits: Some(whole.into()), ..loss }.launch().unwrap());
+        let grad_logits = GradLogits::Apart(whole.into());
+        device.run(&CrossEntropy { grad_logits, ..loss }.launch().unwrap());
         same_bits(&device.download(losses), &alone, "losses");
-        rounds(&device, len, &|to| CrossEntropy { grad_logits: Some(to), ..loss }.launch());
+        rounds(&device, len, &|to| {
+            CrossEntropy { grad_logits: GradLogits::Apart(to), ..loss }.launch()
+        });
         same_bits(&device.download(logits), &numbers, "logits that are only read");
         let (logits, whole) = (place(), device.download(whole));
-        let grad_logits = Some(logits.into());
+        let grad_logits = GradLogits::InPlace;
         device.run(&CrossEntropy { logits, grad_logits, ..loss }.launch().unwrap());
         same_bits(&device.download(logits), &whole, "the gradient in place of the logits");
         same_bits(&device.download(losses), &alone, "losses");

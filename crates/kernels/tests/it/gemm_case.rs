@@ -220,6 +220,24 @@ impl<'a> Case<'a> {
         Ok((launch?, c))
     }
 
+    /// The launch of a product with a stored weight whose result is written in bf16.
+    pub(crate) fn launch_rounded(
+        &self,
+        device: &Device,
+        c: View<u64, bf16>,
+    ) -> Result<Launch<u64>, KernelError> {
+        let (a, w) = (self.left.upload(device, self.a, 0), self.form.upload(device, self.b, 0));
+        let bias = self.bias.map(|bias| device.upload(bias));
+        let (shape, alpha, accumulate) = (self.shape, self.alpha, false);
+        match self.op {
+            Op::Fprop => {
+                Fprop { x: a, w, bias, y: c, shape, alpha, accumulate }.launch_in(self.compute)
+            }
+            _ => Dgrad { grad_out: a, w, grad_input: c, shape, alpha, accumulate }
+                .launch_in(self.compute),
+        }
+    }
+
     /// Runs the tile that the sizes choose.
     pub(crate) fn run(&self, device: &Device) -> Vec<f32> {
         let (launch, c) = self.launch(device);

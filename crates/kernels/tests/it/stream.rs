@@ -1,10 +1,11 @@
 //! Large products, whose operands stream into shared memory: f32 split for tensor cores, and bf16.
 
+use half::bf16;
 use retrograph_kernels::KernelError;
 use retrograph_kernels::ops::Compute;
 
 use crate::gemm_case::{
-    BF16_TILES, Case, Form, LARGE_TILES, OPS, Op, TILES, Tile, shape, stream_tiles,
+    BF16_TILES, Case, Form, LARGE_TILES, OPS, Op, TILES, Tile, geometry, shape, stream_tiles,
 };
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
@@ -64,6 +65,42 @@ fn operands_in_bf16_give_the_bits_of_operands_that_are_rounded_on_the_way() {
         for &tile in stream_tiles(device.target()) {
             same_bits(&rounded, &stored.run_tile(&device, tile), tile.0);
         }
+    }
+}
+
+/// Rows whose results are whole groups of four, and rows that are not.
+#[test]
+fn a_result_in_bf16_is_the_one_in_f32_rounded() {
+    let (mut data, device) = (Data::new("streamed results"), Device::new());
+    let shapes = [[72, 136, 40], [40, 64, 37], [264, 72, 264], [8, 0, 24]];
+    for (op, sizes) in [Op::Fprop, Op::Dgrad].into_iter().flat_map(|op| shapes.map(|s| (op, s))) {
+        // The contraction of a gradient is along the outputs.
+        let [rows, inputs, outputs] = sizes;
+        let shape = shape(if op == Op::Fprop { sizes } else { [rows, outputs, inputs] });
+        if op == Op::Dgrad && outputs % 8 != 0 {
+            continue;
+        }
+        let ([a, b, len], _) = op.lens(shape);
+        let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
+        let bias = data.uniform(shape.outputs, 2.0);
+        let bias = (op == Op::Fprop).then_some(bias.as_slice());
+        let (compute, form) = (Compute::Bf16, Form::Bf16);
+        let base = Case { alpha: 0.75, bias, ..Case::new(op, shape, (&a, &b)) };
+        let case = Case { compute, left: form, form, ..base };
+        for &tile in stream_tiles(device.target()) {
+            let exact = case.run_tile(&device, tile);
+            let whole = device.upload(&vec![bf16::MAX; len + 8]);
+            let launch = case.launch_rounded(&device, whole.slice(0..len)).unwrap();
+            device.run_as(&launch, geometry(&launch, device.target(), tile));
+            let found: Vec<bf16> = device.download(whole);
+            let expected = exact.iter().map(|&value| bf16::from_f32(value));
+            let expected: Vec<_> = expected.chain([bf16::MAX; 8]).collect();
+            assert_eq!(found, expected, "{op:?} {shape:?} {}", tile.0);
+        }
+        let refused = Case { left: Form::F32, ..case };
+        let result = device.upload(&vec![bf16::MAX; len]);
+        let error = refused.launch_rounded(&device, result).unwrap_err();
+        assert!(matches!(error, KernelError::Storage { stored: "bf16", .. }), "{error}");
     }
 }
 

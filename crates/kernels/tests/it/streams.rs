@@ -2,7 +2,7 @@
 
 use half::bf16;
 use retrograph_kernels::ops::{
-    Add, Cast, RmsNorm, Silu, SiluBackward, SwiGlu, SwiGluBackward, Written,
+    Add, Cast, RmsNorm, Silu, SiluBackward, Stored, SwiGlu, SwiGluBackward, Written,
 };
 use retrograph_kernels::reference::silu::{silu, silu_backward, swiglu, swiglu_backward};
 use retrograph_kernels::{KernelError, Launch, View};
@@ -162,6 +162,41 @@ fn swiglu_backward_matches_its_reference_and_differences() {
             let of_up = differences(&up, 1e-4, |up| total(&swiglu(&gate, up)));
             tolerance.check(&actual[1], &of_up, "differences of up");
         }
+    }
+}
+
+/// At an aligned address, and behind one.
+#[test]
+fn swiglu_from_bf16_has_the_bits_of_swiglu_from_the_same_numbers_in_f32() {
+    let (mut data, device) = (Data::new("swiglu in bf16"), Device::new());
+    for (len, shift) in LENGTHS.into_iter().flat_map(|len| [(len, 0), (len, 1)]) {
+        let mut rounded = || -> Vec<bf16> {
+            let values = data.uniform(shift + len, 8.0);
+            values.iter().map(|&value| bf16::from_f32(value)).collect()
+        };
+        let given = [rounded(), rounded(), rounded()];
+        let single = |values: &Vec<bf16>| {
+            device.upload(&values[shift..].iter().map(|x| x.to_f32()).collect::<Vec<_>>())
+        };
+        let brain = |values: &Vec<bf16>| device.upload(values).slice(shift..shift + len);
+        let [gate, up, grad_out] = [0, 1, 2].map(|i| single(&given[i]));
+        let [brain_gate, brain_up, brain_grad] = [0, 1, 2].map(|i| brain(&given[i]));
+        let [y, other] = [0, 1].map(|_| device.unwritten(len));
+        device.run(&SwiGlu { gate, up, out: y }.launch().unwrap());
+        let from = SwiGlu { gate: brain_gate, up: brain_up, out: other };
+        device.run(&from.launch().unwrap());
+        same_bits(&device.download(y), &device.download(other), "swiglu");
+        let [a, b, c, d] = [0; 4].map(|_| device.unwritten(len));
+        let exact = SwiGluBackward { gate, up, grad_out, grad_gate: a, grad_up: b };
+        let (gate, up, grad_out) = (brain_gate, brain_up, brain_grad);
+        let from = SwiGluBackward { gate, up, grad_out, grad_gate: c, grad_up: d };
+        device.run(&exact.launch().unwrap());
+        device.run(&from.launch().unwrap());
+        same_bits(&device.download(a), &device.download(c), "grad_gate");
+        same_bits(&device.download(b), &device.download(d), "grad_up");
+        let mixed = SwiGlu { gate: Stored::F32(y), up: Stored::Bf16(up), out: other };
+        let error = mixed.launch().unwrap_err();
+        assert!(matches!(error, KernelError::Storage { stored: "bf16", .. }), "{error}");
     }
 }
 

@@ -1,8 +1,9 @@
 //! A small training pass for tests: two layers with SiLU, cross-entropy, clipping and AdamW.
 
 use retrograph_kernels::ops::{
-    AdamW, AdamWTensor, Clip, ClipScale, ColumnSum, CrossEntropy, Dgrad, Fprop, GemmShape, Guard,
-    Mean, Schedule, Silu, SiluBackward, SquaredSums, Wgrad, squared_sums_partials,
+    AdamW, AdamWTensor, Clip, ClipScale, ColumnSum, CrossEntropy, Dgrad, Fprop, GemmShape,
+    GradLogits, Guard, Mean, Schedule, Silu, SiluBackward, SquaredSums, Wgrad,
+    squared_sums_partials,
 };
 use retrograph_runtime::{
     Bindings, BufferId, Controls, DeviceBuffer, Pass, PassError, Program, Slice, Stream,
@@ -84,7 +85,7 @@ impl Mlp {
         pass.launch(Fprop { x, w: w2.value, bias, y: logits, shape, alpha, accumulate }.launch()?)?;
         let (targets, counted) = (self.targets, self.counted);
         let (rows, vocab) = (ROWS, CLASSES);
-        let grad_logits = Some(logits.into());
+        let grad_logits = GradLogits::InPlace;
         let entropy = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
         pass.launch(entropy.launch()?)?;
         pass.launch(Mean { x: losses, counted, out: self.loss }.launch()?)?;

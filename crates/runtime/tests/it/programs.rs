@@ -217,9 +217,9 @@ fn graphs_have_one_node_for_each_operation() {
 fn swapped_shapes_are_refused_by_length() {
     let mut pass = Pass::new("swapped");
     let (rows, inputs, outputs) = (4, 6, 10);
-    let x = pass.external("x", rows * inputs);
+    let x = pass.external::<f32>("x", rows * inputs);
     let w = pass.external::<f32>("w", outputs * inputs);
-    let y = pass.external("y", rows * outputs);
+    let y = pass.external::<f32>("y", rows * outputs);
     let (bias, alpha, accumulate) = (None, 1.0, false);
     let shape = GemmShape { rows, inputs: outputs, outputs: inputs };
     let swapped = Fprop { x, w, bias, y, shape, alpha, accumulate }.launch();
