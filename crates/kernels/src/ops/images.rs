@@ -133,6 +133,8 @@ pub(super) const BF16_NN_NF4: Image = tensor!("gemm_bf16_nn_nf4");
 pub(super) const STREAM_NT: Image = stream!("gemm_stream_nt");
 pub(super) const STREAM_NN: Image = stream!("gemm_stream_nn");
 pub(super) const STREAM_TN: Image = stream!("gemm_stream_tn");
+pub(super) const STREAM_NT_NF4: Image = stream!("gemm_stream_nt_nf4");
+pub(super) const STREAM_NN_NF4: Image = stream!("gemm_stream_nn_nf4");
 
 /// Kernels that are products: constants with their names, images and lists of parameters.
 macro_rules! product_kernels {

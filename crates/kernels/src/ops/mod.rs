@@ -58,8 +58,9 @@ pub use fused_attention_backward::{FUSED_ATTENTION_GRAD_KV, FUSED_ATTENTION_GRAD
 pub use fused_attention_backward::{FUSED_ATTENTION_ROWS, FusedAttentionGradKv};
 pub use fused_attention_backward::{FusedAttentionGradQ, FusedAttentionGrads, FusedAttentionRows};
 pub use gemm::{DGRAD, DGRAD_BF16, DGRAD_BF16_BF16, DGRAD_BF16_NF4, DGRAD_NF4, Dgrad};
-pub use gemm::{DGRAD_STREAM, Fprop, GemmShape, WGRAD, WGRAD_BF16, WGRAD_STREAM, Wgrad};
+pub use gemm::{DGRAD_STREAM, DGRAD_STREAM_NF4, Fprop, GemmShape, WGRAD, WGRAD_BF16};
 pub use gemm::{FPROP, FPROP_BF16, FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_NF4, FPROP_STREAM};
+pub use gemm::{FPROP_STREAM_NF4, WGRAD_STREAM, Wgrad};
 pub use gemv::{GEMV, GEMV_BF16, GEMV_NF4, Gemv};
 pub use mean::{MEAN, Mean};
 pub use parts::{DgradParts, FpropParts, PARTS_SUM, PartsSum};
@@ -119,7 +120,9 @@ static ALL: &[&Kernel] = &[
     &FPROP_BF16,
     &FPROP_BF16_BF16,
     &FPROP_STREAM,
+    &FPROP_STREAM_NF4,
     &DGRAD_STREAM,
+    &DGRAD_STREAM_NF4,
     &FPROP_BF16_NF4,
     &FPROP_NF4,
     &WGRAD,

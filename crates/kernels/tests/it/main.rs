@@ -26,6 +26,7 @@ mod row_launches;
 mod sample;
 mod softmax;
 mod stream;
+mod stream_nf4;
 mod streams;
 mod sums;
 mod support;

@@ -1,14 +1,15 @@
 //! Stages in shared memory that are filled ahead of where they are read.
 
 use retrograph_ptx::SmTarget;
-use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
+use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
 use super::Factor;
+use super::decoder::Decoder;
 use crate::gemm::operand::Contiguous;
 use crate::gemm::sizes::{Parameters, Source, over};
 
 /// Bytes of a copy.
-const COPY: u32 = 16;
+pub(super) const COPY: u32 = 16;
 
 /// The part of an operand that a stage holds, in the orientation of global memory.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +44,7 @@ const PIECE: u32 = COPY / 4;
 
 impl Panel {
     /// Number of runs of neighbours, and elements of a run.
-    fn runs(self) -> [u32; 2] {
+    pub(super) fn runs(self) -> [u32; 2] {
         match self.contiguous {
             Contiguous::Contraction => [self.extent, self.depth],
             Contiguous::Extent => [self.depth, self.extent],
@@ -70,7 +71,7 @@ impl Panel {
     }
 
     /// The word where the copy of what a run has from element `along` goes.
-    fn word<'k>(self, run: Value<'k, u32>, along: Value<'k, u32>) -> Value<'k, u32> {
+    pub(super) fn word<'k>(self, run: Value<'k, u32>, along: Value<'k, u32>) -> Value<'k, u32> {
         let words = |elements: Value<'k, u32>| (elements * self.factor.bytes()) >> 2;
         match self.lies {
             Lies::Padded => run * self.pitch() + words(along),
@@ -84,19 +85,49 @@ impl Panel {
     }
 }
 
+/// The part of an operand that a block takes, panel by panel.
+pub(super) struct Section<'k> {
+    pub(super) panel: Panel,
+    pub(super) source: Source<'k>,
+    /// First row or column of the tile.
+    pub(super) origin: Value<'k, u32>,
+    /// Rows or columns of the operand, and length of the contraction.
+    pub(super) sizes: [Value<'k, u32>; 2],
+}
+
+impl<'k> Section<'k> {
+    /// The place of `unit` neighbours from element `along` of run `run` in the panel that begins at
+    /// `start`, and whether they lie before the end of the contraction. What lies outside is moved
+    /// inside: past the last row or column that ends in elements of c that are not written.
+    pub(super) fn place(
+        &self,
+        start: Value<'k, u32>,
+        (run, along): (Value<'k, u32>, Value<'k, u32>),
+        unit: u32,
+    ) -> (Value<'k, u32>, Pred<'k>) {
+        let [extent, depth] = self.sizes;
+        let (line, place, inside) = match self.panel.contiguous {
+            Contiguous::Contraction => {
+                let (line, place) = (self.origin + run, start + along);
+                let last = depth - unit;
+                (line.min(extent - 1), place.min(last), place.le(last))
+            }
+            Contiguous::Extent => {
+                let (line, place) = (start + run, self.origin + along);
+                let last = depth - 1;
+                (line.min(last), place.min(extent - unit), line.le(last))
+            }
+        };
+        (line.mul_add(self.source.leading, place), inside)
+    }
+}
+
 /// One thread's share in copying an operand: as many bytes at the same place of several runs.
 pub(super) struct Copier<'k> {
     target: SmTarget,
-    panel: Panel,
-    source: Source<'k>,
+    section: Section<'k>,
     /// Address of the plane of the current summand.
     base: Var<'k, u64>,
-    /// First row or column of the tile.
-    origin: Value<'k, u32>,
-    /// Rows or columns of the operand.
-    extent: Value<'k, u32>,
-    /// Length of the contraction.
-    depth: Value<'k, u32>,
     /// The first run of this thread, and its element in every run.
     run: Value<'k, u32>,
     along: Value<'k, u32>,
@@ -106,13 +137,9 @@ pub(super) struct Copier<'k> {
 }
 
 impl<'k> Copier<'k> {
-    /// The share of this thread in the panels that start at row or column `origin`.
-    pub(super) fn new(
-        (k, target): (&Kernel<'k>, SmTarget),
-        panel: Panel,
-        source: Source<'k>,
-        (origin, [extent, depth]): (Value<'k, u32>, [Value<'k, u32>; 2]),
-    ) -> Self {
+    /// The share of this thread in copying `section`.
+    pub(super) fn new(k: &Kernel<'k>, target: SmTarget, section: Section<'k>) -> Self {
+        let panel = section.panel;
         let [runs, length] = panel.runs();
         let unit = COPY / panel.factor.bytes();
         let across = length / unit;
@@ -121,15 +148,11 @@ impl<'k> Copier<'k> {
         assert!(runs.is_multiple_of(stride), "every thread copies as often");
         let lines = panel.lies == Lies::Padded || stride.is_multiple_of(8);
         assert!(lines, "a thread keeps its place among eight lines");
-        let (base, _) = source.start(k);
+        let (base, _) = section.source.start(k);
         Self {
             target,
-            panel,
-            source,
+            section,
             base: k.var(base),
-            origin,
-            extent,
-            depth,
             run: over(k.tid_x(), across),
             along: (k.tid_x() & (across - 1)) * unit,
             copies: runs / stride,
@@ -138,27 +161,14 @@ impl<'k> Copier<'k> {
     }
 
     /// Starts to fill `stage` with what begins at `start`, which lies inside. What lies past the
-    /// end of the contraction becomes zero. What lies past the last row or column is a copy of
-    /// something inside, since it ends in elements of c that are not written.
+    /// end of the contraction becomes zero.
     fn copy(&self, start: Value<'k, u32>, stage: Shared<'k, u32>) {
-        let (bytes, pitch) = (self.panel.factor.bytes(), self.panel.pitch());
-        let unit = COPY / bytes;
-        let slot = stage.at(self.panel.word(self.run, self.along));
+        let panel = self.section.panel;
+        let (bytes, pitch) = (panel.factor.bytes(), panel.pitch());
+        let slot = stage.at(panel.word(self.run, self.along));
         for copy in 0..self.copies {
             let run = self.run + copy * self.stride;
-            let (line, place, inside) = match self.panel.contiguous {
-                Contiguous::Contraction => {
-                    let (line, place) = (self.origin + run, start + self.along);
-                    let last = self.depth - unit;
-                    (line.min(self.extent - 1), place.min(last), place.le(last))
-                }
-                Contiguous::Extent => {
-                    let (line, place) = (start + run, self.origin + self.along);
-                    let last = self.depth - 1;
-                    (line.min(last), place.min(self.extent - unit), line.le(last))
-                }
-            };
-            let index = line.mul_add(self.source.leading, place);
+            let (index, inside) = self.section.place(start, (run, self.along), COPY / bytes);
             let from = Ptr::<u32>::from_address(self.base.get() + index.mul_wide(bytes));
             let to = slot.offset(i64::from(copy * self.stride * pitch));
             if self.target.number >= 80 {
@@ -178,9 +188,12 @@ pub(super) struct Ring<'k> {
     pub(super) stages: u32,
     /// Length of the contraction in a stage.
     pub(super) depth: u32,
-    /// Words that each operand takes in a stage.
-    pub(super) lengths: [u32; 2],
-    pub(super) copiers: [Copier<'k>; 2],
+    /// Words that each operand takes in a stage, and codes behind them.
+    pub(super) lengths: [u32; 3],
+    /// Of the operands that are copied.
+    pub(super) copiers: Vec<Copier<'k>>,
+    /// Of the second operand where it is not.
+    pub(super) decoder: Option<Decoder<'k>>,
     pub(super) memory: Shared<'k, u32>,
     /// Whether what works on a stage runs behind the back of the threads, until a round later.
     pub(super) behind: bool,
@@ -202,14 +215,17 @@ impl<'k> Ring<'k> {
                 self.copy(start.get(), self.panels(filled));
                 self.advance(start, given.k);
                 self.next(filled);
+                self.copy_codes((stage + 1, total), filled);
             });
             if self.target.number >= 80 {
                 k.commit_copies();
             }
         };
+        self.copy_codes((k.constant(0), total), filled);
         for stage in 0..ahead {
             fill(k.constant(stage));
         }
+        self.decode_first((total, ahead), read);
         k.range(0, total, 1, |round| {
             if self.target.number >= 80 {
                 k.wait_copies(ahead - 1);
@@ -225,6 +241,7 @@ impl<'k> Ring<'k> {
                 work(self.panels(read));
             }
             self.next(read);
+            self.decode((round + 1, total), read);
         });
     }
 
@@ -233,8 +250,42 @@ impl<'k> Ring<'k> {
         [a, a.offset(i64::from(self.lengths[0]))]
     }
 
+    fn codes(&self, slot: Var<'k, u32>) -> Shared<'k, u32> {
+        self.memory.at(slot.get()).offset(i64::from(self.lengths[0] + self.lengths[1]))
+    }
+
     fn copy(&self, start: Value<'k, u32>, panels: [Shared<'k, u32>; 2]) {
         self.copiers.iter().zip(panels).for_each(|(copier, panel)| copier.copy(start, panel));
+    }
+
+    /// Starts to copy the codes of stage `stage`, if there is one, with what is copied next.
+    fn copy_codes(&self, (stage, total): (Value<'k, u32>, Value<'k, u32>), slot: Var<'k, u32>) {
+        if let Some(decoder) = &self.decoder {
+            self.kernel.when(stage.lt(total), || decoder.copy(stage, self.codes(slot)));
+        }
+    }
+
+    /// Decodes stage `stage`, if there is one, whose codes have landed, everybody's. Nobody reads
+    /// its place: whoever is behind the barrier of a round has read the stage before, and what runs
+    /// behind their back is two stages further at most.
+    fn decode(&self, (stage, total): (Value<'k, u32>, Value<'k, u32>), slot: Var<'k, u32>) {
+        if let Some(decoder) = &self.decoder {
+            let memory = (self.panels(slot)[1], self.codes(slot));
+            self.kernel.when(stage.lt(total), || decoder.decode(stage, memory));
+        }
+    }
+
+    /// Decodes stage 0, which nobody has done while working on the one before.
+    fn decode_first(&self, (total, ahead): (Value<'k, u32>, u32), slot: Var<'k, u32>) {
+        let (k, first) = (self.kernel, self.kernel.constant(0));
+        if let Some(decoder) = &self.decoder {
+            k.when(total.ne(0), || decoder.fetch(first));
+            if self.target.number >= 80 {
+                k.wait_copies(ahead - 1);
+            }
+            k.barrier();
+            self.decode((first, total), slot);
+        }
     }
 
     /// Moves on by one stage, past the end of a summand to the next one.
@@ -242,12 +293,12 @@ impl<'k> Ring<'k> {
         start.add_assign(self.depth);
         self.kernel.when(start.get().ge(depth), || {
             start.set(0);
-            self.copiers.iter().for_each(|copier| copier.source.advance(copier.base));
+            self.copiers.iter().for_each(|copier| copier.section.source.advance(copier.base));
         });
     }
 
     fn next(&self, slot: Var<'k, u32>) {
-        let len = self.lengths[0] + self.lengths[1];
+        let len: u32 = self.lengths.iter().sum();
         slot.update(|slot| {
             let next = slot + len;
             next.eq(len * self.stages).select(0, next)
