@@ -50,6 +50,7 @@ mod softmax_backward;
 mod squared_sums;
 mod swiglu;
 mod swiglu_backward;
+mod take_controls;
 mod team;
 
 /// Builds one image for one SM target.
@@ -106,6 +107,7 @@ const IMAGES: &[(&str, Build)] = &[
     ("squared_sums", squared_sums::module),
     ("swiglu", swiglu::module),
     ("swiglu_backward", swiglu_backward::module),
+    ("take_controls", take_controls::module),
 ];
 
 /// Every image for `target`, by name. The names are the same for every target.

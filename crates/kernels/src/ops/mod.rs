@@ -32,6 +32,7 @@ mod schedule;
 mod softmax;
 mod stored;
 mod streams;
+mod take_controls;
 mod tiles;
 
 // One line per kernel file, in alphabetical order.
@@ -75,6 +76,7 @@ pub use softmax::{CacheSoftmax, SOFTMAX, SOFTMAX_BACKWARD, Softmax, SoftmaxBackw
 pub use stored::{Compute, NF4_BLOCK, NF4_NESTED_BLOCK, Nf4, Nf4Scales, Stored, Written};
 pub use streams::{ADD, Add, CAST, Cast, SILU, SILU_BACKWARD, SWIGLU, SWIGLU_BACKWARD};
 pub use streams::{Silu, SiluBackward, SwiGlu, SwiGluBackward};
+pub use take_controls::{TAKE_CONTROLS, TakeControls};
 
 /// Every kernel. One line each, in alphabetical order of files.
 static ALL: &[&Kernel] = &[
@@ -151,6 +153,7 @@ static ALL: &[&Kernel] = &[
     &SILU_BACKWARD,
     &SWIGLU,
     &SWIGLU_BACKWARD,
+    &TAKE_CONTROLS,
 ];
 
 /// Every kernel.

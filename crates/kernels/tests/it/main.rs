@@ -30,3 +30,4 @@ mod stream_nf4;
 mod streams;
 mod sums;
 mod support;
+mod take_controls;
