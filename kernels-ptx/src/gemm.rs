@@ -47,7 +47,6 @@ pub(crate) use cargo::{Cargo, Stored};
 pub(crate) use nf4::Nf4;
 use operand::Contiguous::{Contraction, Extent};
 use sizes::Storage;
-use stream::Factor;
 
 /// Rows times rows.
 const NT: [operand::Contiguous; 2] = [Contraction, Contraction];
@@ -85,6 +84,8 @@ images! {
     stream_nn: streamed NN Bf16;
     stream_nt: streamed NT Bf16;
     stream_tn: streamed TN Bf16;
+    stream_nn_nf4: streamed NN Nf4;
+    stream_nt_nf4: streamed NT Nf4;
 }
 
 /// One entry for each tile of products in f32, and for each of large ones where b is f32, too.
@@ -92,27 +93,31 @@ fn single(target: SmTarget, name: &str, operands: Operands) -> Module {
     let entry = |tile: &tile::Tile| walk::entry(&format!("{name}_{}", tile.name), tile, operands);
     let mut entries: Vec<_> = tile::TILES.iter().map(entry).collect();
     if operands.1 == Storage::F32 {
-        entries.extend(stream::entries((target, name), operands.0, Factor::Single));
+        entries.extend(stream::entries((target, name), operands));
     }
     entries.into_iter().fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
 }
 
-/// One entry for each tile of large products of operands in bf16.
+/// One entry for each tile of large products of a in bf16.
 fn streamed(target: SmTarget, name: &str, operands: Operands) -> Module {
-    let entries = stream::entries((target, name), operands.0, Factor::Brain);
+    let entries = stream::entries((target, name), operands);
     entries.fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
 }
 
 /// The entries that need shared memory of the launch, with how many bytes.
 pub(crate) fn dynamic_shared(target: SmTarget) -> Vec<(String, u32)> {
-    let layouts = [("nn", NN), ("nt", NT), ("tn", TN)];
-    let images = [("gemm_", Factor::Single), ("gemm_stream_", Factor::Brain)];
-    let all = images.iter().flat_map(|image| layouts.map(|layout| (*image, layout)));
-    all.flat_map(|((prefix, factor), (name, layout))| {
-        let image = format!("{prefix}{name}");
-        stream::shared_bytes((target, &image), layout, factor).collect::<Vec<_>>()
-    })
-    .collect()
+    let images = [
+        ("gemm_nn", (NN, Storage::F32)),
+        ("gemm_nt", (NT, Storage::F32)),
+        ("gemm_tn", (TN, Storage::F32)),
+        ("gemm_stream_nn", (NN, Storage::Bf16)),
+        ("gemm_stream_nt", (NT, Storage::Bf16)),
+        ("gemm_stream_tn", (TN, Storage::Bf16)),
+        ("gemm_stream_nn_nf4", (NN, Storage::Nf4)),
+        ("gemm_stream_nt_nf4", (NT, Storage::Nf4)),
+    ];
+    let bytes = |(image, operands)| stream::shared_bytes((target, image), operands);
+    images.into_iter().flat_map(bytes).collect()
 }
 
 /// One entry for each tile of products in bf16.

@@ -50,6 +50,7 @@ mod softmax_backward;
 mod squared_sums;
 mod swiglu;
 mod swiglu_backward;
+mod take_controls;
 mod team;
 
 /// Builds one image for one SM target.
@@ -83,7 +84,9 @@ const IMAGES: &[(&str, Build)] = &[
     ("gemm_nt", gemm::nt),
     ("gemm_nt_nf4", gemm::nt_nf4),
     ("gemm_stream_nn", gemm::stream_nn),
+    ("gemm_stream_nn_nf4", gemm::stream_nn_nf4),
     ("gemm_stream_nt", gemm::stream_nt),
+    ("gemm_stream_nt_nf4", gemm::stream_nt_nf4),
     ("gemm_stream_tn", gemm::stream_tn),
     ("gemm_tn", gemm::tn),
     ("gemv", gemv::f32),
@@ -104,6 +107,7 @@ const IMAGES: &[(&str, Build)] = &[
     ("squared_sums", squared_sums::module),
     ("swiglu", swiglu::module),
     ("swiglu_backward", swiglu_backward::module),
+    ("take_controls", take_controls::module),
 ];
 
 /// Every image for `target`, by name. The names are the same for every target.

@@ -5,11 +5,14 @@
 //! ```
 //!
 //! `RAW.so` is made from `raw_step.c`, which lies with the record in docs/hardware. Steps of two
-//! kinds alternate, each waited for; medians are printed as one line of JSON.
+//! kinds take turns, each waited for, and which of them comes first changes too. One line of JSON
+//! has least, quartiles and the medians of blocks of both, since the machine is seldom alone.
 //!
 //! - For the host: `Program::step`, and one copy of 64 bytes with `cuGraphLaunch` of the program's
-//!   own exec. Launching another would compare what lies in the processor's caches. Then the same
-//!   with a copy as large as the program's, and with what else a step has to do, part by part.
+//!   own exec. Launching another would compare what lies in the processor's caches. The plain
+//!   launch has the node that takes controls, too, which finds no new ones and leaves those of the
+//!   step before: the host pays for that node, and the copy comes on top, as in a step that is
+//!   written by hand.
 //! - For the device: `Program::step`, and the same with the graph that `raw_step.c` has built from
 //!   the program's nodes and edges, in each of several orders, on the same functions and memory;
 //!   between two events.
@@ -46,17 +49,14 @@ type Step = unsafe extern "C" fn(
 
 /// Bytes of the copy in front of the plain launch.
 const PLAIN_BYTES: usize = 64;
-/// The most bytes of a copy.
-const MOST_BYTES: usize = 64 << 10;
-/// Slots from which `raw_step.c` copies in turn, where it is told to.
-const SLOTS: usize = 16;
-/// What `raw_step.c` does beside the copy and the launch: nothing, make the context current, and
-/// write the values into a slot as well.
-const PARTS: [c_int; 3] = [0, 1, 3];
+/// What `raw_step.c` does beside the copy and the launch: nothing.
+const NO_PARTS: c_int = 0;
 /// Orders in which `raw_step.c` adds the nodes; 0 is that of the program.
 const ORDERS: [c_int; 3] = [0, 1, 2];
 /// Steps of each before those that count.
-const WARM_UP: u32 = 10;
+const WARM_UP: usize = 10;
+/// Runs of neighbours of which medians are taken.
+const BLOCKS: usize = 5;
 
 /// The graph as plain driver calls launch it.
 struct Raw<'a> {
@@ -64,8 +64,6 @@ struct Raw<'a> {
     exec: CUgraphExec,
     target: DeviceBuffer<u8>,
     source: PinnedBuffer<u8>,
-    bytes: usize,
-    parts: c_int,
 }
 
 impl<'a> Raw<'a> {
@@ -80,20 +78,20 @@ impl<'a> Raw<'a> {
             (library.get(b"raw_step")?, code)
         };
         require(code, "raw_build")?;
-        let target = DeviceBuffer::zeroed(context, MOST_BYTES)?;
-        let source = PinnedBuffer::zeroed(context, MOST_BYTES * SLOTS)?;
-        Ok(Self { step, exec, target, source, bytes: PLAIN_BYTES, parts: 0 })
+        let target = DeviceBuffer::zeroed(context, PLAIN_BYTES)?;
+        let source = PinnedBuffer::zeroed(context, PLAIN_BYTES)?;
+        Ok(Self { step, exec, target, source })
     }
 
     fn step(&mut self, stream: &Stream) -> Outcome<f64> {
         let mut host_us = 0.0;
         let (target, source) = (self.target.address(), self.source.as_mut_ptr().cast());
-        let (exec, context, bytes) = (self.exec, stream.context().raw(), self.bytes);
-        // SAFETY: the memory lives and has so many bytes in each slot, nothing else refers to it
-        // meanwhile, and no step of the program is in flight.
+        let (exec, context, bytes) = (self.exec, stream.context().raw(), PLAIN_BYTES);
+        // SAFETY: the memory lives and has so many bytes, nothing else refers to it meanwhile, and
+        // no step of the program is in flight.
         let code = unsafe {
-            let (stream, parts) = (stream.raw(), self.parts);
-            (self.step)(exec, stream, context, target, source, bytes, parts, &mut host_us)
+            let stream = stream.raw();
+            (self.step)(exec, stream, context, target, source, bytes, NO_PARTS, &mut host_us)
         };
         require(code, "raw_step")?;
         Ok(host_us)
@@ -124,13 +122,46 @@ impl Times {
         Ok(())
     }
 
-    /// The medians of those that count, for the host and for the device.
-    fn medians(&self) -> [f64; 2] {
-        [&self.host, &self.device].map(|times| {
-            let mut times = times[WARM_UP as usize..].to_vec();
+    /// Those that count, for the host and for the device.
+    fn spreads(&self) -> [Spread; 2] {
+        [&self.host, &self.device].map(|times| Spread::of(&times[WARM_UP..]))
+    }
+}
+
+/// How times are spread.
+#[derive(Clone, Debug, serde::Serialize)]
+struct Spread {
+    least: f64,
+    lower_quartile: f64,
+    median: f64,
+    upper_quartile: f64,
+    medians_of_blocks: Vec<f64>,
+}
+
+impl Spread {
+    fn of(times: &[f64]) -> Self {
+        let sorted = |times: &[f64]| {
+            let mut times = times.to_vec();
             times.sort_by(f64::total_cmp);
-            times[times.len() / 2]
-        })
+            times
+        };
+        let all = sorted(times);
+        let blocks = times.chunks(times.len().div_ceil(BLOCKS));
+        Self {
+            least: all[0],
+            lower_quartile: all[all.len() / 4],
+            median: all[all.len() / 2],
+            upper_quartile: all[all.len() * 3 / 4],
+            medians_of_blocks: blocks.map(|block| sorted(block)[block.len() / 2]).collect(),
+        }
+    }
+
+    /// This to another: of the medians, and the median of the same of blocks.
+    fn ratios(&self, other: &Self) -> [f64; 2] {
+        let pairs = self.medians_of_blocks.iter().zip(&other.medians_of_blocks);
+        let mut of_blocks: Vec<f64> = pairs.map(|(own, other)| own / other).collect();
+        of_blocks.sort_by(f64::total_cmp);
+        [self.median / other.median, of_blocks[of_blocks.len() / 2]]
     }
 }
 
@@ -138,7 +169,7 @@ impl Times {
 struct Options {
     raw: String,
     config: TrainingConfig,
-    steps: u32,
+    steps: usize,
 }
 
 impl Options {
@@ -162,7 +193,7 @@ impl Options {
             seed: 0,
         };
         let raw = arguments.first().ok_or(usage)?.clone();
-        Ok(Self { raw, config, steps: given(3, "200").parse()? })
+        Ok(Self { raw, config, steps: given(3, "200").parse::<usize>()?.max(1) })
     }
 }
 
@@ -174,7 +205,7 @@ fn main() -> Outcome<()> {
     let plan = Plan::new(&config, TrainerOptions { build, ..TrainerOptions::default() })?;
     let mut trainer = plan.start(&modules, Source::Seed, &mut |_| ())?;
     let text = TextData::from_bytes((0..4096_u32).map(|at| (at * 7 % 251) as u8).collect());
-    // A step whose values are those of the one before would copy nothing.
+    // Values that change, as they do in training.
     let batch = text.batch([config.batch, config.seq], 1, 0)?;
     let controls = [trainer.controls(0, &batch)?.clone(), trainer.controls(1, &batch)?.clone()];
     let (program, stream) = trainer.program_mut();
@@ -189,25 +220,24 @@ fn main() -> Outcome<()> {
     same.exec = program.raw_exec().ok_or("the program has no graph")?;
     let mut bench = Bench { program, stream, controls, steps };
     let [host, raw_host] = bench.against(&mut same)?.map(|[host, _]| host);
-    // The step, the tokens and their targets.
-    same.bytes = (1 + 2 * config.rows()) * 4;
-    let mut by_parts = Vec::new();
-    for parts in PARTS {
-        same.parts = parts;
-        by_parts.push(bench.against(&mut same)?.map(|[host, _]| host));
-    }
+    let [host_ratio, host_ratio_of_blocks] = host.ratios(&raw_host);
     let times = built.iter_mut().map(|raw| Ok(bench.against(raw)?.map(|[_, device]| device)));
-    let times = times.collect::<Outcome<Vec<[f64; 2]>>>()?;
+    let times = times.collect::<Outcome<Vec<[Spread; 2]>>>()?;
+    let by_order = times.iter().map(|[own, raw]| own.median / raw.median);
     let report = bench.program.report();
-    let [time, raw_time] = times[0];
+    let [time, raw_time] = &times[0];
     let line = serde_json::json!({
         "simulated": device.simulated, "device": device.info.name,
         "batch": config.batch, "seq": config.seq,
         "nodes": report.nodes, "edges": report.edges, "steps": steps,
-        "host_us": host, "raw_host_us": raw_host, "host_ratio": host / raw_host,
-        "control_bytes": same.bytes, "parts": PARTS, "host_and_raw_host_us_by_parts": by_parts,
-        "device_us": time, "raw_device_us": raw_time, "device_ratio": time / raw_time,
-        "orders": ORDERS, "device_and_raw_device_us_by_order": times,
+        // The step, the tokens and their targets.
+        "control_bytes": (1 + 2 * config.rows()) * 4,
+        "host_us": host, "raw_host_us": raw_host,
+        "host_ratio": host_ratio, "host_ratio_of_blocks": host_ratio_of_blocks,
+        "device_us": time, "raw_device_us": raw_time,
+        "device_ratio": time.median / raw_time.median,
+        "orders": ORDERS,
+        "device_ratio_by_order": by_order.collect::<Vec<_>>(),
     });
     println!("{line}");
     Ok(())
@@ -218,22 +248,29 @@ struct Bench<'a> {
     program: &'a mut Program,
     stream: &'a Stream,
     controls: [Controls; 2],
-    steps: u32,
+    steps: usize,
 }
 
 impl Bench<'_> {
-    /// Medians of the program's steps and of `raw`, alternately: for host and device each.
-    fn against(&mut self, raw: &mut Raw<'_>) -> Outcome<[[f64; 2]; 2]> {
-        let (mut own, mut plain) = (Times::default(), Times::default());
+    /// The program's steps and those of `raw` by turns: for each the host and the device.
+    fn against(&mut self, raw: &mut Raw<'_>) -> Outcome<[[Spread; 2]; 2]> {
+        let mut times = [Times::default(), Times::default()];
         for step in 0..self.steps + WARM_UP {
-            let controls = &self.controls[step as usize % 2];
-            own.add(self.stream, || {
-                let started = Instant::now();
-                self.program.step(self.stream, controls)?;
-                Ok(started.elapsed().as_secs_f64() * 1e6)
-            })?;
-            plain.add(self.stream, || raw.step(self.stream))?;
+            for turn in 0..2 {
+                let kind = (step + turn) % 2;
+                times[kind].add(self.stream, || match kind {
+                    0 => self.step(step % 2),
+                    _ => raw.step(self.stream),
+                })?;
+            }
         }
-        Ok([own.medians(), plain.medians()])
+        Ok(times.map(|times| times.spreads()))
+    }
+
+    /// A step of the program, with the host's microseconds.
+    fn step(&mut self, controls: usize) -> Outcome<f64> {
+        let started = Instant::now();
+        self.program.step(self.stream, &self.controls[controls])?;
+        Ok(started.elapsed().as_secs_f64() * 1e6)
     }
 }

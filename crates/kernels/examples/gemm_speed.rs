@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `--bf16` computes in bf16; `--weights` says how the second operand is stored, and `--streamed`
-//! that the first one is stored as bf16, too.
+//! that the first one is stored as bf16, which a second one in bf16 or NF4 takes.
 //! `--tile` times that tile alone beside the chosen one. `--simulate` runs small shapes on the
 //! simulated driver, which shows that the program works and nothing about speed. A launch takes its
 //! operands from a ring of copies larger than the L2 cache, so that memory is not hidden. The time
@@ -21,7 +21,9 @@ use std::fs::File;
 use std::io::Write;
 
 use device::{Device, Work};
-use retrograph_kernels::ops::{Compute, Dgrad, Fprop, GemmShape, Nf4, Nf4Scales, Stored, Wgrad};
+use retrograph_kernels::ops::{
+    Compute, Dgrad, Fprop, GemmShape, NF4_BLOCK, Nf4, Nf4Scales, Stored, Wgrad,
+};
 use retrograph_kernels::{Dispatch, Launch, View, images};
 
 /// Bytes that the operands of consecutive launches spread over.
@@ -124,11 +126,21 @@ impl Options {
     /// Rows, inputs and outputs of every product.
     fn shapes(&self) -> Vec<GemmShape> {
         let shape = |rows, [inputs, outputs]: [usize; 2]| GemmShape { rows, inputs, outputs };
-        if self.simulate {
-            return vec![shape(8, [48, 32]), shape(70, [40, 64])];
-        }
-        let layers = self.rows.iter().flat_map(|rows| LAYERS.map(|layer| shape(*rows, layer)));
-        layers.chain([shape(512, [1536, 151_936])]).collect()
+        let mut shapes = if self.simulate {
+            vec![shape(8, [48, 32]), shape(70, [40, 64]), shape(70, [64, 128])]
+        } else {
+            let layers = self.rows.iter().flat_map(|rows| LAYERS.map(|layer| shape(*rows, layer)));
+            layers.chain([shape(512, [1536, 151_936])]).collect()
+        };
+        shapes.retain(|shape| self.has(shape));
+        shapes
+    }
+
+    /// Whether there is a product of this shape: beside operands that stream, rows in NF4 are whole
+    /// blocks.
+    fn has(&self, shape: &GemmShape) -> bool {
+        let blocks = self.streamed && matches!(self.weights, Weights::Nf4);
+        !blocks || shape.inputs.is_multiple_of(NF4_BLOCK)
     }
 }
 

@@ -209,6 +209,16 @@ pub enum Error {
         /// Bytes of the given argument.
         found: Option<usize>,
     },
+    /// The device has taken other control values than it was given, so that no step can be trusted
+    /// to see its own.
+    #[error(
+        "the device is {by} steps behind in taking control values, although nothing is in flight; \
+         build the program again, and launch its graph by other means only between steps"
+    )]
+    ControlsOutOfStep {
+        /// Values that were given and not taken; negative where more were taken.
+        by: i32,
+    },
     /// A node belongs to another graph.
     #[error("the node belongs to another graph")]
     ForeignNode,

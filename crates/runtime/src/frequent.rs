@@ -7,9 +7,7 @@
 
 use std::sync::OnceLock;
 
-use retrograph_driver_sys::{
-    CUcontext, CUdeviceptr, CUgraphExec, CUresult, CUstream, DriverTable, c_void,
-};
+use retrograph_driver_sys::{CUcontext, CUgraphExec, CUresult, CUstream, DriverTable};
 
 use crate::error::CallError;
 
@@ -25,9 +23,6 @@ pub(crate) struct Frequent {
     pub(crate) raw: CUcontext,
     /// `cuCtxSetCurrent`.
     pub(crate) make_current: unsafe extern "C" fn(CUcontext) -> CUresult,
-    /// `cuMemcpyHtoDAsync_v2`.
-    pub(crate) copy_to_device:
-        unsafe extern "C" fn(CUdeviceptr, *const c_void, usize, CUstream) -> CUresult,
     /// `cuGraphLaunch`.
     pub(crate) launch_graph: unsafe extern "C" fn(CUgraphExec, CUstream) -> CUresult,
     /// The call that told of the fault which ended the context.
@@ -41,7 +36,6 @@ impl Frequent {
         Self {
             raw,
             make_current: table.cuCtxSetCurrent,
-            copy_to_device: table.cuMemcpyHtoDAsync_v2,
             launch_graph: table.cuGraphLaunch,
             lost: OnceLock::new(),
         }

@@ -136,24 +136,9 @@ impl Stream {
         bytes: usize,
     ) -> Result<()> {
         self.bind_to_enqueue()?;
+        let (source, stream) = (source.cast(), self.raw());
         // SAFETY: the caller promises valid ranges.
-        unsafe { self.copy_to_device_bound(target, source, bytes) }
-    }
-
-    /// As [`Stream::copy_to_device`], where the stream was bound to be enqueued on just now.
-    ///
-    /// # Safety
-    /// As [`Stream::copy_to_device`].
-    pub(crate) unsafe fn copy_to_device_bound(
-        &self,
-        target: CUdeviceptr,
-        source: *const u8,
-        bytes: usize,
-    ) -> Result<()> {
-        let copy = self.context().frequent().copy_to_device;
-        // SAFETY: the caller promises valid ranges.
-        let code = unsafe { copy(target, source.cast(), bytes, self.raw()) };
-        self.context().check("cuMemcpyHtoDAsync_v2", code)
+        unsafe { call!(self.context(), cuMemcpyHtoDAsync_v2(target, source, bytes, stream)) }
     }
 
     /// Enqueues a copy from device to host.

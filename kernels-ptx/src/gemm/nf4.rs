@@ -1,6 +1,9 @@
 //! Operands in NF4: their scales, which can be quantized in turn, and the values of their codes.
 
+use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
+
+use crate::bf16::pack;
 
 /// Elements of a block of NF4, which share a scale.
 const NF4_BLOCK: u32 = 64;
@@ -101,5 +104,42 @@ impl<'k> Nf4<'k> {
     pub(super) fn value(&self, word: Value<'k, u32>, element: u32) -> Value<'k, f32> {
         let shift = element / 2 * 8 + if element.is_multiple_of(2) { 4 } else { 0 };
         self.tables.load((word >> shift) & 15)
+    }
+}
+
+/// What the codes of one block stand for, rounded to bf16: a table in registers, which costs no
+/// access to memory and as much for 16 codes as for all of a block.
+pub(super) struct Rounded<'k> {
+    /// The lower bytes of the 16 values, and the upper ones, four in a word.
+    bytes: [[Value<'k, u32>; 4]; 2],
+}
+
+impl<'k> Rounded<'k> {
+    /// The table of a block: a product that is rounded to f32, as everywhere, and then to bf16.
+    pub(super) fn new(target: SmTarget, scale: Value<'k, f32>) -> Self {
+        let pair = |values: &[f32]| pack(target, [values[0], values[1]].map(|value| scale * value));
+        let pairs: Vec<_> = NF4_VALUES.chunks_exact(2).map(pair).collect();
+        let plane = |selector: u32| {
+            [0, 2, 4, 6].map(|first| pairs[first].permute(pairs[first + 1], selector))
+        };
+        Self { bytes: [plane(0x6420), plane(0x7531)] }
+    }
+
+    /// The values of eight codes, two in a word, in the order of the elements.
+    pub(super) fn words(&self, codes: Value<'k, u32>) -> [Value<'k, u32>; 4] {
+        // Digits of a selector: the lower three bits of a code choose among eight bytes, and the
+        // upper one, moved to where it means 4, chooses between what two choices have brought to
+        // the same place.
+        let lower = codes & 0x7777_7777;
+        let upper = ((codes >> 1) & 0x4444_4444) | 0x3210_3210;
+        let [first, second] = [0, 16].map(|half| {
+            let (lower, upper) = (lower >> half, upper >> half);
+            let [low, high] = self
+                .bytes
+                .map(|[a, b, c, d]| a.permute(b, lower).permute(c.permute(d, lower), upper));
+            // The first of two codes lies in the upper half of its byte.
+            [low.permute(high, 0x4051), low.permute(high, 0x6273)]
+        });
+        [first[0], first[1], second[0], second[1]]
     }
 }

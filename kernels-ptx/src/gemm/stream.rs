@@ -10,6 +10,9 @@
 //! a split. On sm_90a a warpgroup multiplies, straight from shared memory and at twice the rate of
 //! a warp (`gemm/stream/warpgroup.rs`); elsewhere its four warps do.
 //!
+//! **NF4.** What b has in NF4 is decoded into the stage, where it lies as bf16 and is multiplied as
+//! such (`gemm/stream/decoder.rs`).
+//!
 //! **f32.** See `gemm/stream/split.rs`.
 //!
 //! **Before sm_80**, which has none of these instructions, threads copy by themselves and make the
@@ -17,6 +20,7 @@
 //!
 //! **Limits.** Rows of operands start at multiples of 16 bytes and are multiples of that long.
 
+mod decoder;
 mod ring;
 mod split;
 mod warpgroup;
@@ -25,11 +29,14 @@ use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Shared};
 use retrograph_ptx::{Reach, SmTarget};
 
+use super::Operands;
 use super::brain::{self, Patch, Place, patches};
+use super::cargo::Stored;
 use super::operand::Contiguous;
 use super::sizes::{Parameters, Storage};
 use super::write::{Groups, Writer};
-use ring::{Copier, Lies, Panel, Ring};
+use decoder::Decoder;
+use ring::{Copier, Lies, Panel, Ring, Section};
 use split::Split;
 
 /// What is multiplied.
@@ -56,45 +63,37 @@ impl Factor {
             Self::Brain => Storage::Bf16,
         }
     }
-
-    /// Every tile. The launch geometry of `retrograph-kernels` names the same ones.
-    fn tiles(self) -> &'static [Tile] {
-        match self {
-            Self::Single => &SINGLE,
-            Self::Brain => &BRAIN,
-        }
-    }
 }
 
 /// The entries of the image `name`, one for each tile.
 pub(super) fn entries(
     (target, name): (SmTarget, &str),
-    layout: [Contiguous; 2],
-    factor: Factor,
+    operands: Operands,
 ) -> impl Iterator<Item = Entry> {
-    shapes(target, layout, factor).map(move |shape| shape.entry(&shape.tile.named(name)))
+    shapes(target, operands).map(move |shape| shape.entry(&shape.tile.named(name)))
 }
 
 /// The same entries by name, with the bytes of shared memory that a launch must provide.
 pub(super) fn shared_bytes(
     (target, name): (SmTarget, &str),
-    layout: [Contiguous; 2],
-    factor: Factor,
+    operands: Operands,
 ) -> impl Iterator<Item = (String, u32)> {
-    shapes(target, layout, factor).map(move |shape| (shape.tile.named(name), shape.shared_bytes()))
+    shapes(target, operands).map(move |shape| (shape.tile.named(name), shape.shared_bytes()))
 }
 
-/// Those tiles that the target has.
-fn shapes(
-    target: SmTarget,
-    layout: [Contiguous; 2],
-    factor: Factor,
-) -> impl Iterator<Item = Shape> {
-    let shapes = factor.tiles().iter().map(move |tile| Shape { target, tile, layout, factor });
+/// Every tile that the target has. The launch geometry of `retrograph-kernels` names the same ones.
+fn shapes(target: SmTarget, (layout, storage): Operands) -> impl Iterator<Item = Shape> {
+    let tiles: &'static [Tile] = match storage {
+        Storage::F32 => &SINGLE,
+        Storage::Bf16 => &BRAIN,
+        Storage::Nf4 => &CODED,
+    };
+    let shapes = tiles.iter().map(move |tile| Shape { target, tile, layout, storage });
     shapes.filter(|shape| shape.stages()[1] > 0)
 }
 
 /// The shape of a tile and how its block works on it.
+#[derive(Clone, Copy)]
 struct Tile {
     /// The last part of the entry's name.
     name: &'static str,
@@ -166,13 +165,18 @@ const BRAIN: [Tile; 4] = [
     },
 ];
 
+/// Those of products whose b is in NF4: codes take room, too.
+const CODED: [Tile; 3] =
+    [Tile { stages: [[64, 2], [32, 3], [32, 2]], ..BRAIN[1] }, BRAIN[2], BRAIN[3]];
+
 /// One entry of an image.
 #[derive(Clone, Copy)]
 struct Shape {
     target: SmTarget,
     tile: &'static Tile,
     layout: [Contiguous; 2],
-    factor: Factor,
+    /// How b is stored.
+    storage: Storage,
 }
 
 /// Bytes to a multiple of which the lines of swizzled panels start.
@@ -191,6 +195,14 @@ impl Tile {
 }
 
 impl Shape {
+    /// What is multiplied.
+    fn factor(self) -> Factor {
+        match self.storage {
+            Storage::F32 => Factor::Single,
+            Storage::Bf16 | Storage::Nf4 => Factor::Brain,
+        }
+    }
+
     /// Length of the contraction in a stage, and number of stages.
     fn stages(self) -> [u32; 2] {
         if self.has_warpgroups() {
@@ -206,7 +218,7 @@ impl Shape {
     /// Whether warpgroups multiply, and not warps.
     fn has_warpgroups(self) -> bool {
         let able = self.target.number == 90 && self.target.reach == Reach::Exact;
-        able && self.factor == Factor::Brain
+        able && self.factor() == Factor::Brain
     }
 
     fn threads(self) -> u32 {
@@ -219,7 +231,7 @@ impl Shape {
             depth: self.stages()[0],
             threads: self.threads(),
             contiguous: self.layout[operand],
-            factor: self.factor,
+            factor: self.factor(),
             lies: if self.has_warpgroups() { Lies::Swizzled } else { Lies::Padded },
         })
     }
@@ -236,36 +248,75 @@ impl Shape {
         }
     }
 
+    /// What brings the operands into stages: b in NF4 is decoded, everything else copied.
+    fn feeds<'k>(
+        self,
+        k: &Kernel<'k>,
+        [a, b]: [Section<'k>; 2],
+    ) -> (Vec<Copier<'k>>, Option<Decoder<'k>>) {
+        let a = Copier::new(k, self.target, a);
+        let Stored::Nf4(of) = b.source.stored else {
+            return (vec![a, Copier::new(k, self.target, b)], None);
+        };
+        of.fill_tables();
+        (vec![a], Some(Decoder::new(k, self.target, (b, of))))
+    }
+
+    /// Words that the operands take in a stage, and codes behind them.
+    fn lengths(self) -> [u32; 3] {
+        let [a, b] = self.panels();
+        let coded = self.storage == Storage::Nf4;
+        [a.words(), b.words(), if coded { decoder::words(self.target, b) } else { 0 }]
+    }
+
     /// Bytes of shared memory that the launch must provide.
     fn shared_bytes(self) -> u32 {
-        let [a, b] = self.panels().map(Panel::words);
         let aligned = if self.has_warpgroups() { ALIGNED } else { 0 };
-        (a + b) * self.stages()[1] * 4 + aligned
+        self.lengths().iter().sum::<u32>() * self.stages()[1] * 4 + aligned
     }
 
     /// The entry.
     fn entry(self, name: &str) -> Entry {
-        let Self { target, tile, factor, .. } = self;
+        let Self { target, tile, .. } = self;
         let [depth, stages] = self.stages();
         Kernel::build(name, |k| {
             k.max_threads(self.threads());
             k.min_blocks(tile.together);
-            let given = Parameters::declare(k, [factor.storage(); 2]);
+            let given = Parameters::declare(k, [self.factor().storage(), self.storage]);
             let origin = given.origin(k, tile.extent);
             let panels = self.panels();
-            let m = (origin[0], [given.m, given.k]);
-            let n = (origin[1], [given.n, given.k]);
-            let copiers = [
-                Copier::new((k, target), panels[0], given.a, m),
-                Copier::new((k, target), panels[1], given.b, n),
+            let sections = [
+                Section {
+                    panel: panels[0],
+                    source: given.a,
+                    origin: origin[0],
+                    sizes: [given.m, given.k],
+                },
+                Section {
+                    panel: panels[1],
+                    source: given.b,
+                    origin: origin[1],
+                    sizes: [given.n, given.k],
+                },
             ];
+            let (copiers, decoder) = self.feeds(k, sections);
             let (place, sums) = self.sums(k);
-            let lengths = panels.map(Panel::words);
+            let lengths = self.lengths();
             let behind = self.has_warpgroups();
             let memory = k.dynamic_shared();
             let memory = if behind { aligned(k, memory) } else { memory };
-            let ring = Ring { kernel: *k, target, stages, depth, lengths, copiers, memory, behind };
-            match factor {
+            let ring = Ring {
+                kernel: *k,
+                target,
+                stages,
+                depth,
+                lengths,
+                copiers,
+                decoder,
+                memory,
+                behind,
+            };
+            match self.factor() {
                 Factor::Brain if behind => {
                     ring.run(&given, |stages| warpgroup::multiply(k, panels, stages, &sums));
                     k.wait_products(0);
@@ -287,7 +338,7 @@ impl Shape {
                     });
                 }
             }
-            let rounds = (factor == Factor::Brain).then_some(target);
+            let rounds = (self.factor() == Factor::Brain).then_some(target);
             let writer = Writer { kernel: *k, rounds, given, origin };
             if behind {
                 self.write_lines(&writer, memory.reinterpret(), (&place, &sums));

@@ -79,8 +79,8 @@ impl Linear {
     /// In which forms the layer reads its input, and the gradient of its output: as bf16 where
     /// a large product takes them so, and as f32 for everything else.
     pub(super) fn forms(&self, builder: &Builder) -> Forms {
-        let frozen = matches!(self.weight.value.stored(), Stored::Bf16(_));
-        let bf16 = frozen && builder.compute() == Compute::Bf16 && self.shape.streams();
+        let large = self.shape.streams(&self.weight.value.stored());
+        let bf16 = large && builder.compute() == Compute::Bf16;
         let trained = self.weight.grad.is_some() || self.bias.is_some_and(|it| it.grad.is_some());
         Forms { f32: !bf16 || trained || self.lora.is_some(), bf16 }
     }

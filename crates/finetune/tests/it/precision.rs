@@ -102,6 +102,30 @@ fn large_steps_in_bf16_read_rounded_operands_and_stay_near_those_in_f32() {
 }
 
 #[test]
+fn large_steps_over_nf4_read_rounded_operands_and_stay_near_those_in_f32() {
+    let large = |precision| {
+        let mut config = TrainingConfig { batch: 8, seq: 16, ..config(LORA, precision) };
+        // Down projections have rows that are not whole blocks, and do not stream.
+        (config.model.hidden, config.model.intermediate) = (64, 72);
+        (config.optimizer.warmup_steps, config.optimizer.total_steps) = (1, 3);
+        config
+    };
+    let quantized = large(Precision::BF16.nf4(true));
+    let plan = Plan::new(&quantized, TrainerOptions::default()).unwrap();
+    let kernels = plan.requirements().kernels();
+    for name in ["gemm_fprop_stream_nf4", "gemm_dgrad_stream_nf4", "gemm_dgrad_bf16_nf4"] {
+        assert!(kernels.iter().any(|kernel| kernel.name == name), "{name}");
+    }
+    let found = losses(&quantized, &mut |p| Ok(weights(p)));
+    let forms = quantized.parameters();
+    let form = |name: &str| forms.iter().find(|parameter| parameter.name == name).unwrap();
+    let single = large(Precision::F32);
+    let expected = losses(&single, &mut |p| Ok(stored(form(&p.name))));
+    let distance = apart(&found, &expected);
+    assert!(distance > 0.0 && distance < 0.01, "{distance}");
+}
+
+#[test]
 fn training_over_nf4_is_training_over_the_values_of_its_codes() {
     for precision in [NF4, NESTED] {
         let quantized = config(LORA, precision);

@@ -5,7 +5,7 @@
 
 use super::images::product_kernels;
 use super::product::{Product, Sizes, Strides};
-use super::stored::{Compute, Family, Stored};
+use super::stored::{Compute, Family, NF4_BLOCK, Stored};
 use super::tiles::Layout;
 use crate::checks::Check;
 use crate::{KernelError, Launch, View};
@@ -23,6 +23,8 @@ product_kernels! {
     FPROP_BF16_NF4 = "gemm_fprop_bf16_nf4" in BF16_NT_NF4;
     /// The same computed in bf16 with x and w in bf16.
     FPROP_STREAM = "gemm_fprop_stream" in STREAM_NT;
+    /// The same computed in bf16 with x in bf16 and w in NF4.
+    FPROP_STREAM_NF4 = "gemm_fprop_stream_nf4" in STREAM_NT_NF4;
     /// dx = α·dy·w (+ dx).
     DGRAD = "gemm_dgrad" in NN;
     /// The same with w in NF4.
@@ -35,6 +37,8 @@ product_kernels! {
     DGRAD_BF16_NF4 = "gemm_dgrad_bf16_nf4" in BF16_NN_NF4;
     /// The same computed in bf16 with dy and w in bf16.
     DGRAD_STREAM = "gemm_dgrad_stream" in STREAM_NN;
+    /// The same computed in bf16 with dy in bf16 and w in NF4.
+    DGRAD_STREAM_NF4 = "gemm_dgrad_stream_nf4" in STREAM_NN_NF4;
     /// dw = α·dyᵀ·x (+ dw).
     WGRAD = "gemm_wgrad" in TN;
     /// The same computed in bf16.
@@ -50,6 +54,7 @@ pub(super) const FORWARD: Family = Family {
     bf16_stored: Some(&FPROP_BF16_BF16),
     nf4: Some([&FPROP_NF4, &FPROP_BF16_NF4]),
     streamed: Some(&FPROP_STREAM),
+    streamed_nf4: Some(&FPROP_STREAM_NF4),
 };
 /// dx = dy·w.
 pub(super) const INPUT_GRADIENT: Family = Family {
@@ -58,6 +63,7 @@ pub(super) const INPUT_GRADIENT: Family = Family {
     bf16_stored: Some(&DGRAD_BF16_BF16),
     nf4: Some([&DGRAD_NF4, &DGRAD_BF16_NF4]),
     streamed: Some(&DGRAD_STREAM),
+    streamed_nf4: Some(&DGRAD_STREAM_NF4),
 };
 /// dw = dyᵀ·x.
 const WEIGHT_GRADIENT: Family =
@@ -78,11 +84,17 @@ pub struct GemmShape {
 const MANY_ROWS: usize = 128;
 
 impl GemmShape {
-    /// Whether products with `w` in bf16 are better given x and dy in bf16: they have many rows,
-    /// which can be copied 16 bytes at a time.
-    pub fn streams(self) -> bool {
+    /// Whether products in bf16 with `w` are better given x and dy in bf16: they have many rows,
+    /// which can be copied 16 bytes at a time, and w is stored as bf16 or NF4, in rows that
+    /// can, too.
+    pub fn streams<B: Copy>(self, w: &Stored<B>) -> bool {
         let Self { rows, inputs, outputs } = self;
-        rows >= MANY_ROWS && inputs % 8 == 0 && outputs % 8 == 0
+        let unit = match w {
+            Stored::F32(_) => return false,
+            Stored::Bf16(_) => 8,
+            Stored::Nf4(_) => NF4_BLOCK,
+        };
+        rows >= MANY_ROWS && inputs % unit == 0 && outputs % 8 == 0
     }
 
     /// Checks the lengths of x, w and y (or of their gradients), named as in the caller.
@@ -111,7 +123,7 @@ fn single(m: usize, n: usize, k: usize) -> Sizes {
 /// y = α·x·wᵀ (+ bias) (+ y): rows × outputs from rows × inputs and outputs × inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct Fprop<B, W = View<B, f32>, X = View<B, f32>, Y = View<B, f32>> {
-    /// rows × inputs; in bf16 only where w is.
+    /// rows × inputs; in bf16 only where w is in bf16 or NF4.
     pub x: X,
     /// outputs × inputs.
     pub w: W,
@@ -166,7 +178,7 @@ where
 /// dx = α·dy·w (+ dx): rows × inputs from rows × outputs and outputs × inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct Dgrad<Y, W, X> {
-    /// dy, rows × outputs; in bf16 only where w is.
+    /// dy, rows × outputs; in bf16 only where w is in bf16 or NF4.
     pub grad_out: Y,
     /// outputs × inputs.
     pub w: W,

@@ -53,6 +53,9 @@ pub(super) static STREAM: [Tile; 4] = [
     tile!(64 x 64, 128, 64, 2, [8, 12], true, false),
 ];
 
+/// Those of products whose b is in NF4, decoded into the stages.
+const STREAM_NF4: &[Tile] = STREAM.split_at(1).1;
+
 /// The tiles of products in bf16. The clocks are estimates: what a stage waits for memory where a
 /// block is alone, and what a multiprocessor loads and multiplies where it is full.
 pub(super) static TENSOR: [Tile; 7] = [
@@ -106,14 +109,14 @@ macro_rules! tensor {
     };
 }
 
-/// An image with the tiles of large products in bf16.
+/// An image with tiles of large products in bf16: further ones, and those of all.
 macro_rules! stream {
-    ($name:literal) => {
+    ($name:literal, $tiles:expr $(, $further:literal)*) => {
         Image {
             name: $name,
-            tiles: &STREAM,
+            tiles: $tiles,
             entries: &[
-                concat!($name, "_192x256_stream"),
+                $(concat!($name, $further),)*
                 concat!($name, "_256x128_stream"),
                 concat!($name, "_128x128_stream"),
                 concat!($name, "_64x64_stream"),
@@ -134,9 +137,11 @@ pub(super) const BF16_NT_BF16: Image = tensor!("gemm_bf16_nt_bf16");
 pub(super) const BF16_NN_BF16: Image = tensor!("gemm_bf16_nn_bf16");
 pub(super) const BF16_NT_NF4: Image = tensor!("gemm_bf16_nt_nf4");
 pub(super) const BF16_NN_NF4: Image = tensor!("gemm_bf16_nn_nf4");
-pub(super) const STREAM_NT: Image = stream!("gemm_stream_nt");
-pub(super) const STREAM_NN: Image = stream!("gemm_stream_nn");
-pub(super) const STREAM_TN: Image = stream!("gemm_stream_tn");
+pub(super) const STREAM_NT: Image = stream!("gemm_stream_nt", &STREAM, "_192x256_stream");
+pub(super) const STREAM_NN: Image = stream!("gemm_stream_nn", &STREAM, "_192x256_stream");
+pub(super) const STREAM_TN: Image = stream!("gemm_stream_tn", &STREAM, "_192x256_stream");
+pub(super) const STREAM_NT_NF4: Image = stream!("gemm_stream_nt_nf4", STREAM_NF4);
+pub(super) const STREAM_NN_NF4: Image = stream!("gemm_stream_nn_nf4", STREAM_NF4);
 
 /// Kernels that are products: constants with their names, images and lists of parameters.
 macro_rules! product_kernels {

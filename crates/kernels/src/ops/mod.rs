@@ -32,6 +32,7 @@ mod schedule;
 mod softmax;
 mod stored;
 mod streams;
+mod take_controls;
 mod tiles;
 
 // One line per kernel file, in alphabetical order.
@@ -58,8 +59,9 @@ pub use fused_attention_backward::{FUSED_ATTENTION_GRAD_KV, FUSED_ATTENTION_GRAD
 pub use fused_attention_backward::{FUSED_ATTENTION_ROWS, FusedAttentionGradKv};
 pub use fused_attention_backward::{FusedAttentionGradQ, FusedAttentionGrads, FusedAttentionRows};
 pub use gemm::{DGRAD, DGRAD_BF16, DGRAD_BF16_BF16, DGRAD_BF16_NF4, DGRAD_NF4, Dgrad};
-pub use gemm::{DGRAD_STREAM, Fprop, GemmShape, WGRAD, WGRAD_BF16, WGRAD_STREAM, Wgrad};
+pub use gemm::{DGRAD_STREAM, DGRAD_STREAM_NF4, Fprop, GemmShape, WGRAD, WGRAD_BF16};
 pub use gemm::{FPROP, FPROP_BF16, FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_NF4, FPROP_STREAM};
+pub use gemm::{FPROP_STREAM_NF4, WGRAD_STREAM, Wgrad};
 pub use gemv::{GEMV, GEMV_BF16, GEMV_NF4, Gemv};
 pub use mean::{MEAN, Mean};
 pub use parts::{DgradParts, FpropParts, PARTS_SUM, PartsSum};
@@ -74,6 +76,7 @@ pub use softmax::{CacheSoftmax, SOFTMAX, SOFTMAX_BACKWARD, Softmax, SoftmaxBackw
 pub use stored::{Compute, NF4_BLOCK, NF4_NESTED_BLOCK, Nf4, Nf4Scales, Stored, Written};
 pub use streams::{ADD, Add, CAST, Cast, SILU, SILU_BACKWARD, SWIGLU, SWIGLU_BACKWARD};
 pub use streams::{Silu, SiluBackward, SwiGlu, SwiGluBackward};
+pub use take_controls::{TAKE_CONTROLS, TakeControls};
 
 /// Every kernel. One line each, in alphabetical order of files.
 static ALL: &[&Kernel] = &[
@@ -119,7 +122,9 @@ static ALL: &[&Kernel] = &[
     &FPROP_BF16,
     &FPROP_BF16_BF16,
     &FPROP_STREAM,
+    &FPROP_STREAM_NF4,
     &DGRAD_STREAM,
+    &DGRAD_STREAM_NF4,
     &FPROP_BF16_NF4,
     &FPROP_NF4,
     &WGRAD,
@@ -148,6 +153,7 @@ static ALL: &[&Kernel] = &[
     &SILU_BACKWARD,
     &SWIGLU,
     &SWIGLU_BACKWARD,
+    &TAKE_CONTROLS,
 ];
 
 /// Every kernel.

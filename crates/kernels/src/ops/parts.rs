@@ -38,19 +38,20 @@ impl GemmShape {
     }
 }
 
-/// Parts are multiples of 8 long where w can be in bf16 or NF4, which are read in eights.
+/// Parts are multiples of 8 long where w can be in bf16 or NF4, which are read in eights, and whole
+/// stages where operands stream, which are whole blocks of NF4.
 fn parts(compute: (Compute, bool), sizes: [usize; 3]) -> usize {
     match compute {
         (Compute::F32, _) => tiles::parts(&SINGLE, 8, sizes),
         (Compute::Bf16, false) => tiles::parts(&TENSOR, 8, sizes),
-        (Compute::Bf16, true) => tiles::parts(&STREAM, 8, sizes),
+        (Compute::Bf16, true) => tiles::parts(&STREAM, 64, sizes),
     }
 }
 
 /// The parts of y = x·wᵀ: `partials[p] = x[:, part p] · w[:, part p]ᵀ`, parts × rows × outputs.
 #[derive(Clone, Copy, Debug)]
 pub struct FpropParts<B, W = View<B, f32>, X = View<B, f32>> {
-    /// rows × inputs; in bf16 only where w is.
+    /// rows × inputs; in bf16 only where w is in bf16 or NF4.
     pub x: X,
     /// outputs × inputs.
     pub w: W,
@@ -99,7 +100,7 @@ impl<B: Copy, W: Into<Stored<B>>, X: Into<Stored<B>>> FpropParts<B, W, X> {
 /// The parts of dx = dy·w: `partials[p] = dy[:, part p] · w[part p, :]`, parts × rows × inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct DgradParts<B, W = View<B, f32>, Y = View<B, f32>> {
-    /// dy, rows × outputs; in bf16 only where w is.
+    /// dy, rows × outputs; in bf16 only where w is in bf16 or NF4.
     pub grad_out: Y,
     /// outputs × inputs.
     pub w: W,

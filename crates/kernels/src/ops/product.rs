@@ -4,7 +4,7 @@
 //! `nt` (rows of a times rows of b), `nn` (rows of a times columns of b), `tn` (columns times
 //! columns). Batches have two levels, and `reduce` products are summed into each c.
 
-use super::stored::{Compute, Family, Stored};
+use super::stored::{Compute, Family, NF4_BLOCK, Stored};
 use super::tiles::{Image, Layout, MOST_PLANES};
 use super::{f32, pointer, u32};
 use crate::checks::Check;
@@ -168,6 +168,11 @@ impl<B: Copy> Product<B> {
             let rule = "rows in bf16 start at a multiple of 16 bytes and have a multiple of 8 \
                         elements";
             check.rule(streams, rule, (a.byte_range().start, a_sizes[0]))?;
+            if let Stored::Nf4(_) = self.b.0 {
+                let ragged = b_sizes.into_iter().find(|size| size % NF4_BLOCK != 0);
+                let rule = "beside operands in bf16, rows in NF4 are whole blocks";
+                check.rule(ragged.is_none(), rule, (ragged.unwrap_or(0), NF4_BLOCK))?;
+            }
         }
         let mut flags = 0;
         for (holds, bit) in [

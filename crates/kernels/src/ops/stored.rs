@@ -231,12 +231,14 @@ pub(super) struct Family {
     pub(super) nf4: Option<[&'static Kernel; 2]>,
     /// With a and b in bf16, computed in bf16.
     pub(super) streamed: Option<&'static Kernel>,
+    /// With a in bf16 and b in NF4, computed in bf16.
+    pub(super) streamed_nf4: Option<&'static Kernel>,
 }
 
 impl Family {
     /// A formula whose b is never a stored weight.
     pub(super) const fn of(f32: &'static Kernel, bf16: &'static Kernel) -> Self {
-        Self { f32, bf16, bf16_stored: None, nf4: None, streamed: None }
+        Self { f32, bf16, bf16_stored: None, nf4: None, streamed: None, streamed_nf4: None }
     }
 
     /// The kernel that computes in `compute` with these operands.
@@ -247,6 +249,7 @@ impl Family {
     ) -> Result<&'static Kernel, KernelError> {
         let found = match (compute, a, b) {
             (Compute::Bf16, Stored::Bf16(_), Stored::Bf16(_)) => self.streamed,
+            (Compute::Bf16, Stored::Bf16(_), Stored::Nf4(_)) => self.streamed_nf4,
             (_, Stored::Bf16(_) | Stored::Nf4(_), _) => None,
             (Compute::F32, _, Stored::F32(_)) => Some(self.f32),
             (Compute::Bf16, _, Stored::F32(_)) => Some(self.bf16),
@@ -261,7 +264,7 @@ impl Family {
             compute: compute.name(),
             stored: wrong.name(),
             way_out: "compute in bf16, or store it as f32; a first operand in bf16 takes a second \
-                      one in bf16",
+                      one in bf16 or NF4",
         })
     }
 }

@@ -41,17 +41,18 @@ pub(crate) const BF16_TILES: [Tile; 7] = [
 pub(crate) const LARGE_TILES: [Tile; 2] =
     [("128x128_stream", 128, 128, 256), ("64x64_stream", 64, 64, 128)];
 
-/// The tiles of products of two operands in bf16; the last one where warpgroups multiply.
-const STREAM_TILES: [Tile; 4] = [
+/// The tiles of large products in bf16.
+pub(crate) const STREAM_TILES: [Tile; 3] = [
     ("256x128_stream", 256, 128, 256),
     ("128x128_stream", 128, 128, 256),
     ("64x64_stream", 64, 64, 128),
-    ("192x256_stream", 192, 256, 384),
 ];
 
-/// Those of them that the target has.
+/// The tiles of products of two operands in bf16: where warpgroups multiply, one more.
 pub(crate) fn stream_tiles(target: SmTarget) -> &'static [Tile] {
-    if target == SmTarget::exact(90) { &STREAM_TILES } else { &STREAM_TILES[..3] }
+    const MOST: [Tile; 4] =
+        [STREAM_TILES[0], STREAM_TILES[1], STREAM_TILES[2], ("192x256_stream", 192, 256, 384)];
+    if target == SmTarget::exact(90) { &MOST } else { &STREAM_TILES }
 }
 
 /// How an operand is stored.

@@ -26,6 +26,8 @@ mod row_launches;
 mod sample;
 mod softmax;
 mod stream;
+mod stream_nf4;
 mod streams;
 mod sums;
 mod support;
+mod take_controls;

@@ -107,6 +107,12 @@ impl<'k> Kernel<'k> {
         self.emit(Emit { opcode: Opcode::Membar, modifiers, types: &[], operands: Vec::new() });
     }
 
+    /// The same for whoever sees the memory, the host included (`membar.sys`).
+    pub fn fence_system(&self) {
+        let modifiers = &[Modifier::Sys];
+        self.emit(Emit { opcode: Opcode::Membar, modifiers, types: &[], operands: Vec::new() });
+    }
+
     fn branch(&self, guard: Option<Guard>, target: LabelId) {
         let operands = vec![Operand::Label(target)];
         let emit = Emit { opcode: Opcode::Bra, modifiers: &[], types: &[], operands };

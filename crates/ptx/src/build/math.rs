@@ -91,6 +91,18 @@ impl<'k> Value<'k, u32> {
         self.binary(Opcode::Mul, &[Modifier::Hi], right.bring(self.kernel()))
     }
 
+    /// Four of the eight bytes of this (0 to 3) and `other` (4 to 7): the digit i of `selector`, as
+    /// 16 of its bits are four hexadecimal digits, says which is byte i (`prmt`). A digit of 8 or
+    /// more gives only the sign of the byte that it is 8 more than.
+    #[track_caller]
+    pub fn permute(self, other: impl Arg<'k, u32>, selector: impl Arg<'k, u32>) -> Self {
+        let kernel = self.kernel();
+        let [other, selector] = [other.bring(kernel), selector.bring(kernel)].map(Self::operand);
+        let operands = vec![self.operand(), other, selector];
+        let emit = Emit { opcode: Opcode::Prmt, modifiers: &[], types: &[Type::B32], operands };
+        Self::from_register(kernel, kernel.compute(Type::U32, emit))
+    }
+
     /// Number of bits that are set.
     #[track_caller]
     pub fn count_ones(self) -> Self {

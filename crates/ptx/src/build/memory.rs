@@ -37,9 +37,17 @@ impl<'k> Place<'k> {
     /// Stores one element.
     #[track_caller]
     pub(super) fn store<T: Scalar>(self, value: Value<'k, T>) {
+        self.store_as(value, None);
+    }
+
+    /// Stores one element; `hint` says how.
+    #[track_caller]
+    pub(super) fn store_as<T: Scalar>(self, value: Value<'k, T>, hint: Option<Modifier>) {
+        let mut modifiers = vec![self.space];
+        modifiers.extend(hint);
         let operands = vec![Operand::Address(self.address), value.operand()];
-        let (modifiers, types) = (&[self.space], &[T::TYPE]);
-        self.kernel.emit(Emit { opcode: Opcode::St, modifiers, types, operands });
+        let types = &[T::TYPE];
+        self.kernel.emit(Emit { opcode: Opcode::St, modifiers: &modifiers, types, operands });
     }
 
     /// Loads `N` consecutive elements at once; `hint` says how.

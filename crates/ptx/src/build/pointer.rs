@@ -166,6 +166,22 @@ impl<'k, T: Scalar> Ptr<'k, T> {
         self.at(index).place().load(Some(Modifier::Nc))
     }
 
+    /// Loads element `index` from the memory itself and from no cache that could be stale: what the
+    /// host or another device may have written (`ld.volatile`).
+    #[track_caller]
+    pub fn load_volatile(self, index: impl Index<'k>) -> Value<'k, T> {
+        self.at(index).place().load(Some(Modifier::Volatile))
+    }
+
+    /// Stores `value` as element `index` where the host or another device looks for it
+    /// (`st.volatile`). What was written before is seen before it only behind
+    /// [`Kernel::fence_system`].
+    #[track_caller]
+    pub fn store_volatile(self, index: impl Index<'k>, value: impl Arg<'k, T>) {
+        let value = value.bring(self.kernel());
+        self.at(index).place().store_as(value, Some(Modifier::Volatile));
+    }
+
     /// Stores `value` as element `index`.
     #[track_caller]
     pub fn store(self, index: impl Index<'k>, value: impl Arg<'k, T>) {
@@ -200,6 +216,13 @@ impl<'k, T: super::Word> Ptr<'k, T> {
     #[track_caller]
     pub fn load_vec4_nc(self, index: impl Index<'k>) -> [Value<'k, T>; 4] {
         self.at(index).place().load_vector(Some(Modifier::Nc))
+    }
+
+    /// Loads the four elements from `index` at once, as [`Ptr::load_volatile`] loads one. Their
+    /// address must be a multiple of 16.
+    #[track_caller]
+    pub fn load_vec4_volatile(self, index: impl Index<'k>) -> [Value<'k, T>; 4] {
+        self.at(index).place().load_vector(Some(Modifier::Volatile))
     }
 
     /// Stores four elements from `index` at once. Their address must be a multiple of 16.

@@ -94,6 +94,7 @@ fn operators_of_every_type() {
         let (a, b) = (u.load(0), u.load(1));
         u.store(2, -((((((a + b) * (a - b) / 3 % b) << 2) >> 1) & 7) | (a ^ !b)).max(5 - a));
         u.store(3, a.mul_high(b) + a.mul_add(b, 4) + a.count_ones());
+        u.store(4, a.permute(b, 0x4051) + a.permute(7, b));
         l.store(1, a.mul_wide(b));
         let (a, b) = (s.load(0), s.load(1));
         s.store(2, -((((((a + b) * (a - b) / 3 % b) << 2) >> 1) & 7) | (a ^ !b)).abs());

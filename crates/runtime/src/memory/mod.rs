@@ -21,8 +21,10 @@ mod driver_share;
 mod gaps;
 mod pinned;
 mod pool;
+mod ring;
 mod scalar;
 mod staging;
+mod turns;
 
 pub use device::DeviceBuffer;
 pub use driver_share::{DriverShare, GRAPH_NODE_BYTES, IMAGE_BYTES, PAGE_BYTES};
@@ -30,6 +32,7 @@ pub use pinned::PinnedBuffer;
 pub use pool::{MemoryPool, PoolSeal, PoolUse};
 pub use scalar::DeviceScalar;
 
+pub(crate) use ring::ControlRing;
 pub(crate) use staging::Staging;
 
 /// What debug builds fill fresh device memory with: a quiet NaN as f32 and as f64, and a token that

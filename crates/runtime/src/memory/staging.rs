@@ -3,13 +3,12 @@
 //! A copy may run long after the host has enqueued it. A slot is therefore written again only after
 //! an event behind its last copy. Slots come in groups, each with an event behind its last slot:
 //! recording an event costs the host about as much as a copy, so that one for each would double the
-//! cost. The host is ahead of the device by a group of copies at least before it has to wait. The
-//! control block of a program goes this way, and so does a [`super::DeviceScalar`].
+//! cost. The host is ahead of the device by a group of copies at least before it has to wait. A
+//! [`super::DeviceScalar`] goes this way, and so do tables when a program is bound to other memory.
 
 use crate::context::Context;
 use crate::error::Result;
 use crate::event::Event;
-use crate::frequent::{MOST_PREFETCHED, prefetch};
 use crate::stream::Stream;
 
 use super::PinnedBuffer;
@@ -30,9 +29,6 @@ pub(crate) struct Staging {
     /// caller, whatever their streams.
     copied: Vec<Event>,
     next: usize,
-    /// The slot of the last value, if its copy was enqueued. Nothing is written into it before all
-    /// others were.
-    last: Option<usize>,
 }
 
 impl Staging {
@@ -44,7 +40,7 @@ impl Staging {
         let slot_bytes = bytes.next_multiple_of(ALIGNMENT);
         let pinned = Some(PinnedBuffer::zeroed(context, slot_bytes * GROUP * GROUPS)?);
         let copied = (0..GROUPS).map(|_| Event::untimed(context)).collect::<Result<_>>()?;
-        Ok(Self { pinned, slot_bytes, copied, next: 0, last: None })
+        Ok(Self { pinned, slot_bytes, copied, next: 0 })
     }
 
     /// Whether nothing can be uploaded, since there are no slots.
@@ -52,16 +48,7 @@ impl Staging {
         self.pinned.is_none()
     }
 
-    /// Whether `bytes` are the last value, whose copy was enqueued and did not fail. Empty values
-    /// need no copy.
-    pub(crate) fn holds(&self, bytes: &[u8]) -> bool {
-        let Some(pinned) = &self.pinned else { return true };
-        let slot = self.last.map(|slot| slot * self.slot_bytes);
-        slot.is_some_and(|start| pinned[start..start + bytes.len()] == *bytes)
-    }
-
-    /// Enqueues the copy of `bytes` to `target`, after waiting for the slot to be free. The caller
-    /// has bound `stream` to be enqueued on.
+    /// Enqueues the copy of `bytes` to `target`, after waiting for the slot to be free.
     ///
     /// # Safety
     /// `target` must be the start of live device memory of this size until the copy has run, and
@@ -80,30 +67,15 @@ impl Staging {
         let start = self.next * self.slot_bytes;
         let slot = &mut pinned[start..start + bytes.len()];
         slot.copy_from_slice(bytes);
-        self.last = None;
         // SAFETY: the caller promises the target. The slot is not written before its event, and
         // pinned memory is freed only after a wait for the context.
-        unsafe { stream.copy_to_device_bound(target, slot.as_ptr(), bytes.len()) }?;
-        let held = self.next;
+        unsafe { stream.copy_to_device(target, slot.as_ptr(), bytes.len()) }?;
         self.next = (self.next + 1) % (GROUP * GROUPS);
         if self.next.is_multiple_of(GROUP) {
             // Without the event the slots would look free while copies may still read them.
             copied.mark(stream)?;
         }
-        self.last = Some(held);
         Ok(())
-    }
-}
-
-impl Staging {
-    /// Asks the processor for the slot that the next value goes to.
-    pub(crate) fn prefetch_next(&self) {
-        if let Some(pinned) = &self.pinned {
-            let start = pinned.as_ptr().wrapping_add(self.next * self.slot_bytes);
-            prefetch(start, self.slot_bytes.min(MOST_PREFETCHED));
-            // Values that differ do so mostly at their start.
-            prefetch(pinned.as_ptr().wrapping_add(self.last.unwrap_or(0) * self.slot_bytes), 1);
-        }
     }
 }
 

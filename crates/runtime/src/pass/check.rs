@@ -31,9 +31,10 @@ impl Pass {
         match &operation.kind {
             OperationKind::Launch(_) => self.check_parameters(operation),
             OperationKind::Custom(_) => self.check_image(operation),
-            OperationKind::Copy { .. } | OperationKind::Fill { .. } | OperationKind::Library(_) => {
-                Ok(())
-            }
+            OperationKind::Copy { .. }
+            | OperationKind::Fill { .. }
+            | OperationKind::Library(_)
+            | OperationKind::TakeControls => Ok(()),
         }
     }
 

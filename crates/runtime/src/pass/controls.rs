@@ -1,8 +1,9 @@
 //! The control block: values that change from step to step without changing the program.
 //!
 //! All controls of a pass lie in one device allocation at fixed offsets. [`Controls`] is the image
-//! of that allocation on the host: a program copies it to the device before each step, so that no
-//! value is ever part of a node.
+//! of that allocation on the host. Declaring the first control appends an operation that takes the
+//! values of the step ([`super::OperationKind::TakeControls`]), so that no value is ever part of a
+//! node, and whatever reads a control waits for it like for any other operation.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -47,6 +48,11 @@ impl ControlLayout {
     /// The size of the block.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The size on the device: whole groups of 16 bytes.
+    pub(crate) fn block_bytes(&self) -> usize {
+        self.bytes.next_multiple_of(VALUE_ALIGNMENT)
     }
 
     /// Where the control with this buffer index starts.

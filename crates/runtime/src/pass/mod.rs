@@ -45,6 +45,7 @@ mod width;
 
 use std::sync::Arc;
 
+use retrograph_kernels::ops::TAKE_CONTROLS;
 use retrograph_kernels::{Access, BufferArgument, Element, Launch};
 
 pub use buffer::{Buffer, BufferId, BufferKind, Slice};
@@ -78,6 +79,8 @@ pub struct Pass {
     /// The bytes of each buffer that hold something at the end of the list so far.
     initialized: Vec<RangeSet>,
     controls: Arc<ControlLayout>,
+    /// The operation that takes the values of controls.
+    takes_controls: Option<OpId>,
 }
 
 impl Pass {
@@ -93,6 +96,7 @@ impl Pass {
             operations: Vec::new(),
             initialized: Vec::new(),
             controls: Arc::new(ControlLayout::new(id)),
+            takes_controls: None,
         }
     }
 
@@ -114,7 +118,8 @@ impl Pass {
         self.declare(name.into(), BufferKind::Transient, len)
     }
 
-    /// Declares a single value that the host sets before each step.
+    /// Declares a single value that the host sets before each step. The first control of a pass
+    /// also appends the operation that takes the values of all of them.
     pub fn control<T: Element>(&mut self, name: impl Into<String>) -> Slice<T> {
         self.control_array(name, 1)
     }
@@ -126,7 +131,23 @@ impl Pass {
         self.initialized[index].insert(slice.byte_range());
         let (name, bytes) = (self.buffers[index].name.clone(), self.buffers[index].bytes());
         Arc::make_mut(&mut self.controls).push(index, name, bytes);
+        self.take(BufferArgument::new(slice, Access::Write));
         slice
+    }
+
+    /// Lets the operation that takes controls write this one as well. It stands where the first
+    /// control was declared, and so in front of whatever reads one.
+    fn take(&mut self, control: Touch) {
+        if control.bytes.is_empty() {
+            return;
+        }
+        let at = *self.takes_controls.get_or_insert_with(|| {
+            let (kind, touches) = (OperationKind::TakeControls, Vec::new());
+            let name = format!("controls/{}", TAKE_CONTROLS.name);
+            self.operations.push(Operation { name, kind, touches, starts_early: false });
+            OpId(self.operations.len() as u32 - 1)
+        });
+        self.operations[at.index()].touches.push(control);
     }
 
     fn declare<T: Element>(&mut self, name: String, kind: BufferKind, len: usize) -> Slice<T> {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use retrograph_kernels::ops::TAKE_CONTROLS;
 use retrograph_kernels::{Access, Argument, BufferArgument, Launch, SmTarget};
 
 use super::buffer::BufferId;
@@ -77,6 +78,8 @@ pub enum OperationKind {
     },
     /// Enqueues whatever a library does.
     Library(LibraryCall),
+    /// Takes the values of all controls, which the host has written for this step.
+    TakeControls,
 }
 
 /// One operation: its name, what it does, and every byte that it touches.
@@ -113,6 +116,7 @@ impl Operation {
             OperationKind::Copy { .. } => "copy",
             OperationKind::Fill { .. } => "fill",
             OperationKind::Library(call) => call.name(),
+            OperationKind::TakeControls => TAKE_CONTROLS.name,
         }
     }
 
@@ -143,6 +147,7 @@ impl Operation {
             OperationKind::Launch(launch) => launch.dispatch(target).is_empty(),
             OperationKind::Custom(launch) => launch.grid.contains(&0),
             OperationKind::Library(_) => false,
+            OperationKind::TakeControls => self.touches.is_empty(),
         }
     }
 }
@@ -158,6 +163,8 @@ pub(crate) fn declared_touches(kind: &OperationKind) -> Vec<Touch> {
         OperationKind::Copy { source, target } => vec![source.clone(), target.clone()],
         OperationKind::Fill { target, .. } => vec![target.clone()],
         OperationKind::Library(call) => call.declared().to_vec(),
+        // The pass adds them, one control after the other.
+        OperationKind::TakeControls => Vec::new(),
     };
     touches.retain(|touch| !touch.bytes.is_empty());
     touches

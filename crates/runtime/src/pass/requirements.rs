@@ -1,5 +1,6 @@
 //! What must be warm before a pass can be built: known from the pass alone.
 
+use retrograph_kernels::ops::TAKE_CONTROLS;
 use retrograph_kernels::{Kernel, Problem, SmTarget};
 
 use super::operation::{CustomImage, Operation, OperationKind};
@@ -42,6 +43,7 @@ impl Requirements {
                 OperationKind::Custom(launch) => {
                     requirements.add_custom(&launch.image, &launch.entry);
                 }
+                OperationKind::TakeControls => requirements.insert(&TAKE_CONTROLS),
                 OperationKind::Copy { .. }
                 | OperationKind::Fill { .. }
                 | OperationKind::Library(_) => {}

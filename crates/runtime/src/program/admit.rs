@@ -107,7 +107,7 @@ impl Program {
             }
         };
         let before = self.snapshot(stream)?;
-        let outcome = self.compare(stream, controls, &before);
+        let outcome = self.compare(stream, (controls, &bytes), &before);
         self.restore(stream, &before)?;
         outcome.map(|bytes| Admission { nodes, bytes })
     }
@@ -120,9 +120,7 @@ impl Program {
         controls: &[u8],
     ) -> Result<Template, AdmitError> {
         stream.bind_outside_capture("admitting a program")?;
-        let target = self.memory.control_address();
-        // SAFETY: the control block is the program's own, and no step is in flight behind it.
-        unsafe { self.staging.upload(stream, target, controls) }?;
+        self.with_controls(stream, controls, Self::take_controls)?;
         stream.synchronize()?;
         Ok(self.template(strategy, stream)?)
     }
@@ -169,7 +167,7 @@ impl Program {
     fn compare(
         &mut self,
         stream: &Stream,
-        controls: &Controls,
+        (controls, bytes): (&Controls, &[u8]),
         before: &[Vec<u8>],
     ) -> Result<usize, AdmitError> {
         self.fill_transients_with_nan(stream)?;
@@ -180,7 +178,7 @@ impl Program {
         let replayed = self.snapshot(stream)?;
         self.restore(stream, before)?;
         self.fill_transients_with_nan(stream)?;
-        self.enqueue_all(stream)?;
+        self.with_controls(stream, bytes, |program, stream| program.enqueue_all(stream))?;
         let eager = self.snapshot(stream)?;
         for (at, external) in self.written().enumerate() {
             if let Some(bytes) = first_difference(&replayed[at], &eager[at]) {

@@ -57,6 +57,10 @@ pub enum BuildError {
         other: String,
     },
 
+    /// There are more bytes of controls than the kernel that takes them can count.
+    #[error(transparent)]
+    Controls(#[from] retrograph_kernels::KernelError),
+
     /// Transients do not fit into the memory of the device.
     #[error(
         "the transients of the pass need {needed} bytes, and {free} bytes of the device are free; \

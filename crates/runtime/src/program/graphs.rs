@@ -17,6 +17,7 @@ use crate::capture::{CaptureMode, CapturedNodes, Capturing};
 use crate::error::{Error, Result};
 use crate::graph::{DeviceCopy, DeviceFill, Graph, GraphExec, Node};
 use crate::launch::KernelLaunch;
+use crate::memory::ControlRing;
 use crate::stream::Stream;
 
 /// SM targets on which graphs were faster where kernels start early; see
@@ -66,13 +67,15 @@ impl Program {
     ///
     /// # Safety
     /// The nodes work on the memory of the program and on what is bound to it. No launch may
-    /// overlap a step of the program, or anything else that uses this memory.
+    /// overlap a step of the program, or anything else that uses this memory. A launch between
+    /// steps sees the controls of the step before: values are taken once.
     ///
     /// # Errors
     /// When the graph cannot be built.
     pub unsafe fn graph(&self, stream: &Stream) -> Result<Graph, BuildError> {
         let mut graph = self.template(self.report.strategy, stream)?.graph;
-        self.memory.owners().for_each(|owner| graph.keep(owner));
+        let ring = self.ring.as_ref().map(ControlRing::owner);
+        self.memory.owners().chain(ring).for_each(|owner| graph.keep(owner));
         Ok(graph)
     }
 

@@ -74,6 +74,8 @@ impl Links<InCommand> {
                     self.add(touch, (position, Slot::Range(at)));
                 }
             }
+            // What the host writes moves nowhere.
+            OperationKind::TakeControls => {}
             OperationKind::Launch(_) | OperationKind::Custom(_) => {
                 for (at, argument) in operation.arguments().iter().enumerate() {
                     if let Argument::Buffer(touch) = argument {

@@ -1,29 +1,34 @@
 //! The device memory of a program: transients, control block and argument tables, in one
 //! allocation, unless transients are in an arena that programs share.
 
-use retrograph_kernels::{Argument, Cell};
+use retrograph_kernels::ops::TakeControls;
+use retrograph_kernels::{Argument, Cell, KernelError, Launch, View};
 
 use super::bindings::{External, find};
 use super::error::BuildError;
 use super::links::Links;
 use super::{Blueprint, Share, Sharing};
 use crate::error::Error;
-use crate::memory::{DeviceBuffer, NAN_PATTERN};
+use crate::memory::{ControlRing, DeviceBuffer, NAN_PATTERN};
 use crate::pass::{BufferId, BufferKind, MemoryPlan, Pass, Reuse, Touch};
 use crate::{Owner, Stream};
 
 const ALIGNMENT: usize = 256;
+/// Behind the control block: how many values of it were taken.
+const COUNT_BYTES: usize = 16;
 
 /// What lies where. What every step asks for comes first, see [`crate::frequent`].
 #[repr(C)]
 pub(super) struct Memory {
     /// Where transients are, if not at the start of the buffer.
     share: Option<Share>,
-    /// Where the controls are on the device.
+    /// Where the controls are on the device, and behind them their count.
     control_address: u64,
     buffer: DeviceBuffer<u32>,
     plan: MemoryPlan,
     controls_at: usize,
+    /// Bytes of the control block, and with the count behind it.
+    block_bytes: usize,
     control_bytes: usize,
     /// The address of every buffer that is touched, by its index.
     addresses: Vec<Option<u64>>,
@@ -40,7 +45,8 @@ impl Memory {
         stream: &Stream,
     ) -> Result<Self, BuildError> {
         let (pass, reuse) = (blueprint.pass, blueprint.options.reuse);
-        let control_bytes = pass.control_layout().bytes();
+        let block_bytes = pass.control_layout().block_bytes();
+        let control_bytes = if block_bytes == 0 { 0 } else { block_bytes + COUNT_BYTES };
         let tables = Tables::of(pass);
         let fixed = control_bytes.next_multiple_of(ALIGNMENT) + tables.bytes;
         let sharing = blueprint.sharing.as_ref();
@@ -67,6 +73,7 @@ impl Memory {
             plan,
             controls_at,
             control_address,
+            block_bytes,
             control_bytes,
             addresses,
             tables,
@@ -74,14 +81,18 @@ impl Memory {
         };
         memory.locate(pass);
         memory.fill_tables(pass);
-        if !memory.tables.words.is_empty() {
-            memory.buffer.upload_at(stream, memory.tables_at() / 4, &memory.tables.words)?;
+        // The count begins with 0.
+        let start = memory.controls_at + memory.block_bytes;
+        let mut words = vec![0; (memory.tables_at() - start) / 4];
+        words.extend_from_slice(&memory.tables.words);
+        if !words.is_empty() {
+            memory.buffer.upload_at(stream, start / 4, &words)?;
         }
         Ok(memory)
     }
 
     fn locate(&mut self, pass: &Pass) {
-        let (transients, controls) = (self.transients(), self.control_address());
+        let (transients, controls) = (self.transients(), self.control_address);
         for (id, buffer) in pass.buffers() {
             let (base, offset) = match buffer.kind() {
                 BufferKind::External => continue,
@@ -152,9 +163,11 @@ impl Memory {
         self.buffer.address() + (self.tables_at() + self.tables.starts[at]) as u64
     }
 
-    /// The device address of the control block.
-    pub(super) fn control_address(&self) -> u64 {
-        self.control_address
+    /// The launch that takes the next values of `ring`.
+    pub(super) fn take_controls(&self, ring: &ControlRing) -> Result<Launch<u64>, KernelError> {
+        let block = View::new(self.control_address, self.block_bytes / 4);
+        let taken = View::new(self.control_address + self.block_bytes as u64, 1);
+        TakeControls { ring: ring.view(), block, taken }.launch()
     }
 
     /// The device address of the first transient.

@@ -41,13 +41,13 @@
 //!
 //! # What changes between steps
 //!
-//! Only the control block. Each step copies its values from pinned memory on the step's own
-//! stream, in front of the launch. Nothing is part of a node that could differ from step to step;
-//! [`Program::admit`] checks this on request.
+//! Only the control block. The host writes the values of a step into pinned memory, and the step's
+//! first operation takes them from there ([`crate::OperationKind::TakeControls`]). Nothing is part
+//! of a node that could differ from step to step; [`Program::admit`] checks this on request.
 //!
 //! # What is kept
 //!
-//! A program keeps the functions, the bound buffers, its own memory and its staging memory, and
+//! A program keeps the functions, the bound buffers, its own memory and its pinned memory, and
 //! frees them after its last launch has run.
 
 mod admit;
@@ -97,7 +97,7 @@ pub use run::StepOutcome;
 pub use wiring::Prediction;
 
 use crate::context::Context;
-use crate::memory::Staging;
+use crate::memory::{ControlRing, Staging};
 use crate::modules::WarmModules;
 use crate::nvtx;
 use crate::pass::{ControlLayout, Pass};
@@ -107,7 +107,7 @@ use graphs::Replay;
 use last::LastUse;
 use memory::Memory;
 use retired::Retired;
-use sequence::Sequence;
+use sequence::{Resolver, Sequence};
 use wiring::Wiring;
 
 /// What a program is built from.
@@ -135,7 +135,8 @@ pub struct Program {
     retries: Retries,
     options: BuildOptions,
     replay: Option<Replay>,
-    staging: Staging,
+    /// On the way to the control block; none without controls.
+    ring: Option<ControlRing>,
     retired: Retired,
     memory: Memory,
     sequence: Sequence,
@@ -183,11 +184,16 @@ impl Program {
         let wanted = Wanted::by(pass);
         let externals = bindings.resolve(&wanted, &[], &context)?;
         let memory = Memory::new(blueprint, externals, stream)?;
-        let sequence = Sequence::new(pass, modules, &memory, bindings)?;
-        let wiring = Wiring::new(&sequence, options.edges);
         let controls = Arc::clone(pass.control_layout());
+        let ring = match controls.block_bytes() {
+            0 => None,
+            bytes => Some(ControlRing::new(&context, bytes / 4)?),
+        };
+        let resolver = Resolver { modules, memory: &memory, bindings, ring: ring.as_ref() };
+        let sequence = Sequence::new(pass, &resolver)?;
+        let wiring = Wiring::new(&sequence, options.edges);
         let mut program = Self {
-            staging: Staging::new(&context, controls.bytes())?,
+            ring,
             table_staging: Staging::default(),
             report: Report::eager(pass, &memory, &sequence, &wiring),
             replay: None,
@@ -263,8 +269,12 @@ impl Drop for Program {
     /// Waits for the last step, since what it touches is freed next. A failure means that the
     /// context is lost, and nothing runs in it any more.
     fn drop(&mut self) {
-        if let Err(error) = self.last.wait() {
-            tracing::debug!(%error, "no wait for the last step");
+        match self.last.wait() {
+            Ok(()) => debug_assert!(
+                self.failed.is_some() || self.ring.as_ref().is_none_or(ControlRing::is_in_step),
+                "the device has taken other values than it was given"
+            ),
+            Err(error) => tracing::debug!(%error, "no wait for the last step"),
         }
     }
 }

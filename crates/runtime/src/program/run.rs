@@ -49,8 +49,8 @@ impl Program {
 
     fn attempt(&mut self, stream: &Stream, controls: &Controls) -> Result<StepOutcome, StepError> {
         let bytes = controls.complete(&self.controls)?;
-        self.before_step(stream, bytes).map_err(|cause| StepError::NotStarted { cause })?;
-        self.run(stream)?;
+        self.before_step(stream).map_err(|cause| StepError::NotStarted { cause })?;
+        self.with_controls(stream, bytes, Self::run)?;
         let index = self.steps;
         self.steps += 1;
         self.retries.stepped();
@@ -66,12 +66,14 @@ impl Program {
     fn prefetch_next(&self, stream: &Stream, controls: &[u8]) {
         prefetch(self, std::mem::offset_of!(Self, memory) + 64);
         prefetch(controls.as_ptr(), controls.len().min(MOST_PREFETCHED));
-        self.staging.prefetch_next();
+        if let Some(ring) = &self.ring {
+            ring.prefetch_next();
+        }
         stream.prefetch();
     }
 
     /// Everything in front of the first operation. It can be done again when it fails.
-    fn before_step(&mut self, stream: &Stream, controls: &[u8]) -> Result<()> {
+    fn before_step(&mut self, stream: &Stream) -> Result<()> {
         stream.bind_outside_capture("a step")?;
         self.after_last_step(stream)?;
         // In front of everything that is enqueued, so that a step of which only a part is enqueued
@@ -85,14 +87,36 @@ impl Program {
         if self.options.nan_transients {
             self.memory.fill_transients_with_nan(stream)?;
         }
-        // Operations only read the control block, so that it holds what was copied last.
-        if self.staging.holds(controls) {
-            return Ok(());
+        Ok(())
+    }
+
+    /// Puts `controls` where the device takes them, and enqueues what takes them, behind everything
+    /// that uses the program's memory. Values that nothing takes are withdrawn.
+    pub(super) fn with_controls(
+        &mut self,
+        stream: &Stream,
+        controls: &[u8],
+        enqueue: impl FnOnce(&mut Self, &Stream) -> Result<(), StepError>,
+    ) -> Result<(), StepError> {
+        if let Some(ring) = &mut self.ring {
+            ring.put(stream, controls).map_err(|cause| StepError::NotStarted { cause })?;
         }
-        let target = self.memory.control_address();
-        // SAFETY: the control block is part of the program's memory, which outlives the copy: the
-        // program waits for its last step before it frees anything.
-        unsafe { self.staging.upload(stream, target, controls) }
+        let outcome = enqueue(self, stream);
+        match (&mut self.ring, &outcome) {
+            (Some(ring), Ok(())) => ring.accepted(),
+            (Some(ring), Err(StepError::NotStarted { .. })) => ring.withdraw(),
+            // What was enqueued may take them; nothing comes after it.
+            _ => {}
+        }
+        outcome
+    }
+
+    /// Enqueues nothing but what takes the values.
+    pub(super) fn take_controls(&mut self, stream: &Stream) -> Result<(), StepError> {
+        let Some(at) = self.sequence.takes_controls else { return Ok(()) };
+        // SAFETY: as in `enqueue_all`.
+        let outcome = unsafe { self.sequence.steps[at].command.enqueue(stream) };
+        outcome.map_err(|cause| StepError::NotStarted { cause })
     }
 
     /// Orders `stream` behind the last step, which may have been on another one: both use the same

@@ -1,7 +1,7 @@
 //! The operations of a pass with their addresses and functions: the one value that eager launches,
 //! hand-built graphs and captures all consume, so that none of them can miss an operation.
 
-use retrograph_kernels::{Argument, Launch, SmTarget, images};
+use retrograph_kernels::{Argument, BufferArgument, Launch, SmTarget, images};
 
 use super::bindings::{Bindings, External};
 use super::error::BuildError;
@@ -11,6 +11,7 @@ use super::memory::Memory;
 use crate::error::Result;
 use crate::launch::{KernelArguments, KernelLaunch, LaunchGeometry};
 use crate::library::Cublas;
+use crate::memory::ControlRing;
 use crate::modules::{Function, ImageKey, WarmModules};
 use crate::pass::{BufferId, CustomLaunch, Edges, OpId, Operation, OperationKind, Pass, infer};
 use crate::{Owner, Stream};
@@ -58,20 +59,17 @@ pub(super) struct Sequence {
     pub(super) edges: Edges,
     /// Operations that were left out, since their problem is empty.
     pub(super) skipped: usize,
+    /// The position of the command that takes controls.
+    pub(super) takes_controls: Option<usize>,
     /// Where the addresses of external buffers are.
     links: Links<InCommand>,
 }
 
 impl Sequence {
-    pub(super) fn new(
-        pass: &Pass,
-        modules: &WarmModules,
-        memory: &Memory,
-        bindings: &Bindings,
-    ) -> Result<Self, BuildError> {
-        let target = modules.context().target();
-        let resolver = Resolver { modules, memory, bindings, target };
+    pub(super) fn new(pass: &Pass, resolver: &Resolver<'_>) -> Result<Self, BuildError> {
+        let (memory, target) = (resolver.memory, resolver.target());
         let (mut steps, mut active, mut tables) = (Vec::new(), Vec::new(), 0);
+        let mut takes_controls = None;
         let mut links = Links::new(pass);
         for (at, operation) in pass.operations().iter().enumerate() {
             let first_table = tables;
@@ -83,10 +81,17 @@ impl Sequence {
             let command = resolver.command(operation, first_table)?;
             let (name, moved_bytes) = (operation.name().to_owned(), operation.moved_bytes());
             let early = match operation.kind {
-                OperationKind::Launch(_) if images::start_early(target) => Early::Able,
+                OperationKind::TakeControls | OperationKind::Launch(_)
+                    if images::start_early(target) =>
+                {
+                    Early::Able
+                }
                 _ if operation.starts_early => Early::Asked,
                 _ => Early::Unable,
             };
+            if operation.kind == OperationKind::TakeControls {
+                takes_controls = Some(steps.len());
+            }
             let at = OpId(at as u32);
             steps.push(Step { operation: at, name, command, moved_bytes, early });
             active.push(operation);
@@ -94,7 +99,7 @@ impl Sequence {
         let touches = active.iter().map(|operation| operation.touches());
         let edges = infer(touches, |touch| memory.plan().place(touch)).0;
         let skipped = pass.operations().len() - steps.len();
-        Ok(Self { steps, edges, skipped, links })
+        Ok(Self { steps, edges, skipped, takes_controls, links })
     }
 
     /// Puts the address of an external buffer into all commands that name it, and returns their
@@ -188,7 +193,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    fn of_launch(launch: &Launch<BufferId>, target: SmTarget) -> Self {
+    fn of_launch<B>(launch: &Launch<B>, target: SmTarget) -> Self {
         let dispatch = launch.dispatch(target);
         let image = ImageKey::from(launch.kernel.image);
         Self { image, name: dispatch.entry, geometry: dispatch.into() }
@@ -201,15 +206,21 @@ impl<'a> Entry<'a> {
     }
 }
 
-struct Resolver<'a> {
-    modules: &'a WarmModules,
-    memory: &'a Memory,
-    bindings: &'a Bindings,
-    target: SmTarget,
+/// What operations become commands by.
+pub(super) struct Resolver<'a> {
+    pub(super) modules: &'a WarmModules,
+    pub(super) memory: &'a Memory,
+    pub(super) bindings: &'a Bindings,
+    pub(super) ring: Option<&'a ControlRing>,
 }
 
 impl Resolver<'_> {
+    fn target(&self) -> SmTarget {
+        self.modules.context().target()
+    }
+
     fn command(&self, operation: &Operation, first_table: usize) -> Result<Command, BuildError> {
+        let fail = |cause| BuildError::Operation { operation: operation.name().to_owned(), cause };
         let (entry, arguments) = match operation.kind() {
             OperationKind::Copy { source, target } => {
                 let bytes = target.bytes.len();
@@ -225,40 +236,45 @@ impl Resolver<'_> {
                 let foreign = Foreign::new(operation, call, self.bindings, self.memory)?;
                 return Ok(Command::Library(foreign));
             }
+            OperationKind::TakeControls => {
+                let ring = self.ring.expect("there are controls, and so a ring");
+                let launch = self.memory.take_controls(ring)?;
+                let place = |range: &BufferArgument<u64>| range.buffer + range.bytes.start as u64;
+                let arguments = arguments_at(&launch.arguments, place, || 0);
+                let entry = Entry::of_launch(&launch, self.target());
+                return self.launch(&entry, arguments).map_err(fail);
+            }
             OperationKind::Launch(launch) => {
-                (Entry::of_launch(launch, self.target), &launch.arguments)
+                (Entry::of_launch(launch, self.target()), &launch.arguments)
             }
             OperationKind::Custom(launch) => (Entry::of_custom(launch), &launch.arguments),
         };
-        let fail = |cause| BuildError::Operation { operation: operation.name().to_owned(), cause };
-        self.launch(&entry, arguments, first_table).map_err(fail)
+        let mut tables = first_table..;
+        let table = || tables.next().map_or(0, |table| self.memory.table_address(table));
+        let arguments = arguments_at(arguments, |touch| self.memory.address(touch), table);
+        self.launch(&entry, arguments).map_err(fail)
     }
 
-    fn launch(
-        &self,
-        entry: &Entry<'_>,
-        arguments: &[Argument<BufferId>],
-        first_table: usize,
-    ) -> Result<Command> {
+    fn launch(&self, entry: &Entry<'_>, arguments: KernelArguments) -> Result<Command> {
         let function = self.modules.function(entry.image.clone(), entry.name)?;
-        let arguments = self.arguments(arguments, first_table);
         Ok(Command::Launch { function, geometry: entry.geometry, arguments })
     }
+}
 
-    fn arguments(&self, arguments: &[Argument<BufferId>], first_table: usize) -> KernelArguments {
-        let mut table = first_table;
-        arguments.iter().fold(KernelArguments::new(), |values, argument| match argument {
-            Argument::Buffer(touch) => values.address(self.memory.address(touch)),
-            Argument::Null => values.address(0),
-            Argument::U32(value) => values.u32(*value),
-            Argument::U64(value) => values.u64(*value),
-            Argument::F32(bits) => values.u32(*bits),
-            Argument::Table(_) => {
-                table += 1;
-                values.address(self.memory.table_address(table - 1))
-            }
-        })
-    }
+/// The values of arguments, with the addresses of ranges and of one table after the other.
+fn arguments_at<B>(
+    arguments: &[Argument<B>],
+    address: impl Fn(&BufferArgument<B>) -> u64,
+    mut table: impl FnMut() -> u64,
+) -> KernelArguments {
+    arguments.iter().fold(KernelArguments::new(), |values, argument| match argument {
+        Argument::Buffer(range) => values.address(address(range)),
+        Argument::Null => values.address(0),
+        Argument::U32(value) => values.u32(*value),
+        Argument::U64(value) => values.u64(*value),
+        Argument::F32(bits) => values.u32(*bits),
+        Argument::Table(_) => values.address(table()),
+    })
 }
 
 fn count_tables(operation: &Operation) -> usize {

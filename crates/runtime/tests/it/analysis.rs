@@ -240,8 +240,9 @@ fn explanations_and_drawings_name_everything() {
     pass.set_scope("");
     pass.copy(lr, out.slice(8..9)).unwrap();
     let text = pass.explain().to_string();
-    let parts = ["input", "lr", "left", "output", "layer 1/copy", "input -> left", "3 × copy"];
-    let sums = ["4 operations, 1 edges, depth 2", "68 bytes bound", "512 bytes of transients"];
+    let parts =
+        ["input", "lr", "left", "output", "layer 1/copy", "input -> left", "3 × copy", "-> lr"];
+    let sums = ["5 operations, 2 edges, depth 2", "68 bytes bound", "512 bytes of transients"];
     for part in parts.into_iter().chain(sums) {
         assert!(text.contains(part), "`{part}` is missing in:\n{text}");
     }

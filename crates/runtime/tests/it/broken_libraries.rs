@@ -217,7 +217,7 @@ fn admission_finds_what_a_library_bakes_in() {
         let mixed = Mixed::new(&device, LibraryCall::new("copy", copy));
         let (mut program, _) = mixed.build(&device, policy).unwrap();
         let admission = program.admit(&device.stream, &mixed.controls()).unwrap();
-        assert_eq!((admission.nodes, admission.bytes), (6, (LEN + 1) * 4), "{policy:?}");
+        assert_eq!((admission.nodes, admission.bytes), (7, (LEN + 1) * 4), "{policy:?}");
     }
     let mixed = Mixed::new(&device, counting);
     let (mut program, _) = mixed.build(&device, Policy::Hybrid).unwrap();

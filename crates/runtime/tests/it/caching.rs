@@ -69,8 +69,11 @@ impl Bound {
 }
 
 fn cache(device: &Device, budget_bytes: usize) -> Cache {
-    let nothing = Pass::new("nothing").requirements();
-    let modules = ModuleCache::new(&device.context).prewarm(&nothing, |_| ()).unwrap();
+    // Whatever has a control needs what takes it, and these passes need nothing else.
+    let mut controlled = Pass::new("controlled");
+    controlled.control::<u32>("value");
+    let required = controlled.requirements();
+    let modules = ModuleCache::new(&device.context).prewarm(&required, |_| ()).unwrap();
     let build = BuildOptions { policy: Policy::Manual, ..Default::default() };
     let options = CacheOptions { budget_bytes, build };
     ProgramCache::new(&modules, [Buckets::powers_of_two(LARGEST).unwrap()], options)
@@ -78,8 +81,9 @@ fn cache(device: &Device, budget_bytes: usize) -> Cache {
 
 /// The bytes of a program of `size` and of its transients, apart.
 fn bytes(size: usize) -> (usize, usize) {
-    let control = (4 * size).next_multiple_of(256);
-    (control, 2 * control)
+    // Behind the controls is their count.
+    let control = ((4 * size).next_multiple_of(16) + 16).next_multiple_of(256);
+    (control, 2 * (4 * size).next_multiple_of(256))
 }
 
 #[test]

@@ -81,11 +81,14 @@ fn a_planned_picture_shows_the_longest_path() {
     let longest: BTreeSet<_> = pass.edges().longest_path().into_iter().map(OpId::index).collect();
     assert_eq!(critical(&drawn), longest);
     let first = tooltip(&drawn[0]);
-    assert!(first.starts_with("#0 forward/gemm_fprop\nkernel gemm_fprop\nreads "), "{first}");
+    assert!(
+        first.starts_with("#0 controls/take_controls\nkernel take_controls\nreads 0 bytes, "),
+        "{first}"
+    );
     assert!(svg.contains("planned") && !svg.contains("SIMULATED"), "there are no times in it");
     let scopes: BTreeSet<_> =
         document.descendants().filter_map(|node| node.attribute("data-scope")).collect();
-    assert_eq!(scopes, BTreeSet::from(["backward", "forward", "update"]));
+    assert_eq!(scopes, BTreeSet::from(["backward", "controls", "forward", "update"]));
     let edges = document.descendants().filter(|node| node.tag_name().name() == "path").count();
     assert_eq!(edges, pass.edges().len());
     assert!(document.descendants().all(|node| node.tag_name().name() != "script"));

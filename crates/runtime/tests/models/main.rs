@@ -1,9 +1,10 @@
 //! All interleavings of what threads do with the gate between captures and releases, and with the
-//! single flight of the module cache, by the model checker `loom`: it runs each model once for
-//! every order, up to a bound, in which locks can be had.
+//! single flight of the module cache, and of what host and device do with the ring of controls, by
+//! the model checker `loom`: it runs each model once for every order, up to a bound, in which locks
+//! can be had.
 //!
-//! The gate and the flights themselves are checked and not copies of them: their files are included
-//! here, with the checker's locks under the names of those that the crate takes.
+//! The gate, the flights and the turns themselves are checked and not copies of them: their files
+//! are included here, with the checker's locks under the names of those that the crate takes.
 
 #[path = "../../src/modules/flight.rs"]
 #[allow(dead_code, reason = "the models do not ask for everything")]
@@ -12,7 +13,11 @@ mod flights;
 #[path = "../../src/gate.rs"]
 #[allow(dead_code, reason = "the models do not ask for everything")]
 mod gate;
+mod rings;
 mod sync;
+#[path = "../../src/memory/turns.rs"]
+#[allow(dead_code, reason = "the models do not ask for everything")]
+mod turns;
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};

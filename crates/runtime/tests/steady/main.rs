@@ -7,9 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use retrograph_driver_sim::Simulator;
-use retrograph_driver_sys::{
-    CUcontext, CUdeviceptr, CUevent, CUgraphExec, CUresult, CUstream, DriverTable, c_void,
-};
+use retrograph_driver_sys::{CUcontext, CUgraphExec, CUresult, CUstream, DriverTable};
 use retrograph_runtime::{
     Bindings, Context, Controls, DeviceBuffer, DeviceIndex, Driver, ModuleCache, Origin, Pass,
     Policy, Program, Stream,
@@ -73,10 +71,8 @@ macro_rules! uncounted {
 
 uncounted! {
     cuCtxSetCurrent(context: CUcontext);
-    cuMemcpyHtoDAsync_v2(target: CUdeviceptr, source: *const c_void, bytes: usize, on: CUstream);
     cuGraphLaunch(exec: CUgraphExec, on: CUstream);
-    cuEventRecord(event: CUevent, on: CUstream);
-    cuEventSynchronize(event: CUevent);
+    cuStreamSynchronize(stream: CUstream);
 }
 
 /// A program that copies what it is told, and its controls.
@@ -114,6 +110,16 @@ impl Bench {
         Self { simulator, stream, out, program, controls }
     }
 
+    /// Launches what a step launches without the program, and waits.
+    fn launch_plainly(&self) {
+        let exec = self.program.raw_exec().expect("the program has a graph");
+        self.stream.context().bind().unwrap();
+        // SAFETY: exec and stream live, and no step is in flight behind the wait.
+        let code = unsafe { (self.simulator.table().cuGraphLaunch)(exec, self.stream.raw()) };
+        assert_eq!(code, CUresult::CUDA_SUCCESS);
+        self.stream.synchronize().unwrap();
+    }
+
     /// The calls of the driver by `steps` steps with the controls that `which` chooses, and the
     /// allocations.
     fn steps(
@@ -139,55 +145,67 @@ impl Bench {
 }
 
 #[test]
-fn a_steady_step_is_a_copy_and_a_launch_and_allocates_nothing() {
+fn a_steady_step_is_a_launch_and_allocates_nothing() {
     for policy in [Policy::Manual, Policy::Capture, Policy::Auto] {
         let mut bench = Bench::new(policy);
-        // The first steps note the stream, and fill the ring of slots once.
-        bench.steps(16, |step| step % 2);
-        let (calls, allocations) = bench.steps(64, |step| step % 2);
-        let expected = [
-            ("cuCtxSetCurrent", 64 + 2 * 8),
-            ("cuEventRecord", 8),
-            ("cuEventSynchronize", 8),
-            ("cuGraphLaunch", 64),
-            ("cuMemcpyHtoDAsync_v2", 64),
-        ];
-        assert_eq!(calls, BTreeMap::from(expected), "{policy:?}");
-        assert_eq!(allocations, 0, "{policy:?}");
-        assert_eq!(bench.out.download(&bench.stream).unwrap(), [8; 64]);
+        // The first step notes the stream.
+        bench.steps(1, |_| 0);
+        bench.stream.synchronize().unwrap();
+        for (steps, which) in [(16, (|step| step % 2) as fn(usize) -> usize), (16, |_| 1)] {
+            let (calls, allocations) = bench.steps(steps, which);
+            let expected = [("cuCtxSetCurrent", 16), ("cuGraphLaunch", 16)];
+            assert_eq!(calls, BTreeMap::from(expected), "{policy:?}");
+            assert_eq!(allocations, 0, "{policy:?}");
+            assert_eq!(bench.out.download(&bench.stream).unwrap(), [8; 64]);
+        }
     }
 }
 
 #[test]
-fn a_step_with_the_values_of_the_one_before_is_a_launch() {
+fn a_host_that_is_sixteen_steps_ahead_waits_for_the_device() {
     let mut bench = Bench::new(Policy::Manual);
-    bench.steps(16, |step| step % 2);
-    let (calls, allocations) = bench.steps(64, |_| 1);
-    let expected = [("cuCtxSetCurrent", 64), ("cuGraphLaunch", 64)];
+    bench.steps(1, |_| 0);
+    bench.stream.synchronize().unwrap();
+    // The simulator runs as late as it may, so that the count never moves by itself.
+    let (calls, allocations) = bench.steps(64, |step| step % 2);
+    let expected = [("cuCtxSetCurrent", 64 + 3), ("cuGraphLaunch", 64), ("cuStreamSynchronize", 3)];
     assert_eq!((calls, allocations), (BTreeMap::from(expected), 0));
-    // What was copied between is copied again, whoever copied it.
-    for (which, expected) in [(0, 7), (0, 7), (1, 8), (0, 7)] {
-        bench.program.step(&bench.stream, &bench.controls[which]).unwrap();
-        assert_eq!(bench.out.download(&bench.stream).unwrap(), [expected; 64]);
-    }
-    bench.program.admit(&bench.stream, &bench.controls[1]).unwrap();
-    bench.program.step(&bench.stream, &bench.controls[1]).unwrap();
     assert_eq!(bench.out.download(&bench.stream).unwrap(), [8; 64]);
 }
 
 #[test]
-fn values_whose_copy_failed_are_copied_again() {
+fn values_whose_launch_failed_are_not_taken_by_another() {
     let mut bench = Bench::new(Policy::Manual);
     for which in [0, 1] {
         bench.steps(1, |_| 0);
-        let copy = "cuMemcpyHtoDAsync_v2";
-        bench.simulator.fail(copy, 1, CUresult(999)).unwrap();
+        let launch = "cuGraphLaunch";
+        bench.simulator.fail(launch, 1, CUresult(999)).unwrap();
         let refused = bench.program.step(&bench.stream, &bench.controls[1]).unwrap_err();
-        assert!(refused.to_string().contains(copy), "{refused}");
+        assert!(refused.to_string().contains(launch), "{refused}");
+        // A launch by other means sees what the last step saw.
+        bench.launch_plainly();
+        assert_eq!(bench.out.download(&bench.stream).unwrap(), [7; 64]);
         bench.program.step(&bench.stream, &bench.controls[which]).unwrap();
         let held = bench.out.download(&bench.stream).unwrap();
         assert_eq!(held, [7 + which as u32; 64]);
     }
+}
+
+#[test]
+fn launches_by_other_means_take_nothing() {
+    let mut bench = Bench::new(Policy::Manual);
+    bench.launch_plainly();
+    for round in 0..40 {
+        let which = round % 2;
+        bench.program.step(&bench.stream, &bench.controls[which]).unwrap();
+        for _ in 0..round % 3 {
+            bench.launch_plainly();
+        }
+        assert_eq!(bench.out.download(&bench.stream).unwrap(), [7 + which as u32; 64]);
+    }
+    bench.program.admit(&bench.stream, &bench.controls[0]).unwrap();
+    bench.program.step(&bench.stream, &bench.controls[1]).unwrap();
+    assert_eq!(bench.out.download(&bench.stream).unwrap(), [8; 64]);
 }
 
 #[test]

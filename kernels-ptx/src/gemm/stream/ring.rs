@@ -1,14 +1,15 @@
 //! Stages in shared memory that are filled ahead of where they are read.
 
 use retrograph_ptx::SmTarget;
-use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
+use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
 use super::Factor;
+use super::decoder::Decoder;
 use crate::gemm::operand::Contiguous;
 use crate::gemm::sizes::{Parameters, Source, over};
 
 /// Bytes of a copy.
-const COPY: u32 = 16;
+pub(super) const COPY: u32 = 16;
 
 /// The part of an operand that a stage holds, in the orientation of global memory.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +44,7 @@ const PIECE: u32 = COPY / 4;
 
 impl Panel {
     /// Number of runs of neighbours, and elements of a run.
-    fn runs(self) -> [u32; 2] {
+    pub(super) fn runs(self) -> [u32; 2] {
         match self.contiguous {
             Contiguous::Contraction => [self.extent, self.depth],
             Contiguous::Extent => [self.depth, self.extent],
@@ -69,6 +70,17 @@ impl Panel {
         }
     }
 
+    /// The word where what a run has from element `along` goes.
+    pub(super) fn word<'k>(self, run: Value<'k, u32>, along: Value<'k, u32>) -> Value<'k, u32> {
+        let word = (along * self.factor.bytes()) >> 2;
+        if self.lies == Lies::Padded {
+            return run * self.pitch() + word;
+        }
+        // Each line of a run is in a panel of its own.
+        let line = over(word, LINE) * self.runs()[0] + run;
+        self.piece(line, over(word & (LINE - 1), PIECE))
+    }
+
     /// Pieces that lie together: a line of a swizzled panel, or else a run.
     fn pieces(self) -> u32 {
         match self.lies {
@@ -83,7 +95,7 @@ impl Panel {
     }
 
     /// The word where a piece of a line goes.
-    fn word<'k>(self, line: Value<'k, u32>, piece: Value<'k, u32>) -> Value<'k, u32> {
+    fn piece<'k>(self, line: Value<'k, u32>, piece: Value<'k, u32>) -> Value<'k, u32> {
         let piece = match self.lies {
             Lies::Padded => piece,
             Lies::Swizzled => piece ^ (line & 7),
@@ -98,19 +110,49 @@ impl Panel {
     }
 }
 
+/// The part of an operand that a block takes, panel by panel.
+pub(super) struct Section<'k> {
+    pub(super) panel: Panel,
+    pub(super) source: Source<'k>,
+    /// First row or column of the tile.
+    pub(super) origin: Value<'k, u32>,
+    /// Rows or columns of the operand, and length of the contraction.
+    pub(super) sizes: [Value<'k, u32>; 2],
+}
+
+impl<'k> Section<'k> {
+    /// The place of `unit` neighbours from element `along` of run `run` in the panel that begins at
+    /// `start`, and whether they lie before the end of the contraction. What lies outside is moved
+    /// inside: past the last row or column that ends in elements of c that are not written.
+    pub(super) fn place(
+        &self,
+        start: Value<'k, u32>,
+        (run, along): (Value<'k, u32>, Value<'k, u32>),
+        unit: u32,
+    ) -> (Value<'k, u32>, Pred<'k>) {
+        let [extent, depth] = self.sizes;
+        let (line, place, inside) = match self.panel.contiguous {
+            Contiguous::Contraction => {
+                let (line, place) = (self.origin + run, start + along);
+                let last = depth - unit;
+                (line.min(extent - 1), place.min(last), place.le(last))
+            }
+            Contiguous::Extent => {
+                let (line, place) = (start + run, self.origin + along);
+                let last = depth - 1;
+                (line.min(last), place.min(extent - unit), line.le(last))
+            }
+        };
+        (line.mul_add(self.source.leading, place), inside)
+    }
+}
+
 /// One thread's share in copying an operand: as many bytes at the same place of several runs.
 pub(super) struct Copier<'k> {
     target: SmTarget,
-    panel: Panel,
-    source: Source<'k>,
+    section: Section<'k>,
     /// Address of the plane of the current summand.
     base: Var<'k, u64>,
-    /// First row or column of the tile.
-    origin: Value<'k, u32>,
-    /// Rows or columns of the operand.
-    extent: Value<'k, u32>,
-    /// Length of the contraction.
-    depth: Value<'k, u32>,
     /// The first line of this thread, and its piece of every line.
     line: Value<'k, u32>,
     piece: Value<'k, u32>,
@@ -119,27 +161,19 @@ pub(super) struct Copier<'k> {
 }
 
 impl<'k> Copier<'k> {
-    /// The share of this thread in the panels that start at row or column `origin`.
-    pub(super) fn new(
-        (k, target): (&Kernel<'k>, SmTarget),
-        panel: Panel,
-        source: Source<'k>,
-        (origin, [extent, depth]): (Value<'k, u32>, [Value<'k, u32>; 2]),
-    ) -> Self {
+    /// The share of this thread in copying `section`.
+    pub(super) fn new(k: &Kernel<'k>, target: SmTarget, section: Section<'k>) -> Self {
+        let panel = section.panel;
         let pieces = panel.pieces();
         let stride = panel.threads / pieces;
         assert!(panel.threads.is_multiple_of(pieces), "a thread keeps its piece of a line");
         let mixed = panel.lies == Lies::Padded || stride.is_multiple_of(8);
         assert!(mixed, "a thread keeps its place among eight lines");
-        let (base, _) = source.start(k);
+        let (base, _) = section.source.start(k);
         Self {
             target,
-            panel,
-            source,
+            section,
             base: k.var(base),
-            origin,
-            extent,
-            depth,
             line: over(k.tid_x(), pieces),
             piece: k.tid_x() & (pieces - 1),
             stride,
@@ -147,44 +181,32 @@ impl<'k> Copier<'k> {
     }
 
     /// Starts to fill `stage` with what begins at `start`, which lies inside. What lies past the
-    /// end of the contraction becomes zero. What lies past the last row or column is a copy of
-    /// something inside, since it ends in elements of c that are not written.
+    /// end of the contraction becomes zero.
     fn copy(&self, k: Kernel<'k>, start: Value<'k, u32>, stage: Shared<'k, u32>) {
-        let (lines, pitch) = (self.panel.lines(), self.panel.pitch());
-        let slot = stage.at(self.panel.word(self.line, self.piece));
-        for first in (0..lines).step_by(self.stride as usize) {
+        let panel = self.section.panel;
+        let slot = stage.at(panel.piece(self.line, self.piece));
+        for first in (0..panel.lines()).step_by(self.stride as usize) {
             let line = self.line + first;
-            let to = slot.offset(i64::from(first * pitch));
-            if first + self.stride <= lines {
-                self.piece(start, line, to);
+            let to = slot.offset(i64::from(first * panel.pitch()));
+            if first + self.stride <= panel.lines() {
+                self.copy_piece(start, line, to);
             } else {
-                k.when(line.lt(lines), || self.piece(start, line, to));
+                k.when(line.lt(panel.lines()), || self.copy_piece(start, line, to));
             }
         }
     }
 
     /// Copies this thread's piece of `line`.
-    fn piece(&self, start: Value<'k, u32>, line: Value<'k, u32>, to: Shared<'k, u32>) {
-        let bytes = self.panel.factor.bytes();
+    fn copy_piece(&self, start: Value<'k, u32>, line: Value<'k, u32>, to: Shared<'k, u32>) {
+        let panel = self.section.panel;
+        let bytes = panel.factor.bytes();
         let unit = COPY / bytes;
         let along = self.piece * unit;
-        let (run, along) = match self.panel.part(line) {
+        let (run, along) = match panel.part(line) {
             Some([run, before]) => (run, before + along),
             None => (line, along),
         };
-        let (line, place, inside) = match self.panel.contiguous {
-            Contiguous::Contraction => {
-                let (line, place) = (self.origin + run, start + along);
-                let last = self.depth - unit;
-                (line.min(self.extent - 1), place.min(last), place.le(last))
-            }
-            Contiguous::Extent => {
-                let (line, place) = (start + run, self.origin + along);
-                let last = self.depth - 1;
-                (line.min(last), place.min(self.extent - unit), line.le(last))
-            }
-        };
-        let index = line.mul_add(self.source.leading, place);
+        let (index, inside) = self.section.place(start, (run, along), unit);
         let from = Ptr::<u32>::from_address(self.base.get() + index.mul_wide(bytes));
         if self.target.number >= 80 {
             to.copy_async(from, inside.select(COPY, 0));
@@ -202,9 +224,12 @@ pub(super) struct Ring<'k> {
     pub(super) stages: u32,
     /// Length of the contraction in a stage.
     pub(super) depth: u32,
-    /// Words that each operand takes in a stage.
-    pub(super) lengths: [u32; 2],
-    pub(super) copiers: [Copier<'k>; 2],
+    /// Words that each operand takes in a stage, and codes behind them.
+    pub(super) lengths: [u32; 3],
+    /// Of the operands that are copied.
+    pub(super) copiers: Vec<Copier<'k>>,
+    /// Of the second operand where it is not.
+    pub(super) decoder: Option<Decoder<'k>>,
     pub(super) memory: Shared<'k, u32>,
     /// Whether what works on a stage runs behind the back of the threads, until a round later.
     pub(super) behind: bool,
@@ -226,14 +251,17 @@ impl<'k> Ring<'k> {
                 self.copy(start.get(), self.panels(filled));
                 self.advance(start, given.k);
                 self.next(filled);
+                self.copy_codes((stage + 1, total), filled);
             });
             if self.target.number >= 80 {
                 k.commit_copies();
             }
         };
+        self.copy_codes((k.constant(0), total), filled);
         for stage in 0..ahead {
             fill(k.constant(stage));
         }
+        self.decode_first((total, ahead), read);
         k.range(0, total, 1, |round| {
             if self.target.number >= 80 {
                 k.wait_copies(ahead - 1);
@@ -249,6 +277,7 @@ impl<'k> Ring<'k> {
                 work(self.panels(read));
             }
             self.next(read);
+            self.decode((round + 1, total), read);
         });
     }
 
@@ -257,9 +286,43 @@ impl<'k> Ring<'k> {
         [a, a.offset(i64::from(self.lengths[0]))]
     }
 
+    fn codes(&self, slot: Var<'k, u32>) -> Shared<'k, u32> {
+        self.memory.at(slot.get()).offset(i64::from(self.lengths[0] + self.lengths[1]))
+    }
+
     fn copy(&self, start: Value<'k, u32>, panels: [Shared<'k, u32>; 2]) {
         let copy = |(copier, panel): (&Copier<'k>, _)| copier.copy(self.kernel, start, panel);
         self.copiers.iter().zip(panels).for_each(copy);
+    }
+
+    /// Starts to copy the codes of stage `stage`, if there is one, with what is copied next.
+    fn copy_codes(&self, (stage, total): (Value<'k, u32>, Value<'k, u32>), slot: Var<'k, u32>) {
+        if let Some(decoder) = &self.decoder {
+            self.kernel.when(stage.lt(total), || decoder.copy(stage, self.codes(slot)));
+        }
+    }
+
+    /// Decodes stage `stage`, if there is one, whose codes have landed, everybody's. Nobody reads
+    /// its place: whoever is behind the barrier of a round has read the stage before, and what runs
+    /// behind their back is two stages further at most.
+    fn decode(&self, (stage, total): (Value<'k, u32>, Value<'k, u32>), slot: Var<'k, u32>) {
+        if let Some(decoder) = &self.decoder {
+            let memory = (self.panels(slot)[1], self.codes(slot));
+            self.kernel.when(stage.lt(total), || decoder.decode(stage, memory));
+        }
+    }
+
+    /// Decodes stage 0, which nobody has done while working on the one before.
+    fn decode_first(&self, (total, ahead): (Value<'k, u32>, u32), slot: Var<'k, u32>) {
+        let (k, first) = (self.kernel, self.kernel.constant(0));
+        if let Some(decoder) = &self.decoder {
+            k.when(total.ne(0), || decoder.fetch(first));
+            if self.target.number >= 80 {
+                k.wait_copies(ahead - 1);
+            }
+            k.barrier();
+            self.decode((first, total), slot);
+        }
     }
 
     /// Moves on by one stage, past the end of a summand to the next one.
@@ -267,12 +330,12 @@ impl<'k> Ring<'k> {
         start.add_assign(self.depth);
         self.kernel.when(start.get().ge(depth), || {
             start.set(0);
-            self.copiers.iter().for_each(|copier| copier.source.advance(copier.base));
+            self.copiers.iter().for_each(|copier| copier.section.source.advance(copier.base));
         });
     }
 
     fn next(&self, slot: Var<'k, u32>) {
-        let len = self.lengths[0] + self.lengths[1];
+        let len: u32 = self.lengths.iter().sum();
         slot.update(|slot| {
             let next = slot + len;
             next.eq(len * self.stages).select(0, next)

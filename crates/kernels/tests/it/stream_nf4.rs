@@ -1,0 +1,244 @@
+//! Large products of operands in bf16 and weights in NF4, which are decoded into the stages.
+
+use half::bf16;
+use retrograph_kernels::ops::{
+    Compute, Dgrad, DgradParts, Fprop, FpropParts, Nf4, Nf4Scales, PartsSum, Stored,
+};
+use retrograph_kernels::{KernelError, SmTarget};
+
+use crate::gemm_case::{BF16_TILES, Case, Form, Op, STREAM_TILES, geometry, rounded, shape};
+use crate::harness::Device;
+use crate::support::{Data, same_bits};
+
+const OPS: [Op; 2] = [Op::Fprop, Op::Dgrad];
+const FORMS: [Form; 2] = [Form::Nf4, Form::Nested];
+
+/// Nothing, one stage, edges of tiles, and several stages, the last of which are whole, half full
+/// or hold one copy. Rows, inputs, outputs: inputs are whole blocks.
+const SHAPES: [[usize; 3]; 9] = [
+    [0, 64, 8],
+    [8, 0, 8],
+    [8, 64, 0],
+    [8, 64, 8],
+    [16, 192, 40],
+    [72, 64, 136],
+    [136, 320, 64],
+    [264, 64, 24],
+    [40, 192, 264],
+];
+
+/// The product of operands that stream, with weights in `form`.
+fn streamed<'a>(plain: Case<'a>, form: Form) -> Case<'a> {
+    Case { compute: Compute::Bf16, left: Form::Bf16, form, ..plain }
+}
+
+#[test]
+fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
+    let (mut data, device) = (Data::new("streamed nf4 tiles"), Device::new());
+    for (op, sizes) in OPS.iter().flat_map(|op| SHAPES.map(|sizes| (*op, sizes))) {
+        let shape = shape(sizes);
+        let ([a, b, _], _) = op.lens(shape);
+        let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
+        for form in FORMS {
+            let case = streamed(Case::new(op, shape, (&a, &b)), form);
+            let first = case.run_tile(&device, STREAM_TILES[0]);
+            case.check(&first, &format!("{form:?}"));
+            same_bits(&first, &case.run_tile(&device, STREAM_TILES[0]), "two runs");
+            for &tile in &STREAM_TILES[1..] {
+                same_bits(&first, &case.run_tile(&device, tile), tile.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn weights_have_the_bits_that_they_have_where_operands_are_rounded_on_the_way() {
+    let (mut data, device) = (Data::new("streamed or rounded nf4"), Device::new());
+    for (op, form) in OPS.iter().flat_map(|op| FORMS.map(|form| (*op, form))) {
+        let shape = shape([72, 192, 40]);
+        let ([a, b, _], _) = op.lens(shape);
+        let (a, b) = (data.uniform(a, 2.0), data.spread(b));
+        let plain = Case { compute: Compute::Bf16, form, ..Case::new(op, shape, (&a, &b)) };
+        let expected = plain.run_tile(&device, BF16_TILES[0]);
+        for tile in STREAM_TILES {
+            same_bits(&expected, &streamed(plain, form).run_tile(&device, tile), tile.0);
+        }
+    }
+}
+
+/// Stages have other lengths and places elsewhere, and before sm_80 codes are not copied.
+#[test]
+fn images_of_other_targets_match_the_reference() {
+    let mut data = Data::new("streamed nf4 targets");
+    let (sizes, targets) = (shape([72, 192, 136]), [75, 80, 86].map(SmTarget::portable));
+    for (op, target) in OPS.iter().flat_map(|op| targets.map(|target| (*op, target))) {
+        let device = Device::with_images_for(target);
+        let ([a, b, _], _) = op.lens(sizes);
+        let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
+        let case = streamed(Case::new(op, sizes, (&a, &b)), Form::Nested);
+        let first = case.run_tile(&device, STREAM_TILES[0]);
+        case.check(&first, &format!("{target}"));
+        for &tile in &STREAM_TILES[1..] {
+            same_bits(&first, &case.run_tile(&device, tile), tile.0);
+        }
+    }
+}
+
+#[test]
+fn every_weight_is_that_of_the_host_in_its_place() {
+    let (mut data, device) = (Data::new("streamed nf4 weights"), Device::new());
+    let (inputs, outputs) = (192, 72);
+    let w = data.uniform(outputs * inputs, 3.0);
+    let one = |row: usize, column: usize| f32::from(u8::from(row == column));
+    // Rows of the identity pick single weights.
+    let identity = |n: usize| (0..n * n).map(|i| one(i / n, i % n)).collect::<Vec<_>>();
+    for form in FORMS {
+        let stored = rounded(&form.stored(&w));
+        let place = |op, i: usize| match op {
+            Op::Fprop => i % outputs * inputs + i / outputs,
+            _ => i,
+        };
+        for (op, rows) in [(Op::Fprop, inputs), (Op::Dgrad, outputs)] {
+            let a = identity(rows);
+            let case = streamed(Case::new(op, shape([rows, inputs, outputs]), (&a, &w)), form);
+            let expected: Vec<_> = (0..w.len()).map(|i| stored[place(op, i)] + 0.0).collect();
+            for tile in STREAM_TILES {
+                same_bits(&case.run_tile(&device, tile), &expected, tile.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn bias_factor_and_accumulation_do_what_they_say() {
+    let (mut data, device) = (Data::new("streamed nf4 epilogue"), Device::new());
+    for op in OPS {
+        let shape = shape([24, 64, 72]);
+        let ([a, b, c], _) = op.lens(shape);
+        let (a, b, before) = (data.uniform(a, 2.0), data.uniform(b, 2.0), data.uniform(c, 2.0));
+        let bias = data.uniform(shape.outputs, 2.0);
+        let bias = (op == Op::Fprop).then_some(bias.as_slice());
+        for before in [None, Some(before.as_slice())] {
+            let case = Case { bias, before, alpha: -0.75, ..Case::new(op, shape, (&a, &b)) };
+            let case = streamed(case, Form::Nf4);
+            for tile in STREAM_TILES {
+                case.check(&case.run_tile(&device, tile), tile.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn extreme_scales_stay_within_their_bound() {
+    let (mut data, device) = (Data::new("streamed nf4 scales"), Device::new());
+    let scales = [(1e-30, 1.0), (1e30, 1.0), (1e-30, 1e30), (1e-20, 1e-12), (1e18, 1e18)];
+    for (op, (left, right)) in OPS.iter().flat_map(|op| scales.map(|scales| (*op, scales))) {
+        let shape = shape([24, 64, 40]);
+        let ([a, b, _], _) = op.lens(shape);
+        let (a, b) = (data.uniform(a, left), data.uniform(b, right));
+        for form in FORMS {
+            let case = streamed(Case::new(op, shape, (&a, &b)), form);
+            case.check(&case.run_tile(&device, STREAM_TILES[1]), "extreme scales");
+        }
+    }
+}
+
+#[test]
+fn nan_and_infinity_of_the_first_operand_reach_exactly_what_depends_on_them() {
+    let (mut data, device) = (Data::new("streamed nf4 specials"), Device::new());
+    let specials = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX];
+    for (op, value) in OPS.iter().flat_map(|op| specials.map(|value| (*op, value))) {
+        let shape = shape([16, 64, 24]);
+        let ([a, b, _], _) = op.lens(shape);
+        let (mut a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
+        let last = a.len() - 1;
+        a[last] = value;
+        let case = streamed(Case::new(op, shape, (&a, &b)), Form::Nf4);
+        for tile in STREAM_TILES {
+            case.check(&case.run_tile(&device, tile), "with a special value");
+        }
+    }
+}
+
+/// All codes over scales that `nf4::quantize` makes of few numbers, or of none: results are those
+/// of the tiles that decode on the way.
+#[test]
+fn scales_that_are_zero_huge_tiny_or_not_finite_are_multiplied_as_they_are() {
+    let (mut data, device) = (Data::new("streamed nf4 odd scales"), Device::new());
+    let odd = [0.0, -0.0, f32::MAX, -f32::MAX, f32::MIN_POSITIVE, 1e-41, 3.39e38, 1.0];
+    let specials = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
+    // Stages that are not whole: what lies past their end takes no part.
+    let shape = shape([16, 128, 40]);
+    let len = shape.inputs * shape.outputs;
+    let codes: Vec<u8> = data.tokens(len / 2, 256).iter().map(|&code| code as u8).collect();
+    let scales = |finite: bool| -> Vec<f32> {
+        let specials = if finite { [].as_slice() } else { &specials };
+        odd.iter().chain(specials).copied().cycle().take(len / 64).collect()
+    };
+    for (op, finite) in OPS.iter().flat_map(|op| [(*op, true), (*op, false)]) {
+        let ([a, ..], _) = op.lens(shape);
+        let a: Vec<_> = data.uniform(a, 1.0).into_iter().map(bf16::from_f32).collect();
+        let wide: Vec<f32> = a.iter().map(|value| value.to_f32()).collect();
+        let scales = Nf4Scales::Plain(device.upload(&scales(finite)));
+        let w = Stored::from(Nf4 { codes: device.upload(&codes), scales, len });
+        let run = |a: Stored<u64>, tile| {
+            let ([.., len], _) = op.lens(shape);
+            let (c, alpha, accumulate) = (device.unwritten(len), 1.0, false);
+            let launch = match op {
+                Op::Fprop => Fprop { x: a, w, bias: None, y: c, shape, alpha, accumulate }
+                    .launch_in(Compute::Bf16),
+                _ => Dgrad { grad_out: a, w, grad_input: c, shape, alpha, accumulate }
+                    .launch_in(Compute::Bf16),
+            };
+            let launch = launch.unwrap();
+            device.run_as(&launch, geometry(&launch, device.target(), tile));
+            let result = device.download(c);
+            result.into_iter().map(|v| if v.is_nan() { f32::NAN } else { v }).collect::<Vec<_>>()
+        };
+        let expected = run(device.upload(&wide).into(), BF16_TILES[0]);
+        for tile in STREAM_TILES {
+            same_bits(&expected, &run(device.upload(&a).into(), tile), tile.0);
+        }
+    }
+}
+
+#[test]
+fn products_in_parts_and_of_chosen_tiles_match_their_reference() {
+    let (mut data, device) = (Data::new("streamed nf4 parts"), Device::new());
+    let (shape, parts, compute) = (shape([130, 256, 128]), 2, Compute::Bf16);
+    for (op, form) in OPS.iter().flat_map(|op| FORMS.map(|form| (*op, form))) {
+        let ([a, b, len], _) = op.lens(shape);
+        let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
+        let case = streamed(Case::new(op, shape, (&a, &b)), form);
+        case.check(&case.run(&device), "the tile that the sizes choose");
+        let (x, w) = (Form::Bf16.upload(&device, &a, 0), form.upload(&device, &b, 0));
+        assert!(shape.streams(&w));
+        let (partials, out) = (device.unwritten(parts * len), device.unwritten(len));
+        let launch = match op {
+            Op::Fprop => FpropParts { x, w, partials, shape, parts }.launch_in(compute),
+            _ => DgradParts { grad_out: x, w, partials, shape, parts }.launch_in(compute),
+        };
+        device.run(&launch.unwrap());
+        device.run(&PartsSum { partials, out, parts }.launch().unwrap());
+        case.check(&device.download(out), "in parts");
+    }
+}
+
+#[test]
+fn rows_that_are_not_whole_blocks_are_refused_and_not_asked_for() {
+    let device = Device::new();
+    for (sizes, whole) in [([128, 64, 8], true), ([128, 96, 8], false), ([127, 64, 8], true)] {
+        let shape = shape(sizes);
+        let ([a, b, _], _) = Op::Fprop.lens(shape);
+        let (a, b) = (vec![1.0; a], vec![1.0; b]);
+        let case = streamed(Case::new(Op::Fprop, shape, (&a, &b)), Form::Nf4);
+        match case.describe(&device) {
+            Ok((launch, _)) => assert!(whole && launch.kernel.name == "gemm_fprop_stream_nf4"),
+            Err(error) => assert!(!whole && matches!(error, KernelError::Shape { .. }), "{error}"),
+        }
+        let streams = shape.streams(&Form::Nf4.upload(&device, &b, 0));
+        assert_eq!(streams, whole && shape.rows >= 128);
+    }
+    let w = Form::F32.upload(&device, &[1.0; 64], 0);
+    assert!(!shape([128, 8, 8]).streams(&w));
+}

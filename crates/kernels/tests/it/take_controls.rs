@@ -1,0 +1,116 @@
+//! Taking controls out of a ring, against what a host would do.
+
+use retrograph_kernels::ops::TakeControls;
+use retrograph_kernels::{KernelError, View};
+
+use crate::harness::{Device, UNWRITTEN};
+use crate::support::Data;
+
+/// Groups of 16 bytes: one, primes, both sides of a warp and of a block, and several rounds of it.
+const QUADS: [usize; 10] = [1, 2, 17, 31, 33, 65, 255, 257, 1031, 2309];
+
+/// A ring on the device with what the host would hold.
+struct Ring<'a> {
+    device: &'a Device,
+    words: Vec<u32>,
+    take: TakeControls<u64>,
+}
+
+impl<'a> Ring<'a> {
+    fn new(device: &'a Device, quads: usize, taken: u32) -> Self {
+        let mut words = vec![0; TakeControls::<u64>::ring_words(quads * 4)];
+        // What a ring that has come round holds: the numbers of the last turn.
+        let turn = if taken == 0 { 0..0 } else { 0..TakeControls::<u64>::SLOTS as u32 };
+        for number in turn.map(|back| taken.wrapping_sub(back)) {
+            words[Self::slot(number, quads * 4)] = number;
+        }
+        words[0] = taken;
+        let ring = device.upload(&words);
+        let block = device.upload(&vec![UNWRITTEN; quads * 4]);
+        let take = TakeControls { ring, block, taken: device.upload(&[taken]) };
+        Self { device, words, take }
+    }
+
+    /// Where the slot starts that has its turn at `number`.
+    fn slot(number: u32, words: usize) -> usize {
+        let slot = number.wrapping_sub(1) as usize % TakeControls::<u64>::SLOTS;
+        TakeControls::<u64>::HEAD + slot * TakeControls::<u64>::slot_words(words)
+    }
+
+    /// Puts `values` under `number` into the slot that has its turn at `number`.
+    fn put(&mut self, number: u32, values: &[u32]) {
+        let start = Self::slot(number, values.len());
+        self.words[start] = number;
+        let start = start + TakeControls::<u64>::NUMBER;
+        self.words[start..start + values.len()].copy_from_slice(values);
+        self.words[0] = self.device.download(self.take.taken)[0];
+        self.take.ring = self.device.upload(&self.words);
+    }
+
+    /// Runs, and gives the block with the counts of the device and of the host.
+    fn taken(&self) -> (Vec<u32>, [u32; 2]) {
+        self.device.run(&self.take.launch().unwrap());
+        let counts = [self.take.taken, self.take.ring.slice(0..1)];
+        (self.device.download(self.take.block), counts.map(|count| self.device.download(count)[0]))
+    }
+}
+
+fn words(data: &mut Data, quads: usize) -> Vec<u32> {
+    // Bits of every kind: those of numbers of all scales, and of no number at all.
+    let mut words: Vec<u32> = data.spread(quads * 4).into_iter().map(f32::to_bits).collect();
+    words[0] = f32::NAN.to_bits() | 0x1234;
+    words[quads * 4 - 1] = f32::NEG_INFINITY.to_bits();
+    words
+}
+
+#[test]
+fn values_are_taken_in_turn_each_once_and_past_the_end_of_numbers() {
+    let (device, mut data) = (Device::new(), Data::new("take_controls"));
+    for quads in QUADS {
+        for start in [0_u32, u32::MAX - 3] {
+            let mut ring = Ring::new(&device, quads, start);
+            // More than there are slots, so that each comes round again.
+            for at in 1..=TakeControls::<u64>::SLOTS as u32 + 3 {
+                let (number, values) = (start.wrapping_add(at), words(&mut data, quads));
+                ring.put(number, &values);
+                let expected = (values, [number; 2]);
+                assert!(ring.taken() == expected, "{quads} quads, number {number}");
+                assert!(ring.taken() == expected, "taken twice: {quads} quads, number {number}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_has_not_the_next_number_is_not_taken() {
+    let (device, mut data) = (Device::new(), Data::new("take_controls/number"));
+    for quads in [1, 65, 300] {
+        let mut ring = Ring::new(&device, quads, 20);
+        let untouched = (vec![UNWRITTEN; quads * 4], [20; 2]);
+        assert!(ring.taken() == untouched, "an empty ring");
+        // What was in the slot a turn before, a turn too early, and what comes behind the next.
+        for number in [5, 37, 22] {
+            ring.put(number, &words(&mut data, quads));
+            assert!(ring.taken() == untouched, "{quads} quads, number {number}");
+        }
+        let values = words(&mut data, quads);
+        ring.put(21, &values);
+        assert!(ring.taken() == (values, [21; 2]), "{quads} quads");
+    }
+}
+
+#[test]
+fn lengths_that_do_not_fit_are_refused() {
+    let ring = |words| View::<u64, u32>::new(0, TakeControls::<u64>::ring_words(words));
+    let (block, taken) = (View::new(0, 8), View::new(0, 1));
+    let fits = TakeControls { ring: ring(8), block, taken };
+    assert!(fits.launch().is_ok());
+    for words in [0, 6] {
+        let odd = TakeControls { ring: ring(words), block: View::new(0, words), taken };
+        assert!(matches!(odd.launch(), Err(KernelError::Shape { .. })), "{words} words");
+    }
+    let short = TakeControls { ring: ring(8).slice(1..100), ..fits };
+    assert!(matches!(short.launch(), Err(KernelError::Length { operand: "ring", .. })));
+    let counts = TakeControls { taken: View::new(0, 2), ..fits };
+    assert!(matches!(counts.launch(), Err(KernelError::Length { operand: "taken", .. })));
+}

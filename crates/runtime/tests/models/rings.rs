@@ -1,0 +1,127 @@
+//! A host that writes values into the slots of a ring, and a device that takes them.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use loom::thread;
+
+use crate::check;
+use crate::turns::Turns;
+
+/// Fewer than there are, so that they come round soon.
+const SLOTS: usize = 2;
+
+/// The memory that both see, and the order of launches.
+#[derive(Default)]
+struct Ring {
+    /// What the device has taken, as the host sees it.
+    count: AtomicU32,
+    numbers: [AtomicU32; SLOTS],
+    /// The checker refuses that one side writes a value while the other looks at it.
+    values: [UnsafeCell<u32>; SLOTS],
+    /// Launches that were accepted: what a host did before is seen by what it launches.
+    launched: AtomicUsize,
+}
+
+impl Ring {
+    fn put(&self, turns: &mut Turns, value: u32) {
+        while !turns.has_room(SLOTS) {
+            turns.look(self.count.load(Ordering::Acquire));
+            thread::yield_now();
+        }
+        let slot = turns.slot(SLOTS);
+        // SAFETY: the checker finds what touches the value meanwhile.
+        self.values[slot].with_mut(|place| unsafe { *place = value });
+        self.numbers[slot].store(turns.number(), Ordering::Release);
+    }
+
+    fn withdraw(&self, turns: &Turns) {
+        let slot = turns.slot(SLOTS);
+        self.numbers[slot].store(turns.number_before(SLOTS), Ordering::Release);
+    }
+
+    fn launch(&self, turns: &mut Turns) {
+        self.launched.fetch_add(1, Ordering::Release);
+        turns.accepted();
+    }
+
+    /// What `launches` launches find: the kernel, once for each.
+    fn run(&self, launches: usize) -> Vec<Option<u32>> {
+        let mut taken = 0_u32;
+        let run = |launch| {
+            while self.launched.load(Ordering::Acquire) <= launch {
+                thread::yield_now();
+            }
+            let slot = taken as usize % SLOTS;
+            let number = self.numbers[slot].load(Ordering::Relaxed);
+            (number == taken + 1).then(|| {
+                // SAFETY: as above.
+                let value = self.values[slot].with(|place| unsafe { *place });
+                taken += 1;
+                self.count.store(taken, Ordering::Release);
+                value
+            })
+        };
+        (0..launches).map(run).collect()
+    }
+}
+
+fn launched(launches: usize, host: impl Fn(&Ring) + Send + Sync + 'static) -> Vec<Option<u32>> {
+    let ring = Arc::new(Ring::default());
+    let device = {
+        let ring = Arc::clone(&ring);
+        thread::spawn(move || ring.run(launches))
+    };
+    host(&ring);
+    device.join().unwrap()
+}
+
+#[test]
+fn each_launch_takes_its_own_values_and_no_slot_is_written_too_early() {
+    check(|| {
+        let found = launched(4, |ring| {
+            let mut turns = Turns::default();
+            for value in [10, 11, 12, 13] {
+                ring.put(&mut turns, value);
+                ring.launch(&mut turns);
+            }
+        });
+        assert_eq!(found, [10, 11, 12, 13].map(Some));
+    });
+}
+
+#[test]
+fn values_whose_launch_failed_are_taken_by_none() {
+    check(|| {
+        let found = launched(3, |ring| {
+            let mut turns = Turns::default();
+            for value in [10, 11, 12] {
+                ring.put(&mut turns, value + 100);
+                ring.withdraw(&turns);
+                ring.put(&mut turns, value);
+                ring.launch(&mut turns);
+            }
+        });
+        assert_eq!(found, [10, 11, 12].map(Some));
+    });
+}
+
+#[test]
+fn a_launch_by_other_means_between_steps_takes_nothing() {
+    check(|| {
+        let found = launched(3, |ring| {
+            let mut turns = Turns::default();
+            ring.put(&mut turns, 10);
+            ring.launch(&mut turns);
+            ring.put(&mut turns, 11);
+            ring.withdraw(&turns);
+            // Not a step, so that nothing is counted.
+            ring.launched.fetch_add(1, Ordering::Release);
+            while ring.count.load(Ordering::Acquire) == 0 {
+                thread::yield_now();
+            }
+            ring.launched.fetch_add(1, Ordering::Release);
+        });
+        assert_eq!(found, [Some(10), None, None]);
+    });
+}
