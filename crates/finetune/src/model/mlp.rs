@@ -6,6 +6,7 @@ use retrograph_runtime::Slice;
 use super::activation::{Activation, Forms};
 use super::builder::Builder;
 use super::linear::{self, Linear};
+use super::vector;
 use crate::error::Result;
 use crate::parameters::layer_name;
 
@@ -35,23 +36,25 @@ pub(super) fn forward(
     builder: &mut Builder,
     layer: usize,
     (x, residual): (Activation, Slice<f32>),
-) -> Result<(Slice<f32>, Saved)> {
-    let project = |builder: &mut Builder, part: &str| -> Result<_> {
-        let linear = projection(builder, layer, part);
-        builder.scope(format!("layer {layer}/{part}"));
-        let (y, saved) = linear.forward(builder, x, "out")?;
-        Ok((y, linear, saved))
-    };
-    let gate = project(builder, "gate")?;
-    let up = project(builder, "up")?;
+) -> Result<(Slice<f32>, Option<Saved>)> {
+    let [gate, up] = ["gate", "up"].map(|part| projection(builder, layer, part));
     let down = projection(builder, layer, "down");
+    let residual = (residual, &*format!("layer {layer}/mlp residual"));
+    builder.scope(format!("layer {layer}/gate and up"));
+    if let Some(inner) = vector::gated(builder, [&gate, &up], x)? {
+        builder.scope(format!("layer {layer}/down"));
+        return Ok((down.forward_onto(builder, inner.into(), residual)?.0, None));
+    }
+    let names = ["gate", "up"].map(|part| format!("layer {layer}/{part}"));
+    let layers = [(&gate, &*names[0]), (&up, &*names[1])];
+    let [(gate_out, gate_saved), (up_out, up_saved)] = linear::forward_each(builder, layers, x)?;
     builder.scope(format!("layer {layer}/swiglu"));
-    let inner = Activation::transient(builder, ("out", gate.0.len()), down.forms(builder));
-    builder.launch(SwiGlu { gate: gate.0, up: up.0, out: inner.written() }.launch())?;
+    let inner = Activation::transient(builder, ("out", gate_out.len()), down.forms(builder));
+    builder.launch(SwiGlu { gate: gate_out, up: up_out, out: inner.written() }.launch())?;
     builder.scope(format!("layer {layer}/down"));
-    let (y, down_saved) =
-        down.forward_onto(builder, inner, (residual, &format!("layer {layer}/mlp residual")))?;
-    Ok((y, Saved { gate, up, down: (down, down_saved) }))
+    let (y, down_saved) = down.forward_onto(builder, inner, residual)?;
+    let (gate, up) = ((gate_out, gate, gate_saved), (up_out, up, up_saved));
+    Ok((y, Some(Saved { gate, up, down: (down, down_saved) })))
 }
 
 /// Appends the gradient of the input of the MLP of `layer`, and those of its weights.
