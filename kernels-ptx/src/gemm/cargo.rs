@@ -45,7 +45,7 @@ pub(crate) enum Cargo<'k> {
     /// As bf16, two in a word.
     Halves(Vec<Var<'k, u32>>),
     /// As codes, with their scale.
-    Codes { word: Var<'k, u32>, scale: [Var<'k, f32>; 2], of: Nf4<'k>, unit: u32 },
+    Codes { word: Var<'k, u32>, scale: [Var<'k, f32>; 2], of: Box<Nf4<'k>>, unit: u32 },
 }
 
 impl<'k> Cargo<'k> {
@@ -56,7 +56,7 @@ impl<'k> Cargo<'k> {
             Stored::Bf16 => Self::Halves((0..unit / 2).map(|_| k.var(0u32)).collect()),
             Stored::Nf4(of) => {
                 let scale = [(); 2].map(|()| k.var(0.0f32));
-                Self::Codes { word: k.var(0u32), scale, of, unit }
+                Self::Codes { word: k.var(0u32), scale, of: Box::new(of), unit }
             }
         }
     }

@@ -116,8 +116,10 @@ fn what_is_read_ahead_is_written_by_nobody_or_the_kernel_does_not_start_early() 
         let (x, inner) = (pass.external::<f32>("x", 8), pass.transient::<f32>("inner", 8));
         let (w, y) = (pass.external::<f32>("w", 64), pass.external::<f32>("y", 4));
         let weights = w.slice(0..32);
-        let mut overwrite = |pass: &mut Pass| {
-            write.clone().map(|range| pass.fill(w.slice(range), 0).unwrap());
+        let overwrite = |pass: &mut Pass| {
+            if let Some(range) = write.clone() {
+                pass.fill(w.slice(range), 0).unwrap();
+            }
         };
         if !behind {
             overwrite(&mut pass);

@@ -55,7 +55,7 @@ impl<'a, B: Copy> Operands<'a, B> {
         let inputs = check.at_most("inputs", x.len(), LONGEST)?;
         let sizes = self.check(check, kernel)?;
         let start = x.byte_range().start;
-        let aligned = |view: View<B, f32>| view.byte_range().start % 16 == 0;
+        let aligned = |view: View<B, f32>| view.byte_range().start.is_multiple_of(16);
         let stored = |part: &GemvPart<B>| part.w.in_vectors(&[x.len()]);
         let vectors = aligned(x)
             && inputs % unit == 0
