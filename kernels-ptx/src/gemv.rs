@@ -1,5 +1,6 @@
 //! Matrices times one vector: `y = α·W·x (+ bias) (+ y)`, for up to three W, stored
-//! `outputs × inputs` in f32, bf16 or NF4, and up to three more in f32 beside those of f32 and bf16.
+//! `outputs × inputs` in f32, bf16 or NF4, and up to three more in f32 beside those that are no
+//! codes.
 //!
 //! One row of activations uses every weight once, so that the floor is the bytes of W. A warp reads
 //! four rows side by side by aligned vectors, two at a time, and x from the cache. Factors are f32:

@@ -101,7 +101,7 @@ impl<'k> Matrices<'k> {
         }
         let (eps, alpha) = (k.param::<f32>("eps"), k.param::<f32>("alpha"));
         let flags = k.param::<u32>("flags");
-        // A gated launch has one pair of matrices. Beside codes there is no room for vectors of f32.
+        // A gated launch has one pair of matrices. Beside codes there is no room for f32.
         let used = match (kind.form, kind.storage) {
             (Form::Gated, _) => 1,
             (_, Storage::Nf4) => EACH,
