@@ -43,7 +43,6 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::ModuleBuilder;
 
-pub(crate) use cargo::{Cargo, Stored};
 pub(crate) use nf4::Nf4;
 use operand::Contiguous::{Contraction, Extent};
 use sizes::Storage;

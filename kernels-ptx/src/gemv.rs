@@ -1,26 +1,43 @@
-//! Matrix times vector: `y = α·W·x (+ bias) (+ y)`, W stored `outputs × inputs` in f32, bf16 or
-//! NF4.
+//! Matrices times one vector: `y = α·W·x (+ bias) (+ y)`, for up to three W, stored
+//! `outputs × inputs` in f32, bf16 or NF4, and up to three more in f32 beside those that are no
+//! codes.
 //!
 //! One row of activations uses every weight once, so that the floor is the bytes of W. A warp reads
-//! four rows of W side by side by aligned vectors, two at a time, and x from the cache. Factors are
-//! f32: x as it is, and weights as they are stored, decoded but not rounded.
+//! four rows side by side by aligned vectors, two at a time, and x from the cache. Factors are f32:
+//! x as it is, and weights as they are stored, decoded but not rounded.
 //!
-//! **Grid.** Blocks of 8 warps. In the entries that end in `split<S>` S warps share four outputs,
-//! each with every S-th run of 32 vectors of the contraction; few outputs are split more, so that a
-//! device is full.
+//! The entries with `norm` in their name multiply by `x ⊙ gamma`, and the sums by
+//! `1 / sqrt(mean(x²) + eps)` at the end: an RMSNorm in front, whose squares are added beside the
+//! products. Those with `gated` do so too, and write `silu(W0·x + bias0) · (W1·x + bias1)`.
+//!
+//! **Ahead.** The first vectors of the weights are loaded before the kernel waits for those in
+//! front of it, which launches declare. Nothing else is.
+//!
+//! **Grid.** Blocks of 8 warps. In the entries that end in `split<S>` S warps share four rows, each
+//! with every S-th run of 32 vectors of the contraction; few outputs are split more, so that a
+//! device is full. Many outputs are not split, and a warp that is done takes the next four rows of
+//! its own, whose first vectors it loads before it adds up.
 //!
 //! **Determinism.** A lane adds its vectors in ascending order, a butterfly of fixed shape adds the
 //! lanes, and the parts of a split are added in ascending order. Operands that are not aligned, and
 //! contractions that are no multiple of a vector, are read one by one in the same order.
 
+mod lanes;
+mod matrices;
+mod norm;
+
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
-use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Value, Var};
+use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Value};
 
-use crate::gemm::{Cargo, Nf4, Stored};
+use crate::early;
+use crate::sigmoid::silu;
+use lanes::Lanes;
+use matrices::Matrices;
+use norm::Norm;
 
-/// Outputs of a warp.
-const OUTPUTS: usize = 4;
+/// Rows of a warp.
+const ROWS: usize = 4;
 /// Warps of a block.
 const WARPS: u32 = 8;
 /// y is added to, not overwritten.
@@ -29,11 +46,19 @@ const ACCUMULATE: u32 = 1;
 const VECTORS: u32 = 2;
 
 /// How W is stored, by the name of its image.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum Storage {
     F32,
     Bf16,
     Nf4,
+}
+
+/// What is made of the sums.
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    Plain,
+    Norm,
+    Gated,
 }
 
 /// The image for W in f32.
@@ -52,150 +77,145 @@ pub(crate) fn nf4(target: SmTarget) -> Module {
 }
 
 fn module(target: SmTarget, (name, storage): (&str, Storage)) -> Module {
-    let entry = |split| entry((&format!("{name}_split{split}"), storage), split);
-    let module = ModuleBuilder::new(target);
-    [1, 2, 4, 8].into_iter().fold(module, |module, split| module.entry(entry(split))).build()
+    let forms = [("", Form::Plain), ("_norm", Form::Norm), ("_gated", Form::Gated)];
+    let mut module = ModuleBuilder::new(target);
+    for ((part, form), split) in forms.iter().flat_map(|form| [1, 2, 4, 8].map(|s| (*form, s))) {
+        let kind = Kind { target, storage, form, split };
+        module = module.entry(entry(&format!("{name}{part}_split{split}"), kind));
+    }
+    module.build()
 }
 
-fn entry((name, storage): (&str, Storage), split: u32) -> Entry {
+/// What tells entries apart.
+#[derive(Clone, Copy)]
+struct Kind {
+    target: SmTarget,
+    storage: Storage,
+    form: Form,
+    split: u32,
+}
+
+impl Kind {
+    /// Outputs of a team of warps: a gated one takes two rows.
+    fn outputs(self) -> u32 {
+        if self.form == Form::Gated { ROWS as u32 / 2 } else { ROWS as u32 }
+    }
+}
+
+fn entry(name: &str, kind: Kind) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(32 * WARPS);
-        let x = k.pointer::<f32>("x");
-        let w = k.pointer::<f32>("w");
-        let bias = k.pointer::<f32>("bias");
-        let y = k.pointer::<f32>("y");
-        let stored = match storage {
-            Storage::F32 => Stored::F32,
-            Storage::Bf16 => Stored::Bf16,
-            Storage::Nf4 => Stored::Nf4(Nf4::declare(k)),
-        };
-        let inputs = k.param::<u32>("inputs");
-        let outputs = k.param::<u32>("outputs");
-        let alpha = k.param::<f32>("alpha");
-        let flags = k.param::<u32>("flags");
-
-        if let Stored::Nf4(nf4) = stored {
-            nf4.fill_tables();
+        // As many blocks as dispatch expects side by side where nothing is split.
+        k.min_blocks(3);
+        let matrices = Matrices::declare(k, kind);
+        early::let_next_start(k, kind.target);
+        matrices.fill_tables();
+        let lanes = Lanes::new(k, kind, &matrices);
+        let vectors = (matrices.flags & VECTORS).ne(0);
+        let number = k.ctaid_x() * (WARPS / kind.split) + k.warp() / kind.split;
+        k.when(vectors, || lanes.begin(&matrices.team(number)));
+        early::wait(k, kind.target);
+        let work = Work { k: *k, kind, matrices, lanes, vectors };
+        if kind.split > 1 {
+            work.team(number);
+            return;
         }
-        let warp = k.warp();
-        let first = (k.ctaid_x() * (WARPS / split) + warp / split) * OUTPUTS as u32;
-        // Outputs past the last have the row of the last, and are not written.
-        let last = outputs - 1;
-        let rows = std::array::from_fn(|output| (first + output as u32).min(last));
-        let length = first.lt(outputs).select(inputs, 0);
-        let sums = [(); OUTPUTS].map(|()| k.var(0.0));
-        let dot = Dot { k: *k, x, w, stored, rows, inputs, length, split, sums };
-        k.when_else((flags & VECTORS).ne(0), || dot.by_vectors(), || dot.one_by_one());
-
-        let sums = k.shared::<f32>("sums", WARPS as usize * OUTPUTS);
-        for (output, sum) in dot.sums.iter().enumerate() {
-            let sum = k.warp_sum(sum.get());
-            k.when(k.lane().eq(0), || sums.store(warp * OUTPUTS as u32 + output as u32, sum));
-        }
-        k.barrier();
-        // Thread t has output t of the block.
-        let thread = k.tid_x();
-        let output = k.ctaid_x() * (WARPS / split * OUTPUTS as u32) + thread;
-        k.return_if(thread.ge(WARPS / split * OUTPUTS as u32) | output.ge(outputs));
-        let place = (thread >> 2) * (split * OUTPUTS as u32) + (thread & 3);
-        let parts = (0..split).map(|part| sums.load(place + part * OUTPUTS as u32));
-        let total = parts.reduce(|sum, part| sum + part).expect("there is a part");
-        let result = k.var(total * alpha);
-        k.when(!bias.is_null(), || result.add_assign(bias.load(output)));
-        k.when((flags & ACCUMULATE).ne(0), || result.add_assign(y.load(output)));
-        y.store(output, result);
+        let (at, stride) = (k.var(number), k.nctaid_x() * WARPS);
+        k.while_loop(
+            || at.get().lt(work.matrices.teams),
+            || {
+                work.team(at.get());
+                at.add_assign(stride);
+            },
+        );
     })
 }
 
-/// The products of one lane.
-struct Dot<'k> {
+/// What a warp does for one team after the other.
+struct Work<'k> {
     k: Kernel<'k>,
-    x: Ptr<'k, f32>,
-    w: Ptr<'k, f32>,
-    stored: Stored<'k>,
-    /// The rows of W.
-    rows: [Value<'k, u32>; OUTPUTS],
-    inputs: Value<'k, u32>,
-    /// How many elements of a row are added: all, or none.
-    length: Value<'k, u32>,
-    split: u32,
-    sums: [Var<'k, f32>; OUTPUTS],
+    kind: Kind,
+    matrices: Matrices<'k>,
+    lanes: Lanes<'k>,
+    vectors: Pred<'k>,
 }
 
-impl<'k> Dot<'k> {
-    /// Elements of a vector.
-    fn unit(&self) -> u32 {
-        if matches!(self.stored, Stored::F32) { 4 } else { 8 }
-    }
-
-    /// The first element of this lane, and the distance to its next.
-    fn start(&self) -> (Value<'k, u32>, u32) {
-        let part = self.k.warp() & (self.split - 1);
-        ((part * 32 + self.k.lane()) * self.unit(), self.split * 32 * self.unit())
-    }
-
-    /// The address that elements of a row are counted from, and the number of the first one. Scales
-    /// of NF4 are found by the place in the whole matrix.
-    fn row(&self, row: Value<'k, u32>) -> (Value<'k, u64>, Value<'k, u32>) {
-        let start = row.mul_wide(self.inputs);
-        match self.stored {
-            Stored::Nf4(_) => (self.w.address(), start.cast()),
-            stored => {
-                let bytes = start << stored.bytes().ilog2();
-                (self.w.address() + bytes, self.k.constant(0))
+impl<'k> Work<'k> {
+    /// The sums of a team, whose first vectors were loaded, and its outputs.
+    fn team(&self, number: Value<'k, u32>) {
+        let Self { k, kind, matrices, lanes, vectors } = self;
+        let team = matrices.team(number);
+        let lane = k.lane();
+        let output = team.first + lane;
+        let leads = (k.warp() & (kind.split - 1)).eq(0) & lane.lt(kind.outputs());
+        let leads = leads & output.lt(team.outputs) & number.lt(matrices.teams);
+        // What is added at the end comes while the products are computed.
+        let added = [(); 3].map(|()| k.var(0.0f32));
+        k.when(leads, || {
+            for (bias, added) in team.biases.iter().zip(added) {
+                k.when(!bias.is_null(), || added.set(bias.load(output)));
             }
+            k.when((matrices.flags & ACCUMULATE).ne(0), || added[2].set(team.y.load(output)));
+        });
+        lanes.clear();
+        k.when_else(*vectors, || lanes.by_vectors(&team), || lanes.one_by_one(&team));
+        if kind.split == 1 {
+            let next = number + k.nctaid_x() * WARPS;
+            k.when(*vectors & next.lt(matrices.teams), || lanes.begin(&matrices.team(next)));
         }
-    }
-
-    /// Adds whole vectors; two are under way at once.
-    fn by_vectors(&self) {
-        let ((start, step), unit) = (self.start(), self.unit());
-        let rows = self.rows.map(|row| self.row(row));
-        let at = self.k.var(start);
-        let load = |first: Value<'k, u32>| {
-            let w = rows.map(|(address, row)| {
-                let cargo = Cargo::new(&self.k, self.stored, unit);
-                cargo.fetch_vectors(address, |element| row + first + element);
-                cargo
-            });
-            let quads = (0..unit / 4).map(|quad| self.x.load_vec4(first + quad * 4));
-            (quads.flatten().collect::<Vec<_>>(), w)
-        };
-        let add = |(x, w): (Vec<Value<'k, f32>>, [Cargo<'k>; OUTPUTS])| {
-            for (sum, w) in self.sums.iter().zip(w) {
-                let products = w.decoded().into_iter().zip(&x);
-                sum.update(|sum| products.fold(sum, |sum, (w, x)| w.fma(*x, sum)));
+        let sums = self.added_up();
+        k.when(leads, || {
+            let [first, second, before] = added.map(|added| added.get());
+            let [sum, gated, squares] = sums(lane);
+            let norm = (kind.form != Form::Plain).then(|| Norm::of(&self.matrices));
+            let alpha = norm.map_or(matrices.alpha, |norm| matrices.alpha * norm.rstd(squares));
+            let result = k.var(sum * alpha + first);
+            if kind.form == Form::Gated {
+                result.update(|gate| silu(gate) * (gated * alpha + second));
             }
-        };
-        self.k.while_loop(
-            || (at.get() + step).lt(self.length),
-            || {
-                let first = at.get();
-                let (one, two) = (load(first), load(first + step));
-                add(one);
-                add(two);
-                at.add_assign(2 * step);
-            },
-        );
-        self.k.when(at.get().lt(self.length), || add(load(at.get())));
+            k.when((matrices.flags & ACCUMULATE).ne(0), || result.add_assign(before));
+            team.y.store(output, result.get());
+        });
     }
 
-    /// Adds the same elements in the same order, one at a time. Codes come in vectors only.
-    fn one_by_one(&self) {
-        if matches!(self.stored, Stored::Nf4(_)) {
-            return;
-        }
-        let ((start, step), unit) = (self.start(), self.unit());
-        let rows = self.rows.map(|row| self.row(row).0);
-        self.k.range(start, self.length, step, |first| {
-            let end = (first + unit).min(self.length);
-            self.k.range(first, end, 1, |i| {
-                let x = self.x.load(i);
-                for (sum, row) in self.sums.iter().zip(rows) {
-                    let w = self.stored.element(row, i);
-                    sum.update(|sum| w.fma(x, sum));
+    /// The sums over lanes and parts: gives those of an output of the team, by its number: that of
+    /// its row, that of the row that it is gated by, and the squares of x.
+    fn added_up(&self) -> impl Fn(Value<'k, u32>) -> [Value<'k, f32>; 3] + use<'_, 'k> {
+        let Self { k, kind, .. } = self;
+        let width = ROWS as u32 + 1;
+        let sums = self.lanes.sums().map(|sum| k.warp_sum(sum));
+        let squares = (kind.form != Form::Plain).then(|| k.warp_sum(self.lanes.squares()));
+        let shared = (kind.split > 1).then(|| {
+            let shared = k.shared::<f32>("sums", (WARPS * width) as usize);
+            let place = k.warp() * width;
+            k.when(k.lane().eq(0), || {
+                for (row, sum) in (0..).zip(sums.into_iter().chain(squares)) {
+                    shared.store(place + row, sum);
                 }
             });
+            k.barrier();
+            shared
         });
+        move |output| {
+            let Some(shared) = shared else {
+                let pick = |first: usize| {
+                    let rows = (first as u32..).zip(&sums[first..]);
+                    rows.fold(sums[first], |found, (row, sum)| {
+                        (output + first as u32).eq(row).select(*sum, found)
+                    })
+                };
+                return [pick(0), pick(ROWS / 2), squares.unwrap_or(k.constant(0.0))];
+            };
+            let team = k.warp() * width;
+            let total = |row: Value<'k, u32>| {
+                let parts = (0..kind.split).map(|part| shared.load(team + row + part * width));
+                parts.reduce(|sum, part| sum + part).expect("there is a part")
+            };
+            let row = k.constant(ROWS as u32);
+            let squares = squares.map_or(k.constant(0.0), |_| total(row));
+            let gated = matches!(kind.form, Form::Gated);
+            let second = if gated { total(output + 2) } else { k.constant(0.0) };
+            [total(output), second, squares]
+        }
     }
 }

@@ -114,7 +114,7 @@ impl Options {
         Ok(Self { compute, weights, streamed, rows, tile, samples, simulate, out })
     }
 
-    /// Whether the second operand may be an input, which is f32, or bf16 beside a first one in bf16.
+    /// Whether the second operand may be an input: f32, or bf16 beside a first one in bf16.
     fn has_wgrad(&self) -> bool {
         match self.weights {
             Weights::F32 => true,

@@ -19,6 +19,9 @@ pub enum Access {
     Write,
     /// Read and written, or written in part.
     ReadWrite,
+    /// Only read, and perhaps before what comes in front of the launch has ended, where the launch
+    /// is let start early. Whoever lets it makes sure that nothing in front writes the range.
+    ReadAhead,
 }
 
 impl Access {
@@ -29,7 +32,7 @@ impl Access {
 
     /// Whether the launch may change the buffer.
     pub fn writes(self) -> bool {
-        self != Self::Read
+        matches!(self, Self::Write | Self::ReadWrite)
     }
 }
 
@@ -92,6 +95,16 @@ impl<B: Copy> Argument<B> {
     /// A view that is updated in place.
     pub fn update<T: Element>(view: View<B, T>) -> Self {
         Self::Buffer(BufferArgument::new(view, Access::ReadWrite))
+    }
+
+    /// The same argument, but that what it reads may be read ahead: see [`Access::ReadAhead`].
+    pub fn ahead(mut self) -> Self {
+        if let Self::Buffer(argument) = &mut self
+            && argument.access == Access::Read
+        {
+            argument.access = Access::ReadAhead;
+        }
+        self
     }
 
     /// A constant float.

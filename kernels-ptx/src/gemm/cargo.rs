@@ -36,17 +36,6 @@ impl<'k> Stored<'k> {
             Self::Bf16 | Self::Nf4(_) => unit,
         }
     }
-
-    /// Element `index` behind `address`, as f32. Codes come in vectors only.
-    pub(crate) fn element(self, address: Value<'k, u64>, index: Value<'k, u32>) -> Value<'k, f32> {
-        match self {
-            Self::F32 => Ptr::<f32>::from_address(address).load(index),
-            Self::Bf16 => {
-                Value::<f32>::from_bits(Ptr::<u32>::from_address(address).load_u16(index) << 16)
-            }
-            Self::Nf4(_) => unreachable!("codes come in vectors only"),
-        }
-    }
 }
 
 /// A few neighbouring elements.
@@ -56,7 +45,7 @@ pub(crate) enum Cargo<'k> {
     /// As bf16, two in a word.
     Halves(Vec<Var<'k, u32>>),
     /// As codes, with their scale.
-    Codes { word: Var<'k, u32>, scale: [Var<'k, f32>; 2], of: Nf4<'k>, unit: u32 },
+    Codes { word: Var<'k, u32>, scale: [Var<'k, f32>; 2], of: Box<Nf4<'k>>, unit: u32 },
 }
 
 impl<'k> Cargo<'k> {
@@ -67,7 +56,7 @@ impl<'k> Cargo<'k> {
             Stored::Bf16 => Self::Halves((0..unit / 2).map(|_| k.var(0u32)).collect()),
             Stored::Nf4(of) => {
                 let scale = [(); 2].map(|()| k.var(0.0f32));
-                Self::Codes { word: k.var(0u32), scale, of, unit }
+                Self::Codes { word: k.var(0u32), scale, of: Box::new(of), unit }
             }
         }
     }
@@ -143,14 +132,6 @@ impl<'k> Cargo<'k> {
                 values.chunks_exact(2).map(|pair| pack(target, [pair[0], pair[1]])).collect()
             }
         }
-    }
-
-    /// The elements as f32, whatever they are stored as.
-    pub(crate) fn decoded(&self) -> Vec<Value<'k, f32>> {
-        let Self::Halves(vars) = self else { return self.floats() };
-        let pair = |word: Value<'k, u32>| [word << 16, word & 0xffff_0000];
-        let bits = vars.iter().flat_map(|var| pair(var.get()));
-        bits.map(Value::<f32>::from_bits).collect()
     }
 
     /// The elements as f32. There is no product in f32 with an operand in bf16.

@@ -1,7 +1,7 @@
 //! Operands in NF4: their scales, which can be quantized in turn, and the values of their codes.
 
 use retrograph_ptx::SmTarget;
-use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
+use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
 use crate::bf16::pack;
 
@@ -9,6 +9,8 @@ use crate::bf16::pack;
 const NF4_BLOCK: u32 = 64;
 /// Scales of a block of the second quantization.
 const NESTED_BLOCK: u32 = 256;
+/// What a byte can be.
+const BYTES: u32 = 256;
 
 /// The values of the codes of NF4, as bitsandbytes has them: quantiles of the normal distribution
 /// (Dettmers et al., "QLoRA", arXiv 2305.14314, appendix E).
@@ -43,40 +45,79 @@ pub(crate) struct Nf4<'k> {
     map: Ptr<'k, f32>,
     /// What is added to each scale.
     offset: Ptr<'k, f32>,
-    /// The values of codes, and then those of bytes.
+    /// The values of codes, and then those of the bytes of each operand.
     tables: Shared<'k, f32>,
+    /// Where those of this operand begin.
+    bytes: Value<'k, u32>,
 }
 
 impl<'k> Nf4<'k> {
-    /// Declares the parameters of the scales, and fills the tables. Nothing may be read from them
-    /// before the next barrier.
+    /// Declares the parameters of the scales, and the tables.
     pub(crate) fn declare(k: &Kernel<'k>) -> Self {
+        Self::named(k, ("b", 0), Self::tables(k, 1))
+    }
+
+    /// Declares those of an operand that shares its tables with others. Each has a map of its own.
+    pub(crate) fn named(
+        k: &Kernel<'k>,
+        (name, number): (&str, u32),
+        tables: Shared<'k, f32>,
+    ) -> Self {
+        let pointers = ["absmax", "nested", "map", "offset"];
         let [absmax, nested, map, offset] =
-            ["b_absmax", "b_nested", "b_map", "b_offset"].map(|name| k.pointer::<f32>(name));
-        let tables = k.shared::<f32>("tables", NF4_VALUES.len() + NESTED_BLOCK as usize);
-        Self { kernel: *k, absmax, nested, map, offset, tables }
+            pointers.map(|part| k.pointer::<f32>(&format!("{name}_{part}")));
+        let bytes = k.constant(NF4_VALUES.len() as u32 + number * BYTES);
+        Self { kernel: *k, absmax, nested, map, offset, tables, bytes }
+    }
+
+    /// The tables of `operands` operands.
+    pub(crate) fn tables(k: &Kernel<'k>, operands: u32) -> Shared<'k, f32> {
+        k.shared::<f32>("tables", NF4_VALUES.len() + (operands * BYTES) as usize)
+    }
+
+    /// The scales of this operand where `condition` is true, and those of `other` elsewhere.
+    pub(crate) fn select(self, condition: Pred<'k>, other: Self) -> Self {
+        let pick = |one: Ptr<'k, f32>, other: Ptr<'k, f32>| {
+            Ptr::from_address(condition.select(one.address(), other.address()))
+        };
+        Self {
+            absmax: pick(self.absmax, other.absmax),
+            nested: pick(self.nested, other.nested),
+            map: pick(self.map, other.map),
+            offset: pick(self.offset, other.offset),
+            bytes: condition.select(self.bytes, other.bytes),
+            ..self
+        }
     }
 
     /// Fills the tables, by all threads of the block.
     pub(crate) fn fill_tables(&self) {
-        let k = self.kernel;
+        Self::fill_each(&[*self]);
+    }
+
+    /// Fills the tables of operands that share them, by all threads of the block.
+    pub(crate) fn fill_each(operands: &[Self]) {
+        let Self { kernel: k, tables, .. } = operands[0];
         let codes = NF4_VALUES.len() as u32;
         k.when(k.tid_x().lt(codes), || {
             let value = (0..).zip(NF4_VALUES).fold(k.constant(0.0), |found, (code, value)| {
                 k.tid_x().eq(code).select(k.constant(value), found)
             });
-            self.tables.store(k.tid_x(), value);
+            tables.store(k.tid_x(), value);
         });
-        k.when(!self.nested.is_null(), || {
-            k.range(k.tid_x(), 256, k.ntid_x(), |code| {
-                self.tables.offset(codes.into()).store(code, self.map.load(code));
+        for (number, operand) in (0..).zip(operands) {
+            let bytes = tables.offset((codes + number * BYTES).into());
+            k.when(!operand.nested.is_null(), || {
+                k.range(k.tid_x(), BYTES, k.ntid_x(), |code| {
+                    bytes.store(code, operand.map.load(code));
+                });
             });
-        });
+        }
         k.barrier();
     }
 
     /// Starts loading the scale of the block of element `index`.
-    pub(super) fn fetch(&self, index: Value<'k, u32>, [scale, nested]: [Var<'k, f32>; 2]) {
+    pub(crate) fn fetch(&self, index: Value<'k, u32>, [scale, nested]: [Var<'k, f32>; 2]) {
         let block = index >> NF4_BLOCK.ilog2();
         self.kernel.when_else(
             self.nested.is_null(),
@@ -89,11 +130,15 @@ impl<'k> Nf4<'k> {
     }
 
     /// The scale that was fetched: a product and a sum, each rounded, where it is nested.
-    pub(super) fn scale(&self, [scale, nested]: [Var<'k, f32>; 2]) -> Value<'k, f32> {
+    pub(crate) fn scale(&self, [scale, nested]: [Var<'k, f32>; 2]) -> Value<'k, f32> {
         let k = self.kernel;
         let result = k.var(scale.get());
         k.when(!self.nested.is_null(), || {
-            let value = self.tables.offset(NF4_VALUES.len() as i64).load(scale.get().bits());
+            let (byte, tables) = (scale.get().bits(), self.tables);
+            let value = match self.bytes.known() {
+                Some(first) => tables.offset(first.into()).load(byte),
+                None => tables.load(byte + self.bytes),
+            };
             result.set(value * nested.get() + self.offset.load(0));
         });
         result.get()
@@ -101,7 +146,7 @@ impl<'k> Nf4<'k> {
 
     /// The value of element `element` of a word of codes: the first of two lies in the upper half
     /// of its byte.
-    pub(super) fn value(&self, word: Value<'k, u32>, element: u32) -> Value<'k, f32> {
+    pub(crate) fn value(&self, word: Value<'k, u32>, element: u32) -> Value<'k, f32> {
         let shift = element / 2 * 8 + if element.is_multiple_of(2) { 4 } else { 0 };
         self.tables.load((word >> shift) & 15)
     }

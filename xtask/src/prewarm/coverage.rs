@@ -90,9 +90,13 @@ impl Coverage {
 fn problems() -> impl Iterator<Item = Problem> {
     let pairs = SIZES.iter().flat_map(|a| SIZES.iter().map(move |b| (*a, *b)));
     let triples = pairs.flat_map(|(a, b)| SIZES.iter().map(move |c| [a, b, *c]));
-    // Planes, and whether operands can be copied as they are.
+    // Planes, whether operands can be copied as they are, and the form of a product with a vector.
     let rest = [[1, 0], [1, 1], [24, 0], [24, 1]];
-    triples.flat_map(move |[a, b, c]| rest.map(|[d, e]| Problem::from([a, b, c, d, e])))
+    let last = [0, 1, 2];
+    triples.flat_map(move |[a, b, c]| {
+        let rest = rest.into_iter().flat_map(move |[d, e]| last.map(|last| [d, e, last]));
+        rest.map(move |[d, e, last]| Problem::from([a, b, c, d, e, 0, 0, last]))
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What linear layers read: in f32, and rounded to bf16 where large products take it so.
 
 use half::bf16;
-use retrograph_kernels::ops::{Cast, Stored, Written};
+use retrograph_kernels::ops::{Cast, Normed, Stored, Written};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::builder::Builder;
@@ -30,11 +30,13 @@ impl Forms {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Activation {
     written: Written<BufferId>,
+    /// A norm that is still to be taken, by the products that read it.
+    norm: Option<Normed<BufferId>>,
 }
 
 impl From<Slice<f32>> for Activation {
     fn from(slice: Slice<f32>) -> Self {
-        Self { written: slice.into() }
+        Self { written: slice.into(), norm: None }
     }
 }
 
@@ -53,7 +55,17 @@ impl Activation {
                 Written::Both(builder.transient(name, len), builder.transient_of(&brain, len))
             }
         };
-        Self { written }
+        Self { written, norm: None }
+    }
+
+    /// `x` behind a norm that products take when they read it, which those of one token do.
+    pub(super) fn to_be_normed(x: Slice<f32>, norm: Normed<BufferId>) -> Self {
+        Self { written: x.into(), norm: Some(norm) }
+    }
+
+    /// The norm that is still to be taken.
+    pub(super) fn norm(self) -> Option<Normed<BufferId>> {
+        self.norm
     }
 
     /// `x` in these forms. Where it must be rounded, that is an operation of its own.
@@ -63,7 +75,7 @@ impl Activation {
         }
         let y = builder.transient_of::<bf16>("in_bf16", x.len());
         builder.launch(Cast { x, y }.launch())?;
-        Ok(Self { written: Written::Both(x, y) })
+        Ok(Self { written: Written::Both(x, y), norm: None })
     }
 
     /// Where a kernel writes it.

@@ -82,19 +82,16 @@ pub(super) fn forward(
     (x, residual): (Activation, Slice<f32>),
     rotary: Rotary,
 ) -> Result<(Slice<f32>, Saved)> {
-    let project = |builder: &mut Builder, part: &str| -> Result<_> {
-        let linear = projection(builder, layer, part);
-        builder.scope(format!("layer {layer}/{part}"));
-        let (y, saved) = linear.forward(builder, x, "out")?;
-        Ok((y, (linear, saved)))
-    };
-    let (q, q_saved) = project(builder, "q")?;
+    let [q_layer, k_layer, v_layer] = ["q", "k", "v"].map(|part| projection(builder, layer, part));
+    let names = ["q", "k", "v"].map(|part| format!("layer {layer}/{part}"));
+    let layers = [(&q_layer, &*names[0]), (&k_layer, &*names[1]), (&v_layer, &*names[2])];
+    let [(q, q_saved), (k, k_saved), (v, v_saved)] = linear::forward_each(builder, layers, x)?;
+    builder.scope(&*names[0]);
     let (q, q_norm) = norm_heads(builder, &layer_name(layer, "self_attn.q_norm.weight"), q)?;
     let q = rotary.rotate(builder, q, false)?;
-    let (k, k_saved) = project(builder, "k")?;
+    builder.scope(&*names[1]);
     let (k, k_norm) = norm_heads(builder, &layer_name(layer, "self_attn.k_norm.weight"), k)?;
     let k = rotary.rotate(builder, k, false)?;
-    let (v, v_saved) = project(builder, "v")?;
     builder.scope(format!("layer {layer}/attention"));
     let (mixed, mixing) = match builder.cache.clone() {
         None => mixing::forward(builder, Operands { q, k, v })
@@ -109,7 +106,8 @@ pub(super) fn forward(
     let mixed = Activation::of(builder, mixed, o.forms(builder))?;
     let (out, o_saved) =
         o.forward_onto(builder, mixed, (residual, &format!("layer {layer}/attention residual")))?;
-    let (projections, norms) = ([q_saved, k_saved, v_saved, (o, o_saved)], [q_norm, k_norm]);
+    let projections = [(q_layer, q_saved), (k_layer, k_saved), (v_layer, v_saved), (o, o_saved)];
+    let norms = [q_norm, k_norm];
     Ok((out, Saved { projections, norms, mixing }))
 }
 

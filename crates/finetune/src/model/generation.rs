@@ -189,14 +189,17 @@ mod tests {
     #[test]
     fn a_token_passes_through_the_projections_of_training_as_vectors() {
         let next = GenerationPass::next(&config(Mode::Full), form(256)).unwrap();
-        // Seven projections in each of two layers, and the logits.
-        assert_eq!(count(&next.pass, "gemv"), 2 * 7 + 1);
+        // Projections of queries, keys and values, that of the output, gate and up, down, in each
+        // of two layers, and the logits.
+        assert_eq!(count(&next.pass, "gemv"), 2 * 4 + 1);
+        // Norms are taken and residuals are added where products begin and end.
+        assert_eq!((count(&next.pass, "norm"), count(&next.pass, "swiglu")), (0, 0));
         assert_eq!((count(&next.pass, "gemm"), count(&next.pass, "rope")), (0, 2 * 2));
-        // Residuals are added where products end.
         assert_eq!(count(&next.pass, "residual"), 0);
         let lora = config(Mode::Lora(LoraConfig::new(8, 32.0)));
         let lora = GenerationPass::next(&lora, form(256)).unwrap();
-        assert_eq!(count(&lora.pass, "gemv"), 2 * (7 + 2 * 2) + 1);
+        // Updates of queries and values begin with the projections.
+        assert_eq!(count(&lora.pass, "gemv"), 2 * (4 + 2) + 1);
     }
 
     #[test]

@@ -72,7 +72,7 @@ fn normed(builder: &mut Builder, x: Slice<f32>) -> Result<(Activation, norm::Sav
     let linear = Linear::of(builder.weight(projection), shape);
     builder.scope("final norm");
     let gamma = builder.weight(FINAL_NORM);
-    let (normed, norm) = norm::forward(builder, (x, gamma), linear.forms(builder))?;
+    let (normed, norm) = norm::of_tokens(builder, (x, gamma), linear.forms(builder))?;
     builder.scope("logits");
     Ok((normed, norm, linear))
 }

@@ -14,7 +14,8 @@ pub(super) struct Saved {
     input_norm: norm::Saved,
     attention: attention::Saved,
     mlp_norm: norm::Saved,
-    mlp: mlp::Saved,
+    /// `None` where the MLP is computed as a whole, which has no backward pass.
+    mlp: Option<mlp::Saved>,
 }
 
 /// Appends layer number `layer`, from the residual stream `x` to the next.
@@ -27,12 +28,12 @@ pub(super) fn forward(
     builder.scope(format!("layer {layer}/input norm"));
     let gamma = builder.weight(&layer_name(layer, "input_layernorm.weight"));
     let forms = attention::forms(builder, layer);
-    let (normed, input_norm) = norm::forward(builder, (x, gamma), forms)?;
+    let (normed, input_norm) = norm::of_tokens(builder, (x, gamma), forms)?;
     let (x, attention) = attention::forward(builder, layer, (normed, x), rotary)?;
     builder.scope(format!("layer {layer}/mlp norm"));
     let gamma = builder.weight(&layer_name(layer, "post_attention_layernorm.weight"));
     let forms = mlp::forms(builder, layer);
-    let (normed, mlp_norm) = norm::forward(builder, (x, gamma), forms)?;
+    let (normed, mlp_norm) = norm::of_tokens(builder, (x, gamma), forms)?;
     let (x, mlp) = mlp::forward(builder, layer, (normed, x))?;
     Ok((x, Saved { input_norm, attention, mlp_norm, mlp }))
 }
@@ -47,7 +48,8 @@ pub(super) fn backward(
     grad: Slice<f32>,
 ) -> Result<()> {
     let residual = Gradient { slice: grad, accumulate: true };
-    let branch = mlp::backward(builder, layer, saved.mlp, grad)?;
+    let mlp = saved.mlp.expect("a pass that trains has no cache");
+    let branch = mlp::backward(builder, layer, mlp, grad)?;
     builder.scope(format!("layer {layer}/mlp norm backward"));
     norm::backward(builder, saved.mlp_norm, branch, residual)?;
     let branch = attention::backward(builder, layer, (saved.attention, rotary), grad)?;

@@ -11,31 +11,32 @@
 //! and dx takes as much of dt·A.
 
 use retrograph_kernels::ops::{
-    ColumnSum, Compute, Dgrad, DgradParts, Dropout, Fprop, FpropParts, GemmShape, Gemv, PartsSum,
-    Stored, Wgrad,
+    ColumnSum, Compute, Dgrad, DgradParts, Dropout, Fprop, FpropParts, GemmShape, PartsSum, Stored,
+    Wgrad,
 };
 use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Forms};
 use super::builder::{Builder, Randomness, Weight};
+use super::vector;
 use crate::error::Result;
 
 /// A projection and its weights.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Linear {
-    weight: Weight,
-    bias: Option<Weight>,
-    lora: Option<Lora>,
-    shape: GemmShape,
+    pub(super) weight: Weight,
+    pub(super) bias: Option<Weight>,
+    pub(super) lora: Option<Lora>,
+    pub(super) shape: GemmShape,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Lora {
-    a: Weight,
-    b: Weight,
-    rank: usize,
-    scale: f32,
-    dropout: Option<(f32, Randomness)>,
+pub(super) struct Lora {
+    pub(super) a: Weight,
+    pub(super) b: Weight,
+    pub(super) rank: usize,
+    pub(super) scale: f32,
+    pub(super) dropout: Option<(f32, Randomness)>,
 }
 
 /// What the backward pass needs from the forward pass.
@@ -48,8 +49,33 @@ pub(super) struct Saved {
 /// The input of an update, and what is between its matrices.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LowRank {
-    x: Slice<f32>,
-    t: Slice<f32>,
+    pub(super) x: Slice<f32>,
+    pub(super) t: Slice<f32>,
+}
+
+/// Appends `y = linear(x)` of several layers of one input, each in the scope that is given. For one
+/// row that is one launch, in the scope of all.
+pub(super) fn forward_each<const N: usize>(
+    builder: &mut Builder,
+    layers: [(&Linear, &str); N],
+    x: Activation,
+) -> Result<[(Slice<f32>, Saved); N]> {
+    let mut outputs = Vec::with_capacity(N);
+    for (layer, scope) in layers {
+        builder.scope(scope);
+        outputs.push(builder.transient("out", layer.shape.rows * layer.shape.outputs));
+    }
+    let mut low_ranks = Vec::with_capacity(N);
+    if layers[0].0.shape.rows == 1 {
+        let parts = layers.iter().zip(&outputs).map(|((layer, _), y)| layer.vector(*y));
+        low_ranks = vector::forward(builder, x, &parts.collect::<Vec<_>>())?;
+    } else {
+        for ((layer, scope), y) in layers.into_iter().zip(&outputs) {
+            builder.scope(scope);
+            low_ranks.push(layer.forward_into(builder, x, *y)?);
+        }
+    }
+    Ok(std::array::from_fn(|at| (outputs[at], Saved { x, low_rank: low_ranks[at] })))
 }
 
 impl Linear {
@@ -92,22 +118,22 @@ impl Linear {
         x: Activation,
         name: &str,
     ) -> Result<(Slice<f32>, Saved)> {
-        let (y, saved) = self.forward_as(builder, x, (name, Forms::F32))?;
-        Ok((y.floats(), saved))
+        let y = builder.transient(name, self.shape.rows * self.shape.outputs);
+        let low_rank = self.forward_into(builder, x, y)?;
+        Ok((y, Saved { x, low_rank }))
     }
 
-    /// The same with `y` in one of two forms; in bf16 only where [`Self::rounds_output`] says so.
-    pub(super) fn forward_as(
+    /// The same in bf16, where [`Self::rounds_output`] says that it can.
+    pub(super) fn forward_rounded(
         &self,
         builder: &mut Builder,
         x: Activation,
-        (name, forms): (&str, Forms),
+        name: &str,
     ) -> Result<(Activation, Saved)> {
         let len = self.shape.rows * self.shape.outputs;
-        let y = Activation::transient(builder, (name, len), forms);
-        self.project(builder, x, (y.stored(), self.bias.map(|bias| bias.floats())))?;
-        let low_rank = self.update(builder, x, y)?;
-        Ok((y, Saved { x, low_rank }))
+        let y = Activation::transient(builder, (name, len), Forms::BF16);
+        self.project(builder, x, y.stored())?;
+        Ok((y, Saved { x, low_rank: None }))
     }
 
     /// Whether `y` can be written in bf16: by a large product, and nothing is added to it.
@@ -136,9 +162,14 @@ impl Linear {
             return Ok((builder.sum(residual, y)?, saved));
         }
         let y = builder.transient("out", self.shape.outputs);
-        self.project(builder, x, (y.into(), Some(residual)))?;
-        let low_rank = self.update(builder, x, y.into())?;
+        let part = vector::Part { bias: Some(residual), ..self.vector(y) };
+        let low_rank = vector::forward(builder, x, &[part])?[0];
         Ok((y, Saved { x, low_rank }))
+    }
+
+    /// The layer of one row.
+    fn vector(&self, y: Slice<f32>) -> vector::Part<'_> {
+        vector::Part { layer: self, bias: self.bias.map(|bias| bias.floats()), y }
     }
 
     /// Appends `y = linear(x)` into a buffer that is given. What the gradients of a low-rank update
@@ -149,8 +180,11 @@ impl Linear {
         x: Activation,
         y: Slice<f32>,
     ) -> Result<Option<LowRank>> {
-        self.project(builder, x, (y.into(), self.bias.map(|bias| bias.floats())))?;
-        self.update(builder, x, y.into())
+        if self.shape.rows == 1 {
+            return Ok(vector::forward(builder, x, &[self.vector(y)])?[0]);
+        }
+        self.project(builder, x, y.into())?;
+        self.update(builder, x, y)
     }
 
     /// Appends what the low-rank update adds to `y`, if there is one.
@@ -158,41 +192,35 @@ impl Linear {
         &self,
         builder: &mut Builder,
         x: Activation,
-        y: Activation,
+        y: Slice<f32>,
     ) -> Result<Option<LowRank>> {
         let shape = self.shape;
         let Some(lora) = self.lora else { return Ok(None) };
         let (down, up) = lora.shapes(shape);
         let x = lora.drop_out(builder, x.floats())?;
         let t = builder.transient("low_rank", down.rows * down.outputs);
-        let w = lora.a.value.stored();
-        let (bias, alpha, accumulate) = (None, 1.0, false);
-        let (input, out) = (x.into(), t.into());
-        product(builder, Fprop { x: input, w, bias, y: out, shape: down, alpha, accumulate })?;
-        let (w, alpha) = (lora.b.value.stored(), lora.scale);
-        let (input, out) = (t.into(), y.floats().into());
-        let accumulate = true;
-        product(builder, Fprop { x: input, w, bias, y: out, shape: up, alpha, accumulate })?;
+        let (w, bias, alpha, compute) = (lora.a.floats(), None, 1.0, builder.compute());
+        let product = Fprop { x, w, bias, y: t, shape: down, alpha, accumulate: false };
+        builder.launch(product.launch_in(compute))?;
+        let (w, alpha) = (lora.b.floats(), lora.scale);
+        let product = Fprop { x: t, w, bias, y, shape: up, alpha, accumulate: true };
+        builder.launch(product.launch_in(compute))?;
         Ok(Some(LowRank { x, t }))
     }
 
     /// Appends `y = x·Wᵀ + b`.
-    fn project(
-        &self,
-        builder: &mut Builder,
-        x: Activation,
-        (y, bias): (Stored<BufferId>, Option<Slice<f32>>),
-    ) -> Result<()> {
+    fn project(&self, builder: &mut Builder, x: Activation, y: Stored<BufferId>) -> Result<()> {
+        let bias = self.bias.map(|bias| bias.floats());
         let (w, shape, compute) = (self.weight.value.stored(), self.shape, builder.compute());
         let x = self.operand(builder, x);
         let parts = shape.fprop_parts(compute, self.forms(builder).bf16);
-        let cut = shape.rows > 1 && parts > 1 && bias.is_none();
-        if let (Stored::F32(out), true) = (y, cut) {
+        if let (Stored::F32(out), true) = (y, parts > 1 && bias.is_none()) {
             let partials = builder.transient("parts", parts * out.len());
             builder.launch(FpropParts { x, w, partials, shape, parts }.launch_in(compute))?;
             return builder.launch(PartsSum { partials, out, parts }.launch());
         }
-        product(builder, Fprop { x, w, bias, y, shape, alpha: 1.0, accumulate: false })
+        let product = Fprop { x, w, bias, y, shape, alpha: 1.0, accumulate: false };
+        builder.launch(product.launch_in(compute))
     }
 
     /// The form of an input or gradient that the product with the weight takes.
@@ -262,21 +290,6 @@ impl Linear {
     }
 }
 
-/// Appends a product, which for one row has a kernel of its own.
-fn product(
-    builder: &mut Builder,
-    fprop: Fprop<BufferId, Stored<BufferId>, Stored<BufferId>, Stored<BufferId>>,
-) -> Result<()> {
-    if fprop.shape.rows != 1 {
-        return builder.launch(fprop.launch_in(builder.compute()));
-    }
-    let Fprop { x: Stored::F32(x), y: Stored::F32(y), w, bias, alpha, accumulate, .. } = fprop
-    else {
-        unreachable!("one row is not rounded before it is multiplied, nor behind that");
-    };
-    builder.launch(Gemv { x, w, bias, y, alpha, accumulate }.launch())
-}
-
 impl Lora {
     /// The shapes of `t = x·Aᵀ` and of `t·Bᵀ`.
     fn shapes(&self, shape: GemmShape) -> (GemmShape, GemmShape) {
@@ -324,7 +337,7 @@ impl Lora {
     }
 
     /// Appends the input of the update: `x`, or what dropout leaves of it.
-    fn drop_out(&self, builder: &mut Builder, x: Slice<f32>) -> Result<Slice<f32>> {
+    pub(super) fn drop_out(&self, builder: &mut Builder, x: Slice<f32>) -> Result<Slice<f32>> {
         let Some((probability, Randomness { step, seed, stream })) = self.dropout else {
             return Ok(x);
         };

@@ -6,6 +6,7 @@ use retrograph_runtime::Slice;
 use super::activation::{Activation, Forms};
 use super::builder::Builder;
 use super::linear::{self, Linear};
+use super::vector;
 use crate::error::Result;
 use crate::parameters::layer_name;
 
@@ -37,26 +38,37 @@ pub(super) fn forward(
     builder: &mut Builder,
     layer: usize,
     (x, residual): (Activation, Slice<f32>),
-) -> Result<(Slice<f32>, Saved)> {
+) -> Result<(Slice<f32>, Option<Saved>)> {
     let [gate, up, down] = ["gate", "up", "down"].map(|part| projection(builder, layer, part));
+    let residual = (residual, &*format!("layer {layer}/mlp residual"));
+    builder.scope(format!("layer {layer}/gate and up"));
+    if let Some(inner) = vector::gated(builder, [&gate, &up], x)? {
+        builder.scope(format!("layer {layer}/down"));
+        return Ok((down.forward_onto(builder, inner.into(), residual)?.0, None));
+    }
+    let names = ["gate", "up"].map(|part| format!("layer {layer}/{part}"));
     let both = gate.rounds_output(builder) && up.rounds_output(builder);
     let rounded = both && down.rounds_grad_input(builder);
     let form = if rounded { Forms::BF16 } else { Forms::F32 };
-    let project = |builder: &mut Builder, part: &str, linear: Linear| -> Result<_> {
-        builder.scope(format!("layer {layer}/{part}"));
-        let (y, saved) = linear.forward_as(builder, x, ("out", form))?;
-        Ok((y, linear, saved))
+    let [gate, up] = if rounded {
+        let mut project = |linear: Linear, name: &str| -> Result<_> {
+            builder.scope(name);
+            let (y, saved) = linear.forward_rounded(builder, x, "out")?;
+            Ok((y, linear, saved))
+        };
+        [project(gate, &names[0])?, project(up, &names[1])?]
+    } else {
+        let layers = [(&gate, &*names[0]), (&up, &*names[1])];
+        let [left, right] = linear::forward_each(builder, layers, x)?;
+        [(left.0.into(), gate, left.1), (right.0.into(), up, right.1)]
     };
-    let gate = project(builder, "gate", gate)?;
-    let up = project(builder, "up", up)?;
     builder.scope(format!("layer {layer}/swiglu"));
     let (left, right) = (gate.0.stored(), up.0.stored());
     let inner = Activation::transient(builder, ("out", left.len()), down.forms(builder));
     builder.launch(SwiGlu { gate: left, up: right, out: inner.written() }.launch())?;
     builder.scope(format!("layer {layer}/down"));
-    let (y, down_saved) =
-        down.forward_onto(builder, inner, (residual, &format!("layer {layer}/mlp residual")))?;
-    Ok((y, Saved { gate, up, down: (down, down_saved), form }))
+    let (y, down_saved) = down.forward_onto(builder, inner, residual)?;
+    Ok((y, Some(Saved { gate, up, down: (down, down_saved), form })))
 }
 
 /// Appends the gradient of the input of the MLP of `layer`, and those of its weights.

@@ -24,6 +24,7 @@ mod norm;
 mod optimizer;
 mod step;
 mod value;
+mod vector;
 
 pub use builder::{ParameterBuffers, TrainableBuffers};
 pub use cached::{CacheForm, LayerCache};

@@ -1,6 +1,6 @@
 //! RMSNorm with the model's `eps`: one value, used by both directions.
 
-use retrograph_kernels::ops::{RmsNorm, RmsNormBackward, RmsNormGammaReduce};
+use retrograph_kernels::ops::{Normed, RmsNorm, RmsNormBackward, RmsNormGammaReduce};
 use retrograph_runtime::Slice;
 
 use super::activation::{Activation, Forms};
@@ -12,7 +12,22 @@ use crate::error::Result;
 pub(super) struct Saved {
     x: Slice<f32>,
     gamma: Weight,
-    rstd: Slice<f32>,
+    /// `None` where products take the norm, which has no backward pass.
+    rstd: Option<Slice<f32>>,
+}
+
+/// As [`forward`] for whole tokens, whose norm is left to the products behind it where there is one
+/// token and nothing is trained.
+pub(super) fn of_tokens(
+    builder: &mut Builder,
+    (x, gamma): (Slice<f32>, Weight),
+    forms: Forms,
+) -> Result<(Activation, Saved)> {
+    if builder.cache.is_none() || x.len() != gamma.value.len() {
+        return forward(builder, (x, gamma), forms);
+    }
+    let norm = Normed { gamma: gamma.floats(), eps: builder.config.model.rms_norm_eps };
+    Ok((Activation::to_be_normed(x, norm), Saved { x, gamma, rstd: None }))
 }
 
 /// Appends `y = x / rms(x) · gamma` for each run of as many elements as gamma has: a token's, or
@@ -29,7 +44,7 @@ pub(super) fn forward(
     let eps = builder.config.model.rms_norm_eps;
     let y = normed.written();
     builder.launch(RmsNorm { x, gamma: gamma.floats(), y, rstd, rows, width, eps }.launch())?;
-    Ok((normed, Saved { x, gamma, rstd }))
+    Ok((normed, Saved { x, gamma, rstd: Some(rstd) }))
 }
 
 /// Appends the gradient of the input, and that of gamma where it is trained.
@@ -43,6 +58,7 @@ pub(super) fn backward(
     grad_input: Gradient,
 ) -> Result<()> {
     let Saved { x, gamma, rstd } = saved;
+    let rstd = rstd.expect("a pass that trains has no cache");
     let width = gamma.value.len();
     let rows = x.len() / width;
     let partial_rows = RmsNormBackward::<()>::partial_rows(rows);

@@ -62,7 +62,7 @@ pub use gemm::{DGRAD, DGRAD_BF16, DGRAD_BF16_BF16, DGRAD_BF16_NF4, DGRAD_NF4, Dg
 pub use gemm::{DGRAD_STREAM, DGRAD_STREAM_NF4, Fprop, GemmShape, WGRAD, WGRAD_BF16};
 pub use gemm::{FPROP, FPROP_BF16, FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_NF4, FPROP_STREAM};
 pub use gemm::{FPROP_STREAM_NF4, WGRAD_STREAM, Wgrad};
-pub use gemv::{GEMV, GEMV_BF16, GEMV_NF4, Gemv};
+pub use gemv::{GEMV, GEMV_BF16, GEMV_NF4, GEMV_PARTS, GatedGemv, Gemv, GemvPart, Gemvs, Normed};
 pub use mean::{MEAN, Mean};
 pub use parts::{DgradParts, FpropParts, PARTS_SUM, PartsSum};
 pub use rms_norm::{RMS_NORM, RMS_NORM_BACKWARD, RMS_NORM_GAMMA_REDUCE};

@@ -112,6 +112,31 @@ fn every_split_matches_the_reference_and_repeats_its_bits() {
 }
 
 #[test]
+fn warps_that_take_turns_compute_the_same_bits() {
+    let mut data = Data::new("gemv turns");
+    for (form, inputs) in FORMS.iter().flat_map(|form| [8, 520, 1032].map(|i| (*form, i))) {
+        let outputs = 137;
+        let (x, w) = (data.uniform(inputs, 2.0), data.uniform(inputs * outputs, 2.0));
+        let case = Case { x: &x, w: &w, form, ..PLAIN };
+        let once = case.run(outputs, Some(0));
+        let turns = |blocks| {
+            let device = Device::new();
+            let (x, w) = (device.upload(case.x), form.upload(&device, case.w, 0));
+            let y = device.unwritten(outputs);
+            let (bias, alpha, accumulate) = (None, 1.0, false);
+            let launch = Gemv { x, w, bias, y, alpha, accumulate }.launch().unwrap();
+            let dispatch = launch.dispatch(device.target());
+            let (entry, grid) = (launch.kernel.entries[0], [blocks, 1, 1]);
+            device.run_as(&launch, Dispatch { entry, grid, ..dispatch });
+            device.download(y)
+        };
+        for blocks in [1, 2, 3] {
+            same_bits(&once, &turns(blocks), "turns");
+        }
+    }
+}
+
+#[test]
 fn bias_factor_accumulation_and_alignment_do_what_they_say() {
     let mut data = Data::new("gemv epilogue");
     let shapes = [[16, 9], [300, 70], [304, 9], [7, 5]];

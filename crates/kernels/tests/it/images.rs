@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use retrograph_kernels::{ParameterKind, Problem, SmTarget, images};
-use retrograph_ptx::ast::{Entry, Instruction, Modifier, Statement, Type};
-use retrograph_ptx::instructions::Opcode;
+use retrograph_ptx::ast::{Entry, Type};
 use retrograph_ptx::parse;
 
 /// The parameters of an entry as descriptors have them.
@@ -34,26 +33,6 @@ fn every_entry_has_the_parameters_and_threads_of_its_kernel() {
                 };
                 assert!(images::has_entry(image, name, target));
                 assert_eq!(parameters(entry), declared, "{name}");
-            }
-        }
-    }
-}
-
-#[test]
-fn entries_wait_first_where_launches_may_let_them_start_early() {
-    for target in SmTarget::GENERATED {
-        for image in images::names() {
-            let module = parse(images::ptx(image, target).unwrap()).unwrap();
-            for entry in &module.entries {
-                let waits = |statement: &Statement| {
-                    matches!(statement, Statement::Instruction(Instruction {
-                        opcode: Opcode::Griddepcontrol, guard: None, modifiers, ..
-                    }) if modifiers.has(Modifier::Wait))
-                };
-                let first = waits(&entry.body[0]);
-                assert_eq!(first, images::start_early(target), "{} for {target}", entry.name);
-                let more = entry.body[1..].iter().any(waits);
-                assert!(!more, "{} for {target} waits again", entry.name);
             }
         }
     }

@@ -113,6 +113,23 @@ impl<'k> Kernel<'k> {
         self.emit(Emit { opcode: Opcode::Membar, modifiers, types: &[], operands: Vec::new() });
     }
 
+    /// Lets the kernels that start early behind this one start, as soon as every block has been
+    /// here or has ended (`griddepcontrol.launch_dependents`, from sm_90 on).
+    pub fn let_next_start(&self) {
+        self.grid_control(Modifier::LaunchDependents);
+    }
+
+    /// Waits until the kernels in front are complete, and what they wrote is visible
+    /// (`griddepcontrol.wait`, from sm_90 on).
+    pub fn wait_for_kernels_in_front(&self) {
+        self.grid_control(Modifier::Wait);
+    }
+
+    fn grid_control(&self, what: Modifier) {
+        let (opcode, modifiers) = (Opcode::Griddepcontrol, &[what]);
+        self.emit(Emit { opcode, modifiers, types: &[], operands: Vec::new() });
+    }
+
     fn branch(&self, guard: Option<Guard>, target: LabelId) {
         let operands = vec![Operand::Label(target)];
         let emit = Emit { opcode: Opcode::Bra, modifiers: &[], types: &[], operands };

@@ -100,9 +100,10 @@ impl Pass {
     /// No two arguments write the same bytes, and none reads what another writes unless the writer
     /// says that it updates in place.
     fn check_aliasing(&self, operation: &str, touches: &[Touch]) -> Result<(), PassError> {
-        let (writes, reads): (Vec<_>, Vec<_>) =
+        let (mut writes, mut reads): (Vec<_>, Vec<_>) =
             touches.iter().cloned().partition(|touch| touch.access.writes());
-        let mut writes = writes;
+        // Reading ahead or not makes no difference here.
+        reads.iter_mut().for_each(|touch| touch.access = Access::Read);
         writes.sort_by_key(|touch| (touch.buffer, touch.bytes.start));
         let twice = writes.windows(2).find_map(|pair| overlap(&pair[0], &pair[1]));
         let read_while_written = || overlap_of(&joined(reads), &writes);

@@ -1,8 +1,11 @@
 //! What follows from the operations of a pass alone.
 
+use retrograph_kernels::Access;
+
+use super::buffer::BufferKind;
 use super::edges::{Edges, infer};
 use super::explain::Explanation;
-use super::operation::Operation;
+use super::operation::{Operation, Touch};
 use super::plan::{MemoryPlan, Reuse};
 use super::requirements::Requirements;
 use super::{Pass, dot};
@@ -37,6 +40,26 @@ impl Pass {
     /// The number of operations on the longest path of [`Pass::edges`].
     pub fn depth(&self) -> usize {
         self.edges().depth()
+    }
+
+    /// Whether nothing of a step writes what `operation` declares as read ahead
+    /// ([`Access::ReadAhead`]), so that it can be let start before what is in front has ended.
+    /// Controls are written in front of all operations.
+    pub(crate) fn leaves_what_is_read_ahead(&self, operation: &Operation) -> bool {
+        let ahead = operation.touches().iter().filter(|touch| touch.access == Access::ReadAhead);
+        let written = |ahead: &Touch| {
+            let held = self.buffer(ahead.buffer);
+            if held.is_none_or(|buffer| buffer.kind() == BufferKind::Control) {
+                return true;
+            }
+            let touches = self.operations.iter().flat_map(|operation| operation.touches());
+            touches.filter(|touch| touch.access.writes()).any(|touch| {
+                touch.buffer == ahead.buffer
+                    && touch.bytes.start < ahead.bytes.end
+                    && ahead.bytes.start < touch.bytes.end
+            })
+        };
+        !ahead.into_iter().any(written)
     }
 
     /// A table of operations and buffers with sizes and edges, for people.

@@ -190,5 +190,6 @@ fn access_rank(access: Access) -> u8 {
         Access::Read => 0,
         Access::Write => 1,
         Access::ReadWrite => 2,
+        Access::ReadAhead => 3,
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct Step {
 /// Whether a command may start before the one kernel that it waits for has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Early {
-    /// It does not wait by itself.
+    /// It does not wait by itself, or reads ahead what the pass writes.
     Unable,
     /// It waits by itself, as kernels of the workspace do.
     Able,
@@ -82,7 +82,7 @@ impl Sequence {
             let (name, moved_bytes) = (operation.name().to_owned(), operation.moved_bytes());
             let early = match operation.kind {
                 OperationKind::TakeControls | OperationKind::Launch(_)
-                    if images::start_early(target) =>
+                    if images::start_early(target) && pass.leaves_what_is_read_ahead(operation) =>
                 {
                     Early::Able
                 }

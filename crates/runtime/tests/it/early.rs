@@ -1,7 +1,7 @@
 //! Kernels that start before the one in front of them has ended, and wait by themselves.
 
 use retrograph_kernels::Argument;
-use retrograph_kernels::ops::Silu;
+use retrograph_kernels::ops::{Gemv, Silu};
 use retrograph_runtime::{
     Bindings, BuildOptions, CustomLaunch, DeviceBuffer, EarlyStart, EdgeMode, OpId, Pass,
     PassError, Policy, Report, Slice,
@@ -102,6 +102,54 @@ fn kernels_that_wait_by_themselves_compute_the_same_bits() {
         assert_eq!(found, expected, "{report}");
         assert_eq!(report.to_string().contains("start early"), edges > 0, "{report}");
     }
+}
+
+#[test]
+fn what_is_read_ahead_is_written_by_nobody_or_the_kernel_does_not_start_early() {
+    let device = device();
+    if device.context.info().unwrap().compute_capability < (9, 0) {
+        return;
+    }
+    let zeros = |len| DeviceBuffer::<f32>::zeroed(&device.context, len).unwrap();
+    let early_edges = |write: Option<std::ops::Range<usize>>, behind: bool| {
+        let mut pass = Pass::new("ahead");
+        let (x, inner) = (pass.external::<f32>("x", 8), pass.transient::<f32>("inner", 8));
+        let (w, y) = (pass.external::<f32>("w", 64), pass.external::<f32>("y", 4));
+        let weights = w.slice(0..32);
+        let overwrite = |pass: &mut Pass| {
+            if let Some(range) = write.clone() {
+                pass.fill(w.slice(range), 0).unwrap();
+            }
+        };
+        if !behind {
+            overwrite(&mut pass);
+        }
+        pass.launch(Silu { x, y: inner }.launch().unwrap()).unwrap();
+        let (bias, alpha, accumulate) = (None, 1.0, false);
+        let product = Gemv { x: inner, w: weights, bias, y, alpha, accumulate };
+        pass.launch(product.launch().unwrap()).unwrap();
+        if behind {
+            overwrite(&mut pass);
+        }
+        let buffers = [zeros(8), zeros(64), zeros(4)];
+        let mut bindings = Bindings::new();
+        for (slice, buffer) in [x, w, y].into_iter().zip(&buffers) {
+            bindings.bind(slice, buffer);
+        }
+        let options = BuildOptions {
+            edges: EdgeMode::Inferred,
+            early_start: EarlyStart::Always,
+            ..BuildOptions::from(Policy::Manual)
+        };
+        let mut program = build(&device, &pass, &bindings, options).unwrap();
+        program.step(&device.stream, &pass.controls()).unwrap();
+        program.report().early_edges
+    };
+    assert_eq!(early_edges(None, false), 1);
+    // Other bytes of the buffer do not matter.
+    assert_eq!(early_edges(Some(32..64), true), 1);
+    assert_eq!(early_edges(Some(31..64), true), 0);
+    assert_eq!(early_edges(Some(31..32), false), 0);
 }
 
 #[test]

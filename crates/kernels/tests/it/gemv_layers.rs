@@ -1,0 +1,264 @@
+//! Several layers of one vector in a launch, behind a norm and gated, against references.
+
+use retrograph_kernels::ops::{GatedGemv, GemmShape, GemvPart, Gemvs, Normed};
+use retrograph_kernels::reference::gemm::fprop;
+use retrograph_kernels::reference::rms_norm::rms_norm;
+use retrograph_kernels::reference::silu::{silu, silu_derivative};
+use retrograph_kernels::{Access, Argument, KernelError, Launch};
+
+use crate::bounds::{UNIT, chain, within};
+use crate::gemm_case::Form;
+use crate::harness::Device;
+use crate::support::{Data, doubles, same_bits};
+
+/// How weights are stored.
+const FORMS: [Form; 4] = [Form::F32, Form::Bf16, Form::Nf4, Form::Nested];
+
+/// A vector and the matrices that it is multiplied by.
+#[derive(Clone)]
+struct Case {
+    form: Form,
+    x: Vec<f32>,
+    /// Gain and what is added to the mean.
+    norm: Option<(Vec<f32>, f32)>,
+    /// Matrices as stored, with biases.
+    parts: Vec<(Vec<f32>, Option<Vec<f32>>)>,
+    lows: Vec<Vec<f32>>,
+    /// Elements by which everything starts later than an aligned address.
+    shift: usize,
+}
+
+impl Case {
+    /// `outputs` of the layers, and of those in f32 beside them; every second one has a bias.
+    fn new(data: &mut Data, (form, inputs): (Form, usize), outputs: [&[usize]; 2]) -> Self {
+        let x = data.uniform(inputs, 2.0);
+        let norm = Some((data.uniform(inputs, 1.5), 1e-6));
+        let part = |(at, &outputs): (usize, &usize)| {
+            let w = data.uniform(inputs * outputs, 2.0);
+            (w, (at % 2 == 1).then(|| data.uniform(outputs, 2.0)))
+        };
+        let parts = outputs[0].iter().enumerate().map(part).collect();
+        let lows = outputs[1].iter().map(|outputs| data.uniform(inputs * outputs, 2.0)).collect();
+        Self { form, x, norm, parts, lows, shift: 0 }
+    }
+
+    /// Runs `split` warps for each team, or as the sizes choose: one result after the other.
+    fn run(&self, split: Option<usize>, gated: bool) -> Vec<Vec<f32>> {
+        let device = Device::new();
+        let place = |data: &[f32]| {
+            let padded = [&vec![f32::NAN; self.shift], data].concat();
+            device.upload(&padded).slice(self.shift..padded.len())
+        };
+        let (x, outputs) = (place(&self.x), |w: &[f32]| w.len() / self.x.len());
+        let gamma = self.norm.as_ref().map(|(gamma, eps)| (place(gamma), *eps));
+        let norm = gamma.map(|(gamma, eps)| Normed { gamma, eps });
+        let stored = |w: &[f32]| self.form.upload(&device, w, self.shift);
+        let parts = self.parts.iter().map(|(w, bias)| GemvPart {
+            w: stored(w),
+            bias: bias.as_ref().map(|bias| device.upload(bias)),
+            y: device.unwritten(outputs(w)),
+        });
+        let parts: Vec<_> = parts.collect();
+        let lows = self.lows.iter().map(|a| [place(a), device.unwritten(outputs(a))]);
+        let lows: Vec<_> = lows.collect();
+        let launch: Launch<u64> = if gated {
+            let [gate, up] = [parts[0], parts[1]];
+            let (w, biases) = ([gate.w, up.w], [gate.bias, up.bias]);
+            GatedGemv { x, norm: norm.unwrap(), w, biases, y: gate.y }.launch().unwrap()
+        } else {
+            Gemvs { x, norm, parts: &parts, lows: &lows }.launch().unwrap()
+        };
+        let mut dispatch = launch.dispatch(device.target());
+        if let Some(index) = split {
+            let form = if gated { 2 } else { usize::from(norm.is_some()) };
+            let teams = |len: usize| len.div_ceil(if gated { 2 } else { 4 });
+            let used = parts.iter().take(if gated { 1 } else { 3 }).map(|part| part.y.len());
+            let all: usize = used.chain(lows.iter().map(|[_, y]| y.len())).map(teams).sum();
+            dispatch.entry = launch.kernel.entries[form * 4 + index];
+            dispatch.grid[0] = all.div_ceil(8 >> index) as u32;
+        }
+        device.run_as(&launch, dispatch);
+        let ys = parts.iter().map(|part| part.y).chain(lows.iter().map(|[_, y]| *y));
+        ys.map(|y| device.download(y)).collect()
+    }
+
+    /// Results and what they may be off by, for each of the matrices.
+    fn expected(&self) -> Vec<(Vec<f64>, Vec<f64>)> {
+        let x = doubles(&self.x);
+        let x = match &self.norm {
+            Some((gamma, eps)) => rms_norm(&x, &doubles(gamma), f64::from(*eps)).y,
+            None => x,
+        };
+        let product = |w: Vec<f32>, bias: Option<&Vec<f32>>| {
+            let (inputs, outputs) = (x.len(), w.len() / x.len());
+            let shape = GemmShape { rows: 1, inputs, outputs };
+            let (w, zeros) = (doubles(&w), vec![0.0; outputs]);
+            let abs = |values: &[f64]| values.iter().map(|v| v.abs()).collect::<Vec<_>>();
+            let (y, sizes) = (fprop(&x, &w, shape), fprop(&abs(&x), &abs(&w), shape));
+            let bias = bias.map_or(zeros, |bias| doubles(bias));
+            let y: Vec<_> = y.iter().zip(&bias).map(|(y, bias)| y + bias).collect();
+            // The sum of the squares has as many roundings as that of the products.
+            let bound = |(size, bias): (&f64, &f64)| chain(2 * inputs + 8, size + bias.abs());
+            (y, sizes.iter().zip(&bias).map(bound).collect())
+        };
+        let parts = self.parts.iter().map(|(w, bias)| product(self.form.stored(w), bias.as_ref()));
+        parts.chain(self.lows.iter().map(|a| product(a.clone(), None))).collect()
+    }
+
+    fn check(&self, results: &[Vec<f32>], what: &str) {
+        for (at, (found, (expected, bounds))) in results.iter().zip(self.expected()).enumerate() {
+            let (form, inputs) = (self.form, self.x.len());
+            within(found, &expected, &bounds, &format!("{form:?} of {inputs}, {at}: {what}"));
+        }
+    }
+
+    fn check_gated(&self, found: &[f32], what: &str) {
+        let [(gate, off_gate), (up, off_up)] = self.expected().try_into().unwrap();
+        let expected: Vec<_> = gate.iter().zip(&up).map(|(&gate, up)| silu(gate) * up).collect();
+        let bound = |i: usize| {
+            // The derivative of SiLU is at most 1.1.
+            let slope = (silu_derivative(gate[i]).abs() + off_gate[i]).min(1.1);
+            let off = slope * off_gate[i] * (up[i].abs() + off_up[i]);
+            off + silu(gate[i]).abs() * off_up[i] + 16.0 * UNIT * expected[i].abs() + 1e-37
+        };
+        let bounds: Vec<_> = (0..gate.len()).map(bound).collect();
+        within(found, &expected, &bounds, &format!("{:?} gated: {what}", self.form));
+    }
+}
+
+/// Whether codes come in whole words.
+fn fits(form: Form, inputs: usize) -> bool {
+    !matches!(form, Form::Nf4 | Form::Nested) || inputs.is_multiple_of(8)
+}
+
+#[test]
+fn layers_behind_a_norm_match_the_reference_and_repeat_their_bits() {
+    let mut data = Data::new("gemv layers");
+    let outputs: [[&[usize]; 2]; 5] = [
+        [&[5], &[]],
+        [&[1, 7, 4], &[3, 2]],
+        [&[33, 9], &[]],
+        [&[8, 1, 1], &[16, 4, 1]],
+        [&[2], &[6]],
+    ];
+    for (form, inputs) in FORMS.iter().flat_map(|form| [1, 7, 128, 264, 1032].map(|i| (*form, i))) {
+        if !fits(form, inputs) {
+            continue;
+        }
+        let codes = matches!(form, Form::Nf4 | Form::Nested);
+        for mut outputs in outputs {
+            if codes {
+                outputs[1] = &[];
+            }
+            let mut case = Case::new(&mut data, (form, inputs), outputs);
+            for split in [Some(0), Some(1), Some(2), Some(3), None] {
+                let found = case.run(split, false);
+                case.check(&found, &format!("{outputs:?} split {split:?}"));
+                let again = case.run(split, false).concat();
+                same_bits(&found.concat(), &again, "two runs");
+            }
+            let with = case.run(None, false).concat();
+            if !codes {
+                let shifted = Case { shift: 1, ..case.clone() }.run(None, false).concat();
+                same_bits(&with, &shifted, "another alignment");
+            }
+            case.norm = None;
+            case.check(&case.run(None, false), "without a norm");
+        }
+    }
+}
+
+#[test]
+fn gated_layers_match_the_reference_and_repeat_their_bits() {
+    let mut data = Data::new("gated gemv");
+    for (form, inputs) in FORMS.iter().flat_map(|form| [1, 9, 128, 520].map(|i| (*form, i))) {
+        if !fits(form, inputs) {
+            continue;
+        }
+        for outputs in [1, 2, 7, 65] {
+            let case = Case::new(&mut data, (form, inputs), [&[outputs, outputs], &[]]);
+            for split in [Some(0), Some(1), Some(2), Some(3), None] {
+                let found = case.run(split, true);
+                case.check_gated(&found[0], &format!("{outputs} split {split:?}"));
+                same_bits(&found[0], &case.run(split, true)[0], "two runs");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_norm_keeps_its_precision_where_squares_leave_the_range() {
+    let mut data = Data::new("gemv norms far from one");
+    for (scale, gated) in
+        [1e-30, 1e-22, 1e20, 1e30].into_iter().flat_map(|s| [(s, false), (s, true)])
+    {
+        let mut case = Case::new(&mut data, (Form::Bf16, 136), [&[9, 9], &[]]);
+        case.x = data.uniform(136, scale);
+        case.norm = Some((data.uniform(136, 1.0), 0.0));
+        let found = case.run(None, gated);
+        match gated {
+            true => case.check_gated(&found[0], &format!("{scale:e}")),
+            false => case.check(&found, &format!("{scale:e}")),
+        }
+    }
+}
+
+#[test]
+fn special_values_of_weights_reach_their_output_only_and_those_of_x_all() {
+    let mut data = Data::new("special gemv layers");
+    let mut case = Case::new(&mut data, (Form::F32, 64), [&[6, 5], &[3]]);
+    case.parts[1].0[64 * 2 + 5] = f32::NAN;
+    case.lows[0][64 + 63] = f32::INFINITY;
+    case.x[63] = 1.0;
+    case.check(&case.run(None, false), "special weights");
+    for value in [f32::NAN, f32::INFINITY] {
+        case.x[7] = value;
+        assert!(case.run(None, false).concat().iter().all(|y| y.is_nan()), "{value}");
+        let mut plain = Case::new(&mut data, (Form::F32, 64), [&[6, 6], &[]]);
+        plain.x[7] = value;
+        assert!(plain.run(None, true)[0].iter().all(|y| y.is_nan()), "{value} gated");
+    }
+}
+
+#[test]
+fn weights_are_declared_as_read_ahead_and_nothing_else_is() {
+    let device = Device::new();
+    let (x, w, y) = (device.unwritten(8), device.unwritten(32), device.unwritten(4));
+    let norm = Some(Normed { gamma: x, eps: 1e-6 });
+    let parts = [GemvPart { w: w.into(), bias: Some(y), y }];
+    let launch = Gemvs { x, norm, parts: &parts, lows: &[[w, y]] }.launch().unwrap();
+    let named = launch.kernel.parameters.iter().zip(&launch.arguments);
+    let ahead = named.filter(|(_, argument)| {
+        matches!(argument, Argument::Buffer(buffer) if buffer.access == Access::ReadAhead)
+    });
+    let names: Vec<_> = ahead.map(|(parameter, _)| parameter.name).collect();
+    assert_eq!(names, ["w0", "a0"]);
+}
+
+#[test]
+fn layers_that_do_not_belong_together_are_refused() {
+    let device = Device::new();
+    let (x, w, y) = (device.unwritten(8), device.unwritten(32), device.unwritten(4));
+    let part = GemvPart { w: w.into(), bias: None, y };
+    let refused = |norm, parts: &[GemvPart<u64>]| {
+        let error = Gemvs { x, norm, parts, lows: &[] }.launch().unwrap_err();
+        assert!(
+            matches!(
+                error,
+                KernelError::Shape { .. }
+                    | KernelError::Length { .. }
+                    | KernelError::Constant { .. }
+            ),
+            "{error}"
+        );
+    };
+    refused(None, &[]);
+    refused(None, &[part; 4]);
+    refused(None, &[part, GemvPart { w: Form::Bf16.upload(&device, &[1.0; 32], 0), ..part }]);
+    refused(Some(Normed { gamma: y, eps: 0.0 }), &[part]);
+    refused(Some(Normed { gamma: x, eps: f32::NAN }), &[part]);
+    refused(None, &[GemvPart { y: x, ..part }]);
+    let codes = [GemvPart { w: Form::Nf4.upload(&device, &[1.0; 32], 0), ..part }];
+    let error = Gemvs { x, norm: None, parts: &codes, lows: &[[w, y]] }.launch().unwrap_err();
+    assert!(error.to_string().contains("NF4"), "{error}");
+}
