@@ -120,6 +120,12 @@ impl<'k> Section<'k> {
         };
         (line.mul_add(self.source.leading, place), inside)
     }
+
+    /// Moves the address of a plane to that of the next summand, if `wraps`.
+    pub(super) fn advance(&self, base: Var<'k, u64>, wraps: Pred<'k>) {
+        let apart = wraps.select(self.source.reduce, 0);
+        base.add_assign(apart.mul_wide(self.panel.factor.bytes()));
+    }
 }
 
 /// One thread's share in copying an operand: as many bytes at the same place of several runs.
@@ -160,9 +166,14 @@ impl<'k> Copier<'k> {
         }
     }
 
-    /// Starts to fill `stage` with what begins at `start`, which lies inside. What lies past the
-    /// end of the contraction becomes zero.
-    fn copy(&self, start: Value<'k, u32>, stage: Shared<'k, u32>) {
+    /// Moves on to the next summand, if `wraps`.
+    pub(super) fn advance(&self, wraps: Pred<'k>) {
+        self.section.advance(self.base, wraps);
+    }
+
+    /// Starts to fill `stage` with what begins at `start`. What lies past the end of the
+    /// contraction becomes zero.
+    pub(super) fn copy(&self, start: Value<'k, u32>, stage: Shared<'k, u32>) {
         let panel = self.section.panel;
         let (bytes, pitch) = (panel.factor.bytes(), panel.pitch());
         let slot = stage.at(panel.word(self.run, self.along));
