@@ -213,7 +213,7 @@ pub enum Error {
     /// to see its own.
     #[error(
         "the device is {by} steps behind in taking control values, although nothing is in flight; \
-         build the program again, and launch its graph by other means only between steps"
+         build the program again, and launch its graph by other means only between its steps"
     )]
     ControlsOutOfStep {
         /// Values that were given and not taken; negative where more were taken.

@@ -13,7 +13,7 @@
 //! **NF4.** What b has in NF4 is decoded into the stage, where it lies as bf16 and is multiplied as
 //! such (`gemm/stream/decoder.rs`).
 //!
-//! **f32.** See `gemm/stream/split.rs`.
+//! **f32.** See `gemm/stream/split.rs`, and `gemm/stream/exact.rs` for warpgroups on sm_90a.
 //!
 //! **Before sm_80**, which has none of these instructions, threads copy by themselves and make the
 //! products with fused multiply-adds, in f32 without splitting anything.
@@ -21,12 +21,14 @@
 //! **Limits.** Rows of operands start at multiples of 16 bytes and are multiples of that long.
 
 mod decoder;
+mod exact;
+mod halves;
 mod ring;
 mod split;
 mod warpgroup;
 
 use retrograph_ptx::ast::Entry;
-use retrograph_ptx::build::{Kernel, Shared};
+use retrograph_ptx::build::{Kernel, Shared, Value};
 use retrograph_ptx::{Reach, SmTarget};
 
 use super::Operands;
@@ -107,7 +109,7 @@ struct Tile {
     /// of shared memory, where it may have 99, and where it may have 64. None where warps have not
     /// the registers for the sums.
     stages: [[u32; 2]; 3],
-    /// Number of stages of 64 where warpgroups multiply.
+    /// Number of stages of 64 where warpgroups multiply bf16.
     behind: u32,
 }
 
@@ -205,6 +207,9 @@ impl Shape {
 
     /// Length of the contraction in a stage, and number of stages.
     fn stages(self) -> [u32; 2] {
+        if self.is_exact() {
+            return exact::STAGES;
+        }
         if self.has_warpgroups() {
             return [64, self.tile.behind];
         }
@@ -217,8 +222,12 @@ impl Shape {
 
     /// Whether warpgroups multiply, and not warps.
     fn has_warpgroups(self) -> bool {
-        let able = self.target.number == 90 && self.target.reach == Reach::Exact;
-        able && self.factor() == Factor::Brain
+        self.target.number == 90 && self.target.reach == Reach::Exact
+    }
+
+    /// Whether warpgroups multiply f32.
+    fn is_exact(self) -> bool {
+        self.has_warpgroups() && self.factor() == Factor::Single
     }
 
     fn threads(self) -> u32 {
@@ -232,7 +241,10 @@ impl Shape {
             threads: self.threads(),
             contiguous: self.layout[operand],
             factor: self.factor(),
-            lies: if self.has_warpgroups() { Lies::Swizzled } else { Lies::Padded },
+            lies: match self.has_warpgroups() && !self.is_exact() {
+                true => Lies::Swizzled,
+                false => Lies::Padded,
+            },
         })
     }
 
@@ -246,6 +258,16 @@ impl Shape {
             let warp = [rows / warps[0], columns / warps[1]];
             (Place::of(k, warps, warp), patches(k, warp))
         }
+    }
+
+    /// What a block whose tile begins at `origin` takes of the operands.
+    fn sections<'k>(self, given: &Parameters<'k>, origin: [Value<'k, u32>; 2]) -> [Section<'k>; 2] {
+        let [a, b] = self.panels();
+        let [rows, columns] = origin;
+        [
+            Section { panel: a, source: given.a, origin: rows, sizes: [given.m, given.k] },
+            Section { panel: b, source: given.b, origin: columns, sizes: [given.n, given.k] },
+        ]
     }
 
     /// What brings the operands into stages: b in NF4 is decoded, everything else copied.
@@ -271,6 +293,9 @@ impl Shape {
 
     /// Bytes of shared memory that the launch must provide.
     fn shared_bytes(self) -> u32 {
+        if self.is_exact() {
+            return exact::words(self) * 4 + ALIGNED;
+        }
         let aligned = if self.has_warpgroups() { ALIGNED } else { 0 };
         self.lengths().iter().sum::<u32>() * self.stages()[1] * 4 + aligned
     }
@@ -278,6 +303,9 @@ impl Shape {
     /// The entry.
     fn entry(self, name: &str) -> Entry {
         let Self { target, tile, .. } = self;
+        if self.is_exact() {
+            return exact::entry(self, name);
+        }
         let [depth, stages] = self.stages();
         Kernel::build(name, |k| {
             k.max_threads(self.threads());
@@ -285,20 +313,7 @@ impl Shape {
             let given = Parameters::declare(k, [self.factor().storage(), self.storage]);
             let origin = given.origin(k, tile.extent);
             let panels = self.panels();
-            let sections = [
-                Section {
-                    panel: panels[0],
-                    source: given.a,
-                    origin: origin[0],
-                    sizes: [given.m, given.k],
-                },
-                Section {
-                    panel: panels[1],
-                    source: given.b,
-                    origin: origin[1],
-                    sizes: [given.n, given.k],
-                },
-            ];
+            let sections = self.sections(&given, origin);
             let (copiers, decoder) = self.feeds(k, sections);
             let (place, sums) = self.sums(k);
             let lengths = self.lengths();

@@ -282,9 +282,14 @@ impl<'a> Decoder<'a> {
             let slots = micro.writes.iter().chain(&micro.reads);
             self.matrices[micro.extra as usize].slots = slots.map(|slot| place(*slot)).collect();
         }
+        let factors: Vec<u32> = self.factors().into_iter().map(place).collect();
         for micro in self.code.iter().filter(|micro| micro.op == Op::Warpgroup) {
-            if let Warpgroup::Start(product) = &mut self.warpgroups[micro.extra as usize] {
-                product.slots = micro.reads.iter().map(|slot| place(*slot)).collect();
+            match &mut self.warpgroups[micro.extra as usize] {
+                Warpgroup::Start(product) => {
+                    product.slots = micro.reads.iter().map(|slot| place(*slot)).collect();
+                }
+                Warpgroup::Fence(slots) => slots.clone_from(&factors),
+                _ => {}
             }
         }
         let presets = self.presets.iter().map(|(&preset, &slot)| (preset, place(slot)));

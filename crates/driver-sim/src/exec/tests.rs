@@ -13,6 +13,7 @@ mod matrix;
 mod memory;
 mod races;
 mod staged;
+mod tf32;
 mod warpgroup;
 
 use retrograph_ptx::parse;

@@ -5,10 +5,12 @@
 //! and the sums come back by the wait that covers the product, so that a wait that was forgotten or
 //! comes too early, and a stage that is filled too early, are found by what is read.
 //!
-//! Refused as undefined: sums that were not fenced or that are written while a product is under
-//! way, descriptors that differ among threads or that say something other than lines of 128 bytes,
-//! and matrices of which an asynchronous copy has landed without `fence.proxy.async` after it.
-//! Ordinary stores to a matrix are not asked for that fence.
+//! A factor in registers is read at the wait, too, and must be then what it was at the start.
+//!
+//! Refused as undefined: sums and factors that were not fenced or that are written while a product
+//! is under way, descriptors that differ among threads or that say something other than lines of
+//! 128 bytes, and matrices of which an asynchronous copy has landed without `fence.proxy.async`
+//! after it. Ordinary stores to a matrix are not asked for that fence.
 
 mod lines;
 
@@ -21,17 +23,19 @@ use super::vector::Lanes;
 use crate::memory::POISON;
 use lines::Lines;
 
-/// Rows that a warp makes, and steps of the contraction of one product.
+/// Rows that a warp makes, and most steps of the contraction of one product.
 const ROWS: usize = 16;
 const STEPS: usize = 16;
+/// Registers of a factor.
+const REGISTERS: usize = 4;
 /// Warps of a warpgroup.
 const WARPS: usize = 4;
 
 /// A `wgmma` instruction.
 #[derive(Clone, Debug)]
 pub(super) enum Warpgroup {
-    /// `wgmma.fence`.
-    Fence,
+    /// `wgmma.fence`. Offsets of the slots of all factors that are in registers.
+    Fence(Vec<u32>),
     /// `wgmma.mma_async`.
     Start(Product),
     /// `wgmma.commit_group`.
@@ -44,12 +48,50 @@ pub(super) enum Warpgroup {
 #[derive(Clone, Debug)]
 pub(super) struct Product {
     pub(super) columns: usize,
+    pub(super) factor: Factor,
     /// Whether the signs of a and of b are changed.
     pub(super) negated: [bool; 2],
     /// Whether a line holds rows of a or columns of b, and not steps of the contraction.
     pub(super) transposed: [bool; 2],
-    /// Offsets of the slots: the sums, both descriptors, and whether the sums are added to.
+    /// Offsets of the slots: the sums, a, the descriptor of b, and whether the sums are added to.
     pub(super) slots: Vec<u32>,
+}
+
+/// What is multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Factor {
+    /// bf16, with both matrices in shared memory.
+    Brain,
+    /// tf32, with a in registers.
+    Tf32,
+}
+
+impl Factor {
+    /// Steps of the contraction of one product.
+    fn steps(self) -> usize {
+        match self {
+            Self::Brain => 16,
+            Self::Tf32 => 8,
+        }
+    }
+
+    /// Bytes of an element.
+    fn bytes(self) -> usize {
+        32 / self.steps()
+    }
+
+    /// How many slots say where a is.
+    pub(super) fn left(self) -> usize {
+        match self {
+            Self::Brain => 1,
+            Self::Tf32 => REGISTERS,
+        }
+    }
+}
+
+/// The value of a factor in tf32, whose lowest bits are ignored.
+fn of_tf32(bits: u32) -> f32 {
+    f32::from_bits(bits & 0xffff_e000)
 }
 
 /// Sums that are not in their registers.
@@ -61,13 +103,23 @@ struct Held {
     open: usize,
 }
 
+/// Where a is.
+#[derive(Clone, Debug)]
+enum Left {
+    Lines(Lines),
+    /// Its slots, with what they held.
+    Registers(Box<[(u32, Lanes<u32>); REGISTERS]>),
+}
+
 #[derive(Clone, Debug)]
 struct Pending {
     /// The group that the product belongs to.
     group: u32,
     columns: usize,
+    steps: usize,
     negated: bool,
-    matrices: [Lines; 2],
+    left: Left,
+    right: Lines,
     adds: bool,
     /// The first slot of its sums.
     sums: u32,
@@ -80,6 +132,8 @@ pub(super) struct Products {
     held: Vec<Held>,
     committed: u32,
     fenced: bool,
+    /// Slots of factors, and what they held at the last fence.
+    factors: Vec<(u32, Lanes<u32>)>,
 }
 
 fn undefined<T>(what: &'static str) -> Result<T, Trouble> {
@@ -105,7 +159,12 @@ impl Products {
         instruction: &Warpgroup,
     ) -> Result<(), Trouble> {
         match instruction {
-            Warpgroup::Fence => self.fenced = true,
+            Warpgroup::Fence(slots) => {
+                self.fenced = true;
+                // SAFETY: by the contract.
+                let held = |&slot: &u32| (slot, unsafe { file.read(slot) });
+                self.factors = slots.iter().map(held).collect();
+            }
             Warpgroup::Commit => self.committed += 1,
             // SAFETY: by the contract.
             Warpgroup::Start(product) => unsafe { self.start(file, product)? },
@@ -120,25 +179,43 @@ impl Products {
     /// As for [`Products::execute`].
     unsafe fn start(&mut self, file: File, product: &Product) -> Result<(), Trouble> {
         let (sums, rest) = product.slots.split_at(product.columns / 2);
+        let (a, rest) = rest.split_at(product.factor.left());
         // SAFETY: decoding gave slots of these widths.
-        let (a, b, adds) = unsafe {
-            (file.read::<u64>(rest[0]), file.read::<u64>(rest[1]), file.read_predicate(rest[2]))
-        };
-        if [a, b].iter().any(|lanes| lanes.iter().any(|descriptor| *descriptor != lanes[0])) {
-            return undefined("a matrix descriptor that differs among the threads of a warp");
-        }
+        let adds = unsafe { file.read_predicate(rest[1]) };
         if adds != 0 && adds != u32::MAX {
             return undefined("sums that some threads add to and others do not");
         }
         // SAFETY: by the contract.
         unsafe { self.hold(file, sums)? };
-        let [a, b] = [(a[0], product.transposed[0]), (b[0], product.transposed[1])].map(Lines::of);
-        let trouble = |what| (FaultKind::Undefined { what }, 0);
+        let matrix = |slot: u32, transposed| {
+            // SAFETY: decoding gave the slot of a descriptor.
+            let lanes = unsafe { file.read::<u64>(slot) };
+            if lanes.iter().any(|descriptor| *descriptor != lanes[0]) {
+                return undefined("a matrix descriptor that differs among the threads of a warp");
+            }
+            let lines = Lines::of((lanes[0], transposed), product.factor);
+            lines.map_err(|what| (FaultKind::Undefined { what }, 0))
+        };
+        let left = match product.factor {
+            Factor::Brain => Left::Lines(matrix(a[0], product.transposed[0])?),
+            Factor::Tf32 => {
+                let held = [a[0], a[1], a[2], a[3]].map(|slot| {
+                    // SAFETY: by the contract.
+                    (slot, unsafe { file.read(slot) })
+                });
+                if !held.iter().all(|held| self.factors.contains(held)) {
+                    return undefined("a factor without wgmma.fence between it and its product");
+                }
+                Left::Registers(Box::new(held))
+            }
+        };
         self.pending.push(Pending {
             group: self.committed,
             columns: product.columns,
+            steps: product.factor.steps(),
             negated: product.negated[0] != product.negated[1],
-            matrices: [a.map_err(trouble)?, b.map_err(trouble)?],
+            left,
+            right: matrix(rest[0], product.transposed[1])?,
             adds: adds != 0,
             sums: sums[0],
         });
@@ -189,7 +266,8 @@ impl Products {
         for product in self.pending.drain(..count) {
             let held = self.held.iter_mut().find(|held| held.slots[0] == product.sums);
             let held = held.expect("sums are held until their last product");
-            product.land(memories, &mut held.lanes)?;
+            // SAFETY: by the contract.
+            unsafe { product.land(memories, file, &mut held.lanes)? };
             held.open -= 1;
             if held.open == 0 {
                 for (&slot, lanes) in held.slots.iter().zip(&held.lanes) {
@@ -205,14 +283,54 @@ impl Products {
 }
 
 impl Pending {
+    /// Rows of a that the warp multiplies.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Products::execute`].
+    unsafe fn rows(
+        &self,
+        memories: &mut Memories<'_>,
+        file: File,
+    ) -> Result<Vec<[f32; STEPS]>, Trouble> {
+        let held = match &self.left {
+            Left::Lines(lines) => {
+                let first = memories.warp % WARPS * ROWS;
+                return lines.read(memories, first..first + ROWS);
+            }
+            Left::Registers(held) => held,
+        };
+        let mut rows = vec![[0.0; STEPS]; ROWS];
+        for (index, &(slot, before)) in held.iter().enumerate() {
+            // SAFETY: by the contract.
+            let lanes = unsafe { file.read::<u32>(slot) };
+            if lanes != before {
+                return undefined("a factor that was written while a product of it is under way");
+            }
+            // Of rows `group` and `group + 8` the step `member`, and then 4 steps further.
+            for (lane, bits) in lanes.into_iter().enumerate() {
+                rows[lane / 4 + index % 2 * 8][lane % 4 + index / 2 * 4] = of_tf32(bits);
+            }
+        }
+        Ok(rows)
+    }
+
     /// Adds the product to the sums of the warp.
-    fn land(&self, memories: &mut Memories<'_>, sums: &mut [Lanes<f32>]) -> Result<(), Trouble> {
-        let first = memories.warp % WARPS * ROWS;
-        let [a, b] = &self.matrices;
-        let left = a.read(memories, first..first + ROWS)?;
-        let right = b.read(memories, 0..self.columns)?;
+    ///
+    /// # Safety
+    ///
+    /// As for [`Products::execute`].
+    unsafe fn land(
+        &self,
+        memories: &mut Memories<'_>,
+        file: File,
+        sums: &mut [Lanes<f32>],
+    ) -> Result<(), Trouble> {
+        // SAFETY: by the contract.
+        let left = unsafe { self.rows(memories, file)? };
+        let right = self.right.read(memories, 0..self.columns)?;
         // Step after step, so that all columns of a row are one run.
-        let right: Vec<f64> = (0..STEPS)
+        let right: Vec<f64> = (0..self.steps)
             .flat_map(|step| right.iter().map(move |line| f64::from(line[step])))
             .collect();
         let sign = if self.negated { -1.0 } else { 1.0 };

@@ -46,6 +46,37 @@ fn a_geometry_beyond_the_limits_is_an_invalid_value() {
 }
 
 #[test]
+fn a_kernel_reads_and_writes_pinned_memory_when_it_runs() {
+    let machine = Machine::new();
+    let (stream, host) = (machine.stream(), machine.pinned(&[1, 9]));
+    let address = host.expose_provenance() as u64;
+    assert_eq!(machine.append(address, 3, stream), SUCCESS);
+    // SAFETY: the pinned words live, and nothing runs before it is waited for.
+    unsafe {
+        assert_eq!(host.read(), 1);
+        host.write(2);
+        assert_eq!(machine.sync(stream), SUCCESS);
+        assert_eq!([host.read(), host.add(1).read()], [0x23, 9]);
+    }
+}
+
+#[test]
+fn host_memory_that_is_not_page_locked_is_a_fault_of_the_kernel() {
+    for freed in [false, true] {
+        let machine = Machine::new();
+        let (stream, mut word) = (machine.stream(), 1_u32);
+        let host = if freed { machine.pinned(&[1]) } else { &raw mut word };
+        if freed {
+            assert_eq!(cu!(machine, cuMemFreeHost(host.cast())), SUCCESS);
+        }
+        assert_eq!(machine.append(host.expose_provenance() as u64, 3, stream), SUCCESS);
+        assert_eq!(machine.sync(stream), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+        assert_eq!(machine.diagnostics(DiagnosticKind::Fault).len(), 1);
+        assert_eq!(word, 1);
+    }
+}
+
+#[test]
 fn shared_memory_beyond_the_limit_needs_an_opt_in() {
     let machine = Machine::new();
     let (one, function) = ([1; 3], machine.function(c"store"));

@@ -37,8 +37,8 @@ pub(super) static SINGLE: [Tile; 11] = [
     tile!(32 x 32, 256, 128, 2, [25, 42]),
     tile!(32 x 16, 256, 128, 2, [19, 27]),
     tile!(16 x 16, 256, 256, 2, [12, 18]),
-    tile!(128 x 128, 256, 32, 1, [115, 115], true, false),
-    tile!(64 x 64, 128, 32, 3, [40, 81], true, false),
+    tile!(128 x 128, 256, 32, 1, [62, 62], true, false),
+    tile!(64 x 64, 128, 32, 2, [26, 36], true, false),
 ];
 
 /// Those of products in f32 whose b is in NF4.

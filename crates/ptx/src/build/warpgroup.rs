@@ -2,9 +2,9 @@
 //! while the threads go on. sm_90a alone has them.
 //!
 //! The order of a group of products: [`Kernel::fence_async`] and a barrier after whatever wrote the
-//! matrices, [`Kernel::begin_products`], any number of [`Kernel::multiply_async`],
-//! [`Kernel::commit_products`], and [`Kernel::wait_products`] before the sums are read or the
-//! matrices overwritten.
+//! matrices, [`Kernel::begin_products`], any number of [`Kernel::multiply_async`] or
+//! [`Kernel::multiply_async_tf32`], [`Kernel::commit_products`], and [`Kernel::wait_products`]
+//! before the sums are read or the matrices overwritten.
 //!
 //! Absent on purpose: layouts other than lines of 128 bytes, which are the ones without conflicts.
 
@@ -19,8 +19,8 @@ const EIGHT_LINES: u64 = 1024;
 /// The mode in which the pieces of eight lines are mixed.
 const SWIZZLE_128: u64 = 1 << 62;
 
-/// A matrix of bf16 in shared memory, in lines of 128 bytes one after another: the piece of 16
-/// bytes with number p of line l lies where piece p xor (l mod 8) would.
+/// A matrix of bf16 or tf32 in shared memory, in lines of 128 bytes one after another: the piece of
+/// 16 bytes with number p of line l lies where piece p xor (l mod 8) would.
 #[derive(Clone, Copy, Debug)]
 pub struct Swizzled<'k> {
     descriptor: Value<'k, u64>,
@@ -30,10 +30,10 @@ pub struct Swizzled<'k> {
 /// What a line of a matrix holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// 64 steps of the contraction, of one row of a or one column of b.
+    /// 64 steps of the contraction of bf16, or 32 of tf32, of one row of a or one column of b.
     Contraction,
-    /// 64 rows of a or columns of b, of one step of the contraction. The next 64 lie so many bytes
-    /// further.
+    /// 64 rows of a or columns of b, of one step of the contraction, in bf16. The next 64 lie so
+    /// many bytes further.
     Extent(u32),
 }
 
@@ -128,6 +128,42 @@ impl<'k> Kernel<'k> {
         ];
         let modifiers = &[Modifier::MmaAsync, Modifier::Sync, Modifier::Aligned, shape];
         let types = &[Type::F32, Type::Bf16, Type::Bf16];
+        self.emit(Emit { opcode: Opcode::Wgmma, modifiers, types, operands });
+    }
+
+    /// Starts `sums += a · b`, or `sums = a · b` where they begin `anew`, for 64 × 8 elements of a
+    /// and 8 × N of b, of whose bits as f32 the lowest 13 are ignored (`wgmma.mma_async` of tf32).
+    /// N is 32 or 64, and a lane holds the sums that it does in [`Kernel::multiply_async`]. Of a it
+    /// gives what a lane of [`Kernel::multiply_tf32`] does, for the 16 rows of its warp: the column
+    /// member of the rows group and group + 8, and then the same 4 columns further.
+    /// [`Kernel::begin_products`] must come after these values were made.
+    ///
+    /// # Panics
+    /// When there are other numbers of sums, or a line of b holds no steps.
+    #[track_caller]
+    pub fn multiply_async_tf32(
+        &self,
+        (a, b): ([Value<'k, u32>; 4], Swizzled<'k>),
+        sums: &[Var<'k, f32>],
+        anew: bool,
+    ) {
+        let shape = match sums.len() {
+            16 => Modifier::M64n32k8,
+            32 => Modifier::M64n64k8,
+            other => panic!("a product of a warpgroup in tf32 has 16 or 32 sums, not {other}"),
+        };
+        assert!(!b.transposed, "a line of tf32 holds steps of the contraction");
+        let constant = |value: i64| Operand::Immediate(Immediate::Integer(value));
+        let operands = vec![
+            Operand::Vector(sums.iter().map(|sum| Operand::Register(sum.place())).collect()),
+            Operand::Vector(a.iter().map(|value| Operand::Register(value.register())).collect()),
+            Operand::Register(b.descriptor.register()),
+            constant((!anew).into()),
+            constant(1),
+            constant(1),
+        ];
+        let modifiers = &[Modifier::MmaAsync, Modifier::Sync, Modifier::Aligned, shape];
+        let types = &[Type::F32, Type::Tf32, Type::Tf32];
         self.emit(Emit { opcode: Opcode::Wgmma, modifiers, types, operands });
     }
 }

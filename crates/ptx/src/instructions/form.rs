@@ -105,6 +105,8 @@ pub enum Shape {
     FragmentDestination(Type, usize),
     /// A vector of as many registers or constants.
     Fragment(Type, usize),
+    /// A vector of as many registers that are read.
+    Registers(Type, usize),
     /// A vector of as many registers that are read and written.
     Accumulators(Type, usize),
     /// A label of the same entry.
@@ -223,7 +225,9 @@ impl Display for Shape {
             Self::OneOf(_) | Self::Integer | Self::Count => "constant",
             Self::UpToPrevious(_) | Self::Within(_) | Self::Threads => "value",
             Self::Register(_) => "register",
-            Self::FragmentDestination(..) | Self::Accumulators(..) => "{registers}",
+            Self::FragmentDestination(..) | Self::Registers(..) | Self::Accumulators(..) => {
+                "{registers}"
+            }
             Self::Fragment(..) => "{values}",
             Self::AddressValue => "register or variable",
             Self::Target => "label",

@@ -89,7 +89,7 @@ impl Checker<'_> {
             Shape::FragmentDestination(ty, count) => self.fragment(operand, count, &|one| {
                 if *one == Operand::Sink { Ok(()) } else { self.element(one, ty) }
             }),
-            Shape::Accumulators(ty, count) => {
+            Shape::Registers(ty, count) | Shape::Accumulators(ty, count) => {
                 self.fragment(operand, count, &|one| self.element(one, ty))
             }
             Shape::Fragment(ty, count) => self.fragment(operand, count, &|one| match one {

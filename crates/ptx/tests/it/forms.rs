@@ -106,6 +106,7 @@ impl Example<'_> {
             Shape::UpToPrevious(ty) | Shape::Register(ty) => register(ty, index + 1),
             Shape::FragmentDestination(ty, count)
             | Shape::Fragment(ty, count)
+            | Shape::Registers(ty, count)
             | Shape::Accumulators(ty, count) => {
                 let list: Vec<String> = (1..=count).map(|n| register(ty, n)).collect();
                 format!("{{{}}}", list.join(", "))

@@ -215,6 +215,9 @@ fn reason(text: &str) -> Option<&'static str> {
             "special registers are read by mov only; ptxas converts them too"
         }
         () if words.iter().any(|word| word == "notanumber") => "ptxas passes over `.notanumber`",
+        () if words.iter().any(|word| word == "sat") && line.words[0].ends_with("addc") => {
+            "no manual says what a sum with a carry is cut to"
+        }
         () if line.words[0] == "shfl" => "the lane of a shuffle is no float",
         () if line.words[0] == "testp" => "no manual says what testp without a class tests",
         () if line.words[0] == "cp" => "a register of 32 bits holds no address of global memory",

@@ -115,6 +115,11 @@ const WARPGROUPS: &[(&str, &str)] = &[
       0, 0;",
         "a vector of 32",
     ),
+    (
+        "wgmma.mma_async.sync.aligned.m64n32k8.f32.tf32.tf32 {%f0, %f1, %f2, %f3, %f4, %f5, %f6, \
+      %f7, %f8, %f9, %f10, %f11, %f12, %f13, %f14, %f15}, {%r1, %r2}, %rd2, 1, 1, 1;",
+        "a vector of 4",
+    ),
 ];
 
 /// Statements that `ptxas` takes and this crate does not, on purpose.

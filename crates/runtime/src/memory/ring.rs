@@ -2,11 +2,11 @@
 //!
 //! The first operation of a step is a kernel that takes the values of the next slot
 //! ([`TakeControls`]). Nothing is copied by the driver, so that a step is one call beside making
-//! the context current. What the host stores before it launches is visible to what is launched:
-//! accesses of the host come before the work that it enqueues afterwards (CUDA C++ Programming
-//! Guide, "Mapped Memory", which asks for no more than an order between host and kernel; PTX ISA,
-//! "Memory Consistency Model", for the system scope of volatile accesses). Pinned memory has the
-//! same address for the device (CUDA driver API, "Unified Addressing").
+//! the context current. What the host stores before it launches is there when the kernel runs:
+//! accesses to memory that both share are ordered by streams and events (CUDA C++ Programming
+//! Guide, "Mapped Memory"), and volatile ones are strong and of system scope (PTX ISA, "Memory
+//! Consistency Model"). Pinned memory has the same address for the device (CUDA driver API,
+//! "Unified Addressing").
 //!
 //! A slot is written again only after the device has told, by a count in the same memory, that it
 //! has taken what was there. The host looks at the count when it has run out of slots, and no event
@@ -121,9 +121,11 @@ impl ControlRing {
             return Ok(());
         }
         stream.synchronize()?;
-        match self.has_room() {
-            true => Ok(()),
-            false => Err(Error::ControlsOutOfStep { by: self.turns.in_flight() as i32 }),
+        // Nothing is in flight any more.
+        self.turns.look(self.count());
+        match self.turns.in_flight() {
+            0 => Ok(()),
+            behind => Err(Error::ControlsOutOfStep { by: behind as i32 }),
         }
     }
 

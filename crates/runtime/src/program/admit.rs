@@ -120,6 +120,7 @@ impl Program {
         controls: &[u8],
     ) -> Result<Template, AdmitError> {
         stream.bind_outside_capture("admitting a program")?;
+        self.mark(stream);
         self.with_controls(stream, controls, Self::take_controls)?;
         stream.synchronize()?;
         Ok(self.template(strategy, stream)?)

@@ -3,7 +3,7 @@
 use super::Program;
 use super::error::{StepError, is_lost};
 use super::policy::{Policy, Strategy};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::frequent::{MOST_PREFETCHED, prefetch};
 use crate::nvtx;
 use crate::pass::Controls;
@@ -36,6 +36,7 @@ impl Program {
         }
         self.attempt(stream, controls).inspect_err(|error| {
             let ended = match error {
+                StepError::NotStarted { cause: Error::ControlsOutOfStep { .. } } => true,
                 StepError::NotStarted { cause } => is_lost(cause),
                 StepError::Incomplete { .. } => true,
                 _ => false,
@@ -102,11 +103,16 @@ impl Program {
             ring.put(stream, controls).map_err(|cause| StepError::NotStarted { cause })?;
         }
         let outcome = enqueue(self, stream);
-        match (&mut self.ring, &outcome) {
-            (Some(ring), Ok(())) => ring.accepted(),
-            (Some(ring), Err(StepError::NotStarted { .. })) => ring.withdraw(),
-            // What was enqueued may take them; nothing comes after it.
-            _ => {}
+        let takes = self.sequence.takes_controls;
+        let accepted = match &outcome {
+            Ok(()) => true,
+            Err(StepError::Incomplete { enqueued, .. }) => takes.is_some_and(|at| at < *enqueued),
+            Err(_) => false,
+        };
+        match &mut self.ring {
+            Some(ring) if accepted => ring.accepted(),
+            Some(ring) => ring.withdraw(),
+            None => {}
         }
         outcome
     }

@@ -189,6 +189,24 @@ fn a_lost_context_ends_the_program_with_the_original_cause() {
     }
 }
 
+/// Whatever of an admission was enqueued before it failed, later steps see their own controls.
+#[test]
+fn an_admission_that_fails_leaves_every_step_its_controls() {
+    let bench = Bench::new(0);
+    let expected = bench.expected(3);
+    // Two launches that take controls alone, then an eager step.
+    for nth in 1..=6 {
+        let buffers = bench.mlp.buffers(&bench.device.stream);
+        let mut program = bench.build(&buffers, Policy::Manual).unwrap();
+        bench.mlp.train(&mut program, &bench.device.stream, &buffers, 0..1);
+        bench.simulator.fail("cuLaunchKernel", nth, UNKNOWN).unwrap();
+        let error = program.admit(&bench.device.stream, &bench.mlp.controls(7)).unwrap_err();
+        assert!(error.to_string().contains("cuLaunchKernel"), "{error}");
+        bench.mlp.train(&mut program, &bench.device.stream, &buffers, 1..3);
+        assert!(buffers.state(&bench.device.stream) == expected, "after launch {nth}");
+    }
+}
+
 #[test]
 fn controls_travel_on_the_stream_of_the_step() {
     for seed in 0..12 {

@@ -10,7 +10,7 @@ use retrograph_driver_sim::Simulator;
 use retrograph_driver_sys::{CUcontext, CUgraphExec, CUresult, CUstream, DriverTable};
 use retrograph_runtime::{
     Bindings, Context, Controls, DeviceBuffer, DeviceIndex, Driver, ModuleCache, Origin, Pass,
-    Policy, Program, Stream,
+    Policy, Program, StepError, Stream,
 };
 
 /// Allocations of this thread while it counts.
@@ -41,6 +41,8 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 thread_local! {
+    /// Whether the next launch does nothing and succeeds.
+    static LOSES: Cell<bool> = const { Cell::new(false) };
     /// The functions of this test's simulator, whose allocations are not ours.
     static SIMULATED: Cell<Option<&'static DriverTable>> = const { Cell::new(None) };
 }
@@ -60,18 +62,31 @@ macro_rules! uncounted {
             }
         )*
 
+        /// Launches without counting; with [`LOSES`] it only says so.
+        #[allow(non_snake_case, reason = "the driver's name")]
+        unsafe extern "C" fn cuGraphLaunch(exec: CUgraphExec, on: CUstream) -> CUresult {
+            if LOSES.replace(false) {
+                return CUresult::CUDA_SUCCESS;
+            }
+            let counts = COUNTS.replace(false);
+            let table = SIMULATED.get().expect("the test has a simulator");
+            // SAFETY: passed on.
+            let code = unsafe { (table.cuGraphLaunch)(exec, on) };
+            COUNTS.set(counts);
+            code
+        }
+
         /// The simulator's table with these functions in place of its own.
         fn table(simulator: &Simulator) -> DriverTable {
             let held: &'static DriverTable = Box::leak(Box::new(*simulator.table()));
             SIMULATED.set(Some(held));
-            DriverTable { $($name,)* ..*held }
+            DriverTable { $($name,)* cuGraphLaunch, ..*held }
         }
     };
 }
 
 uncounted! {
     cuCtxSetCurrent(context: CUcontext);
-    cuGraphLaunch(exec: CUgraphExec, on: CUstream);
     cuStreamSynchronize(stream: CUstream);
 }
 
@@ -206,6 +221,30 @@ fn launches_by_other_means_take_nothing() {
     bench.program.admit(&bench.stream, &bench.controls[0]).unwrap();
     bench.program.step(&bench.stream, &bench.controls[1]).unwrap();
     assert_eq!(bench.out.download(&bench.stream).unwrap(), [8; 64]);
+}
+
+#[test]
+fn who_waits_for_a_slot_in_a_lost_context_is_told() {
+    let mut bench = Bench::new(Policy::Manual);
+    bench.steps(16, |step| step % 2);
+    bench.simulator.fail("cuStreamSynchronize", 1, CUresult(700)).unwrap();
+    for later in [false, true] {
+        let error = bench.program.step(&bench.stream, &bench.controls[0]).unwrap_err();
+        assert!(error.to_string().contains("cuStreamSynchronize"), "{error}");
+        assert_eq!(matches!(error, StepError::GivenUp { .. }), later);
+    }
+}
+
+#[test]
+fn a_launch_that_the_driver_has_lost_is_found_when_slots_run_out() {
+    let mut bench = Bench::new(Policy::Manual);
+    LOSES.set(true);
+    bench.steps(16, |step| step % 2);
+    for later in [false, true] {
+        let error = bench.program.step(&bench.stream, &bench.controls[0]).unwrap_err();
+        assert!(error.to_string().contains("the device is 1 steps behind"), "{error}");
+        assert_eq!(matches!(error, StepError::GivenUp { .. }), later);
+    }
 }
 
 #[test]

@@ -145,6 +145,12 @@ impl<'k> Section<'k> {
         };
         (line.mul_add(self.source.leading, place), inside)
     }
+
+    /// Moves the address of a plane to that of the next summand, if `wraps`.
+    pub(super) fn advance(&self, base: Var<'k, u64>, wraps: Pred<'k>) {
+        let apart = wraps.select(self.source.reduce, 0);
+        base.add_assign(apart.mul_wide(self.panel.factor.bytes()));
+    }
 }
 
 /// One thread's share in copying an operand: as many bytes at the same place of several runs.
@@ -180,9 +186,14 @@ impl<'k> Copier<'k> {
         }
     }
 
-    /// Starts to fill `stage` with what begins at `start`, which lies inside. What lies past the
-    /// end of the contraction becomes zero.
-    fn copy(&self, k: Kernel<'k>, start: Value<'k, u32>, stage: Shared<'k, u32>) {
+    /// Moves on to the next summand, if `wraps`.
+    pub(super) fn advance(&self, wraps: Pred<'k>) {
+        self.section.advance(self.base, wraps);
+    }
+
+    /// Starts to fill `stage` with what begins at `start`. What lies past the end of the
+    /// contraction becomes zero.
+    pub(super) fn copy(&self, start: Value<'k, u32>, stage: Shared<'k, u32>) {
         let panel = self.section.panel;
         let slot = stage.at(panel.piece(self.line, self.piece));
         for first in (0..panel.lines()).step_by(self.stride as usize) {
@@ -191,6 +202,7 @@ impl<'k> Copier<'k> {
             if first + self.stride <= panel.lines() {
                 self.copy_piece(start, line, to);
             } else {
+                let k = line.kernel();
                 k.when(line.lt(panel.lines()), || self.copy_piece(start, line, to));
             }
         }
@@ -291,8 +303,7 @@ impl<'k> Ring<'k> {
     }
 
     fn copy(&self, start: Value<'k, u32>, panels: [Shared<'k, u32>; 2]) {
-        let copy = |(copier, panel): (&Copier<'k>, _)| copier.copy(self.kernel, start, panel);
-        self.copiers.iter().zip(panels).for_each(copy);
+        self.copiers.iter().zip(panels).for_each(|(copier, panel)| copier.copy(start, panel));
     }
 
     /// Starts to copy the codes of stage `stage`, if there is one, with what is copied next.

@@ -18,7 +18,7 @@ use crate::gemm::brain::{Patch, matrix_of, patches};
 use crate::gemm::operand::Contiguous;
 
 /// Steps of the contraction that tensor cores take at a time.
-const STEPS: u32 = 8;
+pub(super) const STEPS: u32 = 8;
 
 /// One operand as a warp reads it.
 pub(super) struct Split<'k> {
@@ -33,7 +33,7 @@ pub(super) struct Split<'k> {
 }
 
 /// The parts of 16 rows, or of 16 columns, in 8 steps, in the order of the instruction: h and l.
-type Parts<'k> = [[Value<'k, u32>; 4]; 2];
+pub(super) type Parts<'k> = [[Value<'k, u32>; 4]; 2];
 
 impl<'k> Split<'k> {
     /// Operand 0 or 1 of a warp whose part of c begins at row or column `origin` of the tile.
@@ -57,7 +57,7 @@ impl<'k> Split<'k> {
     }
 
     /// 16 rows or columns from `extent`, 8 steps from `step`.
-    fn load(&self, stage: Shared<'k, u32>, [extent, step]: [u32; 2]) -> Parts<'k> {
+    pub(super) fn load(&self, stage: Shared<'k, u32>, [extent, step]: [u32; 2]) -> Parts<'k> {
         let (first, pitch) = (stage.at(self.loaded), self.panel.pitch());
         let words = match self.panel.contiguous {
             Contiguous::Contraction => {
@@ -92,7 +92,7 @@ impl<'k> Split<'k> {
 const B: [(u32, u32); 4] = [(0, 0), (0, 4), (8, 0), (8, 4)];
 
 /// The upper 11 bits of a number, rounded, and the rest. NaN and infinities end as NaN in the rest.
-fn split(bits: Value<'_, u32>) -> [Value<'_, u32>; 2] {
+pub(super) fn split(bits: Value<'_, u32>) -> [Value<'_, u32>; 2] {
     let high = (bits + 0x1000) & 0xffff_e000;
     let [value, rounded] = [bits, high].map(Value::<f32>::from_bits);
     [high, (value - rounded).bits()]

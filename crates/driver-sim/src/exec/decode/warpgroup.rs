@@ -2,19 +2,25 @@
 
 use retrograph_ptx::ast::{Immediate, Instruction, Modifier as M, Operand, Type};
 
-use super::{Decoder, Op, Reason, only, operands};
-use crate::exec::warpgroup::{Product, Warpgroup};
+use super::{Decoder, Micro, Op, Reason, Slot, only, operands};
+use crate::exec::warpgroup::{Factor, Product, Warpgroup};
 
-const COLUMNS: &[(M, usize)] = &[(M::M64n64k16, 64), (M::M64n128k16, 128), (M::M64n256k16, 256)];
+const COLUMNS: &[(M, usize, Factor)] = &[
+    (M::M64n32k8, 32, Factor::Tf32),
+    (M::M64n64k8, 64, Factor::Tf32),
+    (M::M64n64k16, 64, Factor::Brain),
+    (M::M64n128k16, 128, Factor::Brain),
+    (M::M64n256k16, 256, Factor::Brain),
+];
 const DOES: &[M] = &[M::Fence, M::CommitGroup, M::WaitGroup, M::MmaAsync];
 
 impl Decoder<'_> {
     /// `wgmma`.
     pub(super) fn warpgroup(&mut self, instruction: &Instruction) -> Result<(), Reason> {
-        let shapes: Vec<M> = COLUMNS.iter().map(|(word, _)| *word).collect();
+        let shapes: Vec<M> = COLUMNS.iter().map(|(word, ..)| *word).collect();
         only(instruction, &[&[M::Sync, M::Aligned], DOES, &shapes].concat())?;
         match instruction.modifiers.first_of(DOES) {
-            Some(M::Fence) => self.emit_warpgroup(Warpgroup::Fence),
+            Some(M::Fence) => self.emit_warpgroup(Warpgroup::Fence(Vec::new())),
             Some(M::CommitGroup) => self.emit_warpgroup(Warpgroup::Commit),
             Some(M::WaitGroup) => {
                 let open = constant(&operands::<1>(instruction)?[0])?;
@@ -31,10 +37,9 @@ impl Decoder<'_> {
     }
 
     fn warpgroup_product(&mut self, instruction: &Instruction) -> Result<(), Reason> {
-        let [sums, a, b, adds, signs @ .., left, right] = operands::<8>(instruction)?;
-        let shape = COLUMNS.iter().find(|(word, _)| instruction.modifiers.has(*word));
-        let (_, columns) = *shape.ok_or_else(|| "a product without a shape".to_owned())?;
-        let Operand::Vector(sums) = sums else {
+        let shape = COLUMNS.iter().find(|(word, ..)| instruction.modifiers.has(*word));
+        let (_, columns, factor) = *shape.ok_or_else(|| "a product without a shape".to_owned())?;
+        let [Operand::Vector(sums), a, b, adds, signs @ ..] = &instruction.operands[..] else {
             return Err("sums that are no list".to_owned());
         };
         let [mut reads, mut writes] = [Vec::new(), Vec::new()];
@@ -42,28 +47,64 @@ impl Decoder<'_> {
             reads.push(self.read(sum, Type::F32)?);
             writes.push(self.write(sum, Type::F32)?);
         }
-        reads.extend([self.read(a, Type::B64)?, self.read(b, Type::B64)?]);
-        reads.push(self.read(adds, Type::Pred)?);
-        let negated = [constant(&signs[0])? < 0, constant(&signs[1])? < 0];
-        let transposed = [constant(left)? != 0, constant(right)? != 0];
+        match a {
+            Operand::Vector(a) => {
+                for one in a {
+                    reads.push(self.read(one, Type::B32)?);
+                }
+            }
+            a => reads.push(self.read(a, Type::B64)?),
+        }
+        reads.extend([self.read(b, Type::B64)?, self.read(adds, Type::Pred)?]);
+        let (negated, transposed) = match signs {
+            [a, b] => ([a, b], None),
+            [a, b, left, right] => ([a, b], Some([left, right])),
+            _ => return Err(format!("{} operands", instruction.operands.len())),
+        };
+        let negated = [constant(negated[0])? < 0, constant(negated[1])? < 0];
+        let transposed = match transposed {
+            Some([left, right]) => [constant(left)? != 0, constant(right)? != 0],
+            None => [false; 2],
+        };
         // The slots are known when the file is laid out.
-        let product = Product { columns, negated, transposed, slots: Vec::new() };
+        let product = Product { columns, factor, negated, transposed, slots: Vec::new() };
         self.warpgroups.push(Warpgroup::Start(product));
         self.emit(Op::Warpgroup, &writes, &reads, self.warpgroups.len() as u32 - 1);
         Ok(())
     }
 
-    /// Makes every wait read the sums of all products, since it brings them back: until then no
-    /// other register may have their place.
+    /// Makes every wait read the sums of all products, since it brings them back, and their factors
+    /// in registers, which it reads: until then no other register may have their place.
     pub(super) fn keep_sums(&mut self) {
-        let is_start = |index: u32| matches!(self.warpgroups[index as usize], Warpgroup::Start(_));
         let is_wait = |index: u32| matches!(self.warpgroups[index as usize], Warpgroup::Wait(_));
-        let products = self.code.iter().filter(|m| m.op == Op::Warpgroup && is_start(m.extra));
-        let mut sums: Vec<_> = products.flat_map(|micro| micro.writes.iter().copied()).collect();
-        sums.sort_unstable_by_key(|slot| slot.0);
-        sums.dedup();
+        let mut kept: Vec<_> =
+            self.products().flat_map(|(micro, _)| micro.writes.clone()).collect();
+        kept.extend(self.factors());
+        kept.sort_unstable_by_key(|slot| slot.0);
+        kept.dedup();
         let waits = self.code.iter_mut().filter(|m| m.op == Op::Warpgroup && is_wait(m.extra));
-        waits.for_each(|micro| micro.reads.clone_from(&sums));
+        waits.for_each(|micro| micro.reads.clone_from(&kept));
+    }
+
+    /// The slots of factors that are in registers.
+    pub(super) fn factors(&self) -> Vec<Slot> {
+        let of_tf32 = self.products().filter(|(_, product)| product.factor == Factor::Tf32);
+        let factors = of_tf32.flat_map(|(micro, product)| {
+            micro.reads[product.columns / 2..][..product.factor.left()].iter().copied()
+        });
+        let mut factors: Vec<Slot> = factors.collect();
+        factors.sort_unstable_by_key(|slot| slot.0);
+        factors.dedup();
+        factors
+    }
+
+    fn products(&self) -> impl Iterator<Item = (&Micro, &Product)> {
+        self.code.iter().filter(|micro| micro.op == Op::Warpgroup).filter_map(|micro| {
+            match &self.warpgroups[micro.extra as usize] {
+                Warpgroup::Start(product) => Some((micro, product)),
+                _ => None,
+            }
+        })
     }
 }
 

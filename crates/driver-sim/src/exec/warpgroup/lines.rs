@@ -1,4 +1,4 @@
-//! Matrices of bf16 in lines of 128 bytes whose pieces are mixed, as a descriptor says where.
+//! Matrices of bf16 or tf32 in lines of 128 bytes whose pieces are mixed, where a descriptor says.
 //!
 //! Source: "Matrix Descriptor Format" and "Shared Memory Matrix Layout" of `wgmma` in the PTX ISA
 //! manual.
@@ -7,13 +7,13 @@ use std::ops::Range;
 
 use retrograph_ptx::ast::Space;
 
-use super::STEPS;
+use super::{Factor, STEPS, of_tf32};
 use crate::exec::access::{Memories, Trouble};
 use crate::exec::fault::FaultKind;
 use crate::exec::program::{Access, Width};
 use crate::exec::races::Touch;
 
-/// Bytes of a piece, which is never torn, and elements in it.
+/// Bytes of a piece, which is never torn, and most elements in it.
 const PIECE: u32 = 16;
 const ELEMENTS: usize = 8;
 
@@ -37,11 +37,15 @@ pub(super) struct Lines {
     /// Bytes to the next eight lines.
     stride: u64,
     transposed: bool,
+    factor: Factor,
 }
 
 impl Lines {
     /// The matrix of a descriptor, or what is undefined about it.
-    pub(super) fn of((descriptor, transposed): (u64, bool)) -> Result<Self, &'static str> {
+    pub(super) fn of(
+        (descriptor, transposed): (u64, bool),
+        factor: Factor,
+    ) -> Result<Self, &'static str> {
         let field = |bit: u32| (descriptor >> bit & 0x3fff) << 4;
         if descriptor >> 62 != 1 {
             return Err("a matrix in shared memory without the 128-byte swizzle");
@@ -51,7 +55,7 @@ impl Lines {
         {
             return Err("a matrix in shared memory whose lines do not start at multiples of 1024");
         }
-        Ok(Self { start, leading, stride, transposed })
+        Ok(Self { start, leading, stride, transposed, factor })
     }
 
     /// The address of the piece that begins with row or column `line` and `step`.
@@ -62,21 +66,24 @@ impl Lines {
         } else {
             (line / 8 * self.stride, line % 8, step)
         };
-        let address = self.start + group + within * 128 + along * 2;
+        let address = self.start + group + within * 128 + along * self.factor.bytes() as u64;
         // The number of a line among its eight mixes the pieces in it.
         address ^ (address >> 3 & 0x70)
     }
 
-    /// Sixteen steps of the rows or columns of `range`, which begins and ends at multiples of 8.
+    /// The steps of a product, of the rows or columns of `range`, which begins and ends at
+    /// multiples of 8.
     pub(super) fn read(
         &self,
         memories: &mut Memories<'_>,
         range: Range<usize>,
     ) -> Result<Vec<[f32; STEPS]>, Trouble> {
         let mut out = vec![[0.0; STEPS]; range.len()];
+        let (steps, elements) = (self.factor.steps(), PIECE as usize / self.factor.bytes());
+        let every = |apart| (0..steps).step_by(apart);
         if self.transposed {
             for (first, step) in
-                range.clone().step_by(ELEMENTS).flat_map(|r| steps(1).map(move |s| (r, s)))
+                range.clone().step_by(elements).flat_map(|r| every(1).map(move |s| (r, s)))
             {
                 let values = self.load(memories, (first, step))?;
                 for (i, value) in values.into_iter().enumerate() {
@@ -84,9 +91,9 @@ impl Lines {
                 }
             }
         } else {
-            for (line, step) in range.clone().flat_map(|r| steps(ELEMENTS).map(move |s| (r, s))) {
+            for (line, step) in range.clone().flat_map(|r| every(elements).map(move |s| (r, s))) {
                 let values = self.load(memories, (line, step))?;
-                out[line - range.start][step..step + ELEMENTS].copy_from_slice(&values);
+                out[line - range.start][step..step + elements].copy_from_slice(&values[..elements]);
             }
         }
         Ok(out)
@@ -105,12 +112,17 @@ impl Lines {
             let what = "a product of what a copy has left without fence.proxy.async after it";
             return Err(trouble(FaultKind::Undefined { what }));
         }
-        // SAFETY: `resolve` proved 16 bytes.
-        let words = unsafe { from.cast::<[u16; ELEMENTS]>().read_unaligned() };
-        Ok(words.map(|half| f32::from_bits(u32::from(half) << 16)))
+        match self.factor {
+            Factor::Brain => {
+                // SAFETY: `resolve` proved 16 bytes.
+                let halves = unsafe { from.cast::<[u16; ELEMENTS]>().read_unaligned() };
+                Ok(halves.map(|half| f32::from_bits(u32::from(half) << 16)))
+            }
+            Factor::Tf32 => {
+                // SAFETY: `resolve` proved 16 bytes.
+                let [a, b, c, d] = unsafe { from.cast::<[u32; 4]>().read_unaligned() }.map(of_tf32);
+                Ok([a, b, c, d, 0.0, 0.0, 0.0, 0.0])
+            }
+        }
     }
-}
-
-fn steps(apart: usize) -> impl Iterator<Item = usize> {
-    (0..STEPS).step_by(apart)
 }

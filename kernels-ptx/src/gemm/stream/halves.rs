@@ -1,0 +1,107 @@
+//! b in two halves in shared memory: the upper 11 bits of each element, and the rest.
+//!
+//! Each half has a line of 128 bytes for each column, with 32 steps of the contraction, and lies as
+//! descriptors want it ([`Swizzled`]). A thread loads four times 16 bytes, whichever way neighbours
+//! lie, and stores pieces of four steps: of a block of four steps and four columns it has all
+//! elements, so that transposing costs nothing. Eight neighbouring threads store to eight different
+//! places of a line modulo 128 bytes, which is without conflicts.
+
+use retrograph_ptx::build::{Kernel, Line, Pred, Ptr, Shared, Swizzled, Value, Var};
+
+use super::exact::DEPTH;
+use super::ring::{LINE, Panel, Section};
+use super::split::split;
+use crate::gemm::operand::Contiguous;
+use crate::gemm::sizes::over;
+
+/// Elements of a piece, and pieces of a thread.
+const PIECE: u32 = 4;
+/// Pieces in a line.
+const PIECES: u32 = DEPTH / PIECE;
+
+/// One thread's share in splitting b.
+pub(super) struct Halves<'k> {
+    section: Section<'k>,
+    /// Address of the plane of the current summand.
+    base: Var<'k, u64>,
+    /// The thread's piece, and its first column in the tile.
+    piece: Value<'k, u32>,
+    column: Value<'k, u32>,
+    /// Columns from one of its lines to the next.
+    apart: u32,
+    /// What is on its way: four times 16 bytes.
+    loaded: [[Var<'k, u32>; 4]; 4],
+}
+
+impl<'k> Halves<'k> {
+    /// Words of both halves of a stage.
+    pub(super) fn words(columns: u32) -> u32 {
+        2 * columns * LINE
+    }
+
+    /// Both halves of one half of the columns.
+    pub(super) fn columns(stage: Shared<'k, u32>, columns: u32, half: u32) -> [Swizzled<'k>; 2] {
+        let first = columns / 2 * half;
+        [0, columns].map(|before| {
+            stage.offset(i64::from((before + first) * LINE)).swizzled(Line::Contraction)
+        })
+    }
+
+    /// The share of this thread in `section`.
+    pub(super) fn new(k: &Kernel<'k>, section: Section<'k>) -> Self {
+        let Panel { extent, threads, contiguous, .. } = section.panel;
+        assert_eq!(extent * PIECES, threads * 4, "a thread has four pieces");
+        let (thread, lane) = (k.tid_x(), k.lane());
+        let (piece, column, apart) = match contiguous {
+            Contiguous::Contraction => {
+                (thread & (PIECES - 1), over(thread, PIECES), threads / PIECES)
+            }
+            // Eight threads have pieces of two groups of four columns.
+            Contiguous::Extent => {
+                let warp = thread >> 5;
+                let piece = ((lane >> 1) & 3) + (warp & 1) * 4;
+                let group = (lane & 1) + (lane >> 3) * 2 + (warp >> 1) * 8;
+                (piece, group * PIECE, 1)
+            }
+        };
+        let base = k.var(section.source.start(k).0);
+        let loaded = [[(); 4]; 4].map(|piece| piece.map(|()| k.var(0u32)));
+        Self { section, base, piece, column, apart, loaded }
+    }
+
+    /// Starts to load the thread's elements of the stage that begins at `start`. What lies past an
+    /// end is something else of the same column, or of one that is not written.
+    pub(super) fn load(&self, start: Value<'k, u32>) {
+        for (i, loaded) in (0u32..).zip(&self.loaded) {
+            let place = match self.section.panel.contiguous {
+                Contiguous::Contraction => (self.column + i * self.apart, self.piece * PIECE),
+                Contiguous::Extent => (self.piece * PIECE + i, self.column),
+            };
+            let (index, _) = self.section.place(start, place, PIECE);
+            let from = Ptr::<u32>::from_address(self.base.get() + index.mul_wide(4u32));
+            loaded.iter().zip(from.load_vec4(0)).for_each(|(to, word)| to.set(word));
+        }
+    }
+
+    /// Moves on to the next summand, if `wraps`.
+    pub(super) fn advance(&self, wraps: Pred<'k>) {
+        self.section.advance(self.base, wraps);
+    }
+
+    /// Splits what was loaded, and stores both halves.
+    pub(super) fn store(&self, stage: Shared<'k, u32>) {
+        let own = stage.at(self.column * LINE);
+        for i in 0..4 {
+            let piece = [0, 1, 2, 3].map(|j: usize| match self.section.panel.contiguous {
+                Contiguous::Contraction => self.loaded[i][j].get(),
+                Contiguous::Extent => self.loaded[j][i].get(),
+            });
+            let (parts, below) = (piece.map(split), i as u32 * self.apart);
+            let mixed = (self.piece ^ ((self.column + below) & 7)) * PIECE;
+            let line = own.at(mixed).offset(i64::from(below * LINE));
+            line.store_vec4(0, parts.map(|[high, _]| high));
+            line.offset(i64::from(self.section.panel.extent * LINE))
+                .store_vec4(0, parts.map(|[_, low]| low));
+        }
+    }
+}
