@@ -140,7 +140,7 @@ impl<'k> Cargo<'k> {
             Self::Floats(vars) => vars.iter().map(|var| var.get()).collect(),
             Self::Halves(_) => unreachable!("operands in bf16 are multiplied as bf16"),
             Self::Codes { word, scale, of, unit } => {
-                let (word, scale) = (word.get(), of.scale(*scale));
+                let (word, scale) = (word.get(), of.scale(scale.map(Var::get)));
                 (0..*unit).map(|element| of.value(word, element) * scale).collect()
             }
         }

@@ -130,16 +130,16 @@ impl<'k> Nf4<'k> {
     }
 
     /// The scale that was fetched: a product and a sum, each rounded, where it is nested.
-    pub(crate) fn scale(&self, [scale, nested]: [Var<'k, f32>; 2]) -> Value<'k, f32> {
+    pub(crate) fn scale(&self, [scale, nested]: [Value<'k, f32>; 2]) -> Value<'k, f32> {
         let k = self.kernel;
-        let result = k.var(scale.get());
+        let result = k.var(scale);
         k.when(!self.nested.is_null(), || {
-            let (byte, tables) = (scale.get().bits(), self.tables);
+            let (byte, tables) = (scale.bits(), self.tables);
             let value = match self.bytes.known() {
                 Some(first) => tables.offset(first.into()).load(byte),
                 None => tables.load(byte + self.bytes),
             };
-            result.set(value * nested.get() + self.offset.load(0));
+            result.set(value * nested + self.offset.load(0));
         });
         result.get()
     }

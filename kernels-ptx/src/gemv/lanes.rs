@@ -213,7 +213,8 @@ impl<'k> Slot<'k> {
             }
             Line::Codes => {
                 let nf4 = team.rows[row].scales.expect("codes have scales");
-                let (word, scale) = (self.words[row][0].get(), nf4.scale(self.scales[row]));
+                let (word, scale) =
+                    (self.words[row][0].get(), nf4.scale(self.scales[row].map(Var::get)));
                 (0..8).map(|element| nf4.value(word, element) * scale).collect()
             }
         }

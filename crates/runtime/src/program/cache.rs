@@ -9,21 +9,25 @@
 //!
 //! let context = Context::new(&Driver::simulated(Default::default())?, DeviceIndex(0))?;
 //! let stream = Stream::new(&context)?;
-//! let modules = ModuleCache::new(&context).prewarm(&Default::default(), |_| ())?;
 //! let out = DeviceBuffer::<f32>::zeroed(&context, 64)?;
+//! let describe = |size: usize| {
+//!     let mut pass = Pass::new("copy");
+//!     let tokens = pass.control_array::<f32>("tokens", size);
+//!     let target = pass.external::<f32>("out", 64);
+//!     pass.copy(tokens, target.slice(0..size))?;
+//!     let mut bindings = Bindings::new();
+//!     bindings.bind(target, &out);
+//!     Ok::<_, retrograph_runtime::PassError>(Described { pass, bindings, handles: tokens })
+//! };
+//! // Here every size needs the same.
+//! let modules = ModuleCache::new(&context);
+//! let modules = modules.prewarm(&describe(64)?.pass.requirements(), |_| ())?;
 //!
 //! let options = CacheOptions { budget_bytes: 1 << 20, ..Default::default() };
 //! let mut cache = ProgramCache::new(&modules, [Buckets::powers_of_two(64)?], options);
 //! for length in [5, 7, 30] {
-//!     let mut cached = cache.get_or_build(&stream, [length], |bucket| {
-//!         let mut pass = Pass::new("copy");
-//!         let tokens = pass.control_array::<f32>("tokens", bucket.size[0]);
-//!         let target = pass.external::<f32>("out", 64);
-//!         pass.copy(tokens, target.slice(0..bucket.size[0]))?;
-//!         let mut bindings = Bindings::new();
-//!         bindings.bind(target, &out);
-//!         Ok::<_, retrograph_runtime::PassError>(Described { pass, bindings, handles: tokens })
-//!     })?;
+//!     let mut cached =
+//!         cache.get_or_build(&stream, [length], |bucket| describe(bucket.size[0]))?;
 //!     let mut values = vec![1.0; length];
 //!     values.resize(length + cached.bucket().padding(0), 0.0);
 //!     let mut controls = cached.pass().controls();

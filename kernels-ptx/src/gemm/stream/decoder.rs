@@ -101,18 +101,21 @@ impl<'k> Decoder<'k> {
         self.of.fetch(index, self.scale);
     }
 
-    /// Decodes stage `stage`, whose scale has been fetched, from `codes` to `panel`, and fetches
-    /// the next scale. What lies past the end of the contraction becomes zero.
+    /// What was fetched of the scale, before the next one is.
+    pub(super) fn fetched(&self) -> [Value<'k, f32>; 2] {
+        self.scale.map(Var::get)
+    }
+
+    /// Decodes stage `stage` with the scale that was fetched for it, from `codes` to `panel`. What
+    /// lies past the end of the contraction becomes zero.
     pub(super) fn decode(
         &self,
-        stage: Value<'k, u32>,
+        (stage, fetched): (Value<'k, u32>, [Value<'k, f32>; 2]),
         (panel, codes): (Shared<'k, u32>, Shared<'k, u32>),
     ) {
         let element = self.kernel.tid_x() * self.unit;
         let (index, inside) = self.place((stage, element), self.unit);
-        let scale = inside.select(self.of.scale(self.scale), 0.0);
-        self.fetch(stage + 1);
-        let table = Rounded::new(self.target, scale);
+        let table = Rounded::new(self.target, inside.select(self.of.scale(fetched), 0.0));
         let (run, along) = self.spot(element);
         for (word, codes) in (0..).zip(self.codes(index, codes.at(over(element, WORD)))) {
             let to = panel.at(self.section.panel.word(run, along + word * WORD));

@@ -280,16 +280,23 @@ impl<'k> Ring<'k> {
             }
             if self.behind {
                 k.fence_async();
-                k.barrier();
+            }
+            // Behind a fence, which waits for what is loaded, and before the barrier, past which no
+            // load is put off.
+            let fetched = self.fetch(round + 2);
+            k.barrier();
+            if self.behind {
                 work(self.panels(read));
                 fill(round + ahead);
             } else {
-                k.barrier();
                 fill(round + ahead);
                 work(self.panels(read));
             }
             self.next(read);
-            self.decode((round + 1, total), read);
+            if let (Some(decoder), Some(fetched)) = (&self.decoder, fetched) {
+                let next = round + 1;
+                k.when(next.lt(total), || decoder.decode((next, fetched), self.coded(read)));
+            }
         });
     }
 
@@ -298,8 +305,10 @@ impl<'k> Ring<'k> {
         [a, a.offset(i64::from(self.lengths[0]))]
     }
 
-    fn codes(&self, slot: Var<'k, u32>) -> Shared<'k, u32> {
-        self.memory.at(slot.get()).offset(i64::from(self.lengths[0] + self.lengths[1]))
+    /// Where the second operand goes, and where its codes are.
+    fn coded(&self, slot: Var<'k, u32>) -> (Shared<'k, u32>, Shared<'k, u32>) {
+        let [_, b] = self.panels(slot);
+        (b, b.offset(i64::from(self.lengths[1])))
     }
 
     fn copy(&self, start: Value<'k, u32>, panels: [Shared<'k, u32>; 2]) {
@@ -309,31 +318,34 @@ impl<'k> Ring<'k> {
     /// Starts to copy the codes of stage `stage`, if there is one, with what is copied next.
     fn copy_codes(&self, (stage, total): (Value<'k, u32>, Value<'k, u32>), slot: Var<'k, u32>) {
         if let Some(decoder) = &self.decoder {
-            self.kernel.when(stage.lt(total), || decoder.copy(stage, self.codes(slot)));
+            self.kernel.when(stage.lt(total), || decoder.copy(stage, self.coded(slot).1));
         }
     }
 
-    /// Decodes stage `stage`, if there is one, whose codes have landed, everybody's. Nobody reads
-    /// its place: whoever is behind the barrier of a round has read the stage before, and what runs
-    /// behind their back is two stages further at most.
-    fn decode(&self, (stage, total): (Value<'k, u32>, Value<'k, u32>), slot: Var<'k, u32>) {
-        if let Some(decoder) = &self.decoder {
-            let memory = (self.panels(slot)[1], self.codes(slot));
-            self.kernel.when(stage.lt(total), || decoder.decode(stage, memory));
-        }
+    /// What was fetched of the scale for the stage before `stage`, for which it is fetched next.
+    fn fetch(&self, stage: Value<'k, u32>) -> Option<[Value<'k, f32>; 2]> {
+        let decoder = self.decoder.as_ref()?;
+        let fetched = decoder.fetched();
+        decoder.fetch(stage);
+        Some(fetched)
     }
 
-    /// Decodes stage 0, which nobody has done while working on the one before.
+    /// Decodes stage 0, which nobody does while working on the one before. Everybody decodes the
+    /// others in the round before theirs, whose barrier says that their codes have landed, all of
+    /// them, and that nobody reads their place any more, not even behind the back of threads.
     fn decode_first(&self, (total, ahead): (Value<'k, u32>, u32), slot: Var<'k, u32>) {
         let (k, first) = (self.kernel, self.kernel.constant(0));
-        if let Some(decoder) = &self.decoder {
-            k.when(total.ne(0), || decoder.fetch(first));
+        let Some(decoder) = &self.decoder else { return };
+        k.when(total.ne(0), || {
+            decoder.fetch(first);
             if self.target.number >= 80 {
                 k.wait_copies(ahead - 1);
             }
             k.barrier();
-            self.decode((first, total), slot);
-        }
+            let fetched = decoder.fetched();
+            decoder.fetch(first + 1);
+            decoder.decode((first, fetched), self.coded(slot));
+        });
     }
 
     /// Moves on by one stage, past the end of a summand to the next one.
