@@ -25,7 +25,8 @@ pub static CACHE_ATTENTION_SUM: Kernel = Kernel {
     dispatch: |problem, _| linear("cache_attention_sum", problem.sizes[0], 128),
 };
 
-/// The output of attention from the runs of [`CacheAttention`](super::CacheAttention), which are added in order.
+/// The output of attention from the runs of [`CacheAttention`](super::CacheAttention), which are
+/// added in order.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheAttentionSum<B> {
     /// `[heads, runs, head_dim]`, read.
