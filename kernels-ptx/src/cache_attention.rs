@@ -1,30 +1,41 @@
-//! Attention of one query per head over a cache of keys and values.
+//! Attention of one new token over a cache of keys and values, from its projections on.
 //!
 //! ```text
-//! s_j   = scale · q_h · key_j          j < length, keys and values of head h ÷ group
-//! out_h = Σ_j exp(s_j − max s) · value_j ÷ Σ_j exp(s_j − max s)
+//! q, k, v = projections (+ low_scale · up · low)     where they have a low-rank update
+//! q, k    = rope(norm(q)), rope(norm(k))             each head, where it has a norm
+//! s_j     = scale · q_h · key_j                      keys and values of head h ÷ group
+//! out_h   = Σ_j exp(s_j − max s) · value_j ÷ Σ_j exp(s_j − max s)
 //! ```
 //!
 //! `cache_attention` computes this for each run of `run` positions with the maximum of the run;
-//! `cache_attention_sum` brings the runs to one maximum and adds them. Position `*position` is the
-//! newest, so that the length is one more. What lies behind it in the cache is not read. Keys and
-//! values are f32 or, in `cache_attention_bf16`, bf16; everything is computed in f32.
+//! `cache_attention_sum` brings the runs to one maximum and adds them. Position `*position` is that
+//! of the new token, whose key and value enter the cache, where there is a place for them. What
+//! lies behind it in the cache is not read. Keys and values are f32 or, in `cache_attention_bf16`,
+//! bf16, which the new ones are rounded to; everything is computed in f32.
 //!
-//! **Grid.** `cache_attention`: block (h, r) of four warps has run r of head h; runs past the
-//! length end at once. A warp takes every fourth position, its lanes the quads of a head.
+//! **Grid.** `cache_attention`: block (h, r) of eight warps has run r of head h; runs past the
+//! length end at once. A warp takes every eighth position, four at a time, its lanes the quads of a
+//! head. What the new token has is computed by every block that needs it: q by all, its key and
+//! value by those of its run, of which the first of each group writes them to the cache.
 //! `cache_attention_sum`: a block of 128 threads for each head, one thread for each element.
 //!
-//! **Determinism.** A warp adds its positions in ascending order; the warps are added in order, and
-//! so are the runs. Which position belongs to which run depends on `run` alone.
+//! **Determinism.** A warp adds its positions in ascending order, the newest last; the warps are
+//! added in order, and so are the runs. Which position belongs to which run depends on `run` alone.
+
+mod newest;
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Shared, Value};
 
+use crate::early;
 use crate::quad::{Floats, Quad};
+use newest::Newest;
 
 /// Warps of a block.
-const WARPS: u32 = 4;
+const WARPS: u32 = 8;
+/// Positions that a warp loads side by side.
+const BATCH: u32 = 4;
 /// The most positions of a run.
 const LONGEST_RUN: usize = 256;
 /// Elements of a head that the warps hold side by side.
@@ -32,59 +43,72 @@ const SLAB: u32 = 128;
 
 /// The image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let floats = runs("cache_attention", 4, |quad, row| quad.load(Ptr::from_address(row)));
-    let halves = runs("cache_attention_bf16", 2, |quad, row| quad.load_bf16(row));
-    ModuleBuilder::new(target).entry(floats).entry(halves).entry(sum()).build()
+    let floats =
+        runs("cache_attention", (target, 4), |quad, row| quad.load(Ptr::from_address(row)));
+    let halves = runs("cache_attention_bf16", (target, 2), |quad, row| quad.load_bf16(row));
+    ModuleBuilder::new(target).entry(floats).entry(halves).entry(sum(target)).build()
 }
 
 /// The entry for caches whose elements have so many bytes, of which `load` gives a quad of a row.
 fn runs(
     name: &str,
-    bytes: u32,
+    (target, bytes): (SmTarget, u32),
     load: impl for<'k> Fn(Quad<'k>, Value<'k, u64>) -> Floats<'k>,
 ) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(32 * WARPS);
-        let q = k.pointer::<f32>("q");
-        let keys = k.pointer::<f32>("keys");
-        let values = k.pointer::<f32>("values");
+        let newest = Newest::declare(k, (target, bytes));
         let partials = k.pointer::<f32>("partials");
         let stats = k.pointer::<f32>("stats");
         let position = k.pointer::<u32>("position");
         let capacity = k.param::<u32>("capacity");
         let kv_heads = k.param::<u32>("kv_heads");
         let group = k.param::<u32>("group");
-        let head_dim = k.param::<u32>("head_dim");
         let run = k.param::<u32>("run");
+        let newest = newest.sized(k);
         let scale = k.param::<f32>("scale");
+        early::let_next_start(k, target);
+        early::wait(k, target);
 
-        let (head, number) = (k.ctaid_x(), k.ctaid_y());
-        let length = (position.load(0) + 1).min(capacity);
+        let (head, number, head_dim) = (k.ctaid_x(), k.ctaid_y(), newest.head_dim);
+        let place = position.load(0);
+        let length = (place + 1).min(capacity);
         let first = number * run;
         k.return_if(first.ge(length));
         let count = (length - first).min(run);
         let (lane, warp) = (k.lane(), k.warp());
         let width = kv_heads * head_dim;
-        let start = first.mul_wide(width) + (head / group * head_dim).cast::<u64>();
         let shift = bytes.ilog2();
-        let start = start << shift;
-        let (q, keys, values) =
-            (q.at(head * head_dim), keys.address() + start, values.address() + start);
-        // A quad of q has 16 bytes, and one of a row four elements.
-        let odd = (q.address() & 15) | ((keys | values) & u64::from(4 * bytes - 1));
-        let rows_aligned = odd.eq(0) & (width & 3).eq(0);
+        let start = (first.mul_wide(width) + (head / group * head_dim).cast::<u64>()) << shift;
+        let [keys, values] = newest.caches.map(|cache| cache + start);
+        // A quad of a row has four elements.
+        let rows_aligned = ((keys | values) & u64::from(4 * bytes - 1)).eq(0) & (width & 3).eq(0);
+        // The newest position is the last of the last run, unless the cache is full.
+        let last = place.lt(capacity) & (first + count).eq(length);
+        let old = last.select(count - 1, count);
+        let rows = [keys, values].map(|row| row + (old.mul_wide(width) << shift));
+        newest.prepare((head, group), place, (last, rows));
 
         let scores = k.shared::<f32>("scores", LONGEST_RUN);
-        k.range(warp, count, WARPS, |j| {
-            let key = keys + (j.mul_wide(width) << shift);
-            let dot = k.var(0.0f32);
+        k.range(warp, old, WARPS * BATCH, |j| {
+            let places = [0, 1, 2, 3].map(|ahead| j + ahead * WARPS);
+            let rows = places.map(|j| keys + (j.min(old - 1).mul_wide(width) << shift));
+            let dots = places.map(|_| k.var(0.0f32));
             k.range(lane * 4, head_dim, 128, |i| {
                 let quad = Quad::new(i, head_dim, rows_aligned);
-                let (q, key) = (quad.load(q), load(quad, key));
-                dot.update(|dot| (0..4).fold(dot, |dot, i| q[i].fma(key[i], dot)));
+                let (q, keys) = (newest.q.load_vec4(i), rows.map(|row| load(quad, row)));
+                for (dot, key) in dots.iter().zip(keys) {
+                    dot.update(|dot| (0..4).fold(dot, |dot, i| q[i].fma(key[i], dot)));
+                }
             });
-            let dot = k.warp_sum(dot.get());
-            k.when(lane.eq(0), || scores.store(j, dot * scale));
+            for (j, dot) in places.into_iter().zip(dots) {
+                let dot = k.warp_sum(dot.get());
+                k.when(lane.eq(0) & j.lt(old), || scores.store(j, dot * scale));
+            }
+        });
+        k.when(last & warp.eq(WARPS - 1), || {
+            let dot = k.warp_sum(newest.score());
+            k.when(lane.eq(0), || scores.store(old, dot * scale));
         });
         k.barrier();
         let max = weigh(k, scores, count);
@@ -101,9 +125,21 @@ fn runs(
             let i = slab + lane * 4;
             let quad = Quad::new(i, head_dim, rows_aligned);
             let sums = [(); 4].map(|()| k.var(0.0f32));
-            k.range(warp, count, WARPS, |j| {
-                let value = load(quad, values + (j.mul_wide(width) << shift));
-                let weight = scores.load(j);
+            k.range(warp, old, WARPS * BATCH, |j| {
+                let places = [0, 1, 2, 3].map(|ahead| j + ahead * WARPS);
+                let rows =
+                    places.map(|j| load(quad, values + (j.min(old - 1).mul_wide(width) << shift)));
+                for (j, value) in places.into_iter().zip(rows) {
+                    k.when(j.lt(old), || {
+                        let weight = scores.load(j);
+                        for (sum, value) in sums.iter().zip(value) {
+                            sum.update(|sum| weight.fma(value, sum));
+                        }
+                    });
+                }
+            });
+            k.when(last & warp.eq(WARPS - 1) & i.lt(head_dim), || {
+                let (weight, value) = (scores.load(old), newest.v.load_vec4(i));
                 for (sum, value) in sums.iter().zip(value) {
                     sum.update(|sum| weight.fma(value, sum));
                 }
@@ -111,9 +147,11 @@ fn runs(
             held.store_vec4(warp * SLAB + lane * 4, sums.map(|sum| sum.get()));
             k.barrier();
             let (thread, i) = (k.tid_x(), slab + k.tid_x());
-            let warps = (0..WARPS).map(|warp| held.load(thread + warp * SLAB));
-            let total = warps.reduce(|sum, part| sum + part).expect("there is a warp");
-            k.when(i.lt(head_dim), || partial.store(i, total));
+            k.when(thread.lt(SLAB) & i.lt(head_dim), || {
+                let warps = (0..WARPS).map(|warp| held.load(thread + warp * SLAB));
+                let total = warps.reduce(|sum, part| sum + part).expect("there is a warp");
+                partial.store(i, total);
+            });
             k.barrier();
         });
     })
@@ -135,7 +173,7 @@ fn weigh<'k>(k: &Kernel<'k>, scores: Shared<'k, f32>, count: Value<'k, u32>) -> 
     max
 }
 
-fn sum() -> Entry {
+fn sum(target: SmTarget) -> Entry {
     Kernel::build("cache_attention_sum", |k| {
         k.max_threads(128);
         let partials = k.pointer::<f32>("partials");
@@ -146,6 +184,8 @@ fn sum() -> Entry {
         let head_dim = k.param::<u32>("head_dim");
         let run = k.param::<u32>("run");
         let runs = k.param::<u32>("runs");
+        early::let_next_start(k, target);
+        early::wait(k, target);
 
         let head = k.ctaid_x();
         let length = (position.load(0) + 1).min(capacity);

@@ -42,7 +42,7 @@ fn rms_norm(k: &Kernel<'_>, target: SmTarget) {
     let (x, y) = (x.at(start), y.at(start));
     let [plain, rounded] = y.arrays();
     let input = Row { x, width, aligned: aligned(&[x, plain, rounded, gamma]) };
-    let rstd = scaled_rstd(k, input, eps);
+    let rstd = scaled_rstd(*k, (width, eps), |scale| sum_of_squares(k, input, scale));
     k.when(k.tid_x().eq(0), || rstds.store(row, rstd));
     block_quads(k, width, input.aligned, |quad| {
         let (x, gamma) = (quad.load(x), quad.load(gamma));
@@ -50,17 +50,22 @@ fn rms_norm(k: &Kernel<'_>, target: SmTarget) {
     });
 }
 
-/// `1 / sqrt(mean(x²) + eps)`, with the row scaled where its squares leave the range.
-fn scaled_rstd<'k>(k: &Kernel<'k>, row: Row<'k>, eps: Value<'k, f32>) -> Value<'k, f32> {
+/// `1 / sqrt(mean(x²) + eps)` of `width` elements, scaled where their squares leave the range.
+/// `squares` gives `Σ (x · scale)²` to every thread that asks, the same to all who sum together.
+pub(crate) fn scaled_rstd<'k>(
+    k: Kernel<'k>,
+    (width, eps): (Value<'k, u32>, Value<'k, f32>),
+    squares: impl Fn(Value<'k, f32>) -> Value<'k, f32>,
+) -> Value<'k, f32> {
     let plain = k.constant(1.0);
-    let sum = sum_of_squares(k, row, plain);
-    let rstd = k.var(rstd(row, sum, (plain, eps)));
+    let sum = squares(plain);
+    let rstd = k.var(rstd(width, sum, (plain, eps)));
     let large = sum.gt(SCALE * 68_719_476_736.0);
     let small = sum.lt(1.0 / (SCALE * 65_536.0)) & eps.lt(16.0 / SCALE);
     k.when(large | small, || {
         let scale = large.select(1.0 / SCALE, SCALE);
-        let sum = sum_of_squares(k, row, scale);
-        rstd.set(self::rstd(row, sum, (scale, eps)));
+        let sum = squares(scale);
+        rstd.set(self::rstd(width, sum, (scale, eps)));
     });
     rstd.get()
 }
@@ -79,11 +84,11 @@ fn sum_of_squares<'k>(k: &Kernel<'k>, row: Row<'k>, scale: Value<'k, f32>) -> Va
 
 /// `1 / sqrt(mean(x²) + eps)` from the sum of the squares of `x · scale`.
 fn rstd<'k>(
-    row: Row<'k>,
+    width: Value<'k, u32>,
     sum: Value<'k, f32>,
     (scale, eps): (Value<'k, f32>, Value<'k, f32>),
 ) -> Value<'k, f32> {
-    let mean = sum / row.width.cast::<f32>();
+    let mean = sum / width.cast::<f32>();
     // The square of the scale may leave the range where its product with eps does not.
     (mean + eps * scale * scale).sqrt().rcp() * scale
 }

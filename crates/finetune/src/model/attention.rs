@@ -1,15 +1,16 @@
 //! Grouped-query attention with rotary positions: projections, what turns them, and what mixes
 //! them.
 
-use retrograph_kernels::ops::Rope;
+use retrograph_kernels::ops::{LowRankUp, Projected, Rope, Turned};
 use retrograph_runtime::Slice;
 
 use super::activation::{Activation, Forms};
 use super::builder::{Builder, Gradient};
-use super::cached;
+use super::cached::{self, Cache};
 use super::linear::{self, Linear};
 use super::mixing::{self, Operands};
 use super::norm;
+use super::vector;
 use crate::error::Result;
 use crate::parameters::layer_name;
 
@@ -81,7 +82,14 @@ pub(super) fn forward(
     layer: usize,
     (x, residual): (Activation, Slice<f32>),
     rotary: Rotary,
-) -> Result<(Slice<f32>, Saved)> {
+) -> Result<(Slice<f32>, Option<Saved>)> {
+    let onto = (residual, &*format!("layer {layer}/attention residual"));
+    let o = projection(builder, layer, "o");
+    if let Some(cache) = builder.cache.clone().filter(|_| builder.rows() == 1) {
+        let mixed = attend_alone(builder, (&cache, layer), x, rotary)?;
+        builder.scope(format!("layer {layer}/o"));
+        return Ok((o.forward_onto(builder, mixed.into(), onto)?.0, None));
+    }
     let [q_layer, k_layer, v_layer] = ["q", "k", "v"].map(|part| projection(builder, layer, part));
     let names = ["q", "k", "v"].map(|part| format!("layer {layer}/{part}"));
     let layers = [(&q_layer, &*names[0]), (&k_layer, &*names[1]), (&v_layer, &*names[2])];
@@ -102,13 +110,46 @@ pub(super) fn forward(
         }
     };
     builder.scope(format!("layer {layer}/o"));
-    let o = projection(builder, layer, "o");
     let mixed = Activation::of(builder, mixed, o.forms(builder))?;
-    let (out, o_saved) =
-        o.forward_onto(builder, mixed, (residual, &format!("layer {layer}/attention residual")))?;
+    let (out, o_saved) = o.forward_onto(builder, mixed, onto)?;
     let projections = [(q_layer, q_saved), (k_layer, k_saved), (v_layer, v_saved), (o, o_saved)];
     let norms = [q_norm, k_norm];
-    Ok((out, Saved { projections, norms, mixing }))
+    Ok((out, Some(Saved { projections, norms, mixing })))
+}
+
+/// Appends what one token mixes of a cache. Its projections are one launch, and attention does all
+/// that is behind them.
+fn attend_alone(
+    builder: &mut Builder,
+    (cache, layer): (&Cache, usize),
+    x: Activation,
+    rotary: Rotary,
+) -> Result<Slice<f32>> {
+    builder.scope(format!("layer {layer}/q, k and v"));
+    let layers = ["q", "k", "v"].map(|part| projection(builder, layer, part));
+    let parts: Vec<_> = layers.iter().map(|layer| layer.vector(builder, "out")).collect();
+    let low_ranks = vector::project(builder, x, &parts)?;
+    let projected = std::array::from_fn(|at| {
+        let low = low_ranks[at].map(|low_rank| low_rank.t);
+        let update = layers[at].low_rank_up().zip(low);
+        let update = update.map(|((up, scale), low)| LowRankUp { low, up, scale });
+        Projected { x: parts[at].y, update }
+    });
+    let gamma = |part: &str| {
+        let weight =
+            builder.weight_if_any(&layer_name(layer, &format!("self_attn.{part}_norm.weight")));
+        weight.map(|weight| weight.floats())
+    };
+    let (gammas, Rotary { cos, sin }) = (["q", "k"].map(gamma), rotary);
+    let turned = Turned {
+        gammas,
+        eps: builder.config.model.rms_norm_eps,
+        tables: [cos, sin],
+        positions: cos.len() / (builder.config.model.head_dim() / 2),
+    };
+    let scale = mixing::scale(builder.config.attention());
+    builder.scope(format!("layer {layer}/attention"));
+    cached::attend_alone(builder, (cache, layer), (projected, turned), scale)
 }
 
 /// Appends the norm of every head of `x` by the gain `name`, where the model has it.

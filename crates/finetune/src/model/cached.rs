@@ -2,7 +2,7 @@
 
 use retrograph_kernels::ops::{
     CacheAppend, CacheAttention, CacheAttentionSum, CachePair, CacheScores, CacheShape,
-    CacheSoftmax, CacheValues, Compute,
+    CacheSoftmax, CacheValues, Compute, Projected, Turned,
 };
 use retrograph_runtime::{BufferId, Slice};
 
@@ -61,9 +61,34 @@ impl Cache {
             head_dim: model.head_dim(),
         }
     }
+
+    /// What the pass can see of `layer`.
+    fn held(&self, layer: usize, shape: CacheShape) -> LayerCache {
+        self.layers[layer].first(shape.length * shape.kv_heads * shape.head_dim)
+    }
 }
 
-/// Appends the attention of the new tokens, whose keys and values enter the cache of `layer`.
+/// Appends the attention of one token from its projections on: it reads what the cache holds.
+pub(super) fn attend_alone(
+    builder: &mut Builder,
+    (cache, layer): (&Cache, usize),
+    (projected, turned): ([Projected<BufferId>; 3], Turned<BufferId>),
+    scale: f32,
+) -> Result<Slice<f32>> {
+    let (shape, position) = (cache.shape(builder), cache.position);
+    let caches = cache.held(layer, shape);
+    let runs = shape.heads * shape.runs();
+    let partials = builder.transient("runs", runs * shape.head_dim);
+    let stats = builder.transient("run_stats", runs * 2);
+    let attention =
+        CacheAttention { projected, turned, caches, partials, stats, position, shape, scale };
+    builder.launch(attention.launch())?;
+    let out = builder.transient("out", shape.heads * shape.head_dim);
+    builder.launch(CacheAttentionSum { partials, stats, out, position, shape }.launch())?;
+    Ok(out)
+}
+
+/// Appends the attention of several new tokens, whose keys and values enter the cache of `layer`.
 pub(super) fn attend(
     builder: &mut Builder,
     (cache, layer): (&Cache, usize),
@@ -71,12 +96,11 @@ pub(super) fn attend(
     scale: f32,
 ) -> Result<Slice<f32>> {
     let shape = cache.shape(builder);
-    let caches = cache.layers[layer].first(shape.length * shape.kv_heads * shape.head_dim);
+    let caches = cache.held(layer, shape);
     let (start, count) = (cache.position, cache.count);
     builder.launch(CacheAppend { keys: k, values: v, caches, start, count, shape }.launch())?;
     let out = builder.transient("out", q.len());
-    let question = Question { q, caches, out, position: cache.position, shape, scale };
-    if builder.rows() == 1 { question.of_one(builder) } else { question.of_several(builder) }?;
+    Question { q, caches, out, position: cache.position, shape, scale }.of_several(builder)?;
     Ok(out)
 }
 
@@ -92,18 +116,6 @@ struct Question {
 }
 
 impl Question {
-    /// One token reads what the cache holds.
-    fn of_one(self, builder: &mut Builder) -> Result<()> {
-        let Self { q, caches, out, position, shape, scale } = self;
-        let runs = shape.heads * shape.runs();
-        let partials = builder.transient("runs", runs * shape.head_dim);
-        let stats = builder.transient("run_stats", runs * 2);
-        builder.launch(
-            CacheAttention { q, caches, partials, stats, position, shape, scale }.launch(),
-        )?;
-        builder.launch(CacheAttentionSum { partials, stats, out, position, shape }.launch())
-    }
-
     /// Several tokens attend by products over everything that the pass can see. Over a cache in
     /// bf16 they are products in bf16, whatever those of the layers are.
     fn of_several(self, builder: &mut Builder) -> Result<()> {

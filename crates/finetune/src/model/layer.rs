@@ -12,7 +12,8 @@ use crate::parameters::layer_name;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Saved {
     input_norm: norm::Saved,
-    attention: attention::Saved,
+    /// `None` where one token attended to a cache, which has no backward pass.
+    attention: Option<attention::Saved>,
     mlp_norm: norm::Saved,
     /// `None` where the MLP is computed as a whole, which has no backward pass.
     mlp: Option<mlp::Saved>,
@@ -52,7 +53,8 @@ pub(super) fn backward(
     let branch = mlp::backward(builder, layer, mlp, grad)?;
     builder.scope(format!("layer {layer}/mlp norm backward"));
     norm::backward(builder, saved.mlp_norm, branch, residual)?;
-    let branch = attention::backward(builder, layer, (saved.attention, rotary), grad)?;
+    let attention = saved.attention.expect("a pass that trains has no cache");
+    let branch = attention::backward(builder, layer, (attention, rotary), grad)?;
     builder.scope(format!("layer {layer}/input norm backward"));
     norm::backward(builder, saved.input_norm, branch, residual)
 }

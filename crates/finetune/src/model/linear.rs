@@ -67,7 +67,7 @@ pub(super) fn forward_each<const N: usize>(
     }
     let mut low_ranks = Vec::with_capacity(N);
     if layers[0].0.shape.rows == 1 {
-        let parts = layers.iter().zip(&outputs).map(|((layer, _), y)| layer.vector(*y));
+        let parts = layers.iter().zip(&outputs).map(|((layer, _), y)| layer.vector_into(*y));
         low_ranks = vector::forward(builder, x, &parts.collect::<Vec<_>>())?;
     } else {
         for ((layer, scope), y) in layers.into_iter().zip(&outputs) {
@@ -161,15 +161,24 @@ impl Linear {
             builder.scope(scope);
             return Ok((builder.sum(residual, y)?, saved));
         }
-        let y = builder.transient("out", self.shape.outputs);
-        let part = vector::Part { bias: Some(residual), ..self.vector(y) };
+        let part = vector::Part { bias: Some(residual), ..self.vector(builder, "out") };
         let low_rank = vector::forward(builder, x, &[part])?[0];
-        Ok((y, Saved { x, low_rank }))
+        Ok((part.y, Saved { x, low_rank }))
     }
 
-    /// The layer of one row.
-    fn vector(&self, y: Slice<f32>) -> vector::Part<'_> {
+    /// The layer of one row, into a buffer of its own.
+    pub(super) fn vector(&self, builder: &mut Builder, name: &str) -> vector::Part<'_> {
+        let y = builder.transient(name, self.shape.outputs);
+        self.vector_into(y)
+    }
+
+    fn vector_into(&self, y: Slice<f32>) -> vector::Part<'_> {
         vector::Part { layer: self, bias: self.bias.map(|bias| bias.floats()), y }
+    }
+
+    /// The second matrix of the low-rank update, and its factor.
+    pub(super) fn low_rank_up(&self) -> Option<(Slice<f32>, f32)> {
+        self.lora.map(|lora| (lora.b.floats(), lora.scale))
     }
 
     /// Appends `y = linear(x)` into a buffer that is given. What the gradients of a low-rank update
@@ -181,7 +190,7 @@ impl Linear {
         y: Slice<f32>,
     ) -> Result<Option<LowRank>> {
         if self.shape.rows == 1 {
-            return Ok(vector::forward(builder, x, &[self.vector(y)])?[0]);
+            return Ok(vector::forward(builder, x, &[self.vector_into(y)])?[0]);
         }
         self.project(builder, x, y.into())?;
         self.update(builder, x, y)

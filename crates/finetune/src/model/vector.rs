@@ -44,8 +44,8 @@ pub(super) fn forward(
 }
 
 /// Appends all that reads `x`: `y = x·Wᵀ + b` of each part, and what is between the matrices of its
-/// low-rank update.
-fn project(
+/// low-rank update, the second of which is left to others.
+pub(super) fn project(
     builder: &mut Builder,
     x: Activation,
     parts: &[Part<'_>],

@@ -80,16 +80,16 @@ impl<B: Copy> CachePair<B> {
         }
     }
 
-    /// The kernel that appends, and both caches as its arguments.
-    fn appended(self) -> (&'static Kernel, [Argument<B>; 2]) {
+    /// Both, for those who write some of it.
+    pub(super) fn updated(self) -> [Argument<B>; 2] {
         match self {
-            Self::F32(pair) => (&CACHE_APPEND, pair.map(Argument::update)),
-            Self::Bf16(pair) => (&CACHE_APPEND_BF16, pair.map(Argument::update)),
+            Self::F32(pair) => pair.map(Argument::update),
+            Self::Bf16(pair) => pair.map(Argument::update),
         }
     }
 
     /// Pairs of bf16 are written as one word.
-    fn check(self, check: Check, width: usize) -> Result<(), KernelError> {
+    pub(super) fn check(self, check: Check, width: usize) -> Result<(), KernelError> {
         let Self::Bf16(pair) = self else { return Ok(()) };
         let rule = "tokens in bf16 have an even number of elements and start at whole words";
         let odd = pair.map(|view| view.byte_range().start % 4).into_iter().max().unwrap_or(0);
@@ -135,7 +135,11 @@ impl<B: Copy> CacheAppend<B> {
         let elements = check.size("the number of elements", keys.len())?;
         let width = check.size("the elements of a token", width)?;
         let capacity = check.size("the length", shape.length)?;
-        let (kernel, [key_cache, value_cache]) = caches.appended();
+        let kernel = match caches {
+            CachePair::F32(_) => &CACHE_APPEND,
+            CachePair::Bf16(_) => &CACHE_APPEND_BF16,
+        };
+        let [key_cache, value_cache] = caches.updated();
         let arguments = vec![
             Argument::read(keys),
             Argument::read(values),

@@ -32,7 +32,7 @@ pub(crate) fn caches(
 }
 
 /// The numbers in a cache.
-fn held(device: &Device, cache: Stored<u64>) -> Vec<f32> {
+pub(crate) fn held(device: &Device, cache: Stored<u64>) -> Vec<f32> {
     match cache {
         Stored::F32(view) => device.download(view),
         Stored::Bf16(view) => device.download(view).into_iter().map(bf16::to_f32).collect(),

@@ -5,6 +5,7 @@ mod attention;
 mod bounds;
 mod cache;
 mod cache_bf16;
+mod cache_token;
 mod clip;
 mod cross_entropy;
 mod dropout;

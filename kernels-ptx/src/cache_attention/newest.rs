@@ -1,0 +1,208 @@
+//! What a new token brings to attention: its query, key and value, from their projections on.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value};
+
+use crate::bf16::pack;
+use crate::rms_norm::scaled_rstd;
+
+/// The widest head.
+pub(super) const WIDEST: u32 = 512;
+
+/// A projection and its low-rank update, which may be null.
+#[derive(Clone, Copy)]
+struct Projected<'k> {
+    x: Ptr<'k, f32>,
+    low: Ptr<'k, f32>,
+    up: Ptr<'k, f32>,
+}
+
+/// The operands of the new token, and where its parts are kept.
+#[derive(Clone, Copy)]
+pub(super) struct Newest<'k> {
+    k: Kernel<'k>,
+    target: SmTarget,
+    /// Bytes of an element of the cache.
+    bytes: u32,
+    projected: [Projected<'k>; 3],
+    gammas: [Ptr<'k, f32>; 2],
+    cos: Ptr<'k, f32>,
+    sin: Ptr<'k, f32>,
+    /// Keys and values.
+    pub(super) caches: [Value<'k, u64>; 2],
+    /// One head of the query, the key and the value.
+    pub(super) q: Shared<'k, f32>,
+    key: Shared<'k, f32>,
+    pub(super) v: Shared<'k, f32>,
+    pub(super) head_dim: Value<'k, u32>,
+    rank: Value<'k, u32>,
+    positions: Value<'k, u32>,
+    low_scale: Value<'k, f32>,
+    eps: Value<'k, f32>,
+}
+
+impl<'k> Newest<'k> {
+    /// Declares the pointers.
+    pub(super) fn declare(k: &Kernel<'k>, (target, bytes): (SmTarget, u32)) -> Self {
+        let projected = ["q", "k", "v"].map(|name| {
+            let x = k.pointer(name);
+            let [low, up] = ["low", "up"].map(|part| k.pointer(&format!("{name}_{part}")));
+            Projected { x, low, up }
+        });
+        let gammas = ["q_gamma", "k_gamma"].map(|name| k.pointer(name));
+        let [cos, sin] = ["cos", "sin"].map(|name| k.pointer(name));
+        let caches = ["keys", "values"].map(|name| k.pointer::<u32>(name).address());
+        let [q, key, v] =
+            ["query", "key", "value"].map(|name| k.shared::<f32>(name, WIDEST as usize));
+        let (none, zero) = (k.constant(0u32), k.constant(0.0f32));
+        Self {
+            k: *k,
+            target,
+            bytes,
+            projected,
+            gammas,
+            cos,
+            sin,
+            caches,
+            q,
+            key,
+            v,
+            head_dim: none,
+            rank: none,
+            positions: none,
+            low_scale: zero,
+            eps: zero,
+        }
+    }
+
+    /// Declares the sizes and factors.
+    pub(super) fn sized(self, k: &Kernel<'k>) -> Self {
+        let [head_dim, rank, positions] =
+            ["head_dim", "rank", "positions"].map(|name| k.param::<u32>(name));
+        let [low_scale, eps] = ["low_scale", "eps"].map(|name| k.param::<f32>(name));
+        Self { head_dim, rank, positions, low_scale, eps, ..self }
+    }
+
+    /// Computes the query of `head` and, where `here` is true, key and value, which the first head
+    /// of each group writes to the rows of the cache that are given.
+    pub(super) fn prepare(
+        &self,
+        (head, group): (Value<'k, u32>, Value<'k, u32>),
+        place: Value<'k, u32>,
+        (here, rows): (Pred<'k>, [Value<'k, u64>; 2]),
+    ) {
+        let k = self.k;
+        let kv_head = head / group;
+        let [q, key, v] = self.projected;
+        self.project(q, head, self.q);
+        k.when(here, || {
+            self.project(key, kv_head, self.key);
+            self.project(v, kv_head, self.v);
+        });
+        k.barrier();
+        let row = place.min(self.positions - 1).mul_wide(self.head_dim >> 1);
+        let angles = [self.cos.at(row), self.sin.at(row)];
+        self.turn(self.q, self.gammas[0], angles);
+        k.when(here, || self.turn(self.key, self.gammas[1], angles));
+        k.barrier();
+        k.when(here, || {
+            let writes = (head - kv_head * group).eq(0);
+            for (part, row) in [self.key, self.v].into_iter().zip(rows) {
+                self.append(part, writes, row);
+            }
+        });
+        k.barrier();
+    }
+
+    /// One head of a projection with its update. What is missing of a quad becomes 0.
+    fn project(&self, from: Projected<'k>, head: Value<'k, u32>, to: Shared<'k, f32>) {
+        let (k, rank) = (self.k, self.rank);
+        let start = head * self.head_dim;
+        let whole = (self.head_dim + 3) & 0xffff_fffc;
+        let odd = (from.low.address() | from.up.address()) & 15;
+        let aligned = odd.eq(0) & (rank & 3).eq(0);
+        k.range(k.tid_x(), whole, k.ntid_x(), |i| {
+            let value = k.var(0.0f32);
+            k.when(i.lt(self.head_dim), || {
+                let update = k.var(0.0f32);
+                k.when(!from.low.is_null(), || {
+                    let up = from.up.at((start + i).mul_wide(rank));
+                    // Quads of four quads, whose loads are under way together.
+                    let blocks = aligned.select(rank & 0xffff_fff0, 0);
+                    k.range(0u32, blocks, 16, |r| {
+                        let quads = [0, 4, 8, 12]
+                            .map(|quad| (up.load_vec4(r + quad), from.low.load_vec4(r + quad)));
+                        for (up, low) in quads {
+                            update.update(|sum| (0..4).fold(sum, |sum, i| up[i].fma(low[i], sum)));
+                        }
+                    });
+                    k.range(blocks, rank, 1, |r| {
+                        update.update(|sum| up.load(r).fma(from.low.load(r), sum));
+                    });
+                });
+                let x = from.x.load(start + i);
+                value.set(self.low_scale.fma(update.get(), x));
+            });
+            to.store(i, value.get());
+        });
+    }
+
+    /// The norm of a head, where it has one, and its rotation.
+    fn turn(&self, part: Shared<'k, f32>, gamma: Ptr<'k, f32>, [cos, sin]: [Ptr<'k, f32>; 2]) {
+        let (k, half) = (self.k, self.head_dim >> 1);
+        let rstd = k.var(1.0f32);
+        // Every warp adds the squares itself.
+        k.when(!gamma.is_null(), || {
+            rstd.set(scaled_rstd(k, (self.head_dim, self.eps), |scale| {
+                let sum = k.var(0.0f32);
+                k.range(k.lane(), self.head_dim, 32, |i| {
+                    let x = part.load(i) * scale;
+                    sum.update(|sum| x.fma(x, sum));
+                });
+                k.warp_sum(sum.get())
+            }));
+            // All have read before one of them writes.
+            k.barrier();
+        });
+        k.range(k.tid_x(), half, k.ntid_x(), |i| {
+            let [a, b] = [i, i + half].map(|i| {
+                let x = k.var(part.load(i));
+                k.when(!gamma.is_null(), || x.set(x.get() * rstd.get() * gamma.load(i)));
+                x.get()
+            });
+            let (cos, sin) = (cos.load(i), sin.load(i));
+            part.store(i, a * cos - b * sin);
+            part.store(i + half, b * cos + a * sin);
+        });
+    }
+
+    /// Rounds a part as the cache holds it, and stores it there.
+    fn append(&self, part: Shared<'k, f32>, writes: Pred<'k>, row: Value<'k, u64>) {
+        let k = self.k;
+        k.range(k.tid_x(), self.head_dim >> 1, k.ntid_x(), |pair| {
+            let values = [0, 1].map(|i| part.load(pair * 2 + i));
+            if self.bytes == 4 {
+                let row = Ptr::<f32>::from_address(row);
+                k.when(writes, || {
+                    (0..).zip(values).for_each(|(i, value)| row.store(pair * 2 + i, value));
+                });
+                return;
+            }
+            let word = pack(self.target, values);
+            let rounded = [word << 16, word & 0xffff_0000].map(Value::<f32>::from_bits);
+            (0..).zip(rounded).for_each(|(i, value)| part.store(pair * 2 + i, value));
+            k.when(writes, || Ptr::<u32>::from_address(row).store(pair, word));
+        });
+    }
+
+    /// This lane's share of the product of query and key.
+    pub(super) fn score(&self) -> Value<'k, f32> {
+        let k = self.k;
+        let dot = k.var(0.0f32);
+        k.range(k.lane() * 4, self.head_dim, 128, |i| {
+            let (q, key) = (self.q.load_vec4(i), self.key.load_vec4(i));
+            dot.update(|dot| (0..4).fold(dot, |dot, i| q[i].fma(key[i], dot)));
+        });
+        dot.get()
+    }
+}
