@@ -5,16 +5,15 @@
 //! the instruction takes them; of b it splits its share into shared memory
 //! (`gemm/stream/halves.rs`), from which the instruction reads the columns of all warpgroups.
 //!
-//! While the products of a stage run, threads prepare the next one. They run as two groups, one for
-//! each half of the columns, and each starts from zero: as soon as the first one is done, it is
-//! added to the sums and started again with the next stage, behind the second one, so that tensor
-//! cores do not wait for additions.
+//! Products run behind the back of the threads, as two groups, one for each half of the columns,
+//! and each starts from zero. As soon as the first one is done, it is added to the sums and started
+//! again with the next stage, behind the second one: tensor cores do not wait for additions.
+//! Between the groups of a stage, threads split b of the next one; behind them, rows of a.
 //!
-//! **Order of a stage.** Rows of a land by `cp.async`, three stages ahead; b comes one stage ahead,
-//! in registers. There are three places for the halves of b: whoever is behind the barrier of a
-//! stage has waited for the products of the stage before the last one, whose place is filled next.
-//! The halves are written by ordinary stores, so that `fence.proxy.async` stands between them and
-//! the barrier.
+//! **Stages.** a lands by `cp.async`, three stages ahead; b is loaded into registers two stages
+//! ahead and split one stage ahead. There are three places for its halves: whoever is behind the
+//! barrier of a stage has waited for the products of the stage before the last one, whose place is
+//! filled next. `fence.proxy.async` stands between the stores that fill it and the next barrier.
 //!
 //! **Limits.** sm_90a. The contraction is padded to 64 steps, two stages, so that registers of one
 //! stage are not copied to make room for the next. a is padded with zeros; b with elements of the
