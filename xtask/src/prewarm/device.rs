@@ -115,7 +115,8 @@ pub(super) fn check(
             let launched = coverage.of(entry, context.target());
             let most = function.max_threads();
             let threads = if launched.threads == 0 { most } else { launched.threads };
-            launcher.launch(kernel, &function, threads)?;
+            let shared_bytes = images::dynamic_shared(entry, context.target());
+            launcher.launch(kernel, &function, (threads, shared_bytes))?;
             let wrong = launcher.occupancy(&function, threads, launched.shared_bytes)?;
             findings.shortfalls.extend(wrong);
         }
@@ -140,7 +141,12 @@ impl Launcher {
     }
 
     /// Launches one block with an empty problem: all sizes are 0, and all pointers lead to zeros.
-    fn launch(&self, kernel: &Kernel, function: &Function, threads: u32) -> anyhow::Result<()> {
+    fn launch(
+        &self,
+        kernel: &Kernel,
+        function: &Function,
+        (threads, shared_bytes): (u32, u32),
+    ) -> anyhow::Result<()> {
         let arguments = kernel.parameters.iter().fold(KernelArguments::new(), |arguments, one| {
             match one.kind {
                 ParameterKind::Pointer => arguments.address(self.scratch.address()),
@@ -149,7 +155,7 @@ impl Launcher {
                 ParameterKind::F32 => arguments.f32(0.0),
             }
         });
-        let geometry = LaunchGeometry::linear(1, threads);
+        let geometry = LaunchGeometry { shared_bytes, ..LaunchGeometry::linear(1, threads) };
         let launch = KernelLaunch { function, geometry, arguments: &arguments };
         // SAFETY: the arguments are those of the kernel, whose sizes bound what it touches, and the
         // scratch memory lives until the stream was waited for.

@@ -37,8 +37,8 @@ pub(super) static SINGLE: [Tile; 11] = [
     tile!(32 x 32, 256, 128, 2, [25, 42]),
     tile!(32 x 16, 256, 128, 2, [19, 27]),
     tile!(16 x 16, 256, 256, 2, [12, 18]),
-    tile!(128 x 128, 256, 32, 1, [62, 62], true, false),
-    tile!(64 x 64, 128, 32, 2, [26, 36], true, false),
+    tile!(128 x 128, 256, 32, 1, [70, 70], true, false),
+    tile!(64 x 64, 128, 32, 2, [38, 53], true, false),
 ];
 
 /// Those of products in f32 whose b is in NF4.
@@ -47,10 +47,10 @@ const SINGLE_NF4: &[Tile] = SINGLE.split_at(9).0;
 /// The tiles of large products in bf16, with clocks that were measured on an H200, where warpgroups
 /// multiply (docs/hardware/2026-11-22-real-models).
 pub(super) static STREAM: [Tile; 4] = [
-    tile!(192 x 256, 384, 64, 1, [30, 30], true, true),
-    tile!(256 x 128, 256, 64, 1, [24, 24], true, false),
-    tile!(128 x 128, 256, 64, 1, [15, 15], true, false),
-    tile!(64 x 64, 128, 64, 2, [8, 12], true, false),
+    tile!(192 x 256, 384, 64, 1, [35, 35], true, true),
+    tile!(256 x 128, 256, 64, 1, [26, 26], true, false),
+    tile!(128 x 128, 256, 64, 1, [16, 16], true, false),
+    tile!(64 x 64, 128, 64, 2, [9, 11], true, false),
 ];
 
 /// Those of products whose b is in NF4, decoded into the stages.
