@@ -45,7 +45,7 @@ pub(super) static SINGLE: [Tile; 11] = [
 const SINGLE_NF4: &[Tile] = SINGLE.split_at(9).0;
 
 /// The tiles of large products in bf16, with clocks that were measured on an H200, where warpgroups
-/// multiply (docs/hardware/2026-11-22-real-models).
+/// multiply (docs/hardware/2026-11-22-streams-and-tokens).
 pub(super) static STREAM: [Tile; 4] = [
     tile!(192 x 256, 384, 64, 1, [35, 35], true, true),
     tile!(256 x 128, 256, 64, 1, [26, 26], true, false),
