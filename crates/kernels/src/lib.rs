@@ -9,8 +9,9 @@
 //! use retrograph_kernels::{SmTarget, View, images};
 //!
 //! // Here a buffer is a device address; in a pass of the runtime it is a buffer of that pass.
-//! let (x, y) = (View::<u64, f32>::new(0x1000, 6), View::new(0x3000, 8));
-//! let w = View::<_, f32>::new(0x2000, 12); // It may also be stored in bf16 or NF4.
+//! let view = View::<u64, f32>::new;
+//! let (x, y) = (view(0x1000, 6), view(0x3000, 8));
+//! let w = view(0x2000, 12); // It may also be stored in bf16 or NF4.
 //! let shape = GemmShape { rows: 2, inputs: 3, outputs: 4 };
 //! let fprop = Fprop { x, w, bias: None, y, shape, alpha: 1.0, accumulate: false };
 //! let launch = fprop.launch()?;
