@@ -188,16 +188,19 @@ pub(super) fn backward(
     builder.scope(format!("layer {layer}/attention backward"));
     let mixing = saved.mixing.expect("a pass that trains has no cache");
     let grads = mixing::backward(builder, mixing, grad_mixed)?;
-    builder.scope(format!("layer {layer}/q backward"));
+    let names = ["q", "k", "v"].map(|part| format!("layer {layer}/{part} backward"));
+    builder.scope(&*names[0]);
     let grad_q = rotary.rotate(builder, grads[0], true)?;
     let grad_q = norm_heads_backward(builder, saved.norms[0], grad_q)?;
-    let from_q = through(builder, q, grad_q)?;
-    builder.scope(format!("layer {layer}/k backward"));
+    let grad_q = Activation::of(builder, grad_q, q.0.forms(builder))?;
+    builder.scope(&*names[1]);
     let grad_k = rotary.rotate(builder, grads[1], true)?;
     let grad_k = norm_heads_backward(builder, saved.norms[1], grad_k)?;
-    let from_k = through(builder, k, grad_k)?;
-    builder.scope(format!("layer {layer}/v backward"));
-    let from_v = through(builder, v, grads[2])?;
+    let grad_k = Activation::of(builder, grad_k, k.0.forms(builder))?;
+    builder.scope(&*names[2]);
+    let grad_v = Activation::of(builder, grads[2], v.0.forms(builder))?;
+    let layers = [(q, grad_q, &*names[0]), (k, grad_k, &*names[1]), (v, grad_v, &*names[2])];
+    let [from_q, from_k, from_v] = linear::backward_each(builder, layers)?;
     builder.scope(format!("layer {layer}/attention backward"));
     let from_k_and_v = builder.sum(from_k, from_v)?;
     builder.sum(from_k_and_v, from_q)

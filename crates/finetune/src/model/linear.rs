@@ -78,6 +78,20 @@ pub(super) fn forward_each<const N: usize>(
     Ok(std::array::from_fn(|at| (outputs[at], Saved { x, low_rank: low_ranks[at] })))
 }
 
+/// Appends the gradients of several layers of one input, each in the scope that is given, and gives
+/// those of the input, whose sum is its gradient.
+pub(super) fn backward_each<const N: usize>(
+    builder: &mut Builder,
+    layers: [((Linear, Saved), Activation, &str); N],
+) -> Result<[Slice<f32>; N]> {
+    let mut grads = Vec::with_capacity(N);
+    for ((layer, saved), given, scope) in layers {
+        builder.scope(scope);
+        grads.push(layer.backward(builder, saved, given)?);
+    }
+    Ok(std::array::from_fn(|at| grads[at]))
+}
+
 impl Linear {
     /// The projection whose weights are named `<prefix>.weight` and so on.
     pub(super) fn new(builder: &Builder, prefix: &str, [inputs, outputs]: [usize; 2]) -> Self {

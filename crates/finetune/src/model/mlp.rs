@@ -94,10 +94,10 @@ pub(super) fn backward(
         grad_up: grad_up.written(),
     };
     builder.launch(both.launch())?;
-    builder.scope(format!("layer {layer}/gate backward"));
-    let from_gate = gate.1.backward(builder, gate.2, grad_gate)?;
-    builder.scope(format!("layer {layer}/up backward"));
-    let from_up = up.1.backward(builder, up.2, grad_up)?;
+    let names = ["gate", "up"].map(|part| format!("layer {layer}/{part} backward"));
+    let (gate, up) = ((gate.1, gate.2), (up.1, up.2));
+    let layers = [(gate, grad_gate, &*names[0]), (up, grad_up, &*names[1])];
+    let [from_gate, from_up] = linear::backward_each(builder, layers)?;
     builder.scope(format!("layer {layer}/mlp backward"));
     builder.sum(from_gate, from_up)
 }
