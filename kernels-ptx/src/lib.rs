@@ -31,6 +31,7 @@ mod embedding_backward;
 mod fused_attention;
 mod gemm;
 mod gemv;
+mod held;
 mod mark_tokens;
 mod mean;
 mod parts_sum;

@@ -28,8 +28,8 @@ pub(crate) struct Quad<'k> {
 /// Where a result goes: as f32, as bf16, or both. What it does not go to is null.
 #[derive(Clone, Copy)]
 pub(crate) struct Written<'k> {
-    f32: Ptr<'k, f32>,
-    bf16: Ptr<'k, u32>,
+    pub(crate) f32: Ptr<'k, f32>,
+    pub(crate) bf16: Ptr<'k, u32>,
 }
 
 impl<'k> Written<'k> {

@@ -1,6 +1,9 @@
-//! RMSNorm: `y = x · rstd · gamma` with `rstd = 1 / sqrt(mean(x²) + eps)` for each row.
+//! RMSNorm: `y = x · rstd · gamma` with `rstd = 1 / sqrt(mean(x²) + eps)` for each row. Where an
+//! addend is given, x is the sum of both, which is written, too: a residual and the norm behind it.
 //!
-//! Grid: one block for each row; quads of the row go round its threads.
+//! Grid: one block for each row; quads of the row go round its threads. In `rms_norm_1`, `_2` and
+//! `_4` a thread has so many quads, and keeps them in registers; `rms_norm` reads a row twice, of
+//! any width and wherever it starts. The order is the same, and with it the bits.
 //!
 //! Deterministic: each thread adds its squares in order, and the block adds those sums in a fixed
 //! order. Range: a sum of squares above 2^100 or, where eps is negligible, below 2^-80 is taken
@@ -9,45 +12,128 @@
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
-use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value};
+use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value, Var};
 
-use crate::quad::{Written, aligned, block_quads};
+use crate::held::{places, slots, values};
+use crate::quad::{Floats, Quad, Written, aligned, block_quads};
 
 /// 2^64, by which rows are scaled whose squares leave the range.
 const SCALE: f32 = 18_446_744_073_709_551_616.0;
+/// The most threads of a block.
+const THREADS: u32 = 512;
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build("rms_norm", |k| rms_norm(k, target))).build()
+    let held =
+        |name: &str, quads: u32| Kernel::build(name, |k| held(k, target, (Row::declare(k), quads)));
+    ModuleBuilder::new(target)
+        .entry(Kernel::build("rms_norm", |k| anywhere(k, target, Row::declare(k))))
+        .entry(held("rms_norm_1", 1))
+        .entry(held("rms_norm_2", 2))
+        .entry(held("rms_norm_4", 4))
+        .build()
 }
 
-/// A row of the input.
+/// A row of every operand.
 #[derive(Clone, Copy)]
 struct Row<'k> {
     x: Ptr<'k, f32>,
+    /// Added to x where `adds` says so; `sum` is where that goes.
+    addend: Ptr<'k, f32>,
+    sum: Ptr<'k, f32>,
+    adds: Pred<'k>,
+    gamma: Ptr<'k, f32>,
+    y: Written<'k>,
+    rstd: Ptr<'k, f32>,
     width: Value<'k, u32>,
-    aligned: Pred<'k>,
+    eps: Value<'k, f32>,
 }
 
-fn rms_norm(k: &Kernel<'_>, target: SmTarget) {
-    let x = k.pointer::<f32>("x");
-    let gamma = k.pointer::<f32>("gamma");
-    let y = Written::declare(k, "y");
-    let rstds = k.pointer::<f32>("rstd");
-    let width = k.param::<u32>("width");
-    let eps = k.param::<f32>("eps");
+impl<'k> Row<'k> {
+    /// Declares the parameters. What they have for this block.
+    fn declare(k: &Kernel<'k>) -> Self {
+        let x = k.pointer::<f32>("x");
+        let (addend, sum) = (k.pointer::<f32>("addend"), k.pointer::<f32>("sum"));
+        let gamma = k.pointer::<f32>("gamma");
+        let y = Written::declare(k, "y");
+        let rstd = k.pointer::<f32>("rstd").at(k.ctaid_x());
+        let width = k.param::<u32>("width");
+        let eps = k.param::<f32>("eps");
+        k.max_threads(THREADS);
+        let (adds, start) = (!addend.is_null(), k.ctaid_x().mul_wide(width));
+        let (x, addend, sum) = (x.at(start), addend.at(start), sum.at(start));
+        Self { x, addend, sum, adds, gamma, y: y.at(start), rstd, width, eps }
+    }
 
-    let row = k.ctaid_x();
-    let start = row.mul_wide(width);
-    let (x, y) = (x.at(start), y.at(start));
+    /// x and what is added to it.
+    fn input(&self, quad: Quad<'k>) -> Floats<'k> {
+        let k = self.adds.kernel();
+        let slots = quad.load(self.x).map(|x| k.var(x));
+        k.when(self.adds, || {
+            slots.iter().zip(quad.load(self.addend)).for_each(|(slot, a)| slot.add_assign(a));
+        });
+        values(&slots)
+    }
+}
+
+/// A row of any width, which need not be aligned.
+fn anywhere<'k>(k: &Kernel<'k>, target: SmTarget, row: Row<'k>) {
+    let Row { x, addend, sum, gamma, y, width, .. } = row;
     let [plain, rounded] = y.arrays();
-    let input = Row { x, width, aligned: aligned(&[x, plain, rounded, gamma]) };
-    let rstd = scaled_rstd(*k, (width, eps), |scale| sum_of_squares(k, input, scale));
-    k.when(k.tid_x().eq(0), || rstds.store(row, rstd));
-    block_quads(k, width, input.aligned, |quad| {
-        let (x, gamma) = (quad.load(x), quad.load(gamma));
-        quad.write(target, y, [0, 1, 2, 3].map(|i| x[i] * rstd * gamma[i]));
+    // Without an addend, neither it nor the sum is anywhere.
+    let others = row.adds.select(addend.address() | sum.address(), 0);
+    let aligned = aligned(&[x, plain, rounded, gamma, Ptr::from_address(others)]);
+    let rstd = scaled_rstd(*k, (width, row.eps), |scale| {
+        let sum = k.var(0.0);
+        block_quads(k, width, aligned, |quad| add_squares(sum, row.input(quad), scale));
+        k.block_sum(sum.get())
     });
+    k.when(k.tid_x().eq(0), || row.rstd.store(0, rstd));
+    block_quads(k, width, aligned, |quad| {
+        let (x, gamma) = (row.input(quad), quad.load(gamma));
+        k.when(row.adds, || quad.store(sum, x));
+        quad.write(target, y, normed(x, rstd, gamma));
+    });
+}
+
+/// An aligned row of whole quads, `quads` of which belong to a thread.
+fn held<'k>(k: &Kernel<'k>, target: SmTarget, (row, quads): (Row<'k>, u32)) {
+    let places = places(k, row.width, quads);
+    let held: Vec<_> = places.iter().map(|_| slots(k)).collect();
+    for (place, slots) in places.iter().zip(&held) {
+        k.when(place.inside, || place.fetch(row.x, slots));
+    }
+    k.when(row.adds, || {
+        let addends: Vec<_> = places.iter().map(|place| place.load(row.addend)).collect();
+        let pairs = held.iter().flatten().zip(addends.into_iter().flatten());
+        pairs.for_each(|(slot, addend)| slot.add_assign(addend));
+    });
+    // Gains are on their way while the squares are added.
+    let gammas: Vec<_> = places.iter().map(|place| place.load(row.gamma)).collect();
+    let rstd = scaled_rstd(*k, (row.width, row.eps), |scale| {
+        let sum = k.var(0.0);
+        held.iter().for_each(|slots| add_squares(sum, values(slots), scale));
+        k.block_sum(sum.get())
+    });
+    k.when(k.tid_x().eq(0), || row.rstd.store(0, rstd));
+    for ((place, slots), gamma) in places.iter().zip(&held).zip(gammas) {
+        let x = values(slots);
+        k.when(row.adds, || place.store(row.sum, x));
+        place.write(target, row.y, normed(x, rstd, gamma));
+    }
+}
+
+/// Adds `(x · scale)²` of a quad, in order.
+fn add_squares<'k>(sum: Var<'k, f32>, quad: Floats<'k>, scale: Value<'k, f32>) {
+    for x in quad {
+        let x = x * scale;
+        sum.update(|sum| x.fma(x, sum));
+    }
+}
+
+/// `x · rstd · gamma` of a quad.
+fn normed<'k>(x: Floats<'k>, rstd: Value<'k, f32>, gamma: Floats<'k>) -> Floats<'k> {
+    [0, 1, 2, 3].map(|i| x[i] * rstd * gamma[i])
 }
 
 /// `1 / sqrt(mean(x²) + eps)` of `width` elements, scaled where their squares leave the range.
@@ -68,18 +154,6 @@ pub(crate) fn scaled_rstd<'k>(
         rstd.set(self::rstd(width, sum, (scale, eps)));
     });
     rstd.get()
-}
-
-/// `Σ (x · scale)²`, known to every thread of the block.
-fn sum_of_squares<'k>(k: &Kernel<'k>, row: Row<'k>, scale: Value<'k, f32>) -> Value<'k, f32> {
-    let sum = k.var(0.0);
-    block_quads(k, row.width, row.aligned, |quad| {
-        for x in quad.load(row.x) {
-            let x = x * scale;
-            sum.update(|sum| x.fma(x, sum));
-        }
-    });
-    k.block_sum(sum.get())
 }
 
 /// `1 / sqrt(mean(x²) + eps)` from the sum of the squares of `x · scale`.

@@ -1,48 +1,61 @@
 //! Backward pass of RMSNorm. With `h = x · rstd` and `u = gamma ⊙ grad_out`, for each row:
 //! `grad_input = rstd · (u − h · mean(u ⊙ h))`, and `Σ grad_out ⊙ h` over the rows of a block.
+//! `grad_out` is the sum of up to three gradients, in the order in which they are given.
 //!
 //! Grid: one block for each run of `rows_per_block` consecutive rows, of which there are at most
 //! 256; quads of a row go round the threads of the block. Row p of `gamma_partials`, where it is
 //! given, is written by block p alone, and each of its elements by one thread, row after row. The
-//! second stage, `column_sum`, adds the partial rows.
+//! second stage, `column_sum`, adds the partial rows. In `rms_norm_backward_1` and `_2` a thread
+//! has so many quads: it keeps them in registers, the sums for gamma, too, and the next row is on
+//! its way while the block adds up what it has of this one. `rms_norm_backward` takes rows of any
+//! width, wherever they start, and reads them twice. The order is the same, and with it the bits.
 //!
 //! Deterministic: threads add in order, the block adds their sums in a fixed order, and no element
 //! has two writers. Since h is of the order of 1 whatever the scale of x, nothing here leaves the
 //! range that `rstd` itself does not leave.
 
+mod ahead;
+
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
-use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value};
+use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value, Var};
 
-use crate::quad::{Floats, Quad, aligned, block_quads};
+use crate::held::{slots, values};
+use crate::quad::{Floats, Quad, Written, aligned, block_quads};
+
+/// The most threads of a block.
+const THREADS: u32 = 512;
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build("rms_norm_backward", backward)).build()
+    let held = |name: &str, quads: u32| {
+        Kernel::build(name, |k| ahead::held(k, target, (Rows::declare(k), quads)))
+    };
+    ModuleBuilder::new(target)
+        .entry(Kernel::build("rms_norm_backward", |k| anywhere(k, target, Rows::declare(k))))
+        .entry(held("rms_norm_backward_1", 1))
+        .entry(held("rms_norm_backward_2", 2))
+        .build()
 }
 
-/// One row of every operand.
+/// The operands: all rows of each, or one row.
 #[derive(Clone, Copy)]
-struct Row<'k> {
+struct Rows<'k> {
     x: Ptr<'k, f32>,
     gamma: Ptr<'k, f32>,
-    grad_out: Ptr<'k, f32>,
-    grad_input: Ptr<'k, f32>,
-    rstd: Value<'k, f32>,
-    width: Value<'k, u32>,
-    aligned: Pred<'k>,
+    rstd: Ptr<'k, f32>,
+    grad_out: [Ptr<'k, f32>; 3],
+    /// Which of the second and third gradient there are.
+    more: [Pred<'k>; 2],
+    grad_input: Written<'k>,
     /// Whether `grad_input` is added to.
     accumulate: Pred<'k>,
-}
-
-/// Where a row's share of the gradient of gamma goes.
-#[derive(Clone, Copy)]
-struct Partial<'k> {
-    row: Ptr<'k, f32>,
-    /// Whether there is no such place.
+    /// The block's share of the gradient of gamma, where it is not frozen.
+    partial: Ptr<'k, f32>,
     frozen: Pred<'k>,
-    /// Whether an earlier row of the block is there already.
-    accumulate: Pred<'k>,
+    /// The block's first row, and the one behind its last.
+    run: [Value<'k, u32>; 2],
+    width: Value<'k, u32>,
 }
 
 /// What one quad of a row holds.
@@ -52,62 +65,109 @@ struct Terms<'k> {
     /// `gamma ⊙ grad_out`.
     u: Floats<'k>,
     grad_out: Floats<'k>,
+    rstd: Value<'k, f32>,
 }
 
-fn backward(k: &Kernel<'_>) {
-    let x = k.pointer::<f32>("x");
-    let gamma = k.pointer::<f32>("gamma");
-    let rstds = k.pointer::<f32>("rstd");
-    let grad_out = k.pointer::<f32>("grad_out");
-    let grad_input = k.pointer::<f32>("grad_input");
-    let partials = k.pointer::<f32>("gamma_partials");
-    let rows = k.param::<u32>("rows");
-    let width = k.param::<u32>("width");
-    let rows_per_block = k.param::<u32>("rows_per_block");
-    let accumulate = k.param::<u32>("accumulate").ne(0);
+impl<'k> Rows<'k> {
+    fn declare(k: &Kernel<'k>) -> Self {
+        let x = k.pointer::<f32>("x");
+        let gamma = k.pointer::<f32>("gamma");
+        let rstd = k.pointer::<f32>("rstd");
+        let grad_out = ["grad_out", "grad_out_2", "grad_out_3"].map(|name| k.pointer(name));
+        let grad_input = Written::declare(k, "grad_input");
+        let partials = k.pointer::<f32>("gamma_partials");
+        let rows = k.param::<u32>("rows");
+        let width = k.param::<u32>("width");
+        let rows_per_block = k.param::<u32>("rows_per_block");
+        let accumulate = k.param::<u32>("accumulate").ne(0);
+        k.max_threads(THREADS);
+        let (frozen, more) = (partials.is_null(), [1, 2].map(|at| !grad_out[at].is_null()));
+        let partial = partials.at(k.ctaid_x().mul_wide(width));
+        let first = k.ctaid_x() * rows_per_block;
+        let run = [first, (first + rows_per_block).min(rows)];
+        Self { x, gamma, rstd, grad_out, more, grad_input, accumulate, partial, frozen, run, width }
+    }
 
-    let frozen = partials.is_null();
-    let partials = partials.at(k.ctaid_x().mul_wide(width));
-    let first = k.ctaid_x() * rows_per_block;
-    k.range(first, (first + rows_per_block).min(rows), 1, |index| {
-        let start = index.mul_wide(width);
-        let (x, grad_out, grad_input) = (x.at(start), grad_out.at(start), grad_input.at(start));
-        let aligned = aligned(&[x, gamma, grad_out, grad_input, partials]);
-        let rstd = rstds.load(index);
-        let row = Row { x, gamma, grad_out, grad_input, rstd, width, aligned, accumulate };
-        let partial = Partial { row: partials, frozen, accumulate: index.ne(first) };
-        gradients(k, row, partial);
-    });
-}
+    /// The operands at the row `index`.
+    fn row(self, index: Value<'k, u32>) -> Self {
+        let start = index.mul_wide(self.width);
+        let (x, rstd) = (self.x.at(start), self.rstd.at(index));
+        let grad_out = self.grad_out.map(|gradient| gradient.at(start));
+        Self { x, rstd, grad_out, grad_input: self.grad_input.at(start), ..self }
+    }
 
-impl<'k> Row<'k> {
-    fn terms(&self, quad: Quad<'k>) -> Terms<'k> {
+    /// What is needed of the quad `quad` of this row.
+    fn terms(&self, k: &Kernel<'k>, quad: Quad<'k>) -> Terms<'k> {
         let (x, gamma) = (quad.load(self.x), quad.load(self.gamma));
-        let grad_out = quad.load(self.grad_out);
-        let h = x.map(|x| x * self.rstd);
-        let u = [0, 1, 2, 3].map(|i| gamma[i] * grad_out[i]);
-        Terms { h, u, grad_out }
+        let [first, second, third] = self.grad_out;
+        let gradients = [
+            quad.load(first),
+            load_if(k, self.more[0], (quad, second)),
+            load_if(k, self.more[1], (quad, third)),
+        ];
+        Terms::of(x, gamma, (gradients, self.rstd.load(0)))
+    }
+
+    /// Whether every operand of this row starts at a multiple of 16 bytes.
+    fn aligned(&self) -> Pred<'k> {
+        let [first, second, third] = self.grad_out;
+        // What is not given is nowhere, whatever the row.
+        let [second, third] = [(self.more[0], second), (self.more[1], third)]
+            .map(|(given, array)| Ptr::from_address(given.select(array.address(), 0)));
+        let partial = Ptr::from_address(self.frozen.select(0, self.partial.address()));
+        let [plain, rounded] = self.grad_input.arrays();
+        aligned(&[self.x, self.gamma, first, second, third, plain, rounded, partial])
     }
 }
 
-/// Writes or adds `rstd · (u − h · mean(u ⊙ h))` and `grad_out ⊙ h`.
-fn gradients<'k>(k: &Kernel<'k>, row: Row<'k>, partial: Partial<'k>) {
-    let sum = k.var(0.0);
-    block_quads(k, row.width, row.aligned, |quad| {
-        let Terms { h, u, .. } = row.terms(quad);
+impl<'k> Terms<'k> {
+    fn of(
+        x: Floats<'k>,
+        gamma: Floats<'k>,
+        (gradients, rstd): ([Floats<'k>; 3], Value<'k, f32>),
+    ) -> Self {
+        let h = x.map(|x| x * rstd);
+        let [a, b, c] = gradients;
+        let grad_out = [0, 1, 2, 3].map(|i| a[i] + b[i] + c[i]);
+        let u = [0, 1, 2, 3].map(|i| gamma[i] * grad_out[i]);
+        Self { h, u, grad_out, rstd }
+    }
+
+    /// Adds `u ⊙ h`, in order.
+    fn add_products(&self, sum: Var<'k, f32>) {
         for i in 0..4 {
-            sum.update(|sum| u[i].fma(h[i], sum));
+            sum.update(|sum| self.u[i].fma(self.h[i], sum));
         }
-    });
-    let mean = k.block_sum(sum.get()) / row.width.cast::<f32>();
-    block_quads(k, row.width, row.aligned, |quad| {
-        let Terms { h, u, grad_out } = row.terms(quad);
-        let before = load_if(k, row.accumulate, (quad, row.grad_input));
-        let gradient = |i: usize| row.rstd * (-mean).fma(h[i], u[i]);
-        quad.store(row.grad_input, [0, 1, 2, 3].map(|i| before[i] + gradient(i)));
-        k.when(!partial.frozen, || {
-            let before = load_if(k, partial.accumulate, (quad, partial.row));
-            quad.store(partial.row, [0, 1, 2, 3].map(|i| grad_out[i].fma(h[i], before[i])));
+    }
+
+    /// `before + rstd · (u − h · mean)`.
+    fn gradient(&self, before: Floats<'k>, mean: Value<'k, f32>) -> Floats<'k> {
+        [0, 1, 2, 3].map(|i| before[i] + self.rstd * (-mean).fma(self.h[i], self.u[i]))
+    }
+
+    /// `before + grad_out ⊙ h`.
+    fn of_gamma(&self, before: Floats<'k>) -> Floats<'k> {
+        [0, 1, 2, 3].map(|i| self.grad_out[i].fma(self.h[i], before[i]))
+    }
+}
+
+/// Rows of any width, which need not be aligned.
+fn anywhere<'k>(k: &Kernel<'k>, target: SmTarget, rows: Rows<'k>) {
+    let ([first, end], width) = (rows.run, rows.width);
+    k.range(first, end, 1, |index| {
+        let row = rows.row(index);
+        let (aligned, later) = (row.aligned(), index.ne(first));
+        let sum = k.var(0.0);
+        block_quads(k, width, aligned, |quad| row.terms(k, quad).add_products(sum));
+        let mean = k.block_sum(sum.get()) / width.cast::<f32>();
+        block_quads(k, width, aligned, |quad| {
+            let terms = row.terms(k, quad);
+            let before = load_if(k, row.accumulate, (quad, row.grad_input.f32));
+            quad.write(target, row.grad_input, terms.gradient(before, mean));
+            k.when(!row.frozen, || {
+                let before = load_if(k, later, (quad, row.partial));
+                quad.store(row.partial, terms.of_gamma(before));
+            });
         });
     });
 }
@@ -118,9 +178,9 @@ fn load_if<'k>(
     condition: Pred<'k>,
     (quad, array): (Quad<'k>, Ptr<'k, f32>),
 ) -> Floats<'k> {
-    let slots = [(); 4].map(|()| k.var(0.0));
+    let slots = slots(k);
     k.when(condition, || {
         slots.iter().zip(quad.load(array)).for_each(|(slot, value)| slot.set(value));
     });
-    slots.map(|slot| slot.get())
+    values(&slots)
 }

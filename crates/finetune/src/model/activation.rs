@@ -58,6 +58,19 @@ impl Activation {
         Self { written, norm: None }
     }
 
+    /// `x`, which is about to be written, and a transient beside it where it is read as bf16.
+    pub(super) fn beside(
+        builder: &mut Builder,
+        (name, x): (&str, Slice<f32>),
+        forms: Forms,
+    ) -> Self {
+        if !forms.bf16 {
+            return x.into();
+        }
+        let rounded = builder.transient_of::<bf16>(&format!("{name}_bf16"), x.len());
+        Self { written: Written::Both(x, rounded), norm: None }
+    }
+
     /// `x` behind a norm that products take when they read it, which those of one token do.
     pub(super) fn to_be_normed(x: Slice<f32>, norm: Normed<BufferId>) -> Self {
         Self { written: x.into(), norm: Some(norm) }

@@ -10,6 +10,7 @@ use super::cached::{self, Cache};
 use super::linear::{self, Linear};
 use super::mixing::{self, Operands};
 use super::norm;
+use super::residual::Residual;
 use super::vector;
 use crate::error::Result;
 use crate::parameters::layer_name;
@@ -76,19 +77,23 @@ pub(super) fn forms(builder: &Builder, layer: usize) -> Forms {
     forms.into_iter().fold(Forms::default(), Forms::and)
 }
 
-/// Appends the attention of `layer`, and adds it to `residual`.
+/// In which forms the gradient of what the attention of `layer` gives is read.
+pub(super) fn grad_forms(builder: &Builder, layer: usize) -> Forms {
+    projection(builder, layer, "o").forms(builder)
+}
+
+/// Appends the attention of `layer`, which is to be added to `residual`.
 pub(super) fn forward(
     builder: &mut Builder,
     layer: usize,
     (x, residual): (Activation, Slice<f32>),
     rotary: Rotary,
-) -> Result<(Slice<f32>, Option<Saved>)> {
-    let onto = (residual, &*format!("layer {layer}/attention residual"));
+) -> Result<(Residual, Option<Saved>)> {
     let o = projection(builder, layer, "o");
     if let Some(cache) = builder.cache.clone().filter(|_| builder.rows() == 1) {
         let mixed = attend_alone(builder, (&cache, layer), x, rotary)?;
         builder.scope(format!("layer {layer}/o"));
-        return Ok((o.forward_onto(builder, mixed.into(), onto)?.0, None));
+        return Ok((o.forward_onto(builder, mixed.into(), residual)?.0, None));
     }
     let [q_layer, k_layer, v_layer] = ["q", "k", "v"].map(|part| projection(builder, layer, part));
     let names = ["q", "k", "v"].map(|part| format!("layer {layer}/{part}"));
@@ -111,7 +116,7 @@ pub(super) fn forward(
     };
     builder.scope(format!("layer {layer}/o"));
     let mixed = Activation::of(builder, mixed, o.forms(builder))?;
-    let (out, o_saved) = o.forward_onto(builder, mixed, onto)?;
+    let (out, o_saved) = o.forward_onto(builder, mixed, residual)?;
     let projections = [(q_layer, q_saved), (k_layer, k_saved), (v_layer, v_saved), (o, o_saved)];
     let norms = [q_norm, k_norm];
     Ok((out, Some(Saved { projections, norms, mixing })))
@@ -159,7 +164,7 @@ fn norm_heads(
     x: Slice<f32>,
 ) -> Result<(Slice<f32>, Option<norm::Saved>)> {
     let Some(gamma) = builder.weight_if_any(name) else { return Ok((x, None)) };
-    let (y, saved) = norm::forward(builder, (x, gamma), Forms::F32)?;
+    let (y, saved) = norm::forward(builder, (x.into(), gamma), Forms::F32)?;
     Ok((y.floats(), Some(saved)))
 }
 
@@ -171,20 +176,22 @@ fn norm_heads_backward(
 ) -> Result<Slice<f32>> {
     let Some(saved) = saved else { return Ok(grad_out) };
     let slice = builder.transient("grad_unnormed", grad_out.len());
-    norm::backward(builder, saved, grad_out, Gradient { slice, accumulate: false })?;
+    let to = Gradient { to: slice.into(), accumulate: false };
+    norm::backward(builder, saved, &[grad_out], to)?;
     Ok(slice)
 }
 
-/// Appends the gradient of the input of the attention of `layer`, and those of its weights.
+/// Appends the gradients of the input of the attention of `layer`, which are to be added, and those
+/// of its weights.
 pub(super) fn backward(
     builder: &mut Builder,
     layer: usize,
     (saved, rotary): (Saved, Rotary),
-    grad_out: Slice<f32>,
-) -> Result<Slice<f32>> {
+    grad_out: Activation,
+) -> Result<[Slice<f32>; 3]> {
     let [q, k, v, o] = saved.projections;
     builder.scope(format!("layer {layer}/o backward"));
-    let grad_mixed = through(builder, o, grad_out)?;
+    let grad_mixed = o.0.backward(builder, o.1, grad_out)?;
     builder.scope(format!("layer {layer}/attention backward"));
     let mixing = saved.mixing.expect("a pass that trains has no cache");
     let grads = mixing::backward(builder, mixing, grad_mixed)?;
@@ -201,17 +208,5 @@ pub(super) fn backward(
     let grad_v = Activation::of(builder, grads[2], v.0.forms(builder))?;
     let layers = [(q, grad_q, &*names[0]), (k, grad_k, &*names[1]), (v, grad_v, &*names[2])];
     let [from_q, from_k, from_v] = linear::backward_each(builder, layers)?;
-    builder.scope(format!("layer {layer}/attention backward"));
-    let from_k_and_v = builder.sum(from_k, from_v)?;
-    builder.sum(from_k_and_v, from_q)
-}
-
-/// Appends the gradients of a projection, and gives that of its input.
-fn through(
-    builder: &mut Builder,
-    (linear, saved): (Linear, linear::Saved),
-    grad_out: Slice<f32>,
-) -> Result<Slice<f32>> {
-    let grad_out = Activation::of(builder, grad_out, linear.forms(builder))?;
-    linear.backward(builder, saved, grad_out)
+    Ok([from_k, from_v, from_q])
 }

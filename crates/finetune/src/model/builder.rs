@@ -6,6 +6,7 @@ use retrograph_kernels::ops::{Add, Compute};
 use retrograph_kernels::{Element, KernelError, Launch};
 use retrograph_runtime::{BufferId, Pass, Slice};
 
+use super::activation::Activation;
 use super::cached::Cache;
 use super::step::GradientHome;
 use super::value::Value;
@@ -54,7 +55,8 @@ impl Weight {
 /// A gradient that is being collected.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gradient {
-    pub(super) slice: Slice<f32>,
+    /// Where it is collected as f32; written as bf16, too, where that is there.
+    pub(super) to: Activation,
     /// Whether something is in it already, to which the next contribution is added.
     pub(super) accumulate: bool,
 }

@@ -5,6 +5,7 @@ use retrograph_runtime::{Pass, Slice};
 
 use super::attention::Rotary;
 use super::builder::{Builder, ParameterBuffers};
+use super::residual::Residual;
 use super::{head, layer};
 use crate::config::TrainingConfig;
 use crate::error::Result;
@@ -46,7 +47,7 @@ impl LossPass {
         let counted = builder.pass.control::<u32>("counted");
         let losses = builder.pass.external::<f32>("losses", rows);
         let rotary = Rotary::declare(&mut builder);
-        let mut x = head::embed(&mut builder, tokens)?;
+        let mut x = Residual::from(head::embed(&mut builder, tokens)?);
         for number in 0..config.model.layers {
             x = layer::forward(&mut builder, number, x, rotary)?.0;
         }

@@ -9,6 +9,7 @@ use retrograph_runtime::{Pass, Slice};
 use super::attention::Rotary;
 use super::builder::{Builder, ParameterBuffers};
 use super::cached::{Cache, CacheForm, LayerCache};
+use super::residual::Residual;
 use super::{head, layer};
 use crate::config::TrainingConfig;
 use crate::error::Result;
@@ -106,13 +107,13 @@ fn finish(mut builder: Builder, cache: Cache, intake: Intake) -> Result<Generati
         Intake::Prompt { tokens, .. } => tokens,
         Intake::Sampled => sampled.slice(0..1),
     };
-    let mut x = head::embed(&mut builder, tokens)?;
+    let mut x = Residual::from(head::embed(&mut builder, tokens)?);
     builder.launch(MarkTokens { tokens, seen, count }.launch())?;
     for number in 0..builder.config.model.layers {
         x = layer::forward(&mut builder, number, x, rotary)?.0;
     }
     if let Intake::Prompt { last, .. } = intake {
-        x = row(&mut builder, x, last)?;
+        x = row(&mut builder, x, last)?.into();
     }
     head::logits_into(&mut builder, x, logits)?;
     sample(&mut builder, [logits], [seen, sampling, sampled])?;
@@ -134,8 +135,9 @@ fn finish(mut builder: Builder, cache: Cache, intake: Intake) -> Result<Generati
 }
 
 /// Appends taking one row of `x`, which is a table of rows for that.
-fn row(builder: &mut Builder, x: Slice<f32>, index: Slice<u32>) -> Result<Slice<f32>> {
+fn row(builder: &mut Builder, x: Residual, index: Slice<u32>) -> Result<Slice<f32>> {
     builder.scope("last token");
+    let x = x.settle(builder)?;
     let (hidden, rows) = (builder.config.model.hidden, builder.rows());
     let out = builder.transient("out", hidden);
     builder.launch(Embedding { tokens: index, table: x, out, hidden, vocab: rows }.launch())?;
@@ -197,7 +199,7 @@ mod tests {
         assert_eq!((count(&next.pass, "gemm"), count(&next.pass, "rope")), (0, 0));
         // What is turned, appended and asked for is one launch, and adding the runs another.
         assert_eq!(count(&next.pass, "cache"), 2 * 2);
-        assert_eq!(count(&next.pass, "residual"), 0);
+        assert_eq!(count(&next.pass, "add"), 0);
         let lora = config(Mode::Lora(LoraConfig::new(8, 32.0)));
         let lora = GenerationPass::next(&lora, form(256)).unwrap();
         // Updates of queries and values begin with the projections, and end with the attention.
@@ -209,7 +211,7 @@ mod tests {
     fn a_prompt_needs_the_logits_of_one_row() {
         let prompt = GenerationPass::prompt(&config(Mode::Full), 16, form(256)).unwrap();
         assert_eq!((count(&prompt.pass, "gemm"), count(&prompt.pass, "gemv")), (2 * 7, 1));
-        assert_eq!((prompt.logits.len(), count(&prompt.pass, "residual")), (256, 2 * 2));
+        assert_eq!((prompt.logits.len(), count(&prompt.pass, "add")), (256, 1));
         assert_eq!(count(&prompt.pass, "cache_append"), 2);
     }
 

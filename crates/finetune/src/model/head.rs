@@ -8,10 +8,11 @@ use retrograph_kernels::ops::{
 };
 use retrograph_runtime::Slice;
 
-use super::activation::Activation;
+use super::activation::{Activation, Forms};
 use super::builder::{Builder, Gradient};
 use super::linear::{self, Linear};
 use super::norm;
+use super::residual::Residual;
 use crate::error::Result;
 use crate::parameters::{EMBEDDING, FINAL_NORM, HEAD};
 
@@ -51,23 +52,23 @@ pub(super) struct Saved {
 }
 
 /// Appends the final norm and the logits of every row of `x`.
-pub(super) fn logits(builder: &mut Builder, x: Slice<f32>) -> Result<(Slice<f32>, Saved)> {
+pub(super) fn logits(builder: &mut Builder, x: Residual) -> Result<(Slice<f32>, Saved)> {
     let (normed, norm, linear) = normed(builder, x)?;
     let (logits, saved) = linear.forward(builder, normed, "out")?;
     Ok((logits, Saved { norm, projection: (linear, saved), logits }))
 }
 
 /// As [`logits`], into a buffer that is given.
-pub(super) fn logits_into(builder: &mut Builder, x: Slice<f32>, logits: Slice<f32>) -> Result<()> {
+pub(super) fn logits_into(builder: &mut Builder, x: Residual, logits: Slice<f32>) -> Result<()> {
     let (normed, _, linear) = normed(builder, x)?;
     linear.forward_into(builder, normed, logits)?;
     Ok(())
 }
 
 /// Appends the final norm. What the logits are made of, and how.
-fn normed(builder: &mut Builder, x: Slice<f32>) -> Result<(Activation, norm::Saved, Linear)> {
+fn normed(builder: &mut Builder, x: Residual) -> Result<(Activation, norm::Saved, Linear)> {
     let (inputs, outputs) = (builder.config.model.hidden, builder.config.model.vocab);
-    let shape = GemmShape { rows: x.len() / inputs, inputs, outputs };
+    let shape = GemmShape { rows: x.x.len() / inputs, inputs, outputs };
     let projection = if builder.config.model.tied { EMBEDDING } else { HEAD };
     let linear = Linear::of(builder.weight(projection), shape);
     builder.scope("final norm");
@@ -124,17 +125,20 @@ pub(super) fn mean(builder: &mut Builder, objective: Objective, out: Slice<f32>)
     builder.launch(Mean { x: losses, counted, out }.launch())
 }
 
-/// Appends the gradient of the last layer's output, given that of the logits.
+/// Appends the gradient of the last layer's output, given that of the logits. It is f32, and bf16
+/// beside that where `forms` asks for it.
 pub(super) fn logits_backward(
     builder: &mut Builder,
     saved: Saved,
     grad_logits: Activation,
-) -> Result<Slice<f32>> {
+    forms: Forms,
+) -> Result<Activation> {
     builder.scope("logits backward");
     let (linear, linear_saved) = saved.projection;
     let grad_normed = linear.backward(builder, linear_saved, grad_logits)?;
     builder.scope("final norm backward");
-    let grad = builder.transient("grad_residual", grad_normed.len());
-    norm::backward(builder, saved.norm, grad_normed, Gradient { slice: grad, accumulate: false })?;
-    Ok(grad)
+    let forms = forms.and(Forms::F32);
+    let to = Activation::transient(builder, ("grad_residual", grad_normed.len()), forms);
+    norm::backward(builder, saved.norm, &[grad_normed], Gradient { to, accumulate: false })?;
+    Ok(to)
 }

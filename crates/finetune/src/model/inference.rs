@@ -4,6 +4,7 @@ use retrograph_runtime::{Pass, Slice};
 
 use super::attention::Rotary;
 use super::builder::{Builder, ParameterBuffers};
+use super::residual::Residual;
 use super::{head, layer};
 use crate::config::TrainingConfig;
 use crate::error::Result;
@@ -37,7 +38,7 @@ impl ForwardPass {
         let tokens = builder.pass.control_array::<u32>("tokens", config.rows());
         let kept = builder.pass.external::<f32>("logits", config.rows() * config.model.vocab);
         let rotary = Rotary::declare(&mut builder);
-        let mut x = head::embed(&mut builder, tokens)?;
+        let mut x = Residual::from(head::embed(&mut builder, tokens)?);
         for number in 0..config.model.layers {
             x = layer::forward(&mut builder, number, x, rotary)?.0;
         }

@@ -18,6 +18,7 @@ use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Forms};
 use super::builder::{Builder, Randomness, Weight};
+use super::residual::Residual;
 use super::vector;
 use crate::error::Result;
 
@@ -162,22 +163,21 @@ impl Linear {
         self.forms(builder).bf16 && self.lora.is_none() && whole()
     }
 
-    /// Appends `residual + linear(x)`. Where the product has one row, it adds the residual as it
-    /// would a bias; elsewhere that is an operation of its own, in the scope that is given.
+    /// Appends `linear(x)`, which is to be added to the residual. Where the product has one row, it
+    /// adds the residual as it would a bias; elsewhere that is left to what reads the sum.
     pub(super) fn forward_onto(
         &self,
         builder: &mut Builder,
         x: Activation,
-        (residual, scope): (Slice<f32>, &str),
-    ) -> Result<(Slice<f32>, Saved)> {
+        residual: Slice<f32>,
+    ) -> Result<(Residual, Saved)> {
         if self.shape.rows > 1 || self.bias.is_some() {
             let (y, saved) = self.forward(builder, x, "out")?;
-            builder.scope(scope);
-            return Ok((builder.sum(residual, y)?, saved));
+            return Ok((Residual { x: residual, addend: Some(y) }, saved));
         }
         let part = vector::Part { bias: Some(residual), ..self.vector(builder, "out") };
         let low_rank = vector::forward(builder, x, &[part])?[0];
-        Ok((part.y, Saved { x, low_rank }))
+        Ok((part.y.into(), Saved { x, low_rank }))
     }
 
     /// The layer of one row, into a buffer of its own.

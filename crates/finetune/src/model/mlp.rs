@@ -6,6 +6,7 @@ use retrograph_runtime::Slice;
 use super::activation::{Activation, Forms};
 use super::builder::Builder;
 use super::linear::{self, Linear};
+use super::residual::Residual;
 use super::vector;
 use crate::error::Result;
 use crate::parameters::layer_name;
@@ -33,14 +34,18 @@ pub(super) fn forms(builder: &Builder, layer: usize) -> Forms {
     gate.and(up)
 }
 
-/// Appends the MLP of `layer`, and adds it to `residual`.
+/// In which forms the gradient of what the MLP of `layer` gives is read.
+pub(super) fn grad_forms(builder: &Builder, layer: usize) -> Forms {
+    projection(builder, layer, "down").forms(builder)
+}
+
+/// Appends the MLP of `layer`, which is to be added to `residual`.
 pub(super) fn forward(
     builder: &mut Builder,
     layer: usize,
     (x, residual): (Activation, Slice<f32>),
-) -> Result<(Slice<f32>, Option<Saved>)> {
+) -> Result<(Residual, Option<Saved>)> {
     let [gate, up, down] = ["gate", "up", "down"].map(|part| projection(builder, layer, part));
-    let residual = (residual, &*format!("layer {layer}/mlp residual"));
     builder.scope(format!("layer {layer}/gate and up"));
     if let Some(inner) = vector::gated(builder, [&gate, &up], x)? {
         builder.scope(format!("layer {layer}/down"));
@@ -71,16 +76,16 @@ pub(super) fn forward(
     Ok((y, Some(Saved { gate, up, down: (down, down_saved), form })))
 }
 
-/// Appends the gradient of the input of the MLP of `layer`, and those of its weights.
+/// Appends the gradients of the input of the MLP of `layer`, which are to be added, and those of
+/// its weights.
 pub(super) fn backward(
     builder: &mut Builder,
     layer: usize,
     saved: Saved,
-    grad_out: Slice<f32>,
-) -> Result<Slice<f32>> {
+    grad_out: Activation,
+) -> Result<[Slice<f32>; 2]> {
     let Saved { gate, up, down, form } = saved;
     builder.scope(format!("layer {layer}/down backward"));
-    let grad_out = Activation::of(builder, grad_out, down.0.forms(builder))?;
     let grad_out = down.0.backward_as(builder, down.1, (grad_out, form))?.stored();
     builder.scope(format!("layer {layer}/swiglu backward"));
     let [forms_gate, forms_up] = [gate.1, up.1].map(|linear| linear.forms(builder));
@@ -98,6 +103,5 @@ pub(super) fn backward(
     let (gate, up) = ((gate.1, gate.2), (up.1, up.2));
     let layers = [(gate, grad_gate, &*names[0]), (up, grad_up, &*names[1])];
     let [from_gate, from_up] = linear::backward_each(builder, layers)?;
-    builder.scope(format!("layer {layer}/mlp backward"));
-    builder.sum(from_gate, from_up)
+    Ok([from_gate, from_up])
 }

@@ -22,6 +22,7 @@ mod mixing;
 mod mlp;
 mod norm;
 mod optimizer;
+mod residual;
 mod step;
 mod value;
 mod vector;

@@ -7,6 +7,7 @@ use super::builder::{Builder, ParameterBuffers};
 use super::head::{self, Objective};
 use super::layer;
 use super::optimizer::{self, Scalars};
+use super::residual::Residual;
 use crate::config::{Mode, TrainingConfig};
 use crate::data::Batch;
 use crate::error::{Error, Result};
@@ -190,24 +191,25 @@ fn forward_and_backward(
     (tokens, objective): (Slice<u32>, Objective),
     (rotary, recompute): (Rotary, bool),
 ) -> Result<()> {
-    let mut x = head::embed(builder, tokens)?;
+    let mut x = Residual::from(head::embed(builder, tokens)?);
     let mut kept = Vec::new();
     for number in 0..builder.config.model.layers {
         let (next, saved) = layer::forward(builder, number, x, rotary)?;
-        kept.push(if recompute { Kept::Input(x) } else { Kept::All(Box::new(saved)) });
+        kept.push(if recompute { Kept::Input(saved.input()) } else { Kept::All(Box::new(saved)) });
         x = next;
     }
     let (_, head_saved) = head::logits(builder, x)?;
     let grad_logits = head::loss(builder, &head_saved, objective)?;
-    let grad = head::logits_backward(builder, head_saved, grad_logits)?;
+    let forms = layer::grad_forms(builder, kept.len());
+    let mut grad = head::logits_backward(builder, head_saved, grad_logits, forms)?;
     for (number, kept) in kept.into_iter().enumerate().rev() {
         let saved = match kept {
             Kept::All(saved) => *saved,
             Kept::Input(x) => again(builder, number, x, rotary)?,
         };
-        layer::backward(builder, number, (saved, rotary), grad)?;
+        grad = layer::backward(builder, number, (saved, rotary), grad)?;
     }
-    head::embed_backward(builder, tokens, grad)
+    head::embed_backward(builder, tokens, grad.floats())
 }
 
 /// What the backward pass has of a layer.
@@ -227,7 +229,7 @@ fn again(
 ) -> Result<layer::Saved> {
     let before = builder.prefix(String::new());
     builder.prefix(format!("{before}again/"));
-    let (_, saved) = layer::forward(builder, layer, x, rotary)?;
+    let (_, saved) = layer::forward(builder, layer, x.into(), rotary)?;
     builder.prefix(before);
     Ok(saved)
 }
@@ -270,9 +272,9 @@ mod tests {
         // Forward and backward, and the logits.
         assert_eq!(names(&large, "_stream"), 2 * (7 * layers + 1));
         assert_eq!(names(&small, "_stream") + names(&small, "/cast"), 0);
-        // What attention gives, and the gradients of q, k, v, o and down. Norms, SwiGLU and
-        // cross-entropy round by themselves.
-        assert_eq!(names(&large, "/cast"), 6 * layers);
+        // What attention gives, and the gradients of q, k and v. Norms, their gradients, SwiGLU
+        // and cross-entropy round by themselves.
+        assert_eq!(names(&large, "/cast"), 4 * layers);
         let inner: Vec<_> = (large.pass.buffers().map(|(_, it)| it.name()))
             .filter(|name| name.contains("swiglu/out"))
             .collect();
@@ -298,6 +300,17 @@ mod tests {
         assert_eq!(names(&step, "column_sum"), 0);
         assert_eq!(names(&step, "embedding_backward"), 0);
         assert_eq!(names(&step, "rms_norm_gamma_reduce"), 2 * 2);
+    }
+
+    #[test]
+    fn norms_add_what_is_around_them() {
+        let options = StepOptions { recompute: true, ..StepOptions::default() };
+        for options in [StepOptions::default(), options] {
+            let step = StepPass::new(&config(Mode::Full), options).unwrap();
+            assert_eq!(names(&step, "/add"), 0);
+            // Two in each of two layers, and the one in front of the logits.
+            assert_eq!(names(&step, "rms_norm_backward"), 2 * 2 + 1);
+        }
     }
 
     #[test]

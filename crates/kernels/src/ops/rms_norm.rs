@@ -1,10 +1,14 @@
-//! RMSNorm, its backward pass and the two-stage reduction of the gradient of gamma.
+//! RMSNorm, of an input or of the sum of two, and the geometry that it shares with its backward
+//! pass.
 
-use super::geometry::{MOST_BLOCKS, linear, row_threads};
+use super::geometry::{MOST_BLOCKS, linear};
 use super::stored::Written;
-use super::{column_sum, f32, pointer, u32};
+use super::{f32, pointer, u32};
 use crate::checks::Check;
-use crate::{Access, Argument, BufferArgument, Kernel, KernelError, Launch, Problem, View};
+use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
+
+/// The most threads of a block.
+const MOST_THREADS: u32 = 512;
 
 /// Kernel of [`RmsNorm`].
 pub static RMS_NORM: Kernel = Kernel {
@@ -12,6 +16,8 @@ pub static RMS_NORM: Kernel = Kernel {
     image: "rms_norm",
     parameters: &[
         pointer("x"),
+        pointer("addend"),
+        pointer("sum"),
         pointer("gamma"),
         pointer("y"),
         pointer("y_bf16"),
@@ -19,39 +25,17 @@ pub static RMS_NORM: Kernel = Kernel {
         u32("width"),
         f32("eps"),
     ],
-    entries: &["rms_norm"],
-    dispatch: |problem, _| linear("rms_norm", problem.sizes[0], row_threads(problem.sizes[1])),
-};
-
-/// Kernel of [`RmsNormBackward`].
-pub static RMS_NORM_BACKWARD: Kernel = Kernel {
-    name: "rms_norm_backward",
-    image: "rms_norm_backward",
-    parameters: &[
-        pointer("x"),
-        pointer("gamma"),
-        pointer("rstd"),
-        pointer("grad_out"),
-        pointer("grad_input"),
-        pointer("gamma_partials"),
-        u32("rows"),
-        u32("width"),
-        u32("rows_per_block"),
-        u32("accumulate"),
-    ],
-    entries: &["rms_norm_backward"],
+    entries: &["rms_norm", "rms_norm_1", "rms_norm_2", "rms_norm_4"],
     dispatch: |problem, _| {
-        linear("rms_norm_backward", problem.sizes[2], row_threads(problem.sizes[1]))
+        let [rows, width, aligned, ..] = problem.sizes;
+        let entry = match quads(width) {
+            Some(1) if aligned == 1 => "rms_norm_1",
+            Some(2) if aligned == 1 => "rms_norm_2",
+            Some(4) if aligned == 1 => "rms_norm_4",
+            _ => "rms_norm",
+        };
+        linear(entry, rows, threads(width))
     },
-};
-
-/// Kernel of [`RmsNormGammaReduce`].
-pub static RMS_NORM_GAMMA_REDUCE: Kernel = Kernel {
-    name: "rms_norm_gamma_reduce",
-    image: "column_sum",
-    parameters: column_sum::PARAMETERS,
-    entries: column_sum::ENTRIES,
-    dispatch: column_sum::dispatch,
 };
 
 /// `y = x · rstd · gamma` with `rstd = rsqrt(mean(x²) + eps)` for each row.
@@ -59,10 +43,14 @@ pub static RMS_NORM_GAMMA_REDUCE: Kernel = Kernel {
 /// Accurate for |x| from 1e-30 to 1e30: where the plain sum of squares leaves the range of f32, the
 /// row is summed again, scaled by a power of two. A row with a NaN or an infinity follows IEEE
 /// arithmetic: NaN spreads over the row, an infinity gives NaN in its place and 0 elsewhere.
+///
+/// With an addend, the sum of both takes the place of x: a residual and the norm behind it.
 #[derive(Clone, Copy, Debug)]
 pub struct RmsNorm<B, O = View<B, f32>> {
     /// `[rows, width]`, read.
     pub x: View<B, f32>,
+    /// What is added to x first.
+    pub addend: Option<Addend<B>>,
     /// `[width]`, read.
     pub gamma: View<B, f32>,
     /// `[rows, width]`, written: as f32, as bf16, or both.
@@ -75,6 +63,15 @@ pub struct RmsNorm<B, O = View<B, f32>> {
     pub width: usize,
     /// Added to the mean square; finite and not negative.
     pub eps: f32,
+}
+
+/// What [`RmsNorm`] adds to its input.
+#[derive(Clone, Copy, Debug)]
+pub struct Addend<B> {
+    /// `[rows, width]`, read.
+    pub term: View<B, f32>,
+    /// `[rows, width]`, written: x + term, which the backward pass takes as x.
+    pub sum: View<B, f32>,
 }
 
 impl<B: Copy, O: Into<Written<B>> + Copy> RmsNorm<B, O> {
@@ -90,9 +87,15 @@ impl<B: Copy, O: Into<Written<B>> + Copy> RmsNorm<B, O> {
         check.length("rstd", self.rstd, self.rows)?;
         let holds = self.eps.is_finite() && self.eps >= 0.0;
         check.constant("eps", self.eps, (holds, "finite and not negative"))?;
+        if let Some(Addend { term, sum }) = self.addend {
+            check.length("addend", term, elements)?;
+            check.length("sum", sum, elements)?;
+        }
         let [y, rounded] = y.arguments();
         let arguments = vec![
             Argument::read(self.x),
+            self.addend.map_or(Argument::Null, |addend| Argument::read(addend.term)),
+            self.addend.map_or(Argument::Null, |addend| Argument::write(addend.sum)),
             Argument::read(self.gamma),
             y,
             rounded,
@@ -100,109 +103,34 @@ impl<B: Copy, O: Into<Written<B>> + Copy> RmsNorm<B, O> {
             Argument::U32(width),
             Argument::f32(self.eps),
         ];
-        Ok(Launch { kernel: &RMS_NORM, problem: Problem::from([rows, width]), arguments })
+        let problem = Problem::from([rows, width, aligned(width, &arguments)]);
+        Ok(Launch { kernel: &RMS_NORM, problem, arguments })
     }
 }
 
-/// Gradients of [`RmsNorm`]: with `h = x · rstd` and `u = gamma ⊙ grad_out`,
-/// `grad_input = rstd · (u − h · mean(u ⊙ h))`, and each block's share of `Σ_rows grad_out ⊙ h`.
-///
-/// Row p of `gamma_partials` is the sum, in order, over one run of consecutive rows;
-/// [`RmsNormGammaReduce`] adds the runs. Both stages have a fixed order, so that the gradient has
-/// the same bits each time.
-#[derive(Clone, Copy, Debug)]
-pub struct RmsNormBackward<B> {
-    /// `[rows, width]`, read: the input of the forward pass.
-    pub x: View<B, f32>,
-    /// `[width]`, read.
-    pub gamma: View<B, f32>,
-    /// `[rows]`, read: as the forward pass wrote it.
-    pub rstd: View<B, f32>,
-    /// `[rows, width]`, read.
-    pub grad_out: View<B, f32>,
-    /// `[rows, width]`, written, or added to where `accumulate` is set.
-    pub grad_input: View<B, f32>,
-    /// `[partial_rows(rows), width]`, written; `None` where gamma is frozen.
-    pub gamma_partials: Option<View<B, f32>>,
-    /// Number of rows.
-    pub rows: usize,
-    /// Elements in a row.
-    pub width: usize,
-    /// Whether `grad_input` is added to.
-    pub accumulate: bool,
+/// How many quads of a row a thread keeps in registers; `None` where a row has too many.
+pub(super) fn quads(width: u32) -> Option<u32> {
+    [1, 2, 4].into_iter().find(|quads| width <= 4 * quads * MOST_THREADS)
 }
 
-impl<B: Copy> RmsNormBackward<B> {
-    /// How many rows `gamma_partials` has for an input of `rows` rows.
-    pub fn partial_rows(rows: usize) -> usize {
-        rows.div_ceil(rows_per_block(rows))
-    }
-
-    /// The launch.
-    pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        let check = Check(RMS_NORM_BACKWARD.name);
-        let (rows, width) = row_sizes(check, self.rows, self.width)?;
-        let elements = check.product("rows × width", &[self.rows, self.width])?;
-        check.length("x", self.x, elements)?;
-        check.length("gamma", self.gamma, self.width)?;
-        check.length("rstd", self.rstd, self.rows)?;
-        check.length("grad_out", self.grad_out, elements)?;
-        check.length("grad_input", self.grad_input, elements)?;
-        let blocks = Self::partial_rows(self.rows);
-        if let Some(partials) = self.gamma_partials {
-            check.length("gamma_partials", partials, blocks * self.width)?;
-        }
-        let access = if self.accumulate { Access::ReadWrite } else { Access::Write };
-        let arguments = vec![
-            Argument::read(self.x),
-            Argument::read(self.gamma),
-            Argument::read(self.rstd),
-            Argument::read(self.grad_out),
-            Argument::Buffer(BufferArgument::new(self.grad_input, access)),
-            self.gamma_partials.map_or(Argument::Null, Argument::write),
-            Argument::U32(rows),
-            Argument::U32(width),
-            Argument::U32(check.size("rows per block", rows_per_block(self.rows))?),
-            Argument::U32(u32::from(self.accumulate)),
-        ];
-        // There are no more blocks than rows, whose number was checked.
-        let problem = Problem::from([rows, width, blocks as u32]);
-        Ok(Launch { kernel: &RMS_NORM_BACKWARD, problem, arguments })
-    }
+/// Threads for a row of `width` elements, in whole warps. They do not depend on where the row
+/// starts, so that neither do the bits.
+pub(super) fn threads(width: u32) -> u32 {
+    let each = quads(width).map_or(MOST_THREADS, |quads| width.div_ceil(4 * quads));
+    each.next_multiple_of(32).max(32)
 }
 
-/// `grad_gamma = Σ_p partials[p]`: the second stage of the gradient of gamma.
-#[derive(Clone, Copy, Debug)]
-pub struct RmsNormGammaReduce<B> {
-    /// `[partial_rows, width]`, read.
-    pub partials: View<B, f32>,
-    /// `[width]`, written.
-    pub grad_gamma: View<B, f32>,
-    /// [`RmsNormBackward::partial_rows`] of the number of rows.
-    pub partial_rows: usize,
-    /// Elements in a row.
-    pub width: usize,
-}
-
-impl<B: Copy> RmsNormGammaReduce<B> {
-    /// The launch.
-    pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        let check = Check(RMS_NORM_GAMMA_REDUCE.name);
-        let elements = check.product("partial rows × width", &[self.partial_rows, self.width])?;
-        check.length("partials", self.partials, elements)?;
-        check.length("grad_gamma", self.grad_gamma, self.width)?;
-        let (rows, columns) = (self.partial_rows, self.width);
-        let launch = column_sum::launch(check, (self.partials, self.grad_gamma), (rows, columns))?;
-        Ok(Launch { kernel: &RMS_NORM_GAMMA_REDUCE, ..launch })
-    }
-}
-
-/// Rows of one block of the backward kernel: one, until there would be more than 256 blocks.
-fn rows_per_block(rows: usize) -> usize {
-    rows.div_ceil(256).max(1)
+/// 1 where rows are whole quads and every operand starts at a multiple of 16 bytes, else 0.
+pub(super) fn aligned<B: Copy>(width: u32, arguments: &[Argument<B>]) -> u32 {
+    let mut buffers = arguments.iter().flat_map(Argument::buffers);
+    u32::from(width.is_multiple_of(4) && buffers.all(|it| it.bytes.start.is_multiple_of(16)))
 }
 
 /// Rows and width as kernel parameters; there is at most one block for each row.
-fn row_sizes(check: Check, rows: usize, width: usize) -> Result<(u32, u32), KernelError> {
+pub(super) fn row_sizes(
+    check: Check,
+    rows: usize,
+    width: usize,
+) -> Result<(u32, u32), KernelError> {
     Ok((check.at_most("rows", rows, MOST_BLOCKS)?, check.size("width", width)?))
 }

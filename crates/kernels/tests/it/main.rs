@@ -24,6 +24,7 @@ mod mixed;
 mod nf4;
 mod parts;
 mod rms_norm;
+mod rms_norm_sums;
 mod rope;
 mod row_launches;
 mod sample;

@@ -7,10 +7,25 @@ use retrograph_kernels::reference::rms_norm::{RmsNormForward, rms_norm, rms_norm
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, differences, doubles, same_bits};
 
-/// One row, one column, primes, whole quads, more than a block covers at once, more rows than
-/// blocks, and nothing.
-const SHAPES: [(usize, usize); 10] =
-    [(1, 1), (3, 5), (2, 64), (5, 127), (2, 1030), (1, 1536), (7, 33), (0, 16), (300, 8), (513, 3)];
+/// One row, one column, primes, whole quads, more rows than blocks, nothing; and of what a thread
+/// keeps in registers one quad, two, in part and whole, four, and more than that.
+const SHAPES: [(usize, usize); 15] = [
+    (1, 1),
+    (3, 5),
+    (2, 64),
+    (5, 127),
+    (2, 1030),
+    (1, 1536),
+    (7, 33),
+    (0, 16),
+    (300, 8),
+    (513, 3),
+    (259, 20),
+    (2, 2052),
+    (1, 4096),
+    (1, 4100),
+    (1, 8196),
+];
 
 /// The rows of an input with their width.
 struct Rows<'a> {
@@ -32,7 +47,8 @@ impl Rows<'_> {
         let y = shifted(&device, &vec![f32::NAN; self.x.len()], self.shift);
         let rstd = device.upload(&vec![f32::NAN; self.count()]);
         let (rows, width, eps) = (self.count(), self.gamma.len(), self.eps);
-        device.run(&RmsNorm { x, gamma, y, rstd, rows, width, eps }.launch().unwrap());
+        device
+            .run(&RmsNorm { x, addend: None, gamma, y, rstd, rows, width, eps }.launch().unwrap());
         (device.download(y), device.download(rstd))
     }
 
@@ -53,7 +69,7 @@ impl Rows<'_> {
             x,
             gamma,
             rstd,
-            grad_out,
+            grad_out: &[grad_out],
             grad_input,
             gamma_partials: Some(partials),
             rows,
@@ -107,16 +123,17 @@ fn forward_matches_its_reference() {
 #[test]
 fn forward_is_accurate_from_1e_minus_30_to_1e30() {
     let mut data = Data::new("rms_norm scales");
-    let gamma = data.uniform(77, 2.0);
-    for exponent in (-30..=30).step_by(5) {
+    // Of these widths, one is read twice and one is kept in registers.
+    for (exponent, width) in (-30..=30).step_by(5).flat_map(|e| [77, 80].map(|width| (e, width))) {
+        let gamma = data.uniform(width, 2.0);
         let scale = 10_f32.powi(exponent);
-        let x = data.uniform(3 * 77, scale);
+        let x = data.uniform(3 * width, scale);
         for eps in [0.0, 1e-20, 1e-5] {
             let rows = Rows { x: &x, gamma: &gamma, eps, shift: 0 };
             check_forward(&rows, &format!("scale 1e{exponent}, eps {eps}"));
         }
         let rows = Rows { x: &x, gamma: &gamma, eps: 0.0, shift: 0 };
-        let grad = data.uniform(3 * 77, 1.0);
+        let grad = data.uniform(3 * width, 1.0);
         let [input, of_gamma] = rows.backward(&grad, None);
         let expected = rms_norm_backward(&doubles(&x), &doubles(&gamma), &doubles(&grad), 0.0);
         let what = format!("scale 1e{exponent}");
@@ -137,15 +154,24 @@ fn a_row_of_zeros_and_rows_that_mix_scales_are_fine() {
 
 #[test]
 fn not_a_number_stays_in_its_row() {
-    let mut data = Data::new("rms_norm nan");
-    let (mut x, gamma) = (data.uniform(4 * 37, 1.0), vec![1.0; 37]);
-    x[37 + 5] = f32::NAN;
-    x[2 * 37 + 7] = f32::INFINITY;
-    let (y, rstd) = Rows { x: &x, gamma: &gamma, eps: 1e-6, shift: 0 }.forward();
-    assert!(y[..37].iter().chain(&y[3 * 37..]).all(|y| y.is_finite()));
-    assert!(y[37..2 * 37].iter().all(|y| y.is_nan()) && rstd[1].is_nan());
-    let infinite = &y[2 * 37..3 * 37];
-    assert!((0..37).all(|c| if c == 7 { infinite[c].is_nan() } else { infinite[c] == 0.0 }));
+    for width in [37, 40] {
+        let mut data = Data::new("rms_norm nan");
+        let (mut x, gamma) = (data.uniform(4 * width, 1.0), vec![1.0; width]);
+        x[width + 5] = f32::NAN;
+        x[2 * width + 7] = f32::INFINITY;
+        let rows = Rows { x: &x, gamma: &gamma, eps: 1e-6, shift: 0 };
+        let (y, rstd) = rows.forward();
+        assert!(y[..width].iter().chain(&y[3 * width..]).all(|y| y.is_finite()));
+        assert!(y[width..2 * width].iter().all(|y| y.is_nan()) && rstd[1].is_nan());
+        let infinite = &y[2 * width..3 * width];
+        let right = |c: usize| if c == 7 { infinite[c].is_nan() } else { infinite[c] == 0.0 };
+        assert!((0..width).all(right));
+        let mut grad = data.uniform(4 * width, 1.0);
+        grad[3 * width] = f32::NAN;
+        let input = &rows.backward(&grad, None)[0];
+        assert!(input[..width].iter().all(|grad| grad.is_finite()));
+        assert!(input[3 * width..].iter().all(|grad| grad.is_nan()));
+    }
 }
 
 #[test]

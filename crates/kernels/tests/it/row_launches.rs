@@ -1,9 +1,10 @@
 //! What constructors of the row kernels refuse, and what their launches say about memory.
 
+use half::bf16;
 use retrograph_kernels::ops::{
-    AdamW, AdamWTensor, Add, Clip, ClipScale, ColumnSum, Embedding, EmbeddingBackward, Mean,
-    RmsNorm, RmsNormBackward, RmsNormGammaReduce, Schedule, Silu, SquaredSums, SwiGluBackward,
-    squared_sums_partials,
+    AdamW, AdamWTensor, Add, Addend, Clip, ClipScale, ColumnSum, Embedding, EmbeddingBackward,
+    Mean, RmsNorm, RmsNormBackward, RmsNormGammaReduce, Schedule, Silu, SquaredSums,
+    SwiGluBackward, Written, squared_sums_partials,
 };
 use retrograph_kernels::{Access, Argument, Cell, KernelError, Launch, SmTarget, View};
 
@@ -34,12 +35,12 @@ fn touched(launch: &Launch<&'static str>) -> Vec<(&'static str, Access)> {
 fn rms_norm() -> RmsNorm<&'static str> {
     let [x, y] = ["x", "y"].map(|name| view(name, 12));
     let (gamma, rstd) = (view("gamma", 4), view("rstd", 3));
-    RmsNorm { x, gamma, y, rstd, rows: 3, width: 4, eps: 1e-6 }
+    RmsNorm { x, addend: None, gamma, y, rstd, rows: 3, width: 4, eps: 1e-6 }
 }
 
-fn rms_norm_backward() -> RmsNormBackward<&'static str> {
-    let [x, grad_out, grad_input, partials] =
-        ["x", "grad_out", "grad_input", "gamma_partials"].map(|name| view(name, 12));
+fn rms_norm_backward(grad_out: &[F32]) -> RmsNormBackward<'_, &'static str> {
+    let [x, grad_input, partials] =
+        ["x", "grad_input", "gamma_partials"].map(|name| view(name, 12));
     RmsNormBackward {
         x,
         gamma: view("gamma", 4),
@@ -64,13 +65,24 @@ fn norms_check_every_length() {
     for eps in [-1e-6, f32::NAN, f32::INFINITY] {
         assert_eq!(refused(RmsNorm { eps, ..rms_norm() }.launch()), "eps");
     }
-    let backward = rms_norm_backward;
+    let (whole, short) = (view("sum", 12), wrong("sum"));
+    let launch = RmsNorm { addend: Some(Addend { term: whole, sum: short }), ..rms_norm() };
+    assert_eq!(refused(launch.launch()), "sum");
+    let launch = RmsNorm { addend: Some(Addend { term: short, sum: whole }), ..rms_norm() };
+    assert_eq!(refused(launch.launch()), "addend");
+    let grad_out = [view("grad_out", 12); 4];
+    let backward = || rms_norm_backward(&grad_out[..1]);
     backward().launch().unwrap();
     let partials = Some(wrong("gamma_partials"));
     let launch = RmsNormBackward { gamma_partials: partials, ..backward() }.launch();
     assert_eq!(refused(launch), "gamma_partials");
-    let launch = RmsNormBackward { grad_out: wrong("grad_out"), ..backward() }.launch();
+    let grad_outs = [grad_out[0], wrong("grad_out")];
+    let launch = RmsNormBackward { grad_out: &grad_outs, ..backward() }.launch();
     assert_eq!(refused(launch), "grad_out");
+    for number in [0, 4] {
+        let launch = rms_norm_backward(&grad_out[..number]).launch();
+        assert!(matches!(launch, Err(KernelError::Shape { left, .. }) if left == number));
+    }
     let reduce = RmsNormGammaReduce {
         partials: view("partials", 12),
         grad_gamma: view("grad_gamma", 3),
@@ -85,9 +97,30 @@ fn accumulating_reads_what_it_adds_to() {
     let written = |launch: Launch<_>| {
         touched(&launch).into_iter().find(|(name, _)| *name == "grad_input").expect("it is there").1
     };
-    assert_eq!(written(rms_norm_backward().launch().unwrap()), Access::Write);
-    let accumulate = RmsNormBackward { accumulate: true, ..rms_norm_backward() };
+    let grad_out = [view("grad_out", 12)];
+    let backward = || rms_norm_backward(&grad_out);
+    assert_eq!(written(backward().launch().unwrap()), Access::Write);
+    let accumulate = RmsNormBackward { accumulate: true, ..backward() };
     assert_eq!(written(accumulate.launch().unwrap()), Access::ReadWrite);
+    // What is added to is f32.
+    let RmsNormBackward { x, gamma, rstd, grad_out, gamma_partials, rows, width, .. } = backward();
+    let grad_input: Written<_> = View::<_, bf16>::new("rounded", 12).into();
+    let rounded = |accumulate| {
+        RmsNormBackward {
+            x,
+            gamma,
+            rstd,
+            grad_out,
+            grad_input,
+            gamma_partials,
+            rows,
+            width,
+            accumulate,
+        }
+        .launch()
+    };
+    rounded(false).unwrap();
+    assert!(matches!(rounded(true), Err(KernelError::Shape { .. })));
 }
 
 #[test]

@@ -285,7 +285,7 @@ fn norms_in_bf16_are_those_in_f32_rounded() {
         let [x, gamma] = [rows * width, width].map(|len| device.upload(&data.uniform(len, 2.0)));
         let rstd = device.unwritten(rows);
         rounds(&device, rows * width, &|y| {
-            RmsNorm { x, gamma, y, rstd, rows, width, eps: 1e-6 }.launch()
+            RmsNorm { x, addend: None, gamma, y, rstd, rows, width, eps: 1e-6 }.launch()
         });
     }
 }

@@ -1,0 +1,111 @@
+//! What RMSNorm adds on its way: a residual in front of it, and gradients behind it.
+
+use half::bf16;
+use retrograph_kernels::View;
+use retrograph_kernels::ops::{Addend, RmsNorm, RmsNormBackward, Written};
+
+use crate::harness::Device;
+use crate::support::{Data, same_bits};
+
+/// Rows and width: read twice, kept in registers with one quad in a thread, with two in part, and
+/// with four; more rows than there are blocks.
+const SHAPES: [(usize, usize); 7] =
+    [(1, 1), (3, 37), (0, 8), (5, 64), (300, 12), (2, 2100), (1, 4104)];
+
+/// A view of `data` that starts `shift` elements into its buffer.
+fn shifted(device: &Device, data: &[f32], shift: usize) -> View<u64, f32> {
+    let padded = [&vec![f32::NAN; shift], data].concat();
+    device.upload(&padded).slice(shift..shift + data.len())
+}
+
+fn added(left: &[f32], right: &[f32]) -> Vec<f32> {
+    left.iter().zip(right).map(|(left, right)| left + right).collect()
+}
+
+#[test]
+fn a_residual_is_added_in_front_of_the_norm_bit_for_bit() {
+    let (mut data, device) = (Data::new("rms_norm addend"), Device::new());
+    for ((rows, width), shift) in SHAPES.iter().flat_map(|shape| [0, 1].map(|s| (*shape, s))) {
+        let len = rows * width;
+        let (mut x, mut term) = (data.uniform(len, 2.0), data.uniform(len, 3.0));
+        // Negative zero plus negative zero stays what it is, as it is without an addend.
+        x.iter_mut().zip(&mut term).take(1).for_each(|pair| (*pair.0, *pair.1) = (-0.0, -0.0));
+        let gamma = device.upload(&data.uniform(width, 2.0));
+        let expected = added(&x, &term);
+        let norm = |x: &[f32], term: Option<&[f32]>| {
+            let [y, sum] = [(); 2].map(|()| shifted(&device, &vec![f32::NAN; len], shift));
+            let rstd = device.unwritten(rows);
+            let addend = term.map(|term| Addend { term: shifted(&device, term, shift), sum });
+            let x = shifted(&device, x, shift);
+            let norm = RmsNorm { x, addend, gamma, y, rstd, rows, width, eps: 1e-6 };
+            device.run(&norm.launch().unwrap());
+            [y, rstd, sum].map(|view| device.download(view))
+        };
+        let ([y, rstd, sum], [alone, alone_rstd, _]) =
+            (norm(&x, Some(&term)), norm(&expected, None));
+        let what = format!("{rows} × {width} from {shift}");
+        same_bits(&sum, &expected, &format!("sum, {what}"));
+        same_bits(&y, &alone, &format!("y, {what}"));
+        same_bits(&rstd, &alone_rstd, &format!("rstd, {what}"));
+    }
+}
+
+/// The operands of a backward pass on the device.
+struct Backward<'a> {
+    device: &'a Device,
+    x: View<u64, f32>,
+    gamma: View<u64, f32>,
+    rstd: View<u64, f32>,
+    rows: usize,
+    width: usize,
+    shift: usize,
+}
+
+impl Backward<'_> {
+    /// Adds to `before`. The sum as f32, that as bf16, and the partial sums of gamma.
+    fn run(&self, gradients: &[Vec<f32>], before: &[f32]) -> (Vec<f32>, Vec<bf16>, Vec<f32>) {
+        let Self { device, x, gamma, rstd, rows, width, shift } = *self;
+        let gradients: Vec<_> = gradients.iter().map(|it| shifted(device, it, shift)).collect();
+        let len = RmsNormBackward::<u64>::partial_rows(rows) * width;
+        let partials = device.unwritten(len);
+        let plain = shifted(device, before, shift);
+        let rounded = device.upload(&vec![bf16::MAX; before.len()]);
+        let backward = RmsNormBackward {
+            x,
+            gamma,
+            rstd,
+            grad_out: &gradients,
+            grad_input: Written::Both(plain, rounded),
+            gamma_partials: Some(partials),
+            rows,
+            width,
+            accumulate: true,
+        };
+        device.run(&backward.launch().unwrap());
+        (device.download(plain), device.download(rounded), device.download(partials))
+    }
+}
+
+#[test]
+fn gradients_are_added_in_their_order_and_the_sum_is_rounded() {
+    let (mut data, device) = (Data::new("rms_norm_backward sums"), Device::new());
+    for ((rows, width), shift) in SHAPES.iter().flat_map(|shape| [0, 1].map(|s| (*shape, s))) {
+        let len = rows * width;
+        let x = shifted(&device, &data.uniform(len, 2.0), shift);
+        let gamma = device.upload(&data.uniform(width, 2.0));
+        let rstd = device.upload(&data.uniform(rows, 1.0));
+        let [a, b, c, before] = [(); 4].map(|()| data.uniform(len, 3.0));
+        let backward = Backward { device: &device, x, gamma, rstd, rows, width, shift };
+        let what = format!("{rows} × {width} from {shift}");
+        let sums = [added(&a, &b), added(&added(&a, &b), &c)];
+        let given = [vec![a.clone(), b.clone()], vec![a, b, c]];
+        for (gradients, sum) in given.into_iter().zip(sums) {
+            let (plain, rounded, partials) = backward.run(&gradients, &before);
+            let (alone, _, alone_partials) = backward.run(&[sum], &before);
+            same_bits(&plain, &alone, &format!("{} gradients, {what}", gradients.len()));
+            same_bits(&partials, &alone_partials, &format!("gamma, {what}"));
+            let expected: Vec<_> = plain.iter().map(|&x| bf16::from_f32(x)).collect();
+            assert_eq!(rounded, expected, "{what}");
+        }
+    }
+}
