@@ -57,6 +57,13 @@ impl<'k> Written<'k> {
         Self { f32: Ptr::from_address(address), ..self }
     }
 
+    /// The same, or where `other` is, where `instead` holds.
+    pub(crate) fn or(self, other: Self, instead: Pred<'k>) -> Self {
+        let plain = instead.select(other.f32.address(), self.f32.address());
+        let rounded = instead.select(other.bf16.address(), self.bf16.address());
+        Self { f32: Ptr::from_address(plain), bf16: Ptr::from_address(rounded) }
+    }
+
     /// Whether it goes nowhere.
     pub(crate) fn is_null(self) -> Pred<'k> {
         (self.f32.address() | self.bf16.address()).eq(0)

@@ -1,4 +1,5 @@
-//! Rotary position embedding with split halves, both ways.
+//! Rotary position embedding with split halves, both ways, of one tensor or of two that differ in
+//! their heads: queries and keys.
 //!
 //! ```text
 //! out[i]        = x[i] · cos[s][i] − x[i + half] · sin[s][i]        i < half, s the position
@@ -8,52 +9,83 @@
 //! for every head of every token; the inverse has the sine negated. Positions count from 0 in each
 //! sequence, or from what `start` points to. Those past the tables take their last row.
 //!
-//! **Grid.** One thread per pair, in the order of the first halves; blocks of 128 threads in x.
+//! **Grid.** One thread for four neighbouring pairs of a head, in the order of the first halves,
+//! the second tensor behind the first; blocks of 128 threads in x.
 //!
 //! **Determinism.** Every element is computed by one thread from its own operands, and only they
-//! are read, so that `out` may be x.
+//! are read, so that an output in f32 may be its x.
 
 use retrograph_ptx::SmTarget;
-use retrograph_ptx::ast::{Entry, Module};
-use retrograph_ptx::build::{Kernel, ModuleBuilder};
+use retrograph_ptx::ast::Module;
+use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value};
 
-/// The image.
+use crate::quad::{Quad, Written, aligned};
+
+/// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(entry()).build()
+    ModuleBuilder::new(target).entry(Kernel::build("rope", |k| rope(k, target))).build()
 }
 
-fn entry() -> Entry {
-    Kernel::build("rope", |k| {
-        k.max_threads(128);
-        let x = k.pointer::<f32>("x");
-        let cos = k.pointer::<f32>("cos");
-        let sin = k.pointer::<f32>("sin");
-        let out = k.pointer::<f32>("out");
-        let start = k.pointer::<u32>("start");
-        let pairs = k.param::<u32>("pairs");
-        let half = k.param::<u32>("half");
-        let heads = k.param::<u32>("heads");
-        let seq = k.param::<u32>("seq");
-        let positions = k.param::<u32>("positions");
-        let inverse = k.param::<u32>("inverse");
+/// A tensor that is turned.
+#[derive(Clone, Copy)]
+struct Tensor<'k> {
+    x: Ptr<'k, f32>,
+    out: Written<'k>,
+    heads: Value<'k, u32>,
+}
 
-        let pair = k.ctaid_x() * k.ntid_x() + k.tid_x();
-        k.return_if(pair.ge(pairs));
-        let row = pair / half;
-        let i = pair - row * half;
-        let first = k.var(0u32);
-        k.when(!start.is_null(), || first.set(start.load(0)));
-        let position = (first.get() + row / heads % seq).min(positions - 1);
-        let angle = position * half + i;
-        let (cos, sin) = (cos.load(angle), sin.load(angle));
-        let sin = inverse.ne(0).select(-sin, sin);
+impl<'k> Tensor<'k> {
+    fn declare(k: &Kernel<'k>, suffix: &str) -> Self {
+        let x = k.pointer(&format!("x{suffix}"));
+        let out = Written::declare(k, &format!("out{suffix}"));
+        Self { x, out, heads: k.param(&format!("heads{suffix}")) }
+    }
 
-        // The first half of row r starts at 2 · r · half, so that element i lies r · half past
-        // `pair`.
-        let first = pair.cast::<u64>() + row.mul_wide(half);
-        let (from, to) = (x.at(first), out.at(first));
-        let (a, b) = (from.load(0), from.load(half));
-        to.store(0, a * cos - b * sin);
-        to.store(half, b * cos + a * sin);
-    })
+    /// This one, or `other` where `instead` holds.
+    fn or(self, other: Self, instead: Pred<'k>) -> Self {
+        let x = instead.select(other.x.address(), self.x.address());
+        let out = self.out.or(other.out, instead);
+        Self { x: Ptr::from_address(x), out, heads: instead.select(other.heads, self.heads) }
+    }
+}
+
+fn rope(k: &Kernel<'_>, target: SmTarget) {
+    k.max_threads(128);
+    let (first, second) = (Tensor::declare(k, ""), Tensor::declare(k, "_2"));
+    let cos = k.pointer::<f32>("cos");
+    let sin = k.pointer::<f32>("sin");
+    let start = k.pointer::<u32>("start");
+    let of_first = k.param::<u32>("quads_of_first");
+    let quads = k.param::<u32>("quads");
+    let half = k.param::<u32>("half");
+    let seq = k.param::<u32>("seq");
+    let positions = k.param::<u32>("positions");
+    let inverse = k.param::<u32>("inverse").ne(0);
+
+    let index = k.ctaid_x() * k.ntid_x() + k.tid_x();
+    k.return_if(index.ge(quads));
+    let behind = index.ge(of_first);
+    let Tensor { x, out, heads } = first.or(second, behind);
+    let index = index - behind.select(of_first, 0);
+    let of_half = (half + 3) >> 2;
+    let row = index / of_half;
+    let offset = k.var(0u32);
+    k.when(!start.is_null(), || offset.set(start.load(0)));
+    let position = (offset.get() + row / heads % seq).min(positions - 1);
+    let angles = position.mul_wide(half);
+    let (cos, sin) = (cos.at(angles), sin.at(angles));
+
+    // Row r starts at 2 · r · half, and its second half as much as a half behind that.
+    let begin = row.mul_wide(half) << 1;
+    let middle = begin + half.cast::<u64>();
+    let (from, to) = ([x.at(begin), x.at(middle)], [out.at(begin), out.at(middle)]);
+    let written = to.iter().flat_map(|to| to.arrays());
+    let arrays: Vec<_> = from.into_iter().chain([cos, sin]).chain(written).collect();
+    let quad = Quad::new((index - row * of_half) * 4, half, aligned(&arrays));
+    let (a, b) = (quad.load(from[0]), quad.load(from[1]));
+    let (cos, sin) = (quad.load(cos), quad.load(sin));
+    let sin = sin.map(|sin| inverse.select(-sin, sin));
+    let lanes = [0, 1, 2, 3];
+    quad.write(target, to[0], lanes.map(|i| a[i] * cos[i] - b[i] * sin[i]));
+    quad.write(target, to[1], lanes.map(|i| b[i] * cos[i] + a[i] * sin[i]));
 }

@@ -1,7 +1,7 @@
 //! Grouped-query attention with rotary positions: projections, what turns them, and what mixes
 //! them.
 
-use retrograph_kernels::ops::{LowRankUp, Projected, Rope, Turned};
+use retrograph_kernels::ops::{LowRankUp, Projected, Rope, Turn, Turned};
 use retrograph_runtime::Slice;
 
 use super::activation::{Activation, Forms};
@@ -33,20 +33,31 @@ impl Rotary {
         Self { cos, sin }
     }
 
-    /// Appends the rotation of `x`, or its inverse, which is its gradient.
-    fn rotate(self, builder: &mut Builder, x: Slice<f32>, inverse: bool) -> Result<Slice<f32>> {
+    /// Appends the rotation of queries and keys, or its inverse, which is its gradient. They are
+    /// written in the forms in which they are read.
+    fn rotate(
+        self,
+        builder: &mut Builder,
+        [q, k]: [(Slice<f32>, Forms); 2],
+        inverse: bool,
+    ) -> Result<[Activation; 2]> {
         let config = &builder.config;
         let (batch, seq, head_dim) = (config.batch, config.seq, config.model.head_dim());
-        let heads = x.len() / (batch * seq * head_dim);
-        let out = builder.transient(if inverse { "grad_unrotated" } else { "rotated" }, x.len());
+        let names = if inverse { ["grad_q", "grad_k"] } else { ["q", "k"] };
+        let rotated = [(names[0], q), (names[1], k)]
+            .map(|(name, (x, forms))| Activation::transient(builder, (name, x.len()), forms));
+        let turn = |(x, _): (Slice<f32>, Forms), out: Activation| Turn {
+            x,
+            out: out.written(),
+            heads: x.len() / (batch * seq * head_dim),
+        };
+        let tensors = &[turn(q, rotated[0]), turn(k, rotated[1])];
         let Self { cos, sin } = self;
         let start = builder.cache.as_ref().map(|cache| cache.position);
         let positions = cos.len() / (head_dim / 2);
-        builder.launch(
-            Rope { x, cos, sin, out, start, positions, batch, seq, heads, head_dim, inverse }
-                .launch(),
-        )?;
-        Ok(out)
+        let rope = Rope { tensors, cos, sin, start, positions, batch, seq, head_dim, inverse };
+        builder.launch(rope.launch())?;
+        Ok(rotated)
     }
 }
 
@@ -101,10 +112,11 @@ pub(super) fn forward(
     let [(q, q_saved), (k, k_saved), (v, v_saved)] = linear::forward_each(builder, layers, x)?;
     builder.scope(&*names[0]);
     let (q, q_norm) = norm_heads(builder, &layer_name(layer, "self_attn.q_norm.weight"), q)?;
-    let q = rotary.rotate(builder, q, false)?;
     builder.scope(&*names[1]);
     let (k, k_norm) = norm_heads(builder, &layer_name(layer, "self_attn.k_norm.weight"), k)?;
-    let k = rotary.rotate(builder, k, false)?;
+    builder.scope(format!("layer {layer}/rotation"));
+    let whole = [(q, Forms::F32), (k, Forms::F32)];
+    let [q, k] = rotary.rotate(builder, whole, false)?.map(Activation::floats);
     builder.scope(format!("layer {layer}/attention"));
     let (mixed, mixing) = match builder.cache.clone() {
         None => mixing::forward(builder, Operands { q, k, v })
@@ -168,17 +180,18 @@ fn norm_heads(
     Ok((y.floats(), Some(saved)))
 }
 
-/// Appends the gradient of what [`norm_heads`] took.
+/// Appends the gradient of what [`norm_heads`] took, in the forms in which it is read. Where there
+/// is no norm, `grad_out` has these forms already.
 fn norm_heads_backward(
     builder: &mut Builder,
     saved: Option<norm::Saved>,
-    grad_out: Slice<f32>,
-) -> Result<Slice<f32>> {
+    (grad_out, forms): (Activation, Forms),
+) -> Result<Activation> {
     let Some(saved) = saved else { return Ok(grad_out) };
-    let slice = builder.transient("grad_unnormed", grad_out.len());
-    let to = Gradient { to: slice.into(), accumulate: false };
-    norm::backward(builder, saved, &[grad_out], to)?;
-    Ok(slice)
+    let grad_out = grad_out.floats();
+    let to = Activation::transient(builder, ("grad_unnormed", grad_out.len()), forms);
+    norm::backward(builder, saved, &[grad_out], Gradient { to, accumulate: false })?;
+    Ok(to)
 }
 
 /// Appends the gradients of the input of the attention of `layer`, which are to be added, and those
@@ -196,14 +209,14 @@ pub(super) fn backward(
     let mixing = saved.mixing.expect("a pass that trains has no cache");
     let grads = mixing::backward(builder, mixing, grad_mixed)?;
     let names = ["q", "k", "v"].map(|part| format!("layer {layer}/{part} backward"));
+    let forms = [q.0.forms(builder), k.0.forms(builder)];
+    let read = [0, 1].map(|at| (grads[at], saved.norms[at].map_or(forms[at], |_| Forms::F32)));
+    builder.scope(format!("layer {layer}/rotation backward"));
+    let [grad_q, grad_k] = rotary.rotate(builder, read, true)?;
     builder.scope(&*names[0]);
-    let grad_q = rotary.rotate(builder, grads[0], true)?;
-    let grad_q = norm_heads_backward(builder, saved.norms[0], grad_q)?;
-    let grad_q = Activation::of(builder, grad_q, q.0.forms(builder))?;
+    let grad_q = norm_heads_backward(builder, saved.norms[0], (grad_q, forms[0]))?;
     builder.scope(&*names[1]);
-    let grad_k = rotary.rotate(builder, grads[1], true)?;
-    let grad_k = norm_heads_backward(builder, saved.norms[1], grad_k)?;
-    let grad_k = Activation::of(builder, grad_k, k.0.forms(builder))?;
+    let grad_k = norm_heads_backward(builder, saved.norms[1], (grad_k, forms[1]))?;
     builder.scope(&*names[2]);
     let grad_v = Activation::of(builder, grads[2], v.0.forms(builder))?;
     let layers = [(q, grad_q, &*names[0]), (k, grad_k, &*names[1]), (v, grad_v, &*names[2])];

@@ -71,7 +71,7 @@ pub use parts::{DgradParts, FpropParts, PARTS_SUM, PartsSum};
 pub use rms_norm::{Addend, RMS_NORM, RmsNorm};
 pub use rms_norm_backward::{RMS_NORM_BACKWARD, RMS_NORM_GAMMA_REDUCE};
 pub use rms_norm_backward::{RmsNormBackward, RmsNormGammaReduce};
-pub use rope::{ROPE, Rope, rope_frequencies, rope_tables, rope_tables_of};
+pub use rope::{ROPE, Rope, Turn, rope_frequencies, rope_tables, rope_tables_of};
 pub use sample::{MARK_TOKENS, SAMPLE_ADJUST, SAMPLE_DRAW, SAMPLE_PICK, SAMPLE_THRESHOLD};
 pub use sample::{MarkTokens, Sample, SamplingWords, sample_chunks};
 pub use schedule::{SCHEDULE, Schedule};

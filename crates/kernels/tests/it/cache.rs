@@ -3,7 +3,7 @@
 use half::bf16;
 use retrograph_kernels::ops::{
     CacheAppend, CacheAttention, CacheAttentionSum, CacheScores, CacheShape, CacheSoftmax,
-    CacheValues, Compute, Rope, Turned, rope_tables,
+    CacheValues, Compute, Rope, Turn, Turned, rope_tables,
 };
 use retrograph_kernels::reference::{cache::attend, rope::rope};
 use retrograph_kernels::{KernelError, Launch, View};
@@ -241,16 +241,15 @@ fn positions_count_from_where_the_device_says() {
     for start in [4, 11_usize] {
         let device = Device::new();
         let out = device.unwritten(x.len());
+        let tensors = [Turn { x: device.upload(&x), out: out.into(), heads }];
         let launch = Rope {
-            x: device.upload(&x),
+            tensors: &tensors,
             cos: device.upload(&cos),
             sin: device.upload(&sin),
-            out,
             start: Some(device.upload(&[start as u32])),
             positions,
             batch: 1,
             seq,
-            heads,
             head_dim,
             inverse: false,
         };

@@ -1,15 +1,24 @@
 //! Rotary position embedding against its reference, its inverse and finite differences.
 
-use retrograph_kernels::ops::{Rope, rope_tables};
+use half::bf16;
+use retrograph_kernels::ops::{Rope, Turn, Written, rope_tables};
 use retrograph_kernels::reference::rope::rope;
+use retrograph_kernels::{KernelError, View};
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;
 use crate::support::{Data, differences, doubles, same_bits};
 
-/// batch, seq, heads, head_dim.
-const SHAPES: [[usize; 4]; 6] =
-    [[0, 3, 2, 4], [1, 1, 1, 2], [2, 3, 5, 6], [1, 37, 2, 16], [3, 7, 1, 10], [2, 2, 2, 128]];
+/// batch, seq, heads, head_dim: halves of whole quads, and others.
+const SHAPES: [[usize; 4]; 7] = [
+    [0, 3, 2, 4],
+    [1, 1, 1, 2],
+    [2, 3, 5, 6],
+    [1, 37, 2, 16],
+    [3, 7, 1, 10],
+    [2, 2, 2, 128],
+    [1, 5, 3, 24],
+];
 
 fn run(x: &[f32], [batch, seq, heads, head_dim]: [usize; 4], inverse: bool) -> Vec<f32> {
     let tables = rope_tables(seq, head_dim, 1e4);
@@ -18,8 +27,8 @@ fn run(x: &[f32], [batch, seq, heads, head_dim]: [usize; 4], inverse: bool) -> V
         let (cos, sin) = (device.upload(&tables.0), device.upload(&tables.1));
         let (x, out) = (device.upload(x), device.unwritten(x.len()));
         let (start, positions) = (None, seq);
-        let launch =
-            Rope { x, cos, sin, out, start, positions, batch, seq, heads, head_dim, inverse };
+        let tensors = &[Turn { x, out: out.into(), heads }];
+        let launch = Rope { tensors, cos, sin, start, positions, batch, seq, head_dim, inverse };
         device.run(&launch.launch().unwrap());
         device.download(out)
     };
@@ -60,6 +69,64 @@ fn the_inverse_undoes_the_rotation_and_is_its_gradient() {
     };
     let differences = differences(&doubles(&x), 1e-3, loss);
     within(&run(&grad, shape, true), &differences, &[1e-5; 180], "differences");
+}
+
+#[test]
+fn two_tensors_at_once_have_the_bits_of_each_alone_in_every_form() {
+    let mut data = Data::new("rope of two");
+    for [batch, seq, heads, head_dim] in SHAPES {
+        let (device, shapes) = (Device::new(), [heads, heads + 2]);
+        let shapes = shapes.map(|heads| [batch, seq, heads, head_dim]);
+        let inputs = shapes.map(|shape| data.uniform(shape.iter().product(), 2.0));
+        let alone = [0, 1].map(|at| run(&inputs[at], shapes[at], true));
+        let tables = rope_tables(seq, head_dim, 1e4);
+        let (cos, sin) = (device.upload(&tables.0), device.upload(&tables.1));
+        for shift in [0, 1] {
+            let padded = |values: &[f32]| {
+                let whole = device.upload(&[&vec![f32::NAN; shift], values].concat());
+                whole.slice(shift..shift + values.len())
+            };
+            let plain = alone.each_ref().map(|it| padded(&vec![f32::NAN; it.len()]));
+            let rounded = alone.each_ref().map(|it| device.upload(&vec![bf16::MAX; it.len()]));
+            let outs = [Written::Both(plain[0], rounded[0]), Written::Bf16(rounded[1])];
+            let tensors = [0, 1].map(|at| {
+                let (x, out, heads) = (padded(&inputs[at]), outs[at], shapes[at][2]);
+                Turn { x, out, heads }
+            });
+            let (start, positions, inverse, tensors) = (None, seq, true, &tensors);
+            let rope = Rope { tensors, cos, sin, start, positions, batch, seq, head_dim, inverse };
+            device.run(&rope.launch().unwrap());
+            let what = format!("{:?} from {shift}", shapes[0]);
+            same_bits(&device.download(plain[0]), &alone[0], &what);
+            for (rounded, alone) in rounded.into_iter().zip(&alone) {
+                let expected: Vec<_> = alone.iter().map(|&x| bf16::from_f32(x)).collect();
+                assert_eq!(device.download(rounded), expected, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn tensors_that_do_not_fit_are_refused() {
+    let view = |len| View::<&str, f32>::new("view", len);
+    let turn = Turn { x: view(24), out: view(24).into(), heads: 2 };
+    let launch = |tensors: &[Turn<&'static str>]| {
+        let (cos, sin, start) = (view(6), view(6), None);
+        let (positions, batch, seq, head_dim, inverse) = (3, 1, 3, 4, false);
+        Rope { tensors, cos, sin, start, positions, batch, seq, head_dim, inverse }.launch()
+    };
+    launch(&[turn, turn]).unwrap();
+    for tensors in [&[][..], &[turn; 3]] {
+        assert!(matches!(launch(tensors), Err(KernelError::Shape { .. })));
+    }
+    for (wrong, operand) in [
+        (Turn { x: view(23), ..turn }, "x"),
+        (Turn { out: view(25).into(), ..turn }, "out"),
+        (Turn { heads: 3, ..turn }, "x"),
+    ] {
+        let error = launch(&[turn, wrong]).unwrap_err();
+        assert!(matches!(error, KernelError::Length { operand: o, .. } if o == operand), "{error}");
+    }
 }
 
 #[test]
