@@ -2,7 +2,8 @@
 //! gradient of gamma.
 //!
 //! Grid: one block of 512 threads for each 32 columns; sixteen threads share a column. Thread l of
-//! a column adds the rows l, l + 16, l + 32, …, four of which are on their way at a time.
+//! a column adds the rows l, l + 16, l + 32, …, sixteen of which are on their way at a time: all of
+//! those that the gradient of a norm leaves.
 //! Deterministic: each thread adds in order, and the first adds the sixteen sums in order.
 
 use retrograph_ptx::SmTarget;
@@ -14,7 +15,7 @@ const COLUMNS: u32 = 32;
 /// Threads that share one column.
 const LANES: u32 = 16;
 /// Rows that a thread loads before it adds them.
-const AHEAD: u32 = 4;
+const AHEAD: u32 = 16;
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
@@ -35,11 +36,12 @@ fn column_sum(k: &Kernel<'_>) {
     let sum = k.var(0.0);
     k.when(inside, || {
         k.range(lane, rows, LANES * AHEAD, |row| {
-            let ahead = [0, 1, 2, 3].map(|step| {
+            let ahead = (0..AHEAD).map(|step| {
                 let (row, value) = (row + step * LANES, k.var(0.0));
                 k.when(row.lt(rows), || value.set(x.at(row.mul_wide(columns)).load(column)));
                 value
             });
+            let ahead: Vec<_> = ahead.collect();
             ahead.iter().for_each(|value| sum.add_assign(value.get()));
         });
     });

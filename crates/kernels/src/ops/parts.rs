@@ -9,7 +9,7 @@ use super::gemm::{DGRAD, FORWARD, FPROP, GemmShape, INPUT_GRADIENT};
 use super::geometry::streaming;
 use super::images::{SINGLE, STREAM, TENSOR};
 use super::product::{Product, Sizes, Strides};
-use super::stored::{Compute, Stored};
+use super::stored::{Compute, Stored, Written};
 use super::tiles::{self, Layout};
 use super::{pointer, u32};
 use crate::checks::Check;
@@ -19,7 +19,7 @@ use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
 pub static PARTS_SUM: Kernel = Kernel {
     name: "parts_sum",
     image: "parts_sum",
-    parameters: &[pointer("partials"), pointer("out"), u32("parts"), u32("n")],
+    parameters: &[pointer("partials"), pointer("out"), pointer("out_bf16"), u32("parts"), u32("n")],
     entries: &["parts_sum"],
     dispatch: |problem, _| streaming("parts_sum", problem),
 };
@@ -166,30 +166,29 @@ fn batched(parts: usize, [m, n, k]: [usize; 3]) -> Sizes {
 
 /// `out[i] = Σ_p partials[p, i]`, in ascending order of p.
 #[derive(Clone, Copy, Debug)]
-pub struct PartsSum<B> {
+pub struct PartsSum<B, O = View<B, f32>> {
     /// parts × the length of `out`, read.
     pub partials: View<B, f32>,
-    /// Written.
-    pub out: View<B, f32>,
+    /// Written: as f32, as bf16, or both.
+    pub out: O,
     /// Number of parts, at least 1.
     pub parts: usize,
 }
 
-impl<B: Copy> PartsSum<B> {
+impl<B: Copy, O: Into<Written<B>>> PartsSum<B, O> {
     /// Checks the operands and describes the launch.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { partials, out, parts } = self;
-        let check = Check(PARTS_SUM.name);
+        let (check, out) = (Check(PARTS_SUM.name), out.into());
         check.rule(parts > 0, "there is a part", (parts, 1))?;
-        check.length("partials", partials, check.product("parts × n", &[parts, out.len()])?)?;
-        let n = check.size("the number of elements", out.len())?;
+        let len = partials.len() / parts;
+        check.length("partials", partials, check.product("parts × n", &[parts, len])?)?;
+        out.check(check, "out", len)?;
+        let n = check.size("the number of elements", len)?;
+        let [out, rounded] = out.arguments();
         let parts = check.size("the number of parts", parts)?;
-        let arguments = [
-            Argument::read(partials),
-            Argument::write(out),
-            Argument::U32(parts),
-            Argument::U32(n),
-        ];
+        let arguments =
+            [Argument::read(partials), out, rounded, Argument::U32(parts), Argument::U32(n)];
         Ok(Launch { kernel: &PARTS_SUM, problem: Problem::from([n]), arguments: arguments.into() })
     }
 }

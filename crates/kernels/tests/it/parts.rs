@@ -5,6 +5,7 @@ use retrograph_kernels::ops::{Compute, DgradParts, FpropParts, GemmShape, PartsS
 
 use crate::gemm_case::{Case, Op, shape};
 use crate::harness::Device;
+use crate::streams::rounds;
 use crate::support::{Data, Tolerance, same_bits};
 
 /// The product in `parts` parts, which are added.
@@ -106,4 +107,13 @@ fn parts_must_divide_the_contraction() {
     }
     let sum = PartsSum { partials: view(7), out: view(3), parts: 2 };
     assert!(matches!(sum.launch(), Err(KernelError::Length { .. })));
+}
+
+#[test]
+fn sums_in_bf16_are_those_in_f32_rounded() {
+    let (mut data, device) = (Data::new("rounded parts"), Device::new());
+    for (len, parts) in [(1, 1), (7, 3), (64, 2), (1030, 6)] {
+        let partials = device.upload(&data.uniform(parts * len, 3.0));
+        rounds(&device, len, &|out| PartsSum { partials, out, parts }.launch());
+    }
 }
