@@ -1,9 +1,9 @@
-//! Causal attention without stored probabilities, and its gradients, with factors in bf16.
+//! Causal attention without stored probabilities, and its gradients, with factors in bf16 or f32.
 //!
 //! ```text
 //! s_ij  = scale · q_i·k_j                                                    j ≤ i
 //! out_i = Σ_j exp(s_ij − max_i) · v_j ÷ Σ_j exp(s_ij − max_i)        lse_i = log₂ Σ_j exp(s_ij)
-//! p_ij  = exp(s_ij) ÷ 2^lse_i        delta_i = bf16(grad_out_i)·out_i
+//! p_ij  = exp(s_ij) ÷ 2^lse_i        delta_i = grad_out_i·out_i
 //! ds_ij = p_ij · (grad_out_i·v_j − delta_i)
 //! grad_q_i = scale · Σ_j ds_ij · k_j        grad_k_j = scale · Σ_i ds_ij · q_i
 //! grad_v_j = Σ_i p_ij · grad_out_i
@@ -11,27 +11,35 @@
 //!
 //! The algorithm is that of FlashAttention-2 (Dao 2023, arXiv 2307.08691): a block keeps 64 rows,
 //! walks over tiles of the other side up to the diagonal or from it on, and keeps scores in
-//! registers; the gradients compute them again. Operands are f32 in memory and are rounded to bf16
-//! on their way into shared memory; probabilities and gradients of scores are rounded to bf16 in
-//! registers. Sums are f32.
+//! registers; the gradients compute them again. Operands are f32 in memory, and sums are f32.
+//!
+//! **bf16.** Operands are rounded to bf16 on their way into shared memory, grad_out for delta, too;
+//! probabilities and gradients of scores in registers.
+//!
+//! **f32.** Operands are copied into shared memory as they are, behind the backs of the threads.
+//! From sm_80 on each factor is split into two parts of 11 bits, and three products of tf32 stand
+//! for one, in the order and within the limits of `gemm/stream/split.rs`: 32 steps of a contraction
+//! are added up from zero, and what they give is added in f32.
 //!
 //! **Grid.** Each entry has heads of up to 64 or 128 elements, narrower ones padded with zeros. A
-//! block has four warps of 16 rows each: [`forward`] and `grad_q` have a block for each 64 queries
-//! of a head, those with the most keys first; `grad_kv` has one for each 64 keys of a key head and
-//! part of its group, those with the most queries first. What they walk over they take 32 rows at
-//! a time.
+//! block has a warp for each 16 of its rows: [`forward`] and `grad_q` have a block for each 64
+//! queries of a head, those with the most keys first; `grad_kv` has one for each 64 keys of a key
+//! head and part of its group, those with the most queries first. What they walk over they take 32
+//! rows at a time. Before sm_80 shared memory has room for 32 rows of a block in f32.
 //!
 //! **Determinism.** Tiles are walked over in ascending order, heads of a group likewise. Each sum
 //! belongs to one lane or to four that add up by a butterfly. There are no atomics: `grad_q` and
 //! `grad_kv` each compute the probabilities that they need.
 //!
-//! Absent on purpose: masks other than the causal one, and a target-dependent choice of tiles.
+//! Absent on purpose: masks other than the causal one.
 
 mod backward;
 mod forward;
 mod panel;
+mod plain;
 mod product;
 mod rows;
+mod shape;
 mod weights;
 mod write;
 
@@ -39,17 +47,11 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Value, Var};
 
-use crate::bf16::pack;
-use product::Held;
+use backward::Side;
+use shape::{Factors, Shape};
 
-/// Rows that a block keeps, 16 for each warp.
-const ROWS: u32 = 64;
 /// Rows of the other side that a block walks over at a time.
 const COLUMNS: u32 = 32;
-/// Threads of a block.
-const THREADS: u32 = 128;
-/// The widest heads of the entries.
-const WIDTHS: [u32; 2] = [64, 128];
 
 /// What a lane holds of 16 × 8 elements: two neighbours in a row, and two 8 rows below.
 type Patch<'k> = [Var<'k, f32>; 4];
@@ -67,14 +69,6 @@ fn own_row<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
 /// The first of the lane's two columns of each patch.
 fn own_column<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
     (k.lane() & 3) * 2
-}
-
-/// Patches as factors of the next product.
-fn hold<'k>(target: SmTarget, patches: &[Patch<'k>]) -> Held<'k> {
-    let pair = |patch: &Patch<'k>, half: usize| {
-        pack(target, [patch[half * 2].get(), patch[half * 2 + 1].get()])
-    };
-    patches.iter().map(|patch| [pair(patch, 0), pair(patch, 1)]).collect()
 }
 
 /// Puts `value` where a key is behind its query, which rows are, or columns. The block's part of
@@ -96,18 +90,46 @@ fn hide<'k>(
     }
 }
 
-/// The image of the forward pass.
+/// The image of the forward pass in bf16.
 pub(crate) fn forward(target: SmTarget) -> Module {
-    let entries = WIDTHS.map(|width| forward::entry(target, width));
+    forward_in(target, Factors::Brain)
+}
+
+/// The image of the forward pass in f32.
+pub(crate) fn forward_f32(target: SmTarget) -> Module {
+    forward_in(target, Factors::Single)
+}
+
+/// The image of the backward pass in bf16.
+pub(crate) fn backward(target: SmTarget) -> Module {
+    backward_in(target, Factors::Brain)
+}
+
+/// The image of the backward pass in f32.
+pub(crate) fn backward_f32(target: SmTarget) -> Module {
+    backward_in(target, Factors::Single)
+}
+
+fn forward_in(target: SmTarget, factors: Factors) -> Module {
+    let entries = Shape::all(target, factors).map(forward::entry);
     entries.into_iter().fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
 }
 
-/// The image of the backward pass.
-pub(crate) fn backward(target: SmTarget) -> Module {
-    let sides = [backward::Side::Queries, backward::Side::Keys];
-    let entries = sides.into_iter().flat_map(|side| WIDTHS.map(|width| (side, width)));
-    let module = ModuleBuilder::new(target).entry(rows::entry(target));
-    entries
-        .fold(module, |module, (side, width)| module.entry(backward::entry(target, width, side)))
-        .build()
+fn backward_in(target: SmTarget, factors: Factors) -> Module {
+    let shapes = Shape::all(target, factors);
+    let module = ModuleBuilder::new(target).entry(rows::entry(shapes[0]));
+    let entries =
+        [Side::Queries, Side::Keys].into_iter().flat_map(|side| shapes.map(|s| (s, side)));
+    entries.fold(module, |module, (shape, side)| module.entry(backward::entry(shape, side))).build()
+}
+
+/// The entries in f32, with the bytes of shared memory that a launch must provide.
+pub(crate) fn dynamic_shared(target: SmTarget) -> impl Iterator<Item = (String, u32)> {
+    Shape::all(target, Factors::Single).into_iter().flat_map(|shape| {
+        [
+            (forward::name(shape), forward::panels(shape).1 * 4),
+            (backward::name(shape, Side::Queries), backward::panels(shape).1 * 4),
+            (backward::name(shape, Side::Keys), backward::panels(shape).1 * 4),
+        ]
+    })
 }

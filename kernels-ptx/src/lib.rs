@@ -53,6 +53,7 @@ mod swiglu;
 mod swiglu_backward;
 mod take_controls;
 mod team;
+mod tf32;
 
 /// Builds one image for one SM target.
 type Build = fn(SmTarget) -> Module;
@@ -73,6 +74,8 @@ const IMAGES: &[(&str, Build)] = &[
     ("embedding_backward", embedding_backward::module),
     ("fused_attention", fused_attention::forward),
     ("fused_attention_backward", fused_attention::backward),
+    ("fused_attention_f32", fused_attention::forward_f32),
+    ("fused_attention_f32_backward", fused_attention::backward_f32),
     ("gemm_bf16_nn", gemm::bf16_nn),
     ("gemm_bf16_nn_bf16", gemm::bf16_nn_bf16),
     ("gemm_bf16_nn_nf4", gemm::bf16_nn_nf4),
@@ -118,5 +121,7 @@ pub fn images(target: SmTarget) -> Vec<(&'static str, Module)> {
 
 /// The entries whose launches must provide shared memory for `target`, with how many bytes.
 pub fn dynamic_shared(target: SmTarget) -> Vec<(String, u32)> {
-    gemm::dynamic_shared(target)
+    let mut entries = gemm::dynamic_shared(target);
+    entries.extend(fused_attention::dynamic_shared(target));
+    entries
 }

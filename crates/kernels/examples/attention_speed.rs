@@ -1,5 +1,5 @@
-//! Times attention and its gradients in bf16 on a GPU: without stored probabilities, and as
-//! products around a softmax. Compares the first with its reference in f64 before.
+//! Times attention and its gradients in f32 and in bf16 on a GPU: without stored probabilities, and
+//! as products around a softmax. Compares the first with its reference in f64 before.
 //!
 //! ```text
 //! attention_speed [--samples N] [--simulate] OUT.jsonl
@@ -32,6 +32,7 @@ type Launches = Result<Vec<Launch<u64>>, KernelError>;
 
 /// Operands, results and what lies between, all in the device's pool.
 struct Attention {
+    compute: Compute,
     shape: AttentionShape,
     scale: f32,
     q: F32,
@@ -48,7 +49,11 @@ struct Attention {
 }
 
 impl Attention {
-    fn new(device: &Device, [batch, seq, heads, kv_heads, head_dim]: [usize; 5]) -> Self {
+    fn new(
+        device: &Device,
+        compute: Compute,
+        [batch, seq, heads, kv_heads, head_dim]: [usize; 5],
+    ) -> Self {
         let shape = AttentionShape { batch, seq, heads, kv_heads, head_dim };
         let (mut place, end) = (device.pool, device.pool + device.pool_bytes as u64);
         let mut take = |len: usize| {
@@ -63,6 +68,7 @@ impl Attention {
             batch * seq * kv_heads * head_dim,
         );
         Self {
+            compute,
             shape,
             scale: 1.0 / (head_dim as f32).sqrt(),
             q: take(query),
@@ -80,19 +86,19 @@ impl Attention {
     }
 
     fn fused_forward(&self) -> Launches {
-        let &Self { shape, scale, q, k, v, out, lse, .. } = self;
-        Ok(vec![FusedAttention { q, k, v, out, lse, shape, scale }.launch()?])
+        let &Self { compute, shape, scale, q, k, v, out, lse, .. } = self;
+        Ok(vec![FusedAttention { q, k, v, out, lse, shape, scale }.launch_in(compute)?])
     }
 
     fn fused_backward(&self) -> Launches {
-        let &Self { shape, scale, q, k, v, out, lse, grad_out, rows, grad_q, .. } = self;
+        let &Self { compute, shape, scale, q, k, v, out, lse, grad_out, rows, grad_q, .. } = self;
         let from = FusedAttentionGrads { q, k, v, grad_out, rows, shape, scale };
         let parts = shape.fused_parts();
         let grads = if parts == 1 { self.grad_kv } else { self.partials };
         let mut launches = vec![
-            FusedAttentionRows { out, grad_out, lse, rows, shape }.launch()?,
-            FusedAttentionGradQ { from, grad_q }.launch()?,
-            FusedAttentionGradKv { from, grads, parts }.launch()?,
+            FusedAttentionRows { out, grad_out, lse, rows, shape }.launch_in(compute)?,
+            FusedAttentionGradQ { from, grad_q }.launch_in(compute)?,
+            FusedAttentionGradKv { from, grads, parts }.launch_in(compute)?,
         ];
         if parts > 1 {
             launches.push(PartsSum { partials: grads, out: self.grad_kv, parts }.launch()?);
@@ -101,17 +107,18 @@ impl Attention {
     }
 
     fn stored_forward(&self) -> Launches {
-        let &Self { shape, scale, q, k, v, out, probs: [scores, probs], .. } = self;
+        let &Self { compute, shape, scale, q, k, v, out, probs: [scores, probs], .. } = self;
         let (rows, width) = (shape.batch * shape.heads * shape.seq, shape.seq);
         Ok(vec![
-            AttentionScores { q, k, scores, shape, scale }.launch_in(Compute::Bf16)?,
+            AttentionScores { q, k, scores, shape, scale }.launch_in(compute)?,
             Softmax { input: scores, output: probs, rows, width, causal: true }.launch()?,
-            AttentionValues { probs, v, out, shape }.launch_in(Compute::Bf16)?,
+            AttentionValues { probs, v, out, shape }.launch_in(compute)?,
         ])
     }
 
     fn stored_backward(&self) -> Launches {
-        let &Self { shape, scale, q, k, v, grad_out, grad_q, probs: [other, probs], .. } = self;
+        let &Self { compute, shape, scale, q, k, v, grad_out, grad_q, .. } = self;
+        let [other, probs] = self.probs;
         let (rows, width, len) = (shape.batch * shape.heads * shape.seq, shape.seq, k.len());
         let [grad_k, grad_v] = [0..len, len..2 * len].map(|range| self.grad_kv.slice(range));
         // Gradients of probabilities and of scores share their place, which the times do not mind.
@@ -125,12 +132,20 @@ impl Attention {
             causal: true,
         };
         Ok(vec![
-            AttentionGradProbs { grad_out, v, grad_probs, shape }.launch_in(Compute::Bf16)?,
-            AttentionGradV { probs, grad_out, grad_v, shape }.launch_in(Compute::Bf16)?,
+            AttentionGradProbs { grad_out, v, grad_probs, shape }.launch_in(compute)?,
+            AttentionGradV { probs, grad_out, grad_v, shape }.launch_in(compute)?,
             softmax.launch()?,
-            AttentionGradQ { grad_scores, k, grad_q, shape, scale }.launch_in(Compute::Bf16)?,
-            AttentionGradK { grad_scores, q, grad_k, shape, scale }.launch_in(Compute::Bf16)?,
+            AttentionGradQ { grad_scores, k, grad_q, shape, scale }.launch_in(compute)?,
+            AttentionGradK { grad_scores, q, grad_k, shape, scale }.launch_in(compute)?,
         ])
+    }
+
+    /// How far results may be from the reference.
+    fn most(&self) -> f64 {
+        match self.compute {
+            Compute::F32 => 5e-6,
+            Compute::Bf16 => 0.01,
+        }
     }
 
     /// Runs it once and compares with the reference.
@@ -139,12 +154,14 @@ impl Attention {
             time(device, &launch, 1);
         }
         let doubles = |view: F32| read(device, view).into_iter().map(f64::from).collect::<Vec<_>>();
-        // Operands are multiplied as bf16.
-        let rounded = |view: F32| {
-            let values = read(device, view).into_iter();
-            values.map(|x| half::bf16::from_f32(x).to_f64()).collect::<Vec<_>>()
+        let factors = |view: F32| match self.compute {
+            Compute::F32 => doubles(view),
+            Compute::Bf16 => {
+                let values = read(device, view).into_iter();
+                values.map(|x| half::bf16::from_f32(x).to_f64()).collect()
+            }
         };
-        let [q, k, v, grad_out] = [self.q, self.k, self.v, self.grad_out].map(rounded);
+        let [q, k, v, grad_out] = [self.q, self.k, self.v, self.grad_out].map(factors);
         let (shape, scale) = (self.shape, self.scale.into());
         let expected = attend([&q, &k, &v], shape, scale);
         let grads = attend_backward([&q, &k, &v], &grad_out, shape, scale);
@@ -160,8 +177,9 @@ impl Attention {
             let error: f64 = pairs().map(|(found, expected)| (found - expected).powi(2)).sum();
             let length: f64 = expected.iter().map(|x| x * x).sum();
             let distance = (error / length).sqrt();
-            println!("{shape:?} {name}: {distance:.1e} from its reference");
-            if distance.is_nan() || distance > 0.01 {
+            let (compute, most) = (self.compute.name(), self.most());
+            println!("{shape:?} {compute} {name}: {distance:.1e} from its reference");
+            if distance.is_nan() || distance > most {
                 return Err(format!("{name} is wrong").into());
             }
         }
@@ -206,25 +224,40 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let narrow = [4, 512, 14, 2, 64];
         (vec![[2, 193, 12, 2, 128], [1, 130, 14, 2, 64]], vec![wide(4, 512), wide(1, 2048), narrow])
     };
-    for sizes in checked {
-        Attention::new(&device, sizes).verify(&device)?;
+    for compute in [Compute::F32, Compute::Bf16] {
+        for &sizes in &checked {
+            Attention::new(&device, compute, sizes).verify(&device)?;
+        }
+        for &sizes in &timed {
+            Attention::new(&device, compute, sizes).report((&device, samples), &mut out)?;
+        }
     }
-    for sizes in timed {
-        let attention = Attention::new(&device, sizes);
-        let [batch, seq, heads, _, head_dim] = sizes;
+    Ok(())
+}
+
+impl Attention {
+    /// Times every launch.
+    fn report(
+        &self,
+        (device, samples): (&Device, usize),
+        out: &mut File,
+    ) -> Result<(), Box<dyn std::error::Error>> {
+        let AttentionShape { batch, seq, heads, kv_heads, head_dim } = self.shape;
+        let sizes = [batch, seq, heads, kv_heads, head_dim];
         // Of one product of the causal half.
         let flop = (batch * heads * head_dim * seq * (seq + 1)) as f64;
         for (what, products, launches) in [
-            ("fused forward", 2.0, attention.fused_forward()?),
-            ("fused backward", 5.0, attention.fused_backward()?),
-            ("stored forward", 2.0, attention.stored_forward()?),
-            ("stored backward", 5.0, attention.stored_backward()?),
+            ("fused forward", 2.0, self.fused_forward()?),
+            ("fused backward", 5.0, self.fused_backward()?),
+            ("stored forward", 2.0, self.stored_forward()?),
+            ("stored backward", 5.0, self.stored_backward()?),
         ] {
             let times: Vec<f64> =
-                launches.iter().map(|launch| time(&device, launch, samples)).collect();
+                launches.iter().map(|launch| time(device, launch, samples)).collect();
             let total: f64 = times.iter().sum();
             let tera = products * flop / total / 1e12;
-            println!("{sizes:?} {what:16} {:9.2} us {tera:8.1} TFLOP/s", total * 1e6);
+            let what = format!("{} {what}", self.compute.name());
+            println!("{sizes:?} {what:20} {:9.2} us {tera:8.1} TFLOP/s", total * 1e6);
             for (launch, seconds) in launches.iter().zip(&times) {
                 let (entry, micros) = (launch.dispatch(device.target).entry, seconds * 1e6);
                 println!("    {entry:40} {micros:9.2} us");
@@ -232,6 +265,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 writeln!(out, "{{{fields},\"entry\":\"{entry}\",\"us\":{micros:.3}}}")?;
             }
         }
+        Ok(())
     }
-    Ok(())
 }

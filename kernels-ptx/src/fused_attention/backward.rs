@@ -1,18 +1,20 @@
-//! The gradients: a block has 64 queries and walks over the keys up to the last of them, or it has
-//! 64 keys and walks over the queries from the first of them on, of one head after the other.
+//! The gradients: a block has queries and walks over the keys up to the last of them, or it has
+//! keys and walks over the queries from the first of them on, of one head after the other.
 //!
 //! Both compute `p` and `ds` again, one with queries as rows, the other one with keys as rows, so
-//! that what follows has them where the next product wants its factors.
+//! that what follows has them where the next product wants its factors. Gradients of probabilities
+//! come first: while they are computed, what scores are made of is on its way, and afterwards what
+//! they were made of can be replaced.
 
-use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
 
-use super::panel::{Carrier, Panel, Source};
-use super::product::Lanes;
+use super::panel::{Carrier, Load, Panel, Source};
+use super::product::{Lanes, hold};
+use super::shape::Shape;
 use super::weights::Weights;
-use super::write::write;
-use super::{COLUMNS, ROWS, THREADS, hide, hold, patches};
+use super::write::Writer;
+use super::{COLUMNS, hide, patches};
 
 /// What the rows of a block are.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,45 +25,64 @@ pub(super) enum Side {
     Keys,
 }
 
-/// The entry for heads of up to `width` elements whose rows are `side`.
-pub(super) fn entry(target: SmTarget, width: u32, side: Side) -> Entry {
-    let name = match side {
-        Side::Queries => "fused_attention_grad_q",
-        Side::Keys => "fused_attention_grad_kv",
+/// The name of the entry.
+pub(super) fn name(shape: Shape, side: Side) -> String {
+    let part = match side {
+        Side::Queries => "grad_q",
+        Side::Keys => "grad_kv",
     };
-    Kernel::build(&format!("{name}_{width}"), |k| {
-        k.max_threads(THREADS);
+    shape.named(&format!("_{part}_{}", shape.width))
+}
+
+/// Panels of what a block has and of what it walks over, those of scores first, and their words.
+pub(super) fn panels(shape: Shape) -> ([Panel; 4], u32) {
+    Panel::list([shape.rows(), shape.rows(), COLUMNS, COLUMNS], shape)
+}
+
+/// The entry whose rows are `side`.
+pub(super) fn entry(shape: Shape, side: Side) -> Entry {
+    Kernel::build(&name(shape, side), |k| {
+        k.max_threads(shape.threads());
         k.min_blocks(2);
-        let given = Given::declare(k, side);
-        let (panels, words) = Panel::list([ROWS, ROWS, COLUMNS, COLUMNS], width);
-        let [own, own_other, walked, walked_other] = panels;
-        let memory = k.shared::<u32>("panels", words as usize);
-        let carrier = Carrier::new((k, target), memory, (width, given.head_dim));
+        let given = Given::declare(k, (shape, side));
+        let ([own, own_other, walked, walked_other], words) = panels(shape);
+        let memory = shape.memory(k, words);
+        let carrier = Carrier::new((k, shape), memory, given.head_dim);
         for (panel, source) in [own, own_other].into_iter().zip(given.own) {
-            k.range(0, ROWS, COLUMNS, |row| {
-                carrier.load((source, given.start + row), row * (width / 2) + panel.first);
+            k.range(0, shape.rows(), COLUMNS, |row| {
+                let first = row * shape.row_words() + panel.first;
+                carrier.load(Load { source, start: given.start + row, first });
             });
         }
         let walk = Walk::new(k, &given);
-        carrier.load((given.walked[0], walk.start.get()), k.constant(walked.first));
+        let load = |panel: Panel, source| {
+            let (start, first) = (walk.start.get(), k.constant(panel.first));
+            Load { source, start, first }
+        };
+        carrier.load(load(walked_other, given.walked[1]));
         k.barrier();
 
-        let lanes = Lanes::new((k, target), memory, width);
-        let sums = patches(k, width);
-        let others = if side == Side::Keys { patches(k, width) } else { Vec::new() };
+        let lanes = Lanes::new((k, shape), memory, given.head_dim);
+        let sums = patches(k, shape.width);
+        let others = if side == Side::Keys { patches(k, shape.width) } else { Vec::new() };
         let weights = Weights::new(k, &given);
         k.range(0, walk.count, 1, |index| {
             let (start, head) = (walk.start.get(), walk.head.get());
-            let [_, other] = walk.sources(&given);
-            carrier.fetch(other, start);
+            let this = load(walked, walk.sources(&given)[0]);
+            carrier.fetch(this);
             let (scores, grads) = (patches(k, COLUMNS), patches(k, COLUMNS));
-            lanes.multiply([own, walked], &scores);
-            carrier.put((other, start), k.constant(walked_other.first));
+            lanes.multiply([own_other, walked_other], &grads);
+            carrier.put(this);
             k.barrier();
             walk.advance();
-            let ([next, _], more) = (walk.sources(&given), (index + 1).lt(walk.count));
-            k.when(more, || carrier.fetch(next, walk.start.get()));
-            lanes.multiply([own_other, walked_other], &grads);
+            let next = load(walked_other, walk.sources(&given)[1]);
+            let more = (index + 1).lt(walk.count);
+            // The gradient of v is the last to read what is replaced.
+            let late = side == Side::Keys && carrier.is_direct();
+            if !late {
+                k.when(more, || carrier.fetch(next));
+            }
+            lanes.multiply([own, walked], &scores);
             weights.turn((start, head), &scores, &grads);
             // Afterwards, so that a query that is not finite spoils no keys behind it.
             k.when(given.crosses(start), || {
@@ -73,29 +94,31 @@ pub(super) fn entry(target: SmTarget, width: u32, side: Side) -> Entry {
                     hide(&scores);
                 }
             });
-            let [probs, grads] = [scores, grads].map(|patches| hold(target, &patches));
+            let [probs, grads] = [scores, grads].map(|patches| hold(shape, &patches));
             if side == Side::Keys {
                 lanes.accumulate(&probs, walked_other, &others);
+                k.barrier();
+            }
+            if late {
+                k.when(more, || carrier.fetch(next));
             }
             lanes.accumulate(&grads, walked, &sums);
-            k.barrier();
-            let load = (next, walk.start.get());
-            k.when(more, || carrier.put(load, k.constant(walked.first)));
+            k.when(more, || carrier.put(next));
             k.barrier();
         });
-        let head = (width, given.head_dim);
-        let memory = (k, memory.reinterpret());
-        let [first, second] = given.grads.map(|grads| (grads, given.start));
-        write(memory, first, head, (&sums, given.scale));
+        let Given { start, head_dim, scale, grads: [first, second], .. } = given;
+        let memory = memory.reinterpret();
+        let writer = Writer { kernel: *k, shape, memory, head_dim, start };
+        writer.write(first, &sums, scale);
         if side == Side::Keys {
-            k.barrier();
-            write(memory, second, head, (&others, k.constant(1.0)));
+            writer.write(second, &others, None);
         }
     })
 }
 
 /// The parameters, and where this block is.
 pub(super) struct Given<'k> {
+    shape: Shape,
     pub(super) side: Side,
     /// What the block has rows of: q and grad_out, or k and v; and what it walks over, of the
     /// first head.
@@ -115,7 +138,7 @@ pub(super) struct Given<'k> {
 }
 
 impl<'k> Given<'k> {
-    fn declare(k: &Kernel<'k>, side: Side) -> Self {
+    fn declare(k: &Kernel<'k>, (shape, side): (Shape, Side)) -> Self {
         let [q, keys, values, grad_out, pairs, grads] =
             ["q", "keys", "values", "grad_out", "rows", "grads"].map(|name| k.pointer::<f32>(name));
         let [batch, seq, heads, kv_heads, head_dim, parts] =
@@ -155,16 +178,17 @@ impl<'k> Given<'k> {
         let pairs = pairs.reinterpret().at((sequence * heads + head).mul_wide(seq));
         // Blocks with the longest walks come first.
         let (start, heads) = match side {
-            Side::Queries => ((k.nctaid_y() - 1 - y) * ROWS, k.constant(1)),
-            Side::Keys => (y * ROWS, group / parts),
+            Side::Queries => ((k.nctaid_y() - 1 - y) * shape.rows(), k.constant(1)),
+            Side::Keys => (y * shape.rows(), group / parts),
         };
-        Self { side, own, walked, pairs, grads, seq, head_dim, scale, start, heads }
+        Self { shape, side, own, walked, pairs, grads, seq, head_dim, scale, start, heads }
     }
 
     /// Where the walk over one head begins and ends.
     fn range(&self) -> [Value<'k, u32>; 2] {
+        let end = self.start + self.shape.rows();
         match self.side {
-            Side::Queries => [self.start.kernel().constant(0), (self.start + ROWS).min(self.seq)],
+            Side::Queries => [self.start.kernel().constant(0), end.min(self.seq)],
             Side::Keys => [self.start, self.seq],
         }
     }
@@ -173,7 +197,7 @@ impl<'k> Given<'k> {
     fn crosses(&self, start: Value<'k, u32>) -> Pred<'k> {
         match self.side {
             Side::Queries => (start + (COLUMNS - 1)).gt(self.start),
-            Side::Keys => start.lt(self.start + (ROWS - 1)),
+            Side::Keys => start.lt(self.start + (self.shape.rows() - 1)),
         }
     }
 }

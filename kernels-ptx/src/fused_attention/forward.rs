@@ -1,58 +1,75 @@
-//! The forward pass: a block has 64 queries and walks over the keys up to the last of them.
+//! The forward pass: a block has queries and walks over the keys up to the last of them.
 
 use std::f32::consts::LOG2_E;
 
-use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
 
-use super::panel::{Carrier, Panel, Source};
-use super::product::{Held, Lanes};
-use super::write::write;
-use super::{COLUMNS, Patch, ROWS, THREADS, hide, hold, own_row, patches};
+use super::panel::{Carrier, Load, Panel, Source};
+use super::product::{Held, Lanes, hold};
+use super::shape::{Factors, Shape};
+use super::write::Writer;
+use super::{COLUMNS, Patch, hide, own_row, patches};
 
-/// The entry for heads of up to `width` elements.
-pub(super) fn entry(target: SmTarget, width: u32) -> Entry {
-    Kernel::build(&format!("fused_attention_{width}"), |k| {
-        k.max_threads(THREADS);
-        k.min_blocks(3);
-        let given = Given::declare(k);
-        let Given { q, keys, values, start: own, .. } = given;
-        let ([of_q, of_keys, of_values], words) = Panel::list([ROWS, COLUMNS, COLUMNS], width);
-        let memory = k.shared::<u32>("panels", words as usize);
-        let carriers = [(); 2].map(|()| Carrier::new((k, target), memory, (width, given.head_dim)));
-        let zero = k.constant(0);
+/// The name of the entry.
+pub(super) fn name(shape: Shape) -> String {
+    shape.named(&format!("_{}", shape.width))
+}
+
+/// Panels of queries, keys and values, and their words.
+pub(super) fn panels(shape: Shape) -> ([Panel; 3], u32) {
+    Panel::list([shape.rows(), COLUMNS, COLUMNS], shape)
+}
+
+/// The entry.
+pub(super) fn entry(shape: Shape) -> Entry {
+    Kernel::build(&name(shape), |k| {
+        k.max_threads(shape.threads());
+        k.min_blocks(if shape.factors == Factors::Single { 2 } else { 3 });
+        let given = Given::declare(k, shape);
+        let Given { q, keys, values, start: own, head_dim, .. } = given;
+        let ([of_q, of_keys, of_values], words) = panels(shape);
+        let memory = shape.memory(k, words);
+        let carriers = [(); 2].map(|()| Carrier::new((k, shape), memory, head_dim));
+        let load = |source, start, panel: Panel| {
+            let first = k.constant(panel.first);
+            Load { source, start, first }
+        };
         // Keys are on their way while queries are stored.
-        carriers[1].fetch(keys, zero);
-        k.range(0, ROWS, COLUMNS, |row| {
-            carriers[0].load((q, own + row), row * (width / 2) + of_q.first);
+        let first = load(keys, k.constant(0), of_keys);
+        carriers[1].fetch(first);
+        k.range(0, shape.rows(), COLUMNS, |row| {
+            let first = row * shape.row_words() + of_q.first;
+            carriers[0].load(Load { source: q, start: own + row, first });
         });
-        carriers[1].put((keys, zero), k.constant(of_keys.first));
+        carriers[1].put(first);
         k.barrier();
 
-        let lanes = Lanes::new((k, target), memory, width);
-        let (sums, softmax) = (patches(k, width), Softmax::new(k, given.scale));
-        let end = (own + ROWS).min(q.rows);
+        let lanes = Lanes::new((k, shape), memory, given.head_dim);
+        let (sums, softmax) = (patches(k, shape.width), Softmax::new(k, given.scale));
+        let end = (own + shape.rows()).min(q.rows);
         let carrier = &carriers[0];
         k.range(0, end, COLUMNS, |start| {
-            carrier.fetch(values, start);
+            let next = load(values, start, of_values);
+            carrier.fetch(next);
             let scores = patches(k, COLUMNS);
             lanes.multiply([of_q, of_keys], &scores);
             let crosses = (start + (COLUMNS - 1)).gt(own);
             k.when(crosses, || hide(k, ([own, start], true), &scores, f32::NEG_INFINITY));
-            let probs = softmax.take(target, &scores, &sums);
-            carrier.put((values, start), k.constant(of_values.first));
+            let probs = softmax.take(shape, &scores, &sums);
+            carrier.put(next);
             k.barrier();
-            let next = start + COLUMNS;
-            let more = next.lt(end);
-            k.when(more, || carrier.fetch(keys, next));
+            let next = load(keys, start + COLUMNS, of_keys);
+            let more = next.start.lt(end);
+            k.when(more, || carrier.fetch(next));
             lanes.accumulate(&probs, of_values, &sums);
-            k.when(more, || carrier.put((keys, next), k.constant(of_keys.first)));
+            k.when(more, || carrier.put(next));
             k.barrier();
         });
         softmax.finish(&given, &sums);
-        let (memory, head) = ((k, memory.reinterpret()), (width, given.head_dim));
-        write(memory, (given.out, own), head, (&sums, k.constant(1.0)));
+        let memory = memory.reinterpret();
+        let writer = Writer { kernel: *k, shape, memory, head_dim, start: own };
+        writer.write(given.out, &sums, None);
     })
 }
 
@@ -71,7 +88,7 @@ struct Given<'k> {
 }
 
 impl<'k> Given<'k> {
-    fn declare(k: &Kernel<'k>) -> Self {
+    fn declare(k: &Kernel<'k>, shape: Shape) -> Self {
         let [q, keys, values, out, lse] =
             ["q", "keys", "values", "out", "lse"].map(|name| k.pointer::<f32>(name));
         let [seq, heads, kv_heads, head_dim] =
@@ -93,7 +110,7 @@ impl<'k> Given<'k> {
             head_dim,
             scale,
             // Blocks with the most keys come first.
-            start: (k.nctaid_y() - 1 - k.ctaid_y()) * ROWS,
+            start: (k.nctaid_y() - 1 - k.ctaid_y()) * shape.rows(),
         }
     }
 }
@@ -117,7 +134,7 @@ impl<'k> Softmax<'k> {
 
     /// Takes a tile of scores: gives their weights, and brings `sums` and what was summed before
     /// to the new maximum.
-    fn take(&self, target: SmTarget, scores: &[Patch<'k>], sums: &[Patch<'k>]) -> Held<'k> {
+    fn take(&self, shape: Shape, scores: &[Patch<'k>], sums: &[Patch<'k>]) -> Held<'k> {
         for half in 0..2 {
             let before = self.max[half].get();
             let max = row(scores, half).fold(before, |max, score| max.max(score));
@@ -133,7 +150,7 @@ impl<'k> Softmax<'k> {
                 self.sum[half].add_assign(score.get());
             }
         }
-        hold(target, scores)
+        hold(shape, scores)
     }
 
     /// Combines the four lanes that have the same rows.

@@ -1,14 +1,14 @@
-//! Rows of q, k, v or grad_out on their way from global memory over registers, where they are
-//! rounded to bf16, into shared memory.
+//! Rows of q, k, v or grad_out on their way from global into shared memory: in f32 behind the backs
+//! of the threads, in bf16 over registers, where they are rounded.
 //!
-//! A panel holds rows of `width` elements of bf16 without padding. Sixteen bytes, a chunk, are
-//! what a matrix load takes from a row: chunk c of row r lies where chunk c XOR (r mod 8) would,
-//! so that the eight rows of a matrix lie in different banks.
+//! A panel holds rows of `width` elements without padding. Sixteen bytes, a chunk, are what a
+//! matrix load takes from a row: chunk c of row r lies where chunk c XOR (r mod 8) would, so that
+//! the eight rows of a matrix lie in different banks.
 
-use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
-use super::{COLUMNS, THREADS};
+use super::COLUMNS;
+use super::shape::{Factors, Shape};
 use crate::bf16::pack;
 
 /// Rows in shared memory.
@@ -20,12 +20,12 @@ pub(super) struct Panel {
 }
 
 impl Panel {
-    /// Panels of `rows` each, of `width` elements, one behind the other, and their words together.
-    pub(super) fn list<const N: usize>(rows: [u32; N], width: u32) -> ([Self; N], u32) {
+    /// Panels of `rows` each, one behind the other, and their words together.
+    pub(super) fn list<const N: usize>(rows: [u32; N], shape: Shape) -> ([Self; N], u32) {
         let mut words = 0;
         let panels = rows.map(|rows| {
             let first = words;
-            words += rows * width / 2;
+            words += rows * shape.row_words();
             Self { first, rows }
         });
         (panels, words)
@@ -45,12 +45,22 @@ pub(super) struct Source<'k> {
     pub(super) rows: Value<'k, u32>,
 }
 
+/// 32 rows from row `start` of a source, for the panel whose words begin at `first`.
+#[derive(Clone, Copy)]
+pub(super) struct Load<'k> {
+    pub(super) source: Source<'k>,
+    pub(super) start: Value<'k, u32>,
+    pub(super) first: Value<'k, u32>,
+}
+
 /// One thread's share in carrying 32 rows: four neighbours of several of them.
+///
+/// Before sm_80, rounding takes many instructions, and there are no copies behind the backs of
+/// threads: there it is a loop, and nothing is on its way meanwhile.
 pub(super) struct Carrier<'k> {
     kernel: Kernel<'k>,
-    target: SmTarget,
+    shape: Shape,
     memory: Shared<'k, u32>,
-    width: u32,
     /// The first row, and the column.
     row: Value<'k, u32>,
     column: Value<'k, u32>,
@@ -59,100 +69,145 @@ pub(super) struct Carrier<'k> {
     /// The places of the thread's first quads in the first panel, of as many as there are before
     /// places repeat eight rows further.
     places: Vec<Shared<'k, u32>>,
+    /// What is on its way over registers.
     quads: Vec<[Var<'k, f32>; 4]>,
 }
 
 impl<'k> Carrier<'k> {
-    /// The share of this thread in panels of `memory`, whose rows have `width` elements, of which
-    /// `head_dim` are not padding.
+    /// The share of this thread in panels of `memory`, of whose rows `head_dim` elements are not
+    /// padding.
     pub(super) fn new(
-        (k, target): (&Kernel<'k>, SmTarget),
+        (k, shape): (&Kernel<'k>, Shape),
         memory: Shared<'k, u32>,
-        (width, head_dim): (u32, Value<'k, u32>),
+        head_dim: Value<'k, u32>,
     ) -> Self {
-        let across = width / 4;
-        // Before sm_80, rounding takes many instructions: there it is a loop, and nothing is on
-        // its way meanwhile.
-        let quads = if target.number < 80 { 0 } else { COLUMNS * across / THREADS };
+        let across = shape.width / 4;
         let (row, column) = (k.tid_x() / across, (k.tid_x() & (across - 1)) * 4);
         let mut carrier = Self {
             kernel: *k,
-            target,
+            shape,
             memory,
-            width,
             row,
             column,
             inside: column.lt(head_dim),
             places: Vec::new(),
-            quads: (0..quads).map(|_| [(); 4].map(|()| k.var(0.0f32))).collect(),
+            quads: Vec::new(),
         };
-        if quads > 0 {
+        if shape.has_tensor_cores() {
             let rows = (0..8).step_by(carrier.step() as usize);
             carrier.places = rows.map(|further| carrier.place(row + further)).collect();
+            if shape.factors == Factors::Brain {
+                let quads = 0..COLUMNS / carrier.step();
+                carrier.quads = quads.map(|_| [(); 4].map(|()| k.var(0.0f32))).collect();
+            }
         }
         carrier
     }
 
-    /// Rows from one quad of this thread to the next.
-    fn step(&self) -> u32 {
-        4 * THREADS / self.width
+    /// Whether rows are stored as they land, from [`Carrier::fetch`] on, so that nobody may read
+    /// the panel any more.
+    pub(super) fn is_direct(&self) -> bool {
+        self.shape.factors == Factors::Single
     }
 
-    /// Starts loading the rows from `start`. The last row of the sequence stands for those behind
-    /// it, and padding stays 0.
-    pub(super) fn fetch(&self, source: Source<'k>, start: Value<'k, u32>) {
-        if self.quads.is_empty() {
+    /// Rows from one quad of this thread to the next.
+    fn step(&self) -> u32 {
+        4 * self.shape.threads() / self.shape.width
+    }
+
+    /// Starts loading the rows. The last row of the sequence stands for those behind it, and
+    /// padding is 0.
+    pub(super) fn fetch(&self, load: Load<'k>) {
+        if self.places.is_empty() {
             return;
         }
+        if self.is_direct() {
+            let (bytes, places) = (self.inside.select(16, 0), self.places(load));
+            let column = self.inside.select(self.column, 0);
+            self.each(load, column, |i, from| self.slot(&places, i).copy_async(from, bytes));
+            return self.kernel.commit_copies();
+        }
         self.kernel.when(self.inside, || {
-            let last = source.rows - 1;
-            let first = (start + self.row).min(last);
-            let (left, column) = (last - first, source.offset + self.column);
-            let place = first.mul_add(source.stride, column);
-            for (i, quad) in (0..).zip(&self.quads) {
-                let further = if i == 0 {
-                    place
-                } else {
-                    left.min(i * self.step()).mul_add(source.stride, place)
-                };
-                let loaded = source.base.load_vec4(further);
-                quad.iter().zip(loaded).for_each(|(var, value)| var.set(value));
-            }
+            self.each(load, self.column, |i, from| {
+                let quad = self.quads[i as usize];
+                quad.iter().zip(from.load_vec4(0)).for_each(|(var, value)| var.set(value));
+            });
         });
     }
 
-    /// Stores the rows that were fetched, into the panel whose words begin at `first`.
-    pub(super) fn put(&self, (source, start): (Source<'k>, Value<'k, u32>), first: Value<'k, u32>) {
-        if self.quads.is_empty() {
-            return self.put_in_a_loop((source, start), first);
+    /// Calls `body` with the number of each of the thread's quads, and with where it comes from.
+    fn each(
+        &self,
+        Load { source, start, .. }: Load<'k>,
+        column: Value<'k, u32>,
+        body: impl Fn(u32, Ptr<'k, f32>),
+    ) {
+        let last = source.rows - 1;
+        let first = (start + self.row).min(last);
+        let left = last - first;
+        let place = first.mul_add(source.stride, source.offset + column);
+        for i in 0..COLUMNS / self.step() {
+            let further = match i {
+                0 => place,
+                _ => left.min(i * self.step()).mul_add(source.stride, place),
+            };
+            body(i, source.base.at(further));
         }
-        let places: Vec<_> = self.places.iter().map(|place| place.at(first)).collect();
-        for (quads, turn) in self.quads.chunks_exact(places.len()).zip(0..) {
-            for (place, quad) in places.iter().zip(quads) {
-                let further = turn * i64::from(8 * self.width / 2);
-                place.offset(further).store_vec2(0, self.words(quad.map(Var::get)));
+    }
+
+    /// The places of the thread's first quads in the panel of `load`.
+    fn places(&self, load: Load<'k>) -> Vec<Shared<'k, u32>> {
+        self.places.iter().map(|place| place.at(load.first)).collect()
+    }
+
+    /// The place of quad `i`.
+    fn slot(&self, places: &[Shared<'k, u32>], i: u32) -> Shared<'k, u32> {
+        let turn = i / places.len() as u32;
+        places[i as usize % places.len()].offset((turn * 8 * self.shape.row_words()).into())
+    }
+
+    /// Stores the rows that were fetched, or waits until they have landed. Others see them behind
+    /// a barrier.
+    pub(super) fn put(&self, load: Load<'k>) {
+        if self.places.is_empty() {
+            self.put_in_a_loop(load);
+        } else if self.is_direct() {
+            self.kernel.wait_copies(0);
+        } else {
+            let places = self.places(load);
+            for (i, quad) in (0..).zip(&self.quads) {
+                self.store(self.slot(&places, i), quad.map(Var::get));
             }
         }
     }
 
-    /// Loads the rows from `from` and stores them.
-    pub(super) fn load(&self, from: (Source<'k>, Value<'k, u32>), first: Value<'k, u32>) {
-        self.fetch(from.0, from.1);
-        self.put(from, first);
+    /// Loads the rows and stores them.
+    pub(super) fn load(&self, load: Load<'k>) {
+        self.fetch(load);
+        self.put(load);
     }
 
     /// The place of this thread's column in row `row` of the first panel.
     fn place(&self, row: Value<'k, u32>) -> Shared<'k, u32> {
-        let chunk = (self.column >> 3) ^ (row & 7);
-        let within = (chunk << 2) + ((self.column >> 1) & 2);
-        self.memory.at(row.mul_add(self.width / 2, within))
+        let (chunk, within) = match self.shape.factors {
+            Factors::Brain => (self.column >> 3, (self.column >> 1) & 2),
+            Factors::Single => (self.column >> 2, self.kernel.constant(0)),
+        };
+        let within = ((chunk ^ (row & 7)) << 2) + within;
+        self.memory.at(row.mul_add(self.shape.row_words(), within))
     }
 
-    fn words(&self, [a, b, c, d]: [Value<'k, f32>; 4]) -> [Value<'k, u32>; 2] {
-        [pack(self.target, [a, b]), pack(self.target, [c, d])]
+    fn store(&self, place: Shared<'k, u32>, quad: [Value<'k, f32>; 4]) {
+        match self.shape.factors {
+            Factors::Brain => {
+                let [a, b, c, d] = quad;
+                place.store_vec2(0, [[a, b], [c, d]].map(|two| pack(self.shape.target, two)));
+            }
+            Factors::Single => place.store_vec4(0, quad.map(Value::<f32>::bits)),
+        }
     }
 
-    fn put_in_a_loop(&self, (source, start): (Source<'k>, Value<'k, u32>), first: Value<'k, u32>) {
+    fn put_in_a_loop(&self, Load { source, start, first }: Load<'k>) {
         self.kernel.range(self.row, COLUMNS, self.step(), |row| {
             let quad = [(); 4].map(|()| self.kernel.var(0.0f32));
             self.kernel.when(self.inside, || {
@@ -161,7 +216,7 @@ impl<'k> Carrier<'k> {
                 let loaded = source.base.load_vec4(row.mul_add(source.stride, column));
                 quad.iter().zip(loaded).for_each(|(var, value)| var.set(value));
             });
-            self.place(row).at(first).store_vec2(0, self.words(quad.map(Var::get)));
+            self.store(self.place(row).at(first), quad.map(Var::get));
         });
     }
 }

@@ -3,17 +3,18 @@
 //!
 //! A warp has one row and reads it in vectors of four; its lanes add up by a butterfly.
 
-use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::Kernel;
 
-use super::product::halves;
+use super::plain::halves;
+use super::shape::{Factors, Shape};
 use crate::bf16::pack;
 use crate::team::Team;
 
-/// The entry.
-pub(super) fn entry(target: SmTarget) -> Entry {
-    Kernel::build("fused_attention_rows", |k| {
+/// The entry, which serves heads of all widths.
+pub(super) fn entry(shape: Shape) -> Entry {
+    let Shape { target, factors, .. } = shape;
+    Kernel::build(&shape.named("_rows"), |k| {
         let team = Team::Warp { per_block: 4 };
         k.max_threads(team.threads());
         let out = k.pointer::<f32>("out");
@@ -31,11 +32,13 @@ pub(super) fn entry(target: SmTarget) -> Entry {
         let (out, grad_out) = (out.at(start), grad_out.at(start));
         let sum = k.var(0.0f32);
         k.range(k.lane() * 4, head_dim, 128, |i| {
-            let (out, grad) = (out.load_vec4(i), grad_out.load_vec4(i));
+            let (out, mut grad) = (out.load_vec4(i), grad_out.load_vec4(i));
             // Rounded as the factor of `ds` that delta is subtracted from.
-            let grad =
-                [[grad[0], grad[1]], [grad[2], grad[3]]].map(|two| halves(pack(target, two)));
-            let grad = grad.as_flattened();
+            if factors == Factors::Brain {
+                let [a, b, c, d] = grad;
+                let pairs = [[a, b], [c, d]].map(|two| halves(pack(target, two)));
+                grad = [0, 1, 2, 3].map(|i: usize| pairs[i / 2][i % 2]);
+            }
             sum.update(|sum| (0..4).fold(sum, |sum, i| out[i].fma(grad[i], sum)));
         });
         let delta = k.warp_sum(sum.get());

@@ -10,7 +10,7 @@ mod rope;
 
 use std::fmt;
 
-use retrograph_kernels::ops::{AttentionShape, Compute};
+use retrograph_kernels::ops::AttentionShape;
 use serde::{Deserialize, Serialize};
 
 pub use lora::{LoraConfig, LoraTargets, Projection};
@@ -86,10 +86,10 @@ impl TrainingConfig {
         }
     }
 
-    /// Whether attention is one kernel that stores no probabilities: where products are computed
-    /// in bf16, for heads of a width that the kernel knows.
+    /// Whether attention is one kernel that stores no probabilities: for heads of a width that the
+    /// kernel knows.
     pub fn fuses_attention(&self) -> bool {
-        self.precision.dtype.compute() == Compute::Bf16 && self.attention().can_be_fused()
+        self.attention().can_be_fused()
     }
 
     /// Checks every value and that the sizes fit the kernels' 32-bit dimensions.

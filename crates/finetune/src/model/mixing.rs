@@ -1,6 +1,5 @@
-//! The attention of rotated queries to keys and values: by one kernel where products are computed
-//! in bf16 and heads are of a width that it knows, else by products around a causal softmax, which
-//! keep the probabilities in memory.
+//! The attention of rotated queries to keys and values: by one kernel where heads are of a width
+//! that it knows, else by products around a causal softmax, which keep the probabilities in memory.
 
 use retrograph_kernels::ops::{
     AttentionGradK, AttentionGradProbs, AttentionGradQ, AttentionGradV, AttentionScores,
@@ -57,7 +56,8 @@ fn fuse(
     let out = builder.transient("out", q.len());
     let lse = builder.transient("lse", shape.batch * shape.heads * shape.seq);
     let scale = scale(shape);
-    builder.launch(FusedAttention { q, k, v, out, lse, shape, scale }.launch())?;
+    let step = FusedAttention { q, k, v, out, lse, shape, scale };
+    builder.launch(step.launch_in(builder.compute()))?;
     Ok((out, Weights::Fused { out, lse }))
 }
 
@@ -97,19 +97,21 @@ fn unfuse(
     (Operands { q, k, v }, [out, lse]): (Operands, [Slice<f32>; 2]),
     grad_out: Slice<f32>,
 ) -> Result<[Slice<f32>; 3]> {
-    let shape = builder.config.attention();
+    let (shape, compute) = (builder.config.attention(), builder.compute());
     let rows = builder.transient("rows", 2 * lse.len());
-    builder.launch(FusedAttentionRows { out, grad_out, lse, rows, shape }.launch())?;
+    let step = FusedAttentionRows { out, grad_out, lse, rows, shape };
+    builder.launch(step.launch_in(compute))?;
     let from = FusedAttentionGrads { q, k, v, grad_out, rows, shape, scale: scale(shape) };
     let grad_q = builder.transient("grad_q", q.len());
-    builder.launch(FusedAttentionGradQ { from, grad_q }.launch())?;
+    builder.launch(FusedAttentionGradQ { from, grad_q }.launch_in(compute))?;
     let (parts, len) = (shape.fused_parts(), k.len());
     let grads = builder.transient("grad_kv", 2 * len);
     if parts == 1 {
-        builder.launch(FusedAttentionGradKv { from, grads, parts }.launch())?;
+        builder.launch(FusedAttentionGradKv { from, grads, parts }.launch_in(compute))?;
     } else {
         let partials = builder.transient("grad_kv parts", parts * grads.len());
-        builder.launch(FusedAttentionGradKv { from, grads: partials, parts }.launch())?;
+        let step = FusedAttentionGradKv { from, grads: partials, parts };
+        builder.launch(step.launch_in(compute))?;
         builder.launch(PartsSum { partials, out: grads, parts }.launch())?;
     }
     Ok([grad_q, grads.slice(0..len), grads.slice(len..2 * len)])

@@ -1,5 +1,5 @@
-//! Attention in bf16, which stores no probabilities: what it takes, and that steps agree with
-//! those in f32, with layers that are computed again, and in parts.
+//! Attention that stores no probabilities: what it takes, and that steps agree in both precisions,
+//! with layers that are computed again, and in parts.
 
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::parameters::Parameter;
@@ -27,37 +27,49 @@ fn step(config: &TrainingConfig) -> StepPass {
     StepPass::new(config, StepOptions::default()).unwrap()
 }
 
+const BOTH: [Precision; 2] = [Precision::F32, Precision::BF16];
+
 #[test]
-fn a_step_in_bf16_holds_no_probabilities() {
-    let config = |precision| TrainingConfig { seq: 160, ..long(precision) };
-    let (brain, single) = (config(Precision::BF16), config(Precision::F32));
-    let scores = brain.batch * brain.model.heads * brain.seq * brain.seq;
-    let holds_scores = |config: &TrainingConfig| {
-        step(config).pass.buffers().any(|(_, buffer)| buffer.len() >= scores)
-    };
-    assert!(holds_scores(&single), "the sizes of this test tell scores from the rest");
-    assert!(!holds_scores(&brain));
-    let bytes = |config| step(config).pass.plan_with(Reuse::Full).peak_bytes();
-    assert!(bytes(&brain) < bytes(&single) / 2, "{} and {}", bytes(&brain), bytes(&single));
+fn a_step_holds_no_probabilities() {
+    for precision in BOTH {
+        // No kernel fits heads of 6 elements.
+        let [fused, stored] = [8, 6].map(|width| {
+            let config = with_heads(width, precision);
+            TrainingConfig { seq: 160, ..config }
+        });
+        let scores = fused.batch * fused.model.heads * fused.seq * fused.seq;
+        let holds_scores = |config: &TrainingConfig| {
+            step(config).pass.buffers().any(|(_, buffer)| buffer.len() >= scores)
+        };
+        assert!(holds_scores(&stored), "the sizes of this test tell scores from the rest");
+        assert!(!holds_scores(&fused));
+        let bytes = |config| step(config).pass.plan_with(Reuse::Full).peak_bytes();
+        assert!(bytes(&fused) < bytes(&stored) / 2, "{} and {}", bytes(&fused), bytes(&stored));
+    }
 }
 
 #[test]
 fn heads_that_no_kernel_fits_keep_their_probabilities() {
     for (width, fused) in [(4, true), (6, false), (64, true), (128, true), (130, false)] {
-        let config = with_heads(width, Precision::BF16);
-        assert_eq!(config.fuses_attention(), fused, "{width}");
-        assert!(!with_heads(width, Precision::F32).fuses_attention());
-        let pass = step(&config).pass;
-        let probs = pass.buffers().any(|(_, buffer)| buffer.name().ends_with("/probs"));
-        assert_eq!(probs, !fused, "{width}");
+        for config in BOTH.map(|precision| with_heads(width, precision)) {
+            assert_eq!(config.fuses_attention(), fused, "{width}");
+            let pass = step(&config).pass;
+            let probs = pass.buffers().any(|(_, buffer)| buffer.name().ends_with("/probs"));
+            assert_eq!(probs, !fused, "{width}");
+        }
     }
 }
 
 #[test]
 fn sequences_are_as_long_as_activations_allow() {
-    let long = TrainingConfig { batch: 1, seq: 1 << 16, ..long(Precision::BF16) };
-    long.validate().unwrap();
-    TrainingConfig { precision: Precision::F32, ..long }.validate().unwrap_err();
+    for precision in BOTH {
+        let long = |width| {
+            let config = with_heads(width, precision);
+            TrainingConfig { batch: 1, seq: 1 << 16, ..config }
+        };
+        long(8).validate().unwrap();
+        long(6).validate().unwrap_err();
+    }
 }
 
 /// The gradients by name, of one step without clipping.
@@ -96,18 +108,20 @@ fn gradients_in_bf16_stay_near_those_in_f32() {
 
 #[test]
 fn layers_are_computed_again_and_batches_cut_without_a_difference() {
-    let trained = |recompute, verify| {
-        let step = StepOptions { recompute, ..StepOptions::default() };
-        let options = TrainerOptions { step, verify, ..TrainerOptions::default() };
-        let mut trainer = trainer(&device(), &long(Precision::BF16), options);
-        train(&mut trainer, 3);
-        assert_eq!(trainer.verified_steps(), if verify { 3 } else { 0 });
-        (trainer.losses().to_vec(), bits(&trainer))
-    };
-    assert_eq!(trained(false, false), trained(true, true));
-    let whole = gradients(long(Precision::BF16), StepOptions::default());
-    let step = StepOptions { micro_batch: Some(1), recompute: true, ..StepOptions::default() };
-    let (furthest, name) = furthest(&gradients(long(Precision::BF16), step), &whole);
     // Sums over the batch are rounded elsewhere, and so may be what bf16 makes of them.
-    assert!(furthest < 1e-3, "{name} in parts is {furthest} away");
+    for (precision, most) in [(Precision::F32, 1e-5), (Precision::BF16, 1e-3)] {
+        let trained = |recompute, verify| {
+            let step = StepOptions { recompute, ..StepOptions::default() };
+            let options = TrainerOptions { step, verify, ..TrainerOptions::default() };
+            let mut trainer = trainer(&device(), &long(precision), options);
+            train(&mut trainer, 3);
+            assert_eq!(trainer.verified_steps(), if verify { 3 } else { 0 });
+            (trainer.losses().to_vec(), bits(&trainer))
+        };
+        assert_eq!(trained(false, false), trained(true, true));
+        let whole = gradients(long(precision), StepOptions::default());
+        let step = StepOptions { micro_batch: Some(1), recompute: true, ..StepOptions::default() };
+        let (furthest, name) = furthest(&gradients(long(precision), step), &whole);
+        assert!(furthest < most, "{name} in parts is {furthest} away");
+    }
 }

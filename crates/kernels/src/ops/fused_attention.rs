@@ -1,4 +1,4 @@
-//! Causal attention without stored probabilities, with factors in bf16.
+//! Causal attention without stored probabilities, with factors in f32 or bf16.
 //!
 //! [`FusedAttention`] is scores, softmax and values in one kernel; of the probabilities it leaves
 //! one number for each row, from which the gradients compute them again
@@ -7,51 +7,70 @@
 //! [`AttentionScores`](super::AttentionScores).
 //!
 //! A NaN or infinity of a token reaches what depends on it, and may reach all tokens of its aligned
-//! run of 64, where it is multiplied by zeros.
+//! run of 64, where it is multiplied by zeros. In f32, an infinite factor gives NaN.
 
 use super::attention::{AttentionShape, Role};
 use super::geometry::{MOST_BLOCKS, linear};
+use super::stored::Compute;
 use super::{f32, pointer, u32};
 use crate::checks::Check;
-use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Problem, View};
+use crate::images::dynamic_shared;
+use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Problem, SmTarget, View};
 
-/// Kernel of [`FusedAttention`].
-pub static FUSED_ATTENTION: Kernel = Kernel {
-    name: "fused_attention",
-    image: "fused_attention",
-    parameters: &[
-        pointer("q"),
-        pointer("keys"),
-        pointer("values"),
-        pointer("out"),
-        pointer("lse"),
-        u32("seq"),
-        u32("heads"),
-        u32("kv_heads"),
-        u32("head_dim"),
-        f32("scale"),
-    ],
-    entries: &["fused_attention_64", "fused_attention_128"],
-    dispatch: |problem, _| by_head(problem, FUSED_ATTENTION.entries),
-};
+macro_rules! forward {
+    ($($(#[$doc:meta])* $constant:ident = $name:literal in $compute:ident;)*) => { $(
+        $(#[$doc])*
+        pub static $constant: Kernel = Kernel {
+            name: $name,
+            image: $name,
+            parameters: &[
+                pointer("q"),
+                pointer("keys"),
+                pointer("values"),
+                pointer("out"),
+                pointer("lse"),
+                u32("seq"),
+                u32("heads"),
+                u32("kv_heads"),
+                u32("head_dim"),
+                f32("scale"),
+            ],
+            entries: &[concat!($name, "_64"), concat!($name, "_128")],
+            dispatch: |problem, target| {
+                by_head(problem, target, ($constant.entries, Compute::$compute))
+            },
+        };
+    )* };
+}
 
-/// Rows of a block.
-const ROWS: usize = 64;
-/// Threads of a block.
-pub(super) const THREADS: u32 = 128;
+forward! {
+    /// Kernel of [`FusedAttention`] with factors in bf16.
+    FUSED_ATTENTION = "fused_attention" in Bf16;
+    /// Kernel of [`FusedAttention`] with factors in f32.
+    FUSED_ATTENTION_F32 = "fused_attention_f32" in F32;
+}
+
 /// The widest head of the first entries, and of all.
 const WIDTHS: [usize; 2] = [64, 128];
-/// Blocks that keep a device of 132 multiprocessors busy.
-const ENOUGH_BLOCKS: usize = 132;
+/// Blocks that keep a device of 132 multiprocessors busy, which each have room for two.
+const ENOUGH_BLOCKS: usize = 264;
 /// The largest y extent of a grid.
 const MOST_TILES: usize = 65_535;
 
-/// The sizes of a problem are planes of heads, tokens and elements of a head.
-pub(super) fn by_head(problem: &Problem, entries: &[&'static str]) -> Dispatch {
+/// The sizes of a problem are planes of heads, tokens and elements of a head. A block has a warp
+/// for each 16 of its rows, and in f32 half as many where shared memory is scarce.
+pub(super) fn by_head(
+    problem: &Problem,
+    target: SmTarget,
+    (entries, compute): (&[&'static str], Compute),
+) -> Dispatch {
+    let scarce = compute == Compute::F32 && target.number < 80;
+    let rows = if scarce { 32 } else { 64 };
     let [planes, seq, head_dim, ..] = problem.sizes;
     let entry = entries[usize::from(head_dim as usize > WIDTHS[0])];
-    let tiles = if head_dim == 0 { 0 } else { seq.div_ceil(ROWS as u32) };
-    Dispatch { grid: [planes, tiles, 1], ..linear(entry, 1, THREADS) }
+    let tiles = if head_dim == 0 { 0 } else { seq.div_ceil(rows) };
+    let shared_bytes = dynamic_shared(entry, target);
+    Dispatch { grid: [planes, tiles, 1], shared_bytes, ..linear(entry, 1, rows * 2) }
 }
 
 impl AttentionShape {
@@ -65,7 +84,7 @@ impl AttentionShape {
     /// that fill a device with blocks.
     pub fn fused_parts(self) -> usize {
         let group = self.group().max(1);
-        let blocks = self.batch * self.kv_heads * self.seq.div_ceil(ROWS);
+        let blocks = self.batch * self.kv_heads * self.seq.div_ceil(64);
         let divisors = (1..=group).filter(|parts| group.is_multiple_of(*parts));
         divisors.clone().find(|parts| blocks * parts >= ENOUGH_BLOCKS).unwrap_or(group)
     }
@@ -75,7 +94,7 @@ impl AttentionShape {
         let Self { batch, seq, heads, kv_heads, head_dim } = self;
         let rule = "head_dim must be a multiple of 4 and at most 128";
         check.rule(self.can_be_fused(), rule, (head_dim, WIDTHS[1]))?;
-        check.at_most("tiles of 64 tokens", seq.div_ceil(ROWS), MOST_TILES)?;
+        check.at_most("tiles of 32 tokens", seq.div_ceil(32), MOST_TILES)?;
         check.at_most("batch × heads", batch * heads, MOST_BLOCKS)?;
         let sequence = check.product("elements of a sequence", &[seq, heads, head_dim])?;
         check.size("elements of a sequence", sequence)?;
@@ -105,7 +124,7 @@ pub(super) fn check_alignment<B: Copy>(
 
 /// `out = softmax(scale · q·kᵀ)·v` for every sequence and head, with the causal mask.
 ///
-/// q, k, v and the weights `exp(score − max)` are rounded to bf16, the weights' sum is not. A row
+/// In bf16, q, k, v and the weights `exp(score − max)` are rounded, the weights' sum is not. A row
 /// whose scores have a NaN or a positive infinity, or nothing but negative infinities, becomes NaN.
 #[derive(Clone, Copy, Debug)]
 pub struct FusedAttention<B> {
@@ -126,10 +145,19 @@ pub struct FusedAttention<B> {
 }
 
 impl<B: Copy> FusedAttention<B> {
-    /// Checks the operands and describes the launch.
+    /// Checks the operands and describes the launch of products in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(Compute::F32)
+    }
+
+    /// Checks the operands and describes the launch of products in `compute`.
+    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { q, k, v, out, lse, shape, scale } = self;
-        let check = Check(FUSED_ATTENTION.name);
+        let kernel = match compute {
+            Compute::F32 => &FUSED_ATTENTION_F32,
+            Compute::Bf16 => &FUSED_ATTENTION,
+        };
+        let check = Check(kernel.name);
         shape.check(check, [("q", q, Role::Query), ("k", k, Role::Key), ("v", v, Role::Key)])?;
         check.length("out", out, q.len())?;
         check_alignment(check, &[q, k, v, out])?;
@@ -141,6 +169,6 @@ impl<B: Copy> FusedAttention<B> {
         arguments.extend([seq, heads, kv_heads, head_dim].map(Argument::U32));
         arguments.push(Argument::f32(scale));
         let problem = Problem::from([batch * heads, seq, head_dim]);
-        Ok(Launch { kernel: &FUSED_ATTENTION, problem, arguments })
+        Ok(Launch { kernel, problem, arguments })
     }
 }

@@ -1,36 +1,48 @@
 //! The gradients of attention without stored probabilities.
 
 use super::attention::{AttentionShape, Role};
-use super::fused_attention::{THREADS, by_head, check_alignment, check_scale};
+use super::fused_attention::{by_head, check_alignment, check_scale};
 use super::geometry::{MOST_BLOCKS, linear};
+use super::stored::Compute;
 use super::{f32, pointer, u32};
 use crate::checks::Check;
 use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
 
-/// Kernel of [`FusedAttentionRows`].
-pub static FUSED_ATTENTION_ROWS: Kernel = Kernel {
-    name: "fused_attention_rows",
-    image: "fused_attention_backward",
-    parameters: &[
-        pointer("out"),
-        pointer("grad_out"),
-        pointer("lse"),
-        pointer("rows"),
-        u32("count"),
-        u32("seq"),
-        u32("heads"),
-        u32("head_dim"),
-    ],
-    entries: &["fused_attention_rows"],
-    dispatch: |problem, _| linear("fused_attention_rows", problem.sizes[0].div_ceil(4), THREADS),
-};
-
-macro_rules! gradients {
-    ($($(#[$doc:meta])* $constant:ident = $name:literal;)*) => { $(
+macro_rules! rows {
+    ($($(#[$doc:meta])* $constant:ident = $name:literal in $image:literal;)*) => { $(
         $(#[$doc])*
         pub static $constant: Kernel = Kernel {
             name: $name,
-            image: "fused_attention_backward",
+            image: $image,
+            parameters: &[
+                pointer("out"),
+                pointer("grad_out"),
+                pointer("lse"),
+                pointer("rows"),
+                u32("count"),
+                u32("seq"),
+                u32("heads"),
+                u32("head_dim"),
+            ],
+            entries: &[$name],
+            dispatch: |problem, _| linear($name, problem.sizes[0].div_ceil(4), 128),
+        };
+    )* };
+}
+
+rows! {
+    /// Kernel of [`FusedAttentionRows`] with factors in bf16.
+    FUSED_ATTENTION_ROWS = "fused_attention_rows" in "fused_attention_backward";
+    /// Kernel of [`FusedAttentionRows`] with factors in f32.
+    FUSED_ATTENTION_F32_ROWS = "fused_attention_f32_rows" in "fused_attention_f32_backward";
+}
+
+macro_rules! gradients {
+    ($($(#[$doc:meta])* $constant:ident = $name:literal in $image:literal, $compute:ident;)*) => { $(
+        $(#[$doc])*
+        pub static $constant: Kernel = Kernel {
+            name: $name,
+            image: $image,
             parameters: &[
                 pointer("q"),
                 pointer("keys"),
@@ -47,16 +59,24 @@ macro_rules! gradients {
                 f32("scale"),
             ],
             entries: &[concat!($name, "_64"), concat!($name, "_128")],
-            dispatch: |problem, _| by_head(problem, $constant.entries),
+            dispatch: |problem, target| {
+                by_head(problem, target, ($constant.entries, Compute::$compute))
+            },
         };
     )* };
 }
 
 gradients! {
-    /// Kernel of [`FusedAttentionGradQ`].
-    FUSED_ATTENTION_GRAD_Q = "fused_attention_grad_q";
-    /// Kernel of [`FusedAttentionGradKv`].
-    FUSED_ATTENTION_GRAD_KV = "fused_attention_grad_kv";
+    /// Kernel of [`FusedAttentionGradQ`] with factors in bf16.
+    FUSED_ATTENTION_GRAD_Q = "fused_attention_grad_q" in "fused_attention_backward", Bf16;
+    /// Kernel of [`FusedAttentionGradKv`] with factors in bf16.
+    FUSED_ATTENTION_GRAD_KV = "fused_attention_grad_kv" in "fused_attention_backward", Bf16;
+    /// Kernel of [`FusedAttentionGradQ`] with factors in f32.
+    FUSED_ATTENTION_F32_GRAD_Q = "fused_attention_f32_grad_q"
+        in "fused_attention_f32_backward", F32;
+    /// Kernel of [`FusedAttentionGradKv`] with factors in f32.
+    FUSED_ATTENTION_F32_GRAD_KV = "fused_attention_f32_grad_kv"
+        in "fused_attention_f32_backward", F32;
 }
 
 /// For each query its logsumexp and `delta = grad_out·out`, which both gradients read.
@@ -75,10 +95,19 @@ pub struct FusedAttentionRows<B> {
 }
 
 impl<B: Copy> FusedAttentionRows<B> {
-    /// Checks the operands and describes the launch.
+    /// Checks the operands and describes the launch of products in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(Compute::F32)
+    }
+
+    /// Checks the operands and describes the launch of products in `compute`.
+    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { out, grad_out, lse, rows, shape } = self;
-        let check = Check(FUSED_ATTENTION_ROWS.name);
+        let kernel = match compute {
+            Compute::F32 => &FUSED_ATTENTION_F32_ROWS,
+            Compute::Bf16 => &FUSED_ATTENTION_ROWS,
+        };
+        let check = Check(kernel.name);
         let operands = [
             ("out", out, Role::Query),
             ("grad_out", grad_out, Role::Query),
@@ -94,7 +123,7 @@ impl<B: Copy> FusedAttentionRows<B> {
         arguments.push(Argument::write(rows));
         arguments.extend([count, seq, heads, head_dim].map(Argument::U32));
         let problem = Problem::from([count]);
-        Ok(Launch { kernel: &FUSED_ATTENTION_ROWS, problem, arguments })
+        Ok(Launch { kernel, problem, arguments })
     }
 }
 
@@ -149,7 +178,7 @@ impl<B: Copy> FusedAttentionGrads<B> {
 }
 
 /// The gradient of q: `grad_q_i = scale · Σ_j ds_ij · k_j`, with
-/// `ds_ij = p_ij · (grad_out_i·v_j − delta_i)` rounded to bf16.
+/// `ds_ij = p_ij · (grad_out_i·v_j − delta_i)`, which is a factor.
 #[derive(Clone, Copy, Debug)]
 pub struct FusedAttentionGradQ<B> {
     /// What is read.
@@ -159,17 +188,26 @@ pub struct FusedAttentionGradQ<B> {
 }
 
 impl<B: Copy> FusedAttentionGradQ<B> {
-    /// Checks the operands and describes the launch.
+    /// Checks the operands and describes the launch of products in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(Compute::F32)
+    }
+
+    /// Checks the operands and describes the launch of products in `compute`.
+    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let AttentionShape { batch, seq, heads, head_dim, .. } = self.from.shape;
         let grads = (self.grad_q, &[batch, seq, heads, head_dim][..]);
-        self.from.launch(&FUSED_ATTENTION_GRAD_Q, grads, (batch * heads, 1))
+        let kernel = match compute {
+            Compute::F32 => &FUSED_ATTENTION_F32_GRAD_Q,
+            Compute::Bf16 => &FUSED_ATTENTION_GRAD_Q,
+        };
+        self.from.launch(kernel, grads, (batch * heads, 1))
     }
 }
 
 /// The gradients of k and v: `grad_k_j = scale · Σ_i ds_ij · q_i` and
-/// `grad_v_j = Σ_i p_ij · grad_out_i`, over the heads of a group in ascending order, with `ds` and
-/// `p` rounded to bf16.
+/// `grad_v_j = Σ_i p_ij · grad_out_i`, over the heads of a group in ascending order. `ds` and `p`
+/// are factors.
 ///
 /// The heads of a group may be cut into equal parts, each with gradients of its own, which
 /// [`PartsSum`](super::PartsSum) adds; [`AttentionShape::fused_parts`] says when it is worth it.
@@ -185,14 +223,23 @@ pub struct FusedAttentionGradKv<B> {
 }
 
 impl<B: Copy> FusedAttentionGradKv<B> {
-    /// Checks the operands and describes the launch.
+    /// Checks the operands and describes the launch of products in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(Compute::F32)
+    }
+
+    /// Checks the operands and describes the launch of products in `compute`.
+    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
         let Self { from, grads, parts } = self;
         let AttentionShape { batch, seq, kv_heads, head_dim, .. } = from.shape;
-        let (check, group) = (Check(FUSED_ATTENTION_GRAD_KV.name), from.shape.group());
+        let kernel = match compute {
+            Compute::F32 => &FUSED_ATTENTION_F32_GRAD_KV,
+            Compute::Bf16 => &FUSED_ATTENTION_GRAD_KV,
+        };
+        let (check, group) = (Check(kernel.name), from.shape.group());
         let divides = parts > 0 && group.is_multiple_of(parts);
         check.rule(divides, "parts must divide the heads of a group", (parts, group))?;
         let grads = (grads, &[parts, 2, batch, seq, kv_heads, head_dim][..]);
-        from.launch(&FUSED_ATTENTION_GRAD_KV, grads, (batch * kv_heads * parts, parts))
+        from.launch(kernel, grads, (batch * kv_heads * parts, parts))
     }
 }

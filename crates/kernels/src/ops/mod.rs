@@ -57,10 +57,12 @@ pub use cross_entropy::{CROSS_ENTROPY, CrossEntropy, GradLogits, IGNORED_TARGET}
 pub use dropout::{DROPOUT, Dropout};
 pub use embedding::{EMBEDDING, EMBEDDING_BACKWARD, EMBEDDING_BF16};
 pub use embedding::{Embedding, EmbeddingBackward};
-pub use fused_attention::{FUSED_ATTENTION, FusedAttention};
-pub use fused_attention_backward::{FUSED_ATTENTION_GRAD_KV, FUSED_ATTENTION_GRAD_Q};
-pub use fused_attention_backward::{FUSED_ATTENTION_ROWS, FusedAttentionGradKv};
-pub use fused_attention_backward::{FusedAttentionGradQ, FusedAttentionGrads, FusedAttentionRows};
+pub use fused_attention::{FUSED_ATTENTION, FUSED_ATTENTION_F32, FusedAttention};
+pub use fused_attention_backward::{FUSED_ATTENTION_F32_GRAD_KV, FUSED_ATTENTION_F32_GRAD_Q};
+pub use fused_attention_backward::{FUSED_ATTENTION_F32_ROWS, FUSED_ATTENTION_GRAD_KV};
+pub use fused_attention_backward::{FUSED_ATTENTION_GRAD_Q, FUSED_ATTENTION_ROWS};
+pub use fused_attention_backward::{FusedAttentionGradKv, FusedAttentionGradQ};
+pub use fused_attention_backward::{FusedAttentionGrads, FusedAttentionRows};
 pub use gemm::{DGRAD, DGRAD_BF16, DGRAD_BF16_BF16, DGRAD_BF16_NF4, DGRAD_NF4, Dgrad};
 pub use gemm::{DGRAD_STREAM, DGRAD_STREAM_NF4, Fprop, GemmShape, WGRAD, WGRAD_BF16};
 pub use gemm::{FPROP, FPROP_BF16, FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_NF4, FPROP_STREAM};
@@ -114,6 +116,10 @@ static ALL: &[&Kernel] = &[
     &EMBEDDING_BACKWARD,
     &EMBEDDING_BF16,
     &FUSED_ATTENTION,
+    &FUSED_ATTENTION_F32,
+    &FUSED_ATTENTION_F32_GRAD_KV,
+    &FUSED_ATTENTION_F32_GRAD_Q,
+    &FUSED_ATTENTION_F32_ROWS,
     &FUSED_ATTENTION_GRAD_KV,
     &FUSED_ATTENTION_GRAD_Q,
     &FUSED_ATTENTION_ROWS,

@@ -1,8 +1,8 @@
 //! One problem of fused attention: its operands, its results, and what those may be off by.
 
 use retrograph_kernels::ops::{
-    AttentionShape, FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, FusedAttentionGrads,
-    FusedAttentionRows, PartsSum,
+    AttentionShape, Compute, FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ,
+    FusedAttentionGrads, FusedAttentionRows, PartsSum,
 };
 use retrograph_kernels::reference::fused_attention::{Gradients, attend, attend_backward};
 
@@ -11,10 +11,24 @@ use crate::gemm_case::rounded;
 use crate::harness::Device;
 use crate::support::{Data, doubles};
 
-/// What rounding to bf16 changes at most, relatively.
-const ROUNDING: f64 = 1.0 / 256.0;
-/// What else weights are off by: their exponents, whose scores tensor cores have summed.
-const WEIGHTS: f64 = 1e-4;
+/// What factors and weights are off by at most, relatively.
+#[derive(Clone, Copy)]
+struct Errors {
+    /// What is made of a factor.
+    rounding: f64,
+    /// Exponents of weights, whose scores tensor cores have summed.
+    weights: f64,
+}
+
+impl Errors {
+    /// In f32 scores of 10 are sums of a few dozen numbers, each off by 2⁻²⁴ of their sum.
+    fn of(compute: Compute) -> Self {
+        match compute {
+            Compute::F32 => Self { rounding: 1e-6, weights: 1e-5 },
+            Compute::Bf16 => Self { rounding: 1.0 / 256.0, weights: 1e-4 },
+        }
+    }
+}
 
 pub(crate) fn shape([batch, seq, heads, kv_heads, head_dim]: [usize; 5]) -> AttentionShape {
     AttentionShape { batch, seq, heads, kv_heads, head_dim }
@@ -22,6 +36,7 @@ pub(crate) fn shape([batch, seq, heads, kv_heads, head_dim]: [usize; 5]) -> Atte
 
 /// Operands and the factor of scores.
 pub(crate) struct Case {
+    pub(crate) compute: Compute,
     pub(crate) shape: AttentionShape,
     pub(crate) scale: f32,
     pub(crate) q: Vec<f32>,
@@ -40,7 +55,7 @@ pub(crate) struct Results {
 }
 
 impl Case {
-    pub(crate) fn new(data: &mut Data, sizes: [usize; 5]) -> Self {
+    pub(crate) fn new(data: &mut Data, compute: Compute, sizes: [usize; 5]) -> Self {
         let shape = shape(sizes);
         let tokens = shape.batch * shape.seq;
         let (query, key) =
@@ -48,7 +63,7 @@ impl Case {
         let scale = 1.0 / (shape.head_dim as f32).sqrt();
         let [q, grad_out] = [(); 2].map(|()| data.uniform(query, 2.0));
         let [k, v] = [(); 2].map(|()| data.uniform(key, 2.0));
-        Self { shape, scale, q, k, v, grad_out }
+        Self { compute, shape, scale, q, k, v, grad_out }
     }
 
     /// Runs forward and backward pass, the group in `parts`.
@@ -57,19 +72,21 @@ impl Case {
     }
 
     pub(crate) fn run_on(&self, device: &Device, parts: usize) -> Results {
-        let (shape, scale) = (self.shape, self.scale);
+        let (compute, shape, scale) = (self.compute, self.shape, self.scale);
         let [q, k, v, grad_out] =
             [&self.q, &self.k, &self.v, &self.grad_out].map(|tensor| device.upload(tensor));
         let lines = shape.batch * shape.heads * shape.seq;
         let (out, lse) = (device.unwritten(q.len()), device.unwritten(lines));
         let (rows, grad_q) = (device.unwritten(2 * lines), device.unwritten(q.len()));
-        device.run(&FusedAttention { q, k, v, out, lse, shape, scale }.launch().unwrap());
-        device.run(&FusedAttentionRows { out, grad_out, lse, rows, shape }.launch().unwrap());
+        let forward = FusedAttention { q, k, v, out, lse, shape, scale };
+        device.run(&forward.launch_in(compute).unwrap());
+        let of_rows = FusedAttentionRows { out, grad_out, lse, rows, shape };
+        device.run(&of_rows.launch_in(compute).unwrap());
         let from = FusedAttentionGrads { q, k, v, grad_out, rows, shape, scale };
-        device.run(&FusedAttentionGradQ { from, grad_q }.launch().unwrap());
+        device.run(&FusedAttentionGradQ { from, grad_q }.launch_in(compute).unwrap());
         let partials = device.unwritten(parts * 2 * k.len());
         let grad_kv = FusedAttentionGradKv { from, grads: partials, parts };
-        device.run(&grad_kv.launch().unwrap());
+        device.run(&grad_kv.launch_in(compute).unwrap());
         let grads = if parts == 1 {
             partials
         } else {
@@ -88,24 +105,40 @@ impl Case {
         }
     }
 
-    /// The operands as the kernels multiply them: q, k, v and the gradient of the output.
+    /// The operands as the kernels multiply them: q, k, v and the gradient of the output. Of
+    /// infinity no parts can be multiplied.
     pub(crate) fn operands(&self) -> [Vec<f64>; 4] {
-        [&self.q, &self.k, &self.v, &self.grad_out].map(|tensor| doubles(&rounded(tensor)))
+        let finite = |x: f64| if x.is_finite() { x } else { f64::NAN };
+        [&self.q, &self.k, &self.v, &self.grad_out].map(|tensor| match self.compute {
+            Compute::F32 => doubles(tensor).into_iter().map(finite).collect(),
+            Compute::Bf16 => doubles(&rounded(tensor)),
+        })
     }
 
     /// Compares with the references, each element within its own bound.
     pub(crate) fn check(&self, results: &Results, what: &str) {
         let ([q, k, v, grad_out], shape) = (self.operands(), self.shape);
-        let (scale, what) = (f64::from(self.scale), format!("{what} {shape:?}"));
+        let compute = self.compute;
+        let (scale, what) = (f64::from(self.scale), format!("{compute:?} {what} {shape:?}"));
         let expected = attend([&q, &k, &v], shape, scale);
-        let bounds = Bounds::new([&q, &k, &v, &grad_out], shape, scale);
+        let bounds = self.bounds();
         within(&results.out, &expected.out, &bounds.out, &format!("{what}: out"));
-        let lse: Vec<_> = expected.lse.iter().map(|lse| WEIGHTS + 1e-6 * lse.abs()).collect();
+        let Errors { weights, .. } = Errors::of(compute);
+        let lse: Vec<_> = expected.lse.iter().map(|lse| weights + 1e-6 * lse.abs()).collect();
         within(&results.lse, &expected.lse, &lse, &format!("{what}: lse"));
         let grads = attend_backward([&q, &k, &v], &grad_out, shape, scale);
         within(&results.q, &grads.q, &bounds.grads.q, &format!("{what}: grad_q"));
         within(&results.k, &grads.k, &bounds.grads.k, &format!("{what}: grad_k"));
         within(&results.v, &grads.v, &bounds.grads.v, &format!("{what}: grad_v"));
+    }
+}
+
+impl Case {
+    /// What results may be off by.
+    pub(crate) fn bounds(&self) -> Bounds {
+        let [q, k, v, grad_out] = self.operands();
+        let (shape, scale) = (self.shape, self.scale.into());
+        Bounds::new(Errors::of(self.compute), [&q, &k, &v, &grad_out], shape, scale)
     }
 }
 
@@ -124,9 +157,14 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// Weights are off by a part of themselves, `delta` and gradients of probabilities by a part
     /// of the sums of their absolute values; what follows is linear in them.
-    pub(crate) fn new([q, k, v, grad_out]: [&[f64]; 4], shape: AttentionShape, scale: f64) -> Self {
+    fn new(
+        Errors { rounding, weights }: Errors,
+        [q, k, v, grad_out]: [&[f64]; 4],
+        shape: AttentionShape,
+        scale: f64,
+    ) -> Self {
         let AttentionShape { seq, heads, kv_heads, head_dim, .. } = shape;
-        let (relative, tiny) = (ROUNDING + WEIGHTS, 1e-6);
+        let (relative, tiny) = (rounding + weights, 1e-7);
         let mut out = vec![tiny; q.len()];
         let mut grads =
             Gradients { q: vec![tiny; q.len()], k: vec![tiny; k.len()], v: vec![tiny; v.len()] };
@@ -155,7 +193,7 @@ impl Bounds {
                 let (prob, start) = (prob(j), key(j));
                 let grad_score = prob * (grad_probs[j] - mean);
                 let error = relative * 2.0 * grad_score.abs()
-                    + prob * (2.0 * relative * off + WEIGHTS * magnitudes[j]);
+                    + prob * (2.0 * relative * off + weights * magnitudes[j]);
                 for d in 0..head_dim {
                     out[row + d] += relative * prob * v[start + d].abs();
                     grads.q[row + d] += scale * error * k[start + d].abs();

@@ -10,9 +10,9 @@ use retrograph_ptx::build::{Kernel, Line, Pred, Ptr, Shared, Swizzled, Value, Va
 
 use super::exact::DEPTH;
 use super::ring::{LINE, Panel, Section};
-use super::split::split;
 use crate::gemm::operand::Contiguous;
 use crate::gemm::sizes::over;
+use crate::tf32::split;
 
 /// Elements of a piece, and pieces of a thread.
 const PIECE: u32 = 4;

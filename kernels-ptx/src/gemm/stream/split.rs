@@ -16,6 +16,7 @@ use retrograph_ptx::build::{Kernel, Shared, Value};
 use super::ring::Panel;
 use crate::gemm::brain::{Patch, matrix_of, patches};
 use crate::gemm::operand::Contiguous;
+use crate::tf32::split;
 
 /// Steps of the contraction that tensor cores take at a time.
 pub(super) const STEPS: u32 = 8;
@@ -90,13 +91,6 @@ impl<'k> Split<'k> {
 
 /// Column and step of the elements of b, as far as they lie behind the first.
 const B: [(u32, u32); 4] = [(0, 0), (0, 4), (8, 0), (8, 4)];
-
-/// The upper 11 bits of a number, rounded, and the rest. NaN and infinities end as NaN in the rest.
-pub(super) fn split(bits: Value<'_, u32>) -> [Value<'_, u32>; 2] {
-    let high = (bits + 0x1000) & 0xffff_e000;
-    let [value, rounded] = [bits, high].map(Value::<f32>::from_bits);
-    [high, (value - rounded).bits()]
-}
 
 /// Adds the products of a stage, `depth` steps, to `sums`.
 pub(super) fn multiply<'k>(
