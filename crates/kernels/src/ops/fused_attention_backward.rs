@@ -38,7 +38,10 @@ rows! {
 }
 
 macro_rules! gradients {
-    ($($(#[$doc:meta])* $constant:ident = $name:literal in $image:literal, $compute:ident;)*) => { $(
+    ($(
+        $(#[$doc:meta])*
+        $constant:ident = $name:literal in $image:literal, $compute:ident;
+    )*) => { $(
         $(#[$doc])*
         pub static $constant: Kernel = Kernel {
             name: $name,
