@@ -108,7 +108,7 @@ pub(super) fn entry(shape: Shape, side: Side) -> Entry {
         });
         let Given { start, head_dim, scale, grads: [first, second], .. } = given;
         let memory = memory.reinterpret();
-        let writer = Writer { kernel: *k, shape, memory, head_dim, start };
+        let writer = Writer { kernel: *k, shape, memory, head_dim, start, rounded: None };
         writer.write(first, &sums, scale);
         if side == Side::Keys {
             writer.write(second, &others, None);

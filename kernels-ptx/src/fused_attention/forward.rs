@@ -10,6 +10,7 @@ use super::product::{Held, Lanes, hold};
 use super::shape::{Factors, Shape};
 use super::write::Writer;
 use super::{COLUMNS, Patch, hide, own_row, patches};
+use crate::quad::Written;
 
 /// The name of the entry.
 pub(super) fn name(shape: Shape) -> String {
@@ -68,7 +69,14 @@ pub(super) fn entry(shape: Shape) -> Entry {
         });
         softmax.finish(&given, &sums);
         let memory = memory.reinterpret();
-        let writer = Writer { kernel: *k, shape, memory, head_dim, start: own };
+        let writer = Writer {
+            kernel: *k,
+            shape,
+            memory,
+            head_dim,
+            start: own,
+            rounded: Some(given.rounded),
+        };
         writer.write(given.out, &sums, None);
     })
 }
@@ -80,6 +88,8 @@ struct Given<'k> {
     keys: Source<'k>,
     values: Source<'k>,
     out: Source<'k>,
+    /// The sequence of `out` in bf16, null where that is not wanted.
+    rounded: Ptr<'k, u32>,
     lse: Ptr<'k, f32>,
     head_dim: Value<'k, u32>,
     scale: Value<'k, f32>,
@@ -89,8 +99,8 @@ struct Given<'k> {
 
 impl<'k> Given<'k> {
     fn declare(k: &Kernel<'k>, shape: Shape) -> Self {
-        let [q, keys, values, out, lse] =
-            ["q", "keys", "values", "out", "lse"].map(|name| k.pointer::<f32>(name));
+        let [q, keys, values] = ["q", "keys", "values"].map(|name| k.pointer::<f32>(name));
+        let (out, lse) = (Written::declare(k, "out"), k.pointer::<f32>("lse"));
         let [seq, heads, kv_heads, head_dim] =
             ["seq", "heads", "kv_heads", "head_dim"].map(|name| k.param::<u32>(name));
         let scale = k.param::<f32>("scale");
@@ -105,7 +115,8 @@ impl<'k> Given<'k> {
             q: rows(q, (heads, head)),
             keys: rows(keys, (kv_heads, kv_head)),
             values: rows(values, (kv_heads, kv_head)),
-            out: rows(out, (heads, head)),
+            out: rows(out.f32, (heads, head)),
+            rounded: out.at((sequence * seq).mul_wide(heads * head_dim)).bf16,
             lse: lse.at(k.ctaid_x().mul_wide(seq)),
             head_dim,
             scale,

@@ -1,10 +1,11 @@
 //! Writing what the lanes of a block have summed.
 
-use retrograph_ptx::build::{Kernel, Shared, Value};
+use retrograph_ptx::build::{Kernel, Ptr, Shared, Value};
 
 use super::panel::Source;
 use super::shape::{Factors, Shape};
 use super::{Patch, own_column, own_row};
+use crate::bf16::pack;
 
 /// Where the rows of a block go, and how.
 #[derive(Clone, Copy)]
@@ -16,6 +17,8 @@ pub(super) struct Writer<'k> {
     pub(super) head_dim: Value<'k, u32>,
     /// The first row.
     pub(super) start: Value<'k, u32>,
+    /// The sequence in bf16, which is written, too, where it is not null.
+    pub(super) rounded: Option<Ptr<'k, u32>>,
 }
 
 impl<'k> Writer<'k> {
@@ -59,8 +62,9 @@ impl<'k> Writer<'k> {
             let (base, offset) = (to.base.at(self.start.mul_wide(to.stride)), to.offset + column);
             let (rows, step) = (self.shape.rows(), self.shape.threads() / across);
             k.range(first, (to.rows - self.start).min(rows), step, |row| {
-                let quad = place(row, column).load_vec4(0);
-                base.store_vec4(row.mul_add(to.stride, offset), scaled(quad, factor));
+                let quad = scaled(place(row, column).load_vec4(0), factor);
+                base.store_vec4(row.mul_add(to.stride, offset), quad);
+                self.round((self.start + row).mul_add(to.stride, offset), quad);
             });
         });
         k.barrier();
@@ -76,11 +80,22 @@ impl<'k> Writer<'k> {
                 for (j, two) in (0..).zip(sums.chunks_exact(2)) {
                     let quad = [0, 1, 2, 3].map(|i: usize| two[i % 2][half + i / 2].get());
                     k.when((column + j * 16).lt(self.head_dim), || {
-                        base.store_vec4(j * 16, scaled(quad, factor));
+                        let quad = scaled(quad, factor);
+                        base.store_vec4(j * 16, quad);
+                        self.round(row.mul_add(to.stride, to.offset + column + j * 16), quad);
                     });
                 }
             });
         }
+    }
+
+    /// Writes a quad, `place` elements into the sequence, as bf16 where that is asked for.
+    fn round(self, place: Value<'k, u32>, quad: [Value<'k, f32>; 4]) {
+        let Some(rounded) = self.rounded else { return };
+        self.kernel.when(!rounded.is_null(), || {
+            let words = [0, 2].map(|i| pack(self.shape.target, [quad[i], quad[i + 1]]));
+            rounded.at(place >> 1).store_vec2(0, words);
+        });
     }
 }
 

@@ -1,5 +1,7 @@
 //! What linear layers read: in f32, and rounded to bf16 where large products take it so.
 
+use std::ops::Range;
+
 use half::bf16;
 use retrograph_kernels::ops::{Cast, Normed, Stored, Written};
 use retrograph_runtime::{BufferId, Slice};
@@ -89,6 +91,18 @@ impl Activation {
         let y = builder.transient_of::<bf16>("in_bf16", x.len());
         builder.launch(Cast { x, y }.launch())?;
         Ok(Self { written: Written::Both(x, y), norm: None })
+    }
+
+    /// Some of its elements.
+    pub(super) fn slice(self, range: Range<usize>) -> Self {
+        let written = match self.written {
+            Written::F32(slice) => Written::F32(slice.slice(range)),
+            Written::Bf16(slice) => Written::Bf16(slice.slice(range)),
+            Written::Both(slice, rounded) => {
+                Written::Both(slice.slice(range.clone()), rounded.slice(range))
+            }
+        };
+        Self { written, ..self }
     }
 
     /// Where a kernel writes it.

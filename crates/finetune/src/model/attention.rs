@@ -119,15 +119,15 @@ pub(super) fn forward(
     let [q, k] = rotary.rotate(builder, whole, false)?.map(Activation::floats);
     builder.scope(format!("layer {layer}/attention"));
     let (mixed, mixing) = match builder.cache.clone() {
-        None => mixing::forward(builder, Operands { q, k, v })
+        None => mixing::forward(builder, Operands { q, k, v }, o.forms(builder))
             .map(|(mixed, saved)| (mixed, Some(saved)))?,
         Some(cache) => {
             let scale = mixing::scale(builder.config.attention());
-            (cached::attend(builder, (&cache, layer), [q, k, v], scale)?, None)
+            let mixed = cached::attend(builder, (&cache, layer), [q, k, v], scale)?;
+            (Activation::of(builder, mixed, o.forms(builder))?, None)
         }
     };
     builder.scope(format!("layer {layer}/o"));
-    let mixed = Activation::of(builder, mixed, o.forms(builder))?;
     let (out, o_saved) = o.forward_onto(builder, mixed, residual)?;
     let projections = [(q_layer, q_saved), (k_layer, k_saved), (v_layer, v_saved), (o, o_saved)];
     let norms = [q_norm, k_norm];
@@ -207,7 +207,8 @@ pub(super) fn backward(
     let grad_mixed = o.0.backward(builder, o.1, grad_out)?;
     builder.scope(format!("layer {layer}/attention backward"));
     let mixing = saved.mixing.expect("a pass that trains has no cache");
-    let grads = mixing::backward(builder, mixing, grad_mixed)?;
+    let given = (grad_mixed, v.0.forms(builder));
+    let (grads, grad_v) = mixing::backward(builder, mixing, given)?;
     let names = ["q", "k", "v"].map(|part| format!("layer {layer}/{part} backward"));
     let forms = [q.0.forms(builder), k.0.forms(builder)];
     let read = [0, 1].map(|at| (grads[at], saved.norms[at].map_or(forms[at], |_| Forms::F32)));
@@ -217,8 +218,6 @@ pub(super) fn backward(
     let grad_q = norm_heads_backward(builder, saved.norms[0], (grad_q, forms[0]))?;
     builder.scope(&*names[1]);
     let grad_k = norm_heads_backward(builder, saved.norms[1], (grad_k, forms[1]))?;
-    builder.scope(&*names[2]);
-    let grad_v = Activation::of(builder, grads[2], v.0.forms(builder))?;
     let layers = [(q, grad_q, &*names[0]), (k, grad_k, &*names[1]), (v, grad_v, &*names[2])];
     let [from_q, from_k, from_v] = linear::backward_each(builder, layers)?;
     Ok([from_k, from_v, from_q])

@@ -8,6 +8,7 @@ use retrograph_kernels::ops::{
 };
 use retrograph_runtime::Slice;
 
+use super::activation::{Activation, Forms};
 use super::builder::Builder;
 use crate::error::Result;
 
@@ -39,26 +40,34 @@ pub(super) fn scale(shape: AttentionShape) -> f32 {
     (1.0 / (shape.head_dim as f64).sqrt()) as f32
 }
 
-/// Appends `softmax(scale · q·kᵀ)·v`.
-pub(super) fn forward(builder: &mut Builder, operands: Operands) -> Result<(Slice<f32>, Saved)> {
-    let shape = builder.config.attention();
-    let fused = builder.config.fuses_attention();
-    let (out, weights) =
-        if fused { fuse(builder, operands, shape)? } else { mix(builder, operands, shape)? };
+/// Appends `softmax(scale · q·kᵀ)·v`, in the forms in which it is read.
+pub(super) fn forward(
+    builder: &mut Builder,
+    operands: Operands,
+    forms: Forms,
+) -> Result<(Activation, Saved)> {
+    let (out, weights) = if builder.config.fuses_attention() {
+        fuse(builder, operands, forms)?
+    } else {
+        let (out, weights) = mix(builder, operands, builder.config.attention())?;
+        (Activation::of(builder, out, forms)?, weights)
+    };
     Ok((out, Saved { operands, weights }))
 }
 
 fn fuse(
     builder: &mut Builder,
     Operands { q, k, v }: Operands,
-    shape: AttentionShape,
-) -> Result<(Slice<f32>, Weights)> {
-    let out = builder.transient("out", q.len());
+    forms: Forms,
+) -> Result<(Activation, Weights)> {
+    let shape = builder.config.attention();
+    // The gradients read it in f32.
+    let out = Activation::transient(builder, ("out", q.len()), forms.and(Forms::F32));
     let lse = builder.transient("lse", shape.batch * shape.heads * shape.seq);
     let scale = scale(shape);
-    let step = FusedAttention { q, k, v, out, lse, shape, scale };
+    let step = FusedAttention { q, k, v, out: out.written(), lse, shape, scale };
     builder.launch(step.launch_in(builder.compute()))?;
-    Ok((out, Weights::Fused { out, lse }))
+    Ok((out, Weights::Fused { out: out.floats(), lse }))
 }
 
 fn mix(
@@ -80,23 +89,31 @@ fn mix(
     Ok((out, Weights::Stored(probs)))
 }
 
-/// Appends the gradients of the rotated queries and keys, and of the values.
+/// The gradients of the rotated queries and keys, and those of the values.
+type Gradients = ([Slice<f32>; 2], Activation);
+
+/// Appends the gradients of the rotated queries and keys, and of the values, which are read in
+/// `forms`.
 pub(super) fn backward(
     builder: &mut Builder,
     saved: Saved,
-    grad_out: Slice<f32>,
-) -> Result<[Slice<f32>; 3]> {
+    (grad_out, forms): (Slice<f32>, Forms),
+) -> Result<Gradients> {
+    let operands = saved.operands;
     match saved.weights {
-        Weights::Stored(probs) => unmix(builder, (saved.operands, probs), grad_out),
-        Weights::Fused { out, lse } => unfuse(builder, (saved.operands, [out, lse]), grad_out),
+        Weights::Stored(probs) => {
+            let [q, k, v] = unmix(builder, (operands, probs), grad_out)?;
+            Ok(([q, k], Activation::of(builder, v, forms)?))
+        }
+        Weights::Fused { out, lse } => unfuse(builder, (operands, [out, lse]), (grad_out, forms)),
     }
 }
 
 fn unfuse(
     builder: &mut Builder,
     (Operands { q, k, v }, [out, lse]): (Operands, [Slice<f32>; 2]),
-    grad_out: Slice<f32>,
-) -> Result<[Slice<f32>; 3]> {
+    (grad_out, forms): (Slice<f32>, Forms),
+) -> Result<Gradients> {
     let (shape, compute) = (builder.config.attention(), builder.compute());
     let rows = builder.transient("rows", 2 * lse.len());
     let step = FusedAttentionRows { out, grad_out, lse, rows, shape };
@@ -106,15 +123,19 @@ fn unfuse(
     builder.launch(FusedAttentionGradQ { from, grad_q }.launch_in(compute))?;
     let (parts, len) = (shape.fused_parts(), k.len());
     let grads = builder.transient("grad_kv", 2 * len);
+    let grad_k = grads.slice(0..len);
     if parts == 1 {
         builder.launch(FusedAttentionGradKv { from, grads, parts }.launch_in(compute))?;
+        let grad_v = Activation::of(builder, grads.slice(len..2 * len), forms)?;
+        Ok(([grad_q, grad_k], grad_v))
     } else {
         let partials = builder.transient("grad_kv parts", parts * grads.len());
         let step = FusedAttentionGradKv { from, grads: partials, parts };
         builder.launch(step.launch_in(compute))?;
-        builder.launch(PartsSum { partials, out: grads, parts }.launch())?;
+        let grads = Activation::beside(builder, ("grad_kv", grads), forms);
+        builder.launch(PartsSum { partials, out: grads.written(), parts }.launch())?;
+        Ok(([grad_q, grad_k], grads.slice(len..2 * len)))
     }
-    Ok([grad_q, grads.slice(0..len), grads.slice(len..2 * len)])
 }
 
 fn unmix(

@@ -11,7 +11,7 @@
 
 use super::attention::{AttentionShape, Role};
 use super::geometry::{MOST_BLOCKS, linear};
-use super::stored::Compute;
+use super::stored::{Compute, Written};
 use super::{f32, pointer, u32};
 use crate::checks::Check;
 use crate::images::dynamic_shared;
@@ -28,6 +28,7 @@ macro_rules! forward {
                 pointer("keys"),
                 pointer("values"),
                 pointer("out"),
+                pointer("out_bf16"),
                 pointer("lse"),
                 u32("seq"),
                 u32("heads"),
@@ -127,15 +128,15 @@ pub(super) fn check_alignment<B: Copy>(
 /// In bf16, q, k, v and the weights `exp(score − max)` are rounded, the weights' sum is not. A row
 /// whose scores have a NaN or a positive infinity, or nothing but negative infinities, becomes NaN.
 #[derive(Clone, Copy, Debug)]
-pub struct FusedAttention<B> {
+pub struct FusedAttention<B, O = View<B, f32>> {
     /// `[batch, seq, heads, head_dim]`, read.
     pub q: View<B, f32>,
     /// `[batch, seq, kv_heads, head_dim]`, read.
     pub k: View<B, f32>,
     /// `[batch, seq, kv_heads, head_dim]`, read.
     pub v: View<B, f32>,
-    /// `[batch, seq, heads, head_dim]`, written.
-    pub out: View<B, f32>,
+    /// `[batch, seq, heads, head_dim]`, written: as f32, and as bf16 beside that where asked.
+    pub out: O,
     /// `[batch, heads, seq]`, written: the logarithm to base 2 of the sum of `exp(score)`.
     pub lse: View<B, f32>,
     /// The sizes.
@@ -144,7 +145,7 @@ pub struct FusedAttention<B> {
     pub scale: f32,
 }
 
-impl<B: Copy> FusedAttention<B> {
+impl<B: Copy, O: Into<Written<B>>> FusedAttention<B, O> {
     /// Checks the operands and describes the launch of products in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_in(Compute::F32)
@@ -159,13 +160,24 @@ impl<B: Copy> FusedAttention<B> {
         };
         let check = Check(kernel.name);
         shape.check(check, [("q", q, Role::Query), ("k", k, Role::Key), ("v", v, Role::Key)])?;
-        check.length("out", out, q.len())?;
-        check_alignment(check, &[q, k, v, out])?;
+        let out = out.into();
+        out.check(check, "out", q.len())?;
+        let plain = out.floats(check, "out is f32, which bf16 may be written beside")?;
+        check_alignment(check, &[q, k, v, plain])?;
+        if let Written::Both(_, rounded) = out {
+            let start = rounded.byte_range().start;
+            check.rule(
+                start.is_multiple_of(8),
+                "out starts at a multiple of 8 bytes",
+                (start, 8),
+            )?;
+        }
         check_scale(check, scale)?;
         let [batch, seq, heads, kv_heads, head_dim] = shape.fused_sizes(check)?;
         check.length("lse", lse, shape.batch * shape.heads * shape.seq)?;
         let mut arguments = [q, k, v].map(Argument::read).to_vec();
-        arguments.extend([out, lse].map(Argument::write));
+        arguments.extend(out.arguments());
+        arguments.push(Argument::write(lse));
         arguments.extend([seq, heads, kv_heads, head_dim].map(Argument::U32));
         arguments.push(Argument::f32(scale));
         let problem = Problem::from([batch * heads, seq, head_dim]);

@@ -128,18 +128,12 @@ impl<B: Copy, O: Into<Written<B>> + Copy> RmsNormBackward<'_, B, O> {
         let written: Written<B> = self.grad_input.into();
         written.check(check, "grad_input", elements)?;
         let [plain, rounded] = written.arguments();
-        let sum = match written {
-            _ if !self.accumulate => plain,
-            Written::F32(view) | Written::Both(view, _) => {
-                Argument::Buffer(BufferArgument::new(view, Access::ReadWrite))
-            }
-            Written::Bf16(view) => {
-                let rule = "what is added to is f32, which bf16 may be written beside";
-                check.rule(false, rule, (view.len(), 0))?;
-                plain
-            }
-        };
-        Ok([sum, rounded])
+        if !self.accumulate {
+            return Ok([plain, rounded]);
+        }
+        let rule = "what is added to is f32, which bf16 may be written beside";
+        let sum = BufferArgument::new(written.floats(check, rule)?, Access::ReadWrite);
+        Ok([Argument::Buffer(sum), rounded])
     }
 }
 

@@ -78,6 +78,21 @@ impl<B: Copy> Written<B> {
         }
     }
 
+    /// The view in f32, which `rule` says must be there.
+    pub(super) fn floats(
+        self,
+        check: Check,
+        rule: &'static str,
+    ) -> Result<View<B, f32>, KernelError> {
+        match self {
+            Self::F32(view) | Self::Both(view, _) => Ok(view),
+            Self::Bf16(view) => {
+                let (kernel, left, right) = (check.0, view.len(), 0);
+                Err(KernelError::Shape { kernel, what: rule, left, right })
+            }
+        }
+    }
+
     /// The two pointers.
     pub(super) fn arguments(self) -> [Argument<B>; 2] {
         match self {

@@ -1,8 +1,9 @@
 //! One problem of fused attention: its operands, its results, and what those may be off by.
 
+use half::bf16;
 use retrograph_kernels::ops::{
     AttentionShape, Compute, FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ,
-    FusedAttentionGrads, FusedAttentionRows, PartsSum,
+    FusedAttentionGrads, FusedAttentionRows, PartsSum, Written,
 };
 use retrograph_kernels::reference::fused_attention::{Gradients, attend, attend_backward};
 
@@ -78,8 +79,17 @@ impl Case {
         let lines = shape.batch * shape.heads * shape.seq;
         let (out, lse) = (device.unwritten(q.len()), device.unwritten(lines));
         let (rows, grad_q) = (device.unwritten(2 * lines), device.unwritten(q.len()));
-        let forward = FusedAttention { q, k, v, out, lse, shape, scale };
+        let brain = device.upload(&vec![bf16::MAX; q.len()]);
+        let written = if parts == 1 { Written::Both(out, brain) } else { out.into() };
+        let forward = FusedAttention { q, k, v, out: written, lse, shape, scale };
         device.run(&forward.launch_in(compute).unwrap());
+        if parts == 1 {
+            let pairs = device.download(out).into_iter().zip(device.download(brain));
+            for (i, (exact, rounded)) in pairs.enumerate() {
+                let same = rounded.to_bits() == bf16::from_f32(exact).to_bits();
+                assert!(same || exact.is_nan() && rounded.is_nan(), "{i}: {exact} to {rounded}");
+            }
+        }
         let of_rows = FusedAttentionRows { out, grad_out, lse, rows, shape };
         device.run(&of_rows.launch_in(compute).unwrap());
         let from = FusedAttentionGrads { q, k, v, grad_out, rows, shape, scale };
