@@ -2,9 +2,11 @@
 //! as products around a softmax. Compares the first with its reference in f64 before.
 //!
 //! ```text
-//! attention_speed [--samples N] [--simulate] OUT.jsonl
+//! attention_speed [--samples N] [--parts N] [--simulate] OUT.jsonl
 //! ```
 //!
+//! `--parts` cuts groups of heads into that many parts for the gradients of keys and values, which
+//! must divide them; without it they are cut as a training step cuts them.
 //! `--simulate` runs small shapes on the simulated driver, which shows that the program works and
 //! nothing about speed. A time is the median over samples, each of several launches in a row
 //! between two events, with the same operands. FLOP are those of the causal half.
@@ -34,6 +36,7 @@ type Launches = Result<Vec<Launch<u64>>, KernelError>;
 struct Attention {
     compute: Compute,
     shape: AttentionShape,
+    parts: usize,
     scale: f32,
     q: F32,
     k: F32,
@@ -51,10 +54,11 @@ struct Attention {
 impl Attention {
     fn new(
         device: &Device,
-        compute: Compute,
+        (compute, parts): (Compute, Option<usize>),
         [batch, seq, heads, kv_heads, head_dim]: [usize; 5],
     ) -> Self {
         let shape = AttentionShape { batch, seq, heads, kv_heads, head_dim };
+        let parts = parts.unwrap_or(shape.fused_parts());
         let (mut place, end) = (device.pool, device.pool + device.pool_bytes as u64);
         let mut take = |len: usize| {
             let view = View::new(place, len);
@@ -70,6 +74,7 @@ impl Attention {
         Self {
             compute,
             shape,
+            parts,
             scale: 1.0 / (head_dim as f32).sqrt(),
             q: take(query),
             k: take(key),
@@ -80,7 +85,7 @@ impl Attention {
             rows: take(2 * lines),
             grad_q: take(query),
             grad_kv: take(2 * key),
-            partials: take(2 * key * shape.fused_parts()),
+            partials: take(2 * key * parts),
             probs: [take(lines * seq), take(lines * seq)],
         }
     }
@@ -93,7 +98,7 @@ impl Attention {
     fn fused_backward(&self) -> Launches {
         let &Self { compute, shape, scale, q, k, v, out, lse, grad_out, rows, grad_q, .. } = self;
         let from = FusedAttentionGrads { q, k, v, grad_out, rows, shape, scale };
-        let parts = shape.fused_parts();
+        let parts = self.parts;
         let grads = if parts == 1 { self.grad_kv } else { self.partials };
         let mut launches = vec![
             FusedAttentionRows { out, grad_out, lse, rows, shape }.launch_in(compute)?,
@@ -205,11 +210,12 @@ fn time(device: &Device, launch: &Launch<u64>, samples: usize) -> f64 {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (mut samples, mut simulate, mut path) = (15, false, None);
+    let (mut samples, mut parts, mut simulate, mut path) = (15, None, false, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--samples" => samples = arguments.next().ok_or("--samples needs a number")?.parse()?,
+            "--parts" => parts = Some(arguments.next().ok_or("--parts needs a number")?.parse()?),
             "--simulate" => simulate = true,
             _ => path = Some(argument),
         }
@@ -226,10 +232,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     for compute in [Compute::F32, Compute::Bf16] {
         for &sizes in &checked {
-            Attention::new(&device, compute, sizes).verify(&device)?;
+            Attention::new(&device, (compute, parts), sizes).verify(&device)?;
         }
         for &sizes in &timed {
-            Attention::new(&device, compute, sizes).report((&device, samples), &mut out)?;
+            Attention::new(&device, (compute, parts), sizes)
+                .report((&device, samples), &mut out)?;
         }
     }
     Ok(())
