@@ -163,13 +163,16 @@ pub struct Parameter {
 pub struct Problem {
     /// The sizes; unused ones are 0.
     pub sizes: [u32; 8],
+    /// How many launches like this one run beside it where the device has room, which geometry may
+    /// take into account; see [`Launch::beside`].
+    pub beside: u32,
 }
 
 impl<const N: usize> From<[u32; N]> for Problem {
     fn from(given: [u32; N]) -> Self {
         let mut sizes = [0; 8];
         sizes[..N].copy_from_slice(&given);
-        Self { sizes }
+        Self { sizes, beside: 0 }
     }
 }
 
@@ -234,5 +237,13 @@ impl<B> Launch<B> {
     /// Entry point and geometry on `target`.
     pub fn dispatch(&self, target: SmTarget) -> Dispatch {
         (self.kernel.dispatch)(&self.problem, target)
+    }
+
+    /// Says that `count` launches like this one are meant to run beside it, as they may in a graph.
+    /// A product then takes tiles with which all of them together are done soonest, where it would
+    /// take those with which it alone is. The result has the same bits.
+    pub fn beside(mut self, count: u32) -> Self {
+        self.problem.beside = count;
+        self
     }
 }

@@ -16,11 +16,24 @@ const C_QUADS: u32 = 8;
 /// Whether c is bf16.
 const C_BF16: u32 = 16;
 
-/// `value ÷ size` for a size that is a power of two: `ptxas` makes a whole division of a constant
-/// one.
+/// `value ÷ size` for a size that is a power of two or three times one, and a value below 2^16:
+/// `ptxas` makes a whole division of a constant one.
 pub(super) fn over<'k>(value: Value<'k, u32>, size: u32) -> Value<'k, u32> {
-    assert!(size.is_power_of_two(), "tiles are powers of two");
-    value >> size.ilog2()
+    if size.is_power_of_two() {
+        return value >> size.ilog2();
+    }
+    let third = size / 3;
+    assert!(third.is_power_of_two() && third * 3 == size, "tiles are 2^n or 3 · 2^n");
+    // 2^17 ÷ 3, rounded up: exact as long as value ÷ third is below 2^17 ÷ 2.
+    ((value >> third.ilog2()) * 43_691) >> 17
+}
+
+/// What [`over`] leaves of `value`.
+pub(super) fn rest<'k>(value: Value<'k, u32>, size: u32) -> Value<'k, u32> {
+    match size.is_power_of_two() {
+        true => value & (size - 1),
+        false => value - over(value, size) * size,
+    }
 }
 
 /// How the elements of an operand are stored.

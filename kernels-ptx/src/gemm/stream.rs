@@ -132,7 +132,7 @@ const SINGLE: [Tile; 2] = [
     },
 ];
 
-const BRAIN: [Tile; 4] = [
+const BRAIN: [Tile; 5] = [
     Tile {
         name: "192x256_stream",
         extent: [192, 256],
@@ -140,6 +140,14 @@ const BRAIN: [Tile; 4] = [
         together: 1,
         stages: [[0, 0]; 3],
         behind: 4,
+    },
+    Tile {
+        name: "128x192_stream",
+        extent: [128, 192],
+        warps: [8, 1],
+        together: 1,
+        stages: [[0, 0]; 3],
+        behind: 5,
     },
     Tile {
         name: "256x128_stream",
@@ -169,7 +177,7 @@ const BRAIN: [Tile; 4] = [
 
 /// Those of products whose b is in NF4: codes take room, too.
 const CODED: [Tile; 3] =
-    [Tile { stages: [[64, 2], [32, 3], [32, 2]], ..BRAIN[1] }, BRAIN[2], BRAIN[3]];
+    [Tile { stages: [[64, 2], [32, 3], [32, 2]], ..BRAIN[2] }, BRAIN[3], BRAIN[4]];
 
 /// One entry of an image.
 #[derive(Clone, Copy)]

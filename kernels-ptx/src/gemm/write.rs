@@ -3,7 +3,7 @@
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
 
-use super::sizes::{Parameters, over};
+use super::sizes::{Parameters, over, rest};
 use super::tile::{Accumulators, Place, Tile};
 use crate::bf16::pack;
 
@@ -107,7 +107,7 @@ impl<'k> Writer<'k> {
         for first in (0..elements / 4).step_by(groups.threads as usize) {
             let thread = k.tid_x() + first;
             k.when(thread.lt(elements / 4), || {
-                let (row, column) = (over(thread, across), (thread & (across - 1)) * 4);
+                let (row, column) = (over(thread, across), rest(thread, across) * 4);
                 let first = groups.memory.at(row * groups.pitch + column);
                 let mut sum = first.load_vec4(0);
                 for group in 1..groups.count {

@@ -11,9 +11,10 @@
 //! and dx takes as much of dt·A.
 
 use retrograph_kernels::ops::{
-    ColumnSum, Compute, Dgrad, DgradParts, Dropout, Fprop, FpropParts, GemmShape, PartsSum, Stored,
-    Wgrad,
+    ColumnSum, Compute, Dgrad, DgradParts, Dropout, Fprop, FpropParts, GemmShape, Manner, PartsSum,
+    Stored, Wgrad,
 };
+use retrograph_kernels::{KernelError, Launch};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Forms};
@@ -29,6 +30,8 @@ pub(super) struct Linear {
     pub(super) bias: Option<Weight>,
     pub(super) lora: Option<Lora>,
     pub(super) shape: GemmShape,
+    /// How many layers of the same sizes are computed at the same time.
+    pub(super) beside: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -109,12 +112,13 @@ impl Linear {
             bias: named("bias"),
             lora,
             shape: GemmShape { rows: builder.rows(), inputs, outputs },
+            beside: 0,
         }
     }
 
     /// A projection by a weight that is given.
     pub(super) fn of(weight: Weight, shape: GemmShape) -> Self {
-        Self { weight, bias: None, lora: None, shape }
+        Self { weight, bias: None, lora: None, shape, beside: 0 }
     }
 
     /// In which forms the layer reads its input, and the gradient of its output: as bf16 where
@@ -153,13 +157,13 @@ impl Linear {
 
     /// Whether `y` can be written in bf16: by a large product, and nothing is added to it.
     pub(super) fn rounds_output(&self, builder: &Builder) -> bool {
-        let whole = || self.shape.fprop_parts(builder.compute(), true) == 1;
+        let whole = || self.shape.fprop_parts(self.manner(builder)) == 1;
         self.forms(builder).bf16 && self.lora.is_none() && whole()
     }
 
     /// Whether the gradient of the input can be.
     pub(super) fn rounds_grad_input(&self, builder: &Builder) -> bool {
-        let whole = || self.shape.dgrad_parts(builder.compute(), true) == 1;
+        let whole = || self.shape.dgrad_parts(self.manner(builder)) == 1;
         self.forms(builder).bf16 && self.lora.is_none() && whole()
     }
 
@@ -236,14 +240,31 @@ impl Linear {
         let bias = self.bias.map(|bias| bias.floats());
         let (w, shape, compute) = (self.weight.value.stored(), self.shape, builder.compute());
         let x = self.operand(builder, x);
-        let parts = shape.fprop_parts(compute, self.forms(builder).bf16);
+        let parts = shape.fprop_parts(self.manner(builder));
         if let (Stored::F32(out), true) = (y, parts > 1 && bias.is_none()) {
             let partials = builder.transient("parts", parts * out.len());
-            builder.launch(FpropParts { x, w, partials, shape, parts }.launch_in(compute))?;
+            let cut = FpropParts { x, w, partials, shape, parts };
+            self.launch(builder, cut.launch_in(compute))?;
             return builder.launch(PartsSum { partials, out, parts }.launch());
         }
         let product = Fprop { x, w, bias, y, shape, alpha: 1.0, accumulate: false };
-        builder.launch(product.launch_in(compute))
+        self.launch(builder, product.launch_in(compute))
+    }
+
+    /// How products by the weight are computed.
+    fn manner(&self, builder: &Builder) -> Manner {
+        let (compute, rounded) = (builder.compute(), self.forms(builder).bf16);
+        let nf4 = matches!(self.weight.value.stored(), Stored::Nf4(_));
+        Manner { compute, rounded, nf4, beside: self.beside }
+    }
+
+    /// Appends a product by the weight.
+    fn launch(
+        &self,
+        builder: &mut Builder,
+        product: std::result::Result<Launch<BufferId>, KernelError>,
+    ) -> Result<()> {
+        builder.launch(product.map(|launch| launch.beside(self.beside)))
     }
 
     /// The form of an input or gradient that the product with the weight takes.
@@ -301,15 +322,15 @@ impl Linear {
     ) -> Result<()> {
         let (w, shape, compute) = (self.weight.value.stored(), self.shape, builder.compute());
         let grad_out = self.operand(builder, given);
-        let parts = shape.dgrad_parts(compute, self.forms(builder).bf16);
+        let parts = shape.dgrad_parts(self.manner(builder));
         if let (Stored::F32(out), true) = (grad_input, parts > 1) {
             let partials = builder.transient("grad_input_parts", parts * out.len());
             let cut = DgradParts { grad_out, w, partials, shape, parts };
-            builder.launch(cut.launch_in(compute))?;
+            self.launch(builder, cut.launch_in(compute))?;
             return builder.launch(PartsSum { partials, out, parts }.launch());
         }
         let whole = Dgrad { grad_out, w, grad_input, shape, alpha: 1.0, accumulate: false };
-        builder.launch(whole.launch_in(compute))
+        self.launch(builder, whole.launch_in(compute))
     }
 }
 

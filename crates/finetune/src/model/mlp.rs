@@ -25,7 +25,9 @@ pub(super) struct Saved {
 fn projection(builder: &Builder, layer: usize, part: &str) -> Linear {
     let (hidden, inner) = (builder.config.model.hidden, builder.config.model.intermediate);
     let shape = if part == "down" { [inner, hidden] } else { [hidden, inner] };
-    Linear::new(builder, &layer_name(layer, &format!("mlp.{part}_proj")), shape)
+    let linear = Linear::new(builder, &layer_name(layer, &format!("mlp.{part}_proj")), shape);
+    // Gate and up depend on the same values, forward and backward.
+    Linear { beside: u32::from(part != "down"), ..linear }
 }
 
 /// In which forms the MLP of `layer` reads its input.

@@ -80,8 +80,8 @@ pub struct GemmShape {
     pub outputs: usize,
 }
 
-/// Rows from which operands in bf16 are worth being written.
-const MANY_ROWS: usize = 128;
+/// Rows from which operands in bf16 are worth being written: a quarter of the smallest tile.
+const MANY_ROWS: usize = 16;
 
 impl GemmShape {
     /// Whether products in bf16 with `w` are better given x and dy in bf16: they have many rows,

@@ -2,15 +2,15 @@
 
 use super::tiles::{Image, Tile};
 
-/// A tile: rows × columns, threads, stage, blocks together, clocks, whether operands stream, and
-/// whether only warpgroups have it.
+/// A tile: rows × columns, threads, stage, blocks together, clocks, ends, whether operands stream,
+/// and whether only warpgroups have it. Without the last three its ends take as long as a stage.
 macro_rules! tile {
     ($rows:literal x $columns:literal, $threads:literal, $stage:literal, $together:literal,
      $clocks:expr) => {
-        tile!($rows x $columns, $threads, $stage, $together, $clocks, false, false)
+        tile!($rows x $columns, $threads, $stage, $together, $clocks, $stage, false, false)
     };
     ($rows:literal x $columns:literal, $threads:literal, $stage:literal, $together:literal,
-     $clocks:expr, $streams:literal, $by_warpgroups:literal) => {
+     $clocks:expr, $ends:expr, $streams:literal, $by_warpgroups:literal) => {
         Tile {
             rows: $rows,
             columns: $columns,
@@ -18,6 +18,7 @@ macro_rules! tile {
             stage: $stage,
             together: $together,
             clocks: $clocks,
+            ends: $ends,
             streams: $streams,
             by_warpgroups: $by_warpgroups,
         }
@@ -37,24 +38,33 @@ pub(super) static SINGLE: [Tile; 11] = [
     tile!(32 x 32, 256, 128, 2, [25, 42]),
     tile!(32 x 16, 256, 128, 2, [19, 27]),
     tile!(16 x 16, 256, 256, 2, [12, 18]),
-    tile!(128 x 128, 256, 32, 1, [70, 70], true, false),
-    tile!(64 x 64, 128, 32, 2, [38, 53], true, false),
+    tile!(128 x 128, 256, 32, 1, [70, 70], 32, true, false),
+    tile!(64 x 64, 128, 32, 2, [38, 53], 32, true, false),
 ];
 
 /// Those of products in f32 whose b is in NF4.
 const SINGLE_NF4: &[Tile] = SINGLE.split_at(9).0;
 
 /// The tiles of large products in bf16, with clocks that were measured on an H200, where warpgroups
-/// multiply (docs/hardware/2026-11-22-streams-and-tokens).
-pub(super) static STREAM: [Tile; 4] = [
-    tile!(192 x 256, 384, 64, 1, [35, 35], true, true),
-    tile!(256 x 128, 256, 64, 1, [26, 26], true, false),
-    tile!(128 x 128, 256, 64, 1, [16, 16], true, false),
-    tile!(64 x 64, 128, 64, 2, [9, 11], true, false),
-];
+/// multiply (docs/hardware/2026-11-22-fused-steps).
+pub(super) static STREAM: [Tile; 5] = stream_tiles(15);
+
+/// The same where columns of b are neighbours: 192 of them are multiplied more slowly.
+pub(super) static STREAM_ACROSS: [Tile; 5] = stream_tiles(18);
+
+/// The tiles, with the clocks of a step of 128 × 192.
+const fn stream_tiles(clocks: u32) -> [Tile; 5] {
+    [
+        tile!(192 x 256, 384, 64, 1, [29, 29], 540, true, true),
+        tile!(128 x 192, 256, 64, 1, [clocks, clocks], 740, true, true),
+        tile!(256 x 128, 256, 64, 1, [22, 22], 500, true, false),
+        tile!(128 x 128, 256, 64, 1, [13, 13], 540, true, false),
+        tile!(64 x 64, 128, 64, 2, [6, 10], 700, true, false),
+    ]
+}
 
 /// Those of products whose b is in NF4, decoded into the stages.
-const STREAM_NF4: &[Tile] = STREAM.split_at(1).1;
+pub(super) const STREAM_NF4: &[Tile] = STREAM.split_at(2).1;
 
 /// The tiles of products in bf16. The clocks are estimates: what a stage waits for memory where a
 /// block is alone, and what a multiprocessor loads and multiplies where it is full.
@@ -137,9 +147,12 @@ pub(super) const BF16_NT_BF16: Image = tensor!("gemm_bf16_nt_bf16");
 pub(super) const BF16_NN_BF16: Image = tensor!("gemm_bf16_nn_bf16");
 pub(super) const BF16_NT_NF4: Image = tensor!("gemm_bf16_nt_nf4");
 pub(super) const BF16_NN_NF4: Image = tensor!("gemm_bf16_nn_nf4");
-pub(super) const STREAM_NT: Image = stream!("gemm_stream_nt", &STREAM, "_192x256_stream");
-pub(super) const STREAM_NN: Image = stream!("gemm_stream_nn", &STREAM, "_192x256_stream");
-pub(super) const STREAM_TN: Image = stream!("gemm_stream_tn", &STREAM, "_192x256_stream");
+pub(super) const STREAM_NT: Image =
+    stream!("gemm_stream_nt", &STREAM, "_192x256_stream", "_128x192_stream");
+pub(super) const STREAM_NN: Image =
+    stream!("gemm_stream_nn", &STREAM_ACROSS, "_192x256_stream", "_128x192_stream");
+pub(super) const STREAM_TN: Image =
+    stream!("gemm_stream_tn", &STREAM_ACROSS, "_192x256_stream", "_128x192_stream");
 pub(super) const STREAM_NT_NF4: Image = stream!("gemm_stream_nt_nf4", STREAM_NF4);
 pub(super) const STREAM_NN_NF4: Image = stream!("gemm_stream_nn_nf4", STREAM_NF4);
 

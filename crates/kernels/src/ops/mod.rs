@@ -69,7 +69,7 @@ pub use gemm::{FPROP, FPROP_BF16, FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_NF4, FP
 pub use gemm::{FPROP_STREAM_NF4, WGRAD_STREAM, Wgrad};
 pub use gemv::{GEMV, GEMV_BF16, GEMV_NF4, GEMV_PARTS, GatedGemv, Gemv, GemvPart, Gemvs, Normed};
 pub use mean::{MEAN, Mean};
-pub use parts::{DgradParts, FpropParts, PARTS_SUM, PartsSum};
+pub use parts::{DgradParts, FpropParts, Manner, PARTS_SUM, PartsSum};
 pub use rms_norm::{Addend, RMS_NORM, RmsNorm};
 pub use rms_norm_backward::{RMS_NORM_BACKWARD, RMS_NORM_GAMMA_REDUCE};
 pub use rms_norm_backward::{RmsNormBackward, RmsNormGammaReduce};

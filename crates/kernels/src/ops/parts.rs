@@ -7,10 +7,10 @@
 
 use super::gemm::{DGRAD, FORWARD, FPROP, GemmShape, INPUT_GRADIENT};
 use super::geometry::streaming;
-use super::images::{SINGLE, STREAM, TENSOR};
+use super::images::{SINGLE, STREAM, STREAM_ACROSS, STREAM_NF4, TENSOR};
 use super::product::{Product, Sizes, Strides};
-use super::stored::{Compute, Stored, Written};
-use super::tiles::{self, Layout};
+use super::stored::{Compute, NF4_BLOCK, Stored, Written};
+use super::tiles::{self, Layout, Tile};
 use super::{pointer, u32};
 use crate::checks::Check;
 use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
@@ -24,27 +24,51 @@ pub static PARTS_SUM: Kernel = Kernel {
     dispatch: |problem, _| streaming("parts_sum", problem),
 };
 
-impl GemmShape {
-    /// Parts into which y = x·wᵀ is best cut; 1 where it is best left whole. `rounded` says that x
-    /// is given in bf16.
-    pub fn fprop_parts(self, compute: Compute, rounded: bool) -> usize {
-        parts((compute, rounded), [self.rows, self.outputs, self.inputs])
+/// How a product is computed, as far as the number of its parts depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// What factors are rounded to.
+    pub compute: Compute,
+    /// Whether the operand beside the weights is given in bf16.
+    pub rounded: bool,
+    /// Whether the weights are in NF4.
+    pub nf4: bool,
+    /// How many products of the same sizes run at the same time; see [`Launch::beside`].
+    pub beside: u32,
+}
+
+impl Manner {
+    /// What a part is a multiple of: 8 where w can be in bf16 or NF4, which are read in eights, and
+    /// whole blocks where codes stream.
+    fn unit(self) -> u32 {
+        if self.rounded && self.nf4 { NF4_BLOCK as u32 } else { 8 }
     }
 
-    /// Parts into which dx = dy·w is best cut; 1 where it is best left whole. `rounded` says that
-    /// dy is given in bf16.
-    pub fn dgrad_parts(self, compute: Compute, rounded: bool) -> usize {
-        parts((compute, rounded), [self.rows, self.inputs, self.outputs])
+    /// The tiles of products by rows of w, or by columns of it.
+    fn tiles(self, across: bool) -> &'static [Tile] {
+        match (self.compute, self.rounded, self.nf4) {
+            (Compute::F32, ..) => &SINGLE,
+            (Compute::Bf16, false, _) => &TENSOR,
+            (Compute::Bf16, true, false) if across => &STREAM_ACROSS,
+            (Compute::Bf16, true, false) => &STREAM,
+            (Compute::Bf16, true, true) => STREAM_NF4,
+        }
     }
 }
 
-/// Parts are multiples of 8 long where w can be in bf16 or NF4, which are read in eights, and whole
-/// stages where operands stream, which are whole blocks of NF4.
-fn parts(compute: (Compute, bool), sizes: [usize; 3]) -> usize {
-    match compute {
-        (Compute::F32, _) => tiles::parts(&SINGLE, 8, sizes),
-        (Compute::Bf16, false) => tiles::parts(&TENSOR, 8, sizes),
-        (Compute::Bf16, true) => tiles::parts(&STREAM, 64, sizes),
+impl GemmShape {
+    /// Parts into which y = x·wᵀ is best cut; 1 where it is best left whole.
+    pub fn fprop_parts(self, manner: Manner) -> usize {
+        self.parts((manner, false), [self.rows, self.outputs, self.inputs])
+    }
+
+    /// Parts into which dx = dy·w is best cut; 1 where it is best left whole.
+    pub fn dgrad_parts(self, manner: Manner) -> usize {
+        self.parts((manner, true), [self.rows, self.inputs, self.outputs])
+    }
+
+    fn parts(self, (manner, across): (Manner, bool), sizes: [usize; 3]) -> usize {
+        tiles::parts((manner.tiles(across), manner.unit()), sizes, manner.beside)
     }
 }
 

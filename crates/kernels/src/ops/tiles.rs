@@ -34,9 +34,10 @@ pub(super) struct Tile {
     /// Blocks that find room on a multiprocessor together.
     pub(super) together: u32,
     /// Clocks that a step of the contraction takes one block alone on a multiprocessor, and as many
-    /// as find room there: the time of a launch × clock rate ÷ (length of the contraction ×
-    /// rounds).
+    /// as find room there.
     pub(super) clocks: [u32; 2],
+    /// Steps that would take as long as the beginning and the end of a tile do.
+    pub(super) ends: u32,
     /// Whether operands are copied into shared memory as they are, 16 bytes at a time, which their
     /// rows must allow.
     pub(super) streams: bool,
@@ -59,6 +60,8 @@ struct Product {
     n: u32,
     k: u32,
     planes: u32,
+    /// How many products like this one run at the same time.
+    alike: u32,
     /// Whether operands can be copied 16 bytes at a time.
     streams: bool,
     /// Whether warpgroups multiply.
@@ -69,10 +72,11 @@ struct Product {
 const MULTIPROCESSORS: u128 = 132;
 
 impl Tile {
-    /// How many tiles cover `product`.
+    /// How many tiles cover `product` and those that run at the same time.
     fn count(&self, product: Product) -> u128 {
         let across = u128::from(product.n.div_ceil(self.columns));
-        u128::from(product.m.div_ceil(self.rows)) * across * u128::from(product.planes)
+        let planes = u128::from(product.planes) * u128::from(product.alike);
+        u128::from(product.m.div_ceil(self.rows)) * across * planes
     }
 
     /// Whether the tile is worth considering: c is longer than half of it, and no more than a
@@ -90,7 +94,7 @@ impl Tile {
     /// device it takes. In a graph other launches run beside it, in the room that it leaves.
     ///
     /// Alone, the multiprocessor with the most blocks takes them in rounds of as many as find room,
-    /// and each block walks all stages, and one more to begin.
+    /// and each block walks all stages, behind its beginning and in front of its end.
     fn cost(&self, product: Product) -> u128 {
         let [alone, full] = self.clocks.map(u128::from);
         let together = u128::from(self.together);
@@ -101,7 +105,8 @@ impl Tile {
             1 => alone,
             more => alone + (full - alone) * (more - 1) / (together - 1),
         };
-        let steps = (u128::from(product.k.div_ceil(self.stage)) + 1) * u128::from(self.stage);
+        let stages = u128::from(product.k.div_ceil(self.stage));
+        let steps = stages * u128::from(self.stage) + u128::from(self.ends);
         let occupied = blocks * full * steps / (together * MULTIPROCESSORS);
         (most / together * full + rest) * steps + occupied
     }
@@ -141,14 +146,19 @@ const SHORTEST_PART: u32 = 256;
 
 /// The number of equal parts into which the contraction of a product of m × n × k is best cut, so
 /// that the parts are planes of one launch and a second launch adds them. 1, unless that is
-/// predicted to cost at least an eighth less than the whole. A part is a multiple of `unit` long.
-pub(super) fn parts(tiles: &'static [Tile], unit: u32, sizes: [usize; 3]) -> usize {
-    let streams = sizes.iter().all(|size| size % 8 == 0);
+/// predicted to cost at least a tenth less than the whole. A part is a multiple of `unit` long.
+pub(super) fn parts(
+    (tiles, unit): (&'static [Tile], u32),
+    sizes: [usize; 3],
+    beside: u32,
+) -> usize {
+    let streams = all_stream(tiles) || sizes.iter().all(|size| size % 8 == 0);
     let [Ok(m), Ok(n), Ok(k)] = sizes.map(u32::try_from) else { return 1 };
     let cost = |parts: u32| {
         // The same number on every device.
         let by_warpgroups = true;
-        let product = Product { m, n, k: k / parts, planes: parts, streams, by_warpgroups };
+        let (planes, alike) = (parts, beside.saturating_add(1));
+        let product = Product { m, n, k: k / parts, planes, alike, streams, by_warpgroups };
         tile(tiles, product).1.cost(product)
     };
     let bytes = u128::from(m) * u128::from(n) * 4;
@@ -156,19 +166,24 @@ pub(super) fn parts(tiles: &'static [Tile], unit: u32, sizes: [usize; 3]) -> usi
     let fits = |parts: &u32| k.is_multiple_of(unit * parts) && k / parts >= SHORTEST_PART;
     let cut = (2..=16).filter(fits).min_by_key(|&parts| cost(parts) + sum(parts));
     match cut {
-        Some(parts) if (cost(parts) + sum(parts)) * 8 <= cost(1) * 7 => parts as usize,
+        Some(parts) if (cost(parts) + sum(parts)) * 10 <= cost(1) * 9 => parts as usize,
         _ => 1,
     }
+}
+
+/// Whether all tiles stream. Then a launch is refused whose operands cannot.
+fn all_stream(tiles: &[Tile]) -> bool {
+    tiles.iter().all(|tile| tile.streams)
 }
 
 /// One block per tile: tiles of a column follow each other in x, so that blocks that run together
 /// share their part of b; planes lie in z.
 pub(super) fn dispatch(problem: &Problem, target: SmTarget, image: &Image) -> Dispatch {
     let [m, n, k, planes, streams, ..] = problem.sizes;
-    // Where all tiles stream, the launch has been refused if operands cannot.
-    let streams = streams != 0 || image.tiles.iter().all(|tile| tile.streams);
+    let streams = streams != 0 || all_stream(image.tiles);
     let by_warpgroups = target == SmTarget::exact(90);
-    let product = Product { m, n, k, planes, streams, by_warpgroups };
+    let alike = problem.beside.saturating_add(1);
+    let product = Product { m, n, k, planes, alike, streams, by_warpgroups };
     let (index, tile) = tile(image.tiles, product);
     let entry = image.entries[index];
     let tiles = u64::from(m.div_ceil(tile.rows)) * u64::from(n.div_ceil(tile.columns));
@@ -190,7 +205,7 @@ mod tests {
     const TARGET: SmTarget = SmTarget::exact(90);
 
     fn product([m, n, k, planes]: [u32; 4]) -> Product {
-        Product { m, n, k, planes, streams: false, by_warpgroups: false }
+        Product { m, n, k, planes, alike: 1, streams: false, by_warpgroups: false }
     }
 
     fn chosen(sizes: [u32; 4]) -> (&'static str, u32) {

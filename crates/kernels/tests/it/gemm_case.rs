@@ -48,10 +48,15 @@ pub(crate) const STREAM_TILES: [Tile; 3] = [
     ("64x64_stream", 64, 64, 128),
 ];
 
-/// The tiles of products of two operands in bf16: where warpgroups multiply, one more.
+/// The tiles of products of two operands in bf16: where warpgroups multiply, two more.
 pub(crate) fn stream_tiles(target: SmTarget) -> &'static [Tile] {
-    const MOST: [Tile; 4] =
-        [STREAM_TILES[0], STREAM_TILES[1], STREAM_TILES[2], ("192x256_stream", 192, 256, 384)];
+    const MOST: [Tile; 5] = [
+        STREAM_TILES[0],
+        STREAM_TILES[1],
+        STREAM_TILES[2],
+        ("192x256_stream", 192, 256, 384),
+        ("128x192_stream", 128, 192, 256),
+    ];
     if target == SmTarget::exact(90) { &MOST } else { &STREAM_TILES }
 }
 

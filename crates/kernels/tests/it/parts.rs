@@ -1,7 +1,7 @@
 //! Products whose contraction is cut into parts.
 
 use retrograph_kernels::KernelError;
-use retrograph_kernels::ops::{Compute, DgradParts, FpropParts, GemmShape, PartsSum};
+use retrograph_kernels::ops::{Compute, DgradParts, FpropParts, GemmShape, Manner, PartsSum};
 
 use crate::gemm_case::{Case, Op, shape};
 use crate::harness::Device;
@@ -74,12 +74,9 @@ fn sums_of_parts_match_their_reference_wherever_they_start() {
 
 #[test]
 fn parts_are_chosen_by_sizes_where_tiles_are_few() {
-    let parts = |sizes| {
-        (
-            shape(sizes).fprop_parts(Compute::F32, false),
-            shape(sizes).dgrad_parts(Compute::F32, false),
-        )
-    };
+    let single = Manner { compute: Compute::F32, rounded: false, nf4: false, beside: 0 };
+    let both = |sizes, manner| (shape(sizes).fprop_parts(manner), shape(sizes).dgrad_parts(manner));
+    let parts = |sizes| both(sizes, single);
     // rows, inputs, outputs of the down projection and of gate and up of a 1.5B model.
     for rows in [32, 128, 512] {
         assert!(parts([rows, 8960, 1536]).0 > 1, "{rows} rows: {:?}", parts([rows, 8960, 1536]));
@@ -90,6 +87,14 @@ fn parts_are_chosen_by_sizes_where_tiles_are_few() {
     assert_eq!(parts([256, 64, 256]), (1, 1));
     assert_eq!(parts([1, 0, 0]), (1, 1));
     assert_eq!(parts([usize::MAX, 8960, 8960]), (1, 1));
+    // Any number of rows streams. Codes are cut at blocks, of which 151936 has a prime number.
+    let streamed = Manner { compute: Compute::Bf16, rounded: true, ..single };
+    assert!(both([131, 8960, 1536], streamed).0 > 1);
+    assert!(both([32, 1536, 151_936], streamed).1 > 8);
+    assert_eq!(both([32, 1536, 1187 * 64], Manner { nf4: true, ..streamed }).1, 1);
+    // Two at the same time need fewer parts to fill a device.
+    let beside = Manner { beside: 1, ..streamed };
+    assert!(both([512, 1536, 8960], beside).1 < both([512, 1536, 8960], streamed).1);
 }
 
 #[test]

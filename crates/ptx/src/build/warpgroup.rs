@@ -97,7 +97,7 @@ impl<'k> Kernel<'k> {
     }
 
     /// Starts `sums += a · b`, for 64 × 16 elements of a and 16 × N of b (`wgmma.mma_async`): N is
-    /// 64, 128 or 256, and every thread of the warpgroup has N ÷ 2 sums. The sums may not be
+    /// 64, 128, 192 or 256, and every thread of the warpgroup has N ÷ 2 sums. The sums may not be
     /// touched before a wait.
     ///
     /// With warp = thread ÷ 32 mod 4, group = lane ÷ 4 and member = lane mod 4, a lane holds for
@@ -111,8 +111,9 @@ impl<'k> Kernel<'k> {
         let shape = match sums.len() {
             32 => Modifier::M64n64k16,
             64 => Modifier::M64n128k16,
+            96 => Modifier::M64n192k16,
             128 => Modifier::M64n256k16,
-            other => panic!("a product of a warpgroup has 32, 64 or 128 sums, not {other}"),
+            other => panic!("a product of a warpgroup has 32, 64, 96 or 128 sums, not {other}"),
         };
         let constant = |value: i64| Operand::Immediate(Immediate::Integer(value));
         let operands = vec![

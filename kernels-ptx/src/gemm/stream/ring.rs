@@ -122,8 +122,9 @@ pub(super) struct Section<'k> {
 
 impl<'k> Section<'k> {
     /// The place of `unit` neighbours from element `along` of run `run` in the panel that begins at
-    /// `start`, and whether they lie before the end of the contraction. What lies outside is moved
-    /// inside: past the last row or column that ends in elements of c that are not written.
+    /// `start`, and whether they lie in the operand. What lies outside is moved inside. Whoever
+    /// reads it nevertheless where only the row or column is outside gets elements of c that are
+    /// not written; but many threads that read one place wait for each other.
     pub(super) fn place(
         &self,
         start: Value<'k, u32>,
@@ -135,12 +136,12 @@ impl<'k> Section<'k> {
             Contiguous::Contraction => {
                 let (line, place) = (self.origin + run, start + along);
                 let last = depth - unit;
-                (line.min(extent - 1), place.min(last), place.le(last))
+                (line.min(extent - 1), place.min(last), place.le(last) & line.lt(extent))
             }
             Contiguous::Extent => {
                 let (line, place) = (start + run, self.origin + along);
                 let last = depth - 1;
-                (line.min(last), place.min(extent - unit), line.le(last))
+                (line.min(last), place.min(extent - unit), line.le(last) & place.lt(extent))
             }
         };
         (line.mul_add(self.source.leading, place), inside)
@@ -192,7 +193,7 @@ impl<'k> Copier<'k> {
     }
 
     /// Starts to fill `stage` with what begins at `start`. What lies past the end of the
-    /// contraction becomes zero.
+    /// contraction or of the operand becomes zero, and is not read.
     pub(super) fn copy(&self, start: Value<'k, u32>, stage: Shared<'k, u32>) {
         let panel = self.section.panel;
         let slot = stage.at(panel.piece(self.line, self.piece));

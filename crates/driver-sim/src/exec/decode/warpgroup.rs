@@ -10,6 +10,7 @@ const COLUMNS: &[(M, usize, Factor)] = &[
     (M::M64n64k8, 64, Factor::Tf32),
     (M::M64n64k16, 64, Factor::Brain),
     (M::M64n128k16, 128, Factor::Brain),
+    (M::M64n192k16, 192, Factor::Brain),
     (M::M64n256k16, 256, Factor::Brain),
 ];
 const DOES: &[M] = &[M::Fence, M::CommitGroup, M::WaitGroup, M::MmaAsync];

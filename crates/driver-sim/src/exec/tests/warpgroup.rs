@@ -6,7 +6,7 @@ use crate::memory::POISON;
 
 /// Where b lies behind a, and bytes of both.
 const B: usize = 8192;
-const BYTES: usize = 3 * 8192;
+const BYTES: usize = 4 * 8192;
 /// A descriptor of lines of 128 bytes whose eights and 64s follow each other, without its start.
 const DESCRIPTOR: u64 = 1 << 62 | 64 << 32 | 512 << 16;
 
@@ -53,7 +53,7 @@ fn multiply(case: Case) -> String {
 
 /// Four warps fill shared memory, have `body` make products, and store their sums.
 fn text(case: Case, body: &str) -> String {
-    let (sums, tile) = (case.columns / 2, ".shared .align 1024 .b8 tile[24576];");
+    let (sums, tile) = (case.columns / 2, format!(".shared .align 1024 .b8 tile[{BYTES}];"));
     let clear: String = (0..sums).map(|i| format!("mov.f32 %s{i}, 0f00000000; ")).collect();
     let store: String =
         (0..sums).map(|i| format!("st.global.f32 [%rd22+{}], %s{i}; ", 4 * i)).collect();
@@ -102,7 +102,7 @@ const FENCE: &str = "wgmma.fence.sync.aligned;";
 
 #[test]
 fn matrices_are_read_in_either_order() {
-    for columns in [64, 128] {
+    for columns in [64, 128, 192] {
         for transposed in [[false, false], [false, true], [true, false], [true, true]] {
             let case = Case { transposed, columns };
             let one = multiply(case);

@@ -17,6 +17,7 @@ const M64N32K8: Slot = one(&[M::M64n32k8]);
 const M64N64K8: Slot = one(&[M::M64n64k8]);
 const M64N64K16: Slot = one(&[M::M64n64k16]);
 const M64N128K16: Slot = one(&[M::M64n128k16]);
+const M64N192K16: Slot = one(&[M::M64n192k16]);
 const M64N256K16: Slot = one(&[M::M64n256k16]);
 
 const TF32: &[Type] = &[Type::Tf32];
@@ -50,6 +51,8 @@ forms! {
         Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N64K16], &[F32, BF16, BF16], &product(32))
             .since(ISA_8_0, 90).exactly(),
         Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N128K16], &[F32, BF16, BF16], &product(64))
+            .since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N192K16], &[F32, BF16, BF16], &product(96))
             .since(ISA_8_0, 90).exactly(),
         Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N256K16], &[F32, BF16, BF16], &product(128))
             .since(ISA_8_0, 90).exactly(),
