@@ -23,6 +23,7 @@
 //! added in order, and so are the runs. Which position belongs to which run depends on `run` alone.
 
 mod newest;
+mod sum;
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
@@ -34,19 +35,22 @@ use newest::Newest;
 
 /// Warps of a block.
 const WARPS: u32 = 8;
-/// Positions that a warp loads side by side.
-const BATCH: u32 = 4;
+/// Positions that a warp loads side by side: all that it has of a run of 64.
+const BATCH: u32 = 8;
+const BATCHED: [u32; BATCH as usize] = [0, 1, 2, 3, 4, 5, 6, 7];
 /// The most positions of a run.
 const LONGEST_RUN: usize = 256;
 /// Elements of a head that the warps hold side by side.
 const SLAB: u32 = 128;
+/// Bytes of a line of memory.
+const LINE: u32 = 128;
 
 /// The image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let floats =
         runs("cache_attention", (target, 4), |quad, row| quad.load(Ptr::from_address(row)));
     let halves = runs("cache_attention_bf16", (target, 2), |quad, row| quad.load_bf16(row));
-    ModuleBuilder::new(target).entry(floats).entry(halves).entry(sum(target)).build()
+    ModuleBuilder::new(target).entry(floats).entry(halves).entry(sum::entry(target)).build()
 }
 
 /// The entry for caches whose elements have so many bytes, of which `load` gives a quad of a row.
@@ -71,7 +75,9 @@ fn runs(
         early::wait(k, target);
 
         let (head, number, head_dim) = (k.ctaid_x(), k.ctaid_y(), newest.head_dim);
+        // What does not depend on the position is computed while that is on its way.
         let place = position.load(0);
+        newest.ask(head);
         let length = (place + 1).min(capacity);
         let first = number * run;
         k.return_if(first.ge(length));
@@ -87,11 +93,21 @@ fn runs(
         let last = place.lt(capacity) & (first + count).eq(length);
         let old = last.select(count - 1, count);
         let rows = [keys, values].map(|row| row + (old.mul_wide(width) << shift));
+        // The old positions are on their way while the new one is computed.
+        let bytes_of_head = head_dim << shift;
+        k.range(warp * 8 + (lane >> 2), old, 8 * WARPS, |j| {
+            k.range((lane & 3) * LINE, bytes_of_head, 4 * LINE, |byte| {
+                let byte = (j.mul_wide(width) << shift) + byte.cast::<u64>();
+                for row in [keys, values] {
+                    Ptr::<u32>::from_address(row + byte).prefetch();
+                }
+            });
+        });
         newest.prepare((head, group), place, (last, rows));
 
         let scores = k.shared::<f32>("scores", LONGEST_RUN);
         k.range(warp, old, WARPS * BATCH, |j| {
-            let places = [0, 1, 2, 3].map(|ahead| j + ahead * WARPS);
+            let places = BATCHED.map(|ahead| j + ahead * WARPS);
             let rows = places.map(|j| keys + (j.min(old - 1).mul_wide(width) << shift));
             let dots = places.map(|_| k.var(0.0f32));
             k.range(lane * 4, head_dim, 128, |i| {
@@ -126,7 +142,7 @@ fn runs(
             let quad = Quad::new(i, head_dim, rows_aligned);
             let sums = [(); 4].map(|()| k.var(0.0f32));
             k.range(warp, old, WARPS * BATCH, |j| {
-                let places = [0, 1, 2, 3].map(|ahead| j + ahead * WARPS);
+                let places = BATCHED.map(|ahead| j + ahead * WARPS);
                 let rows =
                     places.map(|j| load(quad, values + (j.min(old - 1).mul_wide(width) << shift)));
                 for (j, value) in places.into_iter().zip(rows) {
@@ -171,40 +187,4 @@ fn weigh<'k>(k: &Kernel<'k>, scores: Shared<'k, f32>, count: Value<'k, u32>) -> 
     });
     k.barrier();
     max
-}
-
-fn sum(target: SmTarget) -> Entry {
-    Kernel::build("cache_attention_sum", |k| {
-        k.max_threads(128);
-        let partials = k.pointer::<f32>("partials");
-        let stats = k.pointer::<f32>("stats");
-        let out = k.pointer::<f32>("out");
-        let position = k.pointer::<u32>("position");
-        let capacity = k.param::<u32>("capacity");
-        let head_dim = k.param::<u32>("head_dim");
-        let run = k.param::<u32>("run");
-        let runs = k.param::<u32>("runs");
-        early::let_next_start(k, target);
-        early::wait(k, target);
-
-        let head = k.ctaid_x();
-        let length = (position.load(0) + 1).min(capacity);
-        let used = ((length + (run - 1)) / run).min(runs);
-        let stats = stats.at(head * runs * 2);
-        let partials = partials.at((head * runs).mul_wide(head_dim));
-        let max = k.var(f32::NEG_INFINITY);
-        k.range(0u32, used, 1, |r| max.update(|max| max.max(stats.load(r * 2))));
-        let max = max.get();
-        k.range(k.tid_x(), head_dim, 128, |i| {
-            let (sum, total) = (k.var(0.0f32), k.var(0.0f32));
-            k.range(0u32, used, 1, |r| {
-                let [run_max, run_sum] = stats.load_vec2(r * 2);
-                let weight = (run_max - max).exp();
-                sum.update(|sum| weight.fma(run_sum, sum));
-                let part = partials.load(r.mul_wide(head_dim) + i.cast::<u64>());
-                total.update(|total| weight.fma(part, total));
-            });
-            out.store(head * head_dim + i, total.get() / sum.get());
-        });
-    })
 }

@@ -83,8 +83,13 @@ impl<'k> Newest<'k> {
         Self { head_dim, rank, positions, low_scale, eps, ..self }
     }
 
-    /// Computes the query of `head` and, where `here` is true, key and value, which the first head
-    /// of each group writes to the rows of the cache that are given.
+    /// Projects the query of `head`, which [`Self::prepare`] goes on with.
+    pub(super) fn ask(&self, head: Value<'k, u32>) {
+        self.project(self.projected[0], head, self.q);
+    }
+
+    /// Turns the query of `head` and computes, where `here` is true, key and value, which the first
+    /// head of each group writes to the rows of the cache that are given.
     pub(super) fn prepare(
         &self,
         (head, group): (Value<'k, u32>, Value<'k, u32>),
@@ -93,15 +98,14 @@ impl<'k> Newest<'k> {
     ) {
         let k = self.k;
         let kv_head = head / group;
-        let [q, key, v] = self.projected;
-        self.project(q, head, self.q);
+        let [_, key, v] = self.projected;
+        let row = place.min(self.positions - 1).mul_wide(self.head_dim >> 1);
+        let angles = self.angles(row);
         k.when(here, || {
             self.project(key, kv_head, self.key);
             self.project(v, kv_head, self.v);
         });
         k.barrier();
-        let row = place.min(self.positions - 1).mul_wide(self.head_dim >> 1);
-        let angles = [self.cos.at(row), self.sin.at(row)];
         self.turn(self.q, self.gammas[0], angles);
         k.when(here, || self.turn(self.key, self.gammas[1], angles));
         k.barrier();
@@ -147,8 +151,20 @@ impl<'k> Newest<'k> {
         });
     }
 
+    /// The cosine and the sine for this thread, of which a block has as many as the widest head has
+    /// pairs.
+    fn angles(&self, row: Value<'k, u64>) -> [Value<'k, f32>; 2] {
+        let (k, half) = (self.k, self.head_dim >> 1);
+        let found = [(); 2].map(|()| k.var(0.0f32));
+        k.when(k.tid_x().lt(half), || {
+            let tables = [self.cos, self.sin].map(|table| table.at(row).load(k.tid_x()));
+            found.iter().zip(tables).for_each(|(found, value)| found.set(value));
+        });
+        found.map(|found| found.get())
+    }
+
     /// The norm of a head, where it has one, and its rotation.
-    fn turn(&self, part: Shared<'k, f32>, gamma: Ptr<'k, f32>, [cos, sin]: [Ptr<'k, f32>; 2]) {
+    fn turn(&self, part: Shared<'k, f32>, gamma: Ptr<'k, f32>, [cos, sin]: [Value<'k, f32>; 2]) {
         let (k, half) = (self.k, self.head_dim >> 1);
         let rstd = k.var(1.0f32);
         // Every warp adds the squares itself.
@@ -164,13 +180,13 @@ impl<'k> Newest<'k> {
             // All have read before one of them writes.
             k.barrier();
         });
-        k.range(k.tid_x(), half, k.ntid_x(), |i| {
+        let i = k.tid_x();
+        k.when(i.lt(half), || {
             let [a, b] = [i, i + half].map(|i| {
                 let x = k.var(part.load(i));
                 k.when(!gamma.is_null(), || x.set(x.get() * rstd.get() * gamma.load(i)));
                 x.get()
             });
-            let (cos, sin) = (cos.load(i), sin.load(i));
             part.store(i, a * cos - b * sin);
             part.store(i + half, b * cos + a * sin);
         });

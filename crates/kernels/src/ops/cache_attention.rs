@@ -229,6 +229,8 @@ pub(super) fn by_runs<B: Copy>(
     (partials, stats, position): (View<B, f32>, View<B, f32>, View<B, u32>),
 ) -> Result<[u32; 2], KernelError> {
     let (heads, runs) = (shape.heads, shape.runs());
+    let some = runs > 0 && shape.head_dim > 0;
+    check.rule(some, "there are positions and elements", (shape.length, shape.head_dim))?;
     let elements = check.product("heads × runs × head_dim", &[heads, runs, shape.head_dim])?;
     check.size("heads × runs × head_dim", elements)?;
     check.length("partials", partials, elements)?;

@@ -83,7 +83,8 @@ fn offence(instruction: &Instruction, allowed: impl Fn(RegisterId) -> bool) -> O
         !instruction.modifiers.has(Modifier::Shared) && !instruction.modifiers.has(Modifier::Param);
     let what = match instruction.opcode {
         Opcode::Ret | Opcode::Exit => "ends",
-        Opcode::Ld if global => {
+        // A copy into shared memory that is no end of a group.
+        Opcode::Ld | Opcode::Cp if global && instruction.operands.len() > 1 => {
             let Some(Operand::Address(address)) = instruction.operands.get(1) else {
                 return Some("loads from nowhere".to_owned());
             };

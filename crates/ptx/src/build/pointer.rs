@@ -182,6 +182,17 @@ impl<'k, T: Scalar> Ptr<'k, T> {
         self.at(index).place().store_as(value, Some(Modifier::Volatile));
     }
 
+    /// Asks for the line of memory that is here, so that a later load finds it in the L2 cache
+    /// (`prefetch.global.L2`). Nothing waits for it, and nothing else follows from it.
+    #[track_caller]
+    pub fn prefetch(self) {
+        let place = self.place();
+        let (operands, modifiers) =
+            (vec![Operand::Address(place.address)], &[Modifier::Global, Modifier::L2]);
+        let opcode = Opcode::Prefetch;
+        place.kernel.emit(Emit { opcode, modifiers, types: &[], operands });
+    }
+
     /// Stores `value` as element `index`.
     #[track_caller]
     pub fn store(self, index: impl Index<'k>, value: impl Arg<'k, T>) {

@@ -220,6 +220,7 @@ fn tensor_cores_and_narrow_numbers_are_accepted_where_they_exist() {
         let columns = memory.at((lane & 15) * 4).offset(4).load_matrices(true);
         k.multiply_bf16(rows, [columns[0], columns[1]], sums);
         k.multiply_bf16(rows, [columns[2], columns[3]], sums);
+        x.at(lane * 4).offset(32).prefetch();
         memory.at(lane * 4).copy_async(x.at(lane * 4), k.constant(12u32));
         k.commit_copies();
         memory.at(lane * 4).offset(128).copy_async(x.at(lane * 4), lane.min(16u32));
@@ -229,6 +230,7 @@ fn tensor_cores_and_narrow_numbers_are_accepted_where_they_exist() {
         (0u32..).zip(sums).for_each(|(j, sum)| x.store(lane * 4 + j, sum));
     });
     assert_eq!((count(&entry, Opcode::Mma), count(&entry, Opcode::Cp)), (3, 5));
+    assert_eq!(count(&entry, Opcode::Prefetch), 1);
     for target in SmTarget::GENERATED.into_iter().filter(|target| target.number >= 80) {
         let module = ModuleBuilder::new(target).entry(entry.clone()).build();
         let text = module.to_string();
