@@ -16,7 +16,8 @@
 //! **Grid.** `cache_attention`: block (h, r) of eight warps has run r of head h; runs past the
 //! length end at once. A warp takes every eighth position, four at a time, its lanes the quads of a
 //! head. What the new token has is computed by every block that needs it: q by all, its key and
-//! value by those of its run, of which the first of each group writes them to the cache.
+//! value by those of its run, of which the first of each group writes them to the cache. Meanwhile
+//! the old positions are on their way to the L2 cache.
 //! `cache_attention_sum`: a block of 128 threads for each head, one thread for each element.
 //!
 //! **Determinism.** A warp adds its positions in ascending order, the newest last; the warps are
@@ -61,6 +62,8 @@ fn runs(
 ) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(32 * WARPS);
+        // Room for what reads its weights ahead.
+        k.min_blocks(3);
         let newest = Newest::declare(k, (target, bytes));
         let partials = k.pointer::<f32>("partials");
         let stats = k.pointer::<f32>("stats");

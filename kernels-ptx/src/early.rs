@@ -19,7 +19,8 @@ use retrograph_ptx::instructions::Opcode;
 /// The first target with the instruction.
 const FIRST: SmTarget = SmTarget::portable(90);
 
-fn starts_early(target: SmTarget) -> bool {
+/// Whether kernels for `target` can start early.
+pub(crate) fn starts_early(target: SmTarget) -> bool {
     target.number >= FIRST.number
 }
 

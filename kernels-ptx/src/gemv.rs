@@ -11,7 +11,9 @@
 //! products. Those with `gated` do so too, and write `silu(W0·x + bias0) · (W1·x + bias1)`.
 //!
 //! **Ahead.** The first vectors of the weights are loaded before the kernel waits for those in
-//! front of it, which launches declare. Nothing else is.
+//! front of it, which launches declare. Nothing else is. When a block has all of its weights on
+//! their way, or in a long contraction its last, it asks for a part of what the launch behind it
+//! reads, which then lies in the L2 cache.
 //!
 //! **Grid.** Blocks of 8 warps. In the entries that end in `split<S>` S warps share four rows, each
 //! with every S-th run of 32 vectors of the contraction; few outputs are split more, so that a
@@ -114,6 +116,11 @@ fn entry(name: &str, kind: Kind) -> Entry {
         let vectors = (matrices.flags & VECTORS).ne(0);
         let number = k.ctaid_x() * (WARPS / kind.split) + k.warp() / kind.split;
         k.when(vectors, || lanes.begin(&matrices.team(number)));
+        // Blocks that have one team, and all of it under way.
+        let all_ahead = matrices.inputs.le(Lanes::ahead(kind));
+        if kind.split > 1 {
+            matrices.ask_for_next(all_ahead);
+        }
         early::wait(k, kind.target);
         let work = Work { k: *k, kind, matrices, lanes, vectors };
         if kind.split > 1 {
@@ -162,6 +169,9 @@ impl<'k> Work<'k> {
         if kind.split == 1 {
             let next = number + k.nctaid_x() * WARPS;
             k.when(*vectors & next.lt(matrices.teams), || lanes.begin(&matrices.team(next)));
+            matrices.ask_for_next(next.ge(matrices.teams));
+        } else {
+            matrices.ask_for_next(matrices.inputs.gt(Lanes::ahead(*kind)));
         }
         let sums = self.added_up();
         k.when(leads, || {

@@ -89,6 +89,12 @@ impl<'k> Lanes<'k> {
         ((part * 32 + self.k.lane()) * line.unit(), self.kind.split * 32 * line.unit())
     }
 
+    /// Elements of a row that a team has on its way at once.
+    pub(super) fn ahead(kind: Kind) -> u32 {
+        let unit = if kind.storage == Storage::F32 { Line::Floats } else { Line::Halves }.unit();
+        AHEAD * kind.split * 32 * unit
+    }
+
     /// Starts loading the first vectors of a team.
     pub(super) fn begin(&self, team: &Team<'k>) {
         self.by_line(team, |line| {

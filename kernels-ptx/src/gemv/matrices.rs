@@ -5,10 +5,16 @@ use std::array;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
 
 use super::{Form, Kind, ROWS, Storage};
+use crate::early;
 use crate::gemm::Nf4;
 
 /// Matrices that are stored as the image says, and as many in f32 beside those that are no codes.
 const EACH: usize = 3;
+
+/// The most bytes of what is read next that a block asks for.
+const ASKED: u32 = 32 << 10;
+/// Bytes of a line of memory.
+const LINE: u32 = 128;
 
 /// One matrix with what belongs to it. It is chosen from several at run time.
 #[derive(Clone, Copy)]
@@ -47,6 +53,9 @@ pub(super) struct Matrices<'k> {
     pub(super) flags: Value<'k, u32>,
     /// How many teams there are.
     pub(super) teams: Value<'k, u32>,
+    /// What is read by whoever comes next, and how much there is of it.
+    next: Ptr<'k, f32>,
+    next_bytes: Value<'k, u32>,
 }
 
 /// A row of a matrix.
@@ -93,6 +102,7 @@ impl<'k> Matrices<'k> {
             let [w, y] = ["a", "low"].map(|name| k.pointer::<f32>(&format!("{name}{i}")).address());
             all.push(Matrix { w, bias: null, y, outputs: k.constant(0) });
         }
+        let next = k.pointer("next");
         let inputs = k.param::<u32>("inputs");
         let names =
             ["outputs", "lows"].into_iter().flat_map(|name| (0..EACH).map(move |i| (name, i)));
@@ -100,7 +110,7 @@ impl<'k> Matrices<'k> {
             matrix.outputs = k.param(&format!("{name}{i}"));
         }
         let (eps, alpha) = (k.param::<f32>("eps"), k.param::<f32>("alpha"));
-        let flags = k.param::<u32>("flags");
+        let (flags, next_bytes) = (k.param::<u32>("flags"), k.param::<u32>("next_bytes"));
         // A gated launch has one pair of matrices. Beside codes there is no room for f32.
         let used = match (kind.form, kind.storage) {
             (Form::Gated, _) => 1,
@@ -113,7 +123,39 @@ impl<'k> Matrices<'k> {
             let outputs = kind.outputs();
             teams = teams + ((matrix.outputs + (outputs - 1)) >> outputs.ilog2());
         }
-        Self { k: *k, kind, x, gamma, all, starts, scales, inputs, eps, alpha, flags, teams }
+        Self {
+            k: *k,
+            kind,
+            x,
+            gamma,
+            all,
+            starts,
+            scales,
+            inputs,
+            eps,
+            alpha,
+            flags,
+            teams,
+            next,
+            next_bytes,
+        }
+    }
+
+    /// Asks for what is read next, where `condition` is true, so that memory has work while this
+    /// kernel ends and the other begins. Each block asks for a part, as far apart as those of the
+    /// blocks that read it.
+    pub(super) fn ask_for_next(&self, condition: Pred<'k>) {
+        let Self { k, next, next_bytes, .. } = self;
+        if !early::starts_early(self.kind.target) {
+            return;
+        }
+        k.when(condition & k.tid_x().eq(0), || {
+            let apart = (*next_bytes / k.nctaid_x()) & !(LINE - 1);
+            k.when(apart.ne(0), || {
+                let from = next.reinterpret::<u32>().at((apart * k.ctaid_x()) >> 2);
+                from.prefetch_run(apart.min(ASKED));
+            });
+        });
     }
 
     /// Fills the tables of NF4, where there are any.

@@ -1,14 +1,15 @@
 //! Grouped-query attention with rotary positions: projections, what turns them, and what mixes
 //! them.
 
-use retrograph_kernels::ops::{LowRankUp, Projected, Rope, Turn, Turned};
-use retrograph_runtime::Slice;
+use retrograph_kernels::ops::{LowRankUp, Projected, Rope, Stored, Turn, Turned};
+use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Forms};
 use super::builder::{Builder, Gradient};
 use super::cached::{self, Cache};
 use super::linear::{self, Linear};
 use super::mixing::{self, Operands};
+use super::mlp;
 use super::norm;
 use super::residual::Residual;
 use super::vector;
@@ -82,6 +83,11 @@ fn projection(builder: &Builder, layer: usize, part: &str) -> Linear {
     Linear::new(builder, &layer_name(layer, &format!("self_attn.{part}_proj")), shape)
 }
 
+/// What the attention of `layer` reads first.
+pub(super) fn first_weight(builder: &Builder, layer: usize) -> Stored<BufferId> {
+    projection(builder, layer, "q").weight.value.stored()
+}
+
 /// In which forms the attention of `layer` reads its input.
 pub(super) fn forms(builder: &Builder, layer: usize) -> Forms {
     let forms = ["q", "k", "v"].map(|part| projection(builder, layer, part).forms(builder));
@@ -102,7 +108,11 @@ pub(super) fn forward(
 ) -> Result<(Residual, Option<Saved>)> {
     let o = projection(builder, layer, "o");
     if let Some(cache) = builder.cache.clone().filter(|_| builder.rows() == 1) {
+        // While attention looks into the cache, memory has time for more than the output needs.
+        let [gate, up] = mlp::first_weights(builder, layer);
+        builder.upcoming = Some(up);
         let mixed = attend_alone(builder, (&cache, layer), x, rotary)?;
+        builder.upcoming = Some(gate);
         builder.scope(format!("layer {layer}/o"));
         return Ok((o.forward_onto(builder, mixed.into(), residual)?.0, None));
     }

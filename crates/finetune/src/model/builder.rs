@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use retrograph_kernels::ops::{Add, Compute};
+use retrograph_kernels::ops::{Add, Compute, Stored};
 use retrograph_kernels::{Element, KernelError, Launch};
 use retrograph_runtime::{BufferId, Pass, Slice};
 
@@ -69,6 +69,8 @@ pub(super) struct Builder {
     pub(super) parameters: Vec<ParameterBuffers>,
     /// The keys and values of the tokens before, in a pass that generates text.
     pub(super) cache: Option<Cache>,
+    /// The weights that are read behind those of the next product of one row.
+    pub(super) upcoming: Option<Stored<BufferId>>,
     by_name: HashMap<String, usize>,
     scope: String,
     /// What the names of all scopes begin with: the micro-batch, and whether it is done again.
@@ -108,8 +110,19 @@ impl Builder {
         let names = parameters.iter().map(|held| held.parameter.name.clone());
         let by_name = names.enumerate().map(|(index, name)| (name, index)).collect();
         let (scope, prefix, config) = (String::new(), String::new(), *config);
-        let (cache, micro_batch, step) = (None, 0, None);
-        Self { pass, config, parameters, cache, by_name, scope, prefix, micro_batch, step }
+        let (cache, upcoming, micro_batch, step) = (None, None, 0, None);
+        Self {
+            pass,
+            config,
+            parameters,
+            cache,
+            upcoming,
+            by_name,
+            scope,
+            prefix,
+            micro_batch,
+            step,
+        }
     }
 
     /// The weight `name`, which the inventory must have.

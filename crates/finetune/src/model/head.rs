@@ -9,7 +9,7 @@ use retrograph_kernels::ops::{
 use retrograph_runtime::Slice;
 
 use super::activation::{Activation, Forms};
-use super::builder::{Builder, Gradient};
+use super::builder::{Builder, Gradient, Weight};
 use super::linear::{self, Linear};
 use super::norm;
 use super::residual::Residual;
@@ -65,12 +65,16 @@ pub(super) fn logits_into(builder: &mut Builder, x: Residual, logits: Slice<f32>
     Ok(())
 }
 
+/// The matrix that the logits are made with.
+pub(super) fn projection(builder: &Builder) -> Weight {
+    builder.weight(if builder.config.model.tied { EMBEDDING } else { HEAD })
+}
+
 /// Appends the final norm. What the logits are made of, and how.
 fn normed(builder: &mut Builder, x: Residual) -> Result<(Activation, norm::Saved, Linear)> {
     let (inputs, outputs) = (builder.config.model.hidden, builder.config.model.vocab);
     let shape = GemmShape { rows: x.x.len() / inputs, inputs, outputs };
-    let projection = if builder.config.model.tied { EMBEDDING } else { HEAD };
-    let linear = Linear::of(builder.weight(projection), shape);
+    let linear = Linear::of(projection(builder), shape);
     builder.scope("final norm");
     let gamma = builder.weight(FINAL_NORM);
     let (normed, norm) = norm::of_tokens(builder, (x, gamma), linear.forms(builder))?;

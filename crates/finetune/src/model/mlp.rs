@@ -1,13 +1,13 @@
 //! The gated MLP: `down(silu(gate(x)) · up(x))`.
 
-use retrograph_kernels::ops::{SwiGlu, SwiGluBackward};
-use retrograph_runtime::Slice;
+use retrograph_kernels::ops::{Stored, SwiGlu, SwiGluBackward};
+use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Forms};
 use super::builder::Builder;
 use super::linear::{self, Linear};
 use super::residual::Residual;
-use super::vector;
+use super::{attention, head, vector};
 use crate::error::Result;
 use crate::parameters::layer_name;
 
@@ -41,6 +41,19 @@ pub(super) fn grad_forms(builder: &Builder, layer: usize) -> Forms {
     projection(builder, layer, "down").forms(builder)
 }
 
+/// What the MLP of `layer` reads first, of each of two matrices.
+pub(super) fn first_weights(builder: &Builder, layer: usize) -> [Stored<BufferId>; 2] {
+    ["gate", "up"].map(|part| projection(builder, layer, part).weight.value.stored())
+}
+
+/// What is read first behind the MLP of `layer`.
+fn behind(builder: &Builder, layer: usize) -> Stored<BufferId> {
+    if layer + 1 < builder.config.model.layers {
+        return attention::first_weight(builder, layer + 1);
+    }
+    head::projection(builder).value.stored()
+}
+
 /// Appends the MLP of `layer`, which is to be added to `residual`.
 pub(super) fn forward(
     builder: &mut Builder,
@@ -49,8 +62,11 @@ pub(super) fn forward(
 ) -> Result<(Residual, Option<Saved>)> {
     let [gate, up, down] = ["gate", "up", "down"].map(|part| projection(builder, layer, part));
     builder.scope(format!("layer {layer}/gate and up"));
+    let alone = builder.cache.is_some() && builder.rows() == 1;
+    builder.upcoming = alone.then(|| down.weight.value.stored());
     if let Some(inner) = vector::gated(builder, [&gate, &up], x)? {
         builder.scope(format!("layer {layer}/down"));
+        builder.upcoming = alone.then(|| behind(builder, layer));
         return Ok((down.forward_onto(builder, inner.into(), residual)?.0, None));
     }
     let names = ["gate", "up"].map(|part| format!("layer {layer}/{part}"));

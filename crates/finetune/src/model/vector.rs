@@ -78,7 +78,8 @@ pub(super) fn project(
         let of = |[a, y]: &[Slice<f32>; 2]| GemvPart { w: (*a).into(), bias: None, y: *y };
         let parts: Vec<_> = lows.drain(..).map(|low| of(&low)).collect();
         if !parts.is_empty() {
-            builder.launch(Gemvs { x: input, norm, parts: &parts, lows: &[] }.launch())?;
+            let next = None;
+            builder.launch(Gemvs { x: input, norm, parts: &parts, lows: &[], next }.launch())?;
         }
     }
     let mut rest = parts;
@@ -87,7 +88,8 @@ pub(super) fn project(
         let (these, others) = rest.split_at(alike);
         let parts: Vec<_> = these.iter().map(described).collect();
         let lows = std::mem::take(&mut lows);
-        builder.launch(Gemvs { x: input, norm, parts: &parts, lows: &lows }.launch())?;
+        let next = builder.upcoming.take();
+        builder.launch(Gemvs { x: input, norm, parts: &parts, lows: &lows, next }.launch())?;
         rest = others;
     }
     Ok(low_ranks)
@@ -106,6 +108,7 @@ pub(super) fn gated(
     let Some(norm) = x.norm().filter(|_| plain) else { return Ok(None) };
     let y = builder.transient("out", layers[0].shape.outputs);
     let biases = layers.map(|layer| layer.bias.map(|bias| bias.floats()));
-    builder.launch(GatedGemv { x: x.floats(), norm, w: weights, biases, y }.launch())?;
+    let next = builder.upcoming.take();
+    builder.launch(GatedGemv { x: x.floats(), norm, w: weights, biases, y, next }.launch())?;
     Ok(Some(y))
 }

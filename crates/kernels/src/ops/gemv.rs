@@ -41,6 +41,7 @@ macro_rules! gemv {
                     pointer("low1"),
                     pointer("a2"),
                     pointer("low2"),
+                    pointer("next"),
                     u32("inputs"),
                     u32("outputs0"),
                     u32("outputs1"),
@@ -51,6 +52,7 @@ macro_rules! gemv {
                     f32("eps"),
                     f32("alpha"),
                     u32("flags"),
+                    u32("next_bytes"),
                 ];
                 PARAMETERS
             },
@@ -168,6 +170,9 @@ pub struct Gemvs<'a, B> {
     pub parts: &'a [GemvPart<B>],
     /// Up to three more, `outputs × inputs` in f32, w and y, where the others are f32 or bf16.
     pub lows: &'a [[View<B, f32>; 2]],
+    /// The weights that are read next, which are asked for while this launch waits or ends. No
+    /// result depends on it.
+    pub next: Option<Stored<B>>,
 }
 
 /// `y = silu(W0·norm(x) + bias0) · (W1·norm(x) + bias1)`. Both W are read ahead.
@@ -183,6 +188,8 @@ pub struct GatedGemv<B> {
     pub biases: [Option<View<B, f32>>; 2],
     /// `outputs` elements, written.
     pub y: View<B, f32>,
+    /// The weights that are read next, as in [`Gemvs`].
+    pub next: Option<Stored<B>>,
 }
 
 /// The most layers of a launch, and the most beside them in f32.
@@ -200,18 +207,19 @@ impl<B: Copy, W: Into<Stored<B>>> Gemv<B, W> {
 impl<B: Copy> Gemvs<'_, B> {
     /// Checks the operands and describes the launch.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { x, norm, parts, lows } = self;
+        let Self { x, norm, parts, lows, next } = self;
         let form = if norm.is_some() { Form::Norm } else { Form::Plain };
-        Operands { norm, lows, form, ..Operands::of(x, parts) }.launch()
+        Operands { norm, lows, form, next, ..Operands::of(x, parts) }.launch()
     }
 }
 
 impl<B: Copy> GatedGemv<B> {
     /// Checks the operands and describes the launch.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { x, norm, w: [gate, up], biases: [first, second], y } = self;
+        let Self { x, norm, w: [gate, up], biases: [first, second], y, next } = self;
         let parts = [GemvPart { w: gate, bias: first, y }, GemvPart { w: up, bias: second, y }];
-        Operands { norm: Some(norm), form: Form::Gated, ..Operands::of(x, &parts) }.launch()
+        let (norm, form) = (Some(norm), Form::Gated);
+        Operands { norm, form, next, ..Operands::of(x, &parts) }.launch()
     }
 }
 

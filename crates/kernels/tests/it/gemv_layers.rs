@@ -4,7 +4,7 @@ use retrograph_kernels::ops::{GatedGemv, GemmShape, GemvPart, Gemvs, Normed};
 use retrograph_kernels::reference::gemm::fprop;
 use retrograph_kernels::reference::rms_norm::rms_norm;
 use retrograph_kernels::reference::silu::{silu, silu_derivative};
-use retrograph_kernels::{Access, Argument, KernelError, Launch};
+use retrograph_kernels::{Access, Argument, KernelError, Launch, View};
 
 use crate::bounds::{UNIT, chain, within};
 use crate::gemm_case::Form;
@@ -26,6 +26,8 @@ struct Case {
     lows: Vec<Vec<f32>>,
     /// Elements by which everything starts later than an aligned address.
     shift: usize,
+    /// What is read next.
+    next: Option<Vec<f32>>,
 }
 
 impl Case {
@@ -39,7 +41,7 @@ impl Case {
         };
         let parts = outputs[0].iter().enumerate().map(part).collect();
         let lows = outputs[1].iter().map(|outputs| data.uniform(inputs * outputs, 2.0)).collect();
-        Self { form, x, norm, parts, lows, shift: 0 }
+        Self { form, x, norm, parts, lows, shift: 0, next: None }
     }
 
     /// Runs `split` warps for each team, or as the sizes choose: one result after the other.
@@ -61,12 +63,15 @@ impl Case {
         let parts: Vec<_> = parts.collect();
         let lows = self.lows.iter().map(|a| [place(a), device.unwritten(outputs(a))]);
         let lows: Vec<_> = lows.collect();
+        // What is asked for is not seen in any result.
+        let next = self.next.as_ref().map(|next| stored(next));
         let launch: Launch<u64> = if gated {
             let [gate, up] = [parts[0], parts[1]];
             let (w, biases) = ([gate.w, up.w], [gate.bias, up.bias]);
-            GatedGemv { x, norm: norm.unwrap(), w, biases, y: gate.y }.launch().unwrap()
+            let norm = norm.unwrap();
+            GatedGemv { x, norm, w, biases, y: gate.y, next }.launch().unwrap()
         } else {
-            Gemvs { x, norm, parts: &parts, lows: &lows }.launch().unwrap()
+            Gemvs { x, norm, parts: &parts, lows: &lows, next }.launch().unwrap()
         };
         let mut dispatch = launch.dispatch(device.target());
         if let Some(index) = split {
@@ -221,12 +226,45 @@ fn special_values_of_weights_reach_their_output_only_and_those_of_x_all() {
 }
 
 #[test]
+fn what_is_asked_for_next_changes_no_bit_and_is_not_touched() {
+    let mut data = Data::new("gemv next");
+    for form in FORMS {
+        for inputs in [264, 2056] {
+            let mut case = Case::new(&mut data, (form, inputs), [&[70, 70], &[]]);
+            let splits = [Some(0), Some(1), Some(2), Some(3), None];
+            let alone = splits.map(|split| case.run(split, false).concat());
+            let gated = case.run(None, true).concat();
+            // Less than a line, and more than all blocks ask for together.
+            for bytes in [64, 1 << 20] {
+                case.next = Some(data.uniform(bytes / 4, 1.0));
+                let found = splits.map(|split| case.run(split, false).concat());
+                alone.iter().zip(&found).for_each(|(a, b)| same_bits(a, b, "something is next"));
+                same_bits(&gated, &case.run(None, true).concat(), "gated");
+            }
+        }
+    }
+    let device = Device::new();
+    let (x, w, y) = (device.unwritten(8), device.unwritten(40), device.unwritten(4));
+    let parts = [GemvPart { w: w.slice(0..32).into(), bias: None, y }];
+    let bytes = |next: View<u64, f32>| {
+        let next = Some(next.into());
+        let launch = Gemvs { x, norm: None, parts: &parts, lows: &[], next }.launch().unwrap();
+        let touched: Vec<_> = launch.arguments.iter().flat_map(Argument::buffers).collect();
+        assert_eq!(touched.iter().map(|it| it.bytes.len()).sum::<usize>(), 4 * (8 + 32 + 4));
+        launch.arguments.last().cloned()
+    };
+    assert_eq!(bytes(w.slice(4..40)), Some(Argument::U32(4 * 36)));
+    assert_eq!(bytes(w.slice(1..40)), Some(Argument::U32(0)), "not aligned");
+}
+
+#[test]
 fn weights_are_declared_as_read_ahead_and_nothing_else_is() {
     let device = Device::new();
     let (x, w, y) = (device.unwritten(8), device.unwritten(32), device.unwritten(4));
     let norm = Some(Normed { gamma: x, eps: 1e-6 });
     let parts = [GemvPart { w: w.into(), bias: Some(y), y }];
-    let launch = Gemvs { x, norm, parts: &parts, lows: &[[w, y]] }.launch().unwrap();
+    let next = Some(w.into());
+    let launch = Gemvs { x, norm, parts: &parts, lows: &[[w, y]], next }.launch().unwrap();
     let named = launch.kernel.parameters.iter().zip(&launch.arguments);
     let ahead = named.filter(|(_, argument)| {
         matches!(argument, Argument::Buffer(buffer) if buffer.access == Access::ReadAhead)
@@ -241,7 +279,7 @@ fn layers_that_do_not_belong_together_are_refused() {
     let (x, w, y) = (device.unwritten(8), device.unwritten(32), device.unwritten(4));
     let part = GemvPart { w: w.into(), bias: None, y };
     let refused = |norm, parts: &[GemvPart<u64>]| {
-        let error = Gemvs { x, norm, parts, lows: &[] }.launch().unwrap_err();
+        let error = Gemvs { x, norm, parts, lows: &[], next: None }.launch().unwrap_err();
         assert!(
             matches!(
                 error,
@@ -259,6 +297,7 @@ fn layers_that_do_not_belong_together_are_refused() {
     refused(Some(Normed { gamma: x, eps: f32::NAN }), &[part]);
     refused(None, &[GemvPart { y: x, ..part }]);
     let codes = [GemvPart { w: Form::Nf4.upload(&device, &[1.0; 32], 0), ..part }];
-    let error = Gemvs { x, norm: None, parts: &codes, lows: &[[w, y]] }.launch().unwrap_err();
+    let launch = Gemvs { x, norm: None, parts: &codes, lows: &[[w, y]], next: None }.launch();
+    let error = launch.unwrap_err();
     assert!(error.to_string().contains("NF4"), "{error}");
 }

@@ -11,6 +11,7 @@ words! {
         // What `cp`, `wmma` and `wgmma` do. A word with a dot is two that only mean something side
         // by side.
         Async = "async",
+        BulkPrefetch = "bulk.prefetch",
         CommitGroup = "commit_group",
         WaitGroup = "wait_group",
         WaitAll = "wait_all",
@@ -70,6 +71,7 @@ words! {
         L2Bytes64 = "L2::64B",
         L2Bytes128 = "L2::128B",
         L2Bytes256 = "L2::256B",
+        L2Global = "L2.global",
         L1 = "L1",
         L2 = "L2",
         V2 = "v2",

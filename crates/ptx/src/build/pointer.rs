@@ -193,6 +193,16 @@ impl<'k, T: Scalar> Ptr<'k, T> {
         place.kernel.emit(Emit { opcode, modifiers, types: &[], operands });
     }
 
+    /// Asks for the `bytes` bytes from here on, as [`Ptr::prefetch`] does for one line: a whole
+    /// number of 16 bytes, from a multiple of 16 (`cp.async.bulk.prefetch`). sm_90 and later.
+    #[track_caller]
+    pub fn prefetch_run(self, bytes: impl Arg<'k, u32>) {
+        let place = self.place();
+        let operands = vec![Operand::Address(place.address), bytes.bring(place.kernel).operand()];
+        let modifiers = &[Modifier::Async, Modifier::BulkPrefetch, Modifier::L2Global];
+        place.kernel.emit(Emit { opcode: Opcode::Cp, modifiers, types: &[], operands });
+    }
+
     /// Stores `value` as element `index`.
     #[track_caller]
     pub fn store(self, index: impl Index<'k>, value: impl Arg<'k, T>) {

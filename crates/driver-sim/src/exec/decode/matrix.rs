@@ -26,6 +26,10 @@ const DOES: &[M] = &[M::LoadA, M::LoadB, M::LoadC, M::StoreD, M::Mma];
 impl Decoder<'_> {
     /// `cp.async` and its waits.
     pub(super) fn staged(&mut self, instruction: &Instruction) -> Result<(), Reason> {
+        if instruction.modifiers.has(M::BulkPrefetch) {
+            // Caches are not simulated.
+            return Ok(());
+        }
         let hints = [M::L2Bytes64, M::L2Bytes128, M::L2Bytes256];
         let words = [M::Async, M::Ca, M::Cg, M::SharedGlobal];
         let waits = [M::CommitGroup, M::WaitGroup, M::WaitAll];

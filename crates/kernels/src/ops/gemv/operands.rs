@@ -1,5 +1,7 @@
 //! What every launch of matrices times a vector has, and its checks.
 
+use std::ops::Range;
+
 use super::{GEMV, GEMV_BF16, GEMV_NF4, GEMV_PARTS, GemvPart, Normed};
 use crate::checks::Check;
 use crate::ops::stored::Stored;
@@ -35,17 +37,18 @@ pub(super) struct Operands<'a, B> {
     pub(super) form: Form,
     pub(super) alpha: f32,
     pub(super) accumulate: bool,
+    pub(super) next: Option<Stored<B>>,
 }
 
 impl<'a, B: Copy> Operands<'a, B> {
     /// Products without anything further.
     pub(super) fn of(x: View<B, f32>, parts: &'a [GemvPart<B>]) -> Self {
         let (norm, form, alpha, accumulate) = (None, Form::Plain, 1.0, false);
-        Self { x, norm, parts, lows: &[], form, alpha, accumulate }
+        Self { x, norm, parts, lows: &[], form, alpha, accumulate, next: None }
     }
 
     pub(super) fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { x, norm, parts, lows, form, alpha, accumulate } = self;
+        let Self { x, norm, parts, lows, form, alpha, accumulate, next } = self;
         let (kernel, unit) = match parts.first().map(|part| part.w) {
             Some(Stored::Bf16(_)) => (&GEMV_BF16, 8),
             Some(Stored::Nf4(_)) => (&GEMV_NF4, 8),
@@ -76,11 +79,12 @@ impl<'a, B: Copy> Operands<'a, B> {
             let low = lows.get(at).map(|[a, y]| [Argument::read(*a).ahead(), Argument::write(*y)]);
             arguments.extend(low.unwrap_or([Argument::Null, Argument::Null]));
         }
-        arguments.push(Argument::U32(inputs));
+        let (next, next_bytes) = next.map_or((Argument::Null, 0), asked_for);
+        arguments.extend([next, Argument::U32(inputs)]);
         arguments.extend(sizes.map(Argument::U32));
         let eps = norm.map_or(0.0, |norm| norm.eps);
         arguments.extend([eps, alpha].map(Argument::f32));
-        arguments.push(Argument::U32(flags));
+        arguments.extend([flags, next_bytes].map(Argument::U32));
         let [a, b, c, d, e, f] = sizes;
         let problem = Problem::from([inputs, a, b, c, d, e, f, form as u32]);
         Ok(Launch { kernel, problem, arguments })
@@ -139,4 +143,16 @@ impl<'a, B: Copy> Operands<'a, B> {
         arguments.extend([w.ahead(), bias, if writes { y } else { Argument::Null }]);
         arguments.extend(scales.into_iter().map(Argument::ahead));
     }
+}
+
+/// Where the weights that are read next lie, and how many bytes they have: none where they cannot
+/// be asked for. Of their bytes the launch touches none, since no result depends on them.
+fn asked_for<B: Copy>(next: Stored<B>) -> (Argument<B>, u32) {
+    let (Argument::Buffer(mut held), _) = next.arguments() else { return (Argument::Null, 0) };
+    let Range { start, end } = held.bytes;
+    if !start.is_multiple_of(16) {
+        return (Argument::Null, 0);
+    }
+    held.bytes = start..start;
+    (Argument::Buffer(held), u32::try_from(end - start).unwrap_or(u32::MAX))
 }

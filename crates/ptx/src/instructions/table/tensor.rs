@@ -134,6 +134,8 @@ forms! {
         Form::new(&[ASYNC, one(&[M::CommitGroup])], &[], &[]).since(ISA_7_0, 80),
         Form::new(&[ASYNC, one(&[M::WaitGroup])], &[], &[Shape::Integer]).since(ISA_7_0, 80),
         Form::new(&[ASYNC, one(&[M::WaitAll])], &[], &[]).since(ISA_7_0, 80),
+        Form::new(&[ASYNC, one(&[M::BulkPrefetch]), one(&[M::L2Global])], &[],
+            &[FROM, Shape::Source(Ty::Is(Type::U32))]).since(ISA_8_0, 90),
     ]
     LDMATRIX [
         Form::new(&[SYNC, CONVERGED, M8N8, X1, TRANS, IN_SHARED], &[B16],
