@@ -67,7 +67,8 @@ pub(super) fn entry(shape: Shape, side: Side) -> Entry {
         let others = if side == Side::Keys { patches(k, shape.width) } else { Vec::new() };
         let weights = Weights::new(k, &given);
         k.range(0, walk.count, 1, |index| {
-            let (start, head) = (walk.start.get(), walk.head.get());
+            let start = walk.start.get();
+            weights.fetch((start, walk.head.get()));
             let this = load(walked, walk.sources(&given)[0]);
             carrier.fetch(this);
             let (scores, grads) = (patches(k, COLUMNS), patches(k, COLUMNS));
@@ -83,7 +84,7 @@ pub(super) fn entry(shape: Shape, side: Side) -> Entry {
                 k.when(more, || carrier.fetch(next));
             }
             lanes.multiply([own, walked], &scores);
-            weights.turn((start, head), &scores, &grads);
+            weights.turn(&scores, &grads);
             // Afterwards, so that a query that is not finite spoils no keys behind it.
             k.when(given.crosses(start), || {
                 let hide = |patches: &_| {
