@@ -1,5 +1,5 @@
-//! Column sums: `out[c] = Σ_r x[r, c]`, the gradient of a bias and the second stage of the
-//! gradient of gamma.
+//! Column sums: `out[c] (+)= Σ_r x[r, c]`, the gradient of a bias and the second stage of the
+//! gradients of gamma and of low-rank updates.
 //!
 //! Grid: one block of 512 threads for each 32 columns; sixteen threads share a column. Thread l of
 //! a column adds the rows l, l + 16, l + 32, …, sixteen of which are on their way at a time: all of
@@ -27,6 +27,7 @@ fn column_sum(k: &Kernel<'_>) {
     let out = k.pointer::<f32>("out");
     let rows = k.param::<u32>("rows");
     let columns = k.param::<u32>("columns");
+    let accumulate = k.param::<u32>("accumulate").ne(0);
     k.max_threads(COLUMNS * LANES);
 
     let sums = k.shared::<f32>("sums", (COLUMNS * LANES) as usize);
@@ -50,6 +51,8 @@ fn column_sum(k: &Kernel<'_>) {
     k.when(inside & lane.eq(0), || {
         let column_sums = (0..LANES).map(|lane| sums.load(k.tid_x() + lane * COLUMNS));
         let total = column_sums.reduce(|sum, next| sum + next).expect("there are lanes");
-        out.store(column, total);
+        let total = k.var(total);
+        k.when(accumulate, || total.update(|total| out.load(column) + total));
+        out.store(column, total.get());
     });
 }

@@ -32,6 +32,7 @@ mod fused_attention;
 mod gemm;
 mod gemv;
 mod held;
+mod low_rank;
 mod mark_tokens;
 mod mean;
 mod parts_sum;
@@ -96,6 +97,7 @@ const IMAGES: &[(&str, Build)] = &[
     ("gemv", gemv::f32),
     ("gemv_bf16", gemv::bf16),
     ("gemv_nf4", gemv::nf4),
+    ("low_rank", low_rank::module),
     ("mark_tokens", mark_tokens::module),
     ("mean", mean::module),
     ("parts_sum", parts_sum::module),

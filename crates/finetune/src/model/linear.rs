@@ -1,24 +1,20 @@
-//! A linear layer, with bias and with a low-rank update where it has them.
+//! A linear layer, with bias and with a low-rank update ([`low_rank`]) where it has them.
 //!
 //! ```text
-//! y  = x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ
-//! dW = dyᵀ·x        db = Σ rows of dy
-//! dB = s·dyᵀ·t      dt = s·dy·B      dA = dtᵀ·x      with t = x·Aᵀ
-//! dx = dy·W + dt·A
+//! y  = x·Wᵀ + b      dW = dyᵀ·x      db = Σ rows of dy      dx = dy·W
 //! ```
-//!
-//! With dropout, the update takes x with some of its elements left out and the others scaled up,
-//! and dx takes as much of dt·A.
 
 use retrograph_kernels::ops::{
-    ColumnSum, Compute, Dgrad, DgradParts, Dropout, Fprop, FpropParts, GemmShape, Manner, PartsSum,
-    Stored, Wgrad,
+    ColumnSum, Compute, Dgrad, DgradParts, Fprop, FpropParts, GemmShape, Manner, PartsSum, Stored,
+    Wgrad,
 };
 use retrograph_kernels::{KernelError, Launch};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Forms};
-use super::builder::{Builder, Randomness, Weight};
+use super::builder::{Builder, Weight};
+pub(super) use super::low_rank::LowRank;
+use super::low_rank::{self, Given, Lora};
 use super::residual::Residual;
 use super::vector;
 use crate::error::Result;
@@ -34,27 +30,11 @@ pub(super) struct Linear {
     pub(super) beside: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lora {
-    pub(super) a: Weight,
-    pub(super) b: Weight,
-    pub(super) rank: usize,
-    pub(super) scale: f32,
-    pub(super) dropout: Option<(f32, Randomness)>,
-}
-
 /// What the backward pass needs from the forward pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Saved {
     x: Activation,
     low_rank: Option<LowRank>,
-}
-
-/// The input of an update, and what is between its matrices.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LowRank {
-    pub(super) x: Slice<f32>,
-    pub(super) t: Slice<f32>,
 }
 
 /// Appends `y = linear(x)` of several layers of one input, each in the scope that is given. For one
@@ -74,9 +54,11 @@ pub(super) fn forward_each<const N: usize>(
         let parts = layers.iter().zip(&outputs).map(|((layer, _), y)| layer.vector_into(*y));
         low_ranks = vector::forward(builder, x, &parts.collect::<Vec<_>>())?;
     } else {
-        for ((layer, scope), y) in layers.into_iter().zip(&outputs) {
+        let scoped = layers.map(|(layer, scope)| (layer, Some(scope)));
+        let downs = low_rank::down(builder, &scoped, x)?;
+        for (((layer, scope), y), down) in layers.into_iter().zip(&outputs).zip(downs) {
             builder.scope(scope);
-            low_ranks.push(layer.forward_into(builder, x, *y)?);
+            low_ranks.push(layer.project_and_update(builder, (x, down), *y)?);
         }
     }
     Ok(std::array::from_fn(|at| (outputs[at], Saved { x, low_rank: low_ranks[at] })))
@@ -89,10 +71,14 @@ pub(super) fn backward_each<const N: usize>(
     layers: [((Linear, Saved), Activation, &str); N],
 ) -> Result<[Slice<f32>; N]> {
     let mut grads = Vec::with_capacity(N);
-    for ((layer, saved), given, scope) in layers {
-        builder.scope(scope);
-        grads.push(layer.backward(builder, saved, given)?);
+    for ((layer, saved), given, scope) in &layers {
+        builder.scope(*scope);
+        grads.push(layer.backward_whole(builder, *saved, (*given, Forms::F32))?.floats());
     }
+    let given = layers.iter().zip(&grads).filter_map(|(((layer, saved), given, scope), grad)| {
+        layer.given(*saved, *given, *grad).map(|it| Given { scope: Some(scope), ..it })
+    });
+    low_rank::backward(builder, &given.collect::<Vec<_>>())?;
     Ok(std::array::from_fn(|at| grads[at]))
 }
 
@@ -210,29 +196,20 @@ impl Linear {
         if self.shape.rows == 1 {
             return Ok(vector::forward(builder, x, &[self.vector_into(y)])?[0]);
         }
-        self.project(builder, x, y.into())?;
-        self.update(builder, x, y)
+        let down = low_rank::down(builder, &[(self, None)], x)?[0];
+        self.project_and_update(builder, (x, down), y)
     }
 
-    /// Appends what the low-rank update adds to `y`, if there is one.
-    fn update(
+    /// Appends `y = x·Wᵀ + b`, and adds the update, if there is one.
+    fn project_and_update(
         &self,
         builder: &mut Builder,
-        x: Activation,
+        (x, down): (Activation, Option<low_rank::Parts>),
         y: Slice<f32>,
     ) -> Result<Option<LowRank>> {
-        let shape = self.shape;
-        let Some(lora) = self.lora else { return Ok(None) };
-        let (down, up) = lora.shapes(shape);
-        let x = lora.drop_out(builder, x.floats())?;
-        let t = builder.transient("low_rank", down.rows * down.outputs);
-        let (w, bias, alpha, compute) = (lora.a.floats(), None, 1.0, builder.compute());
-        let product = Fprop { x, w, bias, y: t, shape: down, alpha, accumulate: false };
-        builder.launch(product.launch_in(compute))?;
-        let (w, alpha) = (lora.b.floats(), lora.scale);
-        let product = Fprop { x: t, w, bias, y, shape: up, alpha, accumulate: true };
-        builder.launch(product.launch_in(compute))?;
-        Ok(Some(LowRank { x, t }))
+        self.project(builder, x, y.into())?;
+        let Some((lora, down)) = self.lora.zip(down) else { return Ok(None) };
+        low_rank::up(builder, (self, &lora), down, y).map(Some)
     }
 
     /// Appends `y = x·Wᵀ + b`.
@@ -292,6 +269,28 @@ impl Linear {
         saved: Saved,
         (given, forms): (Activation, Forms),
     ) -> Result<Activation> {
+        let grad_input = self.backward_whole(builder, saved, (given, forms))?;
+        if self.lora.is_some() {
+            let given = self.given(saved, given, grad_input.floats());
+            low_rank::backward(builder, given.as_slice())?;
+        }
+        Ok(grad_input)
+    }
+
+    /// What the gradients of the update need, if there is one.
+    fn given(&self, saved: Saved, given: Activation, grad_input: Slice<f32>) -> Option<Given<'_>> {
+        let low_rank = saved.low_rank.filter(|_| self.lora.is_some())?;
+        let grad_out = given.floats();
+        Some(Given { layer: self, scope: None, low_rank, grad_out, grad_input })
+    }
+
+    /// The same without the update.
+    fn backward_whole(
+        &self,
+        builder: &mut Builder,
+        saved: Saved,
+        (given, forms): (Activation, Forms),
+    ) -> Result<Activation> {
         let (shape, compute) = (self.shape, builder.compute());
         let len = shape.rows * shape.inputs;
         let grad_input = Activation::transient(builder, ("grad_input", len), forms);
@@ -304,11 +303,8 @@ impl Linear {
         }
         if let Some(out) = self.bias.and_then(|bias| bias.grad) {
             let (rows, columns) = (shape.rows, shape.outputs);
-            let x = given.floats();
-            builder.gradient(out, |out| ColumnSum { x, out, rows, columns }.launch())?;
-        }
-        if let (Some(lora), Some(LowRank { x, t })) = (self.lora, saved.low_rank) {
-            lora.backward(builder, [x, t, given.floats(), grad_input.floats()], shape)?;
+            let (x, accumulate) = (given.floats(), builder.accumulates());
+            builder.launch(ColumnSum { x, out, rows, columns, accumulate }.launch())?;
         }
         Ok(grad_input)
     }
@@ -331,63 +327,5 @@ impl Linear {
         }
         let whole = Dgrad { grad_out, w, grad_input, shape, alpha: 1.0, accumulate: false };
         self.launch(builder, whole.launch_in(compute))
-    }
-}
-
-impl Lora {
-    /// The shapes of `t = x·Aᵀ` and of `t·Bᵀ`.
-    fn shapes(&self, shape: GemmShape) -> (GemmShape, GemmShape) {
-        let down = GemmShape { outputs: self.rank, ..shape };
-        let up = GemmShape { inputs: self.rank, ..shape };
-        (down, up)
-    }
-
-    fn backward(
-        &self,
-        builder: &mut Builder,
-        [x, t, grad_out, grad_input]: [Slice<f32>; 4],
-        shape: GemmShape,
-    ) -> Result<()> {
-        let (down, up) = self.shapes(shape);
-        let (w, alpha, compute) = (self.b.floats(), self.scale, builder.compute());
-        if let Some(grad_weight) = self.b.grad {
-            let accumulate = builder.accumulates();
-            let wgrad = Wgrad { grad_out, x: t, grad_weight, shape: up, alpha, accumulate };
-            builder.launch(wgrad.launch_in(compute))?;
-        }
-        let grad_t = builder.transient("grad_low_rank", t.len());
-        builder.launch(
-            Dgrad { grad_out, w, grad_input: grad_t, shape: up, alpha, accumulate: false }
-                .launch_in(compute),
-        )?;
-        let grad_out = grad_t;
-        if let Some(grad_weight) = self.a.grad {
-            let (alpha, accumulate) = (1.0, builder.accumulates());
-            let wgrad = Wgrad { grad_out, x, grad_weight, shape: down, alpha, accumulate };
-            builder.launch(wgrad.launch_in(compute))?;
-        }
-        let w = self.a.floats();
-        let Some((probability, Randomness { step, seed, stream })) = self.dropout else {
-            let whole =
-                Dgrad { grad_out, w, grad_input, shape: down, alpha: 1.0, accumulate: true };
-            return builder.launch(whole.launch_in(compute));
-        };
-        let x = builder.transient("grad_dropped", grad_input.len());
-        let grad = Dgrad { grad_out, w, grad_input: x, shape: down, alpha: 1.0, accumulate: false };
-        builder.launch(grad.launch_in(compute))?;
-        let out = grad_input;
-        let dropout = Dropout { x, out, step, probability, seed, stream, accumulate: true };
-        builder.launch(dropout.launch())
-    }
-
-    /// Appends the input of the update: `x`, or what dropout leaves of it.
-    pub(super) fn drop_out(&self, builder: &mut Builder, x: Slice<f32>) -> Result<Slice<f32>> {
-        let Some((probability, Randomness { step, seed, stream })) = self.dropout else {
-            return Ok(x);
-        };
-        let out = builder.transient("dropped", x.len());
-        let dropout = Dropout { x, out, step, probability, seed, stream, accumulate: false };
-        builder.launch(dropout.launch())?;
-        Ok(out)
     }
 }

@@ -18,6 +18,7 @@ mod head;
 mod inference;
 mod layer;
 mod linear;
+mod low_rank;
 mod mixing;
 mod mlp;
 mod norm;

@@ -294,8 +294,8 @@ mod tests {
     #[test]
     fn the_lora_step_computes_no_gradient_that_nobody_needs() {
         let step = step(Mode::Lora(LoraConfig { norms: true, ..LoraConfig::new(8, 32.0) }));
-        // A and B of q and v in each of two layers.
-        assert_eq!(names(&step, "gemm_wgrad"), 2 * 4);
+        // B of q, B of v, and A of both in each of two layers.
+        assert_eq!((names(&step, "gemm_wgrad"), names(&step, "low_rank_grad")), (0, 2 * 3));
         assert_eq!(names(&step, "column_sum"), 0);
         assert_eq!(names(&step, "embedding_backward"), 0);
         assert_eq!(names(&step, "rms_norm_gamma_reduce"), 2 * 2);
@@ -310,6 +310,21 @@ mod tests {
             // Two in each of two layers, and the one in front of the logits.
             assert_eq!(names(&step, "rms_norm_backward"), 2 * 2 + 1);
         }
+    }
+
+    #[test]
+    fn updates_of_one_input_share_launches() {
+        let count = |lora: LoraConfig| {
+            let step = step(Mode::Lora(lora));
+            ["low_rank_down", "low_rank_add", "low_rank_grad"].map(|name| names(&step, name))
+        };
+        // q and v: t of both, the gradients of both t; both outputs, one input.
+        assert_eq!(count(LoraConfig::new(8, 32.0)), [2 * 3, 2 * 3, 2 * 3]);
+        // Dropout leaves each an input of its own.
+        let dropout = LoraConfig { dropout: 0.1, ..LoraConfig::new(8, 32.0) };
+        assert_eq!(count(dropout), [2 * 4, 2 * 4, 2 * 4]);
+        // Greater ranks are products as others are.
+        assert_eq!(count(LoraConfig::new(65, 32.0)), [0; 3]);
     }
 
     #[test]

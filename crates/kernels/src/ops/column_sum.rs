@@ -1,4 +1,4 @@
-//! The sum of each column: gradients of biases.
+//! The sum of each column: gradients of biases, and second stages.
 
 use super::geometry::linear;
 use super::{pointer, u32};
@@ -12,7 +12,7 @@ const LANES: u32 = 16;
 
 /// The parameters of a column sum, whatever it is used for.
 pub(super) static PARAMETERS: &[Parameter] =
-    &[pointer("x"), pointer("out"), u32("rows"), u32("columns")];
+    &[pointer("x"), pointer("out"), u32("rows"), u32("columns"), u32("accumulate")];
 
 /// The entry points of a column sum.
 pub(super) static ENTRIES: &[&str] = &["column_sum"];
@@ -32,18 +32,20 @@ pub(super) fn dispatch(problem: &Problem, _: SmTarget) -> Dispatch {
     linear("column_sum", blocks, BLOCK_COLUMNS * LANES)
 }
 
-/// `out[c] = Σ_r x[r, c]`, in a fixed order: rows r, r + 16, … by one thread each, then the sixteen
-/// sums in order. Zero where there are no rows.
+/// `out[c] (+)= Σ_r x[r, c]`, in a fixed order: rows r, r + 16, … by one thread each, then the
+/// sixteen sums in order, then what is there. Zero where there are no rows.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnSum<B> {
     /// `[rows, columns]`, read.
     pub x: View<B, f32>,
-    /// `[columns]`, written.
+    /// `[columns]`, written, or added to.
     pub out: View<B, f32>,
     /// Number of rows.
     pub rows: usize,
     /// Number of columns.
     pub columns: usize,
+    /// Whether `out` is added to instead of overwritten.
+    pub accumulate: bool,
 }
 
 impl<B: Copy> ColumnSum<B> {
@@ -53,7 +55,7 @@ impl<B: Copy> ColumnSum<B> {
         let elements = check.product("rows × columns", &[self.rows, self.columns])?;
         check.length("x", self.x, elements)?;
         check.length("out", self.out, self.columns)?;
-        launch(check, (self.x, self.out), (self.rows, self.columns))
+        launch(check, (self.x, self.out), (self.rows, self.columns, self.accumulate))
     }
 }
 
@@ -61,12 +63,13 @@ impl<B: Copy> ColumnSum<B> {
 pub(super) fn launch<B: Copy>(
     check: Check,
     (x, out): (View<B, f32>, View<B, f32>),
-    (rows, columns): (usize, usize),
+    (rows, columns, accumulate): (usize, usize, bool),
 ) -> Result<Launch<B>, KernelError> {
     // The kernel counts rows in steps of the lanes, and must not wrap around.
     let rows = check.at_most("rows", rows, (u32::MAX - LANES) as usize)?;
     let columns = check.at_most("columns", columns, (u32::MAX - BLOCK_COLUMNS) as usize)?;
-    let arguments =
-        vec![Argument::read(x), Argument::write(out), Argument::U32(rows), Argument::U32(columns)];
+    let out = if accumulate { Argument::update(out) } else { Argument::write(out) };
+    let mut arguments = vec![Argument::read(x), out];
+    arguments.extend([rows, columns, accumulate.into()].map(Argument::U32));
     Ok(Launch { kernel: &COLUMN_SUM, problem: Problem::from([rows, columns]), arguments })
 }

@@ -23,6 +23,7 @@ mod gemm;
 mod gemv;
 mod geometry;
 mod images;
+mod low_rank;
 mod mean;
 mod parts;
 mod product;
@@ -68,6 +69,9 @@ pub use gemm::{DGRAD_STREAM, DGRAD_STREAM_NF4, Fprop, GemmShape, WGRAD, WGRAD_BF
 pub use gemm::{FPROP, FPROP_BF16, FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_NF4, FPROP_STREAM};
 pub use gemm::{FPROP_STREAM_NF4, WGRAD_STREAM, Wgrad};
 pub use gemv::{GEMV, GEMV_BF16, GEMV_NF4, GEMV_PARTS, GatedGemv, Gemv, GemvPart, Gemvs, Normed};
+pub use low_rank::{LOW_RANK_ADD, LOW_RANK_DOWN, LOW_RANK_GRAD, LOW_RANK_MOST, LOW_RANK_UPDATES};
+pub use low_rank::{LowRankAdd, LowRankAdded, LowRankDown, LowRankGrad, LowRankGraded};
+pub use low_rank::{LowRankShape, LowRankSide, LowRankTaken};
 pub use mean::{MEAN, Mean};
 pub use parts::{DgradParts, FpropParts, Manner, PARTS_SUM, PartsSum};
 pub use rms_norm::{Addend, RMS_NORM, RmsNorm};
@@ -143,6 +147,9 @@ static ALL: &[&Kernel] = &[
     &GEMV_NF4,
     &WGRAD_BF16,
     &WGRAD_STREAM,
+    &LOW_RANK_ADD,
+    &LOW_RANK_DOWN,
+    &LOW_RANK_GRAD,
     &MEAN,
     &PARTS_SUM,
     &RMS_NORM,

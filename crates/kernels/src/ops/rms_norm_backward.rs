@@ -157,8 +157,8 @@ impl<B: Copy> RmsNormGammaReduce<B> {
         let elements = check.product("partial rows × width", &[self.partial_rows, self.width])?;
         check.length("partials", self.partials, elements)?;
         check.length("grad_gamma", self.grad_gamma, self.width)?;
-        let (rows, columns) = (self.partial_rows, self.width);
-        let launch = column_sum::launch(check, (self.partials, self.grad_gamma), (rows, columns))?;
+        let shape = (self.partial_rows, self.width, false);
+        let launch = column_sum::launch(check, (self.partials, self.grad_gamma), shape)?;
         Ok(Launch { kernel: &RMS_NORM_GAMMA_REDUCE, ..launch })
     }
 }

@@ -19,6 +19,7 @@ mod gemv;
 mod gemv_layers;
 mod harness;
 mod images;
+mod low_rank;
 mod machine;
 mod mixed;
 mod nf4;

@@ -147,9 +147,12 @@ fn streams_need_equal_lengths() {
 #[test]
 fn sums_check_their_lengths() {
     let (x, out) = (view("x", 6), view("out", 2));
-    ColumnSum { x, out, rows: 3, columns: 2 }.launch().unwrap();
-    assert_eq!(refused(ColumnSum { x, out, rows: 2, columns: 2 }.launch()), "x");
-    assert_eq!(refused(ColumnSum { x, out, rows: 2, columns: 3 }.launch()), "out");
+    ColumnSum { x, out, rows: 3, columns: 2, accumulate: false }.launch().unwrap();
+    assert_eq!(refused(ColumnSum { x, out, rows: 2, columns: 2, accumulate: false }.launch()), "x");
+    assert_eq!(
+        refused(ColumnSum { x, out, rows: 2, columns: 3, accumulate: false }.launch()),
+        "out"
+    );
     let (counted, two) = (View::new("counted", 1), View::new("counted", 2));
     assert_eq!(refused(Mean { x, counted, out }.launch()), "out");
     let out = view("out", 1);

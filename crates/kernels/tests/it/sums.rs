@@ -9,7 +9,8 @@ use crate::support::{Data, Tolerance, differences, doubles, same_bits};
 fn sums_of(x: &[f32], (rows, columns): (usize, usize)) -> Vec<f32> {
     let device = Device::new();
     let (x, out) = (device.upload(x), device.upload(&vec![f32::NAN; columns]));
-    device.run(&ColumnSum { x, out, rows, columns }.launch().unwrap());
+    let accumulate = false;
+    device.run(&ColumnSum { x, out, rows, columns, accumulate }.launch().unwrap());
     device.download(out)
 }
 
@@ -50,6 +51,20 @@ fn not_a_number_stays_in_its_column() {
             _ => assert_eq!(sum, 40.0),
         }
     }
+}
+
+#[test]
+fn column_sums_are_added_to_what_is_there() {
+    let mut data = Data::new("column_sum accumulate");
+    let (rows, columns) = (37, 35);
+    let (x, before) = (data.uniform(rows * columns, 1.0), data.uniform(columns, 1.0));
+    let device = Device::new();
+    let (from, out) = (device.upload(&x), device.upload(&before));
+    let added = ColumnSum { x: from, out, rows, columns, accumulate: true };
+    device.run(&added.launch().unwrap());
+    let sums = sums_of(&x, (rows, columns));
+    let expected: Vec<f32> = before.iter().zip(&sums).map(|(before, sum)| before + sum).collect();
+    same_bits(&device.download(out), &expected, "added by the kernel and here");
 }
 
 #[test]

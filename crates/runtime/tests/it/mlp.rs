@@ -102,7 +102,7 @@ impl Mlp {
         let (grad_out, x, grad_weight, shape) = (grad_inner, self.x, w1.grad, shape1);
         pass.launch(Wgrad { grad_out, x, grad_weight, shape, alpha, accumulate }.launch()?)?;
         let (x, out) = (grad_inner, b1.grad);
-        pass.launch(ColumnSum { x, out, rows: ROWS, columns: INNER }.launch()?)?;
+        pass.launch(ColumnSum { x, out, rows: ROWS, columns: INNER, accumulate: false }.launch()?)?;
         self.describe_update()
     }
 
