@@ -26,7 +26,7 @@ const LANES: u32 = THREADS / QUADS;
 /// Floats from one rank of the matrix to the next in shared memory.
 const STRIDE: u32 = COLUMNS + 4;
 /// Parts of t that are under way at once.
-const AHEAD: u32 = 8;
+const AHEAD: u32 = 4;
 
 pub(super) fn entry(side: Side) -> Entry {
     Kernel::build(&format!("low_rank_add_{}", side.name()), |k| describe(k, side))

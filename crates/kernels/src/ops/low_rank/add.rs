@@ -92,7 +92,7 @@ impl<B: Copy> LowRankAdd<'_, B> {
         let mut parts = [0; LOW_RANK_UPDATES];
         for (update, planes) in updates.iter().zip(&mut parts) {
             check.rule(update.parts > 0, "there is a part", (update.parts, 1))?;
-            // The kernel counts parts in steps of eight.
+            // The kernel counts parts in steps of four.
             *planes = check.at_most("parts", update.parts, 65_535)?;
             let elements = check.product("rows × rank", &[shape.rows, shape.rank])?;
             check.length("t", update.t, check.product("parts × t", &[update.parts, elements])?)?;
