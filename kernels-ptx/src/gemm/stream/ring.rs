@@ -124,7 +124,8 @@ impl<'k> Section<'k> {
     /// The place of `unit` neighbours from element `along` of run `run` in the panel that begins at
     /// `start`, and whether they lie in the operand. What lies outside is moved inside. Whoever
     /// reads it nevertheless where only the row or column is outside gets elements of c that are
-    /// not written; but many threads that read one place wait for each other.
+    /// not written; but many threads that read one place wait for each other. In f32 that is not
+    /// asked: tiles of few rows do not stream there, and splitting leaves no time for it.
     pub(super) fn place(
         &self,
         start: Value<'k, u32>,
@@ -136,15 +137,31 @@ impl<'k> Section<'k> {
             Contiguous::Contraction => {
                 let (line, place) = (self.origin + run, start + along);
                 let last = depth - unit;
-                (line.min(extent - 1), place.min(last), place.le(last) & line.lt(extent))
+                (
+                    line.min(extent - 1),
+                    place.min(last),
+                    self.within(place.le(last), || line.lt(extent)),
+                )
             }
             Contiguous::Extent => {
                 let (line, place) = (start + run, self.origin + along);
                 let last = depth - 1;
-                (line.min(last), place.min(extent - unit), line.le(last) & place.lt(extent))
+                (
+                    line.min(last),
+                    place.min(extent - unit),
+                    self.within(line.le(last), || place.lt(extent)),
+                )
             }
         };
         (line.mul_add(self.source.leading, place), inside)
+    }
+
+    /// Whether something is before the end of the contraction and, in bf16, in a row or column.
+    fn within(&self, contraction: Pred<'k>, extent: impl FnOnce() -> Pred<'k>) -> Pred<'k> {
+        match self.panel.factor {
+            Factor::Single => contraction,
+            Factor::Brain => contraction & extent(),
+        }
     }
 
     /// Moves the address of a plane to that of the next summand, if `wraps`.
