@@ -180,9 +180,8 @@ pub(crate) fn block_quads<'k>(
 
 /// A kernel that computes each element of its outputs from the same place of its inputs.
 ///
-/// Thread i of the grid has the elements from 4·i to 4·i + 3; where inputs are bf16, a block has
-/// twice as many quads as threads, so that as many bytes are on their way. Each output is written
-/// as f32, as bf16, or both.
+/// Thread i of the grid has the elements from 4·i to 4·i + 3. Each output is written as f32, as
+/// bf16, or both.
 pub(crate) fn streaming<const I: usize, const O: usize>(
     named: (SmTarget, &str),
     arrays: ([&str; I], [&str; O]),
@@ -198,16 +197,6 @@ pub(crate) enum Form {
     Bf16,
 }
 
-impl Form {
-    /// Quads of a thread.
-    fn quads(self) -> u32 {
-        match self {
-            Self::F32 => 1,
-            Self::Bf16 => 2,
-        }
-    }
-}
-
 /// The same kernel over inputs that are all stored in `form`.
 pub(crate) fn streaming_from<const I: usize, const O: usize>(
     form: Form,
@@ -219,29 +208,19 @@ pub(crate) fn streaming_from<const I: usize, const O: usize>(
         let inputs = inputs.map(|name| k.pointer::<f32>(name));
         let outputs = outputs.map(|name| Written::declare(k, name));
         let n = k.param::<u32>("n");
-        let first = k.ctaid_x() * (k.ntid_x() * form.quads()) + k.tid_x();
+        let quad = k.ctaid_x() * k.ntid_x() + k.tid_x();
         // Quads are counted, not elements, since four times the last thread may pass 2³².
-        let count = (n >> 2) + (n & 3).min(1);
-        k.return_if(first.ge(count));
+        k.return_if(quad.ge((n >> 2) + (n & 3).min(1)));
         let written = outputs.iter().flat_map(|output| output.arrays());
         let arrays: Vec<_> = inputs.iter().copied().chain(written).collect();
-        let aligned = aligned(&arrays);
-        let load = |nth: u32| {
-            let quad = first + k.ntid_x() * nth;
-            let quad = if nth == 0 { quad * 4 } else { quad.lt(count).select(quad * 4, n) };
-            let quad = Quad::new(quad, n, aligned);
-            let loaded = inputs.map(|input| match form {
-                Form::F32 => quad.load(input),
-                Form::Bf16 => quad.load_bf16(input.address()),
-            });
-            (quad, loaded)
-        };
-        let loaded: Vec<_> = (0..form.quads()).map(load).collect();
-        for (quad, loaded) in loaded {
-            let results = [0, 1, 2, 3].map(|lane| formula(loaded.map(|floats| floats[lane])));
-            for (index, output) in outputs.into_iter().enumerate() {
-                quad.write(target, output, results.map(|result| result[index]));
-            }
+        let quad = Quad::new(quad * 4, n, aligned(&arrays));
+        let loaded = inputs.map(|input| match form {
+            Form::F32 => quad.load(input),
+            Form::Bf16 => quad.load_bf16(input.address()),
+        });
+        let results = [0, 1, 2, 3].map(|lane| formula(loaded.map(|floats| floats[lane])));
+        for (index, output) in outputs.into_iter().enumerate() {
+            quad.write(target, output, results.map(|result| result[index]));
         }
     })
 }

@@ -10,12 +10,7 @@ const STREAM_THREADS: u32 = 256;
 
 /// One thread for each four of the `problem.sizes[0]` elements.
 pub(super) fn streaming(entry: &'static str, problem: &Problem) -> Dispatch {
-    streaming_by(1, entry, problem)
-}
-
-/// One thread for so many quads of the `problem.sizes[0]` elements.
-pub(super) fn streaming_by(quads: u32, entry: &'static str, problem: &Problem) -> Dispatch {
-    let blocks = problem.sizes[0].div_ceil(4).div_ceil(STREAM_THREADS * quads);
+    let blocks = problem.sizes[0].div_ceil(4).div_ceil(STREAM_THREADS);
     linear(entry, blocks, STREAM_THREADS)
 }
 

@@ -51,7 +51,7 @@ impl Manner {
             (Compute::Bf16, false, _) => &TENSOR,
             (Compute::Bf16, true, false) if across => &STREAM_ACROSS,
             (Compute::Bf16, true, false) => &STREAM,
-            (Compute::Bf16, true, true) => STREAM_NF4,
+            (Compute::Bf16, true, true) => &STREAM_NF4,
         }
     }
 }

@@ -8,11 +8,11 @@
 
 use half::bf16;
 
-use super::geometry::{streaming, streaming_by};
+use super::geometry::streaming;
 use super::stored::{Compute, Stored, Written};
 use super::{pointer, u32};
 use crate::checks::Check;
-use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Problem, View};
+use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`Silu`].
 pub static SILU: Kernel = Kernel {
@@ -44,7 +44,7 @@ pub static SWIGLU: Kernel = Kernel {
     image: "swiglu",
     parameters: &[pointer("gate"), pointer("up"), pointer("out"), pointer("out_bf16"), u32("n")],
     entries: &["swiglu", "swiglu_bf16"],
-    dispatch: |problem, _| of_form(&SWIGLU, problem),
+    dispatch: |problem, _| streaming(SWIGLU.entries[problem.sizes[1] as usize & 1], problem),
 };
 
 /// Kernel of [`SwiGluBackward`].
@@ -62,7 +62,9 @@ pub static SWIGLU_BACKWARD: Kernel = Kernel {
         u32("n"),
     ],
     entries: &["swiglu_backward", "swiglu_backward_bf16"],
-    dispatch: |problem, _| of_form(&SWIGLU_BACKWARD, problem),
+    dispatch: |problem, _| {
+        streaming(SWIGLU_BACKWARD.entries[problem.sizes[1] as usize & 1], problem)
+    },
 };
 
 /// Kernel of [`Add`].
@@ -202,12 +204,6 @@ impl<B: Copy, O: Into<Written<B>> + Copy> Add<B, O> {
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         stream(&ADD, &[("a", self.a.into()), ("b", self.b.into())], &[("out", self.out.into())])
     }
-}
-
-/// The entry for inputs in f32 or, with two quads for each thread, in bf16.
-fn of_form(kernel: &Kernel, problem: &Problem) -> Dispatch {
-    let form = problem.sizes[1] & 1;
-    streaming_by(form + 1, kernel.entries[form as usize], problem)
 }
 
 /// An input and the field that holds it.

@@ -90,8 +90,8 @@ impl Tile {
         able && deep && large(self.rows, m) && large(self.columns, n)
     }
 
-    /// What a launch costs, in clocks: how long it takes alone on the device, and how much of the
-    /// device it takes. In a graph other launches run beside it, in the room that it leaves.
+    /// What a launch costs, in clocks: how long it takes alone on the device, and half of how much
+    /// of the device it takes. In a graph other launches run beside it, in the room that it leaves.
     ///
     /// Alone, the multiprocessor with the most blocks takes them in rounds of as many as find room,
     /// and each block walks all stages, behind its beginning and in front of its end.
@@ -108,7 +108,7 @@ impl Tile {
         let stages = u128::from(product.k.div_ceil(self.stage));
         let steps = stages * u128::from(self.stage) + u128::from(self.ends);
         let occupied = blocks * full * steps / (together * MULTIPROCESSORS);
-        (most / together * full + rest) * steps + occupied
+        (most / together * full + rest) * steps + occupied / 2
     }
 }
 
@@ -146,7 +146,7 @@ const SHORTEST_PART: u32 = 256;
 
 /// The number of equal parts into which the contraction of a product of m × n × k is best cut, so
 /// that the parts are planes of one launch and a second launch adds them. 1, unless that is
-/// predicted to cost at least a tenth less than the whole. A part is a multiple of `unit` long.
+/// predicted to cost at least a twelfth less than the whole. A part is a multiple of `unit` long.
 pub(super) fn parts(
     (tiles, unit): (&'static [Tile], u32),
     sizes: [usize; 3],
@@ -166,7 +166,7 @@ pub(super) fn parts(
     let fits = |parts: &u32| k.is_multiple_of(unit * parts) && k / parts >= SHORTEST_PART;
     let cut = (2..=16).filter(fits).min_by_key(|&parts| cost(parts) + sum(parts));
     match cut {
-        Some(parts) if (cost(parts) + sum(parts)) * 10 <= cost(1) * 9 => parts as usize,
+        Some(parts) if (cost(parts) + sum(parts)) * 12 <= cost(1) * 11 => parts as usize,
         _ => 1,
     }
 }
@@ -220,10 +220,10 @@ mod tests {
         assert_eq!(chosen([32, 8960, 1536, 1]), ("gemm_nt_32x32_split8", 280));
         assert_eq!(chosen([32, 16, 1536, 1]), ("gemm_nt_16x16_split16", 2));
         assert_eq!(chosen([128, 1536, 1536, 1]), ("gemm_nt_32x32_split8", 192));
-        assert_eq!(chosen([128, 8960, 1536, 1]), ("gemm_nt_128x128_split2", 70));
+        assert_eq!(chosen([128, 8960, 1536, 1]), ("gemm_nt_64x64_split4", 280));
         assert_eq!(chosen([512, 1536, 1536, 1]), ("gemm_nt_64x32_split4", 384));
         assert_eq!(chosen([512, 1536, 8960, 1]), ("gemm_nt_64x32_split4", 384));
-        assert_eq!(chosen([512, 8960, 1536, 1]), ("gemm_nt_128x128_split2", 280));
+        assert_eq!(chosen([512, 8960, 1536, 1]), ("gemm_nt_64x64_split4", 1120));
         assert_eq!(chosen([512, 151_936, 1536, 1]), ("gemm_nt_128x128_split2", 4748));
     }
 
