@@ -36,11 +36,13 @@ pub enum Contender {
     ManualChain,
     /// A graph built by hand, in which no kernel starts before what it waits for has ended.
     ManualLate,
+    /// A graph built by hand, in which all operations are equally urgent.
+    ManualEqual,
 }
 
 impl Contender {
     /// Every contender.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Eager,
         Self::Capture,
         Self::Manual,
@@ -48,6 +50,7 @@ impl Contender {
         Self::ManualWidth4,
         Self::ManualChain,
         Self::ManualLate,
+        Self::ManualEqual,
     ];
 
     /// The name on the command line and in results.
@@ -60,6 +63,7 @@ impl Contender {
             Self::ManualWidth4 => "manual-width-4",
             Self::ManualChain => "manual-chain",
             Self::ManualLate => "manual-late",
+            Self::ManualEqual => "manual-equal",
         }
     }
 
@@ -67,7 +71,9 @@ impl Contender {
         let (policy, edges) = match self {
             Self::Eager => (Policy::Eager, EdgeMode::Inferred),
             Self::Capture => (Policy::Capture, EdgeMode::Inferred),
-            Self::Manual | Self::ManualLate => (Policy::Manual, EdgeMode::Inferred),
+            Self::Manual | Self::ManualLate | Self::ManualEqual => {
+                (Policy::Manual, EdgeMode::Inferred)
+            }
             Self::ManualWidth2 => (Policy::Manual, EdgeMode::Width(2)),
             Self::ManualWidth4 => (Policy::Manual, EdgeMode::Width(4)),
             Self::ManualChain => (Policy::Manual, EdgeMode::Chain),
@@ -76,7 +82,8 @@ impl Contender {
             Self::ManualLate => EarlyStart::Never,
             _ => EarlyStart::default(),
         };
-        BuildOptions { policy, edges, early_start, ..BuildOptions::default() }
+        let equally_urgent = self == Self::ManualEqual;
+        BuildOptions { policy, edges, early_start, equally_urgent, ..BuildOptions::default() }
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use retrograph_driver_sys::{
     CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE, CUDA_KERNEL_NODE_PARAMS, CUfunction, CUgraph,
-    CUgraphEdgeData, CUgraphNode, CUgraphNodeType,
+    CUgraphEdgeData, CUgraphNode, CUgraphNodeType, CUlaunchAttributeID, CUlaunchAttributeValue,
 };
 
 use super::{Graph, Node};
@@ -175,6 +175,23 @@ impl Graph {
             count += usize::from(self.kind(node)? == NodeKind::Memory);
         }
         Ok(count)
+    }
+
+    /// How urgent a kernel node is; see [`Graph::set_priority`].
+    ///
+    /// # Errors
+    /// When the node is of another graph or no kernel node, or the driver fails.
+    pub fn priority(&self, node: Node) -> Result<i32> {
+        self.check_nodes(&[node])?;
+        self.context.bind()?;
+        let attribute = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY;
+        let mut value = CUlaunchAttributeValue { priority: 0 };
+        // SAFETY: the node is of this graph, and the place is valid.
+        unsafe {
+            call!(self.context, cuGraphKernelNodeGetAttribute(node.raw, attribute, &mut value))
+        }?;
+        // SAFETY: the driver wrote this field.
+        Ok(unsafe { value.priority })
     }
 
     /// What the driver holds for a kernel node, to compare two graphs byte by byte.

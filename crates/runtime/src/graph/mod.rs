@@ -37,7 +37,9 @@ mod report;
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-use retrograph_driver_sys::{CUgraph, CUgraphExec, CUgraphNode};
+use retrograph_driver_sys::{
+    CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, CUgraph, CUgraphExec, CUgraphNode,
+};
 
 pub use contents::Unread;
 pub use exec::{GraphExec, UpdateOutcome};
@@ -74,6 +76,8 @@ pub struct Graph {
     raw: CUgraph,
     owners: Owners,
     memory_nodes_allowed: bool,
+    /// Whether nodes have priorities.
+    prioritized: bool,
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -98,7 +102,8 @@ impl Graph {
     /// be given to [`Graph::keep`], or outlive every launch.
     pub unsafe fn from_raw(context: &Context, raw: CUgraph) -> Self {
         let (context, owners) = (context.clone(), Owners::default());
-        Self { context, raw, owners, memory_nodes_allowed: false, not_sync: PhantomData }
+        let (memory_nodes_allowed, prioritized) = (false, false);
+        Self { context, raw, owners, memory_nodes_allowed, prioritized, not_sync: PhantomData }
     }
 
     /// Keeps `owner` alive for as long as the graph or an exec made from it lives.
@@ -154,8 +159,10 @@ impl Graph {
     fn instantiate_raw(&self) -> Result<CUgraphExec> {
         self.context.bind()?;
         let mut exec = CUgraphExec::NULL;
+        let by_node = CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+        let flags = if self.prioritized { by_node } else { 0 };
         // SAFETY: the graph lives, and the place is valid.
-        unsafe { call!(self.context, cuGraphInstantiateWithFlags(&mut exec, self.raw, 0)) }?;
+        unsafe { call!(self.context, cuGraphInstantiateWithFlags(&mut exec, self.raw, flags)) }?;
         Ok(exec)
     }
 

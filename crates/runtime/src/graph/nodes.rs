@@ -5,6 +5,7 @@ use std::sync::Arc;
 use retrograph_driver_sys::{
     CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D,
     CUDA_MEMSET_NODE_PARAMS, CUdeviceptr, CUgraphDependencyType, CUgraphEdgeData, CUgraphNode,
+    CUlaunchAttributeID, CUlaunchAttributeValue,
 };
 
 use super::NodeKind;
@@ -155,7 +156,26 @@ impl Graph {
             }
         })?;
         self.owners.extend(&child.owners);
+        self.prioritized |= child.prioritized;
         Ok(node)
+    }
+
+    /// Says how urgent the kernel node `node` is: where blocks of several nodes wait for room on the
+    /// device, those of the lowest number go first. Nodes have 0 otherwise; the driver replaces a
+    /// number that the device does not know by the nearest one that it does. What runs is not
+    /// interrupted, and results do not depend on it.
+    ///
+    /// # Errors
+    /// When the node is of another graph or no kernel, or the driver fails.
+    pub fn set_priority(&mut self, node: Node, priority: i32) -> Result<()> {
+        self.check_nodes(&[node])?;
+        self.context.bind()?;
+        let attribute = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY;
+        let value = CUlaunchAttributeValue { priority };
+        // SAFETY: the node is of this graph, and the value is that of the attribute.
+        unsafe { call!(self.context, cuGraphKernelNodeSetAttribute(node.raw, attribute, &value)) }?;
+        self.prioritized = true;
+        Ok(())
     }
 
     /// Makes `later` run after `earlier`.

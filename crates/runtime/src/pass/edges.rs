@@ -87,15 +87,28 @@ impl Edges {
     /// All operations level by level, in each those first that have the longest path behind them.
     /// Every operation comes behind those that it waits for.
     pub(crate) fn by_level(&self) -> Vec<OpId> {
+        let behind = self.behind();
+        let mut order: Vec<OpId> = (0..self.operations()).map(|at| OpId(at as u32)).collect();
+        let reverse = std::cmp::Reverse;
+        order.sort_by_key(|at| (self.levels[at.index()], reverse(behind[at.index()]), at.index()));
+        order
+    }
+
+    /// How many levels later each operation could run without making the longest path longer.
+    pub(crate) fn slack(&self) -> Vec<u32> {
+        let depth = self.depth() as u32;
+        let pairs = self.levels.iter().zip(self.behind());
+        pairs.map(|(level, behind)| depth - level - behind).collect()
+    }
+
+    /// The number of operations on the longest path behind each one.
+    fn behind(&self) -> Vec<u32> {
         let mut behind = vec![0_u32; self.operations()];
         for edge in self.incoming.iter().rev().flatten() {
             let (from, to) = (edge.from.index(), edge.to.index());
             behind[from] = behind[from].max(behind[to] + 1);
         }
-        let mut order: Vec<OpId> = (0..self.operations()).map(|at| OpId(at as u32)).collect();
-        let reverse = std::cmp::Reverse;
-        order.sort_by_key(|at| (self.levels[at.index()], reverse(behind[at.index()]), at.index()));
-        order
+        behind
     }
 
     /// Appends an operation with the edges that end at it.
@@ -267,5 +280,11 @@ mod tests {
         // Two branches behind operation 0: 1 alone, and 2, 3, 4; both end in 5.
         let edges = edges(&[(0, 1), (0, 2), (2, 3), (3, 4), (1, 5), (4, 5)], 6);
         assert_eq!(edges.by_level(), [0, 2, 1, 3, 4, 5].map(OpId));
+    }
+
+    #[test]
+    fn slack_is_what_the_longest_path_leaves() {
+        let edges = edges(&[(0, 1), (0, 2), (2, 3), (3, 4), (1, 5), (4, 5)], 7);
+        assert_eq!(edges.slack(), [0, 2, 0, 0, 0, 0, 4]);
     }
 }

@@ -8,21 +8,26 @@ use std::time::{Duration, Instant};
 use retrograph_driver_sys::CUgraphExec;
 
 use super::Program;
+use super::assembly::{Assembly, capture_step};
 use super::error::BuildError;
 use super::options::EarlyStart;
 use super::policy::Strategy;
 use super::sequence::{Command, Early, Step};
 use super::shape::Shape;
-use crate::capture::{CaptureMode, CapturedNodes, Capturing};
-use crate::error::{Error, Result};
-use crate::graph::{DeviceCopy, DeviceFill, Graph, GraphExec, Node};
-use crate::launch::KernelLaunch;
+use crate::capture::CaptureMode;
+use crate::error::Error;
+use crate::graph::{Graph, GraphExec, Node};
 use crate::memory::ControlRing;
 use crate::stream::Stream;
 
 /// SM targets on which graphs were faster where kernels start early; see
 /// docs/hardware/2026-11-21-graph-runtime.
 const FASTER_EARLY: [u32; 1] = [90];
+
+/// Operations that could run so many levels later are not urgent. Those of a training step that
+/// could are mostly gradients that nobody waits for until the end; with 3, 20 and 60 in place of 6
+/// steps took as long (docs/hardware/2026-11-22-decoding-between-products).
+const SPARE_LEVELS: u32 = 6;
 
 /// A graph that is ready to be launched.
 pub(super) struct Replay {
@@ -50,15 +55,8 @@ pub(super) struct Template {
     pub(super) foreign_nodes: usize,
     /// Edges that let a kernel start early.
     pub(super) early_edges: usize,
-}
-
-/// A graph that is being made.
-struct Assembly {
-    graph: Graph,
-    groups: Vec<Vec<Node>>,
-    /// What has to have run when a command is over, in the order of adding.
-    ends: Vec<Vec<Node>>,
-    early_edges: usize,
+    /// Nodes that go first.
+    pub(super) urgent_nodes: usize,
 }
 
 impl Program {
@@ -120,7 +118,7 @@ impl Program {
         stream: &Stream,
         early_start: EarlyStart,
     ) -> Result<Template, BuildError> {
-        let Assembly { mut graph, groups, early_edges, .. } = match strategy {
+        let Assembly { mut graph, groups, early_edges, urgent_nodes, .. } = match strategy {
             Strategy::Capture => self.captured(stream)?,
             Strategy::Manual | Strategy::Eager => {
                 if let Some((name, _)) = self.sequence.foreign().next() {
@@ -142,7 +140,7 @@ impl Program {
         let by_step = self.sequence.steps.iter().zip(&groups);
         let foreign = by_step.filter(|(step, _)| step.is_foreign());
         let foreign_nodes = foreign.map(|(_, group)| group.len()).sum();
-        Ok(Template { graph, groups, shape, foreign_nodes, early_edges })
+        Ok(Template { graph, groups, shape, foreign_nodes, early_edges, urgent_nodes })
     }
 
     /// One command after the other, each behind those that the edges name. The driver spreads nodes
@@ -152,6 +150,7 @@ impl Program {
     fn assembled(&self, stream: &Stream, early: EarlyStart) -> Result<Assembly, BuildError> {
         let mut made = Assembly::new(Graph::new(&self.context)?, Vec::new());
         let order = self.wiring.edges.by_level();
+        let urgent = self.urgent();
         let mut places = vec![0; order.len()];
         for (place, &operation) in order.iter().enumerate() {
             places[operation.index()] = place;
@@ -165,11 +164,22 @@ impl Program {
             }
             made = match step.is_foreign() {
                 true => made.capture(step, stream, &after)?,
-                false => made.add(step, &after, self.may_start_early(step, early))?,
+                false => {
+                    let urgent = urgent[operation.index()];
+                    made.add(step, &after, (self.may_start_early(step, early), urgent))?
+                }
             };
         }
         made.groups = places.iter().map(|&place| std::mem::take(&mut made.groups[place])).collect();
         Ok(made)
+    }
+
+    /// Which operations go before others; none where all would.
+    fn urgent(&self) -> Vec<bool> {
+        let slack = self.wiring.edges.slack();
+        let some_wait = slack.iter().any(|&levels| levels >= SPARE_LEVELS);
+        let differ = some_wait && !self.options.equally_urgent;
+        slack.into_iter().map(|levels| differ && levels < SPARE_LEVELS).collect()
     }
 
     /// Whether `step` waits by itself and is to be let start early.
@@ -214,79 +224,5 @@ impl Program {
             warm.push(product);
         }
         Ok(())
-    }
-}
-
-impl Assembly {
-    fn new(graph: Graph, groups: Vec<Vec<Node>>) -> Self {
-        Self { graph, groups, ends: Vec::new(), early_edges: 0 }
-    }
-
-    fn add(mut self, step: &Step, after: &[Node], early: bool) -> Result<Self, BuildError> {
-        let fail = |cause| BuildError::Operation { operation: step.name.clone(), cause };
-        let node = match after {
-            // Only the shape that was measured: one kernel behind one other.
-            [kernel] if early && self.graph.can_start_early_behind(*kernel)? => {
-                self.early_edges += 1;
-                let node = add_node(&mut self.graph, step, &[]).map_err(fail)?;
-                // SAFETY: kernels of the workspace wait where `images::start_early` says so, and
-                // the caller of `Pass::start_early` promised it of others.
-                unsafe { self.graph.add_early_edge(*kernel, node) }.map_err(fail)?;
-                node
-            }
-            _ => add_node(&mut self.graph, step, after).map_err(fail)?,
-        };
-        self.groups.push(vec![node]);
-        self.ends.push(vec![node]);
-        Ok(self)
-    }
-
-    /// Captures the work of `step` into the graph.
-    fn capture(mut self, step: &Step, stream: &Stream, after: &[Node]) -> Result<Self, BuildError> {
-        let mut found = CapturedNodes::default();
-        let mode = CaptureMode::ThreadLocal;
-        self.graph = stream.capture_into(self.graph, after, mode, |capturing| {
-            found = capture_step(capturing, step)?;
-            Ok::<(), Error>(())
-        })?;
-        let nodes = |raw: Vec<_>| raw.into_iter().map(|raw| self.graph.node(raw)).collect();
-        self.groups.push(nodes(found.nodes));
-        self.ends.push(nodes(found.ends));
-        Ok(self)
-    }
-}
-
-fn capture_step(capturing: &mut Capturing<'_>, step: &Step) -> Result<CapturedNodes> {
-    capturing.at(step.name.as_str());
-    let enqueue = |capturing: &mut Capturing<'_>| {
-        // SAFETY: the graph keeps what the commands name, and the program orders its launches one
-        // behind the other.
-        unsafe { step.command.enqueue(capturing.stream()) }
-    };
-    match step.is_foreign() {
-        true => capturing.noting_nodes(enqueue),
-        false => capturing.noting_node(enqueue),
-    }
-}
-
-fn add_node(graph: &mut Graph, step: &Step, after: &[Node]) -> Result<Node> {
-    match &step.command {
-        Command::Launch { function, geometry, arguments } => {
-            let launch = KernelLaunch { function, geometry: *geometry, arguments };
-            // SAFETY: the constructors of the launch checked its lengths (or the caller of
-            // `Pass::custom` did) and the pass its slices; the graph keeps what the addresses
-            // name, and the edges order all that conflict.
-            unsafe { graph.add_kernel(&launch, after) }
-        }
-        &Command::Copy { target, source, bytes } => {
-            // SAFETY: the pass checked that both ranges lie in their buffers and do not overlap;
-            // the rest as above.
-            unsafe { graph.add_copy(&DeviceCopy { target, source, bytes }, after) }
-        }
-        &Command::Fill { target, pattern, words } => {
-            // SAFETY: as above.
-            unsafe { graph.add_fill(&DeviceFill { target, pattern, words }, after) }
-        }
-        Command::Library(_) => unreachable!("work of libraries is captured"),
     }
 }

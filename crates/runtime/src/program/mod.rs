@@ -52,6 +52,7 @@
 
 mod admit;
 mod arena;
+mod assembly;
 mod bindings;
 mod buckets;
 mod cache;

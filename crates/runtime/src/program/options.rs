@@ -56,6 +56,10 @@ pub struct BuildOptions {
     pub edges: EdgeMode,
     /// Whether kernels may start before the one in front has ended.
     pub early_start: EarlyStart,
+    /// Whether all operations of a graph that is built by hand are equally urgent. Otherwise those
+    /// that the longest path leaves no time go first where they compete with others for room on
+    /// the device (`docs/graphs.md`, "What goes first").
+    pub equally_urgent: bool,
     /// How transients share memory. `None` takes [`Reuse::WhenOrdered`] when the device has room
     /// for it, and [`Reuse::Full`] otherwise.
     pub reuse: Option<Reuse>,

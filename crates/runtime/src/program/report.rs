@@ -35,6 +35,8 @@ pub struct Report {
     pub library_nodes: usize,
     /// Edges that let a kernel start before the one that it waits for has ended.
     pub early_edges: usize,
+    /// Nodes that go first where they compete with others for room on the device.
+    pub urgent_nodes: usize,
     /// Which edges were chosen, and what was weighed.
     pub prediction: Prediction,
     /// Edges of the graph; for an eager program, those that the pass would have.
@@ -74,6 +76,7 @@ impl Report {
             nodes: 0,
             library_nodes: 0,
             early_edges: 0,
+            urgent_nodes: 0,
             prediction: wiring.prediction.clone(),
             edges: sequence.edges.len(),
             depth: sequence.steps.len(),
@@ -89,16 +92,18 @@ impl Report {
     pub(super) fn graph(&mut self, replay: &Replay) {
         self.strategy = replay.strategy;
         let Made { template, instantiate_time, upload_time } = &*replay.made;
-        let Template { shape, foreign_nodes, early_edges, .. } = template;
+        let Template { shape, foreign_nodes, early_edges, urgent_nodes, .. } = template;
         (self.nodes, self.edges, self.depth) = (shape.nodes, shape.edges, shape.depth);
         (self.library_nodes, self.early_edges) = (*foreign_nodes, *early_edges);
+        self.urgent_nodes = *urgent_nodes;
         (self.instantiate_time, self.upload_time) = (*instantiate_time, *upload_time);
     }
 
     /// What is left when the graph is given up.
     pub(super) fn graph_gone(&mut self, sequence: &Sequence) {
         self.strategy = Strategy::Eager;
-        (self.nodes, self.library_nodes, self.early_edges) = (0, 0, 0);
+        (self.nodes, self.library_nodes) = (0, 0);
+        (self.early_edges, self.urgent_nodes) = (0, 0);
         (self.edges, self.depth) = (sequence.edges.len(), sequence.steps.len());
         (self.instantiate_time, self.upload_time) = (Duration::ZERO, Duration::ZERO);
     }
@@ -122,6 +127,9 @@ impl fmt::Display for Report {
         }
         if self.early_edges > 0 {
             writeln!(f, "early       {} of the edges let a kernel start early", self.early_edges)?;
+        }
+        if self.urgent_nodes > 0 {
+            writeln!(f, "urgent      {} of the nodes go first", self.urgent_nodes)?;
         }
         writeln!(f, "predicted   {}", self.prediction)?;
         let (peak, fixed, reuse) = (self.peak_bytes, self.fixed_bytes, self.reuse);

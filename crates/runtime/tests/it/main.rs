@@ -39,6 +39,7 @@ mod streams;
 mod tally;
 mod threads;
 mod two_devices;
+mod urgency;
 mod warm;
 mod warm_bundles;
 mod warm_disk;

@@ -1,0 +1,110 @@
+//! A graph that is being made, command by command.
+
+use super::error::BuildError;
+use super::sequence::{Command, Step};
+use crate::capture::{CaptureMode, CapturedNodes, Capturing};
+use crate::error::{Error, Result};
+use crate::graph::{DeviceCopy, DeviceFill, Graph, Node};
+use crate::launch::KernelLaunch;
+use crate::stream::Stream;
+
+/// The priority of urgent nodes; others have 0.
+const URGENT: i32 = -1;
+
+/// A graph that is being made.
+pub(super) struct Assembly {
+    pub(super) graph: Graph,
+    pub(super) groups: Vec<Vec<Node>>,
+    /// What has to have run when a command is over, in the order of adding.
+    pub(super) ends: Vec<Vec<Node>>,
+    pub(super) early_edges: usize,
+    pub(super) urgent_nodes: usize,
+}
+
+impl Assembly {
+    pub(super) fn new(graph: Graph, groups: Vec<Vec<Node>>) -> Self {
+        Self { graph, groups, ends: Vec::new(), early_edges: 0, urgent_nodes: 0 }
+    }
+
+    pub(super) fn add(
+        mut self,
+        step: &Step,
+        after: &[Node],
+        (early, urgent): (bool, bool),
+    ) -> Result<Self, BuildError> {
+        let fail = |cause| BuildError::Operation { operation: step.name.clone(), cause };
+        let node = match after {
+            // Only the shape that was measured: one kernel behind one other.
+            [kernel] if early && self.graph.can_start_early_behind(*kernel)? => {
+                self.early_edges += 1;
+                let node = add_node(&mut self.graph, step, &[]).map_err(fail)?;
+                // SAFETY: kernels of the workspace wait where `images::start_early` says so, and
+                // the caller of `Pass::start_early` promised it of others.
+                unsafe { self.graph.add_early_edge(*kernel, node) }.map_err(fail)?;
+                node
+            }
+            _ => add_node(&mut self.graph, step, after).map_err(fail)?,
+        };
+        if urgent && matches!(step.command, Command::Launch { .. }) {
+            self.graph.set_priority(node, URGENT).map_err(fail)?;
+            self.urgent_nodes += 1;
+        }
+        self.groups.push(vec![node]);
+        self.ends.push(vec![node]);
+        Ok(self)
+    }
+
+    /// Captures the work of `step` into the graph.
+    pub(super) fn capture(
+        mut self,
+        step: &Step,
+        stream: &Stream,
+        after: &[Node],
+    ) -> Result<Self, BuildError> {
+        let mut found = CapturedNodes::default();
+        let mode = CaptureMode::ThreadLocal;
+        self.graph = stream.capture_into(self.graph, after, mode, |capturing| {
+            found = capture_step(capturing, step)?;
+            Ok::<(), Error>(())
+        })?;
+        let nodes = |raw: Vec<_>| raw.into_iter().map(|raw| self.graph.node(raw)).collect();
+        self.groups.push(nodes(found.nodes));
+        self.ends.push(nodes(found.ends));
+        Ok(self)
+    }
+}
+
+pub(super) fn capture_step(capturing: &mut Capturing<'_>, step: &Step) -> Result<CapturedNodes> {
+    capturing.at(step.name.as_str());
+    let enqueue = |capturing: &mut Capturing<'_>| {
+        // SAFETY: the graph keeps what the commands name, and the program orders its launches one
+        // behind the other.
+        unsafe { step.command.enqueue(capturing.stream()) }
+    };
+    match step.is_foreign() {
+        true => capturing.noting_nodes(enqueue),
+        false => capturing.noting_node(enqueue),
+    }
+}
+
+fn add_node(graph: &mut Graph, step: &Step, after: &[Node]) -> Result<Node> {
+    match &step.command {
+        Command::Launch { function, geometry, arguments } => {
+            let launch = KernelLaunch { function, geometry: *geometry, arguments };
+            // SAFETY: the constructors of the launch checked its lengths (or the caller of
+            // `Pass::custom` did) and the pass its slices; the graph keeps what the addresses
+            // name, and the edges order all that conflict.
+            unsafe { graph.add_kernel(&launch, after) }
+        }
+        &Command::Copy { target, source, bytes } => {
+            // SAFETY: the pass checked that both ranges lie in their buffers and do not overlap;
+            // the rest as above.
+            unsafe { graph.add_copy(&DeviceCopy { target, source, bytes }, after) }
+        }
+        &Command::Fill { target, pattern, words } => {
+            // SAFETY: as above.
+            unsafe { graph.add_fill(&DeviceFill { target, pattern, words }, after) }
+        }
+        Command::Library(_) => unreachable!("work of libraries is captured"),
+    }
+}
