@@ -129,8 +129,24 @@ impl<'k> Nf4<'k> {
         );
     }
 
+    /// What is added to nested scales, loaded ahead.
+    pub(super) fn offset(&self) -> Value<'k, f32> {
+        let offset = self.kernel.var(0.0f32);
+        self.kernel.when(!self.nested.is_null(), || offset.set(self.offset.load(0)));
+        offset.get()
+    }
+
+    /// The scale that was fetched.
+    pub(crate) fn scale(&self, fetched: [Value<'k, f32>; 2]) -> Value<'k, f32> {
+        self.scale_with(fetched, || self.offset.load(0))
+    }
+
     /// The scale that was fetched: a product and a sum, each rounded, where it is nested.
-    pub(crate) fn scale(&self, [scale, nested]: [Value<'k, f32>; 2]) -> Value<'k, f32> {
+    pub(super) fn scale_with(
+        &self,
+        [scale, nested]: [Value<'k, f32>; 2],
+        offset: impl FnOnce() -> Value<'k, f32>,
+    ) -> Value<'k, f32> {
         let k = self.kernel;
         let result = k.var(scale);
         k.when(!self.nested.is_null(), || {
@@ -139,7 +155,7 @@ impl<'k> Nf4<'k> {
                 Some(first) => tables.offset(first.into()).load(byte),
                 None => tables.load(byte + self.bytes),
             };
-            result.set(value * nested + self.offset.load(0));
+            result.set(value * nested + offset());
         });
         result.get()
     }

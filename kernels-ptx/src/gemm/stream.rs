@@ -20,11 +20,14 @@
 //!
 //! **Limits.** Rows of operands start at multiples of 16 bytes and are multiples of that long.
 
+mod copier;
 mod decoder;
 mod exact;
 mod halves;
+mod panel;
 mod ring;
 mod split;
+mod tiles;
 mod warpgroup;
 
 use retrograph_ptx::ast::Entry;
@@ -37,9 +40,12 @@ use super::cargo::Stored;
 use super::operand::Contiguous;
 use super::sizes::{Parameters, Storage};
 use super::write::{Groups, Writer};
+use copier::Copier;
 use decoder::Decoder;
-use ring::{Copier, Lies, Panel, Ring, Section};
+use panel::{Lies, Panel, Section};
+use ring::Ring;
 use split::Split;
+use tiles::Tile;
 
 /// What is multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,99 +91,9 @@ pub(super) fn shared_bytes(
 
 /// Every tile that the target has. The launch geometry of `retrograph-kernels` names the same ones.
 fn shapes(target: SmTarget, (layout, storage): Operands) -> impl Iterator<Item = Shape> {
-    let tiles: &'static [Tile] = match storage {
-        Storage::F32 => &SINGLE,
-        Storage::Bf16 => &BRAIN,
-        Storage::Nf4 => &CODED,
-    };
-    let shapes = tiles.iter().map(move |tile| Shape { target, tile, layout, storage });
+    let shapes = tiles::of(storage).iter().map(move |tile| Shape { target, tile, layout, storage });
     shapes.filter(|shape| shape.stages()[1] > 0)
 }
-
-/// The shape of a tile and how its block works on it.
-#[derive(Clone, Copy)]
-struct Tile {
-    /// The last part of the entry's name.
-    name: &'static str,
-    /// Rows and columns of c.
-    extent: [u32; 2],
-    /// Warps, down and across.
-    warps: [u32; 2],
-    /// Blocks that find room on a multiprocessor together, which limits the registers of a thread.
-    together: u32,
-    /// Length of the contraction in a stage and number of stages: where a block may have 160 KiB
-    /// of shared memory, where it may have 99, and where it may have 64. None where warps have not
-    /// the registers for the sums.
-    stages: [[u32; 2]; 3],
-    /// Number of stages of 64 where warpgroups multiply bf16.
-    behind: u32,
-}
-
-const SINGLE: [Tile; 2] = [
-    Tile {
-        name: "128x128_stream",
-        extent: [128, 128],
-        warps: [2, 4],
-        together: 1,
-        stages: [[32, 4], [32, 2], [16, 2]],
-        behind: 0,
-    },
-    Tile {
-        name: "64x64_stream",
-        extent: [64, 64],
-        warps: [2, 2],
-        together: 3,
-        stages: [[32, 4], [32, 2], [16, 2]],
-        behind: 0,
-    },
-];
-
-const BRAIN: [Tile; 5] = [
-    Tile {
-        name: "192x256_stream",
-        extent: [192, 256],
-        warps: [12, 1],
-        together: 1,
-        stages: [[0, 0]; 3],
-        behind: 4,
-    },
-    Tile {
-        name: "128x192_stream",
-        extent: [128, 192],
-        warps: [8, 1],
-        together: 1,
-        stages: [[0, 0]; 3],
-        behind: 5,
-    },
-    Tile {
-        name: "256x128_stream",
-        extent: [256, 128],
-        warps: [4, 2],
-        together: 1,
-        stages: [[64, 3], [32, 3], [32, 2]],
-        behind: 4,
-    },
-    Tile {
-        name: "128x128_stream",
-        extent: [128, 128],
-        warps: [2, 4],
-        together: 2,
-        stages: [[64, 3], [32, 2], [32, 2]],
-        behind: 6,
-    },
-    Tile {
-        name: "64x64_stream",
-        extent: [64, 64],
-        warps: [2, 2],
-        together: 4,
-        stages: [[64, 3], [32, 2], [32, 2]],
-        behind: 6,
-    },
-];
-
-/// Those of products whose b is in NF4: codes take room, too.
-const CODED: [Tile; 3] =
-    [Tile { stages: [[64, 2], [32, 3], [32, 2]], ..BRAIN[2] }, BRAIN[3], BRAIN[4]];
 
 /// One entry of an image.
 #[derive(Clone, Copy)]
@@ -195,13 +111,6 @@ const ALIGNED: u32 = 1024;
 /// The first place in `memory`, of which so many bytes more are there, where such lines may start.
 fn aligned<'k>(k: &Kernel<'k>, memory: Shared<'k, u32>) -> Shared<'k, u32> {
     memory.at(((k.constant(0u32) - memory.address()) & (ALIGNED - 1)) >> 2)
-}
-
-impl Tile {
-    /// The name of the entry in `image`.
-    fn named(&self, image: &str) -> String {
-        format!("{image}_{}", self.name)
-    }
 }
 
 impl Shape {
@@ -341,8 +250,13 @@ impl Shape {
             };
             match self.factor() {
                 Factor::Brain if behind => {
-                    ring.run(&given, |stages| warpgroup::multiply(k, panels, stages, &sums));
+                    let first = warpgroup::first(k, &sums);
+                    ring.run(&given, |stages, meanwhile| {
+                        warpgroup::multiply(k, panels, (stages, meanwhile), (first, &sums));
+                    });
                     k.wait_products(0);
+                    // Stages behind the last one were filled with zeros, where the sums go now.
+                    k.wait_copies(0);
                 }
                 Factor::Brain => {
                     let start = k.constant(0);
@@ -350,13 +264,13 @@ impl Shape {
                         let lies = (panels[i].contiguous, panels[i].pitch());
                         brain::Operand::new(k, lies, (place.origin[i], start), i == 0)
                     });
-                    ring.run(&given, |stages| {
+                    ring.run(&given, |stages, _| {
                         brain::multiply((k, target), depth, (&operands, stages), &sums);
                     });
                 }
                 Factor::Single => {
                     let operands = [0, 1].map(|i| Split::new(k, panels[i], place.origin[i], i));
-                    ring.run(&given, |stages| {
+                    ring.run(&given, |stages, _| {
                         split::multiply((k, target), depth, (&operands, stages), &sums);
                     });
                 }

@@ -46,29 +46,21 @@ pub(super) static SINGLE: [Tile; 11] = [
 const SINGLE_NF4: &[Tile] = SINGLE.split_at(9).0;
 
 /// The tiles of large products in bf16, with clocks that were measured on an H200, where warpgroups
-/// multiply (docs/hardware/2026-11-22-fused-steps).
-pub(super) static STREAM: [Tile; 5] = stream_tiles(15);
+/// multiply (docs/hardware/2026-11-22-decoding-between-products).
+pub(super) static STREAM: [Tile; 5] = [
+    tile!(192 x 256, 384, 64, 1, [27, 27], 530, true, true),
+    tile!(128 x 192, 256, 64, 1, [14, 14], 860, true, true),
+    tile!(256 x 128, 256, 64, 1, [18, 18], 760, true, false),
+    tile!(128 x 128, 256, 64, 1, [11, 11], 770, true, false),
+    tile!(64 x 64, 128, 64, 2, [6, 8], 430, true, false),
+];
 
-/// The same where columns of b are neighbours: 192 of them are multiplied more slowly.
-pub(super) static STREAM_ACROSS: [Tile; 5] = stream_tiles(17);
-
-/// The tiles, with the clocks of a step of 128 × 192.
-const fn stream_tiles(clocks: u32) -> [Tile; 5] {
-    [
-        tile!(192 x 256, 384, 64, 1, [29, 29], 540, true, true),
-        tile!(128 x 192, 256, 64, 1, [clocks, clocks], 720, true, true),
-        tile!(256 x 128, 256, 64, 1, [21, 21], 700, true, false),
-        tile!(128 x 128, 256, 64, 1, [13, 13], 540, true, false),
-        tile!(64 x 64, 128, 64, 2, [6, 10], 700, true, false),
-    ]
-}
-
-/// Those of products whose b is in NF4, decoded into the stages, which is most of what they do; the
-/// clocks were measured, too (docs/hardware/2026-11-22-streams-and-tokens).
-pub(super) static STREAM_NF4: [Tile; 3] = [
-    tile!(256 x 128, 256, 64, 1, [30, 30], 500, true, false),
-    tile!(128 x 128, 256, 64, 1, [22, 22], 350, true, false),
-    tile!(64 x 64, 128, 64, 2, [12, 20], 220, true, false),
+/// Those of products whose b is in NF4, decoded into the stages; the clocks were measured, too.
+pub(super) static STREAM_NF4: [Tile; 4] = [
+    tile!(192 x 128, 384, 64, 1, [23, 23], 400, true, true),
+    tile!(256 x 128, 256, 64, 1, [22, 22], 700, true, false),
+    tile!(128 x 128, 256, 64, 1, [17, 17], 590, true, false),
+    tile!(64 x 64, 128, 64, 2, [9, 15], 300, true, false),
 ];
 
 /// The tiles of products in bf16. The clocks are estimates: what a stage waits for memory where a
@@ -155,11 +147,13 @@ pub(super) const BF16_NN_NF4: Image = tensor!("gemm_bf16_nn_nf4");
 pub(super) const STREAM_NT: Image =
     stream!("gemm_stream_nt", &STREAM, "_192x256_stream", "_128x192_stream");
 pub(super) const STREAM_NN: Image =
-    stream!("gemm_stream_nn", &STREAM_ACROSS, "_192x256_stream", "_128x192_stream");
+    stream!("gemm_stream_nn", &STREAM, "_192x256_stream", "_128x192_stream");
 pub(super) const STREAM_TN: Image =
-    stream!("gemm_stream_tn", &STREAM_ACROSS, "_192x256_stream", "_128x192_stream");
-pub(super) const STREAM_NT_NF4: Image = stream!("gemm_stream_nt_nf4", &STREAM_NF4);
-pub(super) const STREAM_NN_NF4: Image = stream!("gemm_stream_nn_nf4", &STREAM_NF4);
+    stream!("gemm_stream_tn", &STREAM, "_192x256_stream", "_128x192_stream");
+pub(super) const STREAM_NT_NF4: Image =
+    stream!("gemm_stream_nt_nf4", &STREAM_NF4, "_192x128_stream");
+pub(super) const STREAM_NN_NF4: Image =
+    stream!("gemm_stream_nn_nf4", &STREAM_NF4, "_192x128_stream");
 
 /// Kernels that are products: constants with their names, images and lists of parameters.
 macro_rules! product_kernels {

@@ -7,7 +7,7 @@
 
 use super::gemm::{DGRAD, FORWARD, FPROP, GemmShape, INPUT_GRADIENT};
 use super::geometry::streaming;
-use super::images::{SINGLE, STREAM, STREAM_ACROSS, STREAM_NF4, TENSOR};
+use super::images::{SINGLE, STREAM, STREAM_NF4, TENSOR};
 use super::product::{Product, Sizes, Strides};
 use super::stored::{Compute, NF4_BLOCK, Stored, Written};
 use super::tiles::{self, Layout, Tile};
@@ -44,31 +44,31 @@ impl Manner {
         if self.rounded && self.nf4 { NF4_BLOCK as u32 } else { 8 }
     }
 
-    /// The tiles of products by rows of w, or by columns of it.
-    fn tiles(self, across: bool) -> &'static [Tile] {
+    /// The tiles of products.
+    fn tiles(self) -> &'static [Tile] {
         match (self.compute, self.rounded, self.nf4) {
             (Compute::F32, ..) => &SINGLE,
             (Compute::Bf16, false, _) => &TENSOR,
-            (Compute::Bf16, true, false) if across => &STREAM_ACROSS,
             (Compute::Bf16, true, false) => &STREAM,
             (Compute::Bf16, true, true) => &STREAM_NF4,
         }
+    }
+
+    /// Parts for a result of so many rows and columns, and a contraction of that length.
+    fn parts(self, sizes: [usize; 3]) -> usize {
+        tiles::parts((self.tiles(), self.unit()), sizes, self.beside)
     }
 }
 
 impl GemmShape {
     /// Parts into which y = x·wᵀ is best cut; 1 where it is best left whole.
     pub fn fprop_parts(self, manner: Manner) -> usize {
-        self.parts((manner, false), [self.rows, self.outputs, self.inputs])
+        manner.parts([self.rows, self.outputs, self.inputs])
     }
 
     /// Parts into which dx = dy·w is best cut; 1 where it is best left whole.
     pub fn dgrad_parts(self, manner: Manner) -> usize {
-        self.parts((manner, true), [self.rows, self.inputs, self.outputs])
-    }
-
-    fn parts(self, (manner, across): (Manner, bool), sizes: [usize; 3]) -> usize {
-        tiles::parts((manner.tiles(across), manner.unit()), sizes, manner.beside)
+        manner.parts([self.rows, self.inputs, self.outputs])
     }
 }
 

@@ -200,7 +200,7 @@ pub(super) fn dispatch(problem: &Problem, target: SmTarget, image: &Image) -> Di
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::images::{NT, SINGLE, STREAM, TENSOR, TN};
+    use crate::ops::images::{NT, SINGLE, STREAM, STREAM_NN, TENSOR, TN};
 
     const TARGET: SmTarget = SmTarget::exact(90);
 
@@ -225,6 +225,18 @@ mod tests {
         assert_eq!(chosen([512, 1536, 8960, 1]), ("gemm_nt_64x32_split4", 384));
         assert_eq!(chosen([512, 8960, 1536, 1]), ("gemm_nt_64x64_split4", 1120));
         assert_eq!(chosen([512, 151_936, 1536, 1]), ("gemm_nt_128x128_split2", 4748));
+    }
+
+    #[test]
+    fn what_runs_beside_others_like_it_leaves_them_room() {
+        // The gradients of gate and up: one alone takes all multiprocessors, two take half each.
+        let entry = |beside| {
+            let problem = Problem { beside, ..Problem::from([2048, 1536, 8960, 1, 1]) };
+            let found = dispatch(&problem, TARGET, &STREAM_NN);
+            (found.entry, found.grid[0])
+        };
+        assert_eq!(entry(0), ("gemm_stream_nn_128x192_stream", 128));
+        assert_eq!(entry(1), ("gemm_stream_nn_192x256_stream", 66));
     }
 
     #[test]

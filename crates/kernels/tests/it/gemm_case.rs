@@ -60,6 +60,13 @@ pub(crate) fn stream_tiles(target: SmTarget) -> &'static [Tile] {
     if target == SmTarget::exact(90) { &MOST } else { &STREAM_TILES }
 }
 
+/// The tiles of products with an operand in NF4: where warpgroups multiply, one more.
+pub(crate) fn coded_tiles(target: SmTarget) -> &'static [Tile] {
+    const MOST: [Tile; 4] =
+        [STREAM_TILES[0], STREAM_TILES[1], STREAM_TILES[2], ("192x128_stream", 192, 128, 384)];
+    if target == SmTarget::exact(90) { &MOST } else { &STREAM_TILES }
+}
+
 /// How an operand is stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Form {
@@ -186,6 +193,7 @@ impl<'a> Case<'a> {
     pub(crate) fn tiles(&self, target: SmTarget) -> &'static [Tile] {
         match (self.compute, self.left) {
             (Compute::F32, _) => &TILES,
+            (Compute::Bf16, Form::Bf16) if self.form != Form::Bf16 => coded_tiles(target),
             (Compute::Bf16, Form::Bf16) => stream_tiles(target),
             (Compute::Bf16, _) => &BF16_TILES,
         }

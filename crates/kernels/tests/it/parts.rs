@@ -94,7 +94,7 @@ fn parts_are_chosen_by_sizes_where_tiles_are_few() {
     assert_eq!(both([32, 1536, 1187 * 64], Manner { nf4: true, ..streamed }).1, 1);
     // Two at the same time need fewer parts to fill a device.
     let beside = Manner { beside: 1, ..streamed };
-    assert!(both([512, 1536, 8960], beside).1 < both([512, 1536, 8960], streamed).1);
+    assert!(both([32, 1536, 8960], beside).1 < both([32, 1536, 8960], streamed).1);
 }
 
 #[test]

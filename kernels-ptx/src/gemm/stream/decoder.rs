@@ -8,7 +8,7 @@
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
-use super::ring::{COPY, Panel, Section};
+use super::panel::{COPY, Panel, Section, Spot};
 use crate::gemm::nf4::{Nf4, Rounded};
 use crate::gemm::sizes::over;
 
@@ -18,24 +18,44 @@ const CODES: u32 = COPY * 2;
 /// The most neighbours that lie together in a stage: a line of 128 bytes.
 const LINE: u32 = 64;
 
-/// One thread's share in decoding an operand.
+/// One thread's share in decoding an operand. What does not depend on the stage is found out once:
+/// threads have hardly the time to decode while tensor cores multiply a stage.
 pub(super) struct Decoder<'k> {
     kernel: Kernel<'k>,
     target: SmTarget,
-    section: Section<'k>,
+    panel: Panel,
     of: Nf4<'k>,
     /// The address of the operand, and its first element of this block's plane.
     address: Value<'k, u64>,
     first: Value<'k, u32>,
-    /// Neighbours that a thread decodes.
+    /// Neighbours that a thread decodes, and how many threads do.
     unit: u32,
-    /// The scale of the next stage, on its way.
+    threads: u32,
+    /// Where this thread's neighbours are, where it finds their codes in a stage, and the words of
+    /// a panel to which their values go.
+    own: Spot<'k>,
+    codes: Value<'k, u32>,
+    words: Vec<Value<'k, u32>>,
+    /// Where the codes are that it copies.
+    copied: Spot<'k>,
+    /// The scale of the next stage, on its way, and what is added to nested ones.
     scale: [Var<'k, f32>; 2],
+    offset: Value<'k, f32>,
 }
 
 /// Words that the codes of a stage take in it.
 pub(super) fn words(target: SmTarget, panel: Panel) -> u32 {
     if target.number >= 80 { panel.extent * panel.depth / WORD } else { 0 }
+}
+
+/// Run and element in it of element `element` of a stage, in the order in which threads take them:
+/// along lines, and then from run to run, so that neighbouring threads neither load from different
+/// sectors nor store to the same banks.
+fn taken<'k>(panel: Panel, element: Value<'k, u32>) -> (Value<'k, u32>, Value<'k, u32>) {
+    let [runs, length] = panel.runs();
+    let within = length.min(LINE);
+    let line = over(element, within);
+    (line & (runs - 1), over(line, runs) * within + (element & (within - 1)))
 }
 
 impl<'k> Decoder<'k> {
@@ -47,33 +67,40 @@ impl<'k> Decoder<'k> {
     ) -> Self {
         let panel = section.panel;
         let elements = panel.extent * panel.depth;
-        let unit = elements / panel.threads;
-        let whole = elements.is_multiple_of(panel.threads) && CODES.is_multiple_of(unit);
+        // Where they cannot share alike, the last ones have nothing to do.
+        let unit = (elements / panel.threads).next_power_of_two();
+        let threads = elements / unit;
+        let whole = elements.is_multiple_of(unit) && CODES.is_multiple_of(unit);
         assert!(whole && unit >= 2 * WORD, "threads decode as much each, and no more than a copy");
         let (address, first) = section.source.start(k);
-        let scale = [(); 2].map(|()| k.var(0.0f32));
-        Self { kernel: *k, target, section, of, address, first, unit, scale }
+        let element = match threads < panel.threads {
+            true => k.tid_x().min(threads - 1) * unit,
+            false => k.tid_x() * unit,
+        };
+        let (run, along) = taken(panel, element);
+        let word = |word| panel.word(run, along + word * WORD);
+        Self {
+            kernel: *k,
+            target,
+            panel,
+            of,
+            address,
+            first,
+            unit,
+            threads,
+            own: section.spot((run, along), unit),
+            codes: over(element, WORD),
+            words: (0..unit / WORD).map(word).collect(),
+            copied: section.spot(taken(panel, k.tid_x() * CODES), CODES),
+            scale: [(); 2].map(|()| k.var(0.0f32)),
+            offset: of.offset(),
+        }
     }
 
-    /// Run and element in it of element `element` of a stage, in the order in which threads take
-    /// them: along lines, and then from run to run, so that neighbouring threads neither load from
-    /// different sectors nor store to the same banks.
-    fn spot(&self, element: Value<'k, u32>) -> (Value<'k, u32>, Value<'k, u32>) {
-        let [runs, length] = self.section.panel.runs();
-        let within = length.min(LINE);
-        let line = over(element, within);
-        (line & (runs - 1), over(line, runs) * within + (element & (within - 1)))
-    }
-
-    /// Where the codes of element `element` of stage `stage` lie, as a number in the operand, and
-    /// whether they lie before the end of the contraction. There is one summand.
-    fn place(
-        &self,
-        (stage, element): (Value<'k, u32>, Value<'k, u32>),
-        unit: u32,
-    ) -> (Value<'k, u32>, Pred<'k>) {
-        let start = stage * self.section.panel.depth;
-        let (index, inside) = self.section.place(start, self.spot(element), unit);
+    /// Where the codes of `spot` in stage `stage` lie, as a number in the operand, and whether they
+    /// lie before the end of the contraction. There is one summand.
+    fn place(&self, stage: Value<'k, u32>, spot: &Spot<'k>) -> (Value<'k, u32>, Pred<'k>) {
+        let (index, inside) = spot.at(stage * self.panel.depth);
         (index + self.first, inside)
     }
 
@@ -81,23 +108,32 @@ impl<'k> Decoder<'k> {
         Ptr::from_address(self.address).at(over(index, WORD))
     }
 
-    /// Starts to copy the codes of stage `stage` to `codes`.
-    pub(super) fn copy(&self, stage: Value<'k, u32>, codes: Shared<'k, u32>) {
+    /// Runs `body` in the first `count` threads.
+    fn in_first(&self, count: u32, body: impl FnOnce()) {
+        let k = self.kernel;
+        if count == self.panel.threads { body() } else { k.when(k.tid_x().lt(count), body) }
+    }
+
+    /// Starts to copy the codes of stage `stage` to `codes`, or zeros if there is no such stage.
+    pub(super) fn copy(
+        &self,
+        (stage, there): (Value<'k, u32>, Option<Pred<'k>>),
+        codes: Shared<'k, u32>,
+    ) {
         if self.target.number < 80 {
             return;
         }
-        let (k, panel) = (self.kernel, self.section.panel);
-        let copies = panel.extent * panel.depth / CODES;
-        let copy = || {
-            let (index, _) = self.place((stage, k.tid_x() * CODES), CODES);
-            codes.at(k.tid_x() * (COPY / 4)).copy_async(self.codes_at(index), COPY);
-        };
-        if copies == panel.threads { copy() } else { k.when(k.tid_x().lt(copies), copy) }
+        self.in_first(self.panel.extent * self.panel.depth / CODES, || {
+            let (index, _) = self.place(stage, &self.copied);
+            let to = codes.at(self.kernel.tid_x() * (COPY / 4));
+            let bytes = there.map_or(self.kernel.constant(COPY), |there| there.select(COPY, 0));
+            to.copy_async(self.codes_at(index), bytes);
+        });
     }
 
     /// Starts loading the scale of stage `stage`, or of the last one behind it.
     pub(super) fn fetch(&self, stage: Value<'k, u32>) {
-        let (index, _) = self.place((stage, self.kernel.tid_x() * self.unit), self.unit);
+        let (index, _) = self.place(stage, &self.own);
         self.of.fetch(index, self.scale);
     }
 
@@ -106,25 +142,26 @@ impl<'k> Decoder<'k> {
         self.scale.map(Var::get)
     }
 
-    /// Decodes stage `stage` with the scale that was fetched for it, from `codes` to `panel`. What
-    /// lies past the end of the contraction becomes zero.
-    pub(super) fn decode(
+    /// Starts to decode stage `stage` with the scale that was fetched for it, from `codes` to
+    /// `panel`. What lies past the end of the contraction becomes zero.
+    pub(super) fn start(
         &self,
         (stage, fetched): (Value<'k, u32>, [Value<'k, f32>; 2]),
         (panel, codes): (Shared<'k, u32>, Shared<'k, u32>),
-    ) {
-        let element = self.kernel.tid_x() * self.unit;
-        let (index, inside) = self.place((stage, element), self.unit);
-        let table = Rounded::new(self.target, inside.select(self.of.scale(fetched), 0.0));
-        let (run, along) = self.spot(element);
-        for (word, codes) in (0..).zip(self.codes(index, codes.at(over(element, WORD)))) {
-            let to = panel.at(self.section.panel.word(run, along + word * WORD));
-            to.store_vec4(0, table.words(codes));
-        }
+    ) -> Decoding<'k, '_> {
+        let (index, inside) = self.place(stage, &self.own);
+        let codes = self.words_of_codes(index, codes.at(self.codes));
+        let scale = self.of.scale_with(fetched, || self.offset);
+        let table = Rounded::new(self.target, inside.select(scale, 0.0));
+        Decoding { decoder: self, table, codes, panel }
     }
 
     /// This thread's words of codes.
-    fn codes(&self, index: Value<'k, u32>, copied: Shared<'k, u32>) -> Vec<Value<'k, u32>> {
+    fn words_of_codes(
+        &self,
+        index: Value<'k, u32>,
+        copied: Shared<'k, u32>,
+    ) -> Vec<Value<'k, u32>> {
         let from = self.codes_at(index);
         match (self.target.number >= 80, self.unit / WORD) {
             (true, 4) => copied.load_vec4(0).into(),
@@ -132,5 +169,26 @@ impl<'k> Decoder<'k> {
             (false, 4) => from.load_vec4(0).into(),
             (false, _) => from.load_vec2(0).into(),
         }
+    }
+}
+
+/// What it takes to decode a thread's share of a stage.
+pub(super) struct Decoding<'k, 'd> {
+    decoder: &'d Decoder<'k>,
+    table: Rounded<'k>,
+    codes: Vec<Value<'k, u32>>,
+    panel: Shared<'k, u32>,
+}
+
+impl Decoding<'_, '_> {
+    /// Stores the first half of the values, or the other one.
+    pub(super) fn store(&self, half: u32) {
+        let Decoder { threads, words, .. } = self.decoder;
+        let (first, count) = (half as usize * words.len() / 2, words.len() / 2);
+        self.decoder.in_first(*threads, || {
+            for (word, codes) in words.iter().zip(&self.codes).skip(first).take(count) {
+                self.panel.at(*word).store_vec4(0, self.table.words(*codes));
+            }
+        });
     }
 }

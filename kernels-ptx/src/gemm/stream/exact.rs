@@ -13,7 +13,8 @@
 //! **Stages.** a lands by `cp.async`, three stages ahead; b is loaded into registers two stages
 //! ahead and split one stage ahead. There are three places for its halves: whoever is behind the
 //! barrier of a stage has waited for the products of the stage before the last one, whose place is
-//! filled next. `fence.proxy.async` stands between the stores that fill it and the next barrier.
+//! filled next. `fence.proxy.async` stands between the stores that fill it and the next barrier, right
+//! behind the products that are started last.
 //!
 //! **Limits.** sm_90a. The contraction is padded to 64 steps, two stages, so that registers of one
 //! stage are not copied to make room for the next. a is padded with zeros; b with elements of the
@@ -22,8 +23,9 @@
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Shared, Value, Var};
 
+use super::copier::Copier;
 use super::halves::Halves;
-use super::ring::{Copier, LINE};
+use super::panel::LINE;
 use super::split::{Parts, STEPS, Split};
 use super::{Shape, aligned};
 use crate::gemm::brain::{self, Patch, Place, patches};
@@ -170,6 +172,7 @@ impl<'k> Block<'k> {
             (0..AHEAD).for_each(|_| self.copy());
             self.fetch();
             self.b.store(self.turns[2].next());
+            k.fence_async();
             self.fetch();
             k.wait_copies(AHEAD - 1);
         });
@@ -191,7 +194,6 @@ impl<'k> Block<'k> {
         let rows: Vec<Parts<'k>> =
             (0..DEPTH / STEPS).map(|step| self.rows.load(stage, [0, step * STEPS])).collect();
         k.wait_copies(AHEAD - 1);
-        k.fence_async();
         k.barrier();
         let halves = self.turns[3].next();
         for half in 0..2 {
@@ -212,6 +214,8 @@ impl<'k> Block<'k> {
                 });
             }
         }
+        // Behind all products: it waits for what is loaded, too, and they run meanwhile.
+        k.fence_async();
     }
 
     /// Starts the products of half of the columns.
@@ -243,7 +247,7 @@ impl<'k> Block<'k> {
 
     /// Starts to copy the next stage of a.
     fn copy(&self) {
-        self.a.copy(self.walks[0].start.get(), self.turns[0].next());
+        self.a.copy(self.walks[0].start.get(), self.turns[0].next(), None);
         self.a.advance(self.walks[0].next());
         self.kernel.commit_copies();
     }

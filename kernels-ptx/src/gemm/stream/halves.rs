@@ -9,7 +9,7 @@
 use retrograph_ptx::build::{Kernel, Line, Pred, Ptr, Shared, Swizzled, Value, Var};
 
 use super::exact::DEPTH;
-use super::ring::{LINE, Panel, Section};
+use super::panel::{LINE, Panel, Section};
 use crate::gemm::operand::Contiguous;
 use crate::gemm::sizes::over;
 use crate::tf32::split;

@@ -13,7 +13,7 @@
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Shared, Value};
 
-use super::ring::Panel;
+use super::panel::Panel;
 use crate::gemm::brain::{Patch, matrix_of, patches};
 use crate::gemm::operand::Contiguous;
 use crate::tf32::split;

@@ -1,11 +1,12 @@
 //! What a warpgroup multiplies of a stage, by tensor cores that read shared memory themselves.
 //!
-//! The products of a stage are one group. While they run, threads start to fill the next stage;
-//! they wait for the group of the stage before.
+//! The products of a stage are one group. Between their starts, threads do piece by piece what is
+//! to be done for later stages; behind them they wait for the group of the stage before.
 
 use retrograph_ptx::build::{Kernel, Line, Shared, Swizzled, Value, Var};
 
-use super::ring::{LINE, Panel};
+use super::panel::{LINE, Panel};
+use super::ring::PIECES;
 use crate::gemm::brain::Patch;
 use crate::gemm::operand::Contiguous;
 
@@ -16,17 +17,24 @@ const ROWS: u32 = 64;
 const STEPS: u32 = 16;
 /// Steps of the contraction in a stage.
 const DEPTH: u32 = 64;
+const _: () = assert!(DEPTH / STEPS == PIECES, "a piece behind each step");
 
-/// Adds the products of one stage to `sums`, of warpgroups one below the other.
+/// Words in front of the rows of this thread's warpgroup, which have these sums: a value that is
+/// known to be the same for all of a warp.
+pub(super) fn first<'k>(k: &Kernel<'k>, sums: &[Vec<Patch<'k>>]) -> Value<'k, u32> {
+    let rows = sums.len() as u32 * ROWS;
+    // 64 elements of both directions are 64 lines, whichever of them a line holds.
+    k.shuffle_index(k.tid_x() >> THREADS.ilog2(), 0) * (rows * LINE)
+}
+
+/// Adds the products of one stage to `sums`, of warpgroups one below the other, whose rows begin
+/// at `first`. `meanwhile` does a piece of what else there is to do.
 pub(super) fn multiply<'k>(
     k: &Kernel<'k>,
     panels: [Panel; 2],
-    stages: [Shared<'k, u32>; 2],
-    sums: &[Vec<Patch<'k>>],
+    (stages, meanwhile): ([Shared<'k, u32>; 2], &mut dyn FnMut(u32)),
+    (first, sums): (Value<'k, u32>, &[Vec<Patch<'k>>]),
 ) {
-    let rows = sums.len() as u32 * ROWS;
-    // 64 elements of both directions are 64 lines, whichever of them a line holds.
-    let first: Value<'k, u32> = (k.tid_x() >> THREADS.ilog2()) * (rows * LINE);
     let (a, b) = (swizzled(panels[0], stages[0].at(first)), swizzled(panels[1], stages[1]));
     k.begin_products();
     for step in 0..DEPTH / STEPS {
@@ -36,6 +44,7 @@ pub(super) fn multiply<'k>(
             let sums: Vec<Var<'k, f32>> = patches.iter().flatten().copied().collect();
             k.multiply_async([a, b], &sums);
         }
+        meanwhile(step);
     }
     k.commit_products();
     k.wait_products(1);
