@@ -160,9 +160,9 @@ impl Graph {
         Ok(node)
     }
 
-    /// Says how urgent the kernel node `node` is: where blocks of several nodes wait for room on the
-    /// device, those of the lowest number go first. Nodes have 0 otherwise; the driver replaces a
-    /// number that the device does not know by the nearest one that it does. What runs is not
+    /// Says how urgent the kernel node `node` is: where blocks of several nodes wait for room on
+    /// the device, those of the lowest number go first. Nodes have 0 otherwise; the driver replaces
+    /// a number that the device does not know by the nearest one that it does. What runs is not
     /// interrupted, and results do not depend on it.
     ///
     /// # Errors

@@ -13,8 +13,8 @@
 //! **Stages.** a lands by `cp.async`, three stages ahead; b is loaded into registers two stages
 //! ahead and split one stage ahead. There are three places for its halves: whoever is behind the
 //! barrier of a stage has waited for the products of the stage before the last one, whose place is
-//! filled next. `fence.proxy.async` stands between the stores that fill it and the next barrier, right
-//! behind the products that are started last.
+//! filled next. `fence.proxy.async` stands between the stores that fill it and the next barrier,
+//! right behind the products that are started last.
 //!
 //! **Limits.** sm_90a. The contraction is padded to 64 steps, two stages, so that registers of one
 //! stage are not copied to make room for the next. a is padded with zeros; b with elements of the
