@@ -439,6 +439,8 @@ unsafe fn interpret(machine: &mut Machine<'_>, warp: &mut Warp, file: *mut u8, t
                     continue;
                 }
                 Op::Exit => {
+                    machine.memories.pc = warp.pc;
+                    attempt!(warp.staged.wait(&mut machine.memories, mask, None));
                     unless_stuck!(warp.exit(mask));
                     if warp.active == 0 {
                         pause!(Pause::Done);

@@ -1,8 +1,10 @@
 //! `cp.async`: copies that land at their wait.
 //!
 //! A copy is noted when it is issued: both places are checked, and the target becomes poison. The
-//! source is read and the target is written by the wait that covers the copy, and never when there
-//! is none, so that a wait that was forgotten, or that comes too early, is found by what is read.
+//! source is read and the target is written by the wait that covers the copy, so that a wait that
+//! was forgotten, or that comes too early, is found by what is read. What nobody waits for lands
+//! when its thread exits, which is as late as it can: whoever has used the place for something else
+//! meanwhile loses it.
 
 use super::access::{Memories, Trouble, lane_of, lanes_of};
 use super::fault::FaultKind;

@@ -79,6 +79,23 @@ fn each_thread_waits_for_its_own_copies() {
 }
 
 #[test]
+fn a_copy_that_nobody_waits_for_lands_at_the_latest_when_its_thread_exits() {
+    // The first warp copies to the place of the second one, which stores there behind a barrier and
+    // loads behind another one: by then the first warp may have exited.
+    let body = |wait: &str| {
+        format!(
+            "add.u32 %r10, %r5, 512; setp.lt.u32 %p1, %r0, 32;
+            @%p1 cp.async.cg.shared.global [%r10], [%rd7], 16; {wait} bar.sync 0;
+            @!%p1 st.shared.u32 [%r5], 7; bar.sync 0; @%p1 exit;"
+        )
+    };
+    let second = |wait| run(&body(wait), 64)[32..].to_vec();
+    assert_eq!(second("cp.async.wait_all;"), [7; 32]);
+    let copied: Vec<u32> = (0..32).map(|thread| 4 * thread + 1).collect();
+    assert_eq!(second(""), copied);
+}
+
+#[test]
 fn what_the_source_lacks_is_zero() {
     let words_of = |size: &str| {
         let body = format!(
