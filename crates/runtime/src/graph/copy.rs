@@ -20,6 +20,7 @@ impl Graph {
         // SAFETY: the copy was just made and nobody else has it; it touches what this one does.
         let mut copy = unsafe { Self::from_raw(&self.context, raw) };
         copy.memory_nodes_allowed = self.memory_nodes_allowed;
+        copy.prioritized = self.prioritized;
         copy.owners = self.owners.clone();
         let become_node = |node: &Node| {
             let mut found = CUgraphNode::NULL;

@@ -1,11 +1,17 @@
 //! Which nodes of a graph go first.
 
+use std::cell::Cell;
+
+use retrograph_driver_sys::{
+    CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, CUgraph, CUgraphExec, CUresult, DriverTable,
+};
 use retrograph_kernels::ops::Silu;
 use retrograph_runtime::{
-    Bindings, BuildOptions, DeviceBuffer, EdgeMode, NodeKind, Pass, Policy, Slice,
+    Bindings, BuildError, BuildOptions, DeviceBuffer, EdgeMode, Graph, NodeKind, Pass, Policy,
+    Program, Slice,
 };
 
-use crate::device::device;
+use crate::device::{Device, device};
 use crate::failing_programs::{Bench, UNKNOWN};
 use crate::programs::build;
 
@@ -24,9 +30,12 @@ fn pass(row: usize) -> (Pass, Vec<Slice<f32>>) {
     (pass, chain.into_iter().chain([aside]).collect())
 }
 
-/// The priorities of the kernels of the graph, in the order of the pass, and what the program says.
-fn priorities(row: usize, options: BuildOptions) -> (Vec<i32>, String) {
-    let device = device();
+/// The program of the pass, after a step if it could be built, and what it is bound to.
+fn run(
+    device: &Device,
+    row: usize,
+    options: BuildOptions,
+) -> (Result<Program, BuildError>, Vec<DeviceBuffer<f32>>) {
     let (pass, slices) = pass(row);
     let buffer = |_: &Slice<f32>| DeviceBuffer::<f32>::zeroed(&device.context, LEN).unwrap();
     let buffers: Vec<_> = slices.iter().map(buffer).collect();
@@ -34,17 +43,11 @@ fn priorities(row: usize, options: BuildOptions) -> (Vec<i32>, String) {
     for (slice, buffer) in slices.into_iter().zip(&buffers) {
         bindings.bind(slice, buffer);
     }
-    let mut program = build(&device, &pass, &bindings, options).unwrap();
-    program.step(&device.stream, &pass.controls()).unwrap();
-    // Both ends of the graph have the same numbers, whatever goes first.
-    let [last, aside] = [row, row + 1].map(|at| buffers[at].download(&device.stream).unwrap());
-    assert!(last.iter().all(|value| value.is_finite()) && aside[0] > 0.7);
-    // SAFETY: the graph is not launched.
-    let graph = unsafe { program.graph(&device.stream) }.unwrap();
-    let kernels = graph.nodes().unwrap().into_iter();
-    let kernels = kernels.filter(|&node| graph.kind(node).unwrap() == NodeKind::Kernel);
-    let found = kernels.map(|node| graph.priority(node).unwrap()).collect();
-    (found, program.report().to_string())
+    let mut program = build(device, &pass, &bindings, options);
+    if let Ok(program) = &mut program {
+        program.step(&device.stream, &pass.controls()).unwrap();
+    }
+    (program, buffers)
 }
 
 fn manual(equally_urgent: bool) -> BuildOptions {
@@ -52,39 +55,80 @@ fn manual(equally_urgent: bool) -> BuildOptions {
     BuildOptions { edges, equally_urgent, ..BuildOptions::from(Policy::Manual) }
 }
 
-#[test]
-fn what_nobody_waits_for_soon_is_not_urgent() {
-    let (mut found, report) = priorities(8, manual(false));
+/// The priorities of the kernels, least first.
+fn priorities(graph: &Graph) -> Vec<i32> {
+    let kernels = graph.nodes().unwrap().into_iter();
+    let kernels = kernels.filter(|&node| graph.kind(node).unwrap() == NodeKind::Kernel);
+    let mut found: Vec<_> = kernels.map(|node| graph.priority(node).unwrap()).collect();
     found.sort_unstable();
-    assert_eq!(found, [-1, -1, -1, -1, -1, -1, -1, -1, 0]);
-    assert!(report.contains("urgent      8 of the nodes"), "{report}");
+    found
 }
 
 #[test]
-fn where_all_are_equally_urgent_no_node_has_a_priority() {
-    for (row, options) in [(8, manual(true)), (4, manual(false))] {
-        let (found, report) = priorities(row, options);
-        assert_eq!(found, vec![0; row + 1]);
-        assert!(!report.contains("urgent"), "{report}");
+fn what_nobody_waits_for_soon_is_not_urgent() {
+    for (row, options, urgent) in
+        [(8, manual(false), 8), (8, manual(true), 0), (4, manual(false), 0)]
+    {
+        let device = device();
+        let (program, buffers) = run(&device, row, options);
+        let program = program.unwrap();
+        // Both ends of the graph have the same numbers, whatever goes first.
+        let [last, aside] = [row, row + 1].map(|at| buffers[at].download(&device.stream).unwrap());
+        assert!(last.iter().all(|value| value.is_finite()) && aside[0] > 0.7);
+        // SAFETY: the graph is not launched.
+        let graph = unsafe { program.graph(&device.stream) }.unwrap();
+        let expected = [vec![-1; urgent], vec![0; row + 1 - urgent]].concat();
+        assert_eq!(priorities(&graph), expected, "{row} in a row");
+        let report = program.report();
+        assert_eq!(report.urgent_nodes, urgent);
+        assert_eq!(report.to_string().contains("of the nodes go first"), urgent > 0, "{report}");
+    }
+}
+
+thread_local! {
+    static SEEN: Cell<Option<(DriverTable, u64)>> = const { Cell::new(None) };
+}
+
+/// Instantiates, and notes the flags.
+unsafe extern "C" fn noting_flags(exec: *mut CUgraphExec, graph: CUgraph, flags: u64) -> CUresult {
+    let (table, _) = SEEN.get().unwrap();
+    SEEN.set(Some((table, flags)));
+    // SAFETY: the arguments are those of the caller.
+    unsafe { (table.cuGraphInstantiateWithFlags)(exec, graph, flags) }
+}
+
+#[test]
+fn graphs_with_priorities_and_their_copies_are_instantiated_to_heed_them() {
+    let bench = Bench::with_table(0, |table| table.cuGraphInstantiateWithFlags = noting_flags);
+    let by_node = CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+    for (options, expected) in [(manual(false), by_node), (manual(true), 0)] {
+        let seen = || SEEN.replace(Some((*bench.simulator.table(), u64::MAX))).map(|it| it.1);
+        seen();
+        let (program, _buffers) = run(&bench.device, 8, options);
+        assert_eq!(seen(), Some(expected));
+        // SAFETY: the graphs are not launched.
+        let graph = unsafe { program.unwrap().graph(&bench.device.stream) }.unwrap();
+        let (copy, _) = graph.duplicate(&[]).unwrap();
+        assert_eq!(priorities(&copy), priorities(&graph));
+        drop(copy.instantiate().unwrap());
+        assert_eq!(seen(), Some(expected), "of the copy");
+        let mut parent = Graph::new(&bench.device.context).unwrap();
+        parent.add_child(&graph, &[]).unwrap();
+        drop(parent.instantiate().unwrap());
+        assert_eq!(seen(), Some(expected), "with the graph as a node");
     }
 }
 
 #[test]
 fn a_node_that_cannot_be_made_urgent_fails_the_build_and_leaks_nothing() {
     let bench = Bench::new(0);
-    let (pass, slices) = pass(8);
-    let context = &bench.device.context;
-    let buffer = |_: &Slice<f32>| DeviceBuffer::<f32>::zeroed(context, LEN).unwrap();
-    let buffers: Vec<_> = slices.iter().map(buffer).collect();
-    let mut bindings = Bindings::new();
-    for (slice, buffer) in slices.into_iter().zip(&buffers) {
-        bindings.bind(slice, buffer);
-    }
-    drop(build(&bench.device, &pass, &bindings, manual(false)).unwrap());
+    drop(run(&bench.device, 8, manual(false)));
     let before = bench.simulator.live();
     bench.simulator.fail("cuGraphKernelNodeSetAttribute", 3, UNKNOWN).unwrap();
-    let error = build(&bench.device, &pass, &bindings, manual(false)).unwrap_err();
+    let (program, buffers) = run(&bench.device, 8, manual(false));
+    let error = program.unwrap_err();
     let text = std::error::Error::source(&error).map_or(error.to_string(), |it| it.to_string());
     assert!(text.contains("cuGraphKernelNodeSetAttribute"), "{error}: {text}");
+    drop(buffers);
     assert_eq!(bench.simulator.live(), before);
 }

@@ -1,9 +1,9 @@
 //! The way of an operand in NF4 into a stage, where it lies as if it had been copied as bf16.
 //!
 //! Its codes are copied into the stage before, where that is possible without a register. Threads
-//! decode them while tensor cores multiply that stage: each takes as many neighbours as every other
-//! one, half a block or less, so that it makes one table of what the codes of its block stand for.
-//! The scale is loaded while the stage before is decoded.
+//! decode them while tensor cores multiply that stage: each that has a share takes as many
+//! neighbours as every other one, half a block or less, so that it makes one table of what the
+//! codes of its block stand for. The scale is loaded while the stage before is decoded.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
