@@ -45,6 +45,7 @@ pub(crate) fn run(arguments: &FinetuneArguments) -> Result<Outcome, CliError> {
     let device = Device::open(arguments.device)?;
     screen::device(&device);
     screen::run(&config);
+    screen::batch(&config, plan.step_pass().division);
     data::show(split, tokenizer, &config);
     let modules = arguments.cache.modules(&device, arguments.device)?;
     let mut trainer = start::start(plan, &modules, (checkpoint.as_mut(), adapter.as_mut()))?;
@@ -104,7 +105,7 @@ fn resolve(
     let header = checkpoint.header();
     header.require(&asked, data.fingerprint())?;
     header.require_base(base)?;
-    header.require_micro_batch(arguments.memory.micro_batch)?;
+    header.require_division(&arguments.division.step())?;
     header.require_optimizer(&arguments.training.given(&header.config.optimizer))?;
     fact("resume", format!("{} after step {}", checkpoint.path().display(), header.next_step));
     Ok((header.config, Some(directory), Some(checkpoint)))
@@ -118,7 +119,7 @@ fn plan(
     let options = TrainerOptions {
         build: arguments.strategy.policy().into(),
         verify: arguments.verify,
-        step: arguments.memory.step(),
+        step: arguments.division.step(),
         lengths: arguments.data_use.buckets as usize,
     };
     let mut plan = Plan::new(config, options)?;

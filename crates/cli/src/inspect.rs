@@ -29,9 +29,10 @@ pub(crate) fn run(arguments: &InspectArguments) -> Result<Outcome, CliError> {
         screen::adapter(&adapter);
         config.mode = Mode::Lora(adapter.lora());
     }
-    let options = TrainerOptions { step: arguments.memory.step(), ..TrainerOptions::default() };
+    let options = TrainerOptions { step: arguments.division.step(), ..TrainerOptions::default() };
     let plan = Plan::new(&config, options)?.with_base(model)?;
     screen::run(&config);
+    screen::batch(&config, plan.step_pass().division);
     screen::need(plan.memory());
     Ok(Outcome::Done)
 }

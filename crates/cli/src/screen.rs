@@ -6,6 +6,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use retrograph_finetune::model::Division;
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::trainer::{MemoryNeed, MemoryUse};
 use retrograph_finetune::{
@@ -66,6 +67,12 @@ pub(crate) fn run(config: &TrainingConfig) {
         format!("{layers} layers of width {hidden}, {all} parameters, {trained} trained ({mode})"),
     );
     fact("precision", format!("{}: {}", config.precision, by_type(&parameters)));
+}
+
+/// What a step takes, and how it is divided.
+pub(crate) fn batch(config: &TrainingConfig, division: Division) {
+    let TrainingConfig { batch, seq, .. } = config;
+    fact("batch", format!("{batch} sequences of {seq} tokens, {division}"));
 }
 
 /// The bytes of the parameters on the device, by type.

@@ -15,6 +15,7 @@ use crate::config::TrainingConfig;
 use crate::data::TextData;
 use crate::error::Result;
 use crate::init;
+use crate::model::StepOptions;
 use crate::parameters::Parameter;
 use crate::report::median;
 use crate::trainer::{Chunk, MemoryUse, ModelState, Plan, Source, Trainer, TrainerOptions};
@@ -38,11 +39,15 @@ pub enum Contender {
     ManualLate,
     /// A graph built by hand, in which all operations are equally urgent.
     ManualEqual,
+    /// Launch after launch, of batches that are computed as a whole.
+    EagerWhole,
+    /// A graph built by hand, of batches that are computed as a whole.
+    ManualWhole,
 }
 
 impl Contender {
     /// Every contender.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Eager,
         Self::Capture,
         Self::Manual,
@@ -51,6 +56,8 @@ impl Contender {
         Self::ManualChain,
         Self::ManualLate,
         Self::ManualEqual,
+        Self::EagerWhole,
+        Self::ManualWhole,
     ];
 
     /// The name on the command line and in results.
@@ -64,14 +71,16 @@ impl Contender {
             Self::ManualChain => "manual-chain",
             Self::ManualLate => "manual-late",
             Self::ManualEqual => "manual-equal",
+            Self::EagerWhole => "eager-whole",
+            Self::ManualWhole => "manual-whole",
         }
     }
 
     fn build(self) -> BuildOptions {
         let (policy, edges) = match self {
-            Self::Eager => (Policy::Eager, EdgeMode::Inferred),
+            Self::Eager | Self::EagerWhole => (Policy::Eager, EdgeMode::Inferred),
             Self::Capture => (Policy::Capture, EdgeMode::Inferred),
-            Self::Manual | Self::ManualLate | Self::ManualEqual => {
+            Self::Manual | Self::ManualLate | Self::ManualEqual | Self::ManualWhole => {
                 (Policy::Manual, EdgeMode::Inferred)
             }
             Self::ManualWidth2 => (Policy::Manual, EdgeMode::Width(2)),
@@ -84,6 +93,12 @@ impl Contender {
         };
         let equally_urgent = self == Self::ManualEqual;
         BuildOptions { policy, edges, early_start, equally_urgent, ..BuildOptions::default() }
+    }
+
+    /// How its step is described.
+    fn step(self) -> StepOptions {
+        let whole = matches!(self, Self::EagerWhole | Self::ManualWhole);
+        StepOptions { interleave: whole.then_some(1), ..StepOptions::default() }
     }
 }
 
@@ -216,7 +231,8 @@ impl Bench {
         size: [usize; 2],
         contender: Contender,
     ) -> Result<Measurement> {
-        let options = TrainerOptions { build: contender.build(), ..TrainerOptions::default() };
+        let (build, step) = (contender.build(), contender.step());
+        let options = TrainerOptions { build, step, ..TrainerOptions::default() };
         let plan = Plan::new(&self.sized(size), options)?;
         let mut trainer = plan.start(modules, Source::State(state.clone()), &mut |_| ())?;
         let text = noise(size[1] * 16 + 1);

@@ -32,7 +32,7 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "TYPE", requires = "decode")]
     pub(crate) cache_dtype: Option<Dtype>,
     /// What is measured: eager, capture, manual, manual-width-2, manual-width-4, manual-chain,
-    /// manual-late, manual-equal.
+    /// manual-late, manual-equal; eager-whole and manual-whole, in which no batch is divided.
     #[arg(long, value_delimiter = ',', default_value = "eager,capture,manual,manual-chain")]
     pub(crate) strategies: Vec<Contender>,
     /// Steps that are measured.

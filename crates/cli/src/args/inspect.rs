@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use retrograph_finetune::{Mode, ModelConfig, OptimizerConfig, TrainingConfig};
 
-use super::{HUB_RANK, LoraArguments, MemoryArguments, ModeArgument, PrecisionArguments};
+use super::{DivisionArguments, HUB_RANK, LoraArguments, ModeArgument, PrecisionArguments};
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArguments {
@@ -26,7 +26,7 @@ pub(crate) struct InspectArguments {
     #[command(flatten)]
     precision: PrecisionArguments,
     #[command(flatten)]
-    pub(crate) memory: MemoryArguments,
+    pub(crate) division: DivisionArguments,
 }
 
 impl InspectArguments {

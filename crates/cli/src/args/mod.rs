@@ -3,11 +3,11 @@
 mod bench;
 mod cache;
 mod data;
+mod division;
 mod eval;
 mod generate;
 mod inspect;
 mod lora;
-mod memory;
 mod merge;
 mod output;
 mod precision;
@@ -25,11 +25,11 @@ use retrograph_runtime::Policy;
 pub(crate) use bench::BenchArguments;
 pub(crate) use cache::{CacheArguments, WorkerArguments};
 pub(crate) use data::{DataArguments, UseArguments};
+pub(crate) use division::DivisionArguments;
 pub(crate) use eval::EvalArguments;
 pub(crate) use generate::GenerateArguments;
 pub(crate) use inspect::InspectArguments;
 pub(crate) use lora::LoraArguments;
-pub(crate) use memory::MemoryArguments;
 pub(crate) use merge::MergeArguments;
 pub(crate) use output::OutputArguments;
 pub(crate) use precision::PrecisionArguments;
@@ -89,7 +89,7 @@ pub(crate) struct FinetuneArguments {
     #[command(flatten)]
     pub(crate) training: TrainingArguments,
     #[command(flatten)]
-    pub(crate) memory: MemoryArguments,
+    pub(crate) division: DivisionArguments,
     /// How the step reaches the device.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) strategy: StrategyArgument,

@@ -112,6 +112,25 @@ fn a_step_that_saves_memory_is_planned_trained_and_resumed_alike() {
 }
 
 #[test]
+fn a_step_in_halves_side_by_side_is_said_trained_and_resumed_alike() {
+    let place = Place::new();
+    write_model(&place, 256);
+    let halves = ["--interleave", "2"];
+    let steps = ["--steps", "2", "--schedule-steps", "4", "--verify", "--checkpoint", "run"];
+    let done = train(&place, &[&steps[..], &halves[..]].concat()).good();
+    assert!(done.out.contains("2 micro-batches of 1, side by side"), "{}", done.out);
+    assert!(done.out.contains("2 steps equal the eager step"), "{}", done.out);
+    let resumed = ["--steps", "3", "--schedule-steps", "4", "--checkpoint", "run", "--resume"];
+    train(&place, &resumed).bad(&["interleave", "Some(2)", "None"]);
+    train(&place, &[&resumed[..], &halves[..]].concat()).good();
+    let three = ["inspect", "--model", "model", "--batch", "64", "--interleave", "3"];
+    run(&place, &three).bad(&["interleave is 3", "divisor of the batch, 64"]);
+    let both = [&three[..6], &["2", "--micro-batch", "32"][..]].concat();
+    let done = run(&place, &both);
+    assert_eq!(done.code, Some(2), "{}", done.err);
+}
+
+#[test]
 fn a_model_is_trained_and_resumed_from_its_directory() {
     let place = Place::new();
     write_model(&place, 256);

@@ -22,6 +22,7 @@ use crate::config::{OptimizerConfig, TrainingConfig};
 use crate::error::{Error, Result};
 use crate::evaluate::HeldOutLoss;
 use crate::hub::ModelDirectory;
+use crate::model::StepOptions;
 
 pub use directory::CheckpointDirectory;
 pub use read::Checkpoint;
@@ -52,6 +53,9 @@ pub struct Header {
     /// Sequences that are computed together, where that is not the whole batch.
     #[serde(default)]
     pub micro_batch: Option<usize>,
+    /// Micro-batches that were to be computed side by side, where that was asked for.
+    #[serde(default)]
+    pub interleave: Option<usize>,
     /// The fingerprint of the data.
     pub text: String,
     /// The loss of each step done.
@@ -72,6 +76,7 @@ impl Header {
             config,
             base: None,
             micro_batch: None,
+            interleave: None,
             next_step: losses.len() as u32,
             text: text.to_owned(),
             losses,
@@ -112,8 +117,9 @@ impl Header {
     ///
     /// # Errors
     /// [`Error::CheckpointMismatch`] when they are not.
-    pub fn require_micro_batch(&self, asked: Option<usize>) -> Result<()> {
-        compare("micro-batch", &self.micro_batch, &asked)
+    pub fn require_division(&self, asked: &StepOptions) -> Result<()> {
+        compare("micro-batch", &self.micro_batch, &asked.micro_batch)?;
+        compare("interleave", &self.interleave, &asked.interleave)
     }
 
     /// Checks that the optimizer of the checkpoint is `asked`.

@@ -8,7 +8,7 @@ use retrograph_runtime::{BufferId, Pass, Slice};
 
 use super::activation::Activation;
 use super::cached::Cache;
-use super::step::GradientHome;
+use super::options::{Division, GradientHome};
 use super::value::Value;
 use crate::config::TrainingConfig;
 use crate::error::Result;
@@ -77,6 +77,8 @@ pub(super) struct Builder {
     prefix: String,
     /// The micro-batch. Each but the first adds to what those before have left in the gradients.
     micro_batch: usize,
+    /// Micro-batches that run beside the one that is described.
+    beside: u32,
     /// The step, in a pass that trains: what is left out at random is drawn by it.
     step: Option<Slice<u32>>,
 }
@@ -110,7 +112,7 @@ impl Builder {
         let names = parameters.iter().map(|held| held.parameter.name.clone());
         let by_name = names.enumerate().map(|(index, name)| (name, index)).collect();
         let (scope, prefix, config) = (String::new(), String::new(), *config);
-        let (cache, upcoming, micro_batch, step) = (None, None, 0, None);
+        let (cache, upcoming, step) = (None, None, None);
         Self {
             pass,
             config,
@@ -120,7 +122,8 @@ impl Builder {
             by_name,
             scope,
             prefix,
-            micro_batch,
+            micro_batch: 0,
+            beside: 0,
             step,
         }
     }
@@ -147,6 +150,16 @@ impl Builder {
     /// there.
     pub(super) fn prefix(&mut self, prefix: String) -> String {
         std::mem::replace(&mut self.prefix, prefix)
+    }
+
+    /// Says that the pass describes the micro-batches of `division` one after another.
+    pub(super) fn divide(&mut self, division: Division) {
+        self.beside = division.beside();
+    }
+
+    /// How many launches run beside one that has `others` like it in its own micro-batch.
+    pub(super) fn beside(&self, others: u32) -> u32 {
+        (others + 1) * (self.beside + 1) - 1
     }
 
     /// What follows belongs to the next micro-batch.

@@ -26,7 +26,7 @@ pub(super) struct Linear {
     pub(super) bias: Option<Weight>,
     pub(super) lora: Option<Lora>,
     pub(super) shape: GemmShape,
-    /// How many layers of the same sizes are computed at the same time.
+    /// How many layers of the same sizes are computed at the same time, of one micro-batch.
     pub(super) beside: u32,
 }
 
@@ -232,7 +232,7 @@ impl Linear {
     fn manner(&self, builder: &Builder) -> Manner {
         let (compute, rounded) = (builder.compute(), self.forms(builder).bf16);
         let nf4 = matches!(self.weight.value.stored(), Stored::Nf4(_));
-        Manner { compute, rounded, nf4, beside: self.beside }
+        Manner { compute, rounded, nf4, beside: builder.beside(self.beside) }
     }
 
     /// Appends a product by the weight.
@@ -241,7 +241,8 @@ impl Linear {
         builder: &mut Builder,
         product: std::result::Result<Launch<BufferId>, KernelError>,
     ) -> Result<()> {
-        builder.launch(product.map(|launch| launch.beside(self.beside)))
+        let beside = builder.beside(self.beside);
+        builder.launch(product.map(|launch| launch.beside(beside)))
     }
 
     /// The form of an input or gradient that the product with the weight takes.

@@ -7,6 +7,7 @@ use super::builder::{Builder, ParameterBuffers};
 use super::head::{self, Objective};
 use super::layer;
 use super::optimizer::{self, Scalars};
+use super::options::{Division, StepOptions};
 use super::residual::Residual;
 use crate::config::{Mode, TrainingConfig};
 use crate::data::Batch;
@@ -14,52 +15,6 @@ use crate::error::{Error, Result};
 
 /// Elements of the metrics buffer: the loss and the norm of the gradients before clipping.
 pub const METRICS: usize = 2;
-
-/// Who keeps the gradients.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GradientHome {
-    /// The program, within the step, so that their memory is shared.
-    #[default]
-    Transient,
-    /// The caller, who can read them after the step.
-    External,
-}
-
-/// How a step is described, beyond what it computes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StepOptions {
-    /// Who keeps the gradients.
-    pub gradients: GradientHome,
-    /// Sequences that are computed together, a divisor of the batch; the gradients of all are
-    /// added. `None` computes the batch as a whole.
-    pub micro_batch: Option<usize>,
-    /// Whether the backward pass computes each layer again, of which the forward pass then keeps
-    /// the input only. The bits are the same.
-    pub recompute: bool,
-}
-
-impl From<GradientHome> for StepOptions {
-    fn from(gradients: GradientHome) -> Self {
-        Self { gradients, ..Self::default() }
-    }
-}
-
-impl StepOptions {
-    /// Whether the step is to take less memory at the cost of time.
-    pub fn saves_memory(&self) -> bool {
-        self.micro_batch.is_some() || self.recompute
-    }
-
-    /// Sequences that are computed together in a step of `batch`.
-    fn micro_batch(&self, batch: usize) -> Result<usize> {
-        let size = self.micro_batch.unwrap_or(batch);
-        if size > 0 && batch.is_multiple_of(size) {
-            return Ok(size);
-        }
-        let rule = format!("a divisor of the batch, {batch}");
-        Err(Error::InvalidConfig { field: "micro-batch", value: size.to_string(), rule })
-    }
-}
 
 /// The training step and the buffers through which it is bound and fed.
 #[derive(Debug)]
@@ -87,6 +42,8 @@ pub struct StepPass {
     pub halt: Slice<u32>,
     /// How it was described.
     pub options: StepOptions,
+    /// How the batch is divided.
+    pub division: Division,
 }
 
 /// What is set before each step.
@@ -126,7 +83,7 @@ impl StepPass {
     /// Describes the step of `config`.
     ///
     /// # Errors
-    /// When `config` is not valid, the micro-batch does not divide the batch, or a kernel cannot
+    /// When `config` is not valid, the batch cannot be divided as `options` say, or a kernel cannot
     /// handle the sizes.
     pub fn new(config: &TrainingConfig, options: StepOptions) -> Result<Self> {
         config.validate()?;
@@ -135,9 +92,10 @@ impl StepPass {
             let rule = "full or lora: there is nothing to train".to_owned();
             return Err(Error::InvalidConfig { field, value, rule });
         }
-        let batch = options.micro_batch(config.batch)?;
-        let micro = TrainingConfig { batch, ..*config };
+        let division = options.division(config)?;
+        let micro = TrainingConfig { batch: division.size(), ..*config };
         let mut builder = Builder::new("training step", &micro, Some(options.gradients));
+        builder.divide(division);
         let pass = &mut builder.pass;
         let step = pass.control::<u32>("step");
         let tokens = pass.control_array::<u32>("tokens", config.rows());
@@ -152,7 +110,7 @@ impl StepPass {
         let losses = builder.transient("per_token", config.rows());
         let objective = Objective { targets, counted, losses };
         for (number, start) in (0..config.rows()).step_by(micro.rows()).enumerate() {
-            if options.micro_batch.is_some() {
+            if division.parts > 1 {
                 builder.prefix(format!("micro-batch {number}/"));
             }
             let rows = start..start + micro.rows();
@@ -177,6 +135,7 @@ impl StepPass {
             metrics,
             halt,
             options,
+            division,
         })
     }
 

@@ -15,6 +15,7 @@ mod hazards;
 mod held_out;
 mod hub;
 mod ignored;
+mod interleaved;
 mod lengths;
 mod memory;
 mod mixing;

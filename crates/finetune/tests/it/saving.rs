@@ -15,17 +15,17 @@ use crate::golden::weights;
 use crate::models::{bits, config, train, trainer};
 
 /// Every projection and the norms.
-fn lora() -> Mode {
+pub(crate) fn lora() -> Mode {
     let targets = LoraTargets::ALL;
     Mode::Lora(LoraConfig { targets, norms: true, ..LoraConfig::new(3, 6.0) })
 }
 
-fn six(mode: Mode) -> TrainingConfig {
+pub(crate) fn six(mode: Mode) -> TrainingConfig {
     TrainingConfig { batch: 6, ..config(mode, 4) }
 }
 
 /// Six sequences, of which some have few targets that count and one has none.
-fn batch(config: &TrainingConfig) -> Batch {
+pub(crate) fn batch(config: &TrainingConfig) -> Batch {
     let vocab = config.model.vocab as u32;
     let tokens = (0..config.rows() as u32).map(|at| at * 37 % vocab).collect();
     let counts = |at: u32| at / config.seq as u32 != 2 && at % 7 < 1 + at / config.seq as u32;
@@ -34,7 +34,7 @@ fn batch(config: &TrainingConfig) -> Batch {
 }
 
 /// The loss, and the gradients by name, of one step without clipping.
-fn gradients(
+pub(crate) fn gradients(
     device: &Device,
     mut config: TrainingConfig,
     step: StepOptions,

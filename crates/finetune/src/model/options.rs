@@ -1,0 +1,217 @@
+//! How a step is described, beyond what it computes, and how its batch is divided.
+
+use std::fmt;
+
+use crate::config::{Dtype, Mode, TrainingConfig};
+use crate::error::{Error, Result};
+
+/// Who keeps the gradients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GradientHome {
+    /// The program, within the step, so that their memory is shared.
+    #[default]
+    Transient,
+    /// The caller, who can read them after the step.
+    External,
+}
+
+/// How a step is described, beyond what it computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepOptions {
+    /// Who keeps the gradients.
+    pub gradients: GradientHome,
+    /// Sequences that are computed together, a divisor of the batch, so that the step takes less
+    /// memory; the gradients of all are added.
+    pub micro_batch: Option<usize>,
+    /// Micro-batches that a graph computes side by side, so that it takes less time; a divisor of
+    /// the batch, and 1 to compute it as a whole. `None` divides it where that was measured to
+    /// pay: see [`Division`].
+    pub interleave: Option<usize>,
+    /// Whether the backward pass computes each layer again, of which the forward pass then keeps
+    /// the input only. The bits are the same.
+    pub recompute: bool,
+}
+
+impl From<GradientHome> for StepOptions {
+    fn from(gradients: GradientHome) -> Self {
+        Self { gradients, ..Self::default() }
+    }
+}
+
+impl StepOptions {
+    /// Whether the step is to take less memory at the cost of time.
+    pub fn saves_memory(&self) -> bool {
+        self.micro_batch.is_some() || self.recompute
+    }
+
+    /// How a step of `config` is divided.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`] when the parts do not divide the batch, or it would have to be
+    /// divided in both ways.
+    pub fn division(&self, config: &TrainingConfig) -> Result<Division> {
+        let batch = config.batch;
+        let invalid = |field, value: usize, rule| {
+            Err(Error::InvalidConfig { field, value: value.to_string(), rule })
+        };
+        let divides = |value: usize| value > 0 && batch.is_multiple_of(value);
+        let rule = || format!("a divisor of the batch, {batch}");
+        match (self.micro_batch, self.interleave) {
+            (Some(_), Some(parts)) if parts != 1 => {
+                let rule = "1 where micro-batches save memory: they follow each other".to_owned();
+                invalid("interleave", parts, rule)
+            }
+            (Some(size), _) if !divides(size) => invalid("micro-batch", size, rule()),
+            (_, Some(parts)) if !divides(parts) => invalid("interleave", parts, rule()),
+            (Some(size), _) => Ok(Division { batch, parts: batch / size, side_by_side: false }),
+            (None, asked) => {
+                let pays = !self.saves_memory() && Division::pays(config);
+                let parts = asked.unwrap_or(if pays { 2 } else { 1 });
+                Ok(Division { batch, parts, side_by_side: parts > 1 })
+            }
+        }
+    }
+}
+
+/// The micro-batches of a step. Loss and gradients are the means over all that counts in the step,
+/// as without a division, but for rounding: additions come in another order.
+///
+/// **Side by side.** The longest path through a step has many operations that leave most of a GPU
+/// idle: norms and SwiGLU wait for memory, and the last tiles of a product leave multiprocessors
+/// without work. Two halves of a batch depend on each other only where their gradients are added,
+/// so that one fills what the other leaves. Each half reads all weights, which costs most in bf16,
+/// where it is slower for that reason.
+///
+/// Where nothing is asked for, LoRA steps are divided in two if their products are in f32 or their
+/// weights in NF4, the batch is even, and half of it has at least as much to compute in a layer as
+/// the least that was measured: 256 tokens of a model 1536 wide with an MLP of 8960
+/// (docs/hardware/2026-11-22-halves-of-a-batch). Eager steps have no use for it, and are divided
+/// alike, so that every strategy gives the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Division {
+    /// Sequences of the step.
+    pub batch: usize,
+    /// Micro-batches, all of one size.
+    pub parts: usize,
+    /// Whether they may be computed at the same time, and have memory of their own for that.
+    pub side_by_side: bool,
+}
+
+impl Division {
+    /// Sequences of a micro-batch.
+    pub fn size(self) -> usize {
+        self.batch / self.parts
+    }
+
+    /// How many micro-batches run beside each of them.
+    pub(super) fn beside(self) -> u32 {
+        if self.side_by_side { self.parts as u32 - 1 } else { 0 }
+    }
+
+    /// Whether two halves side by side were measured to take less time than steps like that of
+    /// `config`.
+    fn pays(config: &TrainingConfig) -> bool {
+        /// Multiplications of a matrix of the MLP with the rows of a half.
+        const LEAST: usize = 256 * 1536 * 8960;
+        let TrainingConfig { model, precision, mode, batch, .. } = config;
+        let lora = matches!(mode, Mode::Lora(_));
+        let slow = precision.dtype == Dtype::F32 || precision.quantize.is_some();
+        let half = config.rows() / 2 * model.hidden * model.intermediate;
+        lora && slow && batch.is_multiple_of(2) && half >= LEAST
+    }
+}
+
+impl fmt::Display for Division {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { parts, side_by_side, .. } = *self;
+        let way = if side_by_side { "side by side" } else { "one after another" };
+        match parts {
+            1 => write!(f, "as a whole"),
+            _ => write!(f, "{parts} micro-batches of {}, {way}", self.size()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{LoraConfig, OptimizerConfig, Precision, Preset};
+
+    fn config(precision: Precision, [batch, seq]: [usize; 2]) -> TrainingConfig {
+        TrainingConfig {
+            model: Preset::Qwen25OneAndHalf.model(),
+            mode: Mode::Lora(LoraConfig::new(16, 32.0)),
+            precision,
+            batch,
+            seq,
+            optimizer: OptimizerConfig::new(1e-3, 10),
+            seed: 0,
+        }
+    }
+
+    fn divided(options: StepOptions, config: &TrainingConfig) -> (usize, bool) {
+        let division = options.division(config).unwrap();
+        (division.parts, division.side_by_side)
+    }
+
+    #[test]
+    fn halves_run_side_by_side_where_that_was_measured_to_pay() {
+        let options = StepOptions::default();
+        let nf4 = Precision::BF16.nf4(false);
+        for (precision, size, parts) in [
+            (Precision::F32, [4, 128], 2),
+            (nf4, [4, 512], 2),
+            (nf4, [8, 512], 2),
+            (Precision::BF16, [4, 512], 1),
+            // Half of it is too little, or is no whole number of sequences.
+            (nf4, [4, 127], 1),
+            (nf4, [1, 2048], 1),
+            (Precision::F32, [3, 512], 1),
+        ] {
+            let found = divided(options, &config(precision, size));
+            assert_eq!(found, (parts, parts > 1), "{precision} {size:?}");
+        }
+        let full = TrainingConfig { mode: Mode::Full, ..config(Precision::F32, [4, 512]) };
+        assert_eq!(divided(options, &full), (1, false));
+    }
+
+    #[test]
+    fn what_is_asked_for_is_done() {
+        let large = config(Precision::F32, [4, 512]);
+        let asked = |interleave| StepOptions { interleave, ..StepOptions::default() };
+        assert_eq!(divided(asked(Some(1)), &large), (1, false));
+        assert_eq!(divided(asked(Some(4)), &large), (4, true));
+        // What saves memory does not divide it for another reason.
+        let saving = StepOptions { recompute: true, ..StepOptions::default() };
+        assert_eq!(divided(saving, &large), (1, false));
+        let saving = StepOptions { micro_batch: Some(1), ..StepOptions::default() };
+        assert_eq!(divided(saving, &large), (4, false));
+        assert_eq!(divided(StepOptions { interleave: Some(1), ..saving }, &large), (4, false));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let large = config(Precision::F32, [4, 512]);
+        let error = |micro_batch, interleave| {
+            let options = StepOptions { micro_batch, interleave, ..StepOptions::default() };
+            options.division(&large).unwrap_err().to_string()
+        };
+        for parts in [0, 3, 8] {
+            let text = error(None, Some(parts));
+            assert!(text.contains(&format!("interleave is {parts}")), "{text}");
+            assert!(text.contains("a divisor of the batch, 4"), "{text}");
+        }
+        assert!(error(Some(3), None).contains("micro-batch is 3"));
+        assert!(error(Some(2), Some(2)).contains("interleave is 2"));
+    }
+
+    #[test]
+    fn it_is_said_in_words() {
+        let large = config(Precision::F32, [4, 512]);
+        let words = |options: StepOptions| options.division(&large).unwrap().to_string();
+        assert_eq!(words(StepOptions::default()), "2 micro-batches of 2, side by side");
+        let saving = StepOptions { micro_batch: Some(1), ..StepOptions::default() };
+        assert_eq!(words(saving), "4 micro-batches of 1, one after another");
+        assert_eq!(words(StepOptions { recompute: true, ..Default::default() }), "as a whole");
+    }
+}
