@@ -222,8 +222,9 @@ impl Pass {
         self.append(OperationKind::Custom(launch))
     }
 
-    /// Lets the launch of a custom image start before what it waits for has ended: where that is
-    /// one kernel, the edge between them is a programmatic one in graphs that are built by hand.
+    /// Lets the launch of a custom image start before what it waits for has ended: where all of
+    /// that are kernels, the edges from them are programmatic ones in graphs that are built by
+    /// hand.
     /// This is worth it for small kernels, and costs time where many blocks wait on the device
     /// (`docs/graphs.md`, "Edges that let a kernel start early").
     ///

@@ -34,13 +34,14 @@ impl Assembly {
     ) -> Result<Self, BuildError> {
         let fail = |cause| BuildError::Operation { operation: step.name.clone(), cause };
         let node = match after {
-            // Only the shape that was measured: one kernel behind one other.
-            [kernel] if early && self.graph.can_start_early_behind(*kernel)? => {
-                self.early_edges += 1;
+            [_, ..] if early && self.all_let_start(after)? => {
                 let node = add_node(&mut self.graph, step, &[]).map_err(fail)?;
-                // SAFETY: kernels of the workspace wait where `images::start_early` says so, and
-                // the caller of `Pass::start_early` promised it of others.
-                unsafe { self.graph.add_early_edge(*kernel, node) }.map_err(fail)?;
+                for &earlier in after {
+                    // SAFETY: kernels of the workspace wait where `images::start_early` says so, and
+                    // the caller of `Pass::start_early` promised it of others.
+                    unsafe { self.graph.add_early_edge(earlier, node) }.map_err(fail)?;
+                }
+                self.early_edges += after.len();
                 node
             }
             _ => add_node(&mut self.graph, step, after).map_err(fail)?,
@@ -52,6 +53,12 @@ impl Assembly {
         self.groups.push(vec![node]);
         self.ends.push(vec![node]);
         Ok(self)
+    }
+
+    /// Whether a kernel can start early behind all of these nodes.
+    fn all_let_start(&self, after: &[Node]) -> Result<bool> {
+        let mut able = after.iter().map(|&earlier| self.graph.can_start_early_behind(earlier));
+        able.try_fold(true, |all, able| Ok(all && able?))
     }
 
     /// Captures the work of `step` into the graph.

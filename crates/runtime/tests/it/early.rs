@@ -1,7 +1,7 @@
 //! Kernels that start before the one in front of them has ended, and wait by themselves.
 
 use retrograph_kernels::Argument;
-use retrograph_kernels::ops::{Gemv, Silu};
+use retrograph_kernels::ops::{Add, Gemv, Silu};
 use retrograph_runtime::{
     Bindings, BuildOptions, CustomLaunch, DeviceBuffer, EarlyStart, EdgeMode, OpId, Pass,
     PassError, Policy, Report, Slice,
@@ -101,6 +101,55 @@ fn kernels_that_wait_by_themselves_compute_the_same_bits() {
         assert_eq!((report.nodes, report.edges, report.depth), (ROW + 2, ROW + 1, ROW + 2));
         assert_eq!(found, expected, "{report}");
         assert_eq!(report.to_string().contains("start early"), edges > 0, "{report}");
+    }
+}
+
+#[test]
+fn a_kernel_starts_early_behind_several_kernels_and_not_where_one_of_them_is_none() {
+    let device = device();
+    if device.context.info().unwrap().compute_capability < (9, 0) {
+        return;
+    }
+    let run = |kernels: usize, policy| {
+        let mut pass = Pass::new("several");
+        let given = pass.external::<f32>("given", LEN);
+        let out = pass.external::<f32>("out", LEN);
+        let operands = ["a", "b"].map(|name| pass.transient::<f32>(name, LEN));
+        let first = pass.transient::<f32>("first", LEN);
+        pass.launch(Silu { x: given, y: first }.launch().unwrap()).unwrap();
+        for (at, operand) in operands.into_iter().enumerate() {
+            match at < kernels {
+                true => pass.launch(Silu { x: [first, given][at], y: operand }.launch().unwrap()),
+                false => pass.fill(operand, 2.0_f32.to_bits()),
+            }
+            .unwrap();
+        }
+        let [a, b] = operands;
+        pass.launch(Add { a, b, out }.launch().unwrap()).unwrap();
+        let values: Vec<f32> = (0..LEN).map(|at| at as f32 / 9.0 - 3.0).collect();
+        let given_buffer = DeviceBuffer::from_slice(&device.stream, &values).unwrap();
+        let buffer = DeviceBuffer::<f32>::zeroed(&device.context, LEN).unwrap();
+        let mut bindings = Bindings::new();
+        bindings.bind(given, &given_buffer).bind(out, &buffer);
+        let options = BuildOptions {
+            edges: EdgeMode::Inferred,
+            early_start: EarlyStart::Always,
+            ..BuildOptions::from(policy)
+        };
+        let mut program = build(&device, &pass, &bindings, options).unwrap();
+        for _ in 0..20 {
+            program.step(&device.stream, &pass.controls()).unwrap();
+        }
+        let found = buffer.download(&device.stream).unwrap();
+        let bits: Vec<u32> = found.iter().map(|value| value.to_bits()).collect();
+        (bits, program.report().early_edges)
+    };
+    // The second kernel waits for the first, and the sum for both of its operands.
+    for (kernels, edges) in [(2, 3), (1, 1)] {
+        let (expected, none) = run(kernels, Policy::Eager);
+        let (found, early_edges) = run(kernels, Policy::Manual);
+        assert_eq!((none, early_edges), (0, edges), "{kernels} kernels");
+        assert_eq!(found, expected, "{kernels} kernels");
     }
 }
 
