@@ -37,8 +37,8 @@ impl Assembly {
             [_, ..] if early && self.all_let_start(after)? => {
                 let node = add_node(&mut self.graph, step, &[]).map_err(fail)?;
                 for &earlier in after {
-                    // SAFETY: kernels of the workspace wait where `images::start_early` says so, and
-                    // the caller of `Pass::start_early` promised it of others.
+                    // SAFETY: kernels of the workspace wait where `images::start_early` says so,
+                    // and the caller of `Pass::start_early` promised it of others.
                     unsafe { self.graph.add_early_edge(earlier, node) }.map_err(fail)?;
                 }
                 self.early_edges += after.len();
