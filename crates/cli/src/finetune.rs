@@ -105,7 +105,7 @@ fn resolve(
     let header = checkpoint.header();
     header.require(&asked, data.fingerprint())?;
     header.require_base(base)?;
-    header.require_division(&arguments.division.step())?;
+    header.require_division(&arguments.division.step(), &asked)?;
     header.require_optimizer(&arguments.training.given(&header.config.optimizer))?;
     fact("resume", format!("{} after step {}", checkpoint.path().display(), header.next_step));
     Ok((header.config, Some(directory), Some(checkpoint)))

@@ -53,9 +53,9 @@ pub struct Header {
     /// Sequences that are computed together, where that is not the whole batch.
     #[serde(default)]
     pub micro_batch: Option<usize>,
-    /// Micro-batches that were to be computed side by side, where that was asked for.
-    #[serde(default)]
-    pub interleave: Option<usize>,
+    /// Micro-batches that were computed side by side, asked for or not; 1 where none were.
+    #[serde(default = "whole")]
+    pub interleave: usize,
     /// The fingerprint of the data.
     pub text: String,
     /// The loss of each step done.
@@ -76,7 +76,7 @@ impl Header {
             config,
             base: None,
             micro_batch: None,
-            interleave: None,
+            interleave: whole(),
             next_step: losses.len() as u32,
             text: text.to_owned(),
             losses,
@@ -113,13 +113,15 @@ impl Header {
         compare("base model (SHA-256)", &self.base, &digest)
     }
 
-    /// Checks that batches are divided as in the run: otherwise the bits would differ.
+    /// Checks that a step of `config` that is described as `asked` divides batches as those of the
+    /// run were: otherwise the bits would differ.
     ///
     /// # Errors
-    /// [`Error::CheckpointMismatch`] when they are not.
-    pub fn require_division(&self, asked: &StepOptions) -> Result<()> {
+    /// [`Error::CheckpointMismatch`] when it does not, [`Error::InvalidConfig`] when it cannot
+    /// divide them so.
+    pub fn require_division(&self, asked: &StepOptions, config: &TrainingConfig) -> Result<()> {
         compare("micro-batch", &self.micro_batch, &asked.micro_batch)?;
-        compare("interleave", &self.interleave, &asked.interleave)
+        compare("interleave", &self.interleave, &asked.division(config)?.interleaved())
     }
 
     /// Checks that the optimizer of the checkpoint is `asked`.
@@ -129,6 +131,11 @@ impl Header {
     pub fn require_optimizer(&self, asked: &OptimizerConfig) -> Result<()> {
         compare("optimizer", &self.config.optimizer, asked)
     }
+}
+
+/// The parts of a batch that is not divided.
+fn whole() -> usize {
+    1
 }
 
 fn compare<T: PartialEq + std::fmt::Debug>(what: &'static str, saved: &T, asked: &T) -> Result<()> {

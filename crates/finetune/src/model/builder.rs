@@ -77,8 +77,8 @@ pub(super) struct Builder {
     prefix: String,
     /// The micro-batch. Each but the first adds to what those before have left in the gradients.
     micro_batch: usize,
-    /// Micro-batches that run beside the one that is described.
-    beside: u32,
+    /// Micro-batches that run side by side.
+    interleaved: u32,
     /// The step, in a pass that trains: what is left out at random is drawn by it.
     step: Option<Slice<u32>>,
 }
@@ -123,7 +123,7 @@ impl Builder {
             scope,
             prefix,
             micro_batch: 0,
-            beside: 0,
+            interleaved: 1,
             step,
         }
     }
@@ -154,12 +154,12 @@ impl Builder {
 
     /// Says that the pass describes the micro-batches of `division` one after another.
     pub(super) fn divide(&mut self, division: Division) {
-        self.beside = division.beside();
+        self.interleaved = division.interleaved() as u32;
     }
 
     /// How many launches run beside one that has `others` like it in its own micro-batch.
     pub(super) fn beside(&self, others: u32) -> u32 {
-        (others + 1) * (self.beside + 1) - 1
+        (others + 1) * self.interleaved - 1
     }
 
     /// What follows belongs to the next micro-batch.

@@ -103,9 +103,9 @@ impl Division {
         self.batch / self.parts
     }
 
-    /// How many micro-batches run beside each of them.
-    pub(super) fn beside(self) -> u32 {
-        if self.side_by_side { self.parts as u32 - 1 } else { 0 }
+    /// Micro-batches that run side by side, 1 where none do.
+    pub fn interleaved(self) -> usize {
+        if self.side_by_side { self.parts } else { 1 }
     }
 
     /// Whether two halves side by side were measured to take less time than steps like that of
@@ -181,11 +181,13 @@ mod tests {
         let asked = |interleave| StepOptions { interleave, ..StepOptions::default() };
         assert_eq!(divided(asked(Some(1)), &large), (1, false));
         assert_eq!(divided(asked(Some(4)), &large), (4, true));
+        let interleaved = |options: StepOptions| options.division(&large).unwrap().interleaved();
+        assert_eq!((interleaved(asked(Some(4))), interleaved(asked(None))), (4, 2));
         // What saves memory does not divide it for another reason.
         let saving = StepOptions { recompute: true, ..StepOptions::default() };
         assert_eq!(divided(saving, &large), (1, false));
         let saving = StepOptions { micro_batch: Some(1), ..StepOptions::default() };
-        assert_eq!(divided(saving, &large), (4, false));
+        assert_eq!((divided(saving, &large), interleaved(saving)), ((4, false), 1));
         assert_eq!(divided(StepOptions { interleave: Some(1), ..saving }, &large), (4, false));
     }
 

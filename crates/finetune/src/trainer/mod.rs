@@ -260,7 +260,7 @@ impl Trainer {
         let mut header = Header::new(self.config, text, self.losses.clone());
         header.held_out.clone_from(&self.held_out);
         header.micro_batch = self.step.options.micro_batch;
-        header.interleave = self.step.options.interleave;
+        header.interleave = self.step.division.interleaved();
         header.base = self.base.as_ref().map(|base| base.digest().to_owned());
         let state = &self.lane.state;
         let mut reader = state.reader(&self.stream);

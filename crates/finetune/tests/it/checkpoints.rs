@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use retrograph_finetune::checkpoint::{
     Checkpoint, CheckpointDirectory, Header, StatePart, StateReader,
 };
+use retrograph_finetune::model::StepOptions;
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{Error, Mode, Result};
 
@@ -42,6 +43,24 @@ fn save(folder: &Path, steps: usize, state: &mut dyn StateReader) -> Result<Path
     let parameters = parameters();
     let parameters: Vec<&Parameter> = parameters.iter().collect();
     CheckpointDirectory::create(folder)?.save(&header(steps), &parameters, state)
+}
+
+#[test]
+fn a_header_that_says_no_division_is_of_whole_batches() {
+    let mut json = serde_json::to_value(header(1)).unwrap();
+    json.as_object_mut().unwrap().remove("interleave").unwrap();
+    let header: Header = serde_json::from_value(json).unwrap();
+    let config = config(Mode::Full, 4);
+    let require = |interleave| {
+        let options = StepOptions { interleave, ..StepOptions::default() };
+        header.require_division(&options, &config)
+    };
+    require(None).unwrap();
+    require(Some(1)).unwrap();
+    let error = require(Some(2)).unwrap_err();
+    let found = matches!(&error, Error::CheckpointMismatch { what: "interleave", saved, asked }
+        if saved == "1" && asked == "2");
+    assert!(found, "{error}");
 }
 
 #[test]
