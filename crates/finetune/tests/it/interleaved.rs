@@ -3,7 +3,7 @@
 
 use retrograph_finetune::model::{StepOptions, StepPass};
 use retrograph_finetune::{Mode, TrainerOptions};
-use retrograph_runtime::{Policy, Reuse};
+use retrograph_runtime::{Operation, OperationKind, Policy, Reuse};
 
 use crate::device::device;
 use crate::models::trainer;
@@ -48,6 +48,22 @@ fn parts_depend_on_each_other_only_where_their_gradients_are_added() {
         let bytes =
             |pass: &retrograph_runtime::Pass| pass.plan_with(Reuse::WhenOrdered).peak_bytes();
         assert!(bytes(&halves) * 10 > bytes(&whole) * 9, "{mode:?}");
+    }
+}
+
+#[test]
+fn products_know_how_many_run_beside_them() {
+    let beside = |options, name: &str| {
+        let pass = StepPass::new(&six(lora()), options).unwrap().pass;
+        let named = |op: &&Operation| op.name().contains(name) && op.name().contains("gemm");
+        let found = pass.operations().iter().find(named).unwrap();
+        let OperationKind::Launch(launch) = found.kind() else { panic!("{name} is no launch") };
+        launch.problem.beside
+    };
+    let row = StepOptions { micro_batch: Some(2), ..StepOptions::default() };
+    for (options, alone, paired) in [(in_parts(1), 0, 1), (row, 0, 1), (in_parts(3), 2, 5)] {
+        assert_eq!(beside(options, "layer 0/o/"), alone, "{options:?}");
+        assert_eq!(beside(options, "layer 0/gate/"), paired, "{options:?}");
     }
 }
 
