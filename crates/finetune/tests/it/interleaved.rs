@@ -44,7 +44,8 @@ fn parts_depend_on_each_other_only_where_their_gradients_are_added() {
         // The copies and additions of the gradient that is ready last, and no part's own path.
         let depths = [&whole, &halves, &sixths].map(retrograph_runtime::Pass::depth);
         assert!(depths[1] <= depths[0] + 4 && depths[2] <= depths[0] + 20, "{depths:?}");
-        // Nothing that could run at the same time shares memory.
+        // Nothing that could run at the same time shares memory, which the trainer leaves so.
+        assert!(!in_parts(2).saves_memory());
         let bytes =
             |pass: &retrograph_runtime::Pass| pass.plan_with(Reuse::WhenOrdered).peak_bytes();
         assert!(bytes(&halves) * 10 > bytes(&whole) * 9, "{mode:?}");

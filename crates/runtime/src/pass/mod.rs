@@ -224,9 +224,8 @@ impl Pass {
 
     /// Lets the launch of a custom image start before what it waits for has ended: where all of
     /// that are kernels, the edges from them are programmatic ones in graphs that are built by
-    /// hand.
-    /// This is worth it for small kernels, and costs time where many blocks wait on the device
-    /// (`docs/graphs.md`, "Edges that let a kernel start early").
+    /// hand. This is worth it for small kernels, and costs time where many blocks wait on the
+    /// device (`docs/graphs.md`, "Edges that let a kernel start early").
     ///
     /// Kernels of the workspace wait by themselves where they can, and are let by
     /// [`BuildOptions::early_start`](crate::BuildOptions::early_start).

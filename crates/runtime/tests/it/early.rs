@@ -26,6 +26,18 @@ fn waiting_scale() -> String {
     ptx.replace(first, &format!("{early}{first}"))
 }
 
+/// The device, if its kernels can start early. The simulated one can.
+#[allow(clippy::print_stderr)]
+fn able() -> Option<Device> {
+    let device = device();
+    let capability = device.context.info().unwrap().compute_capability;
+    if capability < (9, 0) {
+        eprintln!("SKIPPED: no kernel starts early on a device of {capability:?}");
+        return None;
+    }
+    Some(device)
+}
+
 fn scale(pass: &mut Pass, x: Slice<f32>, factor: f32) -> OpId {
     let launch = CustomLaunch {
         image: image("waiting scale", &waiting_scale()),
@@ -73,10 +85,7 @@ fn run(device: &Device, early: bool, options: BuildOptions) -> (Vec<u32>, Report
 
 #[test]
 fn kernels_that_wait_by_themselves_compute_the_same_bits() {
-    let device = device();
-    if device.context.info().unwrap().compute_capability < (9, 0) {
-        return;
-    }
+    let Some(device) = able() else { return };
     let options = |policy, early_start| BuildOptions {
         edges: EdgeMode::Inferred,
         early_start,
@@ -106,10 +115,7 @@ fn kernels_that_wait_by_themselves_compute_the_same_bits() {
 
 #[test]
 fn a_kernel_starts_early_behind_several_kernels_and_not_where_one_of_them_is_none() {
-    let device = device();
-    if device.context.info().unwrap().compute_capability < (9, 0) {
-        return;
-    }
+    let Some(device) = able() else { return };
     let run = |kernels: usize, policy| {
         let mut pass = Pass::new("several");
         let given = pass.external::<f32>("given", LEN);
@@ -155,10 +161,7 @@ fn a_kernel_starts_early_behind_several_kernels_and_not_where_one_of_them_is_non
 
 #[test]
 fn what_is_read_ahead_is_written_by_nobody_or_the_kernel_does_not_start_early() {
-    let device = device();
-    if device.context.info().unwrap().compute_capability < (9, 0) {
-        return;
-    }
+    let Some(device) = able() else { return };
     let zeros = |len| DeviceBuffer::<f32>::zeroed(&device.context, len).unwrap();
     let early_edges = |write: Option<std::ops::Range<usize>>, behind: bool| {
         let mut pass = Pass::new("ahead");
