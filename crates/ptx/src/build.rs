@@ -66,6 +66,7 @@ mod warp;
 mod warpgroup;
 
 pub use atomics::AtomicScalar;
+pub use control::Barrier;
 pub use kernel::Kernel;
 pub use module::ModuleBuilder;
 pub use pointer::{Index, Ptr};

@@ -155,7 +155,7 @@ impl Shape {
         [0, 1].map(|operand| Panel {
             extent: self.tile.extent[operand],
             depth: self.stages()[0],
-            threads: self.threads(),
+            threads: if self.is_exact() { exact::TEAM } else { self.threads() },
             contiguous: self.layout[operand],
             factor: self.factor(),
             lies: match self.has_warpgroups() && !self.is_exact() {
@@ -193,9 +193,10 @@ impl Shape {
         k: &Kernel<'k>,
         [a, b]: [Section<'k>; 2],
     ) -> (Vec<Copier<'k>>, Option<Decoder<'k>>) {
-        let a = Copier::new(k, self.target, a);
+        let copier = |section| Copier::new((k, self.target), k.tid_x(), section);
+        let a = copier(a);
         let Stored::Nf4(of) = b.source.stored else {
-            return (vec![a, Copier::new(k, self.target, b)], None);
+            return (vec![a, copier(b)], None);
         };
         of.fill_tables();
         (vec![a], Some(Decoder::new(k, self.target, (b, of))))

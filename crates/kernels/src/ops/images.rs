@@ -15,6 +15,7 @@ macro_rules! tile {
             rows: $rows,
             columns: $columns,
             threads: $threads,
+            loaders: 0,
             stage: $stage,
             together: $together,
             clocks: $clocks,
@@ -38,8 +39,8 @@ pub(super) static SINGLE: [Tile; 11] = [
     tile!(32 x 32, 256, 128, 2, [25, 42]),
     tile!(32 x 16, 256, 128, 2, [19, 27]),
     tile!(16 x 16, 256, 256, 2, [12, 18]),
-    tile!(128 x 128, 256, 32, 1, [70, 70], 32, true, false),
-    tile!(64 x 64, 128, 32, 2, [38, 53], 32, true, false),
+    Tile { loaders: 128, ..tile!(128 x 128, 256, 32, 1, [65, 65], 32, true, false) },
+    Tile { loaders: 128, ..tile!(64 x 64, 128, 32, 2, [32, 42], 32, true, false) },
 ];
 
 /// Those of products in f32 whose b is in NF4.

@@ -29,6 +29,8 @@ pub(super) struct Tile {
     pub(super) rows: u32,
     pub(super) columns: u32,
     pub(super) threads: u32,
+    /// Threads beside them, which only load, where warpgroups multiply.
+    pub(super) loaders: u32,
     /// Length of the contraction that a block takes at a time.
     pub(super) stage: u32,
     /// Blocks that find room on a multiprocessor together.
@@ -192,7 +194,7 @@ pub(super) fn dispatch(problem: &Problem, target: SmTarget, image: &Image) -> Di
     Dispatch {
         entry,
         grid: [tiles, 1, planes],
-        block: [tile.threads, 1, 1],
+        block: [tile.threads + if by_warpgroups { tile.loaders } else { 0 }, 1, 1],
         shared_bytes: dynamic_shared(entry, target),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use retrograph_kernels::reference::gemm;
 
 use crate::bounds::within;
-use crate::gemm_case::{Case, LARGE_TILES, OPS, Op, TILES, geometry, shape};
+use crate::gemm_case::{Case, OPS, Op, TILES, geometry, large_tiles, shape};
 use crate::harness::Device;
 use crate::support::{Data, differences, doubles, same_bits};
 
@@ -90,7 +90,7 @@ fn the_tile_that_the_sizes_choose_is_right_and_repeats_its_bits() {
         same_bits(&first, &case.run(&device), "two runs");
         let (launch, _) = case.launch(&device);
         let dispatch = launch.dispatch(device.target());
-        let mut tiles = TILES.iter().chain(&LARGE_TILES);
+        let mut tiles = TILES.iter().chain(large_tiles(device.target()));
         let tile = tiles.find(|(name, ..)| dispatch.entry == format!("gemm_nt_{name}"));
         assert_eq!(
             dispatch,

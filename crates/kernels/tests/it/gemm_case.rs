@@ -37,9 +37,14 @@ pub(crate) const BF16_TILES: [Tile; 7] = [
     ("16x16_split8", 16, 16, 256),
 ];
 
-/// The tiles of large products in f32, whose rows are multiples of 16 bytes.
-pub(crate) const LARGE_TILES: [Tile; 2] =
-    [("128x128_stream", 128, 128, 256), ("64x64_stream", 64, 64, 128)];
+/// The tiles of large products in f32, whose rows are multiples of 16 bytes. Where warpgroups
+/// multiply, one more loads.
+pub(crate) fn large_tiles(target: SmTarget) -> &'static [Tile; 2] {
+    const WARPS: [Tile; 2] = [("128x128_stream", 128, 128, 256), ("64x64_stream", 64, 64, 128)];
+    const WARPGROUPS: [Tile; 2] =
+        [("128x128_stream", 128, 128, 384), ("64x64_stream", 64, 64, 256)];
+    if target == SmTarget::exact(90) { &WARPGROUPS } else { &WARPS }
+}
 
 /// The tiles of large products in bf16.
 pub(crate) const STREAM_TILES: [Tile; 3] = [

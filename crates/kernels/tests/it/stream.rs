@@ -5,7 +5,7 @@ use retrograph_kernels::KernelError;
 use retrograph_kernels::ops::Compute;
 
 use crate::gemm_case::{
-    BF16_TILES, Case, Form, LARGE_TILES, OPS, Op, TILES, Tile, geometry, shape, stream_tiles,
+    BF16_TILES, Case, Form, OPS, Op, TILES, Tile, geometry, large_tiles, shape, stream_tiles,
 };
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
@@ -31,7 +31,7 @@ const SHAPES: [[usize; 3]; 9] = [
 /// The products of f32, and those of bf16.
 fn kinds<'a>(device: &Device, case: Case<'a>) -> [(Case<'a>, &'static [Tile], f64); 2] {
     let brain = Case { compute: Compute::Bf16, left: Form::Bf16, form: Form::Bf16, ..case };
-    [(case, &LARGE_TILES, SPLIT), (brain, stream_tiles(device.target()), 4.0)]
+    [(case, large_tiles(device.target()), SPLIT), (brain, stream_tiles(device.target()), 4.0)]
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn what_is_too_small_to_be_split_is_lost_only_below_the_least_normal_number() {
     let shape = shape([16, 32, 16]);
     let (a, b) = (data.uniform(512, 1e-37), data.uniform(512, 1.0));
     let case = Case::new(Op::Fprop, shape, (&a, &b));
-    let actual = case.run_tile(&device, LARGE_TILES[1]);
+    let actual = case.run_tile(&device, large_tiles(device.target())[1]);
     let exact = case.run_tile(&device, TILES[1]);
     for (actual, exact) in actual.iter().zip(&exact) {
         assert!((actual - exact).abs() <= 32.0 * f32::MIN_POSITIVE, "{actual:e} for {exact:e}");
@@ -169,7 +169,7 @@ fn nan_and_infinity_reach_exactly_what_depends_on_them() {
             brain.check(&brain.run_tile(&device, tile), "with a special value");
         }
         let exact = single.run_tile(&device, TILES[1]);
-        for tile in LARGE_TILES {
+        for &tile in large_tiles(device.target()) {
             // An infinity makes NaN here.
             let actual = single.run_tile(&device, tile);
             for (i, (actual, exact)) in actual.iter().zip(&exact).enumerate() {

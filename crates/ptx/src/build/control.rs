@@ -6,6 +6,15 @@ use super::scalar::Arg;
 use super::value::Value;
 use crate::ast::{Guard, Immediate, LabelId, Modifier, Opcode, Operand};
 
+/// A barrier for some of the threads of a block.
+#[derive(Clone, Copy, Debug)]
+pub struct Barrier<'k> {
+    /// Which one, from 1 to 15: 0 is that of [`Kernel::barrier`]. The same for all of a warp.
+    pub id: Value<'k, u32>,
+    /// How many threads come to it, a multiple of 32.
+    pub threads: u32,
+}
+
 impl<'k> Kernel<'k> {
     /// Runs `body` in the threads where `condition` is true.
     #[track_caller]
@@ -98,6 +107,37 @@ impl<'k> Kernel<'k> {
         let operands = vec![Operand::Immediate(Immediate::Integer(0))];
         let modifiers = &[Modifier::Sync];
         self.emit(Emit { opcode: Opcode::Bar, modifiers, types: &[], operands });
+    }
+
+    /// Waits at a barrier until as many threads as it is for have been there, this one included,
+    /// here or with [`Kernel::arrive_at`] (`bar.sync`). What they wrote before is visible then, and
+    /// the barrier begins anew.
+    ///
+    /// Where a `condition` is given, threads for which it is false go on; it must be the same for
+    /// all of a warp.
+    #[track_caller]
+    pub fn wait_at(&self, barrier: Barrier<'k>, condition: Option<Pred<'k>>) {
+        self.come_to(barrier, Modifier::Sync, condition);
+    }
+
+    /// Counts at a barrier, and goes on: threads in [`Kernel::wait_at`] wait for this one
+    /// (`bar.arrive`).
+    #[track_caller]
+    pub fn arrive_at(&self, barrier: Barrier<'k>, condition: Option<Pred<'k>>) {
+        self.come_to(barrier, Modifier::Arrive, condition);
+    }
+
+    #[track_caller]
+    fn come_to(&self, barrier: Barrier<'k>, does: Modifier, condition: Option<Pred<'k>>) {
+        let Barrier { id, threads } = barrier;
+        assert!(threads.is_multiple_of(32), "whole warps come to a barrier");
+        let threads = Operand::Immediate(Immediate::Integer(threads.into()));
+        let (modifiers, operands) = (&[does], vec![id.operand(), threads]);
+        let emit = Emit { opcode: Opcode::Bar, modifiers, types: &[], operands };
+        match condition {
+            Some(condition) => self.emit_guarded(condition.guard(true), emit),
+            None => self.emit(emit),
+        }
     }
 
     /// Orders this thread's memory accesses before the fence before those after it, for every

@@ -1,7 +1,7 @@
 //! Branches, loops and variables from the builder.
 
 use retrograph_ptx::ast::Opcode;
-use retrograph_ptx::build::Kernel;
+use retrograph_ptx::build::{Barrier, Kernel};
 
 use crate::build::{check, count};
 
@@ -21,6 +21,35 @@ fn comparisons_predicates_and_branches() {
         k.trap_if(v.eq(f32::INFINITY));
         k.fence_device();
     }));
+}
+
+#[test]
+fn some_threads_wait_for_others_that_go_on() {
+    let entry = Kernel::build("barriers", |k| {
+        let x = k.pointer::<u32>("x");
+        let warp = k.tid_x() >> 5;
+        let fixed = Barrier { id: k.constant(1), threads: 96 };
+        let by_warp = Barrier { id: warp + 2, threads: 64 };
+        k.when_else(
+            warp.eq(0),
+            || {
+                x.store(0, 1);
+                k.arrive_at(fixed, None);
+                k.wait_at(by_warp, Some(x.load(1).ne(0)));
+            },
+            || k.wait_at(fixed, None),
+        );
+    });
+    check(entry.clone());
+    assert_eq!(count(&entry, Opcode::Bar), 3, "{entry:?}");
+}
+
+#[test]
+#[should_panic(expected = "whole warps come to a barrier")]
+fn a_barrier_for_half_a_warp_is_refused() {
+    Kernel::build("half", |k| {
+        k.wait_at(Barrier { id: k.constant(1), threads: 48 }, None);
+    });
 }
 
 #[test]

@@ -57,8 +57,12 @@ impl<'k> Direct<'k> {
 }
 
 impl<'k> Copier<'k> {
-    /// The share of this thread in copying `section`.
-    pub(super) fn new(k: &Kernel<'k>, target: SmTarget, section: Section<'k>) -> Self {
+    /// The share of `thread`, one of those that the panel names, in copying `section`.
+    pub(super) fn new(
+        (k, target): (&Kernel<'k>, SmTarget),
+        thread: Value<'k, u32>,
+        section: Section<'k>,
+    ) -> Self {
         let panel = section.panel;
         let pieces = panel.pieces();
         let stride = panel.threads / pieces;
@@ -66,7 +70,7 @@ impl<'k> Copier<'k> {
         let mixed = panel.lies == Lies::Padded || stride.is_multiple_of(8);
         assert!(mixed, "a thread keeps its place among eight lines");
         let (base, _) = section.source.start(k);
-        let (line, piece) = (over(k.tid_x(), pieces), k.tid_x() & (pieces - 1));
+        let (line, piece) = (over(thread, pieces), thread & (pieces - 1));
         // Lines of a thread are at the same places of each panel. In f32 it is no faster.
         let regular = panel.runs()[0].is_multiple_of(stride) || panel.part(line).is_none();
         let able = regular && panel.factor == Factor::Brain && target.number >= 80;

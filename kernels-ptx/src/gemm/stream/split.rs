@@ -33,8 +33,16 @@ pub(super) struct Split<'k> {
     rows: bool,
 }
 
-/// The parts of 16 rows, or of 16 columns, in 8 steps, in the order of the instruction: h and l.
-pub(super) type Parts<'k> = [[Value<'k, u32>; 4]; 2];
+/// What a lane has of 16 rows, or of 16 columns, in 8 steps, in the order of the instruction.
+pub(super) type Words<'k> = [Value<'k, u32>; 4];
+/// Its parts: h and l.
+pub(super) type Parts<'k> = [Words<'k>; 2];
+
+/// The parts of what a lane has.
+pub(super) fn parts(words: Words<'_>) -> Parts<'_> {
+    let parts = words.map(split);
+    [parts.map(|[high, _]| high), parts.map(|[_, low]| low)]
+}
 
 impl<'k> Split<'k> {
     /// Operand 0 or 1 of a warp whose part of c begins at row or column `origin` of the tile.
@@ -57,10 +65,15 @@ impl<'k> Split<'k> {
         Self { kernel: *k, panel, loaded, own, rows }
     }
 
-    /// 16 rows or columns from `extent`, 8 steps from `step`.
-    pub(super) fn load(&self, stage: Shared<'k, u32>, [extent, step]: [u32; 2]) -> Parts<'k> {
+    /// The parts of 16 rows or columns from `extent`, in 8 steps from `step`.
+    fn load(&self, stage: Shared<'k, u32>, place: [u32; 2]) -> Parts<'k> {
+        parts(self.words(stage, place))
+    }
+
+    /// 16 rows or columns from `extent`, in 8 steps from `step`, as they are.
+    pub(super) fn words(&self, stage: Shared<'k, u32>, [extent, step]: [u32; 2]) -> Words<'k> {
         let (first, pitch) = (stage.at(self.loaded), self.panel.pitch());
-        let words = match self.panel.contiguous {
+        match self.panel.contiguous {
             Contiguous::Contraction => {
                 first.offset((extent * pitch + step).into()).load_matrices(false)
             }
@@ -69,9 +82,7 @@ impl<'k> Split<'k> {
                 let lines = if self.rows { [(0, 0), (8, 0), (0, 4), (8, 4)] } else { B };
                 lines.map(|(extent, step)| first.offset((step * pitch + extent).into()).load(0))
             }
-        };
-        let parts = words.map(split);
-        [parts.map(|[high, _]| high), parts.map(|[_, low]| low)]
+        }
     }
 
     /// The element at step `step` of the lane's row or column `extent` further.
