@@ -47,6 +47,8 @@ pub(super) const STAGES: [u32; 2] = [DEPTH, ROUND];
 /// Threads of a team that loads, and teams, behind the threads that multiply.
 pub(super) const TEAM: u32 = 64;
 const TEAMS: u32 = 2;
+/// Products of a stage along the contraction whose rows of a are read ahead.
+const EARLY: u32 = 3;
 /// Rows of a warpgroup that multiplies.
 const ROWS: u32 = 64;
 
@@ -199,14 +201,17 @@ impl<'k> Multiplier<'k> {
         let k = self.stages.kernel;
         k.wait_at(self.stages.full(k.constant(nth), self.warpgroup), None);
         let a = self.stages.a(nth);
-        let words: Vec<_> =
-            (0..DEPTH / STEPS).map(|step| self.rows.words(a, [0, step * STEPS])).collect();
+        let words =
+            |from: u32, to: u32| (from..to).map(|step| self.rows.words(a, [0, step * STEPS]));
+        // While products run there are registers for a part of it alone.
+        let mut rows: Vec<_> = words(0, EARLY).collect();
         k.wait_products(0);
+        rows.extend(words(EARLY, DEPTH / STEPS));
         let before = k.constant((nth + ROUND - 1) % ROUND);
         let wanted = if nth == 0 { earlier } else { later };
         k.arrive_at(self.stages.empty(before), Some(wanted));
         self.add(1);
-        let rows: Vec<_> = words.into_iter().map(parts).collect();
+        let rows: Vec<_> = rows.into_iter().map(parts).collect();
         let staggered = nth == 0 && self.stages.warpgroups > 1;
         if staggered {
             k.wait_at(self.stages.start(), Some(self.warpgroup.ne(0) & !earlier));
