@@ -28,7 +28,7 @@ macro_rules! tile {
 
 /// The tiles of products in f32, those without a split first. In split ones, groups of threads
 /// share the contraction: they fill a device with fewer blocks, and several of them find room on a
-/// multiprocessor. The last two multiply on tensor cores, with clocks that were measured on an H200,
+/// multiprocessor. The last two multiply on tensor cores; their clocks were measured on an H200,
 /// where warpgroups multiply (docs/hardware/2026-11-22-loading-apart).
 pub(super) static SINGLE: [Tile; 11] = [
     tile!(128 x 128, 256, 8, 2, [390, 394]),
