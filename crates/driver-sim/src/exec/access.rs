@@ -4,6 +4,8 @@
 //! and whatever the common path refuses, goes lane by lane through [`Memories::resolve`], which
 //! finds the lane at fault.
 
+use std::collections::HashMap;
+
 use retrograph_ptx::ast::Space;
 
 use super::fault::FaultKind;
@@ -50,9 +52,43 @@ pub(super) struct Memories<'a> {
     /// The warp that runs, and its instruction when it reaches memory lane by lane.
     pub(super) warp: usize,
     pub(super) pc: u32,
-    /// Where copies have landed that no `fence.proxy.async` of their warp has followed: the warp
-    /// and the address. Kept only for programs with products that read behind that fence.
-    pub(super) unfenced: Vec<(usize, u64)>,
+    /// What products may not read yet, in programs that have products of warpgroups.
+    pub(super) unfenced: Option<Unfenced>,
+}
+
+/// Bytes of shared memory that products read at a time, and that one fence is asked for.
+const PIECE: u64 = 16;
+
+/// Pieces of shared memory that were written and not fenced off by `fence.proxy.async` of every
+/// warp that wrote to them, each with those warps as a mask.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unfenced(HashMap<u64, u32>);
+
+impl Unfenced {
+    /// Forgets everything, for a new block.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// A warp has written to `bytes` bytes at `address`.
+    pub(super) fn write(&mut self, warp: usize, (address, bytes): (u64, u64)) {
+        for piece in address / PIECE..(address + bytes).div_ceil(PIECE) {
+            *self.0.entry(piece).or_default() |= 1 << warp;
+        }
+    }
+
+    /// A warp has executed `fence.proxy.async`.
+    pub(super) fn fence(&mut self, warp: usize) {
+        self.0.retain(|_, warps| {
+            *warps &= !(1 << warp);
+            *warps != 0
+        });
+    }
+
+    /// Whether the piece at `address` was written without a fence.
+    pub(super) fn holds(&self, address: u64) -> bool {
+        self.0.contains_key(&(address / PIECE))
+    }
 }
 
 impl Memories<'_> {
@@ -69,6 +105,15 @@ impl Memories<'_> {
         let (warp, pc, strong) = (self.warp, self.pc, access.strong);
         let bytes = (address, u64::from(bytes));
         races.see(&Sight { space, bytes, warp, lane, pc, strong }, touch)
+    }
+
+    /// Notes that the warp has written where products may read only behind a fence.
+    #[inline(always)]
+    pub(super) fn leave_unfenced(&mut self, space: Option<Space>, (address, bytes): (u64, u64)) {
+        let Some(unfenced) = &mut self.unfenced else { return };
+        if let (Space::Shared, address) = locate(space, address) {
+            unfenced.write(self.warp, (address, bytes));
+        }
     }
 
     /// The allocation that holds `[low, high)`.
@@ -194,6 +239,8 @@ pub(super) unsafe fn store_any(
         for lane in lanes_of(mask) {
             let to = memories.resolve(access, lane, all[lane]);
             let to = to.map_err(|kind| (kind, lane as u32))?;
+            let all_bytes = u64::from(access.bytes * access.count);
+            memories.leave_unfenced(access.space, (all[lane], all_bytes));
             for part in 0..access.count as usize {
                 let value = lane_of(slots, 1 + part, (access.value, lane)).to_le_bytes();
                 if memories.races.is_some() {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use retrograph_ptx::ast::Special;
 
-use super::access::Memories;
+use super::access::{Memories, Unfenced};
 use super::barrier::{BARRIERS, Barriers};
 use super::fault::FaultKind;
 use super::grid::Launch;
@@ -90,7 +90,7 @@ impl<'a> BlockRunner<'a> {
             races: seen.map(|seen| Box::new(Races::new(program, launch, Arc::clone(seen)))),
             warp: 0,
             pc: 0,
-            unfenced: Vec::new(),
+            unfenced: (!program.warpgroups.is_empty()).then(Unfenced::default),
         };
         let mut runner = Self {
             machine: Machine {
@@ -197,7 +197,7 @@ impl<'a> BlockRunner<'a> {
     pub(super) fn start(&mut self, block: [u32; 3], order: u64) {
         self.machine.executed = 0;
         self.machine.contributions = Contributions::default();
-        self.machine.memories.unfenced.clear();
+        self.machine.memories.unfenced.iter_mut().for_each(Unfenced::clear);
         self.round = order;
         if let Some(races) = &mut self.machine.memories.races {
             races.start(block, self.warps.len());

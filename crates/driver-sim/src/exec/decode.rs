@@ -266,6 +266,7 @@ impl<'a> Decoder<'a> {
         let module = self.module;
         let always = self.constant(u64::MAX, Width::Predicate);
         self.keep_sums();
+        self.watch_stores();
         let layout = lay_out(&self.code, &self.slots);
         let place = |slot: Slot| layout.offsets[slot.0 as usize];
         let encode = |micro: &Micro| {

@@ -377,9 +377,6 @@ unsafe fn interpret(machine: &mut Machine<'_>, warp: &mut Warp, file: *mut u8, t
                     machine.memories.pc = warp.pc;
                     let open = (instruction.op == Op::StageWait).then_some(extra);
                     attempt!(warp.staged.wait(&mut machine.memories, mask, open));
-                    if program.warpgroups.is_empty() {
-                        machine.memories.unfenced.clear();
-                    }
                 }
                 Op::Matrix => {
                     if mask == warp.active && !warp.is_converged() {
@@ -413,7 +410,7 @@ unsafe fn interpret(machine: &mut Machine<'_>, warp: &mut Warp, file: *mut u8, t
                 }
                 Op::FenceAsync => {
                     let this = machine.memories.warp;
-                    machine.memories.unfenced.retain(|&(warp, _)| warp != this);
+                    machine.memories.unfenced.iter_mut().for_each(|seen| seen.fence(this));
                 }
                 Op::Atomic => {
                     machine.memories.pc = warp.pc;

@@ -137,7 +137,7 @@ impl Pending {
         let (to, target, from, origin) = &self.places;
         memories.watch(from, (self.lane, *origin, self.copied), Touch::Read)?;
         memories.watch(to, (self.lane, *target, self.bytes), Touch::Write { same: false })?;
-        memories.unfenced.push((memories.warp, *target));
+        memories.leave_unfenced(to.space, (*target, u64::from(self.bytes)));
         let (copied, zeros) = (self.copied as usize, (self.bytes - self.copied) as usize);
         // SAFETY: both places were proved when the copy was issued. Shared memory lives as long as
         // the block, and global memory as long as the launch.

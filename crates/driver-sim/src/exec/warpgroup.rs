@@ -9,8 +9,8 @@
 //!
 //! Refused as undefined: sums and factors that were not fenced or that are written while a product
 //! is under way, descriptors that differ among threads or that say something other than lines of
-//! 128 bytes, and matrices of which an asynchronous copy has landed without `fence.proxy.async`
-//! after it. Ordinary stores to a matrix are not asked for that fence.
+//! 128 bytes, and matrices that were written by a store or an asynchronous copy without a
+//! `fence.proxy.async` of the same warp after it. Atomics and `stmatrix` are not asked for it.
 
 mod lines;
 

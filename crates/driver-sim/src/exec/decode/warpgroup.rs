@@ -87,6 +87,19 @@ impl Decoder<'_> {
         waits.for_each(|micro| micro.reads.clone_from(&kept));
     }
 
+    /// Makes every store to shared memory one that says where it wrote, if there are products,
+    /// which ask for a fence behind it.
+    pub(super) fn watch_stores(&mut self) {
+        if self.warpgroups.is_empty() {
+            return;
+        }
+        for micro in &mut self.code {
+            if matches!(micro.op, Op::StoreShared1 | Op::StoreShared2 | Op::StoreShared4) {
+                micro.op = Op::Store;
+            }
+        }
+    }
+
     /// The slots of factors that are in registers.
     pub(super) fn factors(&self) -> Vec<Slot> {
         let of_tf32 = self.products().filter(|(_, product)| product.factor == Factor::Tf32);

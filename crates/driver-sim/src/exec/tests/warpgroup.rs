@@ -147,7 +147,7 @@ fn matrices_are_read_as_late_as_may_be() {
         "{FENCE} {} wgmma.commit_group.sync.aligned; bar.sync 0;
         mad.lo.u32 %r5, %r0, 64, %r4; mov.u32 %r6, 0;
         clear: st.shared.u32 [%r5], 0; add.u32 %r5, %r5, 4; add.u32 %r6, %r6, 4;
-        setp.lt.u32 %p1, %r6, 64; @%p1 bra clear; bar.sync 0;
+        setp.lt.u32 %p1, %r6, 64; @%p1 bra clear; fence.proxy.async; bar.sync 0;
         wgmma.wait_group.sync.aligned 0;",
         multiply(PLAIN)
     );
@@ -178,6 +178,13 @@ fn what_hardware_leaves_undefined_is_refused() {
     let copy = "mad.lo.u32 %r5, %r0, 16, %r4; mov.u64 %rd7, %rd2;
         cp.async.ca.shared.global [%r5], [%rd7], 4; cp.async.wait_all;";
     assert!(said(&format!("{copy} bar.sync 0; {FENCE} {one} {END}")).contains("fence.proxy.async"));
+    let store = "mad.lo.u32 %r5, %r0, 16, %r4; st.shared.v2.u32 [%r5], {%r6, %r6};";
+    for fence in ["", "setp.lt.u32 %p2, %r0, 96; @%p2 fence.proxy.async;"] {
+        let stored = format!("{store} {fence} bar.sync 0; {FENCE} {one} {END}");
+        assert!(said(&stored).contains("fence.proxy.async"), "{fence}");
+    }
+    let fenced = format!("{store} fence.proxy.async; bar.sync 0; {FENCE} {one} {END}");
+    assert_eq!(run(PLAIN, &fenced).len(), 128 * 32);
     let fenced = format!("{copy} fence.proxy.async; bar.sync 0; {FENCE} {one} {END}");
     assert!(decode(&text(PLAIN, &fenced)).is_ok());
     assert_eq!(run(PLAIN, &fenced).len(), 128 * 32);

@@ -108,8 +108,8 @@ impl Lines {
         let trouble = |kind: FaultKind| (kind, 0);
         let from = memories.resolve(&ACCESS, 0, address).map_err(trouble)?;
         memories.watch(&ACCESS, (0, address, PIECE), Touch::Read).map_err(trouble)?;
-        if memories.unfenced.iter().any(|&(_, landed)| landed & !15 == address) {
-            let what = "a product of what a copy has left without fence.proxy.async after it";
+        if memories.unfenced.as_ref().is_some_and(|unfenced| unfenced.holds(address)) {
+            let what = "a product of what was written without fence.proxy.async after it";
             return Err(trouble(FaultKind::Undefined { what }));
         }
         match self.factor {
