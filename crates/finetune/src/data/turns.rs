@@ -3,12 +3,19 @@
 //! A template does not tell. But what it writes of the messages before an answer, up to where the
 //! model is to speak, is what the text of the whole conversation must begin with: there the answer
 //! starts. It ends where the text of the messages up to it ends, without whitespace behind the
-//! token that ends it, which nobody waits for. Where a template writes an answer in another way
-//! once messages follow it, the answer ends with the token that ends a text.
+//! token that ends it, which nobody waits for.
+//!
+//! Not all templates are so simple. Some write an answer in another way once messages follow it, or
+//! something behind the last message, and some have the model begin with a thought that earlier
+//! answers are without, or that differs from theirs. They are asked what they write if the answer
+//! is another one: what stands around that one stands around every answer.
 
 use super::example::Piece;
 use crate::hub::HubError;
 use crate::tokenizer::{ChatTemplate, Conversation, Tokenizer};
+
+/// What is said in place of an answer: a character that no text has a reason to contain.
+const OTHER: &str = "\u{f8ff}";
 
 /// The text of `conversation` in pieces, of which those that the assistant says are learned.
 pub(super) fn turns(
@@ -23,31 +30,81 @@ pub(super) fn turns(
         if conversation.role(index).as_deref() != Some("assistant") {
             continue;
         }
-        let before = template.render(conversation, index, true)?;
         let lost = || HubError::Chat {
             why: format!("it writes the messages before message {} in two ways", index + 1),
         };
-        if before.len() < done || !whole.starts_with(&before) {
-            return Err(lost());
-        }
-        let up_to = template.render(conversation, index + 1, false)?;
-        let end = end(&whole, (&before, &up_to), tokenizer).ok_or_else(lost)?;
-        pieces.push(Piece { text: whole[done..before.len()].to_owned(), learned: false });
-        pieces.push(Piece { text: whole[before.len()..end].to_owned(), learned: true });
+        let answer = Answer { conversation, index, template, whole: &whole };
+        let start = answer.start()?.filter(|start| *start >= done).ok_or_else(lost)?;
+        let end = answer.end(start, tokenizer)?.filter(|end| *end >= start);
+        let end = end.ok_or_else(|| HubError::Chat {
+            why: format!("where message {} ends in what it writes cannot be found", index + 1),
+        })?;
+        pieces.push(Piece { text: whole[done..start].to_owned(), learned: false });
+        pieces.push(Piece { text: whole[start..end].to_owned(), learned: true });
         done = end;
     }
     pieces.push(Piece { text: whole[done..].to_owned(), learned: false });
     Ok(pieces)
 }
 
-/// Where the answer ends that starts behind `before`.
-fn end(whole: &str, (before, up_to): (&str, &str), tokenizer: &Tokenizer) -> Option<usize> {
-    if up_to.len() >= before.len() && whole.starts_with(up_to) {
-        let trimmed = up_to.trim_end();
-        let ended = trimmed.len() >= before.len() && tokenizer.ends_special(trimmed);
-        return Some(if ended { trimmed.len() } else { up_to.len() });
+/// What the assistant says in message `index`, in the text of the whole conversation.
+struct Answer<'a> {
+    conversation: &'a Conversation,
+    index: usize,
+    template: &'a ChatTemplate,
+    whole: &'a str,
+}
+
+impl Answer<'_> {
+    /// What stands before and behind another answer in the text of the first `count` messages.
+    fn around_other(&self, count: usize) -> Result<Option<[String; 2]>, HubError> {
+        let said = self.conversation.saying(self.index, OTHER);
+        let text = self.template.render(&said, count, false)?;
+        Ok(text.split_once(OTHER).map(|(before, behind)| [before.to_owned(), behind.to_owned()]))
     }
-    let token = tokenizer.end_text()?;
-    let place = whole[before.len()..].find(token)?;
-    Some(before.len() + place + token.len())
+
+    /// Where the answer starts, if the whole text begins with what comes before it.
+    fn start(&self) -> Result<Option<usize>, HubError> {
+        let (whole, index) = (self.whole, self.index);
+        let before = self.template.render(self.conversation, index, true)?;
+        if whole.starts_with(&before) {
+            return Ok(Some(before.len()));
+        }
+        let Some([header, _]) = self.around_other(index + 1)? else { return Ok(None) };
+        // The model is to begin with a thought, which this answer is without.
+        if header.len() < before.len() && before.starts_with(&header) && whole.starts_with(&header)
+        {
+            return Ok(Some(header.len()));
+        }
+        // The answer begins with a thought of its own, where the model is given another one.
+        let messages = self.template.render(self.conversation, index, false)?;
+        let line = before[..common(&before, whole)].rfind('\n').map(|line| line + 1);
+        let start = line.filter(|start| *start > messages.len());
+        Ok(start.filter(|_| header == before && before.starts_with(&messages)))
+    }
+
+    /// Where the answer ends that starts at `start`.
+    fn end(&self, start: usize, tokenizer: &Tokenizer) -> Result<Option<usize>, HubError> {
+        let (whole, count) = (self.whole, self.index + 1);
+        let up_to = self.template.render(self.conversation, count, false)?;
+        if up_to.len() >= start && whole.starts_with(&up_to) {
+            let trimmed = up_to.trim_end();
+            let ended = trimmed.len() >= start && tokenizer.ends_special(trimmed);
+            return Ok(Some(if ended { trimmed.len() } else { up_to.len() }));
+        }
+        let around = (self.around_other(self.conversation.len())?, self.around_other(count)?);
+        let (Some([_, behind]), Some([_, last])) = around else { return Ok(None) };
+        let Some(said) = whole.strip_suffix(behind.as_str()) else { return Ok(None) };
+        // What is behind an answer in either case ends it, up to the first token that may.
+        let shared = &behind[..common(&behind, &last)];
+        let mut places = shared.char_indices().map(|(place, one)| place + one.len_utf8());
+        let token = places.find(|place| tokenizer.ends_special(&shared[..*place]));
+        Ok(Some(said.len() + token.unwrap_or(0)))
+    }
+}
+
+/// Bytes of whole characters that both texts begin with.
+fn common(left: &str, right: &str) -> usize {
+    let same = left.chars().zip(right.chars()).take_while(|(left, right)| left == right);
+    same.map(|(one, _)| one.len_utf8()).sum()
 }

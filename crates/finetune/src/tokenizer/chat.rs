@@ -40,6 +40,16 @@ impl Conversation {
         self.messages.is_empty()
     }
 
+    /// The conversation in which message `index` says `content` and nothing else.
+    pub(crate) fn saying(&self, index: usize, content: &str) -> Self {
+        let mut said = self.clone();
+        if let Some(message) = said.messages.get_mut(index) {
+            let role = message.get_attr("role").unwrap_or_default();
+            *message = context! { role, content };
+        }
+        said
+    }
+
     /// Who says the message `index`; `None` where it does not say so.
     pub fn role(&self, index: usize) -> Option<String> {
         let role = self.messages.get(index)?.get_attr("role").ok()?;

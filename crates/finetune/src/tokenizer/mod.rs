@@ -189,11 +189,6 @@ impl Tokenizer {
         ChatTemplate::of(&self.settings)
     }
 
-    /// How the token that ends a text is written.
-    pub(crate) fn end_text(&self) -> Option<&str> {
-        self.settings.eos.as_deref()
-    }
-
     /// Whether the last thing in `text` is a special token.
     pub(crate) fn ends_special(&self, text: &str) -> bool {
         self.special.iter().any(|token| text.ends_with(token.as_str()))

@@ -7,29 +7,30 @@ use std::path::PathBuf;
 use retrograph_finetune::data::{
     Example, Examples, IGNORED_TARGET, Layout, Lengths, Tally, read_jsonl,
 };
-use retrograph_finetune::{Conversation, Data, DataError, Error, SplitOptions, Tokenizer};
+use retrograph_finetune::{Data, DataError, Error, SplitOptions, Tokenizer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::small_tokenizer::{LLAMA3, chatml, llama3, tokenizer, write};
+use crate::conversations::conversation;
+use crate::small_tokenizer::{LLAMA3, chatml, tokenizer, write};
 
-const CHATML: [&str; 3] = ["<|im_start|>", "<|im_end|>", "<|pad|>"];
+pub(crate) const CHATML: [&str; 3] = ["<|im_start|>", "<|im_end|>", "<|pad|>"];
 
 /// A folder with a tokenizer and a file of data.
-struct Place(TempDir);
+pub(crate) struct Place(pub(crate) TempDir);
 
 impl Place {
-    fn new(special: &[&str], settings: &Value) -> Self {
+    pub(crate) fn new(special: &[&str], settings: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), &tokenizer(special), settings);
         Self(folder)
     }
 
-    fn chatml() -> Self {
+    pub(crate) fn chatml() -> Self {
         Self::new(&CHATML, &chatml())
     }
 
-    fn tokenizer(&self) -> Tokenizer {
+    pub(crate) fn tokenizer(&self) -> Tokenizer {
         Tokenizer::open(self.0.path()).unwrap()
     }
 
@@ -39,14 +40,14 @@ impl Place {
         path
     }
 
-    fn read(&self, lines: &[Value]) -> Result<Vec<Example>, Error> {
+    pub(crate) fn read(&self, lines: &[Value]) -> Result<Vec<Example>, Error> {
         let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
         let path = self.file(&lines.join("\n"));
         read_jsonl(&path, &self.tokenizer(), &mut |_, _| ()).map(|(examples, _)| examples)
     }
 
     /// The text of an example, with brackets around what is learned.
-    fn marked(&self, line: Value) -> String {
+    pub(crate) fn marked(&self, line: Value) -> String {
         let example = self.read(&[line]).unwrap().remove(0);
         let (mut text, mut inside) = (String::new(), false);
         for (&token, &learned) in example.tokens().iter().zip(example.learned()) {
@@ -101,107 +102,6 @@ fn bytes_are_learned_in_the_same_way() {
         (&[97, 98, 99][..], &[false, false, true][..])
     );
     assert_eq!((forms.texts, forms.completions, forms.conversations), (0, 1, 0));
-}
-
-fn conversation() -> Value {
-    let say = |role: &str, content: &str| json!({ "role": role, "content": content });
-    let messages = [
-        say("system", "be brief"),
-        say("user", "the cat"),
-        say("assistant", "purrs"),
-        say("user", "or"),
-        say("assistant", "the other"),
-    ];
-    json!({ "messages": messages })
-}
-
-#[test]
-fn the_turns_of_the_assistant_are_learned_in_chatml() {
-    let expected = "<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\nthe cat<|im_end|>\n\
-                    <|im_start|>assistant\n[purrs<|im_end|>]\n<|im_start|>user\nor<|im_end|>\n\
-                    <|im_start|>assistant\n[the other<|im_end|>]\n";
-    assert_eq!(Place::chatml().marked(conversation()), expected);
-}
-
-#[test]
-fn the_turns_of_the_assistant_are_learned_in_the_manner_of_llama_3() {
-    let header = |role: &str| format!("<|start_header_id|>{role}<|end_header_id|>\n\n");
-    let expected = [
-        "<|begin_of_text|>".to_owned(),
-        header("system") + "Today Date: 26 Jul 2024\n\nbe brief<|eot_id|>",
-        header("user") + "the cat<|eot_id|>",
-        header("assistant") + "[purrs<|eot_id|>]",
-        header("user") + "or<|eot_id|>",
-        header("assistant") + "[the other<|eot_id|>]",
-    ];
-    assert_eq!(Place::new(&LLAMA3, &llama3()).marked(conversation()), expected.concat());
-}
-
-/// As templates do that leave out what was thought in earlier turns.
-#[test]
-fn a_template_may_write_earlier_answers_in_another_way() {
-    let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n\
-        {% if m.role == 'assistant' and loop.last %}(hm) {% endif %}{{ m.content }}<|im_end|>\n\
-        {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
-    let mut settings = chatml();
-    settings["chat_template"] = json!([{ "name": "default", "template": template }]);
-    let expected = "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n[y<|im_end|>]\n\
-                    <|im_start|>user\nz<|im_end|>\n<|im_start|>assistant\n[(hm) w<|im_end|>]\n";
-    let say = |role: &str, content: &str| json!({ "role": role, "content": content });
-    let all = [say("user", "x"), say("assistant", "y"), say("user", "z"), say("assistant", "w")];
-    let place = Place::new(&CHATML, &settings);
-    assert_eq!(place.marked(json!({ "messages": all })), expected);
-}
-
-/// What templates of recent models use of Jinja and of Python: a namespace that a loop sets, lists
-/// from the end, tools as JSON, and methods of strings by which thoughts are taken out.
-#[test]
-fn a_template_may_offer_tools_and_leave_thoughts_out() {
-    let template = "{%- if tools %}\n{{- '<|im_start|>tools' }}\n\
-        {%- for tool in tools %}{{- ' ' + (tool | tojson) }}{%- endfor %}\n\
-        {{- '<|im_end|>\\n' }}\n{%- endif %}\n\
-        {%- set ns = namespace(asked=-1, open=true) %}\n\
-        {%- for m in messages[::-1] %}\n\
-        {%- if ns.open and m.role == 'user' and m.content is string %}\n\
-        {%- set ns.open = false %}\n\
-        {%- set ns.asked = (messages | length) - 1 - loop.index0 %}\n\
-        {%- endif %}\n{%- endfor %}\n\
-        {%- for m in messages %}\n\
-        {%- set content = m.content %}\n\
-        {%- if '</think>' in content and loop.index0 < ns.asked %}\n\
-        {%- set content = content.split('</think>')[-1].lstrip('\\n') %}\n\
-        {%- endif %}\n\
-        {{- '<|im_start|>' + m.role + '\\n' + content + '<|im_end|>\\n' }}\n\
-        {%- endfor %}\n\
-        {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
-    let place = Place::chatml();
-    fs::write(place.0.path().join("chat_template.jinja"), template).unwrap();
-    let say = |role: &str, content: &str| json!({ "role": role, "content": content });
-    let thought = "<think>\nhm\n</think>\n\n";
-    let messages = [
-        say("user", "x"),
-        say("assistant", &format!("{thought}y")),
-        say("user", "z"),
-        say("assistant", &format!("{thought}w")),
-    ];
-    let line = json!({ "messages": messages, "tools": [{ "name": "f", "all": [1, "<"] }] });
-    let expected = format!(
-        "<|im_start|>tools {{\"all\": [1, \"<\"], \"name\": \"f\"}}<|im_end|>\n\
-         <|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n[y<|im_end|>]\n\
-         <|im_start|>user\nz<|im_end|>\n<|im_start|>assistant\n[{thought}w<|im_end|>]\n"
-    );
-    assert_eq!(place.marked(line), expected);
-}
-
-/// Tools that are not offered are none; a token that there is not is unknown.
-#[test]
-fn a_template_is_told_what_is_not_there() {
-    let template = "{{ bos_token }}{{ tools is none }} {{ bos_token is defined }} {{ eos_token }}";
-    let place = Place::chatml();
-    fs::write(place.0.path().join("chat_template.jinja"), template).unwrap();
-    let conversation = Conversation::new([("user", "x")]);
-    let text = place.tokenizer().chat_template().unwrap().render(&conversation, 1, false).unwrap();
-    assert_eq!(text, "True False <|im_end|>");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod adapters;
 mod architectures;
 mod checkpoints;
+mod conversations;
 mod data;
 mod device;
 mod difference;

@@ -1,0 +1,181 @@
+//! Conversations: what chat templates write, and what of it the assistant says.
+
+use std::fs;
+
+use retrograph_finetune::Conversation;
+use serde_json::{Value, json};
+
+use crate::data::{CHATML, Place};
+use crate::small_tokenizer::{LLAMA3, chatml, llama3};
+
+pub(crate) fn conversation() -> Value {
+    let say = |role: &str, content: &str| json!({ "role": role, "content": content });
+    let messages = [
+        say("system", "be brief"),
+        say("user", "the cat"),
+        say("assistant", "purrs"),
+        say("user", "or"),
+        say("assistant", "the other"),
+    ];
+    json!({ "messages": messages })
+}
+
+#[test]
+fn the_turns_of_the_assistant_are_learned_in_chatml() {
+    let expected = "<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\nthe cat<|im_end|>\n\
+                    <|im_start|>assistant\n[purrs<|im_end|>]\n<|im_start|>user\nor<|im_end|>\n\
+                    <|im_start|>assistant\n[the other<|im_end|>]\n";
+    assert_eq!(Place::chatml().marked(conversation()), expected);
+}
+
+#[test]
+fn the_turns_of_the_assistant_are_learned_in_the_manner_of_llama_3() {
+    let header = |role: &str| format!("<|start_header_id|>{role}<|end_header_id|>\n\n");
+    let expected = [
+        "<|begin_of_text|>".to_owned(),
+        header("system") + "Today Date: 26 Jul 2024\n\nbe brief<|eot_id|>",
+        header("user") + "the cat<|eot_id|>",
+        header("assistant") + "[purrs<|eot_id|>]",
+        header("user") + "or<|eot_id|>",
+        header("assistant") + "[the other<|eot_id|>]",
+    ];
+    assert_eq!(Place::new(&LLAMA3, &llama3()).marked(conversation()), expected.concat());
+}
+
+/// As templates do that leave out what was thought in earlier turns.
+#[test]
+fn a_template_may_write_earlier_answers_in_another_way() {
+    let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n\
+        {% if m.role == 'assistant' and loop.last %}(hm) {% endif %}{{ m.content }}<|im_end|>\n\
+        {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    let mut settings = chatml();
+    settings["chat_template"] = json!([{ "name": "default", "template": template }]);
+    let expected = "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n[y<|im_end|>]\n\
+                    <|im_start|>user\nz<|im_end|>\n<|im_start|>assistant\n[(hm) w<|im_end|>]\n";
+    let say = |role: &str, content: &str| json!({ "role": role, "content": content });
+    let all = [say("user", "x"), say("assistant", "y"), say("user", "z"), say("assistant", "w")];
+    let place = Place::new(&CHATML, &settings);
+    assert_eq!(place.marked(json!({ "messages": all })), expected);
+}
+
+/// What templates of recent models use of Jinja and of Python: a namespace that a loop sets, lists
+/// from the end, tools as JSON, and methods of strings by which thoughts are taken out.
+#[test]
+fn a_template_may_offer_tools_and_leave_thoughts_out() {
+    let template = "{%- if tools %}\n{{- '<|im_start|>tools' }}\n\
+        {%- for tool in tools %}{{- ' ' + (tool | tojson) }}{%- endfor %}\n\
+        {{- '<|im_end|>\\n' }}\n{%- endif %}\n\
+        {%- set ns = namespace(asked=-1, open=true) %}\n\
+        {%- for m in messages[::-1] %}\n\
+        {%- if ns.open and m.role == 'user' and m.content is string %}\n\
+        {%- set ns.open = false %}\n\
+        {%- set ns.asked = (messages | length) - 1 - loop.index0 %}\n\
+        {%- endif %}\n{%- endfor %}\n\
+        {%- for m in messages %}\n\
+        {%- set content = m.content %}\n\
+        {%- if '</think>' in content and loop.index0 < ns.asked %}\n\
+        {%- set content = content.split('</think>')[-1].lstrip('\\n') %}\n\
+        {%- endif %}\n\
+        {{- '<|im_start|>' + m.role + '\\n' + content + '<|im_end|>\\n' }}\n\
+        {%- endfor %}\n\
+        {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
+    let place = Place::chatml();
+    fs::write(place.0.path().join("chat_template.jinja"), template).unwrap();
+    let say = |role: &str, content: &str| json!({ "role": role, "content": content });
+    let thought = "<think>\nhm\n</think>\n\n";
+    let messages = [
+        say("user", "x"),
+        say("assistant", &format!("{thought}y")),
+        say("user", "z"),
+        say("assistant", &format!("{thought}w")),
+    ];
+    let line = json!({ "messages": messages, "tools": [{ "name": "f", "all": [1, "<"] }] });
+    let expected = format!(
+        "<|im_start|>tools {{\"all\": [1, \"<\"], \"name\": \"f\"}}<|im_end|>\n\
+         <|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n[y<|im_end|>]\n\
+         <|im_start|>user\nz<|im_end|>\n<|im_start|>assistant\n[{thought}w<|im_end|>]\n"
+    );
+    assert_eq!(place.marked(line), expected);
+}
+
+/// Templates of models that think: where the model is to speak they open a thought, or write an
+/// empty one, and earlier answers are without it, or have one of their own.
+#[test]
+fn a_template_may_let_the_model_begin_with_a_thought() {
+    let say = |role: &str, content: &str| json!({ "role": role, "content": content });
+    let written = |opened: &str, last: &str, answers: [&str; 2]| {
+        let template = format!(
+            "{{% for m in messages %}}<|im_start|>{{{{ m.role }}}}\n\
+             {{% if m.role == 'assistant' and loop.last and '<think>' not in m.content %}}\
+             {last}{{% endif %}}{{{{ m.content }}}}<|im_end|>\n\
+             {{% endfor %}}{{% if add_generation_prompt %}}<|im_start|>assistant\n{opened}\
+             {{% endif %}}"
+        );
+        let mut settings = chatml();
+        settings["chat_template"] = json!(template);
+        let [first, second] = answers.map(|answer| say("assistant", answer));
+        let line = json!({ "messages": [say("user", "x"), first, say("user", "z"), second] });
+        Place::new(&CHATML, &settings).marked(line)
+    };
+    let expected = |answers: [&str; 2]| {
+        format!(
+            "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n{}\n\
+             <|im_start|>user\nz<|im_end|>\n<|im_start|>assistant\n{}\n",
+            answers[0], answers[1]
+        )
+    };
+    // An answer may begin as the thought does.
+    let opened = written("<think>\n", "", ["y", "<b>"]);
+    assert_eq!(opened, expected(["[y<|im_end|>]", "[<b><|im_end|>]"]));
+    let empty = "<think>\n\n</think>\n\n";
+    let thoughts = written(empty, empty, ["<think>\nhm\n</think>\n\ny", "w"]);
+    let own = "<think>\n[hm\n</think>\n\ny<|im_end|>]";
+    assert_eq!(thoughts, expected([own, &format!("{empty}[w<|im_end|>]")]));
+}
+
+/// Some templates write a token behind the last message that is not behind earlier ones.
+#[test]
+fn what_follows_an_answer_is_not_learned() {
+    let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n\
+        {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n\
+        {% else %}<|pad|>{% endif %}";
+    let mut settings = chatml();
+    settings["chat_template"] = json!(template);
+    settings["eos_token"] = json!("<|pad|>");
+    let expected = "<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\nthe cat<|im_end|>\n\
+                    <|im_start|>assistant\n[purrs<|im_end|>]\n<|im_start|>user\nor<|im_end|>\n\
+                    <|im_start|>assistant\n[the other<|im_end|>\n<|pad|>]";
+    assert_eq!(Place::new(&CHATML, &settings).marked(conversation()), expected);
+}
+
+/// What comes before an answer must be the same whether or not the answer follows.
+#[test]
+fn a_template_that_writes_what_comes_before_an_answer_in_two_ways_is_refused() {
+    let say = |role: &str, content: &str| json!({ "role": role, "content": content });
+    let line = json!({ "messages": [say("user", "x"), say("assistant", "y")] });
+    let user = "{% if loop.last %}{{ m.content }}{% else %}({{ m.content }}){% endif %}";
+    for (user, header) in [(user, "assistant"), ("{{ m.content }}", "model")] {
+        let template = format!(
+            "{{% for m in messages %}}<|im_start|>{{{{ m.role }}}}\n{user}<|im_end|>\n\
+             {{% endfor %}}{{% if add_generation_prompt %}}<|im_start|>{header}\n{{% endif %}}"
+        );
+        let mut settings = chatml();
+        settings["chat_template"] = json!(template);
+        let error = Place::new(&CHATML, &settings)
+            .read(std::slice::from_ref(&line))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("before message 2 in two ways"), "{error}");
+    }
+}
+
+/// Tools that are not offered are none; a token that there is not is unknown.
+#[test]
+fn a_template_is_told_what_is_not_there() {
+    let template = "{{ bos_token }}{{ tools is none }} {{ bos_token is defined }} {{ eos_token }}";
+    let place = Place::chatml();
+    fs::write(place.0.path().join("chat_template.jinja"), template).unwrap();
+    let conversation = Conversation::new([("user", "x")]);
+    let text = place.tokenizer().chat_template().unwrap().render(&conversation, 1, false).unwrap();
+    assert_eq!(text, "True False <|im_end|>");
+}
