@@ -59,8 +59,10 @@ fn default_act() -> String {
 
 #[derive(Debug, Deserialize)]
 struct Rope {
-    #[serde(alias = "type")]
     rope_type: Option<String>,
+    /// The same, as older versions call it; some files have both.
+    #[serde(rename = "type")]
+    kind: Option<String>,
     rope_theta: Option<f64>,
     factor: Option<f64>,
     low_freq_factor: Option<f64>,
@@ -137,7 +139,8 @@ fn supported(raw: &Raw) -> Result<(), (&'static str, String, &'static str)> {
 
 fn scaling(path: &Path, rope: Option<&Rope>) -> Result<Option<RopeScaling>, HubError> {
     let Some(rope) = rope else { return Ok(None) };
-    let kind = rope.rope_type.as_deref().unwrap_or("default");
+    let kind = rope.rope_type.as_ref().or(rope.kind.as_ref());
+    let kind = kind.map_or("default", String::as_str);
     if kind == "default" {
         return Ok(None);
     }

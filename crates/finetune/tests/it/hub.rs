@@ -212,6 +212,25 @@ fn what_is_not_computed_is_refused_by_its_field() {
     assert!(error(&directory(&biased, &stored)).to_string().contains("attention_bias is true"));
 }
 
+/// `transformers` has written the kind of scaling under two names, and at times under both.
+#[test]
+fn the_kind_of_scaling_has_two_names() {
+    let model = ModelConfig { qkv_bias: false, ..config(LORA).model };
+    let stored = tensors(&model, Dtype::BF16);
+    let scaling = || llama3()["rope_scaling"].clone();
+    let mut older = scaling();
+    let kind = older.as_object_mut().unwrap().remove("rope_type").unwrap();
+    let older = with(older, json!({ "type": kind }));
+    let both = with(scaling(), json!({ "type": kind }));
+    let read = |scaling: Value| {
+        let folder = directory(&with(llama3(), json!({ "rope_scaling": scaling })), &stored);
+        ModelDirectory::open(folder.path()).unwrap().config().rope_scaling
+    };
+    let expected = read(scaling());
+    assert!(expected.is_some());
+    assert_eq!([read(older), read(both)], [expected; 2]);
+}
+
 #[test]
 fn a_configuration_that_lacks_something_names_it() {
     let stored = tensors(&config(LORA).model, Dtype::BF16);
