@@ -72,8 +72,7 @@ impl Answer<'_> {
         }
         let Some([header, _]) = self.around_other(index + 1)? else { return Ok(None) };
         // The model is to begin with a thought, which this answer is without.
-        if header.len() < before.len() && before.starts_with(&header) && whole.starts_with(&header)
-        {
+        if before.starts_with(&header) && whole.starts_with(&header) {
             return Ok(Some(header.len()));
         }
         // The answer begins with a thought of its own, where the model is given another one.

@@ -8,8 +8,12 @@ use serde_json::{Value, json};
 use crate::data::{CHATML, Place};
 use crate::small_tokenizer::{LLAMA3, chatml, llama3};
 
+/// A message.
+fn say(role: &str, content: &str) -> Value {
+    json!({ "role": role, "content": content })
+}
+
 pub(crate) fn conversation() -> Value {
-    let say = |role: &str, content: &str| json!({ "role": role, "content": content });
     let messages = [
         say("system", "be brief"),
         say("user", "the cat"),
@@ -52,7 +56,6 @@ fn a_template_may_write_earlier_answers_in_another_way() {
     settings["chat_template"] = json!([{ "name": "default", "template": template }]);
     let expected = "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n[y<|im_end|>]\n\
                     <|im_start|>user\nz<|im_end|>\n<|im_start|>assistant\n[(hm) w<|im_end|>]\n";
-    let say = |role: &str, content: &str| json!({ "role": role, "content": content });
     let all = [say("user", "x"), say("assistant", "y"), say("user", "z"), say("assistant", "w")];
     let place = Place::new(&CHATML, &settings);
     assert_eq!(place.marked(json!({ "messages": all })), expected);
@@ -81,7 +84,6 @@ fn a_template_may_offer_tools_and_leave_thoughts_out() {
         {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
     let place = Place::chatml();
     fs::write(place.0.path().join("chat_template.jinja"), template).unwrap();
-    let say = |role: &str, content: &str| json!({ "role": role, "content": content });
     let thought = "<think>\nhm\n</think>\n\n";
     let messages = [
         say("user", "x"),
@@ -102,7 +104,6 @@ fn a_template_may_offer_tools_and_leave_thoughts_out() {
 /// empty one, and earlier answers are without it, or have one of their own.
 #[test]
 fn a_template_may_let_the_model_begin_with_a_thought() {
-    let say = |role: &str, content: &str| json!({ "role": role, "content": content });
     let written = |opened: &str, last: &str, answers: [&str; 2]| {
         let template = format!(
             "{{% for m in messages %}}<|im_start|>{{{{ m.role }}}}\n\
@@ -146,27 +147,55 @@ fn what_follows_an_answer_is_not_learned() {
                     <|im_start|>assistant\n[purrs<|im_end|>]\n<|im_start|>user\nor<|im_end|>\n\
                     <|im_start|>assistant\n[the other<|im_end|>\n<|pad|>]";
     assert_eq!(Place::new(&CHATML, &settings).marked(conversation()), expected);
+
+    let template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\
+        {% if loop.last and not add_generation_prompt %}<|im_end|>{% else %}<|pad|>{% endif %}\
+        {% endfor %}{% if add_generation_prompt %}assistant: {% endif %}";
+    settings["chat_template"] = json!(template);
+    let expected = "system: be brief<|pad|>user: the cat<|pad|>assistant: [purrs]<|pad|>\
+                    user: or<|pad|>assistant: [the other<|im_end|>]";
+    assert_eq!(Place::new(&CHATML, &settings).marked(conversation()), expected);
 }
 
-/// What comes before an answer must be the same whether or not the answer follows.
+/// What reading `messages` by `template` is refused for.
+fn refused(template: &str, messages: &[Value]) -> String {
+    let mut settings = chatml();
+    settings["chat_template"] = json!(template);
+    let line = json!({ "messages": messages });
+    Place::new(&CHATML, &settings).read(&[line]).unwrap_err().to_string()
+}
+
+/// What comes before an answer must be the same whether or not the answer follows, and other
+/// messages follow it.
 #[test]
 fn a_template_that_writes_what_comes_before_an_answer_in_two_ways_is_refused() {
-    let say = |role: &str, content: &str| json!({ "role": role, "content": content });
-    let line = json!({ "messages": [say("user", "x"), say("assistant", "y")] });
-    let user = "{% if loop.last %}{{ m.content }}{% else %}({{ m.content }}){% endif %}";
-    for (user, header) in [(user, "assistant"), ("{{ m.content }}", "model")] {
+    let messages = [say("user", "x"), say("assistant", "y"), say("user", "z")];
+    let plain = "{{ m.content }}";
+    let last = "{% if loop.last %}{{ m.content }}{% else %}({{ m.content }}){% endif %}";
+    let long =
+        "{% if messages | length > 2 %}({{ m.content }}){% else %}{{ m.content }}{% endif %}";
+    let marked = "{% if m.role == 'assistant' %}b:\n{% endif %}{{ m.content }}";
+    for (content, header) in
+        [(last, "assistant"), (plain, "model"), (long, "assistant"), (marked, "assistant\na:")]
+    {
         let template = format!(
-            "{{% for m in messages %}}<|im_start|>{{{{ m.role }}}}\n{user}<|im_end|>\n\
+            "{{% for m in messages %}}<|im_start|>{{{{ m.role }}}}\n{content}<|im_end|>\n\
              {{% endfor %}}{{% if add_generation_prompt %}}<|im_start|>{header}\n{{% endif %}}"
         );
-        let mut settings = chatml();
-        settings["chat_template"] = json!(template);
-        let error = Place::new(&CHATML, &settings)
-            .read(std::slice::from_ref(&line))
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("before message 2 in two ways"), "{error}");
+        let error = refused(&template, &messages);
+        assert!(error.contains("before message 2 in two ways"), "{content} {header}: {error}");
     }
+}
+
+/// As where something behind the answer depends on what it says.
+#[test]
+fn a_template_that_hides_where_an_answer_ends_is_refused() {
+    let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n\
+        {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n\
+        {% else %}{{ messages[1].content | length }}{% endif %}";
+    let messages = [say("user", "x"), say("assistant", "yes"), say("user", "z")];
+    let error = refused(template, &messages);
+    assert!(error.contains("where message 2 ends"), "{error}");
 }
 
 /// Tools that are not offered are none; a token that there is not is unknown.
