@@ -1,11 +1,15 @@
 //! The rules of the tree that no compiler checks.
 
+mod names;
+mod pages;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde_json::Value;
 
+use self::names::RetiredNames;
 use crate::workspace::{self, command, output};
 
 /// What each package of the workspace may depend on, as ARCHITECTURE.md draws it.
@@ -48,9 +52,13 @@ pub(crate) fn run() -> anyhow::Result<()> {
     dependencies(&mut complaints)?;
     bans(&mut complaints)?;
     let files = tracked_files()?;
+    let names = names::RetiredNames::load()?;
     for path in &files {
-        file(path, &mut complaints)?;
+        file(path, &names, &mut complaints)?;
     }
+    let root = workspace::root();
+    let relative: Vec<_> = files.iter().filter_map(|path| path.strip_prefix(&root).ok()).collect();
+    pages::check(&root, &relative, &mut complaints);
     for complaint in &complaints {
         println!("{complaint}");
     }
@@ -122,11 +130,14 @@ fn tracked_files() -> anyhow::Result<Vec<PathBuf>> {
     Ok(paths.filter(|path| path.is_file()).collect())
 }
 
-fn file(path: &Path, complaints: &mut Vec<String>) -> anyhow::Result<()> {
+fn file(path: &Path, names: &RetiredNames, complaints: &mut Vec<String>) -> anyhow::Result<()> {
     let Ok(text) = fs::read_to_string(path) else { return Ok(()) };
-    let name = path.strip_prefix(workspace::root()).unwrap_or(path).display();
+    let root = workspace::root();
+    let relative = path.strip_prefix(&root).unwrap_or(path);
+    let name = relative.display();
     let is_rust = path.extension().is_some_and(|extension| extension == "rs");
     if is_rust {
+        names.check(relative, &text, complaints);
         if !text.starts_with("//!") {
             complaints.push(format!("{name}: does not begin with a //! line that says its role"));
         }

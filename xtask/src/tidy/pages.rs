@@ -1,0 +1,107 @@
+//! Claims of the documentation: local links lead to files and headings that exist, and tests that
+//! a page names exist.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+/// The pages that name tests as `` `module::test` ``.
+const NAMES_TESTS: [&str; 1] = ["docs/hazards.md"];
+
+/// Reports broken links and missing tests. `files` are the tracked files, relative to `root`.
+pub(super) fn check(root: &Path, files: &[&Path], complaints: &mut Vec<String>) {
+    let read = |path: &Path| fs::read_to_string(root.join(path)).unwrap_or_default();
+    let of_kind = |kind: &'static str| {
+        files.iter().filter(move |path| path.extension().is_some_and(|it| it == kind))
+    };
+    for page in of_kind("md") {
+        links(root, page, &read(page), complaints);
+    }
+    let tests: HashSet<String> = of_kind("rs")
+        .filter(|path| path.components().any(|part| part.as_os_str() == "tests"))
+        .flat_map(|path| test_functions(&read(path)))
+        .collect();
+    for page in NAMES_TESTS {
+        let text = read(Path::new(page));
+        let named: Vec<_> = named_tests(&text).collect();
+        if named.is_empty() {
+            complaints.push(format!("{page}: names no tests"));
+        }
+        for test in named.into_iter().filter(|test| !tests.contains(*test)) {
+            complaints.push(format!("{page}: no test is called `{test}`"));
+        }
+    }
+}
+
+/// The names of all functions after a `#[test]` attribute or inside of a test macro.
+fn test_functions(text: &str) -> Vec<String> {
+    let names = text.split("fn ").skip(1).map(|rest| {
+        rest.chars().take_while(|it| it.is_alphanumeric() || *it == '_').collect::<String>()
+    });
+    names.collect()
+}
+
+/// The last part of each `` `module::function` `` of a table.
+fn named_tests(text: &str) -> impl Iterator<Item = &str> {
+    let code = text.split('`').skip(1).step_by(2);
+    let paths = code.filter(|it| it.contains("::") && it.chars().all(is_path));
+    // Types and functions of the API have an upper-case part.
+    let paths = paths.filter(|path| !path.chars().any(char::is_uppercase));
+    paths.filter_map(|path| path.rsplit("::").next())
+}
+
+fn is_path(character: char) -> bool {
+    character.is_alphanumeric() || "_:".contains(character)
+}
+
+fn links(root: &Path, page: &Path, text: &str, complaints: &mut Vec<String>) {
+    let folder = page.parent().unwrap_or(Path::new(""));
+    for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        if target.contains("://") || target.contains(' ') || target.starts_with("mailto:") {
+            continue;
+        }
+        let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+        let path = if file.is_empty() { root.join(page) } else { root.join(folder).join(file) };
+        if !path.exists() {
+            complaints.push(format!("{}: `{target}` leads nowhere", page.display()));
+        } else if !heading.is_empty() && path.extension().is_some_and(|it| it == "md") {
+            let other = fs::read_to_string(&path).unwrap_or_default();
+            if !headings(&other).any(|it| it == heading) {
+                complaints.push(format!("{}: no heading for `{target}`", page.display()));
+            }
+        }
+    }
+}
+
+/// Anchors of the headings of a page.
+fn headings(text: &str) -> impl Iterator<Item = String> {
+    let lines = text.lines().filter(|line| line.starts_with('#'));
+    lines.map(|line| {
+        let title = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = title.chars().filter(|it| it.is_alphanumeric() || " -_".contains(*it));
+        kept.map(|it| if it == ' ' { '-' } else { it }).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_file_and_a_missing_heading_are_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("b.md"), "# B\n## What it `does`, twice\n").unwrap();
+        let text = "[a](b.md) [b](b.md#what-it-does-twice) [c](c.md) [d](b.md#no) [e](https://x/y)";
+        let mut complaints = Vec::new();
+        links(folder.path(), Path::new("a.md"), text, &mut complaints);
+        assert_eq!(complaints.len(), 2, "{complaints:?}");
+        assert!(complaints[0].contains("c.md") && complaints[1].contains("b.md#no"));
+    }
+
+    #[test]
+    fn tests_are_told_from_types() {
+        let text = "| `a::b_c` | `Reuse::Full` | `two_devices` | `x::y::z` |";
+        assert_eq!(named_tests(text).collect::<Vec<_>>(), ["b_c", "z"]);
+        assert_eq!(test_functions("#[test]\nfn one() {}\n fn two<T>() {}"), ["one", "two"]);
+    }
+}
