@@ -7,7 +7,7 @@ use crate::{codegen, mutants, prewarm, toolchain};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The job, or `all`.
+    /// The job, `all`, or `list` for the names of all jobs as JSON.
     #[arg(default_value = "all")]
     job: String,
 }
@@ -42,6 +42,11 @@ const JOBS: &[Job] = &[
 const GPU_JOBS: &[Job] = &[("gpu-archive", gpu_archive), ("gpu-test", gpu_test)];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if arguments.job == "list" {
+        let names: Vec<_> = JOBS.iter().map(|(name, _)| *name).collect();
+        println!("{}", serde_json::to_string(&names)?);
+        return Ok(());
+    }
     let every = || JOBS.iter().chain(GPU_JOBS);
     let chosen: Vec<_> = match arguments.job.as_str() {
         "all" => JOBS.iter().collect(),
