@@ -5,7 +5,7 @@ use retrograph_ptx::build::Value;
 
 /// Two floats as bf16 in a word, each rounded to the nearest, ties to even; NaN stays NaN.
 pub(crate) fn pack<'k>(target: SmTarget, [low, high]: [Value<'k, f32>; 2]) -> Value<'k, u32> {
-    if target.number >= 80 {
+    if target.features().bf16_mma {
         return low.pack_bf16(high);
     }
     let round = |value: Value<'k, f32>| {

@@ -16,12 +16,9 @@ use retrograph_ptx::ast::{Instruction, Modifier, Modifiers, Module, SourceLine, 
 use retrograph_ptx::build::Kernel;
 use retrograph_ptx::instructions::Opcode;
 
-/// The first target with the instruction.
-const FIRST: SmTarget = SmTarget::portable(90);
-
 /// Whether kernels for `target` can start early.
 pub(crate) fn starts_early(target: SmTarget) -> bool {
-    target.number >= FIRST.number
+    target.features().pdl
 }
 
 /// Lets the next kernel start, where the target can.

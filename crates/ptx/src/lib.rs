@@ -33,6 +33,7 @@
 
 pub mod ast;
 pub mod build;
+mod features;
 pub mod instructions;
 mod parse;
 mod print;
@@ -40,6 +41,7 @@ pub mod target;
 pub mod validate;
 mod words;
 
+pub use features::SmFeatures;
 pub use parse::{ParseError, parse};
 pub use target::{CannotRun, ImageForm, IsaVersion, Reach, SmTarget};
 pub use validate::{ValidationError, validate};

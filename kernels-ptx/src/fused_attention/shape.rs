@@ -41,7 +41,7 @@ impl Shape {
 
     /// Whether there are tensor cores for the factors, and copies behind the backs of threads.
     pub(super) fn has_tensor_cores(self) -> bool {
-        self.target.number >= 80
+        self.target.features().bf16_mma
     }
 
     /// Rows that a block keeps, 16 for each warp. `retrograph-kernels` counts on the same.

@@ -30,9 +30,9 @@ mod split;
 mod tiles;
 mod warpgroup;
 
+use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Shared, Value};
-use retrograph_ptx::{Reach, SmTarget};
 
 use super::Operands;
 use super::brain::{self, Patch, Place, patches};
@@ -130,16 +130,17 @@ impl Shape {
         if self.has_warpgroups() {
             return [64, self.tile.behind];
         }
-        self.tile.stages[match self.target.number {
-            ..80 => 2,
-            80 | 90 | 100 => 0,
-            _ => 1,
+        let smem_kib = self.target.features().smem_bytes_per_block >> 10;
+        self.tile.stages[match smem_kib {
+            160.. => 0,
+            99.. => 1,
+            _ => 2,
         }]
     }
 
     /// Whether warpgroups multiply, and not warps.
     fn has_warpgroups(self) -> bool {
-        self.target.number == 90 && self.target.reach == Reach::Exact
+        self.target.features().wgmma
     }
 
     /// Whether warpgroups multiply f32.

@@ -95,7 +95,7 @@ pub(in crate::gemm) fn multiply<'k>(
     (operands, stages): (&[Operand<'k>; 2], [Shared<'k, u32>; 2]),
     sums: &[Vec<Patch<'k>>],
 ) {
-    if target.number < 80 {
+    if !target.features().bf16_mma {
         return fused((k, depth), operands, stages, sums);
     }
     let [a, b] = operands;

@@ -73,7 +73,7 @@ impl<'k> Copier<'k> {
         let (line, piece) = (over(thread, pieces), thread & (pieces - 1));
         // Lines of a thread are at the same places of each panel. In f32 it is no faster.
         let regular = panel.runs()[0].is_multiple_of(stride) || panel.part(line).is_none();
-        let able = regular && panel.factor == Factor::Brain && target.number >= 80;
+        let able = regular && panel.factor == Factor::Brain && target.features().cp_async;
         let direct = able.then(|| Direct::new(&section, line, piece));
         Self { target, section, base: k.var(base), line, piece, stride, direct }
     }
@@ -166,7 +166,7 @@ impl<'k> Copier<'k> {
         let (index, inside) = self.section.place(start, (run, along), unit);
         let inside = more.map_or(inside, |more| inside & more);
         let from = Ptr::<u32>::from_address(self.base.get() + index.mul_wide(bytes));
-        if self.target.number >= 80 {
+        if self.target.features().cp_async {
             to.copy_async(from, inside.select(COPY, 0));
         } else {
             to.store_vec4(0, from.load_vec4(0).map(|word| inside.select(word, 0)));

@@ -45,7 +45,7 @@ pub(super) struct Decoder<'k> {
 
 /// Words that the codes of a stage take in it.
 pub(super) fn words(target: SmTarget, panel: Panel) -> u32 {
-    if target.number >= 80 { panel.extent * panel.depth / WORD } else { 0 }
+    if target.features().cp_async { panel.extent * panel.depth / WORD } else { 0 }
 }
 
 /// Run and element in it of element `element` of a stage, in the order in which threads take them:
@@ -120,7 +120,7 @@ impl<'k> Decoder<'k> {
         (stage, there): (Value<'k, u32>, Option<Pred<'k>>),
         codes: Shared<'k, u32>,
     ) {
-        if self.target.number < 80 {
+        if !self.target.features().cp_async {
             return;
         }
         self.in_first(self.panel.extent * self.panel.depth / CODES, || {
@@ -163,7 +163,7 @@ impl<'k> Decoder<'k> {
         copied: Shared<'k, u32>,
     ) -> Vec<Value<'k, u32>> {
         let from = self.codes_at(index);
-        match (self.target.number >= 80, self.unit / WORD) {
+        match (self.target.features().cp_async, self.unit / WORD) {
             (true, 4) => copied.load_vec4(0).into(),
             (true, _) => copied.load_vec2(0).into(),
             (false, 4) => from.load_vec4(0).into(),

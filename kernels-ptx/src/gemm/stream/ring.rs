@@ -63,7 +63,7 @@ impl<'k> Ring<'k> {
         }
         self.decode_first((total, ahead), read);
         k.range(0, total, 1, |round| {
-            if self.target.number >= 80 {
+            if self.target.features().cp_async {
                 k.wait_copies(ahead - 1);
             }
             if self.behind {
@@ -109,7 +109,7 @@ impl<'k> Ring<'k> {
     }
 
     fn commit(&self) {
-        if self.target.number >= 80 {
+        if self.target.features().cp_async {
             self.kernel.commit_copies();
         }
     }
@@ -176,7 +176,7 @@ impl<'k> Ring<'k> {
         let Some(decoder) = &self.decoder else { return };
         k.when(total.ne(0), || {
             decoder.fetch(first);
-            if self.target.number >= 80 {
+            if self.target.features().cp_async {
                 k.wait_copies(ahead - 1);
             }
             k.barrier();

@@ -110,7 +110,7 @@ pub(super) fn multiply<'k>(
     (operands, stages): (&[Split<'k>; 2], [Shared<'k, u32>; 2]),
     sums: &[Vec<Patch<'k>>],
 ) {
-    if target.number < 80 {
+    if !target.features().bf16_mma {
         return fused(depth, operands, stages, sums);
     }
     let [a, b] = operands;

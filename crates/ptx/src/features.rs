@@ -1,0 +1,89 @@
+//! What the instruction set and the multiprocessors of an SM target offer to a kernel.
+
+use crate::target::{Reach, SmTarget};
+
+/// Hardware features that kernels choose their variants by.
+///
+/// Sources: the "Target ISA Notes" of each instruction in the PTX ISA manual, and the table
+/// "Technical Specifications per Compute Capability" in the CUDA C++ programming guide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SmFeatures {
+    /// Asynchronous copies from global to shared memory (`cp.async`).
+    pub cp_async: bool,
+    /// Tensor cores for bf16 and tf32 (`mma.sync`), and conversion of f32 to bf16 (`cvt.bf16x2`).
+    pub bf16_mma: bool,
+    /// Tensor cores that a warpgroup drives asynchronously (`wgmma`).
+    pub wgmma: bool,
+    /// Programmatic dependent launch (`griddepcontrol`).
+    pub pdl: bool,
+    /// Thread block clusters.
+    pub clusters: bool,
+    /// Tensor memory accelerator (`cp.async.bulk.tensor`).
+    pub tma: bool,
+    /// Bytes of shared memory that one block can get, by opting in to dynamic shared memory.
+    pub smem_bytes_per_block: u32,
+}
+
+impl SmTarget {
+    /// The features of this target.
+    pub const fn features(self) -> SmFeatures {
+        let ampere = self.number >= 80;
+        let hopper = self.number >= 90;
+        let smem_kib = match self.number {
+            0..=79 => 64,
+            80 | 87 => 163,
+            81..=89 => 99,
+            90..=119 => 227,
+            _ => 99,
+        };
+        SmFeatures {
+            cp_async: ampere,
+            bf16_mma: ampere,
+            wgmma: self.number == 90 && matches!(self.reach, Reach::Exact),
+            pdl: hopper,
+            clusters: hopper,
+            tma: hopper,
+            smem_bytes_per_block: smem_kib << 10,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wgmma_needs_the_architecture_specific_target() {
+        assert!(SmTarget::exact(90).features().wgmma);
+        assert!(!SmTarget::portable(90).features().wgmma);
+        assert!(!SmTarget::portable(100).features().wgmma);
+    }
+
+    #[test]
+    fn features_agree_with_the_first_target_of_their_instructions() {
+        for target in SmTarget::GENERATED {
+            let features = target.features();
+            assert_eq!(features.cp_async, accepts(target, "cp.async.commit_group"), "{target}");
+            assert_eq!(features.pdl, accepts(target, "griddepcontrol.wait"), "{target}");
+            assert_eq!(features.wgmma, accepts(target, "wgmma.fence.sync.aligned"), "{target}");
+        }
+    }
+
+    /// Whether parser and validator accept the instruction `text` for `target`.
+    fn accepts(target: SmTarget, text: &str) -> bool {
+        let isa = target.least_isa().max(crate::IsaVersion::new(7, 8));
+        let module = format!(
+            ".version {}.{}\n.target {target}\n.address_size 64\n\
+             .visible .entry probe()\n{{\n\t{text};\n\tret;\n}}\n",
+            isa.major, isa.minor
+        );
+        crate::parse(&module).is_ok_and(|module| crate::validate(&module).is_ok())
+    }
+
+    #[test]
+    fn shared_memory_per_block_follows_the_programming_guide() {
+        let kib = |number| SmTarget::portable(number).features().smem_bytes_per_block >> 10;
+        assert_eq!([75, 80, 86, 87, 89].map(kib), [64, 163, 99, 163, 99]);
+        assert_eq!([90, 100, 120].map(kib), [227, 227, 99]);
+    }
+}
