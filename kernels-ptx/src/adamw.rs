@@ -18,7 +18,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Value};
 
-use crate::chunk::{Chunk, THREADS};
+use crate::primitives::tensor_list::{Chunk, THREADS};
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
@@ -60,13 +60,13 @@ fn adamw(k: &Kernel<'_>) {
     let (step_size, root_scale) = (scalars.load(1), scalars.load(2));
     let constants =
         Constants { beta1, beta1_rest, beta2, beta2_rest, eps, decay, step_size, root_scale };
-    chunk.quads(|quad| {
-        let [param, grad, first, second] = chunk.arrays.map(|array| quad.load(array));
+    chunk.for_each_vec4(|vec4| {
+        let [param, grad, first, second] = chunk.arrays.map(|array| vec4.load(array));
         let updated =
             [0, 1, 2, 3].map(|i| constants.update([param[i], grad[i], first[i], second[i]]));
-        quad.store(chunk.arrays[0], updated.map(|[param, ..]| param));
-        quad.store(chunk.arrays[2], updated.map(|[_, first, _]| first));
-        quad.store(chunk.arrays[3], updated.map(|[.., second]| second));
+        vec4.store(chunk.arrays[0], updated.map(|[param, ..]| param));
+        vec4.store(chunk.arrays[2], updated.map(|[_, first, _]| first));
+        vec4.store(chunk.arrays[3], updated.map(|[.., second]| second));
     });
 }
 

@@ -7,10 +7,10 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::ModuleBuilder;
 
-use crate::quad::streaming;
+use crate::primitives::vec4::elementwise;
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let entry = streaming((target, "add"), (["a", "b"], ["out"]), |[a, b]| [a + b]);
+    let entry = elementwise((target, "add"), (["a", "b"], ["out"]), |[a, b]| [a + b]);
     ModuleBuilder::new(target).entry(entry).build()
 }

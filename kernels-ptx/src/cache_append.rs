@@ -12,7 +12,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Value};
 
-use crate::bf16::pack;
+use crate::primitives::bf16::pack;
 
 /// The image.
 pub(crate) fn module(target: SmTarget) -> Module {

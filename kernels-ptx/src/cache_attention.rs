@@ -30,8 +30,8 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Shared, Value};
 
-use crate::early;
-use crate::quad::{Floats, Quad};
+use crate::primitives::pdl;
+use crate::primitives::vec4::{F32x4, Vec4};
 use newest::Newest;
 
 /// Warps of a block.
@@ -49,8 +49,8 @@ const LINE: u32 = 128;
 /// The image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let floats =
-        runs("cache_attention", (target, 4), |quad, row| quad.load(Ptr::from_address(row)));
-    let halves = runs("cache_attention_bf16", (target, 2), |quad, row| quad.load_bf16(row));
+        runs("cache_attention", (target, 4), |vec4, row| vec4.load(Ptr::from_address(row)));
+    let halves = runs("cache_attention_bf16", (target, 2), |vec4, row| vec4.load_bf16(row));
     ModuleBuilder::new(target).entry(floats).entry(halves).entry(sum::entry(target)).build()
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn module(target: SmTarget) -> Module {
 fn runs(
     name: &str,
     (target, bytes): (SmTarget, u32),
-    load: impl for<'k> Fn(Quad<'k>, Value<'k, u64>) -> Floats<'k>,
+    load: impl for<'k> Fn(Vec4<'k>, Value<'k, u64>) -> F32x4<'k>,
 ) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(32 * WARPS);
@@ -75,8 +75,8 @@ fn runs(
         let run = k.param::<u32>("run");
         let newest = newest.sized(k);
         let scale = k.param::<f32>("scale");
-        early::let_next_start(k, target);
-        early::wait(k, target);
+        pdl::launch_dependents(k, target);
+        pdl::wait(k, target);
 
         let (head, number, head_dim) = (k.ctaid_x(), k.ctaid_y(), newest.head_dim);
         // What does not depend on the position is computed while that is on its way.
@@ -115,8 +115,8 @@ fn runs(
             let rows = places.map(|j| keys + (j.min(old - 1).mul_wide(width) << shift));
             let dots = places.map(|_| k.var(0.0f32));
             k.range(lane * 4, head_dim, 128, |i| {
-                let quad = Quad::new(i, head_dim, rows_aligned);
-                let (q, keys) = (newest.q.load_vec4(i), rows.map(|row| load(quad, row)));
+                let vec4 = Vec4::new(i, head_dim, rows_aligned);
+                let (q, keys) = (newest.q.load_vec4(i), rows.map(|row| load(vec4, row)));
                 for (dot, key) in dots.iter().zip(keys) {
                     dot.update(|dot| (0..4).fold(dot, |dot, i| q[i].fma(key[i], dot)));
                 }
@@ -143,12 +143,12 @@ fn runs(
         // A head that is wider than a slab takes turns.
         k.range(0u32, head_dim, SLAB, |slab| {
             let i = slab + lane * 4;
-            let quad = Quad::new(i, head_dim, rows_aligned);
+            let vec4 = Vec4::new(i, head_dim, rows_aligned);
             let sums = [(); 4].map(|()| k.var(0.0f32));
             k.range(warp, old, WARPS * BATCH, |j| {
                 let places = BATCHED.map(|ahead| j + ahead * WARPS);
                 let rows =
-                    places.map(|j| load(quad, values + (j.min(old - 1).mul_wide(width) << shift)));
+                    places.map(|j| load(vec4, values + (j.min(old - 1).mul_wide(width) << shift)));
                 for (j, value) in places.into_iter().zip(rows) {
                     k.when(j.lt(old), || {
                         let weight = scores.load(j);

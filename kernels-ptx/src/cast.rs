@@ -7,10 +7,10 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::ModuleBuilder;
 
-use crate::quad::streaming;
+use crate::primitives::vec4::elementwise;
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let entry = streaming((target, "cast"), (["x"], ["y"]), |[x]| [x]);
+    let entry = elementwise((target, "cast"), (["x"], ["y"]), |[x]| [x]);
     ModuleBuilder::new(target).entry(entry).build()
 }

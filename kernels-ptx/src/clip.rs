@@ -10,7 +10,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
-use crate::chunk::{Chunk, THREADS};
+use crate::primitives::tensor_list::{Chunk, THREADS};
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
@@ -26,8 +26,8 @@ fn clip(k: &Kernel<'_>) {
     k.return_if(scale.eq(1.0));
     let none = scale.eq(0.0);
     let chunk = Chunk::<1>::read(k, table, 2);
-    chunk.quads(|quad| {
-        let x = quad.load(chunk.arrays[0]);
-        quad.store(chunk.arrays[0], x.map(|x| none.select(0.0, x * scale)));
+    chunk.for_each_vec4(|vec4| {
+        let x = vec4.load(chunk.arrays[0]);
+        vec4.store(chunk.arrays[0], x.map(|x| none.select(0.0, x * scale)));
     });
 }

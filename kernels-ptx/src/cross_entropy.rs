@@ -31,8 +31,8 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Value};
 
-use crate::quad::{Quad, Written, aligned};
-use crate::team::Team;
+use crate::primitives::thread_group::ThreadGroup;
+use crate::primitives::vec4::{Output, Vec4, aligned};
 
 /// The target of a row that does not count.
 const IGNORED: u32 = u32::MAX;
@@ -40,38 +40,38 @@ const IGNORED: u32 = u32::MAX;
 /// The image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target)
-        .entry(entry(target, "cross_entropy_by_warps", Team::Warp { per_block: 4 }))
-        .entry(entry(target, "cross_entropy_by_blocks", Team::Block { threads: 1024 }))
+        .entry(entry(target, "cross_entropy_by_warps", ThreadGroup::Warp { per_block: 4 }))
+        .entry(entry(target, "cross_entropy_by_blocks", ThreadGroup::Block { threads: 1024 }))
         .build()
 }
 
-fn entry(target: SmTarget, name: &str, team: Team) -> Entry {
+fn entry(target: SmTarget, name: &str, group: ThreadGroup) -> Entry {
     Kernel::build(name, |k| {
-        k.max_threads(team.threads());
+        k.max_threads(group.block_threads());
         let logits = k.pointer::<f32>("logits");
         let targets = k.pointer::<u32>("targets");
         let losses = k.pointer::<f32>("losses");
-        let gradient = Written::declare(k, "grad_logits");
+        let gradient = Output::declare(k, "grad_logits");
         let in_place = k.param::<u32>("in_place").ne(0);
         let counted = k.pointer::<u32>("counted");
         let rows = k.param::<u32>("rows");
         let vocab = k.param::<u32>("vocab");
 
-        let row = team.row(k);
+        let row = group.row(k);
         k.return_if(row.ge(rows));
         let start = row.mul_wide(vocab);
         let x = logits.at(start);
         let token = targets.load(row);
         let known = token.lt(vocab);
-        let otherwise = token.eq(IGNORED).select(0.0, f32::NAN);
-        let (member, size) = (team.member(k), team.size());
-        let quad = |first, aligned| Quad::new(first, vocab, aligned);
+        let fallback = token.eq(IGNORED).select(0.0, f32::NAN);
+        let (thread_rank, size) = (group.thread_rank(k), group.size());
+        let vec4 = |first, aligned| Vec4::new(first, vocab, aligned);
 
         let (max, sum) = (k.var(f32::NEG_INFINITY), k.var(0.0f32));
-        let straight = aligned(&[x]);
-        k.range(member * 4, vocab, size * 4, |first| {
-            let quad = quad(first, straight);
-            let values = quad.load_or(x, f32::NEG_INFINITY);
+        let vectorized = aligned(&[x]);
+        k.range(thread_rank * 4, vocab, size * 4, |first| {
+            let vec4 = vec4(first, vectorized);
+            let values = vec4.load_or(x, f32::NEG_INFINITY);
             let [a, b, c, d] = values;
             let before = max.get();
             max.set(before.max(a.max(b).max(c.max(d))));
@@ -79,32 +79,32 @@ fn entry(target: SmTarget, name: &str, team: Team) -> Entry {
             sum.update(|sum| sum * relative(before, max.get()) + ((a + b) + (c + d)));
         });
         let mine = max.get();
-        let max = team.max(k, mine);
-        let sum = team.sum(k, sum.get() * relative(mine, max));
+        let max = group.max(k, mine);
+        let sum = group.sum(k, sum.get() * relative(mine, max));
 
         // Teams are powers of two.
-        k.when(member.eq((token >> 2) & (size - 1)), || {
-            let loss = k.var(otherwise);
+        k.when(thread_rank.eq((token >> 2) & (size - 1)), || {
+            let loss = k.var(fallback);
             k.when(known, || loss.set(sum.ln() + (max - x.load(token))));
             losses.store(row, loss);
         });
 
         let share = counted.load(0).max(1).cast::<f32>().rcp();
-        let share = known.select(share, otherwise);
+        let share = known.select(share, fallback);
         let scale = sum.rcp();
         let gradient = gradient.or_at(logits, in_place);
         k.return_if(gradient.is_null());
         let gradient = gradient.at(start);
         let [f32, bf16] = gradient.arrays();
-        let straight = aligned(&[x, f32, bf16]);
-        k.range(member * 4, vocab, size * 4, |first| {
-            let quad = quad(first, straight);
-            let values = quad.load(x).map(|value| (value - max).exp() * scale);
+        let vectorized = aligned(&[x, f32, bf16]);
+        k.range(thread_rank * 4, vocab, size * 4, |first| {
+            let vec4 = vec4(first, vectorized);
+            let values = vec4.load(x).map(|value| (value - max).exp() * scale);
             let entries = [0, 1, 2, 3].map(|lane| {
                 let onehot = (first + lane).eq(token).select(1.0, 0.0);
                 (values[lane as usize] - onehot) * share
             });
-            quad.write(target, gradient, entries);
+            vec4.write(target, gradient, entries);
         });
     })
 }

@@ -17,8 +17,8 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
-use crate::philox::philox;
-use crate::quad::{Quad, aligned};
+use crate::primitives::philox::philox;
+use crate::primitives::vec4::{Vec4, aligned};
 
 /// The last word of the counter, which no other kernel has.
 const DOMAIN: u32 = 1;
@@ -43,17 +43,17 @@ fn entry() -> Entry {
         let index = k.ctaid_x() * k.ntid_x() + k.tid_x();
         // Quads are counted, not elements, since four times the last thread may pass 2³².
         k.return_if(index.ge((n >> 2) + (n & 3).min(1)));
-        let quad = Quad::new(index * 4, n, aligned(&[x, out]));
+        let vec4 = Vec4::new(index * 4, n, aligned(&[x, out]));
         let words = philox([index, step.load(0), stream, k.constant(DOMAIN)], seed);
-        let values = quad.load(x);
+        let values = vec4.load(x);
         let kept = [0, 1, 2, 3].map(|i| {
             let value: retrograph_ptx::build::Value<'_, f32> = values[i] * scale;
             k.var(words[i].ge(threshold).select(value, 0.0))
         });
         k.when(accumulate.ne(0), || {
-            let before = quad.load(out);
+            let before = vec4.load(out);
             kept.iter().zip(before).for_each(|(kept, before)| kept.add_assign(before));
         });
-        quad.store(out, kept.map(|kept| kept.get()));
+        vec4.store(out, kept.map(|kept| kept.get()));
     })
 }

@@ -8,22 +8,22 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Value};
 
-use crate::quad::{Floats, Quad, aligned};
+use crate::primitives::vec4::{F32x4, Vec4, aligned};
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target)
         .entry(Kernel::build("embedding", |k| {
-            embedding(k, 4, |quad, row| quad.load(Ptr::from_address(row)));
+            embedding(k, 4, |vec4, row| vec4.load(Ptr::from_address(row)));
         }))
         .entry(Kernel::build("embedding_bf16", |k| {
-            embedding(k, 2, |quad, row| quad.load_bf16(row));
+            embedding(k, 2, |vec4, row| vec4.load_bf16(row));
         }))
         .build()
 }
 
 /// A quad of a row, given where the row starts.
-type Load<'k> = fn(Quad<'k>, Value<'k, u64>) -> Floats<'k>;
+type Load<'k> = fn(Vec4<'k>, Value<'k, u64>) -> F32x4<'k>;
 
 fn embedding<'k>(k: &Kernel<'k>, bytes: u32, load: Load<'k>) {
     let tokens = k.pointer::<u32>("tokens");
@@ -39,10 +39,10 @@ fn embedding<'k>(k: &Kernel<'k>, bytes: u32, load: Load<'k>) {
     let out = out.at(position.mul_wide(hidden));
     let row = table.address() + (token.mul_wide(hidden) << bytes.ilog2());
     let first = (k.ctaid_y() * k.ntid_x() + k.tid_x()) * 4;
-    let quad = Quad::new(first, hidden, aligned(&[Ptr::from_address(row), out]));
+    let vec4 = Vec4::new(first, hidden, aligned(&[Ptr::from_address(row), out]));
     let values = [(); 4].map(|()| k.var(f32::NAN));
     k.when(token.lt(vocab), || {
-        values.iter().zip(load(quad, row)).for_each(|(slot, value)| slot.set(value));
+        values.iter().zip(load(vec4, row)).for_each(|(slot, value)| slot.set(value));
     });
-    quad.store(out, values.map(|slot| slot.get()));
+    vec4.store(out, values.map(|slot| slot.get()));
 }

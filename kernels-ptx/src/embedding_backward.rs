@@ -11,7 +11,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Value};
 
-use crate::quad::{Quad, aligned};
+use crate::primitives::vec4::{Vec4, aligned};
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
@@ -54,16 +54,16 @@ fn backward(k: &Kernel<'_>) {
             k.range(0, 32, 1, |bit| {
                 k.when(((found >> bit) & 1).ne(0), || {
                     let row = grad_out.at((base + bit).mul_wide(hidden));
-                    let quad = Quad::new(first, hidden, aligned(&[row]));
-                    sums.iter().zip(quad.load(row)).for_each(|(sum, value)| sum.add_assign(value));
+                    let vec4 = Vec4::new(first, hidden, aligned(&[row]));
+                    sums.iter().zip(vec4.load(row)).for_each(|(sum, value)| sum.add_assign(value));
                 });
             });
         });
     });
     let row = grad_table.at(token.mul_wide(hidden));
-    let quad = Quad::new(first, hidden, aligned(&[row]));
-    let before = quad.load(row);
-    quad.store(row, [0, 1, 2, 3].map(|i| before[i] + sums[i].get()));
+    let vec4 = Vec4::new(first, hidden, aligned(&[row]));
+    let before = vec4.load(row);
+    vec4.store(row, [0, 1, 2, 3].map(|i| before[i] + sums[i].get()));
 }
 
 impl<'k> Search<'k> {

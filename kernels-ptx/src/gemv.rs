@@ -32,8 +32,8 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Value};
 
-use crate::early;
-use crate::sigmoid::silu;
+use crate::primitives::pdl;
+use crate::primitives::sigmoid::silu;
 use lanes::Lanes;
 use matrices::Matrices;
 use norm::Norm;
@@ -110,7 +110,7 @@ fn entry(name: &str, kind: Kind) -> Entry {
         // As many blocks as dispatch expects side by side where nothing is split.
         k.min_blocks(3);
         let matrices = Matrices::declare(k, kind);
-        early::let_next_start(k, kind.target);
+        pdl::launch_dependents(k, kind.target);
         matrices.fill_tables();
         let lanes = Lanes::new(k, kind, &matrices);
         let vectors = (matrices.flags & VECTORS).ne(0);
@@ -121,7 +121,7 @@ fn entry(name: &str, kind: Kind) -> Entry {
         if kind.split > 1 {
             matrices.ask_for_next(all_ahead);
         }
-        early::wait(k, kind.target);
+        pdl::wait(k, kind.target);
         let work = Work { k: *k, kind, matrices, lanes, vectors };
         if kind.split > 1 {
             work.team(number);

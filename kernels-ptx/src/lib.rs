@@ -15,36 +15,29 @@ use retrograph_ptx::ast::Module;
 
 mod adamw;
 mod add;
-mod bf16;
 mod cache_append;
 mod cache_attention;
 mod cast;
-mod chunk;
 mod clip;
 mod clip_scale;
 mod column_sum;
 mod cross_entropy;
 mod dropout;
-mod early;
 mod embedding;
 mod embedding_backward;
 mod fused_attention;
 mod gemm;
 mod gemv;
-mod held;
 mod low_rank;
 mod mark_tokens;
 mod mean;
 mod parts_sum;
-mod philox;
-mod quad;
-mod reduce;
+mod primitives;
 mod rms_norm;
 mod rms_norm_backward;
 mod rope;
 mod sample;
 mod schedule;
-mod sigmoid;
 mod silu;
 mod silu_backward;
 mod softmax;
@@ -53,8 +46,6 @@ mod squared_sums;
 mod swiglu;
 mod swiglu_backward;
 mod take_controls;
-mod team;
-mod tf32;
 
 /// Builds one image for one SM target.
 type Build = fn(SmTarget) -> Module;
@@ -118,7 +109,10 @@ const IMAGES: &[(&str, Build)] = &[
 
 /// Every image for `target`, by name. The names are the same for every target.
 pub fn images(target: SmTarget) -> Vec<(&'static str, Module)> {
-    IMAGES.iter().map(|(name, build)| (*name, early::wait_first(build(target)))).collect()
+    IMAGES
+        .iter()
+        .map(|(name, build)| (*name, primitives::pdl::insert_waits(build(target))))
+        .collect()
 }
 
 /// The entries whose launches must provide shared memory for `target`, with how many bytes.

@@ -91,5 +91,5 @@ impl<'k> Rank<'k> {
 
 /// Whether rows of `width` elements of `array` start at multiples of 16 bytes.
 fn rows_aligned<'k>(array: Ptr<'k, f32>, width: Value<'k, u32>) -> Pred<'k> {
-    crate::quad::aligned(&[array]) & (width & 3).eq(0)
+    crate::primitives::vec4::aligned(&[array]) & (width & 3).eq(0)
 }

@@ -7,7 +7,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
-use crate::reduce::block_sum_f64;
+use crate::primitives::reduce::block_sum_f64;
 
 /// Threads of the block.
 const THREADS: u32 = 256;

@@ -8,7 +8,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
-use crate::quad::{Quad, Written, aligned};
+use crate::primitives::vec4::{Output, Vec4, aligned};
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
@@ -17,20 +17,20 @@ pub(crate) fn module(target: SmTarget) -> Module {
 
 fn parts_sum(k: &Kernel<'_>, target: SmTarget) {
     let partials = k.pointer::<f32>("partials");
-    let out = Written::declare(k, "out");
+    let out = Output::declare(k, "out");
     let parts = k.param::<u32>("parts");
     let n = k.param::<u32>("n");
-    let quad = k.ctaid_x() * k.ntid_x() + k.tid_x();
+    let vec4 = k.ctaid_x() * k.ntid_x() + k.tid_x();
     // Quads are counted, not elements, since four times the last thread may pass 2³².
-    k.return_if(quad.ge((n >> 2) + (n & 3).min(1)));
+    k.return_if(vec4.ge((n >> 2) + (n & 3).min(1)));
     // Later parts are aligned as the first one where their length is a whole number of quads.
     let [plain, rounded] = out.arrays();
     let whole = aligned(&[partials, plain, rounded]) & (n & 3).eq(0);
-    let quad = Quad::new(quad * 4, n, whole);
-    let sums = quad.load(partials).map(|first| k.var(first));
+    let vec4 = Vec4::new(vec4 * 4, n, whole);
+    let sums = vec4.load(partials).map(|first| k.var(first));
     k.range(1, parts, 1, |part| {
-        let more = quad.load(partials.at(part.mul_wide(n)));
+        let more = vec4.load(partials.at(part.mul_wide(n)));
         sums.iter().zip(more).for_each(|(sum, value)| sum.add_assign(value));
     });
-    quad.write(target, out, sums.map(|sum| sum.get()));
+    vec4.write(target, out, sums.map(|sum| sum.get()));
 }

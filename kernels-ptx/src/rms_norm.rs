@@ -14,8 +14,8 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value, Var};
 
-use crate::held::{places, slots, values};
-use crate::quad::{Floats, Quad, Written, aligned, block_quads};
+use crate::primitives::row_registers::{registers, row_vec4s, values};
+use crate::primitives::vec4::{F32x4, Output, Vec4, aligned, for_each_vec4};
 
 /// 2^64, by which rows are scaled whose squares leave the range.
 const SCALE: f32 = 18_446_744_073_709_551_616.0;
@@ -24,13 +24,14 @@ const THREADS: u32 = 512;
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let held =
-        |name: &str, quads: u32| Kernel::build(name, |k| held(k, target, (Row::declare(k), quads)));
+    let in_registers = |name: &str, vec4s: u32| {
+        Kernel::build(name, |k| in_registers(k, target, (Row::declare(k), vec4s)))
+    };
     ModuleBuilder::new(target)
-        .entry(Kernel::build("rms_norm", |k| anywhere(k, target, Row::declare(k))))
-        .entry(held("rms_norm_1", 1))
-        .entry(held("rms_norm_2", 2))
-        .entry(held("rms_norm_4", 4))
+        .entry(Kernel::build("rms_norm", |k| any_width(k, target, Row::declare(k))))
+        .entry(in_registers("rms_norm_1", 1))
+        .entry(in_registers("rms_norm_2", 2))
+        .entry(in_registers("rms_norm_4", 4))
         .build()
 }
 
@@ -43,7 +44,7 @@ struct Row<'k> {
     sum: Ptr<'k, f32>,
     adds: Pred<'k>,
     gamma: Ptr<'k, f32>,
-    y: Written<'k>,
+    y: Output<'k>,
     rstd: Ptr<'k, f32>,
     width: Value<'k, u32>,
     eps: Value<'k, f32>,
@@ -55,7 +56,7 @@ impl<'k> Row<'k> {
         let x = k.pointer::<f32>("x");
         let (addend, sum) = (k.pointer::<f32>("addend"), k.pointer::<f32>("sum"));
         let gamma = k.pointer::<f32>("gamma");
-        let y = Written::declare(k, "y");
+        let y = Output::declare(k, "y");
         let rstd = k.pointer::<f32>("rstd").at(k.ctaid_x());
         let width = k.param::<u32>("width");
         let eps = k.param::<f32>("eps");
@@ -66,18 +67,18 @@ impl<'k> Row<'k> {
     }
 
     /// x and what is added to it.
-    fn input(&self, quad: Quad<'k>) -> Floats<'k> {
+    fn input(&self, vec4: Vec4<'k>) -> F32x4<'k> {
         let k = self.adds.kernel();
-        let slots = quad.load(self.x).map(|x| k.var(x));
+        let registers = vec4.load(self.x).map(|x| k.var(x));
         k.when(self.adds, || {
-            slots.iter().zip(quad.load(self.addend)).for_each(|(slot, a)| slot.add_assign(a));
+            registers.iter().zip(vec4.load(self.addend)).for_each(|(slot, a)| slot.add_assign(a));
         });
-        values(&slots)
+        values(&registers)
     }
 }
 
 /// A row of any width, which need not be aligned.
-fn anywhere<'k>(k: &Kernel<'k>, target: SmTarget, row: Row<'k>) {
+fn any_width<'k>(k: &Kernel<'k>, target: SmTarget, row: Row<'k>) {
     let Row { x, addend, sum, gamma, y, width, .. } = row;
     let [plain, rounded] = y.arrays();
     // Without an addend, neither it nor the sum is anywhere.
@@ -85,54 +86,54 @@ fn anywhere<'k>(k: &Kernel<'k>, target: SmTarget, row: Row<'k>) {
     let aligned = aligned(&[x, plain, rounded, gamma, Ptr::from_address(others)]);
     let rstd = scaled_rstd(*k, (width, row.eps), |scale| {
         let sum = k.var(0.0);
-        block_quads(k, width, aligned, |quad| add_squares(sum, row.input(quad), scale));
+        for_each_vec4(k, width, aligned, |vec4| add_squares(sum, row.input(vec4), scale));
         k.block_sum(sum.get())
     });
     k.when(k.tid_x().eq(0), || row.rstd.store(0, rstd));
-    block_quads(k, width, aligned, |quad| {
-        let (x, gamma) = (row.input(quad), quad.load(gamma));
-        k.when(row.adds, || quad.store(sum, x));
-        quad.write(target, y, normed(x, rstd, gamma));
+    for_each_vec4(k, width, aligned, |vec4| {
+        let (x, gamma) = (row.input(vec4), vec4.load(gamma));
+        k.when(row.adds, || vec4.store(sum, x));
+        vec4.write(target, y, normed(x, rstd, gamma));
     });
 }
 
-/// An aligned row of whole quads, `quads` of which belong to a thread.
-fn held<'k>(k: &Kernel<'k>, target: SmTarget, (row, quads): (Row<'k>, u32)) {
-    let places = places(k, row.width, quads);
-    let held: Vec<_> = places.iter().map(|_| slots(k)).collect();
-    for (place, slots) in places.iter().zip(&held) {
-        k.when(place.inside, || place.fetch(row.x, slots));
+/// An aligned row of whole quads, `vec4s` of which belong to a thread.
+fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, (row, vec4s): (Row<'k>, u32)) {
+    let row_vec4s = row_vec4s(k, row.width, vec4s);
+    let in_registers: Vec<_> = row_vec4s.iter().map(|_| registers(k)).collect();
+    for (row_vec4, registers) in row_vec4s.iter().zip(&in_registers) {
+        k.when(row_vec4.inside, || row_vec4.fetch(row.x, registers));
     }
     k.when(row.adds, || {
-        let addends: Vec<_> = places.iter().map(|place| place.load(row.addend)).collect();
-        let pairs = held.iter().flatten().zip(addends.into_iter().flatten());
+        let addends: Vec<_> = row_vec4s.iter().map(|row_vec4| row_vec4.load(row.addend)).collect();
+        let pairs = in_registers.iter().flatten().zip(addends.into_iter().flatten());
         pairs.for_each(|(slot, addend)| slot.add_assign(addend));
     });
     // Gains are on their way while the squares are added.
-    let gammas: Vec<_> = places.iter().map(|place| place.load(row.gamma)).collect();
+    let gammas: Vec<_> = row_vec4s.iter().map(|row_vec4| row_vec4.load(row.gamma)).collect();
     let rstd = scaled_rstd(*k, (row.width, row.eps), |scale| {
         let sum = k.var(0.0);
-        held.iter().for_each(|slots| add_squares(sum, values(slots), scale));
+        in_registers.iter().for_each(|registers| add_squares(sum, values(registers), scale));
         k.block_sum(sum.get())
     });
     k.when(k.tid_x().eq(0), || row.rstd.store(0, rstd));
-    for ((place, slots), gamma) in places.iter().zip(&held).zip(gammas) {
-        let x = values(slots);
-        k.when(row.adds, || place.store(row.sum, x));
-        place.write(target, row.y, normed(x, rstd, gamma));
+    for ((row_vec4, registers), gamma) in row_vec4s.iter().zip(&in_registers).zip(gammas) {
+        let x = values(registers);
+        k.when(row.adds, || row_vec4.store(row.sum, x));
+        row_vec4.write(target, row.y, normed(x, rstd, gamma));
     }
 }
 
 /// Adds `(x · scale)²` of a quad, in order.
-fn add_squares<'k>(sum: Var<'k, f32>, quad: Floats<'k>, scale: Value<'k, f32>) {
-    for x in quad {
+fn add_squares<'k>(sum: Var<'k, f32>, vec4: F32x4<'k>, scale: Value<'k, f32>) {
+    for x in vec4 {
         let x = x * scale;
         sum.update(|sum| x.fma(x, sum));
     }
 }
 
 /// `x · rstd · gamma` of a quad.
-fn normed<'k>(x: Floats<'k>, rstd: Value<'k, f32>, gamma: Floats<'k>) -> Floats<'k> {
+fn normed<'k>(x: F32x4<'k>, rstd: Value<'k, f32>, gamma: F32x4<'k>) -> F32x4<'k> {
     [0, 1, 2, 3].map(|i| x[i] * rstd * gamma[i])
 }
 

@@ -14,27 +14,27 @@
 //! has two writers. Since h is of the order of 1 whatever the scale of x, nothing here leaves the
 //! range that `rstd` itself does not leave.
 
-mod ahead;
+mod pipelined;
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value, Var};
 
-use crate::held::{slots, values};
-use crate::quad::{Floats, Quad, Written, aligned, block_quads};
+use crate::primitives::row_registers::{registers, values};
+use crate::primitives::vec4::{F32x4, Output, Vec4, aligned, for_each_vec4};
 
 /// The most threads of a block.
 const THREADS: u32 = 512;
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let held = |name: &str, quads: u32| {
-        Kernel::build(name, |k| ahead::held(k, target, (Rows::declare(k), quads)))
+    let in_registers = |name: &str, vec4s: u32| {
+        Kernel::build(name, |k| pipelined::in_registers(k, target, (Rows::declare(k), vec4s)))
     };
     ModuleBuilder::new(target)
-        .entry(Kernel::build("rms_norm_backward", |k| anywhere(k, target, Rows::declare(k))))
-        .entry(held("rms_norm_backward_1", 1))
-        .entry(held("rms_norm_backward_2", 2))
+        .entry(Kernel::build("rms_norm_backward", |k| any_width(k, target, Rows::declare(k))))
+        .entry(in_registers("rms_norm_backward_1", 1))
+        .entry(in_registers("rms_norm_backward_2", 2))
         .build()
 }
 
@@ -47,7 +47,7 @@ struct Rows<'k> {
     grad_out: [Ptr<'k, f32>; 3],
     /// Which of the second and third gradient there are.
     more: [Pred<'k>; 2],
-    grad_input: Written<'k>,
+    grad_input: Output<'k>,
     /// Whether `grad_input` is added to.
     accumulate: Pred<'k>,
     /// The block's share of the gradient of gamma, where it is not frozen.
@@ -61,10 +61,10 @@ struct Rows<'k> {
 /// What one quad of a row holds.
 struct Terms<'k> {
     /// `x · rstd`.
-    h: Floats<'k>,
+    h: F32x4<'k>,
     /// `gamma ⊙ grad_out`.
-    u: Floats<'k>,
-    grad_out: Floats<'k>,
+    u: F32x4<'k>,
+    grad_out: F32x4<'k>,
     rstd: Value<'k, f32>,
 }
 
@@ -74,7 +74,7 @@ impl<'k> Rows<'k> {
         let gamma = k.pointer::<f32>("gamma");
         let rstd = k.pointer::<f32>("rstd");
         let grad_out = ["grad_out", "grad_out_2", "grad_out_3"].map(|name| k.pointer(name));
-        let grad_input = Written::declare(k, "grad_input");
+        let grad_input = Output::declare(k, "grad_input");
         let partials = k.pointer::<f32>("gamma_partials");
         let rows = k.param::<u32>("rows");
         let width = k.param::<u32>("width");
@@ -96,14 +96,14 @@ impl<'k> Rows<'k> {
         Self { x, rstd, grad_out, grad_input: self.grad_input.at(start), ..self }
     }
 
-    /// What is needed of the quad `quad` of this row.
-    fn terms(&self, k: &Kernel<'k>, quad: Quad<'k>) -> Terms<'k> {
-        let (x, gamma) = (quad.load(self.x), quad.load(self.gamma));
+    /// What is needed of the quad `vec4` of this row.
+    fn terms(&self, k: &Kernel<'k>, vec4: Vec4<'k>) -> Terms<'k> {
+        let (x, gamma) = (vec4.load(self.x), vec4.load(self.gamma));
         let [first, second, third] = self.grad_out;
         let gradients = [
-            quad.load(first),
-            load_if(k, self.more[0], (quad, second)),
-            load_if(k, self.more[1], (quad, third)),
+            vec4.load(first),
+            load_if(k, self.more[0], (vec4, second)),
+            load_if(k, self.more[1], (vec4, third)),
         ];
         Terms::of(x, gamma, (gradients, self.rstd.load(0)))
     }
@@ -122,9 +122,9 @@ impl<'k> Rows<'k> {
 
 impl<'k> Terms<'k> {
     fn of(
-        x: Floats<'k>,
-        gamma: Floats<'k>,
-        (gradients, rstd): ([Floats<'k>; 3], Value<'k, f32>),
+        x: F32x4<'k>,
+        gamma: F32x4<'k>,
+        (gradients, rstd): ([F32x4<'k>; 3], Value<'k, f32>),
     ) -> Self {
         let h = x.map(|x| x * rstd);
         let [a, b, c] = gradients;
@@ -141,32 +141,32 @@ impl<'k> Terms<'k> {
     }
 
     /// `before + rstd · (u − h · mean)`.
-    fn gradient(&self, before: Floats<'k>, mean: Value<'k, f32>) -> Floats<'k> {
+    fn gradient(&self, before: F32x4<'k>, mean: Value<'k, f32>) -> F32x4<'k> {
         [0, 1, 2, 3].map(|i| before[i] + self.rstd * (-mean).fma(self.h[i], self.u[i]))
     }
 
     /// `before + grad_out ⊙ h`.
-    fn of_gamma(&self, before: Floats<'k>) -> Floats<'k> {
+    fn of_gamma(&self, before: F32x4<'k>) -> F32x4<'k> {
         [0, 1, 2, 3].map(|i| self.grad_out[i].fma(self.h[i], before[i]))
     }
 }
 
 /// Rows of any width, which need not be aligned.
-fn anywhere<'k>(k: &Kernel<'k>, target: SmTarget, rows: Rows<'k>) {
+fn any_width<'k>(k: &Kernel<'k>, target: SmTarget, rows: Rows<'k>) {
     let ([first, end], width) = (rows.run, rows.width);
     k.range(first, end, 1, |index| {
         let row = rows.row(index);
         let (aligned, later) = (row.aligned(), index.ne(first));
         let sum = k.var(0.0);
-        block_quads(k, width, aligned, |quad| row.terms(k, quad).add_products(sum));
+        for_each_vec4(k, width, aligned, |vec4| row.terms(k, vec4).add_products(sum));
         let mean = k.block_sum(sum.get()) / width.cast::<f32>();
-        block_quads(k, width, aligned, |quad| {
-            let terms = row.terms(k, quad);
-            let before = load_if(k, row.accumulate, (quad, row.grad_input.f32));
-            quad.write(target, row.grad_input, terms.gradient(before, mean));
+        for_each_vec4(k, width, aligned, |vec4| {
+            let terms = row.terms(k, vec4);
+            let before = load_if(k, row.accumulate, (vec4, row.grad_input.f32));
+            vec4.write(target, row.grad_input, terms.gradient(before, mean));
             k.when(!row.frozen, || {
-                let before = load_if(k, later, (quad, row.partial));
-                quad.store(row.partial, terms.of_gamma(before));
+                let before = load_if(k, later, (vec4, row.partial));
+                vec4.store(row.partial, terms.of_gamma(before));
             });
         });
     });
@@ -176,11 +176,11 @@ fn anywhere<'k>(k: &Kernel<'k>, target: SmTarget, rows: Rows<'k>) {
 fn load_if<'k>(
     k: &Kernel<'k>,
     condition: Pred<'k>,
-    (quad, array): (Quad<'k>, Ptr<'k, f32>),
-) -> Floats<'k> {
-    let slots = slots(k);
+    (vec4, array): (Vec4<'k>, Ptr<'k, f32>),
+) -> F32x4<'k> {
+    let registers = registers(k);
     k.when(condition, || {
-        slots.iter().zip(quad.load(array)).for_each(|(slot, value)| slot.set(value));
+        registers.iter().zip(vec4.load(array)).for_each(|(slot, value)| slot.set(value));
     });
-    values(&slots)
+    values(&registers)
 }

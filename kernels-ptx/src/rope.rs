@@ -19,7 +19,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value};
 
-use crate::quad::{Quad, Written, aligned};
+use crate::primitives::vec4::{Output, Vec4, aligned};
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
@@ -30,14 +30,14 @@ pub(crate) fn module(target: SmTarget) -> Module {
 #[derive(Clone, Copy)]
 struct Tensor<'k> {
     x: Ptr<'k, f32>,
-    out: Written<'k>,
+    out: Output<'k>,
     heads: Value<'k, u32>,
 }
 
 impl<'k> Tensor<'k> {
     fn declare(k: &Kernel<'k>, suffix: &str) -> Self {
         let x = k.pointer(&format!("x{suffix}"));
-        let out = Written::declare(k, &format!("out{suffix}"));
+        let out = Output::declare(k, &format!("out{suffix}"));
         Self { x, out, heads: k.param(&format!("heads{suffix}")) }
     }
 
@@ -56,14 +56,14 @@ fn rope(k: &Kernel<'_>, target: SmTarget) {
     let sin = k.pointer::<f32>("sin");
     let start = k.pointer::<u32>("start");
     let of_first = k.param::<u32>("quads_of_first");
-    let quads = k.param::<u32>("quads");
+    let vec4s = k.param::<u32>("quads");
     let half = k.param::<u32>("half");
     let seq = k.param::<u32>("seq");
     let positions = k.param::<u32>("positions");
     let inverse = k.param::<u32>("inverse").ne(0);
 
     let index = k.ctaid_x() * k.ntid_x() + k.tid_x();
-    k.return_if(index.ge(quads));
+    k.return_if(index.ge(vec4s));
     let behind = index.ge(of_first);
     let Tensor { x, out, heads } = first.or(second, behind);
     let index = index - behind.select(of_first, 0);
@@ -81,11 +81,11 @@ fn rope(k: &Kernel<'_>, target: SmTarget) {
     let (from, to) = ([x.at(begin), x.at(middle)], [out.at(begin), out.at(middle)]);
     let written = to.iter().flat_map(|to| to.arrays());
     let arrays: Vec<_> = from.into_iter().chain([cos, sin]).chain(written).collect();
-    let quad = Quad::new((index - row * of_half) * 4, half, aligned(&arrays));
-    let (a, b) = (quad.load(from[0]), quad.load(from[1]));
-    let (cos, sin) = (quad.load(cos), quad.load(sin));
+    let vec4 = Vec4::new((index - row * of_half) * 4, half, aligned(&arrays));
+    let (a, b) = (vec4.load(from[0]), vec4.load(from[1]));
+    let (cos, sin) = (vec4.load(cos), vec4.load(sin));
     let sin = sin.map(|sin| inverse.select(-sin, sin));
     let lanes = [0, 1, 2, 3];
-    quad.write(target, to[0], lanes.map(|i| a[i] * cos[i] - b[i] * sin[i]));
-    quad.write(target, to[1], lanes.map(|i| b[i] * cos[i] + a[i] * sin[i]));
+    vec4.write(target, to[0], lanes.map(|i| a[i] * cos[i] - b[i] * sin[i]));
+    vec4.write(target, to[1], lanes.map(|i| b[i] * cos[i] + a[i] * sin[i]));
 }

@@ -74,7 +74,7 @@ impl<'k> Sampling<'k> {
 }
 
 /// Runs `body` for the first of each four tokens that belong to this thread of the chunk.
-fn chunk_quads<'k>(k: &Kernel<'k>, body: impl Fn(Value<'k, u32>)) {
+fn for_each_chunk_vec4<'k>(k: &Kernel<'k>, body: impl Fn(Value<'k, u32>)) {
     for round in 0..CHUNK / (4 * THREADS) {
         body(k.ctaid_x() * CHUNK + round * 4 * THREADS + k.tid_x() * 4);
     }

@@ -7,11 +7,11 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::ModuleBuilder;
 
-use crate::quad::streaming;
-use crate::sigmoid::silu;
+use crate::primitives::sigmoid::silu;
+use crate::primitives::vec4::elementwise;
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let entry = streaming((target, "silu"), (["x"], ["y"]), |[x]| [silu(x)]);
+    let entry = elementwise((target, "silu"), (["x"], ["y"]), |[x]| [silu(x)]);
     ModuleBuilder::new(target).entry(entry).build()
 }

@@ -7,17 +7,14 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::ModuleBuilder;
 
-use crate::quad::streaming;
-use crate::sigmoid::silu_derivative;
+use crate::primitives::sigmoid::silu_derivative;
+use crate::primitives::vec4::elementwise;
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
     let names = (["x", "grad_out"], ["grad_input"]);
-    let entry =
-        streaming(
-            (target, "silu_backward"),
-            names,
-            |[x, grad_out]| [grad_out * silu_derivative(x)],
-        );
+    let entry = elementwise((target, "silu_backward"), names, |[x, grad_out]| {
+        [grad_out * silu_derivative(x)]
+    });
     ModuleBuilder::new(target).entry(entry).build()
 }

@@ -21,19 +21,19 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
-use crate::team::Team;
+use crate::primitives::thread_group::ThreadGroup;
 
 /// The image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target)
-        .entry(entry("softmax_by_warps", Team::Warp { per_block: 4 }))
-        .entry(entry("softmax_by_blocks", Team::Block { threads: 256 }))
+        .entry(entry("softmax_by_warps", ThreadGroup::Warp { per_block: 4 }))
+        .entry(entry("softmax_by_blocks", ThreadGroup::Block { threads: 256 }))
         .build()
 }
 
-fn entry(name: &str, team: Team) -> Entry {
+fn entry(name: &str, group: ThreadGroup) -> Entry {
     Kernel::build(name, |k| {
-        k.max_threads(team.threads());
+        k.max_threads(group.block_threads());
         let input = k.pointer::<f32>("input");
         let output = k.pointer::<f32>("output");
         let start = k.pointer::<u32>("start");
@@ -42,7 +42,7 @@ fn entry(name: &str, team: Team) -> Entry {
         let queries = k.param::<u32>("queries");
         let causal = k.param::<u32>("causal");
 
-        let row = team.row(k);
+        let row = group.row(k);
         k.return_if(row.ge(rows));
         let past = k.var(0u32);
         k.when(!start.is_null(), || past.set(start.load(0)));
@@ -50,17 +50,17 @@ fn entry(name: &str, team: Team) -> Entry {
         let kept = causal.ne(0).select(seen.min(width), width);
         let first = row.mul_wide(width);
         let (x, y) = (input.at(first), output.at(first));
-        let (member, size) = (team.member(k), team.size());
+        let (thread_rank, size) = (group.thread_rank(k), group.size());
 
         let max = k.var(f32::NEG_INFINITY);
-        k.range(member, kept, size, |i| max.update(|max| max.max(x.load(i))));
-        let max = team.max(k, max.get());
+        k.range(thread_rank, kept, size, |i| max.update(|max| max.max(x.load(i))));
+        let max = group.max(k, max.get());
 
         let sum = k.var(0.0f32);
-        k.range(member, kept, size, |i| sum.add_assign((x.load(i) - max).exp()));
-        let scale = team.sum(k, sum.get()).rcp();
+        k.range(thread_rank, kept, size, |i| sum.add_assign((x.load(i) - max).exp()));
+        let scale = group.sum(k, sum.get()).rcp();
 
-        k.range(member, kept, size, |i| y.store(i, (x.load(i) - max).exp() * scale));
-        k.range(kept + member, width, size, |i| y.store(i, 0.0));
+        k.range(thread_rank, kept, size, |i| y.store(i, (x.load(i) - max).exp() * scale));
+        k.range(kept + thread_rank, width, size, |i| y.store(i, 0.0));
     })
 }

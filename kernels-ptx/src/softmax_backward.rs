@@ -17,19 +17,19 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
-use crate::team::Team;
+use crate::primitives::thread_group::ThreadGroup;
 
 /// The image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target)
-        .entry(entry("softmax_backward_by_warps", Team::Warp { per_block: 4 }))
-        .entry(entry("softmax_backward_by_blocks", Team::Block { threads: 256 }))
+        .entry(entry("softmax_backward_by_warps", ThreadGroup::Warp { per_block: 4 }))
+        .entry(entry("softmax_backward_by_blocks", ThreadGroup::Block { threads: 256 }))
         .build()
 }
 
-fn entry(name: &str, team: Team) -> Entry {
+fn entry(name: &str, group: ThreadGroup) -> Entry {
     Kernel::build(name, |k| {
-        k.max_threads(team.threads());
+        k.max_threads(group.block_threads());
         let probs = k.pointer::<f32>("probs");
         let grad_out = k.pointer::<f32>("grad_out");
         let grad_input = k.pointer::<f32>("grad_input");
@@ -37,18 +37,18 @@ fn entry(name: &str, team: Team) -> Entry {
         let width = k.param::<u32>("width");
         let causal = k.param::<u32>("causal");
 
-        let row = team.row(k);
+        let row = group.row(k);
         k.return_if(row.ge(rows));
         let kept = causal.ne(0).select(row % width + 1, width);
         let start = row.mul_wide(width);
         let (p, dy, dx) = (probs.at(start), grad_out.at(start), grad_input.at(start));
-        let (member, size) = (team.member(k), team.size());
+        let (thread_rank, size) = (group.thread_rank(k), group.size());
 
         let dot = k.var(0.0f32);
-        k.range(member, kept, size, |i| dot.update(|dot| p.load(i).fma(dy.load(i), dot)));
-        let dot = team.sum(k, dot.get());
+        k.range(thread_rank, kept, size, |i| dot.update(|dot| p.load(i).fma(dy.load(i), dot)));
+        let dot = group.sum(k, dot.get());
 
-        k.range(member, kept, size, |i| dx.store(i, p.load(i) * (dy.load(i) - dot)));
-        k.range(kept + member, width, size, |i| dx.store(i, 0.0));
+        k.range(thread_rank, kept, size, |i| dx.store(i, p.load(i) * (dy.load(i) - dot)));
+        k.range(kept + thread_rank, width, size, |i| dx.store(i, 0.0));
     })
 }

@@ -8,8 +8,8 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
-use crate::chunk::{Chunk, THREADS};
-use crate::reduce::block_sum_f64;
+use crate::primitives::reduce::block_sum_f64;
+use crate::primitives::tensor_list::{Chunk, THREADS};
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
@@ -23,8 +23,8 @@ fn squared_sums(k: &Kernel<'_>) {
 
     let chunk = Chunk::<1>::read(k, table, 2);
     let sum = k.var(0.0);
-    chunk.quads(|quad| {
-        for x in quad.load(chunk.arrays[0]) {
+    chunk.for_each_vec4(|vec4| {
+        for x in vec4.load(chunk.arrays[0]) {
             let x = x.cast::<f64>();
             sum.update(|sum| x.fma(x, sum));
         }

@@ -7,15 +7,15 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{ModuleBuilder, Value};
 
-use crate::quad::{Form, streaming_from};
-use crate::sigmoid::silu;
+use crate::primitives::sigmoid::silu;
+use crate::primitives::{dtype::DType, vec4::elementwise_from};
 
 /// The image for `target`.
 pub(crate) fn module(target: SmTarget) -> Module {
     let names = (["gate", "up"], ["out"]);
     ModuleBuilder::new(target)
-        .entry(streaming_from(Form::F32, (target, "swiglu"), names, formula))
-        .entry(streaming_from(Form::Bf16, (target, "swiglu_bf16"), names, formula))
+        .entry(elementwise_from(DType::F32, (target, "swiglu"), names, formula))
+        .entry(elementwise_from(DType::Bf16, (target, "swiglu_bf16"), names, formula))
         .build()
 }
 

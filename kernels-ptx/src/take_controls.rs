@@ -41,7 +41,7 @@ fn entry() -> Entry {
         let block = k.pointer::<u32>("block");
         let taken = k.pointer::<u32>("taken");
         let slot_words = k.param::<u32>("slot_words");
-        let quads = k.param::<u32>("quads");
+        let vec4s = k.param::<u32>("quads");
         let slots = k.param::<u32>("slots");
 
         let (thread, threads) = (k.tid_x(), k.ntid_x());
@@ -49,17 +49,17 @@ fn entry() -> Entry {
         let slot = ring.at((count & (slots - 1)) * slot_words).offset(HEAD.into());
         let values = slot.offset(NUMBER.into());
         let number = slot.load_volatile(0);
-        let first = values.load_vec4_volatile(thread.min(quads - 1) * 4);
+        let first = values.load_vec4_volatile(thread.min(vec4s - 1) * 4);
         let next = count + 1;
         k.return_if(number.ne(next));
-        k.when(thread.lt(quads), || block.store_vec4(thread * 4, first));
-        k.range(thread + threads, quads, threads * IN_FLIGHT, |quad| {
+        k.when(thread.lt(vec4s), || block.store_vec4(thread * 4, first));
+        k.range(thread + threads, vec4s, threads * IN_FLIGHT, |vec4| {
             let places: [_; IN_FLIGHT as usize] =
-                std::array::from_fn(|at| quad + threads * at as u32);
-            let last = quads - 1;
+                std::array::from_fn(|at| vec4 + threads * at as u32);
+            let last = vec4s - 1;
             let loaded = places.map(|place| values.load_vec4_volatile(place.min(last) * 4));
             for (place, loaded) in places.into_iter().zip(loaded) {
-                k.when(place.lt(quads), || block.store_vec4(place * 4, loaded));
+                k.when(place.lt(vec4s), || block.store_vec4(place * 4, loaded));
             }
         });
         // All threads have their values, and have read the count.

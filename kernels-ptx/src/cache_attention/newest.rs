@@ -3,7 +3,7 @@
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value};
 
-use crate::bf16::pack;
+use crate::primitives::bf16::pack;
 use crate::rms_norm::scaled_rstd;
 
 /// The widest head.
@@ -134,9 +134,9 @@ impl<'k> Newest<'k> {
                     // Quads of four quads, whose loads are under way together.
                     let blocks = aligned.select(rank & 0xffff_fff0, 0);
                     k.range(0u32, blocks, 16, |r| {
-                        let quads = [0, 4, 8, 12]
-                            .map(|quad| (up.load_vec4(r + quad), from.low.load_vec4(r + quad)));
-                        for (up, low) in quads {
+                        let vec4s = [0, 4, 8, 12]
+                            .map(|vec4| (up.load_vec4(r + vec4), from.low.load_vec4(r + vec4)));
+                        for (up, low) in vec4s {
                             update.update(|sum| (0..4).fold(sum, |sum, i| up[i].fma(low[i], sum)));
                         }
                     });

@@ -4,7 +4,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
 
-use crate::early;
+use crate::primitives::pdl;
 
 /// Runs that are loaded side by side.
 const RUNS: u32 = 16;
@@ -23,8 +23,8 @@ pub(super) fn entry(target: SmTarget) -> Entry {
         let head_dim = k.param::<u32>("head_dim");
         let run = k.param::<u32>("run");
         let runs = k.param::<u32>("runs");
-        early::let_next_start(k, target);
-        early::wait(k, target);
+        pdl::launch_dependents(k, target);
+        pdl::wait(k, target);
 
         let head = k.ctaid_x();
         let place = position.load(0);

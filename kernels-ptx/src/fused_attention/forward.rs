@@ -10,7 +10,7 @@ use super::product::{Held, Lanes, hold};
 use super::shape::{Factors, Shape};
 use super::write::Writer;
 use super::{COLUMNS, Patch, hide, own_row, patches};
-use crate::quad::Written;
+use crate::primitives::vec4::Output;
 
 /// The name of the entry.
 pub(super) fn name(shape: Shape) -> String {
@@ -100,7 +100,7 @@ struct Given<'k> {
 impl<'k> Given<'k> {
     fn declare(k: &Kernel<'k>, shape: Shape) -> Self {
         let [q, keys, values] = ["q", "keys", "values"].map(|name| k.pointer::<f32>(name));
-        let (out, lse) = (Written::declare(k, "out"), k.pointer::<f32>("lse"));
+        let (out, lse) = (Output::declare(k, "out"), k.pointer::<f32>("lse"));
         let [seq, heads, kv_heads, head_dim] =
             ["seq", "heads", "kv_heads", "head_dim"].map(|name| k.param::<u32>(name));
         let scale = k.param::<f32>("scale");

@@ -9,7 +9,7 @@ use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
 use super::COLUMNS;
 use super::shape::{Factors, Shape};
-use crate::bf16::pack;
+use crate::primitives::bf16::pack;
 
 /// Rows in shared memory.
 #[derive(Clone, Copy)]
@@ -70,7 +70,7 @@ pub(super) struct Carrier<'k> {
     /// places repeat eight rows further.
     places: Vec<Shared<'k, u32>>,
     /// What is on its way over registers.
-    quads: Vec<[Var<'k, f32>; 4]>,
+    vec4s: Vec<[Var<'k, f32>; 4]>,
 }
 
 impl<'k> Carrier<'k> {
@@ -91,14 +91,14 @@ impl<'k> Carrier<'k> {
             column,
             inside: column.lt(head_dim),
             places: Vec::new(),
-            quads: Vec::new(),
+            vec4s: Vec::new(),
         };
         if shape.has_tensor_cores() {
             let rows = (0..8).step_by(carrier.step() as usize);
             carrier.places = rows.map(|further| carrier.place(row + further)).collect();
             if shape.factors == Factors::Brain {
-                let quads = 0..COLUMNS / carrier.step();
-                carrier.quads = quads.map(|_| [(); 4].map(|()| k.var(0.0f32))).collect();
+                let vec4s = 0..COLUMNS / carrier.step();
+                carrier.vec4s = vec4s.map(|_| [(); 4].map(|()| k.var(0.0f32))).collect();
             }
         }
         carrier
@@ -129,8 +129,8 @@ impl<'k> Carrier<'k> {
         }
         self.kernel.when(self.inside, || {
             self.each(load, self.column, |i, from| {
-                let quad = self.quads[i as usize];
-                quad.iter().zip(from.load_vec4(0)).for_each(|(var, value)| var.set(value));
+                let vec4 = self.vec4s[i as usize];
+                vec4.iter().zip(from.load_vec4(0)).for_each(|(var, value)| var.set(value));
             });
         });
     }
@@ -175,8 +175,8 @@ impl<'k> Carrier<'k> {
             self.kernel.wait_copies(0);
         } else {
             let places = self.places(load);
-            for (i, quad) in (0..).zip(&self.quads) {
-                self.store(self.slot(&places, i), quad.map(Var::get));
+            for (i, vec4) in (0..).zip(&self.vec4s) {
+                self.store(self.slot(&places, i), vec4.map(Var::get));
             }
         }
     }
@@ -197,26 +197,26 @@ impl<'k> Carrier<'k> {
         self.memory.at(row.mul_add(self.shape.row_words(), within))
     }
 
-    fn store(&self, place: Shared<'k, u32>, quad: [Value<'k, f32>; 4]) {
+    fn store(&self, place: Shared<'k, u32>, vec4: [Value<'k, f32>; 4]) {
         match self.shape.factors {
             Factors::Brain => {
-                let [a, b, c, d] = quad;
+                let [a, b, c, d] = vec4;
                 place.store_vec2(0, [[a, b], [c, d]].map(|two| pack(self.shape.target, two)));
             }
-            Factors::Single => place.store_vec4(0, quad.map(Value::<f32>::bits)),
+            Factors::Single => place.store_vec4(0, vec4.map(Value::<f32>::bits)),
         }
     }
 
     fn put_in_a_loop(&self, Load { source, start, first }: Load<'k>) {
         self.kernel.range(self.row, COLUMNS, self.step(), |row| {
-            let quad = [(); 4].map(|()| self.kernel.var(0.0f32));
+            let vec4 = [(); 4].map(|()| self.kernel.var(0.0f32));
             self.kernel.when(self.inside, || {
                 let row = (start + row).min(source.rows - 1);
                 let column = source.offset + self.column;
                 let loaded = source.base.load_vec4(row.mul_add(source.stride, column));
-                quad.iter().zip(loaded).for_each(|(var, value)| var.set(value));
+                vec4.iter().zip(loaded).for_each(|(var, value)| var.set(value));
             });
-            self.store(self.place(row).at(first), quad.map(Var::get));
+            self.store(self.place(row).at(first), vec4.map(Var::get));
         });
     }
 }

@@ -12,8 +12,8 @@ use retrograph_ptx::build::{Kernel, Shared, Value};
 use super::panel::Panel;
 use super::shape::{Factors, Shape};
 use super::{Patch, patches};
-use crate::bf16::pack;
-use crate::tf32::split;
+use crate::primitives::bf16::pack;
+use crate::primitives::tf32::split;
 
 /// Words of a row from one chunk to the one that lies alike, eight chunks further.
 pub(super) const PERIOD: u32 = 32;

@@ -8,15 +8,15 @@ use retrograph_ptx::build::Kernel;
 
 use super::plain::halves;
 use super::shape::{Factors, Shape};
-use crate::bf16::pack;
-use crate::team::Team;
+use crate::primitives::bf16::pack;
+use crate::primitives::thread_group::ThreadGroup;
 
 /// The entry, which serves heads of all widths.
 pub(super) fn entry(shape: Shape) -> Entry {
     let Shape { target, factors, .. } = shape;
     Kernel::build(&shape.named("_rows"), |k| {
-        let team = Team::Warp { per_block: 4 };
-        k.max_threads(team.threads());
+        let group = ThreadGroup::Warp { per_block: 4 };
+        k.max_threads(group.block_threads());
         let out = k.pointer::<f32>("out");
         let grad_out = k.pointer::<f32>("grad_out");
         let lse = k.pointer::<f32>("lse");
@@ -26,7 +26,7 @@ pub(super) fn entry(shape: Shape) -> Entry {
         let heads = k.param::<u32>("heads");
         let head_dim = k.param::<u32>("head_dim");
 
-        let row = team.row(k);
+        let row = group.row(k);
         k.return_if(row.ge(count));
         let start = row.mul_wide(head_dim);
         let (out, grad_out) = (out.at(start), grad_out.at(start));

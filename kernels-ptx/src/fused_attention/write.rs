@@ -5,7 +5,7 @@ use retrograph_ptx::build::{Kernel, Ptr, Shared, Value};
 use super::panel::Source;
 use super::shape::{Factors, Shape};
 use super::{Patch, own_column, own_row};
-use crate::bf16::pack;
+use crate::primitives::bf16::pack;
 
 /// Where the rows of a block go, and how.
 #[derive(Clone, Copy)]
@@ -62,9 +62,9 @@ impl<'k> Writer<'k> {
             let (base, offset) = (to.base.at(self.start.mul_wide(to.stride)), to.offset + column);
             let (rows, step) = (self.shape.rows(), self.shape.threads() / across);
             k.range(first, (to.rows - self.start).min(rows), step, |row| {
-                let quad = scaled(place(row, column).load_vec4(0), factor);
-                base.store_vec4(row.mul_add(to.stride, offset), quad);
-                self.round((self.start + row).mul_add(to.stride, offset), quad);
+                let vec4 = scaled(place(row, column).load_vec4(0), factor);
+                base.store_vec4(row.mul_add(to.stride, offset), vec4);
+                self.round((self.start + row).mul_add(to.stride, offset), vec4);
             });
         });
         k.barrier();
@@ -78,11 +78,11 @@ impl<'k> Writer<'k> {
             k.when(row.lt(to.rows), || {
                 let base = to.base.at(row.mul_wide(to.stride)).at(to.offset + column);
                 for (j, two) in (0..).zip(sums.chunks_exact(2)) {
-                    let quad = [0, 1, 2, 3].map(|i: usize| two[i % 2][half + i / 2].get());
+                    let vec4 = [0, 1, 2, 3].map(|i: usize| two[i % 2][half + i / 2].get());
                     k.when((column + j * 16).lt(self.head_dim), || {
-                        let quad = scaled(quad, factor);
-                        base.store_vec4(j * 16, quad);
-                        self.round(row.mul_add(to.stride, to.offset + column + j * 16), quad);
+                        let vec4 = scaled(vec4, factor);
+                        base.store_vec4(j * 16, vec4);
+                        self.round(row.mul_add(to.stride, to.offset + column + j * 16), vec4);
                     });
                 }
             });
@@ -90,15 +90,15 @@ impl<'k> Writer<'k> {
     }
 
     /// Writes a quad, `place` elements into the sequence, as bf16 where that is asked for.
-    fn round(self, place: Value<'k, u32>, quad: [Value<'k, f32>; 4]) {
+    fn round(self, place: Value<'k, u32>, vec4: [Value<'k, f32>; 4]) {
         let Some(rounded) = self.rounded else { return };
         self.kernel.when(!rounded.is_null(), || {
-            let words = [0, 2].map(|i| pack(self.shape.target, [quad[i], quad[i + 1]]));
+            let words = [0, 2].map(|i| pack(self.shape.target, [vec4[i], vec4[i + 1]]));
             rounded.at(place >> 1).store_vec2(0, words);
         });
     }
 }
 
-fn scaled<'k>(quad: [Value<'k, f32>; 4], factor: Option<Value<'k, f32>>) -> [Value<'k, f32>; 4] {
-    factor.map_or(quad, |factor| quad.map(|value| value * factor))
+fn scaled<'k>(vec4: [Value<'k, f32>; 4], factor: Option<Value<'k, f32>>) -> [Value<'k, f32>; 4] {
+    factor.map_or(vec4, |factor| vec4.map(|value| value * factor))
 }

@@ -6,7 +6,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
 
 use super::nf4::Nf4;
-use crate::bf16::pack;
+use crate::primitives::bf16::pack;
 
 /// How the elements of an operand lie in memory.
 #[derive(Clone, Copy)]

@@ -3,7 +3,7 @@
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
-use crate::bf16::pack;
+use crate::primitives::bf16::pack;
 
 /// Elements of a block of NF4, which share a scale.
 const NF4_BLOCK: u32 = 64;

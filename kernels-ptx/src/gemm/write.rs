@@ -5,7 +5,7 @@ use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
 
 use super::sizes::{Parameters, over, rest};
 use super::tile::{Accumulators, Place, Tile};
-use crate::bf16::pack;
+use crate::primitives::bf16::pack;
 
 /// Where the elements of c go.
 pub(super) struct Writer<'k> {

@@ -2,7 +2,7 @@
 
 use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
 
-use super::matrices::{Matrices, Row, Team};
+use super::matrices::{Matrices, Row, ThreadGroup};
 use super::{Form, Kind, ROWS, Storage};
 
 /// Vectors of a row that are under way at once.
@@ -19,7 +19,7 @@ struct Slot<'k> {
 /// How the weights of a team are stored.
 #[derive(Clone, Copy)]
 enum Line {
-    Floats,
+    F32x4,
     Halves,
     Codes,
 }
@@ -27,7 +27,7 @@ enum Line {
 impl Line {
     /// Elements of a vector.
     fn unit(self) -> u32 {
-        if matches!(self, Self::Floats) { 4 } else { 8 }
+        if matches!(self, Self::F32x4) { 4 } else { 8 }
     }
 }
 
@@ -71,15 +71,15 @@ impl<'k> Lanes<'k> {
     }
 
     /// Runs `work` for the way in which the weights of `team` are stored.
-    fn by_line(&self, team: &Team<'k>, work: impl Fn(Line)) {
+    fn by_line(&self, team: &ThreadGroup<'k>, work: impl Fn(Line)) {
         let line = match self.kind.storage {
-            Storage::F32 => Line::Floats,
+            Storage::F32 => Line::F32x4,
             Storage::Bf16 => Line::Halves,
             Storage::Nf4 => Line::Codes,
         };
         match team.floats {
             None => work(line),
-            Some(floats) => self.k.when_else(floats, || work(Line::Floats), || work(line)),
+            Some(floats) => self.k.when_else(floats, || work(Line::F32x4), || work(line)),
         }
     }
 
@@ -91,12 +91,12 @@ impl<'k> Lanes<'k> {
 
     /// Elements of a row that a team has on its way at once.
     pub(super) fn ahead(kind: Kind) -> u32 {
-        let unit = if kind.storage == Storage::F32 { Line::Floats } else { Line::Halves }.unit();
+        let unit = if kind.storage == Storage::F32 { Line::F32x4 } else { Line::Halves }.unit();
         AHEAD * kind.split * 32 * unit
     }
 
     /// Starts loading the first vectors of a team.
-    pub(super) fn begin(&self, team: &Team<'k>) {
+    pub(super) fn begin(&self, team: &ThreadGroup<'k>) {
         self.by_line(team, |line| {
             let (start, step) = self.start(line);
             for (ahead, slot) in (0..).zip(&self.slots) {
@@ -106,12 +106,12 @@ impl<'k> Lanes<'k> {
     }
 
     /// Starts loading the vectors at `at`, where there are any.
-    fn fetch(&self, (line, team): (Line, &Team<'k>), slot: &Slot<'k>, at: Value<'k, u32>) {
+    fn fetch(&self, (line, team): (Line, &ThreadGroup<'k>), slot: &Slot<'k>, at: Value<'k, u32>) {
         self.k.when(at.lt(team.length), || {
             let held = slot.words.iter().zip(slot.scales);
             for (row, (words, scales)) in team.rows.iter().zip(held) {
                 match line {
-                    Line::Floats | Line::Halves => {
+                    Line::F32x4 | Line::Halves => {
                         let loaded = vector(line, row, at);
                         words.iter().zip(loaded).for_each(|(word, value)| word.set(value));
                     }
@@ -126,7 +126,7 @@ impl<'k> Lanes<'k> {
     }
 
     /// Adds whole vectors, of which the first have been fetched.
-    pub(super) fn by_vectors(&self, team: &Team<'k>) {
+    pub(super) fn by_vectors(&self, team: &ThreadGroup<'k>) {
         self.by_line(team, |line| {
             let (start, step) = self.start(line);
             let at = self.k.var(start);
@@ -147,13 +147,13 @@ impl<'k> Lanes<'k> {
     }
 
     /// Adds the vectors of a slot, whose first element is number `at`.
-    fn add(&self, (line, team): (Line, &Team<'k>), slot: &Slot<'k>, at: Value<'k, u32>) {
-        let quads = (0..line.unit() / 4).map(|quad| {
-            let x = self.x.load_vec4(at + quad * 4);
-            let gamma = self.norms().then(|| self.gamma.load_vec4(at + quad * 4));
+    fn add(&self, (line, team): (Line, &ThreadGroup<'k>), slot: &Slot<'k>, at: Value<'k, u32>) {
+        let vec4s = (0..line.unit() / 4).map(|vec4| {
+            let x = self.x.load_vec4(at + vec4 * 4);
+            let gamma = self.norms().then(|| self.gamma.load_vec4(at + vec4 * 4));
             (0..4).map(move |i| (x[i], gamma.map(|gamma| gamma[i])))
         });
-        let x: Vec<_> = quads.flatten().map(|(x, gamma)| self.factor(x, gamma)).collect();
+        let x: Vec<_> = vec4s.flatten().map(|(x, gamma)| self.factor(x, gamma)).collect();
         for (row, sum) in self.sums.iter().enumerate() {
             let products = slot.decoded(line, team, row).into_iter().zip(&x);
             sum.update(|sum| products.fold(sum, |sum, (w, x)| w.fma(*x, sum)));
@@ -172,7 +172,7 @@ impl<'k> Lanes<'k> {
     }
 
     /// Adds the same elements in the same order, one at a time. Codes come in vectors only.
-    pub(super) fn one_by_one(&self, team: &Team<'k>) {
+    pub(super) fn one_by_one(&self, team: &ThreadGroup<'k>) {
         self.by_line(team, |line| {
             if matches!(line, Line::Codes) {
                 return;
@@ -196,23 +196,23 @@ impl<'k> Lanes<'k> {
 /// Element `index` behind `address`.
 fn element<'k>(line: Line, address: Value<'k, u64>, index: Value<'k, u32>) -> Value<'k, f32> {
     match line {
-        Line::Floats => Ptr::<f32>::from_address(address).load(index),
+        Line::F32x4 => Ptr::<f32>::from_address(address).load(index),
         _ => Value::<f32>::from_bits(Ptr::<u32>::from_address(address).load_u16(index) << 16),
     }
 }
 
 /// The words of the vector of a row at `at`, which are no codes.
 fn vector<'k>(line: Line, row: &Row<'k>, at: Value<'k, u32>) -> [Value<'k, u32>; 4] {
-    let word = if matches!(line, Line::Floats) { at } else { at >> 1 };
+    let word = if matches!(line, Line::F32x4) { at } else { at >> 1 };
     Ptr::<u32>::from_address(row.address).load_vec4(word)
 }
 
 impl<'k> Slot<'k> {
     /// The elements that are held of a row.
-    fn decoded(&self, line: Line, team: &Team<'k>, row: usize) -> Vec<Value<'k, f32>> {
+    fn decoded(&self, line: Line, team: &ThreadGroup<'k>, row: usize) -> Vec<Value<'k, f32>> {
         let words = self.words[row].iter().map(|word| word.get());
         match line {
-            Line::Floats => words.map(Value::<f32>::from_bits).collect(),
+            Line::F32x4 => words.map(Value::<f32>::from_bits).collect(),
             Line::Halves => {
                 let pair = |word: Value<'k, u32>| [word << 16, word & 0xffff_0000];
                 words.flat_map(pair).map(Value::<f32>::from_bits).collect()

@@ -5,7 +5,6 @@ use std::array;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
 
 use super::{Form, Kind, ROWS, Storage};
-use crate::early;
 use crate::gemm::Nf4;
 
 /// Matrices that are stored as the image says, and as many in f32 beside those that are no codes.
@@ -69,7 +68,7 @@ pub(super) struct Row<'k> {
 
 /// What a team of warps works on.
 #[derive(Clone, Copy)]
-pub(super) struct Team<'k> {
+pub(super) struct ThreadGroup<'k> {
     /// The rows, of which those past the last are the last, and are not written.
     pub(super) rows: [Row<'k>; ROWS],
     /// The first output.
@@ -146,7 +145,7 @@ impl<'k> Matrices<'k> {
     /// blocks that read it.
     pub(super) fn ask_for_next(&self, condition: Pred<'k>) {
         let Self { k, next, next_bytes, .. } = self;
-        if !early::starts_early(self.kind.target) {
+        if !self.kind.target.features().pdl {
             return;
         }
         k.when(condition & k.tid_x().eq(0), || {
@@ -166,7 +165,7 @@ impl<'k> Matrices<'k> {
     }
 
     /// The team of number `number`, which has no rows where there are not so many.
-    pub(super) fn team(&self, number: Value<'k, u32>) -> Team<'k> {
+    pub(super) fn team(&self, number: Value<'k, u32>) -> ThreadGroup<'k> {
         let Self { kind, all, starts, .. } = self;
         let (mut matrix, mut start) = (all[0], starts[0]);
         let mut scales = self.scales.first().copied();
@@ -192,7 +191,7 @@ impl<'k> Matrices<'k> {
         });
         let null = self.k.constant(0u64);
         let biases = [matrix.bias, if gated { second.bias } else { null }];
-        Team {
+        ThreadGroup {
             rows,
             first,
             outputs: matrix.outputs,

@@ -12,7 +12,7 @@ use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
 
 use super::{RANKS, Rank, Side, UPDATES, pointers, rows_aligned};
-use crate::quad::Quad;
+use crate::primitives::vec4::Vec4;
 
 /// Rows of a block.
 const ROWS: u32 = 32;
@@ -53,13 +53,13 @@ fn describe<'k>(k: &Kernel<'k>, side: Side) {
         matrix: k.shared("matrix", (RANKS * STRIDE) as usize),
     };
     let lane = k.tid_x() / QUADS;
-    let quad = block.quad(y);
+    let vec4 = block.vec4(y);
     let sums = [(); (ROWS / LANES) as usize].map(|()| [(); 4].map(|()| k.var(0.0)));
     let row = |step: u32| k.ctaid_x() * ROWS + lane + step * LANES;
     k.when(accumulate, || {
         for (step, sums) in (0..).zip(&sums) {
             k.when(row(step).lt(rows), || {
-                let before = quad.load(y.at(row(step).mul_wide(width)));
+                let before = vec4.load(y.at(row(step).mul_wide(width)));
                 sums.iter().zip(before).for_each(|(sum, before)| sum.set(before));
             });
         }
@@ -76,7 +76,7 @@ fn describe<'k>(k: &Kernel<'k>, side: Side) {
     });
     for (step, sums) in (0..).zip(&sums) {
         k.when(row(step).lt(rows), || {
-            quad.store(y.at(row(step).mul_wide(width)), sums.map(|sum| sum.get()));
+            vec4.store(y.at(row(step).mul_wide(width)), sums.map(|sum| sum.get()));
         });
     }
 }
@@ -96,9 +96,9 @@ struct Block<'k> {
 
 impl<'k> Block<'k> {
     /// The columns of this thread, in rows of `array`.
-    fn quad(&self, array: Ptr<'k, f32>) -> Quad<'k> {
+    fn vec4(&self, array: Ptr<'k, f32>) -> Vec4<'k> {
         let first = self.k.ctaid_y() * COLUMNS + self.k.tid_x() % QUADS * 4;
-        Quad::new(first, self.width, rows_aligned(array, self.width))
+        Vec4::new(first, self.width, rows_aligned(array, self.width))
     }
 
     /// Brings the ranks from `first` on of a small matrix into shared memory; what it does not have
@@ -106,12 +106,12 @@ impl<'k> Block<'k> {
     fn fill_matrix(&self, w: Ptr<'k, f32>, first: Value<'k, u32>) {
         let (k, thread) = (self.k, self.k.tid_x());
         if self.side == Side::A {
-            let quad = self.quad(w);
+            let vec4 = self.vec4(w);
             let loaded = (0..RANKS / LANES).map(|step| {
                 let rank = thread / QUADS + step * LANES;
                 let values = [(); 4].map(|()| k.var(0.0));
                 k.when((first + rank).lt(self.rank), || {
-                    let row = quad.load(w.at((first + rank).mul_wide(self.width)));
+                    let row = vec4.load(w.at((first + rank).mul_wide(self.width)));
                     values.iter().zip(row).for_each(|(value, loaded)| value.set(loaded));
                 });
                 (rank, values)

@@ -12,7 +12,7 @@ use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
 use super::{Rank, Side, pointers, rows_aligned};
-use crate::quad::Quad;
+use crate::primitives::vec4::Vec4;
 
 /// Rows of a block.
 const ROWS: u32 = 64;
@@ -109,7 +109,7 @@ struct Source<'k> {
 #[derive(Clone, Copy)]
 enum Load<'k> {
     /// Neighbours of a row, where there is one.
-    Quad { aligned: Pred<'k>, inside: Pred<'k> },
+    Vec4 { aligned: Pred<'k>, inside: Pred<'k> },
     /// One element, whose neighbours along the contraction are a row apart.
     One { inside: Pred<'k> },
 }
@@ -118,15 +118,15 @@ impl<'k> Block<'k> {
     /// The rows of x. Those past the last are the last, and are not written.
     fn long(&self, x: Ptr<'k, f32>) -> Cargo<'k> {
         let (k, Sizes { rows, width, .. }) = (self.k, self.sizes);
-        let quads = DEPTH / 4;
-        let (line, at) = (k.tid_x() / quads, k.tid_x() % quads * 4);
-        let whole = Load::Quad { aligned: rows_aligned(x, width), inside: rows.gt(0) };
-        let sources = (0..ROWS * quads / THREADS).map(|step| {
-            let row = (k.ctaid_x() * ROWS + line + step * (THREADS / quads)).min(rows - 1);
+        let vec4s = DEPTH / 4;
+        let (line, at) = (k.tid_x() / vec4s, k.tid_x() % vec4s * 4);
+        let whole = Load::Vec4 { aligned: rows_aligned(x, width), inside: rows.gt(0) };
+        let sources = (0..ROWS * vec4s / THREADS).map(|step| {
+            let row = (k.ctaid_x() * ROWS + line + step * (THREADS / vec4s)).min(rows - 1);
             Source { array: x.at(row.mul_wide(width)), at, whole }
         });
         let to = self.tile.at(line * STRIDE + at);
-        Cargo::new(k, sources.collect(), (to, THREADS / quads * STRIDE))
+        Cargo::new(k, sources.collect(), (to, THREADS / vec4s * STRIDE))
     }
 
     /// The lines of the ranks. Those past the last are zero.
@@ -139,7 +139,7 @@ impl<'k> Block<'k> {
             let found = Rank::of(first + line, rank);
             let (w, inside) = (found.pick(w), (first + line).lt(all));
             let array = w.at(found.number.mul_wide(width));
-            let whole = Load::Quad { aligned: rows_aligned(w, width), inside };
+            let whole = Load::Vec4 { aligned: rows_aligned(w, width), inside };
             let at_step = |step: u32| Source { array, at: at + step * lanes * 4, whole };
             let sources = (0..DEPTH / 4 / lanes).map(at_step).collect();
             return Cargo::new(k, sources, (tile.at(line * STRIDE + at), lanes * 4));
@@ -157,7 +157,7 @@ impl<'k> Block<'k> {
 impl<'k> Cargo<'k> {
     fn new(k: Kernel<'k>, from: Vec<Source<'k>>, (to, apart): (Shared<'k, f32>, u32)) -> Self {
         let each = from.iter().map(|source| match source.whole {
-            Load::Quad { .. } => 4,
+            Load::Vec4 { .. } => 4,
             Load::One { .. } => 1,
         });
         let held = (0..each.sum()).map(|_: u32| k.var(0.0)).collect();
@@ -170,9 +170,9 @@ impl<'k> Cargo<'k> {
         for (source, held) in self.from.iter().zip(self.held.chunks(self.each())) {
             let here = at + source.at;
             match source.whole {
-                Load::Quad { aligned, inside } => {
-                    let quad = Quad::new(here, inside.select(end, 0), aligned);
-                    let loaded = quad.load(source.array);
+                Load::Vec4 { aligned, inside } => {
+                    let vec4 = Vec4::new(here, inside.select(end, 0), aligned);
+                    let loaded = vec4.load(source.array);
                     held.iter().zip(loaded).for_each(|(held, value)| held.set(value));
                 }
                 Load::One { inside } => {

@@ -10,7 +10,7 @@ use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
 
 use super::{RANKS, Rank, Side, pointers, rows_aligned};
-use crate::quad::Quad;
+use crate::primitives::vec4::Vec4;
 
 /// Rows of t that are in shared memory.
 const ROWS: u32 = 64;
@@ -39,12 +39,12 @@ pub(super) fn entry(side: Side) -> Entry {
         let found = Rank::of(k.ctaid_z() * RANKS, padded);
         let first = k.ctaid_x() * run;
         let end = (first + run).min(rows);
-        let quad = k.ctaid_y() * COLUMNS + k.lane() * 4;
+        let vec4 = k.ctaid_y() * COLUMNS + k.lane() * 4;
         let block = Block {
             k: *k,
             x,
             t: found.pick(t),
-            quad: Quad::new(quad, width, rows_aligned(x, width)),
+            vec4: Vec4::new(vec4, width, rows_aligned(x, width)),
             sizes: [end, width, rank],
             first: found.number,
             low: k.shared("low", (ROWS * RANKS) as usize),
@@ -77,7 +77,7 @@ struct Block<'k> {
     k: Kernel<'k>,
     x: Ptr<'k, f32>,
     t: Ptr<'k, f32>,
-    quad: Quad<'k>,
+    vec4: Vec4<'k>,
     /// The end of the run, the columns, and the rank.
     sizes: [Value<'k, u32>; 3],
     /// The first rank of the block.
@@ -93,7 +93,7 @@ impl<'k> Block<'k> {
         let (row, held) = (at + self.k.warp() + step * WARPS, &self.held[step as usize]);
         held.iter().for_each(|held| held.set(0.0));
         self.k.when(row.lt(self.sizes[0]), || {
-            let loaded = self.quad.load(self.x.at(row.mul_wide(self.sizes[1])));
+            let loaded = self.vec4.load(self.x.at(row.mul_wide(self.sizes[1])));
             held.iter().zip(loaded).for_each(|(held, value)| held.set(value));
         });
     }

@@ -3,8 +3,8 @@
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::Kernel;
 
-use super::{Sampling, THREADS, chunk_quads};
-use crate::quad::{Quad, aligned};
+use super::{Sampling, THREADS, for_each_chunk_vec4};
+use crate::primitives::vec4::{Vec4, aligned};
 
 /// The entry.
 pub(super) fn entry() -> Entry {
@@ -20,9 +20,9 @@ pub(super) fn entry() -> Entry {
         let penalty = Sampling::load(sampling).penalty;
         let vectors = aligned(&[logits, adjusted]);
         let max = k.var(f32::NEG_INFINITY);
-        chunk_quads(k, |first| {
-            let quad = Quad::new(first, vocab, vectors);
-            let values = quad.load(logits).map(|value| k.var(value));
+        for_each_chunk_vec4(k, |first| {
+            let vec4 = Vec4::new(first, vocab, vectors);
+            let values = vec4.load(logits).map(|value| k.var(value));
             for (lane, value) in values.iter().enumerate() {
                 let token = first + lane as u32;
                 k.when(token.lt(vocab), || {
@@ -37,7 +37,7 @@ pub(super) fn entry() -> Entry {
                     max.update(|max| max.max(z.eq(z).select(z, f32::INFINITY)));
                 });
             }
-            quad.store(adjusted, values.map(|value| value.get()));
+            vec4.store(adjusted, values.map(|value| value.get()));
         });
         let max = k.block_max(max.get());
         k.when(k.tid_x().eq(0), || maxima.store(k.ctaid_x(), max));

@@ -4,9 +4,9 @@ use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Value, Var};
 
 use super::keys::key;
-use super::{Sampling, THREADS, chunk_quads};
-use crate::philox::{gumbel, philox};
-use crate::quad::{Quad, aligned};
+use super::{Sampling, THREADS, for_each_chunk_vec4};
+use crate::primitives::philox::{gumbel, philox};
+use crate::primitives::vec4::{Vec4, aligned};
 
 /// The best token of each chunk.
 pub(super) fn entry() -> Entry {
@@ -25,9 +25,9 @@ pub(super) fn entry() -> Entry {
         let random = given.temperature.gt(0.0);
         let vectors = aligned(&[adjusted]);
         let best = Best::new(k);
-        chunk_quads(k, |first| {
-            let quad = Quad::new(first, vocab, vectors);
-            let z = quad.load(adjusted);
+        for_each_chunk_vec4(k, |first| {
+            let vec4 = Vec4::new(first, vocab, vectors);
+            let z = vec4.load(adjusted);
             let scores = z.map(|z| k.var(z));
             k.when(random, || {
                 let zero = k.constant(0);

@@ -14,7 +14,7 @@ use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
 use super::Sampling;
 use super::keys::{key, value, warp_scan, warp_sum, weight};
-use crate::quad::{Quad, aligned};
+use crate::primitives::vec4::{Vec4, aligned};
 
 const THREADS: u32 = 1024;
 /// Keys that the list holds.
@@ -144,10 +144,10 @@ impl<'k> Candidates<'k> {
         k.range(k.tid_x() * 4, self.vocab, 4 * THREADS * UNDER_WAY, |first| {
             let starts: Vec<_> = (0..UNDER_WAY).map(|i| first + i * 4 * THREADS).collect();
             let load =
-                |start: &Value<'k, u32>| Quad::new(*start, self.vocab, vectors).load(self.adjusted);
-            let quads: Vec<_> = starts.iter().map(load).collect();
-            for (start, quad) in starts.into_iter().zip(quads) {
-                for (lane, z) in quad.into_iter().enumerate() {
+                |start: &Value<'k, u32>| Vec4::new(*start, self.vocab, vectors).load(self.adjusted);
+            let vec4s: Vec<_> = starts.iter().map(load).collect();
+            for (start, vec4) in starts.into_iter().zip(vec4s) {
+                for (lane, z) in vec4.into_iter().enumerate() {
                     k.when((start + lane as u32).lt(self.vocab), || {
                         k.when(!by_count, || sum.add_assign(weight(z, scale)));
                         k.when(z.ge(floor), || {

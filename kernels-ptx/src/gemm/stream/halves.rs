@@ -14,7 +14,7 @@ use super::exact::DEPTH;
 use super::panel::{LINE, Panel, Section};
 use crate::gemm::operand::Contiguous;
 use crate::gemm::sizes::over;
-use crate::tf32::split;
+use crate::primitives::tf32::split;
 
 /// Elements of a piece, and pieces of a thread.
 const PIECE: u32 = 4;

@@ -16,7 +16,7 @@ use retrograph_ptx::build::{Kernel, Shared, Value};
 use super::panel::Panel;
 use crate::gemm::brain::{Patch, matrix_of, patches};
 use crate::gemm::operand::Contiguous;
-use crate::tf32::split;
+use crate::primitives::tf32::split;
 
 /// Steps of the contraction that tensor cores take at a time.
 pub(super) const STEPS: u32 = 8;

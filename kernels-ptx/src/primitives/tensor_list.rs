@@ -1,27 +1,26 @@
-//! Chunks: the part of a tensor that one block of a kernel over a list of tensors handles.
+//! Kernels over a list of tensors: one block handles one chunk of one tensor.
 //!
-//! The table has one row of eight-byte cells for each block: the addresses of the arrays, then the
-//! number of elements, then what is constant for the tensor.
+//! A table in global memory has one row of eight-byte cells per block: the addresses of the
+//! arrays, the number of elements, and optionally one constant of the tensor.
 
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
 
-use crate::quad::{Quad, aligned, block_quads};
+use super::vec4::{Vec4, aligned, for_each_vec4};
 
-/// Threads of the block of a chunk.
+/// Threads of a block.
 pub(crate) const THREADS: u32 = 512;
 
-/// The row of the table that belongs to this block.
+/// The chunk of this block: its row of the table.
 pub(crate) struct Chunk<'k, const ARRAYS: usize> {
     k: Kernel<'k>,
     row: Ptr<'k, u64>,
-    /// The arrays of the chunk.
     pub(crate) arrays: [Ptr<'k, f32>; ARRAYS],
     len: Value<'k, u32>,
     aligned: Pred<'k>,
 }
 
 impl<'k, const ARRAYS: usize> Chunk<'k, ARRAYS> {
-    /// Reads the row of this block from the parameter `table`, whose rows have `cells` cells.
+    /// Reads the row of this block from `table`, whose rows have `cells` cells.
     pub(crate) fn read(k: &Kernel<'k>, table: Ptr<'k, u64>, cells: u32) -> Self {
         let row = table.at(k.ctaid_x().mul_wide(cells));
         let arrays = std::array::from_fn(|array| Ptr::from_address(row.load(array as u32)));
@@ -29,13 +28,13 @@ impl<'k, const ARRAYS: usize> Chunk<'k, ARRAYS> {
         Self { k: *k, row, arrays, len, aligned: aligned(&arrays) }
     }
 
-    /// The constant of the tensor, the cell behind the number of elements.
+    /// The constant of the tensor, the cell after the number of elements.
     pub(crate) fn constant(&self) -> Value<'k, u64> {
         self.row.load(ARRAYS as u32 + 1)
     }
 
-    /// Runs `body` for each quad of the chunk that belongs to this thread.
-    pub(crate) fn quads(&self, body: impl Fn(Quad<'k>)) {
-        block_quads(&self.k, self.len, self.aligned, body);
+    /// Runs `body` for each vec4 of the chunk that belongs to this thread.
+    pub(crate) fn for_each_vec4(&self, body: impl Fn(Vec4<'k>)) {
+        for_each_vec4(&self.k, self.len, self.aligned, body);
     }
 }

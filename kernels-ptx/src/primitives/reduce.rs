@@ -1,11 +1,10 @@
-//! Sums over a block in a fixed order.
+//! Block reductions in a fixed order.
 
 use retrograph_ptx::build::{Kernel, Value};
 
-/// The sum of `value` over the `threads` threads of the block, a power of two, for thread 0.
+/// Returns to thread 0 the sum of `value` over the `threads` threads of the block, a power of two.
 ///
-/// Halves are added to halves until one is left, which is the same order each time. A kernel may
-/// use it once.
+/// A tree reduction in shared memory, so the order is always the same. A kernel may call it once.
 pub(crate) fn block_sum_f64<'k>(
     k: &Kernel<'k>,
     value: Value<'k, f64>,
@@ -22,7 +21,7 @@ pub(crate) fn block_sum_f64<'k>(
         });
         half /= 2;
     }
-    // Thread 0 wrote the last sum itself; no other thread may read it without another barrier.
+    // Thread 0 wrote the total itself; any other thread would need one more barrier to read it.
     let total = k.var(0.0_f64);
     k.when(thread.eq(0), || total.set(sums.load(0)));
     total.get()

@@ -1,18 +1,18 @@
-//! Who works on one row: the lanes of a warp or the threads of a block.
+//! Thread groups that process one row together: a warp or a block.
 
 use retrograph_ptx::build::{Kernel, Value};
 
 /// The threads that share a row.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Team {
-    /// One warp; a block has this many of them, each with a row of its own.
+pub(crate) enum ThreadGroup {
+    /// One warp. A block has `per_block` of them, each with a row of its own.
     Warp { per_block: u32 },
-    /// One block of this many threads.
+    /// One block of `threads` threads.
     Block { threads: u32 },
 }
 
-impl Team {
-    /// The row of this thread's team. Where teams are warps it may lie past the last row.
+impl ThreadGroup {
+    /// The row of this thread's group. With warps it may be past the last row.
     pub(crate) fn row<'k>(self, k: &Kernel<'k>) -> Value<'k, u32> {
         match self {
             Self::Warp { per_block } => k.ctaid_x() * per_block + k.warp(),
@@ -20,15 +20,15 @@ impl Team {
         }
     }
 
-    /// The index of this thread in its team.
-    pub(crate) fn member<'k>(self, k: &Kernel<'k>) -> Value<'k, u32> {
+    /// The index of this thread in its group.
+    pub(crate) fn thread_rank<'k>(self, k: &Kernel<'k>) -> Value<'k, u32> {
         match self {
             Self::Warp { .. } => k.lane(),
             Self::Block { .. } => k.tid_x(),
         }
     }
 
-    /// Number of threads in a team.
+    /// Threads of a group.
     pub(crate) fn size(self) -> u32 {
         match self {
             Self::Warp { .. } => 32,
@@ -37,14 +37,14 @@ impl Team {
     }
 
     /// Threads of a block.
-    pub(crate) fn threads(self) -> u32 {
+    pub(crate) fn block_threads(self) -> u32 {
         match self {
             Self::Warp { per_block } => 32 * per_block,
             Self::Block { threads } => threads,
         }
     }
 
-    /// The sum over the team, in a fixed order.
+    /// The sum over the group, in a fixed order.
     pub(crate) fn sum<'k>(self, k: &Kernel<'k>, value: Value<'k, f32>) -> Value<'k, f32> {
         match self {
             Self::Warp { .. } => k.warp_sum(value),
@@ -52,7 +52,7 @@ impl Team {
         }
     }
 
-    /// The greatest value over the team; NaN gives way to numbers.
+    /// The maximum over the group, ignoring NaN.
     pub(crate) fn max<'k>(self, k: &Kernel<'k>, value: Value<'k, f32>) -> Value<'k, f32> {
         match self {
             Self::Warp { .. } => k.warp_max(value),

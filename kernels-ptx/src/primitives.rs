@@ -1,0 +1,13 @@
+//! Building blocks that kernels of several families share.
+
+pub(crate) mod bf16;
+pub(crate) mod dtype;
+pub(crate) mod pdl;
+pub(crate) mod philox;
+pub(crate) mod reduce;
+pub(crate) mod row_registers;
+pub(crate) mod sigmoid;
+pub(crate) mod tensor_list;
+pub(crate) mod tf32;
+pub(crate) mod thread_group;
+pub(crate) mod vec4;

@@ -1,0 +1,225 @@
+//! Vec4: up to four consecutive floats that belong to one thread.
+//!
+//! A complete and aligned vec4 is accessed by one 16-byte instruction, any other float by float.
+//! Both give the same values in the same order, so results don't depend on alignment.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::Entry;
+use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
+
+use super::bf16::{pack, widen};
+use super::dtype::DType;
+
+/// The values of a vec4.
+pub(crate) type F32x4<'k> = [Value<'k, f32>; 4];
+
+/// Up to four consecutive floats at the same index of several arrays.
+#[derive(Clone, Copy)]
+pub(crate) struct Vec4<'k> {
+    k: Kernel<'k>,
+    /// Index of the first float.
+    first: Value<'k, u32>,
+    /// Floats from `first` to the end of the array.
+    remaining: Value<'k, u32>,
+    /// Whether one vector instruction accesses it.
+    vectorized: Pred<'k>,
+}
+
+/// The destination of a result: an f32 array, a bf16 array, or both. An unused one is null.
+#[derive(Clone, Copy)]
+pub(crate) struct Output<'k> {
+    pub(crate) f32: Ptr<'k, f32>,
+    pub(crate) bf16: Ptr<'k, u32>,
+}
+
+impl<'k> Output<'k> {
+    /// Declares the parameters `name` and `name_bf16`.
+    pub(crate) fn declare(k: &Kernel<'k>, name: &str) -> Self {
+        Self { f32: k.pointer(name), bf16: k.pointer(&format!("{name}_bf16")) }
+    }
+
+    /// Both arrays from element `elements` on; null stays null.
+    pub(crate) fn at(self, elements: Value<'k, u64>) -> Self {
+        let k = self.f32.kernel();
+        let advance = |address: Value<'k, u64>, bytes: Value<'k, u64>| {
+            let skip = address.eq(0).select(k.constant(0u64), bytes);
+            address + skip
+        };
+        Self {
+            f32: Ptr::from_address(advance(self.f32.address(), elements << 2)),
+            bf16: Ptr::from_address(advance(self.bf16.address(), elements << 1)),
+        }
+    }
+
+    /// The same output with `array` as its f32 array if `condition` holds.
+    pub(crate) fn or_at(self, array: Ptr<'k, f32>, condition: Pred<'k>) -> Self {
+        let address = condition.select(array.address(), self.f32.address());
+        Self { f32: Ptr::from_address(address), ..self }
+    }
+
+    /// `other` if `condition` holds, else this output.
+    pub(crate) fn or(self, other: Self, condition: Pred<'k>) -> Self {
+        let f32 = condition.select(other.f32.address(), self.f32.address());
+        let bf16 = condition.select(other.bf16.address(), self.bf16.address());
+        Self { f32: Ptr::from_address(f32), bf16: Ptr::from_address(bf16) }
+    }
+
+    /// Whether both arrays are null.
+    pub(crate) fn is_null(self) -> Pred<'k> {
+        (self.f32.address() | self.bf16.address()).eq(0)
+    }
+
+    /// Both arrays, for [`aligned`].
+    pub(crate) fn arrays(self) -> [Ptr<'k, f32>; 2] {
+        [self.f32, self.bf16.reinterpret()]
+    }
+}
+
+/// Whether all of these arrays are 16-byte aligned.
+pub(crate) fn aligned<'k>(arrays: &[Ptr<'k, f32>]) -> Pred<'k> {
+    let addresses = arrays.iter().map(|array| array.address());
+    let bits = addresses.reduce(|left, right| left | right).expect("there is an array");
+    (bits & 15).eq(0)
+}
+
+impl<'k> Vec4<'k> {
+    /// The vec4 from index `first` on in arrays of `len` floats. It is empty if `first ≥ len`.
+    pub(crate) fn new(first: Value<'k, u32>, len: Value<'k, u32>, aligned: Pred<'k>) -> Self {
+        let remaining = first.lt(len).select(len - first, 0);
+        Self { k: first.kernel(), first, remaining, vectorized: aligned & remaining.ge(4) }
+    }
+
+    /// The vec4 of `array`, padded with 0.
+    pub(crate) fn load(&self, array: Ptr<'k, f32>) -> F32x4<'k> {
+        self.gather(|| array.load_vec4(self.first), |lane| array.load(self.first + lane))
+    }
+
+    /// The vec4 of `array`, padded with `padding`.
+    pub(crate) fn load_or(&self, array: Ptr<'k, f32>, padding: f32) -> F32x4<'k> {
+        let [a, b, c, d] = self.load(array);
+        let padded =
+            |lane: u32, value: Value<'k, f32>| self.remaining.gt(lane).select(value, padding);
+        [a, padded(1, b), padded(2, c), padded(3, d)]
+    }
+
+    /// The vec4 of the bf16 array at address `array`, as f32, padded with 0.
+    pub(crate) fn load_bf16(&self, array: Value<'k, u64>) -> F32x4<'k> {
+        let words = Ptr::<u32>::from_address(array);
+        self.gather(
+            || {
+                let [[a, b], [c, d]] = words.load_vec2(self.first >> 1).map(widen);
+                [a, b, c, d].map(Value::<f32>::from_bits)
+            },
+            |lane| Value::<f32>::from_bits(words.load_u16(self.first + lane) << 16),
+        )
+    }
+
+    /// The vec4 of the array at address `array` with elements of type `dtype`, padded with 0.
+    ///
+    /// # Panics
+    /// For NF4, which is decoded by block.
+    pub(crate) fn load_as(&self, dtype: DType, array: Value<'k, u64>) -> F32x4<'k> {
+        match dtype {
+            DType::F32 => self.load(Ptr::from_address(array)),
+            DType::Bf16 => self.load_bf16(array),
+            DType::Nf4 => unreachable!("NF4 is decoded by block"),
+        }
+    }
+
+    /// The result of `vector` if the vec4 is complete and aligned; otherwise of `scalar` for each
+    /// float inside the array, padded with 0.
+    fn gather(
+        &self,
+        vector: impl Fn() -> F32x4<'k>,
+        scalar: impl Fn(u32) -> Value<'k, f32>,
+    ) -> F32x4<'k> {
+        let slots = [(); 4].map(|()| self.k.var(0.0));
+        let vectorized = || slots.iter().zip(vector()).for_each(|(slot, value)| slot.set(value));
+        let by_lane = || self.for_each_lane(|lane| slots[lane as usize].set(scalar(lane)));
+        self.k.when_else(self.vectorized, vectorized, by_lane);
+        slots.map(|slot| slot.get())
+    }
+
+    /// Stores the vec4 into `array`, up to its end.
+    pub(crate) fn store(&self, array: Ptr<'k, f32>, values: F32x4<'k>) {
+        let vectorized = || array.store_vec4(self.first, values);
+        let by_lane = || {
+            self.for_each_lane(|lane| array.store(self.first + lane, values[lane as usize]));
+        };
+        self.k.when_else(self.vectorized, vectorized, by_lane);
+    }
+
+    /// Stores the vec4 to each non-null array of `to`.
+    pub(crate) fn write(&self, target: SmTarget, to: Output<'k>, values: F32x4<'k>) {
+        self.k.when(!to.f32.is_null(), || self.store(to.f32, values));
+        self.k.when(!to.bf16.is_null(), || {
+            let words = [0, 2].map(|i| pack(target, [values[i], values[i + 1]]));
+            let vectorized = || to.bf16.store_vec2(self.first >> 1, words);
+            let by_lane = || {
+                self.for_each_lane(|lane| {
+                    let word = words[lane as usize / 2];
+                    let half = if lane % 2 == 0 { word } else { word >> 16 };
+                    to.bf16.store_u16(self.first + lane, half);
+                });
+            };
+            self.k.when_else(self.vectorized, vectorized, by_lane);
+        });
+    }
+
+    /// Runs `body` for each lane inside the array.
+    fn for_each_lane(&self, body: impl Fn(u32)) {
+        for lane in 0..4 {
+            self.k.when(self.remaining.gt(lane), || body(lane));
+        }
+    }
+}
+
+/// Runs `body` for each vec4 of `len` floats that belongs to this thread, in a block-stride loop.
+///
+/// `len` plus four floats per thread of the block must stay below 2³².
+pub(crate) fn for_each_vec4<'k>(
+    k: &Kernel<'k>,
+    len: Value<'k, u32>,
+    aligned: Pred<'k>,
+    body: impl Fn(Vec4<'k>),
+) {
+    k.range(k.tid_x() * 4, len, k.ntid_x() * 4, |first| {
+        body(Vec4::new(first, len, aligned));
+    });
+}
+
+/// An elementwise kernel over f32 inputs: thread i has the elements 4·i to 4·i + 3.
+///
+/// Each output is written as f32, bf16, or both.
+pub(crate) fn elementwise<const I: usize, const O: usize>(
+    named: (SmTarget, &str),
+    arrays: ([&str; I], [&str; O]),
+    formula: impl for<'k> Fn([Value<'k, f32>; I]) -> [Value<'k, f32>; O],
+) -> Entry {
+    elementwise_from(DType::F32, named, arrays, formula)
+}
+
+/// The same kernel over inputs of type `dtype`.
+pub(crate) fn elementwise_from<const I: usize, const O: usize>(
+    dtype: DType,
+    (target, name): (SmTarget, &str),
+    (inputs, outputs): ([&str; I], [&str; O]),
+    formula: impl for<'k> Fn([Value<'k, f32>; I]) -> [Value<'k, f32>; O],
+) -> Entry {
+    Kernel::build(name, |k| {
+        let inputs = inputs.map(|name| k.pointer::<f32>(name));
+        let outputs = outputs.map(|name| Output::declare(k, name));
+        let n = k.param::<u32>("n");
+        let index = k.ctaid_x() * k.ntid_x() + k.tid_x();
+        // Compares vec4 counts: four times the last thread may exceed 2³².
+        k.return_if(index.ge((n >> 2) + (n & 3).min(1)));
+        let written = outputs.iter().flat_map(|output| output.arrays());
+        let arrays: Vec<_> = inputs.iter().copied().chain(written).collect();
+        let vec4 = Vec4::new(index * 4, n, aligned(&arrays));
+        let loaded = inputs.map(|input| vec4.load_as(dtype, input.address()));
+        let results = [0, 1, 2, 3].map(|lane| formula(loaded.map(|values| values[lane])));
+        for (index, output) in outputs.into_iter().enumerate() {
+            vec4.write(target, output, results.map(|result| result[index]));
+        }
+    })
+}

@@ -1,0 +1,78 @@
+//! Rows in registers: each is loaded while the block adds up what it has of the row before.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::build::{Kernel, Value};
+
+use super::{Rows, Terms};
+use crate::primitives::row_registers::{Registers, RowVec4, registers, row_vec4s, values};
+
+/// A quad of a row that is on its way from memory.
+struct RowInFlight<'k> {
+    x: Registers<'k>,
+    grad_out: [Registers<'k>; 3],
+    /// What is in `grad_input`, 0 where that is not added to.
+    before: Registers<'k>,
+}
+
+impl<'k> RowInFlight<'k> {
+    fn new(k: &Kernel<'k>) -> Self {
+        let grad_out = [(); 3].map(|()| registers(k));
+        Self { x: registers(k), grad_out, before: registers(k) }
+    }
+
+    /// Starts loading what `row` has at `row_vec4`.
+    fn fetch(&self, k: &Kernel<'k>, row_vec4: &RowVec4<'k>, row: &Rows<'k>) {
+        k.when(row_vec4.inside, || {
+            row_vec4.fetch(row.x, &self.x);
+            row_vec4.fetch(row.grad_out[0], &self.grad_out[0]);
+            for at in 0..2 {
+                let (from, to) = (row.grad_out[at + 1], &self.grad_out[at + 1]);
+                k.when(row.more[at], || row_vec4.fetch(from, to));
+            }
+            k.when(row.accumulate, || row_vec4.fetch(row.grad_input.f32, &self.before));
+        });
+    }
+}
+
+/// Aligned rows of whole quads, `vec4s` of which belong to a thread.
+pub(super) fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, (rows, vec4s): (Rows<'k>, u32)) {
+    let ([first, end], width) = (rows.run, rows.width);
+    let row_vec4s = row_vec4s(k, width, vec4s);
+    let gammas: Vec<_> = row_vec4s.iter().map(|row_vec4| row_vec4.load(rows.gamma)).collect();
+    let partials: Vec<_> = row_vec4s.iter().map(|_| registers(k)).collect();
+    let in_flight: Vec<_> = row_vec4s.iter().map(|_| RowInFlight::new(k)).collect();
+    let rstd = k.var(0.0);
+    let fetch = |index: Value<'k, u32>| {
+        let row = rows.row(index);
+        rstd.set(row.rstd.load(0));
+        row_vec4s
+            .iter()
+            .zip(&in_flight)
+            .for_each(|(row_vec4, in_flight)| in_flight.fetch(k, row_vec4, &row));
+    };
+    // There is a block for each run of rows, and no run is empty.
+    fetch(first);
+    k.range(first, end, 1, |index| {
+        let (sum, rstd) = (k.var(0.0), rstd.get());
+        let loaded = in_flight.iter().zip(&gammas).map(|(in_flight, gamma)| {
+            let gradients = std::array::from_fn(|at| values(&in_flight.grad_out[at]));
+            let terms = Terms::of(values(&in_flight.x), *gamma, (gradients, rstd));
+            terms.add_products(sum);
+            (terms, values(&in_flight.before))
+        });
+        let loaded: Vec<_> = loaded.collect();
+        k.when((index + 1).lt(end), || fetch(index + 1));
+        let mean = k.block_sum(sum.get()) / width.cast::<f32>();
+        let to = rows.row(index).grad_input;
+        for ((row_vec4, (terms, before)), partial) in row_vec4s.iter().zip(&loaded).zip(&partials) {
+            row_vec4.write(target, to, terms.gradient(*before, mean));
+            let sums = terms.of_gamma(values(partial));
+            partial.iter().zip(sums).for_each(|(slot, sum)| slot.set(sum));
+        }
+    });
+    k.when(!rows.frozen, || {
+        for (row_vec4, partial) in row_vec4s.iter().zip(&partials) {
+            row_vec4.store(rows.partial, values(partial));
+        }
+    });
+}
