@@ -34,6 +34,7 @@ mod cargo;
 mod nf4;
 mod operand;
 mod sizes;
+pub(crate) mod split_k_sum;
 mod stream;
 mod tile;
 mod walk;

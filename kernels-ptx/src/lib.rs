@@ -11,63 +11,40 @@
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 
-// One line per image, in alphabetical order.
-
-mod adamw;
-mod add;
-mod cache_append;
-mod cache_attention;
-mod cast;
-mod clip;
-mod clip_scale;
-mod column_sum;
-mod cross_entropy;
-mod dropout;
+mod attention;
+mod elementwise;
 mod embedding;
-mod embedding_backward;
-mod fused_attention;
 mod gemm;
 mod gemv;
-mod low_rank;
-mod mark_tokens;
-mod mean;
-mod parts_sum;
+mod lora;
+mod loss;
+mod norm;
+mod optimizer;
 mod primitives;
-mod rms_norm;
-mod rms_norm_backward;
 mod rope;
-mod sample;
-mod schedule;
-mod silu;
-mod silu_backward;
-mod softmax;
-mod softmax_backward;
-mod squared_sums;
-mod swiglu;
-mod swiglu_backward;
-mod take_controls;
+mod sampling;
 
 /// Builds one image for one SM target.
 type Build = fn(SmTarget) -> Module;
 
 /// Every image: its name and what builds it. One line each, in alphabetical order.
 const IMAGES: &[(&str, Build)] = &[
-    ("adamw", adamw::module),
-    ("add", add::module),
-    ("cache_append", cache_append::module),
-    ("cache_attention", cache_attention::module),
-    ("cast", cast::module),
-    ("clip", clip::module),
-    ("clip_scale", clip_scale::module),
-    ("column_sum", column_sum::module),
-    ("cross_entropy", cross_entropy::module),
-    ("dropout", dropout::module),
-    ("embedding", embedding::module),
-    ("embedding_backward", embedding_backward::module),
-    ("fused_attention", fused_attention::forward),
-    ("fused_attention_backward", fused_attention::backward),
-    ("fused_attention_f32", fused_attention::forward_f32),
-    ("fused_attention_f32_backward", fused_attention::backward_f32),
+    ("adamw", optimizer::adamw::module),
+    ("add", elementwise::add::module),
+    ("cache_append", attention::kv_cache_append::module),
+    ("cache_attention", attention::decode::module),
+    ("cast", elementwise::cast::module),
+    ("clip", optimizer::clip_grads::module),
+    ("clip_scale", optimizer::clip_factor::module),
+    ("column_sum", norm::column_sum::module),
+    ("cross_entropy", loss::cross_entropy::module),
+    ("dropout", elementwise::dropout::module),
+    ("embedding", embedding::lookup::module),
+    ("embedding_backward", embedding::backward::module),
+    ("fused_attention", attention::forward),
+    ("fused_attention_backward", attention::backward),
+    ("fused_attention_f32", attention::forward_f32),
+    ("fused_attention_f32_backward", attention::backward_f32),
     ("gemm_bf16_nn", gemm::bf16_nn),
     ("gemm_bf16_nn_bf16", gemm::bf16_nn_bf16),
     ("gemm_bf16_nn_nf4", gemm::bf16_nn_nf4),
@@ -88,23 +65,23 @@ const IMAGES: &[(&str, Build)] = &[
     ("gemv", gemv::f32),
     ("gemv_bf16", gemv::bf16),
     ("gemv_nf4", gemv::nf4),
-    ("low_rank", low_rank::module),
-    ("mark_tokens", mark_tokens::module),
-    ("mean", mean::module),
-    ("parts_sum", parts_sum::module),
-    ("rms_norm", rms_norm::module),
-    ("rms_norm_backward", rms_norm_backward::module),
+    ("low_rank", lora::module),
+    ("mark_tokens", sampling::mark_seen::module),
+    ("mean", loss::mean::module),
+    ("parts_sum", gemm::split_k_sum::module),
+    ("rms_norm", norm::rms_norm::module),
+    ("rms_norm_backward", norm::rms_norm_backward::module),
     ("rope", rope::module),
-    ("sample", sample::module),
-    ("schedule", schedule::module),
-    ("silu", silu::module),
-    ("silu_backward", silu_backward::module),
-    ("softmax", softmax::module),
-    ("softmax_backward", softmax_backward::module),
-    ("squared_sums", squared_sums::module),
-    ("swiglu", swiglu::module),
-    ("swiglu_backward", swiglu_backward::module),
-    ("take_controls", take_controls::module),
+    ("sample", sampling::module),
+    ("schedule", optimizer::lr_schedule::module),
+    ("silu", elementwise::silu::module),
+    ("silu_backward", elementwise::silu_backward::module),
+    ("softmax", attention::softmax::module),
+    ("softmax_backward", attention::softmax_backward::module),
+    ("squared_sums", optimizer::grad_norm::module),
+    ("swiglu", elementwise::swiglu::module),
+    ("swiglu_backward", elementwise::swiglu_backward::module),
+    ("take_controls", optimizer::fetch_step_parameters::module),
 ];
 
 /// Every image for `target`, by name. The names are the same for every target.
@@ -118,6 +95,6 @@ pub fn images(target: SmTarget) -> Vec<(&'static str, Module)> {
 /// The entries whose launches must provide shared memory for `target`, with how many bytes.
 pub fn dynamic_shared(target: SmTarget) -> Vec<(String, u32)> {
     let mut entries = gemm::dynamic_shared(target);
-    entries.extend(fused_attention::dynamic_shared(target));
+    entries.extend(attention::dynamic_shared(target));
     entries
 }

@@ -6,8 +6,8 @@
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::Kernel;
 
-use super::plain::halves;
-use super::shape::{Factors, Shape};
+use super::config::{Factors, Shape};
+use super::fma::halves;
 use crate::primitives::bf16::pack;
 use crate::primitives::thread_group::ThreadGroup;
 

@@ -16,9 +16,9 @@
 //! **Determinism.** Contractions are cut by the sizes of the problem alone; threads add their parts
 //! in ascending order, and parts are added in ascending order.
 
-mod add;
-mod down;
+mod expand;
 mod grad;
+mod shrink;
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
@@ -49,9 +49,9 @@ pub(crate) fn module(target: SmTarget) -> Module {
     let mut module = ModuleBuilder::new(target);
     for side in [Side::A, Side::B] {
         for columns in [16, 32] {
-            module = module.entry(down::entry(side, columns));
+            module = module.entry(shrink::entry(side, columns));
         }
-        module = module.entry(add::entry(side)).entry(grad::entry(side));
+        module = module.entry(expand::entry(side)).entry(grad::entry(side));
     }
     module.build()
 }

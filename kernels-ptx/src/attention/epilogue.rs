@@ -2,8 +2,8 @@
 
 use retrograph_ptx::build::{Kernel, Ptr, Shared, Value};
 
-use super::panel::Source;
-use super::shape::{Factors, Shape};
+use super::config::{Factors, Shape};
+use super::loader::Source;
 use super::{Patch, own_column, own_row};
 use crate::primitives::bf16::pack;
 

@@ -34,21 +34,25 @@
 //! Absent on purpose: masks other than the causal one.
 
 mod backward;
+mod backward_preprocess;
+mod config;
+pub(crate) mod decode;
+mod epilogue;
+mod fma;
 mod forward;
-mod panel;
-mod plain;
-mod product;
-mod rows;
-mod shape;
-mod weights;
-mod write;
+pub(crate) mod kv_cache_append;
+mod loader;
+mod mma;
+mod score_grads;
+pub(crate) mod softmax;
+pub(crate) mod softmax_backward;
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Value, Var};
 
 use backward::Side;
-use shape::{Factors, Shape};
+use config::{Factors, Shape};
 
 /// Rows of the other side that a block walks over at a time.
 const COLUMNS: u32 = 32;
@@ -117,7 +121,7 @@ fn forward_in(target: SmTarget, factors: Factors) -> Module {
 
 fn backward_in(target: SmTarget, factors: Factors) -> Module {
     let shapes = Shape::all(target, factors);
-    let module = ModuleBuilder::new(target).entry(rows::entry(shapes[0]));
+    let module = ModuleBuilder::new(target).entry(backward_preprocess::entry(shapes[0]));
     let entries =
         [Side::Queries, Side::Keys].into_iter().flat_map(|side| shapes.map(|s| (s, side)));
     entries.fold(module, |module, (shape, side)| module.entry(backward::entry(shape, side))).build()

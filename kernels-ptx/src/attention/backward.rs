@@ -9,11 +9,11 @@
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
 
-use super::panel::{Carrier, Load, Panel, Source};
-use super::product::{Lanes, hold};
-use super::shape::Shape;
-use super::weights::Weights;
-use super::write::Writer;
+use super::config::Shape;
+use super::epilogue::Writer;
+use super::loader::{Carrier, Load, Panel, Source};
+use super::mma::{Lanes, hold};
+use super::score_grads::Weights;
 use super::{COLUMNS, hide, patches};
 
 /// What the rows of a block are.

@@ -9,8 +9,8 @@
 
 use retrograph_ptx::build::{Kernel, Shared, Value};
 
-use super::panel::Panel;
-use super::shape::{Factors, Shape};
+use super::config::{Factors, Shape};
+use super::loader::Panel;
 use super::{Patch, patches};
 use crate::primitives::bf16::pack;
 use crate::primitives::tf32::split;

@@ -23,8 +23,8 @@
 //! **Determinism.** A warp adds its positions in ascending order, the newest last; the warps are
 //! added in order, and so are the runs. Which position belongs to which run depends on `run` alone.
 
-mod newest;
-mod sum;
+mod combine;
+mod new_token;
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
@@ -32,7 +32,7 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Shared, Value};
 
 use crate::primitives::pdl;
 use crate::primitives::vec4::{F32x4, Vec4};
-use newest::Newest;
+use new_token::Newest;
 
 /// Warps of a block.
 const WARPS: u32 = 8;
@@ -51,7 +51,7 @@ pub(crate) fn module(target: SmTarget) -> Module {
     let floats =
         runs("cache_attention", (target, 4), |vec4, row| vec4.load(Ptr::from_address(row)));
     let halves = runs("cache_attention_bf16", (target, 2), |vec4, row| vec4.load_bf16(row));
-    ModuleBuilder::new(target).entry(floats).entry(halves).entry(sum::entry(target)).build()
+    ModuleBuilder::new(target).entry(floats).entry(halves).entry(combine::entry(target)).build()
 }
 
 /// The entry for caches whose elements have so many bytes, of which `load` gives a quad of a row.

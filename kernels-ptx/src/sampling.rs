@@ -27,8 +27,9 @@
 
 mod adjust;
 mod draw;
-mod keys;
+pub(crate) mod mark_seen;
 mod threshold;
+mod weights;
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;

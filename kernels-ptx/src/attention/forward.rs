@@ -5,10 +5,10 @@ use std::f32::consts::LOG2_E;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
 
-use super::panel::{Carrier, Load, Panel, Source};
-use super::product::{Held, Lanes, hold};
-use super::shape::{Factors, Shape};
-use super::write::Writer;
+use super::config::{Factors, Shape};
+use super::epilogue::Writer;
+use super::loader::{Carrier, Load, Panel, Source};
+use super::mma::{Held, Lanes, hold};
 use super::{COLUMNS, Patch, hide, own_row, patches};
 use crate::primitives::vec4::Output;
 

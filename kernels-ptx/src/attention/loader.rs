@@ -8,7 +8,7 @@
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
 use super::COLUMNS;
-use super::shape::{Factors, Shape};
+use super::config::{Factors, Shape};
 use crate::primitives::bf16::pack;
 
 /// Rows in shared memory.

@@ -3,7 +3,7 @@
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Value, Var};
 
-use super::keys::key;
+use super::weights::key;
 use super::{Sampling, THREADS, for_each_chunk_vec4};
 use crate::primitives::philox::{gumbel, philox};
 use crate::primitives::vec4::{Vec4, aligned};

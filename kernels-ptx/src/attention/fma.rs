@@ -3,9 +3,9 @@
 
 use retrograph_ptx::build::{Shared, Value};
 
-use super::panel::Panel;
-use super::product::{Held, Lanes, PERIOD};
-use super::shape::Factors;
+use super::config::Factors;
+use super::loader::Panel;
+use super::mma::{Held, Lanes, PERIOD};
 use super::{Patch, own_column, own_row};
 
 impl<'k> Lanes<'k> {

@@ -13,7 +13,7 @@ use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
 use super::Sampling;
-use super::keys::{key, value, warp_scan, warp_sum, weight};
+use super::weights::{key, value, warp_scan, warp_sum, weight};
 use crate::primitives::vec4::{Vec4, aligned};
 
 const THREADS: u32 = 1024;

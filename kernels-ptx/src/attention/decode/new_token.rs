@@ -3,8 +3,8 @@
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value};
 
+use crate::norm::rms_norm::scaled_rstd;
 use crate::primitives::bf16::pack;
-use crate::rms_norm::scaled_rstd;
 
 /// The widest head.
 pub(super) const WIDEST: u32 = 512;

@@ -1,0 +1,9 @@
+//! Elementwise kernels: activations, residual addition, rounding to bf16, dropout.
+
+pub(crate) mod add;
+pub(crate) mod cast;
+pub(crate) mod dropout;
+pub(crate) mod silu;
+pub(crate) mod silu_backward;
+pub(crate) mod swiglu;
+pub(crate) mod swiglu_backward;

@@ -1,0 +1,4 @@
+//! Loss functions.
+
+pub(crate) mod cross_entropy;
+pub(crate) mod mean;
