@@ -1,20 +1,20 @@
-//! The products of low-rank updates, `y += s·(x·Aᵀ)·Bᵀ`, whose matrices have one short side.
+//! LoRA: `y += s·(x·Aᵀ)·Bᵀ` with low-rank factors A (`rank × width`) and B (`width × rank`).
 //!
-//! | Entries | Formula | What it is for |
+//! | Entries | Formula | Used for |
 //! |---|---|---|
-//! | `low_rank_down` | `t = α·x·Aᵀ`, `α·dy·B` | the forward pass, and the gradient of t |
-//! | `low_rank_add` | `y (+)= α·Σ t·Bᵀ`, `α·Σ dt·A` | the forward pass, and the gradient of x |
-//! | `low_rank_grad` | `dB = α·dyᵀ·t`, `dA = α·dtᵀ·x` | the gradients of the matrices |
+//! | `lora_shrink*` | `t = α·x·Aᵀ` or `α·dy·B` | forward pass; gradient of t |
+//! | `lora_expand*` | `y (+)= α·Σ t·Bᵀ` or `α·Σ dt·A` | forward pass; gradient of x |
+//! | `lora_grad*` | `dB = α·dyᵀ·t` or `dA = α·dtᵀ·x` | gradients of the factors |
 //!
-//! Each reads the long operand, which has `rows × width` elements, once and little else, so that
-//! its bytes are the floor. A launch has up to three updates of one rank that share this operand.
-//! Entries end in `a` or `b`, for the matrix that they take: A is `rank × width`, B `width × rank`.
+//! Names end in `_a` or `_b`, the factor that the entry reads or computes. A launch handles up to
+//! three adapters of the same rank that share the wide operand (`rows × width`). Each kernel reads
+//! that operand once; its bytes are the lower bound of the time.
 //!
-//! All is in f32, by fused multiply-adds: a product with a rank of 16 has too little to compute for
-//! tensor cores to be worth rounding its factors.
+//! All arithmetic is f32 by fused multiply-adds. With ranks around 16 the kernels are memory-bound,
+//! so tensor cores would cost accuracy and gain nothing.
 //!
-//! **Determinism.** Contractions are cut by the sizes of the problem alone; threads add their parts
-//! in ascending order, and parts are added in ascending order.
+//! **Determinism.** Split-K depends only on the sizes of the problem. Threads add in ascending
+//! order, and splits are added in ascending order.
 
 mod expand;
 mod grad;
@@ -24,72 +24,75 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Scalar, Value};
 
-/// The most updates of a launch.
-const UPDATES: usize = 3;
-/// Ranks that threads work on at a time, where the contraction is along the ranks or the rows.
-const RANKS: u32 = 16;
+/// Maximum adapters of a launch.
+const MAX_UPDATES: usize = 3;
+/// Ranks that a block processes at a time in `expand` and `grad`.
+const RANK_TILE: u32 = 16;
 
-/// The matrix of an update.
+/// A low-rank factor.
 #[derive(Clone, Copy, PartialEq)]
-enum Side {
-    /// The first, `rank × width`.
+enum Factor {
+    /// The first factor, `rank × width`.
     A,
-    /// The second, `width × rank`.
+    /// The second factor, `width × rank`.
     B,
 }
 
-impl Side {
+impl Factor {
     fn name(self) -> &'static str {
         if self == Self::A { "a" } else { "b" }
     }
 }
 
-/// The image for `target`.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let mut module = ModuleBuilder::new(target);
-    for side in [Side::A, Side::B] {
+    for factor in [Factor::A, Factor::B] {
         for columns in [16, 32] {
-            module = module.entry(shrink::entry(side, columns));
+            module = module.entry(shrink::entry(factor, columns));
         }
-        module = module.entry(expand::entry(side)).entry(grad::entry(side));
+        module = module.entry(expand::entry(factor)).entry(grad::entry(factor));
     }
     module.build()
 }
 
-/// The parameters `name0`, `name1` and `name2`.
-fn pointers<'k>(k: &Kernel<'k>, name: &str) -> [Ptr<'k, f32>; UPDATES] {
+/// Declares the parameters `name0`, `name1` and `name2`.
+fn pointers<'k>(k: &Kernel<'k>, name: &str) -> [Ptr<'k, f32>; MAX_UPDATES] {
     std::array::from_fn(|update| k.pointer(&format!("{name}{update}")))
 }
 
-/// A rank of one of the updates, found by its number among those of all.
+/// One rank of one adapter, from its index among the ranks of all adapters.
 #[derive(Clone, Copy)]
 struct Rank<'k> {
-    /// Whether it belongs to the second update or a later one, and whether to the third.
-    later: [Pred<'k>; UPDATES - 1],
-    /// Its number in its update.
+    /// Whether it belongs to the second or a later adapter, and whether to the third.
+    later: [Pred<'k>; MAX_UPDATES - 1],
+    /// Its index within the adapter.
     number: Value<'k, u32>,
 }
 
 impl<'k> Rank<'k> {
-    /// The rank `number`, where each update has `each`.
+    /// Rank `number` of all, if each adapter has `each` of them.
     fn of(number: Value<'k, u32>, each: Value<'k, u32>) -> Self {
         let later = [number.ge(each), number.ge(each * 2)];
         let before = later[1].select(each * 2, later[0].select(each, 0));
         Self { later, number: number - before }
     }
 
-    /// Of these pointers that of its update.
-    fn pick(self, pointers: [Ptr<'k, f32>; UPDATES]) -> Ptr<'k, f32> {
+    /// The pointer of its adapter.
+    fn select_ptr(self, pointers: [Ptr<'k, f32>; MAX_UPDATES]) -> Ptr<'k, f32> {
         Ptr::from_address(self.select(pointers.map(|pointer| pointer.address())))
     }
 
-    /// The same of numbers.
-    fn select<T: Scalar>(self, [first, second, third]: [Value<'k, T>; UPDATES]) -> Value<'k, T> {
+    /// The value of its adapter.
+    fn select<T: Scalar>(
+        self,
+        [first, second, third]: [Value<'k, T>; MAX_UPDATES],
+    ) -> Value<'k, T> {
         self.later[1].select(third, self.later[0].select(second, first))
     }
 }
 
-/// Whether rows of `width` elements of `array` start at multiples of 16 bytes.
+/// Whether all rows of `array`, `width` elements long, are 16-byte aligned.
 fn rows_aligned<'k>(array: Ptr<'k, f32>, width: Value<'k, u32>) -> Pred<'k> {
     crate::primitives::vec4::aligned(&[array]) & (width & 3).eq(0)
 }

@@ -1,19 +1,19 @@
-//! Rotary position embedding with split halves, both ways, of one tensor or of two that differ in
-//! their heads: queries and keys.
+//! Rotary position embedding (RoPE, half-split pairs) of queries and keys, and its inverse.
 //!
 //! ```text
 //! out[i]        = x[i] · cos[s][i] − x[i + half] · sin[s][i]        i < half, s the position
 //! out[i + half] = x[i + half] · cos[s][i] + x[i] · sin[s][i]
 //! ```
 //!
-//! for every head of every token; the inverse has the sine negated. Positions count from 0 in each
-//! sequence, or from what `start` points to. Those past the tables take their last row.
+//! The inverse negates the sine. A launch rotates one tensor, or two that differ only in their
+//! number of heads. Positions start at 0 in each sequence, or at `*start`. Positions past the end
+//! of the tables use the last row.
 //!
-//! **Grid.** One thread for four neighbouring pairs of a head, in the order of the first halves,
-//! the second tensor behind the first; blocks of 128 threads in x.
+//! **Grid.** One thread per vec4 of pairs, over the first tensor and then the second; blocks of 128
+//! threads in x.
 //!
-//! **Determinism.** Every element is computed by one thread from its own operands, and only they
-//! are read, so that an output in f32 may be its x.
+//! **Determinism.** One thread computes each element and reads only its own pair, so an f32 output
+//! may alias its input.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
@@ -21,12 +21,12 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value};
 
 use crate::primitives::vec4::{Output, Vec4, aligned};
 
-/// The image for `target`.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target).entry(Kernel::build("rope", |k| rope(k, target))).build()
 }
 
-/// A tensor that is turned.
+/// A tensor to rotate.
 #[derive(Clone, Copy)]
 struct Tensor<'k> {
     x: Ptr<'k, f32>,
@@ -41,11 +41,11 @@ impl<'k> Tensor<'k> {
         Self { x, out, heads: k.param(&format!("heads{suffix}")) }
     }
 
-    /// This one, or `other` where `instead` holds.
-    fn or(self, other: Self, instead: Pred<'k>) -> Self {
-        let x = instead.select(other.x.address(), self.x.address());
-        let out = self.out.or(other.out, instead);
-        Self { x: Ptr::from_address(x), out, heads: instead.select(other.heads, self.heads) }
+    /// `other` if `condition` holds, else this tensor.
+    fn or(self, other: Self, condition: Pred<'k>) -> Self {
+        let x = condition.select(other.x.address(), self.x.address());
+        let out = self.out.or(other.out, condition);
+        Self { x: Ptr::from_address(x), out, heads: condition.select(other.heads, self.heads) }
     }
 }
 
@@ -55,7 +55,7 @@ fn rope(k: &Kernel<'_>, target: SmTarget) {
     let cos = k.pointer::<f32>("cos");
     let sin = k.pointer::<f32>("sin");
     let start = k.pointer::<u32>("start");
-    let of_first = k.param::<u32>("quads_of_first");
+    let first_count = k.param::<u32>("quads_of_first");
     let vec4s = k.param::<u32>("quads");
     let half = k.param::<u32>("half");
     let seq = k.param::<u32>("seq");
@@ -64,24 +64,25 @@ fn rope(k: &Kernel<'_>, target: SmTarget) {
 
     let index = k.ctaid_x() * k.ntid_x() + k.tid_x();
     k.return_if(index.ge(vec4s));
-    let behind = index.ge(of_first);
-    let Tensor { x, out, heads } = first.or(second, behind);
-    let index = index - behind.select(of_first, 0);
-    let of_half = (half + 3) >> 2;
-    let row = index / of_half;
+    let in_second = index.ge(first_count);
+    let Tensor { x, out, heads } = first.or(second, in_second);
+    let index = index - in_second.select(first_count, 0);
+    let vec4s_per_half = (half + 3) >> 2;
+    let row = index / vec4s_per_half;
     let offset = k.var(0u32);
     k.when(!start.is_null(), || offset.set(start.load(0)));
     let position = (offset.get() + row / heads % seq).min(positions - 1);
     let angles = position.mul_wide(half);
     let (cos, sin) = (cos.at(angles), sin.at(angles));
 
-    // Row r starts at 2 · r · half, and its second half as much as a half behind that.
-    let begin = row.mul_wide(half) << 1;
-    let middle = begin + half.cast::<u64>();
-    let (from, to) = ([x.at(begin), x.at(middle)], [out.at(begin), out.at(middle)]);
+    // Row r starts at 2 · r · half; its second half starts `half` elements later.
+    let first_half = row.mul_wide(half) << 1;
+    let second_half = first_half + half.cast::<u64>();
+    let (from, to) =
+        ([x.at(first_half), x.at(second_half)], [out.at(first_half), out.at(second_half)]);
     let written = to.iter().flat_map(|to| to.arrays());
     let arrays: Vec<_> = from.into_iter().chain([cos, sin]).chain(written).collect();
-    let vec4 = Vec4::new((index - row * of_half) * 4, half, aligned(&arrays));
+    let vec4 = Vec4::new((index - row * vec4s_per_half) * 4, half, aligned(&arrays));
     let (a, b) = (vec4.load(from[0]), vec4.load(from[1]));
     let (cos, sin) = (vec4.load(cos), vec4.load(sin));
     let sin = sin.map(|sin| inverse.select(-sin, sin));

@@ -1,7 +1,7 @@
 //! Addition: `out = a + b`, for residual connections.
 //!
-//! Grid: one thread for each four neighbouring elements.
-//! Deterministic: every element is computed by one thread from one place of the inputs.
+//! Grid: one thread per vec4.
+//! Deterministic: one thread computes each element from one element of each input.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
@@ -9,7 +9,7 @@ use retrograph_ptx::build::ModuleBuilder;
 
 use crate::primitives::vec4::elementwise;
 
-/// The image for `target`.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let entry = elementwise((target, "add"), (["a", "b"], ["out"]), |[a, b]| [a + b]);
     ModuleBuilder::new(target).entry(entry).build()

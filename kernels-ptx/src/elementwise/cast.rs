@@ -1,7 +1,7 @@
-//! Rounding to bf16: `y = x`, to the nearest and ties to even.
+//! Rounding to bf16: `y = x`, rounded to nearest even.
 //!
-//! Grid: one thread for each four neighbouring elements.
-//! Deterministic: every element is computed by one thread from one place of the input.
+//! Grid: one thread per vec4.
+//! Deterministic: one thread computes each element from one input.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
@@ -9,7 +9,7 @@ use retrograph_ptx::build::ModuleBuilder;
 
 use crate::primitives::vec4::elementwise;
 
-/// The image for `target`.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let entry = elementwise((target, "cast"), (["x"], ["y"]), |[x]| [x]);
     ModuleBuilder::new(target).entry(entry).build()

@@ -1,17 +1,17 @@
-//! Dropout: elements are left out at random, and the others scaled up.
+//! Dropout: zeroes random elements and scales the others.
 //!
 //! ```text
-//! out[i] (+)= x[i] · scale   where word_i ≥ threshold, else 0
+//! out[i] (+)= x[i] · scale   if word_i ≥ threshold, else 0
 //! word_i    = word i mod 4 of Philox(counter = (i ÷ 4, *step, stream, 1), key = seed)
 //! ```
 //!
-//! The random words are a function of seed, step, stream and place alone, so that the backward pass
-//! leaves out the same elements without having kept which, and a replay draws anew at each step.
+//! The mask is a function of seed, step, stream and index. The backward pass recomputes it instead
+//! of storing it, and each graph replay draws a new one because the step is read from memory.
 //!
-//! **Grid.** One thread for each four neighbouring elements, which share one draw of four words.
+//! **Grid.** One thread per vec4, which uses one Philox draw of four words.
 //!
-//! **Determinism.** Every element is computed by one thread from its own place, so that `out` may
-//! be x.
+//! **Determinism.** One thread computes each element from the same index of x, so `out` may alias
+//! x.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
@@ -20,10 +20,10 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder};
 use crate::primitives::philox::philox;
 use crate::primitives::vec4::{Vec4, aligned};
 
-/// The last word of the counter, which no other kernel has.
+/// The last word of the counter. Each kernel that uses Philox has its own.
 const DOMAIN: u32 = 1;
 
-/// The image.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target).entry(entry()).build()
 }
@@ -41,7 +41,7 @@ fn entry() -> Entry {
         let accumulate = k.param::<u32>("accumulate");
 
         let index = k.ctaid_x() * k.ntid_x() + k.tid_x();
-        // Quads are counted, not elements, since four times the last thread may pass 2³².
+        // Compares vec4 counts: four times the last thread may exceed 2³².
         k.return_if(index.ge((n >> 2) + (n & 3).min(1)));
         let vec4 = Vec4::new(index * 4, n, aligned(&[x, out]));
         let words = philox([index, step.load(0), stream, k.constant(DOMAIN)], seed);

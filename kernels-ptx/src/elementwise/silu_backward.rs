@@ -1,7 +1,7 @@
 //! Backward pass of SiLU: `grad_input = grad_out · σ(x) · (1 + x · σ(−x))`.
 //!
-//! Grid: one thread for each four neighbouring elements.
-//! Deterministic: every element is computed by one thread from one place of the inputs.
+//! Grid: one thread per vec4.
+//! Deterministic: one thread computes each element from one element of each input.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
@@ -10,7 +10,7 @@ use retrograph_ptx::build::ModuleBuilder;
 use crate::primitives::sigmoid::silu_derivative;
 use crate::primitives::vec4::elementwise;
 
-/// The image for `target`.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let names = (["x", "grad_out"], ["grad_input"]);
     let entry = elementwise((target, "silu_backward"), names, |[x, grad_out]| {

@@ -1,7 +1,7 @@
-//! SwiGLU: `out = silu(gate) · up`, from f32, or from bf16 (`swiglu_bf16`).
+//! SwiGLU: `out = silu(gate) · up`. Inputs are f32, or bf16 in `swiglu_bf16`.
 //!
-//! Grid: one thread for each four neighbouring elements.
-//! Deterministic: every element is computed by one thread from one place of the inputs.
+//! Grid: one thread per vec4.
+//! Deterministic: one thread computes each element from one element of each input.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
@@ -10,7 +10,7 @@ use retrograph_ptx::build::{ModuleBuilder, Value};
 use crate::primitives::sigmoid::silu;
 use crate::primitives::{dtype::DType, vec4::elementwise_from};
 
-/// The image for `target`.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let names = (["gate", "up"], ["out"]);
     ModuleBuilder::new(target)

@@ -1,8 +1,8 @@
-//! Backward pass of SwiGLU: `grad_gate = grad_out · (up · silu'(gate))` and
-//! `grad_up = grad_out · silu(gate)`, from f32, or all three from bf16 (`swiglu_backward_bf16`).
+//! Backward pass of SwiGLU: `grad_gate = grad_out · (up · silu'(gate))` and `grad_up = grad_out ·
+//! silu(gate)`. All inputs are f32, or all bf16 in `swiglu_backward_bf16`.
 //!
-//! Grid: one thread for each four neighbouring elements.
-//! Deterministic: every element is computed by one thread from one place of the inputs.
+//! Grid: one thread per vec4.
+//! Deterministic: one thread computes each element from one element of each input.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
@@ -11,7 +11,7 @@ use retrograph_ptx::build::{ModuleBuilder, Value};
 use crate::primitives::sigmoid::sigmoids;
 use crate::primitives::{dtype::DType, vec4::elementwise_from};
 
-/// The image for `target`.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let names = (["gate", "up", "grad_out"], ["grad_gate", "grad_up"]);
     ModuleBuilder::new(target)

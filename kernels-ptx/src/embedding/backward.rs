@@ -1,11 +1,12 @@
 //! Backward pass of the embedding: `grad_table[v] += Σ_{t: tokens[t] = v} grad_out[t]`.
 //!
-//! Grid: block (t, j) has the j-th run of columns of position t, four for each thread. It goes on
-//! only if no earlier position has the same token, so that each row of the table has one owner; it
-//! then looks for the token in the positions from t on, in order, and adds their gradients. A warp
-//! compares 32 positions at a time. The cost is that of the positions, whatever the vocabulary.
+//! Grid: block (t, j) handles the j-th group of columns for position t, four columns per thread.
+//! The block of the first position of a token owns its row of the table; all other blocks return.
+//! The owner searches the positions from t on and adds the gradients of those with the same token.
+//! A warp compares 32 positions at a time. Time depends on the number of positions, not on the
+//! vocabulary.
 //!
-//! Deterministic: the sum of a row is taken in the order of positions by its owner alone.
+//! Deterministic: only the owner adds to a row, in order of positions.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
@@ -13,12 +14,12 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Value};
 
 use crate::primitives::vec4::{Vec4, aligned};
 
-/// The image for `target`.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target).entry(Kernel::build("embedding_backward", backward)).build()
 }
 
-/// The positions and the token that a block looks for.
+/// A search for the positions of a token.
 #[derive(Clone, Copy)]
 struct Search<'k> {
     tokens: Ptr<'k, u32>,
@@ -37,7 +38,7 @@ fn backward(k: &Kernel<'_>) {
     let token = tokens.load(position);
     k.return_if(token.ge(vocab));
     let search = Search { tokens, token };
-    // Every warp comes to the same answer, so that all of the block goes on or none of it.
+    // Every warp computes the same result, so the return is uniform across the block.
     let earlier = k.var(0_u32);
     k.range(0, position, 32, |base| {
         let found = search.matches(k, base, position);
@@ -47,7 +48,7 @@ fn backward(k: &Kernel<'_>) {
 
     let first = (k.ctaid_y() * k.ntid_x() + k.tid_x()) * 4;
     let sums = [(); 4].map(|()| k.var(0.0));
-    // The positions before this one that share its 32 do not have the token, as was just seen.
+    // Starts at a multiple of 32; none of the positions before this one has the token.
     k.range(position & !31, positions, 32, |base| {
         let found = search.matches(k, base, positions);
         k.when(found.ne(0), || {
@@ -67,7 +68,7 @@ fn backward(k: &Kernel<'_>) {
 }
 
 impl<'k> Search<'k> {
-    /// A bit for each of the 32 positions from `base` that has the token, among those before `end`.
+    /// A bit for each position from `base` to `base + 31` that has the token and is below `end`.
     fn matches(&self, k: &Kernel<'k>, base: Value<'k, u32>, end: Value<'k, u32>) -> Value<'k, u32> {
         let position = base + k.lane();
         let found = k.var(0_u32);

@@ -1,8 +1,8 @@
-//! Embedding: `out[t] = table[tokens[t]]`; a token that is not in the table gives NaN. The table is
-//! f32 or, in the second entry, bf16.
+//! Embedding lookup: `out[t] = table[tokens[t]]`, or NaN for a token outside the table. The table
+//! is f32, or bf16 in `embedding_bf16`.
 //!
-//! Grid: block (t, j) copies the j-th run of columns of position t, four for each thread.
-//! Deterministic: every element is written by one thread.
+//! Grid: block (t, j) copies the j-th group of columns of position t, four columns per thread.
+//! Deterministic: one thread writes each element.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
@@ -10,7 +10,7 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Value};
 
 use crate::primitives::vec4::{F32x4, Vec4, aligned};
 
-/// The image for `target`.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target)
         .entry(Kernel::build("embedding", |k| {
@@ -22,14 +22,14 @@ pub(crate) fn module(target: SmTarget) -> Module {
         .build()
 }
 
-/// A quad of a row, given where the row starts.
+/// Loads a vec4 of the row at an address.
 type Load<'k> = fn(Vec4<'k>, Value<'k, u64>) -> F32x4<'k>;
 
 fn embedding<'k>(k: &Kernel<'k>, bytes: u32, load: Load<'k>) {
     let tokens = k.pointer::<u32>("tokens");
     let table = k.pointer::<f32>("source");
     let out = k.pointer::<f32>("target");
-    // The grid has as many blocks in x as there are positions.
+    // Part of the launch interface; the grid already has one block in x per position.
     let _positions = k.param::<u32>("positions");
     let hidden = k.param::<u32>("hidden");
     let vocab = k.param::<u32>("vocab");

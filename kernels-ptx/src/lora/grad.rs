@@ -1,32 +1,34 @@
-//! `dB = α·dyᵀ·t` or `dA = α·dtᵀ·x`, in runs of rows: `out[p]` is the share of run p.
+//! `dB = α·dyᵀ·t` or `dA = α·dtᵀ·x`, split over rows: `out[p]` is the partial sum of the p-th run
+//! of rows.
 //!
-//! Grid: x: a run of rows, y: 128 columns, z: 16 of the ranks of all updates. A warp of the four of
-//! a block has every fourth row of the run, a thread a quad of it and all 16 ranks. Rows are loaded
-//! into registers, eight ahead; t is brought into shared memory 64 rows at a time.
+//! Grid: x: a run of rows; y: 128 columns; z: 16 ranks out of those of all adapters. Each of the
+//! four warps takes every fourth row; a thread has one vec4 of columns and all 16 ranks. Rows of x
+//! are loaded into registers, eight in flight per warp; t is copied to shared memory 64 rows at a
+//! time.
 //!
 //! Deterministic: a warp adds its rows in ascending order, and the four warps are added in order.
 
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
 
-use super::{RANKS, Rank, Side, pointers, rows_aligned};
+use super::{Factor, RANK_TILE, Rank, pointers, rows_aligned};
 use crate::primitives::vec4::Vec4;
 
-/// Rows of t that are in shared memory.
-const ROWS: u32 = 64;
+/// Rows of t in shared memory.
+const TILE_ROWS: u32 = 64;
 /// Columns of a block.
 const COLUMNS: u32 = 128;
 const THREADS: u32 = 128;
 const WARPS: u32 = THREADS / 32;
-/// Rows of a warp that are under way.
-const AHEAD: u32 = 8;
-/// Rows of a block that are.
-const BATCH: u32 = AHEAD * WARPS;
-/// Floats from one rank of the sums to the next in shared memory.
-const STRIDE: u32 = COLUMNS + 4;
+/// Rows of a warp in flight.
+const ROWS_IN_FLIGHT: u32 = 8;
+/// Rows of a block in flight.
+const BLOCK_ROWS_IN_FLIGHT: u32 = ROWS_IN_FLIGHT * WARPS;
+/// Floats from one rank of the accumulators to the next in shared memory.
+const RANK_STRIDE: u32 = COLUMNS + 4;
 
-pub(super) fn entry(side: Side) -> Entry {
-    Kernel::build(&format!("low_rank_grad_{}", side.name()), |k| {
+pub(super) fn entry(factor: Factor) -> Entry {
+    Kernel::build(&format!("low_rank_grad_{}", factor.name()), |k| {
         let x = k.pointer::<f32>("x");
         let (t, out) = (pointers(k, "t"), pointers(k, "out"));
         let (rows, width) = (k.param::<u32>("rows"), k.param::<u32>("width"));
@@ -35,37 +37,37 @@ pub(super) fn entry(side: Side) -> Entry {
         let accumulate = k.param::<u32>("accumulate").ne(0);
         k.max_threads(THREADS);
         k.min_blocks(4);
-        let padded = (rank + (RANKS - 1)) & !(RANKS - 1);
-        let found = Rank::of(k.ctaid_z() * RANKS, padded);
+        let padded = (rank + (RANK_TILE - 1)) & !(RANK_TILE - 1);
+        let rank_index = Rank::of(k.ctaid_z() * RANK_TILE, padded);
         let first = k.ctaid_x() * run;
         let end = (first + run).min(rows);
-        let vec4 = k.ctaid_y() * COLUMNS + k.lane() * 4;
+        let vec4 = k.ctaid_y() * COLUMNS + k.row_lane() * 4;
         let block = Block {
             k: *k,
             x,
-            t: found.pick(t),
+            t: rank_index.select_ptr(t),
             vec4: Vec4::new(vec4, width, rows_aligned(x, width)),
             sizes: [end, width, rank],
-            first: found.number,
-            low: k.shared("low", (ROWS * RANKS) as usize),
-            held: [(); AHEAD as usize].map(|()| [(); 4].map(|()| k.var(0.0))),
-            sums: (0..RANKS).map(|_| [(); 4].map(|()| k.var(0.0))).collect(),
+            first: rank_index.number,
+            t_tile: k.shared("low", (TILE_ROWS * RANK_TILE) as usize),
+            rows_in_flight: [(); ROWS_IN_FLIGHT as usize].map(|()| [(); 4].map(|()| k.var(0.0))),
+            acc: (0..RANK_TILE).map(|_| [(); 4].map(|()| k.var(0.0))).collect(),
         };
-        k.range(first, end, ROWS, |at| {
-            (0..AHEAD).for_each(|step| block.fetch(step, at));
+        k.range(first, end, TILE_ROWS, |at| {
+            (0..ROWS_IN_FLIGHT).for_each(|step| block.fetch(step, at));
             k.barrier();
-            block.fill(at);
+            block.load_t_tile(at);
             k.barrier();
-            for step in 0..AHEAD {
+            for step in 0..ROWS_IN_FLIGHT {
                 block.add(step, 0);
-                block.fetch(step, at + BATCH);
+                block.fetch(step, at + BLOCK_ROWS_IN_FLIGHT);
             }
-            k.when((at + BATCH).lt(end), || {
-                (0..AHEAD).for_each(|step| block.add(step, BATCH));
+            k.when((at + BLOCK_ROWS_IN_FLIGHT).lt(end), || {
+                (0..ROWS_IN_FLIGHT).for_each(|step| block.add(step, BLOCK_ROWS_IN_FLIGHT));
             });
         });
-        let out = found.pick(out).at(rank.mul_wide(width) * k.ctaid_x().cast::<u64>());
-        block.write(side, out, |before, sum| {
+        let out = rank_index.select_ptr(out).at(rank.mul_wide(width) * k.ctaid_x().cast::<u64>());
+        block.write(factor, out, |before, sum| {
             let result = k.var(sum * alpha);
             k.when(accumulate, || result.add_assign(before()));
             result.get()
@@ -78,84 +80,91 @@ struct Block<'k> {
     x: Ptr<'k, f32>,
     t: Ptr<'k, f32>,
     vec4: Vec4<'k>,
-    /// The end of the run, the columns, and the rank.
+    /// The end of the run, the number of columns, and the rank.
     sizes: [Value<'k, u32>; 3],
-    /// The first rank of the block.
+    /// First rank of the block.
     first: Value<'k, u32>,
-    low: Shared<'k, f32>,
-    held: [[Var<'k, f32>; 4]; AHEAD as usize],
-    sums: Vec<[Var<'k, f32>; 4]>,
+    t_tile: Shared<'k, f32>,
+    rows_in_flight: [[Var<'k, f32>; 4]; ROWS_IN_FLIGHT as usize],
+    acc: Vec<[Var<'k, f32>; 4]>,
 }
 
 impl<'k> Block<'k> {
-    /// Starts loading a row of this warp, of those from `at` on; zero where the run has ended.
+    /// Starts loading row number `step` of this warp from row `at` on; zeros past the end of the
+    /// run.
     fn fetch(&self, step: u32, at: Value<'k, u32>) {
-        let (row, held) = (at + self.k.warp() + step * WARPS, &self.held[step as usize]);
-        held.iter().for_each(|held| held.set(0.0));
+        let (row, rows_in_flight) =
+            (at + self.k.warp() + step * WARPS, &self.rows_in_flight[step as usize]);
+        rows_in_flight.iter().for_each(|rows_in_flight| rows_in_flight.set(0.0));
         self.k.when(row.lt(self.sizes[0]), || {
             let loaded = self.vec4.load(self.x.at(row.mul_wide(self.sizes[1])));
-            held.iter().zip(loaded).for_each(|(held, value)| held.set(value));
+            rows_in_flight
+                .iter()
+                .zip(loaded)
+                .for_each(|(rows_in_flight, value)| rows_in_flight.set(value));
         });
     }
 
-    /// Brings the rows of t from `at` on into shared memory, zero where there are none.
-    fn fill(&self, at: Value<'k, u32>) {
-        let (k, [end, _, each]) = (self.k, self.sizes);
-        let (rank, lane) = (k.tid_x() % RANKS, k.tid_x() / RANKS);
-        let loaded = (0..ROWS * RANKS / THREADS).map(|step| {
-            let (row, value) = (lane + step * (THREADS / RANKS), k.var(0.0));
-            k.when((self.first + rank).lt(each) & (at + row).lt(end), || {
-                value.set(self.t.at((at + row).mul_wide(each)).load(self.first + rank));
+    /// Copies the rows of t from `at` on to shared memory, padded with zeros.
+    fn load_t_tile(&self, at: Value<'k, u32>) {
+        let (k, [end, _, rank_count]) = (self.k, self.sizes);
+        let (rank, row_lane) = (k.tid_x() % RANK_TILE, k.tid_x() / RANK_TILE);
+        let loaded = (0..TILE_ROWS * RANK_TILE / THREADS).map(|step| {
+            let (row, value) = (row_lane + step * (THREADS / RANK_TILE), k.var(0.0));
+            k.when((self.first + rank).lt(rank_count) & (at + row).lt(end), || {
+                value.set(self.t.at((at + row).mul_wide(rank_count)).load(self.first + rank));
             });
             (row, value)
         });
         for (row, value) in loaded.collect::<Vec<_>>() {
-            self.low.store(row * RANKS + rank, value.get());
+            self.t_tile.store(row * RANK_TILE + rank, value.get());
         }
     }
 
-    /// Adds the products of a row that was loaded, of those from number `from` on in shared memory.
+    /// Adds the products of loaded row `step` and the row of t at offset `from`.
     fn add(&self, step: u32, from: u32) {
-        let low = self.low.at(self.k.warp() * RANKS);
-        let x = self.held[step as usize].map(|held| held.get());
-        for rank in (0..RANKS).step_by(4) {
-            let t = low.load_vec4((from + step * WARPS) * RANKS + rank);
-            for (t, sums) in t.iter().zip(&self.sums[rank as usize..]) {
-                for (sum, x) in sums.iter().zip(x) {
+        let t_tile = self.t_tile.at(self.k.warp() * RANK_TILE);
+        let x = self.rows_in_flight[step as usize].map(|rows_in_flight| rows_in_flight.get());
+        for rank in (0..RANK_TILE).step_by(4) {
+            let t = t_tile.load_vec4((from + step * WARPS) * RANK_TILE + rank);
+            for (t, acc) in t.iter().zip(&self.acc[rank as usize..]) {
+                for (sum, x) in acc.iter().zip(x) {
                     sum.update(|sum| t.fma(x, sum));
                 }
             }
         }
     }
 
-    /// Adds the warps, and writes what `result` makes of what was there and the sum.
+    /// Adds the warps, and writes what `result` returns for the previous value and the sum.
     fn write(
         &self,
-        side: Side,
+        factor: Factor,
         out: Ptr<'k, f32>,
         result: impl Fn(&dyn Fn() -> Value<'k, f32>, Value<'k, f32>) -> Value<'k, f32>,
     ) {
-        let (k, [_, width, each]) = (self.k, self.sizes);
-        let shared = k.shared::<f32>("sums", (WARPS * RANKS * STRIDE) as usize);
-        let own = shared.at(k.warp() * (RANKS * STRIDE) + k.lane() * 4);
-        for (rank, sums) in (0..).zip(&self.sums) {
-            own.store_vec4(rank * STRIDE, sums.map(|sum| sum.get()));
+        let (k, [_, width, rank_count]) = (self.k, self.sizes);
+        let shared = k.shared::<f32>("sums", (WARPS * RANK_TILE * RANK_STRIDE) as usize);
+        let own = shared.at(k.warp() * (RANK_TILE * RANK_STRIDE) + k.row_lane() * 4);
+        for (rank, acc) in (0..).zip(&self.acc) {
+            own.store_vec4(rank * RANK_STRIDE, acc.map(|sum| sum.get()));
         }
         k.barrier();
-        // Neighbouring threads write neighbouring elements.
-        for step in 0..RANKS * COLUMNS / THREADS {
-            let (rank, column) = match side {
-                Side::A => (k.constant(step), k.tid_x()),
-                Side::B => (k.tid_x() % RANKS, k.tid_x() / RANKS + step * (THREADS / RANKS)),
+        // Consecutive threads write consecutive elements.
+        for step in 0..RANK_TILE * COLUMNS / THREADS {
+            let (rank, column) = match factor {
+                Factor::A => (k.constant(step), k.tid_x()),
+                Factor::B => {
+                    (k.tid_x() % RANK_TILE, k.tid_x() / RANK_TILE + step * (THREADS / RANK_TILE))
+                }
             };
-            let place = shared.at(rank * STRIDE + column);
-            let warps = (0..WARPS).map(|warp| place.load(warp * RANKS * STRIDE));
+            let place = shared.at(rank * RANK_STRIDE + column);
+            let warps = (0..WARPS).map(|warp| place.load(warp * RANK_TILE * RANK_STRIDE));
             let sum = warps.reduce(|sum, next| sum + next).expect("there is a warp");
             let (rank, column) = (self.first + rank, k.ctaid_y() * COLUMNS + column);
-            k.when(rank.lt(each) & column.lt(width), || {
-                let element = match side {
-                    Side::A => out.at(rank.mul_wide(width)).at(column),
-                    Side::B => out.at(column.mul_wide(each)).at(rank),
+            k.when(rank.lt(rank_count) & column.lt(width), || {
+                let element = match factor {
+                    Factor::A => out.at(rank.mul_wide(width)).at(column),
+                    Factor::B => out.at(column.mul_wide(rank_count)).at(rank),
                 };
                 element.store(0, result(&|| element.load(0), sum));
             });

@@ -1,9 +1,10 @@
-//! `t = α·x·Aᵀ` or `α·dy·B`, in parts of the contraction: `out[p] = α·x[:, part p]·w[part p]`.
+//! `t = α·x·Aᵀ` or `α·dy·B`, with split-K: `out[p] = α·x[:, split p]·w[split p]`.
 //!
-//! Grid: x: 64 rows, y: a part, z: 16 or 32 of the ranks of all updates. A block of 256 threads
-//! goes through its part 64 elements at a time, which are in shared memory while the next ones are
-//! on their way in registers. Four groups of two warps share these: each has 16 of the 64, and a
-//! thread has four rows, and every fourth rank.
+//! Grid: x: 64 rows; y: a split; z: 16 or 32 ranks out of those of all adapters. A block of 256
+//! threads walks through its split in tiles of 64 elements of K. While one tile in shared memory is
+//! multiplied, the next is in flight to registers. Four groups of two warps share a tile
+//! (sliced-K): each takes 16 of the 64 elements, and each thread has four rows and every fourth
+//! rank.
 //!
 //! Deterministic: a group adds its elements in ascending order, and the four groups are added in
 //! ascending order.
@@ -11,59 +12,59 @@
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
-use super::{Rank, Side, pointers, rows_aligned};
+use super::{Factor, Rank, pointers, rows_aligned};
 use crate::primitives::vec4::Vec4;
 
 /// Rows of a block.
 const ROWS: u32 = 64;
-/// Elements of the contraction that are in shared memory.
-const DEPTH: u32 = 64;
-/// Floats from one line of shared memory to the next: a multiple of a quad that moves neighbouring
-/// lines to other banks.
-const STRIDE: u32 = DEPTH + 4;
+/// Elements of K in shared memory.
+const TILE_K: u32 = 64;
+/// Floats from one row to the next in shared memory. The padding keeps vec4s aligned and puts
+/// consecutive rows into different banks.
+const ROW_STRIDE: u32 = TILE_K + 4;
 const THREADS: u32 = 256;
-/// Groups of warps that share the contraction.
-const GROUPS: u32 = 4;
+/// Groups of warps that share a tile along K.
+const K_GROUPS: u32 = 4;
 /// Rows of a thread.
-const OWN: u32 = 4;
+const THREAD_ROWS: u32 = 4;
 
-/// The entry for `columns` ranks at a time.
-pub(super) fn entry(side: Side, columns: u32) -> Entry {
-    let name = format!("low_rank_down{columns}_{}", side.name());
-    Kernel::build(&name, |k| describe(k, (side, columns)))
+/// The entry with `columns` ranks per block.
+pub(super) fn entry(factor: Factor, columns: u32) -> Entry {
+    let name = format!("low_rank_down{columns}_{}", factor.name());
+    Kernel::build(&name, |k| define(k, (factor, columns)))
 }
 
-fn describe<'k>(k: &Kernel<'k>, (side, columns): (Side, u32)) {
+fn define<'k>(k: &Kernel<'k>, (factor, columns): (Factor, u32)) {
     let x = k.pointer::<f32>("x");
     let (w, out) = (pointers(k, "w"), pointers(k, "out"));
     let (rows, width) = (k.param::<u32>("rows"), k.param::<u32>("width"));
     let (rank, updates) = (k.param::<u32>("rank"), k.param::<u32>("updates"));
-    let (part, alpha) = (k.param::<u32>("part"), k.param::<f32>("alpha"));
+    let (split_len, alpha) = (k.param::<u32>("part"), k.param::<f32>("alpha"));
     k.max_threads(THREADS);
     k.min_blocks(2);
-    let lines = (ROWS + columns) * STRIDE;
-    let tile = k.shared("tile", lines.max(GROUPS * ROWS * (columns + 4)) as usize);
-    let start = k.ctaid_y() * part;
-    let end = (start + part).min(width);
+    let smem_rows = (ROWS + columns) * ROW_STRIDE;
+    let smem_base = k.shared("tile", smem_rows.max(K_GROUPS * ROWS * (columns + 4)) as usize);
+    let start = k.ctaid_y() * split_len;
+    let end = (start + split_len).min(width);
     let first = k.ctaid_z() * columns;
-    let sizes = Sizes { rows, width, rank, all: rank * updates, end, first };
-    let block = Block { k: *k, side, columns, sizes, tile };
-    let (long, short) = (block.long(x), block.short(w));
-    let sums = Sums::new(&block);
+    let sizes = Sizes { rows, width, rank, total_rank: rank * updates, end, first };
+    let block = Block { k: *k, factor, columns, sizes, smem_base };
+    let (x_loader, w_loader) = (block.x_loader(x), block.w_loader(w));
+    let acc = Accumulators::new(&block);
     let fetch = |at: Value<'k, u32>| {
-        long.fetch(&block, at);
-        short.fetch(&block, at);
+        x_loader.fetch(&block, at);
+        w_loader.fetch(&block, at);
     };
     fetch(start);
-    k.range(start, end, DEPTH, |at| {
-        long.put();
-        short.put();
+    k.range(start, end, TILE_K, |at| {
+        x_loader.store();
+        w_loader.store();
         k.barrier();
-        k.when((at + DEPTH).lt(end), || fetch(at + DEPTH));
-        sums.add(*k);
+        k.when((at + TILE_K).lt(end), || fetch(at + TILE_K));
+        acc.add(*k);
         k.barrier();
     });
-    sums.write(&block, (out, alpha));
+    acc.write(&block, (out, alpha));
 }
 
 #[derive(Clone, Copy)]
@@ -71,199 +72,213 @@ struct Sizes<'k> {
     rows: Value<'k, u32>,
     width: Value<'k, u32>,
     rank: Value<'k, u32>,
-    /// Ranks of all updates.
-    all: Value<'k, u32>,
-    /// Where the part ends.
+    /// Ranks of all adapters.
+    total_rank: Value<'k, u32>,
+    /// The end of the split.
     end: Value<'k, u32>,
-    /// The first of the ranks of the block.
+    /// First rank of the block.
     first: Value<'k, u32>,
 }
 
 #[derive(Clone, Copy)]
 struct Block<'k> {
     k: Kernel<'k>,
-    side: Side,
+    factor: Factor,
     columns: u32,
     sizes: Sizes<'k>,
-    /// Lines of the rows, and behind them of the ranks; at the end the sums of the groups.
-    tile: Shared<'k, f32>,
+    /// Rows of x, then rows of w; in the end the sums of the groups.
+    smem_base: Shared<'k, f32>,
 }
 
-/// What a thread brings into shared memory of one operand.
-struct Cargo<'k> {
-    from: Vec<Source<'k>>,
-    held: Vec<Var<'k, f32>>,
-    to: Shared<'k, f32>,
-    /// Floats between the places of one thread.
-    apart: u32,
+/// Copies this thread's share of one operand to shared memory, through registers.
+struct TileLoader<'k> {
+    sources: Vec<Source<'k>>,
+    registers: Vec<Var<'k, f32>>,
+    smem: Shared<'k, f32>,
+    /// Floats from one of its elements to the next in shared memory.
+    smem_stride: u32,
 }
 
-/// Where a thread loads a quad of a line, or one element.
+/// A vec4 or an element in global memory.
 struct Source<'k> {
     array: Ptr<'k, f32>,
-    /// Of its elements in the part.
+    /// Index along K, relative to the tile.
     at: Value<'k, u32>,
-    whole: Load<'k>,
+    kind: LoadKind<'k>,
 }
 
 #[derive(Clone, Copy)]
-enum Load<'k> {
-    /// Neighbours of a row, where there is one.
+enum LoadKind<'k> {
+    /// Four consecutive elements of a row.
     Vec4 { aligned: Pred<'k>, inside: Pred<'k> },
-    /// One element, whose neighbours along the contraction are a row apart.
-    One { inside: Pred<'k> },
+    /// One element of a row that is strided along K.
+    Scalar { inside: Pred<'k> },
 }
 
 impl<'k> Block<'k> {
-    /// The rows of x. Those past the last are the last, and are not written.
-    fn long(&self, x: Ptr<'k, f32>) -> Cargo<'k> {
+    /// The loader of x. Rows past the end repeat the last row; their results are not written.
+    fn x_loader(&self, x: Ptr<'k, f32>) -> TileLoader<'k> {
         let (k, Sizes { rows, width, .. }) = (self.k, self.sizes);
-        let vec4s = DEPTH / 4;
-        let (line, at) = (k.tid_x() / vec4s, k.tid_x() % vec4s * 4);
-        let whole = Load::Vec4 { aligned: rows_aligned(x, width), inside: rows.gt(0) };
+        let vec4s = TILE_K / 4;
+        let (smem_row, at) = (k.tid_x() / vec4s, k.tid_x() % vec4s * 4);
+        let kind = LoadKind::Vec4 { aligned: rows_aligned(x, width), inside: rows.gt(0) };
         let sources = (0..ROWS * vec4s / THREADS).map(|step| {
-            let row = (k.ctaid_x() * ROWS + line + step * (THREADS / vec4s)).min(rows - 1);
-            Source { array: x.at(row.mul_wide(width)), at, whole }
+            let row = (k.ctaid_x() * ROWS + smem_row + step * (THREADS / vec4s)).min(rows - 1);
+            Source { array: x.at(row.mul_wide(width)), at, kind }
         });
-        let to = self.tile.at(line * STRIDE + at);
-        Cargo::new(k, sources.collect(), (to, THREADS / vec4s * STRIDE))
+        let smem = self.smem_base.at(smem_row * ROW_STRIDE + at);
+        TileLoader::new(k, sources.collect(), (smem, THREADS / vec4s * ROW_STRIDE))
     }
 
-    /// The lines of the ranks. Those past the last are zero.
-    fn short(&self, w: [Ptr<'k, f32>; super::UPDATES]) -> Cargo<'k> {
-        let (k, Sizes { width, rank, all, first, .. }) = (self.k, self.sizes);
-        let (thread, lanes) = (k.tid_x(), THREADS / self.columns);
-        let tile = self.tile.offset(i64::from(ROWS * STRIDE));
-        if self.side == Side::A {
-            let (line, at) = (thread / lanes, thread % lanes * 4);
-            let found = Rank::of(first + line, rank);
-            let (w, inside) = (found.pick(w), (first + line).lt(all));
-            let array = w.at(found.number.mul_wide(width));
-            let whole = Load::Vec4 { aligned: rows_aligned(w, width), inside };
-            let at_step = |step: u32| Source { array, at: at + step * lanes * 4, whole };
-            let sources = (0..DEPTH / 4 / lanes).map(at_step).collect();
-            return Cargo::new(k, sources, (tile.at(line * STRIDE + at), lanes * 4));
+    /// The loader of w. Ranks past the end are zero.
+    fn w_loader(&self, w: [Ptr<'k, f32>; super::MAX_UPDATES]) -> TileLoader<'k> {
+        let (k, Sizes { width, rank, total_rank, first, .. }) = (self.k, self.sizes);
+        let (thread, row_threads) = (k.tid_x(), THREADS / self.columns);
+        let smem_base = self.smem_base.offset(i64::from(ROWS * ROW_STRIDE));
+        if self.factor == Factor::A {
+            let (smem_row, at) = (thread / row_threads, thread % row_threads * 4);
+            let rank_index = Rank::of(first + smem_row, rank);
+            let (w, inside) = (rank_index.select_ptr(w), (first + smem_row).lt(total_rank));
+            let array = w.at(rank_index.number.mul_wide(width));
+            let kind = LoadKind::Vec4 { aligned: rows_aligned(w, width), inside };
+            let source_at = |step: u32| Source { array, at: at + step * row_threads * 4, kind };
+            let sources = (0..TILE_K / 4 / row_threads).map(source_at).collect();
+            return TileLoader::new(
+                k,
+                sources,
+                (smem_base.at(smem_row * ROW_STRIDE + at), row_threads * 4),
+            );
         }
-        let (line, at) = (thread % self.columns, thread / self.columns);
-        let found = Rank::of(first + line, rank);
-        let whole = Load::One { inside: (first + line).lt(all) };
-        let array = found.pick(w).at(found.number);
-        let at_step = |step: u32| Source { array, at: at + step * lanes, whole };
-        let sources = (0..DEPTH / lanes).map(at_step).collect();
-        Cargo::new(k, sources, (tile.at(line * STRIDE + at), lanes))
+        let (smem_row, at) = (thread % self.columns, thread / self.columns);
+        let rank_index = Rank::of(first + smem_row, rank);
+        let kind = LoadKind::Scalar { inside: (first + smem_row).lt(total_rank) };
+        let array = rank_index.select_ptr(w).at(rank_index.number);
+        let source_at = |step: u32| Source { array, at: at + step * row_threads, kind };
+        let sources = (0..TILE_K / row_threads).map(source_at).collect();
+        TileLoader::new(k, sources, (smem_base.at(smem_row * ROW_STRIDE + at), row_threads))
     }
 }
 
-impl<'k> Cargo<'k> {
-    fn new(k: Kernel<'k>, from: Vec<Source<'k>>, (to, apart): (Shared<'k, f32>, u32)) -> Self {
-        let each = from.iter().map(|source| match source.whole {
-            Load::Vec4 { .. } => 4,
-            Load::One { .. } => 1,
+impl<'k> TileLoader<'k> {
+    fn new(
+        k: Kernel<'k>,
+        sources: Vec<Source<'k>>,
+        (smem, smem_stride): (Shared<'k, f32>, u32),
+    ) -> Self {
+        let registers_per_source = sources.iter().map(|source| match source.kind {
+            LoadKind::Vec4 { .. } => 4,
+            LoadKind::Scalar { .. } => 1,
         });
-        let held = (0..each.sum()).map(|_: u32| k.var(0.0)).collect();
-        Self { from, held, to, apart }
+        let registers = (0..registers_per_source.sum()).map(|_: u32| k.var(0.0)).collect();
+        Self { sources, registers, smem, smem_stride }
     }
 
-    /// Starts loading the elements of the contraction from `at` on; those behind the part are zero.
+    /// Starts loading the tile from `at` on; elements past the end of the split are zero.
     fn fetch(&self, block: &Block<'k>, at: Value<'k, u32>) {
         let Sizes { rank, end, .. } = block.sizes;
-        for (source, held) in self.from.iter().zip(self.held.chunks(self.each())) {
+        for (source, registers) in
+            self.sources.iter().zip(self.registers.chunks(self.registers_per_source()))
+        {
             let here = at + source.at;
-            match source.whole {
-                Load::Vec4 { aligned, inside } => {
+            match source.kind {
+                LoadKind::Vec4 { aligned, inside } => {
                     let vec4 = Vec4::new(here, inside.select(end, 0), aligned);
                     let loaded = vec4.load(source.array);
-                    held.iter().zip(loaded).for_each(|(held, value)| held.set(value));
+                    registers.iter().zip(loaded).for_each(|(register, value)| register.set(value));
                 }
-                Load::One { inside } => {
-                    held[0].set(0.0);
+                LoadKind::Scalar { inside } => {
+                    registers[0].set(0.0);
                     block.k.when(inside & here.lt(end), || {
-                        held[0].set(source.array.load(here.mul_wide(rank)));
+                        registers[0].set(source.array.load(here.mul_wide(rank)));
                     });
                 }
             }
         }
     }
 
-    fn each(&self) -> usize {
-        self.held.len() / self.from.len()
+    fn registers_per_source(&self) -> usize {
+        self.registers.len() / self.sources.len()
     }
 
-    /// Puts what was loaded into shared memory.
-    fn put(&self) {
-        for (step, held) in (0..).zip(self.held.chunks(self.each())) {
-            let to = self.to.offset(i64::from(step * self.apart));
-            match held {
-                [a, b, c, d] => to.store_vec4(0, [a, b, c, d].map(|held| held.get())),
-                _ => to.store(0, held[0].get()),
+    /// Stores the loaded elements to shared memory.
+    fn store(&self) {
+        for (step, registers) in (0..).zip(self.registers.chunks(self.registers_per_source())) {
+            let smem = self.smem.offset(i64::from(step * self.smem_stride));
+            match registers {
+                [a, b, c, d] => smem.store_vec4(0, [a, b, c, d].map(|register| register.get())),
+                _ => smem.store(0, registers[0].get()),
             }
         }
     }
 }
 
-/// The sums of a thread: of each of its rows with each of its ranks.
-struct Sums<'k> {
-    /// Its first row and its first rank in shared memory.
-    lines: [Shared<'k, f32>; 2],
-    /// Where its first sum goes at the end.
-    to: Shared<'k, f32>,
-    sums: [Vec<Var<'k, f32>>; OWN as usize],
+/// The accumulators of a thread: one per row and rank.
+struct Accumulators<'k> {
+    /// Its first row of x and its first row of w in shared memory.
+    smem_rows: [Shared<'k, f32>; 2],
+    /// Where its first sum goes in the end.
+    smem: Shared<'k, f32>,
+    acc: [Vec<Var<'k, f32>>; THREAD_ROWS as usize],
 }
 
-impl<'k> Sums<'k> {
+impl<'k> Accumulators<'k> {
     fn new(block: &Block<'k>) -> Self {
-        let (k, tile) = (block.k, block.tile);
-        let (group, half) = (k.warp() / 2, k.warp() % 2);
-        let (row, column) = (half * (8 * OWN) + k.lane() % 8, k.lane() / 8);
-        let depth = group * (DEPTH / GROUPS);
-        let ranks = tile.offset(i64::from(ROWS * STRIDE));
-        let lines = [tile.at(row * STRIDE + depth), ranks.at(column * STRIDE + depth)];
-        let to = tile.at((group * ROWS + row) * (block.columns + 4) + column);
-        let sums =
-            [(); OWN as usize].map(|()| (0..block.columns / 4).map(|_| k.var(0.0)).collect());
-        Self { lines, to, sums }
+        let (k, smem_base) = (block.k, block.smem_base);
+        let (group, row_half) = (k.warp() / 2, k.warp() % 2);
+        let (row, column) = (row_half * (8 * THREAD_ROWS) + k.lane() % 8, k.lane() / 8);
+        let k_offset = group * (TILE_K / K_GROUPS);
+        let ranks = smem_base.offset(i64::from(ROWS * ROW_STRIDE));
+        let smem_rows =
+            [smem_base.at(row * ROW_STRIDE + k_offset), ranks.at(column * ROW_STRIDE + k_offset)];
+        let smem = smem_base.at((group * ROWS + row) * (block.columns + 4) + column);
+        let acc = [(); THREAD_ROWS as usize]
+            .map(|()| (0..block.columns / 4).map(|_| k.var(0.0)).collect());
+        Self { smem_rows, smem, acc }
     }
 
-    /// Adds the products of what is in shared memory.
+    /// Adds the products of the tile in shared memory.
     fn add(&self, k: Kernel<'k>) {
-        k.range(0, DEPTH / GROUPS, 4, |at| {
-            let [rows, ranks] = self.lines.map(|line| line.at(at));
-            let rows: [_; OWN as usize] =
-                std::array::from_fn(|row| rows.load_vec4(row as u32 * 8 * STRIDE));
-            for column in 0..self.sums[0].len() {
-                let w = ranks.load_vec4(column as u32 * 4 * STRIDE);
-                for (x, sums) in rows.iter().zip(&self.sums) {
+        k.range(0, TILE_K / K_GROUPS, 4, |at| {
+            let [rows, ranks] = self.smem_rows.map(|smem_row| smem_row.at(at));
+            let rows: [_; THREAD_ROWS as usize] =
+                std::array::from_fn(|row| rows.load_vec4(row as u32 * 8 * ROW_STRIDE));
+            for column in 0..self.acc[0].len() {
+                let w = ranks.load_vec4(column as u32 * 4 * ROW_STRIDE);
+                for (x, acc) in rows.iter().zip(&self.acc) {
                     let products = x.iter().zip(w);
-                    sums[column].update(|sum| products.fold(sum, |sum, (x, w)| x.fma(w, sum)));
+                    acc[column].update(|sum| products.fold(sum, |sum, (x, w)| x.fma(w, sum)));
                 }
             }
         });
     }
 
-    /// Adds the groups and writes the part. Nobody may still read the tile.
+    /// Adds the groups and writes the result of the split. All threads must have finished the last
+    /// tile.
     fn write(
         &self,
         block: &Block<'k>,
-        (out, alpha): ([Ptr<'k, f32>; super::UPDATES], Value<'k, f32>),
+        (out, alpha): ([Ptr<'k, f32>; super::MAX_UPDATES], Value<'k, f32>),
     ) {
-        let Block { k, columns, sizes: Sizes { rows, rank, all, first, .. }, tile, .. } = *block;
-        for (row, sums) in (0..).zip(&self.sums) {
-            for (column, sum) in (0..).zip(sums) {
-                self.to.store(row * 8 * (columns + 4) + column * 4, sum.get());
+        let Block {
+            k, columns, sizes: Sizes { rows, rank, total_rank, first, .. }, smem_base, ..
+        } = *block;
+        for (row, acc) in (0..).zip(&self.acc) {
+            for (column, sum) in (0..).zip(acc) {
+                self.smem.store(row * 8 * (columns + 4) + column * 4, sum.get());
             }
         }
         k.barrier();
-        let (column, lanes) = (k.tid_x() % columns, THREADS / columns);
-        let found = Rank::of(first + column, rank);
-        let above = k.ctaid_y().mul_wide(rows) + (k.ctaid_x() * ROWS).cast::<u64>();
-        let out = found.pick(out).at(above * rank.cast::<u64>());
-        for step in 0..ROWS / lanes {
-            let row = k.tid_x() / columns + step * lanes;
-            let groups =
-                (0..GROUPS).map(|group| tile.load((row + group * ROWS) * (columns + 4) + column));
+        let (column, row_threads) = (k.tid_x() % columns, THREADS / columns);
+        let rank_index = Rank::of(first + column, rank);
+        let row_offset = k.ctaid_y().mul_wide(rows) + (k.ctaid_x() * ROWS).cast::<u64>();
+        let out = rank_index.select_ptr(out).at(row_offset * rank.cast::<u64>());
+        for step in 0..ROWS / row_threads {
+            let row = k.tid_x() / columns + step * row_threads;
+            let groups = (0..K_GROUPS)
+                .map(|group| smem_base.load((row + group * ROWS) * (columns + 4) + column));
             let sum = groups.reduce(|sum, next| sum + next).expect("there is a group");
-            let inside = (k.ctaid_x() * ROWS + row).lt(rows) & (first + column).lt(all);
-            k.when(inside, || out.store(row * rank + found.number, sum * alpha));
+            let inside = (k.ctaid_x() * ROWS + row).lt(rows) & (first + column).lt(total_rank);
+            k.when(inside, || out.store(row * rank + rank_index.number, sum * alpha));
         }
     }
 }

@@ -1,31 +1,27 @@
-//! Cross-entropy loss and its gradient in place.
+//! Cross-entropy loss, and its gradient with respect to the logits.
 //!
 //! ```text
-//! losses[r]    = ln Σ_c exp(logits[r][c] − max_r) + (max_r − logits[r][target_r])
-//! p[r][c]      = exp(logits[r][c] − max_r) ÷ Σ_c exp(logits[r][c] − max_r)
-//! logits[r][c] = (p[r][c] − [c = target_r]) ÷ max(counted, 1)
+//! losses[r]         = ln Σ_c exp(logits[r][c] − max_r) + (max_r − logits[r][target_r])
+//! p[r][c]           = exp(logits[r][c] − max_r) ÷ Σ_c exp(logits[r][c] − max_r)
+//! grad_logits[r][c] = (p[r][c] − [c = target_r]) ÷ max(counted, 1)
 //! ```
 //!
-//! For the target 2³² − 1, which is ignored, the loss is 0 and the row p[r][c] · 0: zero, and NaN
-//! where the probabilities are. Any other target past the vocabulary makes the loss and the row
-//! NaN. Neither is ever used as an index.
+//! The target 2³² − 1 is ignored: its loss is 0, and its gradient is p[r][c] · 0, which is 0 unless
+//! p is NaN. Any other target outside the vocabulary gives NaN for the loss and the gradient of the
+//! row. Neither is used as an index.
 //!
-//! Without a place for the gradient only the losses are computed. The gradient goes to f32, to
-//! bf16, or both, or in place of the logits.
+//! The gradient is written as f32, bf16 or both, or in place of the logits. If all destinations are
+//! null, only losses are computed.
 //!
-//! **Grid.** `cross_entropy_by_warps`: one warp per row, 4 rows per block of 128 threads, for small
-//! vocabularies. `cross_entropy_by_blocks`: one block of 1024 threads per row, for large ones.
-//! Member i of the team takes the quads i, i + team, … of columns in two passes. In the first it
-//! keeps the greatest logit so far, and the sum of exponentials relative to it, which it scales
-//! down when a greater one appears (Milakov and Gimelshein, arXiv 1805.02867); the second one
-//! computes the gradient. The member to whom the target's column belongs writes the loss, before
-//! it may overwrite the logit.
+//! **Grid.** `cross_entropy_warp_per_row`: 4 rows per block of 128 threads, for small vocabularies.
+//! `cross_entropy_block_per_row`: one block of 1024 threads per row, for large ones. Thread i of a
+//! group handles the vec4s i, i + size, … in two passes. The first keeps a running maximum and the
+//! sum of exponentials relative to it, and rescales the sum when the maximum grows (Milakov and
+//! Gimelshein, arXiv 1805.02867). The second computes the gradient. The thread that owns the
+//! target's column writes the loss before it may overwrite the logit.
 //!
-//! **Determinism.** A member adds its quads in ascending order, and a butterfly of fixed shape
-//! adds the members.
-//!
-//! The floor is to read the logits once: a row of a large vocabulary is longer than what can be
-//! kept, so that they are read twice.
+//! **Determinism.** A thread adds its vec4s in ascending order; a butterfly of fixed shape adds the
+//! threads.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
@@ -37,7 +33,7 @@ use crate::primitives::vec4::{Output, Vec4, aligned};
 /// The target of a row that does not count.
 const IGNORED: u32 = u32::MAX;
 
-/// The image.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target)
         .entry(entry(target, "cross_entropy_by_warps", ThreadGroup::Warp { per_block: 4 }))
@@ -62,7 +58,7 @@ fn entry(target: SmTarget, name: &str, group: ThreadGroup) -> Entry {
         let start = row.mul_wide(vocab);
         let x = logits.at(start);
         let token = targets.load(row);
-        let known = token.lt(vocab);
+        let in_vocab = token.lt(vocab);
         let fallback = token.eq(IGNORED).select(0.0, f32::NAN);
         let (thread_rank, size) = (group.thread_rank(k), group.size());
         let vec4 = |first, aligned| Vec4::new(first, vocab, aligned);
@@ -78,19 +74,19 @@ fn entry(target: SmTarget, name: &str, group: ThreadGroup) -> Entry {
             let [a, b, c, d] = values.map(|value| relative(value, max.get()));
             sum.update(|sum| sum * relative(before, max.get()) + ((a + b) + (c + d)));
         });
-        let mine = max.get();
-        let max = group.max(k, mine);
-        let sum = group.sum(k, sum.get() * relative(mine, max));
+        let thread_max = max.get();
+        let max = group.max(k, thread_max);
+        let sum = group.sum(k, sum.get() * relative(thread_max, max));
 
-        // Teams are powers of two.
+        // Group sizes are powers of two.
         k.when(thread_rank.eq((token >> 2) & (size - 1)), || {
             let loss = k.var(fallback);
-            k.when(known, || loss.set(sum.ln() + (max - x.load(token))));
+            k.when(in_vocab, || loss.set(sum.ln() + (max - x.load(token))));
             losses.store(row, loss);
         });
 
-        let share = counted.load(0).max(1).cast::<f32>().rcp();
-        let share = known.select(share, fallback);
+        let weight = counted.load(0).max(1).cast::<f32>().rcp();
+        let weight = in_vocab.select(weight, fallback);
         let scale = sum.rcp();
         let gradient = gradient.or_at(logits, in_place);
         k.return_if(gradient.is_null());
@@ -102,14 +98,14 @@ fn entry(target: SmTarget, name: &str, group: ThreadGroup) -> Entry {
             let values = vec4.load(x).map(|value| (value - max).exp() * scale);
             let entries = [0, 1, 2, 3].map(|lane| {
                 let onehot = (first + lane).eq(token).select(1.0, 0.0);
-                (values[lane as usize] - onehot) * share
+                (values[lane as usize] - onehot) * weight
             });
             vec4.write(target, gradient, entries);
         });
     })
 }
 
-/// `exp(value − max)`, and 0 while everything is −∞.
+/// `exp(value − max)`, and 0 while every value is −∞.
 fn relative<'k>(value: Value<'k, f32>, max: Value<'k, f32>) -> Value<'k, f32> {
     let max = max.eq(f32::NEG_INFINITY).select(0.0, max);
     (value - max).exp()

@@ -1,7 +1,7 @@
-//! The mean over what counts: `out = Σ x ÷ max(counted, 1)`.
+//! Mean loss over the counted tokens: `out = Σ x ÷ max(counted, 1)`.
 //!
 //! Grid: one block of 256 threads; thread t adds the elements t, t + 256, … in f64.
-//! Deterministic: each thread adds in order, and the block halves its sums in a fixed order.
+//! Deterministic: each thread adds in order, and a tree of fixed shape adds the threads.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
@@ -12,7 +12,7 @@ use crate::primitives::reduce::block_sum_f64;
 /// Threads of the block.
 const THREADS: u32 = 256;
 
-/// The image for `target`.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target).entry(Kernel::build("mean", mean)).build()
 }

@@ -1,23 +1,22 @@
-//! Column sums: `out[c] (+)= Σ_r x[r, c]`, the gradient of a bias and the second stage of the
-//! gradients of gamma and of low-rank updates.
+//! Column sums: `out[c] (+)= Σ_r x[r, c]`. Gives the gradient of a bias, and adds the partial
+//! gradients of RMSNorm weights and of LoRA matrices.
 //!
-//! Grid: one block of 512 threads for each 32 columns; sixteen threads share a column. Thread l of
-//! a column adds the rows l, l + 16, l + 32, …, sixteen of which are on their way at a time: all of
-//! those that the gradient of a norm leaves.
-//! Deterministic: each thread adds in order, and the first adds the sixteen sums in order.
+//! Grid: one block of 512 threads per 32 columns; sixteen threads share a column. Thread l of a
+//! column adds the rows l, l + 16, l + 32, … and has up to sixteen loads in flight.
+//! Deterministic: each thread adds in order, and one thread adds the sixteen sums in order.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
-/// Columns of one block.
+/// Columns of a block.
 const COLUMNS: u32 = 32;
-/// Threads that share one column.
+/// Threads that share a column.
 const LANES: u32 = 16;
 /// Rows that a thread loads before it adds them.
-const AHEAD: u32 = 16;
+const LOADS_IN_FLIGHT: u32 = 16;
 
-/// The image for `target`.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target).entry(Kernel::build("column_sum", column_sum)).build()
 }
@@ -36,14 +35,14 @@ fn column_sum(k: &Kernel<'_>) {
     let inside = column.lt(columns);
     let sum = k.var(0.0);
     k.when(inside, || {
-        k.range(lane, rows, LANES * AHEAD, |row| {
-            let ahead = (0..AHEAD).map(|step| {
+        k.range(lane, rows, LANES * LOADS_IN_FLIGHT, |row| {
+            let in_flight = (0..LOADS_IN_FLIGHT).map(|step| {
                 let (row, value) = (row + step * LANES, k.var(0.0));
                 k.when(row.lt(rows), || value.set(x.at(row.mul_wide(columns)).load(column)));
                 value
             });
-            let ahead: Vec<_> = ahead.collect();
-            ahead.iter().for_each(|value| sum.add_assign(value.get()));
+            let in_flight: Vec<_> = in_flight.collect();
+            in_flight.iter().for_each(|value| sum.add_assign(value.get()));
         });
     });
     sums.store(k.tid_x(), sum.get());

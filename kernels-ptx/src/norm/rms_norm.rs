@@ -1,14 +1,21 @@
-//! RMSNorm: `y = x · rstd · gamma` with `rstd = 1 / sqrt(mean(x²) + eps)` for each row. Where an
-//! addend is given, x is the sum of both, which is written, too: a residual and the norm behind it.
+//! RMSNorm, optionally fused with the preceding residual addition.
 //!
-//! Grid: one block for each row; quads of the row go round its threads. In `rms_norm_1`, `_2` and
-//! `_4` a thread has so many quads, and keeps them in registers; `rms_norm` reads a row twice, of
-//! any width and wherever it starts. The order is the same, and with it the bits.
+//! ```text
+//! x    = x + addend, also written to sum      if an addend is given
+//! rstd = 1 / sqrt(mean(x²) + eps)
+//! y    = x · rstd · gamma
+//! ```
 //!
-//! Deterministic: each thread adds its squares in order, and the block adds those sums in a fixed
-//! order. Range: a sum of squares above 2^100 or, where eps is negligible, below 2^-80 is taken
-//! again with x scaled by 2^∓64, so that |x| from 1e-30 to 1e30 gives full accuracy. The whole
-//! block takes that branch or none of it does, since all of it knows the sum.
+//! Grid: one block per row. Entries `rms_norm_1`, `_2` and `_4` keep the row in registers, that
+//! many vec4s per thread. `rms_norm` handles rows of any width and alignment, and reads them twice.
+//! All add in the same order and give the same bits.
+//!
+//! Deterministic: each thread adds its squares in order, and a block reduction of fixed shape adds
+//! the threads.
+//!
+//! Range: if the sum of squares exceeds 2^100, or is below 2^-80 and eps is negligible, it is
+//! computed again with x scaled by 2^∓64. Inputs from 1e-30 to 1e30 keep full accuracy. The branch
+//! is uniform, since all threads of the block know the sum.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
@@ -17,12 +24,12 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value, Var};
 use crate::primitives::row_registers::{registers, row_vec4s, values};
 use crate::primitives::vec4::{F32x4, Output, Vec4, aligned, for_each_vec4};
 
-/// 2^64, by which rows are scaled whose squares leave the range.
+/// 2^64, the scale for rows whose squares would leave the range of f32.
 const SCALE: f32 = 18_446_744_073_709_551_616.0;
-/// The most threads of a block.
+/// Maximum threads of a block.
 const THREADS: u32 = 512;
 
-/// The image for `target`.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let in_registers = |name: &str, vec4s: u32| {
         Kernel::build(name, |k| in_registers(k, target, (Row::declare(k), vec4s)))
@@ -35,11 +42,11 @@ pub(crate) fn module(target: SmTarget) -> Module {
         .build()
 }
 
-/// A row of every operand.
+/// The operands of one row.
 #[derive(Clone, Copy)]
 struct Row<'k> {
     x: Ptr<'k, f32>,
-    /// Added to x where `adds` says so; `sum` is where that goes.
+    /// Added to x if `adds` holds; `sum` receives the result.
     addend: Ptr<'k, f32>,
     sum: Ptr<'k, f32>,
     adds: Pred<'k>,
@@ -51,7 +58,7 @@ struct Row<'k> {
 }
 
 impl<'k> Row<'k> {
-    /// Declares the parameters. What they have for this block.
+    /// Declares the parameters and selects the row of this block.
     fn declare(k: &Kernel<'k>) -> Self {
         let x = k.pointer::<f32>("x");
         let (addend, sum) = (k.pointer::<f32>("addend"), k.pointer::<f32>("sum"));
@@ -66,7 +73,7 @@ impl<'k> Row<'k> {
         Self { x, addend, sum, adds, gamma, y: y.at(start), rstd, width, eps }
     }
 
-    /// x and what is added to it.
+    /// x plus the addend, if there is one.
     fn input(&self, vec4: Vec4<'k>) -> F32x4<'k> {
         let k = self.adds.kernel();
         let registers = vec4.load(self.x).map(|x| k.var(x));
@@ -77,13 +84,13 @@ impl<'k> Row<'k> {
     }
 }
 
-/// A row of any width, which need not be aligned.
+/// A row of any width and alignment, read twice.
 fn any_width<'k>(k: &Kernel<'k>, target: SmTarget, row: Row<'k>) {
     let Row { x, addend, sum, gamma, y, width, .. } = row;
-    let [plain, rounded] = y.arrays();
-    // Without an addend, neither it nor the sum is anywhere.
-    let others = row.adds.select(addend.address() | sum.address(), 0);
-    let aligned = aligned(&[x, plain, rounded, gamma, Ptr::from_address(others)]);
+    let [unscaled, rounded] = y.arrays();
+    // Without an addend, its address and that of the sum don't matter.
+    let addend_arrays = row.adds.select(addend.address() | sum.address(), 0);
+    let aligned = aligned(&[x, unscaled, rounded, gamma, Ptr::from_address(addend_arrays)]);
     let rstd = scaled_rstd(*k, (width, row.eps), |scale| {
         let sum = k.var(0.0);
         for_each_vec4(k, width, aligned, |vec4| add_squares(sum, row.input(vec4), scale));
@@ -97,7 +104,7 @@ fn any_width<'k>(k: &Kernel<'k>, target: SmTarget, row: Row<'k>) {
     });
 }
 
-/// An aligned row of whole quads, `vec4s` of which belong to a thread.
+/// A row in registers: aligned, and `vec4s` whole vec4s per thread.
 fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, (row, vec4s): (Row<'k>, u32)) {
     let row_vec4s = row_vec4s(k, row.width, vec4s);
     let in_registers: Vec<_> = row_vec4s.iter().map(|_| registers(k)).collect();
@@ -109,7 +116,7 @@ fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, (row, vec4s): (Row<'k>, u3
         let pairs = in_registers.iter().flatten().zip(addends.into_iter().flatten());
         pairs.for_each(|(slot, addend)| slot.add_assign(addend));
     });
-    // Gains are on their way while the squares are added.
+    // The gains load while the squares are added.
     let gammas: Vec<_> = row_vec4s.iter().map(|row_vec4| row_vec4.load(row.gamma)).collect();
     let rstd = scaled_rstd(*k, (row.width, row.eps), |scale| {
         let sum = k.var(0.0);
@@ -124,7 +131,7 @@ fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, (row, vec4s): (Row<'k>, u3
     }
 }
 
-/// Adds `(x · scale)²` of a quad, in order.
+/// Adds `(x · scale)²` of a vec4, in order.
 fn add_squares<'k>(sum: Var<'k, f32>, vec4: F32x4<'k>, scale: Value<'k, f32>) {
     for x in vec4 {
         let x = x * scale;
@@ -132,21 +139,24 @@ fn add_squares<'k>(sum: Var<'k, f32>, vec4: F32x4<'k>, scale: Value<'k, f32>) {
     }
 }
 
-/// `x · rstd · gamma` of a quad.
+/// `x · rstd · gamma` of a vec4.
 fn normed<'k>(x: F32x4<'k>, rstd: Value<'k, f32>, gamma: F32x4<'k>) -> F32x4<'k> {
     [0, 1, 2, 3].map(|i| x[i] * rstd * gamma[i])
 }
 
-/// `1 / sqrt(mean(x²) + eps)` of `width` elements, scaled where their squares leave the range.
-/// `squares` gives `Σ (x · scale)²` to every thread that asks, the same to all who sum together.
+/// `1 / sqrt(mean(x²) + eps)` of `width` elements, rescaled if their squares leave the range of
+/// f32.
+///
+/// `squares(scale)` returns `Σ (x · scale)²`. All threads that share a reduction must get the same
+/// sum.
 pub(crate) fn scaled_rstd<'k>(
     k: Kernel<'k>,
     (width, eps): (Value<'k, u32>, Value<'k, f32>),
     squares: impl Fn(Value<'k, f32>) -> Value<'k, f32>,
 ) -> Value<'k, f32> {
-    let plain = k.constant(1.0);
-    let sum = squares(plain);
-    let rstd = k.var(rstd(width, sum, (plain, eps)));
+    let unscaled = k.constant(1.0);
+    let sum = squares(unscaled);
+    let rstd = k.var(rstd(width, sum, (unscaled, eps)));
     let large = sum.gt(SCALE * 68_719_476_736.0);
     let small = sum.lt(1.0 / (SCALE * 65_536.0)) & eps.lt(16.0 / SCALE);
     k.when(large | small, || {
@@ -164,6 +174,6 @@ fn rstd<'k>(
     (scale, eps): (Value<'k, f32>, Value<'k, f32>),
 ) -> Value<'k, f32> {
     let mean = sum / width.cast::<f32>();
-    // The square of the scale may leave the range where its product with eps does not.
+    // `scale²` alone may overflow; `eps · scale · scale` does not.
     (mean + eps * scale * scale).sqrt().rcp() * scale
 }

@@ -1,18 +1,22 @@
 //! Backward pass of RMSNorm. With `h = x · rstd` and `u = gamma ⊙ grad_out`, for each row:
-//! `grad_input = rstd · (u − h · mean(u ⊙ h))`, and `Σ grad_out ⊙ h` over the rows of a block.
-//! `grad_out` is the sum of up to three gradients, in the order in which they are given.
 //!
-//! Grid: one block for each run of `rows_per_block` consecutive rows, of which there are at most
-//! 256; quads of a row go round the threads of the block. Row p of `gamma_partials`, where it is
-//! given, is written by block p alone, and each of its elements by one thread, row after row. The
-//! second stage, `column_sum`, adds the partial rows. In `rms_norm_backward_1` and `_2` a thread
-//! has so many quads: it keeps them in registers, the sums for gamma, too, and the next row is on
-//! its way while the block adds up what it has of this one. `rms_norm_backward` takes rows of any
-//! width, wherever they start, and reads them twice. The order is the same, and with it the bits.
+//! ```text
+//! grad_input          = rstd · (u − h · mean(u ⊙ h))
+//! gamma_partials[p]   = Σ grad_out ⊙ h over the rows of block p
+//! ```
 //!
-//! Deterministic: threads add in order, the block adds their sums in a fixed order, and no element
-//! has two writers. Since h is of the order of 1 whatever the scale of x, nothing here leaves the
-//! range that `rstd` itself does not leave.
+//! `grad_out` is the sum of up to three gradients, added in the order of the parameters.
+//!
+//! Grid: one block per `rows_per_block` consecutive rows, at most 256 blocks. `column_sum` adds the
+//! rows of `gamma_partials` afterwards; the array is null if gamma is frozen. `rms_norm_backward_1`
+//! and `_2` keep a row and the partial sums of gamma in registers, that many vec4s per thread, and
+//! load the next row during the block reduction. `rms_norm_backward` handles rows of any width and
+//! alignment, and reads them twice. All add in the same order and give the same bits.
+//!
+//! Deterministic: each thread adds in order, a block reduction of fixed shape adds the threads, and
+//! each element has one writer.
+//!
+//! Range: h is of order 1 whatever the scale of x, so no intermediate overflows if `rstd` does not.
 
 mod pipelined;
 
@@ -23,10 +27,10 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value, Var};
 use crate::primitives::row_registers::{registers, values};
 use crate::primitives::vec4::{F32x4, Output, Vec4, aligned, for_each_vec4};
 
-/// The most threads of a block.
+/// Maximum threads of a block.
 const THREADS: u32 = 512;
 
-/// The image for `target`.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let in_registers = |name: &str, vec4s: u32| {
         Kernel::build(name, |k| pipelined::in_registers(k, target, (Rows::declare(k), vec4s)))
@@ -38,27 +42,27 @@ pub(crate) fn module(target: SmTarget) -> Module {
         .build()
 }
 
-/// The operands: all rows of each, or one row.
+/// The operands: of all rows, or of one row.
 #[derive(Clone, Copy)]
 struct Rows<'k> {
     x: Ptr<'k, f32>,
     gamma: Ptr<'k, f32>,
     rstd: Ptr<'k, f32>,
     grad_out: [Ptr<'k, f32>; 3],
-    /// Which of the second and third gradient there are.
-    more: [Pred<'k>; 2],
+    /// Whether the second and the third gradient are given.
+    given: [Pred<'k>; 2],
     grad_input: Output<'k>,
     /// Whether `grad_input` is added to.
     accumulate: Pred<'k>,
-    /// The block's share of the gradient of gamma, where it is not frozen.
+    /// Partial gradient of gamma of this block; null if gamma is frozen.
     partial: Ptr<'k, f32>,
     frozen: Pred<'k>,
-    /// The block's first row, and the one behind its last.
-    run: [Value<'k, u32>; 2],
+    /// First row of the block, and the end of its rows.
+    rows_of_block: [Value<'k, u32>; 2],
     width: Value<'k, u32>,
 }
 
-/// What one quad of a row holds.
+/// The terms of one vec4 of a row.
 struct Terms<'k> {
     /// `x · rstd`.
     h: F32x4<'k>,
@@ -81,14 +85,26 @@ impl<'k> Rows<'k> {
         let rows_per_block = k.param::<u32>("rows_per_block");
         let accumulate = k.param::<u32>("accumulate").ne(0);
         k.max_threads(THREADS);
-        let (frozen, more) = (partials.is_null(), [1, 2].map(|at| !grad_out[at].is_null()));
+        let (frozen, given) = (partials.is_null(), [1, 2].map(|at| !grad_out[at].is_null()));
         let partial = partials.at(k.ctaid_x().mul_wide(width));
         let first = k.ctaid_x() * rows_per_block;
-        let run = [first, (first + rows_per_block).min(rows)];
-        Self { x, gamma, rstd, grad_out, more, grad_input, accumulate, partial, frozen, run, width }
+        let rows_of_block = [first, (first + rows_per_block).min(rows)];
+        Self {
+            x,
+            gamma,
+            rstd,
+            grad_out,
+            given,
+            grad_input,
+            accumulate,
+            partial,
+            frozen,
+            rows_of_block,
+            width,
+        }
     }
 
-    /// The operands at the row `index`.
+    /// The operands of row `index`.
     fn row(self, index: Value<'k, u32>) -> Self {
         let start = index.mul_wide(self.width);
         let (x, rstd) = (self.x.at(start), self.rstd.at(index));
@@ -96,23 +112,23 @@ impl<'k> Rows<'k> {
         Self { x, rstd, grad_out, grad_input: self.grad_input.at(start), ..self }
     }
 
-    /// What is needed of the quad `vec4` of this row.
+    /// The terms of one vec4 of this row.
     fn terms(&self, k: &Kernel<'k>, vec4: Vec4<'k>) -> Terms<'k> {
         let (x, gamma) = (vec4.load(self.x), vec4.load(self.gamma));
         let [first, second, third] = self.grad_out;
         let gradients = [
             vec4.load(first),
-            load_if(k, self.more[0], (vec4, second)),
-            load_if(k, self.more[1], (vec4, third)),
+            load_if(k, self.given[0], (vec4, second)),
+            load_if(k, self.given[1], (vec4, third)),
         ];
         Terms::of(x, gamma, (gradients, self.rstd.load(0)))
     }
 
-    /// Whether every operand of this row starts at a multiple of 16 bytes.
+    /// Whether every operand of this row is 16-byte aligned.
     fn aligned(&self) -> Pred<'k> {
         let [first, second, third] = self.grad_out;
-        // What is not given is nowhere, whatever the row.
-        let [second, third] = [(self.more[0], second), (self.more[1], third)]
+        // The address of an absent gradient doesn't matter.
+        let [second, third] = [(self.given[0], second), (self.given[1], third)]
             .map(|(given, array)| Ptr::from_address(given.select(array.address(), 0)));
         let partial = Ptr::from_address(self.frozen.select(0, self.partial.address()));
         let [plain, rounded] = self.grad_input.arrays();
@@ -146,17 +162,17 @@ impl<'k> Terms<'k> {
     }
 
     /// `before + grad_out ⊙ h`.
-    fn of_gamma(&self, before: F32x4<'k>) -> F32x4<'k> {
+    fn gamma_gradient(&self, before: F32x4<'k>) -> F32x4<'k> {
         [0, 1, 2, 3].map(|i| self.grad_out[i].fma(self.h[i], before[i]))
     }
 }
 
-/// Rows of any width, which need not be aligned.
+/// Rows of any width and alignment, read twice.
 fn any_width<'k>(k: &Kernel<'k>, target: SmTarget, rows: Rows<'k>) {
-    let ([first, end], width) = (rows.run, rows.width);
+    let ([first, end], width) = (rows.rows_of_block, rows.width);
     k.range(first, end, 1, |index| {
         let row = rows.row(index);
-        let (aligned, later) = (row.aligned(), index.ne(first));
+        let (aligned, not_first) = (row.aligned(), index.ne(first));
         let sum = k.var(0.0);
         for_each_vec4(k, width, aligned, |vec4| row.terms(k, vec4).add_products(sum));
         let mean = k.block_sum(sum.get()) / width.cast::<f32>();
@@ -165,14 +181,14 @@ fn any_width<'k>(k: &Kernel<'k>, target: SmTarget, rows: Rows<'k>) {
             let before = load_if(k, row.accumulate, (vec4, row.grad_input.f32));
             vec4.write(target, row.grad_input, terms.gradient(before, mean));
             k.when(!row.frozen, || {
-                let before = load_if(k, later, (vec4, row.partial));
-                vec4.store(row.partial, terms.of_gamma(before));
+                let before = load_if(k, not_first, (vec4, row.partial));
+                vec4.store(row.partial, terms.gamma_gradient(before));
             });
         });
     });
 }
 
-/// The quad in `array` where `condition` is true, 0 elsewhere.
+/// The vec4 of `array` if `condition` holds, else 0.
 fn load_if<'k>(
     k: &Kernel<'k>,
     condition: Pred<'k>,

@@ -8,11 +8,11 @@
 //! ```
 //! Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (2019), in the order of
 //! `torch.optim.AdamW`. The scalars `lr`, `lr / (1 − β1^t)` and `1 / sqrt(1 − β2^t)` come from
-//! `schedule`. Where `halt` is given and not 0, nothing changes.
+//! `lr_schedule`. If `halt` is given and not 0, the kernel changes nothing.
 //!
-//! Grid: one block for each chunk, which is a row of the table: `[param, grad, first, second,
-//! elements, bits of weight_decay]`.
-//! Deterministic: every element is computed by one thread.
+//! Grid: one block per chunk. Its row of the table is `[param, grad, first, second, elements, bits
+//! of weight_decay]`.
+//! Deterministic: one thread computes each element.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
@@ -20,12 +20,12 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder, Value};
 
 use crate::primitives::tensor_list::{Chunk, THREADS};
 
-/// The image for `target`.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target).entry(Kernel::build("adamw", adamw)).build()
 }
 
-/// What is the same for every element of a chunk.
+/// Values that are the same for every element of a chunk.
 #[derive(Clone, Copy)]
 struct Constants<'k> {
     beta1: Value<'k, f32>,
@@ -71,7 +71,7 @@ fn adamw(k: &Kernel<'_>) {
 }
 
 impl<'k> Constants<'k> {
-    /// The new param, first and second moment.
+    /// The updated parameter, first moment and second moment.
     fn update(&self, [param, grad, first, second]: [Value<'k, f32>; 4]) -> [Value<'k, f32>; 3] {
         let first = self.beta1_rest.fma(grad, self.beta1 * first);
         let second = (self.beta2_rest * grad).fma(grad, self.beta2 * second);

@@ -1,11 +1,10 @@
-//! The clip factor: `norm = sqrt(Σ partials)` and `scale = min(1, max_norm / norm)`, with a guard.
+//! Clip factor of the gradients: `norm = sqrt(Σ partials)`, `scale = min(1, max_norm / norm)`.
 //!
-//! Where the norm is not finite, or the loss (if given) is not, `scale` is 0 and `halt` (if given)
-//! becomes `step + 1`, unless it is set already. The comparisons are such that NaN counts as a
-//! failure.
+//! If the norm or the loss (if given) is not finite, `scale` is 0 and `halt` (if given) becomes
+//! `step + 1`, unless it is already set. NaN counts as a failure.
 //!
 //! Grid: one block of 256 threads; thread t adds the partial sums t, t + 256, … in f64.
-//! Deterministic: each thread adds in order, and the block halves its sums in a fixed order.
+//! Deterministic: each thread adds in order, and a tree of fixed shape adds the threads.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
@@ -16,12 +15,12 @@ use crate::primitives::reduce::block_sum_f64;
 /// Threads of the block.
 const THREADS: u32 = 256;
 
-/// The image for `target`.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build("clip_scale", clip_scale)).build()
+    ModuleBuilder::new(target).entry(Kernel::build("clip_scale", clip_factor)).build()
 }
 
-fn clip_scale(k: &Kernel<'_>) {
+fn clip_factor(k: &Kernel<'_>) {
     let partials = k.pointer::<f64>("partials");
     let scale = k.pointer::<f32>("scale");
     let norms = k.pointer::<f32>("norm");
@@ -41,8 +40,8 @@ fn clip_scale(k: &Kernel<'_>) {
     let rounded = norm.cast::<f32>();
     let failed = k.var(rounded.is_finite().select(0, 1));
     k.when(!loss.is_null(), || {
-        let lost = loss.load(0).is_finite().select(0, 1);
-        failed.update(|failed| failed | lost);
+        let loss_failed = loss.load(0).is_finite().select(0, 1);
+        failed.update(|failed| failed | loss_failed);
     });
     let failed = failed.get().ne(0);
     let max_norm = max_norm.cast::<f64>();

@@ -1,35 +1,37 @@
-//! The values of a step, taken from pinned memory of the host by the graph itself.
+//! Fetches the parameters of a step from a ring in pinned host memory, as the root of the graph.
 //!
 //! ```text
-//! ring    the count that the host reads, in a line of its own, then the slots
-//! slot    the number of its values, counted from 1, then, 16 bytes on, the values
+//! ring    taken count, read by the host, in a 64-byte header; then the slots
+//! slot    sequence number, counted from 1; then, 16 bytes on, the parameters
 //!
-//! where slot (taken mod slots) has the number taken + 1:
-//!     block = its values,  taken = taken + 1,  ring[0] = taken
+//! if the sequence number of slot (taken mod slots) is taken + 1:
+//!     block = its parameters,  taken = taken + 1,  ring[0] = taken
 //! ```
-//! Nothing else happens where the number is another: the host has written nothing new, and the
-//! block keeps what it has. A launch therefore takes each value once, whoever launches it.
 //!
-//! The ring is memory of the host, which it has written before the launch. Its bytes are loaded as
-//! volatile, past every cache, and all of them before the count tells the host that the slot may be
-//! written again. The first values are asked for together with the number, so that there is one way
-//! over the bus and back, and not two.
+//! Any other sequence number means that the host has written no new parameters; the block then
+//! keeps the previous ones. So every set of parameters is taken exactly once.
 //!
-//! Grid: one block, a thread for each 16 bytes and 256 at most. Deterministic: only moves.
+//! The host writes the ring before it launches the graph. The kernel uses volatile loads, which
+//! bypass the caches, and completes all of them before it publishes the count that frees the slot.
+//! The first parameters are loaded together with the sequence number, which saves one round trip
+//! over the bus.
+//!
+//! Grid: one block with one thread per 16 bytes, at most 256. Deterministic: the kernel only
+//! copies.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
-/// Words in front of the slots.
-const HEAD: u32 = 16;
-/// Words of a slot in front of its values.
-const NUMBER: u32 = 4;
+/// Words of the header before the slots.
+const HEADER_WORDS: u32 = 16;
+/// Words of a slot before its parameters.
+const SLOT_HEADER_WORDS: u32 = 4;
 
-/// Loads that a thread has on their way at once where the values are many.
-const IN_FLIGHT: u32 = 4;
+/// Loads of a thread in flight, if a slot has more vec4s than the block has threads.
+const LOADS_IN_FLIGHT: u32 = 4;
 
-/// The image for `target`.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target).entry(entry()).build()
 }
@@ -46,23 +48,23 @@ fn entry() -> Entry {
 
         let (thread, threads) = (k.tid_x(), k.ntid_x());
         let count = taken.load(0);
-        let slot = ring.at((count & (slots - 1)) * slot_words).offset(HEAD.into());
-        let values = slot.offset(NUMBER.into());
-        let number = slot.load_volatile(0);
-        let first = values.load_vec4_volatile(thread.min(vec4s - 1) * 4);
+        let slot = ring.at((count & (slots - 1)) * slot_words).offset(HEADER_WORDS.into());
+        let parameters = slot.offset(SLOT_HEADER_WORDS.into());
+        let sequence = slot.load_volatile(0);
+        let first = parameters.load_vec4_volatile(thread.min(vec4s - 1) * 4);
         let next = count + 1;
-        k.return_if(number.ne(next));
+        k.return_if(sequence.ne(next));
         k.when(thread.lt(vec4s), || block.store_vec4(thread * 4, first));
-        k.range(thread + threads, vec4s, threads * IN_FLIGHT, |vec4| {
-            let places: [_; IN_FLIGHT as usize] =
+        k.range(thread + threads, vec4s, threads * LOADS_IN_FLIGHT, |vec4| {
+            let indices: [_; LOADS_IN_FLIGHT as usize] =
                 std::array::from_fn(|at| vec4 + threads * at as u32);
             let last = vec4s - 1;
-            let loaded = places.map(|place| values.load_vec4_volatile(place.min(last) * 4));
-            for (place, loaded) in places.into_iter().zip(loaded) {
-                k.when(place.lt(vec4s), || block.store_vec4(place * 4, loaded));
+            let loaded = indices.map(|index| parameters.load_vec4_volatile(index.min(last) * 4));
+            for (index, loaded) in indices.into_iter().zip(loaded) {
+                k.when(index.lt(vec4s), || block.store_vec4(index * 4, loaded));
             }
         });
-        // All threads have their values, and have read the count.
+        // All threads have loaded their parameters and the count.
         k.barrier();
         k.return_if(thread.ne(0));
         taken.store(0, next);

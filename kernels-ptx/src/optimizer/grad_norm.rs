@@ -1,8 +1,8 @@
-//! Squared sums over a list of tensors: `partials[c] = Σ x²` over chunk c.
+//! First stage of the gradient norm over a list of tensors: `partials[c] = Σ x²` over chunk c.
 //!
-//! Grid: one block for each chunk, which is a row `[x, elements]` of the table. The sums are f64,
-//! whose range holds the square of every f32; the arithmetic hides behind the memory accesses.
-//! Deterministic: each thread adds in order, and the block halves its sums in a fixed order.
+//! Grid: one block per chunk. Its row of the table is `[x, elements]`. Sums are f64, which can hold
+//! the square of every f32; the kernel is memory-bound all the same.
+//! Deterministic: each thread adds in order, and a tree of fixed shape adds the threads.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
@@ -11,12 +11,12 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder};
 use crate::primitives::reduce::block_sum_f64;
 use crate::primitives::tensor_list::{Chunk, THREADS};
 
-/// The image for `target`.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build("squared_sums", squared_sums)).build()
+    ModuleBuilder::new(target).entry(Kernel::build("squared_sums", grad_norm_partials)).build()
 }
 
-fn squared_sums(k: &Kernel<'_>) {
+fn grad_norm_partials(k: &Kernel<'_>) {
     let table = k.pointer::<u64>("table");
     let partials = k.pointer::<f64>("partials");
     k.max_threads(THREADS);

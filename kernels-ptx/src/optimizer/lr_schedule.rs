@@ -1,4 +1,5 @@
-//! The scalars of a step. With s the step, counted from 0, and t = s + 1:
+//! Learning-rate schedule and AdamW bias corrections: linear warm-up, then cosine decay. With s the
+//! step, counted from 0, and t = s + 1:
 //!
 //! ```text
 //! lr = peak_lr · (s + 1) / warmup_steps                            for s < warmup_steps
@@ -7,22 +8,22 @@
 //!      p = (s − warmup_steps) / (total_steps − warmup_steps)
 //! scalars = [lr, lr / (1 − β1^t), 1 / sqrt(1 − β2^t)]
 //! ```
-//! The cosine is taken as `(1 + cos(π·p)) / 2 = sin²(π/2 · (1 − p))`, which has no cancellation at
-//! the end, by the Taylor polynomial of degree 23: its error on [0, π/2] is below 1e-18. Powers are
-//! by repeated squaring. All of it is f64, rounded once.
+//! The cosine is computed as `(1 + cos(π·p)) / 2 = sin²(π/2 · (1 − p))`, which has no cancellation
+//! at the end, by a Taylor polynomial of degree 23 with an error below 1e-18 on [0, π/2]. Powers
+//! use repeated squaring. All arithmetic is f64, rounded once.
 //!
-//! Grid: one thread; the others of its warp leave. Deterministic: nothing is shared.
+//! Grid: one thread of one warp. Deterministic: a single thread computes everything.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Value};
 
-/// The image for `target`.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build("schedule", schedule)).build()
+    ModuleBuilder::new(target).entry(Kernel::build("schedule", lr_schedule)).build()
 }
 
-fn schedule(k: &Kernel<'_>) {
+fn lr_schedule(k: &Kernel<'_>) {
     let step = k.pointer::<u32>("step");
     let scalars = k.pointer::<f32>("scalars");
     let warmup = k.param::<u32>("warmup_steps");
@@ -34,13 +35,13 @@ fn schedule(k: &Kernel<'_>) {
     let step = step.load(0);
     let t = step.cast::<u64>() + 1;
     let lr = k.var(min_lr);
-    let warming = || lr.set(peak_lr * t.cast::<f64>() / warmup.cast::<f64>());
-    let cooling = || {
-        let rest = (total - step).cast::<f64>() / (total - warmup).cast::<f64>();
-        let sine = sine_of_quarters(rest);
+    let warm_up = || lr.set(peak_lr * t.cast::<f64>() / warmup.cast::<f64>());
+    let cosine_decay = || {
+        let remaining = (total - step).cast::<f64>() / (total - warmup).cast::<f64>();
+        let sine = sin_half_pi(remaining);
         lr.set((peak_lr - min_lr).fma(sine * sine, min_lr));
     };
-    k.when_else(step.lt(warmup), warming, || k.when(step.lt(total), cooling));
+    k.when_else(step.lt(warmup), warm_up, || k.when(step.lt(total), cosine_decay));
 
     let lr = lr.get();
     let first = 1.0 - power(beta1, t);
@@ -51,10 +52,10 @@ fn schedule(k: &Kernel<'_>) {
 }
 
 /// `sin(π/2 · x)` for x from 0 to 1.
-fn sine_of_quarters<'k>(x: Value<'k, f64>) -> Value<'k, f64> {
+fn sin_half_pi<'k>(x: Value<'k, f64>) -> Value<'k, f64> {
     let z = x * std::f64::consts::FRAC_PI_2;
     let square = z * z;
-    // 1 − z²/6 · (1 − z²/20 · (1 − z²/42 · …)), from the inside out.
+    // 1 − z²/6 · (1 − z²/20 · (1 − z²/42 · …)), evaluated from the innermost term.
     let one = x.kernel().constant(1.0);
     let series = (1..=11).rev().fold(one, |inner, n| {
         let factor = f64::from(2 * n * (2 * n + 1));

@@ -1,4 +1,4 @@
-//! Rows in registers: each is loaded while the block adds up what it has of the row before.
+//! Rows in registers: the next row loads during the block reduction of the current one.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Value};
@@ -6,11 +6,11 @@ use retrograph_ptx::build::{Kernel, Value};
 use super::{Rows, Terms};
 use crate::primitives::row_registers::{Registers, RowVec4, registers, row_vec4s, values};
 
-/// A quad of a row that is on its way from memory.
+/// A vec4 of a row whose loads are in flight.
 struct RowInFlight<'k> {
     x: Registers<'k>,
     grad_out: [Registers<'k>; 3],
-    /// What is in `grad_input`, 0 where that is not added to.
+    /// The previous value of `grad_input`, 0 unless it is added to.
     before: Registers<'k>,
 }
 
@@ -20,23 +20,23 @@ impl<'k> RowInFlight<'k> {
         Self { x: registers(k), grad_out, before: registers(k) }
     }
 
-    /// Starts loading what `row` has at `row_vec4`.
+    /// Starts loading the vec4 of `row` at `row_vec4`.
     fn fetch(&self, k: &Kernel<'k>, row_vec4: &RowVec4<'k>, row: &Rows<'k>) {
         k.when(row_vec4.inside, || {
             row_vec4.fetch(row.x, &self.x);
             row_vec4.fetch(row.grad_out[0], &self.grad_out[0]);
             for at in 0..2 {
                 let (from, to) = (row.grad_out[at + 1], &self.grad_out[at + 1]);
-                k.when(row.more[at], || row_vec4.fetch(from, to));
+                k.when(row.given[at], || row_vec4.fetch(from, to));
             }
             k.when(row.accumulate, || row_vec4.fetch(row.grad_input.f32, &self.before));
         });
     }
 }
 
-/// Aligned rows of whole quads, `vec4s` of which belong to a thread.
+/// Aligned rows in registers, `vec4s` whole vec4s per thread.
 pub(super) fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, (rows, vec4s): (Rows<'k>, u32)) {
-    let ([first, end], width) = (rows.run, rows.width);
+    let ([first, end], width) = (rows.rows_of_block, rows.width);
     let row_vec4s = row_vec4s(k, width, vec4s);
     let gammas: Vec<_> = row_vec4s.iter().map(|row_vec4| row_vec4.load(rows.gamma)).collect();
     let partials: Vec<_> = row_vec4s.iter().map(|_| registers(k)).collect();
@@ -50,7 +50,7 @@ pub(super) fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, (rows, vec4s): 
             .zip(&in_flight)
             .for_each(|(row_vec4, in_flight)| in_flight.fetch(k, row_vec4, &row));
     };
-    // There is a block for each run of rows, and no run is empty.
+    // Every block has at least one row.
     fetch(first);
     k.range(first, end, 1, |index| {
         let (sum, rstd) = (k.var(0.0), rstd.get());
@@ -66,7 +66,7 @@ pub(super) fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, (rows, vec4s): 
         let to = rows.row(index).grad_input;
         for ((row_vec4, (terms, before)), partial) in row_vec4s.iter().zip(&loaded).zip(&partials) {
             row_vec4.write(target, to, terms.gradient(*before, mean));
-            let sums = terms.of_gamma(values(partial));
+            let sums = terms.gamma_gradient(values(partial));
             partial.iter().zip(sums).for_each(|(slot, sum)| slot.set(sum));
         }
     });
