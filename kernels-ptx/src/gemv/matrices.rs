@@ -1,21 +1,22 @@
-//! The operands of a launch, and which of its matrices a team of warps works on.
+//! The parameters of a launch, and the mapping of row tiles to its matrices.
 
 use std::array;
 
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
 
-use super::{Form, Kind, ROWS, Storage};
+use super::{Config, ROWS, Variant};
 use crate::gemm::Nf4;
+use crate::primitives::dtype::DType;
 
-/// Matrices that are stored as the image says, and as many in f32 beside those that are no codes.
-const EACH: usize = 3;
+/// Matrices in the image's element type; there may be as many more in f32, except with NF4.
+const MATRICES: usize = 3;
 
-/// The most bytes of what is read next that a block asks for.
-const ASKED: u32 = 32 << 10;
-/// Bytes of a line of memory.
-const LINE: u32 = 128;
+/// Maximum bytes that a block prefetches for the next launch.
+const MAX_PREFETCH_BYTES: u32 = 32 << 10;
+/// Bytes of a cache line.
+const CACHE_LINE: u32 = 128;
 
-/// One matrix with what belongs to it. It is chosen from several at run time.
+/// One matrix with its bias and output.
 #[derive(Clone, Copy)]
 struct Matrix<'k> {
     w: Value<'k, u64>,
@@ -35,24 +36,24 @@ impl<'k> Matrix<'k> {
     }
 }
 
-/// All operands.
+/// The parameters of a launch.
 #[derive(Clone)]
 pub(super) struct Matrices<'k> {
     pub(super) k: Kernel<'k>,
-    kind: Kind,
+    config: Config,
     pub(super) x: Ptr<'k, f32>,
     pub(super) gamma: Ptr<'k, f32>,
     all: Vec<Matrix<'k>>,
-    /// The number of the first team of each.
+    /// The first tile of each matrix.
     starts: Vec<Value<'k, u32>>,
     scales: Vec<Nf4<'k>>,
     pub(super) inputs: Value<'k, u32>,
     pub(super) eps: Value<'k, f32>,
     pub(super) alpha: Value<'k, f32>,
     pub(super) flags: Value<'k, u32>,
-    /// How many teams there are.
-    pub(super) teams: Value<'k, u32>,
-    /// What is read by whoever comes next, and how much there is of it.
+    /// Number of tiles.
+    pub(super) tiles: Value<'k, u32>,
+    /// The weights of the next launch, to prefetch, and their bytes.
     next: Ptr<'k, f32>,
     next_bytes: Value<'k, u32>,
 }
@@ -61,70 +62,70 @@ pub(super) struct Matrices<'k> {
 #[derive(Clone, Copy)]
 pub(super) struct Row<'k> {
     pub(super) address: Value<'k, u64>,
-    /// The number of the first element, where scales are found by it.
+    /// Index of its first element in the whole matrix, for NF4 scales.
     pub(super) start: Value<'k, u32>,
     pub(super) scales: Option<Nf4<'k>>,
 }
 
-/// What a team of warps works on.
+/// The rows that one warp (or S warps) handles.
 #[derive(Clone, Copy)]
-pub(super) struct ThreadGroup<'k> {
-    /// The rows, of which those past the last are the last, and are not written.
+pub(super) struct RowTile<'k> {
+    /// Rows past the end repeat the last row; their results are not written.
     pub(super) rows: [Row<'k>; ROWS],
     /// The first output.
     pub(super) first: Value<'k, u32>,
     pub(super) outputs: Value<'k, u32>,
-    /// What is added, or null: of the output, and of the row that it is gated by.
+    /// Bias of the output, and of the gated row; may be null.
     pub(super) biases: [Ptr<'k, f32>; 2],
     pub(super) y: Ptr<'k, f32>,
-    /// How many elements of a row are added: all, or none.
+    /// Elements to add per row: all, or 0 for a tile past the end.
     pub(super) length: Value<'k, u32>,
-    /// Whether the matrix is one of those in f32, where others are not.
-    pub(super) floats: Option<Pred<'k>>,
+    /// Whether the matrix is one of the additional f32 matrices.
+    pub(super) is_f32: Option<Pred<'k>>,
 }
 
 impl<'k> Matrices<'k> {
-    /// Declares all parameters.
-    pub(super) fn declare(k: &Kernel<'k>, kind: Kind) -> Self {
+    /// Declares the parameters.
+    pub(super) fn declare(k: &Kernel<'k>, config: Config) -> Self {
         let (x, gamma) = (k.pointer::<f32>("x"), k.pointer::<f32>("gamma"));
         let null = k.constant(0u64);
         let mut scales = Vec::new();
-        let tables = (kind.storage == Storage::Nf4).then(|| Nf4::tables(k, EACH as u32));
+        let tables = (config.dtype == DType::Nf4).then(|| Nf4::tables(k, MATRICES as u32));
         let mut all: Vec<Matrix<'k>> = Vec::new();
-        for i in 0..EACH {
+        for i in 0..MATRICES {
             let [w, bias, y] =
                 ["w", "bias", "y"].map(|name| k.pointer::<f32>(&format!("{name}{i}")).address());
             all.push(Matrix { w, bias, y, outputs: k.constant(0) });
             scales.extend(tables.map(|tables| Nf4::named(k, (&format!("w{i}"), i as u32), tables)));
         }
-        for i in 0..EACH {
+        for i in 0..MATRICES {
             let [w, y] = ["a", "low"].map(|name| k.pointer::<f32>(&format!("{name}{i}")).address());
             all.push(Matrix { w, bias: null, y, outputs: k.constant(0) });
         }
         let next = k.pointer("next");
         let inputs = k.param::<u32>("inputs");
         let names =
-            ["outputs", "lows"].into_iter().flat_map(|name| (0..EACH).map(move |i| (name, i)));
+            ["outputs", "lows"].into_iter().flat_map(|name| (0..MATRICES).map(move |i| (name, i)));
         for ((name, i), matrix) in names.zip(&mut all) {
             matrix.outputs = k.param(&format!("{name}{i}"));
         }
         let (eps, alpha) = (k.param::<f32>("eps"), k.param::<f32>("alpha"));
         let (flags, next_bytes) = (k.param::<u32>("flags"), k.param::<u32>("next_bytes"));
-        // A gated launch has one pair of matrices. Beside codes there is no room for f32.
-        let used = match (kind.form, kind.storage) {
-            (Form::Gated, _) => 1,
-            (_, Storage::Nf4) => EACH,
+        // A gated launch has one pair of matrices. The NF4 image takes no f32 matrices.
+        let used = match (config.variant, config.dtype) {
+            (Variant::Gated, _) => 1,
+            (_, DType::Nf4) => MATRICES,
             _ => all.len(),
         };
-        let (mut starts, mut teams) = (Vec::new(), k.constant(0u32));
+        let (mut starts, mut tiles) = (Vec::new(), k.constant(0u32));
         for matrix in &all[..used] {
-            starts.push(teams);
-            let outputs = kind.outputs();
-            teams = teams + ((matrix.outputs + (outputs - 1)) >> outputs.ilog2());
+            starts.push(tiles);
+            let outputs = config.outputs();
+            tiles = tiles + ((matrix.outputs + (outputs - 1)) >> outputs.ilog2());
         }
         Self {
             k: *k,
-            kind,
+            config,
             x,
             gamma,
             all,
@@ -134,71 +135,72 @@ impl<'k> Matrices<'k> {
             eps,
             alpha,
             flags,
-            teams,
+            tiles,
             next,
             next_bytes,
         }
     }
 
-    /// Asks for what is read next, where `condition` is true, so that memory has work while this
-    /// kernel ends and the other begins. Each block asks for a part, as far apart as those of the
-    /// blocks that read it.
-    pub(super) fn ask_for_next(&self, condition: Pred<'k>) {
+    /// Prefetches weights of the next launch into L2 if `condition` holds, so that memory stays
+    /// busy across the kernel boundary. Each block prefetches a part, spaced like the parts that
+    /// the next launch's blocks read first.
+    pub(super) fn prefetch_next(&self, condition: Pred<'k>) {
         let Self { k, next, next_bytes, .. } = self;
-        if !self.kind.target.features().pdl {
+        if !self.config.target.features().pdl {
             return;
         }
         k.when(condition & k.tid_x().eq(0), || {
-            let apart = (*next_bytes / k.nctaid_x()) & !(LINE - 1);
-            k.when(apart.ne(0), || {
-                let from = next.reinterpret::<u32>().at((apart * k.ctaid_x()) >> 2);
-                from.prefetch_run(apart.min(ASKED));
+            let stride_bytes = (*next_bytes / k.nctaid_x()) & !(CACHE_LINE - 1);
+            k.when(stride_bytes.ne(0), || {
+                let from = next.reinterpret::<u32>().at((stride_bytes * k.ctaid_x()) >> 2);
+                from.prefetch_run(stride_bytes.min(MAX_PREFETCH_BYTES));
             });
         });
     }
 
-    /// Fills the tables of NF4, where there are any.
+    /// Fills the NF4 tables, if there are any.
     pub(super) fn fill_tables(&self) {
         if !self.scales.is_empty() {
             Nf4::fill_each(&self.scales);
         }
     }
 
-    /// The team of number `number`, which has no rows where there are not so many.
-    pub(super) fn team(&self, number: Value<'k, u32>) -> ThreadGroup<'k> {
-        let Self { kind, all, starts, .. } = self;
+    /// Tile `tile_index`; it has length 0 past the end.
+    pub(super) fn tile(&self, tile_index: Value<'k, u32>) -> RowTile<'k> {
+        let Self { config, all, starts, .. } = self;
         let (mut matrix, mut start) = (all[0], starts[0]);
         let mut scales = self.scales.first().copied();
         for at in 1..starts.len() {
-            let here = number.ge(starts[at]);
-            matrix = all[at].select(here, matrix);
-            start = here.select(starts[at], start);
-            let here = self.scales.get(at).zip(scales).map(|(one, other)| one.select(here, other));
-            scales = here.or(scales);
+            let reached = tile_index.ge(starts[at]);
+            matrix = all[at].select(reached, matrix);
+            start = reached.select(starts[at], start);
+            let of_matrix = self.scales.get(at).zip(scales);
+            let selected = of_matrix.map(|(nf4, before)| nf4.select(reached, before));
+            scales = selected.or(scales);
         }
-        let first = (number - start) << kind.outputs().ilog2();
-        let floats = starts.get(EACH).map(|start| number.ge(*start));
-        let floats = floats.filter(|_| kind.storage != Storage::F32);
-        let gated = kind.form == Form::Gated;
-        let second = if gated { all[1] } else { matrix };
+        let first = (tile_index - start) << config.outputs().ilog2();
+        let is_f32 = starts.get(MATRICES).map(|start| tile_index.ge(*start));
+        let is_f32 = is_f32.filter(|_| config.dtype != DType::F32);
+        let gated = config.variant == Variant::Gated;
+        let up_matrix = if gated { all[1] } else { matrix };
         let rows = array::from_fn(|row| {
-            let (half, row) = (row / 2, row as u32);
-            let (of, output) = match (gated, half) {
-                (true, 1) => ((second, self.scales.get(1).copied()), first + (row - 2)),
+            let (pair_half, row) = (row / 2, row as u32);
+            let (source, output) = match (gated, pair_half) {
+                (true, 1) => ((up_matrix, self.scales.get(1).copied()), first + (row - 2)),
                 _ => ((matrix, scales), first + row),
             };
-            self.row(of, output, floats)
+            self.row(source, output, is_f32)
         });
         let null = self.k.constant(0u64);
-        let biases = [matrix.bias, if gated { second.bias } else { null }];
-        ThreadGroup {
+        let biases = [matrix.bias, if gated { up_matrix.bias } else { null }];
+        RowTile {
             rows,
             first,
             outputs: matrix.outputs,
             biases: biases.map(Ptr::from_address),
             y: Ptr::from_address(matrix.y),
-            length: number.lt(self.teams).select(self.inputs, 0),
-            floats,
+            length: tile_index.lt(self.tiles).select(self.inputs, 0),
+            is_f32,
         }
     }
 
@@ -206,17 +208,17 @@ impl<'k> Matrices<'k> {
         &self,
         (matrix, scales): (Matrix<'k>, Option<Nf4<'k>>),
         output: Value<'k, u32>,
-        floats: Option<Pred<'k>>,
+        is_f32: Option<Pred<'k>>,
     ) -> Row<'k> {
         let k = self.k;
         let element = output.min(matrix.outputs - 1).mul_wide(self.inputs);
-        let (bytes, start) = match self.kind.storage {
-            Storage::F32 => (element << 2, k.constant(0)),
-            Storage::Bf16 => (element << 1, k.constant(0)),
-            // Codes and scales are found by the place in the whole matrix.
-            Storage::Nf4 => (k.constant(0u64), element.cast()),
+        let (bytes, start) = match self.config.dtype {
+            DType::F32 => (element << 2, k.constant(0)),
+            DType::Bf16 => (element << 1, k.constant(0)),
+            // Codes and scales are addressed by the index in the whole matrix.
+            DType::Nf4 => (k.constant(0u64), element.cast()),
         };
-        let bytes = floats.map_or(bytes, |floats| floats.select(element << 2, bytes));
+        let bytes = is_f32.map_or(bytes, |is_f32| is_f32.select(element << 2, bytes));
         Row { address: matrix.w + bytes, start, scales }
     }
 }

@@ -1,4 +1,4 @@
-//! The factor by which an RMSNorm scales a vector.
+//! The scale factor of a fused RMSNorm.
 
 use retrograph_ptx::build::{Kernel, Ptr, Value};
 
@@ -7,7 +7,7 @@ use super::matrices::Matrices;
 /// 2^64.
 const LARGE: f32 = 18_446_744_073_709_551_616.0;
 
-/// What the factor is computed from.
+/// The inputs of the factor.
 #[derive(Clone, Copy)]
 pub(super) struct Norm<'k> {
     k: Kernel<'k>,
@@ -22,9 +22,9 @@ impl<'k> Norm<'k> {
         Self { k, x, inputs, eps }
     }
 
-    /// `1 / sqrt(mean(x²) + eps)` from the sum of squares. Where that leaves the range in which it
-    /// is accurate, above 2^100 or, where eps is negligible, below 2^-80, it is taken again in f64:
-    /// by every thread that asks, since it is rare.
+    /// `1 / sqrt(mean(x²) + eps)` from the sum of squares. If that sum is outside the accurate
+    /// range (above 2^100, or below 2^-80 with negligible eps), each calling thread recomputes it
+    /// in f64, which is rare.
     pub(super) fn rstd(self, squares: Value<'k, f32>) -> Value<'k, f32> {
         let Self { k, x, inputs, eps } = self;
         let rstd = k.var((squares / inputs.cast::<f32>() + eps).sqrt().rcp());

@@ -41,7 +41,7 @@ pub(super) fn entry(factor: Factor) -> Entry {
         let rank_index = Rank::of(k.ctaid_z() * RANK_TILE, padded);
         let first = k.ctaid_x() * run;
         let end = (first + run).min(rows);
-        let vec4 = k.ctaid_y() * COLUMNS + k.row_lane() * 4;
+        let vec4 = k.ctaid_y() * COLUMNS + k.lane() * 4;
         let block = Block {
             k: *k,
             x,
@@ -144,7 +144,7 @@ impl<'k> Block<'k> {
     ) {
         let (k, [_, width, rank_count]) = (self.k, self.sizes);
         let shared = k.shared::<f32>("sums", (WARPS * RANK_TILE * RANK_STRIDE) as usize);
-        let own = shared.at(k.warp() * (RANK_TILE * RANK_STRIDE) + k.row_lane() * 4);
+        let own = shared.at(k.warp() * (RANK_TILE * RANK_STRIDE) + k.lane() * 4);
         for (rank, acc) in (0..).zip(&self.acc) {
             own.store_vec4(rank * RANK_STRIDE, acc.map(|sum| sum.get()));
         }

@@ -1,4 +1,4 @@
-//! The logits after the repetition penalty, and their maximum in each chunk.
+//! Applies the repetition penalty to the logits, and finds the maximum of each chunk.
 
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::Kernel;
@@ -6,7 +6,7 @@ use retrograph_ptx::build::Kernel;
 use super::{Sampling, THREADS, for_each_chunk_vec4};
 use crate::primitives::vec4::{Vec4, aligned};
 
-/// The entry.
+/// The entry `sample_adjust`.
 pub(super) fn entry() -> Entry {
     Kernel::build("sample_adjust", |k| {
         k.max_threads(THREADS);
@@ -26,13 +26,13 @@ pub(super) fn entry() -> Entry {
             for (lane, value) in values.iter().enumerate() {
                 let token = first + lane as u32;
                 k.when(token.lt(vocab), || {
-                    // The flags are read only where they matter.
+                    // Reads the flags only if the penalty changes anything.
                     k.when(penalty.ne(1.0), || {
                         k.when(seen.load(token).ne(0), || {
                             value.update(|z| z.lt(0.0).select(z * penalty, z / penalty));
                         });
                     });
-                    // What is not a number shows in the maximum as infinity.
+                    // A NaN appears in the maximum as infinity.
                     let z = value.get();
                     max.update(|max| max.max(z.eq(z).select(z, f32::INFINITY)));
                 });

@@ -1,4 +1,4 @@
-//! The best token of each chunk, and the best of the chunks.
+//! Finds the best token of each chunk, and the best of all chunks.
 
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Value, Var};
@@ -8,7 +8,7 @@ use super::{Sampling, THREADS, for_each_chunk_vec4};
 use crate::primitives::philox::{gumbel, philox};
 use crate::primitives::vec4::{Vec4, aligned};
 
-/// The best token of each chunk.
+/// The entry `sample_draw`.
 pub(super) fn entry() -> Entry {
     Kernel::build("sample_draw", |k| {
         k.max_threads(THREADS);
@@ -19,10 +19,10 @@ pub(super) fn entry() -> Entry {
         let tokens = k.pointer::<u32>("tokens");
         let vocab = k.param::<u32>("vocab");
 
-        let given = Sampling::load(sampling);
+        let sampling_params = Sampling::load(sampling);
         let max = Value::<f32>::from_bits(selection.load(0));
         let threshold = selection.load(1);
-        let random = given.temperature.gt(0.0);
+        let random = sampling_params.temperature.gt(0.0);
         let vectors = aligned(&[adjusted]);
         let best = Best::new(k);
         for_each_chunk_vec4(k, |first| {
@@ -31,18 +31,19 @@ pub(super) fn entry() -> Entry {
             let scores = z.map(|z| k.var(z));
             k.when(random, || {
                 let zero = k.constant(0);
-                let words = philox([first >> 2, given.draw, zero, zero], given.seed);
+                let words =
+                    philox([first >> 2, sampling_params.draw, zero, zero], sampling_params.seed);
                 for ((score, z), word) in scores.iter().zip(z).zip(words) {
-                    let noisy = (z - max) / given.temperature + gumbel(word);
+                    let noisy = (z - max) / sampling_params.temperature + gumbel(word);
                     score.set(key(z).ge(threshold).select(noisy, f32::NEG_INFINITY));
                 }
             });
             for (lane, score) in scores.iter().enumerate() {
                 let token = first + lane as u32;
-                k.when(token.lt(vocab), || best.offer((score.get(), token)));
+                k.when(token.lt(vocab), || best.update((score.get(), token)));
             }
         });
-        let (score, token) = best.of_block(k);
+        let (score, token) = best.reduce_block(k);
         k.when(k.tid_x().eq(0), || {
             scores.store(k.ctaid_x(), score);
             tokens.store(k.ctaid_x(), token);
@@ -50,7 +51,7 @@ pub(super) fn entry() -> Entry {
     })
 }
 
-/// The best of the chunks.
+/// The entry `sample_pick`.
 pub(super) fn pick() -> Entry {
     Kernel::build("sample_pick", |k| {
         k.max_threads(THREADS);
@@ -62,9 +63,9 @@ pub(super) fn pick() -> Entry {
 
         let best = Best::new(k);
         k.range(k.tid_x(), chunks, THREADS, |chunk| {
-            best.offer((scores.load(chunk), tokens.load(chunk)));
+            best.update((scores.load(chunk), tokens.load(chunk)));
         });
-        let (_, token) = best.of_block(k);
+        let (_, token) = best.reduce_block(k);
         let max = Value::<f32>::from_bits(selection.load(0));
         let valid = max.is_finite() & token.ne(u32::MAX);
         k.when(k.tid_x().eq(0), || {
@@ -74,7 +75,7 @@ pub(super) fn pick() -> Entry {
     })
 }
 
-/// The greatest score with its token; of equal scores the lowest token.
+/// A running argmax: the highest score and its token; ties go to the lowest token.
 struct Best<'k> {
     score: Var<'k, f32>,
     token: Var<'k, u32>,
@@ -85,17 +86,17 @@ impl<'k> Best<'k> {
         Self { score: k.var(f32::NEG_INFINITY), token: k.var(u32::MAX) }
     }
 
-    /// Takes a candidate that is better.
-    fn offer(&self, (score, token): (Value<'k, f32>, Value<'k, u32>)) {
+    /// Takes the candidate if it is better.
+    fn update(&self, (score, token): (Value<'k, f32>, Value<'k, u32>)) {
         let (held, held_token) = (self.score.get(), self.token.get());
         let better = score.gt(held) | (score.eq(held) & token.lt(held_token));
         self.score.set(better.select(score, held));
         self.token.set(better.select(token, held_token));
     }
 
-    /// The best over the block.
-    fn of_block(&self, k: &Kernel<'k>) -> (Value<'k, f32>, Value<'k, u32>) {
-        self.of_warp(k);
+    /// The argmax over the block.
+    fn reduce_block(&self, k: &Kernel<'k>) -> (Value<'k, f32>, Value<'k, u32>) {
+        self.reduce_warp(k);
         const WARPS: u32 = THREADS / 32;
         let scores = k.shared::<f32>("best_scores", WARPS as usize);
         let tokens = k.shared::<u32>("best_tokens", WARPS as usize);
@@ -105,16 +106,16 @@ impl<'k> Best<'k> {
         });
         k.barrier();
         for warp in 0..WARPS {
-            self.offer((scores.load(warp), tokens.load(warp)));
+            self.update((scores.load(warp), tokens.load(warp)));
         }
         (self.score.get(), self.token.get())
     }
 
-    fn of_warp(&self, k: &Kernel<'k>) {
+    fn reduce_warp(&self, k: &Kernel<'k>) {
         for mask in [16, 8, 4, 2, 1] {
             let score = k.shuffle_xor(self.score.get(), mask);
             let token = k.shuffle_xor(self.token.get(), mask);
-            self.offer((score, token));
+            self.update((score, token));
         }
     }
 }

@@ -1,16 +1,15 @@
-//! Which tokens have been seen: `seen[tokens[i]] = 1` for i < count.
+//! Marks the tokens of a prompt as seen, for the repetition penalty: `seen[tokens[i]] = 1` for i <
+//! count. Skips tokens outside the vocabulary.
 //!
-//! Tokens past the vocabulary are left out.
+//! **Grid.** One thread per token; blocks of 128 threads in x.
 //!
-//! **Grid.** One thread for each token; blocks of 128 threads in x.
-//!
-//! **Determinism.** Several threads may write one element, all of them the same value.
+//! **Determinism.** Threads that write the same element write the same value.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
-/// The image.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target).entry(entry()).build()
 }
@@ -25,13 +24,13 @@ fn entry() -> Entry {
         let vocab = k.param::<u32>("vocab");
 
         let i = k.ctaid_x() * k.ntid_x() + k.tid_x();
-        // Without a count all tokens are meant.
+        // Without a count, marks all n tokens.
         let kept = k.var(n);
         k.when(!count.is_null(), || kept.set(count.load(0).min(n)));
         k.return_if(i.ge(kept.get()));
         let token = tokens.load(i);
         k.return_if(token.ge(vocab));
-        // An exchange, since plain stores of several threads to one place are a race.
+        // Atomic, because concurrent plain stores to one address are a data race.
         seen.atomic_exchange(token, k.constant(1));
     })
 }

@@ -1,14 +1,14 @@
-//! Floats as integers of the same order, and as weights that can be added in any order.
+//! Order-preserving integer keys for floats, and fixed-point weights whose sums are exact.
 
 use retrograph_ptx::build::{Kernel, Value};
 
-/// One as a weight: 2⁴⁰.
+/// The weight 1 in fixed point: 2⁴⁰.
 const ONE: f32 = 1_099_511_627_776.0;
 
-/// An integer that is greater for a greater float. −0 comes before 0.
+/// An integer that preserves the order of floats; −0 is below 0.
 pub(super) fn key<'k>(value: Value<'k, f32>) -> Value<'k, u32> {
     let bits = value.bits();
-    // All bits of a negative number are turned over, and the sign of others.
+    // Flips all bits of a negative number, and only the sign of others.
     let negative = bits.ge(1 << 31);
     bits ^ negative.select(u32::MAX, 1 << 31)
 }
@@ -19,7 +19,7 @@ pub(super) fn value<'k>(key: Value<'k, u32>) -> Value<'k, f32> {
     Value::<f32>::from_bits(key ^ negative.select(u32::MAX, 1 << 31))
 }
 
-/// `exp((value − max) ÷ temperature)` in whole multiples of 2⁻⁴⁰.
+/// `exp((value − max) ÷ temperature)` as a multiple of 2⁻⁴⁰, rounded down.
 pub(super) fn weight<'k>(
     value: Value<'k, f32>,
     (max, temperature): (Value<'k, f32>, Value<'k, f32>),
@@ -27,27 +27,27 @@ pub(super) fn weight<'k>(
     (((value - max) / temperature).exp() * ONE).cast::<u64>()
 }
 
-/// The sum over the 32 lanes of the warp. Every lane must take part.
+/// The sum over the 32 lanes of the warp. All lanes must participate.
 pub(super) fn warp_sum<'k>(k: &Kernel<'k>, value: Value<'k, u64>) -> Value<'k, u64> {
     [16, 8, 4, 2, 1]
         .into_iter()
-        .fold(value, |sum, mask| sum + halves(sum, |half| k.shuffle_xor(half, mask)))
+        .fold(value, |sum, mask| sum + by_halves(sum, |half| k.shuffle_xor(half, mask)))
 }
 
-/// The sum over this lane and those below. Every lane of the warp must take part.
+/// The inclusive prefix sum over the lanes. All lanes must participate.
 pub(super) fn warp_scan<'k>(k: &Kernel<'k>, value: Value<'k, u64>) -> Value<'k, u64> {
     [1, 2, 4, 8, 16].into_iter().fold(value, |sum, delta| {
-        let below = halves(sum, |half| k.shuffle_up(half, delta));
+        let below = by_halves(sum, |half| k.shuffle_up(half, delta));
         sum + k.lane().ge(delta).select(below, 0)
     })
 }
 
-/// What `exchange` makes of the two halves.
-fn halves<'k>(
+/// Applies a 32-bit shuffle to both halves of a 64-bit value.
+fn by_halves<'k>(
     value: Value<'k, u64>,
-    exchange: impl Fn(Value<'k, u32>) -> Value<'k, u32>,
+    shuffle: impl Fn(Value<'k, u32>) -> Value<'k, u32>,
 ) -> Value<'k, u64> {
-    let low = exchange(value.cast());
-    let high = exchange((value >> 32).cast());
+    let low = shuffle(value.cast());
+    let high = shuffle((value >> 32).cast());
     low.cast::<u64>() | (high.cast::<u64>() << 32)
 }
