@@ -1,4 +1,4 @@
-//! Matrix products in three layouts, batched on two levels, with sums of products.
+//! GEMM in three layouts, batched over batches and heads, with an outer reduction.
 //!
 //! ```text
 //! c[z][i][j] (+)= alpha · Σ_r Σ_l a[z][r](i, l) · b[z][r](l, j) + bias[j]
@@ -8,122 +8,122 @@
 //! tn: a(i, l) = a[l · lda + i]    b(l, j) = b[l · ldb + j]      dw = dyᵀ·x
 //! ```
 //!
-//! with z = (batch, head) and b shared by `b_group` consecutive heads.
+//! z is (batch, head); `b_group` consecutive heads share b. r is the outer reduction.
 //!
-//! **Grid.** One block per tile of c in x, the tiles of a column one after another, so that blocks
-//! that run together read the same part of b; z in z. A block walks the contraction in stages:
-//! while a stage in shared memory is multiplied, the next one is on its way from global memory to
-//! registers. Each thread holds `thread_rows` × `thread_columns` elements of c. Both operands lie
-//! in shared memory with the contraction outermost, so that a thread reads what it needs as quads;
-//! rows of 4 elements of padding keep the transposing stores free of bank conflicts. In split
-//! tiles, groups of threads take equal parts of each stage and are added in the end.
+//! | Kernel | Mainloop | a | b | Multiplication |
+//! |---|---|---|---|---|
+//! | [`kernel::simt`] | register-staged | f32 | f32, NF4 | FMA in f32 |
+//! | [`kernel::mma_sync`] | register-staged | f32, rounded to bf16 | f32, bf16, NF4 | `mma.sync` |
+//! | [`kernel::multistage`] | `cp.async`, multistage | bf16; f32 | bf16, NF4; f32 | `mma.sync`, `wgmma`; tf32x3 |
 //!
-//! **Determinism.** An element of c is one chain of fused multiply-adds in the order of r and l (in
-//! split tiles one chain per group, and the groups are added in ascending order); edges are padded
-//! with zeros. The order depends on the tile alone, and the tile on the sizes alone.
+//! Before sm_80, which has no bf16 tensor cores, all kernels use fused multiply-adds.
 //!
-//! **bf16.** Products whose factors are rounded are described in `gemm/brain.rs`, operands in NF4
-//! in `gemm/nf4.rs`.
+//! **Grid.** x: one block per tile of c, the tiles of a column of tiles one after another, so that
+//! blocks that run at the same time share their part of b. z: batches and heads. Some
+//! configurations let groups of threads multiply slices of each stage along K in parallel
+//! (sliced-K); the epilogue adds the slices. Split-K over blocks is a launch over planes of partial
+//! sums, which [`split_k_sum`] adds.
 //!
-//! **Large products** are described in `gemm/stream.rs`.
+//! **Determinism.** An element of c is a chain of fused multiply-adds, or of tensor-core products,
+//! in the order of r and l; slices are added in ascending order. Edges are padded with zeros. The
+//! order depends only on the tile configuration, which depends only on the sizes and the target.
 //!
-//! **Limits.** Within one plane, elements are indexed with 32 bits; planes are added in 64 bits.
+//! **Limits.** Elements within a plane are indexed with 32 bits; planes are addressed with 64 bits.
 
-mod brain;
-mod cargo;
+mod accumulator;
+mod arith;
+mod config;
+mod epilogue;
+mod kernel;
+mod layout;
+mod loader;
+mod mainloop;
 mod nf4;
-mod operand;
-mod sizes;
+mod params;
+mod smem_tile;
 pub(crate) mod split_k_sum;
-mod stream;
-mod tile;
-mod walk;
-mod write;
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::ModuleBuilder;
 
+use crate::primitives::dtype::DType;
+use kernel::{mma_sync, multistage, simt};
+use layout::{Major, NN, NT, TN};
 pub(crate) use nf4::Nf4;
-use operand::Contiguous::{Contraction, Extent};
-use sizes::Storage;
 
-/// Rows times rows.
-const NT: [operand::Contiguous; 2] = [Contraction, Contraction];
-/// Rows times columns.
-const NN: [operand::Contiguous; 2] = [Contraction, Extent];
-/// Columns times columns.
-const TN: [operand::Contiguous; 2] = [Extent, Extent];
+/// The layouts of a and b, and the element type of b.
+type Operands = ([Major; 2], DType);
 
-/// The layout, and how b is stored.
-type Operands = ([operand::Contiguous; 2], Storage);
-
-/// Images: name, what multiplies, layout, and how b is stored.
+/// Image functions: name, kernel, layout, and element type of b.
 macro_rules! images {
-    ($($name:ident: $in:ident $layout:ident $storage:ident;)*) => { $(
-        #[doc = concat!("The image `gemm_", stringify!($name), "`.")]
+    ($($name:ident: $kernel:ident $layout:ident $b_dtype:ident;)*) => { $(
+        #[doc = concat!("Builds the image `gemm_", stringify!($name), "`.")]
         pub(crate) fn $name(target: SmTarget) -> Module {
-            $in(target, concat!("gemm_", stringify!($name)), ($layout, Storage::$storage))
+            $kernel(target, concat!("gemm_", stringify!($name)), ($layout, DType::$b_dtype))
         }
     )* };
 }
 
 images! {
-    nn: single NN F32;
-    nt: single NT F32;
-    tn: single TN F32;
-    nn_nf4: single NN Nf4;
-    nt_nf4: single NT Nf4;
-    bf16_nn: brain NN F32;
-    bf16_nt: brain NT F32;
-    bf16_tn: brain TN F32;
-    bf16_nn_bf16: brain NN Bf16;
-    bf16_nt_bf16: brain NT Bf16;
-    bf16_nn_nf4: brain NN Nf4;
-    bf16_nt_nf4: brain NT Nf4;
-    stream_nn: streamed NN Bf16;
-    stream_nt: streamed NT Bf16;
-    stream_tn: streamed TN Bf16;
-    stream_nn_nf4: streamed NN Nf4;
-    stream_nt_nf4: streamed NT Nf4;
+    nn: f32_image NN F32;
+    nt: f32_image NT F32;
+    tn: f32_image TN F32;
+    nn_nf4: f32_image NN Nf4;
+    nt_nf4: f32_image NT Nf4;
+    bf16_nn: bf16_image NN F32;
+    bf16_nt: bf16_image NT F32;
+    bf16_tn: bf16_image TN F32;
+    bf16_nn_bf16: bf16_image NN Bf16;
+    bf16_nt_bf16: bf16_image NT Bf16;
+    bf16_nn_nf4: bf16_image NN Nf4;
+    bf16_nt_nf4: bf16_image NT Nf4;
+    stream_nn: multistage_image NN Bf16;
+    stream_nt: multistage_image NT Bf16;
+    stream_tn: multistage_image TN Bf16;
+    stream_nn_nf4: multistage_image NN Nf4;
+    stream_nt_nf4: multistage_image NT Nf4;
 }
 
-/// One entry for each tile of products in f32, and for each of large ones where b is f32, too.
-fn single(target: SmTarget, name: &str, operands: Operands) -> Module {
-    let entry = |tile: &tile::Tile| walk::entry(&format!("{name}_{}", tile.name), tile, operands);
-    let mut entries: Vec<_> = tile::TILES.iter().map(entry).collect();
-    if operands.1 == Storage::F32 {
-        entries.extend(stream::entries((target, name), operands));
+/// f32 products: all SIMT configurations and, if b is f32, the multistage ones.
+fn f32_image(target: SmTarget, name: &str, operands: Operands) -> Module {
+    let entry = |config: &config::simt::SimtConfig| {
+        simt::entry(&format!("{name}_{}", config.name), config, operands)
+    };
+    let mut entries: Vec<_> = config::simt::CONFIGS.iter().map(entry).collect();
+    if operands.1 == DType::F32 {
+        entries.extend(multistage::entries((target, name), operands));
     }
     entries.into_iter().fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
 }
 
-/// One entry for each tile of large products of a in bf16.
-fn streamed(target: SmTarget, name: &str, operands: Operands) -> Module {
-    let entries = stream::entries((target, name), operands);
+/// bf16 products of a in f32.
+fn bf16_image(target: SmTarget, name: &str, operands: Operands) -> Module {
+    let entry = |config: &config::mma_sync::MmaConfig| {
+        mma_sync::entry((target, &format!("{name}_{}", config.name)), config, operands)
+    };
+    let entries = config::mma_sync::CONFIGS.iter().map(entry);
     entries.fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
 }
 
-/// The entries that need shared memory of the launch, with how many bytes.
-pub(crate) fn dynamic_shared(target: SmTarget) -> Vec<(String, u32)> {
-    let images = [
-        ("gemm_nn", (NN, Storage::F32)),
-        ("gemm_nt", (NT, Storage::F32)),
-        ("gemm_tn", (TN, Storage::F32)),
-        ("gemm_stream_nn", (NN, Storage::Bf16)),
-        ("gemm_stream_nt", (NT, Storage::Bf16)),
-        ("gemm_stream_tn", (TN, Storage::Bf16)),
-        ("gemm_stream_nn_nf4", (NN, Storage::Nf4)),
-        ("gemm_stream_nt_nf4", (NT, Storage::Nf4)),
-    ];
-    let bytes = |(image, operands)| stream::shared_bytes((target, image), operands);
-    images.into_iter().flat_map(bytes).collect()
+/// bf16 products of a in bf16.
+fn multistage_image(target: SmTarget, name: &str, operands: Operands) -> Module {
+    let entries = multistage::entries((target, name), operands);
+    entries.fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
 }
 
-/// One entry for each tile of products in bf16.
-fn brain(target: SmTarget, name: &str, operands: Operands) -> Module {
-    let entry = |tile: &brain::Tile| {
-        brain::entry((target, &format!("{name}_{}", tile.name)), tile, operands)
-    };
-    brain::TILES.iter().map(entry).fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
+/// The entries that need dynamic shared memory, with their bytes.
+pub(crate) fn dynamic_shared(target: SmTarget) -> Vec<(String, u32)> {
+    let images = [
+        ("gemm_nn", (NN, DType::F32)),
+        ("gemm_nt", (NT, DType::F32)),
+        ("gemm_tn", (TN, DType::F32)),
+        ("gemm_stream_nn", (NN, DType::Bf16)),
+        ("gemm_stream_nt", (NT, DType::Bf16)),
+        ("gemm_stream_tn", (TN, DType::Bf16)),
+        ("gemm_stream_nn_nf4", (NN, DType::Nf4)),
+        ("gemm_stream_nt_nf4", (NT, DType::Nf4)),
+    ];
+    let bytes = |(image, operands)| multistage::smem_bytes((target, image), operands);
+    images.into_iter().flat_map(bytes).collect()
 }

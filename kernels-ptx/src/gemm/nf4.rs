@@ -170,12 +170,12 @@ impl<'k> Nf4<'k> {
 
 /// What the codes of one block stand for, rounded to bf16: a table in registers, which costs no
 /// access to memory and as much for 16 codes as for all of a block.
-pub(super) struct Rounded<'k> {
+pub(super) struct Bf16Table<'k> {
     /// The lower bytes of the 16 values, and the upper ones, four in a word.
     bytes: [[Value<'k, u32>; 4]; 2],
 }
 
-impl<'k> Rounded<'k> {
+impl<'k> Bf16Table<'k> {
     /// The table of a block: a product that is rounded to f32, as everywhere, and then to bf16.
     pub(super) fn new(target: SmTarget, scale: Value<'k, f32>) -> Self {
         let pair = |values: &[f32]| pack(target, [values[0], values[1]].map(|value| scale * value));
@@ -187,7 +187,7 @@ impl<'k> Rounded<'k> {
     }
 
     /// The values of eight codes, two in a word, in the order of the elements.
-    pub(super) fn words(&self, codes: Value<'k, u32>) -> [Value<'k, u32>; 4] {
+    pub(super) fn decode(&self, codes: Value<'k, u32>) -> [Value<'k, u32>; 4] {
         // Digits of a selector: the lower three bits of a code choose among eight bytes, and the
         // upper one, moved to where it means 4, chooses between what two choices have brought to
         // the same place.

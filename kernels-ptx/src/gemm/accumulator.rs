@@ -1,0 +1,91 @@
+//! Accumulators of tensor-core kernels, and their mapping to rows and columns of c.
+
+use retrograph_ptx::build::{Kernel, Shared, Value, Var};
+
+use super::arith::div_const;
+pub(super) use crate::primitives::mma::{AccFragment, acc_row, fma_fragment};
+
+/// Accumulators of `rows` × `columns` elements, set to 0: one fragment per 16 × 8 elements.
+pub(super) fn accumulators<'k>(
+    k: &Kernel<'k>,
+    [rows, columns]: [u32; 2],
+) -> Vec<Vec<AccFragment<'k>>> {
+    (0..rows / 16).map(|_| acc_row(k, columns)).collect()
+}
+
+/// The position of a warp in the tile of c.
+pub(super) struct WarpTile<'k> {
+    /// Slice of K of this warp (sliced-K).
+    pub(super) slice: Value<'k, u32>,
+    /// First row and column.
+    pub(super) origin: [Value<'k, u32>; 2],
+    /// Rows from one fragment of a lane to the next.
+    row_stride: u32,
+}
+
+impl<'k> WarpTile<'k> {
+    /// The tile of a warp for `mma.sync`: `warps[0]` × `warps[1]` warps per slice, each with
+    /// `rows` × `columns` elements.
+    pub(super) fn of_warp(k: &Kernel<'k>, warps: [u32; 2], [rows, columns]: [u32; 2]) -> Self {
+        let (warp, per_slice) = (k.tid_x() >> 5, warps[0] * warps[1]);
+        let within = warp & (per_slice - 1);
+        let (down, across) = (div_const(within, warps[1]), within & (warps[1] - 1));
+        let slice = div_const(warp, per_slice);
+        Self { slice, origin: [down * rows, across * columns], row_stride: 16 }
+    }
+
+    /// The tile of a warp for `wgmma`: warpgroups are stacked along M with `rows` rows each, and
+    /// each warp of a warpgroup has 16 of every 64 rows.
+    pub(super) fn of_warpgroup(k: &Kernel<'k>, rows: u32) -> Self {
+        let warp = k.tid_x() >> 5;
+        let row = (warp >> 2) * rows + (warp & 3) * 16;
+        Self { slice: k.constant(0), origin: [row, k.constant(0)], row_stride: 64 }
+    }
+
+    /// Row and column of the first pair of a lane.
+    fn first_pair(&self, k: &Kernel<'k>) -> [Value<'k, u32>; 2] {
+        [self.origin[0] + (k.lane() >> 2), self.origin[1] + (k.lane() & 3) * 2]
+    }
+
+    /// The pairs of neighbours in a row that a lane holds, with their row and column offsets from
+    /// the first pair.
+    fn pairs(
+        &self,
+        acc: &[Vec<AccFragment<'k>>],
+    ) -> impl Iterator<Item = ([u32; 2], [Value<'k, f32>; 2])> {
+        let row_stride = self.row_stride;
+        (0..).zip(acc).flat_map(move |(i, row)| {
+            (0..).zip(row).flat_map(move |(j, fragment)| {
+                let [a, b, c, d] = fragment.map(Var::get);
+                [([i * row_stride, j * 8], [a, b]), ([i * row_stride + 8, j * 8], [c, d])]
+            })
+        })
+    }
+
+    /// Visits the pairs of this lane with their row and column in the tile.
+    pub(super) fn for_each_pair(
+        &self,
+        k: &Kernel<'k>,
+        acc: &[Vec<AccFragment<'k>>],
+        visit: impl Fn(Value<'k, u32>, Value<'k, u32>, [Value<'k, f32>; 2]),
+    ) {
+        let [row, column] = self.first_pair(k);
+        for ([down, across], pair) in self.pairs(acc) {
+            visit(row + down, column + across, pair);
+        }
+    }
+
+    /// Stores the pairs of this lane to shared memory, in rows that are `pitch` elements apart.
+    pub(super) fn store_pairs(
+        &self,
+        k: &Kernel<'k>,
+        (smem, pitch): (Shared<'k, f32>, u32),
+        acc: &[Vec<AccFragment<'k>>],
+    ) {
+        let [row, column] = self.first_pair(k);
+        let first = smem.at(row * pitch + column);
+        for ([down, across], pair) in self.pairs(acc) {
+            first.store_vec2(down * pitch + across, pair);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Configurations of the SIMT kernels, and the mapping of threads to elements of c.
+
+use retrograph_ptx::build::{Kernel, Value, Var};
+
+use crate::gemm::arith::div_const;
+use crate::gemm::loader::register_f32::KOuterTile;
+use crate::primitives::dtype::DType;
+
+/// The tile of a block, and how its threads share it.
+pub(in crate::gemm) struct SimtConfig {
+    /// Suffix of the entry name.
+    pub(in crate::gemm) name: &'static str,
+    /// Rows of c.
+    pub(in crate::gemm) rows: u32,
+    /// Columns of c.
+    pub(in crate::gemm) columns: u32,
+    /// Rows of c per thread, a multiple of 4.
+    pub(in crate::gemm) thread_rows: u32,
+    /// Columns of c per thread, a multiple of 4.
+    pub(in crate::gemm) thread_columns: u32,
+    /// Elements of a stage along K per slice.
+    pub(in crate::gemm) tile_k: u32,
+    /// Slices of K that groups of threads multiply in parallel (sliced-K).
+    pub(in crate::gemm) slices: u32,
+    /// Stages in shared memory. With two, one is loaded while the other is multiplied.
+    pub(in crate::gemm) stages: u32,
+    /// Blocks per SM, which limits the registers of a thread.
+    min_blocks_per_sm: u32,
+}
+
+/// All configurations.
+///
+/// Shared memory delivers 32 elements per clock to the 128 FMA units of an SM, so full throughput
+/// needs at least four products per element that a thread reads: 8 × 8 elements of c per thread
+/// reach that, 8 × 4 two thirds of it, 4 × 4 half.
+pub(in crate::gemm) const CONFIGS: [SimtConfig; 9] = [
+    SimtConfig::new("128x128", [128, 128], [8, 8]).with_stages([8, 1, 2, 2]),
+    SimtConfig::new("64x64", [64, 64], [8, 4]).with_stages([16, 1, 2, 4]),
+    SimtConfig::new("32x32", [32, 32], [4, 4]).with_stages([16, 1, 2, 8]),
+    SimtConfig::new("128x128_split2", [128, 128], [16, 8]).with_stages([8, 2, 2, 1]),
+    SimtConfig::new("64x64_split4", [64, 64], [16, 8]).with_stages([8, 4, 2, 2]),
+    SimtConfig::new("64x32_split4", [64, 32], [8, 8]).with_stages([8, 4, 2, 3]),
+    SimtConfig::new("32x32_split8", [32, 32], [8, 4]).with_stages([16, 8, 1, 2]),
+    SimtConfig::new("32x16_split16", [32, 16], [8, 4]).with_stages([8, 16, 1, 2]),
+    SimtConfig::new("16x16_split16", [16, 16], [4, 4]).with_stages([16, 16, 1, 2]),
+];
+
+impl SimtConfig {
+    const fn new(name: &'static str, [rows, columns]: [u32; 2], thread: [u32; 2]) -> Self {
+        let [thread_rows, thread_columns] = thread;
+        let (tile_k, slices, stages, min_blocks_per_sm) = (0, 1, 1, 1);
+        Self {
+            name,
+            rows,
+            columns,
+            thread_rows,
+            thread_columns,
+            tile_k,
+            slices,
+            stages,
+            min_blocks_per_sm,
+        }
+    }
+
+    const fn with_stages(self, [tile_k, slices, stages, min_blocks_per_sm]: [u32; 4]) -> Self {
+        Self { tile_k, slices, stages, min_blocks_per_sm, ..self }
+    }
+
+    /// Threads of a slice, along M and N.
+    fn slice_shape(&self) -> [u32; 2] {
+        [self.rows / self.thread_rows, self.columns / self.thread_columns]
+    }
+
+    /// Threads of a slice.
+    fn slice_threads(&self) -> u32 {
+        let [down, across] = self.slice_shape();
+        down * across
+    }
+
+    /// Threads of a block.
+    pub(in crate::gemm) fn threads(&self) -> u32 {
+        self.slice_threads() * self.slices
+    }
+
+    /// Bands of rows. A thread has four rows of each band. Slices are added band by band, so that a
+    /// band of every slice fits into the shared memory of the stages.
+    pub(in crate::gemm) fn bands(&self) -> u32 {
+        self.thread_rows / 4
+    }
+
+    /// Rows of a band.
+    pub(in crate::gemm) fn band_rows(&self) -> u32 {
+        self.rows / self.bands()
+    }
+
+    /// Elements of shared memory to add up one band of all slices; 0 if there is only one slice.
+    pub(in crate::gemm) fn slice_sums_len(&self) -> u32 {
+        if self.slices == 1 { 0 } else { self.slices * self.band_rows() * self.columns }
+    }
+
+    /// Blocks per SM for b of type `b_dtype`: NF4 codes in flight take registers beside a large
+    /// thread tile.
+    pub(in crate::gemm) fn min_blocks_per_sm(&self, b_dtype: DType) -> u32 {
+        let large = self.thread_rows * self.thread_columns >= 64;
+        if b_dtype == DType::Nf4 && large { 1 } else { self.min_blocks_per_sm }
+    }
+
+    /// The tile of an operand in a stage.
+    pub(in crate::gemm) fn smem_tile(&self, extent: u32) -> KOuterTile {
+        KOuterTile { extent, tile_k: self.tile_k * self.slices, threads: self.threads() }
+    }
+}
+
+/// The position of a thread: its slice, and its row and column in the slice's grid of threads.
+pub(in crate::gemm) struct ThreadTile<'k> {
+    pub(in crate::gemm) slice: Value<'k, u32>,
+    pub(in crate::gemm) row: Value<'k, u32>,
+    pub(in crate::gemm) column: Value<'k, u32>,
+}
+
+impl<'k> ThreadTile<'k> {
+    /// A warp covers 4 × 8 threads (8 × 4 in narrow tiles), so that it reads the fewest distinct
+    /// vec4s per step of K.
+    pub(in crate::gemm) fn new(k: &Kernel<'k>, config: &SimtConfig) -> Self {
+        let tid = k.tid_x();
+        let [_, across] = config.slice_shape();
+        let threads = config.slice_threads();
+        let (slice, thread) = (div_const(tid, threads), tid & (threads - 1));
+        let lanes_across = across.min(8);
+        let lanes_down = 32 / lanes_across;
+        let warps_across = across / lanes_across;
+        let (warp, lane) = (thread >> 5, thread & 31);
+        let row = div_const(warp, warps_across) * lanes_down + div_const(lane, lanes_across);
+        let column = (warp & (warps_across - 1)) * lanes_across + (lane & (lanes_across - 1));
+        Self { slice, row, column }
+    }
+}
+
+/// The elements of c that a thread computes, by row and column.
+pub(in crate::gemm) type ThreadAccumulators<'k> = Vec<Vec<Var<'k, f32>>>;

@@ -1,0 +1,164 @@
+//! Epilogue: scales the accumulators, adds bias and previous values, and writes c.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
+
+use super::arith::{div_const, rem_const};
+use super::params::GemmParams;
+use crate::primitives::bf16::pack;
+
+/// The epilogue of a block.
+pub(super) struct Epilogue<'k> {
+    pub(super) kernel: Kernel<'k>,
+    /// The target, if c may be bf16; it determines the conversion.
+    pub(super) bf16_target: Option<SmTarget>,
+    pub(super) params: GemmParams<'k>,
+    /// First row and column of the block's tile.
+    pub(super) origin: [Value<'k, u32>; 2],
+}
+
+/// Accumulators in shared memory: a range of rows of every slice, one slice after another.
+pub(super) struct SliceSums<'k> {
+    /// The rows of the first slice.
+    pub(super) smem: Shared<'k, f32>,
+    /// Number of slices.
+    pub(super) count: u32,
+    /// First row of the range in the tile.
+    pub(super) first_row: u32,
+    /// Rows of the range, and columns.
+    pub(super) extent: [u32; 2],
+    /// Elements from one row to the next.
+    pub(super) pitch: u32,
+    /// Threads of the block.
+    pub(super) threads: u32,
+}
+
+impl<'k> Epilogue<'k> {
+    /// Adds the slices in ascending order and writes the sums.
+    pub(super) fn write_slices(&self, slices: &SliceSums<'k>) {
+        let k = self.kernel;
+        let [rows, columns] = slices.extent;
+        let (elements, vec4s_per_row) = (rows * columns, columns / 4);
+        for first in (0..elements / 4).step_by(slices.threads as usize) {
+            let index = k.tid_x() + first;
+            k.when(index.lt(elements / 4), || {
+                let (row, column) =
+                    (div_const(index, vec4s_per_row), rem_const(index, vec4s_per_row) * 4);
+                let first = slices.smem.at(row * slices.pitch + column);
+                let mut sum = first.load_vec4(0);
+                for slice in 1..slices.count {
+                    let offset = i64::from(slice * rows * slices.pitch);
+                    let next = first.offset(offset).load_vec4(0);
+                    sum = [0, 1, 2, 3].map(|j| sum[j] + next[j]);
+                }
+                self.write(row + slices.first_row, column, &sum);
+            });
+        }
+    }
+
+    /// Writes two or four consecutive elements of a row of the tile, if they are inside c.
+    pub(super) fn write(
+        &self,
+        row: Value<'k, u32>,
+        column: Value<'k, u32>,
+        sums: &[Value<'k, f32>],
+    ) {
+        let k = self.kernel;
+        let (row, column) = (self.origin[0] + row, self.origin[1] + column);
+        k.when(row.lt(self.params.m) & column.lt(self.params.n), || {
+            let index = row.mul_add(self.params.c.leading_dim, column);
+            let write_f32 = || {
+                k.when_else(
+                    self.params.c.vectorized,
+                    || self.write_vector(index, column, sums),
+                    || self.write_scalars(index, column, sums),
+                );
+            };
+            match self.params.c.bf16.zip(self.bf16_target) {
+                None => write_f32(),
+                Some(((plane, is_bf16), target)) => {
+                    let write_bf16 = || self.write_bf16((plane, target), (index, column), sums);
+                    k.when_else(is_bf16, write_bf16, write_f32);
+                }
+            }
+        });
+    }
+
+    /// Writes to c in bf16, which is never added to.
+    fn write_bf16(
+        &self,
+        (plane, target): (Ptr<'k, u32>, SmTarget),
+        (index, column): (Value<'k, u32>, Value<'k, u32>),
+        sums: &[Value<'k, f32>],
+    ) {
+        let (k, c) = (self.kernel, self.params.c);
+        let values: Vec<_> = sums.iter().map(|&sum| k.var(sum * c.alpha)).collect();
+        k.when(!c.bias.is_null(), || {
+            // Columns past the end are not written, so any bias will do for them.
+            let bias = c.bias.at(column);
+            let last = self.params.n - 1 - column;
+            (0u32..).zip(&values).for_each(|(j, value)| value.add_assign(bias.load(last.min(j))));
+        });
+        let pair = |pair: &[Var<'k, f32>]| pack(target, [pair[0].get(), pair[1].get()]);
+        let words: Vec<_> = values.chunks_exact(2).map(pair).collect();
+        let vectorized = || match words[..] {
+            [word] => plane.store(index >> 1, word),
+            [low, high] => plane.store_vec2(index >> 1, [low, high]),
+            _ => unreachable!("two or four elements are written"),
+        };
+        let scalars = || {
+            for (j, word) in (0u32..).step_by(2).zip(&words) {
+                for (j, half) in [(j, *word), (j + 1, *word >> 16)] {
+                    let inside = (column + j).lt(self.params.n);
+                    k.when(inside, || plane.store_u16(index + j, half));
+                }
+            }
+        };
+        k.when_else(c.vectorized, vectorized, scalars);
+    }
+
+    /// Writes one vector to c in f32, whose rows have a multiple of 4 elements.
+    fn write_vector(&self, index: Value<'k, u32>, column: Value<'k, u32>, sums: &[Value<'k, f32>]) {
+        let (k, c) = (self.kernel, self.params.c);
+        let to = c.plane.at(index);
+        let values: Vec<_> = sums.iter().map(|&sum| k.var(sum * c.alpha)).collect();
+        k.when(!c.bias.is_null(), || {
+            // The bias may be unaligned.
+            let bias = c.bias.at(column);
+            (0..).zip(&values).for_each(|(j, value)| value.add_assign(bias.load(j)));
+        });
+        let add = |before: &[Value<'k, f32>]| {
+            values.iter().zip(before).for_each(|(value, &before)| value.add_assign(before));
+        };
+        match values[..] {
+            [a, b] => {
+                k.when(c.accumulate, || add(&to.load_vec2(0)));
+                to.store_vec2(0, [a, b].map(Var::get));
+            }
+            [a, b, x, y] => {
+                k.when(c.accumulate, || add(&to.load_vec4(0)));
+                to.store_vec4(0, [a, b, x, y].map(Var::get));
+            }
+            _ => unreachable!("two or four elements are written"),
+        }
+    }
+
+    /// Writes to c in f32, element by element.
+    fn write_scalars(
+        &self,
+        index: Value<'k, u32>,
+        column: Value<'k, u32>,
+        sums: &[Value<'k, f32>],
+    ) {
+        let (k, c) = (self.kernel, self.params.c);
+        let (to, bias) = (c.plane.at(index), c.bias.at(column));
+        for (j, &sum) in (0u32..).zip(sums) {
+            k.when((column + j).lt(self.params.n), || {
+                let value = k.var(sum * c.alpha);
+                k.when(!c.bias.is_null(), || value.add_assign(bias.load(j)));
+                k.when(c.accumulate, || value.add_assign(to.load(j)));
+                to.store(j, value);
+            });
+        }
+    }
+}

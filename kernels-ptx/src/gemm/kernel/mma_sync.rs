@@ -1,0 +1,101 @@
+//! GEMM with operands converted to bf16 on their way through registers, multiplied by `mma.sync`.
+//!
+//! In shared memory operands keep their orientation in global memory; `ldmatrix` transposes if
+//! necessary.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::Entry;
+use retrograph_ptx::build::{Kernel, Shared};
+
+use crate::gemm::accumulator::{AccFragment, WarpTile, accumulators};
+use crate::gemm::config::mma_sync::{MmaConfig, STAGES};
+use crate::gemm::epilogue::{Epilogue, SliceSums};
+use crate::gemm::layout::Major;
+use crate::gemm::loader::register_bf16::RegisterLoader;
+use crate::gemm::loader::vector::OperandFormat;
+use crate::gemm::mainloop::mma_sync::{FragmentLoader, multiply};
+use crate::gemm::mainloop::register_staged::RegisterStaged;
+use crate::gemm::params::GemmParams;
+use crate::gemm::smem_tile::{BlockOperand, SmemTile};
+use crate::primitives::dtype::DType;
+
+/// The entry for one configuration, layout and type of b.
+pub(in crate::gemm) fn entry(
+    (target, name): (SmTarget, &str),
+    config: &MmaConfig,
+    (majors, b_dtype): ([Major; 2], DType),
+) -> Entry {
+    Kernel::build(name, |k| {
+        k.max_threads(config.threads());
+        k.min_blocks(config.min_blocks_per_sm);
+        let params = GemmParams::declare(k, [DType::F32, b_dtype]);
+        let origin = params.tile_origin(k, [config.rows, config.columns]);
+        let tiles =
+            [config.smem_tile(config.rows, majors[0]), config.smem_tile(config.columns, majors[1])];
+        let tile_lens = tiles.map(SmemTile::words);
+        let smem_len = ((tile_lens[0] + tile_lens[1]) * STAGES).max(config.slice_sums_len());
+        let smem = k.shared::<u32>("panels", smem_len as usize);
+        let block_operands = [
+            BlockOperand {
+                tile: tiles[0],
+                operand: params.a,
+                origin: origin[0],
+                bounds: [params.m, params.k],
+            },
+            BlockOperand {
+                tile: tiles[1],
+                operand: params.b,
+                origin: origin[1],
+                bounds: [params.n, params.k],
+            },
+        ];
+        let loaders = block_operands.map(|operand| RegisterLoader::new((k, target), operand));
+        let warp_tile = WarpTile::of_warp(k, config.warps, config.warp());
+        let acc = accumulators(k, config.warp());
+        let first_k = warp_tile.slice * config.tile_k;
+        let fragment_loaders = [0, 1].map(|i| {
+            let layout = (tiles[i].major, tiles[i].pitch());
+            FragmentLoader::new(k, layout, (warp_tile.origin[i], first_k), i == 0)
+        });
+
+        if let OperandFormat::Nf4(nf4) = params.b.format {
+            nf4.fill_tables();
+        }
+        let tile_k = config.tile_k * config.slices;
+        let mainloop =
+            RegisterStaged { kernel: *k, stages: STAGES, tile_k, tile_lens, loaders, smem };
+        mainloop.run(&params, |stage| {
+            let tiles = [stage, stage.offset(i64::from(tile_lens[0]))];
+            multiply((k, target), config.tile_k, (&fragment_loaders, tiles), &acc);
+        });
+        let epilogue = Epilogue { kernel: *k, bf16_target: None, params, origin };
+        write(config, &epilogue, (smem.reinterpret(), &warp_tile), &acc);
+    })
+}
+
+/// Writes the accumulators of the block to c. If there are several slices, adds them first, in
+/// shared memory, which is no longer read.
+fn write<'k>(
+    config: &MmaConfig,
+    epilogue: &Epilogue<'k>,
+    (smem, warp_tile): (Shared<'k, f32>, &WarpTile<'k>),
+    acc: &[Vec<AccFragment<'k>>],
+) {
+    let k = epilogue.kernel;
+    let elements = config.rows * config.columns;
+    let slice = smem.at(warp_tile.slice * elements);
+    if config.slices == 1 {
+        warp_tile.for_each_pair(&k, acc, |row, column, pair| epilogue.write(row, column, &pair));
+    } else {
+        warp_tile.store_pairs(&k, (slice, config.columns), acc);
+        k.barrier();
+        epilogue.write_slices(&SliceSums {
+            smem,
+            count: config.slices,
+            first_row: 0,
+            extent: [config.rows, config.columns],
+            pitch: config.columns,
+            threads: config.threads(),
+        });
+    }
+}

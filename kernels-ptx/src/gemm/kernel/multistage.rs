@@ -1,0 +1,299 @@
+//! GEMM with several stages in shared memory, multiplied by tensor cores.
+//!
+//! Operands are copied into a stage by `cp.async` while earlier stages are multiplied. Shared
+//! memory is dynamic, because a kernel can declare no more than 48 KiB.
+//!
+//! | a | b | sm_75 | sm_80 and later | sm_90a |
+//! |---|---|---|---|---|
+//! | bf16 | bf16 | FMA | `mma.sync` | `wgmma` |
+//! | bf16 | NF4, dequantized into the stage | FMA | `mma.sync` | `wgmma` |
+//! | f32 | f32 | FMA | `mma.sync`, tf32x3 | warp-specialized `wgmma`, tf32x3 |
+//!
+//! bf16 operands accumulate in a single chain along K, so results have the bits of the
+//! register-staged bf16 kernel without slices. Targets before sm_80 copy by plain loads and stores.
+//!
+//! **Limits.** Rows of operands start at multiples of 16 bytes, and their length is a multiple of 16
+//! bytes.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::Entry;
+use retrograph_ptx::build::{Kernel, Shared, Value};
+
+use crate::gemm::Operands;
+use crate::gemm::accumulator::{AccFragment, WarpTile, accumulators};
+use crate::gemm::config::multistage::{MultistageConfig, configs};
+use crate::gemm::epilogue::{Epilogue, SliceSums};
+use crate::gemm::layout::Major;
+use crate::gemm::loader::cp_async::CpAsyncLoader;
+use crate::gemm::loader::nf4::{self, Nf4Loader};
+use crate::gemm::loader::vector::OperandFormat;
+use crate::gemm::mainloop::multistage::Multistage;
+use crate::gemm::mainloop::{mma_sync, tf32x3, wgmma, wgmma_tf32x3};
+use crate::gemm::params::GemmParams;
+use crate::gemm::smem_tile::{BlockOperand, SmemLayout, SmemTile};
+use crate::primitives::dtype::DType;
+
+/// The entries of `image`, one per configuration.
+pub(in crate::gemm) fn entries(
+    (target, image): (SmTarget, &str),
+    operands: Operands,
+) -> impl Iterator<Item = Entry> {
+    kernels(target, operands).map(move |kernel| kernel.entry(&kernel.config.entry_name(image)))
+}
+
+/// The dynamic shared memory, in bytes, of each entry of `image`.
+pub(in crate::gemm) fn smem_bytes(
+    (target, image): (SmTarget, &str),
+    operands: Operands,
+) -> impl Iterator<Item = (String, u32)> {
+    kernels(target, operands)
+        .map(move |kernel| (kernel.config.entry_name(image), kernel.smem_bytes()))
+}
+
+/// The kernels that `target` supports.
+fn kernels(
+    target: SmTarget,
+    (majors, b_dtype): Operands,
+) -> impl Iterator<Item = MultistageKernel> {
+    configs(b_dtype)
+        .iter()
+        .map(move |config| MultistageKernel { target, config, majors, b_dtype })
+        .filter(|kernel| kernel.stages()[1] > 0)
+}
+
+/// What one entry is generated for.
+#[derive(Clone, Copy)]
+pub(in crate::gemm) struct MultistageKernel {
+    pub(in crate::gemm) target: SmTarget,
+    pub(in crate::gemm) config: &'static MultistageConfig,
+    majors: [Major; 2],
+    pub(in crate::gemm) b_dtype: DType,
+}
+
+/// Alignment in bytes of swizzled tiles.
+const SWIZZLE_ALIGNMENT: u32 = 1024;
+
+/// The first swizzle-aligned address in `smem`, which must have [`SWIZZLE_ALIGNMENT`] spare bytes.
+pub(in crate::gemm) fn align_for_swizzle<'k>(
+    k: &Kernel<'k>,
+    smem: Shared<'k, u32>,
+) -> Shared<'k, u32> {
+    smem.at(((k.constant(0u32) - smem.address()) & (SWIZZLE_ALIGNMENT - 1)) >> 2)
+}
+
+impl MultistageKernel {
+    /// The element type in shared memory.
+    fn smem_dtype(self) -> DType {
+        match self.b_dtype {
+            DType::F32 => DType::F32,
+            DType::Bf16 | DType::Nf4 => DType::Bf16,
+        }
+    }
+
+    /// Elements of a stage along K, and number of stages.
+    fn stages(self) -> [u32; 2] {
+        if self.is_wgmma_tf32x3() {
+            return [wgmma_tf32x3::TILE_K, wgmma_tf32x3::STAGES];
+        }
+        if self.has_wgmma() {
+            return [wgmma::TILE_K, self.config.wgmma_stages];
+        }
+        let smem_kib = self.target.features().smem_bytes_per_block >> 10;
+        self.config.mma_sync_stages[match smem_kib {
+            160.. => 0,
+            99.. => 1,
+            _ => 2,
+        }]
+    }
+
+    fn has_wgmma(self) -> bool {
+        self.target.features().wgmma
+    }
+
+    fn is_wgmma_tf32x3(self) -> bool {
+        self.has_wgmma() && self.smem_dtype() == DType::F32
+    }
+
+    /// Threads that multiply.
+    pub(in crate::gemm) fn threads(self) -> u32 {
+        32 * self.config.warps[0] * self.config.warps[1]
+    }
+
+    /// The tiles of a and b in a stage.
+    pub(in crate::gemm) fn tiles(self) -> [SmemTile; 2] {
+        let tf32x3 = self.is_wgmma_tf32x3();
+        [0, 1].map(|operand| SmemTile {
+            extent: self.config.tile[operand],
+            tile_k: self.stages()[0],
+            threads: if tf32x3 { wgmma_tf32x3::PRODUCER_THREADS } else { self.threads() },
+            major: self.majors[operand],
+            dtype: self.smem_dtype(),
+            layout: match self.has_wgmma() && !tf32x3 {
+                true => SmemLayout::Swizzled,
+                false => SmemLayout::Padded,
+            },
+        })
+    }
+
+    /// The tile of a warp in c, and its accumulators.
+    fn accumulators<'k>(self, k: &Kernel<'k>) -> (WarpTile<'k>, Vec<Vec<AccFragment<'k>>>) {
+        let MultistageConfig { tile: [rows, columns], warps, .. } = *self.config;
+        if self.has_wgmma() {
+            let rows = rows / (self.threads() / wgmma::THREADS);
+            (WarpTile::of_warpgroup(k, rows), accumulators(k, [rows / 4, columns]))
+        } else {
+            let warp = [rows / warps[0], columns / warps[1]];
+            (WarpTile::of_warp(k, warps, warp), accumulators(k, warp))
+        }
+    }
+
+    /// The parts of the operands for the block whose tile of c starts at `origin`.
+    pub(in crate::gemm) fn block_operands<'k>(
+        self,
+        params: &GemmParams<'k>,
+        [row, column]: [Value<'k, u32>; 2],
+    ) -> [BlockOperand<'k>; 2] {
+        let [a, b] = self.tiles();
+        let GemmParams { m, n, k, .. } = *params;
+        [
+            BlockOperand { tile: a, operand: params.a, origin: row, bounds: [m, k] },
+            BlockOperand { tile: b, operand: params.b, origin: column, bounds: [n, k] },
+        ]
+    }
+
+    /// The loaders: `cp.async`, and for b in NF4 one that dequantizes.
+    fn loaders<'k>(
+        self,
+        k: &Kernel<'k>,
+        [a, b]: [BlockOperand<'k>; 2],
+    ) -> (Vec<CpAsyncLoader<'k>>, Option<Nf4Loader<'k>>) {
+        let cp_async = |operand| CpAsyncLoader::new((k, self.target), k.tid_x(), operand);
+        let a = cp_async(a);
+        let OperandFormat::Nf4(nf4) = b.operand.format else {
+            return (vec![a, cp_async(b)], None);
+        };
+        nf4.fill_tables();
+        (vec![a], Some(Nf4Loader::new(k, self.target, (b, nf4))))
+    }
+
+    /// Words of a stage: the tile of a, the tile of b, and NF4 codes.
+    fn stage_words(self) -> [u32; 3] {
+        let [a, b] = self.tiles();
+        let has_codes = self.b_dtype == DType::Nf4;
+        let codes = if has_codes { nf4::code_words(self.target, b) } else { 0 };
+        [a.words(), b.words(), codes]
+    }
+
+    /// Dynamic shared memory in bytes.
+    pub(in crate::gemm) fn smem_bytes(self) -> u32 {
+        if self.is_wgmma_tf32x3() {
+            return wgmma_tf32x3::words(self) * 4 + SWIZZLE_ALIGNMENT;
+        }
+        let alignment = if self.has_wgmma() { SWIZZLE_ALIGNMENT } else { 0 };
+        self.stage_words().iter().sum::<u32>() * self.stages()[1] * 4 + alignment
+    }
+
+    fn entry(self, name: &str) -> Entry {
+        let Self { target, config, .. } = self;
+        if self.is_wgmma_tf32x3() {
+            return wgmma_tf32x3::entry(self, name);
+        }
+        let [tile_k, stages] = self.stages();
+        Kernel::build(name, |k| {
+            k.max_threads(self.threads());
+            k.min_blocks(config.min_blocks_per_sm);
+            let params = GemmParams::declare(k, [self.smem_dtype(), self.b_dtype]);
+            let origin = params.tile_origin(k, config.tile);
+            let (loaders, nf4_loader) = self.loaders(k, self.block_operands(&params, origin));
+            let (warp_tile, acc) = self.accumulators(k);
+            let async_mma = self.has_wgmma();
+            let smem = k.dynamic_shared();
+            let smem = if async_mma { align_for_swizzle(k, smem) } else { smem };
+            let mainloop = Multistage {
+                kernel: *k,
+                target,
+                stages,
+                tile_k,
+                stage_words: self.stage_words(),
+                loaders,
+                nf4_loader,
+                smem,
+                async_mma,
+            };
+            self.run(&mainloop, &params, (&warp_tile, &acc));
+            let bf16_target = (self.smem_dtype() == DType::Bf16).then_some(target);
+            let epilogue = Epilogue { kernel: *k, bf16_target, params, origin };
+            if async_mma {
+                self.write_through_smem(&epilogue, smem.reinterpret(), (&warp_tile, &acc));
+                return;
+            }
+            warp_tile.for_each_pair(k, &acc, |row, column, pair| {
+                epilogue.write(row, column, &pair);
+            });
+        })
+    }
+
+    /// Runs the mainloop with the multiplication of this kernel.
+    fn run<'k>(
+        self,
+        mainloop: &Multistage<'k>,
+        params: &GemmParams<'k>,
+        (warp_tile, acc): (&WarpTile<'k>, &[Vec<AccFragment<'k>>]),
+    ) {
+        let (k, target, tile_k) = (&mainloop.kernel, self.target, mainloop.tile_k);
+        let tiles = self.tiles();
+        match self.smem_dtype() {
+            DType::Bf16 if mainloop.async_mma => {
+                let warpgroup_offset = wgmma::warpgroup_offset(k, acc);
+                mainloop.run(params, |stage, overlap| {
+                    wgmma::multiply(k, tiles, (stage, overlap), (warpgroup_offset, acc));
+                });
+                k.wait_products(0);
+                // Zero-filled stages past the end may still arrive; the epilogue reuses the memory.
+                k.wait_copies(0);
+            }
+            DType::Bf16 => {
+                let first_k = k.constant(0);
+                let loaders = [0, 1].map(|i| {
+                    let layout = (tiles[i].major, tiles[i].pitch());
+                    let start = (warp_tile.origin[i], first_k);
+                    mma_sync::FragmentLoader::new(k, layout, start, i == 0)
+                });
+                mainloop.run(params, |stage, _| {
+                    mma_sync::multiply((k, target), tile_k, (&loaders, stage), acc);
+                });
+            }
+            DType::F32 => {
+                let loaders = [0, 1]
+                    .map(|i| tf32x3::FragmentLoader::new(k, tiles[i], warp_tile.origin[i], i == 0));
+                mainloop.run(params, |stage, _| {
+                    tf32x3::multiply((k, target), tile_k, (&loaders, stage), acc);
+                });
+            }
+            DType::Nf4 => unreachable!("NF4 is dequantized to bf16"),
+        }
+    }
+
+    /// Writes the accumulators to c through shared memory, so that consecutive threads write
+    /// consecutive elements: a warp then fills whole 128-byte lines.
+    pub(in crate::gemm) fn write_through_smem<'k>(
+        self,
+        epilogue: &Epilogue<'k>,
+        smem: Shared<'k, f32>,
+        (warp_tile, acc): (&WarpTile<'k>, &[Vec<AccFragment<'k>>]),
+    ) {
+        let k = &epilogue.kernel;
+        let [rows, columns] = self.config.tile;
+        // The padding puts four rows that a warp stores at once into different banks.
+        let pitch = columns + 8;
+        let fits = rows * pitch * 4 <= self.smem_bytes() - SWIZZLE_ALIGNMENT;
+        assert!(fits, "the accumulators fit into the stages");
+        // Every warpgroup has waited for its own products; this waits for all of them.
+        k.barrier();
+        warp_tile.store_pairs(k, (smem, pitch), acc);
+        k.barrier();
+        let (count, first_row, extent) = (1, 0, [rows, columns]);
+        let threads = self.threads();
+        epilogue.write_slices(&SliceSums { smem, count, first_row, extent, pitch, threads });
+    }
+}

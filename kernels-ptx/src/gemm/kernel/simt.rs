@@ -1,0 +1,116 @@
+//! f32 GEMM by fused multiply-adds (SIMT), with stages loaded through registers.
+
+use retrograph_ptx::ast::Entry;
+use retrograph_ptx::build::{Kernel, Shared, Value, Var};
+
+use crate::gemm::config::simt::{SimtConfig, ThreadAccumulators, ThreadTile};
+use crate::gemm::epilogue::{Epilogue, SliceSums};
+use crate::gemm::layout::Major;
+use crate::gemm::loader::register_f32::{KOuterTile, RegisterLoader};
+use crate::gemm::loader::vector::OperandFormat;
+use crate::gemm::mainloop::register_staged::RegisterStaged;
+use crate::gemm::mainloop::simt::multiply;
+use crate::gemm::params::GemmParams;
+use crate::primitives::dtype::DType;
+
+/// The entry for one configuration, layout and type of b.
+pub(in crate::gemm) fn entry(
+    name: &str,
+    config: &SimtConfig,
+    (majors, b_dtype): ([Major; 2], DType),
+) -> Entry {
+    Kernel::build(name, |k| {
+        k.max_threads(config.threads());
+        k.min_blocks(config.min_blocks_per_sm(b_dtype));
+        let params = GemmParams::declare(k, [DType::F32, b_dtype]);
+        let origin = params.tile_origin(k, [config.rows, config.columns]);
+        let tiles = [config.smem_tile(config.rows), config.smem_tile(config.columns)];
+        let a_bounds = (origin[0], [params.m, params.k]);
+        let b_bounds = (origin[1], [params.n, params.k]);
+        let loaders = [
+            RegisterLoader::new(k, (tiles[0], majors[0]), params.a, a_bounds),
+            RegisterLoader::new(k, (tiles[1], majors[1]), params.b, b_bounds),
+        ];
+        let smem_len = (tiles[0].len() + tiles[1].len()) * config.stages;
+        let smem = k.shared::<f32>("panels", smem_len.max(config.slice_sums_len()) as usize);
+        let thread_tile = ThreadTile::new(k, config);
+        let row = || (0..config.thread_columns).map(|_| k.var(0.0f32)).collect();
+        let acc: ThreadAccumulators<'_> = (0..config.thread_rows).map(|_| row()).collect();
+
+        if let OperandFormat::Nf4(nf4) = params.b.format {
+            nf4.fill_tables();
+        }
+        let tile_lens = tiles.map(KOuterTile::len);
+        let (tile_k, stages) = (tiles[0].tile_k, config.stages);
+        let mainloop = RegisterStaged { kernel: *k, stages, tile_k, tile_lens, loaders, smem };
+        mainloop.run(&params, |stage| multiply(config, tiles, (stage, &thread_tile), &acc));
+        let epilogue = Epilogue { kernel: *k, bf16_target: None, params, origin };
+        write(config, &epilogue, (smem, &thread_tile), &acc);
+    })
+}
+
+/// Writes the accumulators of the block to c. If there are several slices, adds them first, band by
+/// band.
+fn write<'k>(
+    config: &SimtConfig,
+    epilogue: &Epilogue<'k>,
+    (smem, thread_tile): (Shared<'k, f32>, &ThreadTile<'k>),
+    acc: &ThreadAccumulators<'k>,
+) {
+    let k = epilogue.kernel;
+    if config.slices == 1 {
+        for_each_vec4(config, thread_tile, acc, |_, row, column, vec4| {
+            epilogue.write(row, column, &vec4.map(Var::get));
+        });
+        return;
+    }
+    for band in 0..config.bands() {
+        if band > 0 {
+            // All threads must have read the previous band before it is overwritten.
+            k.barrier();
+        }
+        store_band(config, (band, smem), (thread_tile, acc));
+        k.barrier();
+        epilogue.write_slices(&SliceSums {
+            smem,
+            count: config.slices,
+            first_row: band * config.band_rows(),
+            extent: [config.band_rows(), config.columns],
+            pitch: config.columns,
+            threads: config.threads(),
+        });
+    }
+}
+
+/// Visits this thread's vec4s with their band, and their row and column in the tile.
+fn for_each_vec4<'k>(
+    config: &SimtConfig,
+    thread_tile: &ThreadTile<'k>,
+    acc: &ThreadAccumulators<'k>,
+    visit: impl Fn(u32, Value<'k, u32>, Value<'k, u32>, [Var<'k, f32>; 4]),
+) {
+    let column_stride = config.columns / (config.thread_columns / 4);
+    for (i, acc_row) in (0..).zip(acc) {
+        let row = thread_tile.row * 4 + (i / 4 * config.band_rows() + i % 4);
+        for (j, vec4) in (0..).zip(acc_row.chunks_exact(4)) {
+            let column = thread_tile.column * 4 + j * column_stride;
+            visit(i / 4, row, column, [vec4[0], vec4[1], vec4[2], vec4[3]]);
+        }
+    }
+}
+
+/// Stores one band of every slice to shared memory, which is no longer read.
+fn store_band<'k>(
+    config: &SimtConfig,
+    (band, smem): (u32, Shared<'k, f32>),
+    (thread_tile, acc): (&ThreadTile<'k>, &ThreadAccumulators<'k>),
+) {
+    let elements = config.band_rows() * config.columns;
+    let slice = smem.at(thread_tile.slice * elements);
+    for_each_vec4(config, thread_tile, acc, |band_of_vec4, row, column, vec4| {
+        if band_of_vec4 == band {
+            let index = (row - band * config.band_rows()) * config.columns + column;
+            slice.store_vec4(index, vec4.map(Var::get));
+        }
+    });
+}

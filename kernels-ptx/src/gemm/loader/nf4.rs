@@ -1,0 +1,196 @@
+//! Loader that dequantizes an NF4 operand into a stage, as bf16.
+//!
+//! The codes of a stage are copied into the previous one by `cp.async`, if the target has it. While
+//! tensor cores multiply that stage, threads decode them. Each thread decodes the same number of
+//! consecutive elements, at most half an NF4 block, so it needs a single table of 16 scaled values.
+//! The scale is loaded one stage earlier still.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
+
+use crate::gemm::arith::div_const;
+use crate::gemm::nf4::{Bf16Table, Nf4};
+use crate::gemm::smem_tile::{BlockOperand, CHUNK_BYTES, SmemTile, TileCoord};
+
+/// Codes in a word, whose values fill one chunk, and codes in a chunk.
+const CODES_PER_WORD: u32 = 8;
+const CODES_PER_CHUNK: u32 = CHUNK_BYTES * 2;
+/// Maximum consecutive bf16 elements in shared memory: a line of 128 bytes.
+const LINE_LEN: u32 = 64;
+
+/// One thread's share of dequantizing an operand. Everything that doesn't depend on the stage is
+/// computed once, because threads have little time for it beside the tensor cores.
+pub(in crate::gemm) struct Nf4Loader<'k> {
+    kernel: Kernel<'k>,
+    target: SmTarget,
+    tile: SmemTile,
+    nf4: Nf4<'k>,
+    /// Address of the operand, and the first element of this block's plane.
+    address: Value<'k, u64>,
+    first: Value<'k, u32>,
+    /// Elements that a thread decodes, and threads that decode.
+    elements_per_thread: u32,
+    threads: u32,
+    /// The elements that this thread decodes, the word of their codes in a stage, and the words of
+    /// the tile for their values.
+    own: TileCoord<'k>,
+    codes: Value<'k, u32>,
+    words: Vec<Value<'k, u32>>,
+    /// The codes that this thread copies.
+    copied: TileCoord<'k>,
+    /// The scale of the next stage, in flight, and the offset of nested scales.
+    scale: [Var<'k, f32>; 2],
+    offset: Value<'k, f32>,
+}
+
+/// Words of shared memory for the codes of a stage.
+pub(in crate::gemm) fn code_words(target: SmTarget, tile: SmemTile) -> u32 {
+    if target.features().cp_async { tile.extent * tile.tile_k / CODES_PER_WORD } else { 0 }
+}
+
+/// The run, and the element in it, of element number `element` of a stage in thread order: along a
+/// line, then from run to run. Consecutive threads then load from the same sectors and store to
+/// different banks.
+fn run_and_element<'k>(
+    tile: SmemTile,
+    element: Value<'k, u32>,
+) -> (Value<'k, u32>, Value<'k, u32>) {
+    let [runs, length] = tile.runs();
+    let line_len = length.min(LINE_LEN);
+    let line = div_const(element, line_len);
+    (line & (runs - 1), div_const(line, runs) * line_len + (element & (line_len - 1)))
+}
+
+impl<'k> Nf4Loader<'k> {
+    /// The share of this thread in `source`, whose scales are `nf4`.
+    pub(in crate::gemm) fn new(
+        k: &Kernel<'k>,
+        target: SmTarget,
+        (source, nf4): (BlockOperand<'k>, Nf4<'k>),
+    ) -> Self {
+        let tile = source.tile;
+        let elements = tile.extent * tile.tile_k;
+        // If the elements don't divide evenly, the last threads have none.
+        let unit = (elements / tile.threads).next_power_of_two();
+        let threads = elements / unit;
+        let even = elements.is_multiple_of(unit) && CODES_PER_CHUNK.is_multiple_of(unit);
+        assert!(even && unit >= 2 * CODES_PER_WORD, "a thread decodes two words to one chunk");
+        let (address, first) = source.operand.start(k);
+        let element = match threads < tile.threads {
+            true => k.tid_x().min(threads - 1) * unit,
+            false => k.tid_x() * unit,
+        };
+        let (run, along) = run_and_element(tile, element);
+        let word = |word| tile.word(run, along + word * CODES_PER_WORD);
+        Self {
+            kernel: *k,
+            target,
+            tile,
+            nf4,
+            address,
+            first,
+            elements_per_thread: unit,
+            threads,
+            own: source.coord((run, along), unit),
+            codes: div_const(element, CODES_PER_WORD),
+            words: (0..unit / CODES_PER_WORD).map(word).collect(),
+            copied: source
+                .coord(run_and_element(tile, k.tid_x() * CODES_PER_CHUNK), CODES_PER_CHUNK),
+            scale: [(); 2].map(|()| k.var(0.0f32)),
+            offset: nf4.offset(),
+        }
+    }
+
+    /// The index in the operand of `coord` in stage number `stage`, and whether it is in bounds.
+    /// There is no outer reduction.
+    fn index(&self, stage: Value<'k, u32>, coord: &TileCoord<'k>) -> (Value<'k, u32>, Pred<'k>) {
+        let (index, inside) = coord.index(stage * self.tile.tile_k);
+        (index + self.first, inside)
+    }
+
+    fn codes_at(&self, index: Value<'k, u32>) -> Ptr<'k, u32> {
+        Ptr::from_address(self.address).at(div_const(index, CODES_PER_WORD))
+    }
+
+    /// Runs `body` in the first `count` threads.
+    fn in_first_threads(&self, count: u32, body: impl FnOnce()) {
+        let k = self.kernel;
+        if count == self.tile.threads { body() } else { k.when(k.tid_x().lt(count), body) }
+    }
+
+    /// Starts to copy the codes of stage number `stage` to `codes`; zeros if not `enabled`.
+    pub(in crate::gemm) fn copy_codes(
+        &self,
+        (stage, enabled): (Value<'k, u32>, Option<Pred<'k>>),
+        codes: Shared<'k, u32>,
+    ) {
+        if !self.target.features().cp_async {
+            return;
+        }
+        self.in_first_threads(self.tile.extent * self.tile.tile_k / CODES_PER_CHUNK, || {
+            let (index, _) = self.index(stage, &self.copied);
+            let to = codes.at(self.kernel.tid_x() * (CHUNK_BYTES / 4));
+            let bytes = enabled.map_or(self.kernel.constant(CHUNK_BYTES), |enabled| {
+                enabled.select(CHUNK_BYTES, 0)
+            });
+            to.copy_async(self.codes_at(index), bytes);
+        });
+    }
+
+    /// Starts loading the scale of stage number `stage`, or of the last one if there is no such.
+    pub(in crate::gemm) fn load_scale(&self, stage: Value<'k, u32>) {
+        let (index, _) = self.index(stage, &self.own);
+        self.nf4.fetch(index, self.scale);
+    }
+
+    /// The loaded scale, before [`Self::load_scale`] replaces it.
+    pub(in crate::gemm) fn loaded_scale(&self) -> [Value<'k, f32>; 2] {
+        self.scale.map(Var::get)
+    }
+
+    /// Prepares to dequantize stage number `stage` with its `scale`, from `codes` to `tile`.
+    /// Elements past the end of K become zero.
+    pub(in crate::gemm) fn dequantize(
+        &self,
+        (stage, scale): (Value<'k, u32>, [Value<'k, f32>; 2]),
+        (tile, codes): (Shared<'k, u32>, Shared<'k, u32>),
+    ) -> Dequantize<'k, '_> {
+        let (index, inside) = self.index(stage, &self.own);
+        let codes = self.load_codes(index, codes.at(self.codes));
+        let scale = self.nf4.scale_with(scale, || self.offset);
+        let table = Bf16Table::new(self.target, inside.select(scale, 0.0));
+        Dequantize { loader: self, table, codes, tile }
+    }
+
+    /// This thread's words of codes, from shared memory if they were copied there.
+    fn load_codes(&self, index: Value<'k, u32>, copied: Shared<'k, u32>) -> Vec<Value<'k, u32>> {
+        let global = self.codes_at(index);
+        match (self.target.features().cp_async, self.elements_per_thread / CODES_PER_WORD) {
+            (true, 4) => copied.load_vec4(0).into(),
+            (true, _) => copied.load_vec2(0).into(),
+            (false, 4) => global.load_vec4(0).into(),
+            (false, _) => global.load_vec2(0).into(),
+        }
+    }
+}
+
+/// The dequantization of a thread's share of a stage, done in two halves.
+pub(in crate::gemm) struct Dequantize<'k, 'l> {
+    loader: &'l Nf4Loader<'k>,
+    table: Bf16Table<'k>,
+    codes: Vec<Value<'k, u32>>,
+    tile: Shared<'k, u32>,
+}
+
+impl Dequantize<'_, '_> {
+    /// Decodes and stores the first half of the elements, or the second.
+    pub(in crate::gemm) fn store_half(&self, half: u32) {
+        let Nf4Loader { threads, words, .. } = self.loader;
+        let (first, count) = (half as usize * words.len() / 2, words.len() / 2);
+        self.loader.in_first_threads(*threads, || {
+            for (word, codes) in words.iter().zip(&self.codes).skip(first).take(count) {
+                self.tile.at(*word).store_vec4(0, self.table.decode(*codes));
+            }
+        });
+    }
+}

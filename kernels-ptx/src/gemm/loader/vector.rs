@@ -1,0 +1,151 @@
+//! A few consecutive elements of an operand in registers, between global and shared memory.
+//!
+//! They keep the format in which they were loaded until they are stored, so no instruction waits
+//! for the load before that.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
+
+use crate::gemm::nf4::Nf4;
+use crate::primitives::bf16::pack;
+
+/// The element format of an operand in global memory.
+#[derive(Clone, Copy)]
+pub(in crate::gemm) enum OperandFormat<'k> {
+    F32,
+    Bf16,
+    /// Codes of 4 bits, with their scales.
+    Nf4(Nf4<'k>),
+}
+
+impl<'k> OperandFormat<'k> {
+    /// Bytes of an element; 1 for NF4, which is never addressed by bytes.
+    pub(in crate::gemm) fn bytes(self) -> u32 {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 => 2,
+            Self::Nf4(_) => 1,
+        }
+    }
+
+    /// Elements that one instruction loads, out of a vector of `len`.
+    pub(super) fn elements_per_load(self, len: u32) -> u32 {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 | Self::Nf4(_) => len,
+        }
+    }
+}
+
+/// Consecutive elements in registers, in the format in which they were loaded.
+pub(super) enum LoadedVector<'k> {
+    F32(Vec<Var<'k, f32>>),
+    /// Two elements per word.
+    Bf16(Vec<Var<'k, u32>>),
+    /// `len` codes in a word, and the scale of their block.
+    Nf4 {
+        codes: Var<'k, u32>,
+        scale: [Var<'k, f32>; 2],
+        nf4: Box<Nf4<'k>>,
+        len: u32,
+    },
+}
+
+impl<'k> LoadedVector<'k> {
+    /// Registers for `len` elements, 4 or 8.
+    pub(super) fn new(k: &Kernel<'k>, format: OperandFormat<'k>, len: u32) -> Self {
+        match format {
+            OperandFormat::F32 => Self::F32((0..len).map(|_| k.var(0.0f32)).collect()),
+            OperandFormat::Bf16 => Self::Bf16((0..len / 2).map(|_| k.var(0u32)).collect()),
+            OperandFormat::Nf4(nf4) => {
+                let scale = [(); 2].map(|()| k.var(0.0f32));
+                Self::Nf4 { codes: k.var(0u32), scale, nf4: Box::new(nf4), len }
+            }
+        }
+    }
+
+    /// Starts loading by aligned vectors. `index(j)` is the index of element j, the first of a
+    /// vector.
+    pub(super) fn load_vectors(
+        &self,
+        address: Value<'k, u64>,
+        index: impl Fn(u32) -> Value<'k, u32>,
+    ) {
+        match self {
+            Self::F32(vars) => {
+                for (vec4, vars) in (0..).zip(vars.chunks_exact(4)) {
+                    let loaded = Ptr::<f32>::from_address(address).load_vec4(index(vec4 * 4));
+                    vars.iter().zip(loaded).for_each(|(var, value)| var.set(value));
+                }
+            }
+            Self::Bf16(vars) => {
+                let words = index(0) >> 1;
+                match vars[..] {
+                    [a, b, c, d] => {
+                        let loaded = Ptr::<u32>::from_address(address).load_vec4(words);
+                        [a, b, c, d].into_iter().zip(loaded).for_each(|(var, v)| var.set(v));
+                    }
+                    _ => unreachable!("a vector of bf16 has eight elements"),
+                }
+            }
+            Self::Nf4 { codes, scale, nf4, len } => {
+                let (index, words) = (index(0), Ptr::<u32>::from_address(address));
+                codes.set(if *len == 8 {
+                    words.load(index >> 3)
+                } else {
+                    words.load_u16(index >> 2)
+                });
+                nf4.fetch(index, *scale);
+            }
+        }
+    }
+
+    /// Starts loading element by element. NF4 is always loaded by vectors.
+    pub(super) fn load_scalars(
+        &self,
+        address: Value<'k, u64>,
+        index: impl Fn(u32) -> Value<'k, u32>,
+    ) {
+        match self {
+            Self::F32(vars) => {
+                let pointer = Ptr::<f32>::from_address(address);
+                (0..).zip(vars).for_each(|(j, var)| var.set(pointer.load(index(j))));
+            }
+            Self::Bf16(vars) => {
+                let pointer = Ptr::<u32>::from_address(address);
+                for (j, var) in (0..).zip(vars) {
+                    let [low, high] = [2 * j, 2 * j + 1].map(|j| pointer.load_u16(index(j)));
+                    var.set(low | (high << 16));
+                }
+            }
+            Self::Nf4 { .. } => {}
+        }
+    }
+
+    /// Converts the elements to bf16, two per word, rounded to nearest even.
+    pub(super) fn to_bf16(&self, target: SmTarget) -> Vec<Value<'k, u32>> {
+        match self {
+            Self::Bf16(vars) => vars.iter().map(|var| var.get()).collect(),
+            Self::F32(vars) => {
+                let pair = |pair: &[Var<'k, f32>]| pack(target, [pair[0].get(), pair[1].get()]);
+                vars.chunks_exact(2).map(pair).collect()
+            }
+            Self::Nf4 { .. } => {
+                let values = self.to_f32();
+                values.chunks_exact(2).map(|pair| pack(target, [pair[0], pair[1]])).collect()
+            }
+        }
+    }
+
+    /// Converts the elements to f32. No f32 kernel has an operand in bf16.
+    pub(super) fn to_f32(&self) -> Vec<Value<'k, f32>> {
+        match self {
+            Self::F32(vars) => vars.iter().map(|var| var.get()).collect(),
+            Self::Bf16(_) => unreachable!("operands in bf16 are multiplied as bf16"),
+            Self::Nf4 { codes, scale, nf4, len } => {
+                let (codes, scale) = (codes.get(), nf4.scale(scale.map(Var::get)));
+                (0..*len).map(|element| nf4.value(codes, element) * scale).collect()
+            }
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Mainloops: the loop over K, and what each stage multiplies.
+//!
+//! | Module | Loop over K | Multiplication of a stage |
+//! |---|---|---|
+//! | [`register_staged`] | one or two stages, loaded through registers | [`simt`], [`mma_sync`] |
+//! | [`multistage`] | several stages, loaded by `cp.async` | [`mma_sync`], [`tf32x3`], [`wgmma`] |
+//! | [`wgmma_tf32x3`] | warp-specialized producers and consumers | `wgmma` on split tf32 |
+
+pub(super) mod mma_sync;
+pub(super) mod multistage;
+pub(super) mod register_staged;
+pub(super) mod simt;
+pub(super) mod tf32x3;
+pub(super) mod wgmma;
+pub(super) mod wgmma_tf32x3;

@@ -1,0 +1,37 @@
+//! Multiplication of a stage in f32 by fused multiply-adds.
+
+use retrograph_ptx::build::{Shared, Value};
+
+use crate::gemm::config::simt::{SimtConfig, ThreadAccumulators, ThreadTile};
+use crate::gemm::loader::register_f32::KOuterTile;
+
+/// Adds the products of this thread's slice of a stage to `acc`.
+pub(in crate::gemm) fn multiply<'k>(
+    config: &SimtConfig,
+    tiles: [KOuterTile; 2],
+    (stage, thread): (Shared<'k, f32>, &ThreadTile<'k>),
+    acc: &ThreadAccumulators<'k>,
+) {
+    let [a_pitch, b_pitch] = tiles.map(KOuterTile::pitch);
+    let first_k = thread.slice * config.tile_k;
+    let a_tile = stage.at(first_k * a_pitch + thread.row * 4);
+    let b_tile = stage.offset(i64::from(tiles[0].len())).at(first_k * b_pitch + thread.column * 4);
+    for step in 0..config.tile_k {
+        let a_step = a_tile.offset(i64::from(step * a_pitch));
+        let x = load_strided(a_step, (config.rows, config.thread_rows));
+        let b_step = b_tile.offset(i64::from(step * b_pitch));
+        let y = load_strided(b_step, (config.columns, config.thread_columns));
+        for (row, x) in acc.iter().zip(&x) {
+            for (sum, y) in row.iter().zip(&y) {
+                sum.update(|sum| x.fma(*y, sum));
+            }
+        }
+    }
+}
+
+/// This thread's `count` elements of one step of K: vec4s spread evenly over `extent`, so that
+/// neighbouring threads read neighbouring vec4s.
+fn load_strided<'k>(step: Shared<'k, f32>, (extent, count): (u32, u32)) -> Vec<Value<'k, f32>> {
+    let stride = extent / (count / 4);
+    (0..count / 4).flat_map(|vec4| step.offset(i64::from(vec4 * stride)).load_vec4(0)).collect()
+}

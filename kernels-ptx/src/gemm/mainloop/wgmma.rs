@@ -1,0 +1,71 @@
+//! Multiplication of a stage in bf16 by `wgmma`, which reads both operands from shared memory.
+//!
+//! The instructions of a stage form one group. Between them, threads do the loading work of later
+//! stages, a slot at a time; after them they wait for the group of the previous stage.
+
+use retrograph_ptx::build::{Kernel, Line, Shared, Swizzled, Value, Var};
+
+use super::multistage::OVERLAP_SLOTS;
+use crate::gemm::accumulator::AccFragment;
+use crate::gemm::layout::Major;
+use crate::gemm::smem_tile::{LINE_WORDS, SmemTile};
+
+/// Threads of a warpgroup.
+pub(in crate::gemm) const THREADS: u32 = 128;
+/// Rows of an instruction, and its steps of K.
+const ROWS: u32 = 64;
+const STEPS: u32 = 16;
+/// Elements of a stage along K.
+pub(in crate::gemm) const TILE_K: u32 = 64;
+const _: () = assert!(TILE_K / STEPS == OVERLAP_SLOTS, "one slot after each step");
+
+/// The offset in words of this warpgroup's rows in a tile of a. Broadcast within the warp, so that
+/// the compiler knows it is uniform.
+pub(in crate::gemm) fn warpgroup_offset<'k>(
+    k: &Kernel<'k>,
+    acc: &[Vec<AccFragment<'k>>],
+) -> Value<'k, u32> {
+    let rows = acc.len() as u32 * ROWS;
+    // 64 × 64 elements are 64 lines in both orientations.
+    k.shuffle_index(k.tid_x() >> THREADS.ilog2(), 0) * (rows * LINE_WORDS)
+}
+
+/// Adds the products of one stage to `acc`, for the warpgroup whose rows start at word
+/// `warpgroup_offset`. `overlap(slot)` runs between the instructions.
+pub(in crate::gemm) fn multiply<'k>(
+    k: &Kernel<'k>,
+    tiles: [SmemTile; 2],
+    (stage, overlap): ([Shared<'k, u32>; 2], &mut dyn FnMut(u32)),
+    (warpgroup_offset, acc): (Value<'k, u32>, &[Vec<AccFragment<'k>>]),
+) {
+    let a = descriptor(tiles[0], stage[0].at(warpgroup_offset));
+    let b = descriptor(tiles[1], stage[1]);
+    k.begin_products();
+    for step in 0..TILE_K / STEPS {
+        let b = b.offset(step * step_bytes(tiles[1]));
+        for (i, row) in (0..).zip(acc) {
+            let a = a.offset(i * ROWS * LINE_WORDS * 4 + step * step_bytes(tiles[0]));
+            let acc: Vec<Var<'k, f32>> = row.iter().flatten().copied().collect();
+            k.multiply_async([a, b], &acc);
+        }
+        overlap(step);
+    }
+    k.commit_products();
+    k.wait_products(1);
+}
+
+fn descriptor<'k>(tile: SmemTile, smem: Shared<'k, u32>) -> Swizzled<'k> {
+    assert_eq!(tile.tile_k, TILE_K, "a line of a K-major tile spans the stage");
+    smem.swizzled(match tile.major {
+        Major::K => Line::Contraction,
+        Major::Mn => Line::Extent(TILE_K * LINE_WORDS * 4),
+    })
+}
+
+/// Bytes from one step of K to the next: within a line (K-major), or whole lines (MN-major).
+fn step_bytes(tile: SmemTile) -> u32 {
+    match tile.major {
+        Major::K => STEPS * tile.dtype.bytes(),
+        Major::Mn => STEPS * LINE_WORDS * 4,
+    }
+}

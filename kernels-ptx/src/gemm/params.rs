@@ -1,0 +1,153 @@
+//! The parameters of a GEMM kernel.
+
+use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
+
+use super::arith::div_const;
+use super::loader::vector::OperandFormat;
+use super::nf4::Nf4;
+use crate::primitives::dtype::DType;
+
+/// Flag: adds to c.
+const ACCUMULATE: u32 = 1;
+/// Flag: a can be read by aligned vectors.
+const A_VECTORIZED: u32 = 2;
+/// Flag: b can be read by aligned vectors.
+const B_VECTORIZED: u32 = 4;
+/// Flag: c can be written by aligned vectors.
+const C_VECTORIZED: u32 = 8;
+/// Flag: c is bf16.
+const C_BF16: u32 = 16;
+
+/// An input operand in global memory.
+#[derive(Clone, Copy)]
+pub(super) struct GlobalOperand<'k> {
+    pub(super) format: OperandFormat<'k>,
+    /// Address of the whole operand.
+    pub(super) address: Value<'k, u64>,
+    /// First element of this block's plane, for the first index of the outer reduction.
+    pub(super) plane: Value<'k, u64>,
+    /// Elements from one row, as stored, to the next.
+    pub(super) leading_dim: Value<'k, u32>,
+    /// Elements from one index of the outer reduction to the next.
+    pub(super) reduce_stride: Value<'k, u32>,
+    /// Whether it can be read by aligned vectors.
+    pub(super) vectorized: Pred<'k>,
+}
+
+impl<'k> GlobalOperand<'k> {
+    /// The base address of this block's plane, and the index of its first element from there.
+    ///
+    /// NF4 keeps the address of the whole operand, because scales are addressed by its elements.
+    pub(super) fn start(&self, k: &Kernel<'k>) -> (Value<'k, u64>, Value<'k, u32>) {
+        match self.format {
+            OperandFormat::Nf4(_) => (self.address, self.plane.cast()),
+            format => (self.address + (self.plane << format.bytes().ilog2()), k.constant(0)),
+        }
+    }
+
+    /// Advances the address of a plane to the next index of the outer reduction.
+    pub(super) fn advance_reduction(&self, base: Var<'k, u64>) {
+        base.add_assign(self.reduce_stride.mul_wide(self.format.bytes()));
+    }
+}
+
+/// The output operand c in global memory.
+#[derive(Clone, Copy)]
+pub(super) struct GlobalOutput<'k> {
+    pub(super) plane: Ptr<'k, f32>,
+    /// The plane as bf16, and whether c is bf16, in kernels that can write it.
+    pub(super) bf16: Option<(Ptr<'k, u32>, Pred<'k>)>,
+    pub(super) bias: Ptr<'k, f32>,
+    pub(super) leading_dim: Value<'k, u32>,
+    pub(super) alpha: Value<'k, f32>,
+    pub(super) accumulate: Pred<'k>,
+    pub(super) vectorized: Pred<'k>,
+}
+
+/// The parameters, with operands advanced to the plane of this block.
+#[derive(Clone, Copy)]
+pub(super) struct GemmParams<'k> {
+    pub(super) a: GlobalOperand<'k>,
+    pub(super) b: GlobalOperand<'k>,
+    pub(super) c: GlobalOutput<'k>,
+    pub(super) m: Value<'k, u32>,
+    pub(super) n: Value<'k, u32>,
+    pub(super) k: Value<'k, u32>,
+    /// Length of the outer reduction.
+    pub(super) reduce: Value<'k, u32>,
+}
+
+impl<'k> GemmParams<'k> {
+    /// Declares the parameters in the order of the launch, for a and b of types `dtypes`. Only b
+    /// can be NF4.
+    pub(super) fn declare(k: &Kernel<'k>, dtypes: [DType; 2]) -> Self {
+        let [a, b, c, bias] = ["a", "b", "c", "bias"].map(|name| k.pointer::<f32>(name));
+        let [m, n, k_len, reduce] = ["m", "n", "k", "reduce"].map(|name| k.param::<u32>(name));
+        let [heads, b_group] = ["heads", "b_group"].map(|name| k.param::<u32>(name));
+        let [lda, ldb, ldc] = ["lda", "ldb", "ldc"].map(|name| k.param::<u32>(name));
+        let a_strides = ["a_batch", "a_head", "a_reduce"].map(|name| k.param::<u32>(name));
+        let b_strides = ["b_batch", "b_head", "b_reduce"].map(|name| k.param::<u32>(name));
+        let c_strides = ["c_batch", "c_head"].map(|name| k.param::<u32>(name));
+        let alpha = k.param::<f32>("alpha");
+        let flags = k.param::<u32>("flags");
+        let flag = |bit: u32| (flags & bit).ne(0);
+        let formats = dtypes.map(|dtype| match dtype {
+            DType::F32 => OperandFormat::F32,
+            DType::Bf16 => OperandFormat::Bf16,
+            DType::Nf4 => OperandFormat::Nf4(Nf4::declare(k)),
+        });
+
+        let batch = k.ctaid_z() / heads;
+        let head = k.ctaid_z() - batch * heads;
+        let plane = |strides: &[Value<'k, u32>], head: Value<'k, u32>| {
+            batch.mul_wide(strides[0]) + head.mul_wide(strides[1])
+        };
+        Self {
+            a: GlobalOperand {
+                format: formats[0],
+                address: a.address(),
+                plane: plane(&a_strides, head),
+                leading_dim: lda,
+                reduce_stride: a_strides[2],
+                vectorized: flag(A_VECTORIZED),
+            },
+            b: GlobalOperand {
+                format: formats[1],
+                address: b.address(),
+                plane: plane(&b_strides, head / b_group),
+                leading_dim: ldb,
+                reduce_stride: b_strides[2],
+                vectorized: flag(B_VECTORIZED),
+            },
+            c: GlobalOutput {
+                plane: c.at(plane(&c_strides, head)),
+                bf16: (dtypes[0] == DType::Bf16).then(|| {
+                    let address = c.address() + (plane(&c_strides, head) << 1);
+                    (Ptr::from_address(address), flag(C_BF16))
+                }),
+                bias,
+                leading_dim: ldc,
+                alpha,
+                accumulate: flag(ACCUMULATE),
+                vectorized: flag(C_VECTORIZED),
+            },
+            m,
+            n,
+            k: k_len,
+            reduce,
+        }
+    }
+
+    /// First row and column of c that this block computes, in tiles of `tile_m` × `tile_n`.
+    pub(super) fn tile_origin(
+        &self,
+        k: &Kernel<'k>,
+        [tile_m, tile_n]: [u32; 2],
+    ) -> [Value<'k, u32>; 2] {
+        let padded_m = self.m + (tile_m - 1);
+        let tiles_m =
+            if tile_m.is_power_of_two() { div_const(padded_m, tile_m) } else { padded_m / tile_m };
+        let column = k.ctaid_x() / tiles_m;
+        [(k.ctaid_x() - column * tiles_m) * tile_m, column * tile_n]
+    }
+}

@@ -1,0 +1,32 @@
+//! Accumulator fragments of `mma` instructions.
+
+use retrograph_ptx::build::{Kernel, Value, Var};
+
+/// What a lane holds of a 16 × 8 accumulator of `mma.m16n8`: two neighbours in a row, and the two
+/// elements 8 rows further down.
+pub(crate) type AccFragment<'k> = [Var<'k, f32>; 4];
+
+/// Fragments of 16 rows and `columns` columns, set to 0.
+pub(crate) fn acc_row<'k>(k: &Kernel<'k>, columns: u32) -> Vec<AccFragment<'k>> {
+    (0..columns / 8).map(|_| [(); 4].map(|()| k.var(0.0f32))).collect()
+}
+
+/// Adds to a fragment, by fused multiply-adds, the products of consecutive steps of K: `rows` are
+/// the lane's two rows of a and `columns` its two columns of b.
+pub(crate) fn fma_fragment<'k, const STEPS: usize>(
+    fragment: &AccFragment<'k>,
+    rows: &[[Value<'k, f32>; STEPS]],
+    columns: &[[Value<'k, f32>; STEPS]],
+) {
+    for (index, sum) in fragment.iter().enumerate() {
+        let (x, y) = (rows[index / 2], columns[index % 2]);
+        sum.update(|sum| x.into_iter().zip(y).fold(sum, |sum, (x, y)| x.fma(y, sum)));
+    }
+}
+
+/// Adds the fragments `addends` to `acc`, element by element.
+pub(crate) fn add_fragments<'k>(acc: &[AccFragment<'k>], addends: &[AccFragment<'k>]) {
+    for (sum, addend) in acc.iter().flatten().zip(addends.iter().flatten()) {
+        sum.add_assign(addend.get());
+    }
+}
