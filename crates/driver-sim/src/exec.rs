@@ -41,10 +41,12 @@
 //! [`Memory`]: crate::memory::Memory
 
 mod access;
+mod async_copy;
 mod atomics;
 mod barrier;
 mod block;
 mod bytes;
+mod compare;
 mod convert;
 mod cross;
 mod decode;
@@ -55,18 +57,18 @@ mod grid;
 mod half;
 mod integer;
 mod interpreter;
-mod lanes;
+mod lane_function;
 mod layout;
 mod matrix;
 mod narrow;
+mod operation;
 mod program;
 mod races;
+mod registers;
 mod rounding;
 mod site;
-mod staged;
 #[cfg(test)]
 mod tests;
-mod vector;
 mod warp;
 mod warpgroup;
 mod words;

@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use retrograph_ptx::ast::Space;
 
 use super::fault::FaultKind;
-use super::program::{Access, LANES, Width};
+use super::program::Access;
 use super::races::{Races, Sight, Touch};
-use super::vector::{Lanes, Slots};
+use super::registers::{ActiveLanes, Offset};
 use super::words::addresses;
 use crate::memory::{Snapshot, Span};
 
@@ -31,7 +31,7 @@ pub(super) const PARAM_WINDOW: u64 = 0x6d00_0000_0000;
 const WINDOW: u64 = 1 << 32;
 
 /// A fault and the lane that it happened to.
-pub(super) type Trouble = (FaultKind, u32);
+pub(super) type LaneFault = (FaultKind, u32);
 
 /// The memories that the threads of a block reach.
 pub(super) struct Memories<'a> {
@@ -190,59 +190,58 @@ pub(super) fn locate(space: Option<Space>, address: u64) -> (Space, u64) {
     }
 }
 
-/// Any load, lane by lane.
+/// Loads values into the registers `d`, lane by lane.
 ///
 /// # Safety
 ///
-/// The instruction must be a load that decoding made.
-#[inline(never)]
+/// Registers and access must come from decoding the same load.
 pub(super) unsafe fn load_any(
     memories: &mut Memories<'_>,
-    (slots, mask): (Slots, u32),
+    lanes: ActiveLanes,
+    (d, address): (&[Offset], Offset),
     access: &Access,
-) -> Result<(), Trouble> {
-    let count = access.count as usize;
-    // SAFETY: the slots come from decoding; `resolve` proved the bytes.
+) -> Result<(), LaneFault> {
+    // SAFETY: registers by the contract; `resolve` proved the bytes.
     unsafe {
-        let all = addresses::<u64>(slots, count, mask, access);
-        for lane in lanes_of(mask) {
+        let all = addresses::<u64>(lanes, address, access);
+        for lane in lanes.iter() {
             let from = memories.resolve(access, lane, all[lane]);
             let from = from.map_err(|kind| (kind, lane as u32))?;
             let place = (lane, all[lane], access.bytes * access.count);
             let seen = memories.watch(access, place, Touch::Read);
             seen.map_err(|kind| (kind, lane as u32))?;
-            for part in 0..count {
+            for (part, register) in d.iter().enumerate() {
                 let bytes = access.bytes as usize;
                 let value = read_element(from.add(part * bytes), bytes, access.signed);
-                set_lane(slots, part, (access.value, lane), value);
+                lanes.file.set_lane(*register, (access.value, lane), value);
             }
         }
     }
     Ok(())
 }
 
-/// Any store, lane by lane.
+/// Stores the registers `values`, lane by lane.
 ///
 /// # Safety
 ///
-/// The instruction must be a store that decoding made.
-#[inline(never)]
+/// Registers and access must come from decoding the same store.
 pub(super) unsafe fn store_any(
     memories: &mut Memories<'_>,
-    (slots, mask): (Slots, u32),
+    lanes: ActiveLanes,
+    (values, address): (&[Offset], Offset),
     access: &Access,
-) -> Result<(), Trouble> {
+) -> Result<(), LaneFault> {
     let bytes = access.bytes as usize;
-    // SAFETY: the slots come from decoding; `resolve` proved the bytes.
+    // SAFETY: registers by the contract; `resolve` proved the bytes.
     unsafe {
-        let all = addresses::<u64>(slots, 0, mask, access);
-        for lane in lanes_of(mask) {
+        let all = addresses::<u64>(lanes, address, access);
+        for lane in lanes.iter() {
             let to = memories.resolve(access, lane, all[lane]);
             let to = to.map_err(|kind| (kind, lane as u32))?;
             let all_bytes = u64::from(access.bytes * access.count);
             memories.leave_unfenced(access.space, (all[lane], all_bytes));
-            for part in 0..access.count as usize {
-                let value = lane_of(slots, 1 + part, (access.value, lane)).to_le_bytes();
+            for (part, register) in values.iter().enumerate() {
+                let value = lanes.file.lane(*register, access.value, lane).to_le_bytes();
                 if memories.races.is_some() {
                     let old = std::slice::from_raw_parts(to.add(part * bytes), bytes);
                     let touch = Touch::Write { same: old == &value[..bytes] };
@@ -257,21 +256,6 @@ pub(super) unsafe fn store_any(
     Ok(())
 }
 
-/// The addresses of an atomic access.
-///
-/// # Safety
-///
-/// As for [`addresses`].
-pub(super) unsafe fn atomic_addresses(slots: Slots, mask: u32, access: &Access) -> Lanes<u64> {
-    // SAFETY: by the contract.
-    unsafe { addresses::<u64>(slots, 1, mask, access) }
-}
-
-/// The lanes of a mask, ascending.
-pub(super) fn lanes_of(mask: u32) -> impl Iterator<Item = usize> {
-    (0..LANES).filter(move |lane| mask >> lane & 1 != 0)
-}
-
 /// Reads an element of `bytes` bytes and extends it to 64 bits.
 ///
 /// # Safety
@@ -284,43 +268,4 @@ pub(super) unsafe fn read_element(from: *const u8, bytes: usize, signed: bool) -
     let value = u64::from_le_bytes(raw);
     let unused = 64 - 8 * bytes as u32;
     if signed { ((value << unused) as i64 >> unused) as u64 } else { value }
-}
-
-/// One lane of a slot, extended with zeros.
-///
-/// # Safety
-///
-/// The operand must be of the width, and the lane below 32.
-#[inline(always)]
-pub(super) unsafe fn lane_of(slots: Slots, operand: usize, (width, lane): (Width, usize)) -> u64 {
-    // SAFETY: by the contract.
-    unsafe {
-        match width {
-            Width::Predicate => u64::from(slots.predicate(operand) >> lane & 1),
-            Width::Word => u64::from((*slots.pointer::<u32>(operand))[lane]),
-            Width::Double => (*slots.pointer::<u64>(operand))[lane],
-        }
-    }
-}
-
-/// Sets one lane of a slot.
-///
-/// # Safety
-///
-/// As for [`lane_of`].
-#[inline(always)]
-pub(super) unsafe fn set_lane(
-    slots: Slots,
-    operand: usize,
-    (width, lane): (Width, usize),
-    value: u64,
-) {
-    // SAFETY: by the contract.
-    unsafe {
-        match width {
-            Width::Predicate => slots.set_predicate(operand, 1 << lane, (value as u32) << lane),
-            Width::Word => (*slots.pointer::<u32>(operand))[lane] = value as u32,
-            Width::Double => (*slots.pointer::<u64>(operand))[lane] = value,
-        }
-    }
 }

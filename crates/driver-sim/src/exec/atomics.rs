@@ -6,20 +6,18 @@
 
 use retrograph_ptx::ast::Space;
 
-use super::access::{
-    Memories, Trouble, atomic_addresses, is_shared_address, lane_of, lanes_of, read_element,
-    set_lane,
-};
+use super::access::{LaneFault, Memories, is_shared_address, read_element};
 use super::float::{canonical, d, f, flush, result64};
 use super::program::{Atomic, AtomicOperation};
 use super::races::Touch;
-use super::vector::Slots;
+use super::registers::{ActiveLanes, Offset};
+use super::words::addresses;
 
 impl AtomicOperation {
     /// The new value from the old one and the operands.
     fn apply(self, old: u64, b: u64, c: u64) -> u64 {
         match self {
-            Self::Function(function, constant) => function([old, b, 0], constant),
+            Self::Function(function) => function.apply([old, b, 0]),
             Self::AddF32 => u64::from(canonical(f(old as u32) + f(b as u32))),
             // A NaN is passed on as it is.
             Self::AddF64 if d(b).is_nan() => b,
@@ -63,24 +61,25 @@ fn flushed(bits: u64) -> u64 {
     u64::from(flush(bits as u32))
 }
 
-/// Executes the atomic in the lanes of `mask`: operands d, address, b, c.
+/// Executes the atomic in the active lanes; the operands are d, address, b and c.
 ///
 /// # Safety
 ///
-/// The slots must be those of [`super::program::Op::Atomic`], and no other thread may run a kernel
-/// on the same bytes.
+/// Operands and atomic must come from decoding the same instruction, and no other thread may run a
+/// kernel on the same bytes.
 #[inline(never)]
 pub(super) unsafe fn execute(
     memories: &mut Memories<'_>,
-    (slots, mask): (Slots, u32),
+    lanes: ActiveLanes,
+    (d, address, b, c): (Offset, Offset, Offset, Offset),
     atomic: &Atomic,
-) -> Result<(), Trouble> {
+) -> Result<(), LaneFault> {
     let access = &atomic.access;
     let bytes = access.bytes as usize;
-    // SAFETY: the slots come from decoding; `resolve` proved the bytes.
+    // SAFETY: the registers come from decoding; `resolve` proved the bytes.
     unsafe {
-        let all = atomic_addresses(slots, mask, access);
-        for lane in lanes_of(mask) {
+        let all = addresses::<u64>(lanes, address, access);
+        for lane in lanes.iter() {
             let at = memories.resolve(access, lane, all[lane]);
             let at = at.map_err(|kind| (kind, lane as u32))?;
             let place = (lane, all[lane], access.bytes);
@@ -89,8 +88,8 @@ pub(super) unsafe fn execute(
             let old = read_element(at, bytes, false);
             // A register may be wider than what it is taken for.
             let used = u64::MAX >> (64 - 8 * bytes);
-            let b = lane_of(slots, 2, (access.value, lane)) & used;
-            let c = lane_of(slots, 3, (access.value, lane)) & used;
+            let b = lanes.file.lane(b, access.value, lane) & used;
+            let c = lanes.file.lane(c, access.value, lane) & used;
             let new = if flushes(atomic, all[lane]) {
                 let sum = atomic.operation.apply(flushed(old), flushed(b), c);
                 flushed(sum).to_le_bytes()
@@ -98,7 +97,7 @@ pub(super) unsafe fn execute(
                 atomic.operation.apply(old, b, c).to_le_bytes()
             };
             std::ptr::copy_nonoverlapping(new.as_ptr(), at, bytes);
-            set_lane(slots, 0, (access.value, lane), old);
+            lanes.file.set_lane(d, (access.value, lane), old);
         }
     }
     Ok(())
@@ -108,12 +107,17 @@ pub(super) unsafe fn execute(
 mod tests {
     use super::*;
     use crate::exec::integer;
+    use crate::exec::lane_function::LaneFunction;
 
     #[test]
     fn operations_give_the_new_value() {
         use AtomicOperation as A;
-        assert_eq!(A::Function(integer::add::<u32>, 0).apply(u64::from(u32::MAX), 2, 0), 1);
-        assert_eq!(A::Function(integer::min::<i32>, 0).apply(3, 0xffff_ffff, 0), 0xffff_ffff);
+        use LaneFunction as F;
+        assert_eq!(A::Function(F::Plain(integer::add::<u32>)).apply(u64::from(u32::MAX), 2, 0), 1);
+        assert_eq!(
+            A::Function(F::Plain(integer::min::<i32>)).apply(3, 0xffff_ffff, 0),
+            0xffff_ffff
+        );
         assert_eq!(A::Exchange.apply(1, 2, 0), 2);
         assert_eq!([A::CompareAndSwap.apply(1, 1, 9), A::CompareAndSwap.apply(2, 1, 9)], [9, 2]);
         assert_eq!([A::Increment.apply(4, 5, 0), A::Increment.apply(5, 5, 0)], [5, 0]);

@@ -15,7 +15,7 @@ use super::grid::Launch;
 use super::interpreter::{Contributions, Interpreter, Machine, Pause};
 use super::program::{CLUSTER_BARRIER, LANES, Preset, Program, Width};
 use super::races::{Races, Seen};
-use super::vector::Lanes;
+use super::registers::{Lanes, Offset, RegisterFile};
 use super::warp::Warp;
 use crate::memory::{POISON, Snapshot, Span, fill_host};
 
@@ -114,15 +114,15 @@ impl<'a> BlockRunner<'a> {
         runner
     }
 
-    fn file(&mut self, warp: usize) -> *mut u8 {
+    fn file(&mut self, warp: usize) -> RegisterFile {
         let start = warp * self.machine.program.file_bytes as usize;
         // SAFETY: there is a file for every warp.
-        unsafe { self.files.as_mut_ptr().cast::<u8>().add(start) }
+        RegisterFile(unsafe { self.files.as_mut_ptr().cast::<u8>().add(start) })
     }
 
-    fn set(&mut self, (warp, offset): (usize, u32), lanes: Lanes<u32>) {
+    fn set(&mut self, (warp, offset): (usize, Offset), lanes: Lanes<u32>) {
         // SAFETY: the offset is that of a 32-bit slot of the program.
-        unsafe { self.file(warp).add(offset as usize).cast::<Lanes<u32>>().write(lanes) }
+        unsafe { self.file(warp).write(offset, lanes) }
     }
 
     fn fill_presets(&mut self, warp: usize) {
@@ -132,11 +132,11 @@ impl<'a> BlockRunner<'a> {
                 Preset::Constant(bits, width) => {
                     // SAFETY: the offset is that of a slot of this width.
                     unsafe {
-                        let slot = self.file(warp).add(offset as usize);
+                        let file = self.file(warp);
                         match width {
-                            Width::Predicate => slot.cast::<u32>().write(bits as u32),
-                            Width::Word => slot.cast::<Lanes<u32>>().write([bits as u32; LANES]),
-                            Width::Double => slot.cast::<Lanes<u64>>().write([bits; LANES]),
+                            Width::Predicate => file.set_predicate(offset, u32::MAX, bits as u32),
+                            Width::Word => file.write(offset, [bits as u32; LANES]),
+                            Width::Double => file.write(offset, [bits; LANES]),
                         }
                     }
                 }
@@ -220,7 +220,7 @@ impl<'a> BlockRunner<'a> {
             let file = self.file(warp);
             for &(offset, bytes) in &program.exposed {
                 // SAFETY: the slot lies in the file.
-                unsafe { poison(file.add(offset as usize), bytes as usize) };
+                unsafe { poison(file.0.add(offset.0 as usize), bytes as usize) };
             }
         }
         let shared = self.shared.as_mut_ptr().cast();
@@ -283,7 +283,7 @@ impl<'a> BlockRunner<'a> {
             Pause::Done => self.barriers.end(index),
             Pause::Turn => return Ok(false),
             Pause::Fault(kind, lane) => return Err(self.fault(kind, index, lane)),
-            Pause::Barrier { id, count, arrive } => {
+            Pause::Barrier { id, count, arrives } => {
                 let id = if id == CLUSTER_BARRIER { BARRIERS - 1 } else { id.min(BARRIERS) };
                 if id == BARRIERS || !count.is_multiple_of(LANES as u32) {
                     let what = "a barrier beyond 15, or a count that is no multiple of 32";
@@ -292,7 +292,7 @@ impl<'a> BlockRunner<'a> {
                 if let Some(races) = &mut self.machine.memories.races {
                     races.arrive(id, index);
                 }
-                if arrive {
+                if arrives {
                     self.barriers.arrive(id);
                     return Ok(true);
                 }

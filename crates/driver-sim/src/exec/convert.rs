@@ -37,6 +37,13 @@ impl Conversion {
         }
     }
 
+    /// Converts `bits` into a register that may be wider than the type, extended by its sign.
+    pub(super) fn execute(self, [bits, _, _]: [u64; 3]) -> u64 {
+        let result = self.apply(bits);
+        let unused = 64 - self.to.bits();
+        if self.to.is_signed() { ((result << unused) as i64 >> unused) as u64 } else { result }
+    }
+
     fn operand(self, bits: u64) -> f64 {
         match self.from {
             Type::F16 => Format::F16.widen(bits as u32 & 0xffff),

@@ -1,48 +1,50 @@
 //! Instructions between the lanes of a warp.
 
-use super::access::{Trouble, lanes_of};
+use super::access::LaneFault;
 use super::fault::FaultKind;
-use super::program::{LANES, ShuffleMode};
-use super::vector::{Lanes, Slots};
+use super::operation::ShuffleMode;
+use super::program::LANES;
+use super::registers::{ActiveLanes, Lanes, Offset, lanes_of};
 use super::warp::Warp;
 
-/// What a synchronizing instruction does next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Gathering {
-    /// All lanes of the member mask are here.
+/// Whether the members of a warp-wide operation have arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// All lanes of the member mask are active.
     Complete,
-    /// Some are still elsewhere; wait for them.
+    /// Some are at another instruction.
     Incomplete,
 }
 
-/// Whether the lanes that the member mask names are here. Lanes that have exited are not expected.
+/// Whether the lanes that the member mask names have arrived. Lanes that have exited are not
+/// expected.
 ///
 /// # Safety
 ///
-/// The operand must be a 32-bit slot.
+/// `members` must be a register of 32 bits.
 #[inline(always)]
-pub(super) unsafe fn gather(
+pub(super) unsafe fn arrive(
     warp: &Warp,
-    (slots, operand): (Slots, usize),
-    mask: u32,
-) -> Result<Gathering, Trouble> {
+    lanes: ActiveLanes,
+    members: Offset,
+) -> Result<Arrival, LaneFault> {
     // SAFETY: by the contract.
-    let members = unsafe { slots.read::<u32>(operand) };
-    let named = members[mask.trailing_zeros() as usize & 31];
+    let members = unsafe { lanes.file.read::<u32>(members) };
+    let named = members[lanes.first()];
     let different = members.iter().fold(0, |bits, member| bits | (member ^ named));
-    let missing = named & warp.live & !mask;
-    if different == 0 && missing == 0 && mask & !named == 0 {
-        return Ok(Gathering::Complete);
+    let missing = named & warp.live & !lanes.mask;
+    if different == 0 && missing == 0 && lanes.mask & !named == 0 {
+        return Ok(Arrival::Complete);
     }
-    gather_slowly(warp, (&members, named), mask)
+    arrive_slowly(warp, (&members, named), lanes.mask)
 }
 
 #[inline(never)]
-fn gather_slowly(
+fn arrive_slowly(
     warp: &Warp,
     (members, named): (&Lanes<u32>, u32),
     mask: u32,
-) -> Result<Gathering, Trouble> {
+) -> Result<Arrival, LaneFault> {
     let undefined = |what, lane| Err((FaultKind::Undefined { what }, lane));
     if let Some(lane) = lanes_of(mask).find(|&lane| members[lane] != named) {
         return undefined("lanes name different members of a warp operation", lane as u32);
@@ -55,18 +57,33 @@ fn gather_slowly(
     if missing & warp.active != 0 {
         return undefined("a lane that a warp operation names skips it", missing.trailing_zeros());
     }
-    Ok(if missing == 0 { Gathering::Complete } else { Gathering::Incomplete })
+    Ok(if missing == 0 { Arrival::Complete } else { Arrival::Incomplete })
 }
 
-/// For each lane the source lane of a shuffle, and a bit for whether it is in range.
+/// The source lane of each lane of a shuffle, and a bit per lane that is set if it is in range.
 ///
 /// # Safety
 ///
-/// The operands must be 32-bit slots: the lane or distance, and the clamp.
+/// The operands must be registers of 32 bits: the lane or distance, and the clamp.
 #[inline(always)]
-unsafe fn sources(slots: Slots, operand: usize, mode: ShuffleMode) -> (Lanes<u32>, u32) {
+unsafe fn sources(
+    lanes: ActiveLanes,
+    (b, c): (Offset, Offset),
+    mode: ShuffleMode,
+) -> (Lanes<u32>, u32) {
     // SAFETY: by the contract.
-    let (b, c) = unsafe { (slots.read::<u32>(operand), slots.read::<u32>(operand + 1)) };
+    let (b, c) = unsafe { (lanes.file.read::<u32>(b), lanes.file.read::<u32>(c)) };
+    // One copy of the loop per mode, so that each is vectorized.
+    match mode {
+        ShuffleMode::Up => sources_of(b, c, ShuffleMode::Up),
+        ShuffleMode::Down => sources_of(b, c, ShuffleMode::Down),
+        ShuffleMode::Butterfly => sources_of(b, c, ShuffleMode::Butterfly),
+        ShuffleMode::Index => sources_of(b, c, ShuffleMode::Index),
+    }
+}
+
+#[inline(always)]
+fn sources_of(b: Lanes<u32>, c: Lanes<u32>, mode: ShuffleMode) -> (Lanes<u32>, u32) {
     let (mut from, mut valid) = ([0; LANES], [0; LANES]);
     for lane in 0..LANES {
         let (index, b) = (lane as u32, b[lane] & 31);
@@ -89,51 +106,60 @@ unsafe fn sources(slots: Slots, operand: usize, mode: ShuffleMode) -> (Lanes<u32
     (from, valid.iter().fold(0, |bits, bit| bits | bit))
 }
 
-/// `shfl.sync`: operands d, a, b, c, members.
+/// `shfl.sync d, a, b, c`.
 ///
 /// # Safety
 ///
-/// The slots must be those of [`super::program::Op::Shuffle`].
+/// The operands must be registers of 32 bits.
 #[inline(always)]
-pub(super) unsafe fn shuffle(slots: Slots, mask: u32, mode: ShuffleMode) -> Result<(), Trouble> {
+pub(super) unsafe fn shuffle(
+    lanes: ActiveLanes,
+    d: Offset,
+    (a, b, c): (Offset, Offset, Offset),
+    mode: ShuffleMode,
+) -> Result<(), LaneFault> {
     // SAFETY: by the contract.
     unsafe {
-        let values = slots.read::<u32>(1);
-        let (from, _) = sources(slots, 2, mode);
+        let values = lanes.file.read::<u32>(a);
+        let (from, _) = sources(lanes, (b, c), mode);
         let mut result = [0; LANES];
         let mut absent = 0;
         for lane in 0..LANES {
-            // Sources are below 32, as the mask here says again.
+            // Sources are below 32; the mask lets the compiler see it.
             let source = from[lane] & 31;
             result[lane] = values[source as usize];
-            absent |= (!mask >> source & 1) << lane;
+            absent |= (!lanes.mask >> source & 1) << lane;
         }
-        if absent & mask != 0 {
+        if absent & lanes.mask != 0 {
             let what = "a shuffle reads a lane that does not take part";
-            return Err((FaultKind::Undefined { what }, (absent & mask).trailing_zeros()));
+            return Err((FaultKind::Undefined { what }, (absent & lanes.mask).trailing_zeros()));
         }
-        slots.write(0, mask, &result);
+        lanes.write(d, &result);
     }
     Ok(())
 }
 
-/// The predicate of `shfl.sync`: operands d, b, c, members.
+/// The predicate of `shfl.sync d|p, a, b, c`: whether the source lane is in range.
 ///
 /// # Safety
 ///
-/// The slots must be those of [`super::program::Op::ShuffleInRange`].
+/// The operands must be registers of 32 bits, and `p` a predicate.
 #[inline(always)]
-pub(super) unsafe fn shuffle_in_range(slots: Slots, mask: u32, mode: ShuffleMode) {
+pub(super) unsafe fn shuffle_in_range(
+    lanes: ActiveLanes,
+    p: Offset,
+    operands: (Offset, Offset),
+    mode: ShuffleMode,
+) {
     // SAFETY: by the contract.
     unsafe {
-        let (_, valid) = sources(slots, 1, mode);
-        slots.set_predicate(0, mask, valid);
+        let (_, valid) = sources(lanes, operands, mode);
+        lanes.write_predicate(p, valid);
     }
 }
 
-/// What `redux.sync` combines by.
+/// The operation of `redux.sync`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
 pub(super) enum ReduceOperation {
     Add,
     MinU32,
@@ -146,13 +172,6 @@ pub(super) enum ReduceOperation {
 }
 
 impl ReduceOperation {
-    /// The operation that an instruction holds.
-    fn of(extra: u32) -> Self {
-        use ReduceOperation as R;
-        let all = [R::Add, R::MinU32, R::MaxU32, R::MinS32, R::MaxS32, R::And, R::Or, R::Xor];
-        all[extra as usize % all.len()]
-    }
-
     fn apply(self, a: u32, b: u32) -> u32 {
         match self {
             Self::Add => a.wrapping_add(b),
@@ -167,70 +186,80 @@ impl ReduceOperation {
     }
 }
 
-/// `redux.sync`: operands d, value, members.
+/// `redux.sync d, value`.
 ///
 /// # Safety
 ///
-/// The slots must be those of [`super::program::Op::Reduce`].
+/// The operands must be registers of 32 bits.
 #[inline(never)]
-pub(super) unsafe fn reduce(slots: Slots, mask: u32, extra: u32) {
-    let operation = ReduceOperation::of(extra);
+pub(super) unsafe fn reduce(
+    lanes: ActiveLanes,
+    d: Offset,
+    value: Offset,
+    operation: ReduceOperation,
+) {
     // SAFETY: by the contract.
     unsafe {
-        let values = slots.read::<u32>(1);
-        let all = lanes_of(mask).map(|lane| values[lane]);
+        let values = lanes.file.read::<u32>(value);
+        let all = lanes.iter().map(|lane| values[lane]);
         let result = all.reduce(|a, b| operation.apply(a, b)).unwrap_or(0);
-        slots.write(0, mask, &[result; LANES]);
+        lanes.write(d, &[result; LANES]);
     }
 }
 
-/// For each lane the lanes of `mask` that have the same value; `wide` for values of 64 bits.
+/// For each active lane a mask of the active lanes with the same value.
 ///
 /// # Safety
 ///
-/// The operand must be a slot of values as wide as `wide` says.
-unsafe fn equal_lanes(slots: Slots, operand: usize, (mask, wide): (u32, u32)) -> Lanes<u32> {
+/// The register must have 64 bits if `wide`, and 32 otherwise.
+unsafe fn equal_lanes(lanes: ActiveLanes, value: Offset, wide: bool) -> Lanes<u32> {
     // SAFETY: by the contract.
     let values: Lanes<u64> = unsafe {
-        match wide {
-            0 => slots.read::<u32>(operand).map(u64::from),
-            _ => slots.read::<u64>(operand),
+        if wide {
+            lanes.file.read::<u64>(value)
+        } else {
+            lanes.file.read::<u32>(value).map(u64::from)
         }
     };
     let mut equal = [0; LANES];
-    for lane in lanes_of(mask) {
-        let same = lanes_of(mask).filter(|&other| values[other] == values[lane]);
+    for lane in lanes.iter() {
+        let same = lanes.iter().filter(|&other| values[other] == values[lane]);
         equal[lane] = same.fold(0, |bits, other| bits | 1 << other);
     }
     equal
 }
 
-/// `match.any.sync`: operands d, value, members.
+/// `match.any.sync d, value`.
 ///
 /// # Safety
 ///
-/// The slots must be those of [`super::program::Op::MatchAny`].
+/// As for [`equal_lanes`], and `d` must have 32 bits.
 #[inline(never)]
-pub(super) unsafe fn match_any(slots: Slots, mask: u32, wide: u32) {
+pub(super) unsafe fn match_any(lanes: ActiveLanes, d: Offset, (value, wide): (Offset, bool)) {
     // SAFETY: by the contract.
     unsafe {
-        let equal = equal_lanes(slots, 1, (mask, wide));
-        slots.write(0, mask, &equal);
+        let equal = equal_lanes(lanes, value, wide);
+        lanes.write(d, &equal);
     }
 }
 
-/// `match.all.sync`: operands d, predicate, value, members.
+/// `match.all.sync d|p, value`.
 ///
 /// # Safety
 ///
-/// The slots must be those of [`super::program::Op::MatchAll`].
+/// As for [`match_any`], and `p` must be a predicate.
 #[inline(never)]
-pub(super) unsafe fn match_all(slots: Slots, mask: u32, wide: u32) {
+pub(super) unsafe fn match_all(
+    lanes: ActiveLanes,
+    (d, p): (Offset, Offset),
+    (value, wide): (Offset, bool),
+) {
     // SAFETY: by the contract.
     unsafe {
-        let equal = equal_lanes(slots, 2, (mask, wide));
-        let all = lanes_of(mask).all(|lane| equal[lane] == mask);
-        slots.write(0, mask, &[if all { mask } else { 0 }; LANES]);
-        slots.set_predicate(1, mask, if all { mask } else { 0 });
+        let equal = equal_lanes(lanes, value, wide);
+        let all = lanes.iter().all(|lane| equal[lane] == lanes.mask);
+        let result = if all { lanes.mask } else { 0 };
+        lanes.write(d, &[result; LANES]);
+        lanes.write_predicate(p, result);
     }
 }

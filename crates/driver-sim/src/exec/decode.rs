@@ -25,44 +25,59 @@ use retrograph_ptx::ast::{self, Entry, Modifier, Module, Statement, Type};
 
 use self::call::Frame;
 use self::variables::Places;
+use super::async_copy::AsyncCopy;
 use super::fault::DecodeError;
-use super::integer::LaneFunction;
+use super::lane_function::LaneFunction;
 use super::layout::lay_out;
 use super::matrix::Matrix;
-use super::program::{
-    Access, Atomic, Instruction, LaneOperation, Op, Preset, Program, Site, Width,
-};
-use super::staged::StagedCopy;
+use super::operation::{Control, Function, Instruction, Operation, Tensor};
+use super::program::{Access, Atomic, LaneOperation, Preset, Program, Site, Width};
+use super::registers::{Offset, invert};
 use super::warpgroup::Warpgroup;
 
-/// A virtual slot: a register, a temporary, or a preset.
+/// A register of the PTX, a temporary, or a preset, before it has a place in the register file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Slot(pub(super) u32);
+pub(super) struct VirtualRegister(pub(super) u32);
 
-/// What a virtual slot holds.
+/// Width and content of a virtual register.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SlotInfo {
-    /// How wide it is.
+pub(super) struct RegisterInfo {
+    /// Its width.
     pub(super) width: Width,
-    /// What it is filled with before the warp starts; nothing writes such a slot.
+    /// What it is filled with before the warp starts; no instruction writes such a register.
     pub(super) preset: Option<Preset>,
 }
 
-/// An instruction over virtual slots.
+/// An instruction on virtual registers.
 #[derive(Clone, Debug)]
 pub(super) struct Micro {
-    /// What to do.
-    pub(super) op: Op,
-    /// The predicate it is executed under, and whether it is negated.
-    pub(super) guard: Option<(Slot, bool)>,
-    /// The slots that it writes.
-    pub(super) writes: Vec<Slot>,
-    /// The slots that it reads; encoded after those that it writes.
-    pub(super) reads: Vec<Slot>,
-    /// What the operation says it is; for a branch first the label, later the instruction.
-    pub(super) extra: u32,
+    /// The operation.
+    pub(super) operation: Operation<VirtualRegister>,
+    /// The predicate that enables lanes, and whether it is negated.
+    pub(super) guard: Option<(VirtualRegister, bool)>,
+    /// The registers that it writes.
+    pub(super) writes: Vec<VirtualRegister>,
+    /// The registers that it reads.
+    pub(super) reads: Vec<VirtualRegister>,
     /// The statement that it comes from.
     pub(super) site: Site,
+}
+
+impl Micro {
+    /// An instruction whose registers are those of its operation.
+    pub(super) fn new(
+        operation: Operation<VirtualRegister>,
+        guard: Option<(VirtualRegister, bool)>,
+        site: Site,
+    ) -> Self {
+        let (writes, reads) = operation.registers();
+        Self { operation, guard, writes, reads, site }
+    }
+
+    /// Whether control may go elsewhere than to the next instruction.
+    pub(super) fn ends_block(&self) -> bool {
+        self.operation.branch_target().is_some() || self.operation.is_exit()
+    }
 }
 
 /// Why an instruction was refused.
@@ -78,21 +93,21 @@ struct Decoder<'a> {
     /// Bytes of local memory in use, and the most that were.
     local: u64,
     local_most: u64,
-    slots: Vec<SlotInfo>,
-    presets: HashMap<Preset, Slot>,
+    slots: Vec<RegisterInfo>,
+    presets: HashMap<Preset, VirtualRegister>,
     code: Vec<Micro>,
     labels: Vec<Option<u32>>,
     accesses: Vec<Access>,
     atomics: Vec<Atomic>,
     lanes: Vec<LaneOperation>,
-    copies: Vec<StagedCopy>,
+    copies: Vec<AsyncCopy>,
     matrices: Vec<Matrix>,
     warpgroups: Vec<Warpgroup>,
     communicates: bool,
     site: Site,
     /// The slot of the carry, once there is one.
-    carry: Option<Slot>,
-    guard: Option<(Slot, bool)>,
+    carry: Option<VirtualRegister>,
+    guard: Option<(VirtualRegister, bool)>,
 }
 
 impl Program {
@@ -142,7 +157,7 @@ impl<'a> Decoder<'a> {
 
     fn body(&mut self) -> Result<(), DecodeError> {
         self.statements().map_err(|(statement, what)| self.refuse(statement, what))?;
-        self.emit(Op::Exit, &[], &[], 0);
+        self.emit(Control::Exit {});
         self.resolve_labels()
     }
 
@@ -188,7 +203,7 @@ impl<'a> Decoder<'a> {
             O::Shfl | O::Vote | O::Activemask | O::Match | O::Redux | O::Elect => {
                 self.warp_wide(instruction)
             }
-            O::Cp => self.staged(instruction),
+            O::Cp => self.async_copy(instruction),
             O::Wgmma => self.warpgroup(instruction),
             O::Ldmatrix | O::Stmatrix | O::Movmatrix | O::Mma | O::Wmma => self.matrix(instruction),
             _ if instruction.ty().is_some_and(half::is_half) => self.half(instruction),
@@ -202,63 +217,73 @@ impl<'a> Decoder<'a> {
 
     fn resolve_labels(&mut self) -> Result<(), DecodeError> {
         for index in 0..self.code.len() {
-            if self.code[index].op != Op::Branch {
+            let Operation::Control(Control::Branch { target: label }) = self.code[index].operation
+            else {
                 continue;
-            }
-            let label = self.code[index].extra as usize;
-            let Some(target) = self.labels.get(label).copied().flatten() else {
-                let statement = self.code[index].site.statement as usize;
-                return Err(self.refuse(statement, "a branch to a label that is nowhere".into()));
             };
-            self.code[index].extra = target;
+            let Some(target) = self.labels.get(label as usize).copied().flatten() else {
+                let statement = self.code[index].site.statement as usize;
+                return Err(self.refuse(statement, "a branch to a label without a place".into()));
+            };
+            self.code[index].operation = Control::Branch { target }.into();
         }
         Ok(())
     }
 
-    /// Appends an instruction under the guard of the statement.
-    fn emit(&mut self, op: Op, writes: &[Slot], reads: &[Slot], extra: u32) {
-        let any = matches!(op, Op::Matrix | Op::Warpgroup);
-        debug_assert!(any || writes.len() + reads.len() <= 5);
-        self.code.push(Micro {
-            op,
-            guard: self.guard,
-            writes: writes.to_vec(),
-            reads: reads.to_vec(),
-            extra,
-            site: self.site,
+    /// Appends an operation under the guard of the statement.
+    fn emit(&mut self, operation: impl Into<Operation<VirtualRegister>>) {
+        self.code.push(Micro::new(operation.into(), self.guard, self.site));
+    }
+
+    /// Appends a matrix instruction, whose registers are in a table of the program.
+    fn emit_tensor(
+        &mut self,
+        operation: Tensor,
+        writes: &[VirtualRegister],
+        reads: &[VirtualRegister],
+    ) {
+        let (writes, reads) = (writes.to_vec(), reads.to_vec());
+        let operation = operation.into();
+        self.code.push(Micro { operation, guard: self.guard, writes, reads, site: self.site });
+    }
+
+    /// Appends a function of one lane, of up to four operands.
+    fn emit_lanes(&mut self, function: LaneFunction, d: VirtualRegister, from: &[VirtualRegister]) {
+        let mut operands = [Width::Word; 4];
+        for (operand, register) in operands.iter_mut().zip(from) {
+            *operand = self.width(*register);
+        }
+        self.lanes.push(LaneOperation { function, result: self.width(d), operands });
+        let function = self.lanes.len() as u32 - 1;
+        self.emit(match *from {
+            [a, b, c, e, ..] => Function::Apply4 { d, a, b, c, e, function },
+            [a, b, c] => Function::Apply3 { d, a, b, c, function },
+            [a, b] => Function::Apply2 { d, a, b, function },
+            [a] => Function::Apply1 { d, a, function },
+            // A function without operands reads its own result.
+            [] => Function::Apply1 { d, a: d, function },
         });
     }
 
-    /// Appends a function of one lane.
-    fn emit_lanes(&mut self, function: LaneFunction, constant: u64, to: Slot, from: &[Slot]) {
-        let width = |slot: &Slot| self.slots[slot.0 as usize].width;
-        let mut operands = [None; 4];
-        for (operand, slot) in operands.iter_mut().zip(from) {
-            *operand = Some(width(slot));
-        }
-        self.lanes.push(LaneOperation { function, constant, result: width(&to), operands });
-        self.emit(Op::Lanes, &[to], from, self.lanes.len() as u32 - 1);
-    }
-
     /// A new slot that no register of the kernel names.
-    fn temporary(&mut self, width: Width) -> Slot {
-        self.slots.push(SlotInfo { width, preset: None });
-        Slot(self.slots.len() as u32 - 1)
+    fn temporary(&mut self, width: Width) -> VirtualRegister {
+        self.slots.push(RegisterInfo { width, preset: None });
+        VirtualRegister(self.slots.len() as u32 - 1)
     }
 
     /// The slot of a preset.
-    fn preset(&mut self, preset: Preset, width: Width) -> Slot {
+    fn preset(&mut self, preset: Preset, width: Width) -> VirtualRegister {
         if let Some(&slot) = self.presets.get(&preset) {
             return slot;
         }
-        self.slots.push(SlotInfo { width, preset: Some(preset) });
-        let slot = Slot(self.slots.len() as u32 - 1);
+        self.slots.push(RegisterInfo { width, preset: Some(preset) });
+        let slot = VirtualRegister(self.slots.len() as u32 - 1);
         self.presets.insert(preset, slot);
         slot
     }
 
     /// The slot of a constant.
-    fn constant(&mut self, bits: u64, width: Width) -> Slot {
+    fn constant(&mut self, bits: u64, width: Width) -> VirtualRegister {
         self.preset(Preset::Constant(bits, width), width)
     }
 
@@ -268,33 +293,38 @@ impl<'a> Decoder<'a> {
         self.keep_sums();
         self.watch_stores();
         let layout = lay_out(&self.code, &self.slots);
-        let place = |slot: Slot| layout.offsets[slot.0 as usize];
+        let place = |register: VirtualRegister| layout.offsets[register.0 as usize];
         let encode = |micro: &Micro| {
             let (guard, negated) = micro.guard.unwrap_or((always, false));
-            let mut slots = [0; 5];
-            for (to, from) in slots.iter_mut().zip(micro.writes.iter().chain(&micro.reads)) {
-                *to = place(*from);
+            Instruction {
+                guard: place(guard),
+                guard_inversion: invert(negated),
+                operation: micro.operation.map(place),
             }
-            let (op, extra) = (micro.op, micro.extra);
-            Instruction { op, negated: -i16::from(negated), guard: place(guard), slots, extra }
         };
         let code = self.code.iter().map(encode).collect();
-        for micro in self.code.iter().filter(|micro| micro.op == Op::Matrix) {
-            let slots = micro.writes.iter().chain(&micro.reads);
-            self.matrices[micro.extra as usize].slots = slots.map(|slot| place(*slot)).collect();
-        }
-        let factors: Vec<u32> = self.factors().into_iter().map(place).collect();
-        for micro in self.code.iter().filter(|micro| micro.op == Op::Warpgroup) {
-            match &mut self.warpgroups[micro.extra as usize] {
-                Warpgroup::Start(product) => {
-                    product.slots = micro.reads.iter().map(|slot| place(*slot)).collect();
+        let factors: Vec<Offset> = self.factors().into_iter().map(place).collect();
+        for micro in &self.code {
+            match micro.operation {
+                Operation::Tensor(Tensor::Matrix { matrix }) => {
+                    let registers = micro.writes.iter().chain(&micro.reads);
+                    self.matrices[matrix as usize].slots = registers.map(|r| place(*r)).collect();
                 }
-                Warpgroup::Fence(slots) => slots.clone_from(&factors),
+                Operation::Tensor(Tensor::Warpgroup { instruction }) => {
+                    match &mut self.warpgroups[instruction as usize] {
+                        Warpgroup::Start(product) => {
+                            product.slots = micro.reads.iter().map(|r| place(*r)).collect();
+                        }
+                        Warpgroup::Fence(registers) => registers.clone_from(&factors),
+                        _ => {}
+                    }
+                }
                 _ => {}
             }
         }
         let presets = self.presets.iter().map(|(&preset, &slot)| (preset, place(slot)));
-        let exposed = |slot: &Slot| (place(*slot), self.slots[slot.0 as usize].width.bytes());
+        let exposed =
+            |slot: &VirtualRegister| (place(*slot), self.slots[slot.0 as usize].width.bytes());
         Program {
             code,
             sites: self.code.iter().map(|micro| micro.site).collect(),

@@ -10,9 +10,6 @@ use std::cmp::Ordering;
 use super::float::{canonical64, d, nan_of};
 use super::rounding::Rounding;
 
-/// The roundings in the order of their numbers.
-const ROUNDINGS: [Rounding; 4] = [Rounding::Nearest, Rounding::Zero, Rounding::Down, Rounding::Up];
-
 /// A power of two by which tiny operands are scaled; its square is finite, too.
 const SCALE: f64 = f64::from_bits((1023 + 400) << 52);
 /// Below this an error may underflow.
@@ -172,9 +169,9 @@ fn sqrt_in(a: f64, rounding: Rounding) -> u64 {
 macro_rules! in_modes {
     ($($(#[$doc:meta])* $name:ident($a:ident, $b:ident, $c:ident, $r:ident) = $value:expr;)*) => {$(
         $(#[$doc])*
-        pub(super) fn $name([a, b, c]: [u64; 3], rounding: u64) -> u64 {
+        pub(super) fn $name([a, b, c]: [u64; 3], rounding: Rounding) -> u64 {
             let bits = [a, b, c];
-            let ($a, $b, $c, $r) = (d(a), d(b), d(c), ROUNDINGS[(rounding & 3) as usize]);
+            let ($a, $b, $c, $r) = (d(a), d(b), d(c), rounding);
             let _ = (&$a, &$b, &$c);
             if [$a, $b, $c].into_iter().any(f64::is_nan) { nan_of(&bits) } else { $value }
         }
@@ -199,18 +196,21 @@ in_modes! {
 }
 
 /// `fma.f64`, which passes on the second operand before the third before the first.
-pub(super) fn fma([a, b, c]: [u64; 3], rounding: u64) -> u64 {
+pub(super) fn fma([a, b, c]: [u64; 3], rounding: Rounding) -> u64 {
     fma_in_order([a, c, b], rounding)
 }
 
 /// `div.f64`, which passes on the first operand that is a NaN, not the last.
-pub(super) fn div([a, b, c]: [u64; 3], rounding: u64) -> u64 {
+pub(super) fn div([a, b, c]: [u64; 3], rounding: Rounding) -> u64 {
     if d(a).is_nan() { nan_of(&[a]) } else { div_unless_nan([a, b, c], rounding) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ROUNDINGS: [Rounding; 4] =
+        [Rounding::Nearest, Rounding::Zero, Rounding::Down, Rounding::Up];
 
     fn bits(values: [f64; 3]) -> [u64; 3] {
         values.map(f64::to_bits)
@@ -229,13 +229,12 @@ mod tests {
                 if raw.is_multiple_of(5) { raw >> 20 & 0x7fe } else { 1000 + (raw >> 20 & 31) };
             f64::from_bits(raw & 0x800f_ffff_ffff_ffff | exponent << 52)
         };
-        type Function = fn([u64; 3], u64) -> u64;
+        type Function = fn([u64; 3], Rounding) -> u64;
         let functions: [Function; 6] = [add, mul, fma, div, sqrt, rcp];
         for _ in 0..20_000 {
             let values = [next(), next(), next()];
             for function in functions {
-                let [near, zero, down, up] =
-                    [0, 1, 2, 3].map(|mode| d(function(bits(values), mode)));
+                let [near, zero, down, up] = ROUNDINGS.map(|mode| d(function(bits(values), mode)));
                 if near.is_nan() {
                     assert!(zero.is_nan() && down.is_nan() && up.is_nan(), "{values:?}");
                     continue;
@@ -256,7 +255,7 @@ mod tests {
 
     #[test]
     fn exact_results_are_the_same_in_every_mode() {
-        for mode in 0..4 {
+        for mode in ROUNDINGS {
             assert_eq!(d(add(bits([1.5, 2.25, 0.0]), mode)), 3.75);
             assert_eq!(d(mul(bits([1.5, -2.0, 0.0]), mode)), -3.0);
             assert_eq!(d(fma(bits([3.0, 7.0, -1.0]), mode)), 20.0);
@@ -268,14 +267,15 @@ mod tests {
     #[test]
     fn errors_that_underflow_are_seen() {
         let tiny = f64::from_bits(3);
-        let [zero, up] = [1, 3].map(|mode| d(mul(bits([tiny, 0.5, 0.0]), mode)));
+        let [zero, up] =
+            [Rounding::Zero, Rounding::Up].map(|mode| d(mul(bits([tiny, 0.5, 0.0]), mode)));
         assert_eq!([zero, up], [f64::from_bits(1), f64::from_bits(2)]);
-        assert_eq!(d(mul(bits([1e-200, 1e-200, 0.0]), 3)), f64::from_bits(1));
-        assert_eq!(d(fma(bits([1e-200, 1e-200, 1.0]), 3)), 1.0f64.next_up());
-        assert_eq!(d(fma(bits([1e-200, 1e-200, 1.0]), 2)), 1.0);
-        let third = [2, 3].map(|mode| d(div(bits([1.0, 3.0, 0.0]), mode)));
+        assert_eq!(d(mul(bits([1e-200, 1e-200, 0.0]), Rounding::Up)), f64::from_bits(1));
+        assert_eq!(d(fma(bits([1e-200, 1e-200, 1.0]), Rounding::Up)), 1.0f64.next_up());
+        assert_eq!(d(fma(bits([1e-200, 1e-200, 1.0]), Rounding::Down)), 1.0);
+        let third = [Rounding::Down, Rounding::Up].map(|mode| d(div(bits([1.0, 3.0, 0.0]), mode)));
         assert_eq!(third[0].next_up(), third[1]);
-        assert_eq!(d(add(bits([f64::MAX, f64::MAX, 0.0]), 1)), f64::MAX);
-        assert_eq!(add(bits([1.0, -1.0, 0.0]), 2), 1 << 63);
+        assert_eq!(d(add(bits([f64::MAX, f64::MAX, 0.0]), Rounding::Zero)), f64::MAX);
+        assert_eq!(add(bits([1.0, -1.0, 0.0]), Rounding::Down), 1 << 63);
     }
 }

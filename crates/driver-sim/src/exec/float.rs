@@ -244,18 +244,6 @@ impl FloatMode {
         self == Self::default()
     }
 
-    /// The mode as one number, for the table of lane functions.
-    pub(super) fn encode(self) -> u64 {
-        self.rounding as u64 | u64::from(self.flush) << 2 | u64::from(self.saturate) << 3
-    }
-
-    /// What [`FloatMode::encode`] encoded.
-    pub(super) fn decode(code: u64) -> Self {
-        let rounding = [Rounding::Nearest, Rounding::Zero, Rounding::Down, Rounding::Up];
-        let rounding = rounding[(code & 3) as usize];
-        Self { rounding, flush: code & 4 != 0, saturate: code & 8 != 0 }
-    }
-
     fn operand(self, bits: u64) -> f32 {
         let bits = bits as u32;
         f(if self.flush { flush(bits) } else { bits })
@@ -293,10 +281,6 @@ fn is_tiny(exact: f64) -> bool {
     exact != 0.0 && exact.abs() < f64::from(f32::MIN_POSITIVE)
 }
 
-/// The arithmetic of one lane in any mode: `values` are three `f32` and `mode` an encoded
-/// [`FloatMode`].
-pub(super) type ModedOperation = fn(values: [u64; 3], mode: u64) -> u64;
-
 macro_rules! moded {
     ($(
         $(#[$doc:meta])*
@@ -304,8 +288,7 @@ macro_rules! moded {
             $(, exactly $exact:expr)?;
     )*) => {$(
         $(#[$doc])*
-        pub(super) fn $name(values: [u64; 3], mode: u64) -> u64 {
-            let mode = FloatMode::decode(mode);
+        pub(super) fn $name(values: [u64; 3], mode: FloatMode) -> u64 {
             let [$a, $b, $c] = values.map(|value| mode.operand(value));
             let $r = mode.rounding;
             let _ = (&$a, &$b, &$c, &$r);
@@ -369,26 +352,46 @@ moded! {
     neg(a, _b, _c, _r) = -a;
 }
 
-/// `min` and `max` of `f32` with modifiers: `code` is an encoded [`FloatMode`], and from bit 8 on
-/// whether it is `max`, and `.NaN`, `.xorsign.abs`, `.abs` and three operands.
-pub(super) fn extremum(values: [u64; 3], code: u64) -> u64 {
-    let flag = |bit: u32| code >> bit & 1 == 1;
-    let mode = FloatMode::decode(code & 0xff);
-    let magnitudes = flag(10) || flag(11);
-    let operand = |bits: u64| {
-        let bits = mode.operand(bits).to_bits();
-        if magnitudes { bits & 0x7fff_ffff } else { bits }
-    };
-    let choose = |a: u32, b: u32| {
-        let function = if flag(8) { max } else { min };
-        if flag(9) { canonical(unless_nan(f(a), f(b), function)) } else { function(a, b) }
-    };
-    let [a, b, c] = values.map(operand);
-    let pair = choose(a, b);
-    let result = if flag(12) { choose(pair, c) } else { pair };
-    let signed = flag(10) && !f(result).is_nan();
-    let sign = (values[0] ^ values[1]) as u32 & 0x8000_0000;
-    u64::from(if signed { result | sign } else { result })
+/// `min` or `max` of `f32` with modifiers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extremum {
+    /// `max` and not `min`.
+    pub(super) max: bool,
+    /// `.NaN`: the result is NaN if an operand is.
+    pub(super) propagate_nan: bool,
+    /// `.xorsign.abs`: magnitudes are compared, and the result has the product of the signs.
+    pub(super) xor_sign: bool,
+    /// `.abs`: magnitudes are compared.
+    pub(super) magnitudes: bool,
+    /// Three operands and not two.
+    pub(super) ternary: bool,
+    /// Flushing and saturation.
+    pub(super) mode: FloatMode,
+}
+
+impl Extremum {
+    /// The result for one lane.
+    pub(super) fn apply(self, values: [u64; 3]) -> u64 {
+        let magnitudes = self.xor_sign || self.magnitudes;
+        let operand = |bits: u64| {
+            let bits = self.mode.operand(bits).to_bits();
+            if magnitudes { bits & 0x7fff_ffff } else { bits }
+        };
+        let choose = |a: u32, b: u32| {
+            let function = if self.max { max } else { min };
+            if self.propagate_nan {
+                canonical(unless_nan(f(a), f(b), function))
+            } else {
+                function(a, b)
+            }
+        };
+        let [a, b, c] = values.map(operand);
+        let pair = choose(a, b);
+        let result = if self.ternary { choose(pair, c) } else { pair };
+        let signed = self.xor_sign && !f(result).is_nan();
+        let sign = (values[0] ^ values[1]) as u32 & 0x8000_0000;
+        u64::from(if signed { result | sign } else { result })
+    }
 }
 
 #[cfg(test)]

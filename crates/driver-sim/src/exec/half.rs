@@ -1,4 +1,4 @@
-//! What PTX instructions on halves compute: f16 and bf16, one value or two in a register.
+//! Arithmetic of f16 and bf16, one value or two per register.
 //!
 //! Values are widened to `f64`, which holds sums and products of two f16 exactly. Where it does not
 //! hold the result, the sum is rounded to odd first, so that rounding it once more is as if it
@@ -13,7 +13,6 @@ const SIGN: u32 = 0x8000;
 
 /// What is done to each value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub(super) enum HalfOperation {
     Add,
     Sub,
@@ -27,18 +26,13 @@ pub(super) enum HalfOperation {
     Tanh,
 }
 
-const OPERATIONS: [HalfOperation; 10] = {
-    use HalfOperation as H;
-    [H::Add, H::Sub, H::Mul, H::Fma, H::Min, H::Max, H::Neg, H::Abs, H::Exp2, H::Tanh]
-};
-
-/// An operation on halves with its modifiers.
+/// An instruction on f16 or bf16 with its modifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct HalfMode {
+pub(super) struct HalfInstruction {
     /// What is done.
     pub(super) operation: HalfOperation,
-    /// bf16 instead of f16.
-    pub(super) brain: bool,
+    /// bf16 and not f16.
+    pub(super) bf16: bool,
     /// Two values in a register.
     pub(super) packed: bool,
     /// Rounding.
@@ -55,12 +49,12 @@ pub(super) struct HalfMode {
     pub(super) xor_sign: bool,
 }
 
-impl HalfMode {
+impl HalfInstruction {
     /// An operation on single f16 without modifiers.
     pub(super) const fn plain(operation: HalfOperation) -> Self {
         Self {
             operation,
-            brain: false,
+            bf16: false,
             packed: false,
             rounding: Rounding::Nearest,
             flush: false,
@@ -71,50 +65,29 @@ impl HalfMode {
         }
     }
 
-    /// The mode as one number, for the table of lane functions.
-    pub(super) fn encode(self) -> u64 {
-        let flags = [
-            self.brain,
-            self.packed,
-            self.flush,
-            self.saturate,
-            self.relu,
-            self.propagate,
-            self.xor_sign,
-        ];
-        let flags = flags.iter().enumerate().map(|(bit, &flag)| u64::from(flag) << bit);
-        flags.sum::<u64>() | (self.rounding as u64) << 8 | (self.operation as u64) << 16
-    }
-
-    fn decode(code: u64) -> Self {
-        let flag = |bit: u32| code >> bit & 1 == 1;
-        let roundings = [Rounding::Nearest, Rounding::Zero, Rounding::Down, Rounding::Up];
-        Self {
-            operation: OPERATIONS[(code >> 16) as usize % OPERATIONS.len()],
-            brain: flag(0),
-            packed: flag(1),
-            rounding: roundings[(code >> 8 & 3) as usize],
-            flush: flag(2),
-            saturate: flag(3),
-            relu: flag(4),
-            propagate: flag(5),
-            xor_sign: flag(6),
+    /// Executes the instruction in one lane.
+    pub(super) fn execute(self, values: [u64; 3]) -> u64 {
+        let low = self.apply(values.map(|value| value as u32 & 0xffff));
+        if !self.packed {
+            return u64::from(low);
         }
+        let high = self.apply(values.map(|value| value as u32 >> 16));
+        u64::from(high << 16 | low)
     }
 
     fn format(self) -> Format {
-        if self.brain { Format::BF16 } else { Format::F16 }
+        if self.bf16 { Format::BF16 } else { Format::F16 }
     }
 
     /// Flushes a subnormal to a zero of its sign where that is asked for.
     fn flushed(self, bits: u32) -> u32 {
-        let exponent = if self.brain { 0x7f80 } else { 0x7c00 };
+        let exponent = if self.bf16 { 0x7f80 } else { 0x7c00 };
         if self.flush && bits & exponent == 0 { bits & SIGN } else { bits }
     }
 
     /// Whether an exact product is flushed before it is rounded.
     fn is_flushed(self, exact: f64) -> bool {
-        let least = if self.brain { f64::from(f32::MIN_POSITIVE) } else { 2f64.powi(-14) };
+        let least = if self.bf16 { f64::from(f32::MIN_POSITIVE) } else { 2f64.powi(-14) };
         self.flush && exact != 0.0 && exact.abs() < least
     }
 
@@ -173,7 +146,7 @@ impl HalfMode {
 
     fn clamped(self, bits: u32) -> u32 {
         let value = self.format().widen(bits);
-        let one = if self.brain { 0x3f80 } else { 0x3c00 };
+        let one = if self.bf16 { 0x3f80 } else { 0x3c00 };
         if self.saturate {
             return if value >= 1.0 {
                 one
@@ -208,103 +181,55 @@ pub(super) fn to_odd(nearest: f64, error: f64) -> f64 {
     }
 }
 
-/// Executes an operation that [`HalfMode::encode`] encoded.
-pub(super) fn execute(values: [u64; 3], code: u64) -> u64 {
-    let mode = HalfMode::decode(code);
-    let low = mode.apply(values.map(|value| value as u32 & 0xffff));
-    if !mode.packed {
-        return u64::from(low);
-    }
-    let high = mode.apply(values.map(|value| value as u32 >> 16));
-    u64::from(high << 16 | low)
-}
-
-/// Compares two halves: `code` holds the outcomes as for other floats, then bits for bf16, `.ftz`
-/// and for the upper ones of packed operands.
-pub(super) fn compare([a, b, _]: [u64; 3], code: u64) -> u64 {
-    let brain = code >> 8 & 1 == 1;
-    let format = if brain { Format::BF16 } else { Format::F16 };
-    let shift = if code >> 10 & 1 == 1 { 16 } else { 0 };
-    let exponent = if brain { 0x7f80 } else { 0x7c00 };
-    let value = |bits: u64| {
-        let bits = (bits >> shift) as u32 & 0xffff;
-        let flush = code >> 9 & 1 == 1 && bits & exponent == 0;
-        format.widen(if flush { bits & SIGN } else { bits })
-    };
-    let bit = value(a).partial_cmp(&value(b)).map_or(3, |order| order as i8 as i64 + 1);
-    code >> bit & 1
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PLAIN: HalfMode = HalfMode::plain(HalfOperation::Add);
+    const PLAIN: HalfInstruction = HalfInstruction::plain(HalfOperation::Add);
 
-    fn run(mode: HalfMode, a: u64, b: u64, c: u64) -> u64 {
-        execute([a, b, c], mode.encode())
-    }
-
-    #[test]
-    fn a_mode_survives_its_number() {
-        let mode = HalfMode {
-            operation: HalfOperation::Tanh,
-            brain: true,
-            rounding: Rounding::Up,
-            relu: true,
-            xor_sign: true,
-            ..PLAIN
-        };
-        assert_eq!(HalfMode::decode(mode.encode()), mode);
-        assert_eq!(HalfMode::decode(PLAIN.encode()), PLAIN);
+    fn run(instruction: HalfInstruction, a: u64, b: u64, c: u64) -> u64 {
+        instruction.execute([a, b, c])
     }
 
     #[test]
     fn sums_are_rounded_once() {
         // 1 + 2^-11 is a tie, which goes to even; a little more goes up, however little.
-        let fma = HalfMode { operation: HalfOperation::Fma, ..PLAIN };
+        let fma = HalfInstruction { operation: HalfOperation::Fma, ..PLAIN };
         assert_eq!(run(PLAIN, 0x3c00, 0x1000, 0), 0x3c00);
         // 2^-24 · (1 + 2^-10) + 1 + 2^-11 cannot be told from the tie in f32.
         assert_eq!(run(fma, 0x0001, 0x3c01, 0x3c00), 0x3c00);
-        let brain = HalfMode { brain: true, ..fma };
+        let bf16 = HalfInstruction { bf16: true, ..fma };
         // 1 + 2^-8 + 2^-130 in bf16: above the tie.
-        let up = run(brain, 0x3f80, 0x3b80, 0x3f80);
+        let up = run(bf16, 0x3f80, 0x3b80, 0x3f80);
         assert_eq!(up, 0x3f80, "a tie goes to even");
-        let sum = HalfMode { brain: true, ..PLAIN };
+        let sum = HalfInstruction { bf16: true, ..PLAIN };
         assert_eq!(run(sum, 0x3f80, 0x3b81, 0), 0x3f81);
     }
 
     #[test]
     fn packed_operations_are_two() {
-        let mode = HalfMode { packed: true, operation: HalfOperation::Mul, ..PLAIN };
+        let mode = HalfInstruction { packed: true, operation: HalfOperation::Mul, ..PLAIN };
         assert_eq!(run(mode, 0x4000_3c00, 0x4200_c000, 0), 0x4600_c000);
     }
 
     #[test]
     fn results_are_clamped() {
-        let relu = HalfMode { relu: true, ..PLAIN };
+        let relu = HalfInstruction { relu: true, ..PLAIN };
         assert_eq!(run(relu, 0xbc00, 0, 0), 0);
         assert_eq!(run(relu, 0x7e01, 0, 0), 0x7fff);
-        let saturated = HalfMode { saturate: true, ..PLAIN };
+        let saturated = HalfInstruction { saturate: true, ..PLAIN };
         assert_eq!([run(saturated, 0x4000, 0, 0), run(saturated, 0x7e00, 0, 0)], [0x3c00, 0]);
     }
 
     #[test]
     fn extremes_know_zeros_and_nans() {
-        let min = HalfMode { operation: HalfOperation::Min, ..PLAIN };
-        let max = HalfMode { operation: HalfOperation::Max, ..PLAIN };
+        let min = HalfInstruction { operation: HalfOperation::Min, ..PLAIN };
+        let max = HalfInstruction { operation: HalfOperation::Max, ..PLAIN };
         assert_eq!([run(min, 0, 0x8000, 0), run(max, 0x8000, 0, 0)], [0x8000, 0]);
         assert_eq!([run(min, 0x7e00, 0x3c00, 0), run(max, 0x7e00, 0x7e00, 0)], [0x3c00, 0x7fff]);
-        let nan = HalfMode { propagate: true, ..max };
+        let nan = HalfInstruction { propagate: true, ..max };
         assert_eq!(run(nan, 0x7e00, 0x3c00, 0), 0x7fff);
-        let signed = HalfMode { xor_sign: true, ..max };
+        let signed = HalfInstruction { xor_sign: true, ..max };
         assert_eq!(run(signed, 0xc000, 0x3c00, 0), 0xc000);
-    }
-
-    #[test]
-    fn comparisons_choose_their_half() {
-        let less = 0b0001;
-        assert_eq!(compare([0x4000_3c00, 0x3c00_4000, 0], less), 1);
-        assert_eq!(compare([0x4000_3c00, 0x3c00_4000, 0], less | 1 << 10), 0);
     }
 }

@@ -3,9 +3,6 @@
 //! A value travels as a `u64` whose low bits hold it. Division by zero, which PTX leaves to the
 //! machine, gives all ones, and so does the remainder: what hardware returns.
 
-/// A function of up to three operands and one constant, applied to one lane.
-pub(super) type LaneFunction = fn(values: [u64; 3], constant: u64) -> u64;
-
 /// An integer type of PTX.
 pub(super) trait Int: Copy + Ord {
     /// Number of bits.
@@ -46,7 +43,7 @@ fn wide<T: Int>(bits: u64) -> i128 {
 macro_rules! wrapping {
     ($($(#[$doc:meta])* $name:ident($a:ident, $b:ident, $c:ident) = $value:expr;)*) => {$(
         $(#[$doc])*
-        pub(super) fn $name<T: Int>(values: [u64; 3], _: u64) -> u64 {
+        pub(super) fn $name<T: Int>(values: [u64; 3]) -> u64 {
             let [$a, $b, $c] = values.map(wide::<T>);
             let _ = (&$a, &$b, &$c);
             T::low($value)
@@ -104,40 +101,40 @@ fn low24<T: Int>(value: i128) -> i128 {
 }
 
 /// `mul.wide` and `mad.wide`; the third operand has twice the width.
-pub(super) fn mad_wide<T: Int>([a, b, c]: [u64; 3], _: u64) -> u64 {
+pub(super) fn mad_wide<T: Int>([a, b, c]: [u64; 3]) -> u64 {
     let product = wide::<T>(a) * wide::<T>(b);
     let mask = u64::MAX >> (64 - 2 * T::BITS);
     (product as u64).wrapping_add(c) & mask
 }
 
 /// `shl`; amounts beyond the width give zero.
-pub(super) fn shl<T: Int>([a, b, _]: [u64; 3], _: u64) -> u64 {
+pub(super) fn shl<T: Int>([a, b, _]: [u64; 3]) -> u64 {
     let amount = b as u32;
     if amount >= T::BITS { 0 } else { T::low(wide::<T>(a) << amount) }
 }
 
 /// `shr`; amounts beyond the width give zero or the sign.
-pub(super) fn shr<T: Int>([a, b, _]: [u64; 3], _: u64) -> u64 {
+pub(super) fn shr<T: Int>([a, b, _]: [u64; 3]) -> u64 {
     T::low(wide::<T>(a) >> (b as u32).min(T::BITS))
 }
 
-/// `shf.l` and `shf.r`: bit 0 of `constant` says right, bit 1 clamp.
-pub(super) fn funnel([a, b, c]: [u64; 3], constant: u64) -> u64 {
+/// `shf.l` and `shf.r`.
+pub(super) fn funnel_shift([a, b, c]: [u64; 3], right: bool, clamp: bool) -> u64 {
     let amount = c as u32;
-    let amount = if constant & 2 != 0 { amount.min(32) } else { amount & 31 };
+    let amount = if clamp { amount.min(32) } else { amount & 31 };
     let both = b << 32 | a & 0xffff_ffff;
-    if constant & 1 != 0 {
+    if right {
         (both >> amount) & 0xffff_ffff
     } else {
         both.checked_shl(amount).unwrap_or(0) >> 32 & 0xffff_ffff
     }
 }
 
-/// `lop3` with the truth table `constant`.
-pub(super) fn lop3([a, b, c]: [u64; 3], constant: u64) -> u64 {
+/// `lop3` with a truth table.
+pub(super) fn lop3([a, b, c]: [u64; 3], table: u8) -> u64 {
     let term = |index: u64| {
         let pick = |value: u64, bit: u64| if index >> bit & 1 == 1 { value } else { !value };
-        if constant >> index & 1 == 1 { pick(a, 2) & pick(b, 1) & pick(c, 0) } else { 0 }
+        if table >> index & 1 == 1 { pick(a, 2) & pick(b, 1) & pick(c, 0) } else { 0 }
     };
     (0..8).map(term).fold(0, |sum, term| sum | term) & 0xffff_ffff
 }
@@ -148,7 +145,7 @@ fn field_number<T: Int>(bits: u64) -> u32 {
 }
 
 /// `bfe`: `b` is the position and `c` the length.
-pub(super) fn bfe<T: Int>([a, b, c]: [u64; 3], _: u64) -> u64 {
+pub(super) fn bfe<T: Int>([a, b, c]: [u64; 3]) -> u64 {
     let (position, length) = (field_number::<T>(b), field_number::<T>(c));
     if length == 0 {
         return 0;
@@ -165,47 +162,52 @@ pub(super) fn bfe<T: Int>([a, b, c]: [u64; 3], _: u64) -> u64 {
     T::low(field & valid | if negative { !(valid & mask) } else { 0 })
 }
 
-/// `bfi`: inserts the low bits of `a` into `b`; `constant` holds the width of the operands, and the
-/// third value the position, with the length in its upper half.
-pub(super) fn bfi([a, b, c]: [u64; 3], constant: u64) -> u64 {
-    let number = if constant == 64 { field_number::<u64> } else { field_number::<u32> };
-    let (position, length) = (number(c), number(c >> 32));
+/// `bfi`: inserts the low bits of `a` into `b`. The third value holds the position, with the length
+/// in its upper half.
+pub(super) fn bfi<T: Int>([a, b, c]: [u64; 3]) -> u64 {
+    let (position, length) = (field_number::<T>(c), field_number::<T>(c >> 32));
     let mask = 1u128.checked_shl(length).unwrap_or(0).wrapping_sub(1);
     let mask = mask.checked_shl(position).unwrap_or(0);
     let inserted = u128::from(a).checked_shl(position).unwrap_or(0);
-    let all = u64::MAX >> (64 - constant);
+    let all = u64::MAX >> (64 - T::BITS);
     ((u128::from(b) & !mask | inserted & mask) as u64) & all
 }
 
-/// `bfind`: the place of the most significant bit that is not a sign; with `constant` 1 the shift
-/// that moves it to the top.
-pub(super) fn bfind<T: Int>([a, _, _]: [u64; 3], constant: u64) -> u64 {
+/// `bfind`: the position of the most significant bit that is not a copy of the sign.
+pub(super) fn bfind<T: Int>([a, _, _]: [u64; 3]) -> u64 {
     let value = wide::<T>(a);
     let magnitude = T::low(if value < 0 { !value } else { value });
     if magnitude == 0 {
         return 0xffff_ffff;
     }
-    let place = 63 - u64::from(magnitude.leading_zeros());
-    if constant == 1 { u64::from(T::BITS) - 1 - place } else { place }
+    63 - u64::from(magnitude.leading_zeros())
+}
+
+/// `bfind.shiftamt`: the shift that moves the bit of [`bfind`] to the top.
+pub(super) fn bfind_shift_amount<T: Int>(values: [u64; 3]) -> u64 {
+    match bfind::<T>(values) {
+        0xffff_ffff => 0xffff_ffff,
+        position => u64::from(T::BITS) - 1 - position,
+    }
 }
 
 /// `brev`.
-pub(super) fn brev<T: Int>([a, _, _]: [u64; 3], _: u64) -> u64 {
+pub(super) fn brev<T: Int>([a, _, _]: [u64; 3]) -> u64 {
     a.reverse_bits() >> (64 - T::BITS)
 }
 
 /// `clz`.
-pub(super) fn clz<T: Int>([a, _, _]: [u64; 3], _: u64) -> u64 {
+pub(super) fn clz<T: Int>([a, _, _]: [u64; 3]) -> u64 {
     u64::from(T::low(wide::<T>(a)).leading_zeros() - (64 - T::BITS))
 }
 
 /// `popc`.
-pub(super) fn popc<T: Int>([a, _, _]: [u64; 3], _: u64) -> u64 {
+pub(super) fn popc<T: Int>([a, _, _]: [u64; 3]) -> u64 {
     u64::from(T::low(wide::<T>(a)).count_ones())
 }
 
 /// `prmt` in its default mode.
-pub(super) fn prmt([a, b, c]: [u64; 3], _: u64) -> u64 {
+pub(super) fn prmt([a, b, c]: [u64; 3]) -> u64 {
     let bytes = (b << 32 | a & 0xffff_ffff).to_le_bytes();
     let select = |index: u64| {
         let code = c >> (4 * index) & 0xf;
@@ -216,12 +218,6 @@ pub(super) fn prmt([a, b, c]: [u64; 3], _: u64) -> u64 {
     (0..4).map(select).sum()
 }
 
-/// The comparison that `set` and `setp` make of two integers.
-pub(super) fn compare<T: Int>([a, b, _]: [u64; 3], constant: u64) -> u64 {
-    let order = T::of(a).cmp(&T::of(b));
-    constant >> (order as i8 + 1) & 1
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,45 +225,45 @@ mod tests {
     #[test]
     fn products_and_shifts() {
         let all = u64::from(u32::MAX);
-        assert_eq!(mul_high::<u32>([all, all, 0], 0), 0xffff_fffe);
-        assert_eq!(mul_high::<i32>([all, 5, 0], 0), all);
-        assert_eq!(mul_high::<u64>([u64::MAX, u64::MAX, 0], 0), u64::MAX - 1);
-        assert_eq!(mul_low::<u64>([u64::MAX, u64::MAX, 0], 0), 1);
-        assert_eq!(mad_wide::<i32>([all, 5, 2], 0), (-3i64) as u64);
-        assert_eq!(mad_wide::<u16>([0xffff, 0xffff, 0], 0), 0xfffe_0001);
-        assert_eq!(shl::<u32>([1, 32, 0], 0), 0);
-        assert_eq!(shr::<i32>([0x8000_0000, 99, 0], 0), all);
-        assert_eq!(shr::<u16>([0x8000, 15, 0], 0), 1);
-        assert_eq!(mad24_low::<i32>([0xff_ffff, 2, 0], 0), all - 1);
-        assert_eq!(funnel([0x8000_0000, 1, 1], 0), 3);
-        assert_eq!(funnel([0, 1, 1], 1), 0x8000_0000);
-        assert_eq!(funnel([7, 1, 40], 2), 7);
+        assert_eq!(mul_high::<u32>([all, all, 0]), 0xffff_fffe);
+        assert_eq!(mul_high::<i32>([all, 5, 0]), all);
+        assert_eq!(mul_high::<u64>([u64::MAX, u64::MAX, 0]), u64::MAX - 1);
+        assert_eq!(mul_low::<u64>([u64::MAX, u64::MAX, 0]), 1);
+        assert_eq!(mad_wide::<i32>([all, 5, 2]), (-3i64) as u64);
+        assert_eq!(mad_wide::<u16>([0xffff, 0xffff, 0]), 0xfffe_0001);
+        assert_eq!(shl::<u32>([1, 32, 0]), 0);
+        assert_eq!(shr::<i32>([0x8000_0000, 99, 0]), all);
+        assert_eq!(shr::<u16>([0x8000, 15, 0]), 1);
+        assert_eq!(mad24_low::<i32>([0xff_ffff, 2, 0]), all - 1);
+        assert_eq!(funnel_shift([0x8000_0000, 1, 1], false, false), 3);
+        assert_eq!(funnel_shift([0, 1, 1], true, false), 0x8000_0000);
+        assert_eq!(funnel_shift([7, 1, 40], false, true), 7);
     }
 
     #[test]
     fn division_by_zero_gives_all_ones() {
-        assert_eq!(div::<u32>([7, 0, 0], 0), u64::from(u32::MAX));
-        assert_eq!(rem::<u32>([7, 0, 0], 0), 0xffff_ffff);
-        assert_eq!(div::<i32>([0x8000_0000, u64::from(u32::MAX), 0], 0), 0x8000_0000);
-        assert_eq!(div::<i64>([(-7i64) as u64, 2, 0], 0), (-3i64) as u64);
+        assert_eq!(div::<u32>([7, 0, 0]), u64::from(u32::MAX));
+        assert_eq!(rem::<u32>([7, 0, 0]), 0xffff_ffff);
+        assert_eq!(div::<i32>([0x8000_0000, u64::from(u32::MAX), 0]), 0x8000_0000);
+        assert_eq!(div::<i64>([(-7i64) as u64, 2, 0]), (-3i64) as u64);
     }
 
     #[test]
     fn bit_fields() {
-        assert_eq!(bfe::<u32>([0x1234_5678, 8, 8], 0), 0x56);
-        assert_eq!(bfe::<i32>([0x0000_8000, 8, 8], 0), 0xffff_ff80);
-        assert_eq!(bfe::<u32>([0xf000_0000, 28, 8], 0), 0xf);
-        assert_eq!(bfe::<i32>([0xf000_0000, 28, 8], 0), 0xffff_ffff);
-        assert_eq!(bfe::<i32>([0x8000_0000, 40, 4], 0), 0xffff_ffff);
-        assert_eq!(bfi([0xff, 0, 4 | 8 << 32], 32), 0xff0);
-        assert_eq!(bfi([0xff, 0x1_0000, 28 | 8 << 32], 32), 0xf001_0000);
-        assert_eq!(bfind::<u32>([0x100, 0, 0], 0), 8);
-        assert_eq!(bfind::<i32>([0xffff_ffff, 0, 0], 0), 0xffff_ffff);
-        assert_eq!(bfind::<u32>([0x100, 0, 0], 1), 23);
-        assert_eq!(clz::<u32>([1, 0, 0], 0), 31);
-        assert_eq!(clz::<u64>([0, 0, 0], 0), 64);
-        assert_eq!(brev::<u32>([1, 0, 0], 0), 0x8000_0000);
-        assert_eq!(popc::<u64>([u64::MAX, 0, 0], 0), 64);
+        assert_eq!(bfe::<u32>([0x1234_5678, 8, 8]), 0x56);
+        assert_eq!(bfe::<i32>([0x0000_8000, 8, 8]), 0xffff_ff80);
+        assert_eq!(bfe::<u32>([0xf000_0000, 28, 8]), 0xf);
+        assert_eq!(bfe::<i32>([0xf000_0000, 28, 8]), 0xffff_ffff);
+        assert_eq!(bfe::<i32>([0x8000_0000, 40, 4]), 0xffff_ffff);
+        assert_eq!(bfi::<u32>([0xff, 0, 4 | 8 << 32]), 0xff0);
+        assert_eq!(bfi::<u32>([0xff, 0x1_0000, 28 | 8 << 32]), 0xf001_0000);
+        assert_eq!(bfind::<u32>([0x100, 0, 0]), 8);
+        assert_eq!(bfind::<i32>([0xffff_ffff, 0, 0]), 0xffff_ffff);
+        assert_eq!(bfind_shift_amount::<u32>([0x100, 0, 0]), 23);
+        assert_eq!(clz::<u32>([1, 0, 0]), 31);
+        assert_eq!(clz::<u64>([0, 0, 0]), 64);
+        assert_eq!(brev::<u32>([1, 0, 0]), 0x8000_0000);
+        assert_eq!(popc::<u64>([u64::MAX, 0, 0]), 64);
     }
 
     #[test]
@@ -275,9 +271,7 @@ mod tests {
         let (a, b, c) = (0xf0, 0xcc, 0xaa);
         assert_eq!(lop3([a, b, c], 0x96) & 0xff, a ^ b ^ c);
         assert_eq!(lop3([a, b, c], 0xe8) & 0xff, a & b | a & c | b & c);
-        assert_eq!(prmt([0x3322_1100, 0x7766_5544, 0x7650], 0), 0x7766_5500);
-        assert_eq!(prmt([0x0000_8000, 0, 0x9999], 0), 0xffff_ffff);
-        assert_eq!(compare::<i32>([0xffff_ffff, 0, 0], 1), 1);
-        assert_eq!(compare::<u32>([0xffff_ffff, 0, 0], 1), 0);
+        assert_eq!(prmt([0x3322_1100, 0x7766_5544, 0x7650]), 0x7766_5500);
+        assert_eq!(prmt([0x0000_8000, 0, 0x9999]), 0xffff_ffff);
     }
 }

@@ -8,34 +8,35 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::decode::{Micro, Slot, SlotInfo};
+use super::decode::{Micro, RegisterInfo, VirtualRegister};
 #[cfg(test)]
 use super::program::Site;
-use super::program::{Op, Width};
+use super::program::Width;
+use super::registers::Offset;
 
 /// Where the slots lie.
 #[derive(Debug)]
 pub(super) struct Layout {
     /// The offset of each slot.
-    pub(super) offsets: Vec<u32>,
+    pub(super) offsets: Vec<Offset>,
     /// Bytes of all slots that are not presets; they come first.
     pub(super) register_bytes: u32,
     /// Bytes of the file.
     pub(super) file_bytes: u32,
     /// Slots that may be read before they are written, which start as poison.
-    pub(super) exposed: Vec<Slot>,
+    pub(super) exposed: Vec<VirtualRegister>,
 }
 
 /// Lays out the slots of `code`.
-pub(super) fn lay_out(code: &[Micro], slots: &[SlotInfo]) -> Layout {
+pub(super) fn lay_out(code: &[Micro], slots: &[RegisterInfo]) -> Layout {
     let live = Liveness::of(code, slots.len());
     let intervals = live.intervals(code, slots);
-    let mut offsets = vec![0; slots.len()];
+    let mut offsets = vec![Offset::default(); slots.len()];
     let mut end = 0;
     for width in [Width::Double, Width::Word, Width::Predicate] {
         let (places, count) = assign(&intervals, slots, width);
         for (slot, place) in places {
-            offsets[slot] = end + place * width.bytes();
+            offsets[slot] = Offset(end + place * width.bytes());
         }
         end += (count * width.bytes()).next_multiple_of(128);
     }
@@ -43,14 +44,14 @@ pub(super) fn lay_out(code: &[Micro], slots: &[SlotInfo]) -> Layout {
     for width in [Width::Double, Width::Word, Width::Predicate] {
         for (slot, info) in slots.iter().enumerate() {
             if info.preset.is_some() && info.width == width {
-                offsets[slot] = end;
+                offsets[slot] = Offset(end);
                 end += width.bytes();
             }
         }
     }
     let exposed = (0..slots.len()).filter(|&slot| slots[slot].preset.is_none());
     let exposed = exposed.filter(|&slot| live.blocks[0].live_in.has(slot));
-    let exposed = exposed.map(|slot| Slot(slot as u32)).collect();
+    let exposed = exposed.map(|slot| VirtualRegister(slot as u32)).collect();
     Layout { offsets, register_bytes, file_bytes: end.next_multiple_of(128), exposed }
 }
 
@@ -66,11 +67,11 @@ impl Set {
         self.0[slot / 64] >> (slot % 64) & 1 != 0
     }
 
-    fn insert(&mut self, slot: Slot) {
+    fn insert(&mut self, slot: VirtualRegister) {
         self.0[slot.0 as usize / 64] |= 1 << (slot.0 % 64);
     }
 
-    fn remove(&mut self, slot: Slot) {
+    fn remove(&mut self, slot: VirtualRegister) {
         self.0[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
     }
 
@@ -119,10 +120,10 @@ impl Liveness {
         leader[0] = true;
         leader[code.len()] = true;
         for (index, micro) in code.iter().enumerate() {
-            if micro.op == Op::Branch {
-                leader[micro.extra as usize] = true;
+            if let Some(target) = micro.operation.branch_target() {
+                leader[target as usize] = true;
             }
-            if matches!(micro.op, Op::Branch | Op::Exit) {
+            if micro.ends_block() {
                 leader[index + 1] = true;
             }
         }
@@ -145,10 +146,10 @@ impl Liveness {
             let (start, end) = (self.blocks[index].start, self.blocks[index].end);
             let last = &code[end - 1];
             let mut live = self.blocks[index].live_out.clone();
-            if last.op == Op::Branch {
-                live.unite(&self.live_at(last.extra as usize));
+            if let Some(target) = last.operation.branch_target() {
+                live.unite(&self.live_at(target as usize));
             }
-            let falls = !matches!(last.op, Op::Branch | Op::Exit) || last.guard.is_some();
+            let falls = !last.ends_block() || last.guard.is_some();
             if falls && end < code.len() {
                 live.unite(&self.live_at(end));
             }
@@ -167,7 +168,7 @@ impl Liveness {
     }
 
     /// For each slot the first and last instruction at which it is in use.
-    fn intervals(&self, code: &[Micro], slots: &[SlotInfo]) -> Vec<Option<(usize, usize)>> {
+    fn intervals(&self, code: &[Micro], slots: &[RegisterInfo]) -> Vec<Option<(usize, usize)>> {
         let mut intervals: Vec<Option<(usize, usize)>> = vec![None; slots.len()];
         let mut touch = |slot: usize, at: usize| {
             let (first, last) = intervals[slot].get_or_insert((at, at));
@@ -192,7 +193,7 @@ impl Liveness {
 /// many places there are.
 fn assign(
     intervals: &[Option<(usize, usize)>],
-    slots: &[SlotInfo],
+    slots: &[RegisterInfo],
     width: Width,
 ) -> (Vec<(usize, u32)>, u32) {
     let wanted = |slot: usize| slots[slot].preset.is_none() && slots[slot].width == width;
@@ -231,28 +232,34 @@ fn assign(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::operation::{Control, Integer, Memory, Operation};
 
-    fn micro(op: Op, writes: &[u32], reads: &[u32], extra: u32) -> Micro {
-        let slots = |list: &[u32]| list.iter().map(|&slot| Slot(slot)).collect();
-        Micro {
-            op,
-            guard: None,
-            writes: slots(writes),
-            reads: slots(reads),
-            extra,
-            site: Site::default(),
-        }
+    fn micro(operation: impl Into<Operation<VirtualRegister>>) -> Micro {
+        Micro::new(operation.into(), None, Site::default())
     }
 
-    fn words(count: usize) -> Vec<SlotInfo> {
-        vec![SlotInfo { width: Width::Word, preset: None }; count]
+    fn register(index: u32) -> VirtualRegister {
+        VirtualRegister(index)
+    }
+
+    fn constant(d: u32) -> Micro {
+        let parameter = Memory::Parameter32 { d: register(d), offset: 0 };
+        micro(parameter)
+    }
+
+    fn add(d: u32, a: u32, b: u32) -> Micro {
+        micro(Integer::Add32 { d: register(d), a: register(a), b: register(b) })
+    }
+
+    fn words(count: usize) -> Vec<RegisterInfo> {
+        vec![RegisterInfo { width: Width::Word, preset: None }; count]
     }
 
     #[test]
     fn a_chain_needs_two_places() {
-        let mut code = vec![micro(Op::Move32, &[0], &[], 0)];
-        code.extend((1..50).map(|i| micro(Op::Add32, &[i], &[i - 1], 0)));
-        code.push(micro(Op::Exit, &[], &[], 0));
+        let mut code = vec![constant(0)];
+        code.extend((1..50).map(|i| add(i, i - 1, i - 1)));
+        code.push(micro(Control::Exit {}));
         let layout = lay_out(&code, &words(50));
         assert_eq!(layout.register_bytes, 2 * 128);
         assert!(layout.exposed.is_empty());
@@ -262,20 +269,20 @@ mod tests {
     fn values_that_live_around_a_loop_keep_their_place() {
         // 0 is written before the loop and read in it; 1 and 2 live inside of it.
         let code = [
-            micro(Op::Move32, &[0], &[], 0),
-            micro(Op::Move32, &[1], &[], 0),
-            micro(Op::Add32, &[2], &[1, 0], 0),
-            micro(Op::Add32, &[1], &[2], 0),
-            micro(Op::Branch, &[], &[], 1),
-            micro(Op::Exit, &[], &[], 0),
+            constant(0),
+            constant(1),
+            add(2, 1, 0),
+            add(1, 2, 2),
+            micro(Control::Branch { target: 1 }),
+            micro(Control::Exit {}),
         ];
         let mut code = code.to_vec();
-        code[4].guard = Some((Slot(3), false));
+        code[4].guard = Some((VirtualRegister(3), false));
         let mut slots = words(4);
         slots[3].width = Width::Predicate;
         let layout = lay_out(&code, &slots);
         let [zero, one, two] = [0, 1, 2].map(|slot| layout.offsets[slot]);
         assert!(zero != one && zero != two);
-        assert_eq!(layout.exposed, [Slot(3)]);
+        assert_eq!(layout.exposed, [VirtualRegister(3)]);
     }
 }

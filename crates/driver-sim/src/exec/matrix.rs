@@ -7,10 +7,10 @@
 
 use retrograph_ptx::ast::Type;
 
-use super::access::{Memories, Trouble};
+use super::access::{LaneFault, Memories};
 use super::program::{Access, Width};
 use super::races::Touch;
-use super::vector::Lanes;
+use super::registers::{Lanes, Offset, RegisterFile};
 
 mod fragment;
 mod product;
@@ -120,49 +120,10 @@ pub(super) struct Matrix {
     pub(super) access: Option<Access>,
     /// How many registers it writes, reads as a matrix, or has of each operand.
     pub(super) registers: usize,
-    /// Offsets of the slots: those that are written, then those that are read.
-    pub(super) slots: Vec<u32>,
+    /// The registers: those that are written, then those that are read.
+    pub(super) slots: Vec<Offset>,
     /// What [`Product::places`] says, for a product.
     pub(super) places: [Vec<u16>; 4],
-}
-
-/// The registers of one warp.
-#[derive(Clone, Copy)]
-pub(super) struct File(pub(super) *mut u8);
-
-impl File {
-    /// Reads a slot.
-    ///
-    /// # Safety
-    ///
-    /// The offset must be that of a slot of `Lanes<T>`.
-    #[inline(always)]
-    pub(super) unsafe fn read<T: Copy>(self, offset: u32) -> Lanes<T> {
-        // SAFETY: by the contract.
-        unsafe { self.0.add(offset as usize).cast::<Lanes<T>>().read() }
-    }
-
-    /// Reads the slot of a predicate, a bit for each lane.
-    ///
-    /// # Safety
-    ///
-    /// The offset must be that of such a slot.
-    #[inline(always)]
-    pub(super) unsafe fn read_predicate(self, offset: u32) -> u32 {
-        // SAFETY: by the contract.
-        unsafe { self.0.add(offset as usize).cast::<u32>().read() }
-    }
-
-    /// Writes a slot.
-    ///
-    /// # Safety
-    ///
-    /// As for [`File::read`].
-    #[inline(always)]
-    pub(super) unsafe fn write<T: Copy>(self, offset: u32, lanes: Lanes<T>) {
-        // SAFETY: by the contract.
-        unsafe { self.0.add(offset as usize).cast::<Lanes<T>>().write(lanes) }
-    }
 }
 
 /// Executes a matrix instruction other than a product, in all lanes.
@@ -173,9 +134,9 @@ impl File {
 #[inline(never)]
 pub(super) unsafe fn move_matrix(
     memories: &mut Memories<'_>,
-    file: File,
+    file: RegisterFile,
     matrix: &Matrix,
-) -> Result<(), Trouble> {
+) -> Result<(), LaneFault> {
     // SAFETY: by the contract.
     unsafe {
         match matrix.operation {
@@ -198,24 +159,24 @@ fn touched(
     access: &Access,
     (lane, address): (usize, u64),
     touch: Touch,
-) -> Result<*mut u8, Trouble> {
+) -> Result<*mut u8, LaneFault> {
     let host = memories.resolve(access, lane, address).map_err(|kind| (kind, lane as u32))?;
     let seen = memories.watch(access, (lane, address, access.bytes), touch);
     seen.map_err(|kind| (kind, lane as u32))?;
     Ok(host)
 }
 
-/// The addresses in a slot.
+/// The addresses in a register.
 ///
 /// # Safety
 ///
 /// As for [`move_matrix`].
-unsafe fn addresses(file: File, access: &Access, offset: u32) -> Lanes<u64> {
+unsafe fn addresses(file: RegisterFile, access: &Access, register: Offset) -> Lanes<u64> {
     // SAFETY: by the contract.
     unsafe {
         match access.address {
-            Width::Double => file.read::<u64>(offset),
-            _ => file.read::<u32>(offset).map(u64::from),
+            Width::Double => file.read::<u64>(register),
+            _ => file.read::<u32>(register).map(u64::from),
         }
     }
 }

@@ -5,7 +5,6 @@ use super::rounding::{Format, Rounding};
 
 /// A format that `f32` is narrowed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub(super) enum Narrow {
     F16,
     Bf16,
@@ -15,7 +14,6 @@ pub(super) enum Narrow {
 }
 
 impl Narrow {
-    const ALL: [Self; 5] = [Self::F16, Self::Bf16, Self::E4m3, Self::E5m2, Self::Tf32];
     /// Bytes of e5m2: two bits of mantissa and five of exponent.
     const FORMAT_E5M2: Format = Format::new(2, 5);
     /// The part of e4m3 below 256.
@@ -105,24 +103,6 @@ pub(super) struct Narrowing {
 }
 
 impl Narrowing {
-    /// The narrowing as one number, for the table of lane functions.
-    pub(super) fn encode(self) -> u64 {
-        let zero = u64::from(self.rounding == Rounding::Zero);
-        let flags = u64::from(self.away) | u64::from(self.relu) << 1 | u64::from(self.finite) << 2;
-        self.to as u64 | zero << 8 | flags << 9
-    }
-
-    fn decode(code: u64) -> Self {
-        let flag = |bit: u32| code >> bit & 1 == 1;
-        Self {
-            to: Narrow::ALL[(code & 0xff) as usize % Narrow::ALL.len()],
-            rounding: if flag(8) { Rounding::Zero } else { Rounding::Nearest },
-            away: flag(9),
-            relu: flag(10),
-            finite: flag(11),
-        }
-    }
-
     fn apply(self, value: f64) -> u32 {
         let (nan, greatest) = self.to.ends();
         if value.is_nan() {
@@ -139,8 +119,7 @@ impl Narrowing {
 }
 
 /// Narrows one `f32`.
-pub(super) fn one([value, ..]: [u64; 3], code: u64) -> u64 {
-    let narrowing = Narrowing::decode(code);
+pub(super) fn one([value, ..]: [u64; 3], narrowing: Narrowing) -> u64 {
     let bits = value as u32;
     if narrowing.to == Narrow::Tf32 && narrowing.away && f32::from_bits(bits).is_nan() {
         // NaNs are cut off; what makes infinities finite makes them less, too.
@@ -151,22 +130,19 @@ pub(super) fn one([value, ..]: [u64; 3], code: u64) -> u64 {
 }
 
 /// Narrows two `f32` into one register, the first one above the second.
-pub(super) fn two([high, low, _]: [u64; 3], code: u64) -> u64 {
-    let narrowing = Narrowing::decode(code);
+pub(super) fn two([high, low, _]: [u64; 3], narrowing: Narrowing) -> u64 {
     let part = |bits: u64| narrowing.apply(f64::from(f32::from_bits(bits as u32)));
     u64::from(part(high) << narrowing.to.bits() | part(low))
 }
 
 /// Narrows two f16 to two bytes.
-pub(super) fn halves_to_bytes([value, ..]: [u64; 3], code: u64) -> u64 {
-    let narrowing = Narrowing::decode(code);
+pub(super) fn halves_to_bytes([value, ..]: [u64; 3], narrowing: Narrowing) -> u64 {
     let part = |bits: u64| narrowing.apply(Format::F16.widen(bits as u32 & 0xffff));
     u64::from(part(value >> 16) << 8 | part(value))
 }
 
-/// Widens two bytes to two f16; `code` says as what the bytes are read, and `.relu`.
-pub(super) fn bytes_to_halves([value, ..]: [u64; 3], code: u64) -> u64 {
-    let narrowing = Narrowing::decode(code);
+/// Widens two bytes to two f16; `narrowing` gives the format of the bytes, and `.relu`.
+pub(super) fn bytes_to_halves([value, ..]: [u64; 3], narrowing: Narrowing) -> u64 {
     let half = Narrowing { to: Narrow::F16, finite: false, ..narrowing };
     let part = |bits: u64| half.apply(narrowing.to.widen(bits as u32 & 0xff));
     u64::from(part(value >> 8) << 16 | part(value))
@@ -185,7 +161,7 @@ mod tests {
     };
 
     fn run(narrowing: Narrowing, value: f32) -> u64 {
-        one([u64::from(value.to_bits()), 0, 0], narrowing.encode())
+        one([u64::from(value.to_bits()), 0, 0], narrowing)
     }
 
     #[test]
@@ -234,10 +210,10 @@ mod tests {
     #[test]
     fn pairs_are_in_order() {
         let float = |value: f32| u64::from(value.to_bits());
-        assert_eq!(two([float(1.0), float(2.0), 0], RN.encode()), 0x3c00_4000);
+        assert_eq!(two([float(1.0), float(2.0), 0], RN), 0x3c00_4000);
         let byte = Narrowing { to: Narrow::E5m2, finite: true, ..RN };
-        assert_eq!(two([float(1.0), float(2.0), 0], byte.encode()), 0x3c40);
-        assert_eq!(halves_to_bytes([0x3c00_4000, 0, 0], byte.encode()), 0x3c40);
-        assert_eq!(bytes_to_halves([0x3c40, 0, 0], byte.encode()), 0x3c00_4000);
+        assert_eq!(two([float(1.0), float(2.0), 0], byte), 0x3c40);
+        assert_eq!(halves_to_bytes([0x3c00_4000, 0, 0], byte), 0x3c40);
+        assert_eq!(bytes_to_halves([0x3c40, 0, 0], byte), 0x3c00_4000);
     }
 }

@@ -10,9 +10,11 @@ use std::sync::Arc;
 
 use retrograph_ptx::ast::{Entry, Module, Space, Special};
 
-use super::integer::LaneFunction;
+use super::async_copy::AsyncCopy;
+use super::lane_function::LaneFunction;
 use super::matrix::Matrix;
-use super::staged::StagedCopy;
+use super::operation::Instruction;
+use super::registers::Offset;
 use super::warpgroup::Warpgroup;
 
 /// The number of the barrier of a cluster, which no barrier of a block has.
@@ -43,237 +45,6 @@ impl Width {
     }
 }
 
-/// What the interpreter does. Operands are written in the order of [`Instruction::slots`]; `d` is
-/// written, the others are read. Rare instructions are [`Op::Lanes`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u16)]
-pub(super) enum Op {
-    // d, a: 32 bits.
-    Move32,
-    Not32,
-    Neg32,
-    // d, a, b: 32 bits.
-    Add32,
-    Sub32,
-    MulLow32,
-    MulHighU32,
-    And32,
-    Or32,
-    Xor32,
-    Shl32,
-    ShrU32,
-    ShrS32,
-    MinU32,
-    MaxU32,
-    MinS32,
-    MaxS32,
-    DivU32,
-    RemU32,
-    // d, a, b, c: 32 bits.
-    MadLow32,
-    // d, a, b, predicate.
-    Select32,
-    Select64,
-    // d, a[, b[, c]]: 64 bits.
-    Move64,
-    Add64,
-    Sub64,
-    MulLow64,
-    And64,
-    Or64,
-    Xor64,
-    /// The amount is 32 bits wide.
-    Shl64,
-    ShrU64,
-    ShrS64,
-    MadLow64,
-    // d (64), a (32), b (32)[, c (64)].
-    MulWideU32,
-    MulWideS32,
-    MadWideU32,
-    MadWideS32,
-    // f32.
-    AddF32,
-    SubF32,
-    MulF32,
-    FmaF32,
-    DivF32,
-    MinF32,
-    MaxF32,
-    NegF32,
-    AbsF32,
-    SqrtF32,
-    RcpF32,
-    RsqrtF32,
-    Exp2F32,
-    Log2F32,
-    // f64.
-    AddF64,
-    SubF64,
-    MulF64,
-    FmaF64,
-    DivF64,
-    SqrtF64,
-    NegF64,
-    // Conversions.
-    U32ToF32,
-    S32ToF32,
-    U32To64,
-    S32To64,
-    Low32,
-    F32ToF64,
-    F64ToF32,
-    // Predicate d, a, b; `extra` is all ones when the result is inverted.
-    Equal32,
-    LessU32,
-    LessS32,
-    EqualF32,
-    LessF32,
-    LessEqualF32,
-    Equal64,
-    LessU64,
-    LessS64,
-    EqualF64,
-    LessF64,
-    LessEqualF64,
-    // Predicates d, a, b; `extra` as above.
-    PredicateAnd,
-    PredicateOr,
-    PredicateXor,
-    // Memory. `extra` is an index into `accesses`. Loads: d…, address. Stores: address, value….
-    LoadGlobal1,
-    LoadGlobal2,
-    LoadGlobal4,
-    StoreGlobal1,
-    StoreGlobal2,
-    StoreGlobal4,
-    LoadShared1,
-    LoadShared2,
-    LoadShared4,
-    StoreShared1,
-    StoreShared2,
-    StoreShared4,
-    /// Any load.
-    Load,
-    /// Any store.
-    Store,
-    /// target, source, size; `extra` is an index into `copies`.
-    StageCopy,
-    StageCommit,
-    /// `extra` is how many groups may stay open.
-    StageWait,
-    StageWaitAll,
-    /// Operands are those that `matrices` says at index `extra`.
-    Matrix,
-    /// What `warpgroups` says at index `extra`.
-    Warpgroup,
-    /// `fence.proxy.async`.
-    FenceAsync,
-    /// d, address, value[, value]; `extra` is an index into `atomics`.
-    Atomic,
-    /// A 32-bit parameter at offset `extra`.
-    Parameter32,
-    /// A 64-bit parameter at offset `extra`.
-    Parameter64,
-    // Vectors of `extra` parts: d, part… and part…, a.
-    Pack,
-    Unpack,
-    /// Any function of one lane; `extra` is an index into `lanes`.
-    Lanes,
-    // Control. `extra` is the target of the branch.
-    Branch,
-    Exit,
-    Trap,
-    /// What the instruction does here is not defined; `extra` is an [`Undefined`].
-    Undefined,
-    /// id, count; a count of 0 means the whole block. `extra` is 1 when the warp only arrives.
-    Barrier,
-    /// members: waits for the lanes that are named.
-    WarpBarrier,
-    /// d: the lanes that execute the instruction.
-    ActiveMask,
-    /// d, a, b, c, mask; `extra` is a [`ShuffleMode`].
-    Shuffle,
-    /// Predicate d, b, c, mask: whether the source lane is in range.
-    ShuffleInRange,
-    /// d (32), predicate, mask.
-    VoteBallot,
-    /// Predicate d, predicate, mask.
-    VoteAll,
-    VoteAny,
-    VoteUniform,
-    /// d (32), value, members: the lanes with the same value; `extra` is 1 for values of 64 bits.
-    MatchAny,
-    /// d (32), predicate, value, members: whether all lanes have the same value.
-    MatchAll,
-    /// d (32), value, members; `extra` is a [`ReduceOperation`].
-    ///
-    /// [`ReduceOperation`]: super::cross::ReduceOperation
-    Reduce,
-    /// d (32), predicate, members.
-    Elect,
-    /// id, predicate: adds to what the threads of a barrier contribute.
-    Contribute,
-    /// d, id: what the threads contributed that the last barrier `id` let go.
-    ContributionCount,
-    ContributionAll,
-    ContributionAny,
-    /// d: the low 32 bits of the count of instructions.
-    Clock32,
-    /// d: the high 32 bits of the count of instructions.
-    ClockHigh,
-    /// d: the count of instructions.
-    Clock64,
-}
-
-/// How `shfl` finds the source lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(super) enum ShuffleMode {
-    /// `.up`
-    Up,
-    /// `.down`
-    Down,
-    /// `.bfly`
-    Butterfly,
-    /// `.idx`
-    Index,
-}
-
-/// What an instruction does that nobody promises anything about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(super) enum Undefined {
-    /// The index of a `brx.idx` is not one of its table.
-    BranchIndex,
-}
-
-impl Undefined {
-    /// What is undefined, in words.
-    pub(super) fn describe(extra: u32) -> &'static str {
-        match extra {
-            _ if extra == Self::BranchIndex as u32 => "a branch by an index beyond its table",
-            _ => "an instruction without a meaning",
-        }
-    }
-}
-
-/// One decoded instruction.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(super) struct Instruction {
-    /// What to do.
-    pub(super) op: Op,
-    /// All ones when the instruction is executed where the guard is false.
-    pub(super) negated: i16,
-    /// Offset of the guard; of a slot of ones for instructions without one.
-    pub(super) guard: u32,
-    /// Offsets of the operands.
-    pub(super) slots: [u32; 5],
-    /// What the operation says it is.
-    pub(super) extra: u32,
-}
-
 /// A load or store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
@@ -298,8 +69,8 @@ pub(super) struct Access {
 /// What an atomic instruction does to the old value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum AtomicOperation {
-    /// A function of the old value and the operands.
-    Function(LaneFunction, u64),
+    /// A function of the old value and the operand.
+    Function(LaneFunction),
     /// Floating-point addition.
     AddF32,
     /// Floating-point addition.
@@ -323,18 +94,15 @@ pub(super) struct Atomic {
     pub(super) operation: AtomicOperation,
 }
 
-/// A function of one lane and how wide its operands are.
+/// A function of one lane and the widths of its registers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LaneOperation {
     /// The function.
     pub(super) function: LaneFunction,
-    /// Its last argument.
-    pub(super) constant: u64,
-    /// How wide the result is.
+    /// Width of the result.
     pub(super) result: Width,
-    /// How wide the operands are. The fourth, where there is one, is passed in the upper half of
-    /// the third.
-    pub(super) operands: [Option<Width>; 4],
+    /// Widths of the operands; of those that do not exist any.
+    pub(super) operands: [Width; 4],
 }
 
 /// Where an instruction comes from.
@@ -367,13 +135,13 @@ pub struct Program {
     pub(super) accesses: Vec<Access>,
     pub(super) atomics: Vec<Atomic>,
     pub(super) lanes: Vec<LaneOperation>,
-    pub(super) copies: Vec<StagedCopy>,
+    pub(super) copies: Vec<AsyncCopy>,
     pub(super) matrices: Vec<Matrix>,
     pub(super) warpgroups: Vec<Warpgroup>,
     /// Offsets of the slots that are filled in advance.
-    pub(super) presets: Vec<(Preset, u32)>,
+    pub(super) presets: Vec<(Preset, Offset)>,
     /// Offset and bytes of registers that may be read before they are written.
-    pub(super) exposed: Vec<(u32, u32)>,
+    pub(super) exposed: Vec<(Offset, u32)>,
     /// Bytes of the slots that hold registers; the presets follow.
     pub(super) register_bytes: u32,
     /// Bytes of the whole file.

@@ -18,7 +18,8 @@ use retrograph_ptx::ast::Space;
 
 use super::fault::{FaultKind, FaultSite, RacingAccess};
 use super::grid::Launch;
-use super::program::{LANES, Op, Program};
+use super::operation::Operation;
+use super::program::{LANES, Program};
 use super::site::site_of;
 
 mod seen;
@@ -219,21 +220,9 @@ impl Program {
     pub(super) fn lane_by_lane(&self) -> Self {
         let mut program = self.clone();
         for instruction in &mut program.code {
-            instruction.op = match instruction.op {
-                Op::LoadGlobal1
-                | Op::LoadGlobal2
-                | Op::LoadGlobal4
-                | Op::LoadShared1
-                | Op::LoadShared2
-                | Op::LoadShared4 => Op::Load,
-                Op::StoreGlobal1
-                | Op::StoreGlobal2
-                | Op::StoreGlobal4
-                | Op::StoreShared1
-                | Op::StoreShared2
-                | Op::StoreShared4 => Op::Store,
-                other => other,
-            };
+            if let Operation::Memory(access) = &mut instruction.operation {
+                *access = access.lane_by_lane();
+            }
         }
         program
     }

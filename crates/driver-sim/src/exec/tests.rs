@@ -1,5 +1,6 @@
 //! Programs against what PTX says they do: one small kernel for each family of instructions.
 
+mod async_copies;
 mod atomics;
 mod bits;
 mod compiled;
@@ -12,7 +13,6 @@ mod grids;
 mod matrix;
 mod memory;
 mod races;
-mod staged;
 mod tf32;
 mod warpgroup;
 

@@ -6,8 +6,8 @@
 //! is furthest ahead runs now and then; and it runs from time to time in any case, so that lanes
 //! that spin until another lane has done something do not starve it.
 
+use super::async_copy::AsyncCopies;
 use super::block::scramble;
-use super::staged::Staged;
 use super::warpgroup::Products;
 
 /// Lanes that are at the same instruction.
@@ -32,7 +32,7 @@ pub(super) struct Warp {
     /// of another group stand. No limit while there is one group.
     pub(super) stop: u32,
     /// Copies that have not landed.
-    pub(super) staged: Staged,
+    pub(super) async_copies: AsyncCopies,
     /// Products that are under way.
     pub(super) products: Products,
     groups: Vec<Group>,
@@ -56,7 +56,7 @@ impl Warp {
             active: lanes,
             live: lanes,
             stop: u32::MAX,
-            staged: Staged::default(),
+            async_copies: AsyncCopies::default(),
             products: Products::default(),
             groups: Vec::new(),
             turns: 0,
@@ -68,7 +68,7 @@ impl Warp {
     pub(super) fn restart(&mut self, lanes: u32, order: u64) {
         self.order = order;
         self.groups.clear();
-        self.staged.clear();
+        self.async_copies.clear();
         self.products.clear();
         (self.pc, self.active, self.live) = (0, lanes, lanes);
         (self.stop, self.turns) = (u32::MAX, 0);

@@ -14,12 +14,11 @@
 
 mod lines;
 
-use super::access::{Memories, Trouble};
+use super::access::{LaneFault, Memories};
 use super::fault::FaultKind;
 use super::float::canonical;
-use super::matrix::File;
 use super::program::LANES;
-use super::vector::Lanes;
+use super::registers::{Lanes, Offset, RegisterFile};
 use crate::memory::POISON;
 use lines::Lines;
 
@@ -35,7 +34,7 @@ const WARPS: usize = 4;
 #[derive(Clone, Debug)]
 pub(super) enum Warpgroup {
     /// `wgmma.fence`. Offsets of the slots of all factors that are in registers.
-    Fence(Vec<u32>),
+    Fence(Vec<Offset>),
     /// `wgmma.mma_async`.
     Start(Product),
     /// `wgmma.commit_group`.
@@ -54,7 +53,7 @@ pub(super) struct Product {
     /// Whether a line holds rows of a or columns of b, and not steps of the contraction.
     pub(super) transposed: [bool; 2],
     /// Offsets of the slots: the sums, a, the descriptor of b, and whether the sums are added to.
-    pub(super) slots: Vec<u32>,
+    pub(super) slots: Vec<Offset>,
 }
 
 /// What is multiplied.
@@ -97,7 +96,7 @@ fn of_tf32(bits: u32) -> f32 {
 /// Sums that are not in their registers.
 #[derive(Clone, Debug)]
 struct Held {
-    slots: Vec<u32>,
+    slots: Vec<Offset>,
     lanes: Vec<Lanes<f32>>,
     /// Products under way.
     open: usize,
@@ -108,7 +107,7 @@ struct Held {
 enum Left {
     Lines(Lines),
     /// Its slots, with what they held.
-    Registers(Box<[(u32, Lanes<u32>); REGISTERS]>),
+    Registers(Box<[(Offset, Lanes<u32>); REGISTERS]>),
 }
 
 #[derive(Clone, Debug)]
@@ -122,7 +121,7 @@ struct Pending {
     right: Lines,
     adds: bool,
     /// The first slot of its sums.
-    sums: u32,
+    sums: Offset,
 }
 
 /// The products of a warp that are under way.
@@ -133,10 +132,10 @@ pub(super) struct Products {
     committed: u32,
     fenced: bool,
     /// Slots of factors, and what they held at the last fence.
-    factors: Vec<(u32, Lanes<u32>)>,
+    factors: Vec<(Offset, Lanes<u32>)>,
 }
 
-fn undefined<T>(what: &'static str) -> Result<T, Trouble> {
+fn undefined<T>(what: &'static str) -> Result<T, LaneFault> {
     Err((FaultKind::Undefined { what }, 0))
 }
 
@@ -155,14 +154,14 @@ impl Products {
     pub(super) unsafe fn execute(
         &mut self,
         memories: &mut Memories<'_>,
-        file: File,
+        file: RegisterFile,
         instruction: &Warpgroup,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LaneFault> {
         match instruction {
             Warpgroup::Fence(slots) => {
                 self.fenced = true;
                 // SAFETY: by the contract.
-                let held = |&slot: &u32| (slot, unsafe { file.read(slot) });
+                let held = |&slot: &Offset| (slot, unsafe { file.read(slot) });
                 self.factors = slots.iter().map(held).collect();
             }
             Warpgroup::Commit => self.committed += 1,
@@ -177,17 +176,17 @@ impl Products {
     /// # Safety
     ///
     /// As for [`Products::execute`].
-    unsafe fn start(&mut self, file: File, product: &Product) -> Result<(), Trouble> {
+    unsafe fn start(&mut self, file: RegisterFile, product: &Product) -> Result<(), LaneFault> {
         let (sums, rest) = product.slots.split_at(product.columns / 2);
         let (a, rest) = rest.split_at(product.factor.left());
         // SAFETY: decoding gave slots of these widths.
-        let adds = unsafe { file.read_predicate(rest[1]) };
+        let adds = unsafe { file.predicate(rest[1]) };
         if adds != 0 && adds != u32::MAX {
             return undefined("sums that some threads add to and others do not");
         }
         // SAFETY: by the contract.
         unsafe { self.hold(file, sums)? };
-        let matrix = |slot: u32, transposed| {
+        let matrix = |slot: Offset, transposed| {
             // SAFETY: decoding gave the slot of a descriptor.
             let lanes = unsafe { file.read::<u64>(slot) };
             if lanes.iter().any(|descriptor| *descriptor != lanes[0]) {
@@ -227,7 +226,7 @@ impl Products {
     /// # Safety
     ///
     /// As for [`Products::execute`].
-    unsafe fn hold(&mut self, file: File, slots: &[u32]) -> Result<(), Trouble> {
+    unsafe fn hold(&mut self, file: RegisterFile, slots: &[Offset]) -> Result<(), LaneFault> {
         const POISONED: Lanes<u32> = [POISON; LANES];
         if let Some(held) = self.held.iter_mut().find(|held| held.slots == slots) {
             // SAFETY: by the contract.
@@ -257,9 +256,9 @@ impl Products {
     unsafe fn wait(
         &mut self,
         memories: &mut Memories<'_>,
-        file: File,
+        file: RegisterFile,
         open: u32,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LaneFault> {
         let last = self.committed.saturating_sub(open);
         // Groups are in their order.
         let count = self.pending.iter().take_while(|product| product.group < last).count();
@@ -291,8 +290,8 @@ impl Pending {
     unsafe fn rows(
         &self,
         memories: &mut Memories<'_>,
-        file: File,
-    ) -> Result<Vec<[f32; STEPS]>, Trouble> {
+        file: RegisterFile,
+    ) -> Result<Vec<[f32; STEPS]>, LaneFault> {
         let held = match &self.left {
             Left::Lines(lines) => {
                 let first = memories.warp % WARPS * ROWS;
@@ -323,9 +322,9 @@ impl Pending {
     unsafe fn land(
         &self,
         memories: &mut Memories<'_>,
-        file: File,
+        file: RegisterFile,
         sums: &mut [Lanes<f32>],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LaneFault> {
         // SAFETY: by the contract.
         let left = unsafe { self.rows(memories, file)? };
         let right = self.right.read(memories, 0..self.columns)?;

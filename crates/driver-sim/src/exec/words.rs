@@ -3,12 +3,13 @@
 #![expect(clippy::needless_range_loop, reason = "a lane is an index into several arrays")]
 
 use super::access::Memories;
-use super::program::{Access, LANES, Program, Width};
-use super::vector::{Lanes, Slots};
+use super::interpreter::Machine;
+use super::program::{Access, LANES, Width};
+use super::registers::{ActiveLanes, Lanes, Offset, RegisterFile};
 
-/// An address as a register holds it: of 32 bits in shared memory where registers of 32 bits are
-/// used, which are half the work, and of 64 bits elsewhere.
-pub(super) trait Place:
+/// An address as a register holds it: 32 bits for shared memory addressed by registers of 32 bits,
+/// which halves the work, and 64 bits otherwise.
+pub(super) trait Address:
     Copy + Ord + std::ops::BitOr<Output = Self> + std::ops::BitXor<Output = Self>
 {
     /// The greatest address.
@@ -21,15 +22,15 @@ pub(super) trait Place:
     fn wide(self) -> u64;
     /// The address in a register of the width: those of 32 bits wrap around.
     fn wrapped(self, width: Width) -> Self;
-    /// Reads the operand that holds addresses.
+    /// Reads a register of addresses.
     ///
     /// # Safety
     ///
-    /// The operand must be as wide as `width` says.
-    unsafe fn read(slots: Slots, operand: usize, width: Width) -> Lanes<Self>;
+    /// The register must be as wide as `width` says.
+    unsafe fn read(file: RegisterFile, register: Offset, width: Width) -> Lanes<Self>;
 }
 
-impl Place for u32 {
+impl Address for u32 {
     const GREATEST: Self = Self::MAX;
     const ZERO: Self = 0;
     #[inline(always)]
@@ -45,13 +46,13 @@ impl Place for u32 {
         self
     }
     #[inline(always)]
-    unsafe fn read(slots: Slots, operand: usize, _: Width) -> Lanes<Self> {
+    unsafe fn read(file: RegisterFile, register: Offset, _: Width) -> Lanes<Self> {
         // SAFETY: by the contract; this is called for operands of 32 bits.
-        unsafe { slots.read::<Self>(operand) }
+        unsafe { file.read::<Self>(register) }
     }
 }
 
-impl Place for u64 {
+impl Address for u64 {
     const GREATEST: Self = Self::MAX;
     const ZERO: Self = 0;
     #[inline(always)]
@@ -67,39 +68,38 @@ impl Place for u64 {
         if width == Width::Word { self & 0xffff_ffff } else { self }
     }
     #[inline(always)]
-    unsafe fn read(slots: Slots, operand: usize, width: Width) -> Lanes<Self> {
+    unsafe fn read(file: RegisterFile, register: Offset, width: Width) -> Lanes<Self> {
         // SAFETY: by the contract.
         unsafe {
             if width == Width::Word {
-                slots.read::<u32>(operand).map(u64::from)
+                file.read::<u32>(register).map(u64::from)
             } else {
-                slots.read::<Self>(operand)
+                file.read::<Self>(register)
             }
         }
     }
 }
 
-/// The addresses of an access; those of lanes outside of `mask` are that of the first lane inside.
+/// The addresses of an access. Inactive lanes get the address of the first active one.
 ///
 /// # Safety
 ///
-/// The operand must be as wide as the access says, and `P` no narrower.
+/// The register must be as wide as the access says, and `A` no narrower.
 #[inline(always)]
-pub(super) unsafe fn addresses<P: Place>(
-    slots: Slots,
-    operand: usize,
-    mask: u32,
+pub(super) unsafe fn addresses<A: Address>(
+    lanes: ActiveLanes,
+    register: Offset,
     access: &Access,
-) -> Lanes<P> {
+) -> Lanes<A> {
     // SAFETY: by the contract.
-    let mut all = unsafe { P::read(slots, operand, access.address) };
+    let mut all = unsafe { A::read(lanes.file, register, access.address) };
     for address in &mut all {
         *address = address.plus(access.offset as u64).wrapped(access.address);
     }
-    if mask != u32::MAX {
-        let first = all[mask.trailing_zeros() as usize & 31];
+    if lanes.mask != u32::MAX {
+        let first = all[lanes.first()];
         for lane in 0..LANES {
-            all[lane] = if mask >> lane & 1 != 0 { all[lane] } else { first };
+            all[lane] = if lanes.mask >> lane & 1 != 0 { all[lane] } else { first };
         }
     }
     all
@@ -107,8 +107,8 @@ pub(super) unsafe fn addresses<P: Place>(
 
 /// The least and greatest address, and all bits that are set in any.
 #[inline(always)]
-fn extent<P: Place>(all: &Lanes<P>) -> (u64, u64, u64) {
-    let (mut low, mut high, mut bits) = (P::GREATEST, P::ZERO, P::ZERO);
+fn extent<A: Address>(all: &Lanes<A>) -> (u64, u64, u64) {
+    let (mut low, mut high, mut bits) = (A::GREATEST, A::ZERO, A::ZERO);
     for &address in all {
         low = low.min(address);
         high = high.max(address);
@@ -119,22 +119,22 @@ fn extent<P: Place>(all: &Lanes<P>) -> (u64, u64, u64) {
 
 /// Whether lane after lane is `stride` further.
 #[inline(always)]
-fn is_contiguous<P: Place>(all: &Lanes<P>, stride: u64) -> bool {
-    let mut difference = P::ZERO;
+fn is_contiguous<A: Address>(all: &Lanes<A>, stride: u64) -> bool {
+    let mut difference = A::ZERO;
     for lane in 0..LANES {
         difference = difference | (all[lane] ^ all[0].plus(lane as u64 * stride));
     }
-    difference == P::ZERO
+    difference == A::ZERO
 }
 
 /// The addresses of an access of which all lanes are proved to be in bounds.
-struct Checked<P> {
-    all: Lanes<P>,
+struct Checked<A> {
+    all: Lanes<A>,
     /// Where address zero would be. It need not be in any allocation; with an address it is.
     origin: *mut u8,
 }
 
-impl<P: Place> Checked<P> {
+impl<A: Address> Checked<A> {
     #[inline(always)]
     fn host(&self, lane: usize) -> *mut u8 {
         self.origin.wrapping_add(self.all[lane].wide() as usize)
@@ -148,12 +148,13 @@ impl<P: Place> Checked<P> {
     #[inline(always)]
     unsafe fn new<const SHARED: bool, const N: usize>(
         memories: &mut Memories<'_>,
-        (slots, operand, mask): (Slots, usize, u32),
+        lanes: ActiveLanes,
+        register: Offset,
         (index, access): (usize, &Access),
     ) -> Option<Self> {
         let size = 4 * N as u64;
         // SAFETY: by the contract.
-        let all = unsafe { addresses::<P>(slots, operand, mask, access) };
+        let all = unsafe { addresses::<A>(lanes, register, access) };
         let (low, high, bits) = extent(&all);
         if bits & (size - 1) != 0 || high > u64::MAX - size {
             return None;
@@ -162,18 +163,18 @@ impl<P: Place> Checked<P> {
         Some(Self { all, origin: span.host.wrapping_sub(span.base as usize) })
     }
 
-    /// Loads `N` words in each lane of `mask`.
+    /// Loads `N` words in each active lane.
     ///
     /// # Safety
     ///
-    /// The slots must be those of a load of `N` words.
+    /// The registers `d` must be those of a load of words.
     #[inline(always)]
-    unsafe fn load<const N: usize>(&self, slots: Slots, mask: u32) {
-        // SAFETY: every address was proved; slots by the contract.
+    unsafe fn load<const N: usize>(&self, lanes: ActiveLanes, d: [Offset; N]) {
+        // SAFETY: every address was proved; registers by the contract.
         unsafe {
-            if N == 1 && mask == u32::MAX && is_contiguous(&self.all, 4) {
+            if N == 1 && lanes.mask == u32::MAX && is_contiguous(&self.all, 4) {
                 let from = self.host(0).cast::<Lanes<u32>>();
-                slots.pointer::<u32>(0).write(from.read_unaligned());
+                lanes.file.pointer::<u32>(d[0]).write(from.read_unaligned());
                 return;
             }
             let mut values = [[0u32; LANES]; N];
@@ -199,31 +200,31 @@ impl<P: Place> Checked<P> {
                 }
             }
             for part in 0..N {
-                slots.write(part, mask, &values[part]);
+                lanes.write(d[part], &values[part]);
             }
         }
     }
 
-    /// Stores `N` words from each lane of `mask`; of lanes with the same address the last one wins.
+    /// Stores `N` words from each active lane; of lanes with the same address the last one wins.
     ///
     /// # Safety
     ///
-    /// The slots must be those of a store of `N` words.
+    /// The registers `from` must be those of a store of words.
     #[inline(always)]
-    unsafe fn store<const N: usize>(&self, slots: Slots, mask: u32) {
-        // SAFETY: every address was proved; slots by the contract.
+    unsafe fn store<const N: usize>(&self, lanes: ActiveLanes, from: [Offset; N]) {
+        // SAFETY: every address was proved; registers by the contract.
         unsafe {
-            if N == 1 && mask == u32::MAX && is_contiguous(&self.all, 4) {
+            if N == 1 && lanes.mask == u32::MAX && is_contiguous(&self.all, 4) {
                 let to = self.host(0).cast::<Lanes<u32>>();
-                to.write_unaligned(slots.read::<u32>(1));
+                to.write_unaligned(lanes.file.read::<u32>(from[0]));
                 return;
             }
             let mut values = [[0u32; LANES]; N];
             for part in 0..N {
-                values[part] = slots.read::<u32>(1 + part);
+                values[part] = lanes.file.read::<u32>(from[part]);
             }
             for lane in 0..LANES {
-                if mask >> lane & 1 != 0 {
+                if lanes.mask >> lane & 1 != 0 {
                     let mut value = [0u32; N];
                     for part in 0..N {
                         value[part] = values[part][lane];
@@ -261,65 +262,52 @@ fn transpose(rows: [[u32; 4]; 4]) -> [[u32; 4]; 4] {
     std::array::from_fn(|column| std::array::from_fn(|row| rows[row][column]))
 }
 
-/// Loads `N` words in each lane; false when the slow path has to look.
+/// Loads `N` words in each lane; false if the access needs the path that goes lane by lane.
 ///
 /// # Safety
 ///
-/// The instruction must be a load of `N` words that decoding made, and the program that of the
-/// memories.
+/// Registers and access must come from decoding a load of `N` words of the machine's program.
 #[inline(always)]
 pub(super) unsafe fn load_words<const SHARED: bool, const N: usize>(
-    memories: &mut Memories<'_>,
-    (slots, mask): (Slots, u32),
-    (program, index): (&Program, u32),
+    machine: &mut Machine<'_>,
+    lanes: ActiveLanes,
+    (d, address, index): ([Offset; N], Offset, u32),
 ) -> bool {
-    // SAFETY: the index and the slots come from decoding.
+    // SAFETY: the index and the registers come from decoding.
     unsafe {
-        let access = program.accesses.get_unchecked(index as usize);
-        let (operand, access) = ((slots, N, mask), (index as usize, access));
+        let access = machine.program.accesses.get_unchecked(index as usize);
+        let (memories, access) = (&mut machine.memories, (index as usize, access));
         if SHARED && access.1.address == Width::Word {
-            let checked = Checked::<u32>::new::<SHARED, N>(memories, operand, access);
-            checked.is_some_and(|checked| {
-                checked.load::<N>(slots, mask);
-                true
-            })
+            let checked = Checked::<u32>::new::<SHARED, N>(memories, lanes, address, access);
+            checked.map(|checked| checked.load(lanes, d)).is_some()
         } else {
-            let checked = Checked::<u64>::new::<SHARED, N>(memories, operand, access);
-            checked.is_some_and(|checked| {
-                checked.load::<N>(slots, mask);
-                true
-            })
+            let checked = Checked::<u64>::new::<SHARED, N>(memories, lanes, address, access);
+            checked.map(|checked| checked.load(lanes, d)).is_some()
         }
     }
 }
 
-/// Stores `N` words from each lane; false when the slow path has to look.
+/// Stores `N` words from each lane; false if the access needs the path that goes lane by lane.
 ///
 /// # Safety
 ///
 /// As for [`load_words`], for a store.
 #[inline(always)]
 pub(super) unsafe fn store_words<const SHARED: bool, const N: usize>(
-    memories: &mut Memories<'_>,
-    (slots, mask): (Slots, u32),
-    (program, index): (&Program, u32),
+    machine: &mut Machine<'_>,
+    lanes: ActiveLanes,
+    (values, address, index): ([Offset; N], Offset, u32),
 ) -> bool {
-    // SAFETY: the index and the slots come from decoding.
+    // SAFETY: the index and the registers come from decoding.
     unsafe {
-        let access = program.accesses.get_unchecked(index as usize);
-        let (operand, access) = ((slots, 0, mask), (index as usize, access));
+        let access = machine.program.accesses.get_unchecked(index as usize);
+        let (memories, access) = (&mut machine.memories, (index as usize, access));
         if SHARED && access.1.address == Width::Word {
-            let checked = Checked::<u32>::new::<SHARED, N>(memories, operand, access);
-            checked.is_some_and(|checked| {
-                checked.store::<N>(slots, mask);
-                true
-            })
+            let checked = Checked::<u32>::new::<SHARED, N>(memories, lanes, address, access);
+            checked.map(|checked| checked.store(lanes, values)).is_some()
         } else {
-            let checked = Checked::<u64>::new::<SHARED, N>(memories, operand, access);
-            checked.is_some_and(|checked| {
-                checked.store::<N>(slots, mask);
-                true
-            })
+            let checked = Checked::<u64>::new::<SHARED, N>(memories, lanes, address, access);
+            checked.map(|checked| checked.store(lanes, values)).is_some()
         }
     }
 }

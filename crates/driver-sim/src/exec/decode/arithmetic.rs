@@ -2,33 +2,45 @@
 
 use retrograph_ptx::ast::{Immediate, Instruction, Modifier as M, Opcode as O, Operand, Type};
 
-use super::{Decoder, Op, Reason, Slot, Width, only, type_of, width_of};
-use crate::exec::integer::{self, LaneFunction};
+use super::{Decoder, Reason, VirtualRegister, Width, only, type_of, width_of};
+use crate::exec::integer;
+use crate::exec::lane_function::LaneFunction;
+use crate::exec::operation::{Integer, Predicate};
+
+/// The instance of a generic function for an integer type.
+macro_rules! instance {
+    ($($function:ident)::+, $ty:expr) => {
+        match $ty {
+            Type::U8 | Type::B8 => $($function)::+::<u8>,
+            Type::S8 => $($function)::+::<i8>,
+            Type::U16 | Type::B16 => $($function)::+::<u16>,
+            Type::S16 => $($function)::+::<i16>,
+            Type::S32 => $($function)::+::<i32>,
+            Type::U64 | Type::B64 => $($function)::+::<u64>,
+            Type::S64 => $($function)::+::<i64>,
+            _ => $($function)::+::<u32>,
+        }
+    };
+}
+pub(super) use instance;
 
 /// The function of `integer` for a type.
 macro_rules! for_type {
-    ($function:ident, $ty:expr) => {{
-        let function: $crate::exec::integer::LaneFunction = match $ty {
-            Type::U8 | Type::B8 => $crate::exec::integer::$function::<u8>,
-            Type::S8 => $crate::exec::integer::$function::<i8>,
-            Type::U16 | Type::B16 => $crate::exec::integer::$function::<u16>,
-            Type::S16 => $crate::exec::integer::$function::<i16>,
-            Type::S32 => $crate::exec::integer::$function::<i32>,
-            Type::U64 | Type::B64 => $crate::exec::integer::$function::<u64>,
-            Type::S64 => $crate::exec::integer::$function::<i64>,
-            _ => $crate::exec::integer::$function::<u32>,
-        };
-        function
-    }};
+    ($function:ident, $ty:expr) => {
+        LaneFunction::Plain($crate::exec::decode::arithmetic::instance!(
+            $crate::exec::integer::$function,
+            $ty
+        ))
+    };
 }
 pub(super) use for_type;
 
 /// What an instruction becomes.
 enum Form {
-    /// An instruction of the interpreter.
-    Fast(Op),
-    /// A function of one lane and its constant.
-    Lanes(LaneFunction, u64),
+    /// An operation on whole registers.
+    Operation(Integer<VirtualRegister>),
+    /// A function of one lane.
+    Function(LaneFunction),
 }
 
 impl Decoder<'_> {
@@ -51,13 +63,9 @@ impl Decoder<'_> {
         for (operand, ty) in instruction.operands[1..].iter().zip(&types[1..]) {
             from.push(self.read(operand, *ty)?);
         }
-        self.append(select(instruction, ty)?, to, from)
-    }
-
-    fn append(&mut self, form: Form, to: Slot, from: Vec<Slot>) -> Result<(), Reason> {
-        match form {
-            Form::Fast(op) => self.emit(op, &[to], &from, 0),
-            Form::Lanes(function, constant) => self.emit_lanes(function, constant, to, &from),
+        match select(instruction, ty, (to, &from))? {
+            Form::Operation(operation) => self.emit(operation),
+            Form::Function(function) => self.emit_lanes(function, to, &from),
         }
         Ok(())
     }
@@ -67,14 +75,14 @@ impl Decoder<'_> {
         let a = self.read(&instruction.operands[1], Type::Pred)?;
         let second = instruction.operands.get(2);
         let b = second.map_or(Ok(a), |operand| self.read(operand, Type::Pred))?;
-        let (op, invert) = match instruction.opcode {
-            O::And => (Op::PredicateAnd, 0),
-            O::Or => (Op::PredicateOr, 0),
-            O::Xor => (Op::PredicateXor, 0),
-            O::Not => (Op::PredicateOr, u32::MAX),
+        let inverted = false;
+        self.emit(match instruction.opcode {
+            O::And => Predicate::And { d: to, a, b, inverted },
+            O::Or => Predicate::Or { d: to, a, b, inverted },
+            O::Xor => Predicate::Xor { d: to, a, b, inverted },
+            O::Not => Predicate::Or { d: to, a, b: a, inverted: true },
             other => return Err(format!("{other} of predicates")),
-        };
-        self.emit(op, &[to], &[a, b], invert);
+        });
         Ok(())
     }
 
@@ -88,7 +96,7 @@ impl Decoder<'_> {
         for operand in &instruction.operands[1..4] {
             from.push(self.read(operand, Type::B32)?);
         }
-        self.emit_lanes(integer::lop3, *table as u64, to, &from);
+        self.emit_lanes(LaneFunction::Lop3 { table: *table as u8 }, to, &from);
         Ok(())
     }
 }
@@ -123,96 +131,108 @@ fn operand_types(instruction: &Instruction, ty: Type) -> Vec<Type> {
     }
 }
 
-fn select(instruction: &Instruction, ty: Type) -> Result<Form, Reason> {
+fn select(
+    instruction: &Instruction,
+    ty: Type,
+    (d, from): (VirtualRegister, &[VirtualRegister]),
+) -> Result<Form, Reason> {
     let modifiers = instruction.modifiers;
-    // The upper half of a 16-bit register is open, so that only whole words take the fast forms.
-    let fast = match (ty.bits(), width_of(ty)) {
-        (32, _) => fast32(instruction.opcode, ty, modifiers.has(M::Hi)),
-        (64, Width::Double) => fast64(instruction.opcode, ty, modifiers.has(M::Hi)),
-        _ => None,
-    };
-    let wide = match (instruction.opcode, ty) {
-        (O::Mul, Type::U32) => Some(Op::MulWideU32),
-        (O::Mul, Type::S32) => Some(Op::MulWideS32),
-        (O::Mad, Type::U32) => Some(Op::MadWideU32),
-        (O::Mad, Type::S32) => Some(Op::MadWideS32),
-        _ => None,
-    };
     if modifiers.has(M::Wide) {
-        let lanes = Form::Lanes(for_type!(mad_wide, ty), 0);
-        return Ok(wide.map_or(lanes, Form::Fast));
+        let function = Form::Function(for_type!(mad_wide, ty));
+        return Ok(widening(instruction.opcode, ty, (d, from)).map_or(function, Form::Operation));
     }
-    match fast {
-        Some(op) if !modifiers.has(M::Sat) => Ok(Form::Fast(op)),
-        _ => lanes(instruction, ty),
+    // The upper half of a 16-bit register is undefined, so that only whole words have operations.
+    let operation = match (ty.bits(), width_of(ty)) {
+        (32, _) => operation32(instruction.opcode, (ty, modifiers.has(M::Hi)), (d, from)),
+        (64, Width::Double) => {
+            operation64(instruction.opcode, (ty, modifiers.has(M::Hi)), (d, from))
+        }
+        _ => None,
+    };
+    match operation {
+        Some(operation) if !modifiers.has(M::Sat) => Ok(Form::Operation(operation)),
+        _ => function(instruction, ty).map(Form::Function),
     }
 }
 
-fn fast32(opcode: O, ty: Type, high: bool) -> Option<Op> {
-    let signed = ty.is_signed();
-    Some(match opcode {
-        O::Add => Op::Add32,
-        O::Sub => Op::Sub32,
-        O::Mul if !high => Op::MulLow32,
-        O::Mul if !signed => Op::MulHighU32,
-        O::Mad if !high => Op::MadLow32,
-        O::Div if !signed => Op::DivU32,
-        O::Rem if !signed => Op::RemU32,
-        O::Min => {
-            if signed {
-                Op::MinS32
-            } else {
-                Op::MinU32
-            }
-        }
-        O::Max => {
-            if signed {
-                Op::MaxS32
-            } else {
-                Op::MaxU32
-            }
-        }
-        O::Neg => Op::Neg32,
-        O::And => Op::And32,
-        O::Or => Op::Or32,
-        O::Xor => Op::Xor32,
-        O::Not => Op::Not32,
-        O::Shl => Op::Shl32,
-        O::Shr => {
-            if signed {
-                Op::ShrS32
-            } else {
-                Op::ShrU32
-            }
-        }
+/// The operands of an operation, of which those that it does not have are its result.
+pub(super) fn padded(d: VirtualRegister, from: &[VirtualRegister]) -> [VirtualRegister; 3] {
+    std::array::from_fn(|index| from.get(index).copied().unwrap_or(d))
+}
+
+/// `mul.wide` and `mad.wide` of 32-bit integers.
+fn widening(
+    opcode: O,
+    ty: Type,
+    (d, from): (VirtualRegister, &[VirtualRegister]),
+) -> Option<Integer<VirtualRegister>> {
+    use Integer as I;
+    let [a, b, c] = padded(d, from);
+    Some(match (opcode, ty) {
+        (O::Mul, Type::U32) => I::MulWideU32 { d, a, b },
+        (O::Mul, Type::S32) => I::MulWideS32 { d, a, b },
+        (O::Mad, Type::U32) => I::MadWideU32 { d, a, b, c },
+        (O::Mad, Type::S32) => I::MadWideS32 { d, a, b, c },
         _ => return None,
     })
 }
 
-fn fast64(opcode: O, ty: Type, high: bool) -> Option<Op> {
-    Some(match opcode {
-        O::Add => Op::Add64,
-        O::Sub => Op::Sub64,
-        O::Mul if !high => Op::MulLow64,
-        O::Mad if !high => Op::MadLow64,
-        O::And => Op::And64,
-        O::Or => Op::Or64,
-        O::Xor => Op::Xor64,
-        O::Shl => Op::Shl64,
-        O::Shr => {
-            if ty.is_signed() {
-                Op::ShrS64
-            } else {
-                Op::ShrU64
-            }
-        }
+fn operation32(
+    opcode: O,
+    (ty, high): (Type, bool),
+    (d, from): (VirtualRegister, &[VirtualRegister]),
+) -> Option<Integer<VirtualRegister>> {
+    use Integer as I;
+    let [a, b, c] = padded(d, from);
+    Some(match (opcode, ty.is_signed()) {
+        (O::Add, _) => I::Add32 { d, a, b },
+        (O::Sub, _) => I::Sub32 { d, a, b },
+        (O::Mul, _) if !high => I::MulLow32 { d, a, b },
+        (O::Mul, false) => I::MulHighU32 { d, a, b },
+        (O::Mad, _) if !high => I::MadLow32 { d, a, b, c },
+        (O::Div, false) => I::DivU32 { d, a, b },
+        (O::Rem, false) => I::RemU32 { d, a, b },
+        (O::Min, true) => I::MinS32 { d, a, b },
+        (O::Min, false) => I::MinU32 { d, a, b },
+        (O::Max, true) => I::MaxS32 { d, a, b },
+        (O::Max, false) => I::MaxU32 { d, a, b },
+        (O::Neg, _) => I::Neg32 { d, a },
+        (O::And, _) => I::And32 { d, a, b },
+        (O::Or, _) => I::Or32 { d, a, b },
+        (O::Xor, _) => I::Xor32 { d, a, b },
+        (O::Not, _) => I::Not32 { d, a },
+        (O::Shl, _) => I::Shl32 { d, a, b },
+        (O::Shr, true) => I::ShrS32 { d, a, b },
+        (O::Shr, false) => I::ShrU32 { d, a, b },
         _ => return None,
     })
 }
 
-fn lanes(instruction: &Instruction, ty: Type) -> Result<Form, Reason> {
+fn operation64(
+    opcode: O,
+    (ty, high): (Type, bool),
+    (d, from): (VirtualRegister, &[VirtualRegister]),
+) -> Option<Integer<VirtualRegister>> {
+    use Integer as I;
+    let [a, b, c] = padded(d, from);
+    Some(match (opcode, ty.is_signed()) {
+        (O::Add, _) => I::Add64 { d, a, b },
+        (O::Sub, _) => I::Sub64 { d, a, b },
+        (O::Mul, _) if !high => I::MulLow64 { d, a, b },
+        (O::Mad, _) if !high => I::MadLow64 { d, a, b, c },
+        (O::And, _) => I::And64 { d, a, b },
+        (O::Or, _) => I::Or64 { d, a, b },
+        (O::Xor, _) => I::Xor64 { d, a, b },
+        (O::Shl, _) => I::Shl64 { d, a, b },
+        (O::Shr, true) => I::ShrS64 { d, a, b },
+        (O::Shr, false) => I::ShrU64 { d, a, b },
+        _ => return None,
+    })
+}
+
+fn function(instruction: &Instruction, ty: Type) -> Result<LaneFunction, Reason> {
     let has = |modifier| instruction.modifiers.has(modifier);
-    let function = match instruction.opcode {
+    Ok(match instruction.opcode {
         O::Add if has(M::Sat) => for_type!(add_saturating, ty),
         O::Sub if has(M::Sat) => for_type!(sub_saturating, ty),
         O::Add => for_type!(add, ty),
@@ -237,19 +257,15 @@ fn lanes(instruction: &Instruction, ty: Type) -> Result<Form, Reason> {
         O::Shl => for_type!(shl, ty),
         O::Shr => for_type!(shr, ty),
         O::Bfe => for_type!(bfe, ty),
-        O::Bfi => return Ok(Form::Lanes(integer::bfi, u64::from(ty.bits()))),
-        O::Bfind => {
-            return Ok(Form::Lanes(for_type!(bfind, ty), u64::from(has(M::ShiftAmount))));
-        }
+        O::Bfi if ty.bits() == 64 => LaneFunction::Plain(integer::bfi::<u64>),
+        O::Bfi => LaneFunction::Plain(integer::bfi::<u32>),
+        O::Bfind if has(M::ShiftAmount) => for_type!(bfind_shift_amount, ty),
+        O::Bfind => for_type!(bfind, ty),
         O::Brev => for_type!(brev, ty),
         O::Clz => for_type!(clz, ty),
         O::Popc => for_type!(popc, ty),
-        O::Prmt => integer::prmt,
-        O::Shf => {
-            let constant = u64::from(has(M::R)) | u64::from(has(M::Clamp)) << 1;
-            return Ok(Form::Lanes(integer::funnel, constant));
-        }
+        O::Prmt => LaneFunction::Plain(integer::prmt),
+        O::Shf => LaneFunction::FunnelShift { right: has(M::R), clamp: has(M::Clamp) },
         other => return Err(format!("{other} of .{ty}")),
-    };
-    Ok(Form::Lanes(function, 0))
+    })
 }

@@ -7,7 +7,8 @@
 use retrograph_ptx::ast::{Entry, Instruction, Operand, Parameter, Space, Symbol, Type};
 
 use super::variables::append;
-use super::{Decoder, Op, Reason, Slot, Width, width_of};
+use super::{Decoder, Reason, VirtualRegister, Width, width_of};
+use crate::exec::operation::{Control, Memory};
 use crate::exec::program::{Access, Site};
 
 /// The most instructions of one kernel with all that it calls.
@@ -49,9 +50,9 @@ impl<'a> Frame<'a> {
     }
 
     /// The slot of a register, if it is declared.
-    pub(super) fn slot(&self, register: u32) -> Option<Slot> {
+    pub(super) fn slot(&self, register: u32) -> Option<VirtualRegister> {
         let known = (register as usize) < self.types.len();
-        known.then(|| Slot(self.first_slot + register))
+        known.then(|| VirtualRegister(self.first_slot + register))
     }
 
     /// The label of the program behind a label of the entry.
@@ -70,7 +71,7 @@ impl<'a> Decoder<'a> {
     pub(super) fn open(&mut self, frame: Frame<'a>) -> Frame<'a> {
         let first_slot = self.slots.len() as u32;
         for ty in &frame.types {
-            self.slots.push(super::SlotInfo { width: width_of(*ty), preset: None });
+            self.slots.push(super::RegisterInfo { width: width_of(*ty), preset: None });
         }
         let first_label = self.labels.len() as u32;
         self.labels.resize(self.labels.len() + frame.entry.labels.len(), None);
@@ -152,7 +153,7 @@ impl<'a> Decoder<'a> {
         if let Some((guard, negated)) = self.guard {
             // Lanes that do not call jump behind the function.
             self.guard = Some((guard, !negated));
-            self.emit(Op::Branch, &[], &[], after);
+            self.emit(Control::Branch { target: after });
             self.guard = None;
         }
         let mark = self.local;
@@ -201,8 +202,8 @@ impl<'a> Decoder<'a> {
             }
             let value = self.read(operand, wanted.ty)?;
             let address = self.reserve(wanted);
-            let (at, index) = self.local_access(address, wanted.ty, value);
-            self.emit(Op::Store, &[], &[at, value], index);
+            let (at, access) = self.local_access(address, wanted.ty, value);
+            self.emit(Memory::Store1 { address: at, a: value, access });
             addresses.push(address);
         }
         Ok(addresses)
@@ -228,8 +229,8 @@ impl<'a> Decoder<'a> {
         for ((operand, wanted), &address) in list.iter().zip(wanted).zip(addresses) {
             if matches!(operand, Operand::Register(_)) {
                 let to = self.write(operand, wanted.ty)?;
-                let (at, index) = self.local_access(address, wanted.ty, to);
-                self.emit(Op::Load, &[to], &[at], index);
+                let (at, access) = self.local_access(address, wanted.ty, to);
+                self.emit(Memory::Load1 { d: to, address: at, access });
             }
         }
         Ok(())
@@ -254,7 +255,12 @@ impl<'a> Decoder<'a> {
     }
 
     /// The slot of a constant address in local memory, and the access to a value there.
-    fn local_access(&mut self, address: u64, ty: Type, value: Slot) -> (Slot, u32) {
+    fn local_access(
+        &mut self,
+        address: u64,
+        ty: Type,
+        value: VirtualRegister,
+    ) -> (VirtualRegister, u32) {
         let at = self.constant(address, Width::Double);
         self.accesses.push(Access {
             space: Some(Space::Local),

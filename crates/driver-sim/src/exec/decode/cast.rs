@@ -3,12 +3,12 @@
 use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Operand, Space, Type};
 
 use super::float::mode_of;
-use super::{Decoder, Op, Reason, Slot, Width, only, operands, type_of, width_of};
+use super::{Decoder, Reason, VirtualRegister, Width, only, operands, type_of, width_of};
 use crate::exec::access::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW};
 use crate::exec::convert::Conversion;
-use crate::exec::float::FloatMode;
-use crate::exec::lanes::encode_parts;
+use crate::exec::lane_function::LaneFunction;
 use crate::exec::narrow::{self, Narrow, Narrowing};
+use crate::exec::operation::{Convert, Function, Integer, Predicate};
 
 const ROUNDINGS: &[M] = &[M::Rn, M::Rz, M::Rm, M::Rp];
 const INTEGRAL: &[M] = &[M::Rni, M::Rzi, M::Rmi, M::Rpi];
@@ -29,8 +29,11 @@ impl Decoder<'_> {
                 for operand in parts {
                     writes.push(self.write(operand, part)?);
                 }
-                let extra = encode_parts(parts.len(), part.bits());
-                self.emit(Op::Unpack, &writes, &[whole], extra);
+                let bits = part.bits();
+                self.emit(match writes[..] {
+                    [d0, d1, d2, d3] => Function::Unpack4 { d0, d1, d2, d3, a: whole, bits },
+                    _ => Function::Unpack2 { d0: writes[0], d1: writes[1], a: whole, bits },
+                });
             }
             [whole, Operand::Vector(parts)] => {
                 let part = part_type(ty, parts.len())?;
@@ -39,7 +42,11 @@ impl Decoder<'_> {
                 for operand in parts {
                     reads.push(self.read(operand, part)?);
                 }
-                self.emit(Op::Pack, &[whole], &reads, encode_parts(parts.len(), part.bits()));
+                let bits = part.bits();
+                self.emit(match reads[..] {
+                    [a, b, c, e] => Function::Pack4 { d: whole, a, b, c, e, bits },
+                    _ => Function::Pack2 { d: whole, a: reads[0], b: reads[1], bits },
+                });
             }
             [to, from] => {
                 let (to, from) = (self.write(to, ty)?, self.read(from, ty)?);
@@ -50,11 +57,13 @@ impl Decoder<'_> {
     }
 
     /// Emits `to = from`, both of the same width.
-    pub(super) fn copy(&mut self, to: Slot, from: Slot) {
+    pub(super) fn copy(&mut self, to: VirtualRegister, from: VirtualRegister) {
         match self.width(to) {
-            Width::Predicate => self.emit(Op::PredicateOr, &[to], &[from, from], 0),
-            Width::Word => self.emit(Op::Move32, &[to], &[from], 0),
-            Width::Double => self.emit(Op::Move64, &[to], &[from], 0),
+            Width::Predicate => {
+                self.emit(Predicate::Or { d: to, a: from, b: from, inverted: false });
+            }
+            Width::Word => self.emit(Convert::Move32 { d: to, a: from }),
+            Width::Double => self.emit(Convert::Move64 { d: to, a: from }),
         }
     }
 
@@ -89,7 +98,11 @@ impl Decoder<'_> {
         } else if width_of(ty) == Width::Double {
             let into = instruction.modifiers.has(M::To);
             let window = self.constant(window, Width::Double);
-            self.emit(if into { Op::Sub64 } else { Op::Add64 }, &[to], &[from, window], 0);
+            self.emit(if into {
+                Integer::Sub64 { d: to, a: from, b: window }
+            } else {
+                Integer::Add64 { d: to, a: from, b: window }
+            });
         } else {
             return Err("generic addresses of 32 bits".to_owned());
         }
@@ -118,13 +131,18 @@ impl Decoder<'_> {
         let direct = self.width(to) == width_of(to_type) && self.width(from) == width_of(from_type);
         if direct
             && mode.is_plain()
-            && let Some(op) = fast(to_type, from_type, integral)
+            && let Some(operation) = common((to_type, from_type, integral), to, from)
         {
-            self.emit(op, &[to], &[from], 0);
+            self.emit(operation);
             return Ok(());
         }
+        for ty in [from_type, to_type] {
+            if matches!(ty, Type::Pred | Type::F16x2 | Type::Bf16x2) {
+                return Err(format!("conversions of .{ty}"));
+            }
+        }
         let conversion = Conversion { from: from_type, to: to_type, mode, integral };
-        self.emit_lanes(convert, encode(conversion)?, to, &[from]);
+        self.emit_lanes(LaneFunction::Convert(conversion), to, &[from]);
         Ok(())
     }
 
@@ -153,14 +171,14 @@ impl Decoder<'_> {
         for operand in from {
             slots.push(self.read(operand, from_type)?);
         }
-        let function = match (slots.len(), from_type) {
+        let function: fn([u64; 3], Narrowing) -> u64 = match (slots.len(), from_type) {
             (2, Type::F32) => narrow::two,
             (1, Type::F32) => narrow::one,
             (1, Type::F16x2) => narrow::halves_to_bytes,
             (1, Type::E4m3x2 | Type::E5m2x2) if widens => narrow::bytes_to_halves,
             _ => return Err(format!("a conversion of .{from_type} to .{to_type}")),
         };
-        self.emit_lanes(function, narrowing.encode(), to, &slots);
+        self.emit_lanes(LaneFunction::Narrow { function, narrowing }, to, &slots);
         Ok(())
     }
 }
@@ -194,44 +212,22 @@ fn part_type(ty: Type, parts: usize) -> Result<Type, Reason> {
     }
 }
 
-fn fast(to: Type, from: Type, integral: bool) -> Option<Op> {
+/// The operation of a common conversion, rounded to nearest.
+fn common(
+    (to, from, integral): (Type, Type, bool),
+    d: VirtualRegister,
+    a: VirtualRegister,
+) -> Option<Convert<VirtualRegister>> {
     Some(match (to, from) {
-        (Type::F32, Type::U32) => Op::U32ToF32,
-        (Type::F32, Type::S32) => Op::S32ToF32,
-        (Type::U64 | Type::S64, Type::U32) => Op::U32To64,
-        (Type::U64 | Type::S64, Type::S32) => Op::S32To64,
-        (Type::U32 | Type::S32, Type::U64 | Type::S64) => Op::Low32,
-        (Type::U32 | Type::S32, Type::U32 | Type::S32) => Op::Move32,
-        (Type::U64 | Type::S64, Type::U64 | Type::S64) => Op::Move64,
-        (Type::F64, Type::F32) => Op::F32ToF64,
-        (Type::F32, Type::F64) if !integral => Op::F64ToF32,
+        (Type::F32, Type::U32) => Convert::U32ToF32 { d, a },
+        (Type::F32, Type::S32) => Convert::S32ToF32 { d, a },
+        (Type::U64 | Type::S64, Type::U32) => Convert::U32To64 { d, a },
+        (Type::U64 | Type::S64, Type::S32) => Convert::S32To64 { d, a },
+        (Type::U32 | Type::S32, Type::U64 | Type::S64) => Convert::Low32 { d, a },
+        (Type::U32 | Type::S32, Type::U32 | Type::S32) => Convert::Move32 { d, a },
+        (Type::U64 | Type::S64, Type::U64 | Type::S64) => Convert::Move64 { d, a },
+        (Type::F64, Type::F32) => Convert::F32ToF64 { d, a },
+        (Type::F32, Type::F64) if !integral => Convert::F64ToF32 { d, a },
         _ => return None,
     })
-}
-
-/// A conversion as a number.
-fn encode(conversion: Conversion) -> Result<u64, Reason> {
-    let place = |ty: Type| Type::ALL.iter().position(|&other| other == ty).unwrap_or(0) as u64;
-    for ty in [conversion.from, conversion.to] {
-        if matches!(ty, Type::Pred | Type::F16x2 | Type::Bf16x2) {
-            return Err(format!("conversions of .{ty}"));
-        }
-    }
-    let types = place(conversion.from) << 16 | place(conversion.to) << 8;
-    Ok(types | u64::from(conversion.integral) << 7 | conversion.mode.encode())
-}
-
-/// Executes a conversion that [`encode`] encoded.
-fn convert([value, _, _]: [u64; 3], code: u64) -> u64 {
-    let ty = |place: u64| Type::ALL[(place & 0xff) as usize];
-    let conversion = Conversion {
-        from: ty(code >> 16),
-        to: ty(code >> 8),
-        mode: FloatMode::decode(code),
-        integral: code >> 7 & 1 == 1,
-    };
-    let result = conversion.apply(value);
-    // The register may be wider than the type, and is then filled by the sign.
-    let unused = 64 - conversion.to.bits();
-    if conversion.to.is_signed() { ((result << unused) as i64 >> unused) as u64 } else { result }
 }

@@ -2,13 +2,12 @@
 
 use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Operand, Type};
 
-use super::arithmetic::for_type;
-use super::half::{is_brain, is_half, is_packed};
-use super::{Decoder, Op, Reason, Slot, Width, only, operands, type_of, width_of};
-use crate::exec::float::{d, f, flush};
-use crate::exec::half;
-use crate::exec::integer::LaneFunction;
-use crate::exec::lanes::encode_parts;
+use super::arithmetic::instance;
+use super::half::{is_bf16, is_half, is_packed};
+use super::{Decoder, Reason, VirtualRegister, Width, only, operands, type_of, width_of};
+use crate::exec::compare::{self, FloatClass, HalfComparison, Outcomes};
+use crate::exec::lane_function::LaneFunction;
+use crate::exec::operation::{Comparison, Function, Predicate};
 
 const RELATIONS: &[M] = &[
     M::Eq,
@@ -31,11 +30,23 @@ const RELATIONS: &[M] = &[
     M::Nan,
 ];
 
-/// A comparison as the interpreter has it.
+/// A comparison operation: the test, whether the operands are swapped, and whether the result is
+/// inverted.
 struct Test {
-    op: Op,
+    test: Comparison,
     swapped: bool,
     inverted: bool,
+}
+
+/// `setp` or `set` on values of one type.
+#[derive(Clone, Copy)]
+struct Relation {
+    /// The modifier.
+    relation: M,
+    /// The type of the operands.
+    ty: Type,
+    /// `.ftz`.
+    flush: bool,
 }
 
 impl Decoder<'_> {
@@ -53,37 +64,28 @@ impl Decoder<'_> {
     /// Emits `to = a relation b`.
     fn compare(
         &mut self,
-        instruction: &Instruction,
-        (to, a, b): (Slot, Slot, Slot),
-        ty: Type,
+        relation: Relation,
+        (to, a, b): (VirtualRegister, VirtualRegister, VirtualRegister),
     ) -> Result<(), Reason> {
-        let relation = instruction.modifiers.first_of(RELATIONS);
-        let relation = relation.ok_or_else(|| "a comparison without a relation".to_owned())?;
-        let flushed = instruction.modifiers.has(M::Ftz);
+        let Relation { relation: modifier, ty, flush } = relation;
         if is_half(ty) {
-            let code = half_code(relation, ty, flushed);
-            self.emit_lanes(half::compare, code, to, &[a, b]);
+            self.emit_lanes(LaneFunction::CompareHalf(relation.halves(false)), to, &[a, b]);
             return Ok(());
         }
-        if !flushed && let Some(test) = fast(relation, ty) {
-            let (a, b) = if test.swapped { (b, a) } else { (a, b) };
-            let invert = if test.inverted { u32::MAX } else { 0 };
-            self.emit(test.op, &[to], &[a, b], invert);
+        if !flush && let Some(Test { test, swapped, inverted }) = operation(modifier, ty) {
+            let (a, b) = if swapped { (b, a) } else { (a, b) };
+            self.emit(Predicate::Compare { d: to, a, b, test, inverted });
             return Ok(());
         }
-        let (function, outcomes): (LaneFunction, u64) = if ty.is_float() {
-            let function = match (ty, flushed) {
-                (Type::F32, true) => compare_f32_flushed,
-                (Type::F32, false) => compare_f32,
-                (Type::F64, _) => compare_f64,
-                _ => return Err(format!("comparisons of .{ty}")),
-            };
-            (function, outcomes_of(relation))
-        } else {
-            // Unsigned comparisons have words of their own.
-            (for_type!(compare, ty), outcomes_of(relation) & 7)
+        let function: fn([u64; 3], Outcomes) -> u64 = match (ty, flush) {
+            (Type::F32, true) => compare::flushed_floats,
+            (Type::F32, false) => compare::floats,
+            (Type::F64, _) => compare::doubles,
+            _ if ty.is_float() => return Err(format!("comparisons of .{ty}")),
+            _ => instance!(compare::integers, ty),
         };
-        self.emit_lanes(function, outcomes, to, &[a, b]);
+        let outcomes = outcomes_of(modifier);
+        self.emit_lanes(LaneFunction::Compare { function, outcomes }, to, &[a, b]);
         Ok(())
     }
 
@@ -97,6 +99,7 @@ impl Decoder<'_> {
             return Err("too few operands".to_owned());
         };
         let (to, complement) = self.write_pair(first, Type::Pred)?;
+        let relation = Relation::of(instruction, ty)?;
         let (a, b) = (self.read(a, ty)?, self.read(b, ty)?);
         let other = match (combine, rest) {
             (Some(_), [operand]) => Some(self.read(operand, Type::Pred)?),
@@ -104,39 +107,34 @@ impl Decoder<'_> {
             _ => return Err(format!("{} operands", instruction.operands.len())),
         };
         if other.is_none() && complement.is_none() {
-            return self.compare(instruction, (to, a, b), ty);
+            return self.compare(relation, (to, a, b));
         }
         // Both results are made before either is written, which may overwrite an operand. Of packed
         // halves the second result is that of the upper ones, of others the opposite.
         let outcome = self.temporary(Width::Predicate);
-        self.compare(instruction, (outcome, a, b), ty)?;
+        self.compare(relation, (outcome, a, b))?;
         let inverse = self.temporary(Width::Predicate);
         if is_packed(ty) {
-            self.compare_upper(instruction, (inverse, a, b), ty)?;
+            self.compare_upper(relation, (inverse, a, b));
         } else {
-            self.emit(Op::PredicateOr, &[inverse], &[outcome, outcome], u32::MAX);
+            self.emit(Predicate::Or { d: inverse, a: outcome, b: outcome, inverted: true });
         }
         self.combine(instruction, outcome, other);
         self.combine(instruction, inverse, other);
-        self.emit(Op::PredicateOr, &[to], &[outcome, outcome], 0);
+        self.copy(to, outcome);
         if let Some(complement) = complement {
-            self.emit(Op::PredicateOr, &[complement], &[inverse, inverse], 0);
+            self.copy(complement, inverse);
         }
         Ok(())
     }
 
-    /// The comparison of the upper ones of packed halves.
+    /// Compares the upper values of packed registers.
     fn compare_upper(
         &mut self,
-        instruction: &Instruction,
-        (to, a, b): (Slot, Slot, Slot),
-        ty: Type,
-    ) -> Result<(), Reason> {
-        let relation = instruction.modifiers.first_of(RELATIONS);
-        let relation = relation.ok_or_else(|| "a comparison without a relation".to_owned())?;
-        let code = half_code(relation, ty, instruction.modifiers.has(M::Ftz)) | 1 << 10;
-        self.emit_lanes(half::compare, code, to, &[a, b]);
-        Ok(())
+        relation: Relation,
+        (to, a, b): (VirtualRegister, VirtualRegister, VirtualRegister),
+    ) {
+        self.emit_lanes(LaneFunction::CompareHalf(relation.halves(true)), to, &[a, b]);
     }
 
     fn set(&mut self, instruction: &Instruction) -> Result<(), Reason> {
@@ -149,6 +147,7 @@ impl Decoder<'_> {
         let [to, a, b, rest @ ..] = &instruction.operands[..] else {
             return Err("too few operands".to_owned());
         };
+        let relation = Relation::of(instruction, from_type)?;
         let to = self.write(to, to_type)?;
         let (a, b) = (self.read(a, from_type)?, self.read(b, from_type)?);
         let with = match rest {
@@ -156,36 +155,40 @@ impl Decoder<'_> {
             [operand, ..] => Some(self.read(operand, Type::Pred)?),
         };
         let outcome = self.temporary(Width::Predicate);
-        self.compare(instruction, (outcome, a, b), from_type)?;
+        self.compare(relation, (outcome, a, b))?;
         self.combine(instruction, outcome, with);
         let yes = self.constant(truth(to_type), Width::Word);
         let no = self.constant(0, Width::Word);
         if !is_packed(from_type) {
-            self.emit(Op::Select32, &[to], &[yes, no, outcome], 0);
+            self.emit(Predicate::Select32 { d: to, a: yes, b: no, predicate: outcome });
             return Ok(());
         }
         let upper = self.temporary(Width::Predicate);
-        self.compare_upper(instruction, (upper, a, b), from_type)?;
+        self.compare_upper(relation, (upper, a, b));
         self.combine(instruction, upper, with);
-        let parts = [outcome, upper].map(|outcome| {
+        let [a, b] = [outcome, upper].map(|predicate| {
             let part = self.temporary(Width::Word);
-            self.emit(Op::Select32, &[part], &[yes, no, outcome], 0);
+            self.emit(Predicate::Select32 { d: part, a: yes, b: no, predicate });
             part
         });
-        self.emit(Op::Pack, &[to], &parts, encode_parts(2, 16));
+        self.emit(Function::Pack2 { d: to, a, b, bits: 16 });
         Ok(())
     }
 
     /// Combines an outcome with another predicate as the modifiers say.
-    fn combine(&mut self, instruction: &Instruction, outcome: Slot, with: Option<Slot>) {
-        let op = match instruction.modifiers.first_of(&[M::And, M::Or, M::Xor]) {
-            Some(M::And) => Op::PredicateAnd,
-            Some(M::Or) => Op::PredicateOr,
-            _ => Op::PredicateXor,
-        };
-        if let Some(with) = with {
-            self.emit(op, &[outcome], &[outcome, with], 0);
-        }
+    fn combine(
+        &mut self,
+        instruction: &Instruction,
+        outcome: VirtualRegister,
+        with: Option<VirtualRegister>,
+    ) {
+        let Some(b) = with else { return };
+        let (d, a, inverted) = (outcome, outcome, false);
+        self.emit(match instruction.modifiers.first_of(&[M::And, M::Or, M::Xor]) {
+            Some(M::And) => Predicate::And { d, a, b, inverted },
+            Some(M::Or) => Predicate::Or { d, a, b, inverted },
+            _ => Predicate::Xor { d, a, b, inverted },
+        });
     }
 
     fn select(&mut self, instruction: &Instruction) -> Result<(), Reason> {
@@ -193,8 +196,9 @@ impl Decoder<'_> {
         let ty = type_of(instruction)?;
         let [to, a, b, predicate] = operands::<4>(instruction)?;
         let to = self.write(to, ty)?;
-        let from = [self.read(a, ty)?, self.read(b, ty)?, self.read(predicate, Type::Pred)?];
-        self.emit(select_op(ty), &[to], &from, 0);
+        let (a, b) = (self.read(a, ty)?, self.read(b, ty)?);
+        let predicate = self.read(predicate, Type::Pred)?;
+        self.emit(selection(ty, to, (a, b), predicate));
         Ok(())
     }
 
@@ -209,40 +213,71 @@ impl Decoder<'_> {
         let outcome = self.temporary(Width::Predicate);
         let zero = self.constant(0, Width::Word);
         match by {
-            Type::S32 => self.emit(Op::LessS32, &[outcome], &[sign, zero], u32::MAX),
+            Type::S32 => self.emit(Predicate::Compare {
+                d: outcome,
+                a: sign,
+                b: zero,
+                test: Comparison::LessS32,
+                inverted: true,
+            }),
             // A flushed operand compares with zero as −0 or +0 does, which is as 0 ≤ 0.
             Type::F32 if instruction.modifiers.has(M::Ftz) => {
-                self.emit_lanes(compare_f32_flushed, outcomes_of(M::Ge), outcome, &[sign, zero]);
+                let outcomes = outcomes_of(M::Ge);
+                let function =
+                    LaneFunction::Compare { function: compare::flushed_floats, outcomes };
+                self.emit_lanes(function, outcome, &[sign, zero]);
             }
-            Type::F32 => self.emit(Op::LessEqualF32, &[outcome], &[zero, sign], 0),
+            Type::F32 => self.emit(Predicate::Compare {
+                d: outcome,
+                a: zero,
+                b: sign,
+                test: Comparison::LessEqualF32,
+                inverted: false,
+            }),
             other => return Err(format!("selection by .{other}")),
         }
-        self.emit(select_op(ty), &[to], &[a, b, outcome], 0);
+        self.emit(selection(ty, to, (a, b), outcome));
         Ok(())
     }
 
     fn test_property(&mut self, instruction: &Instruction) -> Result<(), Reason> {
-        const CLASSES: &[M] =
-            &[M::Finite, M::Infinite, M::Number, M::NotANumber, M::Normal, M::Subnormal];
-        only(instruction, CLASSES)?;
+        const CLASSES: &[(M, FloatClass)] = &[
+            (M::Finite, FloatClass::Finite),
+            (M::Infinite, FloatClass::Infinite),
+            (M::Number, FloatClass::Number),
+            (M::NotANumber, FloatClass::NotANumber),
+            (M::Normal, FloatClass::Normal),
+            (M::Subnormal, FloatClass::Subnormal),
+        ];
+        let allowed: Vec<M> = CLASSES.iter().map(|(modifier, _)| *modifier).collect();
+        only(instruction, &allowed)?;
         let ty = type_of(instruction)?;
         let [to, from]: &[Operand; 2] = operands::<2>(instruction)?;
         let (to, from) = (self.write(to, Type::Pred)?, self.read(from, ty)?);
-        let class = CLASSES.iter().position(|&class| instruction.modifiers.has(class));
-        let class = class.ok_or_else(|| "a test without a property".to_owned())?;
-        let function = match ty {
-            Type::F32 => property_f32,
-            Type::F64 => property_f64,
+        let class = CLASSES.iter().find(|(modifier, _)| instruction.modifiers.has(*modifier));
+        let (_, class) = *class.ok_or_else(|| "a test without a property".to_owned())?;
+        let function: fn([u64; 3], FloatClass) -> u64 = match ty {
+            Type::F32 => compare::float_has_class,
+            Type::F64 => compare::double_has_class,
             other => return Err(format!("tests of .{other}")),
         };
-        self.emit_lanes(function, class as u64, to, &[from]);
+        self.emit_lanes(LaneFunction::Class { function, class }, to, &[from]);
         Ok(())
     }
 }
 
-/// What [`half::compare`] is told.
-fn half_code(relation: M, ty: Type, flushed: bool) -> u64 {
-    outcomes_of(relation) | u64::from(is_brain(ty)) << 8 | u64::from(flushed) << 9
+impl Relation {
+    fn of(instruction: &Instruction, ty: Type) -> Result<Self, Reason> {
+        let relation = instruction.modifiers.first_of(RELATIONS);
+        let relation = relation.ok_or_else(|| "a comparison without a relation".to_owned())?;
+        Ok(Self { relation, ty, flush: instruction.modifiers.has(M::Ftz) })
+    }
+
+    /// The comparison of f16 or bf16 values, of packed registers the lower or upper ones.
+    fn halves(self, upper: bool) -> HalfComparison {
+        let outcomes = outcomes_of(self.relation);
+        HalfComparison { bf16: is_bf16(self.ty), flush: self.flush, upper, outcomes }
+    }
 }
 
 /// What `set` gives for true, in 16 bits for packed results.
@@ -255,20 +290,31 @@ fn truth(to: Type) -> u64 {
     }
 }
 
-fn select_op(ty: Type) -> Op {
-    if width_of(ty) == Width::Double { Op::Select64 } else { Op::Select32 }
+fn selection(
+    ty: Type,
+    d: VirtualRegister,
+    (a, b): (VirtualRegister, VirtualRegister),
+    predicate: VirtualRegister,
+) -> Predicate<VirtualRegister> {
+    if width_of(ty) == Width::Double {
+        Predicate::Select64 { d, a, b, predicate }
+    } else {
+        Predicate::Select32 { d, a, b, predicate }
+    }
 }
 
-fn fast(relation: M, ty: Type) -> Option<Test> {
+/// The comparison operation, if whole registers of the type have one for the relation.
+fn operation(relation: M, ty: Type) -> Option<Test> {
+    use Comparison as C;
     let signed = ty.is_signed();
     let (equal, less, less_equal) = match (ty, ty.bits()) {
-        (Type::F32, _) => (Op::EqualF32, Op::LessF32, Some(Op::LessEqualF32)),
-        (Type::F64, _) => (Op::EqualF64, Op::LessF64, Some(Op::LessEqualF64)),
-        (_, 32) => (Op::Equal32, if signed { Op::LessS32 } else { Op::LessU32 }, None),
-        (_, 64) => (Op::Equal64, if signed { Op::LessS64 } else { Op::LessU64 }, None),
+        (Type::F32, _) => (C::EqualF32, C::LessF32, Some(C::LessEqualF32)),
+        (Type::F64, _) => (C::EqualF64, C::LessF64, Some(C::LessEqualF64)),
+        (_, 32) => (C::Equal32, if signed { C::LessS32 } else { C::LessU32 }, None),
+        (_, 64) => (C::Equal64, if signed { C::LessS64 } else { C::LessU64 }, None),
         _ => return None,
     };
-    let test = |op, swapped, inverted| Some(Test { op, swapped, inverted });
+    let test = |test, swapped, inverted| Some(Test { test, swapped, inverted });
     match (relation, less_equal) {
         (M::Eq, _) => test(equal, false, false),
         // Of floats, `ne` is false for NaNs, and `neu` is the opposite of `eq`.
@@ -287,61 +333,23 @@ fn fast(relation: M, ty: Type) -> Option<Test> {
     }
 }
 
-/// Which outcomes of a comparison make the relation true: bits for less, equal, greater and
-/// unordered.
-fn outcomes_of(relation: M) -> u64 {
-    match relation {
-        M::Eq => 0b0010,
-        M::Ne => 0b0101,
-        M::Lt | M::Lo => 0b0001,
-        M::Le | M::Ls => 0b0011,
-        M::Gt | M::Hi => 0b0100,
-        M::Ge | M::Hs => 0b0110,
-        M::Equ => 0b1010,
-        M::Neu => 0b1101,
-        M::Ltu => 0b1001,
-        M::Leu => 0b1011,
-        M::Gtu => 0b1100,
-        M::Geu => 0b1110,
-        M::Num => 0b0111,
-        _ => 0b1000,
-    }
-}
-
-fn outcome(a: f64, b: f64, outcomes: u64) -> u64 {
-    let bit = a.partial_cmp(&b).map_or(3, |order| order as i8 as i64 + 1);
-    outcomes >> bit & 1
-}
-
-fn compare_f32([a, b, _]: [u64; 3], outcomes: u64) -> u64 {
-    outcome(f64::from(f(a as u32)), f64::from(f(b as u32)), outcomes)
-}
-
-fn compare_f32_flushed([a, b, _]: [u64; 3], outcomes: u64) -> u64 {
-    let value = |bits: u64| f64::from(f(flush(bits as u32)));
-    outcome(value(a), value(b), outcomes)
-}
-
-fn compare_f64([a, b, _]: [u64; 3], outcomes: u64) -> u64 {
-    outcome(d(a), d(b), outcomes)
-}
-
-macro_rules! property {
-    ($name:ident, $float:ident, $bits:ident) => {
-        /// The properties in the order of the modifiers above.
-        fn $name([a, _, _]: [u64; 3], class: u64) -> u64 {
-            let x = $float::from_bits(a as $bits);
-            u64::from(match class {
-                0 => x.is_finite(),
-                1 => x.is_infinite(),
-                2 => !x.is_nan(),
-                3 => x.is_nan(),
-                // Hardware counts zeros among the normal numbers.
-                4 => x.is_normal() || x == 0.0,
-                _ => x.is_subnormal(),
-            })
-        }
+/// The outcomes of a comparison for which a relation is true.
+fn outcomes_of(relation: M) -> Outcomes {
+    let [less, equal, greater, unordered] = match relation {
+        M::Eq => [false, true, false, false],
+        M::Ne => [true, false, true, false],
+        M::Lt | M::Lo => [true, false, false, false],
+        M::Le | M::Ls => [true, true, false, false],
+        M::Gt | M::Hi => [false, false, true, false],
+        M::Ge | M::Hs => [false, true, true, false],
+        M::Equ => [false, true, false, true],
+        M::Neu => [true, false, true, true],
+        M::Ltu => [true, false, false, true],
+        M::Leu => [true, true, false, true],
+        M::Gtu => [false, false, true, true],
+        M::Geu => [false, true, true, true],
+        M::Num => [true, true, true, false],
+        _ => [false, false, false, true],
     };
+    Outcomes { less, equal, greater, unordered }
 }
-property!(property_f32, f32, u32);
-property!(property_f64, f64, u64);

@@ -2,9 +2,10 @@
 
 use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Operand, Type};
 
-use super::{Decoder, Op, Reason, Width, only, operands};
+use super::{Decoder, Reason, Width, only, operands};
 use crate::exec::cross::ReduceOperation;
-use crate::exec::program::{CLUSTER_BARRIER, ShuffleMode, Undefined};
+use crate::exec::operation::{Comparison, Control, Predicate, ShuffleMode, Tensor, WarpWide};
+use crate::exec::program::CLUSTER_BARRIER;
 
 impl Decoder<'_> {
     /// Branches, barriers, fences and ends.
@@ -16,22 +17,22 @@ impl Decoder<'_> {
                     return Err("a branch to something other than a label".to_owned());
                 };
                 let label = self.frame.label(label.0);
-                self.emit(Op::Branch, &[], &[], label);
+                self.emit(Control::Branch { target: label });
             }
             O::Brx => return self.branch_by_table(instruction),
             O::Ret | O::Exit => {
                 only(instruction, &[M::Uni])?;
                 match self.frame.end() {
                     Some(end) if instruction.opcode == O::Ret => {
-                        self.emit(Op::Branch, &[], &[], end);
+                        self.emit(Control::Branch { target: end });
                     }
-                    _ => self.emit(Op::Exit, &[], &[], 0),
+                    _ => self.emit(Control::Exit {}),
                 }
             }
             // Without a debugger a breakpoint stops the kernel, too.
-            O::Trap | O::Brkpt => self.emit(Op::Trap, &[], &[], 0),
+            O::Trap | O::Brkpt => self.emit(Control::Trap {}),
             O::Fence if instruction.modifiers.has(M::ProxyAsync) => {
-                self.emit(Op::FenceAsync, &[], &[], 0);
+                self.emit(Tensor::FenceAsync);
             }
             // Memory is coherent, and threads of a block take turns, so that fences are kept.
             O::Membar | O::Fence => {}
@@ -53,19 +54,22 @@ impl Decoder<'_> {
         for (place, label) in table.labels.iter().enumerate() {
             let place = self.constant(place as u64, Width::Word);
             let here = self.temporary(Width::Predicate);
-            self.unguarded(Op::Equal32, &[here], &[index, place], 0);
+            let test = Comparison::Equal32;
+            let (d, a, b) = (here, index, place);
+            self.unguarded(Predicate::Compare { d, a, b, test, inverted: false });
             if let Some((guard, negated)) = guard {
                 let executes = self.temporary(Width::Predicate);
-                let invert = if negated { u32::MAX } else { 0 };
-                self.unguarded(Op::PredicateOr, &[executes], &[guard, guard], invert);
-                self.unguarded(Op::PredicateAnd, &[here], &[here, executes], 0);
+                let (d, a, b) = (executes, guard, guard);
+                self.unguarded(Predicate::Or { d, a, b, inverted: negated });
+                let (d, a, b) = (here, here, executes);
+                self.unguarded(Predicate::And { d, a, b, inverted: false });
             }
             self.guard = Some((here, false));
             let label = self.frame.label(label.0);
-            self.emit(Op::Branch, &[], &[], label);
+            self.emit(Control::Branch { target: label });
         }
         self.guard = guard;
-        self.emit(Op::Undefined, &[], &[], Undefined::BranchIndex as u32);
+        self.emit(Control::BranchOutOfTable {});
         Ok(())
     }
 
@@ -82,7 +86,7 @@ impl Decoder<'_> {
         if instruction.modifiers.has(M::Warp) {
             let [members] = operands::<1>(instruction)?;
             let members = self.read(members, Type::B32)?;
-            self.emit(Op::WarpBarrier, &[], &[members], 0);
+            self.emit(WarpWide::Barrier { members });
             return Ok(());
         }
         let (id, count) = match list {
@@ -90,8 +94,8 @@ impl Decoder<'_> {
             [id, count] => (self.read(id, Type::U32)?, self.read(count, Type::U32)?),
             _ => return Err(format!("{} operands", list.len())),
         };
-        let arrive = instruction.modifiers.has(M::Arrive);
-        self.emit(Op::Barrier, &[], &[id, count], u32::from(arrive));
+        let arrives = instruction.modifiers.has(M::Arrive);
+        self.emit(Control::Barrier { id, count, arrives });
         Ok(())
     }
 
@@ -107,7 +111,7 @@ impl Decoder<'_> {
                 only(instruction, &[])?;
                 let [to] = operands::<1>(instruction)?;
                 let to = self.write(to, Type::B32)?;
-                self.emit(Op::ActiveMask, &[to], &[], 0);
+                self.emit(WarpWide::ActiveMask { d: to });
                 Ok(())
             }
         }
@@ -130,9 +134,9 @@ impl Decoder<'_> {
         // First into a temporary, because the value may be written over an operand.
         let in_range = valid.map(|valid| (valid, self.temporary(Width::Predicate)));
         if let Some((_, temporary)) = in_range {
-            self.emit(Op::ShuffleInRange, &[temporary], &[b, c, members], mode as u32);
+            self.emit(WarpWide::ShuffleInRange { d: temporary, b, c, members, mode });
         }
-        self.emit(Op::Shuffle, &[to], &[a, b, c, members], mode as u32);
+        self.emit(WarpWide::Shuffle { d: to, a, b, c, members, mode });
         if let Some((valid, temporary)) = in_range {
             self.copy(valid, temporary);
         }
@@ -141,17 +145,19 @@ impl Decoder<'_> {
 
     fn vote(&mut self, instruction: &Instruction) -> Result<(), Reason> {
         only(instruction, &[M::Sync, M::All, M::Any, M::Uni, M::Ballot])?;
-        let (op, ty) = match instruction.modifiers.first_of(&[M::All, M::Any, M::Uni, M::Ballot]) {
-            Some(M::All) => (Op::VoteAll, Type::Pred),
-            Some(M::Any) => (Op::VoteAny, Type::Pred),
-            Some(M::Uni) => (Op::VoteUniform, Type::Pred),
-            Some(M::Ballot) => (Op::VoteBallot, Type::B32),
-            _ => return Err("a vote without a mode".to_owned()),
-        };
+        let mode = instruction.modifiers.first_of(&[M::All, M::Any, M::Uni, M::Ballot]);
+        let ty = if mode == Some(M::Ballot) { Type::B32 } else { Type::Pred };
         let [to, predicate, members] = operands::<3>(instruction)?;
-        let to = self.write(to, ty)?;
-        let reads = [self.read(predicate, Type::Pred)?, self.read(members, Type::B32)?];
-        self.emit(op, &[to], &reads, 0);
+        let d = self.write(to, ty)?;
+        let predicate = self.read(predicate, Type::Pred)?;
+        let members = self.read(members, Type::B32)?;
+        self.emit(match mode {
+            Some(M::All) => WarpWide::All { d, predicate, members },
+            Some(M::Any) => WarpWide::Any { d, predicate, members },
+            Some(M::Uni) => WarpWide::Uniform { d, predicate, members },
+            Some(M::Ballot) => WarpWide::Ballot { d, predicate, members },
+            _ => return Err("a vote without a mode".to_owned()),
+        });
         Ok(())
     }
 
@@ -161,13 +167,13 @@ impl Decoder<'_> {
         let [to, value, members] = operands::<3>(instruction)?;
         let (to, flag) = self.write_pair(to, Type::B32)?;
         let (value, members) = (self.read(value, ty)?, self.read(members, Type::B32)?);
-        let wide = u32::from(ty.bits() == 64);
+        let wide = ty.bits() == 64;
         if instruction.modifiers.has(M::Any) {
-            self.emit(Op::MatchAny, &[to], &[value, members], wide);
+            self.emit(WarpWide::MatchAny { d: to, value, members, wide });
             return Ok(());
         }
         let flag = flag.unwrap_or_else(|| self.temporary(Width::Predicate));
-        self.emit(Op::MatchAll, &[to, flag], &[value, members], wide);
+        self.emit(WarpWide::MatchAll { d: to, predicate: flag, value, members, wide });
         Ok(())
     }
 
@@ -189,8 +195,8 @@ impl Decoder<'_> {
         };
         let [to, value, members] = operands::<3>(instruction)?;
         let to = self.write(to, ty)?;
-        let reads = [self.read(value, ty)?, self.read(members, Type::B32)?];
-        self.emit(Op::Reduce, &[to], &reads, operation as u32);
+        let (value, members) = (self.read(value, ty)?, self.read(members, Type::B32)?);
+        self.emit(WarpWide::Reduce { d: to, value, members, operation });
         Ok(())
     }
 
@@ -201,7 +207,7 @@ impl Decoder<'_> {
         let (to, flag) = self.write_pair(to, Type::B32)?;
         let members = self.read(members, Type::B32)?;
         let flag = flag.unwrap_or_else(|| self.temporary(Width::Predicate));
-        self.emit(Op::Elect, &[to, flag], &[members], 0);
+        self.emit(WarpWide::Elect { d: to, predicate: flag, members });
         Ok(())
     }
 
@@ -221,14 +227,13 @@ impl Decoder<'_> {
             None => self.constant(0, Width::Word),
         };
         let predicate = self.read(predicate, Type::Pred)?;
-        self.emit(Op::Contribute, &[], &[id, predicate], 0);
-        self.emit(Op::Barrier, &[], &[id, count], 2);
-        let op = match instruction.modifiers.first_of(&[M::Popc, M::And, M::Or]) {
-            Some(M::Popc) => Op::ContributionCount,
-            Some(M::And) => Op::ContributionAll,
-            _ => Op::ContributionAny,
-        };
-        self.emit(op, &[to], &[id], 0);
+        self.emit(Control::Contribute { id, predicate });
+        self.emit(Control::Barrier { id, count, arrives: false });
+        self.emit(match instruction.modifiers.first_of(&[M::Popc, M::And, M::Or]) {
+            Some(M::Popc) => Control::ContributionCount { d: to, id },
+            Some(M::And) => Control::ContributionAll { d: to, id },
+            _ => Control::ContributionAny { d: to, id },
+        });
         Ok(())
     }
 
@@ -239,8 +244,8 @@ impl Decoder<'_> {
         only(instruction, &[&order[..], &words].concat())?;
         if instruction.modifiers.has(M::Wait) {
             let id = self.constant(u64::from(CLUSTER_BARRIER), Width::Word);
-            let all = self.constant(0, Width::Word);
-            self.emit(Op::Barrier, &[], &[id, all], 0);
+            let count = self.constant(0, Width::Word);
+            self.emit(Control::Barrier { id, count, arrives: false });
         }
         Ok(())
     }

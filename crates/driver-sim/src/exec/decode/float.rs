@@ -4,9 +4,12 @@
 
 use retrograph_ptx::ast::{Instruction, Modifier as M, Modifiers, Opcode as O, Type};
 
-use super::{Decoder, Op, Reason, Slot, only, type_of};
+use super::arithmetic::padded;
+use super::{Decoder, Reason, VirtualRegister, only, type_of};
 use crate::exec::double;
-use crate::exec::float::{self, FloatMode, ModedOperation, d, extremum64, flush64, result64};
+use crate::exec::float::{self, Extremum, FloatMode, d, extremum64, flush64, result64};
+use crate::exec::lane_function::LaneFunction;
+use crate::exec::operation::Float;
 use crate::exec::rounding::Rounding;
 
 /// The rounding, flushing and saturation that modifiers ask for.
@@ -64,98 +67,132 @@ impl Decoder<'_> {
         }
     }
 
-    fn float32(&mut self, i: &Instruction, to: Slot, from: &[Slot]) -> Result<(), Reason> {
+    fn float32(
+        &mut self,
+        i: &Instruction,
+        to: VirtualRegister,
+        from: &[VirtualRegister],
+    ) -> Result<(), Reason> {
         let mode = mode_of(i.modifiers);
         let nan = i.modifiers.has(M::PropagateNan);
         let signs = [M::XorSignAbs, M::Abs].into_iter().any(|word| i.modifiers.has(word));
         if signs || from.len() == 3 && matches!(i.opcode, O::Min | O::Max) {
-            let code = mode.encode()
-                | u64::from(i.opcode == O::Max) << 8
-                | u64::from(nan) << 9
-                | u64::from(i.modifiers.has(M::XorSignAbs)) << 10
-                | u64::from(i.modifiers.has(M::Abs)) << 11
-                | u64::from(from.len() == 3) << 12;
-            self.emit_lanes(float::extremum, code, to, from);
+            let extremum = Extremum {
+                max: i.opcode == O::Max,
+                propagate_nan: nan,
+                xor_sign: i.modifiers.has(M::XorSignAbs),
+                magnitudes: i.modifiers.has(M::Abs),
+                ternary: from.len() == 3,
+                mode,
+            };
+            self.emit_lanes(LaneFunction::Extremum(extremum), to, from);
             return Ok(());
         }
         let approximate = [M::Approx, M::Full].into_iter().find(|&word| i.modifiers.has(word));
         if let (O::Div, Some(word)) = (i.opcode, approximate) {
             let is_full = word == M::Full;
             let function = if is_full { float::div_full } else { float::div_approx };
-            self.emit_lanes(function, mode.encode(), to, from);
+            self.emit_lanes(LaneFunction::Float { function, mode }, to, from);
             return Ok(());
         }
         if mode.is_plain()
             && !nan
-            && let Some(op) = fast32(i.opcode)
+            && let Some(operation) = operation32(i.opcode, to, from)
         {
-            self.emit(op, &[to], from, 0);
+            self.emit(operation);
             return Ok(());
         }
         if i.opcode == O::Copysign {
-            self.emit_lanes(copysign32, 0, to, from);
+            self.emit_lanes(LaneFunction::Plain(copysign32), to, from);
             return Ok(());
         }
         let function = moded(i.opcode, nan).ok_or_else(|| format!("{} of .f32", i.opcode))?;
-        self.emit_lanes(function, mode.encode(), to, from);
+        self.emit_lanes(LaneFunction::Float { function, mode }, to, from);
         Ok(())
     }
 
-    fn float64(&mut self, i: &Instruction, to: Slot, from: &[Slot]) -> Result<(), Reason> {
+    fn float64(
+        &mut self,
+        i: &Instruction,
+        to: VirtualRegister,
+        from: &[VirtualRegister],
+    ) -> Result<(), Reason> {
         let mode = mode_of(i.modifiers);
         if mode.rounding != Rounding::Nearest {
             let function = directed64(i.opcode).ok_or_else(|| format!("{} of .f64", i.opcode))?;
-            self.emit_lanes(function, mode.rounding as u64, to, from);
+            let rounding = mode.rounding;
+            self.emit_lanes(LaneFunction::Double { function, rounding }, to, from);
             return Ok(());
         }
         if mode.flush && matches!(i.opcode, O::Rcp | O::Rsqrt) && i.modifiers.has(M::Approx) {
-            let function: ModedOperation = match i.opcode {
-                O::Rcp => |[a, _, _], _| flush64(result64(1.0 / d(upper(a)), &[a])),
-                _ => |[a, _, _], _| result64(1.0 / d(upper(a)).sqrt(), &[a]),
+            let function: PlainFunction = match i.opcode {
+                O::Rcp => |[a, _, _]| flush64(result64(1.0 / d(upper(a)), &[a])),
+                _ => |[a, _, _]| result64(1.0 / d(upper(a)).sqrt(), &[a]),
             };
-            self.emit_lanes(function, 0, to, from);
+            self.emit_lanes(LaneFunction::Plain(function), to, from);
             return Ok(());
         }
-        let fast = match i.opcode {
-            O::Add => Op::AddF64,
-            O::Sub => Op::SubF64,
-            O::Mul => Op::MulF64,
-            O::Fma | O::Mad => Op::FmaF64,
-            O::Div => Op::DivF64,
-            O::Sqrt => Op::SqrtF64,
-            O::Neg => Op::NegF64,
-            _ => {
-                let function = lanes64(i.opcode).ok_or_else(|| format!("{} of .f64", i.opcode))?;
-                self.emit_lanes(function, 0, to, from);
-                return Ok(());
-            }
-        };
-        self.emit(fast, &[to], from, 0);
+        if let Some(operation) = operation64(i.opcode, to, from) {
+            self.emit(operation);
+            return Ok(());
+        }
+        let function = function64(i.opcode).ok_or_else(|| format!("{} of .f64", i.opcode))?;
+        self.emit_lanes(LaneFunction::Plain(function), to, from);
         Ok(())
     }
 }
 
-fn fast32(opcode: O) -> Option<Op> {
+/// A function of `f32` that rounds, flushes and saturates as its mode says.
+type ModedFunction = fn([u64; 3], FloatMode) -> u64;
+/// A function without modifiers.
+type PlainFunction = fn([u64; 3]) -> u64;
+
+fn operation32(
+    opcode: O,
+    d: VirtualRegister,
+    from: &[VirtualRegister],
+) -> Option<Float<VirtualRegister>> {
+    use Float as F;
+    let [a, b, c] = padded(d, from);
     Some(match opcode {
-        O::Add => Op::AddF32,
-        O::Sub => Op::SubF32,
-        O::Mul => Op::MulF32,
-        O::Fma | O::Mad => Op::FmaF32,
-        O::Div => Op::DivF32,
-        O::Min => Op::MinF32,
-        O::Max => Op::MaxF32,
-        O::Neg => Op::NegF32,
-        O::Abs => Op::AbsF32,
-        O::Sqrt => Op::SqrtF32,
-        O::Rcp => Op::RcpF32,
-        O::Rsqrt => Op::RsqrtF32,
-        O::Ex2 => Op::Exp2F32,
-        O::Lg2 => Op::Log2F32,
+        O::Add => F::Add32 { d, a, b },
+        O::Sub => F::Sub32 { d, a, b },
+        O::Mul => F::Mul32 { d, a, b },
+        O::Fma | O::Mad => F::Fma32 { d, a, b, c },
+        O::Div => F::Div32 { d, a, b },
+        O::Min => F::Min32 { d, a, b },
+        O::Max => F::Max32 { d, a, b },
+        O::Neg => F::Neg32 { d, a },
+        O::Abs => F::Abs32 { d, a },
+        O::Sqrt => F::Sqrt32 { d, a },
+        O::Rcp => F::Rcp32 { d, a },
+        O::Rsqrt => F::Rsqrt32 { d, a },
+        O::Ex2 => F::Exp2 { d, a },
+        O::Lg2 => F::Log2 { d, a },
         _ => return None,
     })
 }
 
-fn moded(opcode: O, propagate_nan: bool) -> Option<ModedOperation> {
+fn operation64(
+    opcode: O,
+    d: VirtualRegister,
+    from: &[VirtualRegister],
+) -> Option<Float<VirtualRegister>> {
+    use Float as F;
+    let [a, b, c] = padded(d, from);
+    Some(match opcode {
+        O::Add => F::Add64 { d, a, b },
+        O::Sub => F::Sub64 { d, a, b },
+        O::Mul => F::Mul64 { d, a, b },
+        O::Fma | O::Mad => F::Fma64 { d, a, b, c },
+        O::Div => F::Div64 { d, a, b },
+        O::Sqrt => F::Sqrt64 { d, a },
+        O::Neg => F::Neg64 { d, a },
+        _ => return None,
+    })
+}
+
+fn moded(opcode: O, propagate_nan: bool) -> Option<ModedFunction> {
     Some(match opcode {
         O::Add => float::add,
         O::Sub => float::sub,
@@ -186,13 +223,13 @@ fn upper(bits: u64) -> u64 {
 }
 
 /// `copysign` gives the second operand the sign of the first.
-fn copysign32([a, b, _]: [u64; 3], _: u64) -> u64 {
+fn copysign32([a, b, _]: [u64; 3]) -> u64 {
     a & 0x8000_0000 | b & 0x7fff_ffff
 }
 
 /// The operations of `f64` that have rounding modes. What is flushed of approximations is no more
 /// than what the hardware leaves open.
-fn directed64(opcode: O) -> Option<ModedOperation> {
+fn directed64(opcode: O) -> Option<fn([u64; 3], Rounding) -> u64> {
     Some(match opcode {
         O::Add => double::add,
         O::Sub => double::sub,
@@ -205,14 +242,14 @@ fn directed64(opcode: O) -> Option<ModedOperation> {
     })
 }
 
-fn lanes64(opcode: O) -> Option<ModedOperation> {
+fn function64(opcode: O) -> Option<PlainFunction> {
     Some(match opcode {
-        O::Min => |[a, b, _], _| extremum64(a, b, false),
-        O::Max => |[a, b, _], _| extremum64(a, b, true),
-        O::Abs => |[a, _, _], _| float::abs64(a),
-        O::Rcp => |[a, _, _], _| result64(1.0 / d(a), &[a]),
-        O::Rsqrt => |[a, _, _], _| result64(1.0 / d(a).sqrt(), &[a]),
-        O::Copysign => |[a, b, _], _| a & 1 << 63 | b & !(1 << 63),
+        O::Min => |[a, b, _]| extremum64(a, b, false),
+        O::Max => |[a, b, _]| extremum64(a, b, true),
+        O::Abs => |[a, _, _]| float::abs64(a),
+        O::Rcp => |[a, _, _]| result64(1.0 / d(a), &[a]),
+        O::Rsqrt => |[a, _, _]| result64(1.0 / d(a).sqrt(), &[a]),
+        O::Copysign => |[a, b, _]| a & 1 << 63 | b & !(1 << 63),
         _ => return None,
     })
 }

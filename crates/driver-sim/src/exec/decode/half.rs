@@ -4,7 +4,8 @@ use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Type};
 
 use super::float::mode_of;
 use super::{Decoder, Reason, only, type_of};
-use crate::exec::half::{self, HalfMode, HalfOperation};
+use crate::exec::half::{HalfInstruction, HalfOperation};
+use crate::exec::lane_function::LaneFunction;
 use crate::exec::rounding::Rounding;
 
 /// Whether values of the type are halves.
@@ -13,7 +14,7 @@ pub(super) fn is_half(ty: Type) -> bool {
 }
 
 /// Whether the halves are bf16.
-pub(super) fn is_brain(ty: Type) -> bool {
+pub(super) fn is_bf16(ty: Type) -> bool {
     matches!(ty, Type::Bf16 | Type::Bf16x2)
 }
 
@@ -64,12 +65,12 @@ impl Decoder<'_> {
         let has = |modifier| instruction.modifiers.has(modifier);
         let mode = mode_of(instruction.modifiers);
         let is_directed = mode.rounding != Rounding::Nearest;
-        if operation == HalfOperation::Fma && is_brain(ty) && is_directed {
+        if operation == HalfOperation::Fma && is_bf16(ty) && is_directed {
             return Err(format!("directed rounding in fma of .{ty}, whose meaning is not told"));
         }
-        let mode = HalfMode {
+        let instruction = HalfInstruction {
             operation,
-            brain: is_brain(ty),
+            bf16: is_bf16(ty),
             packed: is_packed(ty),
             rounding: mode.rounding,
             flush: mode.flush,
@@ -78,7 +79,7 @@ impl Decoder<'_> {
             propagate: has(M::PropagateNan),
             xor_sign: has(M::XorSignAbs),
         };
-        self.emit_lanes(half::execute, mode.encode(), to, &slots);
+        self.emit_lanes(LaneFunction::Half(instruction), to, &slots);
         Ok(())
     }
 }

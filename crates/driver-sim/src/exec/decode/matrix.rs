@@ -3,10 +3,11 @@
 use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Operand, Space, Type};
 
 use super::float::mode_of;
-use super::{Decoder, Op, Reason, Slot, Width, only, operands, type_of};
+use super::{Decoder, Reason, VirtualRegister, Width, only, operands, type_of};
+use crate::exec::async_copy::AsyncCopy;
 use crate::exec::matrix::{Element, Fragment, Matrix, Operation, Product, Role, Size};
+use crate::exec::operation::{Memory, Tensor};
 use crate::exec::program::Access;
-use crate::exec::staged::StagedCopy;
 
 const SIZES: &[(M, [usize; 3])] = &[
     (M::M8n8k4, [8, 8, 4]),
@@ -25,7 +26,7 @@ const DOES: &[M] = &[M::LoadA, M::LoadB, M::LoadC, M::StoreD, M::Mma];
 
 impl Decoder<'_> {
     /// `cp.async` and its waits.
-    pub(super) fn staged(&mut self, instruction: &Instruction) -> Result<(), Reason> {
+    pub(super) fn async_copy(&mut self, instruction: &Instruction) -> Result<(), Reason> {
         if instruction.modifiers.has(M::BulkPrefetch) {
             // Caches are not simulated.
             return Ok(());
@@ -35,18 +36,18 @@ impl Decoder<'_> {
         let waits = [M::CommitGroup, M::WaitGroup, M::WaitAll];
         only(instruction, &[&hints[..], &words, &waits].concat())?;
         match instruction.modifiers.first_of(&waits) {
-            Some(M::CommitGroup) => self.emit(Op::StageCommit, &[], &[], 0),
-            Some(M::WaitAll) => self.emit(Op::StageWaitAll, &[], &[], 0),
+            Some(M::CommitGroup) => self.emit(Memory::CommitGroup {}),
+            Some(M::WaitAll) => self.emit(Memory::WaitAll {}),
             Some(_) => {
-                let open = constant(&operands::<1>(instruction)?[0])?;
-                self.emit(Op::StageWait, &[], &[], open as u32);
+                let pending = constant(&operands::<1>(instruction)?[0])? as u32;
+                self.emit(Memory::WaitGroup { pending });
             }
-            None => return self.staged_copy(instruction),
+            None => return self.copy_async(instruction),
         }
         Ok(())
     }
 
-    fn staged_copy(&mut self, instruction: &Instruction) -> Result<(), Reason> {
+    fn copy_async(&mut self, instruction: &Instruction) -> Result<(), Reason> {
         let [to, from, size, rest @ ..] = &instruction.operands[..] else {
             return Err(format!("{} operands", instruction.operands.len()));
         };
@@ -67,9 +68,10 @@ impl Decoder<'_> {
             _ => return Err("a cache policy".to_owned()),
         };
         let (to, from) = (Access { bytes, ..to }, Access { bytes, ..from });
-        self.copies.push(StagedCopy { to, from, ignores });
-        let index = self.copies.len() as u32 - 1;
-        self.emit(Op::StageCopy, &[], &[to_slot, from_slot, third], index);
+        self.copies.push(AsyncCopy { to, from, ignores });
+        let copy = self.copies.len() as u32 - 1;
+        let (target, source, size) = (to_slot, from_slot, third);
+        self.emit(Memory::CopyAsync { target, source, size, copy });
         Ok(())
     }
 
@@ -102,8 +104,8 @@ impl Decoder<'_> {
     fn emit_matrix(
         &mut self,
         (operation, access, registers): (Operation, Option<Access>, usize),
-        writes: &[Slot],
-        reads: &[Slot],
+        writes: &[VirtualRegister],
+        reads: &[VirtualRegister],
     ) {
         let places = match &operation {
             Operation::Product(product) => product.places(),
@@ -112,7 +114,8 @@ impl Decoder<'_> {
         // The slots are known when the file is laid out.
         let slots = Vec::new();
         self.matrices.push(Matrix { operation, access, registers, slots, places });
-        self.emit(Op::Matrix, writes, reads, self.matrices.len() as u32 - 1);
+        let matrix = self.matrices.len() as u32 - 1;
+        self.emit_tensor(Tensor::Matrix { matrix }, writes, reads);
     }
 
     fn load_matrix(&mut self, instruction: &Instruction) -> Result<(), Reason> {
@@ -165,7 +168,11 @@ impl Decoder<'_> {
     }
 
     /// The elements from one line to the next; without an operand lines touch.
-    fn distance(&mut self, rest: &[Operand], fragment: &Fragment) -> Result<Slot, Reason> {
+    fn distance(
+        &mut self,
+        rest: &[Operand],
+        fragment: &Fragment,
+    ) -> Result<VirtualRegister, Reason> {
         let (rows, columns) = fragment.size.of(fragment.role);
         match rest {
             [] => {
@@ -203,11 +210,11 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    fn written(&mut self, operand: &Operand, ty: Type) -> Result<Vec<Slot>, Reason> {
+    fn written(&mut self, operand: &Operand, ty: Type) -> Result<Vec<VirtualRegister>, Reason> {
         vector(operand)?.iter().map(|one| self.write(one, ty)).collect()
     }
 
-    fn values_of(&mut self, operand: &Operand, ty: Type) -> Result<Vec<Slot>, Reason> {
+    fn values_of(&mut self, operand: &Operand, ty: Type) -> Result<Vec<VirtualRegister>, Reason> {
         vector(operand)?.iter().map(|one| self.read(one, ty)).collect()
     }
 }

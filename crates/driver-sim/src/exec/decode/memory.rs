@@ -5,10 +5,11 @@ use retrograph_ptx::ast::{
 };
 
 use super::arithmetic::for_type;
-use super::half::{is_brain, is_half, is_packed};
-use super::{Decoder, Op, Reason, Slot, Width, only, operands, type_of};
-use crate::exec::access::locate;
-use crate::exec::half::{self, HalfMode, HalfOperation};
+use super::half::{is_bf16, is_half, is_packed};
+use super::{Decoder, Reason, VirtualRegister, Width, only, operands, type_of};
+use crate::exec::half::{HalfInstruction, HalfOperation};
+use crate::exec::lane_function::LaneFunction;
+use crate::exec::operation::Memory;
 use crate::exec::program::{Access, Atomic, AtomicOperation};
 
 /// Modifiers that say nothing to a simulator whose memory is always coherent.
@@ -103,18 +104,20 @@ impl Decoder<'_> {
     }
 
     /// Emits a load or store of up to four values.
-    fn move_values(&mut self, slots: &[Slot], address: Slot, (access, load): (Access, bool)) {
+    fn move_values(
+        &mut self,
+        slots: &[VirtualRegister],
+        address: VirtualRegister,
+        (access, load): (Access, bool),
+    ) {
         let value = self.width(slots[0]);
         let access = Access { count: slots.len() as u32, value, ..access };
+        let words = if load { word_load } else { word_store };
+        let lanes = if load { any_load } else { any_store };
         self.accesses.push(access);
         let index = self.accesses.len() as u32 - 1;
-        let op = fast(access, load).unwrap_or(if load { Op::Load } else { Op::Store });
-        if load {
-            self.emit(op, slots, &[address], index);
-        } else {
-            let reads: Vec<Slot> = [address].iter().chain(slots).copied().collect();
-            self.emit(op, &[], &reads, index);
-        }
+        let operation = words(&access, slots, (address, index));
+        self.emit(operation.unwrap_or_else(|| lanes(slots, (address, index))));
     }
 
     /// `isspacep`
@@ -124,11 +127,16 @@ impl Decoder<'_> {
         let to = self.write(to, Type::Pred)?;
         let address = self.read(address, Type::U64)?;
         let space = instruction.space().ok_or_else(|| "a test without a space".to_owned())?;
-        self.emit_lanes(is_in_space, space as u64, to, &[address]);
+        self.emit_lanes(LaneFunction::IsInSpace(space), to, &[address]);
         Ok(())
     }
 
-    fn values(&mut self, list: &[Operand], ty: Type, load: bool) -> Result<Vec<Slot>, Reason> {
+    fn values(
+        &mut self,
+        list: &[Operand],
+        ty: Type,
+        load: bool,
+    ) -> Result<Vec<VirtualRegister>, Reason> {
         // What is thrown away is as wide as the rest.
         let known = list.iter().find_map(|operand| match operand {
             Operand::Register(register) => self.register(*register).ok(),
@@ -163,7 +171,7 @@ impl Decoder<'_> {
     /// Emits the load of one whole parameter, and says whether this was one.
     fn load_parameter(
         &mut self,
-        slots: &[Slot],
+        slots: &[VirtualRegister],
         memory: &Operand,
         (ty, space): (Type, Option<Space>),
     ) -> Result<bool, Reason> {
@@ -171,9 +179,9 @@ impl Decoder<'_> {
         let AddressBase::Symbol(symbol @ Symbol::Parameter(_)) = address.base else {
             return Ok(false);
         };
-        let op = match (ty.bits(), self.width(to)) {
-            (32, Width::Word) => Op::Parameter32,
-            (64, Width::Double) => Op::Parameter64,
+        let wide = match (ty.bits(), self.width(to)) {
+            (32, Width::Word) => false,
+            (64, Width::Double) => true,
             _ => return Ok(false),
         };
         let place = self.place(symbol);
@@ -188,7 +196,12 @@ impl Decoder<'_> {
         {
             return Err("a load outside of the parameters".to_owned());
         }
-        self.emit(op, &[to], &[], offset as u32);
+        let (d, offset) = (to, offset as u32);
+        self.emit(if wide {
+            Memory::Parameter64 { d, offset }
+        } else {
+            Memory::Parameter32 { d, offset }
+        });
         Ok(true)
     }
 
@@ -197,7 +210,7 @@ impl Decoder<'_> {
         &mut self,
         operand: &Operand,
         space: Option<Space>,
-    ) -> Result<(Slot, Access), Reason> {
+    ) -> Result<(VirtualRegister, Access), Reason> {
         let Operand::Address(Address { base, offset }) = operand else {
             return Err("an operand that is not an address".to_owned());
         };
@@ -281,39 +294,83 @@ impl Decoder<'_> {
             let offset = access.offset + index as i64 * i64::from(ty.size());
             let access = Access { bytes: ty.size(), value: self.width(to), offset, ..access };
             self.atomics.push(Atomic { access, operation });
-            let index = self.atomics.len() as u32 - 1;
-            self.emit(Op::Atomic, &[to], &[address, b, c], index);
+            let atomic = self.atomics.len() as u32 - 1;
+            self.emit(Memory::Atomic { d: to, address, b, c, atomic });
         }
         Ok(())
     }
 }
 
-/// Whether a generic address is in the space that `constant` numbers.
-fn is_in_space([address, _, _]: [u64; 3], constant: u64) -> u64 {
-    let (space, _) = locate(None, address);
-    // Constant memory is a part of global memory here, and has no window of its own.
-    u64::from(space as u64 == constant)
-}
-
-fn fast(access: Access, load: bool) -> Option<Op> {
+/// The load of 32-bit words in global or shared memory, if the access is one.
+fn word_load(
+    access: &Access,
+    values: &[VirtualRegister],
+    (address, index): (VirtualRegister, u32),
+) -> Option<Memory<VirtualRegister>> {
     if access.bytes != 4 || access.value != Width::Word {
         return None;
     }
-    Some(match (access.space?, access.count, load) {
-        (Space::Global, 1, true) => Op::LoadGlobal1,
-        (Space::Global, 2, true) => Op::LoadGlobal2,
-        (Space::Global, 4, true) => Op::LoadGlobal4,
-        (Space::Global, 1, false) => Op::StoreGlobal1,
-        (Space::Global, 2, false) => Op::StoreGlobal2,
-        (Space::Global, 4, false) => Op::StoreGlobal4,
-        (Space::Shared, 1, true) => Op::LoadShared1,
-        (Space::Shared, 2, true) => Op::LoadShared2,
-        (Space::Shared, 4, true) => Op::LoadShared4,
-        (Space::Shared, 1, false) => Op::StoreShared1,
-        (Space::Shared, 2, false) => Op::StoreShared2,
-        (Space::Shared, 4, false) => Op::StoreShared4,
+    Some(match (access.space?, values) {
+        (Space::Global, &[d]) => Memory::LoadGlobal1 { d, address, access: index },
+        (Space::Global, &[d0, d1]) => Memory::LoadGlobal2 { d0, d1, address, access: index },
+        (Space::Global, &[d0, d1, d2, d3]) => {
+            Memory::LoadGlobal4 { d0, d1, d2, d3, address, access: index }
+        }
+        (Space::Shared, &[d]) => Memory::LoadShared1 { d, address, access: index },
+        (Space::Shared, &[d0, d1]) => Memory::LoadShared2 { d0, d1, address, access: index },
+        (Space::Shared, &[d0, d1, d2, d3]) => {
+            Memory::LoadShared4 { d0, d1, d2, d3, address, access: index }
+        }
         _ => return None,
     })
+}
+
+/// The store of 32-bit words in global or shared memory, if the access is one.
+fn word_store(
+    access: &Access,
+    values: &[VirtualRegister],
+    (address, index): (VirtualRegister, u32),
+) -> Option<Memory<VirtualRegister>> {
+    if access.bytes != 4 || access.value != Width::Word {
+        return None;
+    }
+    Some(match (access.space?, values) {
+        (Space::Global, &[a]) => Memory::StoreGlobal1 { address, a, access: index },
+        (Space::Global, &[a0, a1]) => Memory::StoreGlobal2 { address, a0, a1, access: index },
+        (Space::Global, &[a0, a1, a2, a3]) => {
+            Memory::StoreGlobal4 { address, a0, a1, a2, a3, access: index }
+        }
+        (Space::Shared, &[a]) => Memory::StoreShared1 { address, a, access: index },
+        (Space::Shared, &[a0, a1]) => Memory::StoreShared2 { address, a0, a1, access: index },
+        (Space::Shared, &[a0, a1, a2, a3]) => {
+            Memory::StoreShared4 { address, a0, a1, a2, a3, access: index }
+        }
+        _ => return None,
+    })
+}
+
+/// The load of one, two or four values of any type.
+fn any_load(
+    values: &[VirtualRegister],
+    (address, access): (VirtualRegister, u32),
+) -> Memory<VirtualRegister> {
+    match *values {
+        [d0, d1, d2, d3] => Memory::Load4 { d0, d1, d2, d3, address, access },
+        [d0, d1] => Memory::Load2 { d0, d1, address, access },
+        _ => Memory::Load1 { d: values[0], address, access },
+    }
+}
+
+/// The store of one, two or four values of any type.
+fn any_store(
+    values: &[VirtualRegister],
+    (address, access): (VirtualRegister, u32),
+) -> Memory<VirtualRegister> {
+    match *values {
+        [a0, a1, a2, a3] => Memory::Store4 { address, a0, a1, a2, a3, access },
+        [a0, a1] => Memory::Store2 { address, a0, a1, access },
+        _ => Memory::Store1 { address, a: values[0], access },
+    }
 }
 
 fn atomic_operation(operation: M, ty: Type) -> Result<AtomicOperation, Reason> {
@@ -327,23 +384,22 @@ fn atomic_operation(operation: M, ty: Type) -> Result<AtomicOperation, Reason> {
                 M::Min => HalfOperation::Min,
                 _ => HalfOperation::Max,
             };
-            let mode = HalfMode {
-                brain: is_brain(ty),
+            A::Function(LaneFunction::Half(HalfInstruction {
+                bf16: is_bf16(ty),
                 packed: is_packed(ty),
-                ..HalfMode::plain(operation)
-            };
-            A::Function(half::execute, mode.encode())
+                ..HalfInstruction::plain(operation)
+            }))
         }
         (M::Cas, Type::B16) => A::CompareAndSwap,
         (_, _) if ty.is_float() || !matches!(ty.bits(), 32 | 64) => {
             return Err(format!("this atomic of .{ty}"));
         }
-        (M::Add, _) => A::Function(for_type!(add, ty), 0),
-        (M::Min, _) => A::Function(for_type!(min, ty), 0),
-        (M::Max, _) => A::Function(for_type!(max, ty), 0),
-        (M::And, _) => A::Function(for_type!(and, ty), 0),
-        (M::Or, _) => A::Function(for_type!(or, ty), 0),
-        (M::Xor, _) => A::Function(for_type!(xor, ty), 0),
+        (M::Add, _) => A::Function(for_type!(add, ty)),
+        (M::Min, _) => A::Function(for_type!(min, ty)),
+        (M::Max, _) => A::Function(for_type!(max, ty)),
+        (M::And, _) => A::Function(for_type!(and, ty)),
+        (M::Or, _) => A::Function(for_type!(or, ty)),
+        (M::Xor, _) => A::Function(for_type!(xor, ty)),
         (M::Exch, _) => A::Exchange,
         (M::Cas, _) => A::CompareAndSwap,
         (M::Inc, _) => A::Increment,

@@ -2,7 +2,8 @@
 
 use retrograph_ptx::ast::{Immediate, Operand, RegisterId, Special, Type};
 
-use super::{Decoder, Op, Preset, Reason, Slot, Width, width_of};
+use super::{Decoder, Preset, Reason, VirtualRegister, Width, width_of};
+use crate::exec::operation::{Control, Convert, Integer, Operation, Predicate};
 
 /// How long an instruction takes by the timer. Kernels that wait for a time to pass are to come to
 /// an end soon.
@@ -10,22 +11,22 @@ const NANOSECONDS: u64 = 1000;
 
 impl Decoder<'_> {
     /// The slot of a register.
-    pub(super) fn register(&self, register: RegisterId) -> Result<Slot, Reason> {
+    pub(super) fn register(&self, register: RegisterId) -> Result<VirtualRegister, Reason> {
         self.frame.slot(register.0).ok_or_else(|| "a register that is not declared".to_owned())
     }
 
     /// How wide a slot is.
-    pub(super) fn width(&self, slot: Slot) -> Width {
+    pub(super) fn width(&self, slot: VirtualRegister) -> Width {
         self.slots[slot.0 as usize].width
     }
 
     /// The slot of a register that must be a predicate.
-    pub(super) fn predicate(&self, register: RegisterId) -> Result<Slot, Reason> {
+    pub(super) fn predicate(&self, register: RegisterId) -> Result<VirtualRegister, Reason> {
         let slot = self.register(register)?;
         self.expect(slot, Width::Predicate)
     }
 
-    fn expect(&self, slot: Slot, width: Width) -> Result<Slot, Reason> {
+    fn expect(&self, slot: VirtualRegister, width: Width) -> Result<VirtualRegister, Reason> {
         if self.width(slot) == width {
             Ok(slot)
         } else {
@@ -34,20 +35,25 @@ impl Decoder<'_> {
     }
 
     /// The slot of an operand that is read as a value of type `ty`.
-    pub(super) fn read(&mut self, operand: &Operand, ty: Type) -> Result<Slot, Reason> {
+    pub(super) fn read(&mut self, operand: &Operand, ty: Type) -> Result<VirtualRegister, Reason> {
         let slot = self.read_any_width(operand, ty)?;
         self.expect(slot, width_of(ty))
     }
 
     /// The same, for instructions whose registers may be wider than the type.
-    pub(super) fn read_any_width(&mut self, operand: &Operand, ty: Type) -> Result<Slot, Reason> {
+    pub(super) fn read_any_width(
+        &mut self,
+        operand: &Operand,
+        ty: Type,
+    ) -> Result<VirtualRegister, Reason> {
         let width = width_of(ty);
         match operand {
             Operand::Register(register) => self.register(*register),
             Operand::NotPredicate(register) => {
                 let positive = self.predicate(*register)?;
                 let negative = self.temporary(Width::Predicate);
-                self.unguarded(Op::PredicateOr, &[negative], &[positive, positive], u32::MAX);
+                let (d, a, b) = (negative, positive, positive);
+                self.unguarded(Predicate::Or { d, a, b, inverted: true });
                 Ok(negative)
             }
             Operand::Immediate(immediate) => {
@@ -65,7 +71,7 @@ impl Decoder<'_> {
     }
 
     /// The slot of an operand that is written as a value of type `ty`.
-    pub(super) fn write(&mut self, operand: &Operand, ty: Type) -> Result<Slot, Reason> {
+    pub(super) fn write(&mut self, operand: &Operand, ty: Type) -> Result<VirtualRegister, Reason> {
         match operand {
             Operand::Register(register) => self.expect(self.register(*register)?, width_of(ty)),
             Operand::Sink => Ok(self.temporary(width_of(ty))),
@@ -78,7 +84,7 @@ impl Decoder<'_> {
         &mut self,
         operand: &Operand,
         ty: Type,
-    ) -> Result<(Slot, Option<Slot>), Reason> {
+    ) -> Result<(VirtualRegister, Option<VirtualRegister>), Reason> {
         match operand {
             Operand::Pair(first, second) => {
                 let first = match first {
@@ -91,49 +97,54 @@ impl Decoder<'_> {
         }
     }
 
-    fn special(&mut self, special: Special, ty: Type) -> Slot {
-        let (op, width) = match special {
-            // Nobody can tell one launch from another by it.
-            Special::GridId => return self.constant(0, width_of(ty)),
-            Special::Clock => (Op::Clock32, Width::Word),
-            Special::ClockHigh => (Op::ClockHigh, Width::Word),
-            Special::Clock64 => (Op::Clock64, Width::Double),
-            Special::GlobalTimer | Special::GlobalTimerLow | Special::GlobalTimerHigh => {
-                return self.timer(special);
+    fn special(&mut self, special: Special, ty: Type) -> VirtualRegister {
+        let width = if special == Special::Clock64 { Width::Double } else { Width::Word };
+        match special {
+            // All launches have the same number.
+            Special::GridId => self.constant(0, width_of(ty)),
+            Special::Clock | Special::ClockHigh | Special::Clock64 => {
+                let d = self.temporary(width);
+                self.unguarded(match special {
+                    Special::Clock => Control::Clock32 { d },
+                    Special::ClockHigh => Control::ClockHigh { d },
+                    _ => Control::Clock64 { d },
+                });
+                d
             }
-            other => return self.preset(Preset::Special(other), Width::Word),
-        };
-        let slot = self.temporary(width);
-        self.unguarded(op, &[slot], &[], 0);
-        slot
+            Special::GlobalTimer | Special::GlobalTimerLow | Special::GlobalTimerHigh => {
+                self.timer(special)
+            }
+            other => self.preset(Preset::Special(other), Width::Word),
+        }
     }
 
     /// The time in nanoseconds, or one half of it.
-    fn timer(&mut self, special: Special) -> Slot {
+    fn timer(&mut self, special: Special) -> VirtualRegister {
         let (count, time) = (self.temporary(Width::Double), self.temporary(Width::Double));
-        self.unguarded(Op::Clock64, &[count], &[], 0);
+        self.unguarded(Control::Clock64 { d: count });
         let nanoseconds = self.constant(NANOSECONDS, Width::Double);
-        self.unguarded(Op::MulLow64, &[time], &[count, nanoseconds], 0);
+        self.unguarded(Integer::MulLow64 { d: time, a: count, b: nanoseconds });
         if special == Special::GlobalTimer {
             return time;
         }
         let half = self.temporary(Width::Word);
         match special {
-            Special::GlobalTimerLow => self.unguarded(Op::Low32, &[half], &[time], 0),
+            Special::GlobalTimerLow => self.unguarded(Convert::Low32 { d: half, a: time }),
             _ => {
                 let bits = self.constant(32, Width::Word);
                 let high = self.temporary(Width::Double);
-                self.unguarded(Op::ShrU64, &[high], &[time, bits], 0);
-                self.unguarded(Op::Low32, &[half], &[high], 0);
+                self.unguarded(Integer::ShrU64 { d: high, a: time, b: bits });
+                self.unguarded(Convert::Low32 { d: half, a: high });
             }
         }
         half
     }
 
-    /// Appends an instruction that computes an operand, which harms no lane that does not use it.
-    pub(super) fn unguarded(&mut self, op: Op, writes: &[Slot], reads: &[Slot], extra: u32) {
+    /// Appends an operation that computes an operand. It runs in all lanes, whether they use the
+    /// operand or not.
+    pub(super) fn unguarded(&mut self, operation: impl Into<Operation<VirtualRegister>>) {
         let guard = self.guard.take();
-        self.emit(op, writes, reads, extra);
+        self.emit(operation);
         self.guard = guard;
     }
 }

@@ -4,18 +4,21 @@
 use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Type};
 
 use super::arithmetic::for_type;
-use super::{Decoder, Op, Reason, Slot, Width, only, operands, type_of};
-use crate::exec::bytes;
-use crate::exec::integer::LaneFunction;
+use super::{Decoder, Reason, VirtualRegister, Width, only, operands, type_of};
+use crate::exec::bytes::{
+    self, BitField, DotProduct, PackedIntegers, PackedOperation, PermuteMode,
+};
+use crate::exec::lane_function::LaneFunction;
+use crate::exec::operation::{Comparison, Predicate};
 
-/// The modes of `prmt`, in the order of their numbers.
-const PRMT_MODES: &[M] = &[
-    M::ForwardExtract,
-    M::BackwardExtract,
-    M::Replicate8,
-    M::EdgeClampLeft,
-    M::EdgeClampRight,
-    M::Replicate16,
+/// The modes of `prmt` other than the default.
+const PERMUTE_MODES: &[(M, PermuteMode)] = &[
+    (M::ForwardExtract, PermuteMode::ForwardExtract),
+    (M::BackwardExtract, PermuteMode::BackwardExtract),
+    (M::Replicate8, PermuteMode::Replicate8),
+    (M::EdgeClampLeft, PermuteMode::EdgeClampLeft),
+    (M::EdgeClampRight, PermuteMode::EdgeClampRight),
+    (M::Replicate16, PermuteMode::Replicate16),
 ];
 
 /// Whether the instruction reads or writes the carry.
@@ -43,7 +46,7 @@ impl Decoder<'_> {
                 let product = self.temporary(self.width(to));
                 let function =
                     if has(M::Hi) { for_type!(mul_high, ty) } else { for_type!(mul_low, ty) };
-                self.emit_lanes(function, 0, product, &[a, b]);
+                self.emit_lanes(function, product, &[a, b]);
                 (product, c)
             }
             (O::Add | O::Addc | O::Sub | O::Subc, &[a, b]) => (a, b),
@@ -59,9 +62,9 @@ impl Decoder<'_> {
         // The carry goes to a temporary, because the result may be written over an operand.
         let next = self.temporary(Width::Predicate);
         if has(M::Cc) {
-            self.emit_lanes(over, 0, next, &[a, b, given]);
+            self.emit_lanes(over, next, &[a, b, given]);
         }
-        self.emit_lanes(value, 0, to, &[a, b, given]);
+        self.emit_lanes(value, to, &[a, b, given]);
         if has(M::Cc) {
             self.copy(carry, next);
         }
@@ -69,7 +72,7 @@ impl Decoder<'_> {
     }
 
     /// The slot of the carry, of which a thread has one.
-    fn carry(&mut self) -> Slot {
+    fn carry(&mut self) -> VirtualRegister {
         if let Some(carry) = self.carry {
             return carry;
         }
@@ -80,7 +83,7 @@ impl Decoder<'_> {
 
     /// The other rare instructions; false when this is none.
     pub(super) fn rare(&mut self, instruction: &Instruction) -> Result<bool, Reason> {
-        let Some((function, constant)) = function_of(instruction)? else { return Ok(false) };
+        let Some(function) = function_of(instruction)? else { return Ok(false) };
         let ty = type_of(instruction)?;
         let word = |ty: Type| if ty.bits() == 32 { Type::B32 } else { ty };
         let to = instruction.operands.first().ok_or_else(|| "no operands".to_owned())?;
@@ -89,7 +92,7 @@ impl Decoder<'_> {
         for operand in instruction.operands.iter().skip(1) {
             slots.push(self.read(operand, word(ty))?);
         }
-        self.emit_lanes(function, constant, to, &slots);
+        self.emit_lanes(function, to, &slots);
         Ok(true)
     }
 
@@ -105,14 +108,19 @@ impl Decoder<'_> {
         let from = [self.read(a, Type::B32)?, self.read(b, Type::B32)?, self.read(c, Type::B32)?];
         let predicate = self.read(predicate, Type::Pred)?;
         let value = self.temporary(Width::Word);
-        self.emit_lanes(crate::exec::integer::lop3, *table as u64, value, &from);
+        self.emit_lanes(LaneFunction::Lop3 { table: *table as u8 }, value, &from);
         if let Some(flag) = flag {
             let zero = self.constant(0, Width::Word);
             let is_set = self.temporary(Width::Predicate);
-            self.emit(Op::Equal32, &[is_set], &[value, zero], u32::MAX);
-            let and = instruction.modifiers.has(M::And);
-            let op = if and { Op::PredicateAnd } else { Op::PredicateOr };
-            self.emit(op, &[flag], &[is_set, predicate], 0);
+            let test = Comparison::Equal32;
+            let (d, a, b) = (is_set, value, zero);
+            self.emit(Predicate::Compare { d, a, b, test, inverted: true });
+            let (d, a, b, inverted) = (flag, is_set, predicate, false);
+            self.emit(if instruction.modifiers.has(M::And) {
+                Predicate::And { d, a, b, inverted }
+            } else {
+                Predicate::Or { d, a, b, inverted }
+            });
         }
         self.copy(to, value);
         Ok(())
@@ -121,63 +129,63 @@ impl Decoder<'_> {
 
 /// What gives the value and what the carry.
 fn functions(ty: Type, subtracts: bool) -> Result<(LaneFunction, LaneFunction), Reason> {
+    use LaneFunction as F;
     macro_rules! pair {
         ($ty:ty) => {
             if subtracts {
-                (bytes::sub_borrow::<$ty>, bytes::borrow_of::<$ty>)
+                (F::Plain(bytes::sub_borrow::<$ty>), F::Plain(bytes::borrow_of::<$ty>))
             } else {
-                (bytes::add_carry::<$ty>, bytes::carry_of::<$ty>)
+                (F::Plain(bytes::add_carry::<$ty>), F::Plain(bytes::carry_of::<$ty>))
             }
         };
     }
-    let pair: (LaneFunction, LaneFunction) = match ty {
+    Ok(match ty {
         Type::U16 | Type::S16 => pair!(u16),
         Type::U32 | Type::S32 => pair!(u32),
         Type::U64 | Type::S64 => pair!(u64),
         other => return Err(format!("carries of .{other}")),
-    };
-    Ok(pair)
+    })
 }
 
-fn function_of(instruction: &Instruction) -> Result<Option<(LaneFunction, u64)>, Reason> {
+/// The function of a rare instruction, if this is one.
+fn function_of(instruction: &Instruction) -> Result<Option<LaneFunction>, Reason> {
+    use LaneFunction as F;
     let has = |modifier| instruction.modifiers.has(modifier);
-    let signed =
-        |index: usize| u64::from(instruction.types.get(index).is_some_and(|ty| ty.is_signed()));
+    let signed = |index: usize| instruction.types.get(index).is_some_and(|ty| ty.is_signed());
     let ty = type_of(instruction)?;
-    let pairs = matches!(ty, Type::U16x2 | Type::S16x2);
-    let wraps = u64::from(has(M::Wrap));
-    let found: (LaneFunction, u64) = match instruction.opcode {
-        O::Add | O::Min | O::Max if pairs => {
+    let packed = matches!(ty, Type::U16x2 | Type::S16x2);
+    let dot = |upper| DotProduct { a_signed: signed(0), b_signed: signed(1), upper };
+    Ok(Some(match instruction.opcode {
+        O::Add | O::Min | O::Max if packed => {
             let operation = match instruction.opcode {
-                O::Add => 0,
-                O::Min => 1,
-                _ => 2,
+                O::Add => PackedOperation::Add,
+                O::Min => PackedOperation::Min,
+                _ => PackedOperation::Max,
             };
-            (bytes::pairs, signed(0) | u64::from(has(M::Relu)) << 1 | operation << 2)
+            let (signed, relu) = (signed(0), has(M::Relu));
+            F::PackedIntegers(PackedIntegers { operation, signed, relu })
         }
-        O::Min | O::Max if has(M::Relu) && ty == Type::S32 => {
-            (bytes::extremum_relu, u64::from(instruction.opcode == O::Max))
-        }
-        O::Mad if has(M::Sat) => (bytes::mad_saturating, 0),
-        O::Mad24 if has(M::Sat) => (bytes::mad24_saturating, 0),
-        O::Sad => match ty {
-            Type::U16 => (bytes::sad::<u16>, 0),
-            Type::S16 => (bytes::sad::<i16>, 0),
-            Type::U32 => (bytes::sad::<u32>, 0),
-            Type::S32 => (bytes::sad::<i32>, 0),
-            Type::U64 => (bytes::sad::<u64>, 0),
-            _ => (bytes::sad::<i64>, 0),
-        },
-        O::Dp4a => (bytes::dp4a, signed(0) | signed(1) << 1),
-        O::Dp2a => (bytes::dp2a, signed(0) | signed(1) << 1 | u64::from(has(M::Hi)) << 2),
-        O::Prmt => match PRMT_MODES.iter().position(|&mode| has(mode)) {
-            Some(mode) => (bytes::prmt_mode, mode as u64),
+        O::Min if has(M::Relu) && ty == Type::S32 => F::Plain(bytes::min_relu),
+        O::Max if has(M::Relu) && ty == Type::S32 => F::Plain(bytes::max_relu),
+        O::Mad if has(M::Sat) => F::Plain(bytes::mad_saturating),
+        O::Mad24 if has(M::Sat) => F::Plain(bytes::mad24_saturating),
+        O::Sad => F::Plain(match ty {
+            Type::U16 => bytes::sad::<u16>,
+            Type::S16 => bytes::sad::<i16>,
+            Type::U32 => bytes::sad::<u32>,
+            Type::S32 => bytes::sad::<i32>,
+            Type::U64 => bytes::sad::<u64>,
+            _ => bytes::sad::<i64>,
+        }),
+        O::Dp4a => F::Dp4a(dot(false)),
+        O::Dp2a => F::Dp2a(dot(has(M::Hi))),
+        O::Prmt => match PERMUTE_MODES.iter().find(|(modifier, _)| has(*modifier)) {
+            Some((_, mode)) => F::Permute(*mode),
             None => return Ok(None),
         },
-        O::Bmsk => (bytes::bmsk, wraps),
-        O::Szext => (bytes::szext, wraps | signed(0) << 1),
-        O::Fns => (bytes::fns, 0),
+        O::Bmsk => F::BitMask { wrap: has(M::Wrap) },
+        O::Szext => F::SignExtend(BitField { wrap: has(M::Wrap), signed: signed(0) }),
+        O::Fns => F::Plain(bytes::fns),
         _ => return Ok(None),
-    };
-    Ok(Some(found))
+    }))
 }

@@ -2,7 +2,8 @@
 
 use retrograph_ptx::ast::{Immediate, Instruction, Modifier as M, Operand, Type};
 
-use super::{Decoder, Micro, Op, Reason, Slot, only, operands};
+use super::{Decoder, Micro, Reason, VirtualRegister, only, operands};
+use crate::exec::operation::{Operation, Tensor};
 use crate::exec::warpgroup::{Factor, Product, Warpgroup};
 
 const COLUMNS: &[(M, usize, Factor)] = &[
@@ -34,7 +35,12 @@ impl Decoder<'_> {
 
     fn emit_warpgroup(&mut self, what: Warpgroup) {
         self.warpgroups.push(what);
-        self.emit(Op::Warpgroup, &[], &[], self.warpgroups.len() as u32 - 1);
+        let instruction = self.last_warpgroup();
+        self.emit_tensor(instruction, &[], &[]);
+    }
+
+    fn last_warpgroup(&self) -> Tensor {
+        Tensor::Warpgroup { instruction: self.warpgroups.len() as u32 - 1 }
     }
 
     fn warpgroup_product(&mut self, instruction: &Instruction) -> Result<(), Reason> {
@@ -70,21 +76,26 @@ impl Decoder<'_> {
         // The slots are known when the file is laid out.
         let product = Product { columns, factor, negated, transposed, slots: Vec::new() };
         self.warpgroups.push(Warpgroup::Start(product));
-        self.emit(Op::Warpgroup, &writes, &reads, self.warpgroups.len() as u32 - 1);
+        let instruction = self.last_warpgroup();
+        self.emit_tensor(instruction, &writes, &reads);
         Ok(())
     }
 
     /// Makes every wait read the sums of all products, since it brings them back, and their factors
     /// in registers, which it reads: until then no other register may have their place.
     pub(super) fn keep_sums(&mut self) {
-        let is_wait = |index: u32| matches!(self.warpgroups[index as usize], Warpgroup::Wait(_));
         let mut kept: Vec<_> =
             self.products().flat_map(|(micro, _)| micro.writes.clone()).collect();
         kept.extend(self.factors());
         kept.sort_unstable_by_key(|slot| slot.0);
         kept.dedup();
-        let waits = self.code.iter_mut().filter(|m| m.op == Op::Warpgroup && is_wait(m.extra));
-        waits.for_each(|micro| micro.reads.clone_from(&kept));
+        for micro in &mut self.code {
+            if let Some(index) = warpgroup_of(micro)
+                && let Warpgroup::Wait(_) = self.warpgroups[index]
+            {
+                micro.reads.clone_from(&kept);
+            }
+        }
     }
 
     /// Makes every store to shared memory one that says where it wrote, if there are products,
@@ -94,31 +105,39 @@ impl Decoder<'_> {
             return;
         }
         for micro in &mut self.code {
-            if matches!(micro.op, Op::StoreShared1 | Op::StoreShared2 | Op::StoreShared4) {
-                micro.op = Op::Store;
+            if let Operation::Memory(access) = &mut micro.operation
+                && access.stores_shared_words()
+            {
+                *access = access.lane_by_lane();
             }
         }
     }
 
     /// The slots of factors that are in registers.
-    pub(super) fn factors(&self) -> Vec<Slot> {
+    pub(super) fn factors(&self) -> Vec<VirtualRegister> {
         let of_tf32 = self.products().filter(|(_, product)| product.factor == Factor::Tf32);
         let factors = of_tf32.flat_map(|(micro, product)| {
             micro.reads[product.columns / 2..][..product.factor.left()].iter().copied()
         });
-        let mut factors: Vec<Slot> = factors.collect();
+        let mut factors: Vec<VirtualRegister> = factors.collect();
         factors.sort_unstable_by_key(|slot| slot.0);
         factors.dedup();
         factors
     }
 
     fn products(&self) -> impl Iterator<Item = (&Micro, &Product)> {
-        self.code.iter().filter(|micro| micro.op == Op::Warpgroup).filter_map(|micro| {
-            match &self.warpgroups[micro.extra as usize] {
-                Warpgroup::Start(product) => Some((micro, product)),
-                _ => None,
-            }
+        self.code.iter().filter_map(|micro| match &self.warpgroups[warpgroup_of(micro)?] {
+            Warpgroup::Start(product) => Some((micro, product)),
+            _ => None,
         })
+    }
+}
+
+/// The index of the `wgmma` instruction that this is, if it is one.
+fn warpgroup_of(micro: &Micro) -> Option<usize> {
+    match micro.operation {
+        Operation::Tensor(Tensor::Warpgroup { instruction }) => Some(instruction as usize),
+        _ => None,
     }
 }
 

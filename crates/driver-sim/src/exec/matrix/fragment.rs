@@ -3,11 +3,12 @@
 //! The PTX manual also asks for an alignment of the matrix beyond that of its elements. It is not
 //! checked.
 
-use super::{File, Fragment, Matrix, addresses, touched};
-use crate::exec::access::{Memories, Trouble, read_element};
+use super::{Fragment, Matrix, addresses, touched};
+use crate::exec::access::{LaneFault, Memories, read_element};
 use crate::exec::fault::FaultKind;
 use crate::exec::program::{Access, LANES};
 use crate::exec::races::Touch;
+use crate::exec::registers::{Offset, RegisterFile};
 
 impl Fragment {
     /// Elements that a register holds.
@@ -27,7 +28,11 @@ impl Fragment {
 /// # Safety
 ///
 /// As for [`super::move_matrix`].
-unsafe fn uniform(file: File, access: &Access, slots: (u32, u32)) -> Result<(u64, u64), Trouble> {
+unsafe fn uniform(
+    file: RegisterFile,
+    access: &Access,
+    slots: (Offset, Offset),
+) -> Result<(u64, u64), LaneFault> {
     // SAFETY: by the contract.
     let (all, strides) = unsafe { (addresses(file, access, slots.0), file.read::<u32>(slots.1)) };
     for lane in 1..LANES {
@@ -46,9 +51,9 @@ unsafe fn uniform(file: File, access: &Access, slots: (u32, u32)) -> Result<(u64
 /// As for [`super::move_matrix`].
 pub(super) unsafe fn load(
     memories: &mut Memories<'_>,
-    file: File,
+    file: RegisterFile,
     (matrix, fragment): (&Matrix, Fragment),
-) -> Result<(), Trouble> {
+) -> Result<(), LaneFault> {
     let Some(access) = &matrix.access else { return Ok(()) };
     let (count, parts) = (matrix.registers, fragment.parts());
     let bytes = access.bytes as usize;
@@ -80,9 +85,9 @@ pub(super) unsafe fn load(
 /// As for [`super::move_matrix`].
 pub(super) unsafe fn store(
     memories: &mut Memories<'_>,
-    file: File,
+    file: RegisterFile,
     (matrix, fragment): (&Matrix, Fragment),
-) -> Result<(), Trouble> {
+) -> Result<(), LaneFault> {
     let Some(access) = &matrix.access else { return Ok(()) };
     let parts = fragment.parts();
     let bytes = access.bytes as usize;

@@ -5,10 +5,11 @@
 //! order and cuts off bits on the way, of which it promises nothing, so that results agree wherever
 //! all partial sums are exact in the type of d and may differ in the last bits elsewhere.
 
-use super::{File, Matrix, Role, Size};
+use super::{Matrix, Role, Size};
 use crate::exec::double::fma_in;
 use crate::exec::float::{canonical, canonical64};
 use crate::exec::program::LANES;
+use crate::exec::registers::{Offset, RegisterFile};
 use crate::exec::rounding::{Format, Rounding};
 
 /// The type of the elements of a matrix.
@@ -58,7 +59,7 @@ const MOST: usize = 512;
 ///
 /// The instruction must come from decoding, and the file be that of a warp of its program.
 #[inline(always)]
-pub(in crate::exec) unsafe fn multiply(file: File, matrix: &Matrix, product: &Product) {
+pub(in crate::exec) unsafe fn multiply(file: RegisterFile, matrix: &Matrix, product: &Product) {
     // SAFETY: by the contract.
     unsafe {
         match product.elements[2] {
@@ -97,7 +98,7 @@ impl Product {
 
     /// The slots of an operand, in the order d, a, b, c.
     #[inline(always)]
-    fn slots<'a>(&self, matrix: &'a Matrix, operand: usize) -> &'a [u32] {
+    fn slots<'a>(&self, matrix: &'a Matrix, operand: usize) -> &'a [Offset] {
         let start: usize = self.counts[..operand].iter().sum();
         &matrix.slots[start..start + self.counts[operand]]
     }
@@ -121,7 +122,7 @@ fn of_half(bits: u32) -> f32 {
 /// As for [`multiply`], with registers as wide as `R`.
 #[inline(always)]
 unsafe fn gather<R: Copy, T: Copy + Default>(
-    file: File,
+    file: RegisterFile,
     (matrix, product): (&Matrix, &Product),
     (operand, element): (usize, Element),
     value: impl Fn(R, usize) -> T,
@@ -133,7 +134,10 @@ unsafe fn gather<R: Copy, T: Copy + Default>(
         // SAFETY: by the contract.
         let lanes = unsafe { file.read::<R>(*slot) };
         for (part, places) in places.chunks_exact(LANES).enumerate() {
-            let values = lanes.map(|word| value(word, part));
+            let mut values = [T::default(); LANES];
+            for lane in 0..LANES {
+                values[lane] = value(lanes[lane], part);
+            }
             for (&place, value) in places.iter().zip(values) {
                 out[usize::from(place) % MOST] = value;
             }
@@ -149,7 +153,7 @@ unsafe fn gather<R: Copy, T: Copy + Default>(
 /// As for [`gather`].
 #[inline(always)]
 unsafe fn scatter<R: Copy + Default, T: Copy>(
-    file: File,
+    file: RegisterFile,
     (matrix, product): (&Matrix, &Product),
     sums: &[T; MOST],
     add: impl Fn(R, T, usize) -> R,
@@ -205,28 +209,28 @@ fn accumulate<T: Copy>(
 ///
 /// As for [`multiply`].
 #[inline(always)]
-unsafe fn floats(file: File, matrix: &Matrix, product: &Product) {
+unsafe fn floats(file: RegisterFile, matrix: &Matrix, product: &Product) {
     let [a, _, c, d] = product.elements;
-    // Which of the formats it is is asked once for each matrix and not for each element.
+    // One copy of the loop per format, so that each is vectorized.
     macro_rules! gathered {
         ($operand:literal, $element:expr) => {
             match $element {
-                Element::F16 => {
-                    let half =
-                        |word: u32, part: usize| f64::from(of_half(word >> (16 * part) & 0xffff));
-                    gather(file, (matrix, product), ($operand, Element::F16), half)
-                }
-                other => {
-                    let bits = move |word: u32, part: usize| match other {
-                        Element::Bf16 => word >> (16 * part) << 16,
-                        Element::Tf32 => word & 0xffff_e000,
-                        _ => word,
-                    };
-                    let value =
-                        |word: u32, part: usize| f64::from(f32::from_bits(bits(word, part)));
-                    gather(file, (matrix, product), ($operand, other), value)
-                }
+                Element::F16 => gathered!($operand, Element::F16, |word: u32, part: usize| {
+                    f64::from(of_half(word >> (16 * part) & 0xffff))
+                }),
+                Element::Bf16 => gathered!($operand, Element::Bf16, |word: u32, part: usize| {
+                    f64::from(f32::from_bits(word >> (16 * part) << 16))
+                }),
+                Element::Tf32 => gathered!($operand, Element::Tf32, |word: u32, _: usize| {
+                    f64::from(f32::from_bits(word & 0xffff_e000))
+                }),
+                _ => gathered!($operand, Element::F32, |word: u32, _: usize| {
+                    f64::from(f32::from_bits(word))
+                }),
             }
+        };
+        ($operand:literal, $element:expr, $value:expr) => {
+            gather(file, (matrix, product), ($operand, $element), $value)
         };
     }
     // SAFETY: by the contract.
@@ -249,7 +253,7 @@ unsafe fn floats(file: File, matrix: &Matrix, product: &Product) {
 ///
 /// As for [`multiply`].
 #[inline(never)]
-unsafe fn doubles(file: File, matrix: &Matrix, product: &Product) {
+unsafe fn doubles(file: RegisterFile, matrix: &Matrix, product: &Product) {
     // SAFETY: by the contract.
     unsafe {
         let [left, right, mut sums] = [1, 2, 3].map(|operand| {
@@ -271,7 +275,7 @@ unsafe fn doubles(file: File, matrix: &Matrix, product: &Product) {
 ///
 /// As for [`multiply`].
 #[inline(never)]
-unsafe fn integers(file: File, matrix: &Matrix, product: &Product) {
+unsafe fn integers(file: RegisterFile, matrix: &Matrix, product: &Product) {
     // SAFETY: by the contract.
     unsafe {
         let [left, right, mut sums] = [1, 2, 3].map(|operand| {

@@ -1,11 +1,11 @@
 //! `ldmatrix`, `stmatrix` and `movmatrix`: matrices of 8 × 8 elements of 16 bits, whose rows lie
 //! where the lanes say.
 
-use super::{File, Matrix, addresses, touched};
-use crate::exec::access::{Memories, Trouble};
+use super::{Matrix, addresses, touched};
+use crate::exec::access::{LaneFault, Memories};
 use crate::exec::program::Access;
 use crate::exec::races::Touch;
-use crate::exec::vector::Lanes;
+use crate::exec::registers::{Lanes, RegisterFile};
 
 /// A matrix of 8 × 8 elements of 16 bits.
 type Rows = [[u16; 8]; 8];
@@ -39,7 +39,7 @@ fn row(
     memories: &mut Memories<'_>,
     (access, addresses): (&Access, &Lanes<u64>),
     (lane, touch): (usize, Touch),
-) -> Result<*mut u8, Trouble> {
+) -> Result<*mut u8, LaneFault> {
     let address = addresses[lane].wrapping_add(access.offset as u64);
     touched(memories, access, (lane, address), touch)
 }
@@ -51,9 +51,9 @@ fn row(
 /// As for [`super::move_matrix`].
 pub(super) unsafe fn load(
     memories: &mut Memories<'_>,
-    file: File,
+    file: RegisterFile,
     (matrix, transposed): (&Matrix, bool),
-) -> Result<(), Trouble> {
+) -> Result<(), LaneFault> {
     let Some(access) = &matrix.access else { return Ok(()) };
     let count = matrix.registers;
     // SAFETY: by the contract; every row is resolved before it is read.
@@ -79,9 +79,9 @@ pub(super) unsafe fn load(
 /// As for [`super::move_matrix`].
 pub(super) unsafe fn store(
     memories: &mut Memories<'_>,
-    file: File,
+    file: RegisterFile,
     (matrix, transposed): (&Matrix, bool),
-) -> Result<(), Trouble> {
+) -> Result<(), LaneFault> {
     let Some(access) = &matrix.access else { return Ok(()) };
     // SAFETY: by the contract; every row is resolved before it is written.
     unsafe {
@@ -103,7 +103,7 @@ pub(super) unsafe fn store(
 /// # Safety
 ///
 /// As for [`super::move_matrix`].
-pub(super) unsafe fn transpose(file: File, matrix: &Matrix) {
+pub(super) unsafe fn transpose(file: RegisterFile, matrix: &Matrix) {
     // SAFETY: by the contract.
     unsafe {
         let from = file.read::<u32>(matrix.slots[1]);

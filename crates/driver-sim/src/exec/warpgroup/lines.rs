@@ -8,7 +8,7 @@ use std::ops::Range;
 use retrograph_ptx::ast::Space;
 
 use super::{Factor, STEPS, of_tf32};
-use crate::exec::access::{Memories, Trouble};
+use crate::exec::access::{LaneFault, Memories};
 use crate::exec::fault::FaultKind;
 use crate::exec::program::{Access, Width};
 use crate::exec::races::Touch;
@@ -77,7 +77,7 @@ impl Lines {
         &self,
         memories: &mut Memories<'_>,
         range: Range<usize>,
-    ) -> Result<Vec<[f32; STEPS]>, Trouble> {
+    ) -> Result<Vec<[f32; STEPS]>, LaneFault> {
         let mut out = vec![[0.0; STEPS]; range.len()];
         let (steps, elements) = (self.factor.steps(), PIECE as usize / self.factor.bytes());
         let every = |apart| (0..steps).step_by(apart);
@@ -103,7 +103,7 @@ impl Lines {
         &self,
         memories: &mut Memories<'_>,
         (line, step): (usize, usize),
-    ) -> Result<[f32; ELEMENTS], Trouble> {
+    ) -> Result<[f32; ELEMENTS], LaneFault> {
         let address = self.piece(line, step);
         let trouble = |kind: FaultKind| (kind, 0);
         let from = memories.resolve(&ACCESS, 0, address).map_err(trouble)?;

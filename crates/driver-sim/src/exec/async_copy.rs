@@ -6,16 +6,16 @@
 //! when its thread exits, which is as late as it can: whoever has used the place for something else
 //! meanwhile loses it.
 
-use super::access::{Memories, Trouble, lane_of, lanes_of};
+use super::access::{LaneFault, Memories};
 use super::fault::FaultKind;
 use super::program::{Access, LANES, Width};
 use super::races::Touch;
-use super::vector::Slots;
+use super::registers::{ActiveLanes, Offset, lanes_of};
 use crate::memory::{POISON, fill_host};
 
 /// A `cp.async` instruction: operands target address, source address, size.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct StagedCopy {
+pub(super) struct AsyncCopy {
     /// The target, in shared memory.
     pub(super) to: Access,
     /// The source, in global memory.
@@ -41,13 +41,13 @@ struct Pending {
 
 /// The copies of a warp that have not landed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Staged {
+pub(super) struct AsyncCopies {
     pending: Vec<Pending>,
     /// Groups that each lane has committed.
     committed: [u32; LANES],
 }
 
-impl Staged {
+impl AsyncCopies {
     /// Forgets everything, for a new block.
     pub(super) fn clear(&mut self) {
         self.pending.clear();
@@ -63,38 +63,40 @@ impl Staged {
     pub(super) unsafe fn issue(
         &mut self,
         memories: &mut Memories<'_>,
-        (slots, mask): (Slots, u32),
-        copy: &StagedCopy,
-    ) -> Result<(), Trouble> {
+        lanes: ActiveLanes,
+        (target, source, size): (Offset, Offset, Offset),
+        copy: &AsyncCopy,
+    ) -> Result<(), LaneFault> {
         let bytes = copy.to.bytes;
-        for lane in lanes_of(mask) {
-            let trouble = |kind| (kind, lane as u32);
-            // SAFETY: the slots come from decoding; `resolve` proves the target.
+        for lane in lanes.iter() {
+            let fault = |kind| (kind, lane as u32);
+            // SAFETY: the registers come from decoding; `resolve` proves the target.
             unsafe {
+                let value = |register, width| lanes.file.lane(register, width, lane);
                 let copied = match copy.ignores {
-                    true if lane_of(slots, 2, (Width::Predicate, lane)) != 0 => 0,
+                    true if value(size, Width::Predicate) != 0 => 0,
                     true => bytes,
-                    false => lane_of(slots, 2, (Width::Word, lane)) as u32,
+                    false => value(size, Width::Word) as u32,
                 };
                 if copied > bytes {
                     let what = "an asynchronous copy of more bytes than it has room for";
-                    return Err(trouble(FaultKind::Undefined { what }));
+                    return Err(fault(FaultKind::Undefined { what }));
                 }
-                let target = shifted(lane_of(slots, 0, (copy.to.address, lane)), &copy.to);
-                let to = memories.resolve(&copy.to, lane, target).map_err(trouble)?;
-                let origin = shifted(lane_of(slots, 1, (copy.from.address, lane)), &copy.from);
+                let to_address = shifted(value(target, copy.to.address), &copy.to);
+                let to = memories.resolve(&copy.to, lane, to_address).map_err(fault)?;
+                let origin = shifted(value(source, copy.from.address), &copy.from);
                 let from = if copied == 0 {
                     std::ptr::null()
                 } else {
-                    source(memories, copy, (lane, origin, copied)).map_err(trouble)?
+                    source_bytes(memories, copy, (lane, origin, copied)).map_err(fault)?
                 };
-                let place = (lane, target, bytes);
-                memories.watch(&copy.to, place, Touch::Write { same: false }).map_err(trouble)?;
+                let place = (lane, to_address, bytes);
+                memories.watch(&copy.to, place, Touch::Write { same: false }).map_err(fault)?;
                 fill_host(to, &POISON.to_le_bytes(), bytes as usize);
                 self.pending.push(Pending {
                     lane,
                     group: self.committed[lane],
-                    places: (copy.to, target, copy.from, origin),
+                    places: (copy.to, to_address, copy.from, origin),
                     to,
                     from,
                     bytes,
@@ -118,7 +120,7 @@ impl Staged {
         memories: &mut Memories<'_>,
         mask: u32,
         open: Option<u32>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LaneFault> {
         let (committed, mut seen) = (self.committed, Ok(()));
         self.pending.retain(|copy| {
             let closed = open.is_none_or(|n| copy.group < committed[copy.lane].saturating_sub(n));
@@ -157,9 +159,9 @@ fn shifted(address: u64, access: &Access) -> u64 {
 }
 
 /// The host bytes of the source, of which only those that are copied need to exist.
-fn source(
+fn source_bytes(
     memories: &Memories<'_>,
-    copy: &StagedCopy,
+    copy: &AsyncCopy,
     (lane, address, copied): (usize, u64, u32),
 ) -> Result<*const u8, FaultKind> {
     if !address.is_multiple_of(u64::from(copy.from.bytes)) {

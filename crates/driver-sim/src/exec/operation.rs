@@ -1,0 +1,202 @@
+//! Decoded operations.
+//!
+//! Decoding turns a PTX instruction into one or a few operations. An operation names its registers
+//! and carries its modifiers as typed fields, so that the interpreter decides nothing that decoding
+//! can decide. `R` is the type of a register: a virtual register while decoding, and its offset in
+//! the register file once [`super::layout`] has placed it.
+//!
+//! Each group has a file of its own: a table of its operations with their meaning, one row each.
+
+mod control;
+mod convert;
+mod float;
+mod function;
+mod integer;
+mod memory;
+mod predicate;
+mod tensor;
+mod warp;
+
+pub(super) use control::{Control, Next};
+pub(super) use convert::Convert;
+pub(super) use float::Float;
+pub(super) use function::Function;
+pub(super) use integer::Integer;
+pub(super) use memory::Memory;
+pub(super) use predicate::{Comparison, Predicate};
+pub(super) use tensor::Tensor;
+pub(super) use warp::{Outcome, ShuffleMode, WarpWide};
+
+use super::registers::Offset;
+
+/// Declares a group of operations. A row is `Name(written, …) <- (read, …) { immediate: Type, … }`.
+macro_rules! operations {
+    (
+        $(#[$meta:meta])*
+        enum $group:ident {
+            $(
+                $(#[$doc:meta])*
+                $name:ident($($d:ident),*) <- ($($a:ident),*) $({ $($field:ident: $ty:ty),+ })?;
+            )*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(in crate::exec) enum $group<R> {
+            $($(#[$doc])* $name { $($d: R,)* $($a: R,)* $($($field: $ty,)+)? },)*
+        }
+
+        impl<R: Copy> $group<R> {
+            /// The registers that the operation writes, and those that it reads.
+            pub(in crate::exec) fn registers(&self) -> (Vec<R>, Vec<R>) {
+                match *self {
+                    $(Self::$name { $($d,)* $($a,)* .. } => (vec![$($d),*], vec![$($a),*]),)*
+                }
+            }
+
+            /// The same operation on other registers.
+            pub(in crate::exec) fn map<T>(self, place: impl Fn(R) -> T) -> $group<T> {
+                let _ = &place;
+                match self {
+                    $(Self::$name { $($d,)* $($a,)* $($($field,)+)? } => $group::$name {
+                        $($d: place($d),)* $($a: place($a),)* $($($field,)+)?
+                    },)*
+                }
+            }
+        }
+
+        impl<R> From<$group<R>> for super::Operation<R> {
+            fn from(operation: $group<R>) -> Self {
+                Self::$group(operation)
+            }
+        }
+    };
+}
+use operations;
+
+/// Declares a group whose operations compute each lane from the same lane of their operands. A row
+/// is `Name = |operand: type, …| result`; the result goes to the register `d`.
+macro_rules! lane_operations {
+    (
+        $(#[$meta:meta])*
+        enum $group:ident {
+            $($(#[$doc:meta])* $name:ident = |$($a:ident: $ty:ty),+| $value:expr;)*
+        }
+    ) => {
+        $crate::exec::operation::operations! {
+            $(#[$meta])*
+            enum $group {
+                $($(#[$doc])* $name(d) <- ($($a),+);)*
+            }
+        }
+
+        impl $group<Offset> {
+            /// Executes the operation in the active lanes.
+            ///
+            /// # Safety
+            ///
+            /// The operation must come from decoding for the register file of `lanes`.
+            #[inline(always)]
+            pub(in crate::exec) unsafe fn execute(&self, lanes: ActiveLanes) {
+                // SAFETY: decoding made the registers as wide as the types of each row.
+                unsafe {
+                    match *self {
+                        $(Self::$name { d, $($a),+ } => {
+                            lane_operations!(@map lanes d [$($a: $ty),+] $value)
+                        })*
+                    }
+                }
+            }
+        }
+    };
+    (@map $lanes:ident $d:ident [$a:ident: $x:ty] $value:expr) => {
+        $lanes.map1($d, ($a,), |$a: $x| $value)
+    };
+    (@map $lanes:ident $d:ident [$a:ident: $x:ty, $b:ident: $y:ty] $value:expr) => {
+        $lanes.map2($d, ($a, $b), |$a: $x, $b: $y| $value)
+    };
+    (@map $lanes:ident $d:ident [$a:ident: $x:ty, $b:ident: $y:ty, $c:ident: $z:ty] $value:expr) => {
+        $lanes.map3($d, ($a, $b, $c), |$a: $x, $b: $y, $c: $z| $value)
+    };
+}
+use lane_operations;
+
+/// A decoded operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation<R> {
+    /// Integer arithmetic and logic.
+    Integer(Integer<R>),
+    /// `f32` and `f64` arithmetic, rounded to nearest.
+    Float(Float<R>),
+    /// Moves and conversions between common types.
+    Convert(Convert<R>),
+    /// Comparisons, logic on predicates, and selection by them.
+    Predicate(Predicate<R>),
+    /// Loads, stores, atomics and asynchronous copies.
+    Memory(Memory<R>),
+    /// Branches, barriers, ends and clocks.
+    Control(Control<R>),
+    /// Operations between the lanes of a warp.
+    WarpWide(WarpWide<R>),
+    /// Matrix instructions of a warp or warpgroup.
+    Tensor(Tensor),
+    /// Everything else, one lane at a time.
+    Function(Function<R>),
+}
+
+impl<R: Copy> Operation<R> {
+    /// The registers that the operation writes, and those that it reads. Matrix instructions keep
+    /// theirs in tables of the program.
+    pub(super) fn registers(&self) -> (Vec<R>, Vec<R>) {
+        match self {
+            Self::Integer(operation) => operation.registers(),
+            Self::Float(operation) => operation.registers(),
+            Self::Convert(operation) => operation.registers(),
+            Self::Predicate(operation) => operation.registers(),
+            Self::Memory(operation) => operation.registers(),
+            Self::Control(operation) => operation.registers(),
+            Self::WarpWide(operation) => operation.registers(),
+            Self::Function(operation) => operation.registers(),
+            Self::Tensor(_) => (Vec::new(), Vec::new()),
+        }
+    }
+
+    /// The same operation on other registers.
+    pub(super) fn map<T>(self, place: impl Fn(R) -> T) -> Operation<T> {
+        match self {
+            Self::Integer(operation) => operation.map(place).into(),
+            Self::Float(operation) => operation.map(place).into(),
+            Self::Convert(operation) => operation.map(place).into(),
+            Self::Predicate(operation) => operation.map(place).into(),
+            Self::Memory(operation) => operation.map(place).into(),
+            Self::Control(operation) => operation.map(place).into(),
+            Self::WarpWide(operation) => operation.map(place).into(),
+            Self::Function(operation) => operation.map(place).into(),
+            Self::Tensor(operation) => operation.into(),
+        }
+    }
+
+    /// The target, if the operation is a branch.
+    pub(super) fn branch_target(&self) -> Option<u32> {
+        match self {
+            Self::Control(Control::Branch { target }) => Some(*target),
+            _ => None,
+        }
+    }
+
+    /// Whether the operation ends its lanes.
+    pub(super) fn is_exit(&self) -> bool {
+        matches!(self, Self::Control(Control::Exit {}))
+    }
+}
+
+/// One instruction as the interpreter runs it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Instruction {
+    /// The predicate that enables lanes; all ones for instructions without a guard.
+    pub(super) guard: Offset,
+    /// All ones if lanes with a false guard execute the instruction.
+    pub(super) guard_inversion: u32,
+    /// The operation.
+    pub(super) operation: Operation<Offset>,
+}

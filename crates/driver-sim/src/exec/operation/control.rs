@@ -1,0 +1,126 @@
+//! Branches, ends, barriers of a block, and clocks.
+
+use super::operations;
+use crate::exec::fault::FaultKind;
+use crate::exec::interpreter::{Machine, Pause};
+use crate::exec::program::LANES;
+use crate::exec::registers::{ActiveLanes, Offset};
+use crate::exec::warp::{Deadlock, Warp};
+
+operations! {
+    /// Branches, ends, barriers and clocks.
+    enum Control {
+        /// `bra`. The target is a label until labels are resolved, then an instruction.
+        Branch() <- () { target: u32 };
+        /// `exit`, and `ret` in a kernel.
+        Exit() <- ();
+        /// `trap`.
+        Trap() <- ();
+        /// Reached by lanes whose index of `brx.idx` is not in its table.
+        BranchOutOfTable() <- ();
+        /// `barrier.sync` and `barrier.arrive`. A count of 0 means all threads of the block.
+        Barrier() <- (id, count) { arrives: bool };
+        /// `barrier.red`, before the barrier: counts the threads and their true predicates.
+        Contribute() <- (id, predicate);
+        /// `barrier.red.popc`, after the barrier.
+        ContributionCount(d) <- (id);
+        /// `barrier.red.and`, after the barrier.
+        ContributionAll(d) <- (id);
+        /// `barrier.red.or`, after the barrier.
+        ContributionAny(d) <- (id);
+        /// `%clock`: the number of instructions that the block has executed.
+        Clock32(d) <- ();
+        /// `%clock_hi`.
+        ClockHigh(d) <- ();
+        /// `%clock64`.
+        Clock64(d) <- ();
+    }
+}
+
+/// What the interpreter does after a control operation.
+pub(in crate::exec) enum Next {
+    /// The next instruction.
+    Advance,
+    /// The instruction at `warp.pc`.
+    Resume,
+    /// The warp stops running.
+    Pause(Pause),
+}
+
+impl Control<Offset> {
+    /// Executes the operation in the active lanes. `now` is the number of executed instructions.
+    ///
+    /// # Safety
+    ///
+    /// The operation must come from decoding for the register file of `lanes`.
+    #[inline(always)]
+    pub(in crate::exec) unsafe fn execute(
+        &self,
+        machine: &mut Machine<'_>,
+        warp: &mut Warp,
+        (lanes, now): (ActiveLanes, u64),
+    ) -> Result<Next, Deadlock> {
+        // SAFETY: decoding made the registers as wide as each operation asks.
+        unsafe {
+            let barrier = |id| lanes.file.read::<u32>(id)[lanes.first()];
+            match *self {
+                Self::Branch { target } => {
+                    warp.branch(lanes.mask, target);
+                    return Ok(Next::Resume);
+                }
+                Self::Exit {} => return exit(machine, warp, lanes),
+                Self::Trap {} => return Ok(fault(FaultKind::Trap, lanes)),
+                Self::BranchOutOfTable {} => {
+                    let what = "the index of brx.idx is outside of its table";
+                    return Ok(fault(FaultKind::Undefined { what }, lanes));
+                }
+                Self::Barrier { id, count, arrives } => {
+                    if lanes.mask != warp.active {
+                        return Ok(fault(FaultKind::BarrierDivergence, lanes));
+                    }
+                    if !warp.is_converged() {
+                        warp.wait()?;
+                        return Ok(Next::Resume);
+                    }
+                    warp.pc += 1;
+                    let (id, count) = (barrier(id), barrier(count));
+                    return Ok(Next::Pause(Pause::Barrier { id, count, arrives }));
+                }
+                Self::Contribute { id, predicate } => {
+                    let votes = lanes.file.predicate(predicate) & lanes.mask;
+                    machine.contributions.add(barrier(id), lanes.mask, votes);
+                }
+                Self::ContributionCount { d, id } => {
+                    let (_, votes) = machine.contributions.released(barrier(id));
+                    lanes.write(d, &[votes; LANES]);
+                }
+                Self::ContributionAll { d, id } => {
+                    let (threads, votes) = machine.contributions.released(barrier(id));
+                    lanes.write_predicate(d, if threads == votes { lanes.mask } else { 0 });
+                }
+                Self::ContributionAny { d, id } => {
+                    let (_, votes) = machine.contributions.released(barrier(id));
+                    lanes.write_predicate(d, if votes != 0 { lanes.mask } else { 0 });
+                }
+                Self::Clock32 { d } => lanes.write(d, &[now as u32; LANES]),
+                Self::ClockHigh { d } => lanes.write(d, &[(now >> 32) as u32; LANES]),
+                Self::Clock64 { d } => lanes.write(d, &[now; LANES]),
+            }
+        }
+        Ok(Next::Advance)
+    }
+}
+
+fn fault(kind: FaultKind, lanes: ActiveLanes) -> Next {
+    Next::Pause(Pause::Fault(kind, lanes.mask.trailing_zeros()))
+}
+
+/// Ends the active lanes. Copies that they did not wait for land now.
+fn exit(machine: &mut Machine<'_>, warp: &mut Warp, lanes: ActiveLanes) -> Result<Next, Deadlock> {
+    machine.memories.pc = warp.pc;
+    if let Err((kind, lane)) = warp.async_copies.wait(&mut machine.memories, lanes.mask, None) {
+        return Ok(Next::Pause(Pause::Fault(kind, lane)));
+    }
+    warp.exit(lanes.mask)?;
+    Ok(if warp.active == 0 { Next::Pause(Pause::Done) } else { Next::Resume })
+}

@@ -1,0 +1,88 @@
+//! Matrix instructions of a warp (`ldmatrix`, `mma`, `wmma`, …) and of a warpgroup (`wgmma`).
+//!
+//! They have many registers, which the program keeps in the tables the operations
+//! index.
+
+use crate::exec::access::LaneFault;
+use crate::exec::fault::FaultKind;
+use crate::exec::interpreter::Machine;
+use crate::exec::matrix::{self, move_matrix, multiply};
+use crate::exec::registers::ActiveLanes;
+use crate::exec::warp::Warp;
+
+/// Matrix instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::exec) enum Tensor {
+    /// An instruction of a warp.
+    Matrix {
+        /// Its index in the matrices of the program.
+        matrix: u32,
+    },
+    /// An instruction of a warpgroup.
+    Warpgroup {
+        /// Its index in the `wgmma` instructions of the program.
+        instruction: u32,
+    },
+    /// `fence.proxy.async`.
+    FenceAsync,
+}
+
+impl<R> From<Tensor> for super::Operation<R> {
+    fn from(operation: Tensor) -> Self {
+        Self::Tensor(operation)
+    }
+}
+
+impl Tensor {
+    /// Why the operation is undefined if only some lanes of a warp execute it, if it is.
+    pub(in crate::exec) fn needs_all_lanes(self) -> Option<&'static str> {
+        match self {
+            Self::Matrix { .. } => Some("not all lanes of a warp execute a matrix instruction"),
+            Self::Warpgroup { .. } => Some("not all lanes of a warp execute a wgmma instruction"),
+            Self::FenceAsync => None,
+        }
+    }
+
+    /// Executes the operation; all lanes of the warp must be active unless it is a fence.
+    ///
+    /// # Safety
+    ///
+    /// The operation must come from decoding the program of `machine`.
+    #[inline(always)]
+    pub(in crate::exec) unsafe fn execute(
+        self,
+        machine: &mut Machine<'_>,
+        warp: &mut Warp,
+        lanes: ActiveLanes,
+    ) -> Result<(), LaneFault> {
+        if let Some(what) = self.needs_all_lanes()
+            && lanes.mask != u32::MAX
+        {
+            return Err((FaultKind::Undefined { what }, lanes.mask.trailing_zeros()));
+        }
+        machine.memories.pc = warp.pc;
+        let (program, memories) = (machine.program, &mut machine.memories);
+        // SAFETY: decoding made the indices and registers for this program.
+        unsafe {
+            match self {
+                Self::Matrix { matrix } => {
+                    let matrix = program.matrices.get_unchecked(matrix as usize);
+                    if let matrix::Operation::Product(product) = &matrix.operation {
+                        multiply(lanes.file, matrix, product);
+                    } else {
+                        move_matrix(memories, lanes.file, matrix)?;
+                    }
+                }
+                Self::Warpgroup { instruction } => {
+                    let instruction = program.warpgroups.get_unchecked(instruction as usize);
+                    warp.products.execute(memories, lanes.file, instruction)?;
+                }
+                Self::FenceAsync => {
+                    let this = memories.warp;
+                    memories.unfenced.iter_mut().for_each(|unfenced| unfenced.fence(this));
+                }
+            }
+        }
+        Ok(())
+    }
+}
