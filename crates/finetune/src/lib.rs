@@ -46,7 +46,6 @@ pub mod evaluate;
 pub mod generate;
 pub mod hub;
 pub mod init;
-mod mapped_file;
 pub mod model;
 mod new_directory;
 pub mod parameters;
@@ -55,6 +54,7 @@ pub mod run;
 mod tensor_file;
 pub mod tokenizer;
 pub mod trainer;
+mod weight_file;
 
 pub use adapter::{Adapter, AdapterError, AdapterOutput};
 pub use config::{

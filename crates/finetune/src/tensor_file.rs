@@ -15,7 +15,7 @@ use safetensors::tensor::{Dtype, TensorInfo};
 use serde_json::{Map, Value, json};
 
 use crate::adapter::AdapterError;
-use crate::mapped_file::{MappedFile, OpenError, decode};
+use crate::weight_file::{OpenError, WeightFile, decode};
 
 /// More than the head of any model needs; a larger one is damage.
 const LARGEST_HEAD: u64 = 100_000_000;
@@ -91,11 +91,11 @@ pub(crate) fn write<E: From<AdapterError>>(
 
 /// A file of weights, with the errors of adapters.
 #[derive(Debug)]
-pub(crate) struct TensorFile(MappedFile);
+pub(crate) struct TensorFile(WeightFile);
 
 impl TensorFile {
     pub(crate) fn open(path: &Path) -> Result<Self, AdapterError> {
-        MappedFile::open(path).map(Self).map_err(|error| match error {
+        WeightFile::open(path).map(Self).map_err(|error| match error {
             OpenError::Read(source) => AdapterError::Read { path: PathBuf::from(path), source },
             OpenError::Damaged(why) => AdapterError::damaged(path, why),
         })

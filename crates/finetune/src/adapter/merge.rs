@@ -11,9 +11,9 @@ use safetensors::tensor::Dtype;
 use serde_json::Value;
 
 use super::{Adapter, AdapterError};
-use crate::mapped_file::decode;
 use crate::new_directory::NewDirectory;
 use crate::tensor_file::{self, Entry, TensorFile, encode};
+use crate::weight_file::decode;
 
 /// Weights in one file.
 const SINGLE: &str = "model.safetensors";

@@ -7,7 +7,7 @@ use safetensors::tensor::{Dtype, TensorInfo};
 use serde::Deserialize;
 
 use super::error::HubError;
-use crate::mapped_file::{MappedFile, OpenError, read};
+use crate::weight_file::{OpenError, WeightFile, read};
 
 /// The one file of a small model.
 const SINGLE: &str = "model.safetensors";
@@ -28,7 +28,7 @@ pub struct StoredTensor {
 /// All tensors of a model, by name.
 #[derive(Debug)]
 pub(super) struct Tensors {
-    files: Vec<MappedFile>,
+    files: Vec<WeightFile>,
     by_name: BTreeMap<String, StoredTensor>,
 }
 
@@ -71,7 +71,7 @@ impl Tensors {
     }
 
     fn add(&mut self, path: PathBuf) -> Result<(), HubError> {
-        let file = MappedFile::open(&path).map_err(|error| match error {
+        let file = WeightFile::open(&path).map_err(|error| match error {
             OpenError::Read(source) => HubError::read(&path)(source),
             OpenError::Damaged(why) => HubError::damaged(&path, why),
         })?;

@@ -20,14 +20,14 @@ pub(crate) enum OpenError {
 
 /// A file whose header was found whole, and which is as long as the header says.
 #[derive(Debug)]
-pub(crate) struct MappedFile {
+pub(crate) struct WeightFile {
     path: PathBuf,
     map: Mmap,
     metadata: Metadata,
     data_start: usize,
 }
 
-impl MappedFile {
+impl WeightFile {
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let file = File::open(path).map_err(OpenError::Read)?;
         // SAFETY: the map is read-only. Whoever changes a file of weights while it is in use breaks
