@@ -1,7 +1,6 @@
 //! `retrograph bench`.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::HumanBytes;
 use retrograph_finetune::Device;
@@ -11,7 +10,7 @@ use serde::Serialize;
 use crate::args::BenchArguments;
 use crate::error::CliError;
 use crate::screen::{self, fact};
-use crate::{Outcome, decode_bench, file, interrupt};
+use crate::{Outcome, decode_bench, file};
 
 /// The results with what they were measured on.
 #[derive(Serialize)]
@@ -27,7 +26,6 @@ struct Results<'a> {
 
 /// Measures as the arguments say.
 pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
-    let stop = interrupt::flag()?;
     let device = Device::open(arguments.device)?;
     screen::device(&device);
     let modules = arguments.cache.modules(&device, arguments.device)?;
@@ -41,7 +39,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
         }
     };
     if !arguments.decode.is_empty() {
-        return decode_bench::run(arguments, (&device, &modules), &mut upload, &stop);
+        return decode_bench::run(arguments, (&device, &modules), &mut upload);
     }
     let bench = Bench {
         config: arguments.config(),
@@ -50,23 +48,23 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
         warm_up: arguments.warm_up,
         steps: arguments.steps.max(1),
     };
-    let rows = &mut rows((device.simulated, heading), line, &stop);
+    let rows = &mut rows((device.simulated, heading), line, arguments);
     let measurements = bench.run(&modules, &mut upload, rows)?;
     if let Some(path) = &arguments.json {
         write(path, arguments, (&device, &measurements))?;
     }
-    let all = bench.sizes.len() * bench.contenders.len();
-    Ok(if measurements.len() < all { Outcome::Interrupted } else { Outcome::Done })
+    Ok(Outcome::Done)
 }
 
 /// Shows each measurement when it is made, the first behind what the table says and its `heading`;
-/// goes on until `stop` is set.
+/// goes on as long as somebody gets the results.
 pub(crate) fn rows<M>(
     (simulated, heading): (bool, fn()),
     line: fn(&M),
-    stop: &AtomicBool,
+    arguments: &BenchArguments,
 ) -> impl FnMut(&M) -> bool {
     let mut begun = false;
+    let kept = arguments.json.is_some();
     move |measurement| {
         if !begun {
             let nothing = "times are SIMULATED and mean nothing";
@@ -75,7 +73,7 @@ pub(crate) fn rows<M>(
         }
         begun = true;
         line(measurement);
-        !stop.load(Ordering::Relaxed)
+        kept || screen::works()
     }
 }
 

@@ -42,7 +42,43 @@ pub(crate) enum CliError {
     Worker(std::io::Error),
     /// Ctrl-C cannot be handled.
     #[error("no handler for Ctrl-C could be set: {0}")]
-    Interrupt(#[from] ctrlc::Error),
+    Interrupt(std::io::Error),
+    /// What the program shows was lost.
+    #[error("standard output cannot be written to: {0}; what the command printed is incomplete")]
+    Output(std::io::Error),
+    /// A model was to be read from a directory without a checkpoint.
+    #[error(
+        "there is no checkpoint in `{}`; give the directory to which a finetune run wrote its \
+         checkpoints", .0.display()
+    )]
+    NoCheckpoint(PathBuf),
+    /// The loss is not a number, since a weight is not.
+    #[error(
+        "the loss is {loss}, since element {index} of `{tensor}` is {value}; the weights are \
+         damaged or of a run that diverged: fetch or train them again"
+    )]
+    WeightNotFinite {
+        /// The loss.
+        loss: f64,
+        /// The first tensor that is not finite.
+        tensor: String,
+        /// Its first element that is not.
+        index: usize,
+        /// What it is.
+        value: f32,
+    },
+    /// The loss is not a number, and all weights are.
+    #[error(
+        "the loss is {loss}, although all weights are finite: activations overflow, or the data \
+         has tokens that the model, which knows {vocab}, does not; use the model's tokenizer, or \
+         other weights"
+    )]
+    LossNotFinite {
+        /// The loss.
+        loss: f64,
+        /// Tokens that the model knows.
+        vocab: usize,
+    },
 }
 
 impl CliError {

@@ -3,7 +3,9 @@
 use retrograph_finetune::checkpoint::StatePart;
 use retrograph_finetune::init::initial_values;
 use retrograph_finetune::parameters::Parameter;
-use retrograph_finetune::{Device, Error, Evaluation, Evaluator, ModelDirectory};
+use retrograph_finetune::{
+    Device, Error, Evaluation, Evaluator, Mode, ModelDirectory, TrainingConfig,
+};
 use serde_json::json;
 
 use crate::args::EvalArguments;
@@ -29,11 +31,24 @@ impl Values {
             Trained::Adapter(adapter) if parameter.trainable => Ok(adapter.values(parameter)?),
             _ => {
                 let mut values = vec![0.0; parameter.len()];
-                let base = self.base.as_ref();
-                let stored = base.and_then(|base| base.read(&parameter.name, 0, &mut values));
-                Ok(stored.map_or_else(|| initial_values(parameter, self.seed), |()| values))
+                match &self.base {
+                    Some(base) if base.read(&parameter.name, 0, &mut values)? => Ok(values),
+                    _ => Ok(initial_values(parameter, self.seed)),
+                }
             }
         }
+    }
+
+    /// Why a `loss` is not a number: the first weight that is none, or something else.
+    fn explain(&mut self, loss: f64, config: &TrainingConfig) -> Result<CliError, Error> {
+        for parameter in config.parameters() {
+            let values = self.of(&parameter)?;
+            if let Some(index) = values.iter().position(|value| !value.is_finite()) {
+                let (tensor, value) = (parameter.name, values[index]);
+                return Ok(CliError::WeightNotFinite { loss, tensor, index, value });
+            }
+        }
+        Ok(CliError::LossNotFinite { loss, vocab: config.model.vocab })
     }
 }
 
@@ -41,9 +56,10 @@ impl Values {
 pub(crate) fn run(arguments: &EvalArguments) -> Result<Outcome, CliError> {
     let base = arguments.base.as_deref().map(ModelDirectory::open).transpose()?;
     let tokenizer = data::tokenizer(base.as_ref())?;
+    let config = arguments.config(base.as_ref());
+    TrainingConfig { mode: Mode::Frozen, ..config }.validate_sizes()?;
     let split = data::read(&arguments.data, &tokenizer, arguments.data.options(arguments.seq))?;
     let given = (arguments.checkpoint.as_deref(), arguments.model.lora.adapter.as_deref());
-    let config = arguments.config(base.as_ref());
     let (config, trained) = Trained::open(config, base.as_ref(), given)?;
     let config = arguments.sized(config);
     trained.show();
@@ -59,9 +75,12 @@ pub(crate) fn run(arguments: &EvalArguments) -> Result<Outcome, CliError> {
     data::show(&split, &tokenizer, &config);
     let modules = arguments.cache.modules(&device, arguments.device)?;
     let mut values = Values { trained, base, seed: config.seed };
-    let values = &mut |parameter: &Parameter| values.of(parameter);
-    let evaluation = Evaluator::new(&modules, &config, values)?.evaluate(data)?;
+    let given = &mut |parameter: &Parameter| values.of(parameter);
+    let evaluation = Evaluator::new(&modules, &config, given)?.evaluate(data)?;
     let Evaluation { loss, tokens } = evaluation;
+    if !loss.is_finite() {
+        return Err(values.explain(loss, &config)?);
+    }
     let perplexity = evaluation.perplexity();
     let unit = data::unit(&tokenizer);
     fact(

@@ -30,10 +30,12 @@ struct Material {
 
 /// Trains as the arguments say.
 pub(crate) fn run(arguments: &FinetuneArguments) -> Result<Outcome, CliError> {
-    let stop = interrupt::flag()?;
     arguments.output.require_folders()?;
     let base = arguments.base.as_deref().map(ModelDirectory::open).transpose()?;
     let mut adapter = start::adapter(arguments)?;
+    // Sequences are made of the size that is asked for while the data is read.
+    let asked = arguments.config(base.as_ref());
+    TrainingConfig { mode: Mode::Frozen, ..asked }.validate_sizes()?;
     let material = material(arguments, base.as_ref())?;
     let Material { tokenizer, split } = &material;
     let (config, directory, mut checkpoint) =
@@ -61,7 +63,7 @@ pub(crate) fn run(arguments: &FinetuneArguments) -> Result<Outcome, CliError> {
     let checkpoint_every = arguments.checkpoint_every;
     let data = &split.training;
     let mut run = Run { trainer, data, held_out, checkpoints: directory, checkpoint_every };
-    let (ending, times) = train(&mut run, &device, (until, &stop), arguments)?;
+    let (ending, times) = train(&mut run, &device, (until, interrupt::defer()), arguments)?;
     finish(arguments, (run, &device, tokenizer), (ending, &times))
 }
 
@@ -266,6 +268,7 @@ fn sample(
         }
         None => data.first(PROMPT_TOKENS).to_vec(),
     };
+    interrupt::at_once();
     // The model needs something to continue.
     let prompt = if prompt.is_empty() { tokenizer.encode("\n")? } else { prompt };
     let seed = arguments.training.seed;

@@ -1,7 +1,9 @@
 //! `retrograph generate`.
 
-use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use retrograph_finetune::report::median;
 use retrograph_finetune::{
@@ -19,9 +21,11 @@ use crate::screen::{self, Startup, fact};
 use crate::trained::Trained;
 use crate::{Outcome, interrupt};
 
+/// The longest prompt: more than a model has positions for.
+const MOST_PROMPT_BYTES: u64 = 256 << 20;
+
 /// Generates text as the arguments say.
 pub(crate) fn run(arguments: &GenerateArguments) -> Result<Outcome, CliError> {
-    let stop = interrupt::flag()?;
     let model = arguments.model.as_deref().map(ModelDirectory::open).transpose()?;
     let tokenizer = model.as_ref().map_or_else(|| Ok(Tokenizer::bytes()), |m| m.tokenizer())?;
     let defaults = match &model {
@@ -53,7 +57,7 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<Outcome, CliError> {
             startup.show(&stage);
         }
     })?;
-    let generated = stream((&mut generator, &tokenizer), &request, &stop)?;
+    let generated = stream((&mut generator, &tokenizer), &request)?;
     let ended = told(generated.ended, &tokenizer);
     if !arguments.quiet {
         summary(&generator, (&generated, &device), &ended);
@@ -69,13 +73,24 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<Outcome, CliError> {
 fn prompt(arguments: &GenerateArguments) -> Result<Vec<u8>, CliError> {
     match (&arguments.prompt, &arguments.prompt_file) {
         (Some(prompt), _) => Ok(prompt.clone().into_bytes()),
-        (None, Some(path)) => std::fs::read(path).map_err(|why| CliError::Read {
+        (None, Some(path)) => read_prompt(path).map_err(|why| CliError::Read {
             what: "the prompt",
             path: path.clone(),
             why,
         }),
         (None, None) => Ok(Vec::new()),
     }
+}
+
+/// The bytes of a file or a pipe.
+fn read_prompt(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST_PROMPT_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_PROMPT_BYTES {
+        let why = format!("it has more than {MOST_PROMPT_BYTES} bytes");
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
 }
 
 /// The configuration of the model, unless a checkpoint describes it.
@@ -114,15 +129,13 @@ fn plan(
 fn stream(
     (generator, tokenizer): (&mut Generator, &Tokenizer),
     request: &TextRequest<'_>,
-    stop: &AtomicBool,
 ) -> Result<Generated, CliError> {
-    let mut out = std::io::stdout();
     let generated = generator.text(tokenizer, request, &mut |piece| {
-        // Whoever reads may have gone, as `head` does after some lines.
-        let shown = out.write_all(piece.as_bytes()).and_then(|()| out.flush());
-        shown.is_ok() && !stop.load(Ordering::Relaxed)
+        // What was written until now is worth its summary; a prompt that is read is not.
+        let stop = interrupt::defer();
+        screen::piece(piece) && !stop.load(Ordering::Relaxed)
     });
-    let _ = writeln!(out);
+    screen::piece("\n");
     Ok(generated?)
 }
 

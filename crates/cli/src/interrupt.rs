@@ -1,26 +1,77 @@
-//! Ctrl-C and termination: the first asks the run to stop after its step, a later one ends at once.
+//! Ctrl-C and termination.
+//!
+//! A signal ends the program at once, with the status that shells expect. While training steps run,
+//! and while an output is written that would be left in pieces, the first signal is only noted, and
+//! the program ends as soon as it can do so well. A second signal always ends it at once.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::time::Instant;
 
-use crate::INTERRUPTED;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::low_level;
+
 use crate::error::CliError;
 
-/// A supervisor that signals both the program and its process group sends the same wish twice; only
-/// a signal that comes later than this after the first is another wish, which costs the checkpoint.
-const SAME_WISH: Duration = Duration::from_secs(1);
+/// Some supervisors signal both the program and its process group, as `timeout` does. A signal that
+/// comes within so many milliseconds of the first is the same request.
+const SAME_REQUEST_MS: u64 = 100;
+/// What shells add to the number of the signal that ended a program.
+const BY_SIGNAL: i32 = 128;
 
-/// Sets the handler; the flag is set once somebody asked to stop.
-pub(crate) fn flag() -> Result<Arc<AtomicBool>, CliError> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let set = Arc::clone(&flag);
-    let first = OnceLock::new();
-    ctrlc::set_handler(move || {
-        set.store(true, Ordering::Relaxed);
-        if first.get_or_init(Instant::now).elapsed() > SAME_WISH {
-            std::process::exit(i32::from(INTERRUPTED));
-        }
-    })?;
-    Ok(flag)
+/// Whether the first signal is only noted.
+static DEFERRED: AtomicBool = AtomicBool::new(false);
+/// Whether a signal was noted.
+static STOP: AtomicBool = AtomicBool::new(false);
+/// The first signal; 0 for none.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+/// When it came, in milliseconds; 0 for never.
+static FIRST_MS: AtomicU64 = AtomicU64::new(0);
+
+/// Handles Ctrl-C, termination and, on Unix, the end of the terminal.
+pub(crate) fn install() -> Result<(), CliError> {
+    let start = Instant::now();
+    let signals = [
+        SIGINT,
+        SIGTERM,
+        #[cfg(unix)]
+        signal_hook::consts::SIGHUP,
+    ];
+    for signal in signals {
+        // SAFETY: a handler may only do what is safe at any point of the program. This one uses
+        // atomic variables, the monotonic clock and `_exit`, and does not allocate or lock.
+        unsafe { low_level::register(signal, move || received(signal, start)) }
+            .map_err(CliError::Interrupt)?;
+    }
+    Ok(())
+}
+
+fn received(signal: i32, start: Instant) {
+    let now = start.elapsed().as_millis() as u64 + 1;
+    let first = FIRST_MS.compare_exchange(0, now, Ordering::SeqCst, Ordering::SeqCst);
+    let _ = SIGNAL.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
+    let second = first.is_err_and(|then| now.saturating_sub(then) > SAME_REQUEST_MS);
+    if second || !DEFERRED.load(Ordering::SeqCst) {
+        low_level::exit(BY_SIGNAL + signal);
+    }
+    STOP.store(true, Ordering::SeqCst);
+}
+
+/// From now on the first signal only sets the flag that is returned.
+pub(crate) fn defer() -> &'static AtomicBool {
+    DEFERRED.store(true, Ordering::SeqCst);
+    &STOP
+}
+
+/// From now on a signal ends the program at once; so does one that was noted before.
+pub(crate) fn at_once() {
+    DEFERRED.store(false, Ordering::SeqCst);
+    if STOP.load(Ordering::SeqCst) {
+        std::process::exit(BY_SIGNAL + SIGNAL.load(Ordering::SeqCst));
+    }
+}
+
+/// The status of a program that ended because of the signal that was noted.
+pub(crate) fn status() -> ExitCode {
+    ExitCode::from((BY_SIGNAL + SIGNAL.load(Ordering::SeqCst)) as u8)
 }

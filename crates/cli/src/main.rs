@@ -36,12 +36,32 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::args::{Arguments, Command};
+use crate::error::CliError;
+use crate::screen::Readers;
 
-/// What a shell expects of a program that Ctrl-C ended: 128 and the number of the signal.
-const INTERRUPTED: u8 = 130;
+/// What a shell expects of a program that ended since nobody reads its output: 128 and the number
+/// of SIGPIPE.
+const READER_GONE: u8 = 141;
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().command {
+    let command = Arguments::parse().command;
+    // Training goes on for its checkpoints when nobody reads what is printed.
+    let goes_on = matches!(command, Command::Finetune(_));
+    let outcome = interrupt::install().and_then(|()| run(command));
+    match outcome.and_then(|outcome| Ok((outcome, screen::finish()?))) {
+        Ok((_, Readers::Gone)) if !goes_on => ExitCode::from(READER_GONE),
+        Ok((Outcome::Done, _)) => ExitCode::SUCCESS,
+        Ok((Outcome::Interrupted, _)) => interrupt::status(),
+        Err(error) => {
+            let error = screen::printable(&error.to_string());
+            let _ = writeln!(std::io::stderr(), "error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<Outcome, CliError> {
+    match command {
         Command::Finetune(arguments) => finetune::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
@@ -49,14 +69,6 @@ fn main() -> ExitCode {
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Merge(arguments) => merge::run(&arguments),
         Command::CompileWorker(arguments) => arguments.run(),
-    };
-    match outcome {
-        Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::Interrupted) => ExitCode::from(INTERRUPTED),
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: {error}");
-            ExitCode::FAILURE
-        }
     }
 }
 

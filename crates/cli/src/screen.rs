@@ -2,7 +2,8 @@
 //! terminal, a line now and then.
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{Error, ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -14,12 +15,77 @@ use retrograph_finetune::{
 };
 use retrograph_runtime::{Report, WarmModules};
 
+use crate::error::CliError;
+
 /// Lines between two steps where there is no bar.
 const LINES: u32 = 10;
 
-/// Prints a line. Whoever reads may have gone, as `head` does after some lines: that ends no run.
+/// Why printing failed the first time.
+static FAILED: OnceLock<Error> = OnceLock::new();
+
+/// Who reads what is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readers {
+    /// Everything was taken.
+    There,
+    /// A pipe was closed, as `head` does after some lines.
+    Gone,
+}
+
+/// Prints a line. A failure ends no run; [`finish`] tells it.
 pub(crate) fn line(text: impl Display) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+    put(&(printable(&text.to_string()) + "\n"));
+}
+
+/// Prints a piece of generated text as it is. A terminal would obey control characters in it, so
+/// that they are left out there. Whether printing works.
+pub(crate) fn piece(text: &str) -> bool {
+    let obeyed = |character: char| character.is_control() && !"\n\t".contains(character);
+    match std::io::stdout().is_terminal() {
+        true => put(&text.replace(obeyed, "")),
+        false => put(text),
+    }
+    works()
+}
+
+/// Whether everything that was printed was taken.
+pub(crate) fn works() -> bool {
+    FAILED.get().is_none()
+}
+
+/// What became of all that was printed.
+///
+/// # Errors
+/// [`CliError::Output`] when something was lost that somebody wanted to have.
+pub(crate) fn finish() -> Result<Readers, CliError> {
+    put("");
+    match FAILED.get() {
+        None => Ok(Readers::There),
+        Some(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Readers::Gone),
+        Some(error) => Err(CliError::Output(Error::new(error.kind(), error.to_string()))),
+    }
+}
+
+fn put(text: &str) {
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // The first failure is the cause of the others.
+        let _ = FAILED.set(error);
+    }
+}
+
+/// `text` with control characters escaped, except for line feeds and tabs: a terminal would obey
+/// those of a name that comes from a file.
+pub(crate) fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' | '\t' => shown.push(character),
+            _ if character.is_control() => shown.extend(character.escape_default()),
+            _ => shown.push(character),
+        }
+    }
+    shown
 }
 
 /// Prints a fact behind its name.
@@ -251,5 +317,16 @@ impl Steps {
 
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_shown_and_not_obeyed() {
+        assert_eq!(printable("a\u{1b}[31mb\r\u{9b}c\td\n"), "a\\u{1b}[31mb\\r\\u{9b}c\td\n");
+        assert_eq!(printable("naïve \u{65e5}\u{672c}"), "naïve \u{65e5}\u{672c}");
     }
 }

@@ -26,7 +26,11 @@ impl Trained {
         (checkpoint, adapter): (Option<&Path>, Option<&Path>),
     ) -> Result<(TrainingConfig, Self), CliError> {
         if let Some(path) = checkpoint {
-            let checkpoint = CheckpointDirectory::at(path).open_latest()?;
+            let checkpoint = CheckpointDirectory::at(path).open_latest();
+            let checkpoint = checkpoint.map_err(|error| match error {
+                Error::NoCheckpoint { path } => CliError::NoCheckpoint(path),
+                error => error.into(),
+            })?;
             checkpoint.header().require_base(base)?;
             let config = checkpoint.header().config;
             let parameters = inventory(&config.model, config.mode);
@@ -37,6 +41,7 @@ impl Trained {
         let Some(path) = adapter else { return Ok((config, Self::Nothing)) };
         let adapter = Adapter::open(path).map_err(Error::from)?;
         let config = TrainingConfig { mode: Mode::Lora(adapter.lora()), ..config };
+        config.validate_sizes()?;
         adapter.require(&inventory(&config.model, config.mode)).map_err(Error::from)?;
         Ok((config, Self::Adapter(Box::new(adapter))))
     }

@@ -46,6 +46,7 @@ pub mod evaluate;
 pub mod generate;
 pub mod hub;
 pub mod init;
+mod json_file;
 pub mod model;
 mod new_directory;
 pub mod parameters;

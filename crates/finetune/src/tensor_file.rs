@@ -7,7 +7,7 @@
 //! [`crate::checkpoint`]'s.
 
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
@@ -16,35 +16,6 @@ use serde_json::{Map, Value, json};
 
 use crate::adapter::AdapterError;
 use crate::weight_file::{OpenError, WeightFile, decode};
-
-/// More than the head of any model needs; a larger one is damage.
-const LARGEST_HEAD: u64 = 100_000_000;
-
-/// Why the head of a file cannot be read.
-pub(crate) enum HeadError {
-    /// Reading failed.
-    Read(std::io::Error),
-    /// It is not that of a safetensors file.
-    Damaged(&'static str),
-}
-
-/// The bytes before the first tensor of a file of `length` bytes.
-pub(crate) fn read_head(file: &mut impl Read, length: u64) -> Result<Vec<u8>, HeadError> {
-    if length < 8 {
-        return Err(HeadError::Damaged("it is shorter than the length of its header"));
-    }
-    let mut size = [0; 8];
-    file.read_exact(&mut size).map_err(HeadError::Read)?;
-    let json = u64::from_le_bytes(size);
-    if json > LARGEST_HEAD || json > length - 8 {
-        let why = "it ends inside its header, or is not a safetensors file";
-        return Err(HeadError::Damaged(why));
-    }
-    let mut head = size.to_vec();
-    head.resize(8 + json as usize, 0);
-    file.read_exact(&mut head[8..]).map_err(HeadError::Read)?;
-    Ok(head)
-}
 
 /// A tensor that is going to be written.
 #[derive(Clone, Debug)]
@@ -125,14 +96,18 @@ impl TensorFile {
     }
 
     /// The bytes of a tensor.
-    pub(crate) fn bytes(&self, name: &str) -> Result<&[u8], AdapterError> {
-        Ok(self.0.bytes(self.info(name)?))
+    pub(crate) fn bytes(&self, name: &str) -> Result<Vec<u8>, AdapterError> {
+        self.0.bytes(self.info(name)?).map_err(|source| AdapterError::ReadTensor {
+            path: self.path().to_owned(),
+            name: name.to_owned(),
+            source,
+        })
     }
 
     /// The elements of a tensor of F32, BF16 or F16.
     pub(crate) fn values(&self, name: &str) -> Result<Vec<f32>, AdapterError> {
         let dtype = self.info(name)?.dtype;
-        decode(dtype, self.bytes(name)?).ok_or_else(|| AdapterError::Type {
+        decode(dtype, &self.bytes(name)?).ok_or_else(|| AdapterError::Type {
             path: self.path().to_owned(),
             name: name.to_owned(),
             found: dtype.to_string(),

@@ -1,41 +1,55 @@
-//! A safetensors file mapped into memory: where each tensor lies, and its elements.
+//! A safetensors file: where each tensor lies, and its elements.
 //!
-//! Nothing is read ahead. The header is checked against the length of the file before the first
-//! element is used, so that a download that stopped early is found at once.
+//! The header is compared with the length of the file before the first element is used, so that a
+//! download that stopped early is found at once. Elements are read when they are asked for, and not
+//! mapped: a file that becomes shorter meanwhile is an error, and not a signal.
 
 use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use memmap2::Mmap;
+use retrograph_runtime::open_regular;
 use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors, TensorInfo};
+
+/// More than the head of any model needs; a larger one is damage.
+const LARGEST_HEAD: u64 = 100_000_000;
+/// Bytes that are read at a time to be converted.
+const PIECE: usize = 1 << 20;
 
 /// Why a file cannot be used.
 pub(crate) enum OpenError {
     /// Reading failed.
-    Read(std::io::Error),
+    Read(io::Error),
     /// It is truncated, altered or something else.
     Damaged(String),
 }
 
-/// A file whose header was found whole, and which is as long as the header says.
+/// A file whose header was found whole, and which was as long as the header says.
 #[derive(Debug)]
 pub(crate) struct WeightFile {
     path: PathBuf,
-    map: Mmap,
+    file: File,
+    len: u64,
     metadata: Metadata,
-    data_start: usize,
+    data_start: u64,
 }
 
 impl WeightFile {
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
-        let file = File::open(path).map_err(OpenError::Read)?;
-        // SAFETY: the map is read-only. Whoever changes a file of weights while it is in use breaks
-        // it, as with every program that maps them; the documentation of `ModelDirectory` and of
-        // `Adapter` asks for that not to be done.
-        let map = unsafe { Mmap::map(&file) }.map_err(OpenError::Read)?;
-        let (data_start, metadata) = head(&map).map_err(OpenError::Damaged)?;
-        Ok(Self { path: path.to_owned(), map, metadata, data_start })
+        let mut file = open_regular(path).map_err(OpenError::Read)?;
+        let len = file.metadata().map_err(OpenError::Read)?.len();
+        let head = read_head(&mut file, len).map_err(|error| match error {
+            HeadError::Read(error) => OpenError::Read(error),
+            HeadError::Damaged(why) => OpenError::Damaged(why.to_owned()),
+        })?;
+        let metadata = parse(&head).map_err(OpenError::Damaged)?;
+        let data_start = head.len() as u64;
+        if data_start + metadata.data_len() as u64 != len {
+            let why = format!("its {len} bytes are not as many as its header describes");
+            return Err(OpenError::Damaged(why));
+        }
+        Ok(Self { path: path.to_owned(), file, len, metadata, data_start })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -44,7 +58,7 @@ impl WeightFile {
 
     /// Bytes of the file.
     pub(crate) fn len(&self) -> usize {
-        self.map.len()
+        self.len as usize
     }
 
     /// What the header says.
@@ -52,55 +66,154 @@ impl WeightFile {
         &self.metadata
     }
 
-    /// The bytes of a tensor of this file.
-    pub(crate) fn bytes(&self, tensor: &TensorInfo) -> &[u8] {
-        let (from, to) = tensor.data_offsets;
-        &self.map[self.data_start + from..self.data_start + to]
+    /// All bytes of a tensor of this file.
+    pub(crate) fn bytes(&self, tensor: &TensorInfo) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; size(tensor)];
+        self.read(tensor, 0, &mut bytes)?;
+        Ok(bytes)
     }
-}
 
-/// Where the first tensor of a file starts, and the header before it.
-fn head(file: &[u8]) -> Result<(usize, Metadata), String> {
-    let length = file.first_chunk::<8>().map(|length| u64::from_le_bytes(*length));
-    let length = length.ok_or("it is shorter than the length of its header")?;
-    let end = length.checked_add(8).filter(|end| *end <= file.len() as u64);
-    end.ok_or("it ends inside its header, or is no safetensors file")?;
-    match SafeTensors::read_metadata(file) {
-        Ok((length, metadata)) => Ok((length + 8, metadata)),
-        Err(SafeTensorError::MetadataIncompleteBuffer) => {
-            Err(format!("its {} bytes are not as many as its header describes", file.len()))
+    /// Reads bytes of a tensor from byte `first` on.
+    ///
+    /// # Panics
+    /// When the tensor has fewer.
+    pub(crate) fn read(&self, tensor: &TensorInfo, first: usize, out: &mut [u8]) -> io::Result<()> {
+        let end = first.checked_add(out.len());
+        assert!(end.is_some_and(|end| end <= size(tensor)), "the range lies in the tensor");
+        let offset = self.data_start + (tensor.data_offsets.0 + first) as u64;
+        read_exact_at(&self.file, out, offset).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                io::Error::new(error.kind(), "the file became shorter while it was in use")
+            }
+            _ => error,
+        })
+    }
+
+    /// Hands on the bytes of a tensor in their order, a piece at a time.
+    pub(crate) fn pieces(&self, tensor: &TensorInfo, on: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        let mut piece = vec![0; size(tensor).min(PIECE)];
+        let mut first = 0;
+        while first < size(tensor) {
+            let count = piece.len().min(size(tensor) - first);
+            self.read(tensor, first, &mut piece[..count])?;
+            on(&piece[..count]);
+            first += count;
         }
-        Err(error) => Err(format!("its header is wrong: {error}")),
+        Ok(())
+    }
+
+    /// Writes the elements of a tensor from `first` on to `values` as f32, which is exact; `None`
+    /// for a type that is not known here, or a range outside of the tensor.
+    pub(crate) fn read_values(
+        &self,
+        tensor: &TensorInfo,
+        first: usize,
+        values: &mut [f32],
+    ) -> Option<io::Result<()>> {
+        let width = match tensor.dtype {
+            Dtype::F32 => 4,
+            Dtype::F16 | Dtype::BF16 => 2,
+            _ => return None,
+        };
+        first.checked_add(values.len()).filter(|end| *end <= size(tensor) / width)?;
+        if tensor.dtype == Dtype::F32 && cfg!(target_endian = "little") {
+            return Some(self.read(tensor, first * width, bytemuck::cast_slice_mut(values)));
+        }
+        let mut bytes = vec![0; (values.len() * width).min(PIECE)];
+        for (number, values) in values.chunks_mut(PIECE / width).enumerate() {
+            let bytes = &mut bytes[..values.len() * width];
+            let start = first * width + number * PIECE;
+            if let Err(error) = self.read(tensor, start, bytes) {
+                return Some(Err(error));
+            }
+            convert_all(tensor.dtype, bytes, values)?;
+        }
+        Some(Ok(()))
     }
 }
 
-/// Writes little-endian elements from `first` on to `values` as f32, which is exact; `None` for a
-/// type that is not known here, or a range outside of `bytes`. Elements need not be aligned.
-pub(crate) fn read(dtype: Dtype, bytes: &[u8], first: usize, values: &mut [f32]) -> Option<()> {
-    match dtype {
-        Dtype::F32 => convert(bytes, first, values, f32::from_le_bytes),
-        Dtype::F16 => convert(bytes, first, values, |two| f16::from_le_bytes(two).to_f32()),
-        Dtype::BF16 => convert(bytes, first, values, |two| bf16::from_le_bytes(two).to_f32()),
-        _ => None,
-    }
+/// Bytes of a tensor.
+fn size(tensor: &TensorInfo) -> usize {
+    tensor.data_offsets.1 - tensor.data_offsets.0
 }
 
-/// All elements as f32.
+#[cfg(unix)]
+fn read_exact_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !out.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, out, offset) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                out = &mut out[count..];
+                offset += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Why the head of a file cannot be read.
+pub(crate) enum HeadError {
+    /// Reading failed.
+    Read(io::Error),
+    /// It is not that of a safetensors file.
+    Damaged(&'static str),
+}
+
+/// The bytes before the first tensor of a file of `length` bytes.
+pub(crate) fn read_head(file: &mut impl Read, length: u64) -> Result<Vec<u8>, HeadError> {
+    if length < 8 {
+        return Err(HeadError::Damaged("it is shorter than the length of its header"));
+    }
+    let mut size = [0; 8];
+    file.read_exact(&mut size).map_err(HeadError::Read)?;
+    let json = u64::from_le_bytes(size);
+    if json > LARGEST_HEAD || json > length - 8 {
+        let why = "it ends inside its header, or is not a safetensors file";
+        return Err(HeadError::Damaged(why));
+    }
+    let mut head = size.to_vec();
+    head.resize(8 + json as usize, 0);
+    file.read_exact(&mut head[8..]).map_err(HeadError::Read)?;
+    Ok(head)
+}
+
+/// What the head of a file says, with offsets and shapes that fit each other.
+fn parse(head: &[u8]) -> Result<Metadata, String> {
+    let wrong = |error: &dyn std::fmt::Display| format!("its header is wrong: {error}");
+    match SafeTensors::read_metadata(head) {
+        // The library checks the header, and then misses the data.
+        Ok(_) | Err(SafeTensorError::MetadataIncompleteBuffer) => {}
+        Err(error) => return Err(wrong(&error)),
+    }
+    serde_json::from_slice(&head[8..]).map_err(|error| wrong(&error))
+}
+
+/// All elements as f32; `None` for a type that is not known here. Elements need not be aligned.
 pub(crate) fn decode(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f32>> {
     let mut values = vec![0.0; bytes.len() * 8 / dtype.bitsize()];
-    read(dtype, bytes, 0, &mut values)?;
+    convert_all(dtype, bytes, &mut values)?;
     Some(values)
 }
 
-/// Converts elements of `N` bytes from `first` on.
-fn convert<const N: usize>(
-    bytes: &[u8],
-    first: usize,
-    values: &mut [f32],
-    one: impl Fn([u8; N]) -> f32,
-) -> Option<()> {
-    let (elements, _) = bytes.as_chunks::<N>();
-    let elements = elements.get(first..first.checked_add(values.len())?)?;
-    values.iter_mut().zip(elements).for_each(|(value, element)| *value = one(*element));
+/// Converts as many little-endian elements as there are values.
+fn convert_all(dtype: Dtype, bytes: &[u8], values: &mut [f32]) -> Option<()> {
+    match dtype {
+        Dtype::F32 => convert(bytes, values, f32::from_le_bytes),
+        Dtype::F16 => convert(bytes, values, |two| f16::from_le_bytes(two).to_f32()),
+        Dtype::BF16 => convert(bytes, values, |two| bf16::from_le_bytes(two).to_f32()),
+        _ => return None,
+    }
     Some(())
+}
+
+fn convert<const N: usize>(bytes: &[u8], values: &mut [f32], one: impl Fn([u8; N]) -> f32) {
+    let (elements, _) = bytes.as_chunks::<N>();
+    values.iter_mut().zip(elements).for_each(|(value, element)| *value = one(*element));
 }

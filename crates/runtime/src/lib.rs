@@ -74,6 +74,7 @@ pub mod pass;
 mod picture;
 pub mod profile;
 pub mod program;
+mod regular_file;
 mod release;
 pub mod stream;
 mod sync;
@@ -106,6 +107,7 @@ pub use program::{
     Admission, AdmitError, Bindings, BuildError, BuildOptions, EarlyStart, EdgeMode, Policy,
     Prediction, ProfileError, Program, Rebound, Report, Rung, StepError, StepOutcome, Strategy,
 };
+pub use regular_file::open_regular;
 pub use stream::Stream;
 pub use version::DriverVersion;
 

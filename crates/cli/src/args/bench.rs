@@ -6,7 +6,7 @@ use clap::Args;
 use retrograph_finetune::bench::Contender;
 use retrograph_finetune::{DeviceChoice, Dtype, OptimizerConfig, TrainingConfig};
 
-use super::{CacheArguments, ModelArguments};
+use super::{CacheArguments, ModelArguments, up_to};
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
@@ -36,10 +36,10 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_delimiter = ',', default_value = "eager,capture,manual,manual-chain")]
     pub(crate) strategies: Vec<Contender>,
     /// Steps that are measured.
-    #[arg(long, default_value_t = 30)]
+    #[arg(long, default_value_t = 30, value_parser = up_to::<u32>(100_000))]
     pub(crate) steps: u32,
     /// Steps before the measurement.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = up_to::<u32>(100_000))]
     pub(crate) warm_up: u32,
     /// Write the results as JSON.
     #[arg(long, value_name = "FILE")]

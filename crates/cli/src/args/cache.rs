@@ -11,6 +11,7 @@ use retrograph_runtime::modules::{
     Bundle, CacheDir, CacheOptions, Compiler, Warming, WorkerCommand,
 };
 
+use super::up_to;
 use crate::error::CliError;
 use crate::screen::fact;
 
@@ -26,7 +27,7 @@ pub(crate) struct CacheArguments {
     #[arg(long, value_name = "HOW", default_value = "driver")]
     compile: CompileChoice,
     /// The most compiling processes; 0 for as many as there are cores.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = up_to::<usize>(1024))]
     compile_workers: usize,
 }
 

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use retrograph_finetune::{DeviceChoice, Dtype, GenerationDefaults, Sampling};
+use retrograph_finetune::{DeviceChoice, Dtype, GenerationDefaults, Sampling, TrainingConfig};
 
-use super::{CacheArguments, PrecisionArguments, StrategyArgument};
+use super::{CacheArguments, PrecisionArguments, StrategyArgument, up_to};
 
 /// Tokens behind the prompt when no number is asked for.
 const DEFAULT_TOKENS: usize = 256;
@@ -29,7 +29,10 @@ pub(crate) struct GenerateArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub(crate) prompt_file: Option<PathBuf>,
     /// The most tokens to generate.
-    #[arg(long, value_name = "TOKENS", default_value_t = DEFAULT_TOKENS)]
+    #[arg(
+        long, value_name = "TOKENS", default_value_t = DEFAULT_TOKENS,
+        value_parser = up_to::<usize>(TrainingConfig::MOST_POSITIONS as u64)
+    )]
     pub(crate) max_tokens: usize,
     /// The most tokens of prompt and text together, for which the cache has room [default: what
     /// the prompt and --max-tokens need, at most as many positions as the model has].

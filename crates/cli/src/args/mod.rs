@@ -15,6 +15,7 @@ mod training;
 
 use std::path::PathBuf;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use retrograph_finetune::{
     DeviceChoice, Mode, ModelConfig, ModelDirectory, OptimizerConfig, Precision, Preset,
@@ -61,6 +62,11 @@ pub(crate) enum Command {
     /// Compile kernels for the process that started this one.
     #[command(hide = true)]
     CompileWorker(WorkerArguments),
+}
+
+/// A number up to `most`.
+fn up_to<T: TryFrom<u64> + Clone + Send + Sync + 'static>(most: u64) -> RangedU64ValueParser<T> {
+    RangedU64ValueParser::new().range(..=most)
 }
 
 /// The rank of LoRA on a model of the hub where nothing is said.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::up_to;
 use crate::error::CliError;
 
 #[derive(Debug, Args)]
@@ -35,10 +36,16 @@ pub(crate) struct OutputArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) profile: Option<PathBuf>,
     /// Replays over which --profile takes medians.
-    #[arg(long, value_name = "REPLAYS", default_value_t = 20, requires = "profile")]
+    #[arg(
+        long, value_name = "REPLAYS", default_value_t = 20, requires = "profile",
+        value_parser = up_to::<usize>(100_000)
+    )]
     pub(crate) profile_replays: usize,
     /// Tokens of text to generate at the end; 0 for none.
-    #[arg(long, value_name = "TOKENS", default_value_t = 160)]
+    #[arg(
+        long, value_name = "TOKENS", default_value_t = 160,
+        value_parser = up_to::<usize>(1 << 24)
+    )]
     pub(crate) sample: usize,
     /// What the generated text continues; by default the beginning of the data.
     #[arg(long, value_name = "TEXT")]

@@ -71,9 +71,9 @@ impl AdapterConfig {
     }
 
     /// Reads the text of the file `path`.
-    pub(super) fn parse(path: &Path, text: &str) -> Result<Self, AdapterError> {
+    pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Self, AdapterError> {
         let unreadable = |why: String| AdapterError::damaged(path, why);
-        let map: Map<String, Value> = serde_json::from_str(text)
+        let map: Map<String, Value> = serde_json::from_slice(text)
             .map_err(|error| unreadable(format!("it is not a JSON object: {error}")))?;
         let options = Options { path, map: &map };
         options.require("peft_type", |value| *value == "LORA", "only LORA is supported")?;
@@ -135,8 +135,10 @@ impl Options<'_> {
     }
 
     fn lora(&self) -> Result<LoraConfig, AdapterError> {
-        let rank = self.get("r").as_u64().filter(|rank| (1..1 << 24).contains(rank));
-        let rank = rank.ok_or_else(|| self.refuse("r", "it must be a whole number from 1"))?;
+        let rank =
+            self.get("r").as_u64().filter(|rank| (1..=LoraConfig::MOST_RANK as u64).contains(rank));
+        let rule = "it must be a whole number from 1 to 65536";
+        let rank = rank.ok_or_else(|| self.refuse("r", rule))?;
         let alpha = self.get("lora_alpha").as_f64().map(|alpha| alpha as f32);
         let alpha = alpha.filter(|alpha| alpha.is_finite());
         let alpha = alpha.ok_or_else(|| self.refuse("lora_alpha", "it must be a number"))?;
@@ -203,7 +205,8 @@ mod tests {
         let Value::Object(mut map) = AdapterConfig { lora, base: None }.to_json() else { panic!() };
         change(&mut map);
         let text = Value::Object(map).to_string();
-        AdapterConfig::parse(Path::new("c.json"), &text).map_err(|error| error.to_string())
+        AdapterConfig::parse(Path::new("c.json"), text.as_bytes())
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -215,7 +218,7 @@ mod tests {
             let lora = LoraConfig { rank: 5, alpha, targets, rslora: true, norms, dropout };
             let config = AdapterConfig { lora, base: base.clone() };
             let text = config.to_json().to_string();
-            assert_eq!(AdapterConfig::parse(Path::new("c.json"), &text).unwrap(), config);
+            assert_eq!(AdapterConfig::parse(Path::new("c.json"), text.as_bytes()).unwrap(), config);
         }
     }
 

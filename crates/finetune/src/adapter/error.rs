@@ -14,6 +14,50 @@ pub enum AdapterError {
         /// Why.
         source: std::io::Error,
     },
+    /// The elements of a tensor cannot be read.
+    #[error("the tensor `{name}` in `{}` cannot be read: {source}", path.display())]
+    ReadTensor {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A weight that is to be merged is infinite or not a number.
+    #[error(
+        "element {index} of `{name}` in `{}` is {value}; weights must be finite: fetch or train \
+         them again",
+        path.display()
+    )]
+    NotFinite {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// Which element.
+        index: usize,
+        /// What it is.
+        value: f32,
+    },
+    /// A merged weight is larger than its type can express.
+    #[error(
+        "element {index} of `{name}` in `{}` would be {value} after the merge, which {dtype} cannot \
+         express; store the base model in a wider type",
+        path.display()
+    )]
+    Overflow {
+        /// The file of the base model.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// Which element.
+        index: usize,
+        /// What it would be.
+        value: f64,
+        /// The type in which the base model stores the tensor.
+        dtype: String,
+    },
     /// A file cannot be written. What was in its place before is still there.
     #[error("`{}` cannot be written: {source}; what was there before is unchanged", path.display())]
     Write {
@@ -89,6 +133,9 @@ pub enum AdapterError {
         /// Its type.
         found: String,
     },
+    /// The caller stopped a merge.
+    #[error("the merge was stopped, and nothing was written")]
+    Stopped,
     /// The adapter is of other options than the run.
     #[error(
         "the adapter is {saved}, and the run is {asked}; leave out the LoRA options, which come \

@@ -6,11 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use safetensors::tensor::Dtype;
 use serde_json::Value;
 
 use super::{Adapter, AdapterError};
+use crate::json_file::read_json;
 use crate::new_directory::NewDirectory;
 use crate::tensor_file::{self, Entry, TensorFile, encode};
 use crate::weight_file::decode;
@@ -37,12 +39,18 @@ pub struct Merged {
 }
 
 /// Writes the model in the directory `model`, with `adapter` added to it, to the directory `out`,
-/// which must be empty or not be there. It appears when it is complete.
+/// which must be empty or not be there. It appears when it is complete. `stop` ends the merge before
+/// the next tensor.
 ///
 /// # Errors
-/// An [`AdapterError`] with the file and the tensor that does not fit; then there is nothing at
-/// `out`.
-pub fn merge(model: &Path, adapter: &mut Adapter, out: &Path) -> Result<Merged, AdapterError> {
+/// An [`AdapterError`] with the file and the tensor that does not fit, or
+/// [`AdapterError::Stopped`]; then there is nothing at `out`.
+pub fn merge(
+    model: &Path,
+    adapter: &mut Adapter,
+    out: &Path,
+    stop: &AtomicBool,
+) -> Result<Merged, AdapterError> {
     let new = NewDirectory::create(out, &[])?;
     let names = weight_files(model)?;
     let files = names
@@ -52,7 +60,7 @@ pub fn merge(model: &Path, adapter: &mut Adapter, out: &Path) -> Result<Merged, 
     let changes = Changes::of(adapter);
     let tensors = changes.require(adapter, (model, &files))?;
     for (name, file) in names.iter().zip(&files) {
-        write_merged(file, &new.path().join(name), (adapter, &changes))?;
+        write_merged(file, &new.path().join(name), (adapter, &changes), stop)?;
     }
     copy_others(model, new.path())?;
     new.publish()?;
@@ -66,9 +74,9 @@ fn weight_files(model: &Path) -> Result<Vec<String>, AdapterError> {
         return Ok(vec![SINGLE.to_owned()]);
     }
     let path = model.join(INDEX);
-    let text = std::fs::read_to_string(&path)
-        .map_err(|source| AdapterError::Read { path: path.clone(), source })?;
-    let index: Value = serde_json::from_str(&text)
+    let text =
+        read_json(&path).map_err(|source| AdapterError::Read { path: path.clone(), source })?;
+    let index: Value = serde_json::from_slice(&text)
         .map_err(|error| AdapterError::damaged(&path, format!("it is not JSON: {error}")))?;
     let map = index["weight_map"].as_object();
     let map = map.ok_or_else(|| AdapterError::damaged(&path, "it has no `weight_map`"))?;
@@ -144,6 +152,7 @@ fn write_merged(
     file: &TensorFile,
     path: &Path,
     (adapter, changes): (&mut Adapter, &Changes),
+    stop: &AtomicBool,
 ) -> Result<(), AdapterError> {
     let entry = |name: String| -> Result<Entry, AdapterError> {
         let info = file.info(&name)?;
@@ -153,20 +162,49 @@ fn write_merged(
     let notes = file.notes();
     let data = &mut |index: usize| -> Result<Vec<u8>, AdapterError> {
         let Entry { name, dtype, shape } = &entries[index];
-        let bytes = file.bytes(name)?;
-        if changes.norms.contains(name) {
-            let values = adapter.stored(name)?;
-            return Ok(encode(*dtype, values.into_iter().map(f64::from)));
+        if stop.load(Ordering::Relaxed) {
+            return Err(AdapterError::Stopped);
         }
-        let Some(module) = changes.updates.get(name) else { return Ok(bytes.to_vec()) };
-        let a = adapter.stored(&format!("{module}.lora_A.weight"))?;
-        let b = adapter.stored(&format!("{module}.lora_B.weight"))?;
-        let base = decode(*dtype, bytes).expect("types were checked before anything was written");
+        let bytes = file.bytes(name)?;
+        // Types that are not known here, such as those of integers, have no such values.
+        let base = decode(*dtype, &bytes).unwrap_or_default();
+        require_finite((file.path(), name), &base)?;
+        if changes.norms.contains(name) {
+            let values = adapter.finite(name)?;
+            let values = values.into_iter().map(f64::from).collect();
+            return encode_finite(file.path(), &entries[index], values);
+        }
+        let Some(module) = changes.updates.get(name) else { return Ok(bytes) };
+        let a = adapter.finite(&format!("{module}.lora_A.weight"))?;
+        let b = adapter.finite(&format!("{module}.lora_B.weight"))?;
         let lora = adapter.lora();
         let sum = Sum { base: &base, a: &a, b: &b, width: shape[1], rank: lora.rank };
-        Ok(encode(*dtype, sum.rows(lora.exact_scale()).into_iter()))
+        encode_finite(file.path(), &entries[index], sum.rows(lora.exact_scale()))
     };
     tensor_file::write(path, notes, &entries, data)
+}
+
+/// Fails with the first of `values` that is not finite.
+pub(super) fn require_finite(
+    (path, name): (&Path, &str),
+    values: &[f32],
+) -> Result<(), AdapterError> {
+    let Some(index) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
+    let (path, name, value) = (path.to_owned(), name.to_owned(), values[index]);
+    Err(AdapterError::NotFinite { path, name, index, value })
+}
+
+/// Encodes the values of a tensor in its type, which must be able to express all of them.
+fn encode_finite(
+    path: &Path,
+    Entry { name, dtype, .. }: &Entry,
+    values: Vec<f64>,
+) -> Result<Vec<u8>, AdapterError> {
+    let bytes = encode(*dtype, values.iter().copied());
+    let rounded = decode(*dtype, &bytes).expect("types were checked before anything was written");
+    let Some(index) = rounded.iter().position(|value| !value.is_finite()) else { return Ok(bytes) };
+    let (path, name, value) = (path.to_owned(), name.clone(), values[index]);
+    Err(AdapterError::Overflow { path, name, index, value, dtype: dtype.to_string() })
 }
 
 /// `base + scale · b · a`, with `base: [outputs, width]`, `a: [rank, width]`, `b: [outputs, rank]`.

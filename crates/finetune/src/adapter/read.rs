@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::config::AdapterConfig;
+use super::merge::require_finite;
 use super::{AdapterError, CONFIG, NORMS, PREFIX, WEIGHTS};
 use crate::config::{LoraConfig, Projection};
+use crate::json_file::read_json;
 use crate::parameters::Parameter;
 use crate::tensor_file::TensorFile;
 
-/// An adapter on disk. Its file is mapped into memory: it must not be changed while the adapter is
-/// in use.
+/// An adapter on disk. Its matrices are read when they are asked for.
 #[derive(Debug)]
 pub struct Adapter {
     path: PathBuf,
@@ -26,8 +27,8 @@ impl Adapter {
     /// An [`AdapterError`] that names the file and what is wrong with it.
     pub fn open(folder: &Path) -> Result<Self, AdapterError> {
         let path = folder.join(CONFIG);
-        let text = std::fs::read_to_string(&path)
-            .map_err(|source| AdapterError::Read { path: path.clone(), source })?;
+        let text =
+            read_json(&path).map_err(|source| AdapterError::Read { path: path.clone(), source })?;
         let config = AdapterConfig::parse(&path, &text)?;
         let file = TensorFile::open(&folder.join(WEIGHTS))?;
         let adapter = Self { path: folder.to_owned(), config, file };
@@ -94,6 +95,13 @@ impl Adapter {
     /// The values of the tensor that is called `name` without the prefix.
     pub(super) fn stored(&mut self, name: &str) -> Result<Vec<f32>, AdapterError> {
         self.file.values(&format!("{PREFIX}{name}"))
+    }
+
+    /// The same, all of them finite.
+    pub(super) fn finite(&mut self, name: &str) -> Result<Vec<f32>, AdapterError> {
+        let values = self.stored(name)?;
+        require_finite((self.file.path(), &format!("{PREFIX}{name}")), &values)?;
+        Ok(values)
     }
 
     /// The shape of the tensor that is called `name` without the prefix.

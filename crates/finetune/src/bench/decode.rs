@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Contender, milliseconds};
 use crate::config::{Dtype, Mode, TrainingConfig};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::generate::{GenerationPlan, Generator, GeneratorOptions, Request, Sampling};
 use crate::init;
 use crate::parameters::Parameter;
@@ -90,7 +90,10 @@ impl DecodeBench {
         upload: &mut dyn FnMut(usize, usize, &str),
         on: &mut dyn FnMut(&DecodeMeasurement) -> bool,
     ) -> Result<Vec<DecodeMeasurement>> {
-        for &[_, room] in &self.sizes {
+        for &[position, room] in &self.sizes {
+            if position >= room {
+                return Err(Error::PromptTooLong { tokens: position, room });
+            }
             let plan = GenerationPlan::new(&self.config(), self.options(room))?;
             modules.prewarm(plan.requirements(), |_| ())?;
         }

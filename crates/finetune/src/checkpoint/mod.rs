@@ -109,7 +109,7 @@ impl Header {
     /// # Errors
     /// [`Error::CheckpointMismatch`] when they are not.
     pub fn require_base(&self, base: Option<&ModelDirectory>) -> Result<()> {
-        let digest = base.map(|base| base.digest().to_owned());
+        let digest = base.map(ModelDirectory::digest).transpose()?.map(str::to_owned);
         compare("base model (SHA-256)", &self.base, &digest)
     }
 

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use retrograph_runtime::open_regular;
 use safetensors::tensor::{Dtype, Metadata};
 use sha2::{Digest, Sha256};
 
@@ -12,7 +13,7 @@ use super::{DIGEST_PLACEHOLDER, FORMAT_VERSION, Header, METADATA_KEY, StatePart}
 use crate::data::hex;
 use crate::error::{Error, Result};
 use crate::parameters::Parameter;
-use crate::tensor_file::{HeadError, read_head};
+use crate::weight_file::{HeadError, read_head};
 
 /// A checkpoint file that was found whole.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ impl Checkpoint {
     /// truncated, altered or not a checkpoint at all.
     pub fn open(path: &Path) -> Result<Self> {
         let failed = |source| Error::ReadCheckpoint { path: PathBuf::from(path), source };
-        let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(failed)?);
+        let mut file = BufReader::with_capacity(1 << 20, open_regular(path).map_err(failed)?);
         let length = file.get_ref().metadata().map_err(failed)?.len();
         let damaged = |why: &str| damaged(path, why);
         let head = read_head(&mut file, length).map_err(|error| match error {
@@ -127,6 +128,7 @@ fn parse_head(head: &[u8]) -> Result<(Header, Metadata), String> {
         .ok_or("it is a safetensors file of another program")?;
     let header: Header = serde_json::from_str(header)
         .map_err(|error| format!("its description of the run is not readable: {error}"))?;
+    header.config.validate().map_err(|error| error.to_string())?;
     if header.format != FORMAT_VERSION {
         return Err(format!("its format is version {}, not {FORMAT_VERSION}", header.format));
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::require;
+use super::{ModelConfig, require, within};
 use crate::error::Result;
 
 /// A linear layer of each transformer layer.
@@ -167,6 +167,9 @@ fn trained() -> bool {
 }
 
 impl LoraConfig {
+    /// The largest inner dimension.
+    pub const MOST_RANK: usize = 1 << 16;
+
     /// Updates of the query and value projections, scaled by `alpha / rank`, and nothing else.
     pub const fn new(rank: usize, alpha: f32) -> Self {
         Self { rank, alpha, targets: LoraTargets::QV, rslora: false, norms: false, dropout: 0.0 }
@@ -183,8 +186,13 @@ impl LoraConfig {
         f64::from(self.alpha) / if self.rslora { rank.sqrt() } else { rank }
     }
 
-    pub(super) fn validate(&self) -> Result<()> {
-        require("rank", self.rank, self.rank >= 1, "at least 1")?;
+    /// Checks every value, and that the matrices have few enough elements in `model`.
+    pub(super) fn validate(&self, model: &ModelConfig) -> Result<()> {
+        within("rank", self.rank, Self::MOST_RANK)?;
+        let widths = self.targets.iter().flat_map(|target| model.projection(target));
+        let largest = self.rank.saturating_mul(widths.max().unwrap_or(1));
+        let rule = "such that every low-rank matrix has fewer than 2^32 elements";
+        require("rank", self.rank, u32::try_from(largest).is_ok(), rule)?;
         require("alpha", self.alpha, self.alpha.is_finite(), "finite")?;
         let holds = (0.0..1.0).contains(&self.dropout);
         require("lora_dropout", self.dropout, holds, "at least 0 and below 1")?;

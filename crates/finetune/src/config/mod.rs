@@ -70,6 +70,11 @@ pub struct TrainingConfig {
 }
 
 impl TrainingConfig {
+    /// The most sequences of a step.
+    pub const MOST_SEQUENCES: usize = 1 << 24;
+    /// The most tokens of a sequence, and of a prompt and the text that follows it.
+    pub const MOST_POSITIONS: usize = 1 << 24;
+
     /// Tokens per step.
     pub fn rows(&self) -> usize {
         self.batch * self.seq
@@ -93,13 +98,29 @@ impl TrainingConfig {
     }
 
     /// Checks every value and that the sizes fit the kernels' 32-bit dimensions.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`] with the value that cannot be used.
     pub fn validate(&self) -> Result<()> {
+        self.validate_sizes()?;
+        self.optimizer.validate()
+    }
+
+    /// Checks all but the optimizer. Nothing is computed from the sizes of a run before this.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`] with the value that cannot be used.
+    pub fn validate_sizes(&self) -> Result<()> {
         self.model.validate()?;
-        require("batch", self.batch, self.batch >= 1, "at least 1")?;
-        require("seq", self.seq, self.seq >= 1, "at least 1")?;
+        within("batch", self.batch, Self::MOST_SEQUENCES)?;
+        within("seq", self.seq, Self::MOST_POSITIONS)?;
+        if let Mode::Lora(lora) = self.mode {
+            lora.validate(&self.model)?;
+        }
         let rows = self.batch.saturating_mul(self.seq);
         let widest = self.model.vocab.max(self.model.intermediate).max(self.model.hidden);
-        let widest = widest.max(self.model.q_width()).max(self.model.kv_width());
+        let rank = self.mode.lora().map_or(0, |lora| lora.rank);
+        let widest = widest.max(self.model.q_width()).max(self.model.kv_width()).max(rank);
         let columns = if self.fuses_attention() { 1 } else { self.seq };
         let scores = rows.saturating_mul(self.model.heads).saturating_mul(columns);
         let largest = rows.saturating_mul(widest).max(scores);
@@ -110,11 +131,7 @@ impl TrainingConfig {
             fits,
             "such that every activation has less than 2^32 elements",
         )?;
-        if let Mode::Lora(lora) = self.mode {
-            lora.validate()?;
-        }
-        self.validate_quantization()?;
-        self.optimizer.validate()
+        self.validate_quantization()
     }
 
     /// What is quantized is not trained, and has rows that end where eight codes do.
@@ -136,6 +153,11 @@ fn require(field: &'static str, value: impl fmt::Display, holds: bool, rule: &st
         return Ok(());
     }
     Err(Error::InvalidConfig { field, value: value.to_string(), rule: rule.to_owned() })
+}
+
+/// Requires a number from 1 to `most`.
+fn within(field: &'static str, value: usize, most: usize) -> Result<()> {
+    require(field, value, (1..=most).contains(&value), &format!("from 1 to {most}"))
 }
 
 #[cfg(test)]
@@ -177,6 +199,54 @@ mod tests {
         let mut wrong = config();
         (wrong.batch, wrong.seq) = (1 << 20, 1 << 20);
         assert!(wrong.validate().unwrap_err().to_string().contains("batch x seq"));
+    }
+
+    #[test]
+    fn a_size_that_no_kernel_can_count_is_refused_under_its_own_name() {
+        let two = |set: &dyn Fn(&mut TrainingConfig, usize)| {
+            [1 << 32, usize::MAX].map(|value| {
+                let mut wrong = config();
+                set(&mut wrong, value);
+                wrong.validate().unwrap_err().to_string()
+            })
+        };
+        let lora = |rank| Mode::Lora(LoraConfig::new(rank, 1.0));
+        let dimensions: [(&str, &dyn Fn(&mut TrainingConfig, usize)); 9] = [
+            ("vocab", &|config, value| config.model.vocab = value),
+            ("layers", &|config, value| config.model.layers = value),
+            ("hidden", &|config, value| config.model.hidden = value),
+            ("intermediate", &|config, value| config.model.intermediate = value),
+            ("heads", &|config, value| config.model.heads = value),
+            ("head_dim", &|config, value| config.model.head_dim = Some(value)),
+            ("batch", &|config, value| config.batch = value),
+            ("seq", &|config, value| config.seq = value),
+            ("rank", &|config, value| config.mode = lora(value)),
+        ];
+        for (name, set) in dimensions {
+            for error in two(set) {
+                assert!(error.starts_with(&format!("{name} is ")), "{name}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn matrices_of_2_to_the_32_elements_are_refused() {
+        let wrong = |change: &dyn Fn(&mut TrainingConfig)| {
+            let mut wrong = config();
+            change(&mut wrong);
+            wrong.validate().unwrap_err().to_string()
+        };
+        let most = ModelConfig::MOST_WIDTH;
+        let error = wrong(&|config| (config.model.vocab, config.model.hidden) = (most, 256));
+        assert!(error.starts_with("vocab x hidden is 4294967296"), "{error}");
+        let error = wrong(&|config| config.model.head_dim = Some(most));
+        assert!(error.starts_with("heads x head_dim is"), "{error}");
+        let error = wrong(&|config| {
+            (config.model.hidden, config.mode) = (most / 4, Mode::Lora(LoraConfig::new(1025, 1.)));
+            (config.model.vocab, config.model.intermediate) = (256, 256);
+            config.model.head_dim = Some(2);
+        });
+        assert!(error.starts_with("rank is 1025"), "{error}");
     }
 
     #[test]

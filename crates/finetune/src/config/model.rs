@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Projection, RopeScaling, require};
+use super::{Projection, RopeScaling, require, within};
 use crate::error::Result;
 
 /// Tokens are bytes, so a vocabulary needs at least this many entries.
@@ -47,6 +47,12 @@ pub struct ModelConfig {
 }
 
 impl ModelConfig {
+    /// The most layers. Published models have up to 126.
+    pub const MOST_LAYERS: usize = 4096;
+    /// The most tokens, and the largest width of the residual stream, of the MLP, and of all heads
+    /// together.
+    pub const MOST_WIDTH: usize = 1 << 24;
+
     /// Width of one head.
     pub fn head_dim(&self) -> usize {
         self.head_dim.unwrap_or(self.hidden / self.heads.max(1))
@@ -74,13 +80,19 @@ impl ModelConfig {
         }
     }
 
-    /// Checks that the dimensions fit each other.
+    /// Checks that the dimensions fit each other and the kernels. Nothing is computed from the
+    /// dimensions of a model before this.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) with the dimension that cannot be used.
     pub fn validate(&self) -> Result<()> {
-        require("vocab", self.vocab, self.vocab > 0, "at least 1")?;
-        require("layers", self.layers, self.layers >= 1, "at least 1")?;
-        require("intermediate", self.intermediate, self.intermediate >= 1, "at least 1")?;
-        require("heads", self.heads, self.heads >= 1, "at least 1")?;
+        within("vocab", self.vocab, Self::MOST_WIDTH)?;
+        within("layers", self.layers, Self::MOST_LAYERS)?;
+        within("hidden", self.hidden, Self::MOST_WIDTH)?;
+        within("intermediate", self.intermediate, Self::MOST_WIDTH)?;
+        within("heads", self.heads, Self::MOST_WIDTH)?;
         self.validate_head()?;
+        self.validate_matrices()?;
         let grouped = self.kv_heads >= 1 && self.heads.is_multiple_of(self.kv_heads);
         require("kv_heads", self.kv_heads, grouped, "a divisor of the number of heads")?;
         let theta = self.rope_theta.is_finite() && self.rope_theta > 1.0;
@@ -98,9 +110,22 @@ impl ModelConfig {
             let rule = "such that hidden / heads is even, for rotary pairs";
             return require("hidden", self.hidden, even, rule);
         };
-        require("hidden", self.hidden, self.hidden >= 1, "at least 1")?;
-        let even = width >= 2 && width.is_multiple_of(2);
-        require("head_dim", width, even, "even and at least 2, for rotary pairs")
+        within("head_dim", width, Self::MOST_WIDTH)?;
+        require("head_dim", width, width.is_multiple_of(2), "even, for rotary pairs")
+    }
+
+    /// Every matrix must have fewer elements than the kernels can count.
+    fn validate_matrices(&self) -> Result<()> {
+        within("heads x head_dim", self.q_width(), Self::MOST_WIDTH)?;
+        for (field, width) in [
+            ("vocab x hidden", self.vocab),
+            ("hidden x intermediate", self.intermediate),
+            ("heads x head_dim x hidden", self.q_width()),
+        ] {
+            let elements = width.saturating_mul(self.hidden);
+            require(field, elements, u32::try_from(elements).is_ok(), "below 2^32")?;
+        }
+        Ok(())
     }
 }
 

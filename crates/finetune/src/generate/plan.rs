@@ -84,12 +84,8 @@ impl GenerationPlan {
     /// # Errors
     /// When the configuration or the length is not valid.
     pub fn new(config: &TrainingConfig, options: GeneratorOptions) -> Result<Self> {
+        TrainingConfig { batch: 1, seq: 1, ..*config }.validate_sizes()?;
         let room = options.max_length;
-        let rule = "at least 2: a token of the prompt and one behind it";
-        if room < 2 {
-            let (field, value) = ("max_length", room.to_string());
-            return Err(Error::InvalidConfig { field, value, rule: rule.to_owned() });
-        }
         let sizes = Sizes::new(config, room, options.cache_dtype(config))?;
         let prompt = sizes.describe(config, sizes.largest_prompt())?;
         let next = sizes.describe(config, [1, room])?;

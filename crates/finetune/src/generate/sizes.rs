@@ -28,8 +28,22 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Powers of two, up to `room`.
+    /// Powers of two, up to `room`, which must hold a token of the prompt and one more. The cache of
+    /// a layer must have fewer elements than the kernels can count.
     pub(super) fn new(config: &TrainingConfig, room: usize, dtype: Dtype) -> Result<Self> {
+        let elements = room.saturating_mul(config.model.kv_width().max(1));
+        let most = TrainingConfig::MOST_POSITIONS;
+        let rule = if !(2..=most).contains(&room) {
+            Some(format!("from 2 to {most}: a token of the prompt and those that follow"))
+        } else if u32::try_from(elements).is_err() {
+            Some("such that the keys of a layer have fewer than 2^32 elements".to_owned())
+        } else {
+            None
+        };
+        if let Some(rule) = rule {
+            let (field, value) = ("max_length", room.to_string());
+            return Err(Error::InvalidConfig { field, value, rule });
+        }
         let powers = |from: usize, to: usize| {
             std::iter::successors(Some(from), |size| Some(size * 2)).take_while(move |&s| s < to)
         };
@@ -146,6 +160,17 @@ mod tests {
         assert_eq!(short.largest_prompt(), [512, 1024]);
         // 12 heads over 32 768 positions leave room for 170 rows.
         assert_eq!(sizes(32_768).largest_prompt(), [128, 32_768]);
+    }
+
+    #[test]
+    fn a_room_that_no_kernel_can_count_is_refused() {
+        for room in [0, 1, (1 << 24) + 1, 1 << 32, usize::MAX] {
+            let error = Sizes::new(&config(), room, Dtype::F32).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("max_length is {room}, ")), "{error}");
+        }
+        let wide = ModelConfig { head_dim: Some(1 << 20), ..config().model };
+        let error = Sizes::new(&TrainingConfig { model: wide, ..config() }, 1 << 20, Dtype::F32);
+        assert!(error.unwrap_err().to_string().contains("2^32 elements"));
     }
 
     #[test]

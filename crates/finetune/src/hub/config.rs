@@ -71,8 +71,8 @@ struct Rope {
 }
 
 /// The model that `text`, the configuration at `path`, describes, and its number of positions.
-pub(super) fn parse(path: &Path, text: &str) -> Result<(ModelConfig, Option<usize>)> {
-    let raw: Raw = serde_json::from_str(text).map_err(|error| HubError::json(path, error))?;
+pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(ModelConfig, Option<usize>)> {
+    let raw: Raw = serde_json::from_slice(text).map_err(|error| HubError::json(path, error))?;
     supported(&raw).map_err(|(field, value, supported)| HubError::Unsupported {
         path: path.to_owned(),
         field,

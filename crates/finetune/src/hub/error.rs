@@ -18,6 +18,16 @@ pub enum HubError {
         /// Why.
         source: std::io::Error,
     },
+    /// The elements of a tensor cannot be read.
+    #[error("the tensor `{tensor}` in `{}` cannot be read: {source}", path.display())]
+    ReadTensor {
+        /// The tensor.
+        tensor: String,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A JSON file says something else than it must.
     #[error("`{}` cannot be used: {why}", path.display())]
     Json {
@@ -163,7 +173,7 @@ pub enum HubError {
         why: String,
     },
     /// The sequences of the run are longer than the model's context.
-    #[error("a sequence has {seq} tokens, and the model knows {positions} positions; use --seq")]
+    #[error("{seq} tokens do not fit the context of the model, {positions} positions; use fewer")]
     TooLong {
         /// Tokens of a sequence.
         seq: usize,

@@ -31,6 +31,7 @@ pub use tensors::StoredTensor;
 use crate::config::{Mode, ModelConfig};
 use crate::data::hex;
 use crate::error::{Error, Result};
+use crate::json_file::read_json;
 use crate::parameters::{HEAD, inventory};
 use crate::tokenizer::{TOKENIZER_FILE, Tokenizer};
 use crate::trainer::Chunk;
@@ -38,7 +39,8 @@ use tensors::Tensors;
 
 /// A model on disk whose every tensor was found as the configuration says. Clones share the files.
 ///
-/// The files are mapped into memory: they must not be changed while the model is in use.
+/// Elements are read when they are asked for. A file that became shorter meanwhile is an error that
+/// names the file and the tensor.
 #[derive(Clone, Debug)]
 pub struct ModelDirectory(Arc<Inner>);
 
@@ -58,7 +60,7 @@ impl ModelDirectory {
     /// [`HubError`] with the file, field or tensor that cannot be used.
     pub fn open(path: &Path) -> Result<Self> {
         let file = path.join("config.json");
-        let text = std::fs::read_to_string(&file).map_err(HubError::read(&file))?;
+        let text = read_json(&file).map_err(HubError::read(&file))?;
         let (config, positions) = config::parse(&file, &text)?;
         let tensors = Tensors::open(path)?;
         let path = path.to_owned();
@@ -130,9 +132,15 @@ impl ModelDirectory {
     }
 
     /// Writes the elements of the tensor `name` from element `first` on to `values`, as f32 and
-    /// row-major. `None` where there is no such tensor, or it has fewer elements.
-    pub fn read(&self, name: &str, first: usize, values: &mut [f32]) -> Option<()> {
-        self.0.tensors.read(self.0.tensors.by_name().get(name)?, first, values)
+    /// row-major. False if there is no such tensor, or it has fewer elements.
+    ///
+    /// # Errors
+    /// [`HubError::ReadTensor`] when the file cannot be read, or became shorter.
+    pub fn read(&self, name: &str, first: usize, values: &mut [f32]) -> Result<bool> {
+        let tensors = &self.0.tensors;
+        let Some(tensor) = tensors.by_name().get(name) else { return Ok(false) };
+        let Some(read) = tensors.read((name, tensor), first, values) else { return Ok(false) };
+        Ok(read.map(|()| true)?)
     }
 
     /// Whether there is a tensor `name`.
@@ -143,33 +151,43 @@ impl ModelDirectory {
     /// Fills `chunk` with the elements of the tensor `name` from `first` on. What is bf16 there and
     /// here is copied; everything else goes through f32.
     ///
+    /// # Errors
+    /// [`HubError::ReadTensor`] when the file cannot be read, or became shorter.
+    ///
     /// # Panics
     /// Where there is no such tensor, or it has fewer elements.
-    pub(crate) fn fill(&self, name: &str, first: usize, chunk: Chunk<'_>) {
+    pub(crate) fn fill(&self, name: &str, first: usize, chunk: Chunk<'_>) -> Result<()> {
         let tensors = &self.0.tensors;
         let tensor = tensors.by_name().get(name).expect("the model was found to have the tensor");
         let whole = "the tensor was found to have its shape";
         match chunk {
             Chunk::Bf16(values) if tensor.dtype == Dtype::BF16 => {
-                tensors.copy(tensor, first, bytemuck::cast_slice_mut(values)).expect(whole);
+                tensors.copy((name, tensor), first, bytemuck::cast_slice_mut(values))?;
+                Ok(())
             }
-            chunk => chunk.fill(|values| tensors.read(tensor, first, values).expect(whole)),
+            chunk => chunk.try_fill(|values| {
+                Ok(tensors.read((name, tensor), first, values).expect(whole)?)
+            }),
         }
     }
 
     /// SHA-256 of the names, types, shapes and elements of all tensors, in hexadecimal digits: what
     /// a checkpoint that lacks the frozen weights names them by. It does not depend on how they are
     /// divided among files. The first call reads everything.
-    pub fn digest(&self) -> &str {
-        self.0.digest.get_or_init(|| {
-            let mut hash = Sha256::new();
-            for (name, tensor) in self.0.tensors.by_name() {
-                let shape = &tensor.shape;
-                hash.update(format!("{name} {:?} {shape:?}\n", tensor.dtype).as_bytes());
-                hash.update(self.0.tensors.bytes(tensor));
-            }
-            hex(&hash.finalize())
-        })
+    ///
+    /// # Errors
+    /// [`HubError::ReadTensor`] when a file cannot be read, or became shorter.
+    pub fn digest(&self) -> Result<&str> {
+        if let Some(digest) = self.0.digest.get() {
+            return Ok(digest);
+        }
+        let (tensors, mut hash) = (&self.0.tensors, Sha256::new());
+        for (name, tensor) in tensors.by_name() {
+            let shape = &tensor.shape;
+            hash.update(format!("{name} {:?} {shape:?}\n", tensor.dtype).as_bytes());
+            tensors.pieces((name, tensor), &mut |piece| hash.update(piece))?;
+        }
+        Ok(self.0.digest.get_or_init(|| hex(&hash.finalize())))
     }
 }
 

@@ -7,7 +7,8 @@ use safetensors::tensor::{Dtype, TensorInfo};
 use serde::Deserialize;
 
 use super::error::HubError;
-use crate::weight_file::{OpenError, WeightFile, read};
+use crate::json_file::read_json;
+use crate::weight_file::{OpenError, WeightFile};
 
 /// The one file of a small model.
 const SINGLE: &str = "model.safetensors";
@@ -47,9 +48,9 @@ impl Tensors {
             tensors.add(single)?;
             return Ok(tensors);
         }
-        let text = std::fs::read_to_string(&index).map_err(HubError::read(&index))?;
+        let text = read_json(&index).map_err(HubError::read(&index))?;
         let map: Index =
-            serde_json::from_str(&text).map_err(|error| HubError::json(&index, error))?;
+            serde_json::from_slice(&text).map_err(|error| HubError::json(&index, error))?;
         let mut names: Vec<&String> = map.weight_map.values().collect();
         names.sort();
         names.dedup();
@@ -102,27 +103,45 @@ impl Tensors {
         self.files.iter().map(|file| (file.path(), file.len()))
     }
 
-    /// The bytes of a tensor.
-    pub(super) fn bytes(&self, tensor: &StoredTensor) -> &[u8] {
-        self.files[tensor.file].bytes(&tensor.info)
+    /// Hands on the bytes of the tensor `name` in their order, a piece at a time.
+    pub(super) fn pieces(
+        &self,
+        (name, tensor): (&str, &StoredTensor),
+        on: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), HubError> {
+        let read = self.files[tensor.file].pieces(&tensor.info, on);
+        read.map_err(|source| self.unreadable((name, tensor), source))
     }
 
-    /// Writes the elements of a tensor from `first` on to `values`; `None` for a type that is not
-    /// read, or a range outside of the tensor.
+    /// Writes the elements of the tensor `name` from `first` on to `values`; `None` for a type that
+    /// is not read, or a range outside of the tensor.
     pub(super) fn read(
         &self,
-        tensor: &StoredTensor,
+        (name, tensor): (&str, &StoredTensor),
         first: usize,
         values: &mut [f32],
-    ) -> Option<()> {
-        read(tensor.dtype, self.bytes(tensor), first, values)
+    ) -> Option<Result<(), HubError>> {
+        let read = self.files[tensor.file].read_values(&tensor.info, first, values)?;
+        Some(read.map_err(|source| self.unreadable((name, tensor), source)))
     }
 
-    /// Copies the bytes of elements from `first` on; `None` for a range outside of the tensor.
-    pub(super) fn copy(&self, tensor: &StoredTensor, first: usize, out: &mut [u8]) -> Option<()> {
-        let size = tensor.dtype.bitsize() / 8;
-        let start = first.checked_mul(size)?;
-        out.copy_from_slice(self.bytes(tensor).get(start..start.checked_add(out.len())?)?);
-        Some(())
+    /// Copies the bytes of elements of the tensor `name` from `first` on, which it must have.
+    pub(super) fn copy(
+        &self,
+        (name, tensor): (&str, &StoredTensor),
+        first: usize,
+        out: &mut [u8],
+    ) -> Result<(), HubError> {
+        let start = first * (tensor.dtype.bitsize() / 8);
+        let read = self.files[tensor.file].read(&tensor.info, start, out);
+        read.map_err(|source| self.unreadable((name, tensor), source))
+    }
+
+    fn unreadable(
+        &self,
+        (name, tensor): (&str, &StoredTensor),
+        source: std::io::Error,
+    ) -> HubError {
+        HubError::ReadTensor { tensor: name.to_owned(), path: self.path(tensor).to_owned(), source }
     }
 }

@@ -39,6 +39,9 @@ impl From<GradientHome> for StepOptions {
 }
 
 impl StepOptions {
+    /// The most micro-batches of a step. Each is described with operations of its own.
+    pub const MOST_PARTS: usize = 1024;
+
     /// Whether the step is to take less memory at the cost of time.
     pub fn saves_memory(&self) -> bool {
         self.micro_batch.is_some() || self.recompute
@@ -56,6 +59,7 @@ impl StepOptions {
         };
         let divides = |value: usize| value > 0 && batch.is_multiple_of(value);
         let rule = || format!("a divisor of the batch, {batch}");
+        let few = || format!("such that a step has at most {} micro-batches", Self::MOST_PARTS);
         match (self.micro_batch, self.interleave) {
             (Some(_), Some(parts)) if parts != 1 => {
                 let rule = "1 where micro-batches save memory: they follow each other".to_owned();
@@ -63,6 +67,10 @@ impl StepOptions {
             }
             (Some(size), _) if !divides(size) => invalid("micro-batch", size, rule()),
             (_, Some(parts)) if !divides(parts) => invalid("interleave", parts, rule()),
+            (Some(size), _) if batch / size > Self::MOST_PARTS => {
+                invalid("micro-batch", size, few())
+            }
+            (_, Some(parts)) if parts > Self::MOST_PARTS => invalid("interleave", parts, few()),
             (Some(size), _) => Ok(Division { batch, parts: batch / size, side_by_side: false }),
             (None, asked) => {
                 let pays = !self.saves_memory() && Division::pays(config);
@@ -202,6 +210,14 @@ mod tests {
             let text = error(None, Some(parts));
             assert!(text.contains(&format!("interleave is {parts}")), "{text}");
             assert!(text.contains("a divisor of the batch, 4"), "{text}");
+        }
+        let many = TrainingConfig { batch: 2048, ..large };
+        for options in [
+            StepOptions { interleave: Some(2048), ..StepOptions::default() },
+            StepOptions { micro_batch: Some(1), ..StepOptions::default() },
+        ] {
+            let text = options.division(&many).unwrap_err().to_string();
+            assert!(text.contains("at most 1024 micro-batches"), "{text}");
         }
         assert!(error(Some(3), None).contains("micro-batch is 3"));
         assert!(error(Some(2), Some(2)).contains("interleave is 2"));

@@ -261,7 +261,8 @@ impl Trainer {
         header.held_out.clone_from(&self.held_out);
         header.micro_batch = self.step.options.micro_batch;
         header.interleave = self.step.division.interleaved();
-        header.base = self.base.as_ref().map(|base| base.digest().to_owned());
+        let digest = self.base.as_ref().map(ModelDirectory::digest).transpose()?;
+        header.base = digest.map(str::to_owned);
         let state = &self.lane.state;
         let mut reader = state.reader(&self.stream);
         directory.save(&header, &state.trained_parameters(), &mut reader)

@@ -270,7 +270,7 @@ pub(crate) fn load_state(
     let progress = &mut |done, total, name: &str| on(Stage::Uploading { done, total, name });
     let initial = |parameter: &Parameter, first, chunk: Chunk<'_>| {
         match base.filter(|base| base.has(&parameter.name)) {
-            Some(base) => base.fill(&parameter.name, first, chunk),
+            Some(base) => return base.fill(&parameter.name, first, chunk),
             None => chunk.fill(|values| init::fill(values, first, parameter, seed)),
         }
         Ok(())

@@ -35,12 +35,24 @@ impl Chunk<'_> {
     /// Fills the chunk by `fill` in f32; each value is rounded once where it is bf16, to the
     /// nearest and ties to even.
     pub fn fill(self, fill: impl FnOnce(&mut [f32])) {
+        let Ok(()) = self.try_fill(|values| {
+            fill(values);
+            Ok::<_, std::convert::Infallible>(())
+        });
+    }
+
+    /// The same by a `fill` that may fail.
+    ///
+    /// # Errors
+    /// What `fill` fails with.
+    pub fn try_fill<E>(self, fill: impl FnOnce(&mut [f32]) -> Result<(), E>) -> Result<(), E> {
         match self {
             Self::F32(values) => fill(values),
             Self::Bf16(values) => {
                 let mut wide = vec![0.0; values.len()];
-                fill(&mut wide);
+                fill(&mut wide)?;
                 values.convert_from_f32_slice(&wide);
+                Ok(())
             }
         }
     }

@@ -2,6 +2,7 @@
 //! compute, and every mismatch is named.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use retrograph_finetune::adapter::{Adapter, AdapterError, AdapterOutput, merge};
 use retrograph_finetune::parameters::{Parameter, inventory};
@@ -13,6 +14,9 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 use crate::device::{device, simulated};
 use crate::models::{config, text, train, trainer};
+
+/// Nobody stops a merge.
+static GO_ON: AtomicBool = AtomicBool::new(false);
 
 /// Every projection, a rank that is no multiple of anything, the scale of rsLoRA, and norms.
 fn lora() -> LoraConfig {
@@ -162,7 +166,7 @@ fn a_merged_model_computes_what_base_and_adapter_compute() {
     let [base, adapter, out] = ["base", "adapter", "out"].map(|name| folder.path().join(name));
     write_base(&base, &inventory(&config.model, config.mode), config.seed);
     tuned.export_adapter(output(&adapter)).unwrap();
-    let merged = merge(&base, &mut Adapter::open(&adapter).unwrap(), &out).unwrap();
+    let merged = merge(&base, &mut Adapter::open(&adapter).unwrap(), &out, &GO_ON).unwrap();
     assert_eq!((merged.updated, merged.replaced, merged.files), (2 * 7, 2 * 2, 2));
     assert_eq!(std::fs::read_to_string(out.join("config.json")).unwrap(), "{}");
     assert!(out.join("model.safetensors.index.json").exists());
@@ -180,7 +184,7 @@ fn a_merged_model_computes_what_base_and_adapter_compute() {
     assert!((tuned - whole).abs() < 2e-6 * tuned, "{tuned} and {whole}");
     assert!((tuned - plain).abs() > 1e-3 * tuned, "the adapter changes nothing: {plain}");
 
-    let occupied = merge(&base, &mut Adapter::open(&adapter).unwrap(), &out).unwrap_err();
+    let occupied = merge(&base, &mut Adapter::open(&adapter).unwrap(), &out, &GO_ON).unwrap_err();
     assert!(matches!(occupied, AdapterError::Occupied { .. }), "{occupied}");
 }
 
@@ -195,7 +199,7 @@ fn a_model_that_does_not_fit_is_refused_and_nothing_is_left() {
         let mut parameters = inventory(&config.model, config.mode);
         change(&mut parameters);
         write_base(&base, &parameters, 0);
-        let error = merge(&base, &mut Adapter::open(&adapter).unwrap(), &out).unwrap_err();
+        let error = merge(&base, &mut Adapter::open(&adapter).unwrap(), &out, &GO_ON).unwrap_err();
         std::fs::remove_dir_all(&base).unwrap();
         assert!(!out.exists());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "only the adapter");

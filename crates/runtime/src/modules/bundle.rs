@@ -29,10 +29,15 @@ use sha2::{Digest as _, Sha256};
 
 use super::image::Digest;
 use super::index::{BundleEntry, Listed, checksum, write};
+use crate::regular_file::open_regular;
 
 const MAGIC: &[u8; 8] = b"RTGCODE\n";
 const FORMAT: u32 = 2;
 const HEAD_BYTES: usize = 48;
+/// The longest index: that of more images than anybody has.
+const MOST_INDEX_BYTES: u32 = 64 << 20;
+/// The longest code of one image; the images of the workspace take less than a megabyte each.
+const MOST_CODE_BYTES: u64 = 1 << 30;
 
 /// Why a bundle cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -106,7 +111,7 @@ impl Bundle {
     /// [`BundleError`] for what is no bundle, is damaged, cut off, or of another format.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, BundleError> {
         let path = path.as_ref();
-        let file = File::open(path).map_err(|source| io(path, source))?;
+        let file = open_regular(path).map_err(|source| io(path, source))?;
         Self::read(path, file)
     }
 
@@ -220,9 +225,12 @@ impl Bundle {
         }
         let data_start = HEAD_BYTES as u64 + u64::from(number(12));
         require(data_start)?;
+        let corrupt = |what: String| BundleError::Corrupt { path: path.to_owned(), what };
+        if number(12) > MOST_INDEX_BYTES {
+            return Err(corrupt(format!("the length of the index, {} bytes", number(12))));
+        }
         let mut index = vec![0; number(12) as usize];
         file.read_exact(&mut index).map_err(failed)?;
-        let corrupt = |what: String| BundleError::Corrupt { path: path.to_owned(), what };
         if Sha256::digest(&index)[..] != head[16..] {
             return Err(corrupt("the checksum of the index".to_owned()));
         }
@@ -230,6 +238,10 @@ impl Bundle {
             .map_err(|error| corrupt(format!("the index: {error}")))?;
         for entry in &mut listed {
             require(data_start.saturating_add(entry.offset).saturating_add(entry.length))?;
+            if entry.length > MOST_CODE_BYTES {
+                let Listed { name, length, .. } = entry;
+                return Err(corrupt(format!("the entry `{name}` of {length} bytes")));
+            }
             entry.parse().ok_or_else(|| corrupt(format!("the entry `{}`", entry.name)))?;
         }
         let (path, file) = (path.to_owned(), Mutex::new(file));

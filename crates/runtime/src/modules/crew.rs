@@ -70,7 +70,7 @@ impl Crew<'_> {
             let Some(ptx) = images.get(index) else { return };
             let started = Instant::now();
             // A large image gets its share of the cores, for the others wait for it in the end.
-            let threads = (self.workers * ptx.len() / all.max(1)).max(1);
+            let threads = (self.workers.saturating_mul(ptx.len()) / all.max(1)).max(1);
             let job = Job { ptx, device: self.device, threads, limit: self.limit };
             let code = hand.compile(job);
             let goes_on = code.as_ref().err().is_none_or(|failure| hand.survives(failure));

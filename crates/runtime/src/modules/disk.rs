@@ -8,7 +8,7 @@
 //! Absent on purpose: a limit of size, since a set of images takes about a megabyte per driver
 //! version. The directory may be deleted at any time.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,7 @@ use super::bundle::{Bundle, BundleError};
 use super::image::Digest;
 use super::index::{BundleEntry, hex};
 use crate::context::Context;
+use crate::regular_file::open_regular;
 
 /// A directory for compiled images. It is made when something is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,7 +124,7 @@ impl CacheDir {
         space: &'s mut Vec<u8>,
     ) -> Result<Option<&'s [u8]>, DiskError> {
         let path = self.path.join(key.file_name());
-        let file = match File::open(&path) {
+        let file = match open_regular(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(DiskError::Io { path, source }),

@@ -192,3 +192,25 @@ fn an_image_for_another_device_is_refused_before_the_driver_is_asked() {
     assert!(text.contains(&device.context.device_target().to_string()), "{text}");
     assert!(cache.prewarm(&two(), |_| ()).is_ok());
 }
+
+#[test]
+fn lengths_that_no_bundle_has_are_refused_before_memory_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("huge.bundle");
+    let head = [b"RTGCODE\n".as_slice(), &2_u32.to_le_bytes(), &u32::MAX.to_le_bytes()].concat();
+    fs::write(&path, head).unwrap();
+    // A file with a hole: it has the length that its head says, and takes no place on disk.
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(5 << 30).unwrap();
+    let error = Bundle::open(&path).unwrap_err().to_string();
+    assert!(error.contains("the length of the index, 4294967295 bytes"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_not_a_bundle() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let error = Bundle::open(&path).unwrap_err().to_string();
+    assert!(error.contains("not a regular file"), "{error}");
+}

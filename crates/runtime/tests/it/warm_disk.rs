@@ -177,3 +177,26 @@ fn code_of_another_driver_is_not_taken() {
     assert_eq!((on(12080).as_str(), on(13000).as_str()), ("2 jit", "2 disk"));
     assert_eq!(files(&path).len(), 4);
 }
+
+#[cfg(unix)]
+#[test]
+fn a_cache_entry_that_is_not_a_regular_file_is_compiled_again() {
+    let (_folder, path) = place();
+    let device = device();
+    warm_two(&device, on_disk(&path)).unwrap();
+    let [pipe, directory] = &files(&path)[..] else { panic!("two files were written") };
+    fs::remove_file(pipe).unwrap();
+    let made = std::process::Command::new("mkfifo").args(["-m", "600"]).arg(pipe).status();
+    assert!(made.unwrap().success());
+    fs::remove_file(directory).unwrap();
+    fs::create_dir(directory).unwrap();
+    let warm = warm_two(&device, on_disk(&path)).unwrap();
+    assert_eq!(warm.report().sources(), "2 jit");
+    let warnings: Vec<String> = warm.report().warnings.iter().map(ToString::to_string).collect();
+    for entry in [pipe, directory] {
+        let entry = entry.display().to_string();
+        let told = |text: &&String| text.contains(&entry) && text.contains("not a regular file");
+        assert_eq!(warnings.iter().filter(told).count(), 1, "{warnings:?}");
+    }
+    assert_eq!(sources(&device, on_disk(&path)), "1 disk, 1 jit", "the pipe was replaced");
+}
