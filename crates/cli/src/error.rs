@@ -70,8 +70,8 @@ pub(crate) enum CliError {
     /// The loss is not a number, and all weights are.
     #[error(
         "the loss is {loss}, although all weights are finite: activations overflow, or the data \
-         has tokens that the model, which knows {vocab}, does not; use the model's tokenizer, or \
-         other weights"
+         has tokens outside of the vocabulary of {vocab}; use the data and the tokenizer of this \
+         model, or other weights"
     )]
     LossNotFinite {
         /// The loss.

@@ -4,12 +4,19 @@ mod adapters;
 mod caches;
 mod data;
 mod errors;
+mod finite;
 mod generate;
 #[cfg(unix)]
 mod kills;
+#[cfg(unix)]
+mod limits;
 mod models;
 mod program;
 mod runs;
+#[cfg(unix)]
+mod signals;
+#[cfg(target_os = "linux")]
+mod streams;
 
 /// That of the library's tests.
 #[allow(dead_code, reason = "these tests use only a part of it")]

@@ -31,6 +31,7 @@ pub use stream::TokenStream;
 use crate::config::BYTE_VOCABULARY;
 use crate::error::Result;
 use crate::hub::HubError;
+use crate::json_file::read_json;
 use settings::Settings;
 
 /// The file of the tokenizer itself.
@@ -73,7 +74,7 @@ impl Tokenizer {
     /// [`HubError`] with the file that is missing or cannot be used.
     pub fn open(directory: &Path) -> Result<Self> {
         let path = directory.join(TOKENIZER_FILE);
-        let text = std::fs::read(&path).map_err(HubError::read_tokenizer(&path))?;
+        let text = read_json(&path).map_err(HubError::read_tokenizer(&path))?;
         let mut inner = tokenizers::Tokenizer::from_bytes(text)
             .map_err(|error| HubError::json(&path, error))?;
         // What was cut off or filled up when the file was saved has nothing to do with this run.

@@ -1,12 +1,13 @@
 //! `tokenizer_config.json`: which tokens start, end and fill up a text, and how a conversation is
 //! written.
 
-use std::io::ErrorKind;
+use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use crate::hub::HubError;
+use crate::json_file::read_json;
 
 /// What is read of `tokenizer_config.json`.
 #[derive(Clone, Debug, Default)]
@@ -96,7 +97,10 @@ impl Settings {
 
 fn template_file(directory: &Path) -> Result<Option<(PathBuf, String)>, HubError> {
     let path = directory.join("chat_template.jinja");
-    match std::fs::read_to_string(&path) {
+    let text = read_json(&path).and_then(|bytes| {
+        String::from_utf8(bytes).map_err(|error| Error::new(ErrorKind::InvalidData, error))
+    });
+    match text {
         Ok(text) => Ok(Some((path, text))),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(HubError::json(&path, error)),
@@ -107,7 +111,7 @@ fn template_file(directory: &Path) -> Result<Option<(PathBuf, String)>, HubError
 pub(super) fn read_if_there<T: for<'de> Deserialize<'de>>(
     path: &Path,
 ) -> Result<Option<T>, HubError> {
-    let text = match std::fs::read(path) {
+    let text = match read_json(path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(HubError::json(path, error)),

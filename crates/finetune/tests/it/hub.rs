@@ -404,12 +404,22 @@ fn weights_that_become_shorter_while_they_are_in_use_are_named() {
 #[cfg(unix)]
 #[test]
 fn a_pipe_in_place_of_a_file_of_a_model_does_not_block() {
-    for name in ["config.json", "model.safetensors"] {
+    for name in ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"] {
         let folder = directory(&qwen2(), &tensors(&config(LORA).model, Dtype::F32));
         let path = folder.path().join(name);
-        fs::remove_file(&path).unwrap();
+        if name.starts_with("tokenizer") {
+            fs::write(
+                folder.path().join("tokenizer.json"),
+                small_tokenizer::tokenizer(&[]).to_string(),
+            )
+            .unwrap();
+        }
+        if path.exists() {
+            fs::remove_file(&path).unwrap();
+        }
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-        let error = ModelDirectory::open(folder.path()).unwrap_err().to_string();
+        let opened = ModelDirectory::open(folder.path());
+        let error = opened.and_then(|model| model.tokenizer()).unwrap_err().to_string();
         assert!(error.contains(name) && error.contains("not a regular file"), "{error}");
     }
 }

@@ -1,0 +1,127 @@
+//! Standard output that is full or closed, pipes in place of files, and names that a terminal would
+//! obey.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use crate::models::{run, write_model};
+use crate::program::{Done, Place};
+
+/// What a command did that cannot print anything.
+fn on_full(place: &Place, arguments: &[&str]) -> Done {
+    let mut command = place.program();
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = command.args(arguments).stdout(full).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    Done { code: output.status.code(), out: String::new(), err }
+}
+
+#[test]
+fn output_that_is_lost_is_an_error() {
+    let place = Place::new();
+    write_model(&place, 256);
+    let small = ["--device", "sim", "--layers", "1", "--hidden", "16", "--heads", "2"];
+    let bench = ["bench", "--sizes", "1x8", "--steps", "1", "--strategies", "eager"];
+    for line in [
+        &["inspect", "--model", "model", "--seq", "8"][..],
+        &[&["eval", "--text", "text", "--seq", "8"], &small[..]].concat(),
+        &[&bench[..], &small].concat(),
+        &["generate", "--model", "model", "--prompt", "a", "--max-tokens", "3", "--device", "sim"],
+    ] {
+        on_full(&place, line).bad(&["standard output", "No space left"]);
+    }
+    let train = ["finetune", "--text", "text", "--steps", "2", "--seq", "8", "--sample", "0"];
+    let keep = ["--checkpoint", "dir"];
+    let done = on_full(&place, &[&train[..], &keep, &small].concat());
+    done.bad(&["standard output", "No space left"]);
+    assert!(place.path("dir/latest").exists(), "the run goes on");
+}
+
+#[test]
+fn a_reader_that_goes_ends_a_command_quietly() {
+    let place = Place::new();
+    write_model(&place, 256);
+    let shell = |line: &str| {
+        let mut command = Command::new("bash");
+        // The reader is gone before the first line.
+        let line = format!("{line} > >(exec <&-; touch gone)");
+        command.current_dir(place.path("")).args(["-c", &line]);
+        command.env("R", env!("CARGO_BIN_EXE_retrograph"));
+        Done::from(command)
+    };
+    let wait = "while [ ! -e gone ]; do sleep 0.01; done";
+    let inspect = shell(&format!("{{ {wait}; exec \"$R\" inspect --model model --seq 8; }}"));
+    assert_eq!((inspect.code, inspect.err.as_str()), (Some(141), ""));
+    fs::remove_file(place.path("gone")).unwrap();
+    let line = "finetune --text text --device sim --layers 1 --steps 2 --seq 8 --sample 0";
+    let train = shell(&format!("{{ {wait}; exec \"$R\" {line} --checkpoint dir; }}"));
+    assert_eq!(train.code, Some(0), "{}", train.err);
+    assert!(place.path("dir/latest").exists());
+}
+
+#[test]
+fn a_text_and_a_prompt_may_come_through_a_pipe() {
+    let place = Place::new();
+    write_model(&place, 256);
+    let pipe = place.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let through = |line: &[&str]| {
+        let mut command = place.program();
+        let child = command.args(line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let mut writer = OpenOptions::new().write(true).open(&pipe).unwrap();
+        writer.write_all("all work and no play. ".as_bytes()).unwrap();
+        drop(writer);
+        let output = child.unwrap().wait_with_output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        Done { code: output.status.code(), out: String::new(), err }.good();
+    };
+    through(&["eval", "--model", "model", "--text", "pipe", "--seq", "8", "--device", "sim"]);
+    through(&[
+        "generate",
+        "--model",
+        "model",
+        "--prompt-file",
+        "pipe",
+        "--max-tokens",
+        "2",
+        "--device",
+        "sim",
+    ]);
+}
+
+#[test]
+fn a_prompt_without_end_is_refused() {
+    let place = Place::new();
+    write_model(&place, 256);
+    let line = ["generate", "--model", "model", "--prompt-file", "/dev/zero", "--device", "sim"];
+    run(&place, &line).bad(&["the prompt", "/dev/zero", "more than 268435456 bytes"]);
+}
+
+#[test]
+fn a_name_in_a_file_of_a_model_is_not_obeyed_by_the_terminal() {
+    let place = Place::new();
+    write_model(&place, 256);
+    let path = place.path("model/config.json");
+    let config = fs::read_to_string(&path).unwrap();
+    fs::write(&path, config.replace("\"llama\"", r#""ll\u001b[2Jama""#)).unwrap();
+    let done = run(&place, &["inspect", "--model", "model"]).bad(&[r"ll\u{1b}[2Jama"]);
+    assert!(!done.err.contains('\u{1b}'), "{}", done.err);
+    let train = ["--steps", "1", "--mode", "lora", "--adapter-out", "adapter"];
+    place.finetune(&train).good();
+    let path = place.path("adapter/adapter_config.json");
+    let config = fs::read_to_string(&path).unwrap();
+    let named = config.replace(
+        r#""base_model_name_or_path":null"#,
+        r#""base_model_name_or_path":"\u001b]0;title\u0007""#,
+    );
+    let named = named.replace(
+        r#""base_model_name_or_path": null"#,
+        r#""base_model_name_or_path": "\u001b]0;title\u0007""#,
+    );
+    assert_ne!(named, config);
+    fs::write(&path, named).unwrap();
+    let done = place.finetune(&["--steps", "1", "--adapter", "adapter"]).good();
+    assert!(done.out.contains(r"\u{1b}]0;title\u{7}"), "{}", done.out);
+    assert!(!done.out.contains('\u{1b}'), "{}", done.out);
+}
