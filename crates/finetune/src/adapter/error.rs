@@ -42,8 +42,8 @@ pub enum AdapterError {
     },
     /// A merged weight is larger than its type can express.
     #[error(
-        "element {index} of `{name}` in `{}` would be {value} after the merge, which {dtype} cannot \
-         express; store the base model in a wider type",
+        "element {index} of `{name}` in `{}` would be {value} after the merge, which {dtype} \
+         cannot express; store the base model in a wider type",
         path.display()
     )]
     Overflow {

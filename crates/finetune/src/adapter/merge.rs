@@ -39,8 +39,8 @@ pub struct Merged {
 }
 
 /// Writes the model in the directory `model`, with `adapter` added to it, to the directory `out`,
-/// which must be empty or not be there. It appears when it is complete. `stop` ends the merge before
-/// the next tensor.
+/// which must be empty or not be there. It appears when it is complete. `stop` ends the merge
+/// before the next tensor.
 ///
 /// # Errors
 /// An [`AdapterError`] with the file and the tensor that does not fit, or

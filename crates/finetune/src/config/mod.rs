@@ -211,7 +211,8 @@ mod tests {
             })
         };
         let lora = |rank| Mode::Lora(LoraConfig::new(rank, 1.0));
-        let dimensions: [(&str, &dyn Fn(&mut TrainingConfig, usize)); 9] = [
+        type Set<'a> = &'a dyn Fn(&mut TrainingConfig, usize);
+        let dimensions: [(&str, Set<'_>); 9] = [
             ("vocab", &|config, value| config.model.vocab = value),
             ("layers", &|config, value| config.model.layers = value),
             ("hidden", &|config, value| config.model.hidden = value),

@@ -84,7 +84,7 @@ impl ModelConfig {
     /// dimensions of a model before this.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) with the dimension that cannot be used.
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) with the dimension that is wrong.
     pub fn validate(&self) -> Result<()> {
         within("vocab", self.vocab, Self::MOST_WIDTH)?;
         within("layers", self.layers, Self::MOST_LAYERS)?;

@@ -28,8 +28,8 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Powers of two, up to `room`, which must hold a token of the prompt and one more. The cache of
-    /// a layer must have fewer elements than the kernels can count.
+    /// Powers of two, up to `room`, which must hold a token of the prompt and one more. The cache
+    /// of a layer must have fewer elements than the kernels can count.
     pub(super) fn new(config: &TrainingConfig, room: usize, dtype: Dtype) -> Result<Self> {
         let elements = room.saturating_mul(config.model.kv_width().max(1));
         let most = TrainingConfig::MOST_POSITIONS;
