@@ -26,6 +26,7 @@ struct Results<'a> {
 
 /// Measures as the arguments say.
 pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
+    arguments.model.require_mode()?;
     let device = Device::open(arguments.device)?;
     screen::device(&device);
     let modules = arguments.cache.modules(&device, arguments.device)?;

@@ -2,12 +2,27 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::hints;
+
 /// An error that ends the program.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
     /// The run failed.
-    #[error(transparent)]
+    #[error("{error}{hint}", error = .0, hint = hints::of(.0))]
     Finetune(#[from] retrograph_finetune::Error),
+    /// Several outputs failed, or the run and outputs before.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\nerror: "))]
+    Several(Vec<CliError>),
+    /// There is no checkpoint from which the run could go on.
+    #[error(
+        "there is no checkpoint in `{}`; leave out --resume to start a new run there", .0.display()
+    )]
+    NothingToResume(PathBuf),
+    /// An option of LoRA was given for a run that trains all weights.
+    #[error(
+        "{0} is an option of LoRA, but all weights are trained; add --mode lora or leave it out"
+    )]
+    NeedsLora(&'static str),
     /// A result could not be written.
     #[error("{what} cannot be written to `{}`: {why}", path.display())]
     Write {

@@ -54,6 +54,7 @@ impl Values {
 
 /// Measures the loss of a text or of examples.
 pub(crate) fn run(arguments: &EvalArguments) -> Result<Outcome, CliError> {
+    arguments.model.require_mode()?;
     let base = arguments.base.as_deref().map(ModelDirectory::open).transpose()?;
     let tokenizer = data::tokenizer(base.as_ref())?;
     let config = arguments.config(base.as_ref());
@@ -71,7 +72,7 @@ pub(crate) fn run(arguments: &EvalArguments) -> Result<Outcome, CliError> {
     data.in_order([config.batch, config.seq], 0)?;
     let device = Device::open(arguments.device)?;
     screen::device(&device);
-    screen::run(&config);
+    screen::model(&config);
     data::show(&split, &tokenizer, &config);
     let modules = arguments.cache.modules(&device, arguments.device)?;
     let mut values = Values { trained, base, seed: config.seed };

@@ -1,8 +1,8 @@
 //! Writing results: whole or not at all.
 
-use std::io::Write;
 use std::path::Path;
 
+use retrograph_finetune::temporary::replace_file;
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -13,8 +13,8 @@ pub(crate) fn write(what: &'static str, path: &Path, text: &str) -> Result<(), C
     let written = match path.canonicalize() {
         Ok(place) if !place.is_file() => std::fs::write(place, text),
         // Behind a link lies the file that is meant.
-        Ok(place) => replace(&place, text),
-        Err(_) => replace(path, text),
+        Ok(place) => replace_file(&place, text.as_bytes()),
+        Err(_) => replace_file(path, text.as_bytes()),
     };
     written.map_err(|error| CliError::write(what, path, error))
 }
@@ -28,19 +28,6 @@ pub(crate) fn write_json(
     let text = serde_json::to_string_pretty(value);
     let text = text.map_err(|error| CliError::write(what, path, error))?;
     write(what, path, &(text + "\n"))
-}
-
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".retrograph-");
-    // Readable for whom the shell says, as any file that a program writes.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.tempfile_in(folder.unwrap_or(Path::new(".")))?;
-    file.write_all(text.as_bytes())?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::screen::{self, fact};
 
 /// Says what is in the directory.
 pub(crate) fn run(arguments: &InspectArguments) -> Result<Outcome, CliError> {
+    arguments.require_mode()?;
     let model = ModelDirectory::open(&arguments.model)?;
     fact("model", model.path().display());
     dimensions(model.config());

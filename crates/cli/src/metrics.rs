@@ -1,7 +1,7 @@
 //! `--metrics`: one line of JSON for each step, written as the step ends, and one for each time
 //! that what is held out is measured.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -11,66 +11,71 @@ use serde_json::Value;
 
 use crate::error::CliError;
 
-/// A file of metrics.
+/// A file of metrics, locked so that no other run writes to it.
 pub(crate) struct MetricsFile {
     file: File,
     path: PathBuf,
-    config: TrainingConfig,
-    simulated: bool,
-    failed: Option<std::io::Error>,
+    /// The configuration, and whether the device is simulated.
+    run: Option<(TrainingConfig, bool)>,
+    failed: bool,
 }
 
 impl MetricsFile {
-    /// Opens `path` for the steps from `from`. The lines of earlier steps stay, as a resumed run
-    /// continues them; later ones are of steps that no checkpoint kept.
-    pub(crate) fn open(
-        path: &Path,
+    /// Opens and locks `path`. What is in it stays until [`MetricsFile::start`].
+    pub(crate) fn open(path: &Path) -> Result<Self, CliError> {
+        let failed = |error: std::io::Error| CliError::write("the metrics", path, error);
+        // A pipe cannot be read back, and is not.
+        let regular = std::fs::metadata(path).map_or(true, |found| found.is_file());
+        let mut options = OpenOptions::new();
+        let open = options.read(regular).write(true).create(true).truncate(false).open(path);
+        let file = open.map_err(failed)?;
+        if regular && matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+            let why = "another run writes to it; wait until it ends, or give another file";
+            return Err(CliError::write("the metrics", path, why));
+        }
+        Ok(Self { file, path: path.to_owned(), run: None, failed: false })
+    }
+
+    /// Starts with the step `from`. The lines of earlier steps stay, as a resumed run continues
+    /// them; later ones are of steps that no checkpoint kept.
+    pub(crate) fn start(
+        &mut self,
         from: u32,
         (config, simulated): (&TrainingConfig, bool),
-    ) -> Result<Self, CliError> {
-        let failed = |error: std::io::Error| CliError::write("the metrics", path, error);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(from == 0)
-            .open(path)
-            .map_err(failed)?;
-        if from > 0 {
-            keep_before(&mut file, from).map_err(failed)?;
-        }
-        let (path, config) = (path.to_owned(), *config);
-        Ok(Self { file, path, config, simulated, failed: None })
+    ) -> Result<(), CliError> {
+        self.run = Some((*config, simulated));
+        let kept = match self.file.metadata() {
+            Ok(found) if found.is_file() => keep_before(&mut self.file, from),
+            other => other.map(|_| ()),
+        };
+        self.checked(kept)
     }
 
     /// Writes the line of a step.
-    pub(crate) fn write(&mut self, metrics: &StepMetrics) {
-        let line = line(metrics, &self.config, self.simulated);
-        self.put(&line);
+    pub(crate) fn write(&mut self, metrics: &StepMetrics) -> Result<(), CliError> {
+        let Some((config, simulated)) = self.run else { return Ok(()) };
+        self.put(&line(metrics, &config, simulated))
     }
 
     /// Writes the line of what is held out, as of the last step that was done.
-    pub(crate) fn held_out(&mut self, found: &HeldOutLoss) {
+    pub(crate) fn held_out(&mut self, found: &HeldOutLoss) -> Result<(), CliError> {
         let HeldOutLoss { steps, loss, tokens } = *found;
-        let line = HeldOutLine { step: steps.saturating_sub(1), held_out_loss: loss, tokens };
-        self.put(&line);
+        self.put(&HeldOutLine { step: steps.saturating_sub(1), held_out_loss: loss, tokens })
     }
 
-    /// What fails is told in the end, for a full disk is no reason to stop training.
-    fn put(&mut self, line: &impl Serialize) {
-        if self.failed.is_none() {
-            let text = serde_json::to_string(line).map_err(std::io::Error::from);
-            let written = text.and_then(|text| writeln!(self.file, "{text}"));
-            self.failed = written.err();
+    /// Fails once; then nothing more is written, as a line would be missing.
+    fn put(&mut self, line: &impl Serialize) -> Result<(), CliError> {
+        if self.failed {
+            return Ok(());
         }
+        let text = serde_json::to_string(line).map_err(std::io::Error::from);
+        let written = text.and_then(|text| writeln!(self.file, "{text}"));
+        self.checked(written)
     }
 
-    /// Says whether all lines were written.
-    pub(crate) fn finish(self) -> Result<(), CliError> {
-        match self.failed {
-            None => Ok(()),
-            Some(error) => Err(CliError::write("the metrics", &self.path, error)),
-        }
+    fn checked(&mut self, done: std::io::Result<()>) -> Result<(), CliError> {
+        self.failed |= done.is_err();
+        done.map_err(|error| CliError::write("the metrics", &self.path, error))
     }
 }
 
@@ -164,9 +169,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
         let write = |from: u32, until: u32| {
-            let mut file = MetricsFile::open(&path, from, (&config(), true)).unwrap();
-            (from..until).for_each(|step| file.write(&metrics(step)));
-            file.finish().unwrap();
+            let mut file = MetricsFile::open(&path).unwrap();
+            file.start(from, (&config(), true)).unwrap();
+            (from..until).for_each(|step| file.write(&metrics(step)).unwrap());
         };
         let steps = || -> Vec<u64> {
             let text = std::fs::read_to_string(&path).unwrap();
@@ -181,5 +186,28 @@ mod tests {
         assert_eq!(steps(), [0, 1, 2, 3, 4, 5]);
         write(0, 1);
         assert_eq!(steps(), [0]);
+    }
+
+    #[test]
+    fn a_file_has_one_writer_and_keeps_its_lines_until_training_starts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        std::fs::write(&path, "{\"step\":0}\n").unwrap();
+        let first = MetricsFile::open(&path).unwrap();
+        let error = MetricsFile::open(&path).err().unwrap().to_string();
+        assert!(error.contains("another run"), "{error}");
+        drop(first);
+        drop(MetricsFile::open(&path).unwrap());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"step\":0}\n");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_said_once() {
+        let mut file = MetricsFile::open(Path::new("/dev/full")).unwrap();
+        file.start(0, (&config(), true)).unwrap();
+        let error = file.write(&metrics(0)).unwrap_err().to_string();
+        assert!(error.contains("the metrics cannot be written to `/dev/full`"), "{error}");
+        file.write(&metrics(1)).unwrap();
     }
 }

@@ -114,25 +114,30 @@ pub(crate) fn device(device: &Device) {
     }
 }
 
-/// What is trained.
+/// A model, and what of it is trained.
 pub(crate) fn run(config: &TrainingConfig) {
     let parameters = config.parameters();
-    let all: usize = parameters.iter().map(|parameter| parameter.len()).sum();
-    let trained: usize =
-        parameters.iter().filter(|parameter| parameter.trainable).map(|one| one.len()).sum();
+    let trained = parameters.iter().filter(|parameter| parameter.trainable);
+    let trained = HumanCount(trained.map(|one| one.len() as u64).sum());
     let mode = match config.mode {
         Mode::Full => "full".to_owned(),
         Mode::Frozen => "frozen".to_owned(),
         Mode::Lora(lora) => described(&lora),
     };
-    let model = &config.model;
-    let (layers, hidden) = (model.layers, model.hidden);
-    let (all, trained) = (HumanCount(all as u64), HumanCount(trained as u64));
-    fact(
-        "model",
-        format!("{layers} layers of width {hidden}, {all} parameters, {trained} trained ({mode})"),
-    );
-    fact("precision", format!("{}: {}", config.precision, by_type(&parameters)));
+    sizes(config, &parameters, &format!(", {trained} trained ({mode})"));
+}
+
+/// A model that is only run.
+pub(crate) fn model(config: &TrainingConfig) {
+    let lora = config.mode.lora().map(|lora| format!(", with {}", described(&lora)));
+    sizes(config, &config.parameters(), &lora.unwrap_or_default());
+}
+
+fn sizes(config: &TrainingConfig, parameters: &[Parameter], rest: &str) {
+    let all = HumanCount(parameters.iter().map(|parameter| parameter.len() as u64).sum());
+    let (layers, hidden) = (config.model.layers, config.model.hidden);
+    fact("model", format!("{layers} layers of width {hidden}, {all} parameters{rest}"));
+    fact("precision", format!("{}: {}", config.precision, by_type(parameters)));
 }
 
 /// What a step takes, and how it is divided.
@@ -313,6 +318,11 @@ impl Steps {
     pub(crate) fn held_out(&self, found: &HeldOutLoss) {
         let HeldOutLoss { steps, loss, .. } = found;
         self.bar.suspend(|| fact("held out", format!("loss {loss:.4} after {steps} steps")));
+    }
+
+    /// Does what prints, without the bar in between.
+    pub(crate) fn suspend(&self, print: impl FnOnce()) {
+        self.bar.suspend(print);
     }
 
     pub(crate) fn finish(&self) {

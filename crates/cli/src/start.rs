@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use retrograph_finetune::checkpoint::Checkpoint;
+use retrograph_finetune::temporary::require_writable;
 use retrograph_finetune::{
     Adapter, AdapterError, AdapterOutput, Error, Plan, Source, Stage, Trainer, TrainingConfig,
 };
@@ -24,14 +25,29 @@ pub(crate) fn adapter(arguments: &FinetuneArguments) -> Result<Option<Adapter>, 
     Ok(Some(adapter))
 }
 
-/// Finds out before the run whether there will be an adapter, and a place for it.
+/// Finds out before anything is read whether an adapter can be written.
+pub(crate) fn require_adapter_place(arguments: &FinetuneArguments) -> Result<(), CliError> {
+    let Some(output) = adapter_output(arguments) else { return Ok(()) };
+    output.require_free().map_err(Error::from)?;
+    // Folders above it that are not there are made when it is written.
+    let above = output.folder.ancestors().skip(1).map(|folder| match folder {
+        empty if empty == Path::new("") => Path::new("."),
+        folder => folder,
+    });
+    let Some(there) = above.into_iter().find(|folder| folder.exists()) else { return Ok(()) };
+    let failed = |why: std::io::Error| CliError::write("the adapter", output.folder, why);
+    require_writable(there).map_err(failed)
+}
+
+/// Finds out before the run whether there will be an adapter.
 pub(crate) fn require_adapter_out(
     arguments: &FinetuneArguments,
     config: &TrainingConfig,
 ) -> Result<(), CliError> {
-    let Some(output) = adapter_output(arguments) else { return Ok(()) };
-    config.mode.lora().ok_or(AdapterError::NotLora).map_err(Error::from)?;
-    Ok(output.require_free().map_err(Error::from)?)
+    if adapter_output(arguments).is_some() {
+        config.mode.lora().ok_or(AdapterError::NotLora).map_err(Error::from)?;
+    }
+    Ok(())
 }
 
 /// Where the adapter goes, if one is to be written.

@@ -20,7 +20,7 @@ pub enum Error {
     /// The text has no room for one sequence and the token after it.
     #[error(
         "the text has {tokens} tokens, but a sequence of {seq} tokens needs {needed}; use a longer \
-         text or a smaller --seq"
+         text or shorter sequences"
     )]
     TextTooShort {
         /// Tokens of the text.
@@ -46,7 +46,7 @@ pub enum Error {
     /// The prompt leaves no room for a token behind it.
     #[error(
         "the prompt has {tokens} tokens, but prompt and text together may have {room}; shorten it \
-         or give a larger --max-length"
+         or allow more tokens"
     )]
     PromptTooLong {
         /// Tokens of the prompt.
@@ -80,8 +80,8 @@ pub enum Error {
     #[error(
         "the run needs {planned} bytes of device memory, and {free} of {total} are free: \
          {parameters} for parameters, {optimizer} for moments, {verify} for the copies of \
-         --verify, {held_out} for what is held out, {step} for a step and {driver} for the driver; \
-         reduce {reduce}, or free other memory of the device. Nothing was uploaded"
+         the verification, {held_out} for held-out data, {step} for a step and {driver} for the \
+         driver; reduce {reduce}, or free other memory of the device. Nothing was uploaded"
     )]
     OutOfMemory {
         /// All bytes that the run would take.
@@ -94,7 +94,7 @@ pub enum Error {
         parameters: usize,
         /// Bytes of both moments.
         optimizer: usize,
-        /// Bytes of the second set of state that `--verify` keeps.
+        /// Bytes of the second set of state that verification keeps.
         verify: usize,
         /// Bytes of activations, gradients, controls and tables.
         step: usize,
@@ -103,13 +103,13 @@ pub enum Error {
         /// Bytes that the driver takes for graphs, and leaves over of its pages.
         driver: usize,
         /// What to reduce first.
-        reduce: &'static str,
+        reduce: Reduce,
     },
     /// The loss or the norm of the gradients is not a number any more. The device changed nothing
     /// from that step on.
     #[error(
-        "step {step}: the loss is {loss} and the gradient norm {norm}; {kept}. Try a smaller --lr \
-         or a longer --warmup"
+        "step {step}: the loss is {loss} and the gradient norm {norm}; {kept}. Try a smaller \
+         learning rate or a longer warm-up"
     )]
     NotFinite {
         /// The step, counted from 0.
@@ -121,10 +121,38 @@ pub enum Error {
         /// What is left of the run.
         kept: Kept,
     },
+    /// The loss of held-out data is not a number, so the weights are not usable.
+    #[error(
+        "after {steps} steps the loss of the held-out data is {loss}; {kept}. Try a smaller \
+         learning rate or a longer warm-up"
+    )]
+    HeldOutNotFinite {
+        /// Steps that were done.
+        steps: u32,
+        /// The loss.
+        loss: f32,
+        /// What is left of the run.
+        kept: Kept,
+    },
+    /// A trained weight or a moment is infinite or not a number, so no checkpoint was written.
+    #[error(
+        "after {steps} steps `{tensor}` has the value {value}; {kept}. Try a smaller learning rate \
+         or a longer warm-up"
+    )]
+    StateNotFinite {
+        /// Steps that were done.
+        steps: u32,
+        /// The tensor of the checkpoint.
+        tensor: String,
+        /// Its first value that is not finite.
+        value: f32,
+        /// What is left of the run.
+        kept: Kept,
+    },
     /// A weight that is to be quantized is infinite or not a number.
     #[error(
         "element {index} of `{parameter}` is {value}, which NF4 cannot represent; the weights may \
-         be damaged, or leave out --quantize"
+         be damaged; check them, or train without quantization"
     )]
     NotQuantizable {
         /// The parameter.
@@ -153,22 +181,35 @@ pub enum Error {
         /// The strategy of the program under test.
         strategy: retrograph_runtime::Strategy,
     },
-    /// There is no checkpoint to resume from.
-    #[error(
-        "there is no checkpoint in `{}`; leave out --resume to start a new run there",
-        path.display()
-    )]
+    /// There is no checkpoint.
+    #[error("there is no checkpoint in `{}`; give the directory of a run", path.display())]
     NoCheckpoint {
         /// The directory.
         path: PathBuf,
     },
     /// A new run would mix with the checkpoints of another.
     #[error(
-        "`{}` holds the checkpoints of a run; add --resume to continue it, or give another \
-         directory",
-        path.display()
+        "`{}` already holds `{}`; continue that run, or give another directory",
+        path.display(), file.file_name().unwrap_or_default().display()
     )]
     CheckpointExists {
+        /// The directory.
+        path: PathBuf,
+        /// A file that is named like a checkpoint.
+        file: PathBuf,
+    },
+    /// Checkpoints go to a directory, and something else has its name.
+    #[error("`{}` is not a directory, so it holds no checkpoints; give a directory", path.display())]
+    NotADirectory {
+        /// What was given.
+        path: PathBuf,
+    },
+    /// Another run writes to the directory.
+    #[error(
+        "another run uses the checkpoints in `{}`; wait until it ends, or give another directory",
+        path.display()
+    )]
+    CheckpointsInUse {
         /// The directory.
         path: PathBuf,
     },
@@ -195,26 +236,25 @@ pub enum Error {
     /// A checkpoint belongs to another run.
     #[error(
         "the checkpoint is of another run: its {what} is {saved}, and {asked} is asked for; give \
-         the options of the run that wrote it, or another --checkpoint directory"
+         the options of the run that wrote it, or another directory"
     )]
     CheckpointMismatch {
         /// What differs.
         what: &'static str,
-        /// The value in the checkpoint.
+        /// The values in the checkpoint that differ, each with its field.
         saved: String,
-        /// The value asked for.
+        /// The values asked for.
         asked: String,
     },
-    /// A checkpoint cannot be written. The one before it is still there.
-    #[error(
-        "the checkpoint `{}` cannot be written: {source}; the one before it is unchanged",
-        path.display()
-    )]
+    /// A checkpoint cannot be written.
+    #[error("the checkpoint `{}` cannot be written: {source}; {kept}", path.display())]
     WriteCheckpoint {
         /// The file.
         path: PathBuf,
         /// Why.
         source: std::io::Error,
+        /// What is left of the run.
+        kept: Kept,
     },
     /// Examples cannot be used.
     #[error(transparent)]
@@ -272,13 +312,25 @@ impl From<retrograph_runtime::program::CacheError<Self>> for Error {
     }
 }
 
+impl Error {
+    /// The error with the newest checkpoint that is left, where it says what is left.
+    pub(crate) fn with_kept(mut self, newest: Option<PathBuf>) -> Self {
+        if let Self::WriteCheckpoint { kept, .. } | Self::StateNotFinite { kept, .. } = &mut self {
+            *kept = newest.map_or(Kept::Nothing, Kept::Checkpoint);
+        }
+        self
+    }
+}
+
 /// What is left of a run that cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// No checkpoint was written.
     Nothing,
-    /// The newest checkpoint.
+    /// The newest checkpoint after which a loss was finite.
     Checkpoint(PathBuf),
+    /// The only checkpoint, whose weights gave the value that is not finite.
+    Suspect(PathBuf),
 }
 
 impl std::fmt::Display for Kept {
@@ -288,6 +340,39 @@ impl std::fmt::Display for Kept {
             Self::Checkpoint(path) => {
                 write!(f, "the last good checkpoint is kept: {}", path.display())
             }
+            Self::Suspect(path) => {
+                write!(f, "the only checkpoint, {}, holds the weights of this step", path.display())
+            }
         }
+    }
+}
+
+/// What to reduce first for a run to fit into memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduce {
+    /// The copies of the verification.
+    Verification,
+    /// The forward pass over held-out data.
+    HeldOut,
+    /// Sequences of a step, or their length.
+    Batch,
+    /// The number of trained weights.
+    Trained,
+    /// The bytes of the weights.
+    Model,
+    /// The length of prompt and text together.
+    Length,
+}
+
+impl std::fmt::Display for Reduce {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Verification => "it by not verifying",
+            Self::HeldOut => "it by holding no data out",
+            Self::Batch => "the sequences of a step or their length",
+            Self::Trained => "the trained weights, as LoRA does, or take a smaller model",
+            Self::Model => "the weights, by bf16, quantization or a smaller model",
+            Self::Length => "the length of prompt and text",
+        })
     }
 }

@@ -37,10 +37,16 @@ impl Evaluation {
 pub struct HeldOutLoss {
     /// Steps that were done.
     pub steps: u32,
-    /// The mean cross-entropy of the tokens that were predicted, in nats.
+    /// The mean cross-entropy of the tokens that were predicted, in nats. JSON has no NaN and no
+    /// infinity; both are written as `null`, and `null` is read as NaN.
+    #[serde(deserialize_with = "nan_of_null")]
     pub loss: f32,
     /// How many tokens were predicted.
     pub tokens: usize,
+}
+
+fn nan_of_null<'de, D: serde::Deserializer<'de>>(value: D) -> Result<f32, D::Error> {
+    Ok(Option::deserialize(value)?.unwrap_or(f32::NAN))
 }
 
 /// A model on a device, ready to be evaluated.

@@ -52,6 +52,7 @@ mod new_directory;
 pub mod parameters;
 pub mod report;
 pub mod run;
+pub mod temporary;
 mod tensor_file;
 pub mod tokenizer;
 pub mod trainer;
@@ -64,7 +65,7 @@ pub use config::{
 };
 pub use data::{Batch, Data, DataError, IGNORED_TARGET, Split, SplitOptions, TextData};
 pub use device::{Device, DeviceChoice};
-pub use error::{Error, Kept, Result};
+pub use error::{Error, Kept, Reduce, Result};
 pub use evaluate::{Evaluation, Evaluator, HeldOutLoss};
 pub use generate::{
     Ended, Generated, GenerationNeed, GenerationPlan, Generator, GeneratorOptions, Request,

@@ -11,12 +11,15 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use crate::adapter::AdapterError;
+use crate::temporary::{directory_in, folder_of};
 
 /// A directory under construction.
 #[derive(Debug)]
 pub(crate) struct NewDirectory {
     temporary: TempDir,
     place: PathBuf,
+    /// Keeps other processes from removing the temporary directory.
+    lock: Option<File>,
 }
 
 impl NewDirectory {
@@ -25,15 +28,10 @@ impl NewDirectory {
     pub(crate) fn create(place: &Path, replaceable: &[&str]) -> Result<Self, AdapterError> {
         require_free(place, replaceable)?;
         let failed = |source| AdapterError::Write { path: place.to_owned(), source };
-        let parent = parent(place);
+        let parent = folder_of(place);
         std::fs::create_dir_all(parent).map_err(failed)?;
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".retrograph-");
-        // Open to whom the shell says, as any directory that a program makes.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
-        let temporary = builder.tempdir_in(parent).map_err(failed)?;
-        Ok(Self { temporary, place: place.to_owned() })
+        let (temporary, lock) = directory_in(parent).map_err(failed)?;
+        Ok(Self { temporary, place: place.to_owned(), lock })
     }
 
     /// Where the files go, each synchronized by who writes it.
@@ -43,7 +41,7 @@ impl NewDirectory {
 
     /// Puts the directory in its place.
     pub(crate) fn publish(self) -> Result<(), AdapterError> {
-        let Self { temporary, place } = self;
+        let Self { temporary, place, lock } = self;
         let put = || {
             File::open(temporary.path())?.sync_all()?;
             if is_filled(&place) {
@@ -52,9 +50,11 @@ impl NewDirectory {
             } else {
                 std::fs::rename(temporary.path(), &place)?;
             }
-            File::open(parent(&place))?.sync_all()
+            File::open(folder_of(&place))?.sync_all()
         };
-        put().map_err(|source| AdapterError::Write { path: place.clone(), source })
+        let done = put().map_err(|source| AdapterError::Write { path: place.clone(), source });
+        drop(lock);
+        done
     }
 }
 
@@ -73,10 +73,6 @@ pub(crate) fn require_free(place: &Path, replaceable: &[&str]) -> Result<(), Ada
         }
     }
     Ok(())
-}
-
-fn parent(place: &Path) -> &Path {
-    place.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."))
 }
 
 fn is_filled(place: &Path) -> bool {
@@ -151,11 +147,14 @@ mod tests {
         put(&place, "whole").unwrap();
         let half = NewDirectory::create(&place, &["a"]).unwrap();
         std::fs::write(half.path().join("a"), "ha").unwrap();
-        // A process that is killed leaves its temporary directory behind.
-        std::mem::forget(half);
+        // A process that is killed leaves its temporary directory, without the lock.
+        let NewDirectory { temporary, lock, .. } = half;
+        drop(lock);
+        let left = temporary.keep();
         assert_eq!(std::fs::read_to_string(place.join("a")).unwrap(), "whole");
         put(&place, "newer").unwrap();
         assert_eq!(std::fs::read_to_string(place.join("a")).unwrap(), "newer");
+        assert!(!left.exists());
     }
 
     #[test]

@@ -20,12 +20,15 @@ pub enum Ending {
 }
 
 /// What happens in a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Event {
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
     /// A step has ended.
     Step(StepMetrics),
     /// What is held out was measured.
     HeldOut(HeldOutLoss),
+    /// A checkpoint between two steps could not be written. Training goes on, and writes the next
+    /// one when it is due.
+    NotSaved(&'a Error),
 }
 
 /// What is held out, and when it is measured: at the last step, and before.
@@ -62,15 +65,17 @@ impl<'a> Run<'a> {
 
     /// Trains up to step `until`, or until `stop` is set. `on` is told what happens.
     ///
-    /// A checkpoint is written at the end, also when stopped.
+    /// A checkpoint is written at the end, also when stopped. When a loss is not finite, the newest
+    /// checkpoint becomes the last one that a step with a finite loss followed.
     ///
     /// # Errors
-    /// Those of [`Trainer`] and of the checkpoint. The newest checkpoint stays as it is.
+    /// Those of [`Trainer`], [`Error::HeldOutNotFinite`], and those of the last checkpoint, after
+    /// which the trainer is as it was.
     pub fn train(
         &mut self,
         until: u32,
         stop: &AtomicBool,
-        on: &mut dyn FnMut(Event),
+        on: &mut dyn FnMut(Event<'_>),
     ) -> Result<Ending> {
         let before = self.trainer.next_step();
         let ending = self.steps(until, stop, on).map_err(|error| self.with_checkpoint(error))?;
@@ -84,7 +89,7 @@ impl<'a> Run<'a> {
         &mut self,
         until: u32,
         stop: &AtomicBool,
-        on: &mut dyn FnMut(Event),
+        on: &mut dyn FnMut(Event<'_>),
     ) -> Result<Ending> {
         while self.trainer.next_step() < until {
             if stop.load(Ordering::Relaxed) {
@@ -96,14 +101,17 @@ impl<'a> Run<'a> {
             self.measure(done, until, on)?;
             if done < until && done.is_multiple_of(self.checkpoint_every) {
                 self.drain(on)?;
-                self.save()?;
+                match self.save() {
+                    Err(error @ Error::WriteCheckpoint { .. }) => on(Event::NotSaved(&error)),
+                    saved => saved?,
+                }
             }
         }
         self.drain(on)?;
         Ok(Ending::Done)
     }
 
-    fn one(&mut self, on: &mut dyn FnMut(Event)) -> Result<()> {
+    fn one(&mut self, on: &mut dyn FnMut(Event<'_>)) -> Result<()> {
         let config = *self.trainer.config();
         let step = self.trainer.next_step();
         let batch = self.data.batch([config.batch, config.seq], config.seed, step)?;
@@ -114,7 +122,7 @@ impl<'a> Run<'a> {
     }
 
     /// Measures what is held out, if it is time for that.
-    fn measure(&mut self, done: u32, until: u32, on: &mut dyn FnMut(Event)) -> Result<()> {
+    fn measure(&mut self, done: u32, until: u32, on: &mut dyn FnMut(Event<'_>)) -> Result<()> {
         let due =
             |held_out: &&mut HeldOut<'_>| done == until || done.is_multiple_of(held_out.every);
         if self.held_out.as_mut().filter(due).is_none() {
@@ -125,14 +133,17 @@ impl<'a> Run<'a> {
             let evaluation = evaluator.evaluate(data)?;
             let (loss, tokens) = (evaluation.loss as f32, evaluation.tokens);
             let found = HeldOutLoss { steps: done, loss, tokens };
-            self.trainer.keep_held_out(found);
             on(Event::HeldOut(found));
+            if !loss.is_finite() {
+                return Err(Error::HeldOutNotFinite { steps: done, loss, kept: Kept::Nothing });
+            }
+            self.trainer.keep_held_out(found);
         }
         Ok(())
     }
 
     /// Hands out all steps that are under way.
-    fn drain(&mut self, on: &mut dyn FnMut(Event)) -> Result<()> {
+    fn drain(&mut self, on: &mut dyn FnMut(Event<'_>)) -> Result<()> {
         while let Some(metrics) = self.trainer.finished(true)? {
             on(Event::Step(metrics));
         }
@@ -150,13 +161,23 @@ impl<'a> Run<'a> {
         self.checkpoints.as_ref().and_then(|directory| directory.latest().ok().flatten())
     }
 
-    /// Says in the error which checkpoint is left.
-    fn with_checkpoint(&self, error: Error) -> Error {
-        match (error, self.newest()) {
-            (Error::NotFinite { step, loss, norm, .. }, Some(path)) => {
-                Error::NotFinite { step, loss, norm, kept: Kept::Checkpoint(path) }
-            }
-            (error, _) => error,
+    /// Says in the error which checkpoint is left, and makes that one the newest.
+    fn with_checkpoint(&self, mut error: Error) -> Error {
+        match &mut error {
+            Error::NotFinite { step, kept, .. }
+            | Error::HeldOutNotFinite { steps: step, kept, .. } => *kept = self.kept_before(*step),
+            _ => {}
+        }
+        error
+    }
+
+    /// What is left of the run when the weights before `step` are not good.
+    fn kept_before(&self, step: u32) -> Kept {
+        let Some(directory) = &self.checkpoints else { return Kept::Nothing };
+        let header = self.trainer.header(self.data.fingerprint());
+        match directory.return_before(step, &header) {
+            Ok(Some(path)) => Kept::Checkpoint(path),
+            _ => self.newest().map_or(Kept::Nothing, Kept::Suspect),
         }
     }
 }

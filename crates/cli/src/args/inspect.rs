@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use retrograph_finetune::{Mode, ModelConfig, OptimizerConfig, TrainingConfig};
 
+use crate::error::CliError;
+
 use super::{DivisionArguments, HUB_RANK, LoraArguments, ModeArgument, PrecisionArguments};
 
 #[derive(Debug, Args)]
@@ -30,6 +32,11 @@ pub(crate) struct InspectArguments {
 }
 
 impl InspectArguments {
+    /// Fails if an option of LoRA is given, but all weights are trained.
+    pub(crate) fn require_mode(&self) -> Result<(), CliError> {
+        self.lora.require_mode(self.mode == ModeArgument::Full)
+    }
+
     /// The adapter that the run starts from, if any.
     pub(crate) fn adapter(&self) -> Option<&Path> {
         self.lora.adapter.as_deref()

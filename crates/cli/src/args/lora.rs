@@ -5,23 +5,28 @@ use std::path::PathBuf;
 use clap::Args;
 use retrograph_finetune::{LoraConfig, LoraTargets};
 
+use crate::error::CliError;
+
+/// Numerator of the scale where nothing is said.
+const DEFAULT_ALPHA: f32 = 32.0;
+
 #[derive(Debug, Args)]
 pub(crate) struct LoraArguments {
     /// Rank of the LoRA matrices [default: 8 for tiny, else 16].
     #[arg(long)]
     rank: Option<usize>,
-    /// The LoRA update is scaled by alpha / rank.
-    #[arg(long, default_value_t = 32.0)]
-    alpha: f32,
-    /// Projections with a LoRA update: some of q,k,v,o,gate,up,down, or all.
-    #[arg(long, value_name = "NAMES", default_value_t = LoraTargets::QV)]
-    lora_targets: LoraTargets,
+    /// The LoRA update is scaled by alpha / rank [default: 32].
+    #[arg(long)]
+    alpha: Option<f32>,
+    /// Projections with a LoRA update: some of q,k,v,o,gate,up,down, or all [default: q,v].
+    #[arg(long, value_name = "NAMES")]
+    lora_targets: Option<LoraTargets>,
     /// Scale the LoRA update by alpha / sqrt(rank) instead (rsLoRA).
     #[arg(long)]
     rslora: bool,
-    /// Leave out this part of the inputs of LoRA updates at random in each step.
-    #[arg(long, value_name = "PROBABILITY", default_value_t = 0.0)]
-    lora_dropout: f32,
+    /// Leave out this part of the inputs of LoRA updates at random in each step [default: 0].
+    #[arg(long, value_name = "PROBABILITY")]
+    lora_dropout: Option<f32>,
     /// With LoRA, also train both norms of each layer [default: false for finetune; true for bench,
     /// so that it measures what its records measured].
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
@@ -34,15 +39,31 @@ pub(crate) struct LoraArguments {
 }
 
 impl LoraArguments {
+    /// Fails if an option is given that has no effect because `full`, all weights are trained.
+    pub(crate) fn require_mode(&self, full: bool) -> Result<(), CliError> {
+        let given = [
+            ("--rank", self.rank.is_some()),
+            ("--alpha", self.alpha.is_some()),
+            ("--lora-targets", self.lora_targets.is_some()),
+            ("--rslora", self.rslora),
+            ("--lora-dropout", self.lora_dropout.is_some()),
+            ("--train-norms", self.train_norms.is_some()),
+        ];
+        match given.into_iter().find(|(_, given)| full && *given) {
+            None => Ok(()),
+            Some((flag, _)) => Err(CliError::NeedsLora(flag)),
+        }
+    }
+
     /// The update, with the rank and the training of norms that hold where nothing is said.
     pub(crate) fn config(&self, rank: usize, norms: bool) -> LoraConfig {
         LoraConfig {
             rank: self.rank.unwrap_or(rank),
-            alpha: self.alpha,
-            targets: self.lora_targets,
+            alpha: self.alpha.unwrap_or(DEFAULT_ALPHA),
+            targets: self.lora_targets.unwrap_or(LoraTargets::QV),
             rslora: self.rslora,
             norms: self.train_norms.unwrap_or(norms),
-            dropout: self.lora_dropout,
+            dropout: self.lora_dropout.unwrap_or(0.0),
         }
     }
 }

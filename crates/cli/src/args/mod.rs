@@ -23,6 +23,8 @@ use retrograph_finetune::{
 };
 use retrograph_runtime::Policy;
 
+use crate::error::CliError;
+
 pub(crate) use bench::BenchArguments;
 pub(crate) use cache::{CacheArguments, WorkerArguments};
 pub(crate) use data::{DataArguments, UseArguments};
@@ -169,6 +171,12 @@ impl ModelArguments {
     /// In which numbers the run computes.
     pub(crate) fn precision(&self) -> Precision {
         self.precision.precision()
+    }
+
+    /// Fails if an option of LoRA is given, but no LoRA is asked for.
+    pub(crate) fn require_mode(&self) -> Result<(), CliError> {
+        let full = self.mode.unwrap_or_default() == ModeArgument::Full;
+        self.lora.require_mode(full && self.lora.adapter.is_none())
     }
 
     /// Which weights are trained; for LoRA, `rank` and `norms` hold where nothing is said.

@@ -1,11 +1,11 @@
 //! Where the results of a run go.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 
 use super::up_to;
-use crate::error::CliError;
+use crate::outputs::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct OutputArguments {
@@ -56,30 +56,20 @@ pub(crate) struct OutputArguments {
 }
 
 impl OutputArguments {
-    /// Finds out before the run whether its results will have a folder to go to.
-    pub(crate) fn require_folders(&self) -> Result<(), CliError> {
-        let files = [
-            ("the report", &self.report),
-            ("the plot", &self.plot),
-            ("the metrics", &self.metrics),
-            ("the drawing", &self.dot),
-            ("the graph", &self.graph),
-            ("the profile", &self.profile),
+    /// The files that a run writes, with what each begins with.
+    pub(crate) fn files(&self) -> Vec<Output<'_>> {
+        let kinds = [
+            ("the report", &self.report, r#"{"device":"#),
+            ("the plot", &self.plot, "<svg"),
+            ("the metrics", &self.metrics, r#"{"step":"#),
+            ("the drawing", &self.dot, "digraph"),
+            ("the graph", &self.graph, "<svg"),
+            ("the profile", &self.profile, r#"{"subject":"#),
         ];
-        for (what, path) in files {
-            let Some(path) = path else { continue };
-            let folder = path.parent().filter(|folder| *folder != Path::new(""));
-            if path.is_dir() {
-                return Err(CliError::write(what, path, "it is a folder; give a file"));
-            }
-            if folder.is_some_and(|folder| !folder.is_dir()) {
-                return Err(CliError::write(
-                    what,
-                    path,
-                    "there is no such folder; create it first",
-                ));
-            }
+        let mut files = Vec::new();
+        for (what, path, begins) in kinds {
+            files.extend(path.as_deref().map(|path| Output { what, path, begins }));
         }
-        Ok(())
+        files
     }
 }

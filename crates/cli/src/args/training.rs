@@ -29,6 +29,15 @@ pub(crate) struct TrainingArguments {
     /// Decoupled decay of matrices [default: 0.01].
     #[arg(long)]
     pub(crate) weight_decay: Option<f32>,
+    /// Decay of AdamW's first moment [default: 0.9].
+    #[arg(long, value_name = "DECAY")]
+    pub(crate) beta1: Option<f64>,
+    /// Decay of AdamW's second moment [default: 0.999].
+    #[arg(long, value_name = "DECAY")]
+    pub(crate) beta2: Option<f64>,
+    /// Added to the root of AdamW's second moment [default: 1e-8].
+    #[arg(long, value_name = "EPSILON")]
+    pub(crate) eps: Option<f32>,
     /// The largest norm of all gradients together [default: 1].
     #[arg(long)]
     pub(crate) clip: Option<f32>,
@@ -45,9 +54,11 @@ impl TrainingArguments {
             min_lr: self.min_lr.unwrap_or(defaults.min_lr),
             warmup_steps: self.warmup.unwrap_or(defaults.warmup_steps),
             total_steps: self.schedule_steps.unwrap_or(defaults.total_steps),
+            beta1: self.beta1.unwrap_or(defaults.beta1),
+            beta2: self.beta2.unwrap_or(defaults.beta2),
+            eps: self.eps.unwrap_or(defaults.eps),
             weight_decay: self.weight_decay.unwrap_or(defaults.weight_decay),
             max_norm: self.clip.unwrap_or(defaults.max_norm),
-            ..*defaults
         }
     }
 }

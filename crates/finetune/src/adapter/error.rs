@@ -148,8 +148,19 @@ pub enum AdapterError {
         asked: String,
     },
     /// The run trains all weights, so that there is no adapter.
-    #[error("all weights are trained, so that there is no adapter to write; add --mode lora")]
+    #[error("all weights are trained, so there is no adapter to write; train by LoRA")]
     NotLora,
+    /// A trained value is infinite or not a number.
+    #[error(
+        "`{name}` has the value {value}, so no adapter was written; try a smaller learning rate or \
+         a longer warm-up"
+    )]
+    NotFinite {
+        /// The parameter.
+        name: String,
+        /// Its first value that is not finite.
+        value: f32,
+    },
     /// Something else is where the result would go.
     #[error(
         "`{}` holds `{entry}`, which is not to be replaced; give another directory",

@@ -40,7 +40,7 @@ impl AdapterOutput<'_> {
 /// adapter that is there is replaced at once, when the new one is complete.
 ///
 /// # Errors
-/// [`AdapterError::Occupied`] or [`AdapterError::Write`], or what `values` fails with. What was
+/// [`AdapterError::Occupied`], [`AdapterError::Write`] or [`AdapterError::NotFinite`], or what `values` fails with. What was
 /// there before is then still there.
 pub fn write_adapter(
     output: AdapterOutput<'_>,
@@ -58,7 +58,12 @@ pub fn write_adapter(
     };
     let entries: Vec<Entry> = parameters.iter().map(entry).collect();
     let data = &mut |index: usize| -> Result<Vec<u8>, Error> {
-        Ok(bytemuck::cast_slice(&values(parameters[index])?).to_vec())
+        let values = values(parameters[index])?;
+        if let Some(&value) = values.iter().find(|value| !value.is_finite()) {
+            let name = parameters[index].name.clone();
+            return Err(AdapterError::NotFinite { name, value }.into());
+        }
+        Ok(bytemuck::cast_slice(&values).to_vec())
     };
     tensor_file::write(&new.path().join(WEIGHTS), json!({ "format": "pt" }), &entries, data)?;
     Ok(new.publish()?)

@@ -1,17 +1,21 @@
 //! A directory of checkpoints and its pointer to the newest.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use super::read::read_header;
 use super::write::{UNFINISHED, persist};
 use super::{Checkpoint, Header, StateReader, write_checkpoint};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kept, Result};
 use crate::parameters::Parameter;
 
 /// The file that names the newest checkpoint.
 const LATEST: &str = "latest";
 /// What unfinished files are called that are to become `latest`.
 const UNFINISHED_LATEST: &str = ".latest-";
+/// The file that a run keeps locked. The operating system ends the lock with the process.
+const LOCK: &str = ".lock";
 /// How many checkpoints are kept: the newest, and one to return to.
 const KEPT: usize = 2;
 
@@ -21,15 +25,21 @@ pub struct CheckpointDirectory {
     path: PathBuf,
 }
 
+/// Keeps other runs out of a [`CheckpointDirectory`] until it is dropped or its process ends.
+#[derive(Debug)]
+pub struct DirectoryLock(#[expect(dead_code, reason = "an open file holds the lock")] File);
+
 impl CheckpointDirectory {
     /// Takes a directory, which is made when it does not exist.
     ///
     /// # Errors
-    /// [`Error::WriteCheckpoint`] when it cannot be made.
+    /// [`Error::NotADirectory`] when something else has its name, [`Error::WriteCheckpoint`] when
+    /// it cannot be made.
     pub fn create(path: &Path) -> Result<Self> {
-        std::fs::create_dir_all(path)
-            .map_err(|source| Error::WriteCheckpoint { path: PathBuf::from(path), source })?;
-        Ok(Self { path: PathBuf::from(path) })
+        let directory = Self::at(path);
+        directory.require_directory()?;
+        std::fs::create_dir_all(path).map_err(directory.unwritable(path))?;
+        Ok(directory)
     }
 
     /// Takes a directory as it is; one that does not exist holds no checkpoint.
@@ -42,6 +52,27 @@ impl CheckpointDirectory {
         &self.path
     }
 
+    /// Locks the directory, so that two runs do not write to it. A killed run leaves no lock. File
+    /// systems without locks are used without one.
+    ///
+    /// # Errors
+    /// [`Error::CheckpointsInUse`] while another run holds the lock, [`Error::WriteCheckpoint`]
+    /// when the directory cannot be written to.
+    pub fn lock(&self) -> Result<DirectoryLock> {
+        let path = self.path.join(LOCK);
+        let open = File::options().write(true).create(true).truncate(false).open(&path);
+        let file = open.map_err(self.unwritable(&path))?;
+        match file.try_lock() {
+            Err(std::fs::TryLockError::WouldBlock) => {
+                Err(Error::CheckpointsInUse { path: self.path.clone() })
+            }
+            Err(std::fs::TryLockError::Error(error)) if error.kind() != ErrorKind::Unsupported => {
+                Err(self.unwritable(&path)(error))
+            }
+            _ => Ok(DirectoryLock(file)),
+        }
+    }
+
     /// The newest checkpoint's file, if there is one.
     ///
     /// # Errors
@@ -51,7 +82,7 @@ impl CheckpointDirectory {
         let pointer = self.path.join(LATEST);
         let name = match std::fs::read_to_string(&pointer) {
             Ok(name) => name,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(Error::ReadCheckpoint { path: pointer, source }),
         };
         let name = name.trim_end();
@@ -62,32 +93,58 @@ impl CheckpointDirectory {
         Ok(Some(self.path.join(name)))
     }
 
-    /// Fails when the directory holds a checkpoint, so that a new run does not mix with another.
+    /// Fails when the directory holds a checkpoint or a file that is named like one, so that a new
+    /// run does not mix with another.
     ///
     /// # Errors
     /// [`Error::CheckpointExists`], and those of [`CheckpointDirectory::latest`].
     pub fn require_empty(&self) -> Result<()> {
-        match self.latest()? {
+        self.require_directory()?;
+        let first = self.latest()?.or_else(|| self.files().into_iter().next().map(|one| one.1));
+        match first {
             None => Ok(()),
-            Some(_) => Err(Error::CheckpointExists { path: self.path.clone() }),
+            Some(file) => Err(Error::CheckpointExists { path: self.path.clone(), file }),
         }
     }
 
-    /// Opens and verifies the newest checkpoint.
+    /// Fails when the directory holds no checkpoint and no file that is named like one.
+    ///
+    /// # Errors
+    /// [`Error::NoCheckpoint`], and those of [`CheckpointDirectory::latest`].
+    pub fn require_some(&self) -> Result<()> {
+        self.require_directory()?;
+        if self.latest()?.is_some() || !self.files().is_empty() {
+            return Ok(());
+        }
+        Err(Error::NoCheckpoint { path: self.path.clone() })
+    }
+
+    /// Opens and verifies the checkpoint that `latest` names. Without `latest`, opens the newest
+    /// file that is a whole checkpoint.
     ///
     /// # Errors
     /// [`Error::NoCheckpoint`] when there is none, and those of [`Checkpoint::open`].
     pub fn open_latest(&self) -> Result<Checkpoint> {
-        let path = self.latest()?.ok_or_else(|| Error::NoCheckpoint { path: self.path.clone() })?;
-        Checkpoint::open(&path)
+        self.require_directory()?;
+        if let Some(path) = self.latest()? {
+            return Checkpoint::open(&path);
+        }
+        let mut newest = None;
+        for (_, path) in self.files() {
+            match Checkpoint::open(&path) {
+                Ok(checkpoint) => return Ok(checkpoint),
+                Err(error) => newest = newest.or(Some(error)),
+            }
+        }
+        Err(newest.unwrap_or_else(|| Error::NoCheckpoint { path: self.path.clone() }))
     }
 
-    /// Writes a checkpoint, makes it the newest, and removes all but the last two, with what a run
-    /// that was killed left unfinished.
+    /// Writes a checkpoint, makes it the newest, and removes all but the last two of its run, with
+    /// what a run that was killed left unfinished. Files of other runs stay.
     ///
     /// # Errors
-    /// [`Error::WriteCheckpoint`], or what `state` fails with; `latest` then still names the
-    /// checkpoint that it named before.
+    /// [`Error::WriteCheckpoint`], [`Error::StateNotFinite`], or what `state` fails with; `latest`
+    /// then still names the checkpoint that it named before.
     pub fn save(
         &self,
         header: &Header,
@@ -96,11 +153,50 @@ impl CheckpointDirectory {
     ) -> Result<PathBuf> {
         let name = file_name(header.next_step);
         let path = self.path.join(&name);
-        write_checkpoint(&path, header, parameters, state)?;
-        self.point_to(&name)
-            .map_err(|source| Error::WriteCheckpoint { path: self.path.join(LATEST), source })?;
-        self.prune(header.next_step);
+        let written = (|| {
+            std::fs::create_dir_all(&self.path).map_err(self.unwritable(&path))?;
+            self.set_aside(&path, header).map_err(self.unwritable(&path))?;
+            write_checkpoint(&path, header, parameters, state)?;
+            self.point_to(&name).map_err(self.unwritable(&self.path.join(LATEST)))
+        })();
+        written.map_err(|error: Error| error.with_kept(self.newest()))?;
+        self.prune(header);
         Ok(path)
+    }
+
+    /// Points `latest` to the newest checkpoint of the run of `header` that was written before
+    /// `step`, and returns its path. Without one `latest` stays as it is.
+    ///
+    /// A step after such a checkpoint had a finite loss, so its weights are good.
+    ///
+    /// # Errors
+    /// [`Error::WriteCheckpoint`] when `latest` cannot be written.
+    pub fn return_before(&self, step: u32, header: &Header) -> Result<Option<PathBuf>> {
+        let earlier = self.files().into_iter().filter(|(of, _)| *of < step);
+        let mut ours = earlier.filter(|(_, path)| is_of_run(path, header));
+        let Some((of, path)) = ours.find(|(_, path)| Checkpoint::open(path).is_ok()) else {
+            return Ok(None);
+        };
+        if self.newest().as_ref() != Some(&path) {
+            self.point_to(&file_name(of)).map_err(self.unwritable(&self.path.join(LATEST)))?;
+        }
+        Ok(Some(path))
+    }
+
+    fn newest(&self) -> Option<PathBuf> {
+        self.latest().ok().flatten()
+    }
+
+    fn unwritable(&self, path: &Path) -> impl Fn(std::io::Error) -> Error + use<> {
+        let path = PathBuf::from(path);
+        move |source| Error::WriteCheckpoint { path: path.clone(), source, kept: Kept::Nothing }
+    }
+
+    fn require_directory(&self) -> Result<()> {
+        match std::fs::metadata(&self.path) {
+            Ok(found) if !found.is_dir() => Err(Error::NotADirectory { path: self.path.clone() }),
+            _ => Ok(()),
+        }
     }
 
     fn point_to(&self, name: &str) -> std::io::Result<()> {
@@ -111,30 +207,52 @@ impl CheckpointDirectory {
         persist(temporary, &self.path.join(LATEST))
     }
 
-    /// Removes old checkpoints and unfinished files, of which there is none while nothing is being
-    /// written. A file that cannot be removed is left: it does no harm.
-    fn prune(&self, newest: u32) {
-        let Ok(entries) = std::fs::read_dir(&self.path) else { return };
-        let (mut older, mut useless) = (Vec::new(), Vec::new());
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            let Some(name) = name.to_str() else { continue };
-            match step_of(name) {
-                Some(step) if step != newest => older.push((step, entry.path())),
-                None if [UNFINISHED, UNFINISHED_LATEST].iter().any(|p| name.starts_with(p)) => {
-                    useless.push(entry.path());
-                }
-                _ => {}
-            }
+    /// Gives a file another name that is at `path` and that the run of `header` did not write.
+    fn set_aside(&self, path: &Path, header: &Header) -> std::io::Result<()> {
+        if !path.exists() || is_of_run(path, header) {
+            return Ok(());
         }
-        older.sort_unstable_by_key(|(step, _)| std::cmp::Reverse(*step));
-        useless.extend(older.into_iter().skip(KEPT - 1).map(|(_, path)| path));
-        for path in useless {
+        let name = |number: u32| path.with_extension(format!("safetensors.old-{number}"));
+        let free = (1..).map(name).find(|place| !place.exists());
+        let free = free.expect("some number is not taken");
+        tracing::warn!(path = %free.display(), "a file that the run did not write is set aside");
+        std::fs::rename(path, free)
+    }
+
+    /// Removes old checkpoints of the run of `newest`, and unfinished files, of which there is none
+    /// while nothing is being written. A file that cannot be removed is left: it does no harm.
+    fn prune(&self, newest: &Header) {
+        let Ok(entries) = std::fs::read_dir(&self.path) else { return };
+        let unfinished = entries.flatten().filter(|entry| {
+            let name = entry.file_name();
+            let begins =
+                |prefix: &&str| name.to_str().is_some_and(|name| name.starts_with(*prefix));
+            [UNFINISHED, UNFINISHED_LATEST].iter().any(begins)
+        });
+        let unfinished = unfinished.map(|entry| entry.path());
+        let older = self.files().into_iter().filter(|(step, _)| *step < newest.next_step);
+        let ours = older.map(|(_, path)| path).filter(|path| is_of_run(path, newest));
+        for path in unfinished.chain(ours.skip(KEPT - 1)) {
             if let Err(error) = std::fs::remove_file(&path) {
                 tracing::warn!(path = %path.display(), %error, "a file that is not needed stays");
             }
         }
     }
+
+    /// The files that are named like checkpoints, and their steps; the newest first.
+    fn files(&self) -> Vec<(u32, PathBuf)> {
+        let Ok(entries) = std::fs::read_dir(&self.path) else { return Vec::new() };
+        let step =
+            |entry: std::fs::DirEntry| Some((step_of(entry.file_name().to_str()?)?, entry.path()));
+        let mut files: Vec<_> = entries.flatten().filter_map(step).collect();
+        files.sort_unstable_by(|left, right| right.cmp(left));
+        files
+    }
+}
+
+/// Whether the run of `header` wrote the checkpoint at `path`, before or after that header.
+fn is_of_run(path: &Path, header: &Header) -> bool {
+    read_header(path).is_ok_and(|found| found.is_of_run_of(header))
 }
 
 fn file_name(step: u32) -> String {

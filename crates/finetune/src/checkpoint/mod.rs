@@ -12,6 +12,7 @@
 //!
 //! [safetensors]: https://github.com/huggingface/safetensors
 
+mod difference;
 mod directory;
 mod read;
 mod write;
@@ -24,7 +25,7 @@ use crate::evaluate::HeldOutLoss;
 use crate::hub::ModelDirectory;
 use crate::model::StepOptions;
 
-pub use directory::CheckpointDirectory;
+pub use directory::{CheckpointDirectory, DirectoryLock};
 pub use read::Checkpoint;
 pub use write::{StateReader, write_checkpoint};
 
@@ -85,6 +86,21 @@ impl Header {
         }
     }
 
+    /// Whether both headers are of one run: same configuration and data, and equal losses as far as
+    /// both have them.
+    pub(super) fn is_of_run_of(&self, other: &Self) -> bool {
+        let fixed = |header: &Self| Self {
+            next_step: 0,
+            losses: Vec::new(),
+            held_out: Vec::new(),
+            digest: String::new(),
+            ..header.clone()
+        };
+        let losses = self.losses.iter().zip(&other.losses);
+        let equal = |(left, right): (&f32, &f32)| left.to_bits() == right.to_bits();
+        fixed(self) == fixed(other) && losses.into_iter().all(equal)
+    }
+
     /// Checks that the checkpoint belongs to a run of `config` over data with the fingerprint
     /// `text`.
     ///
@@ -138,11 +154,11 @@ fn whole() -> usize {
     1
 }
 
-fn compare<T: PartialEq + std::fmt::Debug>(what: &'static str, saved: &T, asked: &T) -> Result<()> {
+fn compare<T: PartialEq + Serialize>(what: &'static str, saved: &T, asked: &T) -> Result<()> {
     if saved == asked {
         return Ok(());
     }
-    let (saved, asked) = (format!("{saved:?}"), format!("{asked:?}"));
+    let (saved, asked) = difference::of(saved, asked);
     Err(Error::CheckpointMismatch { what, saved, asked })
 }
 

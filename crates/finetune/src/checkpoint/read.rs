@@ -33,14 +33,8 @@ impl Checkpoint {
     /// truncated, altered or not a checkpoint at all.
     pub fn open(path: &Path) -> Result<Self> {
         let failed = |source| Error::ReadCheckpoint { path: PathBuf::from(path), source };
-        let mut file = BufReader::with_capacity(1 << 20, open_regular(path).map_err(failed)?);
-        let length = file.get_ref().metadata().map_err(failed)?.len();
         let damaged = |why: &str| damaged(path, why);
-        let head = read_head(&mut file, length).map_err(|error| match error {
-            HeadError::Read(source) => failed(source),
-            HeadError::Damaged(why) => damaged(why),
-        })?;
-        let (header, metadata) = parse_head(&head).map_err(|why| damaged(&why))?;
+        let Head { mut file, length, bytes: head, header, metadata } = open_head(path)?;
         let expected = head.len() as u64 + metadata.data_len() as u64;
         if length != expected {
             return Err(damaged(&format!("it has {length} bytes where {expected} belong")));
@@ -111,6 +105,32 @@ impl Checkpoint {
             .map_err(|source| Error::ReadCheckpoint { path: self.path.clone(), source })?;
         Ok(values)
     }
+}
+
+/// A file up to its first tensor.
+struct Head {
+    file: BufReader<File>,
+    length: u64,
+    bytes: Vec<u8>,
+    header: Header,
+    metadata: Metadata,
+}
+
+fn open_head(path: &Path) -> Result<Head> {
+    let failed = |source| Error::ReadCheckpoint { path: PathBuf::from(path), source };
+    let mut file = BufReader::with_capacity(1 << 20, open_regular(path).map_err(failed)?);
+    let length = file.get_ref().metadata().map_err(failed)?.len();
+    let bytes = read_head(&mut file, length).map_err(|error| match error {
+        HeadError::Read(source) => failed(source),
+        HeadError::Damaged(why) => damaged(path, why),
+    })?;
+    let (header, metadata) = parse_head(&bytes).map_err(|why| damaged(path, &why))?;
+    Ok(Head { file, length, bytes, header, metadata })
+}
+
+/// What the checkpoint at `path` says about its run. The tensors are not verified.
+pub(super) fn read_header(path: &Path) -> Result<Header> {
+    Ok(open_head(path)?.header)
 }
 
 fn damaged(path: &Path, why: &str) -> Error {

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::{DIGEST_PLACEHOLDER, Header, METADATA_KEY, StatePart};
 use crate::data::hex;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kept, Result};
 use crate::parameters::Parameter;
 use crate::tensor_file::{self, Entry};
 
@@ -29,18 +29,19 @@ pub trait StateReader {
 /// Writes a checkpoint of `parameters` to `path`, which is replaced only once the file is complete.
 ///
 /// # Errors
-/// [`Error::WriteCheckpoint`] when the file cannot be written, or what `state` fails with. What was
-/// at `path` before is then still there.
+/// [`Error::WriteCheckpoint`] when the file cannot be written, [`Error::StateNotFinite`] when a value
+/// is infinite or not a number, or what `state` fails with. What was at `path` before is then still
+/// there.
 pub fn write_checkpoint(
     path: &Path,
     header: &Header,
     parameters: &[&Parameter],
     state: &mut dyn StateReader,
 ) -> Result<()> {
-    let failed = |source| Error::WriteCheckpoint { path: PathBuf::from(path), source };
+    let failed = unwritable(path);
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut temporary =
-        tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder).map_err(failed)?;
+        tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder).map_err(&failed)?;
     let digest = write_body(temporary.as_file_mut(), path, (header, parameters), state)?;
     finish(temporary, digest, path).map_err(failed)
 }
@@ -52,18 +53,26 @@ fn write_body(
     (header, parameters): (&Header, &[&Parameter]),
     state: &mut dyn StateReader,
 ) -> Result<(usize, String)> {
-    let failed = |source| Error::WriteCheckpoint { path: PathBuf::from(path), source };
+    let failed = unwritable(path);
     let mut output = Hashing { file: BufWriter::new(file), hash: Sha256::new() };
     let head = file_head(header, parameters);
-    output.put(&head).map_err(failed)?;
+    output.put(&head).map_err(&failed)?;
     for (index, part) in state_order(parameters.len()) {
         let values = state.read(index, part)?;
-        output.put(bytemuck::cast_slice(&values)).map_err(failed)?;
+        if let Some(&value) = values.iter().find(|value| !value.is_finite()) {
+            let (tensor, steps) = (part.tensor_name(&parameters[index].name), header.next_step);
+            return Err(Error::StateNotFinite { steps, tensor, value, kept: Kept::Nothing });
+        }
+        output.put(bytemuck::cast_slice(&values)).map_err(&failed)?;
     }
-    output.file.flush().map_err(failed)?;
+    output.file.flush().map_err(&failed)?;
     let place = find_digest(&head, DIGEST_PLACEHOLDER)
         .ok_or_else(|| failed(std::io::Error::other("the header has no place for a digest")))?;
     Ok((place, hex(&output.hash.finalize())))
+}
+
+fn unwritable(path: &Path) -> impl Fn(std::io::Error) -> Error {
+    move |source| Error::WriteCheckpoint { path: PathBuf::from(path), source, kept: Kept::Nothing }
 }
 
 /// Puts the digest in its place, synchronizes the file and gives it its name.

@@ -138,7 +138,7 @@ impl TrainingConfig {
     fn validate_quantization(&self) -> Result<()> {
         let Some(Quantization::Nf4 { .. }) = self.precision.quantize else { return Ok(()) };
         let frozen = !self.mode.is_full();
-        require("quantize", "nf4", frozen, "left out when all weights are trained (--mode lora)")?;
+        require("quantize", "nf4", frozen, "left out when all weights are trained")?;
         for projection in Projection::ALL {
             let [inputs, _] = self.model.projection(projection);
             let rule = "such that the inputs of every layer in NF4 are a multiple of 8";
@@ -255,7 +255,7 @@ mod tests {
         let quantized =
             |mode| TrainingConfig { mode, precision: Precision::BF16.nf4(true), ..config() };
         let error = quantized(Mode::Full).validate().unwrap_err().to_string();
-        assert!(error.contains("--mode lora"), "{error}");
+        assert!(error.contains("all weights are trained"), "{error}");
         let mut lora = quantized(Mode::Lora(LoraConfig::new(8, 32.0)));
         lora.validate().unwrap();
         lora.model.intermediate = 180;

@@ -29,7 +29,8 @@ pub struct OptimizerConfig {
 }
 
 impl OptimizerConfig {
-    /// The defaults for a run of `total_steps` with the given peak: a tenth of it is warm-up.
+    /// The defaults for a run of `total_steps` with the given peak: a tenth of it is warm-up, and
+    /// betas and epsilon are those of transformers and PyTorch.
     pub fn new(peak_lr: f64, total_steps: u32) -> Self {
         Self {
             peak_lr,
@@ -37,7 +38,7 @@ impl OptimizerConfig {
             warmup_steps: total_steps / 10,
             total_steps,
             beta1: 0.9,
-            beta2: 0.95,
+            beta2: 0.999,
             eps: 1e-8,
             weight_decay: 0.01,
             max_norm: 1.0,

@@ -62,6 +62,19 @@ pub enum DataError {
         /// What that is.
         what: &'static str,
     },
+    /// A token is not in the vocabulary of the model.
+    #[error(
+        "the data has the {unit} {token}, but the vocabulary of the model has {vocab} entries, the \
+         last of which is {}; use a larger vocabulary, or other data", vocab.saturating_sub(1)
+    )]
+    OutsideVocabulary {
+        /// What a token is: a byte or a token.
+        unit: &'static str,
+        /// The token.
+        token: u32,
+        /// Entries of the token table.
+        vocab: usize,
+    },
     /// The sequences were made for another length.
     #[error("the examples were laid out in sequences of {found} tokens, and {asked} are asked for")]
     OtherSeq {

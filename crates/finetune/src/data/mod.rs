@@ -29,6 +29,7 @@ pub use split::{Split, SplitOptions};
 pub use text::TextData;
 
 use crate::error::Result;
+use crate::tokenizer::Tokenizer;
 
 /// The tokens of one step and, for each, the token that is to be predicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +74,22 @@ impl Data {
             Self::Text(text) => text.require(seq),
             Self::Examples(examples) => examples.require(seq),
         }
+    }
+
+    /// Checks that a model with `vocab` entries in its token table knows every token, as numbered
+    /// by `tokenizer`.
+    ///
+    /// # Errors
+    /// [`DataError::OutsideVocabulary`] with the first token that it does not know.
+    pub fn require_vocabulary(&self, vocab: usize, tokenizer: &Tokenizer) -> Result<()> {
+        let outside = |token: &&u32| **token as usize >= vocab;
+        let found = match self {
+            Self::Text(text) => text.first(usize::MAX).iter().find(outside),
+            Self::Examples(examples) => examples.tokens().find(outside),
+        };
+        let Some(&token) = found else { return Ok(()) };
+        let unit = if tokenizer.is_bytes() { "byte" } else { "token" };
+        Err(DataError::OutsideVocabulary { unit, token, vocab }.into())
     }
 
     /// The batch of `step`, counted from 0.

@@ -9,7 +9,7 @@ use super::ring::Ring;
 use super::sizes::Sizes;
 use super::{Generator, GeneratorOptions};
 use crate::config::TrainingConfig;
-use crate::error::{Error, Result};
+use crate::error::{Error, Reduce, Result};
 use crate::hub::ModelDirectory;
 use crate::model::GenerationPass;
 use crate::trainer::{ModelState, RotaryTables, Source, Stage, load_state, pooled_bytes, trained};
@@ -45,11 +45,7 @@ impl GenerationNeed {
             return Ok(());
         }
         let Self { cache, step, verify, .. } = *self;
-        let reduce = if planned - verify <= free {
-            "by leaving out --verify"
-        } else {
-            "the length of prompt and text, --max-length"
-        };
+        let reduce = if planned - verify <= free { Reduce::Verification } else { Reduce::Length };
         let step = cache + step;
         Err(Error::OutOfMemory {
             planned,

@@ -8,7 +8,7 @@ use retrograph_runtime::{
 
 use super::TrainerOptions;
 use super::upload::pooled_bytes;
-use crate::error::{Error, Result};
+use crate::error::{Error, Reduce, Result};
 use crate::model::{LossPass, ParameterBuffers, StepPass};
 use crate::parameters::Parameter;
 
@@ -19,7 +19,7 @@ pub struct MemoryNeed {
     pub parameters: usize,
     /// Both moments of the trained ones.
     pub optimizer: usize,
-    /// The second set of state of `--verify`, with a step of its own.
+    /// The second set of state that verification keeps, with a step of its own.
     pub verify: usize,
     /// Transients when they share memory only where nothing must wait for it.
     pub step: usize,
@@ -124,17 +124,17 @@ impl MemoryNeed {
     }
 
     /// What helps most, the smallest sacrifice first.
-    fn what_to_reduce(&self, free: usize) -> &'static str {
+    fn what_to_reduce(&self, free: usize) -> Reduce {
         if self.least() - self.verify <= free {
-            "by leaving out --verify"
+            Reduce::Verification
         } else if self.least() - self.verify - self.held_out <= free {
-            "by leaving out --holdout"
+            Reduce::HeldOut
         } else if self.parameters + self.optimizer <= free {
-            "--batch or --seq"
+            Reduce::Batch
         } else if self.parameters <= free && self.optimizer > 0 {
-            "the trained weights with --mode lora, or take a smaller --preset"
+            Reduce::Trained
         } else {
-            "the model with --dtype bf16, --quantize nf4 or a smaller --preset"
+            Reduce::Model
         }
     }
 }

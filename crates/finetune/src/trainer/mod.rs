@@ -257,15 +257,20 @@ impl Trainer {
     /// # Errors
     /// When the checkpoint cannot be written or the device fails.
     pub fn save(&self, directory: &CheckpointDirectory, text: &str) -> Result<std::path::PathBuf> {
+        let state = &self.lane.state;
+        let mut reader = state.reader(&self.stream);
+        directory.save(&self.header(text)?, &state.trained_parameters(), &mut reader)
+    }
+
+    /// What a checkpoint says of the steps that were handed out.
+    pub(crate) fn header(&self, text: &str) -> Result<Header> {
         let mut header = Header::new(self.config, text, self.losses.clone());
         header.held_out.clone_from(&self.held_out);
         header.micro_batch = self.step.options.micro_batch;
         header.interleave = self.step.division.interleaved();
         let digest = self.base.as_ref().map(ModelDirectory::digest).transpose()?;
         header.base = digest.map(str::to_owned);
-        let state = &self.lane.state;
-        let mut reader = state.reader(&self.stream);
-        directory.save(&header, &state.trained_parameters(), &mut reader)
+        Ok(header)
     }
 
     /// Writes what LoRA trained as an adapter, after all steps that were enqueued.

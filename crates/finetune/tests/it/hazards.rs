@@ -3,7 +3,7 @@
 use retrograph_finetune::checkpoint::CheckpointDirectory;
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
-    Batch, Data, Device, Error, Kept, Mode, Plan, Run, Source, Trainer, TrainerOptions,
+    Batch, Data, Device, Error, Kept, Mode, Plan, Run, Source, TextData, Trainer, TrainerOptions,
     TrainingConfig,
 };
 use retrograph_runtime::Policy;
@@ -201,27 +201,55 @@ fn a_step_that_is_not_finite_changes_nothing_and_is_named() {
     }
 }
 
-/// A run that diverges keeps its last good checkpoint and says where it is.
-#[test]
-fn a_run_that_diverges_keeps_its_last_good_checkpoint() {
-    let data = Data::from(text());
-    let folder = tempfile::tempdir().unwrap();
-    let directory = CheckpointDirectory::create(folder.path()).unwrap();
-    let mut config = config(Mode::Full, 40);
-    // So large a rate overflows after a few steps.
-    (config.optimizer.peak_lr, config.optimizer.min_lr) = (1e30, 0.0);
-    config.optimizer.warmup_steps = 0;
-    let trainer = trainer(&device(), &config, options(Policy::Manual));
+/// A run with a checkpoint after each step, which fails.
+fn fails(directory: &CheckpointDirectory, config: &TrainingConfig, text: TextData) -> Error {
+    let data = Data::from(text);
+    let trainer = trainer(&device(), config, options(Policy::Manual));
     let checkpoints = Some(directory.clone());
     let mut run = Run { checkpoints, checkpoint_every: 1, ..Run::new(trainer, &data) };
     let stop = std::sync::atomic::AtomicBool::new(false);
-    let error = run.train(40, &stop, &mut |_| ()).unwrap_err();
+    run.train(config.optimizer.total_steps, &stop, &mut |_| ()).unwrap_err()
+}
+
+/// The weights after which a loss is not finite are not those to return to: a step with a finite
+/// loss followed the checkpoint that `latest` names afterwards.
+#[test]
+fn the_last_good_checkpoint_is_one_that_a_finite_loss_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = CheckpointDirectory::create(folder.path()).unwrap();
+    let config = config(Mode::Full, 40);
+    // A token that the model does not know has no finite loss.
+    let mut tokens: Vec<u32> = (0..400).map(|at| at % 97).collect();
+    tokens[10] = 256;
+    let text = TextData::from_tokens(tokens);
+    let bad = |step: &u32| {
+        let batch = text.batch([config.batch, config.seq], config.seed, *step).unwrap();
+        batch.targets.contains(&256) || batch.tokens.contains(&256)
+    };
+    let first = (0..40).find(bad).unwrap();
+    assert!(first >= 2, "the seed must leave steps before it: {first}");
+    let error = fails(&directory, &config, text.clone());
     let Error::NotFinite { step, kept: Kept::Checkpoint(path), .. } = error else {
         panic!("{error}");
     };
+    assert_eq!(step, first);
     assert_eq!(directory.latest().unwrap(), Some(path));
-    let checkpoint = directory.open_latest().unwrap();
-    assert!(checkpoint.header().next_step <= step, "{step}");
+    assert_eq!(directory.open_latest().unwrap().header().next_step, step - 1);
+}
+
+/// Where the only checkpoint has the weights that failed, no checkpoint is called good.
+#[test]
+fn a_checkpoint_of_weights_that_exploded_is_not_called_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = CheckpointDirectory::create(folder.path()).unwrap();
+    let mut config = config(Mode::Full, 40);
+    // So large a rate overflows after a step.
+    (config.optimizer.peak_lr, config.optimizer.min_lr) = (1e30, 0.0);
+    config.optimizer.warmup_steps = 0;
+    let error = fails(&directory, &config, text());
+    let found = matches!(&error, Error::NotFinite { step: 1, kept: Kept::Suspect(_), .. });
+    assert!(found, "{error}");
+    assert!(!error.to_string().contains("good"), "{error}");
 }
 
 /// Weights that are frozen stay as they are, to the bit.

@@ -1,0 +1,100 @@
+//! Which options help against an error of the library, which knows of none.
+
+use retrograph_finetune::{AdapterError, Error, HubError, Reduce};
+
+/// Fields of a configuration, and the options that set them.
+const OPTIONS: [(&str, &str); 24] = [
+    ("vocab", "--vocab"),
+    ("hidden", "--hidden"),
+    ("layers", "--layers"),
+    ("intermediate", "--intermediate"),
+    ("heads", "--heads"),
+    ("kv_heads", "--kv-heads"),
+    ("rank", "--rank"),
+    ("alpha", "--alpha"),
+    ("norms", "--train-norms"),
+    ("dropout", "--lora-dropout"),
+    ("dtype", "--dtype"),
+    ("batch", "--batch"),
+    ("micro-batch", "--micro-batch"),
+    ("interleave", "--interleave"),
+    ("seq", "--seq"),
+    ("seed", "--seed"),
+    ("peak_lr", "--lr"),
+    ("min_lr", "--min-lr"),
+    ("warmup_steps", "--warmup"),
+    ("total_steps", "--schedule-steps"),
+    ("beta1", "--beta1"),
+    ("beta2", "--beta2"),
+    ("weight_decay", "--weight-decay"),
+    ("max_norm", "--clip"),
+];
+
+/// A line to put after `error`, or nothing.
+pub(crate) fn of(error: &Error) -> String {
+    let hint = match error {
+        Error::TextTooShort { .. } => "--seq sets the tokens of a sequence".to_owned(),
+        Error::PromptTooLong { .. } => "--max-length sets the tokens of both".to_owned(),
+        Error::Model(HubError::TooLong { .. }) => {
+            "--seq, or --max-length of `generate`, sets the tokens".to_owned()
+        }
+        Error::OutOfMemory { reduce, .. } => reduced(*reduce).to_owned(),
+        Error::NotFinite { .. }
+        | Error::HeldOutNotFinite { .. }
+        | Error::StateNotFinite { .. }
+        | Error::Adapter(AdapterError::NotFinite { .. }) => "see --lr and --warmup".to_owned(),
+        Error::NotQuantizable { .. } => "leave out --quantize".to_owned(),
+        Error::CheckpointExists { .. } => "--resume continues the run".to_owned(),
+        Error::CheckpointMismatch { what, saved, .. } => return mismatch(what, saved),
+        Error::InvalidConfig { field: "quantize", .. } | Error::Adapter(AdapterError::NotLora) => {
+            "add --mode lora".to_owned()
+        }
+        _ => return String::new(),
+    };
+    format!("\nhint: {hint}")
+}
+
+fn reduced(reduce: Reduce) -> &'static str {
+    match reduce {
+        Reduce::Verification => "leave out --verify",
+        Reduce::HeldOut => "leave out --holdout",
+        Reduce::Batch => "give a smaller --batch or --seq",
+        Reduce::Trained => "give --mode lora or a smaller --preset",
+        Reduce::Model => "give --dtype bf16, --quantize nf4 or a smaller --preset",
+        Reduce::Length => "give a smaller --max-length",
+    }
+}
+
+/// The options of a run that is to be resumed, for the `saved` fields that differ.
+fn mismatch(what: &str, saved: &str) -> String {
+    let option = |field: &str| OPTIONS.iter().find(|(known, _)| *known == field);
+    if what.starts_with("base model") {
+        return "\nhint: give with --checkpoint the --model that its run had, or none".to_owned();
+    }
+    let fields = saved.trim_start_matches('{').trim_end_matches('}');
+    let given = fields.split(", ").filter_map(|one| match one.split_once(": ") {
+        Some((field, value)) => option(field).map(|(_, option)| format!("{option} {value}")),
+        None => option(what).map(|(_, option)| format!("{option} {one}")),
+    });
+    let given: Vec<String> = given.collect();
+    if given.is_empty() {
+        String::new()
+    } else {
+        format!("\nhint: the run had {}", given.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_of_the_saved_run_are_named() {
+        assert_eq!(
+            mismatch("model", "{hidden: 16, layers: 1, tied: true}"),
+            "\nhint: the run had --hidden 16 --layers 1"
+        );
+        assert_eq!(mismatch("seq", "8"), "\nhint: the run had --seq 8");
+        assert_eq!(mismatch("data (SHA-256)", "0f3a"), "");
+    }
+}

@@ -1,0 +1,162 @@
+//! What comes of a run: the trained weights first, then what was asked for beside them.
+//!
+//! An output that cannot be written takes nothing else with it. All are attempted, and each failure
+//! is named at the end.
+
+use std::sync::atomic::AtomicBool;
+
+use retrograph_finetune::{Data, Device, Ending, Error, Event, Run, RunReport, Tokenizer, Trainer};
+
+use crate::args::FinetuneArguments;
+use crate::error::CliError;
+use crate::failures::{Failures, warn};
+use crate::file::{write, write_json};
+use crate::metrics::MetricsFile;
+use crate::plot::{self, Curves};
+use crate::sample::Sample;
+use crate::screen::{self, Steps, fact};
+use crate::{Outcome, data, start};
+
+/// The outputs of a run.
+pub(crate) struct Results<'a> {
+    pub(crate) arguments: &'a FinetuneArguments,
+    pub(crate) device: &'a Device,
+    pub(crate) tokenizer: &'a Tokenizer,
+    pub(crate) metrics: Option<MetricsFile>,
+    pub(crate) failures: Failures,
+}
+
+impl Results<'_> {
+    /// Measures the step and draws it, as far as that was asked for. Training begins behind it as
+    /// if nothing had been measured.
+    pub(crate) fn picture(&mut self, trainer: &mut Trainer, data: &Data) -> Result<(), CliError> {
+        let output = &self.arguments.output;
+        let mut profile = None;
+        if let Some(path) = &output.profile {
+            let config = *trainer.config();
+            let shape = [config.batch, config.seq];
+            let batch = data.batch(shape, config.seed, trainer.next_step())?;
+            let measured = trainer.profile(&batch, output.profile_replays)?;
+            screen::line(&measured);
+            let written = write_json("the profile", path, &measured);
+            self.failures.warn(written.inspect(|()| fact("profile", path.display())));
+            profile = Some(measured);
+        }
+        if let Some(path) = &output.graph {
+            let picture = trainer.step_pass().pass.to_svg(profile.as_ref());
+            let written = write("the graph", path, &picture);
+            self.failures.warn(written.inspect(|()| fact("graph", path.display())));
+        }
+        Ok(())
+    }
+
+    /// Trains and writes everything that comes of it.
+    pub(crate) fn of(
+        mut self,
+        mut run: Run<'_>,
+        stop: &AtomicBool,
+        sample: Option<&Sample>,
+    ) -> Result<Outcome, CliError> {
+        let (ending, times) = self.train(&mut run, stop);
+        let ending = match ending {
+            Ok(ending) => Some(ending),
+            // The trained weights are still there.
+            Err(error @ (Error::WriteCheckpoint { .. } | Error::StateNotFinite { .. })) => {
+                self.failures.note::<()>(Err(error));
+                None
+            }
+            Err(error) => {
+                if let Error::NotBitEqual { .. } = error {
+                    // A report that says so is worth more than none.
+                    let report = RunReport::new(self.device, &run.trainer, &times);
+                    self.report(&RunReport { verified_bitwise: Some(false), ..report });
+                }
+                return Err(self.failures.ended_by(error.into()));
+            }
+        };
+        self.weights(&run, ending);
+        self.figures(&run, &times);
+        if let (Some(Ending::Done), Some(sample)) = (ending, sample) {
+            self.failures.note(sample.show(&run.trainer.into_model(), self.tokenizer));
+        }
+        self.failures.finish()?;
+        Ok(if ending == Some(Ending::Stopped) { Outcome::Interrupted } else { Outcome::Done })
+    }
+
+    /// Trains and says how it ended, with the time of each step.
+    fn train(&mut self, run: &mut Run<'_>, stop: &AtomicBool) -> (Result<Ending, Error>, Vec<f32>) {
+        let Self { arguments, device, metrics, failures, .. } = self;
+        let (config, from) = (*run.trainer.config(), run.trainer.next_step());
+        let until = arguments.training.steps.unwrap_or(config.optimizer.total_steps);
+        let mut times = Vec::new();
+        let mut steps = Steps::new(&config, from, until, device.simulated);
+        if let Some(file) = metrics {
+            failures.warn(file.start(from, (&config, device.simulated)));
+        }
+        let ending = run.train(until, stop, &mut |event| {
+            let done = match event {
+                Event::Step(found) => {
+                    times.push(found.device_ms);
+                    steps.show(&found);
+                    metrics.as_mut().map_or(Ok(()), |file| file.write(&found))
+                }
+                Event::HeldOut(found) => {
+                    steps.held_out(&found);
+                    metrics.as_mut().map_or(Ok(()), |file| file.held_out(&found))
+                }
+                Event::NotSaved(error) => return steps.suspend(|| warn(error)),
+            };
+            steps.suspend(|| failures.warn(done));
+        });
+        steps.finish();
+        (ending, times)
+    }
+
+    /// Writes the adapter, and says where the weights are.
+    fn weights(&mut self, run: &Run<'_>, ending: Option<Ending>) {
+        let adapter = start::adapter_output(self.arguments);
+        if let Some(output) = adapter {
+            let written = run.trainer.export_adapter(output);
+            self.failures.note(written.inspect(|()| fact("adapter", output.folder.display())));
+        }
+        if let Some(directory) = &run.checkpoints {
+            if let Some(Some(path)) = self.failures.note(directory.latest()) {
+                fact("checkpoint", path.display());
+            }
+        } else if ending == Some(Ending::Stopped) && adapter.is_none() {
+            fact("stopped", "nothing was kept, since there is no --checkpoint");
+        }
+    }
+
+    /// Says and writes what is known of the run.
+    fn figures(&mut self, run: &Run<'_>, times: &[f32]) {
+        let Run { trainer, data, .. } = run;
+        let losses = trainer.losses();
+        if let (Some(first), Some(last)) = (losses.first(), losses.last()) {
+            let steps = losses.len();
+            fact("loss", format!("{first:.4} at the first step, {last:.4} at step {steps}"));
+        }
+        if trainer.verified_steps() > 0 {
+            let steps = trainer.verified_steps();
+            fact("verified", format!("{steps} steps equal the eager step bit for bit"));
+        }
+        let report = RunReport::new(self.device, trainer, times);
+        let report = RunReport { data: data::tally(data), ..report };
+        if let Some(found) = &report.memory {
+            screen::memory_use(found, self.device.simulated);
+        }
+        self.report(&report);
+        if let Some(path) = &self.arguments.output.plot {
+            let title = &format!("loss on {}", report.device);
+            let (unit, held_out) = (data::unit(self.tokenizer), trainer.held_out());
+            let drawn = plot::loss_curve(path, &Curves { title, unit, losses, held_out });
+            self.failures.note(drawn.inspect(|()| fact("plot", path.display())));
+        }
+    }
+
+    fn report(&mut self, report: &RunReport) {
+        let Some(path) = &self.arguments.output.report else { return };
+        let written = write_json("the report", path, report);
+        self.failures.note(written.inspect(|()| fact("report", path.display())));
+    }
+}

@@ -1,0 +1,64 @@
+//! The text that a model writes after its training: checked before the run, generated after it.
+
+use retrograph_finetune::{Data, Error, Sampling, Tokenizer, TrainedModel, TrainingConfig};
+
+use crate::args::FinetuneArguments;
+use crate::error::CliError;
+use crate::interrupt;
+use crate::screen::{self, fact};
+
+/// Tokens of the data that the sample continues when no prompt is given.
+const PROMPT_TOKENS: usize = 24;
+
+/// What is generated.
+pub(crate) struct Sample {
+    prompt: Vec<u32>,
+    tokens: usize,
+    sampling: Sampling,
+}
+
+impl Sample {
+    /// The sample that the arguments ask for, with everything in it that a model of `config` can
+    /// take; `None` for no sample.
+    pub(crate) fn new(
+        arguments: &FinetuneArguments,
+        config: &TrainingConfig,
+        (data, tokenizer): (&Data, &Tokenizer),
+    ) -> Result<Option<Self>, CliError> {
+        let output = &arguments.output;
+        let seed = arguments.training.seed;
+        let sampling = Sampling { temperature: output.temperature, seed, ..Sampling::greedy() };
+        sampling.validate()?;
+        let tokens = output.sample;
+        if u32::try_from(tokens).is_err() {
+            let (value, rule) = (tokens.to_string(), "below 2^32".to_owned());
+            return Err(Error::InvalidConfig { field: "sample", value, rule }.into());
+        }
+        let prompt = match &output.prompt {
+            Some(prompt) => {
+                let start = tokenizer.start().into_iter();
+                start.chain(tokenizer.encode(prompt)?).collect()
+            }
+            None => data.first(PROMPT_TOKENS).to_vec(),
+        };
+        // The model needs something to continue.
+        let prompt = if prompt.is_empty() { tokenizer.encode("\n")? } else { prompt };
+        let vocab = config.model.vocab;
+        if let Some(index) = prompt.iter().position(|token| *token as usize >= vocab) {
+            return Err(Error::TokenOutside { index, token: prompt[index], vocab }.into());
+        }
+        Ok((tokens > 0).then_some(Self { prompt, tokens, sampling }))
+    }
+
+    /// Generates the sample and shows it.
+    pub(crate) fn show(&self, model: &TrainedModel, tokenizer: &Tokenizer) -> Result<(), CliError> {
+        interrupt::at_once();
+        let mut text = model.generate(&self.prompt, self.tokens, self.sampling)?;
+        let end = text.iter().position(|token| Some(*token) == tokenizer.end());
+        text.truncate(end.unwrap_or(text.len()));
+        fact("sample", "the prompt, then what the model makes of it");
+        let [prompt, text] = [&self.prompt, &text].map(|tokens| tokenizer.decode(tokens));
+        screen::line(format_args!("{prompt}\u{2502}{text}"));
+        Ok(())
+    }
+}

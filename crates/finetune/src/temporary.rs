@@ -1,0 +1,138 @@
+//! Temporary files and directories beside the place where they will go.
+//!
+//! Each is locked while its process lives, and a killed process leaves it unlocked. The next one
+//! that is made in the same folder removes what is left there.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use tempfile::{Builder, NamedTempFile, TempDir};
+
+/// What the names of temporary files and directories begin with.
+const PREFIX: &str = ".retrograph-";
+/// The letters and digits after the prefix.
+const RANDOM: usize = 6;
+
+/// Replaces the file at `path` by one with `bytes`, in one step of the file system. A failure
+/// leaves the old file. The new one is readable as the user's mask says.
+///
+/// # Errors
+/// When the folder of `path` cannot be written to, or is full.
+pub fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    use std::io::Write;
+    let mut file = file_in(folder_of(path))?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// The folder that holds `path`.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
+}
+
+/// Checks that files can be made in `folder`, by making one.
+///
+/// # Errors
+/// Why none can be made.
+pub fn require_writable(folder: &Path) -> io::Result<()> {
+    file_in(folder).map(drop)
+}
+
+/// A locked temporary file in `folder`.
+fn file_in(folder: &Path) -> io::Result<NamedTempFile> {
+    remove_left(folder);
+    loop {
+        let file = builder(0o666).tempfile_in(folder)?;
+        // Before it was locked, another process may have taken it for one that was left.
+        if is_locked(file.as_file()) && file.path().exists() {
+            return Ok(file);
+        }
+    }
+}
+
+/// A temporary directory, and the lock of it, in `folder`.
+pub(crate) fn directory_in(folder: &Path) -> io::Result<(TempDir, Option<File>)> {
+    remove_left(folder);
+    loop {
+        let directory = builder(0o777).tempdir_in(folder)?;
+        // Some systems do not open directories.
+        let Ok(lock) = File::open(directory.path()) else { return Ok((directory, None)) };
+        if is_locked(&lock) && directory.path().exists() {
+            return Ok((directory, Some(lock)));
+        }
+    }
+}
+
+fn builder(mode: u32) -> Builder<'static, 'static> {
+    let mut builder = Builder::new();
+    builder.prefix(PREFIX).rand_bytes(RANDOM);
+    // As open as any file that a program makes.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
+    #[cfg(not(unix))]
+    let _ = mode;
+    builder
+}
+
+/// Locks `file`, or finds that its file system has no locks.
+fn is_locked(file: &File) -> bool {
+    !matches!(file.try_lock(), Err(std::fs::TryLockError::WouldBlock))
+}
+
+/// Removes what killed processes left in `folder`. What cannot be locked is in use, or its file
+/// system has no locks: it stays.
+fn remove_left(folder: &Path) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let temporary = |entry: &std::fs::DirEntry| {
+        let name = entry.file_name();
+        let random = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        random.is_some_and(|random| {
+            random.len() == RANDOM && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        })
+    };
+    for entry in entries.flatten().filter(temporary) {
+        let path = entry.path();
+        let Ok(kind) = entry.file_type() else { continue };
+        let is_directory = kind.is_dir();
+        // Opening a pipe would wait for somebody who writes to it.
+        if !(is_directory || kind.is_file()) {
+            continue;
+        }
+        let Ok(lock) = File::open(&path) else { continue };
+        if lock.try_lock().is_err() {
+            continue;
+        }
+        let removed =
+            if is_directory { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+        if let Err(error) = removed {
+            tracing::warn!(path = %path.display(), %error, "a file of a killed run stays");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_what_is_in_use_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path(".retrograph-Ab3dE6"), "left").unwrap();
+        std::fs::create_dir(path(".retrograph-000000")).unwrap();
+        std::fs::write(path(".retrograph-000000/part"), "left").unwrap();
+        for name in [".retrograph-notes", ".retrograph-Ab3dE6-old"] {
+            std::fs::write(path(name), "of somebody").unwrap();
+        }
+        let (used, _lock) = directory_in(folder.path()).unwrap();
+        let file = file_in(folder.path()).unwrap();
+        replace_file(&path("result"), b"new").unwrap();
+        assert!(used.path().exists() && file.path().exists());
+        assert!(path(".retrograph-notes").exists() && path(".retrograph-Ab3dE6-old").exists());
+        assert!(!path(".retrograph-Ab3dE6").exists() && !path(".retrograph-000000").exists());
+        assert_eq!(std::fs::read(path("result")).unwrap(), b"new");
+    }
+}
