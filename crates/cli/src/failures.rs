@@ -7,7 +7,7 @@ use crate::error::CliError;
 
 /// Says a failure at once, as the run goes on.
 pub(crate) fn warn(error: impl Display) {
-    let _ = writeln!(std::io::stderr(), "warning: {error}; the run goes on");
+    let _ = writeln!(std::io::stderr(), "error: {error}; the run goes on");
 }
 
 /// Failures in the order in which they happened.

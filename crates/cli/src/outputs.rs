@@ -84,18 +84,22 @@ fn require_own(output: &Output<'_>) -> Result<(), CliError> {
     Err(CliError::write(what, path, why))
 }
 
+/// Whether `path` is `folder` or leads into it, or will.
+pub(crate) fn is_within(path: &Path, folder: &Path) -> bool {
+    place(path).starts_with(place(folder))
+}
+
 /// Whether both paths lead to one file, or will.
 fn is_same(one: &Path, other: &Path) -> bool {
-    let place = |path: &Path| {
-        path.canonicalize().or_else(|_| {
-            let name = path.file_name().unwrap_or_default();
-            folder_of(path).canonicalize().map(|folder| folder.join(name))
-        })
-    };
-    match (place(one), place(other)) {
-        (Ok(left), Ok(right)) if left == right => true,
-        _ => is_linked(one, other),
-    }
+    place(one) == place(other) || is_linked(one, other)
+}
+
+/// Where `path` leads: the folders that are there, without links, and what will be in them.
+fn place(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| match path.file_name() {
+        Some(name) => place(folder_of(path)).join(name),
+        None => path.to_owned(),
+    })
 }
 
 /// Whether both are names of one file.

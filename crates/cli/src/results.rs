@@ -97,8 +97,9 @@ impl Results<'_> {
             let done = match event {
                 Event::Step(found) => {
                     times.push(found.device_ms);
+                    let done = metrics.as_mut().map_or(Ok(()), |file| file.write(&found));
                     steps.show(&found);
-                    metrics.as_mut().map_or(Ok(()), |file| file.write(&found))
+                    done
                 }
                 Event::HeldOut(found) => {
                     steps.held_out(&found);

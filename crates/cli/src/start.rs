@@ -12,6 +12,7 @@ use retrograph_runtime::ModuleCache;
 
 use crate::args::FinetuneArguments;
 use crate::error::CliError;
+use crate::outputs::is_within;
 use crate::screen::{self, Startup};
 
 /// The adapter from which the run starts.
@@ -29,6 +30,13 @@ pub(crate) fn adapter(arguments: &FinetuneArguments) -> Result<Option<Adapter>, 
 pub(crate) fn require_adapter_place(arguments: &FinetuneArguments) -> Result<(), CliError> {
     let Some(output) = adapter_output(arguments) else { return Ok(()) };
     output.require_free().map_err(Error::from)?;
+    // The folder is replaced as a whole, so nothing else may go there.
+    let files = arguments.output.files().into_iter().map(|file| (file.what, file.path));
+    let checkpoints = arguments.checkpoint.as_deref().map(|path| ("the checkpoints", path));
+    if let Some((what, _)) = files.chain(checkpoints).find(|one| is_within(one.1, output.folder)) {
+        let why = format!("{what} would go into the same folder; give another one");
+        return Err(CliError::write("the adapter", output.folder, why));
+    }
     // Folders above it that are not there are made when it is written.
     let above = output.folder.ancestors().skip(1).map(|folder| match folder {
         empty if empty == Path::new("") => Path::new("."),

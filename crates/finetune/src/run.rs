@@ -175,7 +175,7 @@ impl<'a> Run<'a> {
     fn kept_before(&self, step: u32) -> Kept {
         let Some(directory) = &self.checkpoints else { return Kept::Nothing };
         let header = self.trainer.header(self.data.fingerprint());
-        match directory.return_before(step, &header) {
+        match header.and_then(|header| directory.return_before(step, &header)) {
             Ok(Some(path)) => Kept::Checkpoint(path),
             _ => self.newest().map_or(Kept::Nothing, Kept::Suspect),
         }

@@ -2,6 +2,7 @@
 
 mod adapters;
 mod caches;
+mod checkpoints;
 mod data;
 mod errors;
 mod finite;
@@ -11,6 +12,7 @@ mod kills;
 #[cfg(unix)]
 mod limits;
 mod models;
+mod outputs;
 mod program;
 mod runs;
 #[cfg(unix)]

@@ -117,21 +117,35 @@ impl TrainingConfig {
         if let Mode::Lora(lora) = self.mode {
             lora.validate(&self.model)?;
         }
-        let rows = self.batch.saturating_mul(self.seq);
-        let widest = self.model.vocab.max(self.model.intermediate).max(self.model.hidden);
+        self.validate_activations()?;
+        self.validate_quantization()
+    }
+
+    /// Checks that the indices of every activation fit 32 bits.
+    fn validate_activations(&self) -> Result<()> {
+        let ModelConfig { vocab, hidden, intermediate, .. } = self.model;
         let rank = self.mode.lora().map_or(0, |lora| lora.rank);
-        let widest = widest.max(self.model.q_width()).max(self.model.kv_width()).max(rank);
+        let widths = [
+            ("vocab", vocab),
+            ("hidden", hidden),
+            ("intermediate", intermediate),
+            ("heads x head_dim", self.model.q_width()),
+            ("kv_heads x head_dim", self.model.kv_width()),
+            ("rank", rank),
+        ];
+        let is_numbered = |elements: usize| u32::try_from(elements).is_ok();
+        let rows = self.batch.saturating_mul(self.seq);
+        require("batch x seq", rows, is_numbered(rows), "less than 2^32")?;
+        for (name, width) in widths {
+            let fits = is_numbered(rows.saturating_mul(width));
+            let rule =
+                format!("such that {name} x batch x seq is less than 2^32; batch x seq is {rows}");
+            require(name, width, fits, &rule)?;
+        }
         let columns = if self.fuses_attention() { 1 } else { self.seq };
         let scores = rows.saturating_mul(self.model.heads).saturating_mul(columns);
-        let largest = rows.saturating_mul(widest).max(scores);
-        let fits = u32::try_from(largest).is_ok();
-        require(
-            "batch x seq",
-            rows,
-            fits,
-            "such that every activation has less than 2^32 elements",
-        )?;
-        self.validate_quantization()
+        let rule = "such that heads x batch x seq x seq is less than 2^32";
+        require("seq", self.seq, is_numbered(scores), rule)
     }
 
     /// What is quantized is not trained, and has rows that end where eight codes do.
@@ -199,6 +213,15 @@ mod tests {
         let mut wrong = config();
         (wrong.batch, wrong.seq) = (1 << 20, 1 << 20);
         assert!(wrong.validate().unwrap_err().to_string().contains("batch x seq"));
+        let named = |change: fn(&mut TrainingConfig)| {
+            let mut wrong = config();
+            change(&mut wrong);
+            wrong.validate().unwrap_err().to_string()
+        };
+        let hidden = named(|wrong| wrong.model.hidden = 1 << 31);
+        assert!(hidden.starts_with("hidden is 2147483648"), "{hidden}");
+        let rank = named(|wrong| wrong.mode = Mode::Lora(LoraConfig::new(1 << 32, 8.0)));
+        assert!(rank.starts_with("rank is 4294967296"), "{rank}");
     }
 
     #[test]

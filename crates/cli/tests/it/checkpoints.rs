@@ -1,0 +1,159 @@
+//! Directories of checkpoints with more than one run, a missing pointer or files of somebody else.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStdout, Stdio};
+
+use crate::program::{Done, Place, json};
+
+fn train(place: &Place, further: &[&str]) -> Done {
+    place.finetune(&[&["--sample", "0", "--schedule-steps", "100"], further].concat())
+}
+
+/// A run that goes on until it is killed, and has done its first step.
+fn started(place: &Place, further: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut command = place.command(&["--steps", "100000", "--schedule-steps", "100000"]);
+    command.args(further).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().starts_with("train")), "the run ended too early");
+    (child, lines)
+}
+
+#[test]
+fn two_runs_do_not_share_a_directory_and_a_killed_one_leaves_no_lock() {
+    let place = Place::new();
+    let (mut first, _lines) = started(&place, &["--checkpoint", "c", "--checkpoint-every", "1"]);
+    train(&place, &["--steps", "1", "--checkpoint", "c", "--resume"]).bad(&["another run", "c"]);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let resume = ["--checkpoint", "c", "--resume", "--steps", "1"];
+    place.finetune(&[&["--sample", "0"], resume.as_slice()].concat()).good();
+}
+
+#[test]
+fn two_runs_do_not_share_a_file_of_metrics() {
+    let place = Place::new();
+    let (mut first, _lines) = started(&place, &["--metrics", "m"]);
+    let before = std::fs::read_to_string(place.path("m")).unwrap();
+    train(&place, &["--steps", "1", "--metrics", "m"]).bad(&["the metrics", "another run"]);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let after = std::fs::read_to_string(place.path("m")).unwrap();
+    assert!(after.starts_with(&before) && !before.is_empty(), "{before}{after}");
+    train(&place, &["--steps", "1", "--metrics", "m"]).good();
+}
+
+#[test]
+fn without_the_pointer_the_newest_whole_checkpoint_is_found_and_none_is_removed() {
+    let place = Place::new();
+    train(&place, &["--steps", "4", "--checkpoint", "c", "--checkpoint-every", "2"]).good();
+    std::fs::remove_file(place.path("c/latest")).unwrap();
+    let new = ["--steps", "4", "--checkpoint", "c", "--checkpoint-every", "1"];
+    train(&place, &new).bad(&["step-00000004.safetensors", "--resume"]);
+    for step in [2, 4] {
+        assert!(place.path(&format!("c/step-0000000{step}.safetensors")).exists());
+    }
+    std::fs::write(place.path("c/step-00000009.safetensors"), "cut short").unwrap();
+    let resume = ["--steps", "6", "--checkpoint", "c", "--resume", "--report", "r"];
+    let done = train(&place, &resume).good();
+    assert!(done.out.contains("step-00000004.safetensors after step 4"), "{}", done.out);
+    assert!(done.out.contains("`latest` is missing"), "{}", done.out);
+    assert_eq!(json(&place.path("r"))["steps"], 6);
+}
+
+#[test]
+fn files_that_another_wrote_are_neither_removed_nor_replaced() {
+    let place = Place::new();
+    train(&place, &["--steps", "2", "--checkpoint", "c"]).good();
+    std::fs::write(place.path("c/step-1.safetensors"), "mine").unwrap();
+    std::fs::write(place.path("c/step-00000005.safetensors"), "mine, too").unwrap();
+    let other = Place::new();
+    train(&other, &["--steps", "1", "--seed", "7", "--checkpoint", "c"]).good();
+    let foreign = std::fs::read(other.path("c/step-00000001.safetensors")).unwrap();
+    std::fs::write(place.path("c/step-00000001.safetensors"), &foreign).unwrap();
+    let resume = ["--checkpoint", "c", "--resume", "--steps", "6", "--checkpoint-every", "1"];
+    train(&place, &resume).good();
+    let read = |name: &str| std::fs::read(place.path("c").join(name)).unwrap();
+    assert_eq!(read("step-1.safetensors"), b"mine");
+    assert_eq!(read("step-00000001.safetensors"), foreign);
+    assert_eq!(read("step-00000005.safetensors.old-1"), b"mine, too");
+    assert!(!place.path("c/step-00000002.safetensors").exists(), "the run's own old one stays");
+    assert!(place.path("c/step-00000005.safetensors").exists());
+}
+
+#[test]
+fn what_a_killed_run_left_is_removed_by_the_next_one() {
+    let place = Place::new();
+    std::fs::write(place.path(".retrograph-Ab3dE6"), "half a report").unwrap();
+    std::fs::create_dir(place.path(".retrograph-zZ09aA")).unwrap();
+    std::fs::write(place.path(".retrograph-notes"), "of somebody").unwrap();
+    train(&place, &["--steps", "1", "--report", "r"]).good();
+    assert!(!place.path(".retrograph-Ab3dE6").exists());
+    assert!(!place.path(".retrograph-zZ09aA").exists());
+    assert!(place.path(".retrograph-notes").exists());
+}
+
+#[test]
+fn a_place_that_is_no_directory_is_named_as_such() {
+    let place = Place::new();
+    for resume in [&[][..], &["--resume"]] {
+        let done = train(&place, &[&["--checkpoint", "text"], resume].concat());
+        let done = done.bad(&["`text` is not a directory"]);
+        assert!(!done.err.contains("unchanged"), "{}", done.err);
+    }
+}
+
+#[test]
+fn only_a_run_is_told_to_leave_out_resume() {
+    let place = Place::new();
+    train(&place, &["--checkpoint", "none", "--resume"]).bad(&["none", "leave out --resume"]);
+    let mut command = place.program();
+    command.args(["eval", "--text", "text", "--device", "sim", "--checkpoint", "none"]);
+    let done = Done::from(command).bad(&["no checkpoint in `none`"]);
+    assert!(!done.err.contains("--resume"), "{}", done.err);
+}
+
+#[test]
+fn fields_that_differ_are_named_with_both_values_and_their_options() {
+    let place = Place::new();
+    train(&place, &["--steps", "1", "--checkpoint", "c"]).good();
+    let resume = ["--checkpoint", "c", "--resume", "--hidden", "32", "--kv-heads", "4"];
+    let done = train(&place, &resume).bad(&["hidden: 16", "hidden: 32", "--hidden 16"]);
+    assert!(done.err.contains("kv_heads: 2") && done.err.contains("--kv-heads 2"), "{}", done.err);
+    assert!(!done.err.contains("rope_theta"), "{}", done.err);
+}
+
+#[test]
+fn the_decays_of_adamw_are_those_of_transformers_and_belong_to_the_run() {
+    let place = Place::new();
+    let losses = |further: &[&str]| {
+        train(&place, &[&["--steps", "4", "--report", "r"], further].concat()).good();
+        json(&place.path("r"))["losses"].clone()
+    };
+    let given = ["--beta1", "0.9", "--beta2", "0.999", "--eps", "1e-8"];
+    assert_eq!(losses(&[]), losses(&given));
+    assert_ne!(losses(&[]), losses(&["--beta2", "0.95"]));
+    let other = ["--beta1", "0.8", "--beta2", "0.95", "--eps", "1e-6", "--checkpoint", "c"];
+    let whole = losses(&other);
+    let resume = ["--steps", "6", "--checkpoint", "c", "--resume"];
+    train(&place, &[resume.as_slice(), &["--beta2", "0.999"]].concat()).bad(&[
+        "beta2: 0.95",
+        "beta2: 0.999",
+        "--beta2 0.95",
+    ]);
+    train(&place, &[resume.as_slice(), &["--report", "r"]].concat()).good();
+    let resumed = json(&place.path("r"))["losses"].clone();
+    assert_eq!(whole.as_array().unwrap()[..], resumed.as_array().unwrap()[..4]);
+    place.finetune(&["--beta2", "1"]).bad(&["beta2", "below 1"]);
+}
+
+/// Weights that overflow are no checkpoint, and `latest` names none of them.
+#[test]
+fn a_held_out_loss_that_is_not_finite_ends_the_run_with_what_is_left() {
+    let place = Place::new();
+    let given = ["--holdout", "0.2", "--eval-every", "1", "--checkpoint", "c", "--warmup", "0"];
+    let rate = ["--lr", "1e30", "--min-lr", "0", "--steps", "3", "--checkpoint-every", "1"];
+    let done = train(&place, &[given.as_slice(), &rate].concat());
+    let done = done.bad(&["held-out data is NaN", "--lr", "no checkpoint was written"]);
+    assert!(!place.path("c/latest").exists(), "{}", done.out);
+}

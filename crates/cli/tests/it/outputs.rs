@@ -1,0 +1,157 @@
+//! Outputs that cannot be written, or would replace something else: what was trained is kept, and
+//! what was there stays.
+
+use crate::program::{Done, Place};
+
+/// Options by which a run writes a file.
+const FILES: [&str; 6] = ["--report", "--plot", "--metrics", "--dot", "--graph", "--profile"];
+
+fn lora(place: &Place, further: &[&str]) -> Done {
+    let fixed = ["--mode", "lora", "--steps", "2", "--sample", "0", "--profile-replays", "1"];
+    let profile = ["--profile", "profile"];
+    let profile: &[&str] = if further.contains(&"--profile") { &[] } else { &profile };
+    place.finetune(&[&fixed, profile, further].concat())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_output_that_fails_costs_neither_the_adapter_nor_the_checkpoint() {
+    for option in FILES {
+        let place = Place::new();
+        let given = [option, "/dev/full", "--adapter-out", "a", "--checkpoint", "c"];
+        lora(&place, &given).bad(&["/dev/full", "No space left"]);
+        assert!(place.path("a/adapter_model.safetensors").is_file(), "{option}");
+        assert!(place.path("c/step-00000002.safetensors").is_file(), "{option}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn every_failure_is_named_and_what_can_be_written_is() {
+    let place = Place::new();
+    let given = ["--report", "/dev/full", "--plot", "loss.svg", "--metrics", "/dev/full"];
+    let done = lora(&place, &given).bad(&["the report", "the metrics"]);
+    assert!(place.path("loss.svg").is_file());
+    // Once when it happens, and once more at the end.
+    assert_eq!(done.err.matches("the metrics cannot be written").count(), 2, "{}", done.err);
+    assert!(done.err.contains("; the run goes on"), "{}", done.err);
+}
+
+/// A folder that was there before the run, and is not at its end.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_that_vanishes_in_training_costs_only_what_goes_there() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    let place = Place::new();
+    std::fs::create_dir(place.path("gone")).unwrap();
+    let mut command = place.command(&["--mode", "lora", "--steps", "60", "--sample", "0"]);
+    command.args(["--report", "gone/r", "--checkpoint", "gone/c", "--adapter-out", "a"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().starts_with("train")));
+    std::fs::remove_dir_all(place.path("gone")).unwrap();
+    // A file in its place keeps the run from making the folder again.
+    std::fs::write(place.path("gone"), "").unwrap();
+    lines.for_each(drop);
+    let done = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("gone/c") && errors.contains("gone/r"), "{errors}");
+    assert!(place.path("a/adapter_model.safetensors").is_file());
+}
+
+#[test]
+fn a_file_of_another_kind_is_not_replaced() {
+    let place = Place::new();
+    std::fs::write(place.path("thesis"), "years of work").unwrap();
+    for option in FILES {
+        let done = lora(&place, &[option, "thesis"]).bad(&["thesis", "another kind"]);
+        assert!(!done.out.contains("device"), "{}", done.out);
+    }
+    assert_eq!(std::fs::read_to_string(place.path("thesis")).unwrap(), "years of work");
+    for option in FILES {
+        lora(&place, &[option, "own"]).good();
+        lora(&place, &[option, "own"]).good();
+        std::fs::remove_file(place.path("own")).unwrap();
+    }
+}
+
+#[test]
+fn no_output_replaces_an_input_or_another_output() {
+    let place = Place::new();
+    let text = std::fs::read(place.path("text")).unwrap();
+    for option in FILES {
+        lora(&place, &[option, "./text"]).bad(&["text", "reads this file"]);
+    }
+    assert_eq!(std::fs::read(place.path("text")).unwrap(), text);
+    lora(&place, &["--report", "same", "--plot", "./same"]).bad(&["the same file"]);
+    let given = ["--adapter-out", "a", "--checkpoint", "a/c"];
+    lora(&place, &given).bad(&["the checkpoints", "another one"]);
+}
+
+#[test]
+fn values_for_what_follows_the_training_are_checked_before_it() {
+    let place = Place::new();
+    let refused = |further: &[&str], words: &[&str]| {
+        let done = place.finetune(&[&["--steps", "1"], further].concat()).bad(words);
+        assert!(!done.out.contains("device"), "{}", done.out);
+    };
+    refused(&["--temperature", "NaN"], &["temperature is NaN"]);
+    refused(&["--sample", "18446744073709551615"], &["sample is", "2^32"]);
+    refused(&["--vocab", "128", "--prompt", "caf\u{e9}"], &["token 3", "195", "128"]);
+    std::fs::create_dir(place.path("a")).unwrap();
+    std::fs::write(place.path("a/thesis"), "years of work").unwrap();
+    refused(&["--mode", "lora", "--adapter-out", "a"], &["thesis"]);
+}
+
+#[test]
+fn options_of_lora_are_refused_where_all_weights_are_trained() {
+    let place = Place::new();
+    let options: [&[&str]; 6] = [
+        &["--rank", "4"],
+        &["--alpha", "8"],
+        &["--lora-targets", "q"],
+        &["--rslora"],
+        &["--lora-dropout", "0.1"],
+        &["--train-norms"],
+    ];
+    for option in options {
+        place.finetune(&[&["--mode", "full"], option].concat()).bad(&[option[0], "--mode lora"]);
+    }
+    place.finetune(&["--adapter-out", "a"]).bad(&["all weights", "--mode lora"]);
+    let mut command = place.program();
+    command.args(["bench", "--device", "sim", "--rank", "4"]);
+    Done::from(command).bad(&["--rank", "--mode lora"]);
+}
+
+#[test]
+fn a_dimension_that_is_too_large_has_its_name() {
+    let place = Place::new();
+    place.finetune(&["--hidden", "2147483648"]).bad(&["hidden is 2147483648"]);
+    let rank = ["--mode", "lora", "--rank", "4294967296"];
+    place.finetune(&rank).bad(&["rank is 4294967296"]);
+}
+
+#[test]
+fn a_byte_outside_the_vocabulary_is_named_before_a_device_is_opened() {
+    let place = Place::new();
+    let text = "all work and no play. ".repeat(20) + "\u{e9}";
+    std::fs::write(place.path("text"), text).unwrap();
+    for further in [&[][..], &["--holdout", "0.2"]] {
+        let done = place.finetune(&[&["--vocab", "128"], further].concat());
+        let done = done.bad(&["byte 195", "128 entries"]);
+        assert!(!done.out.contains("device") && !done.err.contains("--lr"), "{}", done.err);
+    }
+}
+
+/// Evaluation trains nothing, and does not say that it does.
+#[test]
+fn an_evaluation_does_not_count_trained_parameters() {
+    let place = Place::new();
+    let mut command = place.program();
+    command.args(["eval", "--text", "text", "--device", "sim", "--layers", "1", "--seq", "8"]);
+    let done = Done::from(command).good();
+    assert!(done.out.contains("parameters") && !done.out.contains("trained"), "{}", done.out);
+}
