@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::args::EvalArguments;
 use crate::error::CliError;
 use crate::file::write;
+use crate::outputs::{self, Output};
 use crate::screen::{self, fact};
 use crate::trained::Trained;
 use crate::{Outcome, data};
@@ -52,9 +53,21 @@ impl Values {
     }
 }
 
+/// Finds out before anything is read whether the result has a place.
+fn require_output(arguments: &EvalArguments) -> Result<(), CliError> {
+    let output = arguments.json.as_deref();
+    let output = output.map(|path| Output { what: "the result", path, begins: r#"{"batch":"# });
+    let data = [&arguments.data.text, &arguments.data.data].into_iter().flatten().cloned();
+    let adapter = &arguments.model.lora.adapter;
+    let folders = [&arguments.base, adapter, &arguments.checkpoint].into_iter().flatten();
+    let inputs = data.chain(folders.flat_map(|folder| outputs::files_in(folder)));
+    outputs::require(output.as_slice(), &inputs.collect::<Vec<_>>())
+}
+
 /// Measures the loss of a text or of examples.
 pub(crate) fn run(arguments: &EvalArguments) -> Result<Outcome, CliError> {
     arguments.model.require_mode()?;
+    require_output(arguments)?;
     let base = arguments.base.as_deref().map(ModelDirectory::open).transpose()?;
     let tokenizer = data::tokenizer(base.as_ref())?;
     let config = arguments.config(base.as_ref());

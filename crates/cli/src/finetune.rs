@@ -27,7 +27,7 @@ struct Material {
 
 /// Trains as the arguments say.
 pub(crate) fn run(arguments: &FinetuneArguments) -> Result<Outcome, CliError> {
-    let metrics = require(arguments)?;
+    require(arguments)?;
     let base = arguments.base.as_deref().map(ModelDirectory::open).transpose()?;
     let mut adapter = start::adapter(arguments)?;
     // Sequences are made of the size that is asked for while the data is read.
@@ -44,6 +44,7 @@ pub(crate) fn run(arguments: &FinetuneArguments) -> Result<Outcome, CliError> {
         (None, Some(path)) => Some(Checkpoints::create(path)?),
         (checkpoints, _) => checkpoints,
     };
+    let metrics = arguments.output.metrics.as_deref().map(MetricsFile::open).transpose()?;
     let device = Device::open(arguments.device)?;
     screen::device(&device);
     screen::run(&config);
@@ -71,8 +72,8 @@ pub(crate) fn run(arguments: &FinetuneArguments) -> Result<Outcome, CliError> {
     results.of(run, interrupt::defer(), sample.as_ref())
 }
 
-/// Finds out before anything is read whether results have a place, and opens that of the metrics.
-fn require(arguments: &FinetuneArguments) -> Result<Option<MetricsFile>, CliError> {
+/// Finds out before anything is read whether results have a place.
+fn require(arguments: &FinetuneArguments) -> Result<(), CliError> {
     arguments.model.require_mode()?;
     let mut inputs: Vec<PathBuf> =
         [&arguments.data.text, &arguments.data.data].into_iter().flatten().cloned().collect();
@@ -81,10 +82,10 @@ fn require(arguments: &FinetuneArguments) -> Result<Option<MetricsFile>, CliErro
     }
     outputs::require(&arguments.output.files(), &inputs)?;
     start::require_adapter_place(arguments)?;
-    if let Some(path) = &arguments.checkpoint {
-        resume::require_usable(path, arguments.resume)?;
+    match &arguments.checkpoint {
+        Some(path) => resume::require_usable(path, arguments.resume),
+        None => Ok(()),
     }
-    arguments.output.metrics.as_deref().map(MetricsFile::open).transpose()
 }
 
 /// Reads the data by the tokenizer of `base`.

@@ -341,7 +341,11 @@ impl std::fmt::Display for Kept {
                 write!(f, "the last good checkpoint is kept: {}", path.display())
             }
             Self::Suspect(path) => {
-                write!(f, "the only checkpoint, {}, holds the weights of this step", path.display())
+                write!(
+                    f,
+                    "no checkpoint is known to be good, as {} holds the weights of this step",
+                    path.display()
+                )
             }
         }
     }

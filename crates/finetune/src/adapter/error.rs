@@ -59,7 +59,7 @@ pub enum AdapterError {
         dtype: String,
     },
     /// A file cannot be written. What was in its place before is still there.
-    #[error("`{}` cannot be written: {source}; what was there before is unchanged", path.display())]
+    #[error("`{}` cannot be written: {source}; nothing was replaced", path.display())]
     Write {
         /// The file.
         path: PathBuf,
