@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::args::BenchArguments;
 use crate::error::CliError;
+use crate::outputs::{self, Output};
 use crate::screen::{self, fact};
 use crate::{Outcome, decode_bench, file};
 
@@ -27,6 +28,9 @@ struct Results<'a> {
 /// Measures as the arguments say.
 pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
     arguments.model.require_mode()?;
+    let output = arguments.json.as_deref();
+    let output = output.map(|path| Output { what: "the results", path, begins: r#"{"device":"# });
+    outputs::require(output.as_slice(), &[])?;
     let device = Device::open(arguments.device)?;
     screen::device(&device);
     let modules = arguments.cache.modules(&device, arguments.device)?;

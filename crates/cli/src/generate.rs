@@ -17,6 +17,7 @@ use serde_json::json;
 use crate::args::GenerateArguments;
 use crate::error::CliError;
 use crate::file::write;
+use crate::outputs::{self, Output};
 use crate::screen::{self, Startup, fact};
 use crate::trained::Trained;
 use crate::{Outcome, interrupt};
@@ -26,6 +27,7 @@ const MOST_PROMPT_BYTES: u64 = 256 << 20;
 
 /// Generates text as the arguments say.
 pub(crate) fn run(arguments: &GenerateArguments) -> Result<Outcome, CliError> {
+    require_output(arguments)?;
     let model = arguments.model.as_deref().map(ModelDirectory::open).transpose()?;
     let tokenizer = model.as_ref().map_or_else(|| Ok(Tokenizer::bytes()), |m| m.tokenizer())?;
     let defaults = match &model {
@@ -67,6 +69,18 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<Outcome, CliError> {
         write("the result", path, &format!("{result:#}\n"))?;
     }
     Ok(if generated.ended == Ended::Watcher { Outcome::Interrupted } else { Outcome::Done })
+}
+
+/// Finds out before anything is read whether the result has a place.
+fn require_output(arguments: &GenerateArguments) -> Result<(), CliError> {
+    let output = arguments.json.as_deref();
+    let begins = r#"{"cache_dtype":"#;
+    let output = output.map(|path| Output { what: "the result", path, begins });
+    let GenerateArguments { model, adapter, checkpoint, prompt_file, .. } = arguments;
+    let folders = [model, adapter, checkpoint].into_iter().flatten();
+    let inputs = folders.flat_map(|folder| outputs::files_in(folder));
+    let inputs: Vec<_> = inputs.chain(prompt_file.iter().cloned()).collect();
+    outputs::require(output.as_slice(), &inputs)
 }
 
 /// The text to continue, as bytes.

@@ -155,3 +155,27 @@ fn an_evaluation_does_not_count_trained_parameters() {
     let done = Done::from(command).good();
     assert!(done.out.contains("parameters") && !done.out.contains("trained"), "{}", done.out);
 }
+
+#[test]
+fn results_of_other_commands_replace_nothing_of_another_kind() {
+    let place = Place::new();
+    place.finetune(&["--steps", "1", "--checkpoint", "c", "--sample", "0"]).good();
+    std::fs::write(place.path("thesis"), "years of work").unwrap();
+    let commands: [&[&str]; 3] = [
+        &["eval", "--text", "text", "--checkpoint", "c", "--seq", "8"],
+        &["generate", "--checkpoint", "c", "--prompt", "all", "--max-tokens", "2"],
+        &["bench", "--layers", "1", "--sizes", "1x4", "--steps", "1", "--warm-up", "1"],
+    ];
+    for command in commands {
+        let run = |file: &str| {
+            let mut program = place.program();
+            program.args(command).args(["--device", "sim", "--json", file]);
+            Done::from(program)
+        };
+        run("thesis").bad(&["thesis", "another kind"]);
+        let own = format!("{}.json", command[0]);
+        run(&own).good();
+        run(&own).good();
+    }
+    assert_eq!(std::fs::read_to_string(place.path("thesis")).unwrap(), "years of work");
+}

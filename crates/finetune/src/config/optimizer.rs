@@ -75,3 +75,14 @@ impl OptimizerConfig {
         require("clip", self.max_norm, clip, "finite and above 0")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adamw_has_the_defaults_of_transformers() {
+        let OptimizerConfig { beta1, beta2, eps, .. } = OptimizerConfig::new(1e-3, 10);
+        assert_eq!((beta1, beta2, eps), (0.9, 0.999, 1e-8));
+    }
+}

@@ -183,3 +183,126 @@ fn the_pointer_must_name_a_checkpoint_of_the_directory() {
     std::fs::write(folder.path().join("latest"), "step-00000009.safetensors\n").unwrap();
     assert!(matches!(directory.open_latest(), Err(Error::ReadCheckpoint { .. })));
 }
+
+#[test]
+fn a_directory_is_locked_until_the_lock_is_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = CheckpointDirectory::create(folder.path()).unwrap();
+    let lock = directory.lock().unwrap();
+    assert!(matches!(directory.lock(), Err(Error::CheckpointsInUse { .. })));
+    drop(lock);
+    directory.lock().unwrap();
+}
+
+#[test]
+fn a_file_is_no_directory_of_checkpoints() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    std::fs::write(&path, "").unwrap();
+    let directory = CheckpointDirectory::at(&path);
+    for found in [
+        CheckpointDirectory::create(&path).map(drop),
+        directory.require_empty(),
+        directory.require_some(),
+        directory.open_latest().map(drop),
+    ] {
+        assert!(matches!(found, Err(Error::NotADirectory { .. })), "{found:?}");
+    }
+}
+
+#[test]
+fn without_the_pointer_the_newest_whole_file_is_opened_and_a_new_run_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = CheckpointDirectory::create(folder.path()).unwrap();
+    assert!(matches!(directory.require_some(), Err(Error::NoCheckpoint { .. })));
+    directory.require_empty().unwrap();
+    save(folder.path(), 1, &mut Counted).unwrap();
+    let newest = save(folder.path(), 2, &mut Counted).unwrap();
+    std::fs::remove_file(folder.path().join("latest")).unwrap();
+    std::fs::write(folder.path().join("step-00000003.safetensors"), "cut short").unwrap();
+    assert_eq!(directory.open_latest().unwrap().path(), newest);
+    directory.require_some().unwrap();
+    assert!(matches!(directory.require_empty(), Err(Error::CheckpointExists { .. })));
+}
+
+#[test]
+fn only_checkpoints_of_the_same_run_are_removed_and_none_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let foreign = |steps: usize| {
+        let other = tempfile::tempdir().unwrap();
+        let mut header = header(steps);
+        header.config.seed += 1;
+        let parameters = parameters();
+        let parameters: Vec<&Parameter> = parameters.iter().collect();
+        let directory = CheckpointDirectory::at(other.path());
+        let path = directory.save(&header, &parameters, &mut Counted).unwrap();
+        std::fs::read(path).unwrap()
+    };
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("step-1.safetensors"), "of somebody").unwrap();
+    std::fs::write(path("step-00000002.safetensors"), foreign(2)).unwrap();
+    std::fs::write(path("step-00000004.safetensors"), foreign(4)).unwrap();
+    for steps in [3, 4, 5, 6] {
+        save(folder.path(), steps, &mut Counted).unwrap();
+    }
+    assert_eq!(std::fs::read(path("step-1.safetensors")).unwrap(), b"of somebody");
+    assert_eq!(std::fs::read(path("step-00000002.safetensors")).unwrap(), foreign(2));
+    assert_eq!(std::fs::read(path("step-00000004.safetensors.old-1")).unwrap(), foreign(4));
+    let own = [3, 4, 5, 6].map(|step| path(&format!("step-0000000{step}.safetensors")).exists());
+    assert_eq!(own, [false, false, true, true]);
+}
+
+#[test]
+fn the_pointer_returns_to_a_checkpoint_from_before_a_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = [3, 4].map(|steps| save(folder.path(), steps, &mut Counted).unwrap());
+    let directory = CheckpointDirectory::at(folder.path());
+    let found = |step| directory.return_before(step, &header(4)).unwrap();
+    assert_eq!(found(5), Some(paths[1].clone()));
+    assert_eq!(found(4), Some(paths[0].clone()));
+    assert_eq!(directory.latest().unwrap(), Some(paths[0].clone()));
+    assert_eq!(found(3), None);
+    assert_eq!(directory.latest().unwrap(), Some(paths[0].clone()));
+    // Nothing is removed on the way back.
+    assert!(paths.iter().all(|path| path.exists()));
+}
+
+/// State with a value that no training continues from.
+struct Exploded;
+
+impl StateReader for Exploded {
+    fn read(&mut self, index: usize, part: StatePart) -> Result<Vec<f32>> {
+        let mut values = Counted.read(index, part)?;
+        values[0] = if part == StatePart::First { f32::INFINITY } else { values[0] };
+        Ok(values)
+    }
+}
+
+#[test]
+fn state_that_is_not_finite_is_no_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = save(folder.path(), 1, &mut Counted).unwrap();
+    let error = save(folder.path(), 2, &mut Exploded).unwrap_err();
+    assert!(matches!(error, Error::StateNotFinite { steps: 2, .. }), "{error}");
+    assert!(error.to_string().contains(&good.display().to_string()), "{error}");
+    assert_eq!(CheckpointDirectory::at(folder.path()).latest().unwrap(), Some(good));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_failed_write_speaks_of_an_earlier_checkpoint_only_where_there_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let error = save(&file.join("below"), 1, &mut Counted).unwrap_err().to_string();
+    assert!(error.contains("no checkpoint was written"), "{error}");
+}
+
+/// What older versions wrote for a loss that was not finite.
+#[test]
+fn a_held_out_loss_of_null_is_read_as_nan() {
+    let mut json = serde_json::to_value(header(1)).unwrap();
+    json["held_out"] = serde_json::json!([{ "steps": 1, "loss": null, "tokens": 3 }]);
+    let header: Header = serde_json::from_value(json).unwrap();
+    assert!(header.held_out[0].loss.is_nan());
+}
