@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicBool;
 use retrograph_finetune::adapter::{Adapter, AdapterError, AdapterOutput, merge};
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{
-    Device, LoraConfig, LoraTargets, Mode, Plan, Source, Trainer, TrainerOptions, TrainingConfig,
-    init,
+    Device, Error, LoraConfig, LoraTargets, Mode, Plan, Source, Trainer, TrainerOptions,
+    TrainingConfig, init,
 };
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
@@ -259,4 +259,24 @@ fn every_mismatch_of_an_adapter_is_named() {
     assert!(matches!(shallower, AdapterError::UnexpectedTensor { .. }), "{shallower}");
     let wider = of(&|config| config.model.hidden = 32);
     assert!(matches!(wider, AdapterError::Shape { .. }), "{wider}");
+}
+
+#[test]
+fn values_that_are_not_finite_are_no_adapter_and_replace_none() {
+    let (device, folder) = (device(), tempfile::tempdir().unwrap());
+    let place = folder.path().join("adapter");
+    trained(&device, lora()).export_adapter(output(&place)).unwrap();
+    let before = std::fs::read(place.join("adapter_model.safetensors")).unwrap();
+    let config = config(Mode::Lora(lora()), 6);
+    let broken = start(&device, &config, |parameter| {
+        let mut values = init::initial_values(parameter, 3);
+        if parameter.trainable {
+            values[1] = f32::NAN;
+        }
+        values
+    });
+    let error = broken.export_adapter(output(&place)).unwrap_err();
+    let found = matches!(error, Error::Adapter(AdapterError::NotFinite { .. }));
+    assert!(found, "{error}");
+    assert_eq!(std::fs::read(place.join("adapter_model.safetensors")).unwrap(), before);
 }

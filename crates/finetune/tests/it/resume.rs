@@ -96,3 +96,30 @@ fn a_checkpoint_of_another_run_is_named() {
     assert!(error.to_string().contains("data"), "{error}");
     assert!(matches!(directory.require_empty(), Err(Error::CheckpointExists { .. })));
 }
+
+/// A full disk, or a folder that is gone for a time, is no reason to stop training.
+#[test]
+fn a_run_goes_on_when_a_checkpoint_between_two_steps_cannot_be_written() {
+    let (config, data) = (config(Mode::Full, 6), Data::from(text()));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("checkpoints");
+    let directory = CheckpointDirectory::create(&path).unwrap();
+    let trainer = trainer(&device(), &config, TrainerOptions::default());
+    let checkpoints = Some(directory.clone());
+    let mut run = Run { checkpoints, checkpoint_every: 2, ..Run::new(trainer, &data) };
+    let mut failed = Vec::new();
+    let ending = run.train(6, &AtomicBool::new(false), &mut |event| match event {
+        Event::Step(metrics) if metrics.step == 1 => {
+            std::fs::remove_dir(&path).unwrap();
+            std::fs::write(&path, "in the way").unwrap();
+        }
+        Event::NotSaved(error) => {
+            failed.push(error.to_string());
+            std::fs::remove_file(&path).unwrap();
+        }
+        _ => {}
+    });
+    assert_eq!(ending.unwrap(), Ending::Done);
+    assert!(failed.len() == 1 && failed[0].contains("no checkpoint was written"), "{failed:?}");
+    assert_eq!(directory.open_latest().unwrap().header().next_step, 6);
+}
