@@ -42,7 +42,9 @@ pub(crate) fn of(error: &Error) -> String {
         Error::NotFinite { .. }
         | Error::HeldOutNotFinite { .. }
         | Error::StateNotFinite { .. }
-        | Error::Adapter(AdapterError::NotFinite { .. }) => "see --lr and --warmup".to_owned(),
+        | Error::Adapter(AdapterError::TrainedNotFinite { .. }) => {
+            "see --lr and --warmup".to_owned()
+        }
         Error::NotQuantizable { .. } => "leave out --quantize".to_owned(),
         Error::CheckpointExists { .. } => "--resume continues the run".to_owned(),
         Error::CheckpointMismatch { what, saved, .. } => return mismatch(what, saved),

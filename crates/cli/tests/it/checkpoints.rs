@@ -69,13 +69,13 @@ fn files_that_another_wrote_are_neither_removed_nor_replaced() {
     std::fs::write(place.path("c/step-00000005.safetensors"), "mine, too").unwrap();
     let other = Place::new();
     train(&other, &["--steps", "1", "--seed", "7", "--checkpoint", "c"]).good();
-    let foreign = std::fs::read(other.path("c/step-00000001.safetensors")).unwrap();
-    std::fs::write(place.path("c/step-00000001.safetensors"), &foreign).unwrap();
+    let other_run = std::fs::read(other.path("c/step-00000001.safetensors")).unwrap();
+    std::fs::write(place.path("c/step-00000001.safetensors"), &other_run).unwrap();
     let resume = ["--checkpoint", "c", "--resume", "--steps", "6", "--checkpoint-every", "1"];
     train(&place, &resume).good();
     let read = |name: &str| std::fs::read(place.path("c").join(name)).unwrap();
     assert_eq!(read("step-1.safetensors"), b"mine");
-    assert_eq!(read("step-00000001.safetensors"), foreign);
+    assert_eq!(read("step-00000001.safetensors"), other_run);
     assert_eq!(read("step-00000005.safetensors.old-1"), b"mine, too");
     assert!(!place.path("c/step-00000002.safetensors").exists(), "the run's own old one stays");
     assert!(place.path("c/step-00000005.safetensors").exists());

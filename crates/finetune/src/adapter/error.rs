@@ -155,7 +155,7 @@ pub enum AdapterError {
         "`{name}` has the value {value}, so no adapter was written; try a smaller learning rate or \
          a longer warm-up"
     )]
-    NotFinite {
+    TrainedNotFinite {
         /// The parameter.
         name: String,
         /// Its first value that is not finite.

@@ -40,7 +40,7 @@ impl AdapterOutput<'_> {
 /// adapter that is there is replaced at once, when the new one is complete.
 ///
 /// # Errors
-/// [`AdapterError::Occupied`], [`AdapterError::Write`] or [`AdapterError::NotFinite`], or what `values` fails with. What was
+/// [`AdapterError::Occupied`], [`AdapterError::Write`] or [`AdapterError::TrainedNotFinite`], or what `values` fails with. What was
 /// there before is then still there.
 pub fn write_adapter(
     output: AdapterOutput<'_>,
@@ -61,7 +61,7 @@ pub fn write_adapter(
         let values = values(parameters[index])?;
         if let Some(&value) = values.iter().find(|value| !value.is_finite()) {
             let name = parameters[index].name.clone();
-            return Err(AdapterError::NotFinite { name, value }.into());
+            return Err(AdapterError::TrainedNotFinite { name, value }.into());
         }
         Ok(bytemuck::cast_slice(&values).to_vec())
     };

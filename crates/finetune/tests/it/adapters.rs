@@ -276,7 +276,7 @@ fn values_that_are_not_finite_are_no_adapter_and_replace_none() {
         values
     });
     let error = broken.export_adapter(output(&place)).unwrap_err();
-    let found = matches!(error, Error::Adapter(AdapterError::NotFinite { .. }));
+    let found = matches!(error, Error::Adapter(AdapterError::TrainedNotFinite { .. }));
     assert!(found, "{error}");
     assert_eq!(std::fs::read(place.join("adapter_model.safetensors")).unwrap(), before);
 }

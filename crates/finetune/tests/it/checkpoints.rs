@@ -228,7 +228,7 @@ fn without_the_pointer_the_newest_whole_file_is_opened_and_a_new_run_is_refused(
 #[test]
 fn only_checkpoints_of_the_same_run_are_removed_and_none_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
-    let foreign = |steps: usize| {
+    let other_run = |steps: usize| {
         let other = tempfile::tempdir().unwrap();
         let mut header = header(steps);
         header.config.seed += 1;
@@ -240,14 +240,14 @@ fn only_checkpoints_of_the_same_run_are_removed_and_none_is_replaced() {
     };
     let path = |name: &str| folder.path().join(name);
     std::fs::write(path("step-1.safetensors"), "of somebody").unwrap();
-    std::fs::write(path("step-00000002.safetensors"), foreign(2)).unwrap();
-    std::fs::write(path("step-00000004.safetensors"), foreign(4)).unwrap();
+    std::fs::write(path("step-00000002.safetensors"), other_run(2)).unwrap();
+    std::fs::write(path("step-00000004.safetensors"), other_run(4)).unwrap();
     for steps in [3, 4, 5, 6] {
         save(folder.path(), steps, &mut Counted).unwrap();
     }
     assert_eq!(std::fs::read(path("step-1.safetensors")).unwrap(), b"of somebody");
-    assert_eq!(std::fs::read(path("step-00000002.safetensors")).unwrap(), foreign(2));
-    assert_eq!(std::fs::read(path("step-00000004.safetensors.old-1")).unwrap(), foreign(4));
+    assert_eq!(std::fs::read(path("step-00000002.safetensors")).unwrap(), other_run(2));
+    assert_eq!(std::fs::read(path("step-00000004.safetensors.old-1")).unwrap(), other_run(4));
     let own = [3, 4, 5, 6].map(|step| path(&format!("step-0000000{step}.safetensors")).exists());
     assert_eq!(own, [false, false, true, true]);
 }
