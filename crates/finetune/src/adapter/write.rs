@@ -40,8 +40,8 @@ impl AdapterOutput<'_> {
 /// adapter that is there is replaced at once, when the new one is complete.
 ///
 /// # Errors
-/// [`AdapterError::Occupied`], [`AdapterError::Write`] or [`AdapterError::TrainedNotFinite`], or what `values` fails with. What was
-/// there before is then still there.
+/// [`AdapterError::Occupied`], [`AdapterError::Write`] or [`AdapterError::TrainedNotFinite`], or
+/// what `values` fails with. What was there before is then still there.
 pub fn write_adapter(
     output: AdapterOutput<'_>,
     lora: LoraConfig,

@@ -39,7 +39,7 @@ fn a_model_that_is_too_large_is_refused_before_anything_is_uploaded() {
     assert_eq!(planned, need.least() + need.driver.graphs + need.driver.rounding);
     assert_eq!((parameters, optimizer), (494_032_768 * 4, 494_032_768 * 8));
     assert!(free <= 64 << 20);
-    assert!(error.to_string().contains("--preset"), "{error}");
+    assert!(error.to_string().contains("smaller model"), "{error}");
 }
 
 /// What is planned is what is taken: the run fits into a device with that much and little more.
