@@ -15,7 +15,7 @@ use crate::metrics::MetricsFile;
 use crate::plot::{self, Curves};
 use crate::sample::Sample;
 use crate::screen::{self, Steps, fact};
-use crate::{Outcome, data, start};
+use crate::{Outcome, data, interrupt, start};
 
 /// The outputs of a run.
 pub(crate) struct Results<'a> {
@@ -77,6 +77,7 @@ impl Results<'_> {
         self.weights(&run, ending);
         self.figures(&run, &times);
         if let (Some(Ending::Done), Some(sample)) = (ending, sample) {
+            interrupt::at_once();
             self.failures.note(sample.show(&run.trainer.into_model(), self.tokenizer));
         }
         self.failures.finish()?;

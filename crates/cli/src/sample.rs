@@ -4,7 +4,6 @@ use retrograph_finetune::{Data, Error, Sampling, Tokenizer, TrainedModel, Traini
 
 use crate::args::FinetuneArguments;
 use crate::error::CliError;
-use crate::interrupt;
 use crate::screen::{self, fact};
 
 /// Tokens of the data that the sample continues when no prompt is given.
@@ -52,7 +51,6 @@ impl Sample {
 
     /// Generates the sample and shows it.
     pub(crate) fn show(&self, model: &TrainedModel, tokenizer: &Tokenizer) -> Result<(), CliError> {
-        interrupt::at_once();
         let mut text = model.generate(&self.prompt, self.tokens, self.sampling)?;
         let end = text.iter().position(|token| Some(*token) == tokenizer.end());
         text.truncate(end.unwrap_or(text.len()));

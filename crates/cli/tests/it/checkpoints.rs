@@ -23,6 +23,10 @@ fn started(place: &Place, further: &[&str]) -> (Child, Lines<BufReader<ChildStdo
 fn two_runs_do_not_share_a_directory_and_a_killed_one_leaves_no_lock() {
     let place = Place::new();
     let (mut first, _lines) = started(&place, &["--checkpoint", "c", "--checkpoint-every", "1"]);
+    while !place.path("c/latest").exists() {
+        assert_eq!(first.try_wait().unwrap(), None, "the run ended too early");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
     train(&place, &["--steps", "1", "--checkpoint", "c", "--resume"]).bad(&["another run", "c"]);
     first.kill().unwrap();
     first.wait().unwrap();
