@@ -1,4 +1,4 @@
-//! Causal attention without stored probabilities, and its gradients, with factors in bf16 or f32.
+//! Fused causal attention (FlashAttention-2) and its gradients, in bf16 or f32.
 //!
 //! ```text
 //! s_ij  = scale · q_i·k_j                                                    j ≤ i
@@ -9,29 +9,27 @@
 //! grad_v_j = Σ_i p_ij · grad_out_i
 //! ```
 //!
-//! The algorithm is that of FlashAttention-2 (Dao 2023, arXiv 2307.08691): a block keeps 64 rows,
-//! walks over tiles of the other side up to the diagonal or from it on, and keeps scores in
-//! registers; the gradients compute them again. Operands are f32 in memory, and sums are f32.
+//! Source: Dao, "FlashAttention-2", arXiv 2307.08691. A block keeps 64 rows, loops over tiles of the
+//! other side up to the diagonal (or from it on), and keeps scores in registers; the backward pass
+//! recomputes them. Tensors are f32 in global memory, and accumulators are f32. The mask is always
+//! causal.
 //!
-//! **bf16.** Operands are rounded to bf16 on their way into shared memory, grad_out for delta, too;
-//! probabilities and gradients of scores in registers.
+//! **bf16.** Operands are rounded to bf16 on their way to shared memory, and so is grad_out for
+//! delta. Probabilities and score gradients are rounded in registers.
 //!
-//! **f32.** Operands are copied into shared memory as they are, behind the backs of the threads.
-//! From sm_80 on each factor is split into two parts of 11 bits, and three products of tf32 stand
-//! for one, in the order and within the limits of `gemm/stream/split.rs`: 32 steps of a contraction
-//! are added up from zero, and what they give is added in f32.
+//! **f32.** Operands are copied to shared memory by `cp.async`. From sm_80 on, each product takes
+//! three tf32 products, as in `gemm/mainloop/tf32x3.rs`; 32 steps of K accumulate from zero and are
+//! then added in f32.
 //!
-//! **Grid.** Each entry has heads of up to 64 or 128 elements, narrower ones padded with zeros. A
-//! block has a warp for each 16 of its rows: [`forward`] and `grad_q` have a block for each 64
-//! queries of a head, those with the most keys first; `grad_kv` has one for each 64 keys of a key
-//! head and part of its group, those with the most queries first. What they walk over they take 32
-//! rows at a time. Before sm_80 shared memory has room for 32 rows of a block in f32.
+//! **Grid.** Each entry handles heads of up to 64 or 128 elements, and pads narrower ones with
+//! zeros. A warp has 16 rows of its block. [`forward`] and `grad_q`: one block per 64 queries of a
+//! head, blocks with the most keys first. `grad_kv`: one block per 64 keys of a key head and per
+//! split of its group of heads, blocks with the most queries first. Loops take 32 rows at a time.
+//! Before sm_80, f32 blocks have 32 rows to fit into shared memory.
 //!
-//! **Determinism.** Tiles are walked over in ascending order, heads of a group likewise. Each sum
-//! belongs to one lane or to four that add up by a butterfly. There are no atomics: `grad_q` and
-//! `grad_kv` each compute the probabilities that they need.
-//!
-//! Absent on purpose: masks other than the causal one.
+//! **Determinism.** Loops run in ascending order of tiles and of the heads of a group. A sum belongs
+//! to one lane, or to four that add up by a butterfly. There are no atomics: `grad_q` and `grad_kv`
+//! each recompute the probabilities.
 
 mod backward;
 mod backward_preprocess;
@@ -42,98 +40,67 @@ mod fma;
 mod forward;
 pub(crate) mod kv_cache_append;
 mod loader;
+mod mask;
 mod mma;
+mod online_softmax;
 mod score_grads;
 pub(crate) mod softmax;
 pub(crate) mod softmax_backward;
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
-use retrograph_ptx::build::{Kernel, ModuleBuilder, Value, Var};
+use retrograph_ptx::build::ModuleBuilder;
 
+use crate::primitives::dtype::DType;
 use backward::Side;
-use config::{Factors, Shape};
+use config::Config;
 
-/// Rows of the other side that a block walks over at a time.
-const COLUMNS: u32 = 32;
+/// Rows of a tile that a block loops over.
+const TILE_ROWS: u32 = 32;
 
-/// What a lane holds of 16 × 8 elements: two neighbours in a row, and two 8 rows below.
-type Patch<'k> = [Var<'k, f32>; 4];
-
-/// Patches of 16 rows and `columns` columns, all 0.
-fn patches<'k>(k: &Kernel<'k>, columns: u32) -> Vec<Patch<'k>> {
-    (0..columns / 8).map(|_| [(); 4].map(|()| k.var(0.0f32))).collect()
-}
-
-/// The first of the lane's rows among those of the block; the other one is 8 below.
-fn own_row<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
-    k.warp() * 16 + (k.lane() >> 2)
-}
-
-/// The first of the lane's two columns of each patch.
-fn own_column<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
-    (k.lane() & 3) * 2
-}
-
-/// Puts `value` where a key is behind its query, which rows are, or columns. The block's part of
-/// the rows and of the columns begins at `first`.
-fn hide<'k>(
-    k: &Kernel<'k>,
-    (first, rows_are_queries): ([Value<'k, u32>; 2], bool),
-    patches: &[Patch<'k>],
-    value: f32,
-) {
-    let ahead = first[0] + own_row(k) - first[1] - own_column(k);
-    let ahead = [0, 8].map(|below| (ahead + below).cast::<i32>());
-    for (j, patch) in (0..).zip(patches) {
-        for (place, element) in patch.iter().enumerate() {
-            let (ahead, column) = (ahead[place / 2], j * 8 + place as i32 % 2);
-            let hidden = if rows_are_queries { ahead.lt(column) } else { ahead.gt(column) };
-            element.update(|element| hidden.select(value, element));
-        }
-    }
-}
-
-/// The image of the forward pass in bf16.
+/// Builds the image of the forward pass in bf16.
 pub(crate) fn forward(target: SmTarget) -> Module {
-    forward_in(target, Factors::Brain)
+    forward_image(target, DType::Bf16)
 }
 
-/// The image of the forward pass in f32.
+/// Builds the image of the forward pass in f32.
 pub(crate) fn forward_f32(target: SmTarget) -> Module {
-    forward_in(target, Factors::Single)
+    forward_image(target, DType::F32)
 }
 
-/// The image of the backward pass in bf16.
+/// Builds the image of the backward pass in bf16.
 pub(crate) fn backward(target: SmTarget) -> Module {
-    backward_in(target, Factors::Brain)
+    backward_image(target, DType::Bf16)
 }
 
-/// The image of the backward pass in f32.
+/// Builds the image of the backward pass in f32.
 pub(crate) fn backward_f32(target: SmTarget) -> Module {
-    backward_in(target, Factors::Single)
+    backward_image(target, DType::F32)
 }
 
-fn forward_in(target: SmTarget, factors: Factors) -> Module {
-    let entries = Shape::all(target, factors).map(forward::entry);
+fn forward_image(target: SmTarget, dtype: DType) -> Module {
+    let entries = Config::all(target, dtype).map(forward::entry);
     entries.into_iter().fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
 }
 
-fn backward_in(target: SmTarget, factors: Factors) -> Module {
-    let shapes = Shape::all(target, factors);
-    let module = ModuleBuilder::new(target).entry(backward_preprocess::entry(shapes[0]));
-    let entries =
-        [Side::Queries, Side::Keys].into_iter().flat_map(|side| shapes.map(|s| (s, side)));
-    entries.fold(module, |module, (shape, side)| module.entry(backward::entry(shape, side))).build()
+fn backward_image(target: SmTarget, dtype: DType) -> Module {
+    let configs = Config::all(target, dtype);
+    let mut module = ModuleBuilder::new(target).entry(backward_preprocess::entry(configs[0]));
+    for side in [Side::Queries, Side::Keys] {
+        for config in configs {
+            module = module.entry(backward::entry(config, side));
+        }
+    }
+    module.build()
 }
 
-/// The entries in f32, with the bytes of shared memory that a launch must provide.
+/// The entries that need dynamic shared memory, with their bytes.
 pub(crate) fn dynamic_shared(target: SmTarget) -> impl Iterator<Item = (String, u32)> {
-    Shape::all(target, Factors::Single).into_iter().flat_map(|shape| {
+    Config::all(target, DType::F32).into_iter().flat_map(|config| {
         [
-            (forward::name(shape), forward::panels(shape).1 * 4),
-            (backward::name(shape, Side::Queries), backward::panels(shape).1 * 4),
-            (backward::name(shape, Side::Keys), backward::panels(shape).1 * 4),
+            (forward::name(config), forward::smem_tiles(config).1 * 4),
+            (backward::name(config, Side::Queries), backward::smem_tiles(config).1 * 4),
+            (backward::name(config, Side::Keys), backward::smem_tiles(config).1 * 4),
         ]
     })
 }

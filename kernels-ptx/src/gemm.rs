@@ -38,7 +38,6 @@ mod kernel;
 mod layout;
 mod loader;
 mod mainloop;
-mod nf4;
 mod params;
 mod smem_tile;
 pub(crate) mod split_k_sum;
@@ -50,7 +49,6 @@ use retrograph_ptx::build::ModuleBuilder;
 use crate::primitives::dtype::DType;
 use kernel::{mma_sync, multistage, simt};
 use layout::{Major, NN, NT, TN};
-pub(crate) use nf4::Nf4;
 
 /// The layouts of a and b, and the element type of b.
 type Operands = ([Major; 2], DType);

@@ -3,6 +3,7 @@
 pub(crate) mod bf16;
 pub(crate) mod dtype;
 pub(crate) mod mma;
+pub(crate) mod nf4;
 pub(crate) mod pdl;
 pub(crate) mod philox;
 pub(crate) mod reduce;

@@ -1,239 +1,256 @@
-//! The gradients: a block has queries and walks over the keys up to the last of them, or it has
-//! keys and walks over the queries from the first of them on, of one head after the other.
+//! Backward pass: a block has a tile of queries and loops over the keys up to the diagonal, or it
+//! has a tile of keys and loops over the queries from the diagonal on, for each head of its group.
 //!
-//! Both compute `p` and `ds` again, one with queries as rows, the other one with keys as rows, so
-//! that what follows has them where the next product wants its factors. Gradients of probabilities
-//! come first: while they are computed, what scores are made of is on its way, and afterwards what
-//! they were made of can be replaced.
+//! Both recompute p and ds: `grad_q` with queries as rows, `grad_kv` with keys as rows, so that they
+//! are in the right registers for the next product. Probability gradients are computed first: the
+//! operand of the scores is in flight meanwhile, and afterwards their own operand can be replaced.
 
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
 
-use super::config::Shape;
-use super::epilogue::Writer;
-use super::loader::{Carrier, Load, Panel, Source};
-use super::mma::{Lanes, hold};
-use super::score_grads::Weights;
-use super::{COLUMNS, hide, patches};
+use super::TILE_ROWS;
+use super::config::Config;
+use super::epilogue::Epilogue;
+use super::loader::{HeadRows, SmemTile, TileLoad, TileLoader};
+use super::mask::apply_causal_mask;
+use super::mma::{WarpMma, to_fragments};
+use super::score_grads::ScoreGrads;
+use crate::primitives::mma::acc_row;
 
 /// What the rows of a block are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
-    /// Queries: the gradient of q.
+    /// Queries: computes the gradient of q.
     Queries,
-    /// Keys: the gradients of k and v.
+    /// Keys: computes the gradients of k and v.
     Keys,
 }
 
 /// The name of the entry.
-pub(super) fn name(shape: Shape, side: Side) -> String {
-    let part = match side {
+pub(super) fn name(config: Config, side: Side) -> String {
+    let gradient = match side {
         Side::Queries => "grad_q",
         Side::Keys => "grad_kv",
     };
-    shape.named(&format!("_{part}_{}", shape.width))
+    config.entry_name(&format!("_{gradient}_{}", config.max_head_dim))
 }
 
-/// Panels of what a block has and of what it walks over, those of scores first, and their words.
-pub(super) fn panels(shape: Shape) -> ([Panel; 4], u32) {
-    Panel::list([shape.rows(), shape.rows(), COLUMNS, COLUMNS], shape)
+/// The resident tiles (q and grad_out, or k and v), the tiles that the loop loads (k and v, or q and
+/// grad_out), and their total words.
+pub(super) fn smem_tiles(config: Config) -> ([SmemTile; 4], u32) {
+    let rows = config.block_rows();
+    SmemTile::layout([rows, rows, TILE_ROWS, TILE_ROWS], config)
 }
 
 /// The entry whose rows are `side`.
-pub(super) fn entry(shape: Shape, side: Side) -> Entry {
-    Kernel::build(&name(shape, side), |k| {
-        k.max_threads(shape.threads());
+pub(super) fn entry(config: Config, side: Side) -> Entry {
+    Kernel::build(&name(config, side), |k| {
+        k.max_threads(config.threads());
         k.min_blocks(2);
-        let given = Given::declare(k, (shape, side));
-        let ([own, own_other, walked, walked_other], words) = panels(shape);
-        let memory = shape.memory(k, words);
-        let carrier = Carrier::new((k, shape), memory, given.head_dim);
-        for (panel, source) in [own, own_other].into_iter().zip(given.own) {
-            k.range(0, shape.rows(), COLUMNS, |row| {
-                let first = row * shape.row_words() + panel.first;
-                carrier.load(Load { source, start: given.start + row, first });
+        let params = Params::declare(k, (config, side));
+        let ([resident, resident_other, streamed, streamed_other], words) = smem_tiles(config);
+        let smem = config.smem(k, words);
+        let loader = TileLoader::new((k, config), smem, params.head_dim);
+        for (tile, source) in [resident, resident_other].into_iter().zip(params.resident) {
+            k.range(0, config.block_rows(), TILE_ROWS, |row| {
+                let first = row * config.row_words() + tile.first;
+                loader.load(TileLoad { source, start: params.start + row, first });
             });
         }
-        let walk = Walk::new(k, &given);
-        let load = |panel: Panel, source| {
-            let (start, first) = (walk.start.get(), k.constant(panel.first));
-            Load { source, start, first }
+        let position = LoopPosition::new(k, &params);
+        let tile_load = |tile: SmemTile, source| {
+            let (start, first) = (position.start.get(), k.constant(tile.first));
+            TileLoad { source, start, first }
         };
-        carrier.load(load(walked_other, given.walked[1]));
+        loader.load(tile_load(streamed_other, params.streamed[1]));
         k.barrier();
 
-        let lanes = Lanes::new((k, shape), memory, given.head_dim);
-        let sums = patches(k, shape.width);
-        let others = if side == Side::Keys { patches(k, shape.width) } else { Vec::new() };
-        let weights = Weights::new(k, &given);
-        k.range(0, walk.count, 1, |index| {
-            let start = walk.start.get();
-            weights.fetch((start, walk.head.get()));
-            let this = load(walked, walk.sources(&given)[0]);
-            carrier.fetch(this);
-            let (scores, grads) = (patches(k, COLUMNS), patches(k, COLUMNS));
-            lanes.multiply([own_other, walked_other], &grads);
-            carrier.put(this);
+        let warp = WarpMma::new((k, config), smem, params.head_dim);
+        let grad = acc_row(k, config.max_head_dim);
+        // The gradient of v, if rows are keys.
+        let grad_v = if side == Side::Keys { acc_row(k, config.max_head_dim) } else { Vec::new() };
+        let score_grads = ScoreGrads::new(k, &params);
+        k.range(0, position.count, 1, |index| {
+            let start = position.start.get();
+            score_grads.fetch((start, position.head.get()));
+            let current = tile_load(streamed, position.sources(&params)[0]);
+            loader.fetch(current);
+            let (scores, grads) = (acc_row(k, TILE_ROWS), acc_row(k, TILE_ROWS));
+            warp.multiply_transposed([resident_other, streamed_other], &grads);
+            loader.store(current);
             k.barrier();
-            walk.advance();
-            let next = load(walked_other, walk.sources(&given)[1]);
-            let more = (index + 1).lt(walk.count);
-            // The gradient of v is the last to read what is replaced.
-            let late = side == Side::Keys && carrier.is_direct();
-            if !late {
-                k.when(more, || carrier.fetch(next));
+            position.advance();
+            let next = tile_load(streamed_other, position.sources(&params)[1]);
+            let more = (index + 1).lt(position.count);
+            // The gradient of v is the last to read the tile that `next` replaces.
+            let fetch_late = side == Side::Keys && loader.uses_cp_async();
+            if !fetch_late {
+                k.when(more, || loader.fetch(next));
             }
-            lanes.multiply([own, walked], &scores);
-            weights.turn(&scores, &grads);
-            // Afterwards, so that a query that is not finite spoils no keys behind it.
-            k.when(given.crosses(start), || {
-                let hide = |patches: &_| {
-                    hide(k, ([given.start, start], side == Side::Queries), patches, 0.0);
+            warp.multiply_transposed([resident, streamed], &scores);
+            score_grads.compute(&scores, &grads);
+            // Masked after p and ds, so that a non-finite query doesn't spoil later keys.
+            k.when(params.crosses_diagonal(start), || {
+                let mask = |acc: &_| {
+                    let first = [params.start, start];
+                    apply_causal_mask(k, (first, side == Side::Queries), acc, 0.0);
                 };
-                hide(&grads);
+                mask(&grads);
                 if side == Side::Keys {
-                    hide(&scores);
+                    mask(&scores);
                 }
             });
-            let [probs, grads] = [scores, grads].map(|patches| hold(shape, &patches));
+            let [probs, grads] = [scores, grads].map(|acc| to_fragments(config, &acc));
             if side == Side::Keys {
-                lanes.accumulate(&probs, walked_other, &others);
+                warp.multiply(&probs, streamed_other, &grad_v);
                 k.barrier();
             }
-            if late {
-                k.when(more, || carrier.fetch(next));
+            if fetch_late {
+                k.when(more, || loader.fetch(next));
             }
-            lanes.accumulate(&grads, walked, &sums);
-            k.when(more, || carrier.put(next));
+            warp.multiply(&grads, streamed, &grad);
+            k.when(more, || loader.store(next));
             k.barrier();
         });
-        let Given { start, head_dim, scale, grads: [first, second], .. } = given;
-        let memory = memory.reinterpret();
-        let writer = Writer { kernel: *k, shape, memory, head_dim, start, rounded: None };
-        writer.write(first, &sums, scale);
+        let Params { start, head_dim, scale, grads: [first, second], .. } = params;
+        let smem = smem.reinterpret();
+        let epilogue = Epilogue { kernel: *k, config, smem, head_dim, start, bf16: None };
+        epilogue.write(first, &grad, scale);
         if side == Side::Keys {
-            writer.write(second, &others, None);
+            epilogue.write(second, &grad_v, None);
         }
     })
 }
 
-/// The parameters, and where this block is.
-pub(super) struct Given<'k> {
-    shape: Shape,
+/// The parameters, and the position of this block.
+pub(super) struct Params<'k> {
+    config: Config,
     pub(super) side: Side,
-    /// What the block has rows of: q and grad_out, or k and v; and what it walks over, of the
-    /// first head.
-    own: [Source<'k>; 2],
-    walked: [Source<'k>; 2],
-    /// For each query its logsumexp and delta, in the first head.
-    pub(super) pairs: Ptr<'k, u64>,
-    /// Where sums go; the second one is for keys only.
-    grads: [Source<'k>; 2],
+    /// The rows of the block: q and grad_out, or k and v.
+    resident: [HeadRows<'k>; 2],
+    /// The rows that it loops over, in the first head.
+    streamed: [HeadRows<'k>; 2],
+    /// Logsumexp and delta of each query, in the first head.
+    pub(super) query_stats: Ptr<'k, u64>,
+    /// The outputs; the second one is used if rows are keys.
+    grads: [HeadRows<'k>; 2],
     pub(super) seq: Value<'k, u32>,
     head_dim: Value<'k, u32>,
     pub(super) scale: Value<'k, f32>,
-    /// The first row.
+    /// First row of the block.
     pub(super) start: Value<'k, u32>,
-    /// Heads that are walked over.
+    /// Heads to loop over.
     heads: Value<'k, u32>,
 }
 
-impl<'k> Given<'k> {
-    fn declare(k: &Kernel<'k>, (shape, side): (Shape, Side)) -> Self {
-        let [q, keys, values, grad_out, pairs, grads] =
+impl<'k> Params<'k> {
+    fn declare(k: &Kernel<'k>, (config, side): (Config, Side)) -> Self {
+        let [q, keys, values, grad_out, query_stats, grads] =
             ["q", "keys", "values", "grad_out", "rows", "grads"].map(|name| k.pointer::<f32>(name));
-        let [batch, seq, heads, kv_heads, head_dim, parts] =
+        let [batch, seq, heads, kv_heads, head_dim, splits] =
             ["batch", "seq", "heads", "kv_heads", "head_dim", "parts"]
                 .map(|name| k.param::<u32>(name));
         let scale = k.param::<f32>("scale");
         let (x, y, group) = (k.ctaid_x(), k.ctaid_y(), heads / kv_heads);
-        // The sequence, the first head and the key head of the block, and its part of the group.
-        let (sequence, head, kv_head, part) = match side {
+        let (sequence, head, kv_head, split) = match side {
             Side::Queries => {
                 let head = x % heads;
                 (x / heads, head, head / group, k.constant(0))
             }
+            // A block has `group / splits` heads of the group of its key head.
             Side::Keys => {
-                let (part, plane) = (x % parts, x / parts);
+                let (split, plane) = (x % splits, x / splits);
                 let kv_head = plane % kv_heads;
-                (plane / kv_heads, kv_head * group + part * (group / parts), kv_head, part)
+                (plane / kv_heads, kv_head * group + split * (group / splits), kv_head, split)
             }
         };
         let rows = |tensor: Ptr<'k, f32>, (heads, head, token): (_, Value<'k, u32>, _)| {
             let stride = head_dim * heads;
             let base = tensor.at(stride.mul_wide(token));
-            Source { base, stride, offset: head * head_dim, rows: seq }
+            HeadRows { base, stride, offset: head * head_dim, rows: seq }
         };
         let first = sequence * seq;
         let queries = [q, grad_out].map(|tensor| rows(tensor, (heads, head, first)));
         let key_rows = [keys, values].map(|tensor| rows(tensor, (kv_heads, kv_head, first)));
-        // Planes of gradients of keys are [part, 2, batch, seq, kv_heads, head_dim].
-        let plane = |other: u32| (part * 2 + other) * (batch * seq) + first;
-        let (own, walked, grads) = match side {
+        // The gradients of k and v are [split, 2, batch, seq, kv_heads, head_dim].
+        let plane = |index: u32| (split * 2 + index) * (batch * seq) + first;
+        let (resident, streamed, grads) = match side {
             Side::Queries => (queries, key_rows, [rows(grads, (heads, head, first)); 2]),
             Side::Keys => {
-                let grads = [0, 1].map(|other| rows(grads, (kv_heads, kv_head, plane(other))));
+                let grads = [0, 1].map(|index| rows(grads, (kv_heads, kv_head, plane(index))));
                 (key_rows, queries, grads)
             }
         };
-        let pairs = pairs.reinterpret().at((sequence * heads + head).mul_wide(seq));
-        // Blocks with the longest walks come first.
+        let query_stats = query_stats.reinterpret().at((sequence * heads + head).mul_wide(seq));
+        // Blocks with the longest loops start first.
         let (start, heads) = match side {
-            Side::Queries => ((k.nctaid_y() - 1 - y) * shape.rows(), k.constant(1)),
-            Side::Keys => (y * shape.rows(), group / parts),
+            Side::Queries => ((k.nctaid_y() - 1 - y) * config.block_rows(), k.constant(1)),
+            Side::Keys => (y * config.block_rows(), group / splits),
         };
-        Self { shape, side, own, walked, pairs, grads, seq, head_dim, scale, start, heads }
+        Self {
+            config,
+            side,
+            resident,
+            streamed,
+            query_stats,
+            grads,
+            seq,
+            head_dim,
+            scale,
+            start,
+            heads,
+        }
     }
 
-    /// Where the walk over one head begins and ends.
+    /// Start and end of the loop over the rows of one head.
     fn range(&self) -> [Value<'k, u32>; 2] {
-        let end = self.start + self.shape.rows();
+        let end = self.start + self.config.block_rows();
         match self.side {
             Side::Queries => [self.start.kernel().constant(0), end.min(self.seq)],
             Side::Keys => [self.start, self.seq],
         }
     }
 
-    /// Whether keys are hidden from queries in the tile that begins at `start`.
-    fn crosses(&self, start: Value<'k, u32>) -> Pred<'k> {
+    /// Whether the tile that starts at `start` has masked elements.
+    fn crosses_diagonal(&self, start: Value<'k, u32>) -> Pred<'k> {
         match self.side {
-            Side::Queries => (start + (COLUMNS - 1)).gt(self.start),
-            Side::Keys => start.lt(self.start + (self.shape.rows() - 1)),
+            Side::Queries => (start + (TILE_ROWS - 1)).gt(self.start),
+            Side::Keys => start.lt(self.start + (self.config.block_rows() - 1)),
         }
     }
 }
 
-/// Where the walk over the tiles of all heads is.
-struct Walk<'k> {
+/// The position of the loop over the tiles of all heads.
+struct LoopPosition<'k> {
     range: [Value<'k, u32>; 2],
     /// Tiles of all heads.
     count: Value<'k, u32>,
-    /// The first row of the tile, and its head, counted from the first one.
+    /// First row of the tile, and its head, counted from the first one.
     start: Var<'k, u32>,
     head: Var<'k, u32>,
 }
 
-impl<'k> Walk<'k> {
-    fn new(k: &Kernel<'k>, given: &Given<'k>) -> Self {
-        let range = given.range();
-        let tiles = (range[1] - range[0] + (COLUMNS - 1)) / COLUMNS;
-        Self { range, count: tiles * given.heads, start: k.var(range[0]), head: k.var(0u32) }
+impl<'k> LoopPosition<'k> {
+    fn new(k: &Kernel<'k>, params: &Params<'k>) -> Self {
+        let range = params.range();
+        let tiles = (range[1] - range[0] + (TILE_ROWS - 1)) / TILE_ROWS;
+        Self { range, count: tiles * params.heads, start: k.var(range[0]), head: k.var(0u32) }
     }
 
-    /// Goes to the next tile. Behind the last one there may be no such head.
+    /// Advances to the next tile. After the last one the head may be out of bounds.
     fn advance(&self) {
-        let next = self.start.get() + COLUMNS;
+        let next = self.start.get() + TILE_ROWS;
         let wraps = next.ge(self.range[1]);
         self.start.set(wraps.select(self.range[0], next));
         self.head.update(|head| wraps.select(head + 1, head));
     }
 
-    /// What is walked over, in the head of the tile.
-    fn sources(&self, given: &Given<'k>) -> [Source<'k>; 2] {
+    /// The streamed rows in the head of the tile.
+    fn sources(&self, params: &Params<'k>) -> [HeadRows<'k>; 2] {
         let head = self.head.get();
-        given.walked.map(|from| {
-            let offset = head.mul_add(given.head_dim, from.offset);
-            Source { offset, ..from }
+        params.streamed.map(|first| {
+            let offset = head.mul_add(params.head_dim, first.offset);
+            HeadRows { offset, ..first }
         })
     }
 }

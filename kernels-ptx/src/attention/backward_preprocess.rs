@@ -1,26 +1,25 @@
-//! What the gradients of scores need of each query, side by side: its logsumexp, and
-//! delta = grad_out·out.
+//! Backward preprocess: interleaves the logsumexp of each query with delta = grad_out·out.
 //!
-//! A warp has one row and reads it in vectors of four; its lanes add up by a butterfly.
+//! One warp per row, which it reads in vec4s; a butterfly adds the lanes.
 
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::Kernel;
 
-use super::config::{Factors, Shape};
-use super::fma::halves;
-use crate::primitives::bf16::pack;
+use super::config::Config;
+use crate::primitives::bf16::{pack, unpack};
+use crate::primitives::dtype::DType;
 use crate::primitives::thread_group::ThreadGroup;
 
-/// The entry, which serves heads of all widths.
-pub(super) fn entry(shape: Shape) -> Entry {
-    let Shape { target, factors, .. } = shape;
-    Kernel::build(&shape.named("_rows"), |k| {
+/// The entry, for heads of any dimension.
+pub(super) fn entry(config: Config) -> Entry {
+    let Config { target, dtype, .. } = config;
+    Kernel::build(&config.entry_name("_rows"), |k| {
         let group = ThreadGroup::Warp { per_block: 4 };
         k.max_threads(group.block_threads());
         let out = k.pointer::<f32>("out");
         let grad_out = k.pointer::<f32>("grad_out");
         let lse = k.pointer::<f32>("lse");
-        let rows = k.pointer::<f32>("rows");
+        let query_stats = k.pointer::<f32>("rows");
         let count = k.param::<u32>("count");
         let seq = k.param::<u32>("seq");
         let heads = k.param::<u32>("heads");
@@ -33,10 +32,10 @@ pub(super) fn entry(shape: Shape) -> Entry {
         let sum = k.var(0.0f32);
         k.range(k.lane() * 4, head_dim, 128, |i| {
             let (out, mut grad) = (out.load_vec4(i), grad_out.load_vec4(i));
-            // Rounded as the factor of `ds` that delta is subtracted from.
-            if factors == Factors::Brain {
+            // Rounded like the operand of the product from which delta is subtracted.
+            if dtype == DType::Bf16 {
                 let [a, b, c, d] = grad;
-                let pairs = [[a, b], [c, d]].map(|two| halves(pack(target, two)));
+                let pairs = [[a, b], [c, d]].map(|pair| unpack(pack(target, pair)));
                 grad = [0, 1, 2, 3].map(|i: usize| pairs[i / 2][i % 2]);
             }
             sum.update(|sum| (0..4).fold(sum, |sum, i| out[i].fma(grad[i], sum)));
@@ -44,10 +43,10 @@ pub(super) fn entry(shape: Shape) -> Entry {
         let delta = k.warp_sum(sum.get());
         // From [batch, seq, heads] to [batch, heads, seq].
         let (token, head) = (row / heads, row % heads);
-        let place = (token / seq * heads + head) * seq + token % seq;
+        let index = (token / seq * heads + head) * seq + token % seq;
         k.when(k.lane().eq(0), || {
-            let pair = rows.reinterpret::<u64>().at(place).reinterpret::<f32>();
-            pair.store_vec2(0, [lse.load(place), delta]);
+            let pair = query_stats.reinterpret::<u64>().at(index).reinterpret::<f32>();
+            pair.store_vec2(0, [lse.load(index), delta]);
         });
     })
 }

@@ -1,80 +1,73 @@
-//! What an entry is made for, and what follows from that.
+//! Configurations of the fused attention kernels.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Shared};
 
-/// The type of the factors of products.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Factors {
-    /// Rounded to bf16.
-    Brain,
-    /// f32.
-    Single,
-}
+use crate::primitives::dtype::DType;
 
-/// The widest heads of the entries.
-const WIDTHS: [u32; 2] = [64, 128];
+/// The maximum head dimensions of the entries.
+const HEAD_DIMS: [u32; 2] = [64, 128];
 
-/// What an entry is made for.
+/// What an entry is generated for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct Config {
     pub(super) target: SmTarget,
-    pub(super) factors: Factors,
-    /// The widest head.
-    pub(super) width: u32,
+    /// Element type in shared memory, bf16 or f32.
+    pub(super) dtype: DType,
+    /// Maximum head dimension; narrower heads are padded with zeros.
+    pub(super) max_head_dim: u32,
 }
 
-impl Shape {
-    /// One for each width.
-    pub(super) fn all(target: SmTarget, factors: Factors) -> [Self; WIDTHS.len()] {
-        WIDTHS.map(|width| Self { target, factors, width })
+impl Config {
+    /// One configuration per maximum head dimension.
+    pub(super) fn all(target: SmTarget, dtype: DType) -> [Self; HEAD_DIMS.len()] {
+        HEAD_DIMS.map(|max_head_dim| Self { target, dtype, max_head_dim })
     }
 
-    /// The name of the entry that does `part`.
-    pub(super) fn named(self, part: &str) -> String {
-        let factors = match self.factors {
-            Factors::Brain => "",
-            Factors::Single => "_f32",
+    /// The name of the entry with suffix `suffix`.
+    pub(super) fn entry_name(self, suffix: &str) -> String {
+        let dtype = match self.dtype {
+            DType::F32 => "_f32",
+            _ => "",
         };
-        format!("fused_attention{factors}{part}")
+        format!("fused_attention{dtype}{suffix}")
     }
 
-    /// Whether there are tensor cores for the factors, and copies behind the backs of threads.
+    /// Whether the target has tensor cores for `dtype`, and `cp.async`.
     pub(super) fn has_tensor_cores(self) -> bool {
-        self.target.features().bf16_mma
+        let features = self.target.features();
+        features.bf16_mma && features.cp_async
     }
 
-    /// Rows that a block keeps, 16 for each warp. `retrograph-kernels` counts on the same.
-    pub(super) fn rows(self) -> u32 {
-        if self.factors == Factors::Single && !self.has_tensor_cores() { 32 } else { 64 }
+    /// Rows of a block, 16 per warp. The launch geometry of `retrograph-kernels` uses the same.
+    /// Before sm_80 shared memory holds only 32 rows in f32.
+    pub(super) fn block_rows(self) -> u32 {
+        if self.dtype == DType::F32 && !self.has_tensor_cores() { 32 } else { 64 }
     }
 
     /// Threads of a block.
     pub(super) fn threads(self) -> u32 {
-        self.rows() / 16 * 32
+        self.block_rows() / 16 * 32
     }
 
     /// Words of a row in shared memory.
     pub(super) fn row_words(self) -> u32 {
-        match self.factors {
-            Factors::Brain => self.width / 2,
-            Factors::Single => self.width,
+        self.max_head_dim * self.dtype.bytes() / 4
+    }
+
+    /// Steps of K of an `mma` instruction.
+    pub(super) fn mma_k(self) -> u32 {
+        match self.dtype {
+            DType::F32 => 8,
+            _ => 16,
         }
     }
 
-    /// Rows of a contraction that tensor cores take at a time.
-    pub(super) fn step(self) -> u32 {
-        match self.factors {
-            Factors::Brain => 16,
-            Factors::Single => 8,
-        }
-    }
-
-    /// Shared memory of `words`: more than an entry may declare is that of the launch.
-    pub(super) fn memory<'k>(self, k: &Kernel<'k>, words: u32) -> Shared<'k, u32> {
-        match self.factors {
-            Factors::Brain => k.shared("panels", words as usize),
-            Factors::Single => k.dynamic_shared(),
+    /// `words` words of shared memory: dynamic in f32, which needs more than a kernel can declare.
+    pub(super) fn smem<'k>(self, k: &Kernel<'k>, words: u32) -> Shared<'k, u32> {
+        match self.dtype {
+            DType::F32 => k.dynamic_shared(),
+            _ => k.shared("panels", words as usize),
         }
     }
 }

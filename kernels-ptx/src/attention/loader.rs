@@ -1,214 +1,215 @@
-//! Rows of q, k, v or grad_out on their way from global into shared memory: in f32 behind the backs
-//! of the threads, in bf16 over registers, where they are rounded.
+//! Loader of tiles of q, k, v and grad_out: by `cp.async` in f32, through registers in bf16.
 //!
-//! A panel holds rows of `width` elements without padding. Sixteen bytes, a chunk, are what a
-//! matrix load takes from a row: chunk c of row r lies where chunk c XOR (r mod 8) would, so that
-//! the eight rows of a matrix lie in different banks.
+//! A tile holds rows of `max_head_dim` elements without padding. A chunk is 16 bytes, what
+//! `ldmatrix` reads of a row. Chunk c of row r is stored at chunk c XOR (r mod 8), so that the eight
+//! rows of a matrix are in different banks.
 
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
-use super::COLUMNS;
-use super::config::{Factors, Shape};
+use super::TILE_ROWS;
+use super::config::Config;
 use crate::primitives::bf16::pack;
+use crate::primitives::dtype::DType;
 
-/// Rows in shared memory.
+/// A tile in shared memory.
 #[derive(Clone, Copy)]
-pub(super) struct Panel {
-    /// The first of its words.
+pub(super) struct SmemTile {
+    /// Its first word.
     pub(super) first: u32,
     pub(super) rows: u32,
 }
 
-impl Panel {
-    /// Panels of `rows` each, one behind the other, and their words together.
-    pub(super) fn list<const N: usize>(rows: [u32; N], shape: Shape) -> ([Self; N], u32) {
+impl SmemTile {
+    /// Consecutive tiles with `rows` rows each, and their total words.
+    pub(super) fn layout<const N: usize>(rows: [u32; N], config: Config) -> ([Self; N], u32) {
         let mut words = 0;
-        let panels = rows.map(|rows| {
+        let tiles = rows.map(|rows| {
             let first = words;
-            words += rows * shape.row_words();
+            words += rows * config.row_words();
             Self { first, rows }
         });
-        (panels, words)
+        (tiles, words)
     }
 }
 
-/// Rows of one head in global memory.
+/// The rows of one head of one sequence in global memory.
 #[derive(Clone, Copy)]
-pub(super) struct Source<'k> {
-    /// The first element of the sequence.
+pub(super) struct HeadRows<'k> {
+    /// First element of the sequence.
     pub(super) base: Ptr<'k, f32>,
     /// Elements from one row to the next.
     pub(super) stride: Value<'k, u32>,
-    /// Elements from the beginning of a row to the head.
+    /// Elements from the start of a row to the head.
     pub(super) offset: Value<'k, u32>,
     /// Rows of the sequence.
     pub(super) rows: Value<'k, u32>,
 }
 
-/// 32 rows from row `start` of a source, for the panel whose words begin at `first`.
+/// A load of [`TILE_ROWS`] rows from row `start` on to the words from `first` on.
 #[derive(Clone, Copy)]
-pub(super) struct Load<'k> {
-    pub(super) source: Source<'k>,
+pub(super) struct TileLoad<'k> {
+    pub(super) source: HeadRows<'k>,
     pub(super) start: Value<'k, u32>,
     pub(super) first: Value<'k, u32>,
 }
 
-/// One thread's share in carrying 32 rows: four neighbours of several of them.
+/// One thread's share of a load: a vec4 of several rows.
 ///
-/// Before sm_80, rounding takes many instructions, and there are no copies behind the backs of
-/// threads: there it is a loop, and nothing is on its way meanwhile.
-pub(super) struct Carrier<'k> {
+/// Targets without `cp.async` also lack a conversion instruction to bf16. To keep their code small
+/// they load and store in a loop, with nothing in flight meanwhile.
+pub(super) struct TileLoader<'k> {
     kernel: Kernel<'k>,
-    shape: Shape,
-    memory: Shared<'k, u32>,
-    /// The first row, and the column.
+    config: Config,
+    smem: Shared<'k, u32>,
+    /// This thread's first row, and its column.
     row: Value<'k, u32>,
     column: Value<'k, u32>,
-    /// Whether the head is wide enough to have the column.
+    /// Whether the column is inside the head.
     inside: Pred<'k>,
-    /// The places of the thread's first quads in the first panel, of as many as there are before
-    /// places repeat eight rows further.
-    places: Vec<Shared<'k, u32>>,
-    /// What is on its way over registers.
+    /// Addresses of the thread's vec4s in the first eight rows; then the pattern repeats.
+    addresses: Vec<Shared<'k, u32>>,
+    /// Vec4s in flight, in bf16.
     vec4s: Vec<[Var<'k, f32>; 4]>,
 }
 
-impl<'k> Carrier<'k> {
-    /// The share of this thread in panels of `memory`, of whose rows `head_dim` elements are not
+impl<'k> TileLoader<'k> {
+    /// The share of this thread in tiles of `smem`, whose rows have `head_dim` elements and then
     /// padding.
     pub(super) fn new(
-        (k, shape): (&Kernel<'k>, Shape),
-        memory: Shared<'k, u32>,
+        (k, config): (&Kernel<'k>, Config),
+        smem: Shared<'k, u32>,
         head_dim: Value<'k, u32>,
     ) -> Self {
-        let across = shape.width / 4;
+        let across = config.max_head_dim / 4;
         let (row, column) = (k.tid_x() / across, (k.tid_x() & (across - 1)) * 4);
-        let mut carrier = Self {
+        let mut loader = Self {
             kernel: *k,
-            shape,
-            memory,
+            config,
+            smem,
             row,
             column,
             inside: column.lt(head_dim),
-            places: Vec::new(),
+            addresses: Vec::new(),
             vec4s: Vec::new(),
         };
-        if shape.has_tensor_cores() {
-            let rows = (0..8).step_by(carrier.step() as usize);
-            carrier.places = rows.map(|further| carrier.place(row + further)).collect();
-            if shape.factors == Factors::Brain {
-                let vec4s = 0..COLUMNS / carrier.step();
-                carrier.vec4s = vec4s.map(|_| [(); 4].map(|()| k.var(0.0f32))).collect();
+        if config.has_tensor_cores() {
+            let rows = (0..8).step_by(loader.row_step() as usize);
+            loader.addresses = rows.map(|offset| loader.address(row + offset)).collect();
+            if !loader.uses_cp_async() {
+                let vec4s = 0..TILE_ROWS / loader.row_step();
+                loader.vec4s = vec4s.map(|_| [(); 4].map(|()| k.var(0.0f32))).collect();
             }
         }
-        carrier
+        loader
     }
 
-    /// Whether rows are stored as they land, from [`Carrier::fetch`] on, so that nobody may read
-    /// the panel any more.
-    pub(super) fn is_direct(&self) -> bool {
-        self.shape.factors == Factors::Single
+    /// Whether [`TileLoader::fetch`] already writes to shared memory, so that the tile must no
+    /// longer be read.
+    pub(super) fn uses_cp_async(&self) -> bool {
+        self.config.dtype == DType::F32
     }
 
-    /// Rows from one quad of this thread to the next.
-    fn step(&self) -> u32 {
-        4 * self.shape.threads() / self.shape.width
+    /// Rows from one vec4 of this thread to the next.
+    fn row_step(&self) -> u32 {
+        4 * self.config.threads() / self.config.max_head_dim
     }
 
-    /// Starts loading the rows. The last row of the sequence stands for those behind it, and
-    /// padding is 0.
-    pub(super) fn fetch(&self, load: Load<'k>) {
-        if self.places.is_empty() {
+    /// Starts loading the rows. Rows past the end of the sequence repeat the last row; padding is 0.
+    pub(super) fn fetch(&self, load: TileLoad<'k>) {
+        if self.addresses.is_empty() {
             return;
         }
-        if self.is_direct() {
-            let (bytes, places) = (self.inside.select(16, 0), self.places(load));
+        if self.uses_cp_async() {
+            let (bytes, addresses) = (self.inside.select(16, 0), self.addresses_in(load));
             let column = self.inside.select(self.column, 0);
-            self.each(load, column, |i, from| self.slot(&places, i).copy_async(from, bytes));
+            self.for_each(load, column, |i, from| {
+                self.address_of(&addresses, i).copy_async(from, bytes);
+            });
             return self.kernel.commit_copies();
         }
         self.kernel.when(self.inside, || {
-            self.each(load, self.column, |i, from| {
+            self.for_each(load, self.column, |i, from| {
                 let vec4 = self.vec4s[i as usize];
                 vec4.iter().zip(from.load_vec4(0)).for_each(|(var, value)| var.set(value));
             });
         });
     }
 
-    /// Calls `body` with the number of each of the thread's quads, and with where it comes from.
-    fn each(
+    /// Calls `body` with the index and the global address of each vec4 of the thread.
+    fn for_each(
         &self,
-        Load { source, start, .. }: Load<'k>,
+        TileLoad { source, start, .. }: TileLoad<'k>,
         column: Value<'k, u32>,
         body: impl Fn(u32, Ptr<'k, f32>),
     ) {
         let last = source.rows - 1;
         let first = (start + self.row).min(last);
-        let left = last - first;
-        let place = first.mul_add(source.stride, source.offset + column);
-        for i in 0..COLUMNS / self.step() {
-            let further = match i {
-                0 => place,
-                _ => left.min(i * self.step()).mul_add(source.stride, place),
+        let remaining = last - first;
+        let first_index = first.mul_add(source.stride, source.offset + column);
+        for i in 0..TILE_ROWS / self.row_step() {
+            let index = match i {
+                0 => first_index,
+                _ => remaining.min(i * self.row_step()).mul_add(source.stride, first_index),
             };
-            body(i, source.base.at(further));
+            body(i, source.base.at(index));
         }
     }
 
-    /// The places of the thread's first quads in the panel of `load`.
-    fn places(&self, load: Load<'k>) -> Vec<Shared<'k, u32>> {
-        self.places.iter().map(|place| place.at(load.first)).collect()
+    /// The addresses of the thread's first vec4s in the tile of `load`.
+    fn addresses_in(&self, load: TileLoad<'k>) -> Vec<Shared<'k, u32>> {
+        self.addresses.iter().map(|address| address.at(load.first)).collect()
     }
 
-    /// The place of quad `i`.
-    fn slot(&self, places: &[Shared<'k, u32>], i: u32) -> Shared<'k, u32> {
-        let turn = i / places.len() as u32;
-        places[i as usize % places.len()].offset((turn * 8 * self.shape.row_words()).into())
+    /// The address of vec4 number `i`.
+    fn address_of(&self, addresses: &[Shared<'k, u32>], i: u32) -> Shared<'k, u32> {
+        let period = i / addresses.len() as u32;
+        let address = addresses[i as usize % addresses.len()];
+        address.offset((period * 8 * self.config.row_words()).into())
     }
 
-    /// Stores the rows that were fetched, or waits until they have landed. Others see them behind
-    /// a barrier.
-    pub(super) fn put(&self, load: Load<'k>) {
-        if self.places.is_empty() {
-            self.put_in_a_loop(load);
-        } else if self.is_direct() {
+    /// Completes a load: stores the fetched rows, or waits for `cp.async`. Other threads see the
+    /// rows after a barrier.
+    pub(super) fn store(&self, load: TileLoad<'k>) {
+        if self.addresses.is_empty() {
+            self.load_in_loop(load);
+        } else if self.uses_cp_async() {
             self.kernel.wait_copies(0);
         } else {
-            let places = self.places(load);
+            let addresses = self.addresses_in(load);
             for (i, vec4) in (0..).zip(&self.vec4s) {
-                self.store(self.slot(&places, i), vec4.map(Var::get));
+                self.store_vec4(self.address_of(&addresses, i), vec4.map(Var::get));
             }
         }
     }
 
     /// Loads the rows and stores them.
-    pub(super) fn load(&self, load: Load<'k>) {
+    pub(super) fn load(&self, load: TileLoad<'k>) {
         self.fetch(load);
-        self.put(load);
+        self.store(load);
     }
 
-    /// The place of this thread's column in row `row` of the first panel.
-    fn place(&self, row: Value<'k, u32>) -> Shared<'k, u32> {
-        let (chunk, within) = match self.shape.factors {
-            Factors::Brain => (self.column >> 3, (self.column >> 1) & 2),
-            Factors::Single => (self.column >> 2, self.kernel.constant(0)),
+    /// The address of this thread's column in row `row` of the first tile.
+    fn address(&self, row: Value<'k, u32>) -> Shared<'k, u32> {
+        let (chunk, within) = match self.config.dtype {
+            DType::F32 => (self.column >> 2, self.kernel.constant(0)),
+            _ => (self.column >> 3, (self.column >> 1) & 2),
         };
         let within = ((chunk ^ (row & 7)) << 2) + within;
-        self.memory.at(row.mul_add(self.shape.row_words(), within))
+        self.smem.at(row.mul_add(self.config.row_words(), within))
     }
 
-    fn store(&self, place: Shared<'k, u32>, vec4: [Value<'k, f32>; 4]) {
-        match self.shape.factors {
-            Factors::Brain => {
+    fn store_vec4(&self, to: Shared<'k, u32>, vec4: [Value<'k, f32>; 4]) {
+        match self.config.dtype {
+            DType::F32 => to.store_vec4(0, vec4.map(Value::<f32>::bits)),
+            _ => {
                 let [a, b, c, d] = vec4;
-                place.store_vec2(0, [[a, b], [c, d]].map(|two| pack(self.shape.target, two)));
+                to.store_vec2(0, [[a, b], [c, d]].map(|pair| pack(self.config.target, pair)));
             }
-            Factors::Single => place.store_vec4(0, vec4.map(Value::<f32>::bits)),
         }
     }
 
-    fn put_in_a_loop(&self, Load { source, start, first }: Load<'k>) {
-        self.kernel.range(self.row, COLUMNS, self.step(), |row| {
+    fn load_in_loop(&self, TileLoad { source, start, first }: TileLoad<'k>) {
+        self.kernel.range(self.row, TILE_ROWS, self.row_step(), |row| {
             let vec4 = [(); 4].map(|()| self.kernel.var(0.0f32));
             self.kernel.when(self.inside, || {
                 let row = (start + row).min(source.rows - 1);
@@ -216,7 +217,7 @@ impl<'k> Carrier<'k> {
                 let loaded = source.base.load_vec4(row.mul_add(source.stride, column));
                 vec4.iter().zip(loaded).for_each(|(var, value)| var.set(value));
             });
-            self.store(self.place(row).at(first), vec4.map(Var::get));
+            self.store_vec4(self.address(row).at(first), vec4.map(Var::get));
         });
     }
 }

@@ -1,232 +1,236 @@
-//! What a warp multiplies by tensor cores: rows of panels with each other, and what it holds with a
-//! panel.
+//! Matrix products of a warp by tensor cores: `a·bᵀ` of two tiles, and `p·b` of a fragment held in
+//! registers and a tile.
 //!
-//! **Columns.** What rows of a panel give is in the order of instructions: of a patch, a lane has
-//! columns 2·member and 2·member + 1, member being its number modulo 4. So are products of what is
-//! held in bf16. In f32, where matrix loads do not transpose, a lane takes two neighbours in a row
-//! of the panel at once, one for each of two patches: of such 16 columns it has four in a row, the
-//! first and third of them in one patch, the others in the next.
+//! **Columns.** `a·bᵀ` has the columns of an `mma` accumulator: of each fragment, a lane holds the
+//! columns 2·member and 2·member + 1, with member = lane mod 4. So does `p·b` in bf16. In f32,
+//! where `ldmatrix` can't transpose, a lane loads two neighbours in a row of b at once, one for each
+//! of two fragments. Of 16 columns it then holds four consecutive ones: the first and third in one
+//! fragment, the second and fourth in the next.
 
 use retrograph_ptx::build::{Kernel, Shared, Value};
 
-use super::config::{Factors, Shape};
-use super::loader::Panel;
-use super::{Patch, patches};
+use super::config::Config;
+use super::loader::SmemTile;
 use crate::primitives::bf16::pack;
+use crate::primitives::dtype::DType;
+use crate::primitives::mma::{AccFragment, acc_row, add_fragments};
 use crate::primitives::tf32::split;
 
-/// Words of a row from one chunk to the one that lies alike, eight chunks further.
+/// Words after which the swizzle pattern of a row repeats: eight chunks.
 pub(super) const PERIOD: u32 = 32;
 
-/// Where the lanes of a warp find what they load of panels.
-pub(super) struct Lanes<'k> {
+/// The matrix products of one warp, with the addresses from which its lanes load.
+pub(super) struct WarpMma<'k> {
     pub(super) kernel: Kernel<'k>,
-    pub(super) shape: Shape,
-    pub(super) memory: Shared<'k, u32>,
+    pub(super) config: Config,
+    pub(super) smem: Shared<'k, u32>,
     head_dim: Value<'k, u32>,
-    /// The first word that the lane points to, of 16 rows as rows of the result, or in bf16 as the
-    /// contraction, and of 16 rows as columns of the result. Two chunks further are found by XOR.
-    rows: Value<'k, u32>,
-    columns: Value<'k, u32>,
-    /// The same of 8 rows of f32 as the contraction.
-    down: Value<'k, u32>,
-    /// Words in front of the warp's own rows.
-    own: Value<'k, u32>,
+    /// The lane's first `ldmatrix` word in 16 rows of a (and, in bf16, of b in `p·b`), and in 16
+    /// rows of b in `a·bᵀ`. XOR gives the following pairs of chunks.
+    a_word: Value<'k, u32>,
+    b_word: Value<'k, u32>,
+    /// The lane's first word in 8 rows of b in `p·b`, in f32.
+    b_word_f32: Value<'k, u32>,
+    /// Words before the warp's rows of a.
+    warp_offset: Value<'k, u32>,
 }
 
-/// What a lane holds of a factor: what it gives to one instruction, for each step of the
-/// contraction.
-pub(super) type Held<'k> = Vec<[Value<'k, u32>; 4]>;
+/// A left operand in registers: one fragment per step of K.
+pub(super) type Fragments<'k> = Vec<[Value<'k, u32>; 4]>;
 
-/// A factor as instructions take it: as it is, or in two parts, the greater one first.
-type Parts<'k, const N: usize> = Vec<[Value<'k, u32>; N]>;
+/// An operand of an instruction: unchanged in bf16, split into hi and lo in f32.
+type Operand<'k, const N: usize> = Vec<[Value<'k, u32>; N]>;
 
-/// Patches as factors of the next product, of which they are the contraction.
-pub(super) fn hold<'k>(shape: Shape, patches: &[Patch<'k>]) -> Held<'k> {
-    match shape.factors {
-        Factors::Brain => {
-            let pair = |patch: &Patch<'k>, half: usize| {
-                pack(shape.target, [patch[half * 2].get(), patch[half * 2 + 1].get()])
-            };
-            let steps = patches.chunks_exact(2);
-            steps.map(|two| [0, 1, 2, 3].map(|i| pair(&two[i / 2], i % 2))).collect()
+/// Converts an accumulator to the left operand of the next product.
+pub(super) fn to_fragments<'k>(config: Config, acc: &[AccFragment<'k>]) -> Fragments<'k> {
+    match config.dtype {
+        // The columns 2·member and 2·member + 1 serve as the steps member and member + 4 of K.
+        DType::F32 => {
+            acc.iter().map(|acc| [0, 2, 1, 3].map(|i: usize| acc[i].get().bits())).collect()
         }
-        // Steps 2·member and 2·member + 1 stand for member and member + 4.
-        Factors::Single => {
-            patches.iter().map(|patch| [0, 2, 1, 3].map(|i: usize| patch[i].get().bits())).collect()
+        _ => {
+            let pair = |acc: &AccFragment<'k>, half: usize| {
+                pack(config.target, [acc[half * 2].get(), acc[half * 2 + 1].get()])
+            };
+            let steps = acc.chunks_exact(2);
+            steps.map(|two| [0, 1, 2, 3].map(|i| pair(&two[i / 2], i % 2))).collect()
         }
     }
 }
 
-impl<'k> Lanes<'k> {
-    /// The lanes of this warp over panels in `memory`, of whose rows `head_dim` elements are not
+impl<'k> WarpMma<'k> {
+    /// The products of this warp over tiles in `smem`, whose rows have `head_dim` elements and then
     /// padding.
     pub(super) fn new(
-        (k, shape): (&Kernel<'k>, Shape),
-        memory: Shared<'k, u32>,
+        (k, config): (&Kernel<'k>, Config),
+        smem: Shared<'k, u32>,
         head_dim: Value<'k, u32>,
     ) -> Self {
         let lane = k.lane();
         let (within, low, high) = (lane & 7, (lane >> 3) & 1, lane >> 4);
-        let words = shape.row_words();
-        let place =
+        let words = config.row_words();
+        let word =
             |row: Value<'k, u32>, chunk: Value<'k, u32>| row * words + ((chunk ^ within) << 2);
-        let (rows, columns) = (place(within + low * 8, high), place(within + high * 8, low));
+        let (a_word, b_word) = (word(within + low * 8, high), word(within + high * 8, low));
         let row = (lane & 3) * 2;
-        let down = row * words + (((lane >> 3) ^ row) << 2) + ((lane >> 1) & 2);
+        let b_word_f32 = row * words + (((lane >> 3) ^ row) << 2) + ((lane >> 1) & 2);
         Self {
             kernel: *k,
-            shape,
-            memory,
+            config,
+            smem,
             head_dim,
-            rows,
-            columns,
-            down,
-            own: k.warp() * (16 * words),
+            a_word,
+            b_word,
+            b_word_f32,
+            warp_offset: k.warp() * (16 * words),
         }
     }
 
-    /// Where the lane finds each two chunks of a period, of which the first are at `word`.
-    fn period(&self, word: Value<'k, u32>) -> [Shared<'k, u32>; 4] {
-        [0, 8, 16, 24].map(|further| self.memory.at(word ^ further))
+    /// The addresses of the four pairs of chunks of a period, the first of which is at `word`.
+    fn chunk_pairs(&self, word: Value<'k, u32>) -> [Shared<'k, u32>; 4] {
+        [0, 8, 16, 24].map(|offset| self.smem.at(word ^ offset))
     }
 
-    /// Four matrices of two chunks from chunk 2 · `step` of the rows whose period is `places`, in
-    /// the panel that has its words from `first`.
-    fn load(
-        places: &[Shared<'k, u32>; 4],
+    /// Four matrices of the chunks 2·`step` and 2·`step` + 1, from the rows at `chunk_pairs` in the
+    /// tile whose words start at `first`.
+    fn ldmatrix(
+        chunk_pairs: &[Shared<'k, u32>; 4],
         (first, step): (u32, u32),
         transposed: bool,
     ) -> [Value<'k, u32>; 4] {
-        let further = first + step / 4 * PERIOD;
-        places[step as usize % 4].offset(further.into()).load_matrices(transposed)
+        let offset = first + step / 4 * PERIOD;
+        chunk_pairs[step as usize % 4].offset(offset.into()).load_matrices(transposed)
     }
 
-    /// `sums += a·bᵀ`, for the warp's 16 rows of `a` and all rows of `b`.
-    pub(super) fn multiply(&self, [a, b]: [Panel; 2], sums: &[Patch<'k>]) {
-        if !self.shape.has_tensor_cores() {
-            return self.multiply_plainly([a, b], sums);
+    /// `acc += a·bᵀ`, for the warp's 16 rows of `a` and all rows of `b`.
+    pub(super) fn multiply_transposed(&self, [a, b]: [SmemTile; 2], acc: &[AccFragment<'k>]) {
+        if !self.config.has_tensor_cores() {
+            return self.multiply_transposed_fma([a, b], acc);
         }
-        let words = self.shape.row_words();
-        // A number that is not known keeps the assembler from unrolling, which in f32 takes more
-        // registers than there are.
-        let end = match self.shape.factors {
-            Factors::Brain => self.kernel.constant(words),
-            Factors::Single => self.head_dim,
+        let words = self.config.row_words();
+        // A bound that is unknown at compile time prevents unrolling, which would take too many
+        // registers in f32.
+        let end = match self.config.dtype {
+            DType::F32 => self.head_dim,
+            _ => self.kernel.constant(words),
         };
-        self.kernel.range(0, end, PERIOD, |further| {
-            let rows_at = self.period(self.rows + self.own + further);
-            let columns_at = self.period(self.columns + further);
-            let fresh = self.fresh(sums);
+        self.kernel.range(0, end, PERIOD, |offset| {
+            let a_chunks = self.chunk_pairs(self.a_word + self.warp_offset + offset);
+            let b_chunks = self.chunk_pairs(self.b_word + offset);
+            let stage_acc = self.stage_acc(acc);
             for step in 0..4 {
-                let rows = self.parts(Self::load(&rows_at, (a.first, step), false));
-                let columns: Vec<_> = (0..b.rows / 16)
-                    .map(|i| Self::load(&columns_at, (b.first + i * 16 * words, step), false))
-                    .flat_map(|[a, b, c, d]| [[a, b], [c, d]].map(|two| self.parts(two)))
+                let a_operand = self.operand(Self::ldmatrix(&a_chunks, (a.first, step), false));
+                let b_operands: Vec<_> = (0..b.rows / 16)
+                    .map(|i| Self::ldmatrix(&b_chunks, (b.first + i * 16 * words, step), false))
+                    .flat_map(|[a, b, c, d]| [[a, b], [c, d]].map(|two| self.operand(two)))
                     .collect();
-                self.products(&rows, &columns, &fresh);
+                self.mma(&a_operand, &b_operands, &stage_acc);
             }
-            self.settle(sums, &fresh);
+            self.add_stage(acc, &stage_acc);
         });
     }
 
-    /// `sums += held·b`, for all rows of `b`.
-    pub(super) fn accumulate(&self, held: &Held<'k>, b: Panel, sums: &[Patch<'k>]) {
-        assert_eq!(held.len() as u32 * self.shape.step(), b.rows, "a factor for each row");
-        if !self.shape.has_tensor_cores() {
-            return self.accumulate_plainly(held, b, sums);
+    /// `acc += p·b`, for all rows of `b`.
+    pub(super) fn multiply(&self, p: &Fragments<'k>, b: SmemTile, acc: &[AccFragment<'k>]) {
+        assert_eq!(p.len() as u32 * self.config.mma_k(), b.rows, "a fragment for each step of K");
+        if !self.config.has_tensor_cores() {
+            return self.multiply_fma(p, b, acc);
         }
-        let held: Vec<_> = held.iter().map(|words| self.parts(*words)).collect();
-        let down = self.down();
-        for (group, sums) in (0..).zip(sums.chunks(4)) {
-            let add = || {
-                for (pair, sums) in (group * 2..).zip(sums.chunks_exact(2)) {
-                    let fresh = self.fresh(sums);
-                    for (step, rows) in (0..).zip(&held) {
-                        let first = b.first + step * self.shape.step() * self.shape.row_words();
-                        self.products(rows, &self.across(&down, (first, pair)), &fresh);
+        let p: Vec<_> = p.iter().map(|fragment| self.operand(*fragment)).collect();
+        let b_addresses = self.b_addresses();
+        for (group, acc) in (0..).zip(acc.chunks(4)) {
+            let multiply_group = || {
+                for (pair, acc) in (group * 2..).zip(acc.chunks_exact(2)) {
+                    let stage_acc = self.stage_acc(acc);
+                    for (step, a_operand) in (0..).zip(&p) {
+                        let row = step * self.config.mma_k();
+                        let first = b.first + row * self.config.row_words();
+                        let b_operands = self.load_b(&b_addresses, (first, pair));
+                        self.mma(a_operand, &b_operands, &stage_acc);
                     }
-                    self.settle(sums, &fresh);
+                    self.add_stage(acc, &stage_acc);
                 }
             };
-            // Branches keep the assembler from loading so far ahead that registers do not suffice,
-            // and skip columns that the head has not.
-            if self.shape.factors == Factors::Single && group > 0 {
-                self.kernel.when(self.head_dim.gt(group * 32), add);
+            // The branch skips the padding of the head. It also keeps the assembler from hoisting
+            // loads until registers run out.
+            if self.config.dtype == DType::F32 && group > 0 {
+                self.kernel.when(self.head_dim.gt(group * 32), multiply_group);
             } else {
-                add();
+                multiply_group();
             }
         }
     }
 
-    /// Where the lane finds rows as the contraction: in bf16 each two chunks of a period, in f32
-    /// its two rows, in both halves of a period.
-    fn down(&self) -> [Shared<'k, u32>; 4] {
-        match self.shape.factors {
-            Factors::Brain => self.period(self.rows),
-            Factors::Single => {
-                let (row, next) = (self.down, (self.down ^ 4) + self.shape.row_words());
-                [row, next, row ^ 16, next ^ 16].map(|word| self.memory.at(word))
+    /// The addresses of rows of b along K: the pairs of chunks of a period in bf16; in f32 two rows,
+    /// in both halves of a period.
+    fn b_addresses(&self) -> [Shared<'k, u32>; 4] {
+        match self.config.dtype {
+            DType::F32 => {
+                let row = self.b_word_f32;
+                let next = (row ^ 4) + self.config.row_words();
+                [row, next, row ^ 16, next ^ 16].map(|word| self.smem.at(word))
             }
+            _ => self.chunk_pairs(self.a_word),
         }
     }
 
-    /// A step of rows that have their words from `first` as the contraction, for each patch of
-    /// pair `pair`.
-    fn across(&self, down: &[Shared<'k, u32>; 4], (first, pair): (u32, u32)) -> [Parts<'k, 2>; 2] {
-        let [a, b, c, d] = match self.shape.factors {
-            Factors::Brain => Self::load(down, (first, pair), true),
-            Factors::Single => {
-                let place = i64::from(first + pair / 2 * PERIOD);
+    /// One step of K of b, for both fragments of pair `pair`, from the rows whose words start at
+    /// `first`.
+    fn load_b(
+        &self,
+        addresses: &[Shared<'k, u32>; 4],
+        (first, pair): (u32, u32),
+    ) -> [Operand<'k, 2>; 2] {
+        let [a, b, c, d] = match self.config.dtype {
+            DType::F32 => {
+                let offset = i64::from(first + pair / 2 * PERIOD);
                 let half = pair as usize % 2 * 2;
-                let rows = [down[half], down[half + 1]];
-                let [[a, c], [b, d]] = rows.map(|row| row.offset(place).load_vec2(0));
+                let rows = [addresses[half], addresses[half + 1]];
+                let [[a, c], [b, d]] = rows.map(|row| row.offset(offset).load_vec2(0));
                 [a, b, c, d]
             }
+            _ => Self::ldmatrix(addresses, (first, pair), true),
         };
-        [[a, b], [c, d]].map(|words| self.parts(words))
+        [[a, b], [c, d]].map(|words| self.operand(words))
     }
 
-    fn parts<const N: usize>(&self, words: [Value<'k, u32>; N]) -> Parts<'k, N> {
-        match self.shape.factors {
-            Factors::Brain => vec![words],
-            Factors::Single => {
+    fn operand<const N: usize>(&self, words: [Value<'k, u32>; N]) -> Operand<'k, N> {
+        match self.config.dtype {
+            DType::F32 => {
                 let parts = words.map(split);
-                vec![parts.map(|[high, _]| high), parts.map(|[_, low]| low)]
+                vec![parts.map(|[hi, _]| hi), parts.map(|[_, lo]| lo)]
             }
+            _ => vec![words],
         }
     }
 
-    /// `sums += rows · columns`, for columns of each patch.
-    fn products(&self, rows: &Parts<'k, 4>, columns: &[Parts<'k, 2>], sums: &[Patch<'k>]) {
-        assert_eq!(columns.len(), sums.len(), "columns for each patch");
+    /// `acc += a·b`, with one operand of b per fragment of `acc`.
+    fn mma(&self, a: &Operand<'k, 4>, b: &[Operand<'k, 2>], acc: &[AccFragment<'k>]) {
+        assert_eq!(b.len(), acc.len(), "an operand of b for each fragment");
         let k = &self.kernel;
-        if self.shape.factors == Factors::Brain {
-            let each = columns.iter().zip(sums);
-            return each.for_each(|(columns, sum)| k.multiply_bf16(rows[0], columns[0], *sum));
+        if self.config.dtype != DType::F32 {
+            return b.iter().zip(acc).for_each(|(b, acc)| k.multiply_bf16(a[0], b[0], *acc));
         }
-        // The smallest products first.
-        for (row, column) in [(1, 0), (0, 1), (0, 0)] {
-            for (columns, sum) in columns.iter().zip(sums) {
-                k.multiply_tf32(rows[row], columns[column], *sum);
+        // The smallest products first: lo·hi', hi·lo', hi·hi'.
+        for (a_part, b_part) in [(1, 0), (0, 1), (0, 0)] {
+            for (b, acc) in b.iter().zip(acc) {
+                k.multiply_tf32(a[a_part], b[b_part], *acc);
             }
         }
     }
 
-    /// What products are added to: in f32 a stage is added up from zero.
-    fn fresh(&self, sums: &[Patch<'k>]) -> Vec<Patch<'k>> {
-        match self.shape.factors {
-            Factors::Brain => sums.to_vec(),
-            Factors::Single => patches(&self.kernel, sums.len() as u32 * 8),
+    /// The accumulator of a stage: in f32 it starts from zero, see [`WarpMma::add_stage`].
+    fn stage_acc(&self, acc: &[AccFragment<'k>]) -> Vec<AccFragment<'k>> {
+        match self.config.dtype {
+            DType::F32 => acc_row(&self.kernel, acc.len() as u32 * 8),
+            _ => acc.to_vec(),
         }
     }
 
-    /// Adds what a stage gave.
-    fn settle(&self, sums: &[Patch<'k>], fresh: &[Patch<'k>]) {
-        if self.shape.factors == Factors::Single {
-            for (sum, fresh) in sums.iter().flatten().zip(fresh.iter().flatten()) {
-                sum.add_assign(fresh.get());
-            }
+    /// Adds the accumulator of a stage in f32, because tensor cores truncate when they accumulate.
+    fn add_stage(&self, acc: &[AccFragment<'k>], stage_acc: &[AccFragment<'k>]) {
+        if self.config.dtype == DType::F32 {
+            add_fragments(acc, stage_acc);
         }
     }
 }

@@ -1,79 +1,84 @@
-//! What makes `p` and `ds` of scores and of gradients of probabilities.
+//! Probabilities p and score gradients ds, recomputed from scores and probability gradients.
 
 use std::f32::consts::LOG2_E;
 
 use retrograph_ptx::build::{Kernel, Value, Var};
 
-use super::backward::{Given, Side};
-use super::{Patch, own_column, own_row};
+use super::backward::{Params, Side};
+use super::mask::{lane_column, lane_row};
+use crate::primitives::mma::AccFragment;
 
-/// Of the queries of one block, in each tile.
-pub(super) struct Weights<'a, 'k> {
+/// Logsumexp and delta of the queries of a tile, as each lane needs them.
+pub(super) struct ScoreGrads<'a, 'k> {
     kernel: Kernel<'k>,
-    given: &'a Given<'k>,
-    /// What scores are multiplied by to be powers of 2.
-    factor: Value<'k, f32>,
-    /// Logsumexp and delta of the lane's two rows, where rows are queries.
-    own: Vec<[Value<'k, f32>; 2]>,
-    /// Those of one query of the tile for each lane, where columns are queries.
-    theirs: Option<[Var<'k, f32>; 2]>,
+    params: &'a Params<'k>,
+    /// The factor from scores to exponents of 2: scale · log₂ e.
+    scale_log2: Value<'k, f32>,
+    stats: QueryStats<'k>,
 }
 
-impl<'a, 'k> Weights<'a, 'k> {
-    pub(super) fn new(k: &Kernel<'k>, given: &'a Given<'k>) -> Self {
-        let factor = given.scale * LOG2_E;
-        let mut weights = Self { kernel: *k, given, factor, own: Vec::new(), theirs: None };
-        match given.side {
+/// `[logsumexp, delta]` of queries.
+enum QueryStats<'k> {
+    /// Queries are rows: those of the lane's two rows.
+    Rows([[Value<'k, f32>; 2]; 2]),
+    /// Queries are columns: lane i has those of column i of the tile.
+    Columns([Var<'k, f32>; 2]),
+}
+
+impl<'a, 'k> ScoreGrads<'a, 'k> {
+    pub(super) fn new(k: &Kernel<'k>, params: &'a Params<'k>) -> Self {
+        let scale_log2 = params.scale * LOG2_E;
+        let stats = match params.side {
             Side::Queries => {
-                let rows = [0, 8].map(|below| given.start + own_row(k) + below);
-                weights.own = rows.map(|row| weights.pair(k.constant(0), row)).to_vec();
+                let rows = [0, 8].map(|row| params.start + lane_row(k) + row);
+                QueryStats::Rows(rows.map(|row| query_stats(params, k.constant(0), row)))
             }
-            Side::Keys => weights.theirs = Some([(); 2].map(|()| k.var(0.0f32))),
-        }
-        weights
+            Side::Keys => QueryStats::Columns([(); 2].map(|()| k.var(0.0f32))),
+        };
+        Self { kernel: *k, params, scale_log2, stats }
     }
 
-    /// Starts loading what belongs to the queries of the tile of `head` that begins at `start`,
-    /// where columns are queries.
+    /// If queries are columns, starts loading the statistics of the tile of `head` that starts at
+    /// `start`.
     pub(super) fn fetch(&self, (start, head): (Value<'k, u32>, Value<'k, u32>)) {
-        if let Some(theirs) = &self.theirs {
-            let pair = self.pair(head, start + self.kernel.lane());
-            theirs.iter().zip(pair).for_each(|(var, value)| var.set(value));
+        if let QueryStats::Columns(stats) = &self.stats {
+            let loaded = query_stats(self.params, head, start + self.kernel.lane());
+            stats.iter().zip(loaded).for_each(|(var, value)| var.set(value));
         }
     }
 
-    /// Logsumexp and delta of a query. Behind the last one, the logsumexp is ∞, so that
-    /// probabilities are 0.
-    fn pair(&self, head: Value<'k, u32>, query: Value<'k, u32>) -> [Value<'k, f32>; 2] {
-        let seq = self.given.seq;
-        let place = head.mul_add(seq, query.min(seq - 1));
-        let [lse, delta] = self.given.pairs.at(place).reinterpret::<f32>().load_vec2(0);
-        [query.lt(seq).select(lse, f32::INFINITY), delta]
-    }
-
-    /// Makes `p` of the scores and `ds` of the gradients of probabilities, in the tile whose
-    /// queries were fetched.
-    pub(super) fn turn(&self, scores: &[Patch<'k>], grads: &[Patch<'k>]) {
-        let first = own_column(&self.kernel);
+    /// Replaces scores by p, and probability gradients by ds = p · (gradient − delta).
+    pub(super) fn compute(&self, scores: &[AccFragment<'k>], grads: &[AccFragment<'k>]) {
+        let first = lane_column(&self.kernel);
         for (j, (scores, grads)) in (0..).zip(scores.iter().zip(grads)) {
-            // The lane whose number is the column has what belongs to it.
-            let pairs = match &self.theirs {
-                None => self.own.clone(),
-                Some(theirs) => [0, 1]
-                    .map(|next| {
-                        let lane = first + (j * 8 + next);
-                        theirs.map(|var| self.kernel.shuffle_index(var.get(), lane))
-                    })
-                    .to_vec(),
+            let pairs = match &self.stats {
+                QueryStats::Rows(pairs) => *pairs,
+                QueryStats::Columns(stats) => [0, 1].map(|next| {
+                    let lane = first + (j * 8 + next);
+                    stats.map(|var| self.kernel.shuffle_index(var.get(), lane))
+                }),
             };
-            for (place, (score, grad)) in scores.iter().zip(grads).enumerate() {
-                let [lse, delta] = match self.given.side {
-                    Side::Queries => pairs[place / 2],
-                    Side::Keys => pairs[place % 2],
+            for (index, (score, grad)) in scores.iter().zip(grads).enumerate() {
+                let [lse, delta] = match self.params.side {
+                    Side::Queries => pairs[index / 2],
+                    Side::Keys => pairs[index % 2],
                 };
-                score.update(|score| score.fma(self.factor, -lse).exp2());
+                score.update(|score| score.fma(self.scale_log2, -lse).exp2());
                 grad.update(|grad| (grad - delta) * score.get());
             }
         }
     }
+}
+
+/// `[logsumexp, delta]` of a query. Past the end of the sequence the logsumexp is ∞, which makes
+/// probabilities 0.
+fn query_stats<'k>(
+    params: &Params<'k>,
+    head: Value<'k, u32>,
+    query: Value<'k, u32>,
+) -> [Value<'k, f32>; 2] {
+    let seq = params.seq;
+    let index = head.mul_add(seq, query.min(seq - 1));
+    let [lse, delta] = params.query_stats.at(index).reinterpret::<f32>().load_vec2(0);
+    [query.lt(seq).select(lse, f32::INFINITY), delta]
 }

@@ -4,8 +4,8 @@ use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
 
 use super::arith::div_const;
 use super::loader::vector::OperandFormat;
-use super::nf4::Nf4;
 use crate::primitives::dtype::DType;
+use crate::primitives::nf4::Nf4;
 
 /// Flag: adds to c.
 const ACCUMULATE: u32 = 1;

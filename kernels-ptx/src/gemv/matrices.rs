@@ -5,8 +5,8 @@ use std::array;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
 
 use super::{Config, ROWS, Variant};
-use crate::gemm::Nf4;
 use crate::primitives::dtype::DType;
+use crate::primitives::nf4::Nf4;
 
 /// Matrices in the image's element type; there may be as many more in f32, except with NF4.
 const MATRICES: usize = 3;
@@ -96,7 +96,9 @@ impl<'k> Matrices<'k> {
             let [w, bias, y] =
                 ["w", "bias", "y"].map(|name| k.pointer::<f32>(&format!("{name}{i}")).address());
             all.push(Matrix { w, bias, y, outputs: k.constant(0) });
-            scales.extend(tables.map(|tables| Nf4::named(k, (&format!("w{i}"), i as u32), tables)));
+            scales.extend(
+                tables.map(|tables| Nf4::declare_named(k, (&format!("w{i}"), i as u32), tables)),
+            );
         }
         for i in 0..MATRICES {
             let [w, y] = ["a", "low"].map(|name| k.pointer::<f32>(&format!("{name}{i}")).address());
@@ -161,7 +163,7 @@ impl<'k> Matrices<'k> {
     /// Fills the NF4 tables, if there are any.
     pub(super) fn fill_tables(&self) {
         if !self.scales.is_empty() {
-            Nf4::fill_each(&self.scales);
+            Nf4::fill_all_tables(&self.scales);
         }
     }
 

@@ -9,8 +9,8 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
 use crate::gemm::arith::div_const;
-use crate::gemm::nf4::{Bf16Table, Nf4};
 use crate::gemm::smem_tile::{BlockOperand, CHUNK_BYTES, SmemTile, TileCoord};
+use crate::primitives::nf4::{Bf16Table, Nf4};
 
 /// Codes in a word, whose values fill one chunk, and codes in a chunk.
 const CODES_PER_WORD: u32 = 8;

@@ -6,8 +6,8 @@
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
 
-use crate::gemm::nf4::Nf4;
 use crate::primitives::bf16::pack;
+use crate::primitives::nf4::Nf4;
 
 /// The element format of an operand in global memory.
 #[derive(Clone, Copy)]

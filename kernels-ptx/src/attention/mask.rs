@@ -1,0 +1,34 @@
+//! The rows and columns that a lane holds of an accumulator, and the causal mask.
+
+use retrograph_ptx::build::{Kernel, Value};
+
+use crate::primitives::mma::AccFragment;
+
+/// The first row of the lane in the block; the second one is 8 further down.
+pub(super) fn lane_row<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
+    k.warp() * 16 + (k.lane() >> 2)
+}
+
+/// The first of the lane's two columns of each fragment.
+pub(super) fn lane_column<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
+    (k.lane() & 3) * 2
+}
+
+/// Sets `acc` to `value` where a key is later than its query. `first` is the position of the first
+/// row and of the first column; queries are rows if `rows_are_queries`, otherwise columns.
+pub(super) fn apply_causal_mask<'k>(
+    k: &Kernel<'k>,
+    (first, rows_are_queries): ([Value<'k, u32>; 2], bool),
+    acc: &[AccFragment<'k>],
+    value: f32,
+) {
+    let diagonal = first[0] + lane_row(k) - first[1] - lane_column(k);
+    let diagonal = [0, 8].map(|row| (diagonal + row).cast::<i32>());
+    for (j, fragment) in (0..).zip(acc) {
+        for (index, element) in fragment.iter().enumerate() {
+            let (diagonal, column) = (diagonal[index / 2], j * 8 + index as i32 % 2);
+            let masked = if rows_are_queries { diagonal.lt(column) } else { diagonal.gt(column) };
+            element.update(|element| masked.select(value, element));
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Online softmax over tiles of scores.
+
+use std::f32::consts::LOG2_E;
+
+use retrograph_ptx::build::{Kernel, Value, Var};
+
+use crate::primitives::mma::AccFragment;
+
+/// The running softmax of the lane's two rows, upper and lower.
+pub(super) struct OnlineSoftmax<'k> {
+    kernel: Kernel<'k>,
+    /// The factor from scores to exponents of 2: scale · log₂ e.
+    scale_log2: Value<'k, f32>,
+    /// The running maximum, not scaled.
+    max: [Var<'k, f32>; 2],
+    /// The lane's share of the running sum of exponentials.
+    sum: [Var<'k, f32>; 2],
+}
+
+impl<'k> OnlineSoftmax<'k> {
+    pub(super) fn new(k: &Kernel<'k>, scale: Value<'k, f32>) -> Self {
+        let max = [(); 2].map(|()| k.var(f32::NEG_INFINITY));
+        let scale_log2 = scale * LOG2_E;
+        Self { kernel: *k, scale_log2, max, sum: [(); 2].map(|()| k.var(0.0f32)) }
+    }
+
+    /// Replaces a tile of scores by exp(score − max), and rescales the running sum and `out` to the
+    /// new maximum.
+    pub(super) fn update(&self, scores: &[AccFragment<'k>], out: &[AccFragment<'k>]) {
+        for half in 0..2 {
+            let before = self.max[half].get();
+            let max = row(scores, half).fold(before, |max, score| max.max(score));
+            let max = self.reduce_row(max, |a, b| a.max(b));
+            self.max[half].set(max);
+            // If all scores so far are −∞, the exponentials are 0.
+            let base = max.eq(f32::NEG_INFINITY).select(0.0, max) * self.scale_log2;
+            let rescale = before.fma(self.scale_log2, -base).exp2();
+            self.sum[half].mul_assign(rescale);
+            row(out, half).for_each(|out| out.mul_assign(rescale));
+            for score in row(scores, half) {
+                score.update(|score| score.fma(self.scale_log2, -base).exp2());
+                self.sum[half].add_assign(score.get());
+            }
+        }
+    }
+
+    /// Reduces over the four lanes that share a row.
+    fn reduce_row(
+        &self,
+        value: Value<'k, f32>,
+        combine: impl Fn(Value<'k, f32>, Value<'k, f32>) -> Value<'k, f32>,
+    ) -> Value<'k, f32> {
+        [2, 1].into_iter().fold(value, |value, mask| {
+            let other = self.kernel.shuffle_xor(value, mask);
+            combine(value, other)
+        })
+    }
+
+    /// Divides `out` by the sums. Calls `write_lse` with 0 (upper row) or 1 (lower row), and a
+    /// function that computes the base-2 logsumexp of that row.
+    pub(super) fn finish(
+        &self,
+        out: &[AccFragment<'k>],
+        write_lse: impl Fn(usize, &dyn Fn() -> Value<'k, f32>),
+    ) {
+        for half in 0..2 {
+            let sum = self.reduce_row(self.sum[half].get(), |a, b| a + b);
+            write_lse(half, &|| self.max[half].get() * self.scale_log2 + sum.ln() * LOG2_E);
+            let factor = sum.rcp();
+            row(out, half).for_each(|out| out.mul_assign(factor));
+        }
+    }
+}
+
+/// The elements of the lane's upper (0) or lower (1) row.
+fn row<'k>(acc: &[AccFragment<'k>], half: usize) -> impl Iterator<Item = Var<'k, f32>> {
+    acc.iter().flat_map(move |fragment| [fragment[half * 2], fragment[half * 2 + 1]])
+}
