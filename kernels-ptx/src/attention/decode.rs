@@ -1,27 +1,27 @@
-//! Attention of one new token over a cache of keys and values, from its projections on.
+//! Decode attention: one new token attends to the KV cache (split-KV, as in FlashDecoding), fused
+//! with the epilogue of its projections, q/k norm, RoPE and the append to the cache.
 //!
 //! ```text
-//! q, k, v = projections (+ low_scale · up · low)     where they have a low-rank update
-//! q, k    = rope(norm(q)), rope(norm(k))             each head, where it has a norm
+//! q, k, v = projections (+ low_scale · up · low)     with LoRA: up = B, low = A·x
+//! q, k    = rope(norm(q)), rope(norm(k))             per head; norm is optional
 //! s_j     = scale · q_h · key_j                      keys and values of head h ÷ group
 //! out_h   = Σ_j exp(s_j − max s) · value_j ÷ Σ_j exp(s_j − max s)
 //! ```
 //!
-//! `cache_attention` computes this for each run of `run` positions with the maximum of the run;
-//! `cache_attention_sum` brings the runs to one maximum and adds them. Position `*position` is that
-//! of the new token, whose key and value enter the cache, where there is a place for them. What
-//! lies behind it in the cache is not read. Keys and values are f32 or, in `cache_attention_bf16`,
-//! bf16, which the new ones are rounded to; everything is computed in f32.
+//! `decode_attention_f32` and `decode_attention_bf16` compute partial results for splits of `run`
+//! positions, relative to the maximum of each split. `decode_attention_combine` rescales the splits
+//! to a common maximum and adds them. The new token has position `*position`; its key and value are
+//! written to the cache if there is capacity. Later positions of the cache are not read. The cache
+//! is f32 or bf16; arithmetic is f32, on the rounded new key and value.
 //!
-//! **Grid.** `cache_attention`: block (h, r) of eight warps has run r of head h; runs past the
-//! length end at once. A warp takes every eighth position, four at a time, its lanes the quads of a
-//! head. What the new token has is computed by every block that needs it: q by all, its key and
-//! value by those of its run, of which the first of each group writes them to the cache. Meanwhile
-//! the old positions are on their way to the L2 cache.
-//! `cache_attention_sum`: a block of 128 threads for each head, one thread for each element.
+//! **Grid.** Splits: block (h, r) of eight warps handles split r of head h; blocks past the length
+//! return at once. A warp takes every eighth position, eight at a time, and its lanes the vec4s of
+//! a head. Every block computes q of the new token. The blocks of the last split compute its key
+//! and value, and the first head of each group writes them. Meanwhile the other positions are
+//! prefetched into L2. Combine: one block of 128 threads per head, one thread per element.
 //!
-//! **Determinism.** A warp adds its positions in ascending order, the newest last; the warps are
-//! added in order, and so are the runs. Which position belongs to which run depends on `run` alone.
+//! **Determinism.** A warp adds its positions in ascending order, the new one last. Warps are added
+//! in order, and so are splits. The assignment of positions to splits depends only on `run`.
 
 mod combine;
 mod new_token;
@@ -30,126 +30,128 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Shared, Value};
 
+use crate::primitives::dtype::DType;
 use crate::primitives::pdl;
-use crate::primitives::vec4::{F32x4, Vec4};
-use new_token::Newest;
+use crate::primitives::vec4::Vec4;
+use new_token::NewToken;
 
 /// Warps of a block.
 const WARPS: u32 = 8;
-/// Positions that a warp loads side by side: all that it has of a run of 64.
-const BATCH: u32 = 8;
-const BATCHED: [u32; BATCH as usize] = [0, 1, 2, 3, 4, 5, 6, 7];
-/// The most positions of a run.
-const LONGEST_RUN: usize = 256;
-/// Elements of a head that the warps hold side by side.
-const SLAB: u32 = 128;
-/// Bytes of a line of memory.
-const LINE: u32 = 128;
+/// Positions of a warp in flight: all that it has of a split of 64.
+const KEYS_IN_FLIGHT: u32 = 8;
+const KEY_STEPS: [u32; KEYS_IN_FLIGHT as usize] = [0, 1, 2, 3, 4, 5, 6, 7];
+/// Maximum positions of a split.
+const MAX_SPLIT_LEN: usize = 256;
+/// Elements of a head that a warp handles at a time.
+const HEAD_CHUNK: u32 = 128;
+/// Bytes of a cache line.
+const CACHE_LINE: u32 = 128;
 
-/// The image.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let floats =
-        runs("cache_attention", (target, 4), |vec4, row| vec4.load(Ptr::from_address(row)));
-    let halves = runs("cache_attention_bf16", (target, 2), |vec4, row| vec4.load_bf16(row));
-    ModuleBuilder::new(target).entry(floats).entry(halves).entry(combine::entry(target)).build()
+    ModuleBuilder::new(target)
+        .entry(splits("cache_attention", (target, DType::F32)))
+        .entry(splits("cache_attention_bf16", (target, DType::Bf16)))
+        .entry(combine::entry(target))
+        .build()
 }
 
-/// The entry for caches whose elements have so many bytes, of which `load` gives a quad of a row.
-fn runs(
-    name: &str,
-    (target, bytes): (SmTarget, u32),
-    load: impl for<'k> Fn(Vec4<'k>, Value<'k, u64>) -> F32x4<'k>,
-) -> Entry {
+/// The entry for caches with elements of type `dtype`, which computes the splits.
+fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(32 * WARPS);
-        // Room for what reads its weights ahead.
-        // On sm_120 three would have to spill.
+        // Leaves room for a successor that prefetches its weights. On sm_120, three blocks would
+        // spill.
         k.min_blocks(if target.number < 120 { 3 } else { 2 });
-        let newest = Newest::declare(k, (target, bytes));
+        let new_token = NewToken::declare(k, (target, dtype));
         let partials = k.pointer::<f32>("partials");
         let stats = k.pointer::<f32>("stats");
         let position = k.pointer::<u32>("position");
         let capacity = k.param::<u32>("capacity");
         let kv_heads = k.param::<u32>("kv_heads");
         let group = k.param::<u32>("group");
-        let run = k.param::<u32>("run");
-        let newest = newest.sized(k);
+        let split_len = k.param::<u32>("run");
+        let new_token = new_token.with_sizes(k);
         let scale = k.param::<f32>("scale");
         pdl::launch_dependents(k, target);
         pdl::wait(k, target);
 
-        let (head, number, head_dim) = (k.ctaid_x(), k.ctaid_y(), newest.head_dim);
-        // What does not depend on the position is computed while that is on its way.
-        let place = position.load(0);
-        newest.ask(head);
-        let length = (place + 1).min(capacity);
-        let first = number * run;
+        let (head, split, head_dim) = (k.ctaid_x(), k.ctaid_y(), new_token.head_dim);
+        // Computes what doesn't depend on the position while that is in flight.
+        let position = position.load(0);
+        new_token.project_query(head);
+        let length = (position + 1).min(capacity);
+        let first = split * split_len;
         k.return_if(first.ge(length));
-        let count = (length - first).min(run);
+        let count = (length - first).min(split_len);
         let (lane, warp) = (k.lane(), k.warp());
         let width = kv_heads * head_dim;
-        let shift = bytes.ilog2();
+        let shift = dtype.bytes().ilog2();
         let start = (first.mul_wide(width) + (head / group * head_dim).cast::<u64>()) << shift;
-        let [keys, values] = newest.caches.map(|cache| cache + start);
-        // A quad of a row has four elements.
-        let rows_aligned = ((keys | values) & u64::from(4 * bytes - 1)).eq(0) & (width & 3).eq(0);
-        // The newest position is the last of the last run, unless the cache is full.
-        let last = place.lt(capacity) & (first + count).eq(length);
-        let old = last.select(count - 1, count);
+        let [keys, values] = new_token.caches.map(|cache| cache + start);
+        // A vec4 has four elements.
+        let rows_aligned =
+            ((keys | values) & u64::from(4 * dtype.bytes() - 1)).eq(0) & (width & 3).eq(0);
+        // The new position is the last one of the last split, unless the cache is full.
+        let is_new = position.lt(capacity) & (first + count).eq(length);
+        let old = is_new.select(count - 1, count);
         let rows = [keys, values].map(|row| row + (old.mul_wide(width) << shift));
-        // The old positions are on their way while the new one is computed.
+        // Prefetches the old positions while the new token is computed.
         let bytes_of_head = head_dim << shift;
         k.range(warp * 8 + (lane >> 2), old, 8 * WARPS, |j| {
-            k.range((lane & 3) * LINE, bytes_of_head, 4 * LINE, |byte| {
+            k.range((lane & 3) * CACHE_LINE, bytes_of_head, 4 * CACHE_LINE, |byte| {
                 let byte = (j.mul_wide(width) << shift) + byte.cast::<u64>();
                 for row in [keys, values] {
                     Ptr::<u32>::from_address(row + byte).prefetch();
                 }
             });
         });
-        newest.prepare((head, group), place, (last, rows));
+        new_token.compute((head, group), position, (is_new, rows));
 
-        let scores = k.shared::<f32>("scores", LONGEST_RUN);
-        k.range(warp, old, WARPS * BATCH, |j| {
-            let places = BATCHED.map(|ahead| j + ahead * WARPS);
-            let rows = places.map(|j| keys + (j.min(old - 1).mul_wide(width) << shift));
-            let dots = places.map(|_| k.var(0.0f32));
+        let scores = k.shared::<f32>("scores", MAX_SPLIT_LEN);
+        k.range(warp, old, WARPS * KEYS_IN_FLIGHT, |j| {
+            let indices = KEY_STEPS.map(|step| j + step * WARPS);
+            let rows = indices.map(|j| keys + (j.min(old - 1).mul_wide(width) << shift));
+            let dots = indices.map(|_| k.var(0.0f32));
             k.range(lane * 4, head_dim, 128, |i| {
                 let vec4 = Vec4::new(i, head_dim, rows_aligned);
-                let (q, keys) = (newest.q.load_vec4(i), rows.map(|row| load(vec4, row)));
+                let (q, keys) =
+                    (new_token.q.load_vec4(i), rows.map(|row| vec4.load_as(dtype, row)));
                 for (dot, key) in dots.iter().zip(keys) {
                     dot.update(|dot| (0..4).fold(dot, |dot, i| q[i].fma(key[i], dot)));
                 }
             });
-            for (j, dot) in places.into_iter().zip(dots) {
+            for (j, dot) in indices.into_iter().zip(dots) {
                 let dot = k.warp_sum(dot.get());
                 k.when(lane.eq(0) & j.lt(old), || scores.store(j, dot * scale));
             }
         });
-        k.when(last & warp.eq(WARPS - 1), || {
-            let dot = k.warp_sum(newest.score());
+        k.when(is_new & warp.eq(WARPS - 1), || {
+            let dot = k.warp_sum(new_token.score());
             k.when(lane.eq(0), || scores.store(old, dot * scale));
         });
         k.barrier();
-        let max = weigh(k, scores, count);
+        let max = exponentials(k, scores, count);
         let sum = k.var(0.0f32);
         k.range(lane, count, 32, |j| sum.add_assign(scores.load(j)));
         let sum = k.warp_sum(sum.get());
-        let place = head * k.nctaid_y() + number;
-        k.when(k.tid_x().eq(0), || stats.store_vec2(place * 2, [max, sum]));
+        let partial_index = head * k.nctaid_y() + split;
+        k.when(k.tid_x().eq(0), || stats.store_vec2(partial_index * 2, [max, sum]));
 
-        let partial = partials.at(place.mul_wide(head_dim));
-        let held = k.shared::<f32>("held", (WARPS * SLAB) as usize);
-        // A head that is wider than a slab takes turns.
-        k.range(0u32, head_dim, SLAB, |slab| {
-            let i = slab + lane * 4;
+        let partial = partials.at(partial_index.mul_wide(head_dim));
+        let warp_sums = k.shared::<f32>("held", (WARPS * HEAD_CHUNK) as usize);
+        // Heads wider than a chunk take several iterations.
+        k.range(0u32, head_dim, HEAD_CHUNK, |head_chunk| {
+            let i = head_chunk + lane * 4;
             let vec4 = Vec4::new(i, head_dim, rows_aligned);
             let sums = [(); 4].map(|()| k.var(0.0f32));
-            k.range(warp, old, WARPS * BATCH, |j| {
-                let places = BATCHED.map(|ahead| j + ahead * WARPS);
-                let rows =
-                    places.map(|j| load(vec4, values + (j.min(old - 1).mul_wide(width) << shift)));
-                for (j, value) in places.into_iter().zip(rows) {
+            k.range(warp, old, WARPS * KEYS_IN_FLIGHT, |j| {
+                let indices = KEY_STEPS.map(|step| j + step * WARPS);
+                let rows = indices.map(|j| {
+                    let row = values + (j.min(old - 1).mul_wide(width) << shift);
+                    vec4.load_as(dtype, row)
+                });
+                for (j, value) in indices.into_iter().zip(rows) {
                     k.when(j.lt(old), || {
                         let weight = scores.load(j);
                         for (sum, value) in sums.iter().zip(value) {
@@ -158,17 +160,17 @@ fn runs(
                     });
                 }
             });
-            k.when(last & warp.eq(WARPS - 1) & i.lt(head_dim), || {
-                let (weight, value) = (scores.load(old), newest.v.load_vec4(i));
+            k.when(is_new & warp.eq(WARPS - 1) & i.lt(head_dim), || {
+                let (weight, value) = (scores.load(old), new_token.v.load_vec4(i));
                 for (sum, value) in sums.iter().zip(value) {
                     sum.update(|sum| weight.fma(value, sum));
                 }
             });
-            held.store_vec4(warp * SLAB + lane * 4, sums.map(|sum| sum.get()));
+            warp_sums.store_vec4(warp * HEAD_CHUNK + lane * 4, sums.map(|sum| sum.get()));
             k.barrier();
-            let (thread, i) = (k.tid_x(), slab + k.tid_x());
-            k.when(thread.lt(SLAB) & i.lt(head_dim), || {
-                let warps = (0..WARPS).map(|warp| held.load(thread + warp * SLAB));
+            let (thread, i) = (k.tid_x(), head_chunk + k.tid_x());
+            k.when(thread.lt(HEAD_CHUNK) & i.lt(head_dim), || {
+                let warps = (0..WARPS).map(|warp| warp_sums.load(thread + warp * HEAD_CHUNK));
                 let total = warps.reduce(|sum, part| sum + part).expect("there is a warp");
                 partial.store(i, total);
             });
@@ -177,13 +179,17 @@ fn runs(
     })
 }
 
-/// Replaces the scores by `exp(score − max)` and gives the maximum, known to every thread. Where
-/// nothing is above −∞ the weights are 0.
-fn weigh<'k>(k: &Kernel<'k>, scores: Shared<'k, f32>, count: Value<'k, u32>) -> Value<'k, f32> {
+/// Replaces the scores by `exp(score − max)` and returns the maximum to every thread. If all scores
+/// are −∞, the exponentials are 0.
+fn exponentials<'k>(
+    k: &Kernel<'k>,
+    scores: Shared<'k, f32>,
+    count: Value<'k, u32>,
+) -> Value<'k, f32> {
     let max = k.var(f32::NEG_INFINITY);
     k.range(k.lane(), count, 32, |j| max.update(|max| max.max(scores.load(j))));
     let max = k.warp_max(max.get());
-    // Every warp has read all scores before one of them is replaced.
+    // All warps must have read the scores before they are replaced.
     k.barrier();
     let base = max.eq(f32::NEG_INFINITY).select(0.0, max);
     k.range(k.tid_x(), count, 32 * WARPS, |j| {

@@ -1,12 +1,13 @@
-//! New keys and values into their caches: `cache[start + r] = rows[r]` for the rows r < count.
+//! Appends new keys and values to the KV cache: `cache[start + r] = rows[r]` for the rows r <
+//! count.
 //!
-//! Rows whose place lies past the end of the cache are left out. A cache is f32 or, in the second
-//! entry, bf16: numbers are rounded to the nearest, ties to even.
+//! Rows past the capacity of the cache are dropped. The cache is f32, or bf16 (rounded to nearest
+//! even) in `kv_cache_append_bf16`.
 //!
-//! **Grid.** One thread for each element of the new rows, or for two neighbours in bf16; blocks of
-//! 256 threads in x.
+//! **Grid.** One thread per element of the new rows, or per pair of elements in bf16; blocks of 256
+//! threads in x.
 //!
-//! **Determinism.** Every element is written by one thread.
+//! **Determinism.** One thread writes each element.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
@@ -14,7 +15,7 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Value};
 
 use crate::primitives::bf16::pack;
 
-/// The image.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let pairs = entry("cache_append_bf16", 2, |from, to| {
         let pair = [0, 1].map(|i| from.pointer.load(from.element + i));
@@ -27,13 +28,13 @@ pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target).entry(floats).entry(pairs).build()
 }
 
-/// A place in an array.
+/// An element of an array.
 struct Place<'k, I> {
     pointer: Ptr<'k, f32>,
     element: I,
 }
 
-/// The entry whose threads have `unit` neighbours each, of a width that is a multiple of that.
+/// The entry whose threads copy `unit` consecutive elements each; the width of rows is a multiple.
 fn entry(
     name: &str,
     unit: u32,
@@ -56,7 +57,7 @@ fn entry(
         let element = thread << unit.ilog2();
         let row = element / width;
         let place = start.load(0) + row;
-        // Without a count every row is new.
+        // Without a count, all rows are appended.
         let kept = k.var(u32::MAX);
         k.when(!count.is_null(), || kept.set(count.load(0)));
         k.return_if(row.ge(kept.get()) | place.ge(capacity));

@@ -1,21 +1,20 @@
 //! Softmax over rows, causal or not.
 //!
 //! ```text
-//! output[r][c] = exp(input[r][c] − max_r) ÷ Σ_c exp(input[r][c] − max_r)      c kept by the mask
-//! output[r][c] = 0                                                            c hidden by it
+//! output[r][c] = exp(input[r][c] − max_r) ÷ Σ_c exp(input[r][c] − max_r)      c not masked
+//! output[r][c] = 0                                                            c masked
 //! ```
 //!
-//! The causal mask keeps the columns c ≤ start + r mod queries: of `queries` neighbouring rows the
-//! first belongs to position `start`, which is 0 where no pointer to it is given.
+//! The causal mask keeps the columns c ≤ start + r mod queries. The first of `queries` consecutive
+//! rows has position `*start`, or 0 if the pointer is null.
 //!
-//! **Grid.** `softmax_by_warps`: one warp per row, 4 rows per block of 128 threads, for narrow
-//! rows.
-//! `softmax_by_blocks`: one block of 256 threads per row, for wide ones. Member i of the team takes
-//! the columns i, i + team, i + 2·team, … in three passes: maximum, sum, output.
+//! **Grid.** `softmax_warp_per_row`: 4 rows per block of 128 threads, for narrow rows.
+//! `softmax_block_per_row`: one block of 256 threads per row, for wide ones. Thread i of a group
+//! handles the columns i, i + size, … in three passes: maximum, sum, output.
 //!
-//! **Determinism.** A member adds its columns in ascending order, and a butterfly of fixed shape
-//! adds the members. Input and output may be the same tensor: the third pass of a member reads and
-//! writes only columns of its own, and the others are done with reading by then.
+//! **Determinism.** A thread adds its columns in ascending order, and a butterfly of fixed shape
+//! adds the threads. The output may alias the input: in the third pass a thread reads and writes
+//! only its own columns, and all other passes are complete.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
@@ -23,7 +22,7 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
 use crate::primitives::thread_group::ThreadGroup;
 
-/// The image.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target)
         .entry(entry("softmax_by_warps", ThreadGroup::Warp { per_block: 4 }))

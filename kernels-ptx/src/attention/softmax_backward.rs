@@ -1,17 +1,18 @@
-//! Gradient of softmax over rows, causal or not.
+//! Backward pass of softmax over rows, causal or not.
 //!
 //! ```text
 //! grad_input[r][c] = probs[r][c] · (grad_out[r][c] − Σ_c probs[r][c] · grad_out[r][c])
 //! ```
 //!
-//! and 0, with nothing read, for the columns c > r mod width that the causal mask hides.
+//! The causal mask covers the columns c > r mod width: their gradient is 0, and their inputs are
+//! not read.
 //!
-//! **Grid.** `softmax_backward_by_warps`: one warp per row, 4 rows per block of 128 threads, for
-//! narrow rows. `softmax_backward_by_blocks`: one block of 256 threads per row, for wide ones.
-//! Member i of the team takes the columns i, i + team, … in two passes: dot product, gradient.
+//! **Grid.** `softmax_backward_warp_per_row`: 4 rows per block of 128 threads, for narrow rows.
+//! `softmax_backward_block_per_row`: one block of 256 threads per row, for wide ones. Thread i of a
+//! group handles the columns i, i + size, … in two passes: dot product, gradient.
 //!
-//! **Determinism.** A member adds its columns in ascending order with fused multiply-adds, and a
-//! butterfly of fixed shape adds the members.
+//! **Determinism.** A thread adds its columns in ascending order by fused multiply-adds, and a
+//! butterfly of fixed shape adds the threads.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
@@ -19,7 +20,7 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
 use crate::primitives::thread_group::ThreadGroup;
 
-/// The image.
+/// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target)
         .entry(entry("softmax_backward_by_warps", ThreadGroup::Warp { per_block: 4 }))

@@ -6,26 +6,20 @@
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
-use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Value};
+use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr};
 
-use crate::primitives::vec4::{F32x4, Vec4, aligned};
+use crate::primitives::dtype::DType;
+use crate::primitives::vec4::{Vec4, aligned};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target)
-        .entry(Kernel::build("embedding", |k| {
-            embedding(k, 4, |vec4, row| vec4.load(Ptr::from_address(row)));
-        }))
-        .entry(Kernel::build("embedding_bf16", |k| {
-            embedding(k, 2, |vec4, row| vec4.load_bf16(row));
-        }))
+        .entry(Kernel::build("embedding", |k| lookup(k, DType::F32)))
+        .entry(Kernel::build("embedding_bf16", |k| lookup(k, DType::Bf16)))
         .build()
 }
 
-/// Loads a vec4 of the row at an address.
-type Load<'k> = fn(Vec4<'k>, Value<'k, u64>) -> F32x4<'k>;
-
-fn embedding<'k>(k: &Kernel<'k>, bytes: u32, load: Load<'k>) {
+fn lookup(k: &Kernel<'_>, dtype: DType) {
     let tokens = k.pointer::<u32>("tokens");
     let table = k.pointer::<f32>("source");
     let out = k.pointer::<f32>("target");
@@ -37,12 +31,12 @@ fn embedding<'k>(k: &Kernel<'k>, bytes: u32, load: Load<'k>) {
     let position = k.ctaid_x();
     let token = tokens.load(position);
     let out = out.at(position.mul_wide(hidden));
-    let row = table.address() + (token.mul_wide(hidden) << bytes.ilog2());
+    let row = table.address() + (token.mul_wide(hidden) << dtype.bytes().ilog2());
     let first = (k.ctaid_y() * k.ntid_x() + k.tid_x()) * 4;
     let vec4 = Vec4::new(first, hidden, aligned(&[Ptr::from_address(row), out]));
     let values = [(); 4].map(|()| k.var(f32::NAN));
     k.when(token.lt(vocab), || {
-        values.iter().zip(load(vec4, row)).for_each(|(slot, value)| slot.set(value));
+        values.iter().zip(vec4.load_as(dtype, row)).for_each(|(slot, value)| slot.set(value));
     });
     vec4.store(out, values.map(|slot| slot.get()));
 }

@@ -1,4 +1,5 @@
-//! The runs of a head brought to one maximum and added: a lane weighs a run, and tells the others.
+//! Combine: rescales the splits of a head to a common maximum and adds them. Each lane computes the
+//! weight of one split and broadcasts it.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
@@ -6,8 +7,8 @@ use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
 
 use crate::primitives::pdl;
 
-/// Runs that are loaded side by side.
-const RUNS: u32 = 16;
+/// Splits in flight.
+const SPLITS_IN_FLIGHT: u32 = 16;
 const THREADS: u32 = 128;
 
 /// The entry.
@@ -21,72 +22,74 @@ pub(super) fn entry(target: SmTarget) -> Entry {
         let position = k.pointer::<u32>("position");
         let capacity = k.param::<u32>("capacity");
         let head_dim = k.param::<u32>("head_dim");
-        let run = k.param::<u32>("run");
-        let runs = k.param::<u32>("runs");
+        let split_len = k.param::<u32>("run");
+        let splits = k.param::<u32>("runs");
         pdl::launch_dependents(k, target);
         pdl::wait(k, target);
 
         let head = k.ctaid_x();
-        let place = position.load(0);
-        let stats = stats.at(head * runs * 2);
-        let partials = partials.at((head * runs).mul_wide(head_dim));
-        let runs = Runs { stats, partials, head_dim, last: runs - 1 };
-        // The first runs are on their way before it is known how many there are.
-        let first = runs.load(k.constant(0), k.tid_x());
-        let max_of_lane = stats.load(k.lane().min(runs.last) * 2);
-        let length = (place + 1).min(capacity);
-        let used = ((length + (run - 1)) / run).min(runs.last + 1);
+        let position = position.load(0);
+        let stats = stats.at(head * splits * 2);
+        let partials = partials.at((head * splits).mul_wide(head_dim));
+        let splits = Splits { stats, partials, head_dim, last: splits - 1 };
+        // The first splits are in flight before their number is known.
+        let first_splits = splits.load(k.constant(0), k.tid_x());
+        let max_of_lane = stats.load(k.lane().min(splits.last) * 2);
+        let length = (position + 1).min(capacity);
+        let used = ((length + (split_len - 1)) / split_len).min(splits.last + 1);
         let max = k.var(k.lane().lt(used).select(max_of_lane, f32::NEG_INFINITY));
-        k.range(k.lane() + 32, used, 32, |r| max.update(|max| max.max(stats.load(r * 2))));
+        k.range(k.lane() + 32, used, 32, |split| max.update(|max| max.max(stats.load(split * 2))));
         let max = k.warp_max(max.get());
-        k.range(0u32, head_dim, THREADS, |slab| {
-            let (i, base) = (slab + k.tid_x(), k.var(0u32));
+        k.range(0u32, head_dim, THREADS, |first_column| {
+            let (i, start) = (first_column + k.tid_x(), k.var(0u32));
             let sums = Sums { k: *k, used, max, sum: k.var(0.0f32), total: k.var(0.0f32) };
-            k.when(slab.eq(0), || {
-                sums.add(k.constant(0), &first);
-                base.set(RUNS);
+            k.when(first_column.eq(0), || {
+                sums.add(k.constant(0), &first_splits);
+                start.set(SPLITS_IN_FLIGHT);
             });
-            k.range(base.get(), used, RUNS, |base| sums.add(base, &runs.load(base, i)));
+            k.range(start.get(), used, SPLITS_IN_FLIGHT, |first| {
+                sums.add(first, &splits.load(first, i))
+            });
             let result = sums.total.get() / sums.sum.get();
             k.when(i.lt(head_dim), || out.store(head * head_dim + i, result));
         });
     })
 }
 
-/// The runs of a head.
-struct Runs<'k> {
+/// The splits of a head.
+struct Splits<'k> {
     stats: Ptr<'k, f32>,
     partials: Ptr<'k, f32>,
     head_dim: Value<'k, u32>,
     last: Value<'k, u32>,
 }
 
-/// What a thread has of some runs.
+/// A thread's values of consecutive splits.
 struct Loaded<'k> {
-    /// Maximum and sum of the run that is this lane's.
+    /// Maximum and sum of the split of this lane.
     stats: [Value<'k, f32>; 2],
-    /// One element of each.
-    parts: Vec<Value<'k, f32>>,
+    /// One output element of each split.
+    values: Vec<Value<'k, f32>>,
 }
 
-impl<'k> Runs<'k> {
-    /// Element `i` of the runs from `base` on, where those past the last are the last.
-    fn load(&self, base: Value<'k, u32>, i: Value<'k, u32>) -> Loaded<'k> {
+impl<'k> Splits<'k> {
+    /// Element `i` of the splits from `first` on. Splits past the end repeat the last one.
+    fn load(&self, first: Value<'k, u32>, i: Value<'k, u32>) -> Loaded<'k> {
         let i = i.min(self.head_dim - 1).cast::<u64>();
         let lane = i.kernel().lane();
-        let stats = self.stats.load_vec2((base + lane).min(self.last) * 2);
-        let part = |ahead: u32| {
-            let r = (base + ahead).min(self.last);
-            self.partials.load(r.mul_wide(self.head_dim) + i)
+        let stats = self.stats.load_vec2((first + lane).min(self.last) * 2);
+        let value = |step: u32| {
+            let split = (first + step).min(self.last);
+            self.partials.load(split.mul_wide(self.head_dim) + i)
         };
-        Loaded { stats, parts: (0..RUNS).map(part).collect() }
+        Loaded { stats, values: (0..SPLITS_IN_FLIGHT).map(value).collect() }
     }
 }
 
-/// What is added up for one element.
+/// The running sums of one output element.
 struct Sums<'k> {
     k: Kernel<'k>,
-    /// Runs that have positions. Of others nothing was written.
+    /// Splits that have positions; the others were not written.
     used: Value<'k, u32>,
     max: Value<'k, f32>,
     sum: Var<'k, f32>,
@@ -94,16 +97,17 @@ struct Sums<'k> {
 }
 
 impl<'k> Sums<'k> {
-    /// Adds the runs from `base` on, of which every lane has one. All lanes take part.
-    fn add(&self, base: Value<'k, u32>, loaded: &Loaded<'k>) {
+    /// Adds the splits from `first` on. All lanes must participate.
+    fn add(&self, first: Value<'k, u32>, loaded: &Loaded<'k>) {
         let Self { k, used, max, sum, total } = self;
-        let [max_of_run, sum_of_run] = loaded.stats;
-        let weight = (max_of_run - *max).exp();
-        for (ahead, part) in (0..RUNS).zip(&loaded.parts) {
-            k.when((base + ahead).lt(*used), || {
-                let [weight, run_sum] = [weight, sum_of_run].map(|it| k.shuffle_index(it, ahead));
-                sum.update(|sum| weight.fma(run_sum, sum));
-                total.update(|total| weight.fma(*part, total));
+        let [max_of_split, sum_of_split] = loaded.stats;
+        let weight = (max_of_split - *max).exp();
+        for (step, value) in (0..SPLITS_IN_FLIGHT).zip(&loaded.values) {
+            k.when((first + step).lt(*used), || {
+                let [weight, split_sum] =
+                    [weight, sum_of_split].map(|it| k.shuffle_index(it, step));
+                sum.update(|sum| weight.fma(split_sum, sum));
+                total.update(|total| weight.fma(*value, total));
             });
         }
     }

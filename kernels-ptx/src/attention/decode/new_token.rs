@@ -1,34 +1,35 @@
-//! What a new token brings to attention: its query, key and value, from their projections on.
+//! The query, key and value of the new token, from the outputs of its projections.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value};
 
 use crate::norm::rms_norm::scaled_rstd;
-use crate::primitives::bf16::pack;
+use crate::primitives::bf16::{pack, unpack};
+use crate::primitives::dtype::DType;
 
-/// The widest head.
-pub(super) const WIDEST: u32 = 512;
+/// Maximum head dimension.
+pub(super) const MAX_HEAD_DIM: u32 = 512;
 
-/// A projection and its low-rank update, which may be null.
+/// The output of a projection and its LoRA update, which may be null.
 #[derive(Clone, Copy)]
-struct Projected<'k> {
+struct Projection<'k> {
     x: Ptr<'k, f32>,
     low: Ptr<'k, f32>,
     up: Ptr<'k, f32>,
 }
 
-/// The operands of the new token, and where its parts are kept.
+/// The parameters, and the shared memory for the results.
 #[derive(Clone, Copy)]
-pub(super) struct Newest<'k> {
+pub(super) struct NewToken<'k> {
     k: Kernel<'k>,
     target: SmTarget,
-    /// Bytes of an element of the cache.
-    bytes: u32,
-    projected: [Projected<'k>; 3],
+    /// Element type of the cache.
+    dtype: DType,
+    projections: [Projection<'k>; 3],
     gammas: [Ptr<'k, f32>; 2],
     cos: Ptr<'k, f32>,
     sin: Ptr<'k, f32>,
-    /// Keys and values.
+    /// Addresses of the key and the value cache.
     pub(super) caches: [Value<'k, u64>; 2],
     /// One head of the query, the key and the value.
     pub(super) q: Shared<'k, f32>,
@@ -41,25 +42,25 @@ pub(super) struct Newest<'k> {
     eps: Value<'k, f32>,
 }
 
-impl<'k> Newest<'k> {
-    /// Declares the pointers.
-    pub(super) fn declare(k: &Kernel<'k>, (target, bytes): (SmTarget, u32)) -> Self {
-        let projected = ["q", "k", "v"].map(|name| {
+impl<'k> NewToken<'k> {
+    /// Declares the pointer parameters.
+    pub(super) fn declare(k: &Kernel<'k>, (target, dtype): (SmTarget, DType)) -> Self {
+        let projections = ["q", "k", "v"].map(|name| {
             let x = k.pointer(name);
             let [low, up] = ["low", "up"].map(|part| k.pointer(&format!("{name}_{part}")));
-            Projected { x, low, up }
+            Projection { x, low, up }
         });
         let gammas = ["q_gamma", "k_gamma"].map(|name| k.pointer(name));
         let [cos, sin] = ["cos", "sin"].map(|name| k.pointer(name));
         let caches = ["keys", "values"].map(|name| k.pointer::<u32>(name).address());
         let [q, key, v] =
-            ["query", "key", "value"].map(|name| k.shared::<f32>(name, WIDEST as usize));
+            ["query", "key", "value"].map(|name| k.shared::<f32>(name, MAX_HEAD_DIM as usize));
         let (none, zero) = (k.constant(0u32), k.constant(0.0f32));
         Self {
             k: *k,
             target,
-            bytes,
-            projected,
+            dtype,
+            projections,
             gammas,
             cos,
             sin,
@@ -75,51 +76,51 @@ impl<'k> Newest<'k> {
         }
     }
 
-    /// Declares the sizes and factors.
-    pub(super) fn sized(self, k: &Kernel<'k>) -> Self {
+    /// Declares the scalar parameters.
+    pub(super) fn with_sizes(self, k: &Kernel<'k>) -> Self {
         let [head_dim, rank, positions] =
             ["head_dim", "rank", "positions"].map(|name| k.param::<u32>(name));
         let [low_scale, eps] = ["low_scale", "eps"].map(|name| k.param::<f32>(name));
         Self { head_dim, rank, positions, low_scale, eps, ..self }
     }
 
-    /// Projects the query of `head`, which [`Self::prepare`] goes on with.
-    pub(super) fn ask(&self, head: Value<'k, u32>) {
-        self.project(self.projected[0], head, self.q);
+    /// Computes the query of `head` before norm and RoPE; [`Self::compute`] completes it.
+    pub(super) fn project_query(&self, head: Value<'k, u32>) {
+        self.project(self.projections[0], head, self.q);
     }
 
-    /// Turns the query of `head` and computes, where `here` is true, key and value, which the first
-    /// head of each group writes to the rows of the cache that are given.
-    pub(super) fn prepare(
+    /// Completes the query of `head`. If `in_split`, also computes key and value, which the first
+    /// head of each group writes to the given rows of the cache.
+    pub(super) fn compute(
         &self,
         (head, group): (Value<'k, u32>, Value<'k, u32>),
-        place: Value<'k, u32>,
-        (here, rows): (Pred<'k>, [Value<'k, u64>; 2]),
+        position: Value<'k, u32>,
+        (in_split, rows): (Pred<'k>, [Value<'k, u64>; 2]),
     ) {
         let k = self.k;
         let kv_head = head / group;
-        let [_, key, v] = self.projected;
-        let row = place.min(self.positions - 1).mul_wide(self.head_dim >> 1);
+        let [_, key, v] = self.projections;
+        let row = position.min(self.positions - 1).mul_wide(self.head_dim >> 1);
         let angles = self.angles(row);
-        k.when(here, || {
+        k.when(in_split, || {
             self.project(key, kv_head, self.key);
             self.project(v, kv_head, self.v);
         });
         k.barrier();
-        self.turn(self.q, self.gammas[0], angles);
-        k.when(here, || self.turn(self.key, self.gammas[1], angles));
+        self.norm_and_rotate(self.q, self.gammas[0], angles);
+        k.when(in_split, || self.norm_and_rotate(self.key, self.gammas[1], angles));
         k.barrier();
-        k.when(here, || {
+        k.when(in_split, || {
             let writes = (head - kv_head * group).eq(0);
             for (part, row) in [self.key, self.v].into_iter().zip(rows) {
-                self.append(part, writes, row);
+                self.store_to_cache(part, writes, row);
             }
         });
         k.barrier();
     }
 
-    /// One head of a projection with its update. What is missing of a quad becomes 0.
-    fn project(&self, from: Projected<'k>, head: Value<'k, u32>, to: Shared<'k, f32>) {
+    /// One head of a projection plus its LoRA update, padded with zeros to whole vec4s.
+    fn project(&self, from: Projection<'k>, head: Value<'k, u32>, to: Shared<'k, f32>) {
         let (k, rank) = (self.k, self.rank);
         let start = head * self.head_dim;
         let whole = (self.head_dim + 3) & 0xffff_fffc;
@@ -131,7 +132,7 @@ impl<'k> Newest<'k> {
                 let update = k.var(0.0f32);
                 k.when(!from.low.is_null(), || {
                     let up = from.up.at((start + i).mul_wide(rank));
-                    // Quads of four quads, whose loads are under way together.
+                    // 16 elements at a time, with their loads in flight together.
                     let blocks = aligned.select(rank & 0xffff_fff0, 0);
                     k.range(0u32, blocks, 16, |r| {
                         let vec4s = [0, 4, 8, 12]
@@ -151,8 +152,7 @@ impl<'k> Newest<'k> {
         });
     }
 
-    /// The cosine and the sine for this thread, of which a block has as many as the widest head has
-    /// pairs.
+    /// Cosine and sine for this thread. A block has as many threads as the widest head has pairs.
     fn angles(&self, row: Value<'k, u64>) -> [Value<'k, f32>; 2] {
         let (k, half) = (self.k, self.head_dim >> 1);
         let found = [(); 2].map(|()| k.var(0.0f32));
@@ -163,11 +163,16 @@ impl<'k> Newest<'k> {
         found.map(|found| found.get())
     }
 
-    /// The norm of a head, where it has one, and its rotation.
-    fn turn(&self, part: Shared<'k, f32>, gamma: Ptr<'k, f32>, [cos, sin]: [Value<'k, f32>; 2]) {
+    /// Applies the optional norm and RoPE to a head.
+    fn norm_and_rotate(
+        &self,
+        part: Shared<'k, f32>,
+        gamma: Ptr<'k, f32>,
+        [cos, sin]: [Value<'k, f32>; 2],
+    ) {
         let (k, half) = (self.k, self.head_dim >> 1);
         let rstd = k.var(1.0f32);
-        // Every warp adds the squares itself.
+        // Every warp adds up the squares itself.
         k.when(!gamma.is_null(), || {
             rstd.set(scaled_rstd(k, (self.head_dim, self.eps), |scale| {
                 let sum = k.var(0.0f32);
@@ -177,7 +182,7 @@ impl<'k> Newest<'k> {
                 });
                 k.warp_sum(sum.get())
             }));
-            // All have read before one of them writes.
+            // All threads must have read before one of them writes.
             k.barrier();
         });
         let i = k.tid_x();
@@ -192,12 +197,12 @@ impl<'k> Newest<'k> {
         });
     }
 
-    /// Rounds a part as the cache holds it, and stores it there.
-    fn append(&self, part: Shared<'k, f32>, writes: Pred<'k>, row: Value<'k, u64>) {
+    /// Rounds a vector to the type of the cache and writes it there.
+    fn store_to_cache(&self, part: Shared<'k, f32>, writes: Pred<'k>, row: Value<'k, u64>) {
         let k = self.k;
         k.range(k.tid_x(), self.head_dim >> 1, k.ntid_x(), |pair| {
             let values = [0, 1].map(|i| part.load(pair * 2 + i));
-            if self.bytes == 4 {
+            if self.dtype == DType::F32 {
                 let row = Ptr::<f32>::from_address(row);
                 k.when(writes, || {
                     (0..).zip(values).for_each(|(i, value)| row.store(pair * 2 + i, value));
@@ -205,13 +210,13 @@ impl<'k> Newest<'k> {
                 return;
             }
             let word = pack(self.target, values);
-            let rounded = [word << 16, word & 0xffff_0000].map(Value::<f32>::from_bits);
+            let rounded = unpack(word);
             (0..).zip(rounded).for_each(|(i, value)| part.store(pair * 2 + i, value));
             k.when(writes, || Ptr::<u32>::from_address(row).store(pair, word));
         });
     }
 
-    /// This lane's share of the product of query and key.
+    /// This lane's part of the dot product of query and key.
     pub(super) fn score(&self) -> Value<'k, f32> {
         let k = self.k;
         let dot = k.var(0.0f32);
