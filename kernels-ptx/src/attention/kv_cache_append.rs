@@ -29,7 +29,7 @@ pub(crate) fn module(target: SmTarget) -> Module {
 }
 
 /// An element of an array.
-struct Place<'k, I> {
+struct Element<'k, I> {
     pointer: Ptr<'k, f32>,
     element: I,
 }
@@ -38,7 +38,7 @@ struct Place<'k, I> {
 fn entry(
     name: &str,
     unit: u32,
-    copy: impl for<'k> Fn(Place<'k, Value<'k, u32>>, Place<'k, Value<'k, u64>>),
+    copy: impl for<'k> Fn(Element<'k, Value<'k, u32>>, Element<'k, Value<'k, u64>>),
 ) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(256);
@@ -56,14 +56,14 @@ fn entry(
         k.return_if(thread.ge(elements >> unit.ilog2()));
         let element = thread << unit.ilog2();
         let row = element / width;
-        let place = start.load(0) + row;
+        let position = start.load(0) + row;
         // Without a count, all rows are appended.
         let kept = k.var(u32::MAX);
         k.when(!count.is_null(), || kept.set(count.load(0)));
-        k.return_if(row.ge(kept.get()) | place.ge(capacity));
-        let target = place.mul_wide(width) + (element - row * width).cast::<u64>();
+        k.return_if(row.ge(kept.get()) | position.ge(capacity));
+        let target = position.mul_wide(width) + (element - row * width).cast::<u64>();
         for (rows, cache) in [(keys, key_cache), (values, value_cache)] {
-            copy(Place { pointer: rows, element }, Place { pointer: cache, element: target });
+            copy(Element { pointer: rows, element }, Element { pointer: cache, element: target });
         }
     })
 }

@@ -116,23 +116,23 @@ impl<'k> Block<'k> {
                 (rank, values)
             });
             for (rank, values) in loaded.collect::<Vec<_>>() {
-                let place = rank * RANK_STRIDE + thread % COLUMN_VEC4S * 4;
-                self.w_tile.store_vec4(place, values.map(|value| value.get()));
+                let offset = rank * RANK_STRIDE + thread % COLUMN_VEC4S * 4;
+                self.w_tile.store_vec4(offset, values.map(|value| value.get()));
             }
             return;
         }
         let (rank, row_lane) = (thread % RANK_TILE, thread / RANK_TILE);
         let w = w.at(first + rank);
         let loaded = (0..COLUMNS * RANK_TILE / THREADS).map(|step| {
-            let (place, value) = (row_lane + step * (THREADS / RANK_TILE), k.var(0.0));
-            let column = k.ctaid_y() * COLUMNS + place;
+            let (offset, value) = (row_lane + step * (THREADS / RANK_TILE), k.var(0.0));
+            let column = k.ctaid_y() * COLUMNS + offset;
             k.when((first + rank).lt(self.rank) & column.lt(self.width), || {
                 value.set(w.load(column.mul_wide(self.rank)));
             });
-            (place, value)
+            (offset, value)
         });
-        for (place, value) in loaded.collect::<Vec<_>>() {
-            self.w_tile.store(rank * RANK_STRIDE + place, value.get());
+        for (offset, value) in loaded.collect::<Vec<_>>() {
+            self.w_tile.store(rank * RANK_STRIDE + offset, value.get());
         }
     }
 

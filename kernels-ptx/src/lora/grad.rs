@@ -157,8 +157,8 @@ impl<'k> Block<'k> {
                     (k.tid_x() % RANK_TILE, k.tid_x() / RANK_TILE + step * (THREADS / RANK_TILE))
                 }
             };
-            let place = shared.at(rank * RANK_STRIDE + column);
-            let warps = (0..WARPS).map(|warp| place.load(warp * RANK_TILE * RANK_STRIDE));
+            let source = shared.at(rank * RANK_STRIDE + column);
+            let warps = (0..WARPS).map(|warp| source.load(warp * RANK_TILE * RANK_STRIDE));
             let sum = warps.reduce(|sum, next| sum + next).expect("there is a warp");
             let (rank, column) = (self.first + rank, k.ctaid_y() * COLUMNS + column);
             k.when(rank.lt(rank_count) & column.lt(width), || {

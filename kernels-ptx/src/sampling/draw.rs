@@ -88,10 +88,10 @@ impl<'k> Best<'k> {
 
     /// Takes the candidate if it is better.
     fn update(&self, (score, token): (Value<'k, f32>, Value<'k, u32>)) {
-        let (held, held_token) = (self.score.get(), self.token.get());
-        let better = score.gt(held) | (score.eq(held) & token.lt(held_token));
-        self.score.set(better.select(score, held));
-        self.token.set(better.select(token, held_token));
+        let (best_score, best_token) = (self.score.get(), self.token.get());
+        let better = score.gt(best_score) | (score.eq(best_score) & token.lt(best_token));
+        self.score.set(better.select(score, best_score));
+        self.token.set(better.select(token, best_token));
     }
 
     /// The argmax over the block.

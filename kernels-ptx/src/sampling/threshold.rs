@@ -206,18 +206,18 @@ impl<'k> Candidates<'k> {
             let before = k.constant(u32::MAX) << (shift + 8);
             k.when(k.tid_x().lt(BINS), || self.histogram.store(k.tid_x(), 0));
             k.barrier();
-            let held = prefix.get();
+            let found_prefix = prefix.get();
             self.for_each_candidate(|key| {
-                k.when((key & before).eq(held), || {
-                    let place = (key >> shift) & (BINS - 1);
-                    self.histogram.atomic_add(place, weigh(key));
+                k.when((key & before).eq(found_prefix), || {
+                    let bin = (key >> shift) & (BINS - 1);
+                    self.histogram.atomic_add(bin, weigh(key));
                 });
             });
             k.barrier();
             k.when(k.tid_x().lt(32), || self.find(left.get()));
             k.barrier();
             let digit = self.result[0].load(0).cast::<u32>();
-            prefix.set(held | (digit << shift));
+            prefix.set(found_prefix | (digit << shift));
             left.set(self.result[1].load(0));
             k.barrier();
         });
