@@ -59,7 +59,7 @@ use config::Config;
 const TILE_ROWS: u32 = 32;
 
 /// Builds the image of the forward pass in bf16.
-pub(crate) fn forward(target: SmTarget) -> Module {
+pub(crate) fn forward_bf16(target: SmTarget) -> Module {
     forward_image(target, DType::Bf16)
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn forward_f32(target: SmTarget) -> Module {
 }
 
 /// Builds the image of the backward pass in bf16.
-pub(crate) fn backward(target: SmTarget) -> Module {
+pub(crate) fn backward_bf16(target: SmTarget) -> Module {
     backward_image(target, DType::Bf16)
 }
 

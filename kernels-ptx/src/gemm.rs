@@ -64,11 +64,11 @@ macro_rules! images {
 }
 
 images! {
-    nn: f32_image NN F32;
-    nt: f32_image NT F32;
-    tn: f32_image TN F32;
-    nn_nf4: f32_image NN Nf4;
-    nt_nf4: f32_image NT Nf4;
+    f32_nn: f32_image NN F32;
+    f32_nt: f32_image NT F32;
+    f32_tn: f32_image TN F32;
+    f32_nn_nf4: f32_image NN Nf4;
+    f32_nt_nf4: f32_image NT Nf4;
     bf16_nn: bf16_image NN F32;
     bf16_nt: bf16_image NT F32;
     bf16_tn: bf16_image TN F32;
@@ -76,11 +76,11 @@ images! {
     bf16_nt_bf16: bf16_image NT Bf16;
     bf16_nn_nf4: bf16_image NN Nf4;
     bf16_nt_nf4: bf16_image NT Nf4;
-    stream_nn: multistage_image NN Bf16;
-    stream_nt: multistage_image NT Bf16;
-    stream_tn: multistage_image TN Bf16;
-    stream_nn_nf4: multistage_image NN Nf4;
-    stream_nt_nf4: multistage_image NT Nf4;
+    bf16_nn_multistage: multistage_image NN Bf16;
+    bf16_nt_multistage: multistage_image NT Bf16;
+    bf16_tn_multistage: multistage_image TN Bf16;
+    bf16_nn_multistage_nf4: multistage_image NN Nf4;
+    bf16_nt_multistage_nf4: multistage_image NT Nf4;
 }
 
 /// f32 products: all SIMT configurations and, if b is f32, the multistage ones.
@@ -113,14 +113,14 @@ fn multistage_image(target: SmTarget, name: &str, operands: Operands) -> Module 
 /// The entries that need dynamic shared memory, with their bytes.
 pub(crate) fn dynamic_shared(target: SmTarget) -> Vec<(String, u32)> {
     let images = [
-        ("gemm_nn", (NN, DType::F32)),
-        ("gemm_nt", (NT, DType::F32)),
-        ("gemm_tn", (TN, DType::F32)),
-        ("gemm_stream_nn", (NN, DType::Bf16)),
-        ("gemm_stream_nt", (NT, DType::Bf16)),
-        ("gemm_stream_tn", (TN, DType::Bf16)),
-        ("gemm_stream_nn_nf4", (NN, DType::Nf4)),
-        ("gemm_stream_nt_nf4", (NT, DType::Nf4)),
+        ("gemm_f32_nn", (NN, DType::F32)),
+        ("gemm_f32_nt", (NT, DType::F32)),
+        ("gemm_f32_tn", (TN, DType::F32)),
+        ("gemm_bf16_nn_multistage", (NN, DType::Bf16)),
+        ("gemm_bf16_nt_multistage", (NT, DType::Bf16)),
+        ("gemm_bf16_tn_multistage", (TN, DType::Bf16)),
+        ("gemm_bf16_nn_multistage_nf4", (NN, DType::Nf4)),
+        ("gemm_bf16_nt_multistage_nf4", (NT, DType::Nf4)),
     ];
     let bytes = |(image, operands)| multistage::smem_bytes((target, image), operands);
     images.into_iter().flat_map(bytes).collect()

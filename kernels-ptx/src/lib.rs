@@ -1,12 +1,30 @@
-//! Sources of the retrograph kernels: Rust that builds PTX, one file per image.
+//! Sources of the retrograph kernels: Rust that builds PTX.
 //!
-//! Every file starts with the formula, the grid mapping and the reason why its results are
-//! deterministic, and offers `module(target)`: the image for one SM target. Sizes are kernel
-//! parameters; no image depends on a shape. [`images`] is what the build script of
-//! `retrograph-kernels` prints and embeds.
+//! The modules are families of kernels. A file starts with the formula, the grid mapping and the
+//! reason why its results are deterministic. A `module(target)` function builds an image, the PTX
+//! module of one or more entries for one SM target. Sizes are kernel parameters; no image depends
+//! on a shape. [`images`] is what the build script of `retrograph-kernels` embeds; launch geometry
+//! and argument checks are in that crate.
 //!
-//! Absent on purpose: launch geometry and argument checks, which live in `retrograph-kernels`
-//! beside the descriptors that users see.
+//! # Names
+//!
+//! Images are named `family[_dtype][_layout][_mainloop][_b-dtype]`, their entries the same with the
+//! variant appended:
+//!
+//! | Image | Entry | Meaning |
+//! |---|---|---|
+//! | `gemm_f32_nt` | `gemm_f32_nt_128x128` | f32 GEMM, c = a·bᵀ, tile of 128 × 128, register-staged mainloop |
+//! | `gemm_f32_nt` | `gemm_f32_nt_32x32_sliced8` | … with eight slices along K in a block (sliced-K) |
+//! | `gemm_f32_nt` | `gemm_f32_nt_multistage_64x64` | … with the multistage mainloop |
+//! | `gemm_bf16_nn_nf4` | `gemm_bf16_nn_nf4_64x64` | bf16 GEMM, c = a·b, b in NF4 |
+//! | `gemm_bf16_nt_multistage` | `gemm_bf16_nt_multistage_128x192` | bf16 GEMM of bf16 operands, multistage mainloop |
+//! | `flash_attention_bf16` | `flash_attention_bf16_hd64` | head dimension of at most 64 |
+//! | `gemv_bf16` | `gemv_bf16_norm_split4` | fused with RMSNorm, four warps share a row |
+//! | `softmax` | `softmax_warp_per_row` | one warp per row |
+//!
+//! The dtype is that of the multiplication (GEMM, attention) or of the stored operand; kernels
+//! without one are f32. Names don't depend on the SM target: a multistage entry uses `mma.sync` on
+//! sm_80 and `wgmma` on sm_90a.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
@@ -31,68 +49,66 @@ type Build = fn(SmTarget) -> Module;
 const IMAGES: &[(&str, Build)] = &[
     ("adamw", optimizer::adamw::module),
     ("add", elementwise::add::module),
-    ("cache_append", attention::kv_cache_append::module),
-    ("cache_attention", attention::decode::module),
     ("cast", elementwise::cast::module),
-    ("clip", optimizer::clip_grads::module),
-    ("clip_scale", optimizer::clip_factor::module),
+    ("clip_factor", optimizer::clip_factor::module),
+    ("clip_grads", optimizer::clip_grads::module),
     ("column_sum", norm::column_sum::module),
     ("cross_entropy", loss::cross_entropy::module),
+    ("decode_attention", attention::decode::module),
     ("dropout", elementwise::dropout::module),
     ("embedding", embedding::lookup::module),
     ("embedding_backward", embedding::backward::module),
-    ("fused_attention", attention::forward),
-    ("fused_attention_backward", attention::backward),
-    ("fused_attention_f32", attention::forward_f32),
-    ("fused_attention_f32_backward", attention::backward_f32),
+    ("fetch_step_parameters", optimizer::fetch_step_parameters::module),
+    ("flash_attention_bf16", attention::forward_bf16),
+    ("flash_attention_bf16_backward", attention::backward_bf16),
+    ("flash_attention_f32", attention::forward_f32),
+    ("flash_attention_f32_backward", attention::backward_f32),
     ("gemm_bf16_nn", gemm::bf16_nn),
     ("gemm_bf16_nn_bf16", gemm::bf16_nn_bf16),
+    ("gemm_bf16_nn_multistage", gemm::bf16_nn_multistage),
+    ("gemm_bf16_nn_multistage_nf4", gemm::bf16_nn_multistage_nf4),
     ("gemm_bf16_nn_nf4", gemm::bf16_nn_nf4),
     ("gemm_bf16_nt", gemm::bf16_nt),
     ("gemm_bf16_nt_bf16", gemm::bf16_nt_bf16),
+    ("gemm_bf16_nt_multistage", gemm::bf16_nt_multistage),
+    ("gemm_bf16_nt_multistage_nf4", gemm::bf16_nt_multistage_nf4),
     ("gemm_bf16_nt_nf4", gemm::bf16_nt_nf4),
     ("gemm_bf16_tn", gemm::bf16_tn),
-    ("gemm_nn", gemm::nn),
-    ("gemm_nn_nf4", gemm::nn_nf4),
-    ("gemm_nt", gemm::nt),
-    ("gemm_nt_nf4", gemm::nt_nf4),
-    ("gemm_stream_nn", gemm::stream_nn),
-    ("gemm_stream_nn_nf4", gemm::stream_nn_nf4),
-    ("gemm_stream_nt", gemm::stream_nt),
-    ("gemm_stream_nt_nf4", gemm::stream_nt_nf4),
-    ("gemm_stream_tn", gemm::stream_tn),
-    ("gemm_tn", gemm::tn),
+    ("gemm_bf16_tn_multistage", gemm::bf16_tn_multistage),
+    ("gemm_f32_nn", gemm::f32_nn),
+    ("gemm_f32_nn_nf4", gemm::f32_nn_nf4),
+    ("gemm_f32_nt", gemm::f32_nt),
+    ("gemm_f32_nt_nf4", gemm::f32_nt_nf4),
+    ("gemm_f32_tn", gemm::f32_tn),
     ("gemv", gemv::f32),
     ("gemv_bf16", gemv::bf16),
     ("gemv_nf4", gemv::nf4),
-    ("low_rank", lora::module),
-    ("mark_tokens", sampling::mark_seen::module),
+    ("grad_norm_partials", optimizer::grad_norm::module),
+    ("kv_cache_append", attention::kv_cache_append::module),
+    ("lora", lora::module),
+    ("lr_schedule", optimizer::lr_schedule::module),
+    ("mark_seen_tokens", sampling::mark_seen::module),
     ("mean", loss::mean::module),
-    ("parts_sum", gemm::split_k_sum::module),
     ("rms_norm", norm::rms_norm::module),
     ("rms_norm_backward", norm::rms_norm_backward::module),
     ("rope", rope::module),
     ("sample", sampling::module),
-    ("schedule", optimizer::lr_schedule::module),
     ("silu", elementwise::silu::module),
     ("silu_backward", elementwise::silu_backward::module),
     ("softmax", attention::softmax::module),
     ("softmax_backward", attention::softmax_backward::module),
-    ("squared_sums", optimizer::grad_norm::module),
+    ("split_k_sum", gemm::split_k_sum::module),
     ("swiglu", elementwise::swiglu::module),
     ("swiglu_backward", elementwise::swiglu_backward::module),
-    ("take_controls", optimizer::fetch_step_parameters::module),
 ];
 
 /// Every image for `target`, by name. The names are the same for every target.
 pub fn images(target: SmTarget) -> Vec<(&'static str, Module)> {
-    IMAGES
-        .iter()
-        .map(|(name, build)| (*name, primitives::pdl::insert_waits(build(target))))
-        .collect()
+    let build = |(name, build): &(_, Build)| (*name, primitives::pdl::insert_waits(build(target)));
+    IMAGES.iter().map(build).collect()
 }
 
-/// The entries whose launches must provide shared memory for `target`, with how many bytes.
+/// The entries whose launches must provide dynamic shared memory on `target`, with its bytes.
 pub fn dynamic_shared(target: SmTarget) -> Vec<(String, u32)> {
     let mut entries = gemm::dynamic_shared(target);
     entries.extend(attention::dynamic_shared(target));

@@ -32,7 +32,7 @@ pub(super) fn name(config: Config, side: Side) -> String {
         Side::Queries => "grad_q",
         Side::Keys => "grad_kv",
     };
-    config.entry_name(&format!("_{gradient}_{}", config.max_head_dim))
+    config.entry_name(&format!("_{gradient}_hd{}", config.max_head_dim))
 }
 
 /// The resident tiles (q and grad_out, or k and v), the tiles that the loop loads (k and v, or q and

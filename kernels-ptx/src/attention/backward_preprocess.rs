@@ -13,7 +13,7 @@ use crate::primitives::thread_group::ThreadGroup;
 /// The entry, for heads of any dimension.
 pub(super) fn entry(config: Config) -> Entry {
     let Config { target, dtype, .. } = config;
-    Kernel::build(&config.entry_name("_rows"), |k| {
+    Kernel::build(&config.entry_name("_preprocess"), |k| {
         let group = ThreadGroup::Warp { per_block: 4 };
         k.max_threads(group.block_threads());
         let out = k.pointer::<f32>("out");

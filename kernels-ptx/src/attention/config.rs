@@ -27,10 +27,10 @@ impl Config {
     /// The name of the entry with suffix `suffix`.
     pub(super) fn entry_name(self, suffix: &str) -> String {
         let dtype = match self.dtype {
-            DType::F32 => "_f32",
-            _ => "",
+            DType::F32 => "f32",
+            _ => "bf16",
         };
-        format!("fused_attention{dtype}{suffix}")
+        format!("flash_attention_{dtype}{suffix}")
     }
 
     /// Whether the target has tensor cores for `dtype`, and `cp.async`.
@@ -67,7 +67,7 @@ impl Config {
     pub(super) fn smem<'k>(self, k: &Kernel<'k>, words: u32) -> Shared<'k, u32> {
         match self.dtype {
             DType::F32 => k.dynamic_shared(),
-            _ => k.shared("panels", words as usize),
+            _ => k.shared("smem", words as usize),
         }
     }
 }

@@ -50,8 +50,8 @@ const CACHE_LINE: u32 = 128;
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target)
-        .entry(splits("cache_attention", (target, DType::F32)))
-        .entry(splits("cache_attention_bf16", (target, DType::Bf16)))
+        .entry(splits("decode_attention", (target, DType::F32)))
+        .entry(splits("decode_attention_bf16", (target, DType::Bf16)))
         .entry(combine::entry(target))
         .build()
 }
@@ -139,7 +139,7 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
         k.when(k.tid_x().eq(0), || stats.store_vec2(partial_index * 2, [max, sum]));
 
         let partial = partials.at(partial_index.mul_wide(head_dim));
-        let warp_sums = k.shared::<f32>("held", (WARPS * HEAD_CHUNK) as usize);
+        let warp_sums = k.shared::<f32>("warp_sums", (WARPS * HEAD_CHUNK) as usize);
         // Heads wider than a chunk take several iterations.
         k.range(0u32, head_dim, HEAD_CHUNK, |head_chunk| {
             let i = head_chunk + lane * 4;

@@ -17,7 +17,7 @@ use crate::primitives::vec4::Output;
 
 /// The name of the entry.
 pub(super) fn name(config: Config) -> String {
-    config.entry_name(&format!("_{}", config.max_head_dim))
+    config.entry_name(&format!("_hd{}", config.max_head_dim))
 }
 
 /// The tiles of queries, keys and values, and their total words.

@@ -17,12 +17,12 @@ use crate::primitives::bf16::pack;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let pairs = entry("cache_append_bf16", 2, |from, to| {
+    let pairs = entry("kv_cache_append_bf16", 2, |from, to| {
         let pair = [0, 1].map(|i| from.pointer.load(from.element + i));
         let words = Ptr::<u32>::from_address(to.pointer.address());
         words.store(to.element >> 1, pack(target, pair));
     });
-    let floats = entry("cache_append", 1, |from, to| {
+    let floats = entry("kv_cache_append", 1, |from, to| {
         to.pointer.store(to.element, from.pointer.load(from.element));
     });
     ModuleBuilder::new(target).entry(floats).entry(pairs).build()

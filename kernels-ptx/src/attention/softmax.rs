@@ -25,8 +25,8 @@ use crate::primitives::thread_group::ThreadGroup;
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target)
-        .entry(entry("softmax_by_warps", ThreadGroup::Warp { per_block: 4 }))
-        .entry(entry("softmax_by_blocks", ThreadGroup::Block { threads: 256 }))
+        .entry(entry("softmax_warp_per_row", ThreadGroup::Warp { per_block: 4 }))
+        .entry(entry("softmax_block_per_row", ThreadGroup::Block { threads: 256 }))
         .build()
 }
 

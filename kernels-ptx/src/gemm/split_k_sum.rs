@@ -11,7 +11,9 @@ use crate::primitives::vec4::{Output, Vec4, aligned};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build("parts_sum", |k| split_k_sum(k, target))).build()
+    ModuleBuilder::new(target)
+        .entry(Kernel::build("split_k_sum", |k| split_k_sum(k, target)))
+        .build()
 }
 
 fn split_k_sum(k: &Kernel<'_>, target: SmTarget) {

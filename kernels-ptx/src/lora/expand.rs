@@ -29,7 +29,7 @@ const RANK_STRIDE: u32 = COLUMNS + 4;
 const LOADS_IN_FLIGHT: u32 = 4;
 
 pub(super) fn entry(factor: Factor) -> Entry {
-    Kernel::build(&format!("low_rank_add_{}", factor.name()), |k| define(k, factor))
+    Kernel::build(&format!("lora_expand_{}", factor.name()), |k| define(k, factor))
 }
 
 fn define<'k>(k: &Kernel<'k>, factor: Factor) {
@@ -49,8 +49,8 @@ fn define<'k>(k: &Kernel<'k>, factor: Factor) {
         width,
         rank,
         alpha,
-        t_tile: k.shared("low", (ROWS * RANK_TILE) as usize),
-        w_tile: k.shared("matrix", (RANK_TILE * RANK_STRIDE) as usize),
+        t_tile: k.shared("t_tile", (ROWS * RANK_TILE) as usize),
+        w_tile: k.shared("w_tile", (RANK_TILE * RANK_STRIDE) as usize),
     };
     let row_lane = k.tid_x() / COLUMN_VEC4S;
     let vec4 = block.vec4(y);

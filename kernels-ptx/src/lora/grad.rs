@@ -28,7 +28,7 @@ const BLOCK_ROWS_IN_FLIGHT: u32 = ROWS_IN_FLIGHT * WARPS;
 const RANK_STRIDE: u32 = COLUMNS + 4;
 
 pub(super) fn entry(factor: Factor) -> Entry {
-    Kernel::build(&format!("low_rank_grad_{}", factor.name()), |k| {
+    Kernel::build(&format!("lora_grad_{}", factor.name()), |k| {
         let x = k.pointer::<f32>("x");
         let (t, out) = (pointers(k, "t"), pointers(k, "out"));
         let (rows, width) = (k.param::<u32>("rows"), k.param::<u32>("width"));
@@ -49,7 +49,7 @@ pub(super) fn entry(factor: Factor) -> Entry {
             vec4: Vec4::new(vec4, width, rows_aligned(x, width)),
             sizes: [end, width, rank],
             first: rank_index.number,
-            t_tile: k.shared("low", (TILE_ROWS * RANK_TILE) as usize),
+            t_tile: k.shared("t_tile", (TILE_ROWS * RANK_TILE) as usize),
             rows_in_flight: [(); ROWS_IN_FLIGHT as usize].map(|()| [(); 4].map(|()| k.var(0.0))),
             acc: (0..RANK_TILE).map(|_| [(); 4].map(|()| k.var(0.0))).collect(),
         };

@@ -30,7 +30,7 @@ const THREAD_ROWS: u32 = 4;
 
 /// The entry with `columns` ranks per block.
 pub(super) fn entry(factor: Factor, columns: u32) -> Entry {
-    let name = format!("low_rank_down{columns}_{}", factor.name());
+    let name = format!("lora_shrink{columns}_{}", factor.name());
     Kernel::build(&name, |k| define(k, (factor, columns)))
 }
 

@@ -36,8 +36,8 @@ const IGNORED: u32 = u32::MAX;
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target)
-        .entry(entry(target, "cross_entropy_by_warps", ThreadGroup::Warp { per_block: 4 }))
-        .entry(entry(target, "cross_entropy_by_blocks", ThreadGroup::Block { threads: 1024 }))
+        .entry(entry(target, "cross_entropy_warp_per_row", ThreadGroup::Warp { per_block: 4 }))
+        .entry(entry(target, "cross_entropy_block_per_row", ThreadGroup::Block { threads: 1024 }))
         .build()
 }
 

@@ -17,7 +17,7 @@ const THREADS: u32 = 256;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build("clip_scale", clip_factor)).build()
+    ModuleBuilder::new(target).entry(Kernel::build("clip_factor", clip_factor)).build()
 }
 
 fn clip_factor(k: &Kernel<'_>) {

@@ -13,7 +13,7 @@ use crate::primitives::tensor_list::{Chunk, THREADS};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build("clip", clip_grads)).build()
+    ModuleBuilder::new(target).entry(Kernel::build("clip_grads", clip_grads)).build()
 }
 
 fn clip_grads(k: &Kernel<'_>) {

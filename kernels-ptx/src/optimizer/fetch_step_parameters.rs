@@ -37,7 +37,7 @@ pub(crate) fn module(target: SmTarget) -> Module {
 }
 
 fn entry() -> Entry {
-    Kernel::build("take_controls", |k| {
+    Kernel::build("fetch_step_parameters", |k| {
         k.max_threads(256);
         let ring = k.pointer::<u32>("ring");
         let block = k.pointer::<u32>("block");

@@ -13,7 +13,9 @@ use crate::primitives::tensor_list::{Chunk, THREADS};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build("squared_sums", grad_norm_partials)).build()
+    ModuleBuilder::new(target)
+        .entry(Kernel::build("grad_norm_partials", grad_norm_partials))
+        .build()
 }
 
 fn grad_norm_partials(k: &Kernel<'_>) {

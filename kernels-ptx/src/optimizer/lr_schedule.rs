@@ -20,7 +20,7 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder, Value};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build("schedule", lr_schedule)).build()
+    ModuleBuilder::new(target).entry(Kernel::build("lr_schedule", lr_schedule)).build()
 }
 
 fn lr_schedule(k: &Kernel<'_>) {

@@ -15,7 +15,7 @@ pub(crate) fn module(target: SmTarget) -> Module {
 }
 
 fn entry() -> Entry {
-    Kernel::build("mark_tokens", |k| {
+    Kernel::build("mark_seen_tokens", |k| {
         k.max_threads(128);
         let tokens = k.pointer::<u32>("tokens");
         let seen = k.pointer::<u32>("seen");

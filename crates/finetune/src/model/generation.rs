@@ -212,7 +212,7 @@ mod tests {
         let prompt = GenerationPass::prompt(&config(Mode::Full), 16, form(256)).unwrap();
         assert_eq!((count(&prompt.pass, "gemm"), count(&prompt.pass, "gemv")), (2 * 7, 1));
         assert_eq!((prompt.logits.len(), count(&prompt.pass, "add")), (256, 1));
-        assert_eq!(count(&prompt.pass, "cache_append"), 2);
+        assert_eq!(count(&prompt.pass, "kv_cache_append"), 2);
     }
 
     #[test]

@@ -229,8 +229,8 @@ mod tests {
         let (large, small) = (step(16), step(15));
         let layers = Preset::Tiny.model().layers;
         // Forward and backward, and the logits.
-        assert_eq!(names(&large, "_stream"), 2 * (7 * layers + 1));
-        assert_eq!(names(&small, "_stream") + names(&small, "/cast"), 0);
+        assert_eq!(names(&large, "_multistage"), 2 * (7 * layers + 1));
+        assert_eq!(names(&small, "_multistage") + names(&small, "/cast"), 0);
         // All that writes what they read rounds it by itself.
         assert_eq!(names(&large, "/cast"), 0);
         let inner: Vec<_> = (large.pass.buffers().map(|(_, it)| it.name()))
@@ -254,7 +254,7 @@ mod tests {
     fn the_lora_step_computes_no_gradient_that_nobody_needs() {
         let step = step(Mode::Lora(LoraConfig { norms: true, ..LoraConfig::new(8, 32.0) }));
         // B of q, B of v, and A of both in each of two layers.
-        assert_eq!((names(&step, "gemm_wgrad"), names(&step, "low_rank_grad")), (0, 2 * 3));
+        assert_eq!((names(&step, "gemm_wgrad"), names(&step, "lora_grad")), (0, 2 * 3));
         assert_eq!(names(&step, "column_sum"), 0);
         assert_eq!(names(&step, "embedding_backward"), 0);
         assert_eq!(names(&step, "rms_norm_gamma_reduce"), 2 * 2);
@@ -275,7 +275,7 @@ mod tests {
     fn updates_of_one_input_share_launches() {
         let count = |lora: LoraConfig| {
             let step = step(Mode::Lora(lora));
-            ["low_rank_down", "low_rank_add", "low_rank_grad"].map(|name| names(&step, name))
+            ["lora_shrink", "lora_expand", "lora_grad"].map(|name| names(&step, name))
         };
         // q and v: t of both, the gradients of both t; both outputs, one input.
         assert_eq!(count(LoraConfig::new(8, 32.0)), [2 * 3, 2 * 3, 2 * 3]);
@@ -293,7 +293,7 @@ mod tests {
         let step = StepPass::new(&config, StepOptions::default()).unwrap();
         // Down in the forward pass, gate and up in the backward pass, and there the heads that
         // share a key, in each of two layers.
-        assert_eq!(names(&step, "parts_sum"), 2 * 4);
+        assert_eq!(names(&step, "split_k_sum"), 2 * 4);
     }
 
     #[test]

@@ -31,7 +31,7 @@ fn contractions_in_parts_match_pytorch() {
     let sizes = [narrow, config.model.hidden];
     config.optimizer.max_norm = f32::MAX;
     let step = StepPass::new(&config, GradientHome::External.into()).unwrap();
-    let sums = step.pass.operations().iter().filter(|op| op.name().ends_with("parts_sum"));
+    let sums = step.pass.operations().iter().filter(|op| op.name().ends_with("split_k_sum"));
     assert_eq!(sums.count(), 3 * config.model.layers, "nothing was cut");
 
     let mut values = |parameter: &Parameter| {

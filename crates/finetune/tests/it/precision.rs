@@ -113,7 +113,7 @@ fn large_steps_over_nf4_read_rounded_operands_and_stay_near_those_in_f32() {
     let quantized = large(Precision::BF16.nf4(true));
     let plan = Plan::new(&quantized, TrainerOptions::default()).unwrap();
     let kernels = plan.requirements().kernels();
-    for name in ["gemm_fprop_stream_nf4", "gemm_dgrad_stream_nf4", "gemm_dgrad_bf16_nf4"] {
+    for name in ["gemm_fprop_multistage_nf4", "gemm_dgrad_multistage_nf4", "gemm_dgrad_bf16_nf4"] {
         assert!(kernels.iter().any(|kernel| kernel.name == name), "{name}");
     }
     let found = losses(&quantized, &mut |p| Ok(weights(p)));

@@ -23,20 +23,20 @@ static APPENDED: &[Parameter] = &[
 
 /// Kernel of [`CacheAppend`].
 pub static CACHE_APPEND: Kernel = Kernel {
-    name: "cache_append",
-    image: "cache_append",
+    name: "kv_cache_append",
+    image: "kv_cache_append",
     parameters: APPENDED,
-    entries: &["cache_append"],
-    dispatch: |problem, _| linear("cache_append", problem.sizes[0].div_ceil(256), 256),
+    entries: &["kv_cache_append"],
+    dispatch: |problem, _| linear("kv_cache_append", problem.sizes[0].div_ceil(256), 256),
 };
 
 /// Kernel of [`CacheAppend`] into caches in bf16: a thread has two elements.
 pub static CACHE_APPEND_BF16: Kernel = Kernel {
-    name: "cache_append_bf16",
-    image: "cache_append",
+    name: "kv_cache_append_bf16",
+    image: "kv_cache_append",
     parameters: APPENDED,
-    entries: &["cache_append_bf16"],
-    dispatch: |problem, _| linear("cache_append_bf16", problem.sizes[0].div_ceil(512), 256),
+    entries: &["kv_cache_append_bf16"],
+    dispatch: |problem, _| linear("kv_cache_append_bf16", problem.sizes[0].div_ceil(512), 256),
 };
 
 /// Caches that new keys and values are written into, and their type.

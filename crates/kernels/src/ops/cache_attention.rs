@@ -43,20 +43,20 @@ static PARAMETERS: &[Parameter] = &[
 
 /// Kernel of [`CacheAttention`].
 pub static CACHE_ATTENTION: Kernel = Kernel {
-    name: "cache_attention",
-    image: "cache_attention",
+    name: "decode_attention",
+    image: "decode_attention",
     parameters: PARAMETERS,
-    entries: &["cache_attention"],
-    dispatch: |problem, _| dispatch("cache_attention", problem),
+    entries: &["decode_attention"],
+    dispatch: |problem, _| dispatch("decode_attention", problem),
 };
 
 /// Kernel of [`CacheAttention`] over caches in bf16.
 pub static CACHE_ATTENTION_BF16: Kernel = Kernel {
-    name: "cache_attention_bf16",
-    image: "cache_attention",
+    name: "decode_attention_bf16",
+    image: "decode_attention",
     parameters: PARAMETERS,
-    entries: &["cache_attention_bf16"],
-    dispatch: |problem, _| dispatch("cache_attention_bf16", problem),
+    entries: &["decode_attention_bf16"],
+    dispatch: |problem, _| dispatch("decode_attention_bf16", problem),
 };
 
 /// A block for each head and run.

@@ -9,8 +9,8 @@ use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`CacheAttentionSum`].
 pub static CACHE_ATTENTION_SUM: Kernel = Kernel {
-    name: "cache_attention_sum",
-    image: "cache_attention",
+    name: "decode_attention_combine",
+    image: "decode_attention",
     parameters: &[
         pointer("partials"),
         pointer("stats"),
@@ -21,8 +21,8 @@ pub static CACHE_ATTENTION_SUM: Kernel = Kernel {
         u32("run"),
         u32("runs"),
     ],
-    entries: &["cache_attention_sum"],
-    dispatch: |problem, _| linear("cache_attention_sum", problem.sizes[0], 128),
+    entries: &["decode_attention_combine"],
+    dispatch: |problem, _| linear("decode_attention_combine", problem.sizes[0], 128),
 };
 
 /// The output of attention from the runs of [`CacheAttention`](super::CacheAttention), which are

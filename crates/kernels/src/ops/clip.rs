@@ -11,17 +11,17 @@ const SCALE_THREADS: u32 = 256;
 
 /// Kernel of [`SquaredSums`].
 pub static SQUARED_SUMS: Kernel = Kernel {
-    name: "squared_sums",
-    image: "squared_sums",
+    name: "grad_norm_partials",
+    image: "grad_norm_partials",
     parameters: &[pointer("table"), pointer("partials")],
-    entries: &["squared_sums"],
-    dispatch: |problem, _| chunks::dispatch("squared_sums", problem.sizes[0]),
+    entries: &["grad_norm_partials"],
+    dispatch: |problem, _| chunks::dispatch("grad_norm_partials", problem.sizes[0]),
 };
 
 /// Kernel of [`ClipScale`].
 pub static CLIP_SCALE: Kernel = Kernel {
-    name: "clip_scale",
-    image: "clip_scale",
+    name: "clip_factor",
+    image: "clip_factor",
     parameters: &[
         pointer("partials"),
         pointer("scale"),
@@ -32,17 +32,17 @@ pub static CLIP_SCALE: Kernel = Kernel {
         u32("n"),
         f32("max_norm"),
     ],
-    entries: &["clip_scale"],
-    dispatch: |_, _| linear("clip_scale", 1, SCALE_THREADS),
+    entries: &["clip_factor"],
+    dispatch: |_, _| linear("clip_factor", 1, SCALE_THREADS),
 };
 
 /// Kernel of [`Clip`].
 pub static CLIP: Kernel = Kernel {
-    name: "clip",
-    image: "clip",
+    name: "clip_grads",
+    image: "clip_grads",
     parameters: &[pointer("table"), pointer("scale")],
-    entries: &["clip"],
-    dispatch: |problem, _| chunks::dispatch("clip", problem.sizes[0]),
+    entries: &["clip_grads"],
+    dispatch: |problem, _| chunks::dispatch("clip_grads", problem.sizes[0]),
 };
 
 /// How many partial sums [`SquaredSums`] writes for tensors of these lengths.

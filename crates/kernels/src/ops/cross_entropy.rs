@@ -21,7 +21,7 @@ pub static CROSS_ENTROPY: Kernel = Kernel {
         u32("rows"),
         u32("vocab"),
     ],
-    entries: &["cross_entropy_by_warps", "cross_entropy_by_blocks"],
+    entries: &["cross_entropy_warp_per_row", "cross_entropy_block_per_row"],
     dispatch: |problem, _| by_vocab(problem),
 };
 

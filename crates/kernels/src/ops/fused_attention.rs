@@ -36,7 +36,7 @@ macro_rules! forward {
                 u32("head_dim"),
                 f32("scale"),
             ],
-            entries: &[concat!($name, "_64"), concat!($name, "_128")],
+            entries: &[concat!($name, "_hd64"), concat!($name, "_hd128")],
             dispatch: |problem, target| {
                 by_head(problem, target, ($constant.entries, Compute::$compute))
             },
@@ -46,9 +46,9 @@ macro_rules! forward {
 
 forward! {
     /// Kernel of [`FusedAttention`] with factors in bf16.
-    FUSED_ATTENTION = "fused_attention" in Bf16;
+    FUSED_ATTENTION = "flash_attention_bf16" in Bf16;
     /// Kernel of [`FusedAttention`] with factors in f32.
-    FUSED_ATTENTION_F32 = "fused_attention_f32" in F32;
+    FUSED_ATTENTION_F32 = "flash_attention_f32" in F32;
 }
 
 /// The widest head of the first entries, and of all.

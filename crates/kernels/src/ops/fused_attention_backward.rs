@@ -32,9 +32,9 @@ macro_rules! rows {
 
 rows! {
     /// Kernel of [`FusedAttentionRows`] with factors in bf16.
-    FUSED_ATTENTION_ROWS = "fused_attention_rows" in "fused_attention_backward";
+    FUSED_ATTENTION_ROWS = "flash_attention_bf16_preprocess" in "flash_attention_bf16_backward";
     /// Kernel of [`FusedAttentionRows`] with factors in f32.
-    FUSED_ATTENTION_F32_ROWS = "fused_attention_f32_rows" in "fused_attention_f32_backward";
+    FUSED_ATTENTION_F32_ROWS = "flash_attention_f32_preprocess" in "flash_attention_f32_backward";
 }
 
 macro_rules! gradients {
@@ -61,7 +61,7 @@ macro_rules! gradients {
                 u32("parts"),
                 f32("scale"),
             ],
-            entries: &[concat!($name, "_64"), concat!($name, "_128")],
+            entries: &[concat!($name, "_hd64"), concat!($name, "_hd128")],
             dispatch: |problem, target| {
                 by_head(problem, target, ($constant.entries, Compute::$compute))
             },
@@ -71,15 +71,15 @@ macro_rules! gradients {
 
 gradients! {
     /// Kernel of [`FusedAttentionGradQ`] with factors in bf16.
-    FUSED_ATTENTION_GRAD_Q = "fused_attention_grad_q" in "fused_attention_backward", Bf16;
+    FUSED_ATTENTION_GRAD_Q = "flash_attention_bf16_grad_q" in "flash_attention_bf16_backward", Bf16;
     /// Kernel of [`FusedAttentionGradKv`] with factors in bf16.
-    FUSED_ATTENTION_GRAD_KV = "fused_attention_grad_kv" in "fused_attention_backward", Bf16;
+    FUSED_ATTENTION_GRAD_KV = "flash_attention_bf16_grad_kv" in "flash_attention_bf16_backward", Bf16;
     /// Kernel of [`FusedAttentionGradQ`] with factors in f32.
-    FUSED_ATTENTION_F32_GRAD_Q = "fused_attention_f32_grad_q"
-        in "fused_attention_f32_backward", F32;
+    FUSED_ATTENTION_F32_GRAD_Q = "flash_attention_f32_grad_q"
+        in "flash_attention_f32_backward", F32;
     /// Kernel of [`FusedAttentionGradKv`] with factors in f32.
-    FUSED_ATTENTION_F32_GRAD_KV = "fused_attention_f32_grad_kv"
-        in "fused_attention_f32_backward", F32;
+    FUSED_ATTENTION_F32_GRAD_KV = "flash_attention_f32_grad_kv"
+        in "flash_attention_f32_backward", F32;
 }
 
 /// For each query its logsumexp and `delta = grad_out·out`, which both gradients read.

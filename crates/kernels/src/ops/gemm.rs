@@ -22,9 +22,9 @@ product_kernels! {
     /// The same computed in bf16 with w in NF4.
     FPROP_BF16_NF4 = "gemm_fprop_bf16_nf4" in BF16_NT_NF4;
     /// The same computed in bf16 with x and w in bf16.
-    FPROP_STREAM = "gemm_fprop_stream" in STREAM_NT;
+    FPROP_STREAM = "gemm_fprop_multistage" in STREAM_NT;
     /// The same computed in bf16 with x in bf16 and w in NF4.
-    FPROP_STREAM_NF4 = "gemm_fprop_stream_nf4" in STREAM_NT_NF4;
+    FPROP_STREAM_NF4 = "gemm_fprop_multistage_nf4" in STREAM_NT_NF4;
     /// dx = α·dy·w (+ dx).
     DGRAD = "gemm_dgrad" in NN;
     /// The same with w in NF4.
@@ -36,15 +36,15 @@ product_kernels! {
     /// The same computed in bf16 with w in NF4.
     DGRAD_BF16_NF4 = "gemm_dgrad_bf16_nf4" in BF16_NN_NF4;
     /// The same computed in bf16 with dy and w in bf16.
-    DGRAD_STREAM = "gemm_dgrad_stream" in STREAM_NN;
+    DGRAD_STREAM = "gemm_dgrad_multistage" in STREAM_NN;
     /// The same computed in bf16 with dy in bf16 and w in NF4.
-    DGRAD_STREAM_NF4 = "gemm_dgrad_stream_nf4" in STREAM_NN_NF4;
+    DGRAD_STREAM_NF4 = "gemm_dgrad_multistage_nf4" in STREAM_NN_NF4;
     /// dw = α·dyᵀ·x (+ dw).
     WGRAD = "gemm_wgrad" in TN;
     /// The same computed in bf16.
     WGRAD_BF16 = "gemm_wgrad_bf16" in BF16_TN;
     /// The same computed in bf16 with dy and x in bf16.
-    WGRAD_STREAM = "gemm_wgrad_stream" in STREAM_TN;
+    WGRAD_STREAM = "gemm_wgrad_multistage" in STREAM_TN;
 }
 
 /// y = x·wᵀ.

@@ -88,12 +88,12 @@ macro_rules! single {
                 concat!($name, "_128x128"),
                 concat!($name, "_64x64"),
                 concat!($name, "_32x32"),
-                concat!($name, "_128x128_split2"),
-                concat!($name, "_64x64_split4"),
-                concat!($name, "_64x32_split4"),
-                concat!($name, "_32x32_split8"),
-                concat!($name, "_32x16_split16"),
-                concat!($name, "_16x16_split16"),
+                concat!($name, "_128x128_sliced2"),
+                concat!($name, "_64x64_sliced4"),
+                concat!($name, "_64x32_sliced4"),
+                concat!($name, "_32x32_sliced8"),
+                concat!($name, "_32x16_sliced16"),
+                concat!($name, "_16x16_sliced16"),
                 $(concat!($name, $further),)*
             ],
         }
@@ -110,10 +110,10 @@ macro_rules! tensor {
                 concat!($name, "_128x128"),
                 concat!($name, "_64x64"),
                 concat!($name, "_32x32"),
-                concat!($name, "_32x64_split2"),
-                concat!($name, "_32x32_split4"),
-                concat!($name, "_32x16_split8"),
-                concat!($name, "_16x16_split8"),
+                concat!($name, "_32x64_sliced2"),
+                concat!($name, "_32x32_sliced4"),
+                concat!($name, "_32x16_sliced8"),
+                concat!($name, "_16x16_sliced8"),
             ],
         }
     };
@@ -127,19 +127,22 @@ macro_rules! stream {
             tiles: $tiles,
             entries: &[
                 $(concat!($name, $further),)*
-                concat!($name, "_256x128_stream"),
-                concat!($name, "_128x128_stream"),
-                concat!($name, "_64x64_stream"),
+                concat!($name, "_256x128"),
+                concat!($name, "_128x128"),
+                concat!($name, "_64x64"),
             ],
         }
     };
 }
 
-pub(super) const NT: Image = single!("gemm_nt", &SINGLE, "_128x128_stream", "_64x64_stream");
-pub(super) const NN: Image = single!("gemm_nn", &SINGLE, "_128x128_stream", "_64x64_stream");
-pub(super) const TN: Image = single!("gemm_tn", &SINGLE, "_128x128_stream", "_64x64_stream");
-pub(super) const NT_NF4: Image = single!("gemm_nt_nf4", SINGLE_NF4);
-pub(super) const NN_NF4: Image = single!("gemm_nn_nf4", SINGLE_NF4);
+pub(super) const NT: Image =
+    single!("gemm_f32_nt", &SINGLE, "_multistage_128x128", "_multistage_64x64");
+pub(super) const NN: Image =
+    single!("gemm_f32_nn", &SINGLE, "_multistage_128x128", "_multistage_64x64");
+pub(super) const TN: Image =
+    single!("gemm_f32_tn", &SINGLE, "_multistage_128x128", "_multistage_64x64");
+pub(super) const NT_NF4: Image = single!("gemm_f32_nt_nf4", SINGLE_NF4);
+pub(super) const NN_NF4: Image = single!("gemm_f32_nn_nf4", SINGLE_NF4);
 pub(super) const BF16_NT: Image = tensor!("gemm_bf16_nt");
 pub(super) const BF16_NN: Image = tensor!("gemm_bf16_nn");
 pub(super) const BF16_TN: Image = tensor!("gemm_bf16_tn");
@@ -148,15 +151,15 @@ pub(super) const BF16_NN_BF16: Image = tensor!("gemm_bf16_nn_bf16");
 pub(super) const BF16_NT_NF4: Image = tensor!("gemm_bf16_nt_nf4");
 pub(super) const BF16_NN_NF4: Image = tensor!("gemm_bf16_nn_nf4");
 pub(super) const STREAM_NT: Image =
-    stream!("gemm_stream_nt", &STREAM, "_192x256_stream", "_128x192_stream");
+    stream!("gemm_bf16_nt_multistage", &STREAM, "_192x256", "_128x192");
 pub(super) const STREAM_NN: Image =
-    stream!("gemm_stream_nn", &STREAM, "_192x256_stream", "_128x192_stream");
+    stream!("gemm_bf16_nn_multistage", &STREAM, "_192x256", "_128x192");
 pub(super) const STREAM_TN: Image =
-    stream!("gemm_stream_tn", &STREAM, "_192x256_stream", "_128x192_stream");
+    stream!("gemm_bf16_tn_multistage", &STREAM, "_192x256", "_128x192");
 pub(super) const STREAM_NT_NF4: Image =
-    stream!("gemm_stream_nt_nf4", &STREAM_NF4, "_192x128_stream");
+    stream!("gemm_bf16_nt_multistage_nf4", &STREAM_NF4, "_192x128");
 pub(super) const STREAM_NN_NF4: Image =
-    stream!("gemm_stream_nn_nf4", &STREAM_NF4, "_192x128_stream");
+    stream!("gemm_bf16_nn_multistage_nf4", &STREAM_NF4, "_192x128");
 
 /// Kernels that are products: constants with their names, images and lists of parameters.
 macro_rules! product_kernels {

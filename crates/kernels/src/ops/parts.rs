@@ -17,11 +17,11 @@ use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`PartsSum`].
 pub static PARTS_SUM: Kernel = Kernel {
-    name: "parts_sum",
-    image: "parts_sum",
+    name: "split_k_sum",
+    image: "split_k_sum",
     parameters: &[pointer("partials"), pointer("out"), pointer("out_bf16"), u32("parts"), u32("n")],
-    entries: &["parts_sum"],
-    dispatch: |problem, _| streaming("parts_sum", problem),
+    entries: &["split_k_sum"],
+    dispatch: |problem, _| streaming("split_k_sum", problem),
 };
 
 /// How a product is computed, as far as the number of its parts depends on it.

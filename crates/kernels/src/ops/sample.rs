@@ -72,11 +72,11 @@ pub static SAMPLE_PICK: Kernel = kernel(
 
 /// Kernel of [`MarkTokens`].
 pub static MARK_TOKENS: Kernel = Kernel {
-    name: "mark_tokens",
-    image: "mark_tokens",
+    name: "mark_seen_tokens",
+    image: "mark_seen_tokens",
     parameters: &[pointer("tokens"), pointer("seen"), pointer("count"), u32("n"), u32("vocab")],
-    entries: &["mark_tokens"],
-    dispatch: |problem, _| linear("mark_tokens", problem.sizes[0].div_ceil(128), 128),
+    entries: &["mark_seen_tokens"],
+    dispatch: |problem, _| linear("mark_seen_tokens", problem.sizes[0].div_ceil(128), 128),
 };
 
 /// Threads of a block that has a chunk of tokens.

@@ -7,8 +7,8 @@ use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`Schedule`].
 pub static SCHEDULE: Kernel = Kernel {
-    name: "schedule",
-    image: "schedule",
+    name: "lr_schedule",
+    image: "lr_schedule",
     parameters: &[
         pointer("step"),
         pointer("scalars"),
@@ -19,9 +19,9 @@ pub static SCHEDULE: Kernel = Kernel {
         u64("beta1"),
         u64("beta2"),
     ],
-    entries: &["schedule"],
+    entries: &["lr_schedule"],
     // One warp, of which one thread works.
-    dispatch: |_, _| linear("schedule", 1, 32),
+    dispatch: |_, _| linear("lr_schedule", 1, 32),
 };
 
 /// Learning rate and bias corrections of a step, for [`AdamW`](super::AdamW).

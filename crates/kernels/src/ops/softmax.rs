@@ -18,7 +18,7 @@ pub static SOFTMAX: Kernel = Kernel {
         u32("queries"),
         u32("causal"),
     ],
-    entries: &["softmax_by_warps", "softmax_by_blocks"],
+    entries: &["softmax_warp_per_row", "softmax_block_per_row"],
     dispatch: |problem, _| by_width(problem, SOFTMAX.entries),
 };
 
@@ -34,7 +34,7 @@ pub static SOFTMAX_BACKWARD: Kernel = Kernel {
         u32("width"),
         u32("causal"),
     ],
-    entries: &["softmax_backward_by_warps", "softmax_backward_by_blocks"],
+    entries: &["softmax_backward_warp_per_row", "softmax_backward_block_per_row"],
     dispatch: |problem, _| by_width(problem, SOFTMAX_BACKWARD.entries),
 };
 

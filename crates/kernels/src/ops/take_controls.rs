@@ -7,8 +7,8 @@ use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`TakeControls`].
 pub static TAKE_CONTROLS: Kernel = Kernel {
-    name: "take_controls",
-    image: "take_controls",
+    name: "fetch_step_parameters",
+    image: "fetch_step_parameters",
     parameters: &[
         pointer("ring"),
         pointer("block"),
@@ -17,11 +17,11 @@ pub static TAKE_CONTROLS: Kernel = Kernel {
         u32("quads"),
         u32("slots"),
     ],
-    entries: &["take_controls"],
+    entries: &["fetch_step_parameters"],
     // One block: the last of several would have to know that it is.
     dispatch: |problem, _| {
         let quads = problem.sizes[0];
-        linear("take_controls", quads.min(1), row_threads(quads.saturating_mul(4)))
+        linear("fetch_step_parameters", quads.min(1), row_threads(quads.saturating_mul(4)))
     },
 };
 

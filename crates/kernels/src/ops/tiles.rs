@@ -218,15 +218,15 @@ mod tests {
     #[test]
     fn the_products_of_a_transformer_get_the_tiles_that_were_predicted_fastest() {
         // m, n, k, planes: one sequence of 32 tokens of Qwen2.5 1.5B, one of 128, and four of 128.
-        assert_eq!(chosen([32, 1536, 1536, 1]), ("gemm_nt_32x16_split16", 96));
-        assert_eq!(chosen([32, 8960, 1536, 1]), ("gemm_nt_32x32_split8", 280));
-        assert_eq!(chosen([32, 16, 1536, 1]), ("gemm_nt_16x16_split16", 2));
-        assert_eq!(chosen([128, 1536, 1536, 1]), ("gemm_nt_32x32_split8", 192));
-        assert_eq!(chosen([128, 8960, 1536, 1]), ("gemm_nt_64x64_split4", 280));
-        assert_eq!(chosen([512, 1536, 1536, 1]), ("gemm_nt_64x32_split4", 384));
-        assert_eq!(chosen([512, 1536, 8960, 1]), ("gemm_nt_64x32_split4", 384));
-        assert_eq!(chosen([512, 8960, 1536, 1]), ("gemm_nt_64x64_split4", 1120));
-        assert_eq!(chosen([512, 151_936, 1536, 1]), ("gemm_nt_128x128_split2", 4748));
+        assert_eq!(chosen([32, 1536, 1536, 1]), ("gemm_f32_nt_32x16_sliced16", 96));
+        assert_eq!(chosen([32, 8960, 1536, 1]), ("gemm_f32_nt_32x32_sliced8", 280));
+        assert_eq!(chosen([32, 16, 1536, 1]), ("gemm_f32_nt_16x16_sliced16", 2));
+        assert_eq!(chosen([128, 1536, 1536, 1]), ("gemm_f32_nt_32x32_sliced8", 192));
+        assert_eq!(chosen([128, 8960, 1536, 1]), ("gemm_f32_nt_64x64_sliced4", 280));
+        assert_eq!(chosen([512, 1536, 1536, 1]), ("gemm_f32_nt_64x32_sliced4", 384));
+        assert_eq!(chosen([512, 1536, 8960, 1]), ("gemm_f32_nt_64x32_sliced4", 384));
+        assert_eq!(chosen([512, 8960, 1536, 1]), ("gemm_f32_nt_64x64_sliced4", 1120));
+        assert_eq!(chosen([512, 151_936, 1536, 1]), ("gemm_f32_nt_128x128_sliced2", 4748));
     }
 
     #[test]
@@ -237,13 +237,13 @@ mod tests {
             let found = dispatch(&problem, TARGET, &STREAM_NN);
             (found.entry, found.grid[0])
         };
-        assert_eq!(entry(0), ("gemm_stream_nn_128x192_stream", 128));
-        assert_eq!(entry(1), ("gemm_stream_nn_192x256_stream", 66));
+        assert_eq!(entry(0), ("gemm_bf16_nn_multistage_128x192", 128));
+        assert_eq!(entry(1), ("gemm_bf16_nn_multistage_192x256", 66));
     }
 
     #[test]
     fn short_contractions_and_ragged_ones_are_not_split() {
-        assert_eq!(chosen([256, 64, 16, 1]), ("gemm_nt_32x32", 16));
+        assert_eq!(chosen([256, 64, 16, 1]), ("gemm_f32_nt_32x32", 16));
         let deep = |k| {
             SINGLE
                 .iter()

@@ -18,12 +18,12 @@ pub(crate) const TILES: [Tile; 9] = [
     ("128x128", 128, 128, 256),
     ("64x64", 64, 64, 128),
     ("32x32", 32, 32, 64),
-    ("128x128_split2", 128, 128, 256),
-    ("64x64_split4", 64, 64, 128),
-    ("64x32_split4", 64, 32, 128),
-    ("32x32_split8", 32, 32, 256),
-    ("32x16_split16", 32, 16, 256),
-    ("16x16_split16", 16, 16, 256),
+    ("128x128_sliced2", 128, 128, 256),
+    ("64x64_sliced4", 64, 64, 128),
+    ("64x32_sliced4", 64, 32, 128),
+    ("32x32_sliced8", 32, 32, 256),
+    ("32x16_sliced16", 32, 16, 256),
+    ("16x16_sliced16", 16, 16, 256),
 ];
 
 /// The tiles of products in bf16.
@@ -31,27 +31,25 @@ pub(crate) const BF16_TILES: [Tile; 7] = [
     ("128x128", 128, 128, 256),
     ("64x64", 64, 64, 128),
     ("32x32", 32, 32, 64),
-    ("32x64_split2", 32, 64, 128),
-    ("32x32_split4", 32, 32, 128),
-    ("32x16_split8", 32, 16, 256),
-    ("16x16_split8", 16, 16, 256),
+    ("32x64_sliced2", 32, 64, 128),
+    ("32x32_sliced4", 32, 32, 128),
+    ("32x16_sliced8", 32, 16, 256),
+    ("16x16_sliced8", 16, 16, 256),
 ];
 
 /// The tiles of large products in f32, whose rows are multiples of 16 bytes. Where warpgroups
 /// multiply, one more loads.
 pub(crate) fn large_tiles(target: SmTarget) -> &'static [Tile; 2] {
-    const WARPS: [Tile; 2] = [("128x128_stream", 128, 128, 256), ("64x64_stream", 64, 64, 128)];
+    const WARPS: [Tile; 2] =
+        [("multistage_128x128", 128, 128, 256), ("multistage_64x64", 64, 64, 128)];
     const WARPGROUPS: [Tile; 2] =
-        [("128x128_stream", 128, 128, 384), ("64x64_stream", 64, 64, 256)];
+        [("multistage_128x128", 128, 128, 384), ("multistage_64x64", 64, 64, 256)];
     if target == SmTarget::exact(90) { &WARPGROUPS } else { &WARPS }
 }
 
 /// The tiles of large products in bf16.
-pub(crate) const STREAM_TILES: [Tile; 3] = [
-    ("256x128_stream", 256, 128, 256),
-    ("128x128_stream", 128, 128, 256),
-    ("64x64_stream", 64, 64, 128),
-];
+pub(crate) const STREAM_TILES: [Tile; 3] =
+    [("256x128", 256, 128, 256), ("128x128", 128, 128, 256), ("64x64", 64, 64, 128)];
 
 /// The tiles of products of two operands in bf16: where warpgroups multiply, two more.
 pub(crate) fn stream_tiles(target: SmTarget) -> &'static [Tile] {
@@ -59,8 +57,8 @@ pub(crate) fn stream_tiles(target: SmTarget) -> &'static [Tile] {
         STREAM_TILES[0],
         STREAM_TILES[1],
         STREAM_TILES[2],
-        ("192x256_stream", 192, 256, 384),
-        ("128x192_stream", 128, 192, 256),
+        ("192x256", 192, 256, 384),
+        ("128x192", 128, 192, 256),
     ];
     if target == SmTarget::exact(90) { &MOST } else { &STREAM_TILES }
 }
@@ -68,7 +66,7 @@ pub(crate) fn stream_tiles(target: SmTarget) -> &'static [Tile] {
 /// The tiles of products with an operand in NF4: where warpgroups multiply, one more.
 pub(crate) fn coded_tiles(target: SmTarget) -> &'static [Tile] {
     const MOST: [Tile; 4] =
-        [STREAM_TILES[0], STREAM_TILES[1], STREAM_TILES[2], ("192x128_stream", 192, 128, 384)];
+        [STREAM_TILES[0], STREAM_TILES[1], STREAM_TILES[2], ("192x128", 192, 128, 384)];
     if target == SmTarget::exact(90) { &MOST } else { &STREAM_TILES }
 }
 

@@ -234,7 +234,7 @@ fn each_case(name: &str, work: impl Fn(Case, usize)) {
 
 #[test]
 fn rows_come_down_to_ranks() {
-    each_case("low_rank_down", |case, updates| {
+    each_case("lora_shrink", |case, updates| {
         for parts in [case.shape.parts(updates), 3] {
             let found = case.check_down(parts);
             for (once, again) in found.iter().zip(case.down(parts)) {
@@ -250,7 +250,7 @@ fn rows_come_down_to_ranks() {
 
 #[test]
 fn ranks_are_added_to_rows() {
-    each_case("low_rank_add", |case, _| {
+    each_case("lora_expand", |case, _| {
         for (accumulate, parts) in [(true, 1), (false, 1), (true, 2)] {
             let case = Case { accumulate, ..case.clone() };
             let found = case.check_add(parts);
@@ -263,7 +263,7 @@ fn ranks_are_added_to_rows() {
 
 #[test]
 fn gradients_of_matrices_are_sums_over_rows() {
-    each_case("low_rank_grad", |case, updates| {
+    each_case("lora_grad", |case, updates| {
         for (accumulate, runs) in [(false, case.shape.runs(updates)), (true, 1), (false, 5)] {
             let case = Case { accumulate, ..case.clone() };
             let found = case.check_grad(runs);
@@ -277,7 +277,7 @@ fn gradients_of_matrices_are_sums_over_rows() {
 
 #[test]
 fn parts_of_what_is_added_are_summed_in_order() {
-    let mut data = Data::new("low_rank_add parts");
+    let mut data = Data::new("lora_expand parts");
     let (side, sizes) = (LowRankSide::B, shape((33, 40, 6)));
     let (parts, len) = (11, 33 * 6);
     let planes = data.uniform(parts * len, 1.0);

@@ -51,7 +51,7 @@ fn products_in_parts_match_their_reference() {
 
 #[test]
 fn sums_of_parts_match_their_reference_wherever_they_start() {
-    let mut data = Data::new("parts_sum");
+    let mut data = Data::new("split_k_sum");
     for n in [0, 1, 3, 4, 5, 1023, 1024, 1025] {
         for parts in [1, 2, 7] {
             let x = data.uniform(parts * n, 1.0);

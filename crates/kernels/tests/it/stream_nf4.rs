@@ -235,7 +235,7 @@ fn rows_that_are_not_whole_blocks_are_refused_and_not_asked_for() {
         let (a, b) = (vec![1.0; a], vec![1.0; b]);
         let case = streamed(Case::new(Op::Fprop, shape, (&a, &b)), Form::Nf4);
         match case.describe(&device) {
-            Ok((launch, _)) => assert!(whole && launch.kernel.name == "gemm_fprop_stream_nf4"),
+            Ok((launch, _)) => assert!(whole && launch.kernel.name == "gemm_fprop_multistage_nf4"),
             Err(error) => assert!(!whole && matches!(error, KernelError::Shape { .. }), "{error}"),
         }
         let streams = shape.streams(&Form::Nf4.upload(&device, &b, 0));

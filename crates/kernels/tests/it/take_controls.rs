@@ -65,7 +65,7 @@ fn words(data: &mut Data, quads: usize) -> Vec<u32> {
 
 #[test]
 fn values_are_taken_in_turn_each_once_and_past_the_end_of_numbers() {
-    let (device, mut data) = (Device::new(), Data::new("take_controls"));
+    let (device, mut data) = (Device::new(), Data::new("fetch_step_parameters"));
     for quads in QUADS {
         for start in [0_u32, u32::MAX - 3] {
             let mut ring = Ring::new(&device, quads, start);
@@ -83,7 +83,7 @@ fn values_are_taken_in_turn_each_once_and_past_the_end_of_numbers() {
 
 #[test]
 fn what_has_not_the_next_number_is_not_taken() {
-    let (device, mut data) = (Device::new(), Data::new("take_controls/number"));
+    let (device, mut data) = (Device::new(), Data::new("fetch_step_parameters/number"));
     for quads in [1, 65, 300] {
         let mut ring = Ring::new(&device, quads, 20);
         let untouched = (vec![UNWRITTEN; quads * 4], [20; 2]);

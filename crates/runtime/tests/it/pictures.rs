@@ -82,7 +82,9 @@ fn a_planned_picture_shows_the_longest_path() {
     assert_eq!(critical(&drawn), longest);
     let first = tooltip(&drawn[0]);
     assert!(
-        first.starts_with("#0 controls/take_controls\nkernel take_controls\nreads 0 bytes, "),
+        first.starts_with(
+            "#0 controls/fetch_step_parameters\nkernel fetch_step_parameters\nreads 0 bytes, "
+        ),
         "{first}"
     );
     assert!(svg.contains("planned") && !svg.contains("SIMULATED"), "there are no times in it");

@@ -43,8 +43,8 @@ fn names(requirements: &Requirements, device: &Device) -> Vec<&'static str> {
 fn a_pass_warms_what_it_launches_and_names_what_another_size_would_need() {
     let device = device();
     let [narrow, wide] = WIDTHS.map(|width| softmax(width).0.requirements());
-    assert_eq!(names(&narrow, &device), ["softmax_by_warps"]);
-    assert_eq!(names(&wide, &device), ["softmax_by_blocks"]);
+    assert_eq!(names(&narrow, &device), ["softmax_warp_per_row"]);
+    assert_eq!(names(&wide, &device), ["softmax_block_per_row"]);
     let cache = ModuleCache::new(&device.context);
     let modules = cache.prewarm(&narrow, |_| ()).unwrap();
     assert_eq!((modules.len(), modules.report().images[0].kernels.len()), (1, 1));
@@ -53,7 +53,7 @@ fn a_pass_warms_what_it_launches_and_names_what_another_size_would_need() {
     let BuildError::Operation { cause: Error::JitAfterWarm(cold), .. } = error else {
         panic!("{error}")
     };
-    assert_eq!((cold.image.as_str(), cold.kernel.as_str()), ("softmax", "softmax_by_blocks"));
+    assert_eq!((cold.image.as_str(), cold.kernel.as_str()), ("softmax", "softmax_block_per_row"));
     assert_eq!(cache.jit_after_warm(), 1);
     // The union has what both launch, and the image is loaded once.
     let both = cache.prewarm(&narrow.union(&wide), |_| ()).unwrap();

@@ -13,7 +13,7 @@ const THREADS: u32 = 128;
 
 /// The entry.
 pub(super) fn entry(target: SmTarget) -> Entry {
-    Kernel::build("cache_attention_sum", |k| {
+    Kernel::build("decode_attention_combine", |k| {
         k.max_threads(THREADS);
         k.min_blocks(6);
         let partials = k.pointer::<f32>("partials");

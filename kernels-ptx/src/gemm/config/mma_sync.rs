@@ -27,10 +27,10 @@ pub(in crate::gemm) const CONFIGS: [MmaConfig; 7] = [
     MmaConfig::new("128x128", [128, 128], [2, 4]).with_stage([32, 1, 1]),
     MmaConfig::new("64x64", [64, 64], [2, 2]).with_stage([32, 1, 3]),
     MmaConfig::new("32x32", [32, 32], [1, 2]).with_stage([32, 1, 6]),
-    MmaConfig::new("32x64_split2", [32, 64], [1, 2]).with_stage([32, 2, 3]),
-    MmaConfig::new("32x32_split4", [32, 32], [1, 1]).with_stage([32, 4, 3]),
-    MmaConfig::new("32x16_split8", [32, 16], [1, 1]).with_stage([16, 8, 2]),
-    MmaConfig::new("16x16_split8", [16, 16], [1, 1]).with_stage([16, 8, 2]),
+    MmaConfig::new("32x64_sliced2", [32, 64], [1, 2]).with_stage([32, 2, 3]),
+    MmaConfig::new("32x32_sliced4", [32, 32], [1, 1]).with_stage([32, 4, 3]),
+    MmaConfig::new("32x16_sliced8", [32, 16], [1, 1]).with_stage([16, 8, 2]),
+    MmaConfig::new("16x16_sliced8", [16, 16], [1, 1]).with_stage([16, 8, 2]),
 ];
 
 /// Stages in shared memory: one is loaded while the other is multiplied.

@@ -22,9 +22,13 @@ pub(in crate::gemm) struct MultistageConfig {
 }
 
 impl MultistageConfig {
-    /// The name of the entry in `image`.
-    pub(in crate::gemm) fn entry_name(&self, image: &str) -> String {
-        format!("{image}_{}", self.name)
+    /// The name of the entry in `image`, for b of type `b_dtype`. The f32 image has other mainloops,
+    /// too.
+    pub(in crate::gemm) fn entry_name(&self, image: &str, b_dtype: DType) -> String {
+        match b_dtype {
+            DType::F32 => format!("{image}_multistage_{}", self.name),
+            DType::Bf16 | DType::Nf4 => format!("{image}_{}", self.name),
+        }
     }
 }
 
@@ -39,7 +43,7 @@ pub(in crate::gemm) fn configs(b_dtype: DType) -> &'static [MultistageConfig] {
 
 const F32: [MultistageConfig; 2] = [
     MultistageConfig {
-        name: "128x128_stream",
+        name: "128x128",
         tile: [128, 128],
         warps: [2, 4],
         min_blocks_per_sm: 1,
@@ -47,7 +51,7 @@ const F32: [MultistageConfig; 2] = [
         wgmma_stages: 0,
     },
     MultistageConfig {
-        name: "64x64_stream",
+        name: "64x64",
         tile: [64, 64],
         warps: [2, 2],
         min_blocks_per_sm: 3,
@@ -58,7 +62,7 @@ const F32: [MultistageConfig; 2] = [
 
 const BF16: [MultistageConfig; 5] = [
     MultistageConfig {
-        name: "192x256_stream",
+        name: "192x256",
         tile: [192, 256],
         warps: [12, 1],
         min_blocks_per_sm: 1,
@@ -66,7 +70,7 @@ const BF16: [MultistageConfig; 5] = [
         wgmma_stages: 4,
     },
     MultistageConfig {
-        name: "128x192_stream",
+        name: "128x192",
         tile: [128, 192],
         warps: [8, 1],
         min_blocks_per_sm: 1,
@@ -74,7 +78,7 @@ const BF16: [MultistageConfig; 5] = [
         wgmma_stages: 5,
     },
     MultistageConfig {
-        name: "256x128_stream",
+        name: "256x128",
         tile: [256, 128],
         warps: [4, 2],
         min_blocks_per_sm: 1,
@@ -82,7 +86,7 @@ const BF16: [MultistageConfig; 5] = [
         wgmma_stages: 4,
     },
     MultistageConfig {
-        name: "128x128_stream",
+        name: "128x128",
         tile: [128, 128],
         warps: [2, 4],
         min_blocks_per_sm: 2,
@@ -90,7 +94,7 @@ const BF16: [MultistageConfig; 5] = [
         wgmma_stages: 6,
     },
     MultistageConfig {
-        name: "64x64_stream",
+        name: "64x64",
         tile: [64, 64],
         warps: [2, 2],
         min_blocks_per_sm: 4,
@@ -102,7 +106,7 @@ const BF16: [MultistageConfig; 5] = [
 /// NF4 codes need shared memory, too.
 const NF4: [MultistageConfig; 4] = [
     MultistageConfig {
-        name: "192x128_stream",
+        name: "192x128",
         tile: [192, 128],
         warps: [12, 1],
         min_blocks_per_sm: 1,

@@ -37,12 +37,12 @@ pub(in crate::gemm) const CONFIGS: [SimtConfig; 9] = [
     SimtConfig::new("128x128", [128, 128], [8, 8]).with_stages([8, 1, 2, 2]),
     SimtConfig::new("64x64", [64, 64], [8, 4]).with_stages([16, 1, 2, 4]),
     SimtConfig::new("32x32", [32, 32], [4, 4]).with_stages([16, 1, 2, 8]),
-    SimtConfig::new("128x128_split2", [128, 128], [16, 8]).with_stages([8, 2, 2, 1]),
-    SimtConfig::new("64x64_split4", [64, 64], [16, 8]).with_stages([8, 4, 2, 2]),
-    SimtConfig::new("64x32_split4", [64, 32], [8, 8]).with_stages([8, 4, 2, 3]),
-    SimtConfig::new("32x32_split8", [32, 32], [8, 4]).with_stages([16, 8, 1, 2]),
-    SimtConfig::new("32x16_split16", [32, 16], [8, 4]).with_stages([8, 16, 1, 2]),
-    SimtConfig::new("16x16_split16", [16, 16], [4, 4]).with_stages([16, 16, 1, 2]),
+    SimtConfig::new("128x128_sliced2", [128, 128], [16, 8]).with_stages([8, 2, 2, 1]),
+    SimtConfig::new("64x64_sliced4", [64, 64], [16, 8]).with_stages([8, 4, 2, 2]),
+    SimtConfig::new("64x32_sliced4", [64, 32], [8, 8]).with_stages([8, 4, 2, 3]),
+    SimtConfig::new("32x32_sliced8", [32, 32], [8, 4]).with_stages([16, 8, 1, 2]),
+    SimtConfig::new("32x16_sliced16", [32, 16], [8, 4]).with_stages([8, 16, 1, 2]),
+    SimtConfig::new("16x16_sliced16", [16, 16], [4, 4]).with_stages([16, 16, 1, 2]),
 ];
 
 impl SimtConfig {

@@ -34,7 +34,7 @@ pub(in crate::gemm) fn entry(
             [config.smem_tile(config.rows, majors[0]), config.smem_tile(config.columns, majors[1])];
         let tile_lens = tiles.map(SmemTile::words);
         let smem_len = ((tile_lens[0] + tile_lens[1]) * STAGES).max(config.slice_sums_len());
-        let smem = k.shared::<u32>("panels", smem_len as usize);
+        let smem = k.shared::<u32>("smem", smem_len as usize);
         let block_operands = [
             BlockOperand {
                 tile: tiles[0],

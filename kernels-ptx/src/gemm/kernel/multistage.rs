@@ -38,7 +38,7 @@ pub(in crate::gemm) fn entries(
     (target, image): (SmTarget, &str),
     operands: Operands,
 ) -> impl Iterator<Item = Entry> {
-    kernels(target, operands).map(move |kernel| kernel.entry(&kernel.config.entry_name(image)))
+    kernels(target, operands).map(move |kernel| kernel.entry(&kernel.name(image)))
 }
 
 /// The dynamic shared memory, in bytes, of each entry of `image`.
@@ -46,8 +46,7 @@ pub(in crate::gemm) fn smem_bytes(
     (target, image): (SmTarget, &str),
     operands: Operands,
 ) -> impl Iterator<Item = (String, u32)> {
-    kernels(target, operands)
-        .map(move |kernel| (kernel.config.entry_name(image), kernel.smem_bytes()))
+    kernels(target, operands).map(move |kernel| (kernel.name(image), kernel.smem_bytes()))
 }
 
 /// The kernels that `target` supports.
@@ -82,6 +81,11 @@ pub(in crate::gemm) fn align_for_swizzle<'k>(
 }
 
 impl MultistageKernel {
+    /// The name of the entry in `image`.
+    fn name(self, image: &str) -> String {
+        self.config.entry_name(image, self.b_dtype)
+    }
+
     /// The element type in shared memory.
     fn smem_dtype(self) -> DType {
         match self.b_dtype {

@@ -32,7 +32,7 @@ pub(in crate::gemm) fn entry(
             RegisterLoader::new(k, (tiles[1], majors[1]), params.b, b_bounds),
         ];
         let smem_len = (tiles[0].len() + tiles[1].len()) * config.stages;
-        let smem = k.shared::<f32>("panels", smem_len.max(config.slice_sums_len()) as usize);
+        let smem = k.shared::<f32>("smem", smem_len.max(config.slice_sums_len()) as usize);
         let thread_tile = ThreadTile::new(k, config);
         let row = || (0..config.thread_columns).map(|_| k.var(0.0f32)).collect();
         let acc: ThreadAccumulators<'_> = (0..config.thread_rows).map(|_| row()).collect();

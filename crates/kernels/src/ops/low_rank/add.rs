@@ -8,8 +8,8 @@ use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`LowRankAdd`].
 pub static LOW_RANK_ADD: Kernel = Kernel {
-    name: "low_rank_add",
-    image: "low_rank",
+    name: "lora_expand",
+    image: "lora",
     parameters: &[
         pointer("t0"),
         pointer("t1"),
@@ -31,7 +31,7 @@ pub static LOW_RANK_ADD: Kernel = Kernel {
         f32("alpha"),
         u32("accumulate"),
     ],
-    entries: &["low_rank_add_a", "low_rank_add_b"],
+    entries: &["lora_expand_a", "lora_expand_b"],
     dispatch,
 };
 

@@ -8,8 +8,8 @@ use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`LowRankDown`].
 pub static LOW_RANK_DOWN: Kernel = Kernel {
-    name: "low_rank_down",
-    image: "low_rank",
+    name: "lora_shrink",
+    image: "lora",
     parameters: &[
         pointer("x"),
         pointer("w0"),
@@ -25,7 +25,7 @@ pub static LOW_RANK_DOWN: Kernel = Kernel {
         u32("part"),
         f32("alpha"),
     ],
-    entries: &["low_rank_down16_a", "low_rank_down32_a", "low_rank_down16_b", "low_rank_down32_b"],
+    entries: &["lora_shrink16_a", "lora_shrink32_a", "lora_shrink16_b", "lora_shrink32_b"],
     dispatch,
 };
 

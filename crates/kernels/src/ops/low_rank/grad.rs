@@ -8,8 +8,8 @@ use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`LowRankGrad`].
 pub static LOW_RANK_GRAD: Kernel = Kernel {
-    name: "low_rank_grad",
-    image: "low_rank",
+    name: "lora_grad",
+    image: "lora",
     parameters: &[
         pointer("x"),
         pointer("t0"),
@@ -25,7 +25,7 @@ pub static LOW_RANK_GRAD: Kernel = Kernel {
         f32("alpha"),
         u32("accumulate"),
     ],
-    entries: &["low_rank_grad_a", "low_rank_grad_b"],
+    entries: &["lora_grad_a", "lora_grad_b"],
     dispatch,
 };
 
