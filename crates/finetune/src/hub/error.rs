@@ -159,10 +159,22 @@ pub enum HubError {
         /// What is wrong with it.
         why: String,
     },
+    /// A long text has no place at which it can be encoded in pieces.
+    #[error(
+        "the text cannot be encoded in pieces: the {limit} bytes from byte {position} on have no \
+         place at which it could be divided without changing its tokens; break long runs of \
+         characters into lines"
+    )]
+    NotDivisible {
+        /// The byte, counted from 0, from which on nothing was encoded.
+        position: usize,
+        /// Bytes of the largest piece that was tried.
+        limit: usize,
+    },
     /// Messages were to be written, and nothing says how.
     #[error(
-        "the tokenizer has no chat template, which messages need; give --model with a directory \
-         that has one in tokenizer_config.json or chat_template.jinja, or data of text or of \
+        "the tokenizer has no chat template, which messages need; give a model directory that has \
+         one in tokenizer_config.json or chat_template.jinja, or data of text or of \
          prompt and completion"
     )]
     NoChatTemplate,

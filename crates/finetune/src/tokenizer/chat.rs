@@ -10,6 +10,9 @@ use crate::hub::HubError;
 /// The name of the one template in its environment.
 const NAME: &str = "chat_template";
 
+/// The role of messages that are learned.
+pub(crate) const ASSISTANT: &str = "assistant";
+
 /// Messages, and the tools that are offered.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Conversation {
@@ -48,6 +51,11 @@ impl Conversation {
             *message = context! { role, content };
         }
         said
+    }
+
+    /// Whether any message is of the assistant.
+    pub(crate) fn has_answer(&self) -> bool {
+        (0..self.len()).any(|index| self.role(index).as_deref() == Some(ASSISTANT))
     }
 
     /// Who says the message `index`; `None` where it does not say so.

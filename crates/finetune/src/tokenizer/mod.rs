@@ -17,7 +17,10 @@
 //! `transformers` converts them to `tokenizer.json` when it saves them.
 
 mod chat;
+mod check;
 mod generation;
+mod guard;
+mod pieces;
 mod python;
 mod settings;
 mod stream;
@@ -26,12 +29,14 @@ use std::path::Path;
 
 pub use chat::{ChatTemplate, Conversation};
 pub use generation::GenerationDefaults;
+pub use pieces::Encoder;
 pub use stream::TokenStream;
 
 use crate::config::BYTE_VOCABULARY;
 use crate::error::Result;
 use crate::hub::HubError;
 use crate::json_file::read_json;
+use guard::guarded;
 use settings::Settings;
 
 /// The file of the tokenizer itself.
@@ -75,18 +80,22 @@ impl Tokenizer {
     pub fn open(directory: &Path) -> Result<Self> {
         let path = directory.join(TOKENIZER_FILE);
         let text = read_json(&path).map_err(HubError::read_tokenizer(&path))?;
-        let mut inner = tokenizers::Tokenizer::from_bytes(text)
-            .map_err(|error| HubError::json(&path, error))?;
+        let failed = |error: tokenizers::Error| HubError::json(&path, error);
+        check::check(&path, &text)?;
+        let mut inner = guarded(|| tokenizers::Tokenizer::from_bytes(text)).map_err(failed)?;
         // What was cut off or filled up when the file was saved has nothing to do with this run.
         inner.with_padding(None);
-        inner.with_truncation(None).map_err(|error| HubError::json(&path, error))?;
+        inner.with_truncation(None).map_err(failed)?;
+        without_dropout(&mut inner);
         let settings = Settings::read(directory)?;
         let find = |name: &Option<String>| settings.find(&inner, name.as_deref());
         let (start, end, pad) = (find(&settings.bos)?, find(&settings.eos)?, find(&settings.pad)?);
         let start = match settings.add_bos {
             Some(add) => start.filter(|_| add),
-            None => put_in_front(&inner).map_err(|error| HubError::json(&path, error))?,
+            None => put_in_front(&inner).map_err(failed)?,
         };
+        // It only adds tokens and changes places, and neither is asked for from here on.
+        inner.with_post_processor(None::<tokenizers::PostProcessorWrapper>);
         let added = inner.get_added_tokens_decoder().into_values().filter(|token| token.special);
         let special = added.map(|token| token.content).collect();
         let largest = inner.get_vocab(true).into_iter().max_by_key(|(_, id)| *id);
@@ -131,17 +140,26 @@ impl Tokenizer {
     ///
     /// # Errors
     /// [`HubError::Encode`] when the text is not UTF-8, which bytes need not be, or has a part for
-    /// which there is no token.
+    /// which there is no token. [`HubError::NotDivisible`] for a long text without a place at which
+    /// it can be encoded in pieces.
     pub fn encode(&self, text: impl AsRef<[u8]>) -> Result<Vec<u32>> {
-        let bytes = text.as_ref();
-        match &self.vocabulary {
-            Vocabulary::Bytes => Ok(bytes.iter().copied().map(u32::from).collect()),
-            Vocabulary::Subwords(inner) => {
-                let text = std::str::from_utf8(bytes).map_err(HubError::encode)?;
-                let encoding = inner.encode_fast(text, false).map_err(HubError::encode)?;
-                Ok(encoding.get_ids().to_vec())
-            }
-        }
+        let mut encoder = self.encoder();
+        encoder.push(text.as_ref())?;
+        Ok(encoder.finish()?)
+    }
+
+    /// Encodes a text that comes in parts. The tokens are those of [`Tokenizer::encode`].
+    pub fn encoder(&self) -> Encoder<'_> {
+        Encoder::new(self)
+    }
+
+    /// The tokens of a text in one piece.
+    fn encode_at_once(&self, text: &str) -> Result<Vec<u32>, HubError> {
+        let Vocabulary::Subwords(inner) = &self.vocabulary else {
+            return Ok(text.bytes().map(u32::from).collect());
+        };
+        let encoding = guarded(|| inner.encode_fast(text, false)).map_err(HubError::encode)?;
+        Ok(encoding.get_ids().to_vec())
     }
 
     /// The text of `tokens` without special tokens. What is not UTF-8 becomes U+FFFD, and a token
@@ -152,8 +170,9 @@ impl Tokenizer {
                 let bytes = tokens.iter().filter_map(|&token| u8::try_from(token).ok());
                 String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
             }
-            // A decoder fails where its settings are wrong, which opening has found out.
-            Vocabulary::Subwords(inner) => inner.decode(tokens, true).unwrap_or_default(),
+            Vocabulary::Subwords(inner) => {
+                guarded(|| inner.decode(tokens, true)).unwrap_or_default()
+            }
         }
     }
 
@@ -201,9 +220,21 @@ impl Tokenizer {
     }
 }
 
+/// Turns off the dropout of merges, so that a text always has the same tokens.
+fn without_dropout(inner: &mut tokenizers::Tokenizer) {
+    if let tokenizers::ModelWrapper::BPE(model) = inner.get_model()
+        && model.dropout.is_some()
+    {
+        let mut model = model.clone();
+        model.dropout = None;
+        inner.with_model(model);
+    }
+}
+
 /// The token that the tokenizer itself puts in front of a text.
 fn put_in_front(inner: &tokenizers::Tokenizer) -> tokenizers::Result<Option<u32>> {
-    let (plain, whole) = (inner.encode("a", false)?, inner.encode("a", true)?);
+    let encode = |special| guarded(|| inner.encode("a", special));
+    let (plain, whole) = (encode(false)?, encode(true)?);
     let (plain, whole) = (plain.get_ids(), whole.get_ids());
     let found = |start: &usize| whole[*start..].starts_with(plain);
     let start = (0..whole.len()).find(found).unwrap_or(0);

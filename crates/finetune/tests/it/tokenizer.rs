@@ -109,3 +109,62 @@ fn the_end_of_a_text_is_that_of_the_tokenizer_where_nothing_else_is_said() {
     fs::write(folder.path().join("config.json"), r#"{ "eos_token_id": 5 }"#).unwrap();
     assert_eq!(eos(), [5]);
 }
+
+/// The error of a tokenizer with the given parts.
+fn refused(parts: &[(&str, Value)]) -> String {
+    let mut inner = tokenizer(&SPECIAL);
+    parts.iter().for_each(|(name, part)| inner[*name] = part.clone());
+    Tokenizer::open(folder(&inner, &json!({})).path()).unwrap_err().to_string()
+}
+
+#[test]
+fn parts_on_which_a_tokenizer_would_panic_are_refused_by_name() {
+    for map in ["", "AAAA", "AAAAAA==", "/////w=="] {
+        let part = json!({ "type": "Precompiled", "precompiled_charsmap": map });
+        let nested = json!({ "type": "Sequence", "normalizers": [part] });
+        for part in [part, nested] {
+            let error = refused(&[("normalizer", part)]);
+            for words in ["tokenizer.json", "normalizer", "precompiled_charsmap"] {
+                assert!(error.contains(words), "{map}: {error}");
+            }
+        }
+    }
+    let template = json!({
+        "type": "TemplateProcessing", "pair": [], "special_tokens": {},
+        "single": [{ "SpecialToken": { "id": "<s>", "type_id": 0 } }],
+    });
+    let nested = json!({ "type": "Sequence", "processors": [template] });
+    for part in [template, nested] {
+        let error = refused(&[("post_processor", part)]);
+        assert!(error.contains("post_processor") && error.contains("`<s>`"), "{error}");
+    }
+}
+
+#[test]
+fn replacements_that_make_a_text_much_longer_are_refused() {
+    let replace = json!({
+        "type": "Replace", "pattern": { "String": "a" }, "content": "a".repeat(100),
+    });
+    let four = json!({ "type": "Sequence", "normalizers": vec![replace; 4] });
+    let error = refused(&[("normalizer", four)]);
+    assert!(error.contains("normalizer") && error.contains("100000000 times"), "{error}");
+}
+
+/// A trie of one unit, over whose end every character reaches.
+#[test]
+fn a_panic_of_the_tokenizer_is_an_error() {
+    let map = "BAAAAAAAAAAA";
+    let error =
+        refused(&[("normalizer", json!({ "type": "Precompiled", "precompiled_charsmap": map }))]);
+    assert!(error.contains("tokenizer.json") && error.contains("the tokenizer failed"), "{error}");
+}
+
+#[test]
+fn dropout_of_merges_is_turned_off() {
+    let mut inner = tokenizer(&SPECIAL);
+    let text = "the cat ".repeat(50);
+    let expected = Tokenizer::open(folder(&inner, &chatml()).path()).unwrap().encode(&text);
+    inner["model"]["dropout"] = json!(0.9);
+    let found = Tokenizer::open(folder(&inner, &chatml()).path()).unwrap().encode(&text);
+    assert_eq!(found.unwrap(), expected.unwrap());
+}

@@ -1,0 +1,305 @@
+//! Encoding of a long text in pieces of bounded size.
+//!
+//! The crate `tokenizers` needs nearly 200 bytes of memory for each byte of a text. [`Encoder`]
+//! therefore encodes pieces that overlap, and joins two of them inside a run of tokens on which
+//! both agree. The start of a piece is a boundary of the piece before it, so that a regular
+//! expression which divides the text into words continues as it would in the whole text.
+//!
+//! A join is between two words. Only byte-pair encoding without prefixes and suffixes also joins
+//! inside of a word: if no merge crosses a boundary between two tokens on which both pieces agree,
+//! none does in the whole text, because merges on either side do not depend on the other side.
+//!
+//! Where no pieces agree, they become larger up to a limit, and then [`HubError::NotDivisible`].
+
+use std::ops::Range;
+
+use tokenizers::models::ModelWrapper;
+
+use super::guard::guarded;
+use super::{Tokenizer, Vocabulary};
+use crate::hub::HubError;
+
+/// Bytes of a piece.
+const PIECE: usize = 128 << 10;
+/// How many times as large the largest piece is that is tried.
+const GROWTH: usize = 16;
+/// The least part of a piece that overlaps with the next one.
+const OVERLAP: usize = 32;
+/// Tokens on each side of a join on which both pieces agree.
+const AGREE: usize = 32;
+
+/// A text on its way to tokens, in parts of any size.
+///
+/// The tokens are those of the whole text at once. Memory is bounded, except for the tokens.
+#[derive(Debug)]
+pub struct Encoder<'a> {
+    tokenizer: &'a Tokenizer,
+    /// The text from the start of the current piece on.
+    text: Vec<u8>,
+    /// Bytes of text before that.
+    before: usize,
+    current: Option<Piece>,
+    /// The place in `text` up to which tokens are done.
+    joined: usize,
+    tokens: Vec<u32>,
+    /// Bytes of a piece.
+    piece: usize,
+    /// Bytes of the pieces that are tried at this place.
+    size: usize,
+}
+
+/// The tokens of a piece. Places are relative to the text that the encoder keeps.
+#[derive(Debug)]
+struct Piece {
+    tokens: Vec<Token>,
+    end: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Token {
+    id: u32,
+    start: usize,
+    end: usize,
+    word: u32,
+}
+
+impl Token {
+    fn equals(&self, other: &Self) -> bool {
+        (self.id, self.start, self.end) == (other.id, other.start, other.end)
+    }
+}
+
+impl<'a> Encoder<'a> {
+    pub(super) fn new(tokenizer: &'a Tokenizer) -> Self {
+        Self::in_pieces(tokenizer, PIECE)
+    }
+
+    fn in_pieces(tokenizer: &'a Tokenizer, piece: usize) -> Self {
+        let (text, tokens) = (Vec::new(), Vec::new());
+        Self { tokenizer, text, before: 0, current: None, joined: 0, tokens, piece, size: piece }
+    }
+
+    /// Takes the next part of the text.
+    ///
+    /// # Errors
+    /// Those of [`Tokenizer::encode`].
+    pub fn push(&mut self, part: &[u8]) -> Result<(), HubError> {
+        if self.tokenizer.is_bytes() {
+            self.tokens.extend(part.iter().copied().map(u32::from));
+            return Ok(());
+        }
+        // Small parts keep the text that waits small.
+        for part in part.chunks(self.piece) {
+            self.text.extend_from_slice(part);
+            while self.text.len() >= self.end() + 2 * self.size {
+                self.advance(false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All tokens of the text.
+    ///
+    /// # Errors
+    /// Those of [`Tokenizer::encode`].
+    pub fn finish(mut self) -> Result<Vec<u32>, HubError> {
+        if self.current.is_none() && self.before == 0 && self.joined == 0 {
+            let text = self.checked(0..self.text.len(), true)?;
+            self.tokens.extend(self.tokenizer.encode_at_once(text)?);
+            return Ok(self.tokens);
+        }
+        while self.end() < self.text.len() {
+            self.advance(true)?;
+        }
+        if let Some(piece) = self.current.take() {
+            let from = piece.first_from(self.joined);
+            self.tokens.extend(piece.tokens[from..].iter().map(|token| token.id));
+        }
+        Ok(self.tokens)
+    }
+
+    /// The end of the current piece.
+    fn end(&self) -> usize {
+        self.current.as_ref().map_or(0, |piece| piece.end)
+    }
+
+    /// Finishes the current piece and makes the next one the current piece, or makes pieces larger.
+    /// With the `last` of the text, the next piece may reach to the end.
+    fn advance(&mut self, last: bool) -> Result<(), HubError> {
+        let current = match self.current.take() {
+            Some(piece) => piece,
+            None => self.encode(0..self.size, last)?,
+        };
+        if last && current.end == self.text.len() {
+            self.current = Some(current);
+            return Ok(());
+        }
+        let mut overlap = self.size / OVERLAP;
+        while overlap < self.size {
+            if let Some(start) = self.start(&current, current.end.saturating_sub(overlap)) {
+                let next = self.encode(start..current.end + self.size, last)?;
+                if let Some(place) = self.place(&current, &next) {
+                    self.join(&current, next, (start, place));
+                    self.size = self.piece;
+                    return Ok(());
+                }
+            }
+            overlap *= 4;
+        }
+        let limit = GROWTH * self.piece;
+        if self.size >= limit {
+            let position = self.before + self.joined;
+            return Err(HubError::NotDivisible { position, limit });
+        }
+        self.size *= 2;
+        Ok(())
+    }
+
+    /// A boundary at or before `place` at which a piece can start; between two words if possible.
+    fn start(&self, piece: &Piece, place: usize) -> Option<usize> {
+        let tokens = &piece.tokens;
+        let from = tokens.partition_point(|token| token.start <= place);
+        let boundary = |index: &usize| {
+            let start = tokens[*index].start;
+            start > self.joined && tokens[index - 1].end <= start && start < tokens[*index].end
+        };
+        let near = || (1..from.min(tokens.len())).rev().take(16 * AGREE).filter(boundary);
+        let between = near().find(|index| tokens[*index].word != tokens[index - 1].word);
+        let inside = || near().next().filter(|_| self.tokenizer.joins_inside_words());
+        between.or_else(inside).map(|index| tokens[index].start)
+    }
+
+    /// Where both pieces have the same boundary amid the same tokens: its index in each.
+    fn place(&self, left: &Piece, right: &Piece) -> Option<[usize; 2]> {
+        let (mut places, mut run) = ([0, 0], 0);
+        let mut best: Option<[usize; 2]> = None;
+        while let (Some(one), Some(other)) =
+            (left.tokens.get(places[0]), right.tokens.get(places[1]))
+        {
+            if one.equals(other) {
+                run += 1;
+                places = [places[0] + 1, places[1] + 1];
+                if run >= 2 * AGREE {
+                    let middle = places.map(|place| place - AGREE);
+                    match self.rank(left, right, middle) {
+                        2 => return Some(middle),
+                        1 if best.is_none() => best = Some(middle),
+                        _ => (),
+                    }
+                }
+                continue;
+            }
+            run = 0;
+            let order = (one.start, one.end).cmp(&(other.start, other.end));
+            places[0] += usize::from(order.is_le());
+            places[1] += usize::from(order.is_ge());
+        }
+        best
+    }
+
+    /// How well the pieces can be joined at a place on which they agree: 2 between two words,
+    /// 1 inside of a word, 0 not at all.
+    fn rank(&self, left: &Piece, right: &Piece, place: [usize; 2]) -> u8 {
+        let [one, other] = [(&left.tokens, place[0]), (&right.tokens, place[1])];
+        let boundary = |(tokens, place): (&Vec<Token>, usize)| {
+            let (before, token) = (tokens[place - 1], tokens[place]);
+            before.start < token.start && before.end <= token.start && token.start < token.end
+        };
+        let between =
+            |(tokens, place): (&Vec<Token>, usize)| tokens[place - 1].word != tokens[place].word;
+        if !boundary(one) || !boundary(other) || one.0[one.1].start <= self.joined {
+            return 0;
+        }
+        // A special token may take all whitespace before it.
+        let seen = &self.text[one.0[one.1].start..left.tokens[place[0] + AGREE - 1].end];
+        if self.tokenizer.takes_whitespace() && seen.iter().all(u8::is_ascii_whitespace) {
+            return 0;
+        }
+        match between(one) && between(other) {
+            true => 2,
+            false => u8::from(self.tokenizer.joins_inside_words()),
+        }
+    }
+
+    /// Takes the tokens of `left` up to the place, and goes on with `right`, which begins at
+    /// `start`.
+    fn join(&mut self, left: &Piece, mut right: Piece, (start, place): (usize, [usize; 2])) {
+        let from = left.first_from(self.joined);
+        self.tokens.extend(left.tokens[from..place[0]].iter().map(|token| token.id));
+        self.joined = right.tokens[place[1]].start - start;
+        self.text.drain(..start);
+        self.before += start;
+        right.end -= start;
+        for token in &mut right.tokens {
+            token.start -= start;
+            token.end -= start;
+        }
+        self.current = Some(right);
+    }
+
+    /// Encodes a part of the text, shortened to whole characters.
+    fn encode(&self, range: Range<usize>, last: bool) -> Result<Piece, HubError> {
+        let (start, end) = (range.start, range.end.min(self.text.len()));
+        let last = last && end == self.text.len();
+        let text = self.checked(start..end, last)?;
+        let Vocabulary::Subwords(inner) = &self.tokenizer.vocabulary else {
+            return Ok(Piece { tokens: Vec::new(), end });
+        };
+        let encoding = guarded(|| inner.encode(text, false)).map_err(HubError::encode)?;
+        let places = encoding.get_offsets().iter().zip(encoding.get_word_ids());
+        let token = |(&id, (place, word)): (&u32, (&(usize, usize), &Option<u32>))| Token {
+            id,
+            start: start + place.0,
+            end: start + place.1,
+            word: word.unwrap_or(u32::MAX),
+        };
+        let tokens = encoding.get_ids().iter().zip(places).map(token).collect();
+        Ok(Piece { tokens, end: start + text.len() })
+    }
+
+    /// A part of the text as characters; if it is not the last, without the beginning of one more.
+    fn checked(&self, range: Range<usize>, last: bool) -> Result<&str, HubError> {
+        let bytes = &self.text[range.clone()];
+        let error = match std::str::from_utf8(bytes) {
+            Ok(text) => return Ok(text),
+            Err(error) => error,
+        };
+        let (valid, _) = bytes.split_at(error.valid_up_to());
+        match std::str::from_utf8(valid) {
+            Ok(text) if !last && error.error_len().is_none() => Ok(text),
+            _ => {
+                let place = self.before + range.start + error.valid_up_to();
+                Err(HubError::encode(format!("byte {place}, counted from 0, is not UTF-8")))
+            }
+        }
+    }
+}
+
+impl Piece {
+    /// The index of the first token that starts at `place` or after it.
+    fn first_from(&self, place: usize) -> usize {
+        self.tokens.partition_point(|token| token.start < place)
+    }
+}
+
+impl Tokenizer {
+    /// Whether tokens inside of a word depend on nothing but the merges around them.
+    fn joins_inside_words(&self) -> bool {
+        let Vocabulary::Subwords(inner) = &self.vocabulary else { return false };
+        match inner.get_model() {
+            ModelWrapper::BPE(model) => {
+                model.continuing_subword_prefix.is_none() && model.end_of_word_suffix.is_none()
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether an added token takes the whitespace before it, however much that is.
+    fn takes_whitespace(&self) -> bool {
+        let Vocabulary::Subwords(inner) = &self.vocabulary else { return false };
+        inner.get_added_tokens_decoder().values().any(|token| token.lstrip)
+    }
+}
+
+#[cfg(test)]
+mod tests;
