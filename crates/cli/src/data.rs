@@ -2,7 +2,9 @@
 
 use indicatif::{HumanCount, ProgressBar};
 use retrograph_finetune::data::Tally;
-use retrograph_finetune::{Data, ModelDirectory, Split, SplitOptions, Tokenizer, TrainingConfig};
+use retrograph_finetune::{
+    Data, Error, ModelDirectory, Split, SplitOptions, Tokenizer, TrainingConfig,
+};
 
 use crate::args::DataArguments;
 use crate::error::CliError;
@@ -26,9 +28,24 @@ pub(crate) fn read(
     tokenizer: &Tokenizer,
     options: SplitOptions,
 ) -> Result<Split, CliError> {
-    if let Some(path) = &arguments.text {
-        return Ok(options.text(path, tokenizer)?);
-    }
+    Ok(match &arguments.text {
+        Some(path) => options.text(path, tokenizer)?,
+        None => lines(arguments, tokenizer, options)?,
+    })
+}
+
+/// Checks that the model of `config` knows all tokens of the data.
+pub(crate) fn require_vocab(split: &Split, config: &TrainingConfig) -> Result<(), CliError> {
+    let mut parts = std::iter::once(&split.training).chain(&split.held_out);
+    Ok(parts.try_for_each(|data| data.require_vocab(config.model.vocab))?)
+}
+
+/// Reads examples, and shows how far that is.
+fn lines(
+    arguments: &DataArguments,
+    tokenizer: &Tokenizer,
+    options: SplitOptions,
+) -> Result<Split, Error> {
     // The parser asks for one of the two.
     let path = arguments.data.as_deref().unwrap_or_else(|| "".as_ref());
     let bar = ProgressBar::new(0);
@@ -39,7 +56,7 @@ pub(crate) fn read(
         bar.set_position(done as u64);
     });
     bar.finish_and_clear();
-    Ok(split?)
+    split
 }
 
 /// What became of the examples; `None` of one text.

@@ -81,6 +81,7 @@ pub(crate) fn run(arguments: &EvalArguments) -> Result<Outcome, CliError> {
     if let Some(base) = &base {
         base.require_seq(config.seq)?;
     }
+    data::require_vocab(&split, &config)?;
     let data = &split.training;
     data.in_order([config.batch, config.seq], 0)?;
     let device = Device::open(arguments.device)?;

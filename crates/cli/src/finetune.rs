@@ -126,9 +126,7 @@ fn resolve(
     };
     config.validate()?;
     training.require(config.seq)?;
-    for data in std::iter::once(training).chain(&material.split.held_out) {
-        data.require_vocabulary(config.model.vocab, &material.tokenizer)?;
-    }
+    data::require_vocab(&material.split, &config)?;
     Ok((config, checkpoints))
 }
 

@@ -1,6 +1,6 @@
 //! Which options help against an error of the library, which knows of none.
 
-use retrograph_finetune::{AdapterError, Error, HubError, Reduce};
+use retrograph_finetune::{AdapterError, DataError, Error, HubError, Reduce};
 
 /// Fields of a configuration, and the options that set them.
 const OPTIONS: [(&str, &str); 24] = [
@@ -33,7 +33,15 @@ const OPTIONS: [(&str, &str); 24] = [
 /// A line to put after `error`, or nothing.
 pub(crate) fn of(error: &Error) -> String {
     let hint = match error {
-        Error::TextTooShort { .. } => "--seq sets the tokens of a sequence".to_owned(),
+        Error::TextTooShort { .. } | Error::Data(DataError::NothingToLearn { .. }) => {
+            "--seq sets the tokens of a sequence".to_owned()
+        }
+        Error::Data(DataError::Holdout { .. }) => "--holdout sets the fraction".to_owned(),
+        Error::Data(DataError::OutsideVocabulary { .. }) => {
+            "--model gives a tokenizer, and --vocab sets the vocabulary of a model from a seed"
+                .to_owned()
+        }
+        Error::Model(HubError::NoChatTemplate) => "--model gives the model directory".to_owned(),
         Error::PromptTooLong { .. } => "--max-length sets the tokens of both".to_owned(),
         Error::Model(HubError::TooLong { .. }) => {
             "--seq, or --max-length of `generate`, sets the tokens".to_owned()

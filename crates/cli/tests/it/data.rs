@@ -109,11 +109,11 @@ fn data_that_cannot_be_used_is_refused_before_the_run() {
     fs::write(place.path("data"), "\n").unwrap();
     finetune(&place, &[]).bad(&["data", "no examples"]);
     write_lines(&place, [json!({ "messages": [{ "role": "user", "content": "x" }] })]);
-    finetune(&place, &[]).bad(&["no chat template", "--model"]);
+    finetune(&place, &[]).bad(&["no chat template", "hint: --model"]);
     write_lines(&place, [json!({ "prompt": "longer than a sequence", "completion": "x" })]);
-    finetune(&place, &[]).bad(&["none of 1 examples", "12 tokens", "--seq"]);
+    finetune(&place, &[]).bad(&["none of 1 examples", "12 tokens", "hint: --seq"]);
     write_lines(&place, [json!({ "text": "one" })]);
-    finetune(&place, &["--holdout", "0.5"]).bad(&["--holdout 0.5 of 1 examples"]);
+    finetune(&place, &["--holdout", "0.5"]).bad(&["0.5 held out of 1 examples", "hint: --holdout"]);
     for wrong in [
         &["finetune"][..],
         &["finetune", "--data", "data", "--text", "text"],
@@ -172,4 +172,27 @@ fn a_text_has_fewer_tokens_by_a_tokenizer() {
     assert!(done.out.contains("data        61 tokens of text"), "{}", done.out);
     write(&place.path("model"), &tokenizer(&["<a>", "<b>", "<c>", "<d>"]), &json!({}));
     run(&place, &[&common[..], &sizes].concat()).bad(&["`<d>`", "266", "different models"]);
+}
+
+#[test]
+fn a_token_outside_the_vocabulary_is_named_before_a_device_is_opened() {
+    let place = Place::new();
+    write_lines(&place, [json!({ "text": "plain" }), json!({ "text": "of 7 bits, \u{e9}" })]);
+    let done = finetune(&place, &["--vocab", "100"]).bad(&["is 112", "100 entries"]);
+    assert!(!done.out.contains("device"), "{}", done.out);
+    let part = |name: &str| {
+        let text = if name == "held" { "x".repeat(200) + "\u{e9}" } else { "\u{e9}x".repeat(90) };
+        fs::write(place.path("text"), text).unwrap();
+    };
+    let sizes = ["--layers", "1", "--hidden", "16", "--intermediate", "24", "--heads", "4"];
+    let run_text = |command: &str, further: &[&str]| {
+        let common = ["--text", "text", "--seq", "8", "--batch", "1", "--device", "sim"];
+        run(&place, &[&[command], &common[..], &sizes, &["--vocab", "128"], further].concat())
+    };
+    part("all");
+    run_text("eval", &[]).bad(&["token 0 of the text is 195", "128 entries", "--vocab"]);
+    run_text("finetune", &["--sample", "0"]).bad(&["token 0 of the text is 195"]);
+    part("held");
+    let done = run_text("finetune", &["--sample", "0", "--holdout", "0.1"]).bad(&["is 195"]);
+    assert!(!done.out.contains("device"), "{}", done.out);
 }

@@ -141,7 +141,7 @@ fn a_byte_outside_the_vocabulary_is_named_before_a_device_is_opened() {
     std::fs::write(place.path("text"), text).unwrap();
     for further in [&[][..], &["--holdout", "0.2"]] {
         let done = place.finetune(&[&["--vocab", "128"], further].concat());
-        let done = done.bad(&["byte 195", "128 entries"]);
+        let done = done.bad(&["is 195", "128 entries"]);
         assert!(!done.out.contains("device") && !done.err.contains("--lr"), "{}", done.err);
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// Lines that an error lists.
-const LISTED: usize = 20;
+pub(super) const LISTED: usize = 20;
 
 /// Why examples cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -20,17 +20,43 @@ pub enum DataError {
     },
     /// Lines say something else than they must.
     #[error(
-        "`{}` has {} of {lines} lines that cannot be used:{}\nEach line is an object of JSON with \
-         `text`, with `prompt` and `completion`, or with `messages`",
-        path.display(), malformed.len(), listed(malformed)
+        "`{}` has {count} of {lines} lines that cannot be used:{}\nEach line is an object of JSON \
+         with `text`, with `prompt` and `completion`, or with `messages`",
+        path.display(), listed(malformed, *count)
     )]
     Malformed {
         /// The file.
         path: PathBuf,
         /// All lines that are not empty.
         lines: usize,
-        /// The numbers of the lines, counted from 1, and what is wrong with each.
+        /// How many of them cannot be used.
+        count: usize,
+        /// The numbers of the first ones, counted from 1, and what is wrong with each.
         malformed: Vec<(usize, String)>,
+    },
+    /// The file is one array instead of lines.
+    #[error(
+        "`{}` is one array of JSON, but each line must be an object; convert it by \
+         `jq -c '.[]' {0} > lines.jsonl`",
+        path.display()
+    )]
+    Array {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A line is longer than is read.
+    #[error(
+        "line {line} of `{}` has more than {limit} bytes, which is the limit; divide it into \
+         several examples",
+        path.display()
+    )]
+    LongLine {
+        /// The file.
+        path: PathBuf,
+        /// The number of the line, counted from 1.
+        line: usize,
+        /// The most bytes of a line.
+        limit: usize,
     },
     /// The file has no lines, or only empty ones.
     #[error("`{}` has no examples; each line must be an object of JSON", path.display())]
@@ -40,8 +66,9 @@ pub enum DataError {
     },
     /// No example has a token that is to be learned.
     #[error(
-        "none of {examples} examples has anything left to learn in sequences of {seq} tokens; use \
-         a longer --seq, or data with longer texts or completions"
+        "none of {examples} examples has anything left to learn in sequences of {seq} tokens: \
+         nothing is learned of a prompt, and what is longer than a sequence loses its end; use \
+         longer sequences, shorter prompts, or longer texts or completions"
     )]
     NothingToLearn {
         /// Examples read.
@@ -49,10 +76,34 @@ pub enum DataError {
         /// Tokens of a sequence.
         seq: usize,
     },
+    /// Conversations in which nobody says what is learned.
+    #[error(
+        "nothing can be learned from {examples} conversations: no message has the role `assistant`"
+    )]
+    NoAssistant {
+        /// Examples read.
+        examples: usize,
+    },
+    /// A token that the model does not know.
+    #[error(
+        "token {position} of {part} is {token}, but the vocabulary of the model has {vocab} \
+         entries, numbered from 0; use the tokenizer of the model or a larger vocabulary. Without \
+         a tokenizer, tokens are bytes"
+    )]
+    OutsideVocabulary {
+        /// The token.
+        token: u32,
+        /// Where it is, counted from 0.
+        position: usize,
+        /// In which part of the data.
+        part: String,
+        /// Entries of the token table.
+        vocab: usize,
+    },
     /// What is held out would be nothing or everything.
     #[error(
-        "--holdout {fraction} of {all} {what} leaves nothing to learn from or nothing to measure; \
-         give more data or a fraction between 0 and 1"
+        "a fraction of {fraction} held out of {all} {what} leaves nothing to learn from or nothing \
+         to measure; give more data or a fraction between 0 and 1"
     )]
     Holdout {
         /// The fraction that was to be held out.
@@ -61,19 +112,6 @@ pub enum DataError {
         all: usize,
         /// What that is.
         what: &'static str,
-    },
-    /// A token is not in the vocabulary of the model.
-    #[error(
-        "the data has the {unit} {token}, but the vocabulary of the model has {vocab} entries, the \
-         last of which is {}; use a larger vocabulary, or other data", vocab.saturating_sub(1)
-    )]
-    OutsideVocabulary {
-        /// What a token is: a byte or a token.
-        unit: &'static str,
-        /// The token.
-        token: u32,
-        /// Entries of the token table.
-        vocab: usize,
     },
     /// The sequences were made for another length.
     #[error("the examples were laid out in sequences of {found} tokens, and {asked} are asked for")]
@@ -92,13 +130,13 @@ impl DataError {
     }
 }
 
-fn listed(malformed: &[(usize, String)]) -> String {
+fn listed(malformed: &[(usize, String)], count: usize) -> String {
     let mut text = String::new();
-    for (line, why) in malformed.iter().take(LISTED) {
+    for (line, why) in malformed {
         let _ = write!(text, "\n  line {line}: {why}");
     }
-    if malformed.len() > LISTED {
-        let _ = write!(text, "\n  and {} more", malformed.len() - LISTED);
+    if count > malformed.len() {
+        let _ = write!(text, "\n  and {} more", count - malformed.len());
     }
     text
 }

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::layout::Sequence;
 use super::order::{generator, shuffled};
-use super::{Batch, DataError, Example, IGNORED_TARGET, Layout, Tally, digest};
+use super::{Batch, DataError, Example, IGNORED_TARGET, Layout, Tally, digest, require_known};
 use crate::error::Result;
 
 /// Separates the order of sequences from other choices.
@@ -37,14 +37,15 @@ impl Examples {
     /// [`DataError::NothingToLearn`] when they have nothing to learn, or nothing that fits.
     pub fn new(examples: Vec<Example>, layout: Layout) -> Result<Self, DataError> {
         let (sequences, tally) = layout.lay_out(examples)?;
-        let numbers = sequences.iter().flat_map(|one| {
-            // With the length in front no two lists of sequences are the same numbers.
-            [vec![one.tokens.len() as u32], one.tokens.clone(), one.targets.clone()]
-        });
         // Lengths decide the order of sums.
-        let lengths = layout.lengths.all().map(|length| length as u32).collect();
-        let numbers: Vec<Vec<u32>> = std::iter::once(lengths).chain(numbers).collect();
-        let fingerprint = digest(numbers.iter().map(Vec::as_slice));
+        let lengths: Vec<u32> = layout.lengths.all().map(|length| length as u32).collect();
+        // With the length in front no two lists of sequences are the same numbers.
+        let counts: Vec<u32> = sequences.iter().map(|one| one.tokens.len() as u32).collect();
+        let numbers = sequences
+            .iter()
+            .zip(&counts)
+            .flat_map(|(one, count)| [std::slice::from_ref(count), &one.tokens, &one.targets]);
+        let fingerprint = digest(std::iter::once(lengths.as_slice()).chain(numbers));
         Ok(Self { sequences, layout, tally, fingerprint, order: Mutex::default() })
     }
 
@@ -82,6 +83,21 @@ impl Examples {
     pub fn require(&self, seq: usize) -> Result<()> {
         let found = self.layout.lengths.seq();
         if found == seq { Ok(()) } else { Err(DataError::OtherSeq { found, asked: seq }.into()) }
+    }
+
+    /// Checks that a model of `vocab` tokens knows all tokens.
+    ///
+    /// # Errors
+    /// [`DataError::OutsideVocabulary`] with the first one that it does not know.
+    pub fn require_vocab(&self, vocab: usize) -> Result<()> {
+        for (number, Sequence { tokens, targets }) in self.sequences.iter().enumerate() {
+            let part = || format!("sequence {number}");
+            require_known(tokens, vocab, part)?;
+            // The last token of an example is a target alone.
+            let last = targets.last().filter(|target| **target != IGNORED_TARGET);
+            require_known(last.map_or(&[], std::slice::from_ref), vocab, part)?;
+        }
+        Ok(())
     }
 
     /// The batch of `step`, counted from 0, filled up to the shortest of the layout's lengths that

@@ -1,13 +1,21 @@
 //! Examples from the lines of a file, each of them an object of JSON.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::error::LISTED;
 use super::{DataError, Example};
 use crate::error::Result;
 use crate::tokenizer::{ChatTemplate, Conversation, Tokenizer};
+
+/// The most bytes of a line.
+pub const LONGEST_LINE: usize = 64 << 20;
+/// The most characters of a reason that is listed.
+const REASON: usize = 500;
 
 /// Told how many bytes of how many are done.
 pub type Progress<'a> = &'a mut dyn FnMut(usize, usize);
@@ -34,37 +42,103 @@ struct Line {
 
 /// Reads the examples of `path`. Empty lines are passed over.
 ///
+/// One line at a time is in memory, of at most [`LONGEST_LINE`] bytes, and the tokens of all.
+///
 /// # Errors
-/// [`DataError::Read`], [`DataError::Empty`], or [`DataError::Malformed`] with every line that
-/// cannot be used and the reason. The error of a missing chat template is one of its own.
+/// [`DataError::Read`], [`DataError::Empty`], [`DataError::Array`], [`DataError::LongLine`],
+/// [`DataError::NoAssistant`], or [`DataError::Malformed`] with the lines that cannot be used and
+/// the reasons. The error of a missing chat template is one of its own.
 pub fn read_jsonl(
     path: &Path,
     tokenizer: &Tokenizer,
     on: Progress<'_>,
 ) -> Result<(Vec<Example>, Forms)> {
-    let file = std::fs::read(path).map_err(DataError::read(path))?;
-    let text = file.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&file);
-    let mut reader = Reader { tokenizer, template: None, forms: Forms::default() };
-    let (mut examples, mut malformed, mut done) = (Vec::new(), Vec::new(), 0);
-    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
-        done += line.len() + 1;
-        if line.trim_ascii().is_empty() {
+    let file = File::open(path).map_err(DataError::read(path))?;
+    let bytes = file.metadata().map_or(0, |file| file.len()) as usize;
+    let mut lines = Lines { reader: BufReader::new(file), path, number: 0, done: 0 };
+    let mut reader = Reader { tokenizer, template: None, forms: Forms::default(), answers: false };
+    let (mut examples, mut malformed, mut count) = (Vec::new(), Vec::new(), 0);
+    let mut line = Vec::new();
+    while lines.next(&mut line)? {
+        let text = line.trim_ascii();
+        if text.is_empty() {
             continue;
         }
-        match reader.example(line.trim_ascii_end())? {
+        match reader.example(text)? {
             Ok(example) => examples.push(example),
-            Err(why) => malformed.push((number + 1, why)),
+            Err(_) if examples.is_empty() && count == 0 && lines.are_an_array(text)? => {
+                return Err(DataError::Array { path: path.to_owned() }.into());
+            }
+            Err(why) => {
+                count += 1;
+                if malformed.len() < LISTED {
+                    malformed.push((lines.number, shortened(why)));
+                }
+            }
         }
-        on(done.min(text.len()), text.len());
+        on(lines.done.min(bytes), bytes);
     }
-    let (path, lines) = (path.to_owned(), examples.len() + malformed.len());
-    if !malformed.is_empty() {
-        return Err(DataError::Malformed { path, lines, malformed }.into());
+    let (path, lines) = (path.to_owned(), examples.len() + count);
+    if count > 0 {
+        return Err(DataError::Malformed { path, lines, count, malformed }.into());
     }
     if examples.is_empty() {
         return Err(DataError::Empty { path }.into());
     }
+    if reader.forms.conversations == examples.len() && !reader.answers {
+        return Err(DataError::NoAssistant { examples: examples.len() }.into());
+    }
     Ok((examples, reader.forms))
+}
+
+/// The lines of a file, one after the other.
+struct Lines<'a> {
+    reader: BufReader<File>,
+    path: &'a Path,
+    /// The number of the last line, counted from 1.
+    number: usize,
+    /// Bytes that were read.
+    done: usize,
+}
+
+impl Lines<'_> {
+    /// Reads the next line, without a byte order mark; `false` after the last.
+    fn next(&mut self, line: &mut Vec<u8>) -> Result<bool, DataError> {
+        line.clear();
+        let limit = LONGEST_LINE as u64 + 1;
+        let read = self.reader.by_ref().take(limit).read_until(b'\n', line);
+        self.done += read.map_err(DataError::read(self.path))?;
+        self.number += 1;
+        if line.len() > LONGEST_LINE {
+            let (path, number) = (self.path.to_owned(), self.number);
+            return Err(match line.trim_ascii_start().starts_with(b"[") {
+                true if number == 1 => DataError::Array { path },
+                _ => DataError::LongLine { path, line: number, limit: LONGEST_LINE },
+            });
+        }
+        let more = !line.is_empty();
+        if self.number == 1 && line.starts_with(b"\xef\xbb\xbf") {
+            line.drain(..3);
+        }
+        Ok(more)
+    }
+
+    /// Whether the first line begins an array that is the whole file: it goes on in other lines, or
+    /// no other line follows.
+    fn are_an_array(&mut self, first: &[u8]) -> Result<bool, DataError> {
+        let ended = self.reader.fill_buf().map_err(DataError::read(self.path))?.is_empty();
+        let whole = serde_json::from_slice::<IgnoredAny>(first).is_ok();
+        Ok(first.starts_with(b"[") && whole == ended)
+    }
+}
+
+/// The beginning of a reason, which may quote a template or a line.
+fn shortened(mut why: String) -> String {
+    if let Some((end, _)) = why.char_indices().nth(REASON) {
+        why.truncate(end);
+        why.push('…');
+    }
+    why
 }
 
 struct Reader<'a> {
@@ -72,11 +146,16 @@ struct Reader<'a> {
     /// Made for the first line that needs it.
     template: Option<ChatTemplate>,
     forms: Forms,
+    /// Whether any message is of the assistant.
+    answers: bool,
 }
 
 impl Reader<'_> {
     /// The example of a line, or what is wrong with the line; fails where no line can be used.
     fn example(&mut self, line: &[u8]) -> Result<Result<Example, String>> {
+        if !line.starts_with(b"{") {
+            return Ok(Err("it is not an object".to_owned()));
+        }
         let parsed: Line = match serde_json::from_slice(line) {
             Ok(parsed) => parsed,
             Err(error) => return Ok(Err(reason(&error))),
@@ -97,6 +176,7 @@ impl Reader<'_> {
                     Ok(conversation) => conversation,
                     Err(why) => return Ok(Err(why)),
                 };
+                self.answers |= conversation.has_answer();
                 if self.template.is_none() {
                     self.template = Some(tokenizer.chat_template()?);
                 }

@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 pub use error::DataError;
 pub use example::Example;
 pub use examples::Examples;
-pub use jsonl::{Forms, Progress, read_jsonl};
+pub use jsonl::{Forms, LONGEST_LINE, Progress, read_jsonl};
 pub use layout::{Layout, Tally};
 pub use lengths::Lengths;
 pub use retrograph_kernels::ops::IGNORED_TARGET;
@@ -76,20 +76,15 @@ impl Data {
         }
     }
 
-    /// Checks that a model with `vocab` entries in its token table knows every token, as numbered
-    /// by `tokenizer`.
+    /// Checks that a model of `vocab` tokens knows all tokens.
     ///
     /// # Errors
-    /// [`DataError::OutsideVocabulary`] with the first token that it does not know.
-    pub fn require_vocabulary(&self, vocab: usize, tokenizer: &Tokenizer) -> Result<()> {
-        let outside = |token: &&u32| **token as usize >= vocab;
-        let found = match self {
-            Self::Text(text) => text.first(usize::MAX).iter().find(outside),
-            Self::Examples(examples) => examples.tokens().find(outside),
-        };
-        let Some(&token) = found else { return Ok(()) };
-        let unit = if tokenizer.is_bytes() { "byte" } else { "token" };
-        Err(DataError::OutsideVocabulary { unit, token, vocab }.into())
+    /// [`DataError::OutsideVocabulary`] with the first one that it does not know.
+    pub fn require_vocab(&self, vocab: usize) -> Result<()> {
+        match self {
+            Self::Text(text) => text.require_vocab(vocab),
+            Self::Examples(examples) => examples.require_vocab(vocab),
+        }
     }
 
     /// The batch of `step`, counted from 0.
@@ -134,6 +129,14 @@ impl From<Examples> for Data {
     fn from(examples: Examples) -> Self {
         Self::Examples(examples)
     }
+}
+
+/// Checks that a model of `vocab` tokens knows `tokens`, which are a part of the data.
+fn require_known(tokens: &[u32], vocab: usize, part: impl Fn() -> String) -> Result<()> {
+    let outside = |token: &&u32| **token as usize >= vocab;
+    let Some(&token) = tokens.iter().find(outside) else { return Ok(()) };
+    let position = tokens.iter().position(|other| *other == token).unwrap_or(0);
+    Err(DataError::OutsideVocabulary { token, position, part: part(), vocab }.into())
 }
 
 /// Lower-case hexadecimal digits.

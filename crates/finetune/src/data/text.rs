@@ -1,14 +1,19 @@
 //! One text as a stream of tokens, of which each step takes windows.
 
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use super::order::{below, generator};
-use super::{Batch, IGNORED_TARGET, digest};
+use super::{Batch, IGNORED_TARGET, digest, require_known};
 use crate::error::{Error, Result};
 use crate::tokenizer::Tokenizer;
 
 /// Separates the choice of windows from that of weights.
 const WINDOWS: u64 = 0x6261_7463_6865_7300;
+
+/// Bytes that are read at once.
+const PART: usize = 64 << 10;
 
 /// A text as tokens.
 #[derive(Clone, Debug)]
@@ -23,9 +28,17 @@ impl TextData {
     /// # Errors
     /// [`Error::ReadText`] when it cannot be read, and what [`Tokenizer::encode`] fails with.
     pub fn read(path: &Path, tokenizer: &Tokenizer) -> Result<Self> {
-        let bytes = std::fs::read(path)
-            .map_err(|source| Error::ReadText { path: PathBuf::from(path), source })?;
-        Ok(Self::from_tokens(tokenizer.encode(bytes)?))
+        let failed = |source| Error::ReadText { path: PathBuf::from(path), source };
+        let mut file = File::open(path).map_err(failed)?;
+        let (mut encoder, mut part) = (tokenizer.encoder(), vec![0; PART]);
+        loop {
+            match file.read(&mut part) {
+                Ok(0) => return Ok(Self::from_tokens(encoder.finish()?)),
+                Ok(len) => encoder.push(&part[..len])?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => (),
+                Err(error) => return Err(failed(error)),
+            }
+        }
     }
 
     /// Takes bytes as tokens.
@@ -74,6 +87,15 @@ impl TextData {
             return Ok(());
         }
         Err(Error::TextTooShort { tokens: self.len(), seq, needed: seq + 1 })
+    }
+
+    /// Checks that a model of `vocab` tokens knows all tokens.
+    ///
+    /// # Errors
+    /// [`DataError::OutsideVocabulary`](super::DataError::OutsideVocabulary) with the first one
+    /// that it does not know.
+    pub fn require_vocab(&self, vocab: usize) -> Result<()> {
+        require_known(&self.tokens, vocab, || "the text".to_owned())
     }
 
     /// The batch of `step`, counted from 0: windows at places drawn from `seed` and `step`.

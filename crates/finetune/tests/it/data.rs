@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use retrograph_finetune::data::{
-    Example, Examples, IGNORED_TARGET, Layout, Lengths, Tally, read_jsonl,
+    Example, Examples, IGNORED_TARGET, LONGEST_LINE, Layout, Lengths, Tally, TextData, read_jsonl,
 };
 use retrograph_finetune::{Data, DataError, Error, SplitOptions, Tokenizer};
 use serde_json::{Value, json};
@@ -127,10 +127,10 @@ fn every_line_that_cannot_be_used_is_named_with_its_reason() {
     let path = place.file(&lines.join("\r\n"));
     let error = read_jsonl(&path, &place.tokenizer(), &mut |_, _| ()).unwrap_err();
     let text = error.to_string();
-    let Error::Data(DataError::Malformed { lines, malformed, .. }) = error else {
+    let Error::Data(DataError::Malformed { lines, malformed, count, .. }) = error else {
         panic!("{text}")
     };
-    assert_eq!(lines, 12);
+    assert_eq!((lines, count), (12, 10));
     let numbers: Vec<usize> = malformed.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, [3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
     for words in [
@@ -144,6 +144,7 @@ fn every_line_that_cannot_be_used_is_named_with_its_reason() {
         "line 9: `messages` is empty",
         "line 10: message 1 has no `role`",
         "line 11: the chat template refuses the messages: roles must alternate",
+        "line 12: it is not an object",
     ] {
         assert!(text.contains(words), "`{words}` is not in: {text}");
     }
@@ -279,7 +280,7 @@ fn what_is_held_out_is_chosen_by_the_seed_and_not_learned_from() {
     assert_ne!(whole.training.fingerprint(), split(0.1, 1).unwrap().training.fingerprint());
     for fraction in [-0.1, 1.0, 0.999, f64::NAN] {
         let error = split(fraction, 1).unwrap_err().to_string();
-        assert!(error.contains("--holdout"), "{error}");
+        assert!(error.contains("held out"), "{error}");
     }
 }
 
@@ -299,4 +300,60 @@ fn the_end_of_a_text_is_held_out() {
     assert_eq!(training.len() + held_out.len(), all.len());
     assert_eq!(held_out.len(), (all.len() as f64 * 0.2).round() as usize);
     assert_eq!([training.first(all.len()), held_out.first(all.len())].concat(), all);
+}
+
+#[test]
+fn a_file_that_is_one_array_is_refused_with_the_way_to_convert_it() {
+    let place = Place::chatml();
+    let error = |text: &str| {
+        let path = place.file(text);
+        read_jsonl(&path, &place.tokenizer(), &mut |_, _| ()).unwrap_err()
+    };
+    for array in ["[{\"text\": \"a\"}, {\"text\": \"b\"}]", "\n[\n{\"text\":\n\"a\"}]\n", "[]"] {
+        let text = error(array).to_string();
+        assert!(text.contains("one array") && text.contains("jq -c '.[]'"), "{text}");
+    }
+    // Lines that are arrays are lines that cannot be used.
+    let found = error("[\"a\", null, null, null]\n[\"b\", null, null, null]");
+    assert!(matches!(found, Error::Data(DataError::Malformed { count: 2, .. })), "{found}");
+}
+
+#[test]
+fn a_line_longer_than_the_limit_is_named() {
+    let place = Place::chatml();
+    let path = place.file("{\"text\": \"a\"}\n");
+    let file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    // The rest of the file is one line of zeros.
+    file.set_len(3 * LONGEST_LINE as u64).unwrap();
+    let found = read_jsonl(&path, &place.tokenizer(), &mut |_, _| ()).unwrap_err();
+    assert!(matches!(found, Error::Data(DataError::LongLine { line: 2, .. })), "{found}");
+}
+
+#[test]
+fn conversations_without_an_answer_are_named() {
+    let place = Place::chatml();
+    let line = json!({ "messages": [{ "role": "user", "content": "x" }] });
+    let found = place.read(&[line.clone(), line.clone()]).unwrap_err();
+    assert!(matches!(found, Error::Data(DataError::NoAssistant { examples: 2 })), "{found}");
+    assert!(found.to_string().contains("no message has the role `assistant`"));
+    place.read(&[line, json!({ "text": "x" })]).unwrap();
+}
+
+#[test]
+fn a_token_outside_the_vocabulary_is_found_in_text_and_in_examples() {
+    let outside = |data: Data, vocab| match data.require_vocab(vocab) {
+        Ok(()) => None,
+        Err(Error::Data(DataError::OutsideVocabulary { token, position, .. })) => {
+            Some((token, position))
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let text = || TextData::from_tokens(vec![1, 9, 2, 9]).into();
+    assert_eq!((outside(text(), 10), outside(text(), 9)), (None, Some((9, 1))));
+    let example = Example::completion("ab", "z", &Tokenizer::bytes()).unwrap();
+    let layout = Layout { lengths: Lengths::new(4, 1), packing: false, pad: 0 };
+    let examples = || Examples::new(vec![example.clone()], layout).unwrap().into();
+    // The last token is predicted and never seen.
+    assert_eq!((outside(examples(), 123), outside(examples(), 122)), (None, Some((122, 0))));
+    assert_eq!(outside(examples(), 98), Some((98, 1)));
 }
