@@ -11,6 +11,7 @@ mod examples;
 mod jsonl;
 mod layout;
 mod lengths;
+mod marks;
 mod order;
 mod split;
 mod text;

@@ -9,13 +9,21 @@
 //! something behind the last message, and some have the model begin with a thought that earlier
 //! answers are without, or that differs from theirs. They are asked what they write if the answer
 //! is another one: what stands around that one stands around every answer.
+//!
+//! In long conversations most answers are found together (`marks.rs`).
+
+use std::ops::Range;
 
 use super::example::Piece;
 use crate::hub::HubError;
-use crate::tokenizer::{ChatTemplate, Conversation, Tokenizer};
+use crate::tokenizer::{ASSISTANT, ChatTemplate, Conversation, Tokenizer};
 
 /// What is said in place of an answer: a character that no text has a reason to contain.
-const OTHER: &str = "\u{f8ff}";
+pub(super) const OTHER: &str = "\u{f8ff}";
+
+/// The most bytes of text in which answers are looked for one by one: the text of the conversation
+/// for each of them.
+const RENDERED: usize = 512 << 20;
 
 /// The text of `conversation` in pieces, of which those that the assistant says are learned.
 pub(super) fn turns(
@@ -24,27 +32,63 @@ pub(super) fn turns(
     tokenizer: &Tokenizer,
 ) -> Result<Vec<Piece>, HubError> {
     let whole = template.render(conversation, conversation.len(), false)?;
+    let assistant = |index: &usize| conversation.role(*index).as_deref() == Some(ASSISTANT);
+    let answers: Vec<usize> = (0..conversation.len()).filter(assistant).collect();
+    let search = Search { conversation, template, tokenizer, whole: &whole };
+    let marked = search.marked(&answers)?;
+    let rendered = marked.iter().filter(|place| place.is_none()).count() * whole.len();
+    if rendered > RENDERED {
+        let messages = conversation.len();
+        let why = format!(
+            "the {messages} messages are too long to look for each answer; divide the conversation"
+        );
+        return Err(HubError::Chat { why });
+    }
     let mut pieces = Vec::new();
     let mut done = 0;
-    for index in 0..conversation.len() {
-        if conversation.role(index).as_deref() != Some("assistant") {
-            continue;
-        }
-        let lost = || HubError::Chat {
-            why: format!("it writes the messages before message {} in two ways", index + 1),
+    for (index, marked) in answers.into_iter().zip(marked) {
+        let place = match marked {
+            Some(place) => place,
+            None => search.place(index)?,
         };
-        let answer = Answer { conversation, index, template, whole: &whole };
-        let start = answer.start()?.filter(|start| *start >= done).ok_or_else(lost)?;
-        let end = answer.end(start, tokenizer)?.filter(|end| *end >= start);
-        let end = end.ok_or_else(|| HubError::Chat {
-            why: format!("where message {} ends in what it writes cannot be found", index + 1),
-        })?;
-        pieces.push(Piece { text: whole[done..start].to_owned(), learned: false });
-        pieces.push(Piece { text: whole[start..end].to_owned(), learned: true });
-        done = end;
+        if place.start < done {
+            return Err(in_two_ways(index));
+        }
+        pieces.push(Piece { text: whole[done..place.start].to_owned(), learned: false });
+        pieces.push(Piece { text: whole[place.clone()].to_owned(), learned: true });
+        done = place.end;
     }
     pieces.push(Piece { text: whole[done..].to_owned(), learned: false });
     Ok(pieces)
+}
+
+fn in_two_ways(index: usize) -> HubError {
+    HubError::Chat {
+        why: format!("it writes the messages before message {} in two ways", index + 1),
+    }
+}
+
+/// A conversation in which answers are looked for.
+pub(super) struct Search<'a> {
+    pub(super) conversation: &'a Conversation,
+    pub(super) template: &'a ChatTemplate,
+    pub(super) tokenizer: &'a Tokenizer,
+    /// The text of the whole conversation.
+    pub(super) whole: &'a str,
+}
+
+impl Search<'_> {
+    /// The place of the answer that is message `index`.
+    pub(super) fn place(&self, index: usize) -> Result<Range<usize>, HubError> {
+        let &Self { conversation, template, whole, .. } = self;
+        let answer = Answer { conversation, index, template, whole };
+        let start = answer.start()?.ok_or_else(|| in_two_ways(index))?;
+        let end = answer.end(start, self.tokenizer)?.filter(|end| *end >= start);
+        let end = end.ok_or_else(|| HubError::Chat {
+            why: format!("where message {} ends in what it writes cannot be found", index + 1),
+        })?;
+        Ok(start..end)
+    }
 }
 
 /// What the assistant says in message `index`, in the text of the whole conversation.

@@ -184,6 +184,14 @@ pub enum HubError {
         /// What it says.
         why: String,
     },
+    /// The chat template needs more than it may.
+    #[error("the chat template `{}` is beyond a limit: {limit}", path.display())]
+    TemplateLimit {
+        /// The file that has it.
+        path: PathBuf,
+        /// Which limit.
+        limit: String,
+    },
     /// The sequences of the run are longer than the model's context.
     #[error("{seq} tokens do not fit the context of the model, {positions} positions; use fewer")]
     TooLong {

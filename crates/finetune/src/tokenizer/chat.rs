@@ -1,14 +1,11 @@
 //! Conversations as text: the chat template of a tokenizer, rendered as `transformers` does.
 
-use minijinja::{Environment, Value, context};
+use minijinja::{Value, context};
 use serde::Deserialize;
 
-use super::python::{environment, without_generation_tags};
 use super::settings::Settings;
+use super::template::Template;
 use crate::hub::HubError;
-
-/// The name of the one template in its environment.
-const NAME: &str = "chat_template";
 
 /// The role of messages that are learned.
 pub(crate) const ASSISTANT: &str = "assistant";
@@ -53,6 +50,24 @@ impl Conversation {
         said
     }
 
+    /// What message `index` says, if that is text.
+    pub(crate) fn content(&self, index: usize) -> Option<String> {
+        let content = self.messages.get(index)?.get_attr("content").ok()?;
+        content.as_str().map(str::to_owned)
+    }
+
+    /// The conversation in which each of some messages says something else, apart from that
+    /// unchanged.
+    pub(crate) fn with_contents(&self, contents: &[(usize, String)]) -> Self {
+        let mut changed = self.clone();
+        for (index, content) in contents {
+            if let Some(message) = changed.messages.get_mut(*index) {
+                *message = context! { content, ..message.clone() };
+            }
+        }
+        changed
+    }
+
     /// Whether any message is of the assistant.
     pub(crate) fn has_answer(&self) -> bool {
         (0..self.len()).any(|index| self.role(index).as_deref() == Some(ASSISTANT))
@@ -70,7 +85,7 @@ impl Conversation {
 /// Where it asks for the date, it is told the same one each day.
 #[derive(Clone, Debug)]
 pub struct ChatTemplate {
-    environment: Environment<'static>,
+    template: Template,
     tokens: Value,
 }
 
@@ -78,21 +93,19 @@ impl ChatTemplate {
     /// The template of `settings`.
     pub(super) fn of(settings: &Settings) -> Result<Self, HubError> {
         let (path, text) = settings.template.as_ref().ok_or(HubError::NoChatTemplate)?;
-        let mut environment = environment();
-        environment
-            .add_template_owned(NAME, without_generation_tags(text))
-            .map_err(|error| HubError::json(path, reason(&error)))?;
+        let template = Template::compile(path, text)?;
         let Settings { bos, eos, pad, .. } = settings;
         // A token that there is not must be unknown to the template, and not none.
         let tokens = [("bos_token", bos), ("eos_token", eos), ("pad_token", pad)];
         let there = tokens.into_iter().filter_map(|(name, token)| Some((name, token.as_ref()?)));
-        Ok(Self { environment, tokens: there.collect() })
+        Ok(Self { template, tokens: there.collect() })
     }
 
     /// The text of the first `count` messages; with `answer`, up to where the model is to speak.
     ///
     /// # Errors
-    /// [`HubError::Chat`] with what the template refuses, such as roles in another order.
+    /// [`HubError::Chat`] with what the template refuses, such as roles in another order, and
+    /// [`HubError::TemplateLimit`] for a template that takes too many steps or makes too much text.
     ///
     /// # Panics
     /// When there are fewer messages.
@@ -102,8 +115,6 @@ impl ChatTemplate {
         count: usize,
         answer: bool,
     ) -> Result<String, HubError> {
-        let failed = |error: minijinja::Error| HubError::Chat { why: reason(&error) };
-        let template = self.environment.get_template(NAME).map_err(failed)?;
         let messages = &conversation.messages[..count];
         let own = context! {
             messages,
@@ -112,14 +123,6 @@ impl ChatTemplate {
             add_generation_prompt => answer,
             ..self.tokens.clone()
         };
-        template.render(own).map_err(failed)
+        self.template.render(own, count)
     }
-}
-
-/// What went wrong, with the line of the template.
-fn reason(error: &minijinja::Error) -> String {
-    let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
-    error
-        .line()
-        .map_or_else(|| what.clone(), |line| format!("{what} (line {line} of the template)"))
 }

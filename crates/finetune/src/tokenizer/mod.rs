@@ -20,13 +20,18 @@ mod chat;
 mod check;
 mod generation;
 mod guard;
+mod meter;
+mod operators;
 mod pieces;
 mod python;
+mod rewrite;
 mod settings;
 mod stream;
+mod template;
 
 use std::path::Path;
 
+pub(crate) use chat::ASSISTANT;
 pub use chat::{ChatTemplate, Conversation};
 pub use generation::GenerationDefaults;
 pub use pieces::Encoder;

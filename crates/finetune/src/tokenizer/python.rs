@@ -5,19 +5,18 @@ use minijinja::{Environment, Error, ErrorKind, Value};
 use serde::Serialize;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
+use super::operators::{self, Metered};
+
 /// What a template that asks for the date is told: the day that Llama's templates take without a
 /// clock. The same conversation then has the same tokens each day.
 const TODAY: jiff::civil::DateTime = jiff::civil::datetime(2024, 7, 26, 0, 0, 0, 0);
 
-/// An environment with the whitespace rules, functions and methods of `transformers`.
+/// An environment with the functions and methods of `transformers`.
 pub(super) fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
-    environment.set_trim_blocks(true);
-    environment.set_lstrip_blocks(true);
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    operators::install(&mut environment);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", strftime_now);
-    environment.add_filter("tojson", to_json);
     environment
 }
 
@@ -31,7 +30,7 @@ fn strftime_now(format: &str) -> Result<String, Error> {
 }
 
 /// JSON as Python writes it: a space behind commas and colons, characters as they are.
-fn to_json(value: Value, arguments: Kwargs) -> Result<String, Error> {
+pub(super) fn to_json(value: Value, arguments: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = arguments.get("indent")?;
     // Python's others change nothing of what models are told of.
     for name in ["ensure_ascii", "sort_keys", "separators"] {
@@ -47,13 +46,13 @@ fn to_json(value: Value, arguments: Kwargs) -> Result<String, Error> {
 }
 
 fn serialize(value: &Value, formatter: impl Formatter) -> Result<String, Error> {
-    let mut text = Vec::new();
+    let mut text = Metered(Vec::new());
     let failed =
         |error: &dyn std::fmt::Display| Error::new(ErrorKind::BadSerialization, error.to_string());
     value
         .serialize(&mut Serializer::with_formatter(&mut text, formatter))
         .map_err(|error| failed(&error))?;
-    String::from_utf8(text).map_err(|error| failed(&error))
+    String::from_utf8(text.0).map_err(|error| failed(&error))
 }
 
 /// All on one line, with the spaces of Python.
@@ -105,15 +104,14 @@ pub(super) fn without_generation_tags(template: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::template::Template;
     use super::*;
 
     fn rendered(template: &str) -> String {
-        let mut environment = environment();
-        let template = without_generation_tags(template);
-        environment.add_template("t", &template).unwrap();
         let value: Value =
             serde_json::from_str(r#"{ "b": [1, 2.5, "<é>"], "a": { "x": null } }"#).unwrap();
-        environment.get_template("t").unwrap().render(minijinja::context! { value }).unwrap()
+        let template = Template::compile("t".as_ref(), template).unwrap();
+        template.render(minijinja::context! { value }, 1).unwrap()
     }
 
     #[test]

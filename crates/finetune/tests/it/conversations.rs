@@ -208,3 +208,69 @@ fn a_template_is_told_what_is_not_there() {
     let text = place.tokenizer().chat_template().unwrap().render(&conversation, 1, false).unwrap();
     assert_eq!(text, "True False <|im_end|>");
 }
+
+/// Many messages, with whitespace around some answers and without text in others.
+fn long(turns: usize) -> Vec<(String, String)> {
+    let answer = |turn: usize| match turn % 5 {
+        0 => format!("  answer {turn}\n"),
+        1 => String::new(),
+        2 => " \n".to_owned(),
+        3 => format!("<|im_start|>assistant\nanswer {turn}"),
+        _ => format!("answer, {turn}"),
+    };
+    (0..turns).map(|turn| (format!("question {turn}\n"), answer(turn))).collect()
+}
+
+fn messages(turns: &[(String, String)]) -> Value {
+    let pair =
+        |(question, answer): &(String, String)| [say("user", question), say("assistant", answer)];
+    json!({ "messages": turns.iter().flat_map(pair).collect::<Vec<_>>() })
+}
+
+#[test]
+fn the_turns_of_a_long_conversation_are_those_of_a_short_one() {
+    let turns = long(25);
+    let chatml_text = |(question, answer): &(String, String)| {
+        format!(
+            "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n[{answer}<|im_end|>]\n"
+        )
+    };
+    let expected: String = turns.iter().map(chatml_text).collect();
+    assert_eq!(Place::chatml().marked(messages(&turns)), expected);
+
+    // This one trims what messages say.
+    let header = |role: &str| format!("<|start_header_id|>{role}<|end_header_id|>\n\n");
+    let llama_text = |(question, answer): &(String, String)| {
+        let [user, assistant] = ["user", "assistant"].map(header);
+        format!("{user}{}<|eot_id|>{assistant}[{}<|eot_id|>]", question.trim(), answer.trim())
+    };
+    let start = header("system");
+    let start = format!("<|begin_of_text|>{start}Today Date: 26 Jul 2024\n\n<|eot_id|>");
+    let expected = start + &turns.iter().map(llama_text).collect::<String>();
+    assert_eq!(Place::new(&LLAMA3, &llama3()).marked(messages(&turns)), expected);
+
+    // This one writes the last answer in another way.
+    let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n\
+        {% if m.role == 'assistant' and loop.last %}(hm) {% endif %}{{ m.content }}\
+        <|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    let mut settings = chatml();
+    settings["chat_template"] = template.into();
+    let (early, late) = turns.split_at(24);
+    let thoughtful = |(question, answer): &(String, String)| {
+        chatml_text(&(question.clone(), format!("(hm) {answer}")))
+    };
+    let expected: String =
+        early.iter().map(chatml_text).chain(late.iter().map(thoughtful)).collect();
+    assert_eq!(Place::new(&CHATML, &settings).marked(messages(&turns)), expected);
+}
+
+#[test]
+fn the_time_for_a_conversation_grows_with_its_length() {
+    let place = Place::chatml();
+    let turns: Vec<_> = long(3000).into_iter().map(|(one, _)| (one, "purrs".to_owned())).collect();
+    let start = std::time::Instant::now();
+    let example = place.read(&[messages(&turns)]).unwrap().remove(0);
+    assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
+    let learned = example.learned().iter().filter(|learned| **learned).count();
+    assert_eq!(learned, 3000 * 6);
+}

@@ -29,6 +29,7 @@ mod resume;
 mod saving;
 mod small_tokenizer;
 mod strategies;
+mod templates;
 mod text;
 mod tokenizer;
 mod transformers;

@@ -1,0 +1,108 @@
+//! What one rendering of a chat template may use: text and values that it makes, and their depth.
+//!
+//! Each rendering runs in a thread of its own, so that the meter belongs to the thread.
+
+use std::cell::Cell;
+
+use minijinja::value::ValueKind;
+use minijinja::{Error, ErrorKind, Value};
+
+/// Bytes that a rendering may make, apart from those of the conversation.
+const BYTES: usize = 64 << 20;
+/// How many times the bytes of the conversation it may make in addition.
+const TIMES: usize = 64;
+/// Levels of nested values.
+const DEPTH: usize = 64;
+/// Bytes of a value, whatever it is.
+pub(super) const VALUE: usize = 24;
+
+thread_local! {
+    static LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
+    static EXCEEDED: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// Starts a rendering of a conversation of `bytes` bytes.
+pub(super) fn start(bytes: usize) {
+    LEFT.set(BYTES + TIMES * bytes);
+    EXCEEDED.set(None);
+}
+
+/// The limit that the rendering exceeded.
+pub(super) fn exceeded() -> Option<&'static str> {
+    EXCEEDED.get()
+}
+
+/// The error of a limit, which is kept for [`exceeded`].
+pub(super) fn exceed(limit: &'static str) -> Error {
+    EXCEEDED.set(Some(limit));
+    Error::new(ErrorKind::InvalidOperation, limit)
+}
+
+/// Accounts for `bytes` before they are made.
+pub(super) fn spend(bytes: usize) -> Result<(), Error> {
+    let left = LEFT.get().checked_sub(bytes);
+    LEFT.set(left.unwrap_or(0));
+    left.map(drop).ok_or_else(|| exceed("it makes too much text or too many values"))
+}
+
+/// Accounts for a value and everything inside it.
+pub(super) fn spend_value(value: &Value) -> Result<(), Error> {
+    visit(value, DEPTH, &mut spend)
+}
+
+/// The bytes of a value and everything inside it.
+pub(super) fn size(value: &Value) -> usize {
+    let mut all = 0;
+    let counted = visit(value, DEPTH, &mut |bytes| {
+        all += bytes;
+        Ok(())
+    });
+    // What is nested too deeply is refused when it is used.
+    counted.map_or(all, |()| all)
+}
+
+fn visit(
+    value: &Value,
+    depth: usize,
+    spend: &mut dyn FnMut(usize) -> Result<(), Error>,
+) -> Result<(), Error> {
+    if depth == 0 {
+        return Err(exceed("its values are nested too deeply"));
+    }
+    spend(VALUE + value.as_str().map_or(0, str::len))?;
+    let map = match value.kind() {
+        ValueKind::Map => true,
+        ValueKind::Seq | ValueKind::Iterable => false,
+        _ => return Ok(()),
+    };
+    for item in value.try_iter()? {
+        visit(&item, depth - 1, spend)?;
+        if map {
+            visit(&value.get_item(&item)?, depth - 1, spend)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks a value that is to be an attribute of a namespace: without one inside it, namespaces
+/// cannot contain themselves.
+pub(super) fn storable(value: Value) -> Result<Value, Error> {
+    fn find(value: &Value, depth: usize) -> Result<(), Error> {
+        spend(1)?;
+        if depth == 0 {
+            return Err(exceed("its values are nested too deeply"));
+        }
+        if value.as_object().is_some_and(|object| object.type_name().ends_with("Namespace")) {
+            return Err(exceed("it puts a namespace inside of a namespace"));
+        }
+        let map = value.kind() == ValueKind::Map;
+        if map || matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) {
+            for item in value.try_iter()? {
+                find(&if map { value.get_item(&item)? } else { item }, depth - 1)?;
+            }
+        }
+        Ok(())
+    }
+    find(&value, DEPTH / 2)?;
+    Ok(value)
+}

@@ -1,0 +1,235 @@
+//! Operators, filters and methods of chat templates that account for what they make.
+
+use std::sync::LazyLock;
+
+use minijinja::value::{Rest, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, Expression, State, Value, context, filters};
+use minijinja_contrib::pycompat::unknown_method_callback;
+
+use super::meter::{VALUE as VALUE_BYTES, exceed, spend, spend_value, storable};
+use super::rewrite::{ATTRIBUTE, OPERATORS, SLICE, VALUE};
+
+/// The largest width or count of the functions in [`SIZED`], and the digits of a larger one.
+const COUNT: i64 = 9_999;
+const DIGITS: usize = 5;
+/// Filters with arguments that decide how much they make.
+const SIZED: [&str; 5] = ["indent", "batch", "slice", "tojson", "round"];
+/// Filters and methods whose cost does not depend on the size of the value.
+const CHEAP: [&str; 13] = [
+    "length", "count", "first", "last", "default", "d", "int", "float", "abs", "round", "bool",
+    "attr", "get",
+];
+/// Filters and methods that make a value of each character or item.
+const DIVIDING: [&str; 6] = ["list", "split", "lines", "splitlines", "batch", "slice"];
+
+/// Plain evaluation of the operators.
+static PLAIN: LazyLock<Environment<'static>> = LazyLock::new(Environment::new);
+
+type Plain = Expression<'static, 'static>;
+
+/// Adds the functions of operators, and replaces filters and methods.
+pub(super) fn install(environment: &mut Environment<'_>) {
+    for (name, expression) in OPERATORS {
+        let plain = plain(expression);
+        let operator = move |a: Value, b: Value| operator(name, (&a, &b), &plain);
+        environment.add_function(name, operator);
+    }
+    let slice = plain("a[b:c:d]");
+    environment.add_function(SLICE, move |a: Value, b: Value, c: Value, d: Value| {
+        spend(VALUE_BYTES + length(&a))?;
+        evaluated(&slice, context! { a, b, c, d })
+    });
+    environment.add_function(VALUE, |value: Value| spend_value(&value).map(|()| value));
+    environment.add_function(ATTRIBUTE, storable);
+    // They tell of the program and not of the conversation.
+    environment.remove_global("debug");
+    environment.remove_filter("pprint");
+    environment.set_formatter(|output, state, value| {
+        spend_value(value)?;
+        minijinja::escape_formatter(output, state, value)
+    });
+    environment.set_unknown_method_callback(|state, value, method, arguments| {
+        let all: Vec<Value> = std::iter::once(value).chain(arguments).cloned().collect();
+        before(method, &all)?;
+        after(method, unknown_method_callback(state, value, method, arguments)?)
+    });
+    for name in ["eq", "equalto", "=="] {
+        environment.add_test(name, |a: Value, b: Value| compared(&a, &b).map(|()| a == b));
+    }
+    for name in ["ne", "!="] {
+        environment.add_test(name, |a: Value, b: Value| compared(&a, &b).map(|()| a != b));
+    }
+    install_filters(environment);
+}
+
+/// Replaces the filters: the original ones have names that no template can say.
+fn install_filters(environment: &mut Environment<'_>) {
+    macro_rules! accounted {
+        ($($name:ident)*) => {$(
+            environment.add_filter(concat!("plain ", stringify!($name)), filters::$name);
+            accounted(environment, stringify!($name), concat!("plain ", stringify!($name)));
+        )*};
+    }
+    accounted! {
+        abs attr batch bool capitalize chain default dictsort escape first float format groupby
+        indent int items join last length lines list lower map max min reject rejectattr replace
+        reverse round safe select selectattr slice sort split string sum title trim unique upper
+        zip
+    }
+    environment.add_filter("plain tojson", super::python::to_json);
+    accounted(environment, "tojson", "plain tojson");
+    for (name, plain) in [("count", "plain length"), ("d", "plain default"), ("e", "plain escape")]
+    {
+        accounted(environment, name, plain);
+    }
+}
+
+fn accounted(environment: &mut Environment<'_>, name: &'static str, plain: &'static str) {
+    let filter = move |state: &State<'_, '_>, arguments: Rest<Value>| {
+        before(name, &arguments)?;
+        after(name, state.apply_filter(plain, &arguments)?)
+    };
+    environment.add_filter(name, filter);
+}
+
+/// Accounts for the arguments of a filter or method, and for what they let it make.
+fn before(name: &str, arguments: &[Value]) -> Result<(), Error> {
+    if CHEAP.contains(&name) {
+        return spend(VALUE_BYTES);
+    }
+    arguments.iter().try_for_each(spend_value)?;
+    let text = |index: usize| arguments.get(index).and_then(Value::as_str).unwrap_or_default();
+    let lengths = |index: usize| arguments.get(index).map_or(0, length);
+    let largest = arguments.iter().skip(1).map(largest).max().unwrap_or(0);
+    if SIZED.contains(&name) && largest > COUNT {
+        return Err(exceed("a width or a count is too large"));
+    }
+    if DIVIDING.contains(&name) {
+        spend(lengths(0).saturating_mul(VALUE_BYTES))?;
+    }
+    let count = usize::try_from(largest).unwrap_or(0);
+    spend(match name {
+        "indent" => (text(0).matches('\n').count() + 1).saturating_mul(count),
+        "batch" | "slice" => count.saturating_mul(VALUE_BYTES),
+        "join" => (lengths(0) + 1).saturating_mul(lengths(1) + 1),
+        "replace" => text(0).matches(text(1)).count().saturating_mul(text(2).len()),
+        "format" => return widths(text(0), largest),
+        _ => 0,
+    })
+}
+
+/// Checks the widths in a format.
+fn widths(format: &str, largest: i64) -> Result<(), Error> {
+    let long = |digits: &str| digits.len() >= DIGITS;
+    let digits = format.split(|one: char| !one.is_ascii_digit()).any(long);
+    // Arguments are widths where a format has stars or names.
+    let given = largest > COUNT && format.contains(['*', '{']);
+    if digits || given { Err(exceed("a width or a count is too large")) } else { Ok(()) }
+}
+
+fn after(name: &str, made: Value) -> Result<Value, Error> {
+    if !CHEAP.contains(&name) {
+        spend_value(&made)?;
+    }
+    Ok(made)
+}
+
+/// The largest number of a value or of the arguments that have names.
+fn largest(value: &Value) -> i64 {
+    let number = |value: &Value| match value.is_integer() {
+        true => i64::try_from(value.clone()).unwrap_or(i64::MAX).saturating_abs(),
+        false => 0,
+    };
+    if value.kind() != ValueKind::Map {
+        return number(value);
+    }
+    let keys = value.try_iter().into_iter().flatten();
+    keys.filter_map(|key| value.get_item(&key).ok()).map(|one| number(&one)).max().unwrap_or(0)
+}
+
+/// Bytes of a text, or items.
+fn length(value: &Value) -> usize {
+    value.as_str().map(str::len).or_else(|| value.len()).unwrap_or(0)
+}
+
+fn container(value: &Value) -> bool {
+    matches!(value.kind(), ValueKind::Map | ValueKind::Seq | ValueKind::Iterable)
+}
+
+/// Accounts for a comparison.
+fn compared(a: &Value, b: &Value) -> Result<(), Error> {
+    if container(a) && container(b) {
+        spend_value(a)?;
+        return spend_value(b);
+    }
+    spend(VALUE_BYTES + length(a).min(length(b)))
+}
+
+/// The value of an operator.
+fn operator(name: &str, (a, b): (&Value, &Value), plain: &Plain) -> Result<Value, Error> {
+    match name {
+        "==" | "!=" | "<" | "<=" | ">" | ">=" => compared(a, b)?,
+        "in" if container(b) => {
+            spend_value(a)?;
+            spend(length(b).saturating_mul(VALUE_BYTES + length(a)))?;
+        }
+        "in" => spend(VALUE_BYTES + length(b))?,
+        "~" => {
+            spend_value(a)?;
+            spend_value(b)?;
+            return Ok(format!("{a}{b}").into());
+        }
+        "*" => spend(repeated(a, b).max(repeated(b, a)))?,
+        _ => {
+            let unit = if container(a) { VALUE_BYTES } else { 1 };
+            spend((length(a) + length(b)).saturating_mul(unit) + VALUE_BYTES)?;
+        }
+    }
+    match (name, a.as_str(), b.as_str()) {
+        ("==", Some(a), Some(b)) => Ok((a == b).into()),
+        ("!=", Some(a), Some(b)) => Ok((a != b).into()),
+        ("+", Some(a), Some(b)) => Ok([a, b].concat().into()),
+        _ => evaluated(plain, context! { a, b }),
+    }
+}
+
+/// Bytes of a value that is repeated.
+fn repeated(value: &Value, count: &Value) -> usize {
+    let count = count.as_usize().unwrap_or(0);
+    let unit = if container(value) { VALUE_BYTES } else { 1 };
+    length(value).saturating_mul(count).saturating_mul(unit)
+}
+
+fn plain(expression: &'static str) -> Plain {
+    PLAIN.compile_expression(expression).expect("it is an operator between names")
+}
+
+/// The value of an operator, or an error without a place: the template knows it.
+fn evaluated(expression: &Plain, values: Value) -> Result<Value, Error> {
+    expression.eval(values).map_err(|error| {
+        let detail = error.detail().map(str::to_owned);
+        match detail {
+            Some(detail) => Error::new(error.kind(), detail),
+            None => Error::from(error.kind()),
+        }
+    })
+}
+
+/// Text that is accounted for as it is written.
+pub(super) struct Metered(pub(super) Vec<u8>);
+
+impl std::io::Write for Metered {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        spend(bytes.len()).map_err(std::io::Error::other)?;
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The error of a template that is wrong as a whole.
+pub(super) fn refused(why: impl Into<String>) -> Error {
+    Error::new(ErrorKind::SyntaxError, why.into())
+}

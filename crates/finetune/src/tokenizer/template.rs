@@ -1,0 +1,221 @@
+//! A chat template that is compiled once and rendered within limits.
+//!
+//! A template comes with a model, from whoever made it. Its length, the length of its expressions
+//! and the steps, text and values of a rendering have limits, and both compiling and rendering run
+//! in a thread with a stack that is large enough for everything within these limits.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use minijinja::machinery::{
+    CodeGenerator, Instructions, Token, Tokenizer, Vm, WhitespaceConfig, make_string_output, parse,
+};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
+use self_cell::self_cell;
+
+use super::operators::refused;
+use super::{meter, python, rewrite};
+use crate::hub::HubError;
+
+/// The most bytes of a template.
+const BYTES: usize = 256 << 10;
+/// The most tokens of an expression or tag.
+const EXPRESSION: usize = 2_000;
+/// The most branches of all conditions together, which are compiled as nested ones.
+const BRANCHES: usize = 2_000;
+/// The most bytes of a constant that the compiler computes.
+const CONSTANT: f64 = 1e8;
+/// Steps of a rendering, and those in addition for each message.
+const STEPS: u64 = 5_000_000;
+const STEPS_OF_MESSAGE: u64 = 5_000;
+/// What a rendering may take, if all other limits fail.
+const TIME: Duration = Duration::from_secs(60);
+/// The most characters of a message of the template.
+const REASON: usize = 1_000;
+/// Bytes of the stack.
+const STACK: usize = 128 << 20;
+
+const WHITESPACE: WhitespaceConfig =
+    WhitespaceConfig { keep_trailing_newline: false, lstrip_blocks: true, trim_blocks: true };
+
+/// The name of the template in messages of `minijinja`.
+const NAME: &str = "chat_template";
+
+struct Code<'a> {
+    instructions: Instructions<'a>,
+    blocks: BTreeMap<&'a str, Instructions<'a>>,
+}
+
+self_cell!(
+    struct Compiled {
+        owner: String,
+        #[covariant]
+        dependent: Code,
+    }
+);
+
+/// A compiled template.
+#[derive(Clone)]
+pub(super) struct Template {
+    path: PathBuf,
+    compiled: Arc<Compiled>,
+}
+
+impl std::fmt::Debug for Template {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Template").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Template {
+    /// Compiles the text of the file `path`.
+    pub(super) fn compile(path: &Path, text: &str) -> Result<Self, HubError> {
+        let beyond = |limit: &str| HubError::TemplateLimit {
+            path: path.to_owned(),
+            limit: limit.to_owned(),
+        };
+        if text.len() > BYTES {
+            return Err(beyond("it has more than 256 KiB"));
+        }
+        // A template ends without its last newline.
+        let text = python::without_generation_tags(text);
+        let compiled = in_thread(move || Compiled::try_new(text, |text| code(text)));
+        let compiled = compiled.ok_or_else(|| beyond("compiling it takes too long"))?;
+        let compiled = compiled.map_err(|error| HubError::json(path, reason(&error)))?;
+        Ok(Self { path: path.to_owned(), compiled: Arc::new(compiled) })
+    }
+
+    /// The text that the template writes of `values`, a conversation of `messages` messages.
+    pub(super) fn render(&self, values: Value, messages: usize) -> Result<String, HubError> {
+        let compiled = self.compiled.clone();
+        let fuel = STEPS + STEPS_OF_MESSAGE * messages as u64;
+        let rendered = in_thread(move || {
+            meter::start(meter::size(&values));
+            let outcome = rendered(compiled.borrow_dependent(), values, fuel);
+            (outcome.map_err(|error| (reason(&error), error.kind())), meter::exceeded())
+        });
+        let path = self.path.clone();
+        let beyond = |limit: &str| HubError::TemplateLimit { path, limit: limit.to_owned() };
+        match rendered {
+            None => Err(beyond("rendering takes too long")),
+            Some((_, Some(limit))) => Err(beyond(limit)),
+            Some((Err((_, ErrorKind::OutOfFuel)), _)) => Err(beyond("it takes too many steps")),
+            Some((Err((why, _)), _)) => Err(HubError::Chat { why }),
+            Some((Ok(text), _)) => Ok(text),
+        }
+    }
+}
+
+fn rendered(code: &Code<'_>, values: Value, fuel: u64) -> Result<String, Error> {
+    let mut environment: Environment<'_> = python::environment();
+    environment.set_fuel(Some(fuel));
+    let mut text = String::new();
+    let mut output = make_string_output(&mut text);
+    let vm = Vm::new(&environment);
+    vm.eval(&code.instructions, values, &code.blocks, &mut output, AutoEscape::None)?;
+    Ok(text)
+}
+
+fn code(text: &str) -> Result<Code<'_>, Error> {
+    require_small_expressions(text)?;
+    let statements = parse(text, NAME, SyntaxConfig, WHITESPACE)?;
+    let mut generator = CodeGenerator::new(NAME, text);
+    generator.compile_stmt(&statements);
+    let (instructions, blocks) = generator.finish();
+    let accounted = |instructions| rewrite::accounted(NAME, text, instructions);
+    let blocks = blocks.iter().map(|(name, block)| (*name, accounted(block))).collect();
+    Ok(Code { instructions: accounted(&instructions), blocks })
+}
+
+/// Checks what the parser and the compiler recurse over, or compute, without a limit of their own.
+fn require_small_expressions(text: &str) -> Result<(), Error> {
+    let mut tokenizer = Tokenizer::new(text, NAME, false, SyntaxConfig, WHITESPACE);
+    let mut branches = 0;
+    let mut inside = Inside::default();
+    while let Some((token, span)) = tokenizer.next_token()? {
+        match token {
+            Token::VariableStart | Token::BlockStart => {
+                inside = Inside { start: span.start_offset, ..Inside::default() };
+            }
+            Token::Ident("elif") => branches += 1,
+            Token::Mul => inside.multiplies = true,
+            Token::Pow => inside.raises = true,
+            Token::Int(value) => inside.number(value as f64),
+            Token::Int128(_) => inside.number(f64::INFINITY),
+            Token::Float(value) => inside.number(value.max(1.0 / value)),
+            _ => (),
+        }
+        inside.tokens += 1;
+        if inside.tokens > EXPRESSION {
+            return Err(refused(format!("an expression has more than {EXPRESSION} parts")));
+        }
+        if inside.constant(span.end_offset) > CONSTANT {
+            return Err(refused("an expression multiplies large constants"));
+        }
+        if branches > BRANCHES {
+            return Err(refused(format!("it has more than {BRANCHES} times `elif`")));
+        }
+    }
+    Ok(())
+}
+
+/// What is known of an expression.
+struct Inside {
+    start: u32,
+    tokens: usize,
+    multiplies: bool,
+    raises: bool,
+    /// More than any sum or product of its numbers.
+    numbers: f64,
+}
+
+impl Default for Inside {
+    fn default() -> Self {
+        Self { start: 0, tokens: 0, multiplies: false, raises: false, numbers: 1.0 }
+    }
+}
+
+impl Inside {
+    fn number(&mut self, number: f64) {
+        self.numbers *= 1.0 + number.abs();
+    }
+
+    /// More bytes than a constant has that the compiler computes from it.
+    fn constant(&self, end: u32) -> f64 {
+        match (self.multiplies, self.raises) {
+            (false, _) => 0.0,
+            (true, true) => f64::INFINITY,
+            (true, false) => self.numbers * f64::from(end.saturating_sub(self.start)),
+        }
+    }
+}
+
+/// Runs `work` with a large stack. `None` if it takes too long; the thread then goes on by itself.
+fn in_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (sender, receiver) = mpsc::channel();
+    let send = move || drop(sender.send(work()));
+    let thread = std::thread::Builder::new().name(NAME.to_owned()).stack_size(STACK).spawn(send);
+    match (thread, receiver.recv_timeout(TIME)) {
+        (Ok(_), Ok(outcome)) => Some(outcome),
+        (Ok(thread), Err(RecvTimeoutError::Disconnected)) => {
+            // It panicked, and has no outcome.
+            let panic = thread.join().expect_err("it ended without an outcome");
+            std::panic::resume_unwind(panic)
+        }
+        _ => None,
+    }
+}
+
+/// What went wrong, with the line of the template. A template may say as much as it wants.
+fn reason(error: &Error) -> String {
+    let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    let what: String = what.chars().take(REASON).collect();
+    match error.line() {
+        Some(line) => format!("{what} (line {line} of the template)"),
+        None => what,
+    }
+}
