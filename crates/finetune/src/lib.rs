@@ -74,7 +74,9 @@ pub use generate::{
 pub use hub::{HubError, ModelDirectory};
 pub use report::RunReport;
 pub use run::{Ending, Event, HeldOut, Run};
-pub use tokenizer::{ChatTemplate, Conversation, GenerationDefaults, TokenStream, Tokenizer};
+pub use tokenizer::{
+    ChatTemplate, Conversation, Encoder, GenerationDefaults, TokenStream, Tokenizer,
+};
 pub use trainer::{Chunk, Plan, Source, Stage, StepMetrics, TrainedModel, Trainer, TrainerOptions};
 
 /// The README's example is a test.

@@ -1,5 +1,7 @@
 //! Conversations as text: the chat template of a tokenizer, rendered as `transformers` does.
 
+use std::path::Path;
+
 use minijinja::{Value, context};
 use serde::Deserialize;
 
@@ -99,6 +101,16 @@ impl ChatTemplate {
         let tokens = [("bos_token", bos), ("eos_token", eos), ("pad_token", pad)];
         let there = tokens.into_iter().filter_map(|(name, token)| Some((name, token.as_ref()?)));
         Ok(Self { template, tokens: there.collect() })
+    }
+
+    /// The template of the file `path`, for which there are no special tokens.
+    ///
+    /// # Errors
+    /// [`HubError::Json`] for a template that cannot be read, and [`HubError::TemplateLimit`] for
+    /// one that is too long.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, HubError> {
+        let template = Template::compile(path, text)?;
+        Ok(Self { template, tokens: context! {} })
     }
 
     /// The text of the first `count` messages; with `answer`, up to where the model is to speak.

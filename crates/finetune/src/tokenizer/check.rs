@@ -10,9 +10,14 @@ use crate::hub::HubError;
 /// By how much all replacements together may make a text longer.
 const GROWTH: usize = 64;
 
+/// The most bytes of an added token: the automaton that finds them grows with their length.
+const ADDED: usize = 1024;
+
 /// The parts of the file that are checked.
 #[derive(Deserialize)]
 struct Parts {
+    #[serde(default)]
+    added_tokens: Vec<Value>,
     normalizer: Option<Value>,
     pre_tokenizer: Option<Value>,
     post_processor: Option<Value>,
@@ -38,6 +43,13 @@ pub(super) fn check(path: &Path, text: &[u8]) -> Result<(), HubError> {
                 "{name}: its replacements make a text up to {grown} times as long; {GROWTH} times \
                  is the limit"
             );
+            return Err(HubError::json(path, why));
+        }
+    }
+    for token in &parts.added_tokens {
+        let bytes = token["content"].as_str().map_or(0, str::len);
+        if bytes > ADDED {
+            let why = format!("added_tokens: a token has {bytes} bytes; {ADDED} is the limit");
             return Err(HubError::json(path, why));
         }
     }

@@ -5,6 +5,7 @@ mod adapters;
 mod architectures;
 mod checkpoints;
 mod conversations;
+mod damage;
 mod data;
 mod device;
 mod difference;
