@@ -70,12 +70,6 @@ impl Examples {
         &tokens[..len.min(tokens.len())]
     }
 
-    /// Every token that the model sees or predicts.
-    pub(super) fn tokens(&self) -> impl Iterator<Item = &u32> {
-        let all = self.sequences.iter().flat_map(|one| one.tokens.iter().chain(&one.targets));
-        all.filter(|token| **token != IGNORED_TARGET)
-    }
-
     /// Checks that the sequences have `seq` tokens.
     ///
     /// # Errors
