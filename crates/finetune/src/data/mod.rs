@@ -30,7 +30,6 @@ pub use split::{Split, SplitOptions};
 pub use text::TextData;
 
 use crate::error::Result;
-use crate::tokenizer::Tokenizer;
 
 /// The tokens of one step and, for each, the token that is to be predicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
