@@ -9,10 +9,10 @@
 //! grad_v_j = Σ_i p_ij · grad_out_i
 //! ```
 //!
-//! Source: Dao, "FlashAttention-2", arXiv 2307.08691. A block keeps 64 rows, loops over tiles of the
-//! other side up to the diagonal (or from it on), and keeps scores in registers; the backward pass
-//! recomputes them. Tensors are f32 in global memory, and accumulators are f32. The mask is always
-//! causal.
+//! Source: Dao, "FlashAttention-2", arXiv 2307.08691. A block keeps 64 rows, loops over tiles of
+//! the other side up to the diagonal (or from it on), and keeps scores in registers; the backward
+//! pass recomputes them. Tensors are f32 in global memory, and accumulators are f32. The mask is
+//! always causal.
 //!
 //! **bf16.** Operands are rounded to bf16 on their way to shared memory, and so is grad_out for
 //! delta. Probabilities and score gradients are rounded in registers.
@@ -27,9 +27,9 @@
 //! split of its group of heads, blocks with the most queries first. Loops take 32 rows at a time.
 //! Before sm_80, f32 blocks have 32 rows to fit into shared memory.
 //!
-//! **Determinism.** Loops run in ascending order of tiles and of the heads of a group. A sum belongs
-//! to one lane, or to four that add up by a butterfly. There are no atomics: `grad_q` and `grad_kv`
-//! each recompute the probabilities.
+//! **Determinism.** Loops run in ascending order of tiles and of the heads of a group. A sum
+//! belongs to one lane, or to four that add up by a butterfly. There are no atomics: `grad_q` and
+//! `grad_kv` each recompute the probabilities.
 
 mod backward;
 mod backward_preprocess;

@@ -14,7 +14,8 @@
 //! |---|---|---|---|---|
 //! | [`kernel::simt`] | register-staged | f32 | f32, NF4 | FMA in f32 |
 //! | [`kernel::mma_sync`] | register-staged | f32, rounded to bf16 | f32, bf16, NF4 | `mma.sync` |
-//! | [`kernel::multistage`] | `cp.async`, multistage | bf16; f32 | bf16, NF4; f32 | `mma.sync`, `wgmma`; tf32x3 |
+//! | [`kernel::multistage`] | `cp.async`, multistage | bf16 | bf16, NF4 | `mma.sync`, `wgmma` |
+//! | [`kernel::multistage`] | `cp.async`, multistage | f32 | f32 | tf32x3 |
 //!
 //! Before sm_80, which has no bf16 tensor cores, all kernels use fused multiply-adds.
 //!

@@ -13,11 +13,11 @@
 //!
 //! | Image | Entry | Meaning |
 //! |---|---|---|
-//! | `gemm_f32_nt` | `gemm_f32_nt_128x128` | f32 GEMM, c = a·bᵀ, tile of 128 × 128, register-staged mainloop |
-//! | `gemm_f32_nt` | `gemm_f32_nt_32x32_sliced8` | … with eight slices along K in a block (sliced-K) |
+//! | `gemm_f32_nt` | `gemm_f32_nt_128x128` | f32, c = a·bᵀ, 128 × 128 tile, register-staged |
+//! | `gemm_f32_nt` | `gemm_f32_nt_32x32_sliced8` | … with eight slices of K in a block |
 //! | `gemm_f32_nt` | `gemm_f32_nt_multistage_64x64` | … with the multistage mainloop |
-//! | `gemm_bf16_nn_nf4` | `gemm_bf16_nn_nf4_64x64` | bf16 GEMM, c = a·b, b in NF4 |
-//! | `gemm_bf16_nt_multistage` | `gemm_bf16_nt_multistage_128x192` | bf16 GEMM of bf16 operands, multistage mainloop |
+//! | `gemm_bf16_nn_nf4` | `gemm_bf16_nn_nf4_64x64` | bf16 multiplication, c = a·b, b in NF4 |
+//! | `gemm_bf16_nt_multistage` | `gemm_bf16_nt_multistage_128x192` | bf16 operands, multistage |
 //! | `flash_attention_bf16` | `flash_attention_bf16_hd64` | head dimension of at most 64 |
 //! | `gemv_bf16` | `gemv_bf16_norm_split4` | fused with RMSNorm, four warps share a row |
 //! | `softmax` | `softmax_warp_per_row` | one warp per row |

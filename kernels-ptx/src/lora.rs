@@ -25,7 +25,7 @@ use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Scalar, Value};
 
 /// Maximum adapters of a launch.
-const MAX_UPDATES: usize = 3;
+const MAX_ADAPTERS: usize = 3;
 /// Ranks that a block processes at a time in `expand` and `grad`.
 const RANK_TILE: u32 = 16;
 
@@ -57,15 +57,15 @@ pub(crate) fn module(target: SmTarget) -> Module {
 }
 
 /// Declares the parameters `name0`, `name1` and `name2`.
-fn pointers<'k>(k: &Kernel<'k>, name: &str) -> [Ptr<'k, f32>; MAX_UPDATES] {
-    std::array::from_fn(|update| k.pointer(&format!("{name}{update}")))
+fn pointers<'k>(k: &Kernel<'k>, name: &str) -> [Ptr<'k, f32>; MAX_ADAPTERS] {
+    std::array::from_fn(|adapter| k.pointer(&format!("{name}{adapter}")))
 }
 
 /// One rank of one adapter, from its index among the ranks of all adapters.
 #[derive(Clone, Copy)]
 struct Rank<'k> {
     /// Whether it belongs to the second or a later adapter, and whether to the third.
-    later: [Pred<'k>; MAX_UPDATES - 1],
+    later: [Pred<'k>; MAX_ADAPTERS - 1],
     /// Its index within the adapter.
     number: Value<'k, u32>,
 }
@@ -79,14 +79,14 @@ impl<'k> Rank<'k> {
     }
 
     /// The pointer of its adapter.
-    fn select_ptr(self, pointers: [Ptr<'k, f32>; MAX_UPDATES]) -> Ptr<'k, f32> {
+    fn select_ptr(self, pointers: [Ptr<'k, f32>; MAX_ADAPTERS]) -> Ptr<'k, f32> {
         Ptr::from_address(self.select(pointers.map(|pointer| pointer.address())))
     }
 
     /// The value of its adapter.
     fn select<T: Scalar>(
         self,
-        [first, second, third]: [Value<'k, T>; MAX_UPDATES],
+        [first, second, third]: [Value<'k, T>; MAX_ADAPTERS],
     ) -> Value<'k, T> {
         self.later[1].select(third, self.later[0].select(second, first))
     }

@@ -3,7 +3,8 @@
 //! ```text
 //! z_i   = logit_i; if token i was seen: logit_i ÷ penalty if logit_i ≥ 0, else logit_i · penalty
 //! w_i   = exp((z_i − max z) ÷ temperature)
-//! kept  = top-k: z_i ≥ the top_k-th largest z; then top-p: Σ of the kept w above z_i < top_p · Σ kept w
+//! kept  = top-k: z_i ≥ the top_k-th largest z; then
+//!         top-p: Σ of the kept w above z_i < top_p · Σ kept w
 //! token = argmax over the kept i of (z_i − max z) ÷ temperature + g_i        temperature > 0
 //! token = argmax z_i                                                         otherwise
 //! ```

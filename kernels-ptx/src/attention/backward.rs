@@ -1,9 +1,10 @@
 //! Backward pass: a block has a tile of queries and loops over the keys up to the diagonal, or it
 //! has a tile of keys and loops over the queries from the diagonal on, for each head of its group.
 //!
-//! Both recompute p and ds: `grad_q` with queries as rows, `grad_kv` with keys as rows, so that they
-//! are in the right registers for the next product. Probability gradients are computed first: the
-//! operand of the scores is in flight meanwhile, and afterwards their own operand can be replaced.
+//! Both recompute p and ds: `grad_q` with queries as rows, `grad_kv` with keys as rows, so that
+//! they are in the right registers for the next product. Probability gradients are computed first:
+//! the operand of the scores is in flight meanwhile, and afterwards their own operand can be
+//! replaced.
 
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
@@ -35,8 +36,8 @@ pub(super) fn name(config: Config, side: Side) -> String {
     config.entry_name(&format!("_{gradient}_hd{}", config.max_head_dim))
 }
 
-/// The resident tiles (q and grad_out, or k and v), the tiles that the loop loads (k and v, or q and
-/// grad_out), and their total words.
+/// The resident tiles (q and grad_out, or k and v), the tiles that the loop loads (k and v, or q
+/// and grad_out), and their total words.
 pub(super) fn smem_tiles(config: Config) -> ([SmemTile; 4], u32) {
     let rows = config.block_rows();
     SmemTile::layout([rows, rows, TILE_ROWS, TILE_ROWS], config)

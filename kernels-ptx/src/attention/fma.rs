@@ -38,8 +38,8 @@ impl<'k> WarpMma<'k> {
         });
     }
 
-    /// [`WarpMma::multiply`], two rows of `b` at a time. Each pair of elements of p is held by one of
-    /// the four lanes that share a row.
+    /// [`WarpMma::multiply`], two rows of `b` at a time. Each pair of elements of p is held by one
+    /// of the four lanes that share a row.
     pub(super) fn multiply_fma(&self, p: &Fragments<'k>, b: SmemTile, acc: &[AccFragment<'k>]) {
         let k = &self.kernel;
         k.range(0, b.rows / 2, 1, |pair| {

@@ -1,8 +1,8 @@
 //! Loader of tiles of q, k, v and grad_out: by `cp.async` in f32, through registers in bf16.
 //!
 //! A tile holds rows of `max_head_dim` elements without padding. A chunk is 16 bytes, what
-//! `ldmatrix` reads of a row. Chunk c of row r is stored at chunk c XOR (r mod 8), so that the eight
-//! rows of a matrix are in different banks.
+//! `ldmatrix` reads of a row. Chunk c of row r is stored at chunk c XOR (r mod 8), so that the
+//! eight rows of a matrix are in different banks.
 
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
@@ -114,7 +114,8 @@ impl<'k> TileLoader<'k> {
         4 * self.config.threads() / self.config.max_head_dim
     }
 
-    /// Starts loading the rows. Rows past the end of the sequence repeat the last row; padding is 0.
+    /// Starts loading the rows. Rows past the end of the sequence repeat the last row; padding is
+    /// 0.
     pub(super) fn fetch(&self, load: TileLoad<'k>) {
         if self.addresses.is_empty() {
             return;

@@ -3,9 +3,9 @@
 //!
 //! **Columns.** `a·bᵀ` has the columns of an `mma` accumulator: of each fragment, a lane holds the
 //! columns 2·member and 2·member + 1, with member = lane mod 4. So does `p·b` in bf16. In f32,
-//! where `ldmatrix` can't transpose, a lane loads two neighbours in a row of b at once, one for each
-//! of two fragments. Of 16 columns it then holds four consecutive ones: the first and third in one
-//! fragment, the second and fourth in the next.
+//! where `ldmatrix` can't transpose, a lane loads two neighbours in a row of b at once, one for
+//! each of two fragments. Of 16 columns it then holds four consecutive ones: the first and third in
+//! one fragment, the second and fourth in the next.
 
 use retrograph_ptx::build::{Kernel, Shared, Value};
 
@@ -161,8 +161,8 @@ impl<'k> WarpMma<'k> {
         }
     }
 
-    /// The addresses of rows of b along K: the pairs of chunks of a period in bf16; in f32 two rows,
-    /// in both halves of a period.
+    /// The addresses of rows of b along K: the pairs of chunks of a period in bf16; in f32 two
+    /// rows, in both halves of a period.
     fn b_addresses(&self) -> [Shared<'k, u32>; 4] {
         match self.config.dtype {
             DType::F32 => {

@@ -11,7 +11,7 @@
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
 
-use super::{Factor, MAX_UPDATES, RANK_TILE, Rank, pointers, rows_aligned};
+use super::{Factor, MAX_ADAPTERS, RANK_TILE, Rank, pointers, rows_aligned};
 use crate::primitives::vec4::Vec4;
 
 /// Rows of a block.
@@ -36,8 +36,8 @@ fn define<'k>(k: &Kernel<'k>, factor: Factor) {
     let (t, w, t_sum) = (pointers(k, "t"), pointers(k, "w"), pointers(k, "total"));
     let y = k.pointer::<f32>("y");
     let (rows, width) = (k.param::<u32>("rows"), k.param::<u32>("width"));
-    let (rank, updates) = (k.param::<u32>("rank"), k.param::<u32>("updates"));
-    let splits = [0, 1, 2].map(|update| k.param::<u32>(&format!("parts{update}")));
+    let (rank, adapters) = (k.param::<u32>("rank"), k.param::<u32>("updates"));
+    let splits = [0, 1, 2].map(|adapter| k.param::<u32>(&format!("parts{adapter}")));
     let alpha = k.param::<f32>("alpha");
     let accumulate = k.param::<u32>("accumulate").ne(0);
     k.max_threads(THREADS);
@@ -65,7 +65,7 @@ fn define<'k>(k: &Kernel<'k>, factor: Factor) {
         }
     });
     let padded = (rank + (RANK_TILE - 1)) & !(RANK_TILE - 1);
-    k.range(0, padded * updates, RANK_TILE, |at| {
+    k.range(0, padded * adapters, RANK_TILE, |at| {
         let rank_index = Rank::of(at, padded);
         let [t, w, t_sum] = [t, w, t_sum].map(|pointers| rank_index.select_ptr(pointers));
         k.barrier();
@@ -194,4 +194,4 @@ impl<'k> Block<'k> {
     }
 }
 
-const _: () = assert!(MAX_UPDATES == 3, "ranks are found among three updates");
+const _: () = assert!(MAX_ADAPTERS == 3, "ranks are found among three updates");

@@ -38,7 +38,7 @@ fn define<'k>(k: &Kernel<'k>, (factor, columns): (Factor, u32)) {
     let x = k.pointer::<f32>("x");
     let (w, out) = (pointers(k, "w"), pointers(k, "out"));
     let (rows, width) = (k.param::<u32>("rows"), k.param::<u32>("width"));
-    let (rank, updates) = (k.param::<u32>("rank"), k.param::<u32>("updates"));
+    let (rank, adapters) = (k.param::<u32>("rank"), k.param::<u32>("updates"));
     let (split_len, alpha) = (k.param::<u32>("part"), k.param::<f32>("alpha"));
     k.max_threads(THREADS);
     k.min_blocks(2);
@@ -47,7 +47,7 @@ fn define<'k>(k: &Kernel<'k>, (factor, columns): (Factor, u32)) {
     let start = k.ctaid_y() * split_len;
     let end = (start + split_len).min(width);
     let first = k.ctaid_z() * columns;
-    let sizes = Sizes { rows, width, rank, total_rank: rank * updates, end, first };
+    let sizes = Sizes { rows, width, rank, total_rank: rank * adapters, end, first };
     let block = Block { k: *k, factor, columns, sizes, smem_base };
     let (x_loader, w_loader) = (block.x_loader(x), block.w_loader(w));
     let acc = Accumulators::new(&block);
@@ -131,7 +131,7 @@ impl<'k> Block<'k> {
     }
 
     /// The loader of w. Ranks past the end are zero.
-    fn w_loader(&self, w: [Ptr<'k, f32>; super::MAX_UPDATES]) -> TileLoader<'k> {
+    fn w_loader(&self, w: [Ptr<'k, f32>; super::MAX_ADAPTERS]) -> TileLoader<'k> {
         let (k, Sizes { width, rank, total_rank, first, .. }) = (self.k, self.sizes);
         let (thread, row_threads) = (k.tid_x(), THREADS / self.columns);
         let smem_base = self.smem_base.offset(i64::from(ROWS * ROW_STRIDE));
@@ -257,7 +257,7 @@ impl<'k> Accumulators<'k> {
     fn write(
         &self,
         block: &Block<'k>,
-        (out, alpha): ([Ptr<'k, f32>; super::MAX_UPDATES], Value<'k, f32>),
+        (out, alpha): ([Ptr<'k, f32>; super::MAX_ADAPTERS], Value<'k, f32>),
     ) {
         let Block {
             k, columns, sizes: Sizes { rows, rank, total_rank, first, .. }, smem_base, ..

@@ -22,8 +22,8 @@ pub(in crate::gemm) struct MultistageConfig {
 }
 
 impl MultistageConfig {
-    /// The name of the entry in `image`, for b of type `b_dtype`. The f32 image has other mainloops,
-    /// too.
+    /// The name of the entry in `image`, for b of type `b_dtype`. The f32 image has other
+    /// mainloops, too.
     pub(in crate::gemm) fn entry_name(&self, image: &str, b_dtype: DType) -> String {
         match b_dtype {
             DType::F32 => format!("{image}_multistage_{}", self.name),

@@ -12,8 +12,8 @@
 //! bf16 operands accumulate in a single chain along K, so results have the bits of the
 //! register-staged bf16 kernel without slices. Targets before sm_80 copy by plain loads and stores.
 //!
-//! **Limits.** Rows of operands start at multiples of 16 bytes, and their length is a multiple of 16
-//! bytes.
+//! **Limits.** Rows of operands start at multiples of 16 bytes, and their length is a multiple of
+//! 16 bytes.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;

@@ -1,10 +1,10 @@
 //! Loader that splits an f32 operand into tf32 hi and lo tiles in shared memory.
 //!
-//! Each tile has one 128-byte line per column of b, with 32 elements along K, in the swizzled layout
-//! of `wgmma` descriptors ([`Swizzled`]). A thread loads blocks of 4 × 16 bytes and stores chunks
-//! of four elements along K. It has all elements of a 4 × 4 block, so transposing an MN-major
-//! operand costs nothing. Eight consecutive threads store to eight different chunks of a line
-//! modulo 128 bytes, which avoids bank conflicts.
+//! Each tile has one 128-byte line per column of b, with 32 elements along K, in the swizzled
+//! layout of `wgmma` descriptors ([`Swizzled`]). A thread loads blocks of 4 × 16 bytes and stores
+//! chunks of four elements along K. It has all elements of a 4 × 4 block, so transposing an
+//! MN-major operand costs nothing. Eight consecutive threads store to eight different chunks of a
+//! line modulo 128 bytes, which avoids bank conflicts.
 
 use std::array::from_fn;
 

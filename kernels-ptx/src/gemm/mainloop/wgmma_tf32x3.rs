@@ -1,25 +1,25 @@
 //! Warp-specialized f32 mainloop: `wgmma` with three tf32 products per f32 product.
 //!
 //! Operands are split as in [`tf32x3`](super::tf32x3), and products are added in the same order.
-//! Two groups of producer threads fill the stages (`wgmma_tf32x3/producer.rs`): a unchanged, b split
-//! into hi and lo tiles, which all consumers read through descriptors. A consumer warpgroup has 64
-//! rows of c and all columns. It loads its rows of a as fragments and splits them in registers,
-//! from which `wgmma` takes them.
+//! Two groups of producer threads fill the stages (`wgmma_tf32x3/producer.rs`): a unchanged, b
+//! split into hi and lo tiles, which all consumers read through descriptors. A consumer warpgroup
+//! has 64 rows of c and all columns. It loads its rows of a as fragments and splits them in
+//! registers, from which `wgmma` takes them.
 //!
 //! The products of a stage run asynchronously, one half of the columns at a time, from zero; the
 //! result is then added to the accumulators in f32. Tensor cores work for one warpgroup while
 //! another one adds and splits: the second warpgroup starts when the first has its first half.
 //!
 //! **Synchronization.** Each stage has a full barrier per warpgroup, so that warpgroups don't wait
-//! for each other, and one empty barrier. There is no barrier for the whole block. Producers execute
-//! `fence.proxy.async`, which would otherwise make consumers wait for loads in flight.
+//! for each other, and one empty barrier. There is no barrier for the whole block. Producers
+//! execute `fence.proxy.async`, which would otherwise make consumers wait for loads in flight.
 //!
 //! **Limits.** sm_90a. A block runs a multiple of [`STAGES`] stages, so that each has a fixed slot
 //! in shared memory. Past the end of K, a is zero, and b repeats elements of the same column, which
 //! are NaN only if the column's results are NaN anyway.
 //!
-//! `setmaxnreg` is not used: when the driver links for its cache it ignores the instruction, and the
-//! accumulators would spill.
+//! `setmaxnreg` is not used: when the driver links for its cache it ignores the instruction, and
+//! the accumulators would spill.
 
 mod producer;
 

@@ -1,7 +1,7 @@
 //! The producer groups, which fill the stages in turn.
 //!
-//! a is copied by `cp.async`. b is loaded into registers, split, and stored as hi and lo tiles. Both
-//! loads are in flight together, so a stage waits for memory once; a group has the time of two
+//! a is copied by `cp.async`. b is loaded into registers, split, and stored as hi and lo tiles.
+//! Both loads are in flight together, so a stage waits for memory once; a group has the time of two
 //! stages for it. No load of b may be in flight when a stage is released, because the fence would
 //! wait for it.
 
@@ -88,8 +88,8 @@ impl<'k> Producer<'k> {
         });
     }
 
-    /// Fills the stage at index `first` from this group's first one. a becomes zero if the stage has
-    /// no elements.
+    /// Fills the stage at index `first` from this group's first one. a becomes zero if the stage
+    /// has no elements.
     fn fill(&self, first: u32, has_elements: Pred<'k>) {
         let k = self.stages.kernel;
         self.a.copy(self.a_state.k_start.get(), self.stages.a(first), Some(has_elements));
