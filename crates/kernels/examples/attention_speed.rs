@@ -20,13 +20,13 @@ use std::fs::File;
 use std::io::Write;
 
 use device::{Device, Work};
+use retrograph_kernels::attention::reference::fused::{attend, attend_backward};
 use retrograph_kernels::ops::{
     AttentionGradK, AttentionGradProbs, AttentionGradQ, AttentionGradV, AttentionScores,
     AttentionShape, AttentionValues, Compute, FusedAttention, FusedAttentionGradKv,
     FusedAttentionGradQ, FusedAttentionGrads, FusedAttentionRows, PartsSum, Softmax,
     SoftmaxBackward,
 };
-use retrograph_kernels::reference::fused_attention::{attend, attend_backward};
 use retrograph_kernels::{KernelError, Launch, View};
 
 type F32 = View<u64, f32>;

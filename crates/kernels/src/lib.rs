@@ -30,13 +30,27 @@
 //! Absent on purpose: loading and launching, which need a driver. The crate can be used with any
 //! driver binding.
 
+pub mod attention;
 mod checks;
+pub mod elementwise;
+pub mod embedding;
 pub mod error;
+pub mod gemm;
+pub mod gemv;
+mod geometry;
 pub mod images;
 pub mod launch;
+pub mod lora;
+pub mod loss;
 pub mod nf4;
+pub mod norm;
 pub mod ops;
-pub mod reference;
+pub mod optimizer;
+mod params;
+pub mod rope;
+pub mod sampling;
+pub mod tensor;
+mod tensor_list;
 pub mod view;
 
 pub use error::KernelError;

@@ -2,7 +2,7 @@
 
 use retrograph_kernels::View;
 use retrograph_kernels::ops::{AdamW, AdamWTensor, Schedule};
-use retrograph_kernels::reference::adamw::{AdamWConstants, AdamWState, LearningRate};
+use retrograph_kernels::optimizer::reference::adamw::{AdamWConstants, AdamWState, LearningRate};
 
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, doubles, same_bits};

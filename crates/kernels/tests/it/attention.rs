@@ -1,10 +1,10 @@
 //! The products of attention against their references and finite differences.
 
+use retrograph_kernels::attention::reference::unfused::{grad_values, scores, values};
 use retrograph_kernels::ops::{
     AttentionGradK, AttentionGradProbs, AttentionGradQ, AttentionGradV, AttentionScores,
     AttentionShape, AttentionValues,
 };
-use retrograph_kernels::reference::attention::{grad_values, scores, values};
 use retrograph_kernels::{KernelError, Launch, View};
 
 use crate::bounds::{chain, within};

@@ -1,16 +1,17 @@
 //! Attention over a cache against its reference, for one new token and for several.
 
 use half::bf16;
+use retrograph_kernels::attention::reference::cache::attend;
 use retrograph_kernels::ops::{
     CacheAppend, CacheAttention, CacheAttentionSum, CacheScores, CacheShape, CacheSoftmax,
     CacheValues, Compute, Rope, Turn, Turned, rope_tables,
 };
-use retrograph_kernels::reference::{cache::attend, rope::rope};
+use retrograph_kernels::rope::reference::rope;
 use retrograph_kernels::{KernelError, Launch, View};
 
-use crate::cache_bf16::caches;
 use crate::gemm_case::{Form, rounded};
 use crate::harness::Device;
+use crate::kv_cache_bf16::caches;
 use crate::support::{Data, Tolerance, doubles, same_bits};
 
 /// As for softmax; the weighted sum adds a rounding for each position.

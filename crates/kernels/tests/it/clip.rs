@@ -2,7 +2,7 @@
 
 use retrograph_kernels::View;
 use retrograph_kernels::ops::{Clip, ClipScale, Guard, SquaredSums, squared_sums_partials};
-use retrograph_kernels::reference::clip::{clip, clip_scale};
+use retrograph_kernels::optimizer::reference::clip::{clip, clip_scale};
 
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, doubles, same_bits};

@@ -1,11 +1,11 @@
 //! Cross-entropy and its gradient against their references.
 
 use retrograph_kernels::Dispatch;
+use retrograph_kernels::loss::reference::{cross_entropy, cross_entropy_gradient};
 use retrograph_kernels::ops::{CrossEntropy, GradLogits, IGNORED_TARGET};
-use retrograph_kernels::reference::cross_entropy::{cross_entropy, cross_entropy_gradient};
 
+use crate::elementwise::rounds;
 use crate::harness::Device;
-use crate::streams::rounds;
 use crate::support::{Data, Tolerance, differences, doubles, same_bits};
 
 /// Rows and vocabularies: one, primes, a warp and one past it, both entries, several per thread.

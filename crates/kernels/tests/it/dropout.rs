@@ -1,8 +1,8 @@
 //! Dropout against its reference, and against itself.
 
 use retrograph_kernels::KernelError;
+use retrograph_kernels::elementwise::reference::dropout::keeps;
 use retrograph_kernels::ops::Dropout;
-use retrograph_kernels::reference::dropout::keeps;
 
 use crate::harness::Device;
 use crate::support::{Data, same_bits};

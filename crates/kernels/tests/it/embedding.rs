@@ -1,7 +1,7 @@
 //! Embedding and its backward pass.
 
+use retrograph_kernels::embedding::reference::{embedding, embedding_backward};
 use retrograph_kernels::ops::{Embedding, EmbeddingBackward};
-use retrograph_kernels::reference::embedding::{embedding, embedding_backward};
 
 use crate::gemm_case::{Form, rounded};
 use crate::harness::Device;

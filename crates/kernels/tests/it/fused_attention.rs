@@ -1,9 +1,9 @@
 //! Fused attention and its gradients against their references and finite differences.
 
+use retrograph_kernels::attention::reference::fused::{attend, attend_backward};
 use retrograph_kernels::ops::{
     AttentionShape, Compute, FusedAttention, FusedAttentionGradKv, FusedAttentionGrads,
 };
-use retrograph_kernels::reference::fused_attention::{attend, attend_backward};
 use retrograph_kernels::{KernelError, SmTarget, View};
 
 use crate::bounds::within;

@@ -1,11 +1,11 @@
 //! One problem of fused attention: its operands, its results, and what those may be off by.
 
 use half::bf16;
+use retrograph_kernels::attention::reference::fused::{Gradients, attend, attend_backward};
 use retrograph_kernels::ops::{
     AttentionShape, Compute, FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ,
     FusedAttentionGrads, FusedAttentionRows, PartsSum, Written,
 };
-use retrograph_kernels::reference::fused_attention::{Gradients, attend, attend_backward};
 
 use crate::bounds::within;
 use crate::gemm_case::rounded;

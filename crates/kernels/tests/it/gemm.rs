@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use retrograph_kernels::reference::gemm;
+use retrograph_kernels::gemm::reference as gemm;
 
 use crate::bounds::within;
 use crate::gemm_case::{Case, OPS, Op, TILES, geometry, large_tiles, shape};

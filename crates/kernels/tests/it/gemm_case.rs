@@ -1,9 +1,9 @@
 //! One product of a linear layer: how it is launched and what it must be.
 
 use half::bf16;
+use retrograph_kernels::gemm::reference as gemm;
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_kernels::ops::{Compute, Dgrad, Fprop, GemmShape, Nf4, Nf4Scales, Stored, Wgrad};
-use retrograph_kernels::reference::gemm;
 use retrograph_kernels::{Dispatch, Kernel, KernelError, Launch, SmTarget, View, images};
 
 use crate::bounds::{chain, within};

@@ -1,8 +1,8 @@
 //! Matrix times vector against the reference of a product with one row.
 
 use retrograph_kernels::Dispatch;
+use retrograph_kernels::gemm::reference::fprop;
 use retrograph_kernels::ops::{GemmShape, Gemv};
-use retrograph_kernels::reference::gemm::fprop;
 
 use crate::bounds::{chain, within};
 use crate::gemm_case::Form;

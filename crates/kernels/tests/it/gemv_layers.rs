@@ -1,9 +1,9 @@
 //! Several layers of one vector in a launch, behind a norm and gated, against references.
 
+use retrograph_kernels::elementwise::reference::silu::{silu, silu_derivative};
+use retrograph_kernels::gemm::reference::fprop;
+use retrograph_kernels::norm::reference::rms_norm::rms_norm;
 use retrograph_kernels::ops::{GatedGemv, GemmShape, GemvPart, Gemvs, Normed};
-use retrograph_kernels::reference::gemm::fprop;
-use retrograph_kernels::reference::rms_norm::rms_norm;
-use retrograph_kernels::reference::silu::{silu, silu_derivative};
 use retrograph_kernels::{Access, Argument, KernelError, Launch, View};
 
 use crate::bounds::{UNIT, chain, within};

@@ -1,8 +1,8 @@
 //! RMSNorm, its backward pass and the reduction of the gradient of gamma.
 
 use retrograph_kernels::View;
+use retrograph_kernels::norm::reference::rms_norm::{RmsNormForward, rms_norm, rms_norm_backward};
 use retrograph_kernels::ops::{RmsNorm, RmsNormBackward, RmsNormGammaReduce};
-use retrograph_kernels::reference::rms_norm::{RmsNormForward, rms_norm, rms_norm_backward};
 
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, differences, doubles, same_bits};

@@ -2,7 +2,7 @@
 
 use half::bf16;
 use retrograph_kernels::ops::{Rope, Turn, Written, rope_tables};
-use retrograph_kernels::reference::rope::rope;
+use retrograph_kernels::rope::reference::rope;
 use retrograph_kernels::{KernelError, View};
 
 use crate::bounds::{chain, within};

@@ -1,7 +1,7 @@
 //! The choice of a token against its reference.
 
 use retrograph_kernels::ops::{MarkTokens, Sample, SamplingWords, sample_chunks};
-use retrograph_kernels::reference::sample::{adjusted, scores, threshold};
+use retrograph_kernels::sampling::reference::{adjusted, scores, threshold};
 
 use crate::harness::Device;
 use crate::support::{Data, doubles};

@@ -1,7 +1,7 @@
 //! Softmax and its gradient against their references.
 
+use retrograph_kernels::attention::reference::softmax::{softmax, softmax_backward};
 use retrograph_kernels::ops::{Softmax, SoftmaxBackward, SoftmaxInPlace};
-use retrograph_kernels::reference::softmax::{softmax, softmax_backward};
 use retrograph_kernels::{Dispatch, Launch};
 
 use crate::harness::Device;

@@ -1,0 +1,33 @@
+//! Cross-entropy in double precision: `loss = ln Σ exp(logits) − logits[target]` for each row.
+
+use crate::attention::reference::softmax::distribution;
+use crate::ops::IGNORED_TARGET;
+
+/// The loss of each row of `vocab` logits; 0 where the target is ignored, NaN where it is another
+/// that is not below `vocab`.
+pub fn cross_entropy(logits: &[f64], targets: &[u32], vocab: usize) -> Vec<f64> {
+    let rows = logits.chunks_exact(vocab.max(1)).zip(targets);
+    rows.map(|(row, &target)| {
+        let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = row.iter().map(|x| (x - max).exp()).sum();
+        let otherwise = if target == IGNORED_TARGET { 0.0 } else { f64::NAN };
+        row.get(target as usize).map_or(otherwise, |logit| max + sum.ln() - logit)
+    })
+    .collect()
+}
+
+/// `softmax(logits) − onehot(target)`. A row whose target is ignored has zeros, and NaN where its
+/// probabilities are; one with another target that is not below `vocab` has NaN.
+pub fn cross_entropy_gradient(logits: &[f64], targets: &[u32], vocab: usize) -> Vec<f64> {
+    let mut gradient = Vec::with_capacity(logits.len());
+    for (row, &target) in logits.chunks_exact(vocab.max(1)).zip(targets) {
+        let mut probabilities = distribution(row);
+        match probabilities.get_mut(target as usize) {
+            Some(probability) => *probability -= 1.0,
+            None if target == IGNORED_TARGET => probabilities.iter_mut().for_each(|p| *p *= 0.0),
+            None => probabilities.fill(f64::NAN),
+        }
+        gradient.append(&mut probabilities);
+    }
+    gradient
+}

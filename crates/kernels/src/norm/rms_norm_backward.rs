@@ -1,0 +1,170 @@
+//! The backward pass of RMSNorm, and the two-stage reduction of the gradient of gamma.
+
+use super::column_sum;
+use super::rms_norm::{aligned, quads, row_sizes, threads};
+use crate::checks::Check;
+use crate::geometry::linear;
+use crate::params::{pointer, u32};
+use crate::tensor::Written;
+use crate::{Access, Argument, BufferArgument, Kernel, KernelError, Launch, Problem, View};
+
+/// Kernel of [`RmsNormBackward`].
+pub static RMS_NORM_BACKWARD: Kernel = Kernel {
+    name: "rms_norm_backward",
+    image: "rms_norm_backward",
+    parameters: &[
+        pointer("x"),
+        pointer("gamma"),
+        pointer("rstd"),
+        pointer("grad_out"),
+        pointer("grad_out_2"),
+        pointer("grad_out_3"),
+        pointer("grad_input"),
+        pointer("grad_input_bf16"),
+        pointer("gamma_partials"),
+        u32("rows"),
+        u32("width"),
+        u32("rows_per_block"),
+        u32("accumulate"),
+    ],
+    entries: &["rms_norm_backward", "rms_norm_backward_1", "rms_norm_backward_2"],
+    dispatch: |problem, _| {
+        let [_, width, blocks, aligned, ..] = problem.sizes;
+        let entry = match quads(width) {
+            Some(1) if aligned == 1 => "rms_norm_backward_1",
+            Some(2) if aligned == 1 => "rms_norm_backward_2",
+            _ => "rms_norm_backward",
+        };
+        linear(entry, blocks, threads(width))
+    },
+};
+
+/// Kernel of [`RmsNormGammaReduce`].
+pub static RMS_NORM_GAMMA_REDUCE: Kernel = Kernel {
+    name: "rms_norm_gamma_reduce",
+    image: "column_sum",
+    parameters: column_sum::PARAMETERS,
+    entries: column_sum::ENTRIES,
+    dispatch: column_sum::dispatch,
+};
+
+/// Gradients of [`RmsNorm`](crate::ops::RmsNorm): with `h = x · rstd` and `u = gamma ⊙ grad_out`,
+/// `grad_input = rstd · (u − h · mean(u ⊙ h))`, and each block's share of `Σ_rows grad_out ⊙ h`.
+///
+/// Row p of `gamma_partials` is the sum, in order, over one run of consecutive rows;
+/// [`RmsNormGammaReduce`] adds the runs. Both stages have a fixed order, so that the gradient has
+/// the same bits each time.
+#[derive(Clone, Copy, Debug)]
+pub struct RmsNormBackward<'a, B, O = View<B, f32>> {
+    /// `[rows, width]`, read: the input of the forward pass.
+    pub x: View<B, f32>,
+    /// `[width]`, read.
+    pub gamma: View<B, f32>,
+    /// `[rows]`, read: as the forward pass wrote it.
+    pub rstd: View<B, f32>,
+    /// `[rows, width]` each, read: one to three gradients of y, which are added in this order.
+    pub grad_out: &'a [View<B, f32>],
+    /// `[rows, width]`, written: as f32, as bf16, or both. Where `accumulate` is set, what is there
+    /// as f32 is added to, and bf16 has the sum.
+    pub grad_input: O,
+    /// `[partial_rows(rows), width]`, written; `None` where gamma is frozen.
+    pub gamma_partials: Option<View<B, f32>>,
+    /// Number of rows.
+    pub rows: usize,
+    /// Elements in a row.
+    pub width: usize,
+    /// Whether `grad_input` is added to.
+    pub accumulate: bool,
+}
+
+impl<B: Copy> RmsNormBackward<'_, B> {
+    /// How many rows `gamma_partials` has for an input of `rows` rows.
+    pub fn partial_rows(rows: usize) -> usize {
+        rows.div_ceil(rows_per_block(rows))
+    }
+}
+
+impl<B: Copy, O: Into<Written<B>> + Copy> RmsNormBackward<'_, B, O> {
+    /// The launch.
+    pub fn launch(&self) -> Result<Launch<B>, KernelError> {
+        let check = Check(RMS_NORM_BACKWARD.name);
+        let (rows, width) = row_sizes(check, self.rows, self.width)?;
+        let elements = check.product("rows × width", &[self.rows, self.width])?;
+        check.length("x", self.x, elements)?;
+        check.length("gamma", self.gamma, self.width)?;
+        check.length("rstd", self.rstd, self.rows)?;
+        let given = self.grad_out.len();
+        check.rule((1..=3).contains(&given), "there are one to three gradients", (given, 3))?;
+        for grad_out in self.grad_out {
+            check.length("grad_out", *grad_out, elements)?;
+        }
+        let blocks = RmsNormBackward::<B>::partial_rows(self.rows);
+        if let Some(partials) = self.gamma_partials {
+            check.length("gamma_partials", partials, blocks * self.width)?;
+        }
+        let [grad_input, rounded] = self.grad_input(check, elements)?;
+        let grad_out = |at| self.grad_out.get(at).map_or(Argument::Null, |it| Argument::read(*it));
+        let arguments = vec![
+            Argument::read(self.x),
+            Argument::read(self.gamma),
+            Argument::read(self.rstd),
+            grad_out(0),
+            grad_out(1),
+            grad_out(2),
+            grad_input,
+            rounded,
+            self.gamma_partials.map_or(Argument::Null, Argument::write),
+            Argument::U32(rows),
+            Argument::U32(width),
+            Argument::U32(check.size("rows per block", rows_per_block(self.rows))?),
+            Argument::U32(u32::from(self.accumulate)),
+        ];
+        // There are no more blocks than rows, whose number was checked.
+        let problem = Problem::from([rows, width, blocks as u32, aligned(width, &arguments)]);
+        Ok(Launch { kernel: &RMS_NORM_BACKWARD, problem, arguments })
+    }
+
+    /// Where the gradient of the input goes, as f32 and as bf16.
+    fn grad_input(&self, check: Check, elements: usize) -> Result<[Argument<B>; 2], KernelError> {
+        let written: Written<B> = self.grad_input.into();
+        written.check(check, "grad_input", elements)?;
+        let [plain, rounded] = written.arguments();
+        if !self.accumulate {
+            return Ok([plain, rounded]);
+        }
+        let rule = "what is added to is f32, which bf16 may be written beside";
+        let sum = BufferArgument::new(written.floats(check, rule)?, Access::ReadWrite);
+        Ok([Argument::Buffer(sum), rounded])
+    }
+}
+
+/// `grad_gamma = Σ_p partials[p]`: the second stage of the gradient of gamma.
+#[derive(Clone, Copy, Debug)]
+pub struct RmsNormGammaReduce<B> {
+    /// `[partial_rows, width]`, read.
+    pub partials: View<B, f32>,
+    /// `[width]`, written.
+    pub grad_gamma: View<B, f32>,
+    /// [`RmsNormBackward::partial_rows`] of the number of rows.
+    pub partial_rows: usize,
+    /// Elements in a row.
+    pub width: usize,
+}
+
+impl<B: Copy> RmsNormGammaReduce<B> {
+    /// The launch.
+    pub fn launch(&self) -> Result<Launch<B>, KernelError> {
+        let check = Check(RMS_NORM_GAMMA_REDUCE.name);
+        let elements = check.product("partial rows × width", &[self.partial_rows, self.width])?;
+        check.length("partials", self.partials, elements)?;
+        check.length("grad_gamma", self.grad_gamma, self.width)?;
+        let shape = (self.partial_rows, self.width, false);
+        let launch = column_sum::launch(check, (self.partials, self.grad_gamma), shape)?;
+        Ok(Launch { kernel: &RMS_NORM_GAMMA_REDUCE, ..launch })
+    }
+}
+
+/// Rows of one block of the backward kernel: one, until there would be more than 256 blocks.
+fn rows_per_block(rows: usize) -> usize {
+    rows.div_ceil(256).max(1)
+}

@@ -1,0 +1,90 @@
+//! The scalars of a step, computed on the device from the step that the host writes there.
+
+use crate::checks::Check;
+use crate::geometry::linear;
+use crate::params::{pointer, u32, u64};
+use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
+
+/// Kernel of [`Schedule`].
+pub static SCHEDULE: Kernel = Kernel {
+    name: "lr_schedule",
+    image: "lr_schedule",
+    parameters: &[
+        pointer("step"),
+        pointer("scalars"),
+        u32("warmup_steps"),
+        u32("total_steps"),
+        u64("peak_lr"),
+        u64("min_lr"),
+        u64("beta1"),
+        u64("beta2"),
+    ],
+    entries: &["lr_schedule"],
+    // One warp, of which one thread works.
+    dispatch: |_, _| linear("lr_schedule", 1, 32),
+};
+
+/// Learning rate and bias corrections of a step, for [`AdamW`](crate::ops::AdamW).
+///
+/// With s the step, counted from 0, and t = s + 1:
+///
+/// ```text
+/// lr = peak_lr · (s + 1) / warmup_steps                            for s < warmup_steps
+/// lr = min_lr + (peak_lr − min_lr) · (1 + cos(π·p)) / 2,
+///      p = (s − warmup_steps) / (total_steps − warmup_steps)       up to total_steps
+/// lr = min_lr                                                      from there on
+/// scalars = [lr, lr / (1 − β1^t), 1 / sqrt(1 − β2^t)]
+/// ```
+/// Computed in f64 by one thread and rounded once. So step 0 has `peak_lr / warmup_steps`, and
+/// both the last step of the warm-up and the first after it have `peak_lr`.
+#[derive(Clone, Copy, Debug)]
+pub struct Schedule<B> {
+    /// `[1]`, read: the step, counted from 0.
+    pub step: View<B, u32>,
+    /// `[SCALARS]`, written.
+    pub scalars: View<B, f32>,
+    /// The rate at the end of the warm-up; finite.
+    pub peak_lr: f64,
+    /// The rate at the end; finite.
+    pub min_lr: f64,
+    /// Steps of warm-up; 0 for none.
+    pub warmup_steps: u32,
+    /// The step at which the rate reaches `min_lr`.
+    pub total_steps: u32,
+    /// Decay of the first moment, at least 0 and below 1.
+    pub beta1: f64,
+    /// Decay of the second moment, at least 0 and below 1.
+    pub beta2: f64,
+}
+
+impl<B> Schedule<B> {
+    /// Number of scalars: `lr`, `lr / (1 − β1^t)`, `1 / sqrt(1 − β2^t)`.
+    pub const SCALARS: usize = 3;
+}
+
+impl<B: Copy> Schedule<B> {
+    /// The launch.
+    pub fn launch(&self) -> Result<Launch<B>, KernelError> {
+        let check = Check(SCHEDULE.name);
+        check.length("step", self.step, 1)?;
+        check.length("scalars", self.scalars, Self::SCALARS)?;
+        for (name, rate) in [("peak_lr", self.peak_lr), ("min_lr", self.min_lr)] {
+            check.constant(name, rate as f32, (rate.is_finite(), "finite"))?;
+        }
+        for (name, beta) in [("beta1", self.beta1), ("beta2", self.beta2)] {
+            let holds = (0.0..1.0).contains(&beta);
+            check.constant(name, beta as f32, (holds, "at least 0 and below 1"))?;
+        }
+        let arguments = vec![
+            Argument::read(self.step),
+            Argument::write(self.scalars),
+            Argument::U32(self.warmup_steps),
+            Argument::U32(self.total_steps),
+            Argument::U64(self.peak_lr.to_bits()),
+            Argument::U64(self.min_lr.to_bits()),
+            Argument::U64(self.beta1.to_bits()),
+            Argument::U64(self.beta2.to_bits()),
+        ];
+        Ok(Launch { kernel: &SCHEDULE, problem: Problem::from([1]), arguments })
+    }
+}

@@ -1,0 +1,155 @@
+//! Rotary position embedding, both ways, of one tensor or of two at once.
+
+pub mod reference;
+
+use crate::checks::Check;
+use crate::geometry::linear;
+use crate::params::{pointer, u32};
+use crate::tensor::Written;
+use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
+
+/// Kernel of [`Rope`].
+pub static ROPE: Kernel = Kernel {
+    name: "rope",
+    image: "rope",
+    parameters: &[
+        pointer("x"),
+        pointer("out"),
+        pointer("out_bf16"),
+        u32("heads"),
+        pointer("x_2"),
+        pointer("out_2"),
+        pointer("out_2_bf16"),
+        u32("heads_2"),
+        pointer("cos"),
+        pointer("sin"),
+        pointer("start"),
+        u32("quads_of_first"),
+        u32("quads"),
+        u32("half"),
+        u32("seq"),
+        u32("positions"),
+        u32("inverse"),
+    ],
+    entries: &["rope"],
+    dispatch: |problem, _| linear("rope", problem.sizes[0].div_ceil(BLOCK_THREADS), BLOCK_THREADS),
+};
+
+/// Threads of a block, one for each four neighbouring pairs of elements.
+const BLOCK_THREADS: u32 = 128;
+
+/// Turns element i and element i + head_dim ÷ 2 of every head by the angle of its position:
+/// `out[i] = x[i]·cos − x[i + half]·sin`, `out[i + half] = x[i + half]·cos + x[i]·sin`, with the
+/// halves split as Qwen2 does it.
+///
+/// The inverse turns by the negated angle. It is the gradient, since a rotation is orthogonal.
+/// There are fewer than 2³² pairs.
+#[derive(Clone, Copy, Debug)]
+pub struct Rope<'a, B> {
+    /// What is turned: one tensor, or two.
+    pub tensors: &'a [Turn<B>],
+    /// `[positions, head_dim ÷ 2]`, read; see [`rope_tables`].
+    pub cos: View<B, f32>,
+    /// `[positions, head_dim ÷ 2]`, read.
+    pub sin: View<B, f32>,
+    /// The position of the first token of each sequence, one element, read; 0 without it. Positions
+    /// that the tables lack take their last row.
+    pub start: Option<View<B, u32>>,
+    /// Positions that the tables have.
+    pub positions: usize,
+    /// Sequences.
+    pub batch: usize,
+    /// Tokens per sequence.
+    pub seq: usize,
+    /// Elements per head, even.
+    pub head_dim: usize,
+    /// Whether to turn back.
+    pub inverse: bool,
+}
+
+/// A tensor that [`Rope`] turns.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn<B> {
+    /// `[batch, seq, heads, head_dim]`, read.
+    pub x: View<B, f32>,
+    /// `[batch, seq, heads, head_dim]`, written: as f32, as bf16, or both.
+    pub out: Written<B>,
+    /// Heads of x.
+    pub heads: usize,
+}
+
+impl<B: Copy> Rope<'_, B> {
+    /// Checks the operands and describes the launch.
+    pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        let Self { tensors, cos, sin, start, positions, seq, head_dim, .. } = self;
+        let check = Check(ROPE.name);
+        let (half, given) = (head_dim / 2, tensors.len());
+        check.rule(head_dim % 2 == 0, "head_dim must be even", (head_dim, half))?;
+        check.rule((1..=2).contains(&given), "there are one or two tensors", (given, 2))?;
+        let mut arguments = Vec::new();
+        for tensor in tensors {
+            arguments.extend(self.tensor(check, tensor)?);
+        }
+        if given == 1 {
+            arguments.extend([Argument::Null, Argument::Null, Argument::Null, Argument::U32(0)]);
+        }
+        let enough = positions >= if start.is_none() { seq } else { 1 };
+        check.rule(enough, "the tables have a row for each position", (positions, seq))?;
+        let angles = check.product("positions × pairs", &[positions, half])?;
+        check.length("cos", cos, angles)?;
+        check.length("sin", sin, angles)?;
+        if let Some(start) = start {
+            check.length("start", start, 1)?;
+        }
+        arguments.extend([Argument::read(cos), Argument::read(sin)]);
+        arguments.push(start.map_or(Argument::Null, Argument::read));
+        // A quad has at least one pair, so that there are no more of them.
+        let heads: usize = tensors.iter().map(|tensor| tensor.heads).sum();
+        let tokens = self.batch * seq;
+        check.size("the number of pairs", check.product("pairs", &[tokens, heads, half])?)?;
+        let quads = |heads: usize| (tokens * heads * half.div_ceil(4)) as u32;
+        arguments.extend([Argument::U32(quads(tensors[0].heads)), Argument::U32(quads(heads))]);
+        for (what, size) in
+            [("head_dim ÷ 2", half), ("seq", seq), ("the number of positions", positions)]
+        {
+            arguments.push(Argument::U32(check.size(what, size)?));
+        }
+        arguments.push(Argument::U32(u32::from(self.inverse)));
+        Ok(Launch { kernel: &ROPE, problem: Problem::from([quads(heads)]), arguments })
+    }
+
+    /// The arguments of one tensor.
+    fn tensor(&self, check: Check, tensor: &Turn<B>) -> Result<[Argument<B>; 4], KernelError> {
+        let Turn { x, out, heads } = *tensor;
+        let sizes = [self.batch, self.seq, heads, self.head_dim];
+        let elements = check.product("elements", &sizes)?;
+        check.length("x", x, elements)?;
+        out.check(check, "out", elements)?;
+        let [plain, rounded] = out.arguments();
+        let heads = Argument::U32(check.size("heads", heads)?);
+        Ok([Argument::read(x), plain, rounded, heads])
+    }
+}
+
+/// Cosines and sines of `position · theta^(−2i ÷ head_dim)`, each `[seq, head_dim ÷ 2]`, computed
+/// in f64 and rounded once.
+pub fn rope_tables(seq: usize, head_dim: usize, theta: f64) -> (Vec<f32>, Vec<f32>) {
+    rope_tables_of(seq, &rope_frequencies(head_dim, theta))
+}
+
+/// The frequencies `theta^(−2i ÷ head_dim)`, in radians per position, of the `head_dim ÷ 2` pairs.
+pub fn rope_frequencies(head_dim: usize, theta: f64) -> Vec<f64> {
+    let frequency = |pair: usize| theta.powf(-2.0 * pair as f64 / head_dim as f64);
+    (0..head_dim / 2).map(frequency).collect()
+}
+
+/// As [`rope_tables`], for frequencies that are given, one for each pair.
+pub fn rope_tables_of(seq: usize, frequencies: &[f64]) -> (Vec<f32>, Vec<f32>) {
+    let half = frequencies.len();
+    let angle = |index: usize| (index / half) as f64 * frequencies[index % half];
+    let angles = (0..seq * half).map(angle);
+    angles.map(|angle| (angle.cos() as f32, angle.sin() as f32)).unzip()
+}
+
+/// The kernels of this family.
+pub(crate) static KERNELS: &[&Kernel] = &[&ROPE];

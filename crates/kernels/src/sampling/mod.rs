@@ -1,0 +1,13 @@
+//! Choice of the next token.
+
+pub mod reference;
+mod sample;
+
+pub use sample::{MARK_TOKENS, SAMPLE_ADJUST, SAMPLE_DRAW, SAMPLE_PICK, SAMPLE_THRESHOLD};
+pub use sample::{MarkTokens, Sample, SamplingWords, sample_chunks};
+
+use crate::Kernel;
+
+/// The kernels of this family.
+pub(crate) static KERNELS: &[&Kernel] =
+    &[&MARK_TOKENS, &SAMPLE_ADJUST, &SAMPLE_DRAW, &SAMPLE_PICK, &SAMPLE_THRESHOLD];

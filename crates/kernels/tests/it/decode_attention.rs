@@ -1,0 +1,200 @@
+//! A token's attention from its projections on: updates, norms, rotation, its place in the cache.
+
+use half::bf16;
+use retrograph_kernels::attention::reference::cache::attend;
+use retrograph_kernels::gemm::reference::fprop;
+use retrograph_kernels::norm::reference::rms_norm::rms_norm;
+use retrograph_kernels::ops::{
+    CacheAttention, CacheAttentionSum, CacheShape, GemmShape, LowRankUp, Projected, Turned,
+    rope_tables,
+};
+use retrograph_kernels::rope::reference::rope;
+
+use crate::cache::{TOLERANCE, shape};
+use crate::gemm_case::{Form, rounded};
+use crate::harness::Device;
+use crate::kv_cache_bf16::{caches, held};
+use crate::support::{Data, Tolerance, doubles, same_bits};
+
+const POSITIONS: usize = 300;
+const EPS: f32 = 1e-6;
+
+/// A projection: as it is, and what updates it.
+struct Part {
+    x: Vec<f32>,
+    low: Vec<f32>,
+    up: Vec<f32>,
+}
+
+struct Case {
+    shape: CacheShape,
+    position: usize,
+    form: Form,
+    parts: [Part; 3],
+    gammas: [Option<Vec<f32>>; 2],
+    past: [Vec<f32>; 2],
+    low_scale: f32,
+}
+
+impl Case {
+    fn new(
+        data: &mut Data,
+        sizes: [usize; 4],
+        (position, rank, form): (usize, usize, Form),
+    ) -> Self {
+        let shape = shape(sizes);
+        let CacheShape { length, heads, kv_heads, head_dim } = shape;
+        let parts = [heads, kv_heads, kv_heads].map(|heads| Part {
+            x: data.uniform(heads * head_dim, 1.0),
+            low: data.uniform(rank, 1.0),
+            up: data.uniform(heads * head_dim * rank, 1.0),
+        });
+        let width = kv_heads * head_dim;
+        let past = [(); 2].map(|()| {
+            let mut past = data.uniform(position.min(length) * width, 1.0);
+            past.resize(length * width, f32::NAN);
+            if form == Form::Bf16 { rounded(&past) } else { past }
+        });
+        let gammas = [(); 2].map(|()| Some(data.uniform(head_dim, 2.0)));
+        Self { shape, position, form, parts, gammas, past, low_scale: 0.5 }
+    }
+
+    /// The output, and both caches behind it.
+    fn run(&self, data_of: [bool; 3]) -> [Vec<f32>; 3] {
+        let (device, shape) = (Device::new(), self.shape);
+        let projected = [0, 1, 2].map(|at| {
+            let Part { x, low, up } = &self.parts[at];
+            let update =
+                LowRankUp { low: device.upload(low), up: device.upload(up), scale: self.low_scale };
+            let update = (data_of[at] && !low.is_empty()).then_some(update);
+            Projected { x: device.upload(x), update }
+        });
+        let gammas =
+            self.gammas.each_ref().map(|gamma| gamma.as_ref().map(|gamma| device.upload(gamma)));
+        let (cos, sin) = rope_tables(POSITIONS, shape.head_dim, 100.0);
+        let tables = [device.upload(&cos), device.upload(&sin)];
+        let turned = Turned { gammas, eps: EPS, tables, positions: POSITIONS };
+        let [keys, values] = &self.past;
+        let caches = caches(&device, self.form, ([keys, values], 0));
+        let runs = shape.heads * shape.runs();
+        let partials = device.unwritten(runs * shape.head_dim);
+        let stats = device.unwritten(runs * 2);
+        let out = device.unwritten(shape.heads * shape.head_dim);
+        let position = device.upload(&[self.position as u32]);
+        let scale = self.scale();
+        let attention =
+            CacheAttention { projected, turned, caches, partials, stats, position, shape, scale };
+        device.run(&attention.launch().unwrap());
+        device.run(&CacheAttentionSum { partials, stats, out, position, shape }.launch().unwrap());
+        let [keys, values] = caches.stored().map(|cache| held(&device, cache));
+        [device.download(out), keys, values]
+    }
+
+    fn scale(&self) -> f32 {
+        1.0 / (self.shape.head_dim as f32).sqrt()
+    }
+
+    /// Query, key and value as they enter attention.
+    fn projected(&self, data_of: [bool; 3]) -> [Vec<f64>; 3] {
+        let head_dim = self.shape.head_dim;
+        let (cos, sin) = rope_tables(POSITIONS, head_dim, 100.0);
+        let row = self.position * head_dim / 2..(self.position + 1) * head_dim / 2;
+        let tables = (&doubles(&cos[row.clone()])[..], &doubles(&sin[row])[..]);
+        [0, 1, 2].map(|at| {
+            let Part { x, low, up } = &self.parts[at];
+            let mut values = doubles(x);
+            if data_of[at] && !low.is_empty() {
+                let shape = GemmShape { rows: 1, inputs: low.len(), outputs: x.len() };
+                let update = fprop(&doubles(low), &doubles(up), shape);
+                let scaled = update.iter().map(|update| update * f64::from(self.low_scale));
+                values.iter_mut().zip(scaled).for_each(|(value, update)| *value += update);
+            }
+            if at == 2 {
+                return values;
+            }
+            if let Some(gamma) = &self.gammas[at] {
+                values = rms_norm(&values, &doubles(gamma), EPS.into()).y;
+            }
+            rope(&values, tables, [1, x.len() / head_dim, head_dim], false)
+        })
+    }
+
+    fn check(&self, data_of: [bool; 3], what: &str) {
+        let found = self.run(data_of);
+        same_bits(&found.concat(), &self.run(data_of).concat(), "two runs");
+        let [q, key, value] = self.projected(data_of);
+        let width = key.len();
+        let place = self.position * width;
+        let fits = self.position < self.shape.length;
+        let mut expected = self.past.each_ref().map(|past| doubles(past));
+        let near = Tolerance::relative(TOLERANCE).absolute(TOLERANCE);
+        for ((cache, own), found) in expected.iter_mut().zip([key, value]).zip(&found[1..]) {
+            if fits {
+                let written = &found[place..place + width];
+                match self.form {
+                    Form::F32 => near.check(written, &own, &format!("{what}: the cache")),
+                    // Half a unit of bf16 more.
+                    _ => Tolerance::relative(0.004).absolute(0.002).check(written, &own, what),
+                }
+                // What was rounded is what is attended to.
+                cache[place..place + width].copy_from_slice(&doubles(written));
+            }
+            let before = self.past[0].len().min(place);
+            assert!(found[before..].iter().skip(width).all(|value| value.is_nan()), "{what}");
+        }
+        let length = (self.position + 1).min(self.shape.length);
+        let [keys, values] = &expected;
+        let out = attend(&q, (keys, values), length, (self.shape, self.scale().into()));
+        near.absolute(2.0 * TOLERANCE).check(&found[0], &out, what);
+        if self.form == Form::Bf16 {
+            assert!(
+                found[1]
+                    .iter()
+                    .filter(|v| v.is_finite())
+                    .all(|v| bf16::from_f32(*v).to_f32() == *v)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_token_enters_the_cache_and_attends_to_itself() {
+    let mut data = Data::new("cache token");
+    for (sizes, position, rank) in [
+        ([1, 1, 1, 2], 0, 1),
+        ([64, 4, 2, 16], 0, 4),
+        ([64, 4, 2, 16], 63, 16),
+        ([130, 6, 2, 6], 64, 3),
+        ([130, 6, 2, 6], 129, 20),
+        ([200, 4, 1, 128], 150, 16),
+        ([70, 3, 3, 130], 69, 33),
+        // The cache is full: the token attends to what is there.
+        ([20, 2, 1, 4], 25, 2),
+    ] {
+        for form in [Form::F32, Form::Bf16] {
+            let mut case = Case::new(&mut data, sizes, (position, rank, form));
+            case.check([true; 3], &format!("{sizes:?} at {position} {form:?} rank {rank}"));
+            case.check([true, false, true], "some updates");
+            case.gammas = [None, None];
+            case.check([false; 3], "without norms and updates");
+        }
+    }
+}
+
+#[test]
+fn norms_of_heads_keep_their_precision_where_squares_leave_the_range() {
+    let mut data = Data::new("cache token far from one");
+    for scale in [1e-30, 1e25] {
+        let mut case = Case::new(&mut data, [66, 2, 1, 32], (65, 4, Form::F32));
+        for part in &mut case.parts[..2] {
+            part.x = data.uniform(part.x.len(), scale);
+        }
+        let [q, key, _] = case.projected([false; 3]);
+        if scale > 1.0 {
+            case.check([false; 3], "large");
+        } else {
+            assert!(q.iter().chain(&key).all(|value| value.abs() < 1e-20));
+            case.check([false; 3], "small");
+        }
+    }
+}

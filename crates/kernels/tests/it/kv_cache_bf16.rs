@@ -1,0 +1,121 @@
+//! Caches in bf16: what is appended to them, and products that read them.
+
+use half::bf16;
+use retrograph_kernels::attention::reference::cache::attend;
+use retrograph_kernels::ops::{
+    CacheAppend, CachePair, CacheScores, CacheShape, CacheSoftmax, CacheValues, Compute, Stored,
+};
+
+use crate::cache::{TOLERANCE, shape};
+use crate::gemm_case::{Form, rounded};
+use crate::harness::Device;
+use crate::support::{Data, Tolerance, doubles, same_bits};
+
+/// Keys and values on the device, each behind `shift` elements of something else.
+pub(crate) fn caches(
+    device: &Device,
+    form: Form,
+    (pair, shift): ([&[f32]; 2], usize),
+) -> CachePair<u64> {
+    let padded = pair.map(|values| [&vec![f32::NAN; shift], values].concat());
+    let range = |values: &[f32]| shift..values.len();
+    match form {
+        Form::F32 => padded.map(|values| device.upload(&values).slice(range(&values))).into(),
+        _ => {
+            let halves = |values: &[f32]| -> Vec<bf16> {
+                values.iter().map(|&value| bf16::from_f32(value)).collect()
+            };
+            let upload = |values: Vec<f32>| device.upload(&halves(&values)).slice(range(&values));
+            padded.map(upload).into()
+        }
+    }
+}
+
+/// The numbers in a cache.
+pub(crate) fn held(device: &Device, cache: Stored<u64>) -> Vec<f32> {
+    match cache {
+        Stored::F32(view) => device.download(view),
+        Stored::Bf16(view) => device.download(view).into_iter().map(bf16::to_f32).collect(),
+        Stored::Nf4(_) => unreachable!("no cache is stored in codes"),
+    }
+}
+
+#[test]
+fn a_cache_in_bf16_holds_what_is_nearest_and_products_read_it() {
+    let mut data = Data::new("cache bf16");
+    for (sizes, start, tokens, count) in [
+        ([1, 1, 1, 2], 0, 1, 1),
+        ([16, 4, 2, 6], 0, 5, 5),
+        ([40, 2, 1, 8], 7, 16, 11),
+        ([130, 3, 3, 66], 120, 8, 8),
+        // The last rows have no place any more.
+        ([20, 3, 3, 4], 17, 8, 3),
+    ] {
+        let shape = shape(sizes);
+        let CacheShape { length, heads, kv_heads, head_dim } = shape;
+        let width = kv_heads * head_dim;
+        let past = [(); 2].map(|()| rounded(&data.uniform(length * width, 1.0)));
+        let new = [(); 2].map(|()| data.uniform(tokens * width, 1.0));
+        let q = data.uniform(tokens * heads * head_dim, 1.0);
+        let device = Device::new();
+        let pair = caches(&device, Form::Bf16, ([&past[0], &past[1]], 2));
+        let [keys, values] = [0, 1].map(|i| device.upload(&new[i]));
+        let (first, kept) = (device.upload(&[start as u32]), device.upload(&[count as u32]));
+        let append =
+            CacheAppend { keys, values, caches: pair, start: first, count: Some(kept), shape };
+        device.run(&append.launch().unwrap());
+        let expected = [0, 1].map(|i| {
+            let (mut all, new) = (past[i].clone(), rounded(&new[i][..count * width]));
+            all[start * width..(start + count) * width].copy_from_slice(&new);
+            all
+        });
+        for (cache, expected) in pair.stored().into_iter().zip(&expected) {
+            same_bits(&held(&device, cache), expected, "what was appended");
+        }
+
+        let outs = [pair.stored(), expected.clone().map(|cache| device.upload(&cache).into())].map(
+            |[keys, values]| {
+                let (queries, scale) = (tokens, 0.5);
+                let scores = device.unwritten(heads * tokens * length);
+                let (query, out) = (device.upload(&q), device.unwritten(q.len()));
+                let product = CacheScores { q: query, keys, scores, queries, shape, scale };
+                device.run(&product.launch_in(Compute::Bf16).unwrap());
+                let start = first;
+                let softmax = CacheSoftmax { values: scores, start, heads, queries, width: length };
+                device.run(&softmax.launch().unwrap());
+                let product = CacheValues { probs: scores, values, out, queries, shape };
+                device.run(&product.launch_in(Compute::Bf16).unwrap());
+                device.download(out)
+            },
+        );
+        same_bits(&outs[0], &outs[1], "caches in bf16 and in f32 with the same numbers");
+        let row = heads * head_dim;
+        for token in 0..count {
+            let q = doubles(&rounded(&q[token * row..][..row]));
+            let caches = (&*doubles(&expected[0]), &*doubles(&expected[1]));
+            let expected = attend(&q, caches, start + token + 1, (shape, 0.5));
+            // Probabilities are rounded to bf16, too, which may move each by 2⁻⁸ of itself: half of
+            // the last of 8 bits. No value is above 1.
+            let tolerance = Tolerance::relative(0.0).absolute(1.0 / 256.0 + TOLERANCE);
+            tolerance.check(&outs[0][token * row..][..row], &expected, &format!("token {token}"));
+        }
+    }
+}
+
+#[test]
+fn special_numbers_keep_their_kind_in_a_cache_of_bf16() {
+    let device = Device::new();
+    let new = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, -0.0, 1e-30, 1e30, 1e-40];
+    let caches: CachePair<u64> = [(); 2].map(|()| device.upload(&[bf16::ZERO; 16])).into();
+    let (rows, start) = (device.upload(&new), device.upload(&[1u32]));
+    let shape = shape([2, 1, 1, 8]);
+    let append = CacheAppend { keys: rows, values: rows, caches, start, count: None, shape };
+    device.run(&append.launch().unwrap());
+    for cache in caches.stored() {
+        let found = held(&device, cache);
+        assert!(found[..8].iter().all(|&value| value == 0.0));
+        assert!(found[8].is_nan());
+        same_bits(&found[9..], &rounded(&new)[1..], "what is a number");
+    }
+    assert_eq!(rounded(&new)[3], f32::INFINITY, "what is greater than every bf16");
+}

@@ -1,0 +1,379 @@
+//! The products of low-rank updates against references of whole products.
+
+use retrograph_kernels::gemm::reference::{dgrad, fprop, wgrad};
+use retrograph_kernels::ops::{
+    ColumnSum, GemmShape, LowRankAdd, LowRankAdded, LowRankDown, LowRankGrad, LowRankGraded,
+    LowRankShape, LowRankSide, LowRankTaken,
+};
+use retrograph_kernels::{Access, Argument, KernelError, View};
+
+use crate::bounds::{chain, within};
+use crate::harness::Device;
+use crate::support::{Data, doubles, same_bits};
+
+const SIDES: [LowRankSide; 2] = [LowRankSide::A, LowRankSide::B];
+
+/// Sizes that are no multiple of anything, whole tiles and what is next to them, and nothing.
+const SHAPES: [(usize, usize, usize); 13] = [
+    (1, 1, 1),
+    (2, 3, 5),
+    (31, 64, 8),
+    (33, 67, 16),
+    (64, 128, 16),
+    (65, 260, 17),
+    (70, 132, 4),
+    (5, 516, 33),
+    (129, 1, 7),
+    (0, 8, 4),
+    (3, 0, 4),
+    (3, 8, 0),
+    (130, 258, 2),
+];
+
+fn shape((rows, width, rank): (usize, usize, usize)) -> LowRankShape {
+    LowRankShape { rows, width, rank }
+}
+
+/// Operands of as many updates as there are factors t and matrices.
+#[derive(Clone)]
+struct Case {
+    side: LowRankSide,
+    shape: LowRankShape,
+    /// `rows × width`: x, dy, or what y was.
+    long: Vec<f32>,
+    /// t, `rows × rank`.
+    low: Vec<Vec<f32>>,
+    w: Vec<Vec<f32>>,
+    alpha: f32,
+    accumulate: bool,
+    /// Elements by which everything starts later than an aligned address.
+    shift: usize,
+}
+
+impl Case {
+    fn new(data: &mut Data, (side, shape): (LowRankSide, LowRankShape), updates: usize) -> Self {
+        let LowRankShape { rows, width, rank } = shape;
+        let (scale, small) = (data.scale().clamp(1e-10, 1e10), data.scale().clamp(1e-10, 1e10));
+        let long = data.uniform(rows * width, scale);
+        let low = (0..updates).map(|_| data.uniform(rows * rank, scale / small)).collect();
+        let w = (0..updates).map(|_| data.uniform(rank * width, small)).collect();
+        Self { side, shape, long, low, w, alpha: 0.75, accumulate: false, shift: 0 }
+    }
+
+    fn place(&self, device: &Device, data: &[f32]) -> View<u64, f32> {
+        let padded = [&vec![f32::NAN; self.shift], data].concat();
+        device.upload(&padded).slice(self.shift..padded.len())
+    }
+
+    /// The sums over `parts` planes, which the host adds in order.
+    fn planes(planes: &[f32], parts: usize) -> Vec<f32> {
+        let len = planes.len() / parts;
+        let added = |at: usize| {
+            let parts = (0..parts).map(|part| planes[part * len + at]);
+            parts.reduce(|sum, next| sum + next).expect("there is a part")
+        };
+        (0..len).map(added).collect()
+    }
+
+    fn down(&self, parts: usize) -> Vec<Vec<f32>> {
+        let (device, LowRankShape { rows, rank, .. }) = (Device::new(), self.shape);
+        let x = self.place(&device, &self.long);
+        let taken = |w: &Vec<f32>| LowRankTaken {
+            w: self.place(&device, w),
+            out: device.unwritten(parts * rows * rank),
+        };
+        let updates: Vec<_> = self.w.iter().map(taken).collect();
+        let (side, shape, alpha) = (self.side, self.shape, self.alpha);
+        let launch = LowRankDown { x, updates: &updates, side, shape, parts, alpha };
+        device.run(&launch.launch().unwrap());
+        updates.iter().map(|it| Self::planes(&device.download(it.out), parts)).collect()
+    }
+
+    /// y, and the totals of t.
+    fn add(&self, parts: usize) -> (Vec<f32>, Vec<Vec<f32>>) {
+        let device = Device::new();
+        let added = |(low, w): (&Vec<f32>, &Vec<f32>)| {
+            // Parts that add up to t: t itself, and pairs that vanish.
+            let plane = |part: usize| match part {
+                0 => low.clone(),
+                odd if odd % 2 == 1 && odd + 1 < parts => vec![1.0; low.len()],
+                even if even % 2 == 0 => vec![-1.0; low.len()],
+                _ => vec![0.0; low.len()],
+            };
+            let planes: Vec<f32> = (0..parts).flat_map(plane).collect();
+            LowRankAdded {
+                t: self.place(&device, &planes),
+                parts,
+                w: self.place(&device, w),
+                total: (parts > 1).then(|| device.unwritten(low.len())),
+            }
+        };
+        let updates: Vec<_> = self.low.iter().zip(&self.w).map(added).collect();
+        let y = if self.accumulate {
+            self.place(&device, &self.long)
+        } else {
+            self.place(&device, &vec![f32::NAN; self.long.len()])
+        };
+        let Self { side, shape, alpha, accumulate, .. } = *self;
+        let launch = LowRankAdd { updates: &updates, side, y, shape, alpha, accumulate };
+        device.run(&launch.launch().unwrap());
+        let totals = updates.iter().filter_map(|it| it.total);
+        (device.download(y), totals.map(|total| device.download(total)).collect())
+    }
+
+    fn grad(&self, runs: usize) -> Vec<Vec<f32>> {
+        let device = Device::new();
+        let x = self.place(&device, &self.long);
+        let graded = |(low, w): (&Vec<f32>, &Vec<f32>)| LowRankGraded {
+            t: self.place(&device, low),
+            out: if self.accumulate { device.upload(w) } else { device.unwritten(runs * w.len()) },
+        };
+        let updates: Vec<_> = self.low.iter().zip(&self.w).map(graded).collect();
+        let Self { side, shape, alpha, accumulate, .. } = *self;
+        let launch = LowRankGrad { x, updates: &updates, side, shape, runs, alpha, accumulate };
+        device.run(&launch.launch().unwrap());
+        updates
+            .iter()
+            .map(|it| {
+                let (columns, out) = (it.out.len() / runs, device.unwritten(it.out.len() / runs));
+                let sum = ColumnSum { x: it.out, out, rows: runs, columns, accumulate: false };
+                device.run(&sum.launch().unwrap());
+                device.download(if runs == 1 { it.out } else { out })
+            })
+            .collect()
+    }
+
+    /// Compares with whole products. `of` gives a product of absolute or signed values for an
+    /// update, `before` what was there.
+    fn check(
+        &self,
+        (actual, terms): (&[f32], usize),
+        of: impl Fn(&dyn Fn(&[f32]) -> Vec<f64>) -> Vec<f64>,
+        before: &[f32],
+        what: &str,
+    ) {
+        let sizes = of(&|values| doubles(values).into_iter().map(f64::abs).collect());
+        let signed = of(&doubles);
+        let alpha = f64::from(self.alpha);
+        let zeros = vec![0.0; actual.len()];
+        let before = if self.accumulate { before } else { &zeros };
+        let expected: Vec<_> =
+            signed.iter().zip(before).map(|(y, b)| alpha * y + f64::from(*b)).collect();
+        let bound = |(size, b): (&f64, &f32)| chain(terms, alpha * size + f64::from(b.abs()));
+        let bounds: Vec<_> = sizes.iter().zip(before).map(bound).collect();
+        within(actual, &expected, &bounds, &format!("{what} {:?} {:?}", self.side, self.shape));
+    }
+
+    fn check_down(&self, parts: usize) -> Vec<Vec<f32>> {
+        let (found, LowRankShape { rows, width, rank }) = (self.down(parts), self.shape);
+        for (t, w) in found.iter().zip(&self.w) {
+            let of = |as_f64: &dyn Fn(&[f32]) -> Vec<f64>| {
+                let (x, w) = (as_f64(&self.long), as_f64(w));
+                match self.side {
+                    LowRankSide::A => fprop(&x, &w, gemm(rows, width, rank)),
+                    LowRankSide::B => dgrad(&x, &w, gemm(rows, rank, width)),
+                }
+            };
+            let case = Self { accumulate: false, ..self.clone() };
+            case.check((t, width + parts), of, &[], "down");
+        }
+        found
+    }
+
+    fn check_add(&self, parts: usize) -> Vec<f32> {
+        let ((found, totals), LowRankShape { rows, width, rank }) = (self.add(parts), self.shape);
+        let of = |as_f64: &dyn Fn(&[f32]) -> Vec<f64>| {
+            let product = |(low, w): (&Vec<f32>, &Vec<f32>)| {
+                let (low, w) = (as_f64(low), as_f64(w));
+                match self.side {
+                    LowRankSide::A => dgrad(&low, &w, gemm(rows, width, rank)),
+                    LowRankSide::B => fprop(&low, &w, gemm(rows, rank, width)),
+                }
+            };
+            let products = self.low.iter().zip(&self.w).map(product);
+            let add = |a: Vec<f64>, b: Vec<f64>| a.iter().zip(b).map(|(a, b)| a + b).collect();
+            products.reduce(add).expect("there is an update")
+        };
+        self.check((&found, (rank + 1) * self.w.len()), of, &self.long, "add");
+        for (total, low) in totals.iter().zip(&self.low).filter(|_| width > 0) {
+            same_bits(total, &Self::planes(&[low.clone()].concat(), 1), "the total of the parts");
+        }
+        found
+    }
+
+    fn check_grad(&self, runs: usize) -> Vec<Vec<f32>> {
+        let (found, LowRankShape { rows, width, rank }) = (self.grad(runs), self.shape);
+        for ((grad, low), w) in found.iter().zip(&self.low).zip(&self.w) {
+            let of = |as_f64: &dyn Fn(&[f32]) -> Vec<f64>| {
+                let (x, low) = (as_f64(&self.long), as_f64(low));
+                match self.side {
+                    LowRankSide::A => wgrad(&low, &x, gemm(rows, width, rank)),
+                    LowRankSide::B => wgrad(&x, &low, gemm(rows, rank, width)),
+                }
+            };
+            self.check((grad, rows + runs), of, w, "grad");
+        }
+        found
+    }
+}
+
+fn gemm(rows: usize, inputs: usize, outputs: usize) -> GemmShape {
+    GemmShape { rows, inputs, outputs }
+}
+
+/// Runs `work` for cases of all shapes, sides and numbers of updates.
+fn each_case(name: &str, work: impl Fn(Case, usize)) {
+    let mut data = Data::new(name);
+    for (at, sizes) in SHAPES.into_iter().enumerate() {
+        for side in SIDES {
+            let updates = 1 + at % 3;
+            work(Case::new(&mut data, (side, shape(sizes)), updates), updates);
+        }
+    }
+}
+
+#[test]
+fn rows_come_down_to_ranks() {
+    each_case("lora_shrink", |case, updates| {
+        for parts in [case.shape.parts(updates), 3] {
+            let found = case.check_down(parts);
+            for (once, again) in found.iter().zip(case.down(parts)) {
+                same_bits(once, &again, "two runs");
+            }
+            let shifted = Case { shift: 1, ..case.clone() };
+            for (once, again) in found.iter().zip(shifted.down(parts)) {
+                same_bits(once, &again, "aligned and unaligned operands");
+            }
+        }
+    });
+}
+
+#[test]
+fn ranks_are_added_to_rows() {
+    each_case("lora_expand", |case, _| {
+        for (accumulate, parts) in [(true, 1), (false, 1), (true, 2)] {
+            let case = Case { accumulate, ..case.clone() };
+            let found = case.check_add(parts);
+            same_bits(&found, &case.add(parts).0, "two runs");
+            let shifted = Case { shift: 3, ..case.clone() };
+            same_bits(&found, &shifted.add(parts).0, "aligned and unaligned operands");
+        }
+    });
+}
+
+#[test]
+fn gradients_of_matrices_are_sums_over_rows() {
+    each_case("lora_grad", |case, updates| {
+        for (accumulate, runs) in [(false, case.shape.runs(updates)), (true, 1), (false, 5)] {
+            let case = Case { accumulate, ..case.clone() };
+            let found = case.check_grad(runs);
+            let shifted = Case { shift: 2, ..case.clone() };
+            for (once, again) in found.iter().zip(shifted.grad(runs)) {
+                same_bits(once, &again, "aligned and unaligned operands");
+            }
+        }
+    });
+}
+
+#[test]
+fn parts_of_what_is_added_are_summed_in_order() {
+    let mut data = Data::new("lora_expand parts");
+    let (side, sizes) = (LowRankSide::B, shape((33, 40, 6)));
+    let (parts, len) = (11, 33 * 6);
+    let planes = data.uniform(parts * len, 1.0);
+    let device = Device::new();
+    let w = device.upload(&vec![0.0; 40 * 6]);
+    let total = device.unwritten(len);
+    let updates = [LowRankAdded { t: device.upload(&planes), parts, w, total: Some(total) }];
+    let y = device.unwritten(33 * 40);
+    let (alpha, accumulate) = (2.0, false);
+    let launch = LowRankAdd { updates: &updates, side, y, shape: sizes, alpha, accumulate };
+    device.run(&launch.launch().unwrap());
+    same_bits(&device.download(total), &Case::planes(&planes, parts), "the total");
+    same_bits(&device.download(y), &vec![0.0; 33 * 40], "a product with zeros");
+}
+
+#[test]
+fn what_is_not_a_number_stays_where_it_belongs() {
+    let mut data = Data::new("low_rank not a number");
+    let sizes = shape((70, 130, 9));
+    for side in SIDES {
+        let mut case = Case::new(&mut data, (side, sizes), 2);
+        case.accumulate = true;
+        // A row of the long operand and of t, and a rank of the second matrix.
+        case.long[67 * 130 + 129] = f32::NAN;
+        case.low[1][66 * 9 + 8] = f32::INFINITY;
+        let place = if side == LowRankSide::A { 8 * 130 + 128 } else { 128 * 9 + 8 };
+        case.w[0][place] = f32::NAN;
+        let case = Case { accumulate: false, ..case };
+        let down = case.down(2);
+        for (i, t) in down[0].iter().enumerate() {
+            assert_eq!(t.is_nan(), i / 9 == 67 || i % 9 == 8, "down {side:?} {i}");
+        }
+        let (y, _) = Case { accumulate: true, ..case.clone() }.add(1);
+        for (i, y) in y.iter().enumerate() {
+            let (row, column) = (i / 130, i % 130);
+            assert_eq!(y.is_nan(), column == 128 || (row, column) == (67, 129), "{side:?} {i}");
+            assert!(y.is_finite() || y.is_nan() || row == 66, "{side:?} {i}");
+        }
+        let grads = case.grad(3);
+        let rank_and_column = |i: usize| match side {
+            LowRankSide::A => (i / 130, i % 130),
+            LowRankSide::B => (i % 9, i / 9),
+        };
+        for (i, grad) in grads[1].iter().enumerate() {
+            let (rank, column) = rank_and_column(i);
+            assert_eq!(grad.is_nan(), column == 129, "grad {side:?} {i}");
+            assert!(grad.is_finite() || column == 129 || rank == 8, "grad {side:?} {i}");
+        }
+    }
+}
+
+#[test]
+fn operands_must_fit_and_accesses_are_declared() {
+    let view = |name, len| View::<&'static str, f32>::new(name, len);
+    let (side, shape) = (LowRankSide::A, shape((3, 8, 2)));
+    let taken = LowRankTaken { w: view("w", 16), out: view("out", 12) };
+    let down = |x, updates: &[LowRankTaken<&'static str>], parts| {
+        LowRankDown { x: view("x", x), updates, side, shape, parts, alpha: 1.0 }.launch()
+    };
+    let touched = |launch: retrograph_kernels::Launch<&'static str>| {
+        let buffers = launch.arguments.iter().flat_map(Argument::buffers);
+        buffers.map(|it| (it.buffer, it.access)).collect::<Vec<_>>()
+    };
+    let (read, write, update) = (Access::Read, Access::Write, Access::ReadWrite);
+    let fits = down(24, &[taken], 2).unwrap();
+    assert_eq!(touched(fits), [("x", read), ("w", read), ("out", write)]);
+    assert!(matches!(down(23, &[taken], 2), Err(KernelError::Length { operand: "x", .. })));
+    assert!(matches!(down(24, &[taken], 1), Err(KernelError::Length { operand: "out", .. })));
+    for wrong in [down(24, &[taken], 0), down(24, &[], 2), down(24, &[taken; 4], 2)] {
+        assert!(matches!(wrong, Err(KernelError::Shape { .. })));
+    }
+    let total = Some(view("total", 6));
+    let added = LowRankAdded { t: view("t", 12), parts: 2, w: view("w", 16), total };
+    let one = [added];
+    let add = |accumulate| LowRankAdd {
+        updates: &one,
+        side,
+        y: view("y", 24),
+        shape,
+        alpha: 1.0,
+        accumulate,
+    };
+    let expected = |y| [("t", read), ("w", read), ("total", write), ("y", y)];
+    assert_eq!(touched(add(true).launch().unwrap()), expected(update));
+    assert_eq!(touched(add(false).launch().unwrap()), expected(write));
+    let short = [LowRankAdded { total: Some(view("total", 5)), ..added }];
+    let launch = LowRankAdd { updates: &short, ..add(true) }.launch();
+    assert!(matches!(launch, Err(KernelError::Length { operand: "total", .. })));
+    let graded = LowRankGraded { t: view("t", 6), out: view("out", 16) };
+    let grad = |accumulate, runs| {
+        let (x, updates, alpha) = (view("x", 24), &[graded], 1.0);
+        LowRankGrad { x, updates, side, shape, runs, alpha, accumulate }.launch()
+    };
+    let expected = |out| [("x", read), ("t", read), ("out", out)];
+    assert_eq!(touched(grad(true, 1).unwrap()), expected(update));
+    assert_eq!(touched(grad(false, 1).unwrap()), expected(write));
+    assert!(matches!(grad(false, 2), Err(KernelError::Length { operand: "out", .. })));
+    assert!(matches!(grad(false, 0), Err(KernelError::Shape { .. })));
+}
