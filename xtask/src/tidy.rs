@@ -13,14 +13,18 @@ use self::names::RetiredNames;
 use crate::workspace::{self, command, output};
 
 /// What each package of the workspace may depend on, as ARCHITECTURE.md draws it.
-const MAY_DEPEND_ON: [(&str, &[&str]); 12] = [
+const MAY_DEPEND_ON: [(&str, &[&str]); 13] = [
     ("retrograph-driver-sys", &[]),
     ("retrograph-abi-check", &["retrograph-driver-sys"]),
     ("retrograph-ptx", &[]),
     ("retrograph-driver-sim", &["retrograph-driver-sys", "retrograph-ptx"]),
     ("retrograph-sim-libcuda", &["retrograph-driver-sim", "retrograph-driver-sys"]),
-    ("retrograph-kernels-ptx", &["retrograph-ptx"]),
-    ("retrograph-kernels", &["retrograph-ptx", "retrograph-kernels-ptx (build)"]),
+    ("retrograph-kernel-abi", &[]),
+    ("retrograph-kernels-ptx", &["retrograph-ptx", "retrograph-kernel-abi"]),
+    (
+        "retrograph-kernels",
+        &["retrograph-ptx", "retrograph-kernel-abi", "retrograph-kernels-ptx (build)"],
+    ),
     (
         "retrograph-runtime",
         &["retrograph-driver-sys", "retrograph-kernels", "retrograph-driver-sim (optional)"],

@@ -2,10 +2,10 @@
 //! as products around a softmax. Compares the first with its reference in f64 before.
 //!
 //! ```text
-//! attention_speed [--samples N] [--parts N] [--simulate] OUT.jsonl
+//! attention_speed [--samples N] [--splits N] [--simulate] OUT.jsonl
 //! ```
 //!
-//! `--parts` cuts groups of heads into that many parts for the gradients of keys and values, which
+//! `--splits` cuts groups of heads into that many splits for the gradients of keys and values, which
 //! must divide them; without it they are cut as a training step cuts them.
 //! `--simulate` runs small shapes on the simulated driver, which shows that the program works and
 //! nothing about speed. A time is the median over samples, each of several launches in a row
@@ -20,12 +20,11 @@ use std::fs::File;
 use std::io::Write;
 
 use device::{Device, Work};
-use retrograph_kernels::attention::reference::fused::{attend, attend_backward};
+use retrograph_kernels::attention::reference::forward::{attention, attention_backward};
 use retrograph_kernels::ops::{
-    AttentionGradK, AttentionGradProbs, AttentionGradQ, AttentionGradV, AttentionScores,
-    AttentionShape, AttentionValues, Compute, FusedAttention, FusedAttentionGradKv,
-    FusedAttentionGradQ, FusedAttentionGrads, FusedAttentionRows, PartsSum, Softmax,
-    SoftmaxBackward,
+    AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionGradK, AttentionGradProbs,
+    AttentionGradQ, AttentionGradV, AttentionScores, AttentionShape, AttentionValues, DType,
+    FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Softmax, SoftmaxBackward, SplitKSum,
 };
 use retrograph_kernels::{KernelError, Launch, View};
 
@@ -34,9 +33,9 @@ type Launches = Result<Vec<Launch<u64>>, KernelError>;
 
 /// Operands, results and what lies between, all in the device's pool.
 struct Attention {
-    compute: Compute,
+    compute: DType,
     shape: AttentionShape,
-    parts: usize,
+    splits: usize,
     scale: f32,
     q: F32,
     k: F32,
@@ -44,7 +43,7 @@ struct Attention {
     grad_out: F32,
     out: F32,
     lse: F32,
-    rows: F32,
+    lse_delta: F32,
     grad_q: F32,
     grad_kv: F32,
     partials: F32,
@@ -54,11 +53,11 @@ struct Attention {
 impl Attention {
     fn new(
         device: &Device,
-        (compute, parts): (Compute, Option<usize>),
+        (compute, splits): (DType, Option<usize>),
         [batch, seq, heads, kv_heads, head_dim]: [usize; 5],
     ) -> Self {
         let shape = AttentionShape { batch, seq, heads, kv_heads, head_dim };
-        let parts = parts.unwrap_or(shape.fused_parts());
+        let splits = splits.unwrap_or(shape.grad_kv_splits());
         let (mut place, end) = (device.pool, device.pool + device.pool_bytes as u64);
         let mut take = |len: usize| {
             let view = View::new(place, len);
@@ -74,7 +73,7 @@ impl Attention {
         Self {
             compute,
             shape,
-            parts,
+            splits,
             scale: 1.0 / (head_dim as f32).sqrt(),
             q: take(query),
             k: take(key),
@@ -82,10 +81,10 @@ impl Attention {
             grad_out: take(query),
             out: take(query),
             lse: take(lines),
-            rows: take(2 * lines),
+            lse_delta: take(2 * lines),
             grad_q: take(query),
             grad_kv: take(2 * key),
-            partials: take(2 * key * parts),
+            partials: take(2 * key * splits),
             probs: [take(lines * seq), take(lines * seq)],
         }
     }
@@ -96,17 +95,19 @@ impl Attention {
     }
 
     fn fused_backward(&self) -> Launches {
-        let &Self { compute, shape, scale, q, k, v, out, lse, grad_out, rows, grad_q, .. } = self;
-        let from = FusedAttentionGrads { q, k, v, grad_out, rows, shape, scale };
-        let parts = self.parts;
-        let grads = if parts == 1 { self.grad_kv } else { self.partials };
+        let &Self { compute, shape, scale, q, k, v, out, lse, grad_out, lse_delta, grad_q, .. } =
+            self;
+        let inputs = AttentionBackwardInputs { q, k, v, grad_out, lse_delta, shape, scale };
+        let splits = self.splits;
+        let grads = if splits == 1 { self.grad_kv } else { self.partials };
         let mut launches = vec![
-            FusedAttentionRows { out, grad_out, lse, rows, shape }.launch_in(compute)?,
-            FusedAttentionGradQ { from, grad_q }.launch_in(compute)?,
-            FusedAttentionGradKv { from, grads, parts }.launch_in(compute)?,
+            AttentionBackwardPreprocess { out, grad_out, lse, lse_delta, shape }
+                .launch_in(compute)?,
+            FusedAttentionGradQ { inputs, grad_q }.launch_in(compute)?,
+            FusedAttentionGradKv { inputs, grads, splits }.launch_in(compute)?,
         ];
-        if parts > 1 {
-            launches.push(PartsSum { partials: grads, out: self.grad_kv, parts }.launch()?);
+        if splits > 1 {
+            launches.push(SplitKSum { partials: grads, out: self.grad_kv, splits }.launch()?);
         }
         Ok(launches)
     }
@@ -126,7 +127,7 @@ impl Attention {
         let [other, probs] = self.probs;
         let (rows, width, len) = (shape.batch * shape.heads * shape.seq, shape.seq, k.len());
         let [grad_k, grad_v] = [0..len, len..2 * len].map(|range| self.grad_kv.slice(range));
-        // Gradients of probabilities and of scores share their place, which the times do not mind.
+        // AttentionGradients of probabilities and of scores share their place, which the times do not mind.
         let (grad_probs, grad_scores) = (other, other);
         let softmax = SoftmaxBackward {
             probs,
@@ -148,8 +149,8 @@ impl Attention {
     /// How far results may be from the reference.
     fn most(&self) -> f64 {
         match self.compute {
-            Compute::F32 => 5e-6,
-            Compute::Bf16 => 0.01,
+            DType::F32 => 5e-6,
+            _ => 0.01,
         }
     }
 
@@ -160,16 +161,16 @@ impl Attention {
         }
         let doubles = |view: F32| read(device, view).into_iter().map(f64::from).collect::<Vec<_>>();
         let factors = |view: F32| match self.compute {
-            Compute::F32 => doubles(view),
-            Compute::Bf16 => {
+            DType::F32 => doubles(view),
+            _ => {
                 let values = read(device, view).into_iter();
                 values.map(|x| half::bf16::from_f32(x).to_f64()).collect()
             }
         };
         let [q, k, v, grad_out] = [self.q, self.k, self.v, self.grad_out].map(factors);
         let (shape, scale) = (self.shape, self.scale.into());
-        let expected = attend([&q, &k, &v], shape, scale);
-        let grads = attend_backward([&q, &k, &v], &grad_out, shape, scale);
+        let expected = attention([&q, &k, &v], shape, scale);
+        let grads = attention_backward([&q, &k, &v], &grad_out, shape, scale);
         let len = k.len();
         for (name, view, expected) in [
             ("out", self.out, expected.out),
@@ -210,12 +211,14 @@ fn time(device: &Device, launch: &Launch<u64>, samples: usize) -> f64 {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (mut samples, mut parts, mut simulate, mut path) = (15, None, false, None);
+    let (mut samples, mut splits, mut simulate, mut path) = (15, None, false, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--samples" => samples = arguments.next().ok_or("--samples needs a number")?.parse()?,
-            "--parts" => parts = Some(arguments.next().ok_or("--parts needs a number")?.parse()?),
+            "--splits" => {
+                splits = Some(arguments.next().ok_or("--splits needs a number")?.parse()?)
+            }
             "--simulate" => simulate = true,
             _ => path = Some(argument),
         }
@@ -230,12 +233,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let narrow = [4, 512, 14, 2, 64];
         (vec![[2, 193, 12, 2, 128], [1, 130, 14, 2, 64]], vec![wide(4, 512), wide(1, 2048), narrow])
     };
-    for compute in [Compute::F32, Compute::Bf16] {
+    for compute in [DType::F32, DType::Bf16] {
         for &sizes in &checked {
-            Attention::new(&device, (compute, parts), sizes).verify(&device)?;
+            Attention::new(&device, (compute, splits), sizes).verify(&device)?;
         }
         for &sizes in &timed {
-            Attention::new(&device, (compute, parts), sizes)
+            Attention::new(&device, (compute, splits), sizes)
                 .report((&device, samples), &mut out)?;
         }
     }

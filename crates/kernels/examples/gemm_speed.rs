@@ -21,10 +21,11 @@ use std::fs::File;
 use std::io::Write;
 
 use device::{Device, Work};
+use retrograph_kernels::gemm::GemmProblem;
 use retrograph_kernels::ops::{
-    Compute, Dgrad, Fprop, GemmShape, NF4_BLOCK, Nf4, Nf4Scales, Stored, Wgrad,
+    DType, Dgrad, Fprop, GemmShape, NF4_BLOCK, Nf4, Nf4Scales, TensorView, Wgrad,
 };
-use retrograph_kernels::{Dispatch, Launch, View, images};
+use retrograph_kernels::{Dispatch, Launch, Problem, View, images};
 
 /// Bytes that the operands of consecutive launches spread over.
 const RING: usize = 160 << 20;
@@ -60,11 +61,11 @@ impl Weights {
     }
 
     /// The matrix at these addresses.
-    fn at(self, [elements, scales]: [u64; 2], len: usize) -> Stored<u64> {
+    fn at(self, [elements, scales]: [u64; 2], len: usize) -> TensorView<u64> {
         match self {
-            Self::F32 => Stored::F32(View::new(elements, len)),
-            Self::Bf16 => Stored::Bf16(View::new(elements, len)),
-            Self::Nf4 => Stored::Nf4(Nf4 {
+            Self::F32 => TensorView::F32(View::new(elements, len)),
+            Self::Bf16 => TensorView::Bf16(View::new(elements, len)),
+            Self::Nf4 => TensorView::Nf4(Nf4 {
                 codes: View::new(elements, len.div_ceil(2)),
                 scales: Nf4Scales::Plain(View::new(scales, len.div_ceil(64))),
                 len,
@@ -75,7 +76,7 @@ impl Weights {
 
 /// What the command line asks for.
 struct Options {
-    compute: Compute,
+    compute: DType,
     weights: Weights,
     streamed: bool,
     rows: Vec<usize>,
@@ -88,7 +89,7 @@ struct Options {
 impl Options {
     fn parse() -> Result<Self, String> {
         let (mut tile, mut samples, mut simulate, mut path) = (None, 15, false, None);
-        let (mut compute, mut weights, mut streamed) = (Compute::F32, Weights::F32, false);
+        let (mut compute, mut weights, mut streamed) = (DType::F32, Weights::F32, false);
         let mut rows = vec![32, 128, 512];
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
@@ -97,7 +98,7 @@ impl Options {
                 "--tile" => tile = Some(value()?),
                 "--samples" => samples = value()?.parse().map_err(|_| "--samples: a number")?,
                 "--simulate" => simulate = true,
-                "--bf16" => compute = Compute::Bf16,
+                "--bf16" => compute = DType::Bf16,
                 "--streamed" => streamed = true,
                 "--rows" => {
                     let list: Result<_, _> = value()?.split(',').map(str::parse).collect();
@@ -263,7 +264,9 @@ fn geometry(launch: &Launch<u64>, entry: &'static str, device: &Device) -> Dispa
     let (_, body) = ptx.split_once(&format!("{entry}(")).expect("the entry is in its image");
     let (_, limit) = body.split_once(".maxntid ").expect("every tile has a limit");
     let threads = limit.split(',').next().map(size).expect("three numbers");
-    let [m, n, ..] = launch.problem.sizes;
+    let Problem::Gemm(GemmProblem { m, n, .. }) = launch.problem else {
+        panic!("{:?} is no matrix product", launch.kernel)
+    };
     let tiles = m.div_ceil(size(rows)) * n.div_ceil(size(columns));
     let shared_bytes = images::dynamic_shared(entry, device.target);
     Dispatch { entry, grid: [tiles, 1, 1], block: [threads, 1, 1], shared_bytes }

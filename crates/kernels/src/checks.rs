@@ -1,8 +1,8 @@
-//! The checks that constructors share.
+//! Checks of operands that constructors of launches share.
 
 use crate::{Element, KernelError, View};
 
-/// The checks of one kernel, so that its name is said once.
+/// The checks of one kernel; the field is its name, for messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Check(pub(crate) &'static str);
 
@@ -30,12 +30,12 @@ impl Check {
         Err(KernelError::Length { kernel: self.0, operand, expected, actual })
     }
 
-    /// A size as the `.u32` parameter that carries it.
+    /// A size as the value of a `.u32` parameter.
     pub(crate) fn size(self, what: &'static str, value: usize) -> Result<u32, KernelError> {
         self.at_most(what, value, u32::MAX as usize)
     }
 
-    /// A size that must not exceed `limit`, which itself fits a `.u32` parameter.
+    /// A size of at most `limit`, which itself fits a `.u32` parameter.
     pub(crate) fn at_most(
         self,
         what: &'static str,
@@ -59,14 +59,14 @@ impl Check {
         })
     }
 
-    /// A rule about two sizes must hold.
+    /// A rule about two sizes must hold. `rule` is a sentence without full stop.
     pub(crate) fn rule(
         self,
         holds: bool,
-        what: &'static str,
+        rule: &'static str,
         (left, right): (usize, usize),
     ) -> Result<(), KernelError> {
-        if holds { Ok(()) } else { Err(KernelError::Shape { kernel: self.0, what, left, right }) }
+        if holds { Ok(()) } else { Err(KernelError::Shape { kernel: self.0, rule, left, right }) }
     }
 
     /// A rule about a constant must hold.

@@ -1,4 +1,6 @@
-//! What is wrong with the operands of a launch.
+//! Errors of constructors of launches.
+
+use crate::DType;
 
 /// A launch that cannot be described: its operands do not fit its shape.
 ///
@@ -31,18 +33,18 @@ pub enum KernelError {
         limit: usize,
     },
     /// Sizes that contradict each other or that the kernel cannot divide.
-    #[error("{kernel}: {what} ({left} and {right})")]
+    #[error("{kernel}: {rule} (found {left} and {right})")]
     Shape {
         /// The kernel.
         kernel: &'static str,
         /// The rule that is broken, as a sentence without full stop.
-        what: &'static str,
+        rule: &'static str,
         /// The first size that the rule is about.
         left: usize,
         /// The second size that the rule is about.
         right: usize,
     },
-    /// A constant outside the range for which the formula makes sense.
+    /// A constant outside the range for which the formula is defined.
     #[error("{kernel}: `{operand}` is {value}, but it must be {rule}")]
     Constant {
         /// The kernel.
@@ -54,16 +56,16 @@ pub enum KernelError {
         /// What it must be, for example "finite and not negative".
         rule: &'static str,
     },
-    /// No kernel reads an operand that is stored in this way.
-    #[error("{kernel}: in {compute} there is none for a matrix stored as {stored}; {way_out}")]
-    Storage {
+    /// No kernel takes operands of these types.
+    #[error("{kernel}: no variant computes in {compute} with an operand in {dtype}; {help}")]
+    UnsupportedDType {
         /// The kernel.
         kernel: &'static str,
         /// The type in which it would compute.
-        compute: &'static str,
-        /// How the operand is stored.
-        stored: &'static str,
-        /// What can be done.
-        way_out: &'static str,
+        compute: DType,
+        /// The type of the operand.
+        dtype: DType,
+        /// What the caller can do.
+        help: &'static str,
     },
 }

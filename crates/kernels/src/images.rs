@@ -9,11 +9,8 @@
 //! assert!(images::ptx("softmax", SmTarget::portable(70)).is_none());
 //! ```
 //!
-//! The texts are packed, and each is unpacked when it is asked for and then kept. Whoever has
-//! compiled code looks it up by [`digest`], for which nothing is unpacked.
-//!
-//! Absent on purpose: cubins. What the driver or `ptxas` made of these texts belongs to whoever
-//! loads them.
+//! The texts are compressed. The first use of a text decompresses it; later ones reuse it.
+//! [`digest`] identifies a text without decompressing it, for caches of compiled code.
 
 use std::io::{Read, copy, sink};
 use std::ops::Range;
@@ -22,7 +19,7 @@ use std::sync::OnceLock;
 use brotli_decompressor::Decompressor;
 use retrograph_ptx::SmTarget;
 
-/// Bytes that are unpacked at once.
+/// Bytes to decompress at once.
 const BUFFER: usize = 1 << 16;
 
 /// An image for all targets.
@@ -30,7 +27,7 @@ struct Image {
     name: &'static str,
     /// In the order of [`SmTarget::GENERATED`].
     texts: [Text; SmTarget::GENERATED.len()],
-    /// The texts one after the other, as one Brotli stream.
+    /// All texts in one Brotli stream.
     packed: &'static [u8],
 }
 
@@ -38,7 +35,7 @@ struct Image {
 struct Text {
     /// SHA-256 of the text.
     digest: [u8; 32],
-    /// Where it is in the unpacked stream.
+    /// Its range in the decompressed stream.
     bytes: Range<usize>,
     unpacked: OnceLock<String>,
 }
@@ -63,8 +60,8 @@ impl Image {
     }
 }
 
-/// The PTX of `image` for `target`, or `None` where there is no such image or no such target. The
-/// first call unpacks it.
+/// The PTX of `image` for `target`; `None` without such an image or target. The first call
+/// decompresses it.
 ///
 /// Use [`SmTarget::for_device`] to find the target whose images run on a device.
 pub fn ptx(image: &str, target: SmTarget) -> Option<&'static str> {
@@ -72,19 +69,19 @@ pub fn ptx(image: &str, target: SmTarget) -> Option<&'static str> {
     Some(text.unpacked.get_or_init(|| image.unpack(&text.bytes)))
 }
 
-/// Whether `image` has the entry point `entry` for `target`: some need what not every target has.
-/// It unpacks the image.
+/// Whether `image` has the entry point `entry` for `target`. Some entries need hardware features.
+/// The call decompresses the image.
 pub fn has_entry(image: &str, entry: &str, target: SmTarget) -> bool {
     ptx(image, target).is_some_and(|text| text.contains(&format!(".entry {entry}(")))
 }
 
-/// The SHA-256 of the PTX of `image` for `target`: what a cache of compiled images is keyed by. It
-/// was computed at build time.
+/// The SHA-256 of the PTX of `image` for `target`, computed at build time: the key for caches of
+/// compiled images.
 pub fn digest(image: &str, target: SmTarget) -> Option<[u8; 32]> {
     find(image, target).map(|(_, text)| text.digest)
 }
 
-/// Whether [`ptx`] has unpacked the text of `image` for `target` in this process.
+/// Whether [`ptx`] has decompressed the text of `image` for `target` in this process.
 pub fn is_unpacked(image: &str, target: SmTarget) -> bool {
     find(image, target).is_some_and(|(_, text)| text.unpacked.get().is_some())
 }
@@ -100,20 +97,21 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     IMAGES.iter().map(|image| image.name)
 }
 
-/// Bytes of shared memory for each generated target that the launch of an entry must provide, for
-/// those that need any.
+/// Bytes of dynamic shared memory per entry and generated target, for entries that need any.
 static DYNAMIC_SHARED: &[(&str, [u32; SmTarget::GENERATED.len()])] =
     include!(concat!(env!("OUT_DIR"), "/dynamic_shared.rs"));
 
-/// The bytes of shared memory that a launch of `entry` must provide on `target`.
+/// The bytes of dynamic shared memory that a launch of `entry` needs on `target`.
 pub fn dynamic_shared(entry: &str, target: SmTarget) -> u32 {
     let place = SmTarget::GENERATED.iter().position(|generated| *generated == target);
     let row = DYNAMIC_SHARED.iter().find(|(name, _)| *name == entry);
     row.zip(place).map_or(0, |((_, bytes), place)| bytes[place])
 }
 
-/// Whether every thread of every kernel for `target` executes `griddepcontrol.wait` before it does
-/// anything else, so that a launch may ask for it to start before the kernel in front has ended.
-pub fn start_early(target: SmTarget) -> bool {
+/// Whether kernels for `target` support programmatic dependent launch (PDL): every thread executes
+/// `griddepcontrol.wait` before all accesses, except those of [`Access::ReadBeforeWait`].
+///
+/// [`Access::ReadBeforeWait`]: crate::Access::ReadBeforeWait
+pub fn supports_pdl(target: SmTarget) -> bool {
     target.number >= 90
 }

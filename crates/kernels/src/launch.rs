@@ -1,16 +1,18 @@
-//! What a launch is before any device is known: the kernel, its problem and its arguments.
+//! Launches: a kernel, its problem and its arguments, before any device is known.
 //!
-//! A [`Launch`] names a kernel and the shape of the problem. Which entry point, grid, block and
-//! shared memory follow is decided by [`Launch::dispatch`] once the SM target is known, so that a
-//! pass can be described, counted and planned without a device.
+//! [`Launch::dispatch`] derives entry point, grid, block and shared memory once the SM target is
+//! known. Until then a pass can be described, counted and planned without a device.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
+use retrograph_kernel_abi::{Parameter, ParameterTypes};
 use retrograph_ptx::SmTarget;
 
+use crate::problem::Problem;
 use crate::view::{Element, View};
 
-/// How a launch touches a buffer.
+/// How a launch accesses a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Only read.
@@ -19,13 +21,14 @@ pub enum Access {
     Write,
     /// Read and written, or written in part.
     ReadWrite,
-    /// Only read, and perhaps before what comes in front of the launch has ended, where the launch
-    /// is let start early. Whoever lets it makes sure that nothing in front writes the range.
-    ReadAhead,
+    /// Only read, and possibly before `griddepcontrol.wait`: with programmatic dependent launch
+    /// (PDL), the read may happen while earlier kernels still run. A caller that launches with PDL
+    /// must make sure that none of them writes the range.
+    ReadBeforeWait,
 }
 
 impl Access {
-    /// Whether the launch may read what was there before it.
+    /// Whether the launch may read what the buffer held before.
     pub fn reads(self) -> bool {
         self != Self::Write
     }
@@ -36,19 +39,19 @@ impl Access {
     }
 }
 
-/// A pointer argument: a byte range of a buffer and how it is touched.
+/// A pointer argument: a byte range of a buffer and how it is accessed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferArgument<B> {
     /// The buffer.
     pub buffer: B,
-    /// The bytes of the buffer that may be touched; the pointer is its start.
+    /// The bytes of the buffer that may be accessed. The pointer is the start of the range.
     pub bytes: Range<usize>,
-    /// How they are touched.
+    /// How they are accessed.
     pub access: Access,
 }
 
 impl<B: Copy> BufferArgument<B> {
-    /// The argument that touches `view` by `access`.
+    /// The argument that accesses `view` by `access`.
     pub fn new<T: Element>(view: View<B, T>, access: Access) -> Self {
         Self { buffer: view.buffer(), bytes: view.byte_range(), access }
     }
@@ -68,17 +71,29 @@ pub enum Cell<B> {
 pub enum Argument<B> {
     /// A 64-bit pointer to a range.
     Buffer(BufferArgument<B>),
-    /// A pointer that is null: an optional operand that is absent.
+    /// A null pointer: an optional operand that is absent.
     Null,
     /// A 32-bit unsigned integer.
     U32(u32),
     /// A 64-bit unsigned integer.
     U64(u64),
-    /// A 32-bit float, compared by its bits.
+    /// A 32-bit float, as its bits.
     F32(u32),
     /// A pointer to a read-only table of cells in device memory, for kernels over lists of tensors.
-    /// Whoever launches writes the table before the first launch and keeps it alive.
+    /// The caller writes the table before the first launch and keeps it alive.
     Table(Vec<Cell<B>>),
+}
+
+impl<B> From<u32> for Argument<B> {
+    fn from(value: u32) -> Self {
+        Self::U32(value)
+    }
+}
+
+impl<B> From<f32> for Argument<B> {
+    fn from(value: f32) -> Self {
+        Self::F32(value.to_bits())
+    }
 }
 
 impl<B: Copy> Argument<B> {
@@ -87,7 +102,7 @@ impl<B: Copy> Argument<B> {
         Self::Buffer(BufferArgument::new(view, Access::Read))
     }
 
-    /// A view that is written whole.
+    /// A view that is overwritten completely.
     pub fn write<T: Element>(view: View<B, T>) -> Self {
         Self::Buffer(BufferArgument::new(view, Access::Write))
     }
@@ -97,22 +112,32 @@ impl<B: Copy> Argument<B> {
         Self::Buffer(BufferArgument::new(view, Access::ReadWrite))
     }
 
-    /// The same argument, but that what it reads may be read ahead: see [`Access::ReadAhead`].
-    pub fn ahead(mut self) -> Self {
+    /// A view that is updated if `accumulate` is set, and overwritten completely if not.
+    pub(crate) fn output<T: Element>(view: View<B, T>, accumulate: bool) -> Self {
+        if accumulate { Self::update(view) } else { Self::write(view) }
+    }
+
+    /// An optional view that is only read.
+    pub(crate) fn read_optional<T: Element>(view: Option<View<B, T>>) -> Self {
+        view.map_or(Self::Null, Self::read)
+    }
+
+    /// The same argument with [`Access::ReadBeforeWait`], if it is only read.
+    pub fn before_wait(mut self) -> Self {
         if let Self::Buffer(argument) = &mut self
             && argument.access == Access::Read
         {
-            argument.access = Access::ReadAhead;
+            argument.access = Access::ReadBeforeWait;
         }
         self
     }
 
     /// A constant float.
     pub fn f32(value: f32) -> Self {
-        Self::F32(value.to_bits())
+        value.into()
     }
 
-    /// The buffer ranges that this argument touches.
+    /// The buffer ranges that this argument accesses.
     pub fn buffers(&self) -> impl Iterator<Item = &BufferArgument<B>> {
         let (single, cells) = match self {
             Self::Buffer(argument) => (Some(argument), [].as_slice()),
@@ -126,54 +151,13 @@ impl<B: Copy> Argument<B> {
     }
 }
 
-/// The type of a kernel parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParameterKind {
-    /// A 64-bit device pointer (`.u64` in PTX), which may be null where the kernel says so.
-    Pointer,
-    /// `.u32`.
-    U32,
-    /// `.u64`.
-    U64,
-    /// `.f32`.
-    F32,
-}
+/// The values of parameters in a launch, for the parameter structs of `retrograph-kernel-abi`.
+pub(crate) struct ArgumentTypes<B>(PhantomData<B>);
 
-impl ParameterKind {
-    /// The size in bytes.
-    pub fn bytes(self) -> usize {
-        match self {
-            Self::Pointer | Self::U64 => 8,
-            Self::U32 | Self::F32 => 4,
-        }
-    }
-}
-
-/// One parameter of a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parameter {
-    /// The name in the PTX source.
-    pub name: &'static str,
-    /// The type.
-    pub kind: ParameterKind,
-}
-
-/// The sizes of a problem, in the order that the kernel's documentation gives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Problem {
-    /// The sizes; unused ones are 0.
-    pub sizes: [u32; 8],
-    /// How many launches like this one run beside it where the device has room, which geometry may
-    /// take into account; see [`Launch::beside`].
-    pub beside: u32,
-}
-
-impl<const N: usize> From<[u32; N]> for Problem {
-    fn from(given: [u32; N]) -> Self {
-        let mut sizes = [0; 8];
-        sizes[..N].copy_from_slice(&given);
-        Self { sizes, beside: 0 }
-    }
+impl<B> ParameterTypes for ArgumentTypes<B> {
+    type Pointer = Argument<B>;
+    type U32 = u32;
+    type F32 = f32;
 }
 
 /// What is launched for a problem on an SM target.
@@ -181,7 +165,7 @@ impl<const N: usize> From<[u32; N]> for Problem {
 pub struct Dispatch {
     /// The entry point in the kernel's image.
     pub entry: &'static str,
-    /// Blocks in x, y, z. A zero anywhere means that there is nothing to launch.
+    /// Blocks in x, y, z. A zero in any of them means that there is nothing to launch.
     pub grid: [u32; 3],
     /// Threads per block in x, y, z.
     pub block: [u32; 3],
@@ -196,18 +180,19 @@ impl Dispatch {
     }
 }
 
-/// A kernel: the image that holds its entry points, its parameters, and its launch geometry.
+/// A kernel: the image with its entry points, its parameters, and its launch geometry.
 pub struct Kernel {
     /// The name, unique among kernels.
     pub name: &'static str,
-    /// The image that holds its entry points; see [`crate::images`].
+    /// The image with its entry points; see [`crate::images`].
     pub image: &'static str,
     /// The parameters, the same for every entry point of the kernel.
     pub parameters: &'static [Parameter],
-    /// Every entry point that `dispatch` can choose, on one target or another.
+    /// Every entry point that `dispatch` can choose, on any target.
     pub entries: &'static [&'static str],
-    /// Chooses entry point, grid, block and shared memory.
-    pub dispatch: fn(&Problem, SmTarget) -> Dispatch,
+    /// Chooses entry point, grid, block and shared memory. `None` for a problem of a kind that the
+    /// kernel does not take.
+    pub dispatch: fn(&Problem, SmTarget) -> Option<Dispatch>,
 }
 
 impl std::fmt::Debug for Kernel {
@@ -222,7 +207,7 @@ impl PartialEq for Kernel {
     }
 }
 
-/// One launch: a kernel, the sizes of its problem and its arguments.
+/// One launch: a kernel, its problem and its arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch<B> {
     /// The kernel.
@@ -235,15 +220,23 @@ pub struct Launch<B> {
 
 impl<B> Launch<B> {
     /// Entry point and geometry on `target`.
+    ///
+    /// # Panics
+    /// If the problem is of a kind that the kernel does not take. Launches that this crate returns
+    /// never are.
     pub fn dispatch(&self, target: SmTarget) -> Dispatch {
-        (self.kernel.dispatch)(&self.problem, target)
+        let dispatch = (self.kernel.dispatch)(&self.problem, target);
+        dispatch.unwrap_or_else(|| panic!("{:?} does not take {:?}", self.kernel, self.problem))
     }
 
-    /// Says that `count` launches like this one are meant to run beside it, as they may in a graph.
-    /// A product then takes tiles with which all of them together are done soonest, where it would
-    /// take those with which it alone is. The result has the same bits.
-    pub fn beside(mut self, count: u32) -> Self {
-        self.problem.beside = count;
+    /// Declares that `count` launches of the same sizes may run concurrently with this one, as
+    /// parallel branches of a graph do. A matrix product then takes the tile that is fastest for
+    /// all of them together. Other launches do not change. The bits of the result do not change
+    /// either.
+    pub fn concurrent(mut self, count: u32) -> Self {
+        if let Problem::Gemm(problem) = &mut self.problem {
+            problem.concurrent = count;
+        }
         self
     }
 }

@@ -1,17 +1,17 @@
 //! Training kernels as embedded PTX, with launch geometry and f64 references.
 //!
-//! Every operation is a struct with public fields; `launch` checks the lengths of its operands and
-//! yields a [`Launch`]: a value that says which kernel runs on which bytes, before any device is
-//! known. Operands are [`View`]s of whatever names a buffer to the caller.
+//! Every operation is a struct with public fields. Its `launch` checks the lengths of the operands and
+//! returns a [`Launch`]: the kernel, its problem and its arguments, before any device is known.
+//! Operands are [`View`]s, which are generic over what names a buffer.
 //!
 //! ```
 //! use retrograph_kernels::ops::{Fprop, GemmShape};
 //! use retrograph_kernels::{SmTarget, View, images};
 //!
-//! // Here a buffer is a device address; in a pass of the runtime it is a buffer of that pass.
+//! // Here a buffer is a device address; with the runtime it is a buffer of a pass.
 //! let view = View::<u64, f32>::new;
 //! let (x, y) = (view(0x1000, 6), view(0x3000, 8));
-//! let w = view(0x2000, 12); // It may also be stored in bf16 or NF4.
+//! let w = view(0x2000, 12); // Or bf16, or NF4.
 //! let shape = GemmShape { rows: 2, inputs: 3, outputs: 4 };
 //! let fprop = Fprop { x, w, bias: None, y, shape, alpha: 1.0, accumulate: false };
 //! let launch = fprop.launch()?;
@@ -23,12 +23,13 @@
 //! # Ok::<(), retrograph_kernels::KernelError>(())
 //! ```
 //!
-//! All tensors are contiguous, row-major and f32 unless an operation says otherwise. Every kernel
-//! is deterministic: the same operands give the same bits, whatever else runs on the device. No
-//! kernel keeps state, allocates or reads anything but its operands.
+//! All tensors are contiguous and row-major, and f32 unless an operation says otherwise. Every kernel
+//! is deterministic: the same operands give the same bits, whatever else runs on the device. Kernels
+//! keep no state, allocate nothing and access only their operands.
 //!
-//! Absent on purpose: loading and launching, which need a driver. The crate can be used with any
-//! driver binding.
+//! Each family of kernels is a module with typed launches and, in `reference`, its formulas in f64 on
+//! the CPU. [`ops`] has all launches under one path. Loading images and launching kernels need a
+//! driver binding, of which any will do.
 
 pub mod attention;
 mod checks;
@@ -47,6 +48,7 @@ pub mod norm;
 pub mod ops;
 pub mod optimizer;
 mod params;
+pub mod problem;
 pub mod rope;
 pub mod sampling;
 pub mod tensor;
@@ -54,10 +56,12 @@ mod tensor_list;
 pub mod view;
 
 pub use error::KernelError;
-pub use launch::{Access, Argument, BufferArgument, Cell, Dispatch, Kernel, Launch, Problem};
-pub use launch::{Parameter, ParameterKind};
+pub use launch::{Access, Argument, BufferArgument, Cell, Dispatch, Kernel, Launch};
 pub use ops::all;
+pub use problem::Problem;
+pub use retrograph_kernel_abi::{DType, Parameter, ParameterKind};
 pub use retrograph_ptx::{CannotRun, ImageForm, Reach, SmTarget};
+pub use tensor::{Nf4, Nf4Scales, Output, TensorView};
 pub use view::{Element, View};
 
 /// The example of the README.

@@ -1,14 +1,14 @@
-//! NF4 on the host: codes and scales as bitsandbytes stores them.
+//! NF4 quantization on the host, in the layout of bitsandbytes.
 //!
-//! A matrix is taken as one row of blocks of 64 elements. Each block has a scale, its largest
-//! absolute value, and each element a code of 4 bits: the nearest of 16 quantiles of the normal
-//! distribution, in units of the scale (Dettmers et al., "QLoRA", arXiv 2305.14314). Scales can be
-//! quantized in turn ("double quantization"): less their mean, in blocks of 256, to the 8-bit
-//! dynamic type of Dettmers et al., arXiv 2110.02861.
+//! The flattened matrix is divided into blocks of 64 elements. Each block has a scale, its largest
+//! absolute value, and each element a 4-bit code: the nearest of 16 quantiles of the normal
+//! distribution, in units of the scale (Dettmers et al., "QLoRA", arXiv 2305.14314). With double
+//! quantization the scales, less their mean, are quantized in blocks of 256 to the 8-bit dynamic
+//! type of Dettmers et al., arXiv 2110.02861.
 //!
-//! Codes are those of the CUDA kernels of bitsandbytes, with one difference: they approximate the
-//! reciprocal of a scale to one unit of the last place, which is rounded correctly here. A code
-//! can differ only where a quotient lies that near to the boundary of two codes.
+//! Codes equal those of the CUDA kernels of bitsandbytes with one exception. Those approximate the
+//! reciprocal of a scale to one unit in the last place, while this module rounds it correctly. A code
+//! can differ if a quotient is that close to the boundary of two codes.
 //!
 //! ```
 //! use retrograph_kernels::nf4;
@@ -19,7 +19,7 @@
 //! # Ok::<(), nf4::NotFinite>(())
 //! ```
 
-pub use crate::ops::{NF4_BLOCK as BLOCK, NF4_NESTED_BLOCK as NESTED_BLOCK};
+pub use crate::tensor::{NF4_BLOCK as BLOCK, NF4_NESTED_BLOCK as NESTED_BLOCK};
 
 /// The values of the codes, in units of the scale.
 pub const VALUES: [f32; 16] = [

@@ -1,23 +1,23 @@
-//! Constructors of kernel parameters.
+//! Constructors of kernel parameters under short names.
 
-use crate::{Parameter, ParameterKind};
+use crate::Parameter;
 
 /// A pointer parameter.
 pub(crate) const fn pointer(name: &'static str) -> Parameter {
-    Parameter { name, kind: ParameterKind::Pointer }
+    Parameter::pointer(name)
 }
 
 /// A `.u32` parameter.
 pub(crate) const fn u32(name: &'static str) -> Parameter {
-    Parameter { name, kind: ParameterKind::U32 }
+    Parameter::u32(name)
 }
 
 /// A `.f32` parameter.
 pub(crate) const fn f32(name: &'static str) -> Parameter {
-    Parameter { name, kind: ParameterKind::F32 }
+    Parameter::f32(name)
 }
 
 /// A `.u64` parameter.
 pub(crate) const fn u64(name: &'static str) -> Parameter {
-    Parameter { name, kind: ParameterKind::U64 }
+    Parameter::u64(name)
 }

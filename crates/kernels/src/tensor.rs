@@ -1,114 +1,96 @@
-//! How products are computed, and how the matrix that they multiply by is stored.
+//! Tensors whose element type is known at run time: inputs, outputs, and matrices in NF4.
 
 use half::bf16;
 
 use crate::checks::Check;
-use crate::{Argument, Kernel, KernelError, View};
+use crate::{Argument, DType, KernelError, View};
 
-/// The type of the factors of a product. Sums are f32 always.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Compute {
-    /// Factors are f32, and each product is added by a fused multiply-add.
-    #[default]
-    F32,
-    /// Factors are rounded to bf16, to the nearest and ties to even, and multiplied by tensor
-    /// cores from sm_80 on.
-    Bf16,
-}
-
-impl Compute {
-    /// The name of the type.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::Bf16 => "bf16",
-        }
-    }
-}
-
-/// A row-major matrix in device memory, by how its elements are stored.
+/// A row-major tensor that a kernel reads, by its element type.
 #[derive(Clone, Copy, Debug)]
-pub enum Stored<B> {
-    /// As f32.
+pub enum TensorView<B> {
+    /// f32.
     F32(View<B, f32>),
-    /// As bf16, for products in bf16.
+    /// bf16.
     Bf16(View<B, bf16>),
-    /// As codes of 4 bits.
+    /// 4-bit codes with scales.
     Nf4(Nf4<B>),
 }
 
-/// Where a result goes.
+/// A tensor that a kernel writes, in one element type or in two.
 #[derive(Clone, Copy, Debug)]
-pub enum Written<B> {
-    /// As f32.
+pub enum Output<B> {
+    /// f32.
     F32(View<B, f32>),
-    /// Rounded to bf16, to the nearest and ties to even.
+    /// Rounded to bf16, to the nearest, ties to even.
     Bf16(View<B, bf16>),
-    /// As f32, and rounded to bf16.
+    /// Twice: f32, and the same rounded to bf16.
     Both(View<B, f32>, View<B, bf16>),
 }
 
-impl<B> From<View<B, f32>> for Written<B> {
+impl<B> From<View<B, f32>> for Output<B> {
     fn from(view: View<B, f32>) -> Self {
         Self::F32(view)
     }
 }
 
-impl<B> From<View<B, bf16>> for Written<B> {
+impl<B> From<View<B, bf16>> for Output<B> {
     fn from(view: View<B, bf16>) -> Self {
         Self::Bf16(view)
     }
 }
 
-impl<B: Copy> Written<B> {
-    /// Checks the length of every view, named as in the caller.
+impl<B: Copy> Output<B> {
+    /// Checks the length of every view; `name` is the field of the caller.
     pub(crate) fn check(
         self,
         check: Check,
         name: &'static str,
         expected: usize,
     ) -> Result<(), KernelError> {
+        self.f32().map_or(Ok(()), |view| check.length(name, view, expected))?;
+        self.bf16().map_or(Ok(()), |view| check.length(name, view, expected))
+    }
+
+    /// The view in f32, if there is one.
+    pub(crate) fn f32(self) -> Option<View<B, f32>> {
         match self {
-            Self::F32(view) => check.length(name, view, expected),
-            Self::Bf16(view) => check.length(name, view, expected),
-            Self::Both(view, rounded) => {
-                check.length(name, view, expected)?;
-                check.length(name, rounded, expected)
-            }
+            Self::F32(view) | Self::Both(view, _) => Some(view),
+            Self::Bf16(_) => None,
         }
     }
 
-    /// The view in f32, which `rule` says must be there.
-    pub(crate) fn floats(
+    /// The view in bf16, if there is one.
+    pub(crate) fn bf16(self) -> Option<View<B, bf16>> {
+        match self {
+            Self::Bf16(view) | Self::Both(_, view) => Some(view),
+            Self::F32(_) => None,
+        }
+    }
+
+    /// The view in f32, which `rule` demands.
+    pub(crate) fn require_f32(
         self,
         check: Check,
         rule: &'static str,
     ) -> Result<View<B, f32>, KernelError> {
-        match self {
-            Self::F32(view) | Self::Both(view, _) => Ok(view),
-            Self::Bf16(view) => {
-                let (kernel, left, right) = (check.0, view.len(), 0);
-                Err(KernelError::Shape { kernel, what: rule, left, right })
-            }
-        }
+        let (kernel, left) = (check.0, self.bf16().map_or(0, View::len));
+        self.f32().ok_or(KernelError::Shape { kernel, rule, left, right: 0 })
     }
 
-    /// The two pointers.
+    /// The pointers to f32 and to bf16.
     pub(crate) fn arguments(self) -> [Argument<B>; 2] {
-        match self {
-            Self::F32(view) => [Argument::write(view), Argument::Null],
-            Self::Bf16(view) => [Argument::Null, Argument::write(view)],
-            Self::Both(view, rounded) => [Argument::write(view), Argument::write(rounded)],
-        }
+        let bf16 = self.bf16().map_or(Argument::Null, Argument::write);
+        [self.f32().map_or(Argument::Null, Argument::write), bf16]
     }
 }
 
-/// A row-major matrix of 4-bit codes in the layout of bitsandbytes: two codes in a byte, the first
-/// in the upper half, and a scale for each 64 elements of the matrix as one row. Rows have a
-/// multiple of 8 elements.
+/// A row-major matrix in NF4, in the layout of bitsandbytes.
+///
+/// A byte holds two codes, the first one in its upper half. Each 64 elements of the flattened
+/// matrix share a scale. Rows have a multiple of 8 elements. See [`crate::nf4`] for the values.
 #[derive(Clone, Copy, Debug)]
 pub struct Nf4<B> {
-    /// The codes: half a byte for each element, rounded up.
+    /// `[len ÷ 2]`, rounded up: the codes.
     pub codes: View<B, u8>,
     /// The largest absolute value of each block.
     pub scales: Nf4Scales<B>,
@@ -119,17 +101,17 @@ pub struct Nf4<B> {
 /// The scales of a matrix in NF4.
 #[derive(Clone, Copy, Debug)]
 pub enum Nf4Scales<B> {
-    /// As they are.
+    /// One f32 per block.
     Plain(View<B, f32>),
-    /// Quantized in turn: scale i is `map[absmax[i]] · nested[i ÷ 256] + offset`.
+    /// Quantized (double quantization): scale i is `map[absmax[i]] · nested[i ÷ 256] + offset`.
     Nested {
-        /// A byte for each block of 64 elements.
+        /// One byte per block of 64 elements.
         absmax: View<B, u8>,
-        /// A scale for each 256 bytes.
+        /// One scale per 256 bytes.
         nested: View<B, f32>,
-        /// The 256 values of the bytes.
+        /// `[256]`: the values of the bytes.
         map: View<B, f32>,
-        /// What is added to each scale.
+        /// `[1]`: added to each scale.
         offset: View<B, f32>,
     },
 }
@@ -139,25 +121,65 @@ pub const NF4_BLOCK: usize = 64;
 /// Scales that share a scale of the second quantization.
 pub const NF4_NESTED_BLOCK: usize = 256;
 
-impl<B> From<View<B, f32>> for Stored<B> {
+impl<B: Copy> Nf4<B> {
+    /// Checks the lengths of codes and scales. `row_sizes` are as in
+    /// [`TensorView::is_vectorizable`].
+    pub(crate) fn check(&self, check: Check, row_sizes: &[usize]) -> Result<(), KernelError> {
+        let Self { codes, scales, len } = *self;
+        check.length("codes of w", codes, len.div_ceil(2))?;
+        let blocks = len.div_ceil(NF4_BLOCK);
+        match scales {
+            Nf4Scales::Plain(absmax) => check.length("absmax of w", absmax, blocks)?,
+            Nf4Scales::Nested { absmax, nested, map, offset } => {
+                check.length("absmax of w", absmax, blocks)?;
+                check.length("nested absmax of w", nested, blocks.div_ceil(NF4_NESTED_BLOCK))?;
+                check.length("the map of w", map, 256)?;
+                check.length("the offset of w", offset, 1)?;
+            }
+        }
+        check.size("the number of elements of w", len)?;
+        let rule =
+            "NF4 rows must start at a multiple of 16 bytes and have a multiple of 8 elements";
+        let ragged = row_sizes.iter().copied().find(|size| size % 8 != 0);
+        let holds = ragged.is_none() && codes.is_aligned(16);
+        check.rule(holds, rule, (codes.byte_range().start, ragged.unwrap_or(0)))
+    }
+
+    /// The pointers to scales: absmax, nested, map, offset.
+    pub(crate) fn scale_arguments(&self) -> [Argument<B>; 4] {
+        match self.scales {
+            Nf4Scales::Plain(absmax) => {
+                [Argument::read(absmax), Argument::Null, Argument::Null, Argument::Null]
+            }
+            Nf4Scales::Nested { absmax, nested, map, offset } => [
+                Argument::read(absmax),
+                Argument::read(nested),
+                Argument::read(map),
+                Argument::read(offset),
+            ],
+        }
+    }
+}
+
+impl<B> From<View<B, f32>> for TensorView<B> {
     fn from(view: View<B, f32>) -> Self {
         Self::F32(view)
     }
 }
 
-impl<B> From<View<B, bf16>> for Stored<B> {
+impl<B> From<View<B, bf16>> for TensorView<B> {
     fn from(view: View<B, bf16>) -> Self {
         Self::Bf16(view)
     }
 }
 
-impl<B> From<Nf4<B>> for Stored<B> {
+impl<B> From<Nf4<B>> for TensorView<B> {
     fn from(matrix: Nf4<B>) -> Self {
         Self::Nf4(matrix)
     }
 }
 
-impl<B: Copy> Stored<B> {
+impl<B: Copy> TensorView<B> {
     /// Number of elements.
     pub fn len(&self) -> usize {
         match self {
@@ -172,114 +194,37 @@ impl<B: Copy> Stored<B> {
         self.len() == 0
     }
 
-    /// The name of the type.
-    pub fn name(&self) -> &'static str {
+    /// The element type.
+    pub fn dtype(&self) -> DType {
         match self {
-            Self::F32(_) => "f32",
-            Self::Bf16(_) => "bf16",
-            Self::Nf4(_) => "NF4",
+            Self::F32(_) => DType::F32,
+            Self::Bf16(_) => DType::Bf16,
+            Self::Nf4(_) => DType::Nf4,
         }
     }
 
-    /// Whether loads of 16 bytes, or of eight codes, can be used, given how the elements of a row
-    /// follow each other. Every one of `sizes` is a distance in elements or a length of a row.
-    pub(crate) fn in_vectors(&self, sizes: &[usize]) -> bool {
-        let (start, unit) = match self {
-            Self::F32(view) => (view.byte_range().start, 4),
-            Self::Bf16(view) => (view.byte_range().start, 8),
-            Self::Nf4(matrix) => (matrix.codes.byte_range().start, 8),
+    /// Whether loads of 16 bytes, or of eight codes, are aligned. Each of `row_sizes` is the length
+    /// of a row or a stride, in elements.
+    pub(crate) fn is_vectorizable(&self, row_sizes: &[usize]) -> bool {
+        let (aligned, vector) = match self {
+            Self::F32(view) => (view.is_aligned(16), 4),
+            Self::Bf16(view) => (view.is_aligned(16), 8),
+            Self::Nf4(matrix) => (matrix.codes.is_aligned(16), 8),
         };
-        start % 16 == 0 && sizes.iter().all(|size| size % unit == 0)
+        aligned && row_sizes.iter().all(|size| size % vector == 0)
     }
 
-    /// Checks that codes and scales are as many as the elements need.
-    pub(crate) fn check(&self, check: Check, sizes: &[usize]) -> Result<(), KernelError> {
-        let Self::Nf4(Nf4 { codes, scales, len }) = *self else { return Ok(()) };
-        check.length("codes of w", codes, len.div_ceil(2))?;
-        let blocks = len.div_ceil(NF4_BLOCK);
-        match scales {
-            Nf4Scales::Plain(absmax) => check.length("absmax of w", absmax, blocks)?,
-            Nf4Scales::Nested { absmax, nested, map, offset } => {
-                check.length("absmax of w", absmax, blocks)?;
-                check.length("nested absmax of w", nested, blocks.div_ceil(NF4_NESTED_BLOCK))?;
-                check.length("the map of w", map, 256)?;
-                check.length("the offset of w", offset, 1)?;
-            }
-        }
-        check.size("the number of elements of w", len)?;
-        let rule = "rows in NF4 start at a multiple of 16 bytes and have a multiple of 8 elements";
-        let worst = sizes.iter().copied().find(|size| size % 8 != 0).unwrap_or(0);
-        check.rule(self.in_vectors(sizes), rule, (codes.byte_range().start, worst))
-    }
-
-    /// The pointer to the elements, and those to scales where there are any.
-    pub(crate) fn arguments(&self) -> (Argument<B>, Vec<Argument<B>>) {
+    /// The pointer to the elements or codes.
+    pub(crate) fn argument(&self) -> Argument<B> {
         match *self {
-            Self::F32(view) => (Argument::read(view), Vec::new()),
-            Self::Bf16(view) => (Argument::read(view), Vec::new()),
-            Self::Nf4(Nf4 { codes, scales, .. }) => {
-                let scales = match scales {
-                    Nf4Scales::Plain(absmax) => {
-                        [Argument::read(absmax), Argument::Null, Argument::Null, Argument::Null]
-                    }
-                    Nf4Scales::Nested { absmax, nested, map, offset } => [
-                        Argument::read(absmax),
-                        Argument::read(nested),
-                        Argument::read(map),
-                        Argument::read(offset),
-                    ],
-                };
-                (Argument::read(codes), scales.into())
-            }
+            Self::F32(view) => Argument::read(view),
+            Self::Bf16(view) => Argument::read(view),
+            Self::Nf4(Nf4 { codes, .. }) => Argument::read(codes),
         }
     }
-}
 
-/// The kernels of one formula, by how they compute and how b is stored.
-#[derive(Clone, Copy)]
-pub(crate) struct Family {
-    pub(crate) f32: &'static Kernel,
-    pub(crate) bf16: &'static Kernel,
-    /// With b in bf16, computed in bf16.
-    pub(crate) bf16_stored: Option<&'static Kernel>,
-    /// With b in NF4, computed in f32 and in bf16.
-    pub(crate) nf4: Option<[&'static Kernel; 2]>,
-    /// With a and b in bf16, computed in bf16.
-    pub(crate) streamed: Option<&'static Kernel>,
-    /// With a in bf16 and b in NF4, computed in bf16.
-    pub(crate) streamed_nf4: Option<&'static Kernel>,
-}
-
-impl Family {
-    /// A formula whose b is never a stored weight.
-    pub(crate) const fn of(f32: &'static Kernel, bf16: &'static Kernel) -> Self {
-        Self { f32, bf16, bf16_stored: None, nf4: None, streamed: None, streamed_nf4: None }
-    }
-
-    /// The kernel that computes in `compute` with these operands.
-    pub(crate) fn kernel<B: Copy>(
-        &self,
-        compute: Compute,
-        (a, b): (&Stored<B>, &Stored<B>),
-    ) -> Result<&'static Kernel, KernelError> {
-        let found = match (compute, a, b) {
-            (Compute::Bf16, Stored::Bf16(_), Stored::Bf16(_)) => self.streamed,
-            (Compute::Bf16, Stored::Bf16(_), Stored::Nf4(_)) => self.streamed_nf4,
-            (_, Stored::Bf16(_) | Stored::Nf4(_), _) => None,
-            (Compute::F32, _, Stored::F32(_)) => Some(self.f32),
-            (Compute::Bf16, _, Stored::F32(_)) => Some(self.bf16),
-            (Compute::F32, _, Stored::Bf16(_)) => None,
-            (Compute::Bf16, _, Stored::Bf16(_)) => self.bf16_stored,
-            (Compute::F32, _, Stored::Nf4(_)) => self.nf4.map(|[f32, _]| f32),
-            (Compute::Bf16, _, Stored::Nf4(_)) => self.nf4.map(|[_, bf16]| bf16),
-        };
-        let wrong = if matches!(a, Stored::F32(_)) { b } else { a };
-        found.ok_or(KernelError::Storage {
-            kernel: self.f32.name,
-            compute: compute.name(),
-            stored: wrong.name(),
-            way_out: "compute in bf16, or store it as f32; a first operand in bf16 takes a second \
-                      one in bf16 or NF4",
-        })
+    /// The matrix in NF4, if it is one.
+    pub(crate) fn nf4(&self) -> Option<&Nf4<B>> {
+        if let Self::Nf4(matrix) = self { Some(matrix) } else { None }
     }
 }

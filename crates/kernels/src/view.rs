@@ -1,37 +1,39 @@
-//! Typed views of buffers, whatever a buffer is to the caller.
+//! Typed views of buffers, generic over what names a buffer.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use crate::DType;
+
 /// A type that kernels read and write.
 pub trait Element: bytemuck::Pod {
-    /// The name of the type in PTX and in messages, for example `f32`.
-    const NAME: &'static str;
+    /// The type as a value.
+    const DTYPE: DType;
 }
 
 impl Element for f32 {
-    const NAME: &'static str = "f32";
+    const DTYPE: DType = DType::F32;
 }
 impl Element for f64 {
-    const NAME: &'static str = "f64";
+    const DTYPE: DType = DType::F64;
 }
 impl Element for half::bf16 {
-    const NAME: &'static str = "bf16";
+    const DTYPE: DType = DType::Bf16;
 }
 impl Element for u8 {
-    const NAME: &'static str = "u8";
+    const DTYPE: DType = DType::U8;
 }
 impl Element for u32 {
-    const NAME: &'static str = "u32";
+    const DTYPE: DType = DType::U32;
 }
 impl Element for u64 {
-    const NAME: &'static str = "u64";
+    const DTYPE: DType = DType::U64;
 }
 
 /// A contiguous run of `len` elements of type `T`, `offset` elements into the buffer `B`.
 ///
-/// `B` is whatever names a buffer to the caller: a device address for those who launch by
-/// themselves, a buffer of a pass for those who use the runtime.
+/// `B` names a buffer: a device address if the caller launches directly, a buffer of a pass with the
+/// runtime.
 pub struct View<B, T> {
     buffer: B,
     offset: usize,
@@ -49,7 +51,7 @@ impl<B: Copy, T> Copy for View<B, T> {}
 impl<B: std::fmt::Debug, T: Element> std::fmt::Debug for View<B, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (start, end) = (self.offset, self.offset + self.len);
-        write!(f, "{:?}[{start}..{end}]: {}", self.buffer, T::NAME)
+        write!(f, "{:?}[{start}..{end}]: {}", self.buffer, T::DTYPE)
     }
 }
 
@@ -62,11 +64,11 @@ impl<B: Copy, T: Element> View<B, T> {
     /// The elements `range` of this view.
     ///
     /// # Panics
-    /// When `range` does not lie inside the view, as slices do.
+    /// If `range` is not inside the view.
     pub fn slice(self, range: Range<usize>) -> Self {
         assert!(
             range.start <= range.end && range.end <= self.len,
-            "range {range:?} is outside a view of {} elements",
+            "range {range:?} is outside of a view of {} elements",
             self.len
         );
         Self { offset: self.offset + range.start, len: range.len(), ..self }
@@ -85,6 +87,12 @@ impl<B: Copy, T: Element> View<B, T> {
     /// Whether there are no elements.
     pub fn is_empty(self) -> bool {
         self.len == 0
+    }
+
+    /// Whether the view starts at a multiple of `bytes` in its buffer. Buffers themselves are aligned
+    /// to 256 bytes, as every CUDA allocation is.
+    pub(crate) fn is_aligned(self, bytes: usize) -> bool {
+        self.byte_range().start.is_multiple_of(bytes)
     }
 
     /// The bytes of the buffer that the view covers.

@@ -44,8 +44,8 @@ impl Coverage {
         for entry in kernel.entries.iter().filter(|entry| absent(entry) && !elsewhere(entry)) {
             missing.push(format!("{name} on {target}: `{entry}` is not in the image"));
         }
-        for problem in problems() {
-            let dispatch = (kernel.dispatch)(&problem, target);
+        for problem in Problem::samples(&SIZES) {
+            let Some(dispatch) = (kernel.dispatch)(&problem, target) else { continue };
             let threads = dispatch.block.iter().product();
             let seen = self.launched.entry((dispatch.entry, target)).or_default();
             seen.threads = seen.threads.max(threads);
@@ -87,18 +87,6 @@ impl Coverage {
     }
 }
 
-fn problems() -> impl Iterator<Item = Problem> {
-    let pairs = SIZES.iter().flat_map(|a| SIZES.iter().map(move |b| (*a, *b)));
-    let triples = pairs.flat_map(|(a, b)| SIZES.iter().map(move |c| [a, b, *c]));
-    // Planes, whether operands can be copied as they are, and the form of a product with a vector.
-    let rest = [[1, 0], [1, 1], [24, 0], [24, 1]];
-    let last = [0, 1, 2];
-    triples.flat_map(move |[a, b, c]| {
-        let rest = rest.into_iter().flat_map(move |[d, e]| last.map(|last| [d, e, last]));
-        rest.map(move |[d, e, last]| Problem::from([a, b, c, d, e, 0, 0, last]))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use retrograph_kernels::Dispatch;
@@ -112,8 +100,9 @@ mod tests {
         parameters: &[],
         entries: &["silu_forward"],
         dispatch: |problem, _| {
-            let entry = if problem.sizes[0] > 9000 { "silu_wide" } else { "silu_forward" };
-            Dispatch { entry, grid: [1; 3], block: [64, 2, 1], shared_bytes: 7 }
+            let Problem::Items(items) = *problem else { return None };
+            let entry = if items > 9000 { "silu_wide" } else { "silu_forward" };
+            Some(Dispatch { entry, grid: [1; 3], block: [64, 2, 1], shared_bytes: 7 })
         },
     };
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use retrograph_kernels::ops::Compute;
+use retrograph_kernels::ops::DType;
 use serde::{Deserialize, Serialize};
 
 /// The type of the factors of all products, and of frozen matrices. Everything else is f32: sums,
@@ -33,10 +33,10 @@ impl Dtype {
     }
 
     /// How the kernels call it.
-    pub fn compute(self) -> Compute {
+    pub fn compute(self) -> DType {
         match self {
-            Self::F32 => Compute::F32,
-            Self::Bf16 => Compute::Bf16,
+            Self::F32 => DType::F32,
+            Self::Bf16 => DType::Bf16,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The keys and values of a layer on the device.
 
 use half::bf16;
-use retrograph_kernels::ops::CachePair;
+use retrograph_kernels::ops::KvCache;
 use retrograph_runtime::{Bindings, Context, DeviceBuffer, Stream};
 
 use crate::config::Dtype;
@@ -50,10 +50,10 @@ impl CacheBuffers {
     /// Puts the buffers behind those of a pass, which was described for the same type.
     pub(super) fn bind(&self, bindings: &mut Bindings, declared: &LayerCache) {
         match (self, declared) {
-            (Self::F32([keys, values]), CachePair::F32([key_slice, value_slice])) => {
+            (Self::F32([keys, values]), KvCache::F32([key_slice, value_slice])) => {
                 bindings.bind(*key_slice, keys).bind(*value_slice, values);
             }
-            (Self::Bf16([keys, values]), CachePair::Bf16([key_slice, value_slice])) => {
+            (Self::Bf16([keys, values]), KvCache::Bf16([key_slice, value_slice])) => {
                 bindings.bind(*key_slice, keys).bind(*value_slice, values);
             }
             _ => panic!("a lane describes its passes for the type of its cache"),

@@ -1,6 +1,6 @@
 //! Programs over one set of buffers: a generator has one, and with verification a second.
 
-use retrograph_kernels::ops::SamplingWords;
+use retrograph_kernels::ops::SamplingParameters;
 use retrograph_runtime::program::{CacheOptions, Described, ProgramCache};
 use retrograph_runtime::{
     Bindings, BuildOptions, ControlError, Controls, DeviceBuffer, Report, Slice, Stream,
@@ -21,7 +21,7 @@ pub(super) struct Step<'a> {
     pub(super) tokens: &'a [u32],
     /// The position of the first.
     pub(super) position: usize,
-    pub(super) sampling: [u32; SamplingWords::LEN],
+    pub(super) sampling: [u32; SamplingParameters::LEN],
 }
 
 impl Step<'_> {

@@ -1,6 +1,6 @@
 //! What is to be generated, and how tokens are chosen.
 
-use retrograph_kernels::ops::SamplingWords;
+use retrograph_kernels::ops::SamplingParameters;
 
 use crate::error::{Error, Result};
 use crate::tokenizer::GenerationDefaults;
@@ -66,10 +66,11 @@ impl Sampling {
     }
 
     /// The words for the token at `position`.
-    pub(super) fn words(&self, position: usize) -> [u32; SamplingWords::LEN] {
+    pub(super) fn words(&self, position: usize) -> [u32; SamplingParameters::LEN] {
         let Self { temperature, top_k, top_p, repetition_penalty, seed } = *self;
         let draw = position as u32;
-        SamplingWords { temperature, top_k, top_p, penalty: repetition_penalty, seed, draw }.words()
+        SamplingParameters { temperature, top_k, top_p, penalty: repetition_penalty, seed, draw }
+            .words()
     }
 }
 

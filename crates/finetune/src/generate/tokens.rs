@@ -1,6 +1,6 @@
 //! Tokens, one after the other.
 
-use retrograph_kernels::ops::SamplingWords;
+use retrograph_kernels::ops::SamplingParameters;
 
 use super::lane::Step;
 use super::request::{Request, Sampling};
@@ -65,7 +65,7 @@ impl<'a> Tokens<'a> {
         self.send()
     }
 
-    fn words(&self, position: usize) -> [u32; SamplingWords::LEN] {
+    fn words(&self, position: usize) -> [u32; SamplingParameters::LEN] {
         self.sampling.words(position)
     }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use half::bf16;
-use retrograph_kernels::ops::{Cast, Normed, Stored, Written};
+use retrograph_kernels::ops::{Cast, NormPrologue, Output, TensorView};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::builder::Builder;
@@ -31,9 +31,9 @@ impl Forms {
 /// A tensor in the forms in which it is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Activation {
-    written: Written<BufferId>,
+    written: Output<BufferId>,
     /// A norm that is still to be taken, by the products that read it.
-    norm: Option<Normed<BufferId>>,
+    norm: Option<NormPrologue<BufferId>>,
 }
 
 impl From<Slice<f32>> for Activation {
@@ -51,10 +51,10 @@ impl Activation {
     ) -> Self {
         let brain = format!("{name}_bf16");
         let written = match forms {
-            Forms { bf16: false, .. } => Written::F32(builder.transient(name, len)),
-            Forms { f32: false, .. } => Written::Bf16(builder.transient_of(&brain, len)),
+            Forms { bf16: false, .. } => Output::F32(builder.transient(name, len)),
+            Forms { f32: false, .. } => Output::Bf16(builder.transient_of(&brain, len)),
             Forms { .. } => {
-                Written::Both(builder.transient(name, len), builder.transient_of(&brain, len))
+                Output::Both(builder.transient(name, len), builder.transient_of(&brain, len))
             }
         };
         Self { written, norm: None }
@@ -70,16 +70,16 @@ impl Activation {
             return x.into();
         }
         let rounded = builder.transient_of::<bf16>(&format!("{name}_bf16"), x.len());
-        Self { written: Written::Both(x, rounded), norm: None }
+        Self { written: Output::Both(x, rounded), norm: None }
     }
 
     /// `x` behind a norm that products take when they read it, which those of one token do.
-    pub(super) fn to_be_normed(x: Slice<f32>, norm: Normed<BufferId>) -> Self {
+    pub(super) fn to_be_normed(x: Slice<f32>, norm: NormPrologue<BufferId>) -> Self {
         Self { written: x.into(), norm: Some(norm) }
     }
 
     /// The norm that is still to be taken.
-    pub(super) fn norm(self) -> Option<Normed<BufferId>> {
+    pub(super) fn norm(self) -> Option<NormPrologue<BufferId>> {
         self.norm
     }
 
@@ -90,31 +90,31 @@ impl Activation {
         }
         let y = builder.transient_of::<bf16>("in_bf16", x.len());
         builder.launch(Cast { x, y }.launch())?;
-        Ok(Self { written: Written::Both(x, y), norm: None })
+        Ok(Self { written: Output::Both(x, y), norm: None })
     }
 
     /// Some of its elements.
     pub(super) fn slice(self, range: Range<usize>) -> Self {
         let written = match self.written {
-            Written::F32(slice) => Written::F32(slice.slice(range)),
-            Written::Bf16(slice) => Written::Bf16(slice.slice(range)),
-            Written::Both(slice, rounded) => {
-                Written::Both(slice.slice(range.clone()), rounded.slice(range))
+            Output::F32(slice) => Output::F32(slice.slice(range)),
+            Output::Bf16(slice) => Output::Bf16(slice.slice(range)),
+            Output::Both(slice, rounded) => {
+                Output::Both(slice.slice(range.clone()), rounded.slice(range))
             }
         };
         Self { written, ..self }
     }
 
     /// Where a kernel writes it.
-    pub(super) fn written(self) -> Written<BufferId> {
+    pub(super) fn written(self) -> Output<BufferId> {
         self.written
     }
 
     /// As products with a frozen weight read it: as bf16 where it is there.
-    pub(super) fn stored(self) -> Stored<BufferId> {
+    pub(super) fn stored(self) -> TensorView<BufferId> {
         match self.written {
-            Written::F32(slice) => Stored::F32(slice),
-            Written::Bf16(slice) | Written::Both(_, slice) => Stored::Bf16(slice),
+            Output::F32(slice) => TensorView::F32(slice),
+            Output::Bf16(slice) | Output::Both(_, slice) => TensorView::Bf16(slice),
         }
     }
 
@@ -124,8 +124,8 @@ impl Activation {
     /// When it is not: [`Forms`] must ask for it.
     pub(super) fn floats(self) -> Slice<f32> {
         match self.written {
-            Written::F32(slice) | Written::Both(slice, _) => slice,
-            Written::Bf16(_) => panic!("what reads an activation in f32 must say so"),
+            Output::F32(slice) | Output::Both(slice, _) => slice,
+            Output::Bf16(_) => panic!("what reads an activation in f32 must say so"),
         }
     }
 }

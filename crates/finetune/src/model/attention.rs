@@ -1,7 +1,9 @@
 //! Grouped-query attention with rotary positions: projections, what turns them, and what mixes
 //! them.
 
-use retrograph_kernels::ops::{LowRankUp, Projected, Rope, Stored, Turn, Turned};
+use retrograph_kernels::ops::{
+    LoraUpdate, QkNormRope, QkvProjection, Rope, RopeTensor, TensorView,
+};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Forms};
@@ -47,7 +49,7 @@ impl Rotary {
         let names = if inverse { ["grad_q", "grad_k"] } else { ["q", "k"] };
         let rotated = [(names[0], q), (names[1], k)]
             .map(|(name, (x, forms))| Activation::transient(builder, (name, x.len()), forms));
-        let turn = |(x, _): (Slice<f32>, Forms), out: Activation| Turn {
+        let turn = |(x, _): (Slice<f32>, Forms), out: Activation| RopeTensor {
             x,
             out: out.written(),
             heads: x.len() / (batch * seq * head_dim),
@@ -84,7 +86,7 @@ fn projection(builder: &Builder, layer: usize, part: &str) -> Linear {
 }
 
 /// What the attention of `layer` reads first.
-pub(super) fn first_weight(builder: &Builder, layer: usize) -> Stored<BufferId> {
+pub(super) fn first_weight(builder: &Builder, layer: usize) -> TensorView<BufferId> {
     projection(builder, layer, "q").weight.value.stored()
 }
 
@@ -159,8 +161,8 @@ fn attend_alone(
     let projected = std::array::from_fn(|at| {
         let low = low_ranks[at].map(|low_rank| low_rank.t);
         let update = layers[at].low_rank_up().zip(low);
-        let update = update.map(|((up, scale), low)| LowRankUp { low, up, scale });
-        Projected { x: parts[at].y, update }
+        let update = update.map(|((up, scale), low)| LoraUpdate { t: low, b: up, scale });
+        QkvProjection { x: parts[at].y, lora: update }
     });
     let gamma = |part: &str| {
         let weight =
@@ -168,7 +170,7 @@ fn attend_alone(
         weight.map(|weight| weight.floats())
     };
     let (gammas, Rotary { cos, sin }) = (["q", "k"].map(gamma), rotary);
-    let turned = Turned {
+    let turned = QkNormRope {
         gammas,
         eps: builder.config.model.rms_norm_eps,
         tables: [cos, sin],

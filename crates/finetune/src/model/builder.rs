@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use retrograph_kernels::ops::{Add, Compute, Stored};
+use retrograph_kernels::ops::{Add, DType, TensorView};
 use retrograph_kernels::{Element, KernelError, Launch};
 use retrograph_runtime::{BufferId, Pass, Slice};
 
@@ -70,7 +70,7 @@ pub(super) struct Builder {
     /// The keys and values of the tokens before, in a pass that generates text.
     pub(super) cache: Option<Cache>,
     /// The weights that are read behind those of the next product of one row.
-    pub(super) upcoming: Option<Stored<BufferId>>,
+    pub(super) upcoming: Option<TensorView<BufferId>>,
     by_name: HashMap<String, usize>,
     scope: String,
     /// What the names of all scopes begin with: the micro-batch, and whether it is done again.
@@ -226,7 +226,7 @@ impl Builder {
     }
 
     /// The type of the factors of products.
-    pub(super) fn compute(&self) -> Compute {
+    pub(super) fn compute(&self) -> DType {
         self.config.precision.dtype.compute()
     }
 

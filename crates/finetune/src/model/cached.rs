@@ -1,8 +1,8 @@
 //! Attention over the keys and values of the tokens before, which a cache keeps.
 
 use retrograph_kernels::ops::{
-    CacheAppend, CacheAttention, CacheAttentionSum, CachePair, CacheScores, CacheShape,
-    CacheSoftmax, CacheValues, Compute, Projected, Turned,
+    CacheAppend, CacheScores, CacheShape, CacheSoftmax, CacheValues, DType, DecodeAttention,
+    DecodeAttentionCombine, KvCache, QkNormRope, QkvProjection,
 };
 use retrograph_runtime::{BufferId, Slice};
 
@@ -11,7 +11,7 @@ use crate::config::Dtype;
 use crate::error::Result;
 
 /// The buffers of one layer's keys and values, `[room, kv_heads, head_dim]` each.
-pub type LayerCache = CachePair<BufferId>;
+pub type LayerCache = KvCache<BufferId>;
 
 /// Sizes and type of the cache of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +43,8 @@ impl Cache {
         let layers = (0..builder.config.model.layers).map(|layer| {
             let names = ["keys", "values"].map(|part| format!("cache.{layer}.{part}"));
             match form.dtype {
-                Dtype::F32 => CachePair::F32(names.map(|name| pass.external(name, elements))),
-                Dtype::Bf16 => CachePair::Bf16(names.map(|name| pass.external(name, elements))),
+                Dtype::F32 => KvCache::F32(names.map(|name| pass.external(name, elements))),
+                Dtype::Bf16 => KvCache::Bf16(names.map(|name| pass.external(name, elements))),
             }
         });
         let layers = layers.collect();
@@ -55,7 +55,7 @@ impl Cache {
     fn shape(&self, builder: &Builder) -> CacheShape {
         let model = &builder.config.model;
         CacheShape {
-            length: self.form.length,
+            capacity: self.form.length,
             heads: model.heads,
             kv_heads: model.kv_heads,
             head_dim: model.head_dim(),
@@ -64,7 +64,7 @@ impl Cache {
 
     /// What the pass can see of `layer`.
     fn held(&self, layer: usize, shape: CacheShape) -> LayerCache {
-        self.layers[layer].first(shape.length * shape.kv_heads * shape.head_dim)
+        self.layers[layer].first(shape.capacity * shape.kv_heads * shape.head_dim)
     }
 }
 
@@ -72,19 +72,19 @@ impl Cache {
 pub(super) fn attend_alone(
     builder: &mut Builder,
     (cache, layer): (&Cache, usize),
-    (projected, turned): ([Projected<BufferId>; 3], Turned<BufferId>),
+    (qkv, norm_rope): ([QkvProjection<BufferId>; 3], QkNormRope<BufferId>),
     scale: f32,
 ) -> Result<Slice<f32>> {
     let (shape, position) = (cache.shape(builder), cache.position);
     let caches = cache.held(layer, shape);
-    let runs = shape.heads * shape.runs();
+    let runs = shape.heads * shape.splits();
     let partials = builder.transient("runs", runs * shape.head_dim);
     let stats = builder.transient("run_stats", runs * 2);
     let attention =
-        CacheAttention { projected, turned, caches, partials, stats, position, shape, scale };
+        DecodeAttention { qkv, norm_rope, caches, partials, stats, position, shape, scale };
     builder.launch(attention.launch())?;
     let out = builder.transient("out", shape.heads * shape.head_dim);
-    builder.launch(CacheAttentionSum { partials, stats, out, position, shape }.launch())?;
+    builder.launch(DecodeAttentionCombine { partials, stats, out, position, shape }.launch())?;
     Ok(out)
 }
 
@@ -121,11 +121,11 @@ impl Question {
     fn of_several(self, builder: &mut Builder) -> Result<()> {
         let Self { q, caches, out, position: start, shape, scale } = self;
         let compute = match caches {
-            CachePair::F32(_) => builder.compute(),
-            CachePair::Bf16(_) => Compute::Bf16,
+            KvCache::F32(_) => builder.compute(),
+            KvCache::Bf16(_) => DType::Bf16,
         };
-        let [keys, values] = caches.stored();
-        let (queries, heads, width) = (builder.rows(), shape.heads, shape.length);
+        let [keys, values] = caches.views();
+        let (queries, heads, width) = (builder.rows(), shape.heads, shape.capacity);
         let scores: Slice<f32> = builder.transient("scores", heads * queries * width);
         let product = CacheScores { q, keys, scores, queries, shape, scale };
         builder.launch(product.launch_in(compute))?;

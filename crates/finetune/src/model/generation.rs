@@ -3,7 +3,7 @@
 //! Both are the layers of training over a cache of keys and values, and end in the choice of the
 //! token that comes next. That token stays on the device, where the next pass reads it.
 
-use retrograph_kernels::ops::{Embedding, MarkTokens, Sample, SamplingWords, sample_chunks};
+use retrograph_kernels::ops::{Embedding, MarkTokens, Sample, SamplingParameters, sample_chunks};
 use retrograph_runtime::{Pass, Slice};
 
 use super::attention::Rotary;
@@ -44,7 +44,7 @@ pub struct GenerationPass {
     pub intake: Intake,
     /// Control: the position of the first token.
     pub position: Slice<u32>,
-    /// Control: how the next token is chosen, as [`SamplingWords::words`] writes it.
+    /// Control: how the next token is chosen, as [`SamplingParameters::words`] writes it.
     pub sampling: Slice<u32>,
     /// External: cosines of the rotary positions, `[room, head_dim / 2]`.
     pub cos: Slice<f32>,
@@ -98,7 +98,7 @@ fn finish(mut builder: Builder, cache: Cache, intake: Intake) -> Result<Generati
     let (position, caches, count) = (cache.position, cache.layers.clone(), cache.count);
     builder.cache = Some(cache);
     let vocab = builder.config.model.vocab;
-    let sampling = builder.pass.control_array::<u32>("sampling", SamplingWords::LEN);
+    let sampling = builder.pass.control_array::<u32>("sampling", SamplingParameters::LEN);
     let seen = builder.pass.external::<u32>("seen", vocab);
     let sampled = builder.pass.external::<u32>("sampled", SAMPLED);
     let logits = builder.pass.external::<f32>("logits", vocab);
@@ -219,7 +219,7 @@ mod tests {
     fn all_lengths_are_over_the_same_buffers() {
         let sizes = |length| {
             let next = GenerationPass::next(&config(Mode::Full), form(length)).unwrap();
-            let stored = next.caches.iter().flat_map(|pair| pair.stored());
+            let stored = next.caches.iter().flat_map(|pair| pair.views());
             stored.map(|cache| cache.len()).collect::<Vec<_>>()
         };
         assert_eq!(sizes(256), sizes(1024));

@@ -113,7 +113,7 @@ pub(super) fn loss(
     let forms = saved.projection.0.forms(builder);
     let (grad, grad_logits) = if forms.bf16 {
         let grad = Activation::transient(builder, ("grad_logits", logits.len()), forms);
-        (grad, GradLogits::Apart(grad.written()))
+        (grad, GradLogits::Separate(grad.written()))
     } else {
         (logits.into(), GradLogits::InPlace)
     };

@@ -5,8 +5,8 @@
 //! ```
 
 use retrograph_kernels::ops::{
-    ColumnSum, Compute, Dgrad, DgradParts, Fprop, FpropParts, GemmShape, Manner, PartsSum, Stored,
-    Wgrad,
+    ColumnSum, DType, Dgrad, DgradSplitK, Fprop, FpropSplitK, GemmConfig, GemmShape, SplitKSum,
+    TensorView, Wgrad,
 };
 use retrograph_kernels::{KernelError, Launch};
 use retrograph_runtime::{BufferId, Slice};
@@ -110,8 +110,8 @@ impl Linear {
     /// In which forms the layer reads its input, and the gradient of its output: as bf16 where
     /// a large product takes them so, and as f32 for everything else.
     pub(super) fn forms(&self, builder: &Builder) -> Forms {
-        let large = self.shape.streams(&self.weight.value.stored());
-        let bf16 = large && builder.compute() == Compute::Bf16;
+        let large = self.shape.prefers_bf16_activations(&self.weight.value.stored());
+        let bf16 = large && builder.compute() == DType::Bf16;
         let trained = self.weight.grad.is_some() || self.bias.is_some_and(|it| it.grad.is_some());
         Forms { f32: !bf16 || trained || self.lora.is_some(), bf16 }
     }
@@ -143,13 +143,13 @@ impl Linear {
 
     /// Whether `y` can be written in bf16: by a large product, and nothing is added to it.
     pub(super) fn rounds_output(&self, builder: &Builder) -> bool {
-        let whole = || self.shape.fprop_parts(self.manner(builder)) == 1;
+        let whole = || self.shape.fprop_splits(self.gemm_config(builder)) == 1;
         self.forms(builder).bf16 && self.lora.is_none() && whole()
     }
 
     /// Whether the gradient of the input can be.
     pub(super) fn rounds_grad_input(&self, builder: &Builder) -> bool {
-        let whole = || self.shape.dgrad_parts(self.manner(builder)) == 1;
+        let whole = || self.shape.dgrad_splits(self.gemm_config(builder)) == 1;
         self.forms(builder).bf16 && self.lora.is_none() && whole()
     }
 
@@ -213,26 +213,27 @@ impl Linear {
     }
 
     /// Appends `y = x·Wᵀ + b`.
-    fn project(&self, builder: &mut Builder, x: Activation, y: Stored<BufferId>) -> Result<()> {
+    fn project(&self, builder: &mut Builder, x: Activation, y: TensorView<BufferId>) -> Result<()> {
         let bias = self.bias.map(|bias| bias.floats());
         let (w, shape, compute) = (self.weight.value.stored(), self.shape, builder.compute());
         let x = self.operand(builder, x);
-        let parts = shape.fprop_parts(self.manner(builder));
-        if let (Stored::F32(out), true) = (y, parts > 1 && bias.is_none()) {
-            let partials = builder.transient("parts", parts * out.len());
-            let cut = FpropParts { x, w, partials, shape, parts };
+        let splits = shape.fprop_splits(self.gemm_config(builder));
+        if let (TensorView::F32(out), true) = (y, splits > 1 && bias.is_none()) {
+            let partials = builder.transient("parts", splits * out.len());
+            let cut = FpropSplitK { x, w, partials, shape, splits };
             self.launch(builder, cut.launch_in(compute))?;
-            return builder.launch(PartsSum { partials, out, parts }.launch());
+            return builder.launch(SplitKSum { partials, out, splits }.launch());
         }
         let product = Fprop { x, w, bias, y, shape, alpha: 1.0, accumulate: false };
         self.launch(builder, product.launch_in(compute))
     }
 
-    /// How products by the weight are computed.
-    fn manner(&self, builder: &Builder) -> Manner {
-        let (compute, rounded) = (builder.compute(), self.forms(builder).bf16);
-        let nf4 = matches!(self.weight.value.stored(), Stored::Nf4(_));
-        Manner { compute, rounded, nf4, beside: builder.beside(self.beside) }
+    /// The element types of products with the weight, and how many run concurrently.
+    fn gemm_config(&self, builder: &Builder) -> GemmConfig {
+        let activations = if self.forms(builder).bf16 { DType::Bf16 } else { DType::F32 };
+        let weights = self.weight.value.stored().dtype();
+        let (compute, concurrent) = (builder.compute(), builder.beside(self.beside));
+        GemmConfig { compute, activations, weights, concurrent }
     }
 
     /// Appends a product by the weight.
@@ -241,12 +242,12 @@ impl Linear {
         builder: &mut Builder,
         product: std::result::Result<Launch<BufferId>, KernelError>,
     ) -> Result<()> {
-        let beside = builder.beside(self.beside);
-        builder.launch(product.map(|launch| launch.beside(beside)))
+        let concurrent = builder.beside(self.beside);
+        builder.launch(product.map(|launch| launch.concurrent(concurrent)))
     }
 
     /// The form of an input or gradient that the product with the weight takes.
-    fn operand(&self, builder: &Builder, x: Activation) -> Stored<BufferId> {
+    fn operand(&self, builder: &Builder, x: Activation) -> TensorView<BufferId> {
         if self.forms(builder).bf16 { x.stored() } else { x.floats().into() }
     }
 
@@ -315,16 +316,16 @@ impl Linear {
         &self,
         builder: &mut Builder,
         given: Activation,
-        grad_input: Stored<BufferId>,
+        grad_input: TensorView<BufferId>,
     ) -> Result<()> {
         let (w, shape, compute) = (self.weight.value.stored(), self.shape, builder.compute());
         let grad_out = self.operand(builder, given);
-        let parts = shape.dgrad_parts(self.manner(builder));
-        if let (Stored::F32(out), true) = (grad_input, parts > 1) {
-            let partials = builder.transient("grad_input_parts", parts * out.len());
-            let cut = DgradParts { grad_out, w, partials, shape, parts };
+        let splits = shape.dgrad_splits(self.gemm_config(builder));
+        if let (TensorView::F32(out), true) = (grad_input, splits > 1) {
+            let partials = builder.transient("grad_input_parts", splits * out.len());
+            let cut = DgradSplitK { grad_out, w, partials, shape, splits };
             self.launch(builder, cut.launch_in(compute))?;
-            return builder.launch(PartsSum { partials, out, parts }.launch());
+            return builder.launch(SplitKSum { partials, out, splits }.launch());
         }
         let whole = Dgrad { grad_out, w, grad_input, shape, alpha: 1.0, accumulate: false };
         self.launch(builder, whole.launch_in(compute))

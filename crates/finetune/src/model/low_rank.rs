@@ -8,7 +8,7 @@
 //! With dropout, the update takes x with some of its elements left out and the others scaled up,
 //! and dx takes as much of dt·A.
 //!
-//! Up to a rank of [`LOW_RANK_MOST`] these are kernels of their own, which read what is long once
+//! Up to a rank of [`LORA_MAX_RANK`] these are kernels of their own, which read what is long once
 //! for all updates that share it. Greater ranks are products as others are ([`tiles`]). One row is
 //! left to [`super::vector`].
 
@@ -16,8 +16,8 @@ mod gradients;
 mod tiles;
 
 use retrograph_kernels::ops::{
-    Dropout, LOW_RANK_MOST, LowRankAdd, LowRankAdded, LowRankDown, LowRankShape, LowRankSide,
-    LowRankTaken,
+    Dropout, LORA_MAX_RANK, LoraExpand, LoraExpandAdapter, LoraMatrix, LoraShape, LoraShrink,
+    LoraShrinkAdapter,
 };
 use retrograph_runtime::Slice;
 
@@ -56,7 +56,7 @@ impl Lora {
     /// Whether the kernels for low ranks take it. That depends on the rank alone, so that bits do
     /// not depend on the device.
     fn is_low(&self) -> bool {
-        self.rank <= LOW_RANK_MOST
+        self.rank <= LORA_MAX_RANK
     }
 
     /// Appends the input of the update: `x`, or what dropout leaves of it.
@@ -65,18 +65,19 @@ impl Lora {
             return Ok(x);
         };
         let out = builder.transient("dropped", x.len());
-        let dropout = Dropout { x, out, step, probability, seed, stream, accumulate: false };
+        let dropout =
+            Dropout { x, out, step, probability, seed, sequence: stream, accumulate: false };
         builder.launch(dropout.launch())?;
         Ok(out)
     }
 
     /// The sizes on one side of the update of `layer`.
-    fn shape(&self, layer: &Linear, side: LowRankSide) -> LowRankShape {
+    fn shape(&self, layer: &Linear, side: LoraMatrix) -> LoraShape {
         let width = match side {
-            LowRankSide::A => layer.shape.inputs,
-            LowRankSide::B => layer.shape.outputs,
+            LoraMatrix::A => layer.shape.inputs,
+            LoraMatrix::B => layer.shape.outputs,
         };
-        LowRankShape { rows: layer.shape.rows, width, rank: self.rank }
+        LoraShape { rows: layer.shape.rows, width, rank: self.rank }
     }
 }
 
@@ -116,20 +117,20 @@ pub(super) fn down(
 /// Appends `t = x·Aᵀ` of layers that have an update as one launch, in the scope of the first.
 fn take(builder: &mut Builder, layers: &[Scoped<'_>], x: Slice<f32>) -> Result<Vec<Parts>> {
     let (mut taken, mut found) = (Vec::new(), Vec::new());
-    let (side, mut sizes) = (LowRankSide::A, None);
+    let (matrix, mut sizes) = (LoraMatrix::A, None);
     for (layer, scope) in layers {
         let lora = layer.lora.expect("the layer has an update");
         enter(builder, *scope);
-        let shape = lora.shape(layer, side);
-        let count = shape.parts(layers.len());
+        let shape = lora.shape(layer, matrix);
+        let count = shape.shrink_splits(layers.len());
         let t = builder.transient("low_rank", count * shape.rows * shape.rank);
-        taken.push(LowRankTaken { w: lora.a.floats(), out: t });
+        taken.push(LoraShrinkAdapter { w: lora.a.floats(), out: t });
         found.push(Parts { of: LowRank { x, t }, count });
         sizes = Some((shape, count));
     }
     let Some((shape, parts)) = sizes else { return Ok(found) };
     enter(builder, layers[0].1);
-    let down = LowRankDown { x, updates: &taken, side, shape, parts, alpha: 1.0 };
+    let down = LoraShrink { x, adapters: &taken, matrix, shape, splits: parts, alpha: 1.0 };
     builder.launch(down.launch())?;
     Ok(found)
 }
@@ -152,12 +153,12 @@ pub(super) fn up(
         tiles::up(builder, (layer, lora), [t, y])?;
         return Ok(LowRank { x, t });
     }
-    let (side, w) = (LowRankSide::B, lora.b.floats());
-    let shape = lora.shape(layer, side);
+    let (matrix, w) = (LoraMatrix::B, lora.b.floats());
+    let shape = lora.shape(layer, matrix);
     let (total, whole) = total(builder, t, (shape, count));
-    let updates = &[LowRankAdded { t, parts: count, w, total }];
+    let adapters = &[LoraExpandAdapter { t, splits: count, w, total }];
     let (alpha, accumulate) = (lora.scale, true);
-    builder.launch(LowRankAdd { updates, side, y, shape, alpha, accumulate }.launch())?;
+    builder.launch(LoraExpand { adapters, matrix, y, shape, alpha, accumulate }.launch())?;
     Ok(LowRank { x, t: whole })
 }
 
@@ -165,7 +166,7 @@ pub(super) fn up(
 fn total(
     builder: &mut Builder,
     t: Slice<f32>,
-    (shape, parts): (LowRankShape, usize),
+    (shape, parts): (LoraShape, usize),
 ) -> (Option<Slice<f32>>, Slice<f32>) {
     let total = (parts > 1).then(|| builder.transient("low_rank_sum", shape.rows * shape.rank));
     (total, total.unwrap_or(t))

@@ -2,9 +2,9 @@
 //! that it knows, else by products around a causal softmax, which keep the probabilities in memory.
 
 use retrograph_kernels::ops::{
-    AttentionGradK, AttentionGradProbs, AttentionGradQ, AttentionGradV, AttentionScores,
-    AttentionShape, AttentionValues, FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ,
-    FusedAttentionGrads, FusedAttentionRows, PartsSum, Softmax, SoftmaxBackward,
+    AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionGradK, AttentionGradProbs,
+    AttentionGradQ, AttentionGradV, AttentionScores, AttentionShape, AttentionValues,
+    FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Softmax, SoftmaxBackward, SplitKSum,
 };
 use retrograph_runtime::Slice;
 
@@ -115,25 +115,26 @@ fn unfuse(
     (grad_out, forms): (Slice<f32>, Forms),
 ) -> Result<Gradients> {
     let (shape, compute) = (builder.config.attention(), builder.compute());
-    let rows = builder.transient("rows", 2 * lse.len());
-    let step = FusedAttentionRows { out, grad_out, lse, rows, shape };
+    let lse_delta = builder.transient("rows", 2 * lse.len());
+    let step = AttentionBackwardPreprocess { out, grad_out, lse, lse_delta, shape };
     builder.launch(step.launch_in(compute))?;
-    let from = FusedAttentionGrads { q, k, v, grad_out, rows, shape, scale: scale(shape) };
+    let inputs =
+        AttentionBackwardInputs { q, k, v, grad_out, lse_delta, shape, scale: scale(shape) };
     let grad_q = builder.transient("grad_q", q.len());
-    builder.launch(FusedAttentionGradQ { from, grad_q }.launch_in(compute))?;
-    let (parts, len) = (shape.fused_parts(), k.len());
+    builder.launch(FusedAttentionGradQ { inputs, grad_q }.launch_in(compute))?;
+    let (splits, len) = (shape.grad_kv_splits(), k.len());
     let grads = builder.transient("grad_kv", 2 * len);
     let grad_k = grads.slice(0..len);
-    if parts == 1 {
-        builder.launch(FusedAttentionGradKv { from, grads, parts }.launch_in(compute))?;
+    if splits == 1 {
+        builder.launch(FusedAttentionGradKv { inputs, grads, splits }.launch_in(compute))?;
         let grad_v = Activation::of(builder, grads.slice(len..2 * len), forms)?;
         Ok(([grad_q, grad_k], grad_v))
     } else {
-        let partials = builder.transient("grad_kv parts", parts * grads.len());
-        let step = FusedAttentionGradKv { from, grads: partials, parts };
+        let partials = builder.transient("grad_kv parts", splits * grads.len());
+        let step = FusedAttentionGradKv { inputs, grads: partials, splits };
         builder.launch(step.launch_in(compute))?;
         let grads = Activation::beside(builder, ("grad_kv", grads), forms);
-        builder.launch(PartsSum { partials, out: grads.written(), parts }.launch())?;
+        builder.launch(SplitKSum { partials, out: grads.written(), splits }.launch())?;
         Ok(([grad_q, grad_k], grads.slice(len..2 * len)))
     }
 }

@@ -1,6 +1,6 @@
 //! The gated MLP: `down(silu(gate(x)) · up(x))`.
 
-use retrograph_kernels::ops::{Stored, SwiGlu, SwiGluBackward};
+use retrograph_kernels::ops::{SwiGlu, SwiGluBackward, TensorView};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Forms};
@@ -42,12 +42,12 @@ pub(super) fn grad_forms(builder: &Builder, layer: usize) -> Forms {
 }
 
 /// What the MLP of `layer` reads first, of each of two matrices.
-pub(super) fn first_weights(builder: &Builder, layer: usize) -> [Stored<BufferId>; 2] {
+pub(super) fn first_weights(builder: &Builder, layer: usize) -> [TensorView<BufferId>; 2] {
     ["gate", "up"].map(|part| projection(builder, layer, part).weight.value.stored())
 }
 
 /// What is read first behind the MLP of `layer`.
-fn behind(builder: &Builder, layer: usize) -> Stored<BufferId> {
+fn behind(builder: &Builder, layer: usize) -> TensorView<BufferId> {
     if layer + 1 < builder.config.model.layers {
         return attention::first_weight(builder, layer + 1);
     }

@@ -1,6 +1,8 @@
 //! RMSNorm with the model's `eps`: one value, used by both directions.
 
-use retrograph_kernels::ops::{Addend, Normed, RmsNorm, RmsNormBackward, RmsNormGammaReduce};
+use retrograph_kernels::ops::{
+    NormPrologue, ResidualAdd, RmsNorm, RmsNormBackward, RmsNormGammaReduce,
+};
 use retrograph_runtime::Slice;
 
 use super::activation::{Activation, Forms};
@@ -29,7 +31,7 @@ pub(super) fn of_tokens(
         return forward(builder, (residual, gamma), forms);
     }
     let x = residual.settle(builder)?;
-    let norm = Normed { gamma: gamma.floats(), eps: builder.config.model.rms_norm_eps };
+    let norm = NormPrologue { gamma: gamma.floats(), eps: builder.config.model.rms_norm_eps };
     Ok((Activation::to_be_normed(x, norm), Saved { x, gamma, rstd: None }))
 }
 
@@ -44,13 +46,14 @@ pub(super) fn forward(
     let Residual { x, addend } = residual;
     let width = gamma.value.len();
     let rows = x.len() / width;
-    let addend = addend.map(|term| Addend { term, sum: builder.transient("sum", term.len()) });
+    let residual = addend
+        .map(|residual| ResidualAdd { residual, sum: builder.transient("sum", residual.len()) });
     let normed = Activation::transient(builder, ("normed", rows * width), forms);
     let rstd = builder.transient("rstd", rows);
     let eps = builder.config.model.rms_norm_eps;
     let (y, gains) = (normed.written(), gamma.floats());
-    builder.launch(RmsNorm { x, addend, gamma: gains, y, rstd, rows, width, eps }.launch())?;
-    let x = addend.map_or(x, |addend| addend.sum);
+    builder.launch(RmsNorm { x, residual, gamma: gains, y, rstd, rows, width, eps }.launch())?;
+    let x = residual.map_or(x, |residual| residual.sum);
     Ok((normed, Saved { x, gamma, rstd: Some(rstd) }))
 }
 

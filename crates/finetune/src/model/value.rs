@@ -1,7 +1,7 @@
 //! The values of a parameter in a pass, by how they are stored.
 
 use retrograph_kernels::nf4::{BLOCK, NESTED_BLOCK};
-use retrograph_kernels::ops::{Nf4, Nf4Scales, Stored};
+use retrograph_kernels::ops::{Nf4, Nf4Scales, TensorView};
 use retrograph_runtime::{BufferId, Pass, Slice};
 
 use crate::parameters::{Parameter, Storage};
@@ -9,7 +9,7 @@ use crate::parameters::{Parameter, Storage};
 /// The external buffers of a parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct Value {
-    stored: Stored<BufferId>,
+    stored: TensorView<BufferId>,
 }
 
 impl Value {
@@ -22,8 +22,8 @@ impl Value {
     ) -> Self {
         let (name, len) = (&parameter.name, parameter.len());
         let stored = match parameter.storage {
-            Storage::F32 => Stored::F32(pass.external(name.clone(), len)),
-            Storage::Bf16 => Stored::Bf16(pass.external(name.clone(), len)),
+            Storage::F32 => TensorView::F32(pass.external(name.clone(), len)),
+            Storage::Bf16 => TensorView::Bf16(pass.external(name.clone(), len)),
             Storage::Nf4 { double } => {
                 let codes = pass.external(name.clone(), len.div_ceil(2));
                 let (blocks, absmax) = (len.div_ceil(BLOCK), format!("{name}.absmax"));
@@ -38,14 +38,14 @@ impl Value {
                 } else {
                     Nf4Scales::Plain(pass.external(absmax, blocks))
                 };
-                Stored::Nf4(Nf4 { codes, scales, len })
+                TensorView::Nf4(Nf4 { codes, scales, len })
             }
         };
         Self { stored }
     }
 
     /// How the kernels see it.
-    pub fn stored(&self) -> Stored<BufferId> {
+    pub fn stored(&self) -> TensorView<BufferId> {
         self.stored
     }
 
@@ -65,8 +65,8 @@ impl Value {
     /// When the parameter is stored in another way, which frozen matrices alone are.
     pub fn floats(&self) -> Slice<f32> {
         match self.stored {
-            Stored::F32(slice) => slice,
-            other => panic!("norms, biases and trained weights are f32, not {}", other.name()),
+            TensorView::F32(slice) => slice,
+            other => panic!("norms, biases and trained weights are f32, not {}", other.dtype()),
         }
     }
 }

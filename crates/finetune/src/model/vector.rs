@@ -4,7 +4,7 @@
 //! A token is over so quickly that what counts beside the bytes of the weights is how many launches
 //! wait for each other.
 
-use retrograph_kernels::ops::{GatedGemv, Gemv, GemvPart, Gemvs, Stored};
+use retrograph_kernels::ops::{DType, GatedGemv, Gemv, GemvLayer, GroupedGemv, TensorView};
 use retrograph_runtime::Slice;
 
 use super::activation::Activation;
@@ -22,8 +22,8 @@ pub(super) struct Part<'a> {
 
 impl Part<'_> {
     /// How the weights are stored.
-    fn storage(&self) -> &'static str {
-        self.layer.weight.value.stored().name()
+    fn storage(&self) -> DType {
+        self.layer.weight.value.stored().dtype()
     }
 }
 
@@ -71,15 +71,18 @@ pub(super) fn project(
     }
     let described = |part: &Part<'_>| {
         let (w, bias, y) = (part.layer.weight.value.stored(), part.bias, part.y);
-        GemvPart { w, bias, y }
+        GemvLayer { w, bias, y }
     };
     // A launch reads weights of one kind, and f32 not beside NF4.
-    if parts.iter().any(|part| matches!(part.layer.weight.value.stored(), Stored::Nf4(_))) {
-        let of = |[a, y]: &[Slice<f32>; 2]| GemvPart { w: (*a).into(), bias: None, y: *y };
+    if parts.iter().any(|part| matches!(part.layer.weight.value.stored(), TensorView::Nf4(_))) {
+        let of = |[a, y]: &[Slice<f32>; 2]| GemvLayer { w: (*a).into(), bias: None, y: *y };
         let parts: Vec<_> = lows.drain(..).map(|low| of(&low)).collect();
         if !parts.is_empty() {
             let next = None;
-            builder.launch(Gemvs { x: input, norm, parts: &parts, lows: &[], next }.launch())?;
+            builder.launch(
+                GroupedGemv { x: input, norm, layers: &parts, lora_a: &[], prefetch: next }
+                    .launch(),
+            )?;
         }
     }
     let mut rest = parts;
@@ -89,7 +92,9 @@ pub(super) fn project(
         let parts: Vec<_> = these.iter().map(described).collect();
         let lows = std::mem::take(&mut lows);
         let next = builder.upcoming.take();
-        builder.launch(Gemvs { x: input, norm, parts: &parts, lows: &lows, next }.launch())?;
+        builder.launch(
+            GroupedGemv { x: input, norm, layers: &parts, lora_a: &lows, prefetch: next }.launch(),
+        )?;
         rest = others;
     }
     Ok(low_ranks)
@@ -103,12 +108,14 @@ pub(super) fn gated(
     x: Activation,
 ) -> Result<Option<Slice<f32>>> {
     let weights = layers.map(|layer| layer.weight.value.stored());
-    let alike = weights[0].name() == weights[1].name();
+    let alike = weights[0].dtype() == weights[1].dtype();
     let plain = layers.iter().all(|layer| layer.lora.is_none()) && alike;
     let Some(norm) = x.norm().filter(|_| plain) else { return Ok(None) };
     let y = builder.transient("out", layers[0].shape.outputs);
     let biases = layers.map(|layer| layer.bias.map(|bias| bias.floats()));
     let next = builder.upcoming.take();
-    builder.launch(GatedGemv { x: x.floats(), norm, w: weights, biases, y, next }.launch())?;
+    builder.launch(
+        GatedGemv { x: x.floats(), norm, w: weights, biases, y, prefetch: next }.launch(),
+    )?;
     Ok(Some(y))
 }

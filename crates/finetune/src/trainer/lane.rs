@@ -1,6 +1,6 @@
 //! Programs with the state that they step: the run has one lane, and with `--verify` a second.
 
-use retrograph_kernels::ops::rope_tables_of;
+use retrograph_kernels::ops::rope_tables_from;
 use retrograph_runtime::{
     Bindings, BuildOptions, Context, Controls, DeviceBuffer, Program, Stream, WarmModules,
 };
@@ -22,7 +22,7 @@ pub(crate) struct RotaryTables {
 impl RotaryTables {
     /// Makes the tables of a model for its sequence length.
     pub(crate) fn new(stream: &Stream, config: &TrainingConfig) -> Result<Self> {
-        let (cos, sin) = rope_tables_of(config.seq, &config.model.rope_frequencies());
+        let (cos, sin) = rope_tables_from(config.seq, &config.model.rope_frequencies());
         let cos = DeviceBuffer::from_slice(stream, &cos)?;
         let sin = DeviceBuffer::from_slice(stream, &sin)?;
         Ok(Self { cos, sin })

@@ -2,7 +2,7 @@
 
 use half::bf16;
 use retrograph_kernels::nf4::{self, Nested};
-use retrograph_kernels::ops::{Nf4, Nf4Scales, Stored};
+use retrograph_kernels::ops::{Nf4, Nf4Scales, TensorView};
 use retrograph_runtime::{Bindings, DeviceBuffer, Stream};
 
 use crate::error::Result;
@@ -40,18 +40,18 @@ impl DeviceValue {
     /// Puts the buffers behind those of a pass, which were declared for the same storage.
     pub(super) fn bind(&self, bindings: &mut Bindings, value: &Value) {
         match (self, value.stored()) {
-            (Self::F32(buffer), Stored::F32(slice)) => {
+            (Self::F32(buffer), TensorView::F32(slice)) => {
                 bindings.bind(slice, buffer);
             }
-            (Self::Bf16(buffer), Stored::Bf16(slice)) => {
+            (Self::Bf16(buffer), TensorView::Bf16(slice)) => {
                 bindings.bind(slice, buffer);
             }
-            (Self::Nf4(buffer, scales), Stored::Nf4(Nf4 { codes, scales: slices, .. })) => {
+            (Self::Nf4(buffer, scales), TensorView::Nf4(Nf4 { codes, scales: slices, .. })) => {
                 bindings.bind(codes, buffer);
                 scales.bind(bindings, slices);
             }
             (held, wanted) => {
-                panic!("the pass stores as {}, and the state as {held:?}", wanted.name())
+                panic!("the pass stores as {}, and the state as {held:?}", wanted.dtype())
             }
         }
     }

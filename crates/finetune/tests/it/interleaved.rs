@@ -3,6 +3,7 @@
 
 use retrograph_finetune::model::{StepOptions, StepPass};
 use retrograph_finetune::{Mode, TrainerOptions};
+use retrograph_kernels::Problem;
 use retrograph_runtime::{Operation, OperationKind, Policy, Reuse};
 
 use crate::device::device;
@@ -53,18 +54,19 @@ fn parts_depend_on_each_other_only_where_their_gradients_are_added() {
 }
 
 #[test]
-fn products_know_how_many_run_beside_them() {
-    let beside = |options, name: &str| {
+fn products_know_how_many_run_concurrently() {
+    let concurrent = |options, name: &str| {
         let pass = StepPass::new(&six(lora()), options).unwrap().pass;
         let named = |op: &&Operation| op.name().contains(name) && op.name().contains("gemm");
         let found = pass.operations().iter().find(named).unwrap();
         let OperationKind::Launch(launch) = found.kind() else { panic!("{name} is no launch") };
-        launch.problem.beside
+        let Problem::Gemm(problem) = launch.problem else { panic!("{name} is no product") };
+        problem.concurrent
     };
     let row = StepOptions { micro_batch: Some(2), ..StepOptions::default() };
     for (options, alone, paired) in [(in_parts(1), 0, 1), (row, 0, 1), (in_parts(3), 2, 5)] {
-        assert_eq!(beside(options, "layer 0/o/"), alone, "{options:?}");
-        assert_eq!(beside(options, "layer 0/gate/"), paired, "{options:?}");
+        assert_eq!(concurrent(options, "layer 0/o/"), alone, "{options:?}");
+        assert_eq!(concurrent(options, "layer 0/gate/"), paired, "{options:?}");
     }
 }
 

@@ -10,7 +10,7 @@ use retrograph_finetune::{
     OptimizerConfig, Plan, Precision, Request, Sampling, Source, Trainer, TrainerOptions,
     TrainingConfig,
 };
-use retrograph_kernels::ops::rope_tables_of;
+use retrograph_kernels::ops::rope_tables_from;
 use retrograph_runtime::{Bindings, DeviceBuffer, Policy, Program};
 
 use crate::device::device;
@@ -79,7 +79,7 @@ fn logits(device: &Device, trainer: &Trainer, tokens: &[u32], seq: usize) -> Vec
     let config = TrainingConfig { seq, ..*trainer.config() };
     let (forward, stream) = (ForwardPass::new(&config).unwrap(), trainer.stream());
     let modules = device.modules().prewarm(&forward.pass.requirements(), |_| ()).unwrap();
-    let (cos, sin) = rope_tables_of(seq, &config.model.rope_frequencies());
+    let (cos, sin) = rope_tables_from(seq, &config.model.rope_frequencies());
     let [cos, sin] = [cos, sin].map(|table| DeviceBuffer::from_slice(stream, &table).unwrap());
     let out = DeviceBuffer::zeroed(stream.context(), seq * config.model.vocab).unwrap();
     let mut bindings = Bindings::new();

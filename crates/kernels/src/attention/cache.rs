@@ -1,36 +1,37 @@
-//! Attention of new tokens over a cache of the keys and values of all tokens before.
+//! Attention of several new tokens over a cache of keys and values (prefill).
 //!
-//! A cache is `[length, kv_heads, head_dim]`: a token's place does not depend on the length, so
-//! that a shorter cache is the beginning of a longer one. It is f32, or bf16 where half the bytes
-//! count for more than the bits. Several new tokens attend by products ([`CacheScores`],
-//! [`CacheSoftmax`](crate::ops::CacheSoftmax), [`CacheValues`]), a single one by a kernel that reads
-//! only what the cache holds ([`CacheAttention`](crate::ops::CacheAttention)).
+//! A cache is `[capacity, kv_heads, head_dim]`. The place of a token does not depend on the
+//! capacity, so that the beginning of a cache is a smaller cache. Elements are f32 or bf16.
+//!
+//! Several new tokens attend by [`CacheScores`], [`CacheSoftmax`](crate::attention::CacheSoftmax)
+//! and [`CacheValues`], which read the whole cache. One new token attends by
+//! [`DecodeAttention`](crate::attention::DecodeAttention), which reads only the positions in use.
 
 use super::unfused::{SCORES, SCORES_BF16, VALUES, VALUES_BF16};
 use crate::checks::Check;
-use crate::gemm::config::product_kernels;
-use crate::gemm::heuristic::Layout;
-use crate::gemm::launch::{Product, Sizes, Strides};
-use crate::tensor::{Compute, Family, Stored};
-use crate::{KernelError, Launch, View};
+use crate::gemm::kernels::gemm_kernels;
+use crate::gemm::launch::{Gemm, GemmSizes, Strides};
+use crate::{DType, KernelError, Launch, TensorView, View};
 
-product_kernels! {
-    /// scores = scale·q·kᵀ in bf16 with keys in bf16.
+gemm_kernels! {
+    /// `scores = scale·q·kᵀ` over a cache.
+    SCORES_KERNELS and [(&SCORES, NT), (&SCORES_BF16, BF16_NT)];
+    /// Kernel of [`CacheScores`] in bf16 with keys in bf16.
     CACHE_SCORES_BF16 = "cache_scores_bf16" in BF16_NT_BF16;
-    /// out = probs·v in bf16 with values in bf16.
+}
+
+gemm_kernels! {
+    /// `out = probs·v` over a cache.
+    VALUES_KERNELS and [(&VALUES, NN), (&VALUES_BF16, BF16_NN)];
+    /// Kernel of [`CacheValues`] in bf16 with values in bf16.
     CACHE_VALUES_BF16 = "cache_values_bf16" in BF16_NN_BF16;
 }
 
-const QUESTION: Family =
-    Family { bf16_stored: Some(&CACHE_SCORES_BF16), ..Family::of(&SCORES, &SCORES_BF16) };
-const ANSWER: Family =
-    Family { bf16_stored: Some(&CACHE_VALUES_BF16), ..Family::of(&VALUES, &VALUES_BF16) };
-
-/// The sizes of a cache and of those who ask it. `heads` is a multiple of `kv_heads`.
+/// The sizes of a cache and of the queries over it. `heads` is a multiple of `kv_heads`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheShape {
-    /// Positions that the cache has room for.
-    pub length: usize,
+    /// Positions that the cache can hold.
+    pub capacity: usize,
     /// Query heads.
     pub heads: usize,
     /// Key and value heads.
@@ -40,34 +41,34 @@ pub struct CacheShape {
 }
 
 impl CacheShape {
-    /// Elements of a token in the cache.
+    /// Elements per token in the cache.
     pub(crate) fn width(self) -> usize {
         self.kv_heads * self.head_dim
     }
 
-    /// Positions that one block attends to. It depends on the length only where that is so long
-    /// that there would be too many runs to add, so that lengths below give the same bits.
-    pub(crate) fn run(self) -> usize {
-        if self.length <= 16_384 { 64 } else { 256 }
+    /// Positions of one split of [`DecodeAttention`](crate::attention::DecodeAttention). Only very
+    /// large caches have longer splits, so that smaller ones give the same bits for every capacity.
+    pub(crate) fn split_length(self) -> usize {
+        if self.capacity <= 16_384 { 64 } else { 256 }
     }
 
-    /// Runs into which the positions are divided:
-    /// [`CacheAttention`](crate::ops::CacheAttention) needs this many partial sums for each head.
-    pub fn runs(self) -> usize {
-        self.length.div_ceil(self.run())
+    /// Number of splits of [`DecodeAttention`](crate::attention::DecodeAttention), each of which
+    /// needs a partial sum per head.
+    pub fn splits(self) -> usize {
+        self.capacity.div_ceil(self.split_length())
     }
 
     /// Checks the heads, and the length of both caches.
     pub(crate) fn check<B: Copy>(
         self,
         check: Check,
-        caches: [(&'static str, Stored<B>); 2],
+        caches: [(&'static str, TensorView<B>); 2],
     ) -> Result<(), KernelError> {
-        let Self { length, heads, kv_heads, head_dim } = self;
-        let divides = kv_heads > 0 && heads % kv_heads == 0;
-        let rule = "heads must be a multiple of kv_heads, which must not be 0";
+        let Self { capacity, heads, kv_heads, head_dim } = self;
+        let divides = kv_heads > 0 && heads.is_multiple_of(kv_heads);
+        let rule = "heads must be a multiple of kv_heads, not 0";
         check.rule(divides, rule, (heads, kv_heads))?;
-        let elements = check.product("the cache", &[length, kv_heads, head_dim])?;
+        let elements = check.product("the cache", &[capacity, kv_heads, head_dim])?;
         check.size("the cache", elements)?;
         for (operand, cache) in caches {
             check.elements(operand, cache.len(), elements)?;
@@ -76,63 +77,62 @@ impl CacheShape {
     }
 
     /// One product per query head.
-    fn per_head(self, [m, n, k]: [usize; 3]) -> Sizes {
+    fn per_head(self, sizes: [usize; 3]) -> GemmSizes {
         let b_group = self.heads / self.kv_heads;
-        Sizes { m, n, k, batches: 1, heads: self.heads, b_group, reduce: 1 }
+        GemmSizes { heads: self.heads, b_group, ..GemmSizes::single(sizes) }
     }
 
-    /// The strides of rows of `heads` heads.
-    fn by_head(self, heads: usize) -> Strides {
+    /// The strides of tokens with `heads` heads.
+    fn token_strides(self, heads: usize) -> Strides {
         let leading = heads * self.head_dim;
         Strides { leading, head: self.head_dim, ..Strides::default() }
     }
 
-    /// The strides of `[heads, queries, length]`.
-    fn scores(self, queries: usize) -> Strides {
-        Strides { leading: self.length, head: queries * self.length, ..Strides::default() }
+    /// The strides of `[heads, queries, capacity]`.
+    fn score_strides(self, queries: usize) -> Strides {
+        Strides { leading: self.capacity, head: queries * self.capacity, ..Strides::default() }
     }
 }
 
-/// scores = scale·q·kᵀ of new tokens with every position of the cache.
+/// `scores = scale·q·kᵀ` of new tokens with every position of the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheScores<B, W = View<B, f32>> {
     /// `[queries, heads, head_dim]`, read.
     pub q: View<B, f32>,
-    /// `[length, kv_heads, head_dim]`, read: f32, or bf16 for products in bf16.
+    /// `[capacity, kv_heads, head_dim]`, read: f32, or bf16 for products in bf16.
     pub keys: W,
-    /// `[heads, queries, length]`, written.
+    /// `[heads, queries, capacity]`, written.
     pub scores: View<B, f32>,
     /// New tokens.
     pub queries: usize,
     /// The sizes.
     pub shape: CacheShape,
-    /// The factor, by custom 1/√head_dim.
+    /// The factor, usually 1/√head_dim.
     pub scale: f32,
 }
 
-impl<B: Copy, W: Into<Stored<B>>> CacheScores<B, W> {
-    /// Checks the operands and describes the launch of products in f32.
+impl<B: Copy, W: Into<TensorView<B>>> CacheScores<B, W> {
+    /// Checks the operands and describes a launch that computes in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        self.launch_in(Compute::F32)
+        self.launch_in(DType::F32)
     }
 
-    /// Checks the operands and describes the launch of products in `compute`.
-    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
+    /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
+    pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
         let Self { q, keys, scores, queries, shape, scale } = self;
         let (check, keys) = (Check(SCORES.name), keys.into());
         shape.check(check, [("keys", keys); 2])?;
-        let CacheShape { length, heads, head_dim, .. } = shape;
+        let CacheShape { capacity, heads, head_dim, .. } = shape;
         check.length("q", q, check.product("q", &[queries, heads, head_dim])?)?;
-        check.length("scores", scores, check.product("scores", &[heads, queries, length])?)?;
-        Product {
-            family: QUESTION,
+        check.length("scores", scores, check.product("scores", &[heads, queries, capacity])?)?;
+        Gemm {
+            kernels: SCORES_KERNELS,
             compute,
-            layout: Layout::Nt,
-            a: (q.into(), shape.by_head(heads)),
-            b: (keys, shape.by_head(shape.kv_heads)),
-            c: (scores.into(), shape.scores(queries)),
+            a: (q.into(), shape.token_strides(heads)),
+            b: (keys, shape.token_strides(shape.kv_heads)),
+            c: (scores.into(), shape.score_strides(queries)),
             bias: None,
-            sizes: shape.per_head([queries, length, head_dim]),
+            sizes: shape.per_head([queries, capacity, head_dim]),
             alpha: scale,
             accumulate: false,
         }
@@ -140,13 +140,13 @@ impl<B: Copy, W: Into<Stored<B>>> CacheScores<B, W> {
     }
 }
 
-/// out = probs·v of new tokens over every position of the cache, which must hold finite numbers
-/// also where the probability is 0.
+/// `out = probs·v` of new tokens over every position of the cache. The cache must hold finite
+/// numbers also at positions whose probability is 0.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheValues<B, W = View<B, f32>> {
-    /// `[heads, queries, length]`, read.
+    /// `[heads, queries, capacity]`, read.
     pub probs: View<B, f32>,
-    /// `[length, kv_heads, head_dim]`, read: f32, or bf16 for products in bf16.
+    /// `[capacity, kv_heads, head_dim]`, read: f32, or bf16 for products in bf16.
     pub values: W,
     /// `[queries, heads, head_dim]`, written.
     pub out: View<B, f32>,
@@ -156,29 +156,28 @@ pub struct CacheValues<B, W = View<B, f32>> {
     pub shape: CacheShape,
 }
 
-impl<B: Copy, W: Into<Stored<B>>> CacheValues<B, W> {
-    /// Checks the operands and describes the launch of products in f32.
+impl<B: Copy, W: Into<TensorView<B>>> CacheValues<B, W> {
+    /// Checks the operands and describes a launch that computes in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        self.launch_in(Compute::F32)
+        self.launch_in(DType::F32)
     }
 
-    /// Checks the operands and describes the launch of products in `compute`.
-    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
+    /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
+    pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
         let Self { probs, values, out, queries, shape } = self;
         let (check, values) = (Check(VALUES.name), values.into());
         shape.check(check, [("values", values); 2])?;
-        let CacheShape { length, heads, head_dim, .. } = shape;
-        check.length("probs", probs, check.product("probs", &[heads, queries, length])?)?;
+        let CacheShape { capacity, heads, head_dim, .. } = shape;
+        check.length("probs", probs, check.product("probs", &[heads, queries, capacity])?)?;
         check.length("out", out, check.product("out", &[queries, heads, head_dim])?)?;
-        Product {
-            family: ANSWER,
+        Gemm {
+            kernels: VALUES_KERNELS,
             compute,
-            layout: Layout::Nn,
-            a: (probs.into(), shape.scores(queries)),
-            b: (values, shape.by_head(shape.kv_heads)),
-            c: (out.into(), shape.by_head(heads)),
+            a: (probs.into(), shape.score_strides(queries)),
+            b: (values, shape.token_strides(shape.kv_heads)),
+            c: (out.into(), shape.token_strides(heads)),
             bias: None,
-            sizes: shape.per_head([queries, head_dim, length]),
+            sizes: shape.per_head([queries, head_dim, capacity]),
             alpha: 1.0,
             accumulate: false,
         }

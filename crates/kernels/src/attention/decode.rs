@@ -1,12 +1,12 @@
-//! Attention of one new token over a cache, from its projections on: the positions in runs, and the
-//! runs added.
+//! Attention of one new token over a cache (flash-decoding): the positions are split among blocks.
 //!
-//! Only what the cache holds is read, in f32 or bf16; everything is computed in f32.
+//! [`DecodeAttention`] computes each split and [`DecodeAttentionCombine`] adds them. Only positions
+//! in use are read, in f32 or bf16. Everything is computed in f32.
 
 use super::cache::CacheShape;
-use super::cache_append::CachePair;
+use super::kv_cache_append::KvCache;
 use crate::checks::Check;
-use crate::geometry::linear;
+use crate::geometry::{MAX_GRID_YZ, linear};
 use crate::params::{f32, pointer, u32};
 use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Parameter, Problem, View};
 
@@ -41,8 +41,8 @@ static PARAMETERS: &[Parameter] = &[
     f32("scale"),
 ];
 
-/// Kernel of [`CacheAttention`].
-pub static CACHE_ATTENTION: Kernel = Kernel {
+/// Kernel of [`DecodeAttention`].
+pub static DECODE_ATTENTION: Kernel = Kernel {
     name: "decode_attention",
     image: "decode_attention",
     parameters: PARAMETERS,
@@ -50,8 +50,8 @@ pub static CACHE_ATTENTION: Kernel = Kernel {
     dispatch: |problem, _| dispatch("decode_attention", problem),
 };
 
-/// Kernel of [`CacheAttention`] over caches in bf16.
-pub static CACHE_ATTENTION_BF16: Kernel = Kernel {
+/// Kernel of [`DecodeAttention`] over caches in bf16.
+pub static DECODE_ATTENTION_BF16: Kernel = Kernel {
     name: "decode_attention_bf16",
     image: "decode_attention",
     parameters: PARAMETERS,
@@ -59,185 +59,253 @@ pub static CACHE_ATTENTION_BF16: Kernel = Kernel {
     dispatch: |problem, _| dispatch("decode_attention_bf16", problem),
 };
 
-/// A block for each head and run.
-fn dispatch(entry: &'static str, problem: &Problem) -> Dispatch {
-    let [heads, runs, ..] = problem.sizes;
-    Dispatch { grid: [heads, runs, 1], ..linear(entry, 1, 256) }
+/// Kernel of [`DecodeAttentionCombine`].
+pub static DECODE_ATTENTION_COMBINE: Kernel = Kernel {
+    name: "decode_attention_combine",
+    image: "decode_attention",
+    parameters: &[
+        pointer("partials"),
+        pointer("stats"),
+        pointer("out"),
+        pointer("position"),
+        u32("capacity"),
+        u32("head_dim"),
+        u32("run"),
+        u32("runs"),
+    ],
+    entries: &["decode_attention_combine"],
+    dispatch: |problem, _| {
+        problem.items().map(|heads| linear("decode_attention_combine", heads, 128))
+    },
+};
+
+/// One block per head and split.
+fn dispatch(entry: &'static str, problem: &Problem) -> Option<Dispatch> {
+    let Problem::Decode { heads, splits } = *problem else { return None };
+    Some(Dispatch { grid: [heads, splits, 1], ..linear(entry, 1, 256) })
 }
 
-/// The widest head that a token can attend with.
-const WIDEST: usize = 512;
+/// The largest head size.
+const MAX_HEAD_DIM: usize = 512;
 
-/// What a low-rank update adds to a projection: `scale · up · low`.
+/// The second half of a LoRA adapter: `scale · b · t` is added to a projection.
 #[derive(Clone, Copy, Debug)]
-pub struct LowRankUp<B> {
-    /// `rank` elements, read.
-    pub low: View<B, f32>,
-    /// `outputs × rank`, read.
-    pub up: View<B, f32>,
-    /// The factor, the same for all of a token.
+pub struct LoraUpdate<B> {
+    /// `[rank]`, read: the first half, `A·x`.
+    pub t: View<B, f32>,
+    /// B, `[outputs, rank]`, read.
+    pub b: View<B, f32>,
+    /// The factor, the same for all three projections.
     pub scale: f32,
 }
 
-/// A projection of the new token.
+/// The query, key or value projection of the new token.
 #[derive(Clone, Copy, Debug)]
-pub struct Projected<B> {
-    /// `[heads, head_dim]`, read: without the update.
+pub struct QkvProjection<B> {
+    /// `[heads, head_dim]`, read: without the LoRA update.
     pub x: View<B, f32>,
-    /// The update that is still to be added.
-    pub update: Option<LowRankUp<B>>,
+    /// The LoRA update to add.
+    pub lora: Option<LoraUpdate<B>>,
 }
 
-impl<B> From<View<B, f32>> for Projected<B> {
+impl<B> From<View<B, f32>> for QkvProjection<B> {
     fn from(x: View<B, f32>) -> Self {
-        Self { x, update: None }
+        Self { x, lora: None }
     }
 }
 
-/// What becomes of query and key before they are multiplied.
+/// Norm and RoPE of query and key.
 #[derive(Clone, Copy, Debug)]
-pub struct Turned<B> {
-    /// The gains of the norms of each head of query and key, `head_dim` elements each, read.
+pub struct QkNormRope<B> {
+    /// `[head_dim]` each, read: the gains of the RMSNorm of each query head and key head.
     pub gammas: [Option<View<B, f32>>; 2],
-    /// What is added to the mean of their squares.
+    /// Added to the mean of squares.
     pub eps: f32,
-    /// `[positions, head_dim ÷ 2]` each, read: cosines and sines, see [`crate::ops::rope_tables`].
+    /// `[positions, head_dim ÷ 2]` each, read: cosines and sines of
+    /// [`rope_tables`](crate::rope::rope_tables).
     pub tables: [View<B, f32>; 2],
-    /// Positions that the tables have; those past them take the last row.
+    /// Positions of the tables. Later positions take the last row.
     pub positions: usize,
 }
 
-/// The attention of one token at `position` over the positions up to it, by runs: for each run the
-/// sum of values weighed by `exp(score − maximum of the run)`, the maximum and the sum of the
-/// weights. [`CacheAttentionSum`](crate::ops::CacheAttentionSum) makes the output of them.
+/// Attention of one token at `position` over all positions up to it, for each split of the cache:
+/// the sum of values weighted by `exp(score − maximum of the split)`, that maximum, and the sum of
+/// the weights. [`DecodeAttentionCombine`] computes the output from them.
 ///
-/// The token's own key and value are written to the cache at `position`, where there is a place for
-/// them, rounded as [`CacheAppend`](crate::ops::CacheAppend) does. Queries and keys are normed where
-/// there is a gain, and turned as [`Rope`](crate::ops::Rope) does.
+/// The kernel fuses LoRA-B, q/k norm, RoPE and the append: the token's key and value are written to
+/// the cache at `position`, if it is within the capacity, and rounded as by
+/// [`CacheAppend`](crate::attention::CacheAppend).
 #[derive(Clone, Copy, Debug)]
-pub struct CacheAttention<B> {
-    /// Query, key and value of the token: `heads` heads, and twice `kv_heads`.
-    pub projected: [Projected<B>; 3],
-    /// Norms and rotation of query and key.
-    pub turned: Turned<B>,
-    /// `[length, kv_heads, head_dim]` each, read, and written at the position.
-    pub caches: CachePair<B>,
-    /// `[heads, runs, head_dim]`, written for the runs that have positions.
+pub struct DecodeAttention<B> {
+    /// Query (`heads` heads), key and value (`kv_heads` heads each) of the token.
+    pub qkv: [QkvProjection<B>; 3],
+    /// Norm and RoPE of query and key.
+    pub norm_rope: QkNormRope<B>,
+    /// `[capacity, kv_heads, head_dim]` each, read, and written at the position.
+    pub caches: KvCache<B>,
+    /// `[heads, splits, head_dim]`, written for splits with positions in use.
     pub partials: View<B, f32>,
-    /// `[heads, runs, 2]`, written likewise: maximum and sum.
+    /// `[heads, splits, 2]`, written likewise: maximum and sum.
     pub stats: View<B, f32>,
-    /// The position of the token, one element, read.
+    /// `[1]`, read: the position of the token.
     pub position: View<B, u32>,
-    /// The sizes; heads are even and at most 512 wide.
+    /// The sizes; head_dim is even and at most 512.
     pub shape: CacheShape,
-    /// The factor of the scores, by custom 1/√head_dim.
+    /// The factor of the scores, usually 1/√head_dim.
     pub scale: f32,
 }
 
-/// The arguments of projections: pointers, rank and factor of their updates.
-struct Projections<B> {
-    arguments: Vec<Argument<B>>,
-    rank: Argument<B>,
-    scale: Argument<B>,
+/// The arguments of the projections: pointers, and rank and factor of their LoRA updates.
+struct QkvArguments<B> {
+    pointers: Vec<Argument<B>>,
+    rank: u32,
+    lora_scale: f32,
 }
 
-impl<B: Copy> CacheAttention<B> {
+impl<B: Copy> DecodeAttention<B> {
     /// Checks the operands and describes the launch.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { turned, caches, partials, stats, position, shape, scale, .. } = self;
-        let check = Check(CACHE_ATTENTION.name);
-        let [keys, values] = caches.stored();
+        let Self { norm_rope, caches, partials, stats, position, shape, scale, .. } = self;
+        let check = Check(DECODE_ATTENTION.name);
+        let [keys, values] = caches.views();
         shape.check(check, [("keys", keys), ("values", values)])?;
-        caches.check(check, shape.width())?;
+        caches.check_words(check, shape.width())?;
         let head_dim = shape.head_dim;
-        let rule = "heads are even and at most 512 wide";
-        check.rule(head_dim.is_multiple_of(2) && head_dim <= WIDEST, rule, (head_dim, WIDEST))?;
-        let [heads, runs] = by_runs(check, shape, (partials, stats, position))?;
-        let Projections { mut arguments, rank, scale: low_scale } = self.projections(check)?;
-        arguments.extend(turned.arguments(check, head_dim)?);
-        arguments.extend(caches.updated());
+        let holds = head_dim.is_multiple_of(2) && head_dim <= MAX_HEAD_DIM;
+        check.rule(holds, "head_dim must be even and at most 512", (head_dim, MAX_HEAD_DIM))?;
+        let (heads, splits) = Splits { partials, stats, position }.check(check, shape)?;
+        let QkvArguments { pointers, rank, lora_scale } = self.qkv_arguments(check)?;
+        let mut arguments = pointers;
+        arguments.extend(norm_rope.arguments(check, head_dim)?);
+        arguments.extend(caches.update_arguments());
         arguments.extend([Argument::write(partials), Argument::write(stats)]);
         arguments.push(Argument::read(position));
         for (what, size) in [
-            ("the length", shape.length),
+            ("the capacity", shape.capacity),
             ("kv_heads", shape.kv_heads),
             ("the heads of a group", shape.heads / shape.kv_heads),
-            ("the positions of a run", shape.run()),
+            ("the positions of a split", shape.split_length()),
             ("head_dim", head_dim),
         ] {
             arguments.push(Argument::U32(check.size(what, size)?));
         }
-        arguments.push(rank);
-        arguments.push(Argument::U32(check.size("positions", turned.positions)?));
-        arguments.push(low_scale);
-        arguments.extend([turned.eps, scale].map(Argument::f32));
+        arguments.push(Argument::U32(rank));
+        arguments.push(Argument::U32(check.size("positions", norm_rope.positions)?));
+        arguments.extend([lora_scale, norm_rope.eps, scale].map(Argument::f32));
         let kernel = match caches {
-            CachePair::F32(_) => &CACHE_ATTENTION,
-            CachePair::Bf16(_) => &CACHE_ATTENTION_BF16,
+            KvCache::F32(_) => &DECODE_ATTENTION,
+            KvCache::Bf16(_) => &DECODE_ATTENTION_BF16,
         };
-        Ok(Launch { kernel, problem: Problem::from([heads, runs]), arguments })
+        Ok(Launch { kernel, problem: Problem::Decode { heads, splits }, arguments })
     }
 
     /// The arguments of all three projections.
-    fn projections(&self, check: Check) -> Result<Projections<B>, KernelError> {
+    fn qkv_arguments(&self, check: Check) -> Result<QkvArguments<B>, KernelError> {
         let CacheShape { heads, kv_heads, head_dim, .. } = self.shape;
-        let mut updates = self.projected.iter().filter_map(|projected| projected.update);
-        let first = updates.next();
-        let rank = first.map_or(0, |update| update.low.len());
-        let scale = first.map_or(0.0, |update| update.scale);
-        let mut arguments = Vec::new();
+        let first = self.qkv.iter().find_map(|projection| projection.lora);
+        let rank = first.map_or(0, |lora| lora.t.len());
+        let lora_scale = first.map_or(0.0, |lora| lora.scale);
+        let mut pointers = Vec::new();
         let heads = [("q", heads), ("k", kv_heads), ("v", kv_heads)];
-        for (Projected { x, update }, (name, heads)) in self.projected.iter().zip(heads) {
+        for (QkvProjection { x, lora }, (name, heads)) in self.qkv.iter().zip(heads) {
             let outputs = check.product("heads × head_dim", &[heads, head_dim])?;
             check.length(name, *x, outputs)?;
-            arguments.push(Argument::read(*x));
-            let Some(update) = update else {
-                arguments.extend([Argument::Null, Argument::Null]);
+            pointers.push(Argument::read(*x));
+            let Some(lora) = lora else {
+                pointers.extend([Argument::Null, Argument::Null]);
                 continue;
             };
-            check.length("low", update.low, rank)?;
-            check.length("up", update.up, check.product("outputs × rank", &[outputs, rank])?)?;
-            let same = update.scale.to_bits() == scale.to_bits();
-            check.rule(same, "all updates of a token have one factor", (rank, outputs))?;
-            arguments.extend([update.low, update.up].map(Argument::read));
+            check.length("t", lora.t, rank)?;
+            check.length("b", lora.b, check.product("outputs × rank", &[outputs, rank])?)?;
+            let same = lora.scale.to_bits() == lora_scale.to_bits();
+            check.rule(same, "all LoRA updates must have one scale", (rank, outputs))?;
+            pointers.extend([lora.t, lora.b].map(Argument::read));
         }
-        let (rank, scale) = (Argument::U32(check.size("rank", rank)?), Argument::f32(scale));
-        Ok(Projections { arguments, rank, scale })
+        Ok(QkvArguments { pointers, rank: check.size("rank", rank)?, lora_scale })
     }
 }
 
-impl<B: Copy> Turned<B> {
+impl<B: Copy> QkNormRope<B> {
     fn arguments(self, check: Check, head_dim: usize) -> Result<[Argument<B>; 4], KernelError> {
         let Self { gammas, eps, tables: [cos, sin], positions } = self;
         for gamma in gammas.into_iter().flatten() {
             check.length("gamma", gamma, head_dim)?;
         }
         check.constant("eps", eps, (eps >= 0.0, "not negative"))?;
-        check.rule(positions > 0, "the tables have a position", (positions, 1))?;
+        check.rule(positions > 0, "the tables must have a position", (positions, 1))?;
         let angles = check.product("positions × pairs", &[positions, head_dim / 2])?;
         check.length("cos", cos, angles)?;
         check.length("sin", sin, angles)?;
-        let [q, k] = gammas.map(|gamma| gamma.map_or(Argument::Null, Argument::read));
+        let [q, k] = gammas.map(Argument::read_optional);
         Ok([q, k, Argument::read(cos), Argument::read(sin)])
     }
 }
 
-/// Checks what the kernels of one token share, and gives heads and runs.
-pub(crate) fn by_runs<B: Copy>(
-    check: Check,
-    shape: CacheShape,
-    (partials, stats, position): (View<B, f32>, View<B, f32>, View<B, u32>),
-) -> Result<[u32; 2], KernelError> {
-    let (heads, runs) = (shape.heads, shape.runs());
-    let some = runs > 0 && shape.head_dim > 0;
-    check.rule(some, "there are positions and elements", (shape.length, shape.head_dim))?;
-    let elements = check.product("heads × runs × head_dim", &[heads, runs, shape.head_dim])?;
-    check.size("heads × runs × head_dim", elements)?;
-    check.length("partials", partials, elements)?;
-    check.length("stats", stats, check.product("heads × runs", &[heads, runs, 2])?)?;
-    let start = stats.byte_range().start;
-    check.rule(start.is_multiple_of(8), "stats start at a multiple of 8 bytes", (start, 8))?;
-    check.length("position", position, 1)?;
-    let runs = check.at_most("the number of runs", runs, 65_535)?;
-    Ok([check.size("heads", heads)?, runs])
+/// The operands that both kernels of a token share.
+struct Splits<B> {
+    partials: View<B, f32>,
+    stats: View<B, f32>,
+    position: View<B, u32>,
+}
+
+impl<B: Copy> Splits<B> {
+    /// Checks the lengths and returns heads and splits.
+    fn check(self, check: Check, shape: CacheShape) -> Result<(u32, u32), KernelError> {
+        let Self { partials, stats, position } = self;
+        let (heads, splits) = (shape.heads, shape.splits());
+        let some = splits > 0 && shape.head_dim > 0;
+        let rule = "the cache must have a position and heads an element";
+        check.rule(some, rule, (shape.capacity, shape.head_dim))?;
+        let what = "heads × splits × head_dim";
+        let elements = check.product(what, &[heads, splits, shape.head_dim])?;
+        check.size(what, elements)?;
+        check.length("partials", partials, elements)?;
+        check.length("stats", stats, check.product("heads × splits", &[heads, splits, 2])?)?;
+        let rule = "stats must start at a multiple of 8 bytes";
+        check.rule(stats.is_aligned(8), rule, (stats.byte_range().start, 8))?;
+        check.length("position", position, 1)?;
+        let splits = check.at_most("the number of splits", splits, MAX_GRID_YZ)?;
+        Ok((check.size("heads", heads)?, splits))
+    }
+}
+
+/// The output of attention from the splits of [`DecodeAttention`], which are added in order.
+#[derive(Clone, Copy, Debug)]
+pub struct DecodeAttentionCombine<B> {
+    /// `[heads, splits, head_dim]`, read.
+    pub partials: View<B, f32>,
+    /// `[heads, splits, 2]`, read.
+    pub stats: View<B, f32>,
+    /// `[heads, head_dim]`, written.
+    pub out: View<B, f32>,
+    /// `[1]`, read: the position of the token.
+    pub position: View<B, u32>,
+    /// The sizes.
+    pub shape: CacheShape,
+}
+
+impl<B: Copy> DecodeAttentionCombine<B> {
+    /// Checks the operands and describes the launch.
+    pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        let Self { partials, stats, out, position, shape } = self;
+        let check = Check(DECODE_ATTENTION_COMBINE.name);
+        check.length("out", out, check.product("out", &[shape.heads, shape.head_dim])?)?;
+        let (heads, splits) = Splits { partials, stats, position }.check(check, shape)?;
+        let mut arguments = vec![
+            Argument::read(partials),
+            Argument::read(stats),
+            Argument::write(out),
+            Argument::read(position),
+        ];
+        for (what, size) in [
+            ("the capacity", shape.capacity),
+            ("head_dim", shape.head_dim),
+            ("the positions of a split", shape.split_length()),
+        ] {
+            arguments.push(Argument::U32(check.size(what, size)?));
+        }
+        arguments.push(Argument::U32(splits));
+        let problem = Problem::Items(heads);
+        Ok(Launch { kernel: &DECODE_ATTENTION_COMBINE, problem, arguments })
+    }
 }

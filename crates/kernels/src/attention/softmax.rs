@@ -1,8 +1,9 @@
-//! Softmax over rows, causal or not, and its gradient.
+//! Softmax over rows, with or without a causal mask, and its gradient.
 
 use crate::checks::Check;
-use crate::geometry::{MOST_BLOCKS, linear};
+use crate::geometry::{MAX_GRID_X, linear};
 use crate::params::{pointer, u32};
+use crate::problem::RowsProblem;
 use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`Softmax`], [`SoftmaxInPlace`] and [`CacheSoftmax`].
@@ -38,28 +39,28 @@ pub static SOFTMAX_BACKWARD: Kernel = Kernel {
     dispatch: |problem, _| by_width(problem, SOFTMAX_BACKWARD.entries),
 };
 
-/// Rows that one block of the entries `…_by_warps` covers: one for each warp.
+/// Rows per block of the entries `…_warp_per_row`: one for each warp.
 const ROWS_PER_BLOCK: u32 = 4;
-/// The widest row that one warp covers.
-const WIDEST_FOR_A_WARP: u32 = 1024;
-/// Threads of a block of the entries `…_by_blocks`, which covers one row.
+/// The widest row of one warp.
+const MAX_WARP_WIDTH: u32 = 1024;
+/// Threads per block of the entries `…_block_per_row`, which have one row.
 const BLOCK_THREADS: u32 = 256;
 
-/// One warp for each row that is narrow, one block for each row that is wide.
-fn by_width(problem: &Problem, entries: &[&'static str]) -> Dispatch {
-    let [rows, width, ..] = problem.sizes;
+/// One warp per narrow row, or one block per wide row.
+fn by_width(problem: &Problem, entries: &[&'static str]) -> Option<Dispatch> {
+    let RowsProblem { rows, width, .. } = problem.rows()?;
     let rows = if width == 0 { 0 } else { rows };
-    if width <= WIDEST_FOR_A_WARP {
+    Some(if width <= MAX_WARP_WIDTH {
         linear(entries[0], rows.div_ceil(ROWS_PER_BLOCK), ROWS_PER_BLOCK * 32)
     } else {
         linear(entries[1], rows, BLOCK_THREADS)
-    }
+    })
 }
 
-/// Which columns the rows see.
+/// Which columns a row keeps.
 #[derive(Clone, Copy)]
 struct Mask<B> {
-    /// The position of the first of `queries` neighbouring rows; 0 without it.
+    /// The position of the first of `queries` consecutive rows; 0 if `None`.
     start: Option<View<B, u32>>,
     queries: usize,
     causal: bool,
@@ -73,24 +74,25 @@ fn forward<B: Copy>(
 ) -> Result<Launch<B>, KernelError> {
     let check = Check(SOFTMAX.name);
     let mut arguments = Vec::from(tensors);
-    arguments.push(mask.start.map_or(Argument::Null, Argument::read));
-    let rows = check.at_most("rows", rows, MOST_BLOCKS)?;
-    let width = check.at_most("width", width, MOST_BLOCKS)?;
-    let queries = check.at_most("queries", mask.queries, MOST_BLOCKS)?;
+    arguments.push(Argument::read_optional(mask.start));
+    let rows = check.at_most("rows", rows, MAX_GRID_X)?;
+    let width = check.at_most("width", width, MAX_GRID_X)?;
+    let queries = check.at_most("queries", mask.queries, MAX_GRID_X)?;
     arguments.extend([rows, width, queries, u32::from(mask.causal)].map(Argument::U32));
-    Ok(Launch { kernel: &SOFTMAX, problem: Problem::from([rows, width]), arguments })
+    let problem = Problem::Rows(RowsProblem { rows, width, vectorized: false });
+    Ok(Launch { kernel: &SOFTMAX, problem, arguments })
 }
 
 /// `output = exp(input − max) ÷ Σ exp(input − max)` over each row.
 ///
-/// Causal: row r keeps the columns up to r mod width, and the others become 0 without being read,
-/// as for scores `[batch, heads, seq, seq]`. A row (what the mask keeps of it) with a NaN or a
-/// positive infinity, or with nothing but negative infinities, becomes NaN.
+/// With the causal mask row r keeps the columns up to r mod width, as for scores
+/// `[batch, heads, seq, seq]`; the others become 0 without being read. A row whose kept columns have
+/// a NaN or a positive infinity, or only negative infinities, becomes NaN.
 #[derive(Clone, Copy, Debug)]
 pub struct Softmax<B> {
     /// `[rows, width]`, read.
     pub input: View<B, f32>,
-    /// `[rows, width]`, written; not `input`, for which there is [`SoftmaxInPlace`].
+    /// `[rows, width]`, written; not `input` (see [`SoftmaxInPlace`]).
     pub output: View<B, f32>,
     /// Number of rows.
     pub rows: usize,
@@ -113,7 +115,7 @@ impl<B: Copy> Softmax<B> {
     }
 }
 
-/// [`Softmax`] whose output replaces its input.
+/// [`Softmax`] in place.
 #[derive(Clone, Copy, Debug)]
 pub struct SoftmaxInPlace<B> {
     /// `[rows, width]`, read and written.
@@ -137,20 +139,19 @@ impl<B: Copy> SoftmaxInPlace<B> {
     }
 }
 
-/// [`SoftmaxInPlace`] for the scores of new tokens over a cache: `[heads, queries, width]`, where
-/// query r stands at position `start + r` and sees the columns up to it. The others become 0
-/// without being read.
+/// [`SoftmaxInPlace`] for the scores of new tokens over a cache. Query r has position `start + r`
+/// and keeps the columns up to it; the others become 0 without being read.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheSoftmax<B> {
     /// `[heads, queries, width]`, read and written.
     pub values: View<B, f32>,
-    /// The position of the first query, one element, read.
+    /// `[1]`, read: the position of the first query.
     pub start: View<B, u32>,
     /// Query heads.
     pub heads: usize,
     /// New tokens.
     pub queries: usize,
-    /// Positions of the cache.
+    /// Capacity of the cache.
     pub width: usize,
 }
 
@@ -170,7 +171,7 @@ impl<B: Copy> CacheSoftmax<B> {
 
 /// `grad_input = probs ⊙ (grad_out − Σ probs ⊙ grad_out)` over each row.
 ///
-/// Causal: what the mask hides is not read, and its gradient becomes 0.
+/// With the causal mask, masked columns are not read and their gradient becomes 0.
 #[derive(Clone, Copy, Debug)]
 pub struct SoftmaxBackward<B> {
     /// `[rows, width]`, read: the output of the forward pass.
@@ -198,10 +199,10 @@ impl<B: Copy> SoftmaxBackward<B> {
         check.length("grad_input", grad_input, elements)?;
         let mut arguments =
             vec![Argument::read(probs), Argument::read(grad_out), Argument::write(grad_input)];
-        let rows = check.at_most("rows", rows, MOST_BLOCKS)?;
-        let width = check.at_most("width", width, MOST_BLOCKS)?;
+        let rows = check.at_most("rows", rows, MAX_GRID_X)?;
+        let width = check.at_most("width", width, MAX_GRID_X)?;
         arguments.extend([rows, width, u32::from(causal)].map(Argument::U32));
-        let problem = Problem::from([rows, width]);
+        let problem = Problem::Rows(RowsProblem { rows, width, vectorized: false });
         Ok(Launch { kernel: &SOFTMAX_BACKWARD, problem, arguments })
     }
 }

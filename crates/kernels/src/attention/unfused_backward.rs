@@ -1,64 +1,79 @@
-//! The gradients of the matrix products of attention; see [`super::unfused`] for the layouts.
+//! The gradients of attention with stored probabilities; see [`super::unfused`] for the layouts.
+//!
+//! Gradients of keys and values sum over the query heads of a group, in ascending order.
 
-use super::unfused::{AttentionShape, Role, Step};
+use super::shape::{AttentionShape, TensorLayout};
+use super::unfused::AttentionProduct;
 use crate::checks::Check;
-use crate::gemm::config::product_kernels;
-use crate::gemm::heuristic::Layout;
-use crate::tensor::{Compute, Family};
-use crate::{KernelError, Launch, View};
+use crate::gemm::kernels::gemm_kernels;
+use crate::{DType, KernelError, Launch, View};
 
-product_kernels! {
-    /// dprobs = dout·vᵀ.
+gemm_kernels! {
+    /// `dprobs = dout·vᵀ`.
+    GRAD_PROBS_KERNELS;
+    /// Kernel of [`AttentionGradProbs`].
     GRAD_PROBS = "attention_grad_probs" in NT;
-    /// The same computed in bf16.
+    /// [`GRAD_PROBS`] computed in bf16.
     GRAD_PROBS_BF16 = "attention_grad_probs_bf16" in BF16_NT;
-    /// dv = Σ over the group of probsᵀ·dout.
+}
+
+gemm_kernels! {
+    /// `dv = Σ probsᵀ·dout` over the heads of a group.
+    GRAD_V_KERNELS;
+    /// Kernel of [`AttentionGradV`].
     GRAD_V = "attention_grad_v" in TN;
-    /// The same computed in bf16.
+    /// [`GRAD_V`] computed in bf16.
     GRAD_V_BF16 = "attention_grad_v_bf16" in BF16_TN;
-    /// dq = scale·dscores·k.
+}
+
+gemm_kernels! {
+    /// `dq = scale·dscores·k`.
+    GRAD_Q_KERNELS;
+    /// Kernel of [`AttentionGradQ`].
     GRAD_Q = "attention_grad_q" in NN;
-    /// The same computed in bf16.
+    /// [`GRAD_Q`] computed in bf16.
     GRAD_Q_BF16 = "attention_grad_q_bf16" in BF16_NN;
-    /// dk = scale·Σ over the group of dscoresᵀ·q.
+}
+
+gemm_kernels! {
+    /// `dk = scale·Σ dscoresᵀ·q` over the heads of a group.
+    GRAD_K_KERNELS;
+    /// Kernel of [`AttentionGradK`].
     GRAD_K = "attention_grad_k" in TN;
-    /// The same computed in bf16.
+    /// [`GRAD_K`] computed in bf16.
     GRAD_K_BF16 = "attention_grad_k_bf16" in BF16_TN;
 }
 
-/// dprobs = dout·vᵀ for every sequence and head.
+/// `dprobs = dout·vᵀ` for every sequence and head.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionGradProbs<B> {
-    /// `[batch, seq, heads, head_dim]`.
+    /// `[batch, seq, heads, head_dim]`, read.
     pub grad_out: View<B, f32>,
-    /// `[batch, seq, kv_heads, head_dim]`.
+    /// `[batch, seq, kv_heads, head_dim]`, read.
     pub v: View<B, f32>,
-    /// `[batch, heads, seq, seq]`.
+    /// `[batch, heads, seq, seq]`, written.
     pub grad_probs: View<B, f32>,
     /// The sizes.
     pub shape: AttentionShape,
 }
 
 impl<B: Copy> AttentionGradProbs<B> {
-    /// Checks the operands and describes the launch of products in f32.
+    /// Checks the operands and describes a launch that computes in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        self.launch_in(Compute::F32)
+        self.launch_in(DType::F32)
     }
 
-    /// Checks the operands and describes the launch of products in `compute`.
-    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
+    /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
+    pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
+        use TensorLayout::{KeyValue, Query, Scores};
         let Self { grad_out, v, grad_probs, shape } = self;
-        let operands = [
-            ("grad_out", grad_out, Role::Query),
-            ("v", v, Role::Key),
-            ("grad_probs", grad_probs, Role::Scores),
-        ];
+        let operands =
+            [("grad_out", grad_out, Query), ("v", v, KeyValue), ("grad_probs", grad_probs, Scores)];
         shape.check(Check(GRAD_PROBS.name), operands)?;
-        Step {
-            family: Family::of(&GRAD_PROBS, &GRAD_PROBS_BF16),
+        AttentionProduct {
+            kernels: GRAD_PROBS_KERNELS,
             compute,
-            layout: Layout::Nt,
-            operands: [(grad_out, shape.query()), (v, shape.key()), (grad_probs, shape.scores())],
+            operands: operands.map(|(_, view, layout)| (view, shape.strides(layout))),
             sizes: shape.per_head([shape.seq, shape.seq, shape.head_dim]),
             alpha: 1.0,
         }
@@ -66,42 +81,39 @@ impl<B: Copy> AttentionGradProbs<B> {
     }
 }
 
-/// dv = Σ over the heads of a group, in ascending order, of probsᵀ·dout.
+/// `dv = Σ probsᵀ·dout` over the heads of a group, in ascending order.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionGradV<B> {
-    /// `[batch, heads, seq, seq]`.
+    /// `[batch, heads, seq, seq]`, read.
     pub probs: View<B, f32>,
-    /// `[batch, seq, heads, head_dim]`.
+    /// `[batch, seq, heads, head_dim]`, read.
     pub grad_out: View<B, f32>,
-    /// `[batch, seq, kv_heads, head_dim]`.
+    /// `[batch, seq, kv_heads, head_dim]`, written.
     pub grad_v: View<B, f32>,
     /// The sizes.
     pub shape: AttentionShape,
 }
 
 impl<B: Copy> AttentionGradV<B> {
-    /// Checks the operands and describes the launch of products in f32.
+    /// Checks the operands and describes a launch that computes in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        self.launch_in(Compute::F32)
+        self.launch_in(DType::F32)
     }
 
-    /// Checks the operands and describes the launch of products in `compute`.
-    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
+    /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
+    pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
+        use TensorLayout::{KeyValue, Query, Scores};
         let Self { probs, grad_out, grad_v, shape } = self;
-        let operands = [
-            ("probs", probs, Role::Scores),
-            ("grad_out", grad_out, Role::Query),
-            ("grad_v", grad_v, Role::Key),
-        ];
+        let operands =
+            [("probs", probs, Scores), ("grad_out", grad_out, Query), ("grad_v", grad_v, KeyValue)];
         shape.check(Check(GRAD_V.name), operands)?;
-        Step {
-            family: Family::of(&GRAD_V, &GRAD_V_BF16),
+        AttentionProduct {
+            kernels: GRAD_V_KERNELS,
             compute,
-            layout: Layout::Tn,
             operands: [
-                (probs, shape.grouped(shape.scores())),
-                (grad_out, shape.grouped(shape.query())),
-                (grad_v, shape.key()),
+                (probs, shape.grouped_strides(Scores)),
+                (grad_out, shape.grouped_strides(Query)),
+                (grad_v, shape.strides(KeyValue)),
             ],
             sizes: shape.per_group([shape.seq, shape.head_dim, shape.seq]),
             alpha: 1.0,
@@ -110,41 +122,38 @@ impl<B: Copy> AttentionGradV<B> {
     }
 }
 
-/// dq = scale·dscores·k for every sequence and head.
+/// `dq = scale·dscores·k` for every sequence and head.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionGradQ<B> {
-    /// `[batch, heads, seq, seq]`.
+    /// `[batch, heads, seq, seq]`, read.
     pub grad_scores: View<B, f32>,
-    /// `[batch, seq, kv_heads, head_dim]`.
+    /// `[batch, seq, kv_heads, head_dim]`, read.
     pub k: View<B, f32>,
-    /// `[batch, seq, heads, head_dim]`.
+    /// `[batch, seq, heads, head_dim]`, written.
     pub grad_q: View<B, f32>,
     /// The sizes.
     pub shape: AttentionShape,
-    /// The factor that the scores were multiplied by.
+    /// The factor of the scores in the forward pass.
     pub scale: f32,
 }
 
 impl<B: Copy> AttentionGradQ<B> {
-    /// Checks the operands and describes the launch of products in f32.
+    /// Checks the operands and describes a launch that computes in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        self.launch_in(Compute::F32)
+        self.launch_in(DType::F32)
     }
 
-    /// Checks the operands and describes the launch of products in `compute`.
-    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
+    /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
+    pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
+        use TensorLayout::{KeyValue, Query, Scores};
         let Self { grad_scores, k, grad_q, shape, scale } = self;
-        let operands = [
-            ("grad_scores", grad_scores, Role::Scores),
-            ("k", k, Role::Key),
-            ("grad_q", grad_q, Role::Query),
-        ];
+        let operands =
+            [("grad_scores", grad_scores, Scores), ("k", k, KeyValue), ("grad_q", grad_q, Query)];
         shape.check(Check(GRAD_Q.name), operands)?;
-        Step {
-            family: Family::of(&GRAD_Q, &GRAD_Q_BF16),
+        AttentionProduct {
+            kernels: GRAD_Q_KERNELS,
             compute,
-            layout: Layout::Nn,
-            operands: [(grad_scores, shape.scores()), (k, shape.key()), (grad_q, shape.query())],
+            operands: operands.map(|(_, view, layout)| (view, shape.strides(layout))),
             sizes: shape.per_head([shape.seq, shape.head_dim, shape.seq]),
             alpha: scale,
         }
@@ -152,44 +161,41 @@ impl<B: Copy> AttentionGradQ<B> {
     }
 }
 
-/// dk = scale·Σ over the heads of a group, in ascending order, of dscoresᵀ·q.
+/// `dk = scale·Σ dscoresᵀ·q` over the heads of a group, in ascending order.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionGradK<B> {
-    /// `[batch, heads, seq, seq]`.
+    /// `[batch, heads, seq, seq]`, read.
     pub grad_scores: View<B, f32>,
-    /// `[batch, seq, heads, head_dim]`.
+    /// `[batch, seq, heads, head_dim]`, read.
     pub q: View<B, f32>,
-    /// `[batch, seq, kv_heads, head_dim]`.
+    /// `[batch, seq, kv_heads, head_dim]`, written.
     pub grad_k: View<B, f32>,
     /// The sizes.
     pub shape: AttentionShape,
-    /// The factor that the scores were multiplied by.
+    /// The factor of the scores in the forward pass.
     pub scale: f32,
 }
 
 impl<B: Copy> AttentionGradK<B> {
-    /// Checks the operands and describes the launch of products in f32.
+    /// Checks the operands and describes a launch that computes in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        self.launch_in(Compute::F32)
+        self.launch_in(DType::F32)
     }
 
-    /// Checks the operands and describes the launch of products in `compute`.
-    pub fn launch_in(self, compute: Compute) -> Result<Launch<B>, KernelError> {
+    /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
+    pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
+        use TensorLayout::{KeyValue, Query, Scores};
         let Self { grad_scores, q, grad_k, shape, scale } = self;
-        let operands = [
-            ("grad_scores", grad_scores, Role::Scores),
-            ("q", q, Role::Query),
-            ("grad_k", grad_k, Role::Key),
-        ];
+        let operands =
+            [("grad_scores", grad_scores, Scores), ("q", q, Query), ("grad_k", grad_k, KeyValue)];
         shape.check(Check(GRAD_K.name), operands)?;
-        Step {
-            family: Family::of(&GRAD_K, &GRAD_K_BF16),
+        AttentionProduct {
+            kernels: GRAD_K_KERNELS,
             compute,
-            layout: Layout::Tn,
             operands: [
-                (grad_scores, shape.grouped(shape.scores())),
-                (q, shape.grouped(shape.query())),
-                (grad_k, shape.key()),
+                (grad_scores, shape.grouped_strides(Scores)),
+                (q, shape.grouped_strides(Query)),
+                (grad_k, shape.strides(KeyValue)),
             ],
             sizes: shape.per_group([shape.seq, shape.head_dim, shape.seq]),
             alpha: scale,

@@ -1,8 +1,7 @@
-//! Dropout, whose random numbers are a function of seed, step, stream and place.
+//! Dropout with counter-based random numbers: a function of seed, step, layer and element.
 
 use crate::checks::Check;
-use crate::geometry::streaming;
-use crate::launch::{Access, BufferArgument};
+use crate::geometry::elementwise;
 use crate::params::{f32, pointer, u32};
 use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
 
@@ -23,57 +22,56 @@ pub static DROPOUT: Kernel = Kernel {
         u32("accumulate"),
     ],
     entries: &["dropout"],
-    dispatch: |problem, _| streaming("dropout", problem),
+    dispatch: |problem, _| problem.items().map(|count| elementwise("dropout", count)),
 };
 
-/// `out (+)= x / (1 − p)` where the element is kept, and 0 where it is left out, whatever x is.
+/// `out (+)= x / (1 − p)` for kept elements and 0 for dropped ones, also if x is not finite.
 ///
-/// The backward pass is the same launch over gradients: the same seed, step and stream leave out
-/// the same elements. Each is left out with the probability p rounded to a multiple of 2⁻³², by a
-/// word of Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+/// The backward pass is the same launch over gradients: the same seed, step and `sequence` drop the
+/// same elements. Each is dropped with probability p, rounded to a multiple of 2⁻³², by one word of
+/// Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
 #[derive(Clone, Copy, Debug)]
 pub struct Dropout<B> {
     /// `[n]`, read.
     pub x: View<B, f32>,
-    /// `[n]`, written, or added to where `accumulate` is set; it may be x.
+    /// `[n]`, written, or added to; it may be x.
     pub out: View<B, f32>,
-    /// `[1]`, read: the step, so that each draws anew.
+    /// `[1]`, read: the step. Each step draws anew.
     pub step: View<B, u32>,
-    /// The probability p of being left out, at least 0 and below 1.
+    /// The probability p of dropping an element, at least 0 and below 1.
     pub probability: f32,
     /// The seed of the run.
     pub seed: u64,
-    /// What tells places of a step apart.
-    pub stream: u32,
-    /// Whether `out` is added to.
+    /// The random sequence of this layer: each layer of a step needs one of its own.
+    pub sequence: u32,
+    /// Whether `out` is added to instead of overwritten.
     pub accumulate: bool,
 }
 
 impl<B: Copy> Dropout<B> {
-    /// The launch.
+    /// Checks the operands and describes the launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        let Self { x, out, step, probability, seed, stream, accumulate } = *self;
+        let Self { x, out, step, probability, seed, sequence, accumulate } = *self;
         let check = Check(DROPOUT.name);
         let n = check.size("the number of elements", x.len())?;
         check.length("out", out, x.len())?;
         check.length("step", step, 1)?;
         let holds = (0.0..1.0).contains(&probability);
         check.constant("probability", probability, (holds, "at least 0 and below 1"))?;
-        // Exact: a float has fewer digits than a double, and the product is a shift.
+        // Exact: f64 holds every f32, and the factor is a power of two.
         let threshold = (f64::from(probability) * 4_294_967_296.0).round() as u32;
-        let access = if accumulate { Access::ReadWrite } else { Access::Write };
         let arguments = vec![
             Argument::read(x),
-            Argument::Buffer(BufferArgument::new(out, access)),
+            Argument::output(out, accumulate),
             Argument::read(step),
             Argument::U32(n),
             Argument::U32(threshold),
             Argument::f32((1.0 / (1.0 - f64::from(probability))) as f32),
-            Argument::U32(stream),
+            Argument::U32(sequence),
             Argument::U32(seed as u32),
             Argument::U32((seed >> 32) as u32),
             Argument::U32(u32::from(accumulate)),
         ];
-        Ok(Launch { kernel: &DROPOUT, problem: Problem::from([n]), arguments })
+        Ok(Launch { kernel: &DROPOUT, problem: Problem::Items(n), arguments })
     }
 }

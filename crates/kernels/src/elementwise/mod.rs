@@ -1,10 +1,20 @@
-//! Elementwise kernels: activations, addition, conversion and dropout.
+//! Elementwise kernels: activations and their gradients, addition, conversion and dropout.
+//!
+//! One thread has four neighbouring elements, and moves them in vectors of 16 bytes if every operand
+//! is aligned to 16 bytes; otherwise one by one, with the same results. Each element depends only on
+//! the same element of the inputs, so that an output may be the same view as an input. Views that
+//! overlap otherwise give wrong results.
 
 mod activation;
+mod add;
+mod cast;
 mod dropout;
+mod launch;
 
-pub use activation::{ADD, Add, CAST, Cast, SILU, SILU_BACKWARD, SWIGLU, SWIGLU_BACKWARD};
+pub use activation::{SILU, SILU_BACKWARD, SWIGLU, SWIGLU_BACKWARD};
 pub use activation::{Silu, SiluBackward, SwiGlu, SwiGluBackward};
+pub use add::{ADD, Add};
+pub use cast::{CAST, Cast};
 pub use dropout::{DROPOUT, Dropout};
 
 use crate::Kernel;

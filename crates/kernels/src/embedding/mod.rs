@@ -1,12 +1,13 @@
-//! Embedding: rows of a table by token, and the gradient of the table.
+//! Embedding lookup and the gradient of the table.
 
 pub mod reference;
 
 use crate::checks::Check;
-use crate::geometry::{MOST_BLOCKS, linear, row_threads};
+use crate::geometry::{MAX_GRID_X, MAX_GRID_YZ, linear, row_threads};
 use crate::params::{pointer, u32};
-use crate::tensor::Stored;
-use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Parameter, Problem, SmTarget, View};
+use crate::{
+    Argument, DType, Dispatch, Kernel, KernelError, Launch, Parameter, Problem, TensorView, View,
+};
 
 static PARAMETERS: &[Parameter] = &[
     pointer("tokens"),
@@ -23,7 +24,7 @@ pub static EMBEDDING: Kernel = Kernel {
     image: "embedding",
     parameters: PARAMETERS,
     entries: &["embedding"],
-    dispatch: |problem, target| dispatch("embedding", problem, target),
+    dispatch: |problem, _| dispatch("embedding", problem),
 };
 
 /// Kernel of [`Embedding`] with a table in bf16.
@@ -32,7 +33,7 @@ pub static EMBEDDING_BF16: Kernel = Kernel {
     image: "embedding",
     parameters: PARAMETERS,
     entries: &["embedding_bf16"],
-    dispatch: |problem, target| dispatch("embedding_bf16", problem, target),
+    dispatch: |problem, _| dispatch("embedding_bf16", problem),
 };
 
 /// Kernel of [`EmbeddingBackward`].
@@ -41,22 +42,21 @@ pub static EMBEDDING_BACKWARD: Kernel = Kernel {
     image: "embedding_backward",
     parameters: PARAMETERS,
     entries: &["embedding_backward"],
-    dispatch: |problem, target| dispatch("embedding_backward", problem, target),
+    dispatch: |problem, _| dispatch("embedding_backward", problem),
 };
 
-/// A block for each position and each run of columns that its threads hold, four per thread.
-fn dispatch(entry: &'static str, problem: &Problem, _: SmTarget) -> Dispatch {
-    let [positions, hidden, ..] = problem.sizes;
+/// One block per position and run of columns, four columns per thread.
+fn dispatch(entry: &'static str, problem: &Problem) -> Option<Dispatch> {
+    let Problem::Embedding { positions, hidden } = *problem else { return None };
     let threads = row_threads(hidden);
     let columns = hidden.div_ceil(4).div_ceil(threads);
-    Dispatch { grid: [positions, columns, 1], ..linear(entry, positions, threads) }
+    Some(Dispatch { grid: [positions, columns, 1], ..linear(entry, positions, threads) })
 }
 
-/// The largest width: the y extent of a grid times the columns of a block.
-const MOST_HIDDEN: usize = 65_535 * 1024;
+/// The widest rows: the y extent of a grid times the columns of a block.
+const MAX_HIDDEN: usize = MAX_GRID_YZ * 1024;
 
-/// `out[t] = table[tokens[t]]`. A token that is not in the table gives a row of NaN and touches
-/// nothing outside it. A table in bf16 gives the same numbers as f32.
+/// `out[t] = table[tokens[t]]`. A token that is not in the table gives a row of NaN.
 #[derive(Clone, Copy, Debug)]
 pub struct Embedding<B, W = View<B, f32>> {
     /// `[positions]`, read.
@@ -71,8 +71,8 @@ pub struct Embedding<B, W = View<B, f32>> {
     pub vocab: usize,
 }
 
-impl<B: Copy, W: Copy + Into<Stored<B>>> Embedding<B, W> {
-    /// The launch.
+impl<B: Copy, W: Copy + Into<TensorView<B>>> Embedding<B, W> {
+    /// Checks the operands and describes the launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(EMBEDDING.name);
         let [positions, hidden, vocab] =
@@ -83,12 +83,12 @@ impl<B: Copy, W: Copy + Into<Stored<B>>> Embedding<B, W> {
         check.elements("table", table.len(), elements)?;
         check.length("out", self.out, out)?;
         let (kernel, table) = match table {
-            Stored::F32(table) => (&EMBEDDING, Argument::read(table)),
-            Stored::Bf16(table) => (&EMBEDDING_BF16, Argument::read(table)),
-            Stored::Nf4(_) => {
-                let (kernel, compute, stored) = (EMBEDDING.name, "f32", table.name());
-                let way_out = "store the table as f32 or bf16";
-                return Err(KernelError::Storage { kernel, compute, stored, way_out });
+            TensorView::F32(table) => (&EMBEDDING, Argument::read(table)),
+            TensorView::Bf16(table) => (&EMBEDDING_BF16, Argument::read(table)),
+            TensorView::Nf4(_) => {
+                let (kernel, compute, dtype) = (EMBEDDING.name, DType::F32, DType::Nf4);
+                let help = "store the table as f32 or bf16";
+                return Err(KernelError::UnsupportedDType { kernel, compute, dtype, help });
             }
         };
         let arguments = vec![
@@ -99,16 +99,16 @@ impl<B: Copy, W: Copy + Into<Stored<B>>> Embedding<B, W> {
             Argument::U32(hidden),
             Argument::U32(vocab),
         ];
-        let problem = Problem::from([positions, hidden, vocab]);
+        let problem = Problem::Embedding { positions, hidden };
         Ok(Launch { kernel, problem, arguments })
     }
 }
 
 /// `grad_table[v] += Σ_{t: tokens[t] = v} grad_out[t]`, positions in order.
 ///
-/// The cost depends on the number of positions, not on the vocabulary: the first position of a
-/// token owns its row and sums for all of them. Rows without a position are not touched, and
-/// tokens that are not in the table are left out. Deterministic: one thread writes each element.
+/// The first position of a token sums for all positions of that token, so that the cost depends on
+/// the number of positions and not on the vocabulary. Rows without a position are not accessed.
+/// Tokens that are not in the table are left out. Deterministic: one thread writes each element.
 #[derive(Clone, Copy, Debug)]
 pub struct EmbeddingBackward<B> {
     /// `[positions]`, read.
@@ -124,7 +124,7 @@ pub struct EmbeddingBackward<B> {
 }
 
 impl<B: Copy> EmbeddingBackward<B> {
-    /// The launch.
+    /// Checks the operands and describes the launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(EMBEDDING_BACKWARD.name);
         let [positions, hidden, vocab] =
@@ -141,7 +141,7 @@ impl<B: Copy> EmbeddingBackward<B> {
             Argument::U32(hidden),
             Argument::U32(vocab),
         ];
-        let problem = Problem::from([positions, hidden, vocab]);
+        let problem = Problem::Embedding { positions, hidden };
         Ok(Launch { kernel: &EMBEDDING_BACKWARD, problem, arguments })
     }
 }
@@ -149,8 +149,8 @@ impl<B: Copy> EmbeddingBackward<B> {
 /// Positions, hidden and vocabulary as kernel parameters.
 fn sizes(check: Check, [positions, hidden, vocab]: [usize; 3]) -> Result<[u32; 3], KernelError> {
     Ok([
-        check.at_most("the number of positions", positions, MOST_BLOCKS)?,
-        check.at_most("hidden", hidden, MOST_HIDDEN)?,
+        check.at_most("the number of positions", positions, MAX_GRID_X)?,
+        check.at_most("hidden", hidden, MAX_HIDDEN)?,
         check.size("vocab", vocab)?,
     ])
 }

@@ -1,6 +1,6 @@
-//! Embedding look-up and its gradient in double precision.
+//! Embedding look-up and its gradient in f64.
 
-/// Row `tokens[t]` of `table` for each position `t`; a token that is not in the table gives NaN.
+/// Row `tokens[t]` of `table` for each position `t`; NaN for a token that is not in the table.
 pub fn embedding(tokens: &[u32], table: &[f64], hidden: usize) -> Vec<f64> {
     let row = |token: u32| {
         let start = token as usize * hidden;

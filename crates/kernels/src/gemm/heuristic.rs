@@ -1,280 +1,341 @@
-//! The tiles of matrix products, and the choice among them.
+//! The choice of a tile and of split-K for a matrix product.
 //!
-//! The choice depends on the sizes alone, so that the bits of a result are the same on every
-//! device: tiles without a split all add the contraction in the same order, those with a split have
-//! an order of their own. Only a tile without a split may be one that not every SM target has.
+//! Both depend on the sizes alone, so that the result has the same bits on every device. Tiles
+//! without sliced-K all add the contraction in the same order; each tile with sliced-K has an order
+//! of its own. Only tiles without sliced-K may be missing on some SM target.
 
-use retrograph_ptx::SmTarget;
+use retrograph_kernel_abi::gemm::{
+    GemmImage, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, SIMT, SIMT_NF4, TileConfig,
+};
 
+use super::GemmProblem;
+use crate::geometry::has_wgmma;
 use crate::images::dynamic_shared;
-use crate::{Dispatch, Problem};
+use crate::{DType, Dispatch, SmTarget};
 
-/// The largest z extent of a grid: batch × heads must not exceed it.
-pub(crate) const MOST_PLANES: usize = 65_535;
+/// SMs of the device that the cost model describes (H200), whatever the device is.
+const SMS: u128 = 132;
 
-/// Which side of the operands of a product is contiguous.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Layout {
-    /// Rows of a times rows of b.
-    Nt = 0,
-    /// Rows of a times columns of b.
-    Nn = 1,
-    /// Columns of a times columns of b.
-    Tn = 2,
+/// The cost of a tile in the cost model.
+#[derive(Clone, Copy)]
+struct TileCost {
+    /// Blocks that an SM holds.
+    blocks_per_sm: u32,
+    /// Clocks per element of the contraction: of one block alone on an SM, and of as many as it
+    /// holds together.
+    clocks: [u32; 2],
+    /// Prologue and epilogue of a tile, as a length of the contraction that takes as long.
+    overhead: u32,
 }
 
-/// A shape into which c is cut, one block each, and what it costs on the device that the choice is
-/// made for: one of 132 multiprocessors, whatever the device is.
-pub(crate) struct Tile {
-    pub(crate) rows: u32,
-    pub(crate) columns: u32,
-    pub(crate) threads: u32,
-    /// Threads beside them, which only load, where warpgroups multiply.
-    pub(crate) loaders: u32,
-    /// Length of the contraction that a block takes at a time.
-    pub(crate) stage: u32,
-    /// Blocks that find room on a multiprocessor together.
-    pub(crate) together: u32,
-    /// Clocks that a step of the contraction takes one block alone on a multiprocessor, and as many
-    /// as find room there.
-    pub(crate) clocks: [u32; 2],
-    /// Steps that would take as long as the beginning and the end of a tile do.
-    pub(crate) ends: u32,
-    /// Whether operands are copied into shared memory as they are, 16 bytes at a time, which their
-    /// rows must allow.
-    pub(crate) streams: bool,
-    /// Whether warpgroups alone have the registers for it, which not every target has.
-    pub(crate) by_warpgroups: bool,
+const fn cost(blocks_per_sm: u32, clocks: [u32; 2], overhead: u32) -> TileCost {
+    TileCost { blocks_per_sm, clocks, overhead }
 }
 
-/// An image of products: its entry points are its name and the names of its tiles.
-pub(crate) struct Image {
-    pub(crate) name: &'static str,
-    pub(crate) tiles: &'static [Tile],
-    /// By tile.
-    pub(crate) entries: &'static [&'static str],
+/// Costs of [`SIMT`]. Those of the last two were measured with `wgmma`
+/// (docs/hardware/2026-11-22-loading-apart).
+const SIMT_COSTS: [TileCost; 11] = [
+    cost(2, [390, 394], 8),
+    cost(4, [90, 246], 16),
+    cost(8, [80, 178], 16),
+    cost(1, [193, 193], 16),
+    cost(2, [61, 116], 32),
+    cost(3, [55, 98], 32),
+    cost(2, [25, 42], 128),
+    cost(2, [19, 27], 128),
+    cost(2, [12, 18], 256),
+    cost(1, [65, 65], 32),
+    cost(2, [32, 42], 32),
+];
+
+/// Costs of [`MMA_SYNC`], estimated from the latency of memory and the throughput of an SM.
+const MMA_SYNC_COSTS: [TileCost; 7] = [
+    cost(1, [36, 36], 32),
+    cost(3, [24, 36], 32),
+    cost(6, [24, 36], 32),
+    cost(3, [12, 20], 64),
+    cost(3, [7, 13], 128),
+    cost(2, [6, 8], 128),
+    cost(2, [5, 7], 128),
+];
+
+/// Costs of [`MULTISTAGE_BF16`], measured with `wgmma`
+/// (docs/hardware/2026-11-22-decoding-between-products).
+const MULTISTAGE_BF16_COSTS: [TileCost; 5] = [
+    cost(1, [27, 27], 530),
+    cost(1, [14, 14], 860),
+    cost(1, [18, 18], 760),
+    cost(1, [11, 11], 770),
+    cost(2, [6, 8], 430),
+];
+
+/// Costs of [`MULTISTAGE_NF4`]. All were measured, except for one 64 × 64 block alone on an SM,
+/// which is estimated.
+const MULTISTAGE_NF4_COSTS: [TileCost; 4] =
+    [cost(1, [23, 23], 400), cost(1, [22, 22], 700), cost(1, [17, 17], 590), cost(2, [9, 15], 300)];
+
+/// Tiles with their costs.
+#[derive(Clone, Copy)]
+pub(super) struct TileTable {
+    tiles: &'static [TileConfig],
+    costs: &'static [TileCost],
 }
 
-/// The sizes on which the choice depends.
+impl TileTable {
+    /// The tiles of products that multiply in `compute` with operands of types `a` and `b`.
+    pub(super) fn new(compute: DType, [a, b]: [DType; 2]) -> Self {
+        let (tiles, costs): (&[TileConfig], &[TileCost]) = match (compute, a, b) {
+            (DType::F32, _, DType::Nf4) => (SIMT_NF4, &SIMT_COSTS),
+            (DType::F32, ..) => (&SIMT, &SIMT_COSTS),
+            (_, DType::Bf16, DType::Nf4) => (&MULTISTAGE_NF4, &MULTISTAGE_NF4_COSTS),
+            (_, DType::Bf16, _) => (&MULTISTAGE_BF16, &MULTISTAGE_BF16_COSTS),
+            _ => (&MMA_SYNC, &MMA_SYNC_COSTS),
+        };
+        Self { tiles, costs }
+    }
+
+    /// Whether every tile needs rows that allow vectors. Launches with other rows are refused.
+    fn needs_vectorized_rows(self) -> bool {
+        self.tiles.iter().all(TileConfig::needs_vectorized_rows)
+    }
+
+    /// Index and configuration of the tile with the least predicted time.
+    fn select(self, product: Product) -> (usize, &'static TileConfig) {
+        let limits = Limits::of(self.tiles);
+        let candidates = self.tiles.iter().zip(self.costs).enumerate();
+        let suitable = candidates.filter(|(_, (tile, _))| product.suits(tile, limits));
+        let best = suitable.min_by_key(|(_, (tile, cost))| product.cost(tile, cost));
+        let (index, (tile, _)) = best.expect("the smallest tiles suit everything");
+        (index, tile)
+    }
+}
+
+/// What the choice depends on.
 #[derive(Clone, Copy)]
 struct Product {
-    m: u32,
-    n: u32,
-    k: u32,
-    planes: u32,
-    /// How many products like this one run at the same time.
-    alike: u32,
-    /// Whether operands can be copied 16 bytes at a time.
-    streams: bool,
-    /// Whether warpgroups multiply.
-    by_warpgroups: bool,
+    problem: GemmProblem,
+    /// Whether the target has `wgmma`.
+    wgmma: bool,
 }
 
-/// Multiprocessors of the device that the choice is made for.
-const MULTIPROCESSORS: u128 = 132;
-
-impl Tile {
-    /// How many tiles cover `product` and those that run at the same time.
-    fn count(&self, product: Product) -> u128 {
-        let across = u128::from(product.n.div_ceil(self.columns));
-        let planes = u128::from(product.planes) * u128::from(product.alike);
-        u128::from(product.m.div_ceil(self.rows)) * across * planes
+impl Product {
+    /// Whether `tile` can be used and wastes little: c is longer than half of the tile, and at most
+    /// a quarter of what its stages hold is padding. Tiles and stages within `limits` always suit.
+    fn suits(self, tile: &TileConfig, limits: Limits) -> bool {
+        let GemmProblem { m, n, k, vectorized, .. } = self.problem;
+        let block_k = tile.block_k();
+        let padding = u64::from(k.div_ceil(block_k)) * u64::from(block_k) - u64::from(k);
+        let deep = block_k <= limits.block_k || padding <= u64::from(k) / 3;
+        let large = |tile: u32, extent: u32| tile <= limits.side || tile / 2 < extent;
+        let runs =
+            (vectorized || !tile.needs_vectorized_rows()) && (self.wgmma || !tile.needs_wgmma());
+        runs && deep && large(tile.shape[0], m) && large(tile.shape[1], n)
     }
 
-    /// Whether the tile is worth considering: c is longer than half of it, and no more than a
-    /// quarter of what its stages hold is padding. Tiles and stages that are `short` waste little.
-    fn suits(&self, product: Product, short: Short) -> bool {
-        let Product { m, n, k, streams, by_warpgroups, .. } = product;
-        let padding = u64::from(k.div_ceil(self.stage)) * u64::from(self.stage) - u64::from(k);
-        let deep = self.stage <= short.stage || padding <= u64::from(k) / 3;
-        let large = |tile: u32, extent: u32| tile <= short.side || tile / 2 < extent;
-        let able = (streams || !self.streams) && (by_warpgroups || !self.by_warpgroups);
-        able && deep && large(self.rows, m) && large(self.columns, n)
+    /// Number of blocks of this launch and of those that run concurrently.
+    fn blocks(self, tile: &TileConfig) -> u128 {
+        let GemmProblem { m, n, planes, concurrent, .. } = self.problem;
+        let [rows, columns] = tile.shape;
+        let planes = u128::from(planes) * u128::from(concurrent.saturating_add(1));
+        u128::from(m.div_ceil(rows)) * u128::from(n.div_ceil(columns)) * planes
     }
 
-    /// What a launch costs, in clocks: how long it takes alone on the device, and half of how much
-    /// of the device it takes. In a graph other launches run beside it, in the room that it leaves.
+    /// Predicted cost in clocks: the time of the launch alone on the device, and half of its share
+    /// of the device, since other branches of a graph use what it leaves.
     ///
-    /// Alone, the multiprocessor with the most blocks takes them in rounds of as many as find room,
-    /// and each block walks all stages, behind its beginning and in front of its end.
-    fn cost(&self, product: Product) -> u128 {
-        let [alone, full] = self.clocks.map(u128::from);
-        let together = u128::from(self.together);
-        let blocks = self.count(product);
-        let most = blocks.div_ceil(MULTIPROCESSORS);
-        let rest = match most % together {
+    /// Alone, the SM with the most blocks runs them in waves of as many as it holds. Each block
+    /// runs prologue, mainloop and epilogue.
+    fn cost(self, tile: &TileConfig, cost: &TileCost) -> u128 {
+        let [alone, full] = cost.clocks.map(u128::from);
+        let per_sm = u128::from(cost.blocks_per_sm);
+        let blocks = self.blocks(tile);
+        let most = blocks.div_ceil(SMS);
+        let last_wave = match most % per_sm {
             0 => 0,
             1 => alone,
-            more => alone + (full - alone) * (more - 1) / (together - 1),
+            more => alone + (full - alone) * (more - 1) / (per_sm - 1),
         };
-        let stages = u128::from(product.k.div_ceil(self.stage));
-        let steps = stages * u128::from(self.stage) + u128::from(self.ends);
-        let occupied = blocks * full * steps / (together * MULTIPROCESSORS);
-        (most / together * full + rest) * steps + occupied / 2
+        let block_k = u128::from(tile.block_k());
+        let stages = u128::from(self.problem.k).div_ceil(block_k);
+        let length = stages * block_k + u128::from(cost.overhead);
+        let share = blocks * full * length / (per_sm * SMS);
+        (most / per_sm * full + last_wave) * length + share / 2
     }
 }
 
-/// What suits every product.
+/// Tiles up to these sizes suit every product.
 #[derive(Clone, Copy)]
-struct Short {
-    /// Length of a stage: twice the shortest.
-    stage: u32,
-    /// Side of a tile: twice the shortest, or the shortest where it is long.
+struct Limits {
+    /// Length of a stage: twice the shortest of the table.
+    block_k: u32,
+    /// Side of a tile: the longer one of the smallest tile, at least 32.
     side: u32,
 }
 
-impl Short {
-    fn of(tiles: &[Tile]) -> Self {
-        let least = |size: fn(&Tile) -> u32| tiles.iter().map(size).min().unwrap_or(0);
-        let side = least(|tile| tile.rows.max(tile.columns));
-        Self { stage: least(|tile| tile.stage) * 2, side: side.max(32) }
+impl Limits {
+    fn of(tiles: &[TileConfig]) -> Self {
+        let least = |size: fn(&TileConfig) -> u32| tiles.iter().map(size).min().unwrap_or(0);
+        let side = least(|tile| tile.shape[0].max(tile.shape[1]));
+        Self { block_k: least(TileConfig::block_k) * 2, side: side.max(32) }
     }
-}
-
-/// The tile for a product, by its sizes alone: the one that is predicted to take the least time.
-fn tile(tiles: &'static [Tile], product: Product) -> (usize, &'static Tile) {
-    let short = Short::of(tiles);
-    let suitable = tiles.iter().enumerate().filter(|(_, tile)| tile.suits(product, short));
-    let least = suitable.min_by_key(|(_, tile)| tile.cost(product));
-    least.expect("tiles with short stages suit everything")
 }
 
 /// Clocks from the end of one launch to the work of the next.
-const NEXT_LAUNCH: u128 = 8000;
-/// Bytes that a device adds up in a clock, most of which come from its L2 cache.
-const BYTES_PER_CLOCK: u128 = 1500;
-/// The shortest part of a contraction that is worth a launch.
-const SHORTEST_PART: u32 = 256;
+const LAUNCH_LATENCY: u128 = 8000;
+/// Bytes per clock that a reduction of partial sums reads and writes, mostly in the L2 cache.
+const REDUCTION_BYTES_PER_CLOCK: u128 = 1500;
+/// The shortest contraction of a split.
+const MIN_SPLIT_K: u32 = 256;
+/// The most splits.
+const MAX_SPLITS: u32 = 16;
 
-/// The number of equal parts into which the contraction of a product of m × n × k is best cut, so
-/// that the parts are planes of one launch and a second launch adds them. 1, unless that is
-/// predicted to cost at least a twelfth less than the whole. A part is a multiple of `unit` long.
-pub(crate) fn parts(
-    (tiles, unit): (&'static [Tile], u32),
-    sizes: [usize; 3],
-    beside: u32,
-) -> usize {
-    let streams = all_stream(tiles) || sizes.iter().all(|size| size % 8 == 0);
-    let [Ok(m), Ok(n), Ok(k)] = sizes.map(u32::try_from) else { return 1 };
-    let cost = |parts: u32| {
-        // The same number on every device.
-        let by_warpgroups = true;
-        let (planes, alike) = (parts, beside.saturating_add(1));
-        let product = Product { m, n, k: k / parts, planes, alike, streams, by_warpgroups };
-        tile(tiles, product).1.cost(product)
+/// Number of equal splits of the contraction of `problem`, whose length becomes a multiple of
+/// `unit`. The splits are planes of one launch, which a second launch adds. 1 unless the splits
+/// are predicted to save at least a twelfth of the time.
+pub(super) fn splits(table: TileTable, problem: GemmProblem, unit: u32) -> u32 {
+    let GemmProblem { m, n, k, .. } = problem;
+    let cost = |splits: u32| {
+        // Every device must choose the same number, so that the bits are the same.
+        let problem = GemmProblem { k: k / splits, planes: splits, ..problem };
+        let product = Product { problem, wgmma: true };
+        let (index, tile) = table.select(product);
+        product.cost(tile, &table.costs[index])
     };
     let bytes = u128::from(m) * u128::from(n) * 4;
-    let sum = |parts: u32| NEXT_LAUNCH + 2 * bytes * u128::from(parts + 1) / BYTES_PER_CLOCK;
-    let fits = |parts: &u32| k.is_multiple_of(unit * parts) && k / parts >= SHORTEST_PART;
-    let cut = (2..=16).filter(fits).min_by_key(|&parts| cost(parts) + sum(parts));
-    match cut {
-        Some(parts) if (cost(parts) + sum(parts)) * 12 <= cost(1) * 11 => parts as usize,
-        _ => 1,
+    let reduction = |splits: u32| {
+        LAUNCH_LATENCY + 2 * bytes * u128::from(splits + 1) / REDUCTION_BYTES_PER_CLOCK
+    };
+    let total = |splits: u32| cost(splits) + reduction(splits);
+    let fits = |splits: &u32| k.is_multiple_of(unit * splits) && k / splits >= MIN_SPLIT_K;
+    let best = (2..=MAX_SPLITS).filter(fits).min_by_key(|&splits| total(splits));
+    best.filter(|&splits| total(splits) * 12 <= cost(1) * 11).unwrap_or(1)
+}
+
+impl TileTable {
+    /// Whether products of this table copy rows of these lengths in vectors of 16 bytes.
+    pub(super) fn vectorizes(self, sizes: [usize; 3]) -> bool {
+        self.needs_vectorized_rows() || sizes.iter().all(|size| size % 8 == 0)
     }
 }
 
-/// Whether all tiles stream. Then a launch is refused whose operands cannot.
-fn all_stream(tiles: &[Tile]) -> bool {
-    tiles.iter().all(|tile| tile.streams)
-}
-
-/// One block per tile: tiles of a column follow each other in x, so that blocks that run together
-/// share their part of b; planes lie in z.
-pub(crate) fn dispatch(problem: &Problem, target: SmTarget, image: &Image) -> Dispatch {
-    let [m, n, k, planes, streams, ..] = problem.sizes;
-    let streams = streams != 0 || all_stream(image.tiles);
-    let by_warpgroups = target == SmTarget::exact(90);
-    let alike = problem.beside.saturating_add(1);
-    let product = Product { m, n, k, planes, alike, streams, by_warpgroups };
-    let (index, tile) = tile(image.tiles, product);
+/// Entry point and geometry: one block per tile. Tiles of a column follow one another in x, so that
+/// concurrent blocks share their part of b; planes are in z.
+pub(crate) fn dispatch(problem: &GemmProblem, target: SmTarget, image: &GemmImage) -> Dispatch {
+    let table = TileTable::new(image.compute, [image.a, image.b]);
+    let vectorized = problem.vectorized || table.needs_vectorized_rows();
+    let wgmma = has_wgmma(target);
+    let product = Product { problem: GemmProblem { vectorized, ..*problem }, wgmma };
+    let (index, tile) = table.select(product);
     let entry = image.entries[index];
-    let tiles = u64::from(m.div_ceil(tile.rows)) * u64::from(n.div_ceil(tile.columns));
+    let [rows, columns] = tile.shape.map(u64::from);
+    let tiles = u64::from(problem.m).div_ceil(rows) * u64::from(problem.n).div_ceil(columns);
     // A plane has fewer than 2^32 elements and a tile has 256 or more, so that this is exact.
     let tiles = u32::try_from(tiles).unwrap_or(u32::MAX);
+    let producers = if wgmma { tile.wgmma_producers() } else { 0 };
     Dispatch {
         entry,
-        grid: [tiles, 1, planes],
-        block: [tile.threads + if by_warpgroups { tile.loaders } else { 0 }, 1, 1],
+        grid: [tiles, 1, problem.planes],
+        block: [tile.threads() + producers, 1, 1],
         shared_bytes: dynamic_shared(entry, target),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use retrograph_kernel_abi::gemm::{IMAGES, MULTISTAGE_NN, NT, TN};
+
     use super::*;
-    use crate::gemm::config::{NT, SINGLE, STREAM, STREAM_NN, TENSOR, TN};
 
     const TARGET: SmTarget = SmTarget::exact(90);
 
-    fn product([m, n, k, planes]: [u32; 4]) -> Product {
-        Product { m, n, k, planes, alike: 1, streams: false, by_warpgroups: false }
+    fn problem([m, n, k, planes]: [u32; 4]) -> GemmProblem {
+        GemmProblem { m, n, k, planes, vectorized: false, concurrent: 0 }
     }
 
-    fn chosen(sizes: [u32; 4]) -> (&'static str, u32) {
-        let dispatch = dispatch(&Problem::from(sizes), TARGET, &NT);
-        (dispatch.entry, dispatch.grid[0] * dispatch.grid[2])
+    fn selected(sizes: [u32; 4]) -> &'static TileConfig {
+        let product = Product { problem: problem(sizes), wgmma: true };
+        TileTable::new(DType::F32, [DType::F32; 2]).select(product).1
     }
 
-    #[test]
-    fn the_products_of_a_transformer_get_the_tiles_that_were_predicted_fastest() {
-        // m, n, k, planes: one sequence of 32 tokens of Qwen2.5 1.5B, one of 128, and four of 128.
-        assert_eq!(chosen([32, 1536, 1536, 1]), ("gemm_f32_nt_32x16_sliced16", 96));
-        assert_eq!(chosen([32, 8960, 1536, 1]), ("gemm_f32_nt_32x32_sliced8", 280));
-        assert_eq!(chosen([32, 16, 1536, 1]), ("gemm_f32_nt_16x16_sliced16", 2));
-        assert_eq!(chosen([128, 1536, 1536, 1]), ("gemm_f32_nt_32x32_sliced8", 192));
-        assert_eq!(chosen([128, 8960, 1536, 1]), ("gemm_f32_nt_64x64_sliced4", 280));
-        assert_eq!(chosen([512, 1536, 1536, 1]), ("gemm_f32_nt_64x32_sliced4", 384));
-        assert_eq!(chosen([512, 1536, 8960, 1]), ("gemm_f32_nt_64x32_sliced4", 384));
-        assert_eq!(chosen([512, 8960, 1536, 1]), ("gemm_f32_nt_64x64_sliced4", 1120));
-        assert_eq!(chosen([512, 151_936, 1536, 1]), ("gemm_f32_nt_128x128_sliced2", 4748));
+    fn blocks([m, n, k, planes]: [u32; 4]) -> u32 {
+        let [x, y, z] = dispatch(&problem([m, n, k, planes]), TARGET, &NT).grid;
+        x * y * z
     }
 
     #[test]
-    fn what_runs_beside_others_like_it_leaves_them_room() {
-        // The gradients of gate and up: one alone takes all multiprocessors, two take half each.
-        let entry = |beside| {
-            let problem = Problem { beside, ..Problem::from([2048, 1536, 8960, 1, 1]) };
-            let found = dispatch(&problem, TARGET, &STREAM_NN);
-            (found.entry, found.grid[0])
-        };
-        assert_eq!(entry(0), ("gemm_bf16_nn_multistage_128x192", 128));
-        assert_eq!(entry(1), ("gemm_bf16_nn_multistage_192x256", 66));
-    }
-
-    #[test]
-    fn short_contractions_and_ragged_ones_are_not_split() {
-        assert_eq!(chosen([256, 64, 16, 1]), ("gemm_f32_nt_32x32", 16));
-        let deep = |k| {
-            SINGLE
-                .iter()
-                .filter(move |tile| tile.suits(product([512, 512, k, 1]), Short::of(&SINGLE)))
-        };
-        let split = |k| deep(k).filter(|tile| tile.stage > 16).count();
-        assert_eq!([15, 129, 1536].map(split), [0, 2, 5]);
-    }
-
-    #[test]
-    fn a_tile_that_would_lie_outside_for_the_most_part_is_not_taken() {
-        for (m, n) in [(1, 4000), (16, 512), (4000, 7)] {
-            let (_, tile) = tile(&SINGLE, product([m, n, 2048, 1]));
-            assert!(tile.rows / 2 < m.max(32) && tile.columns / 2 < n.max(32), "{m} × {n}");
+    fn products_of_a_transformer_fill_the_device() {
+        // m, n, k of layers of Qwen2.5 1.5B, for 128 tokens and more.
+        for sizes in [[128, 1536, 1536, 1], [128, 8960, 1536, 1], [512, 1536, 8960, 1]] {
+            assert!(blocks(sizes) >= SMS as u32, "{sizes:?}: {} blocks", blocks(sizes));
         }
     }
 
     #[test]
-    fn the_choice_has_no_size_at_which_it_overflows() {
+    fn large_products_take_larger_tiles_than_small_ones() {
+        let area = |sizes| selected(sizes).shape.iter().product::<u32>();
+        assert!(area([32, 16, 1536, 1]) < area([512, 1536, 1536, 1]));
+        assert!(area([512, 1536, 1536, 1]) < area([512, 151_936, 1536, 1]));
+    }
+
+    #[test]
+    fn concurrent_launches_leave_room_for_each_other() {
+        let blocks = |concurrent| {
+            let problem =
+                GemmProblem { vectorized: true, concurrent, ..problem([2048, 1536, 8960, 1]) };
+            dispatch(&problem, TARGET, &MULTISTAGE_NN).grid[0]
+        };
+        assert!(2 * blocks(1) <= SMS as u32 && blocks(0) > blocks(1));
+    }
+
+    #[test]
+    fn short_contractions_are_computed_without_slices() {
+        let tile = selected([256, 64, 16, 1]);
+        assert!(tile.block_k() <= 16, "{tile:?}");
+    }
+
+    #[test]
+    fn padding_of_a_stage_is_limited() {
+        let limits = Limits::of(&SIMT);
+        for k in [15, 129, 1536] {
+            let product = Product { problem: problem([512, 512, k, 1]), wgmma: false };
+            for tile in SIMT.iter().filter(|tile| product.suits(tile, limits)) {
+                let block_k = tile.block_k();
+                let padded = k.div_ceil(block_k) * block_k;
+                assert!(block_k <= limits.block_k || padded - k <= k / 3, "{k}: {tile:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn narrow_products_do_not_take_tiles_that_are_mostly_outside() {
+        for (m, n) in [(1, 4000), (16, 512), (4000, 7)] {
+            let [rows, columns] = selected([m, n, 2048, 1]).shape;
+            assert!(rows / 2 < m.max(32) && columns / 2 < n.max(32), "{m} × {n}");
+        }
+    }
+
+    #[test]
+    fn no_size_overflows_the_cost_model() {
         let most = 0x7fff_ffff;
         for sizes in [[most, most, most, 65_535], [most, 1, 0, 1], [1, most, most, 1]] {
-            assert!(tile(&SINGLE, product(sizes)).1.threads > 0);
-            assert!(tile(&TENSOR, product(sizes)).1.threads > 0);
-            let streams = Product { streams: true, ..product(sizes) };
-            assert!(tile(&STREAM, streams).1.streams && tile(&SINGLE, streams).1.threads > 0);
+            for image in IMAGES {
+                assert!(!dispatch(&problem(sizes), TARGET, image).is_empty());
+            }
         }
     }
 
     #[test]
-    fn nothing_is_launched_for_an_empty_result_but_zeros_are_written_for_an_empty_sum() {
-        let empty = |sizes| dispatch(&Problem::from(sizes), TARGET, &TN).is_empty();
+    fn tables_have_a_cost_for_each_tile() {
+        for image in IMAGES {
+            let table = TileTable::new(image.compute, [image.a, image.b]);
+            assert_eq!(table.tiles, image.tiles, "{}", image.name);
+            assert!(table.costs.len() >= table.tiles.len(), "{}", image.name);
+        }
+    }
+
+    #[test]
+    fn an_empty_result_launches_nothing_and_an_empty_contraction_writes_zeros() {
+        let empty = |sizes| dispatch(&problem(sizes), TARGET, &TN).is_empty();
         assert!(empty([0, 4, 4, 1]) && empty([4, 0, 4, 1]) && empty([4, 4, 4, 0]));
         assert!(!empty([4, 4, 0, 1]));
     }

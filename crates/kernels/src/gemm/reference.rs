@@ -1,9 +1,9 @@
-//! Products of a linear layer in double precision, without α, bias and accumulation, which are one
-//! operation per element.
+//! The products of a linear layer in f64, without α, bias and accumulation: those are one operation
+//! per element, which tests add.
 
-use crate::ops::GemmShape;
+use crate::gemm::GemmShape;
 
-/// `y = x·wᵀ`, rows × outputs.
+/// `y = x·wᵀ`, `[rows, outputs]`.
 pub fn fprop(x: &[f64], w: &[f64], shape: GemmShape) -> Vec<f64> {
     let GemmShape { rows, inputs, outputs } = shape;
     let element = |row: usize, output: usize| {
@@ -12,7 +12,7 @@ pub fn fprop(x: &[f64], w: &[f64], shape: GemmShape) -> Vec<f64> {
     matrix(rows, outputs, element)
 }
 
-/// `dx = dy·w`, rows × inputs.
+/// `dx = dy·w`, `[rows, inputs]`.
 pub fn dgrad(grad_out: &[f64], w: &[f64], shape: GemmShape) -> Vec<f64> {
     let GemmShape { rows, inputs, outputs } = shape;
     let element = |row: usize, input: usize| {
@@ -21,7 +21,7 @@ pub fn dgrad(grad_out: &[f64], w: &[f64], shape: GemmShape) -> Vec<f64> {
     matrix(rows, inputs, element)
 }
 
-/// `dw = dyᵀ·x`, outputs × inputs.
+/// `dw = dyᵀ·x`, `[outputs, inputs]`.
 pub fn wgrad(grad_out: &[f64], x: &[f64], shape: GemmShape) -> Vec<f64> {
     let GemmShape { rows, inputs, outputs } = shape;
     let element = |output: usize, input: usize| {
@@ -30,7 +30,7 @@ pub fn wgrad(grad_out: &[f64], x: &[f64], shape: GemmShape) -> Vec<f64> {
     matrix(outputs, inputs, element)
 }
 
-/// The matrix of the given elements, row-major.
+/// The row-major matrix whose elements `element(row, column)` gives.
 fn matrix(rows: usize, columns: usize, element: impl Fn(usize, usize) -> f64) -> Vec<f64> {
     (0..rows * columns).map(|i| element(i / columns, i % columns)).collect()
 }

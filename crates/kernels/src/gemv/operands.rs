@@ -1,158 +1,169 @@
-//! What every launch of matrices times a vector has, and its checks.
+//! The operands of a launch of matrix-vector products, and their checks.
 
 use std::ops::Range;
 
-use super::{GEMV, GEMV_BF16, GEMV_NF4, GEMV_PARTS, GemvPart, Normed};
+use super::{
+    GEMV, GEMV_BF16, GEMV_MAX_LAYERS, GEMV_NF4, GemvForm, GemvLayer, GemvProblem, NormPrologue,
+};
 use crate::checks::Check;
-use crate::tensor::Stored;
-use crate::{Access, Argument, BufferArgument, Kernel, KernelError, Launch, Problem, View};
+use crate::{Argument, DType, Kernel, KernelError, Launch, Problem, TensorView, View};
 
 /// The largest extent, so that the end of a run that starts inside has an index of 32 bits.
-const LONGEST: usize = 0x7fff_ffff;
-/// y is added to.
-const ACCUMULATE: u32 = 1;
-/// x and w are read in aligned vectors.
-const VECTORS: u32 = 2;
+const MAX_EXTENT: usize = 0x7fff_ffff;
 
-/// What is made of the sums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    Plain,
-    Norm,
-    Gated,
+/// Bits of the parameter `flags`.
+mod flag {
+    /// y is added to.
+    pub(super) const ACCUMULATE: u32 = 1;
+    /// x and w are read in aligned vectors.
+    pub(super) const VECTORIZED: u32 = 2;
 }
 
-impl Form {
-    /// In the order of the entries of a kernel.
-    pub(crate) const ALL: [Self; 3] = [Self::Plain, Self::Norm, Self::Gated];
-}
-
-/// The operands of a launch. The two parts of a gated one have the same y.
+/// The operands of a launch. The two layers of the gated form have the same y.
 #[derive(Clone, Copy)]
-pub(crate) struct Operands<'a, B> {
-    pub(crate) x: View<B, f32>,
-    pub(crate) norm: Option<Normed<B>>,
-    pub(crate) parts: &'a [GemvPart<B>],
-    pub(crate) lows: &'a [[View<B, f32>; 2]],
-    pub(crate) form: Form,
-    pub(crate) alpha: f32,
-    pub(crate) accumulate: bool,
-    pub(crate) next: Option<Stored<B>>,
+pub(super) struct Operands<'a, B> {
+    pub(super) x: View<B, f32>,
+    pub(super) norm: Option<NormPrologue<B>>,
+    pub(super) layers: &'a [GemvLayer<B>],
+    pub(super) lora_a: &'a [[View<B, f32>; 2]],
+    pub(super) form: GemvForm,
+    pub(super) alpha: f32,
+    pub(super) accumulate: bool,
+    pub(super) prefetch: Option<TensorView<B>>,
 }
+
+/// Outputs of each layer and each LoRA matrix.
+type Outputs = ([u32; GEMV_MAX_LAYERS], [u32; GEMV_MAX_LAYERS]);
 
 impl<'a, B: Copy> Operands<'a, B> {
-    /// Products without anything further.
-    pub(crate) fn of(x: View<B, f32>, parts: &'a [GemvPart<B>]) -> Self {
-        let (norm, form, alpha, accumulate) = (None, Form::Plain, 1.0, false);
-        Self { x, norm, parts, lows: &[], form, alpha, accumulate, next: None }
+    /// Layers without norm, LoRA or prefetch.
+    pub(super) fn plain(x: View<B, f32>, layers: &'a [GemvLayer<B>]) -> Self {
+        let (norm, form, alpha, accumulate) = (None, GemvForm::Plain, 1.0, false);
+        Self { x, norm, layers, lora_a: &[], form, alpha, accumulate, prefetch: None }
     }
 
-    pub(crate) fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { x, norm, parts, lows, form, alpha, accumulate, next } = self;
-        let (kernel, unit) = match parts.first().map(|part| part.w) {
-            Some(Stored::Bf16(_)) => (&GEMV_BF16, 8),
-            Some(Stored::Nf4(_)) => (&GEMV_NF4, 8),
-            _ => (&GEMV, 4),
+    pub(super) fn launch(self) -> Result<Launch<B>, KernelError> {
+        let Self { x, norm, layers, lora_a, form, alpha, accumulate, prefetch } = self;
+        let kernel = match self.dtype() {
+            DType::Bf16 => &GEMV_BF16,
+            DType::Nf4 => &GEMV_NF4,
+            _ => &GEMV,
         };
         let check = Check(kernel.name);
-        let inputs = check.at_most("inputs", x.len(), LONGEST)?;
-        let sizes = self.check(check, kernel)?;
-        let start = x.byte_range().start;
-        let aligned = |view: View<B, f32>| view.byte_range().start.is_multiple_of(16);
-        let stored = |part: &GemvPart<B>| part.w.in_vectors(&[x.len()]);
-        let vectors = aligned(x)
-            && inputs % unit == 0
-            && parts.iter().all(stored)
-            && norm.is_none_or(|norm| aligned(norm.gamma))
-            && lows.iter().all(|[a, _]| aligned(*a));
-        let rule = "x, gamma and matrices in f32 start at a multiple of 16 bytes where w is in NF4";
-        check.rule(vectors || kernel != &GEMV_NF4, rule, (start, x.len()))?;
-        let flags = if accumulate { ACCUMULATE } else { 0 } | if vectors { VECTORS } else { 0 };
-        let gamma = norm.map_or(Argument::Null, |norm| Argument::read(norm.gamma));
+        let inputs = check.at_most("inputs", x.len(), MAX_EXTENT)?;
+        let (outputs, lora_ranks) = self.check(check, kernel)?;
+        let vectorized = self.is_vectorized();
+        let rule = "x, gamma and matrices in f32 must start at multiples of 16 bytes if w is NF4";
+        let holds = vectorized || self.dtype() != DType::Nf4;
+        check.rule(holds, rule, (x.byte_range().start, x.len()))?;
+        let gamma = Argument::read_optional(norm.map(|norm| norm.gamma));
         let mut arguments = vec![Argument::read(x), gamma];
-        for at in 0..GEMV_PARTS {
-            // The second part of a gated launch writes nothing of its own.
-            let writes = form != Form::Gated || at == 0;
-            self.push_part(&mut arguments, (kernel, parts.get(at)), writes);
+        for at in 0..GEMV_MAX_LAYERS {
+            self.push_layer(&mut arguments, layers.get(at), at);
         }
-        for at in 0..GEMV_PARTS {
-            let low = lows.get(at).map(|[a, y]| [Argument::read(*a).ahead(), Argument::write(*y)]);
-            arguments.extend(low.unwrap_or([Argument::Null, Argument::Null]));
+        for at in 0..GEMV_MAX_LAYERS {
+            let pair = lora_a.get(at);
+            let pair = pair.map(|[a, t]| [Argument::read(*a).before_wait(), Argument::write(*t)]);
+            arguments.extend(pair.unwrap_or([Argument::Null, Argument::Null]));
         }
-        let (next, next_bytes) = next.map_or((Argument::Null, 0), asked_for);
-        arguments.extend([next, Argument::U32(inputs)]);
-        arguments.extend(sizes.map(Argument::U32));
+        let (prefetch, prefetch_bytes) = prefetch.map_or((Argument::Null, 0), prefetched);
+        arguments.extend([prefetch, Argument::U32(inputs)]);
+        arguments.extend(outputs.into_iter().chain(lora_ranks).map(Argument::U32));
         let eps = norm.map_or(0.0, |norm| norm.eps);
         arguments.extend([eps, alpha].map(Argument::f32));
-        arguments.extend([flags, next_bytes].map(Argument::U32));
-        let [a, b, c, d, e, f] = sizes;
-        let problem = Problem::from([inputs, a, b, c, d, e, f, form as u32]);
+        let flags = if accumulate { flag::ACCUMULATE } else { 0 }
+            | if vectorized { flag::VECTORIZED } else { 0 };
+        arguments.extend([flags, prefetch_bytes].map(Argument::U32));
+        let problem = Problem::Gemv(GemvProblem { inputs, outputs, lora_ranks, form });
         Ok(Launch { kernel, problem, arguments })
     }
 
-    /// Checks all lengths, and gives the outputs of each matrix.
-    fn check(self, check: Check, kernel: &Kernel) -> Result<[u32; 6], KernelError> {
-        let Self { x, norm, parts, lows, .. } = self;
-        let counts = (parts.len(), lows.len());
-        let fits = (1..=GEMV_PARTS).contains(&counts.0) && counts.1 <= GEMV_PARTS;
-        check.rule(fits, "there are one to three layers, and up to three in f32 beside", counts)?;
-        let rule = "there is nothing in f32 beside layers in NF4";
-        check.rule(lows.is_empty() || kernel != &GEMV_NF4, rule, counts)?;
-        if let Some(Normed { gamma, eps }) = norm {
+    /// The type of the weights.
+    fn dtype(&self) -> DType {
+        self.layers.first().map_or(DType::F32, |layer| layer.w.dtype())
+    }
+
+    /// Whether every operand can be read in aligned vectors.
+    fn is_vectorized(&self) -> bool {
+        let Self { x, norm, layers, lora_a, .. } = self;
+        let vector = if self.dtype() == DType::F32 { 4 } else { 8 };
+        x.is_aligned(16)
+            && x.len().is_multiple_of(vector)
+            && layers.iter().all(|layer| layer.w.is_vectorizable(&[x.len()]))
+            && norm.is_none_or(|norm| norm.gamma.is_aligned(16))
+            && lora_a.iter().all(|[a, _]| a.is_aligned(16))
+    }
+
+    /// Checks all lengths and returns the outputs of each matrix.
+    fn check(self, check: Check, kernel: &Kernel) -> Result<Outputs, KernelError> {
+        let Self { x, norm, layers, lora_a, .. } = self;
+        let counts = (layers.len(), lora_a.len());
+        let fits = (1..=GEMV_MAX_LAYERS).contains(&counts.0) && counts.1 <= GEMV_MAX_LAYERS;
+        check.rule(
+            fits,
+            "a launch has one to three layers and up to three LoRA matrices",
+            counts,
+        )?;
+        let rule = "a launch with layers in NF4 has no LoRA matrices";
+        check.rule(lora_a.is_empty() || self.dtype() != DType::Nf4, rule, counts)?;
+        if let Some(NormPrologue { gamma, eps }) = norm {
             check.length("gamma", gamma, x.len())?;
             check.constant("eps", eps, (eps >= 0.0, "not negative"))?;
-            check.rule(!x.is_empty(), "a norm is of at least one element", (x.len(), 1))?;
+            check.rule(!x.is_empty(), "a norm needs at least one element", (x.len(), 1))?;
         }
-        let mut sizes = [0; 2 * GEMV_PARTS];
-        for (size, GemvPart { w, bias, y }) in sizes.iter_mut().zip(parts) {
-            *size = check.at_most("outputs", y.len(), LONGEST)?;
+        let (mut outputs, mut lora_ranks) = ([0; GEMV_MAX_LAYERS], [0; GEMV_MAX_LAYERS]);
+        for (size, GemvLayer { w, bias, y }) in outputs.iter_mut().zip(layers) {
+            *size = check.at_most("outputs", y.len(), MAX_EXTENT)?;
             let elements = check.product("outputs × inputs", &[y.len(), x.len()])?;
             check.elements("w", w.len(), elements)?;
-            w.check(check, &[x.len()])?;
-            let same = std::mem::discriminant(w) == std::mem::discriminant(&parts[0].w);
-            let rule = "all layers of a launch are stored in the same way";
-            check.rule(same, rule, (parts.len(), kernel.entries.len()))?;
+            if let Some(nf4) = w.nf4() {
+                nf4.check(check, &[x.len()])?;
+            }
+            let rule = "all layers of a launch must have weights of one type";
+            let same = w.dtype() == self.dtype();
+            check.rule(same, rule, (layers.len(), kernel.entries.len()))?;
             if let Some(bias) = bias {
                 check.length("bias", *bias, y.len())?;
             }
         }
-        for (size, [a, y]) in sizes[GEMV_PARTS..].iter_mut().zip(lows) {
-            *size = check.at_most("outputs in f32", y.len(), LONGEST)?;
-            let elements = check.product("outputs × inputs in f32", &[y.len(), x.len()])?;
-            check.length("a matrix in f32", *a, elements)?;
+        for (size, [a, t]) in lora_ranks.iter_mut().zip(lora_a) {
+            *size = check.at_most("the rank of a LoRA matrix", t.len(), MAX_EXTENT)?;
+            let elements = check.product("rank × inputs", &[t.len(), x.len()])?;
+            check.length("a LoRA matrix", *a, elements)?;
         }
-        Ok(sizes)
+        Ok((outputs, lora_ranks))
     }
 
-    /// Matrix, bias, output and scales of one part, or as many nulls.
-    fn push_part(
+    /// Matrix, bias, output and scales of the layer at index `at`, or as many nulls.
+    fn push_layer(
         &self,
         arguments: &mut Vec<Argument<B>>,
-        (kernel, part): (&Kernel, Option<&GemvPart<B>>),
-        writes: bool,
+        layer: Option<&GemvLayer<B>>,
+        at: usize,
     ) {
-        let scales = if kernel == &GEMV_NF4 { 4 } else { 0 };
-        let Some(GemvPart { w, bias, y }) = part else {
+        let scales = if self.dtype() == DType::Nf4 { 4 } else { 0 };
+        let Some(GemvLayer { w, bias, y }) = layer else {
             arguments.extend((0..3 + scales).map(|_| Argument::Null));
             return;
         };
-        let access = if self.accumulate { Access::ReadWrite } else { Access::Write };
-        let y = Argument::Buffer(BufferArgument::new(*y, access));
-        let (w, scales) = w.arguments();
-        let bias = bias.map_or(Argument::Null, Argument::read);
-        arguments.extend([w.ahead(), bias, if writes { y } else { Argument::Null }]);
-        arguments.extend(scales.into_iter().map(Argument::ahead));
+        // The second layer of the gated form has no output of its own.
+        let writes = self.form != GemvForm::Gated || at == 0;
+        let y = if writes { Argument::output(*y, self.accumulate) } else { Argument::Null };
+        arguments.extend([w.argument().before_wait(), Argument::read_optional(*bias), y]);
+        if let Some(nf4) = w.nf4() {
+            arguments.extend(nf4.scale_arguments().map(Argument::before_wait));
+        }
     }
 }
 
-/// Where the weights that are read next lie, and how many bytes they have: none where they cannot
-/// be asked for. Of their bytes the launch touches none, since no result depends on them.
-fn asked_for<B: Copy>(next: Stored<B>) -> (Argument<B>, u32) {
-    let (Argument::Buffer(mut held), _) = next.arguments() else { return (Argument::Null, 0) };
-    let Range { start, end } = held.bytes;
+/// The start of `weights` and the number of bytes to prefetch: 0 if they are not aligned. The
+/// argument has an empty range, since prefetches access no bytes of it.
+fn prefetched<B: Copy>(weights: TensorView<B>) -> (Argument<B>, u32) {
+    let Argument::Buffer(mut buffer) = weights.argument() else { return (Argument::Null, 0) };
+    let Range { start, end } = buffer.bytes;
     if !start.is_multiple_of(16) {
         return (Argument::Null, 0);
     }
-    held.bytes = start..start;
-    (Argument::Buffer(held), u32::try_from(end - start).unwrap_or(u32::MAX))
+    buffer.bytes = start..start;
+    (Argument::Buffer(buffer), u32::try_from(end - start).unwrap_or(u32::MAX))
 }

@@ -1,13 +1,13 @@
-//! From the ranks of updates to long rows.
+//! From the ranks of adapters to long rows.
 
-use super::{LOW_RANK_UPDATES, LowRankShape, LowRankSide};
+use super::{LORA_MAX_ADAPTERS, LoraMatrix, LoraShape};
 use crate::checks::Check;
-use crate::geometry::linear;
+use crate::geometry::{MAX_GRID_YZ, linear};
 use crate::params::{f32, pointer, u32};
-use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Problem, View};
+use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Problem, SmTarget, View};
 
-/// Kernel of [`LowRankAdd`].
-pub static LOW_RANK_ADD: Kernel = Kernel {
+/// Kernel of [`LoraExpand`].
+pub static LORA_EXPAND: Kernel = Kernel {
     name: "lora_expand",
     image: "lora",
     parameters: &[
@@ -36,78 +36,81 @@ pub static LOW_RANK_ADD: Kernel = Kernel {
 };
 
 /// Rows of a block.
-const ROWS: u32 = 32;
+const BLOCK_ROWS: u32 = 32;
 /// Columns of a block.
-const COLUMNS: u32 = 256;
+const BLOCK_COLUMNS: u32 = 256;
 
-/// A block for each 32 rows and 256 columns.
-fn dispatch(problem: &Problem, _: crate::SmTarget) -> Dispatch {
-    let [rows, width, side, ..] = problem.sizes;
-    let entry = LOW_RANK_ADD.entries[(side as usize).min(1)];
-    Dispatch { grid: [rows.div_ceil(ROWS), width.div_ceil(COLUMNS), 1], ..linear(entry, 1, 256) }
+/// One block for each 32 rows and 256 columns.
+fn dispatch(problem: &Problem, _: SmTarget) -> Option<Dispatch> {
+    let Problem::LoraExpand { rows, width, matrix } = *problem else { return None };
+    let entry = LORA_EXPAND.entries[matrix as usize];
+    let grid = [rows.div_ceil(BLOCK_ROWS), width.div_ceil(BLOCK_COLUMNS), 1];
+    Some(Dispatch { grid, ..linear(entry, 1, 256) })
 }
 
-/// An update and what is added by its matrix.
+/// An adapter in [`LoraExpand`].
 #[derive(Clone, Copy, Debug)]
-pub struct LowRankAdded<B> {
-    /// `parts × rows × rank`, read.
+pub struct LoraExpandAdapter<B> {
+    /// `[splits, rows, rank]`, read.
     pub t: View<B, f32>,
-    /// Number of parts of t, at least 1.
-    pub parts: usize,
+    /// Number of splits of t, at least 1.
+    pub splits: usize,
     /// The matrix, read.
     pub w: View<B, f32>,
-    /// `rows × rank`, written: the sum of the parts, without α. It is not written where y has no
+    /// `[rows, rank]`, written: the sum of the splits, without α. It is not written if y has no
     /// columns.
     pub total: Option<View<B, f32>>,
 }
 
-/// `y (+)= α·Σ t·Bᵀ` or `dx (+)= α·Σ dt·A` over one to three updates, where t is the sum of its
-/// parts in ascending order.
+/// `y (+)= α·Σ t·Bᵀ` or `dx (+)= α·Σ dt·A` over one to three adapters. t is the sum of its splits in
+/// ascending order.
 ///
-/// An element is one chain of fused multiply-adds, which begins with what is there.
+/// Each element is one chain of fused multiply-adds, starting from the previous value if
+/// `accumulate` is set.
 #[derive(Clone, Copy, Debug)]
-pub struct LowRankAdd<'a, B> {
-    /// The updates.
-    pub updates: &'a [LowRankAdded<B>],
+pub struct LoraExpand<'a, B> {
+    /// The adapters.
+    pub adapters: &'a [LoraExpandAdapter<B>],
     /// Which matrices `w` are.
-    pub side: LowRankSide,
-    /// y or dx, `rows × width`, written, or added to.
+    pub matrix: LoraMatrix,
+    /// y or dx, `[rows, width]`, written, or added to.
     pub y: View<B, f32>,
     /// The sizes.
-    pub shape: LowRankShape,
+    pub shape: LoraShape,
     /// The factor α.
     pub alpha: f32,
     /// Whether y is added to instead of overwritten.
     pub accumulate: bool,
 }
 
-impl<B: Copy> LowRankAdd<'_, B> {
+impl<B: Copy> LoraExpand<'_, B> {
     /// Checks the operands and describes the launch.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { updates, side, y, shape, alpha, accumulate } = self;
-        let check = Check(LOW_RANK_ADD.name);
-        let count = super::updates(check, updates.len())?;
+        let Self { adapters, matrix, y, shape, alpha, accumulate } = self;
+        let check = Check(LORA_EXPAND.name);
+        let count = super::adapters(check, adapters.len())?;
         let [rows, width, rank] = shape.sizes(check)?;
-        check.length("y", y, shape.long(check)?)?;
-        let mut parts = [0; LOW_RANK_UPDATES];
-        for (update, planes) in updates.iter().zip(&mut parts) {
-            check.rule(update.parts > 0, "there is a part", (update.parts, 1))?;
-            // The kernel counts parts in steps of four.
-            *planes = check.at_most("parts", update.parts, 65_535)?;
+        check.length("y", y, shape.long_elements(check)?)?;
+        let mut splits = [0; LORA_MAX_ADAPTERS];
+        for (adapter, splits) in adapters.iter().zip(&mut splits) {
+            check.rule(adapter.splits > 0, "t must have a split", (adapter.splits, 1))?;
+            // The kernel counts splits in steps of four.
+            *splits = check.at_most("splits", adapter.splits, MAX_GRID_YZ)?;
             let elements = check.product("rows × rank", &[shape.rows, shape.rank])?;
-            check.length("t", update.t, check.product("parts × t", &[update.parts, elements])?)?;
-            check.length("w", update.w, shape.matrix(check)?)?;
-            update.total.map_or(Ok(()), |total| check.length("total", total, elements))?;
+            let t_elements = check.product("splits × t", &[adapter.splits, elements])?;
+            check.length("t", adapter.t, t_elements)?;
+            check.length("w", adapter.w, shape.matrix_elements(check)?)?;
+            adapter.total.map_or(Ok(()), |total| check.length("total", total, elements))?;
         }
         let total = if width == 0 { Argument::update } else { Argument::write };
         let mut arguments: Vec<_> =
-            super::each(updates.iter().map(|it| Some(it.t)), Argument::read).collect();
-        arguments.extend(super::each(updates.iter().map(|it| Some(it.w)), Argument::read));
-        arguments.extend(super::each(updates.iter().map(|it| it.total), total));
-        arguments.push(if accumulate { Argument::update(y) } else { Argument::write(y) });
-        arguments.extend([rows, width, rank, count].into_iter().chain(parts).map(Argument::U32));
+            super::per_adapter(adapters.iter().map(|it| Some(it.t)), Argument::read).collect();
+        arguments.extend(super::per_adapter(adapters.iter().map(|it| Some(it.w)), Argument::read));
+        arguments.extend(super::per_adapter(adapters.iter().map(|it| it.total), total));
+        arguments.push(Argument::output(y, accumulate));
+        arguments.extend([rows, width, rank, count].into_iter().chain(splits).map(Argument::U32));
         arguments.extend([Argument::f32(alpha), Argument::U32(accumulate.into())]);
-        let problem = Problem::from([rows, width, side.number()]);
-        Ok(Launch { kernel: &LOW_RANK_ADD, problem, arguments })
+        let problem = Problem::LoraExpand { rows, width, matrix };
+        Ok(Launch { kernel: &LORA_EXPAND, problem, arguments })
     }
 }

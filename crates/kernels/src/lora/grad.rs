@@ -1,13 +1,13 @@
-//! The gradients of the matrices of updates.
+//! The gradients of the matrices of adapters.
 
-use super::{LowRankShape, LowRankSide};
+use super::{LoraMatrix, LoraShape};
 use crate::checks::Check;
 use crate::geometry::linear;
 use crate::params::{f32, pointer, u32};
-use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Problem, View};
+use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Problem, SmTarget, View};
 
-/// Kernel of [`LowRankGrad`].
-pub static LOW_RANK_GRAD: Kernel = Kernel {
+/// Kernel of [`LoraGrad`].
+pub static LORA_GRAD: Kernel = Kernel {
     name: "lora_grad",
     image: "lora",
     parameters: &[
@@ -30,91 +30,95 @@ pub static LOW_RANK_GRAD: Kernel = Kernel {
 };
 
 /// Columns of a block.
-const COLUMNS: usize = 128;
+const BLOCK_COLUMNS: usize = 128;
 /// Ranks of a block.
-const RANKS: usize = 16;
-/// Rows that the warps of a block have under way at once.
-const BATCH: usize = 32;
-/// Blocks that keep a device of 132 multiprocessors busy: three on each.
-const ENOUGH_BLOCKS: usize = 396;
+const BLOCK_RANKS: usize = 16;
+/// Rows that the warps of a block load at once.
+const STAGE_ROWS: usize = 32;
+/// Three blocks on each of 132 SMs.
+const MIN_BLOCKS: usize = 396;
+/// The most splits.
+const MAX_SPLITS: usize = 1 << 24;
 
-/// As many runs as give enough blocks. Few rows are one run, which needs no second launch.
-pub(crate) fn runs(shape: LowRankShape, updates: usize) -> usize {
-    let batches = shape.rows.div_ceil(BATCH);
-    if batches <= 2 {
+/// As many splits as give enough blocks. Few rows are not split, and need no second launch.
+pub(super) fn splits(shape: LoraShape, adapters: usize) -> usize {
+    let stages = shape.rows.div_ceil(STAGE_ROWS);
+    if stages <= 2 {
         return 1;
     }
-    let ranks = shape.rank.div_ceil(RANKS).saturating_mul(updates);
-    let blocks = shape.width.div_ceil(COLUMNS).saturating_mul(ranks).max(1);
-    let wanted = ENOUGH_BLOCKS.div_ceil(blocks).clamp(1, batches);
-    batches.div_ceil(batches.div_ceil(wanted))
+    let rank_blocks = shape.rank.div_ceil(BLOCK_RANKS).saturating_mul(adapters);
+    let blocks = shape.width.div_ceil(BLOCK_COLUMNS).saturating_mul(rank_blocks).max(1);
+    let wanted = MIN_BLOCKS.div_ceil(blocks).clamp(1, stages);
+    stages.div_ceil(stages.div_ceil(wanted))
 }
 
-/// A block for each run, 128 columns and 16 ranks of an update.
-fn dispatch(problem: &Problem, _: crate::SmTarget) -> Dispatch {
-    let [runs, width, ranks, side, ..] = problem.sizes;
-    let entry = LOW_RANK_GRAD.entries[(side as usize).min(1)];
-    Dispatch { grid: [runs, width.div_ceil(COLUMNS as u32), ranks], ..linear(entry, 1, 128) }
+/// One block for each split, 128 columns, and 16 ranks of an adapter.
+fn dispatch(problem: &Problem, _: SmTarget) -> Option<Dispatch> {
+    let Problem::LoraGrad { splits, width, rank_blocks, matrix } = *problem else { return None };
+    let entry = LORA_GRAD.entries[matrix as usize];
+    let grid = [splits, width.div_ceil(BLOCK_COLUMNS as u32), rank_blocks];
+    Some(Dispatch { grid, ..linear(entry, 1, 128) })
 }
 
-/// An update and the gradient of its matrix.
+/// An adapter in [`LoraGrad`].
 #[derive(Clone, Copy, Debug)]
-pub struct LowRankGraded<B> {
-    /// t or dt, `rows × rank`, read.
+pub struct LoraGradAdapter<B> {
+    /// t or dt, `[rows, rank]`, read.
     pub t: View<B, f32>,
-    /// `runs ×` the matrix: written, or added to.
+    /// One gradient of the matrix per split, written, or added to.
     pub out: View<B, f32>,
 }
 
-/// `dB = α·dyᵀ·t` or `dA = α·dtᵀ·x` of one to three updates, in runs of rows: the gradient is the
-/// sum of the runs, which [`ColumnSum`](crate::ops::ColumnSum) adds up.
+/// `dB = α·dyᵀ·t` or `dA = α·dtᵀ·x` of one to three adapters, with split rows: the gradient is the
+/// sum of the splits, which [`ColumnSum`](crate::norm::ColumnSum) adds.
 ///
-/// Of a run an element is four chains of fused multiply-adds, each over every fourth row, which are
-/// added in order.
+/// In a split, each of four chains of fused multiply-adds has every fourth row; they are added in
+/// order.
 #[derive(Clone, Copy, Debug)]
-pub struct LowRankGrad<'a, B> {
-    /// dy or x, `rows × width`, read.
+pub struct LoraGrad<'a, B> {
+    /// dy or x, `[rows, width]`, read.
     pub x: View<B, f32>,
-    /// The updates.
-    pub updates: &'a [LowRankGraded<B>],
-    /// Which matrices these are the gradients of.
-    pub side: LowRankSide,
+    /// The adapters.
+    pub adapters: &'a [LoraGradAdapter<B>],
+    /// The matrix whose gradient is computed.
+    pub matrix: LoraMatrix,
     /// The sizes.
-    pub shape: LowRankShape,
-    /// Number of runs, at least 1: see [`LowRankShape::runs`].
-    pub runs: usize,
+    pub shape: LoraShape,
+    /// Number of splits, at least 1; see [`LoraShape::grad_splits`].
+    pub splits: usize,
     /// The factor α.
     pub alpha: f32,
     /// Whether `out` is added to instead of overwritten.
     pub accumulate: bool,
 }
 
-impl<B: Copy> LowRankGrad<'_, B> {
+impl<B: Copy> LoraGrad<'_, B> {
     /// Checks the operands and describes the launch.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { x, updates, side, shape, runs, alpha, accumulate } = self;
-        let check = Check(LOW_RANK_GRAD.name);
-        let count = super::updates(check, updates.len())?;
+        let Self { x, adapters, matrix, shape, splits, alpha, accumulate } = self;
+        let check = Check(LORA_GRAD.name);
+        let count = super::adapters(check, adapters.len())?;
         let [rows, width, rank] = shape.sizes(check)?;
-        check.rule(runs > 0, "there is a run", (runs, 1))?;
-        let planes = check.at_most("runs", runs, 1 << 24)?;
-        check.length("x", x, shape.long(check)?)?;
-        for update in updates {
+        check.rule(splits > 0, "there must be a split", (splits, 1))?;
+        let planes = check.at_most("splits", splits, MAX_SPLITS)?;
+        check.length("x", x, shape.long_elements(check)?)?;
+        for adapter in adapters {
             let elements = check.product("rows × rank", &[shape.rows, shape.rank])?;
-            check.length("t", update.t, elements)?;
-            let out = check.product("runs × the matrix", &[runs, shape.matrix(check)?])?;
-            check.length("out", update.out, out)?;
+            check.length("t", adapter.t, elements)?;
+            let matrix = shape.matrix_elements(check)?;
+            let out = check.product("splits × the matrix", &[splits, matrix])?;
+            check.length("out", adapter.out, out)?;
         }
-        let run = shape.rows.div_ceil(BATCH).div_ceil(runs) * BATCH;
-        let out = if accumulate { Argument::update } else { Argument::write };
+        let split_rows = shape.rows.div_ceil(STAGE_ROWS).div_ceil(splits) * STAGE_ROWS;
+        let out = |view| Argument::output(view, accumulate);
         let mut arguments = vec![Argument::read(x)];
-        arguments.extend(super::each(updates.iter().map(|it| Some(it.t)), Argument::read));
-        arguments.extend(super::each(updates.iter().map(|it| Some(it.out)), out));
-        arguments.extend([rows, width, rank, run as u32].map(Argument::U32));
+        arguments.extend(super::per_adapter(adapters.iter().map(|it| Some(it.t)), Argument::read));
+        arguments.extend(super::per_adapter(adapters.iter().map(|it| Some(it.out)), out));
+        arguments.extend([rows, width, rank, split_rows as u32].map(Argument::U32));
         arguments.extend([Argument::f32(alpha), Argument::U32(accumulate.into())]);
-        let problem =
-            Problem::from([planes, width, rank.div_ceil(RANKS as u32) * count, side.number()]);
-        Ok(Launch { kernel: &LOW_RANK_GRAD, problem, arguments })
+        let rank_blocks = rank.div_ceil(BLOCK_RANKS as u32) * count;
+        let problem = Problem::LoraGrad { splits: planes, width, rank_blocks, matrix };
+        Ok(Launch { kernel: &LORA_GRAD, problem, arguments })
     }
 }
 
@@ -122,13 +126,28 @@ impl<B: Copy> LowRankGrad<'_, B> {
 mod tests {
     use super::*;
 
+    fn splits(rows: usize, width: usize, rank: usize, adapters: usize) -> usize {
+        LoraShape { rows, width, rank }.grad_splits(adapters)
+    }
+
     #[test]
-    fn runs_fill_a_device_and_few_rows_are_one() {
-        let runs = |rows, width, rank, updates| LowRankShape { rows, width, rank }.runs(updates);
-        // B of q and of v, and A of both, of Qwen2.5 1.5B.
-        assert_eq!((runs(2048, 1536, 16, 1), runs(2048, 256, 16, 1)), (32, 64));
-        assert_eq!(runs(2048, 1536, 16, 2), 16);
-        assert_eq!((runs(64, 1536, 16, 1), runs(65, 1536, 16, 1)), (1, 3));
-        assert_eq!((runs(0, 0, 0, 0), runs(usize::MAX, usize::MAX, usize::MAX, 3)), (1, 1));
+    fn splits_fill_a_device() {
+        // B of q of Qwen2.5 1.5B, and A of q and v.
+        for adapters in [1, 2] {
+            let blocks = 1536 / BLOCK_COLUMNS * adapters * splits(2048, 1536, 16, adapters);
+            assert!((MIN_BLOCKS / 2..=2 * MIN_BLOCKS).contains(&blocks), "{blocks}");
+        }
+    }
+
+    #[test]
+    fn few_rows_are_not_split() {
+        assert_eq!(splits(64, 1536, 16, 1), 1);
+        assert!(splits(65, 1536, 16, 1) > 1);
+    }
+
+    #[test]
+    fn no_size_overflows() {
+        let most = usize::MAX;
+        assert_eq!((splits(0, 0, 0, 0), splits(most, most, most, 3)), (1, 1));
     }
 }

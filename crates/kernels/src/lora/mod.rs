@@ -1,119 +1,116 @@
-//! The products of low-rank updates, `y += s·(x·Aᵀ)·Bᵀ`, and their gradients, all in f32.
+//! LoRA: the products of low-rank adapters, `y += s·(x·Aᵀ)·Bᵀ`, and their gradients, all in f32.
 //!
 //! ```text
-//! t  = x·Aᵀ         LowRankDown, A         dt = s·dy·B      LowRankDown, B
-//! y += s·t·Bᵀ       LowRankAdd,  B         dx += Σ dt·A     LowRankAdd,  A
-//! dA = dtᵀ·x        LowRankGrad, A         dB = s·dyᵀ·t     LowRankGrad, B
+//! t  = x·Aᵀ         LoraShrink, A         dt = s·dy·B      LoraShrink, B
+//! y += s·t·Bᵀ       LoraExpand, B         dx += Σ dt·A     LoraExpand, A
+//! dA = dtᵀ·x        LoraGrad,   A         dB = s·dyᵀ·t     LoraGrad,   B
 //! ```
 //!
-//! A launch has one to three updates of one rank that share the long operand: x, dx, dy or y. Its
-//! contraction is cut into parts so that there are enough blocks; into how many follows from the
-//! sizes ([`LowRankShape::parts`], [`LowRankShape::runs`]), and so do the bits of the result.
+//! A launch has one to three adapters of one rank that share the long operand: x, dx, dy or y. Its
+//! contraction is split so that there are enough blocks. The number of splits depends on the sizes
+//! alone ([`LoraShape::shrink_splits`], [`LoraShape::grad_splits`]), and so do the bits of the
+//! result.
 //!
-//! Nothing here is rounded but to f32, whatever the products with the weights compute in. Ranks are
-//! not limited, but what they take grows with them: from [`LOW_RANK_MOST`] on products by tiles
-//! ([`Fprop`](crate::ops::Fprop) and its kin) are the better choice.
+//! Everything is f32, whatever type the products with the weights compute in. Any rank works, but
+//! above [`LORA_MAX_RANK`] the tiled products ([`Fprop`](crate::gemm::Fprop) and so on) are faster.
 
 mod expand;
 mod grad;
 mod shrink;
 
-pub use expand::{LOW_RANK_ADD, LowRankAdd, LowRankAdded};
-pub use grad::{LOW_RANK_GRAD, LowRankGrad, LowRankGraded};
-pub use shrink::{LOW_RANK_DOWN, LowRankDown, LowRankTaken};
+pub use expand::{LORA_EXPAND, LoraExpand, LoraExpandAdapter};
+pub use grad::{LORA_GRAD, LoraGrad, LoraGradAdapter};
+pub use shrink::{LORA_SHRINK, LoraShrink, LoraShrinkAdapter};
 
 use crate::checks::Check;
+use crate::geometry::MAX_GRID_YZ;
 use crate::{Argument, Kernel, KernelError, View};
 
-/// The most updates of a launch.
-pub const LOW_RANK_UPDATES: usize = 3;
+/// The most adapters of a launch.
+pub const LORA_MAX_ADAPTERS: usize = 3;
 
 /// The greatest rank for which these kernels are meant.
-pub const LOW_RANK_MOST: usize = 64;
+pub const LORA_MAX_RANK: usize = 64;
 
-/// The sizes of an update on one of its sides.
+/// The sizes of an adapter, as one of its matrices sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LowRankShape {
+pub struct LoraShape {
     /// Rows of x and y.
     pub rows: usize,
-    /// Elements of a row: the inputs of the layer on the side of A, its outputs on that of B.
+    /// Elements per row of the long operand: the inputs of the layer for A, its outputs for B.
     pub width: usize,
-    /// The rank of each update.
+    /// The rank of each adapter.
     pub rank: usize,
 }
 
-/// The matrix of an update that a launch takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LowRankSide {
-    /// A, `rank × inputs`.
+/// A matrix of an adapter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LoraMatrix {
+    /// A, `[rank, inputs]`.
     A,
-    /// B, `outputs × rank`.
+    /// B, `[outputs, rank]`.
     B,
 }
 
-/// Blocks that keep a device of 132 multiprocessors busy: two on each.
-const ENOUGH_BLOCKS: usize = 264;
+impl LoraMatrix {
+    /// Both, in the order of the entries of each kernel.
+    pub const ALL: [Self; 2] = [Self::A, Self::B];
+}
 
-impl LowRankShape {
-    /// Into how many parts a [`LowRankDown`] of so many updates is best cut.
-    pub fn parts(self, updates: usize) -> usize {
-        shrink::parts(self, updates)
+/// Two blocks on each of 132 SMs.
+const MIN_BLOCKS: usize = 264;
+
+impl LoraShape {
+    /// Number of splits of the contraction of a [`LoraShrink`] of `adapters` adapters.
+    pub fn shrink_splits(self, adapters: usize) -> usize {
+        shrink::splits(self, adapters)
     }
 
-    /// Into how many runs of rows a [`LowRankGrad`] of so many updates is best cut.
-    pub fn runs(self, updates: usize) -> usize {
-        grad::runs(self, updates)
+    /// Number of splits of the rows of a [`LoraGrad`] of `adapters` adapters.
+    pub fn grad_splits(self, adapters: usize) -> usize {
+        grad::splits(self, adapters)
     }
 
     /// Elements of x or y.
-    fn long(self, check: Check) -> Result<usize, KernelError> {
+    fn long_elements(self, check: Check) -> Result<usize, KernelError> {
         check.product("rows × width", &[self.rows, self.width])
     }
 
     /// Elements of A or B.
-    fn matrix(self, check: Check) -> Result<usize, KernelError> {
+    fn matrix_elements(self, check: Check) -> Result<usize, KernelError> {
         check.product("rank × width", &[self.rank, self.width])
     }
 
-    /// The sizes as parameters, where kernels can count them.
+    /// Rows, width and rank as parameters.
     fn sizes(self, check: Check) -> Result<[u32; 3], KernelError> {
         Ok([
-            check.at_most("rows", self.rows, MOST)?,
-            check.at_most("width", self.width, MOST_COLUMNS)?,
-            check.at_most("rank", self.rank, MOST_RANK)?,
+            check.at_most("rows", self.rows, MAX_ROWS)?,
+            check.at_most("width", self.width, MAX_WIDTH)?,
+            check.at_most("rank", self.rank, MAX_GRID_YZ)?,
         ])
     }
 }
 
-/// The most rows: kernels count them in steps, and must not wrap around.
-const MOST: usize = 1 << 31;
-/// The most columns: a grid has up to 65 535 blocks of 128.
-const MOST_COLUMNS: usize = 65_535 * 128;
-/// The most ranks, for the same reason.
-const MOST_RANK: usize = 65_535;
+/// The most rows: kernels count them in steps, which must not wrap around.
+const MAX_ROWS: usize = 1 << 31;
+/// The widest rows: 128 columns for each block in y.
+const MAX_WIDTH: usize = MAX_GRID_YZ * 128;
 
-impl LowRankSide {
-    /// As a size of a problem.
-    fn number(self) -> u32 {
-        self as u32
-    }
+/// The number of adapters, which must be one to three.
+fn adapters(check: Check, count: usize) -> Result<u32, KernelError> {
+    let few = (1..=LORA_MAX_ADAPTERS).contains(&count);
+    check.rule(few, "a launch has one to three adapters", (count, LORA_MAX_ADAPTERS))?;
+    check.size("the number of adapters", count)
 }
 
-/// The number of updates, of which there must be one to three.
-fn updates(check: Check, count: usize) -> Result<u32, KernelError> {
-    let few = (1..=LOW_RANK_UPDATES).contains(&count);
-    check.rule(few, "a launch has one to three updates", (count, LOW_RANK_UPDATES))?;
-    check.size("the number of updates", count)
-}
-
-/// What `argument` makes of each of the views, and null for those that are not there.
-fn each<B: Copy>(
+/// One argument per adapter, made from its view, and null for those that are absent.
+fn per_adapter<B: Copy>(
     views: impl Iterator<Item = Option<View<B, f32>>>,
     argument: impl Fn(View<B, f32>) -> Argument<B>,
 ) -> impl Iterator<Item = Argument<B>> {
     let arguments = views.map(move |view| view.map_or(Argument::Null, &argument));
-    arguments.chain(std::iter::repeat_with(|| Argument::Null)).take(LOW_RANK_UPDATES)
+    arguments.chain(std::iter::repeat_with(|| Argument::Null)).take(LORA_MAX_ADAPTERS)
 }
 
 /// The kernels of this family.
-pub(crate) static KERNELS: &[&Kernel] = &[&LOW_RANK_ADD, &LOW_RANK_DOWN, &LOW_RANK_GRAD];
+pub(crate) static KERNELS: &[&Kernel] = &[&LORA_EXPAND, &LORA_GRAD, &LORA_SHRINK];

@@ -1,10 +1,10 @@
-//! Cross-entropy in double precision: `loss = ln Σ exp(logits) − logits[target]` for each row.
+//! Cross-entropy in f64: `loss = ln Σ exp(logits) − logits[target]` for each row.
 
 use crate::attention::reference::softmax::distribution;
 use crate::ops::IGNORED_TARGET;
 
-/// The loss of each row of `vocab` logits; 0 where the target is ignored, NaN where it is another
-/// that is not below `vocab`.
+/// The loss of each row of `vocab` logits: 0 if the target is ignored, NaN for any other target that
+/// is not below `vocab`.
 pub fn cross_entropy(logits: &[f64], targets: &[u32], vocab: usize) -> Vec<f64> {
     let rows = logits.chunks_exact(vocab.max(1)).zip(targets);
     rows.map(|(row, &target)| {
@@ -16,8 +16,8 @@ pub fn cross_entropy(logits: &[f64], targets: &[u32], vocab: usize) -> Vec<f64> 
     .collect()
 }
 
-/// `softmax(logits) − onehot(target)`. A row whose target is ignored has zeros, and NaN where its
-/// probabilities are; one with another target that is not below `vocab` has NaN.
+/// `softmax(logits) − onehot(target)`. A row with an ignored target is 0, or NaN if its probabilities
+/// are; a row with any other target that is not below `vocab` is NaN.
 pub fn cross_entropy_gradient(logits: &[f64], targets: &[u32], vocab: usize) -> Vec<f64> {
     let mut gradient = Vec::with_capacity(logits.len());
     for (row, &target) in logits.chunks_exact(vocab.max(1)).zip(targets) {
@@ -30,4 +30,9 @@ pub fn cross_entropy_gradient(logits: &[f64], targets: &[u32], vocab: usize) -> 
         gradient.append(&mut probabilities);
     }
     gradient
+}
+
+/// `Σ x ÷ max(counted, 1)`: the mean over the `counted` values that are not ignored.
+pub fn mean(x: &[f64], counted: u32) -> f64 {
+    x.iter().sum::<f64>() / f64::from(counted.max(1))
 }

@@ -1,4 +1,4 @@
-//! The sum of each column: gradients of biases, and second stages.
+//! The sum of each column: gradients of biases, and the last stage of split reductions.
 
 use crate::checks::Check;
 use crate::geometry::linear;
@@ -10,12 +10,12 @@ const BLOCK_COLUMNS: u32 = 32;
 /// Threads that share one column.
 const LANES: u32 = 16;
 
-/// The parameters of a column sum, whatever it is used for.
-pub(crate) static PARAMETERS: &[Parameter] =
+/// The parameters of a column sum.
+pub(super) static PARAMETERS: &[Parameter] =
     &[pointer("x"), pointer("out"), u32("rows"), u32("columns"), u32("accumulate")];
 
 /// The entry points of a column sum.
-pub(crate) static ENTRIES: &[&str] = &["column_sum"];
+pub(super) static ENTRIES: &[&str] = &["column_sum"];
 
 /// Kernel of [`ColumnSum`].
 pub static COLUMN_SUM: Kernel = Kernel {
@@ -27,13 +27,15 @@ pub static COLUMN_SUM: Kernel = Kernel {
 };
 
 /// One block for each 32 columns.
-pub(crate) fn dispatch(problem: &Problem, _: SmTarget) -> Dispatch {
-    let blocks = problem.sizes[1].div_ceil(BLOCK_COLUMNS);
-    linear("column_sum", blocks, BLOCK_COLUMNS * LANES)
+pub(super) fn dispatch(problem: &Problem, _: SmTarget) -> Option<Dispatch> {
+    let blocks = problem.columns()?.div_ceil(BLOCK_COLUMNS);
+    Some(linear("column_sum", blocks, BLOCK_COLUMNS * LANES))
 }
 
-/// `out[c] (+)= Σ_r x[r, c]`, in a fixed order: rows r, r + 16, … by one thread each, then the
-/// sixteen sums in order, then what is there. Zero where there are no rows.
+/// `out[c] (+)= Σ_r x[r, c]`; zero without rows.
+///
+/// Deterministic: sixteen threads sum every sixteenth row each. Their sums are added in order, and
+/// then the previous value.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnSum<B> {
     /// `[rows, columns]`, read.
@@ -49,27 +51,23 @@ pub struct ColumnSum<B> {
 }
 
 impl<B: Copy> ColumnSum<B> {
-    /// The launch.
+    /// Checks the operands and describes the launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(COLUMN_SUM.name);
         let elements = check.product("rows × columns", &[self.rows, self.columns])?;
         check.length("x", self.x, elements)?;
         check.length("out", self.out, self.columns)?;
-        launch(check, (self.x, self.out), (self.rows, self.columns, self.accumulate))
+        launch(check, *self)
     }
 }
 
 /// The launch of a column sum whose lengths were checked.
-pub(crate) fn launch<B: Copy>(
-    check: Check,
-    (x, out): (View<B, f32>, View<B, f32>),
-    (rows, columns, accumulate): (usize, usize, bool),
-) -> Result<Launch<B>, KernelError> {
-    // The kernel counts rows in steps of the lanes, and must not wrap around.
+pub(super) fn launch<B: Copy>(check: Check, sum: ColumnSum<B>) -> Result<Launch<B>, KernelError> {
+    let ColumnSum { x, out, rows, columns, accumulate } = sum;
+    // The kernel counts rows in steps of the lanes, which must not wrap around.
     let rows = check.at_most("rows", rows, (u32::MAX - LANES) as usize)?;
     let columns = check.at_most("columns", columns, (u32::MAX - BLOCK_COLUMNS) as usize)?;
-    let out = if accumulate { Argument::update(out) } else { Argument::write(out) };
-    let mut arguments = vec![Argument::read(x), out];
+    let mut arguments = vec![Argument::read(x), Argument::output(out, accumulate)];
     arguments.extend([rows, columns, accumulate.into()].map(Argument::U32));
-    Ok(Launch { kernel: &COLUMN_SUM, problem: Problem::from([rows, columns]), arguments })
+    Ok(Launch { kernel: &COLUMN_SUM, problem: Problem::Columns(columns), arguments })
 }

@@ -1,13 +1,11 @@
-//! RMSNorm, its backward pass, and sums over rows and columns.
+//! RMSNorm, its backward pass, and column sums.
 
 mod column_sum;
-mod mean;
 mod rms_norm;
 mod rms_norm_backward;
 
 pub use column_sum::{COLUMN_SUM, ColumnSum};
-pub use mean::{MEAN, Mean};
-pub use rms_norm::{Addend, RMS_NORM, RmsNorm};
+pub use rms_norm::{RMS_NORM, ResidualAdd, RmsNorm};
 pub use rms_norm_backward::{RMS_NORM_BACKWARD, RMS_NORM_GAMMA_REDUCE};
 pub use rms_norm_backward::{RmsNormBackward, RmsNormGammaReduce};
 
@@ -21,4 +19,4 @@ pub mod reference {
 
 /// The kernels of this family.
 pub(crate) static KERNELS: &[&Kernel] =
-    &[&COLUMN_SUM, &MEAN, &RMS_NORM, &RMS_NORM_BACKWARD, &RMS_NORM_GAMMA_REDUCE];
+    &[&COLUMN_SUM, &RMS_NORM, &RMS_NORM_BACKWARD, &RMS_NORM_GAMMA_REDUCE];

@@ -1,14 +1,15 @@
-//! RMSNorm, of an input or of the sum of two, and the geometry that it shares with its backward
-//! pass.
+//! RMSNorm with an optional residual add, and the geometry that it shares with its backward pass.
+//!
+//! Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 
 use crate::checks::Check;
-use crate::geometry::{MOST_BLOCKS, linear};
+use crate::geometry::{MAX_GRID_X, linear};
 use crate::params::{f32, pointer, u32};
-use crate::tensor::Written;
-use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
+use crate::problem::RowsProblem;
+use crate::{Argument, Kernel, KernelError, Launch, Output, Problem, View};
 
-/// The most threads of a block.
-const MOST_THREADS: u32 = 512;
+/// The most threads per block.
+const MAX_THREADS: u32 = 512;
 
 /// Kernel of [`RmsNorm`].
 pub static RMS_NORM: Kernel = Kernel {
@@ -27,35 +28,35 @@ pub static RMS_NORM: Kernel = Kernel {
     ],
     entries: &["rms_norm", "rms_norm_1", "rms_norm_2", "rms_norm_4"],
     dispatch: |problem, _| {
-        let [rows, width, aligned, ..] = problem.sizes;
-        let entry = match quads(width) {
-            Some(1) if aligned == 1 => "rms_norm_1",
-            Some(2) if aligned == 1 => "rms_norm_2",
-            Some(4) if aligned == 1 => "rms_norm_4",
+        let RowsProblem { rows, width, vectorized } = problem.rows()?;
+        let entry = match vectors_per_thread(width) {
+            Some(1) if vectorized => "rms_norm_1",
+            Some(2) if vectorized => "rms_norm_2",
+            Some(4) if vectorized => "rms_norm_4",
             _ => "rms_norm",
         };
-        linear(entry, rows, threads(width))
+        Some(linear(entry, rows, threads(width)))
     },
 };
 
 /// `y = x · rstd · gamma` with `rstd = rsqrt(mean(x²) + eps)` for each row.
 ///
-/// Accurate for |x| from 1e-30 to 1e30: where the plain sum of squares leaves the range of f32, the
-/// row is summed again, scaled by a power of two. A row with a NaN or an infinity follows IEEE
-/// arithmetic: NaN spreads over the row, an infinity gives NaN in its place and 0 elsewhere.
+/// Accurate for |x| from 1e-30 to 1e30: if the sum of squares leaves the range of f32, the row is
+/// summed again, scaled by a power of two. NaN spreads over its row; an infinity gives NaN in its own
+/// element and 0 in the others.
 ///
-/// With an addend, the sum of both takes the place of x: a residual and the norm behind it.
+/// With a residual, the norm is that of the sum.
 #[derive(Clone, Copy, Debug)]
 pub struct RmsNorm<B, O = View<B, f32>> {
     /// `[rows, width]`, read.
     pub x: View<B, f32>,
-    /// What is added to x first.
-    pub addend: Option<Addend<B>>,
+    /// A residual that is added to x first.
+    pub residual: Option<ResidualAdd<B>>,
     /// `[width]`, read.
     pub gamma: View<B, f32>,
-    /// `[rows, width]`, written: as f32, as bf16, or both.
+    /// `[rows, width]`, written: f32, bf16, or both.
     pub y: O,
-    /// `[rows]`, written; the backward pass takes it, so that `eps` is the same in both.
+    /// `[rows]`, written: `rsqrt(mean(x²) + eps)`, which the backward pass reads.
     pub rstd: View<B, f32>,
     /// Number of rows.
     pub rows: usize,
@@ -65,72 +66,74 @@ pub struct RmsNorm<B, O = View<B, f32>> {
     pub eps: f32,
 }
 
-/// What [`RmsNorm`] adds to its input.
+/// The residual that [`RmsNorm`] adds to its input.
 #[derive(Clone, Copy, Debug)]
-pub struct Addend<B> {
+pub struct ResidualAdd<B> {
     /// `[rows, width]`, read.
-    pub term: View<B, f32>,
-    /// `[rows, width]`, written: x + term, which the backward pass takes as x.
+    pub residual: View<B, f32>,
+    /// `[rows, width]`, written: x + residual, the x of the backward pass.
     pub sum: View<B, f32>,
 }
 
-impl<B: Copy, O: Into<Written<B>> + Copy> RmsNorm<B, O> {
-    /// The launch.
+impl<B: Copy, O: Into<Output<B>> + Copy> RmsNorm<B, O> {
+    /// Checks the operands and describes the launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(RMS_NORM.name);
         let (rows, width) = row_sizes(check, self.rows, self.width)?;
         let elements = check.product("rows × width", &[self.rows, self.width])?;
         check.length("x", self.x, elements)?;
         check.length("gamma", self.gamma, self.width)?;
-        let y: Written<B> = self.y.into();
+        let y: Output<B> = self.y.into();
         y.check(check, "y", elements)?;
         check.length("rstd", self.rstd, self.rows)?;
         let holds = self.eps.is_finite() && self.eps >= 0.0;
         check.constant("eps", self.eps, (holds, "finite and not negative"))?;
-        if let Some(Addend { term, sum }) = self.addend {
-            check.length("addend", term, elements)?;
+        if let Some(ResidualAdd { residual, sum }) = self.residual {
+            check.length("residual", residual, elements)?;
             check.length("sum", sum, elements)?;
         }
-        let [y, rounded] = y.arguments();
+        let [y, y_bf16] = y.arguments();
         let arguments = vec![
             Argument::read(self.x),
-            self.addend.map_or(Argument::Null, |addend| Argument::read(addend.term)),
-            self.addend.map_or(Argument::Null, |addend| Argument::write(addend.sum)),
+            Argument::read_optional(self.residual.map(|add| add.residual)),
+            self.residual.map_or(Argument::Null, |add| Argument::write(add.sum)),
             Argument::read(self.gamma),
             y,
-            rounded,
+            y_bf16,
             Argument::write(self.rstd),
             Argument::U32(width),
             Argument::f32(self.eps),
         ];
-        let problem = Problem::from([rows, width, aligned(width, &arguments)]);
+        let vectorized = is_vectorized(width, &arguments);
+        let problem = Problem::Rows(RowsProblem { rows, width, vectorized });
         Ok(Launch { kernel: &RMS_NORM, problem, arguments })
     }
 }
 
-/// How many quads of a row a thread keeps in registers; `None` where a row has too many.
-pub(crate) fn quads(width: u32) -> Option<u32> {
-    [1, 2, 4].into_iter().find(|quads| width <= 4 * quads * MOST_THREADS)
+/// Vectors of four elements that a thread keeps in registers; `None` if a row has too many.
+pub(super) fn vectors_per_thread(width: u32) -> Option<u32> {
+    [1, 2, 4].into_iter().find(|vectors| width <= 4 * vectors * MAX_THREADS)
 }
 
-/// Threads for a row of `width` elements, in whole warps. They do not depend on where the row
-/// starts, so that neither do the bits.
-pub(crate) fn threads(width: u32) -> u32 {
-    let each = quads(width).map_or(MOST_THREADS, |quads| width.div_ceil(4 * quads));
-    each.next_multiple_of(32).max(32)
+/// Threads for a row of `width` elements, in whole warps. They do not depend on alignment, so that
+/// the bits do not either.
+pub(super) fn threads(width: u32) -> u32 {
+    let vectors = vectors_per_thread(width);
+    let threads = vectors.map_or(MAX_THREADS, |vectors| width.div_ceil(4 * vectors));
+    threads.next_multiple_of(32).max(32)
 }
 
-/// 1 where rows are whole quads and every operand starts at a multiple of 16 bytes, else 0.
-pub(crate) fn aligned<B: Copy>(width: u32, arguments: &[Argument<B>]) -> u32 {
+/// Whether every row of every operand starts at a multiple of 16 bytes.
+pub(super) fn is_vectorized<B: Copy>(width: u32, arguments: &[Argument<B>]) -> bool {
     let mut buffers = arguments.iter().flat_map(Argument::buffers);
-    u32::from(width.is_multiple_of(4) && buffers.all(|it| it.bytes.start.is_multiple_of(16)))
+    width.is_multiple_of(4) && buffers.all(|it| it.bytes.start.is_multiple_of(16))
 }
 
-/// Rows and width as kernel parameters; there is at most one block for each row.
-pub(crate) fn row_sizes(
+/// Rows and width as kernel parameters. A row has at most one block.
+pub(super) fn row_sizes(
     check: Check,
     rows: usize,
     width: usize,
 ) -> Result<(u32, u32), KernelError> {
-    Ok((check.at_most("rows", rows, MOST_BLOCKS)?, check.size("width", width)?))
+    Ok((check.at_most("rows", rows, MAX_GRID_X)?, check.size("width", width)?))
 }

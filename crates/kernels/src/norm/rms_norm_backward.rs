@@ -1,12 +1,12 @@
-//! The backward pass of RMSNorm, and the two-stage reduction of the gradient of gamma.
+//! The backward pass of RMSNorm, with a two-stage reduction of the gradient of gamma.
 
-use super::column_sum;
-use super::rms_norm::{aligned, quads, row_sizes, threads};
+use super::column_sum::{self, ColumnSum};
+use super::rms_norm::{is_vectorized, row_sizes, threads, vectors_per_thread};
 use crate::checks::Check;
 use crate::geometry::linear;
 use crate::params::{pointer, u32};
-use crate::tensor::Written;
-use crate::{Access, Argument, BufferArgument, Kernel, KernelError, Launch, Problem, View};
+use crate::problem::RowsProblem;
+use crate::{Argument, Kernel, KernelError, Launch, Output, Problem, View};
 
 /// Kernel of [`RmsNormBackward`].
 pub static RMS_NORM_BACKWARD: Kernel = Kernel {
@@ -29,13 +29,13 @@ pub static RMS_NORM_BACKWARD: Kernel = Kernel {
     ],
     entries: &["rms_norm_backward", "rms_norm_backward_1", "rms_norm_backward_2"],
     dispatch: |problem, _| {
-        let [_, width, blocks, aligned, ..] = problem.sizes;
-        let entry = match quads(width) {
-            Some(1) if aligned == 1 => "rms_norm_backward_1",
-            Some(2) if aligned == 1 => "rms_norm_backward_2",
+        let RowsProblem { rows: blocks, width, vectorized } = problem.rows()?;
+        let entry = match vectors_per_thread(width) {
+            Some(1) if vectorized => "rms_norm_backward_1",
+            Some(2) if vectorized => "rms_norm_backward_2",
             _ => "rms_norm_backward",
         };
-        linear(entry, blocks, threads(width))
+        Some(linear(entry, blocks, threads(width)))
     },
 };
 
@@ -51,23 +51,22 @@ pub static RMS_NORM_GAMMA_REDUCE: Kernel = Kernel {
 /// Gradients of [`RmsNorm`](crate::ops::RmsNorm): with `h = x · rstd` and `u = gamma ⊙ grad_out`,
 /// `grad_input = rstd · (u − h · mean(u ⊙ h))`, and each block's share of `Σ_rows grad_out ⊙ h`.
 ///
-/// Row p of `gamma_partials` is the sum, in order, over one run of consecutive rows;
-/// [`RmsNormGammaReduce`] adds the runs. Both stages have a fixed order, so that the gradient has
-/// the same bits each time.
+/// Row p of `gamma_partials` is the sum over one run of consecutive rows; [`RmsNormGammaReduce`] adds
+/// the runs. Deterministic: both stages add in a fixed order.
 #[derive(Clone, Copy, Debug)]
 pub struct RmsNormBackward<'a, B, O = View<B, f32>> {
     /// `[rows, width]`, read: the input of the forward pass.
     pub x: View<B, f32>,
     /// `[width]`, read.
     pub gamma: View<B, f32>,
-    /// `[rows]`, read: as the forward pass wrote it.
+    /// `[rows]`, read: `rstd` of the forward pass.
     pub rstd: View<B, f32>,
-    /// `[rows, width]` each, read: one to three gradients of y, which are added in this order.
+    /// `[rows, width]` each, read: one to three gradients of y, added in this order.
     pub grad_out: &'a [View<B, f32>],
-    /// `[rows, width]`, written: as f32, as bf16, or both. Where `accumulate` is set, what is there
-    /// as f32 is added to, and bf16 has the sum.
+    /// `[rows, width]`, written: f32, bf16, or both. If `accumulate` is set, the f32 view is added to,
+    /// and the bf16 view is overwritten with the sum.
     pub grad_input: O,
-    /// `[partial_rows(rows), width]`, written; `None` where gamma is frozen.
+    /// `[partial_rows(rows), width]`, written; `None` if gamma is frozen.
     pub gamma_partials: Option<View<B, f32>>,
     /// Number of rows.
     pub rows: usize,
@@ -78,14 +77,14 @@ pub struct RmsNormBackward<'a, B, O = View<B, f32>> {
 }
 
 impl<B: Copy> RmsNormBackward<'_, B> {
-    /// How many rows `gamma_partials` has for an input of `rows` rows.
+    /// Number of rows of `gamma_partials` for an input of `rows` rows.
     pub fn partial_rows(rows: usize) -> usize {
         rows.div_ceil(rows_per_block(rows))
     }
 }
 
-impl<B: Copy, O: Into<Written<B>> + Copy> RmsNormBackward<'_, B, O> {
-    /// The launch.
+impl<B: Copy, O: Into<Output<B>> + Copy> RmsNormBackward<'_, B, O> {
+    /// Checks the operands and describes the launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(RMS_NORM_BACKWARD.name);
         let (rows, width) = row_sizes(check, self.rows, self.width)?;
@@ -94,7 +93,11 @@ impl<B: Copy, O: Into<Written<B>> + Copy> RmsNormBackward<'_, B, O> {
         check.length("gamma", self.gamma, self.width)?;
         check.length("rstd", self.rstd, self.rows)?;
         let given = self.grad_out.len();
-        check.rule((1..=3).contains(&given), "there are one to three gradients", (given, 3))?;
+        check.rule(
+            (1..=3).contains(&given),
+            "grad_out must be one to three gradients",
+            (given, 3),
+        )?;
         for grad_out in self.grad_out {
             check.length("grad_out", *grad_out, elements)?;
         }
@@ -102,7 +105,7 @@ impl<B: Copy, O: Into<Written<B>> + Copy> RmsNormBackward<'_, B, O> {
         if let Some(partials) = self.gamma_partials {
             check.length("gamma_partials", partials, blocks * self.width)?;
         }
-        let [grad_input, rounded] = self.grad_input(check, elements)?;
+        let [grad_input, grad_input_bf16] = self.grad_input(check, elements)?;
         let grad_out = |at| self.grad_out.get(at).map_or(Argument::Null, |it| Argument::read(*it));
         let arguments = vec![
             Argument::read(self.x),
@@ -112,29 +115,29 @@ impl<B: Copy, O: Into<Written<B>> + Copy> RmsNormBackward<'_, B, O> {
             grad_out(1),
             grad_out(2),
             grad_input,
-            rounded,
+            grad_input_bf16,
             self.gamma_partials.map_or(Argument::Null, Argument::write),
             Argument::U32(rows),
             Argument::U32(width),
             Argument::U32(check.size("rows per block", rows_per_block(self.rows))?),
             Argument::U32(u32::from(self.accumulate)),
         ];
+        let vectorized = is_vectorized(width, &arguments);
         // There are no more blocks than rows, whose number was checked.
-        let problem = Problem::from([rows, width, blocks as u32, aligned(width, &arguments)]);
+        let problem = Problem::Rows(RowsProblem { rows: blocks as u32, width, vectorized });
         Ok(Launch { kernel: &RMS_NORM_BACKWARD, problem, arguments })
     }
 
-    /// Where the gradient of the input goes, as f32 and as bf16.
+    /// The arguments of the gradient of the input, in f32 and in bf16.
     fn grad_input(&self, check: Check, elements: usize) -> Result<[Argument<B>; 2], KernelError> {
-        let written: Written<B> = self.grad_input.into();
-        written.check(check, "grad_input", elements)?;
-        let [plain, rounded] = written.arguments();
+        let output: Output<B> = self.grad_input.into();
+        output.check(check, "grad_input", elements)?;
+        let [in_f32, in_bf16] = output.arguments();
         if !self.accumulate {
-            return Ok([plain, rounded]);
+            return Ok([in_f32, in_bf16]);
         }
-        let rule = "what is added to is f32, which bf16 may be written beside";
-        let sum = BufferArgument::new(written.floats(check, rule)?, Access::ReadWrite);
-        Ok([Argument::Buffer(sum), rounded])
+        let rule = "a gradient that is added to must be f32, and may be written in bf16, too";
+        Ok([Argument::update(output.require_f32(check, rule)?), in_bf16])
     }
 }
 
@@ -152,14 +155,15 @@ pub struct RmsNormGammaReduce<B> {
 }
 
 impl<B: Copy> RmsNormGammaReduce<B> {
-    /// The launch.
+    /// Checks the operands and describes the launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(RMS_NORM_GAMMA_REDUCE.name);
         let elements = check.product("partial rows × width", &[self.partial_rows, self.width])?;
         check.length("partials", self.partials, elements)?;
         check.length("grad_gamma", self.grad_gamma, self.width)?;
-        let shape = (self.partial_rows, self.width, false);
-        let launch = column_sum::launch(check, (self.partials, self.grad_gamma), shape)?;
+        let (x, out, rows) = (self.partials, self.grad_gamma, self.partial_rows);
+        let sum = ColumnSum { x, out, rows, columns: self.width, accumulate: false };
+        let launch = column_sum::launch(check, sum)?;
         Ok(Launch { kernel: &RMS_NORM_GAMMA_REDUCE, ..launch })
     }
 }

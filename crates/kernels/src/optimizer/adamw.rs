@@ -2,8 +2,8 @@
 
 use crate::checks::Check;
 use crate::params::{f32, pointer};
-use crate::tensor_list::{self as chunks, Listed};
-use crate::{Access, Argument, Kernel, KernelError, Launch, Problem, View};
+use crate::tensor_list::{self, ListedTensor};
+use crate::{Access, Argument, Kernel, KernelError, Launch, View};
 
 /// Kernel of [`AdamW`].
 pub static ADAMW: Kernel = Kernel {
@@ -20,7 +20,7 @@ pub static ADAMW: Kernel = Kernel {
         f32("eps"),
     ],
     entries: &["adamw"],
-    dispatch: |problem, _| chunks::dispatch("adamw", problem.sizes[0]),
+    dispatch: |problem, _| tensor_list::dispatch("adamw", problem),
 };
 
 /// One parameter tensor with its gradient and moments, all of one length.
@@ -46,20 +46,20 @@ pub struct AdamWTensor<B> {
 /// param  = param · (1 − lr · weight_decay)
 /// param −= lr / (1 − β1^t) · first / (sqrt(second) / sqrt(1 − β2^t) + eps)
 /// ```
-/// Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", in the order of
-/// `torch.optim.AdamW`. Everything that changes from step to step comes from the scalars that
-/// [`Schedule`](crate::ops::Schedule) writes on the device. Where `halt` is not 0, nothing changes.
+/// Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019, in the order of
+/// `torch.optim.AdamW`. The values of a step come from the scalars that
+/// [`Schedule`](crate::optimizer::Schedule) writes on the device. If `halt` is not 0, nothing changes.
 #[derive(Clone, Copy, Debug)]
 pub struct AdamW<'a, B> {
     /// The tensors.
     pub tensors: &'a [AdamWTensor<B>],
     /// `[Schedule::SCALARS]`, read.
     pub scalars: View<B, f32>,
-    /// `[1]`, read: the flag of [`Guard`](crate::ops::Guard); `None` for an update without a guard.
+    /// `[1]`, read: the flag of [`Guard`](crate::optimizer::Guard); `None` for unconditional updates.
     pub halt: Option<View<B, u32>>,
     /// Decay of the first moment, at least 0 and below 1.
     ///
-    /// In f64, because 1 − β2 of a β2 that was rounded to f32 is wrong in the fifth digit.
+    /// f64, because rounding β2 to f32 changes the fifth digit of 1 − β2.
     pub beta1: f64,
     /// Decay of the second moment, at least 0 and below 1.
     pub beta2: f64,
@@ -68,27 +68,27 @@ pub struct AdamW<'a, B> {
 }
 
 impl<B: Copy> AdamW<'_, B> {
-    /// The launch.
+    /// Checks the operands and describes the launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(ADAMW.name);
         self.check_constants(check)?;
-        check.length("scalars", self.scalars, crate::ops::Schedule::<B>::SCALARS)?;
+        check.length("scalars", self.scalars, super::Schedule::<B>::SCALARS)?;
         if let Some(halt) = self.halt {
             check.length("halt", halt, 1)?;
         }
-        let chunks = chunks::count(self.tensors.iter().map(|tensor| tensor.param.len()));
-        let grid = chunks::grid(check, chunks)?;
+        let chunks = tensor_list::chunks(self.tensors.iter().map(|tensor| tensor.param.len()));
+        let problem = tensor_list::problem(check, chunks)?;
         let arguments = vec![
             Argument::Table(self.table(check)?),
             Argument::read(self.scalars),
-            self.halt.map_or(Argument::Null, Argument::read),
+            Argument::read_optional(self.halt),
             Argument::f32(self.beta1 as f32),
             Argument::f32((1.0 - self.beta1) as f32),
             Argument::f32(self.beta2 as f32),
             Argument::f32((1.0 - self.beta2) as f32),
             Argument::f32(self.eps),
         ];
-        Ok(Launch { kernel: &ADAMW, problem: Problem::from([grid]), arguments })
+        Ok(Launch { kernel: &ADAMW, problem, arguments })
     }
 
     fn check_constants(&self, check: Check) -> Result<(), KernelError> {
@@ -119,7 +119,7 @@ impl<B: Copy> AdamW<'_, B> {
                 (tensor.second, Access::ReadWrite),
             ];
             let constant = Some(u64::from(tensor.weight_decay.to_bits()));
-            Listed { views, constant }.add_rows(&mut table);
+            ListedTensor { views, constant }.add_rows(&mut table);
         }
         Ok(table)
     }

@@ -1,9 +1,9 @@
-//! Clipping by the global norm: squared sums, the factor with its guard, and the scaling.
+//! Gradient clipping by the global norm: squared sums, the factor with its guard, and the scaling.
 
 use crate::checks::Check;
 use crate::geometry::linear;
 use crate::params::{f32, pointer, u32};
-use crate::tensor_list::{self as chunks, Listed};
+use crate::tensor_list::{self, ListedTensor};
 use crate::{Access, Argument, Kernel, KernelError, Launch, Problem, View};
 
 /// Threads of the one block that adds the partial sums.
@@ -15,7 +15,7 @@ pub static SQUARED_SUMS: Kernel = Kernel {
     image: "grad_norm_partials",
     parameters: &[pointer("table"), pointer("partials")],
     entries: &["grad_norm_partials"],
-    dispatch: |problem, _| chunks::dispatch("grad_norm_partials", problem.sizes[0]),
+    dispatch: |problem, _| tensor_list::dispatch("grad_norm_partials", problem),
 };
 
 /// Kernel of [`ClipScale`].
@@ -33,7 +33,7 @@ pub static CLIP_SCALE: Kernel = Kernel {
         f32("max_norm"),
     ],
     entries: &["clip_factor"],
-    dispatch: |_, _| linear("clip_factor", 1, SCALE_THREADS),
+    dispatch: |problem, _| problem.items().map(|_| linear("clip_factor", 1, SCALE_THREADS)),
 };
 
 /// Kernel of [`Clip`].
@@ -42,17 +42,18 @@ pub static CLIP: Kernel = Kernel {
     image: "clip_grads",
     parameters: &[pointer("table"), pointer("scale")],
     entries: &["clip_grads"],
-    dispatch: |problem, _| chunks::dispatch("clip_grads", problem.sizes[0]),
+    dispatch: |problem, _| tensor_list::dispatch("clip_grads", problem),
 };
 
-/// How many partial sums [`SquaredSums`] writes for tensors of these lengths.
+/// Number of partial sums that [`SquaredSums`] writes for tensors of these lengths.
 pub fn squared_sums_partials(lens: &[usize]) -> usize {
-    chunks::count(lens.iter().copied())
+    tensor_list::chunks(lens.iter().copied())
 }
 
 /// `partials[c] = Σ x²` over each chunk of a list of tensors, in one launch.
 ///
-/// The sums are f64, so that neither 1e-30 nor 1e30 leaves the range, and of fixed order.
+/// Deterministic: sums have a fixed order. They are f64, so that neither 1e-30 nor 1e30 leaves the
+/// range.
 #[derive(Clone, Copy, Debug)]
 pub struct SquaredSums<'a, B> {
     /// The tensors, read.
@@ -62,58 +63,57 @@ pub struct SquaredSums<'a, B> {
 }
 
 impl<B: Copy> SquaredSums<'_, B> {
-    /// The launch.
+    /// Checks the operands and describes the launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(SQUARED_SUMS.name);
-        let chunks = chunks::count(self.tensors.iter().map(|view| view.len()));
+        let chunks = tensor_list::chunks(self.tensors.iter().map(|view| view.len()));
         check.length("partials", self.partials, chunks)?;
-        let grid = chunks::grid(check, chunks)?;
+        let problem = tensor_list::problem(check, chunks)?;
         let mut table = Vec::new();
         for &tensor in self.tensors {
             let views = &[(tensor, Access::Read)];
-            Listed { views, constant: None }.add_rows(&mut table);
+            ListedTensor { views, constant: None }.add_rows(&mut table);
         }
         let arguments = vec![Argument::Table(table), Argument::write(self.partials)];
-        Ok(Launch { kernel: &SQUARED_SUMS, problem: Problem::from([grid]), arguments })
+        Ok(Launch { kernel: &SQUARED_SUMS, problem, arguments })
     }
 }
 
-/// What tells that a step went wrong, and remembers it.
+/// Detects a step that is not finite and records it.
 #[derive(Clone, Copy, Debug)]
 pub struct Guard<B> {
     /// `[1]`, read: the loss of the step.
     pub loss: View<B, f32>,
     /// `[1]`, read: the step, counted from 0.
     pub step: View<B, u32>,
-    /// `[1]`, updated: 0 while all is well, else one more than the first step whose loss or
-    /// gradient norm was not finite. Never cleared by a kernel.
+    /// `[1]`, updated: 0, or 1 plus the first step whose loss or gradient norm was not finite. No
+    /// kernel clears it.
     pub halt: View<B, u32>,
 }
 
 /// `norm = sqrt(Σ partials)` and `scale = min(1, max_norm / norm)`.
 ///
-/// Where the norm is not finite, or the loss of the guard is not, `scale` is 0, which [`Clip`]
-/// takes to mean that nothing of the gradients gets through, NaN included; and the guard's `halt`
-/// is set, which [`AdamW`](crate::ops::AdamW) takes to mean that nothing may change any more.
+/// If the norm or the loss of the guard is not finite, `scale` is 0 and `halt` is set. [`Clip`] then
+/// writes zeros, also for NaN, and [`AdamW`](crate::optimizer::AdamW) changes nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct ClipScale<B> {
     /// `[n]`, read: the squared sums of the chunks.
     pub partials: View<B, f64>,
-    /// The largest norm; positive, infinity for no clipping.
+    /// The largest norm; positive, or infinity for no clipping.
     pub max_norm: f32,
     /// `[1]`, written.
     pub scale: View<B, f32>,
     /// `[1]`, written.
     pub norm: View<B, f32>,
-    /// Loss, step and halt flag; `None` where there is no flag to set.
+    /// Loss, step and halt flag; `None` for no guard.
     pub guard: Option<Guard<B>>,
 }
 
 impl<B: Copy> ClipScale<B> {
-    /// The launch.
+    /// Checks the operands and describes the launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(CLIP_SCALE.name);
-        // The kernel counts in steps of the block, and must not wrap around.
+        // The kernel counts in steps of the block, which must not wrap around.
         let most = (u32::MAX - SCALE_THREADS) as usize;
         let n = check.at_most("the number of partial sums", self.partials.len(), most)?;
         check.length("scale", self.scale, 1)?;
@@ -138,13 +138,13 @@ impl<B: Copy> ClipScale<B> {
             arguments.extend([Argument::Null, Argument::Null, Argument::Null]);
         }
         arguments.extend([Argument::U32(n), Argument::f32(self.max_norm)]);
-        Ok(Launch { kernel: &CLIP_SCALE, problem: Problem::from([n]), arguments })
+        Ok(Launch { kernel: &CLIP_SCALE, problem: Problem::Items(n), arguments })
     }
 }
 
 /// `x = x · scale` for every element of a list of tensors, in one launch.
 ///
-/// A scale of 1 leaves every bit as it is; a scale of 0 writes 0, even where an element is NaN.
+/// A scale of 1 changes no bit. A scale of 0 writes 0 to every element, also to NaN.
 #[derive(Clone, Copy, Debug)]
 pub struct Clip<'a, B> {
     /// The tensors, updated.
@@ -154,18 +154,18 @@ pub struct Clip<'a, B> {
 }
 
 impl<B: Copy> Clip<'_, B> {
-    /// The launch.
+    /// Checks the operands and describes the launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(CLIP.name);
         check.length("scale", self.scale, 1)?;
-        let chunks = chunks::count(self.tensors.iter().map(|view| view.len()));
-        let grid = chunks::grid(check, chunks)?;
+        let chunks = tensor_list::chunks(self.tensors.iter().map(|view| view.len()));
+        let problem = tensor_list::problem(check, chunks)?;
         let mut table = Vec::new();
         for &tensor in self.tensors {
             let views = &[(tensor, Access::ReadWrite)];
-            Listed { views, constant: None }.add_rows(&mut table);
+            ListedTensor { views, constant: None }.add_rows(&mut table);
         }
         let arguments = vec![Argument::Table(table), Argument::read(self.scale)];
-        Ok(Launch { kernel: &CLIP, problem: Problem::from([grid]), arguments })
+        Ok(Launch { kernel: &CLIP, problem, arguments })
     }
 }

@@ -9,7 +9,7 @@ pub use adamw::{ADAMW, AdamW, AdamWTensor};
 pub use clip::{CLIP, CLIP_SCALE, Clip, ClipScale, Guard, SQUARED_SUMS};
 pub use clip::{SquaredSums, squared_sums_partials};
 pub use schedule::{SCHEDULE, Schedule};
-pub use step_parameters::{TAKE_CONTROLS, TakeControls};
+pub use step_parameters::{FETCH_STEP_PARAMETERS, FetchStepParameters};
 
 use crate::Kernel;
 
@@ -21,4 +21,4 @@ pub mod reference {
 
 /// The kernels of this family.
 pub(crate) static KERNELS: &[&Kernel] =
-    &[&ADAMW, &CLIP, &CLIP_SCALE, &SCHEDULE, &SQUARED_SUMS, &TAKE_CONTROLS];
+    &[&ADAMW, &CLIP, &CLIP_SCALE, &SCHEDULE, &SQUARED_SUMS, &FETCH_STEP_PARAMETERS];

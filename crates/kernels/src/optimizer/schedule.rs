@@ -1,4 +1,4 @@
-//! The scalars of a step, computed on the device from the step that the host writes there.
+//! The learning-rate schedule, computed on the device from the step number.
 
 use crate::checks::Check;
 use crate::geometry::linear;
@@ -20,11 +20,12 @@ pub static SCHEDULE: Kernel = Kernel {
         u64("beta2"),
     ],
     entries: &["lr_schedule"],
-    // One warp, of which one thread works.
-    dispatch: |_, _| linear("lr_schedule", 1, 32),
+    // One warp, of which one thread computes.
+    dispatch: |problem, _| problem.items().map(|_| linear("lr_schedule", 1, 32)),
 };
 
-/// Learning rate and bias corrections of a step, for [`AdamW`](crate::ops::AdamW).
+/// Learning rate (linear warm-up, then cosine) and bias corrections of a step, for
+/// [`AdamW`](crate::optimizer::AdamW).
 ///
 /// With s the step, counted from 0, and t = s + 1:
 ///
@@ -32,11 +33,11 @@ pub static SCHEDULE: Kernel = Kernel {
 /// lr = peak_lr · (s + 1) / warmup_steps                            for s < warmup_steps
 /// lr = min_lr + (peak_lr − min_lr) · (1 + cos(π·p)) / 2,
 ///      p = (s − warmup_steps) / (total_steps − warmup_steps)       up to total_steps
-/// lr = min_lr                                                      from there on
+/// lr = min_lr                                                      afterwards
 /// scalars = [lr, lr / (1 − β1^t), 1 / sqrt(1 − β2^t)]
 /// ```
-/// Computed in f64 by one thread and rounded once. So step 0 has `peak_lr / warmup_steps`, and
-/// both the last step of the warm-up and the first after it have `peak_lr`.
+/// One thread computes in f64 and rounds once. Step 0 has `peak_lr / warmup_steps`; the last step of
+/// the warm-up and the first one after it have `peak_lr`.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule<B> {
     /// `[1]`, read: the step, counted from 0.
@@ -63,7 +64,7 @@ impl<B> Schedule<B> {
 }
 
 impl<B: Copy> Schedule<B> {
-    /// The launch.
+    /// Checks the operands and describes the launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(SCHEDULE.name);
         check.length("step", self.step, 1)?;
@@ -85,6 +86,6 @@ impl<B: Copy> Schedule<B> {
             Argument::U64(self.beta1.to_bits()),
             Argument::U64(self.beta2.to_bits()),
         ];
-        Ok(Launch { kernel: &SCHEDULE, problem: Problem::from([1]), arguments })
+        Ok(Launch { kernel: &SCHEDULE, problem: Problem::Items(1), arguments })
     }
 }

@@ -1,12 +1,14 @@
-//! Rotary position embedding, both ways, of one tensor or of two at once.
+//! Rotary position embedding (RoPE) and its inverse, of one tensor or of two at once.
+//!
+//! Source: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021, with the
+//! pairing of Hugging Face Transformers (`rotate_half`).
 
 pub mod reference;
 
 use crate::checks::Check;
 use crate::geometry::linear;
 use crate::params::{pointer, u32};
-use crate::tensor::Written;
-use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
+use crate::{Argument, Kernel, KernelError, Launch, Output, Problem, View};
 
 /// Kernel of [`Rope`].
 pub static ROPE: Kernel = Kernel {
@@ -32,30 +34,33 @@ pub static ROPE: Kernel = Kernel {
         u32("inverse"),
     ],
     entries: &["rope"],
-    dispatch: |problem, _| linear("rope", problem.sizes[0].div_ceil(BLOCK_THREADS), BLOCK_THREADS),
+    dispatch: |problem, _| {
+        let threads = problem.items()?;
+        Some(linear("rope", threads.div_ceil(BLOCK_THREADS), BLOCK_THREADS))
+    },
 };
 
 /// Threads of a block, one for each four neighbouring pairs of elements.
 const BLOCK_THREADS: u32 = 128;
 
-/// Turns element i and element i + head_dim ÷ 2 of every head by the angle of its position:
-/// `out[i] = x[i]·cos − x[i + half]·sin`, `out[i + half] = x[i + half]·cos + x[i]·sin`, with the
-/// halves split as Qwen2 does it.
+/// Rotates elements i and i + half of every head by the angle of its position, with
+/// half = head_dim ÷ 2: `out[i] = x[i]·cos − x[i + half]·sin` and
+/// `out[i + half] = x[i + half]·cos + x[i]·sin`.
 ///
-/// The inverse turns by the negated angle. It is the gradient, since a rotation is orthogonal.
-/// There are fewer than 2³² pairs.
+/// The inverse rotates by the negated angle. It is the gradient, since a rotation is orthogonal. All
+/// tensors together have fewer than 2³² pairs.
 #[derive(Clone, Copy, Debug)]
 pub struct Rope<'a, B> {
-    /// What is turned: one tensor, or two.
-    pub tensors: &'a [Turn<B>],
+    /// One tensor or two.
+    pub tensors: &'a [RopeTensor<B>],
     /// `[positions, head_dim ÷ 2]`, read; see [`rope_tables`].
     pub cos: View<B, f32>,
     /// `[positions, head_dim ÷ 2]`, read.
     pub sin: View<B, f32>,
-    /// The position of the first token of each sequence, one element, read; 0 without it. Positions
-    /// that the tables lack take their last row.
+    /// `[1]`, read: the position of the first token of each sequence; 0 if `None`. Positions past the
+    /// tables take the last row.
     pub start: Option<View<B, u32>>,
-    /// Positions that the tables have.
+    /// Rows of the tables.
     pub positions: usize,
     /// Sequences.
     pub batch: usize,
@@ -63,17 +68,17 @@ pub struct Rope<'a, B> {
     pub seq: usize,
     /// Elements per head, even.
     pub head_dim: usize,
-    /// Whether to turn back.
+    /// Whether to rotate back, which is the gradient.
     pub inverse: bool,
 }
 
-/// A tensor that [`Rope`] turns.
+/// A tensor that [`Rope`] rotates.
 #[derive(Clone, Copy, Debug)]
-pub struct Turn<B> {
+pub struct RopeTensor<B> {
     /// `[batch, seq, heads, head_dim]`, read.
     pub x: View<B, f32>,
-    /// `[batch, seq, heads, head_dim]`, written: as f32, as bf16, or both.
-    pub out: Written<B>,
+    /// `[batch, seq, heads, head_dim]`, written: f32, bf16, or both.
+    pub out: Output<B>,
     /// Heads of x.
     pub heads: usize,
 }
@@ -85,7 +90,7 @@ impl<B: Copy> Rope<'_, B> {
         let check = Check(ROPE.name);
         let (half, given) = (head_dim / 2, tensors.len());
         check.rule(head_dim % 2 == 0, "head_dim must be even", (head_dim, half))?;
-        check.rule((1..=2).contains(&given), "there are one or two tensors", (given, 2))?;
+        check.rule((1..=2).contains(&given), "rope takes one or two tensors", (given, 2))?;
         let mut arguments = Vec::new();
         for tensor in tensors {
             arguments.extend(self.tensor(check, tensor)?);
@@ -94,7 +99,7 @@ impl<B: Copy> Rope<'_, B> {
             arguments.extend([Argument::Null, Argument::Null, Argument::Null, Argument::U32(0)]);
         }
         let enough = positions >= if start.is_none() { seq } else { 1 };
-        check.rule(enough, "the tables have a row for each position", (positions, seq))?;
+        check.rule(enough, "the tables must have a row for each position", (positions, seq))?;
         let angles = check.product("positions × pairs", &[positions, half])?;
         check.length("cos", cos, angles)?;
         check.length("sin", sin, angles)?;
@@ -102,39 +107,43 @@ impl<B: Copy> Rope<'_, B> {
             check.length("start", start, 1)?;
         }
         arguments.extend([Argument::read(cos), Argument::read(sin)]);
-        arguments.push(start.map_or(Argument::Null, Argument::read));
-        // A quad has at least one pair, so that there are no more of them.
+        arguments.push(Argument::read_optional(start));
+        // A vector has at least one pair, so that the number of vectors fits, too.
         let heads: usize = tensors.iter().map(|tensor| tensor.heads).sum();
         let tokens = self.batch * seq;
         check.size("the number of pairs", check.product("pairs", &[tokens, heads, half])?)?;
-        let quads = |heads: usize| (tokens * heads * half.div_ceil(4)) as u32;
-        arguments.extend([Argument::U32(quads(tensors[0].heads)), Argument::U32(quads(heads))]);
+        let vectors = |heads: usize| (tokens * heads * half.div_ceil(4)) as u32;
+        arguments.extend([Argument::U32(vectors(tensors[0].heads)), Argument::U32(vectors(heads))]);
         for (what, size) in
             [("head_dim ÷ 2", half), ("seq", seq), ("the number of positions", positions)]
         {
             arguments.push(Argument::U32(check.size(what, size)?));
         }
         arguments.push(Argument::U32(u32::from(self.inverse)));
-        Ok(Launch { kernel: &ROPE, problem: Problem::from([quads(heads)]), arguments })
+        Ok(Launch { kernel: &ROPE, problem: Problem::Items(vectors(heads)), arguments })
     }
 
     /// The arguments of one tensor.
-    fn tensor(&self, check: Check, tensor: &Turn<B>) -> Result<[Argument<B>; 4], KernelError> {
-        let Turn { x, out, heads } = *tensor;
+    fn tensor(
+        &self,
+        check: Check,
+        tensor: &RopeTensor<B>,
+    ) -> Result<[Argument<B>; 4], KernelError> {
+        let RopeTensor { x, out, heads } = *tensor;
         let sizes = [self.batch, self.seq, heads, self.head_dim];
         let elements = check.product("elements", &sizes)?;
         check.length("x", x, elements)?;
         out.check(check, "out", elements)?;
-        let [plain, rounded] = out.arguments();
+        let [out, out_bf16] = out.arguments();
         let heads = Argument::U32(check.size("heads", heads)?);
-        Ok([Argument::read(x), plain, rounded, heads])
+        Ok([Argument::read(x), out, out_bf16, heads])
     }
 }
 
 /// Cosines and sines of `position · theta^(−2i ÷ head_dim)`, each `[seq, head_dim ÷ 2]`, computed
 /// in f64 and rounded once.
 pub fn rope_tables(seq: usize, head_dim: usize, theta: f64) -> (Vec<f32>, Vec<f32>) {
-    rope_tables_of(seq, &rope_frequencies(head_dim, theta))
+    rope_tables_from(seq, &rope_frequencies(head_dim, theta))
 }
 
 /// The frequencies `theta^(−2i ÷ head_dim)`, in radians per position, of the `head_dim ÷ 2` pairs.
@@ -143,8 +152,8 @@ pub fn rope_frequencies(head_dim: usize, theta: f64) -> Vec<f64> {
     (0..head_dim / 2).map(frequency).collect()
 }
 
-/// As [`rope_tables`], for frequencies that are given, one for each pair.
-pub fn rope_tables_of(seq: usize, frequencies: &[f64]) -> (Vec<f32>, Vec<f32>) {
+/// [`rope_tables`] for given frequencies, one for each pair.
+pub fn rope_tables_from(seq: usize, frequencies: &[f64]) -> (Vec<f32>, Vec<f32>) {
     let half = frequencies.len();
     let angle = |index: usize| (index / half) as f64 * frequencies[index % half];
     let angles = (0..seq * half).map(angle);

@@ -1,4 +1,4 @@
-//! Rotary position embedding in double precision.
+//! Rotary position embedding in f64.
 
 /// Turns x, `[batch, seq, heads, head_dim]`, by the angles whose cosines and sines are given as
 /// `[seq, head_dim ÷ 2]`, or back.

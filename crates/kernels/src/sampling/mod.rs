@@ -1,10 +1,10 @@
-//! Choice of the next token.
+//! Sampling of the next token, and the marks of seen tokens.
 
 pub mod reference;
 mod sample;
 
 pub use sample::{MARK_TOKENS, SAMPLE_ADJUST, SAMPLE_DRAW, SAMPLE_PICK, SAMPLE_THRESHOLD};
-pub use sample::{MarkTokens, Sample, SamplingWords, sample_chunks};
+pub use sample::{MarkTokens, Sample, SamplingParameters, sample_chunks};
 
 use crate::Kernel;
 

@@ -1,6 +1,6 @@
-//! The choice of the next token in double precision.
+//! Sampling of the next token in f64.
 
-use crate::ops::SamplingWords;
+use crate::sampling::SamplingParameters;
 
 /// Four random words from a counter and a key: Philox 4x32-10.
 pub fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
@@ -38,7 +38,7 @@ pub fn adjusted(logits: &[f64], seen: &[bool], penalty: f64) -> Vec<f64> {
 }
 
 /// The least of `adjusted` that top-k and top-p keep.
-pub fn threshold(adjusted: &[f64], sampling: SamplingWords) -> f64 {
+pub fn threshold(adjusted: &[f64], sampling: SamplingParameters) -> f64 {
     let mut sorted = adjusted.to_vec();
     sorted.sort_by(|left, right| right.total_cmp(left));
     let top_k = sampling.top_k as usize;
@@ -60,8 +60,8 @@ pub fn threshold(adjusted: &[f64], sampling: SamplingWords) -> f64 {
     sorted.last().copied().unwrap_or(f64::NEG_INFINITY)
 }
 
-/// What each token is compared by: the greatest is chosen. −∞ for tokens that are not kept.
-pub fn scores(adjusted: &[f64], sampling: SamplingWords) -> Vec<f64> {
+/// The score of each token, of which the greatest is chosen; −∞ for tokens that are not kept.
+pub fn scores(adjusted: &[f64], sampling: SamplingParameters) -> Vec<f64> {
     if sampling.temperature <= 0.0 {
         return adjusted.to_vec();
     }
@@ -113,8 +113,14 @@ mod tests {
     fn what_is_kept_is_the_least_that_reaches_the_probability() {
         let logits: Vec<f64> = [0.5, 0.3, 0.1, 0.06, 0.04].iter().map(|p: &f64| p.ln()).collect();
         let kept = |top_k, top_p| {
-            let sampling =
-                SamplingWords { temperature: 1.0, top_k, top_p, penalty: 1.0, seed: 0, draw: 0 };
+            let sampling = SamplingParameters {
+                temperature: 1.0,
+                top_k,
+                top_p,
+                penalty: 1.0,
+                seed: 0,
+                draw: 0,
+            };
             let least = threshold(&logits, sampling);
             logits.iter().filter(|&&z| z >= least).count()
         };

@@ -1,20 +1,23 @@
-//! The choice of the next token on the device, see `kernels-ptx/src/sample.rs` for the formula.
+//! Sampling of the next token on the device: repetition penalty, top-k, top-p and temperature.
+//!
+//! A token is drawn by the Gumbel-max trick: the greatest sum of a scaled logit and a Gumbel number
+//! of Philox 4x32-10. Deterministic: the same seed and draw give the same token.
 
 use crate::checks::Check;
 use crate::geometry::linear;
 use crate::params::{pointer, u32};
-use crate::{Argument, Kernel, KernelError, Launch, Parameter, Problem, View};
+use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Parameter, Problem, SmTarget, View};
 
 const fn kernel(
     name: &'static str,
     parameters: &'static [Parameter],
     entries: &'static [&'static str],
-    dispatch: fn(&Problem, crate::SmTarget) -> crate::Dispatch,
+    dispatch: fn(&Problem, SmTarget) -> Option<Dispatch>,
 ) -> Kernel {
     Kernel { name, image: "sample", parameters, entries, dispatch }
 }
 
-/// The logits after the penalty.
+/// Applies the repetition penalty and finds the maximum of each chunk.
 pub static SAMPLE_ADJUST: Kernel = kernel(
     "sample_adjust",
     &[
@@ -26,9 +29,9 @@ pub static SAMPLE_ADJUST: Kernel = kernel(
         u32("vocab"),
     ],
     &["sample_adjust"],
-    |problem, _| linear("sample_adjust", problem.sizes[0], CHUNK_THREADS),
+    |problem, _| problem.items().map(|chunks| linear("sample_adjust", chunks, CHUNK_THREADS)),
 );
-/// The least value that is kept.
+/// Finds the least logit that top-k and top-p keep.
 pub static SAMPLE_THRESHOLD: Kernel = kernel(
     "sample_threshold",
     &[
@@ -40,9 +43,9 @@ pub static SAMPLE_THRESHOLD: Kernel = kernel(
         u32("chunks"),
     ],
     &["sample_threshold"],
-    |_, _| linear("sample_threshold", 1, 1024),
+    |problem, _| problem.items().map(|_| linear("sample_threshold", 1, 1024)),
 );
-/// The best token of each chunk.
+/// Draws the best token of each chunk.
 pub static SAMPLE_DRAW: Kernel = kernel(
     "sample_draw",
     &[
@@ -54,9 +57,9 @@ pub static SAMPLE_DRAW: Kernel = kernel(
         u32("vocab"),
     ],
     &["sample_draw"],
-    |problem, _| linear("sample_draw", problem.sizes[0], CHUNK_THREADS),
+    |problem, _| problem.items().map(|chunks| linear("sample_draw", chunks, CHUNK_THREADS)),
 );
-/// The best of the chunks.
+/// Picks the best token of all chunks.
 pub static SAMPLE_PICK: Kernel = kernel(
     "sample_pick",
     &[
@@ -67,7 +70,7 @@ pub static SAMPLE_PICK: Kernel = kernel(
         u32("chunks"),
     ],
     &["sample_pick"],
-    |_, _| linear("sample_pick", 1, CHUNK_THREADS),
+    |problem, _| problem.items().map(|_| linear("sample_pick", 1, CHUNK_THREADS)),
 );
 
 /// Kernel of [`MarkTokens`].
@@ -76,45 +79,46 @@ pub static MARK_TOKENS: Kernel = Kernel {
     image: "mark_seen_tokens",
     parameters: &[pointer("tokens"), pointer("seen"), pointer("count"), u32("n"), u32("vocab")],
     entries: &["mark_seen_tokens"],
-    dispatch: |problem, _| linear("mark_seen_tokens", problem.sizes[0].div_ceil(128), 128),
+    dispatch: |problem, _| {
+        problem.items().map(|tokens| linear("mark_seen_tokens", tokens.div_ceil(128), 128))
+    },
 };
 
-/// Threads of a block that has a chunk of tokens.
+/// Threads of the block of a chunk.
 const CHUNK_THREADS: u32 = 128;
 /// Tokens of a chunk.
 const CHUNK: usize = 1024;
-/// The largest vocabulary, so that the end of a round that starts inside has an index of 32 bits.
-const LARGEST: usize = 1 << 30;
+/// The largest vocabulary, so that indices past its end fit in 32 bits.
+const MAX_VOCAB: usize = 1 << 30;
 
-/// Chunks of a vocabulary: so many maxima, scores and tokens the kernels of sampling need.
+/// Number of chunks of a vocabulary: of maxima, scores and tokens in [`Sample`].
 pub fn sample_chunks(vocab: usize) -> usize {
     vocab.div_ceil(CHUNK)
 }
 
-/// How the next token is chosen, as the kernels read it.
+/// The parameters of sampling, as the kernels read them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SamplingWords {
-    /// Logits are divided by this; at 0 the greatest is taken, and nothing else matters but the
-    /// penalty.
+pub struct SamplingParameters {
+    /// Logits are divided by this. At 0 the greatest logit is chosen (greedy), after the penalty.
     pub temperature: f32,
-    /// So many of the greatest logits are kept, and what equals the last of them; 0 for all.
+    /// Number of greatest logits to keep, with all that equal the last of them; 0 for all.
     pub top_k: u32,
-    /// The least number of the likeliest tokens is kept whose probabilities reach this; from 1 on
-    /// all are.
+    /// The likeliest tokens are kept until their probabilities sum up to this; 1 for all.
     pub top_p: f32,
-    /// Logits of tokens that were seen are divided by this, and multiplied below 0; 1 for nothing.
+    /// Repetition penalty: positive logits of seen tokens are divided by this, negative ones
+    /// multiplied; 1 for none.
     pub penalty: f32,
-    /// Seed of the draws.
+    /// The seed of all draws.
     pub seed: u64,
     /// The number of the draw.
     pub draw: u32,
 }
 
-impl SamplingWords {
-    /// Words of the operand `sampling`.
+impl SamplingParameters {
+    /// Words of the operand `sampling` of [`Sample`].
     pub const LEN: usize = 7;
 
-    /// The operand.
+    /// The operand `sampling` of [`Sample`].
     pub fn words(self) -> [u32; Self::LEN] {
         let Self { temperature, top_k, top_p, penalty, seed, draw } = self;
         let [temperature, top_p, penalty] = [temperature, top_p, penalty].map(f32::to_bits);
@@ -122,27 +126,26 @@ impl SamplingWords {
     }
 }
 
-/// The four launches that choose a token from its logits, to be run in order.
+/// The four launches that choose a token from logits, to be run in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<B> {
     /// `[vocab]`, read.
     pub logits: View<B, f32>,
-    /// `[vocab]`, read: not 0 for tokens that the penalty is for.
+    /// `[vocab]`, read: not 0 for tokens with a penalty.
     pub seen: View<B, u32>,
-    /// [`SamplingWords::LEN`] elements, read.
+    /// `[SamplingParameters::LEN]`, read: [`SamplingParameters::words`].
     pub sampling: View<B, u32>,
     /// `[vocab]`, written: the logits after the penalty.
     pub adjusted: View<B, f32>,
-    /// [`sample_chunks`] elements, written: the maximum of each chunk.
+    /// `[sample_chunks(vocab)]`, written: the maximum of each chunk.
     pub maxima: View<B, f32>,
-    /// 2 elements, written: bits of the maximum, and the least key that is kept.
+    /// `[2]`, written: the bits of the maximum, and the least key that is kept.
     pub selection: View<B, u32>,
-    /// [`sample_chunks`] elements, written: the best score of each chunk.
+    /// `[sample_chunks(vocab)]`, written: the best score of each chunk.
     pub scores: View<B, f32>,
-    /// [`sample_chunks`] elements, written: its token.
+    /// `[sample_chunks(vocab)]`, written: the token with that score.
     pub tokens: View<B, u32>,
-    /// 2 elements, written: the token, and 0, or 1 where the greatest logit is not finite and the
-    /// token is 0 for that.
+    /// `[2]`, written: the token and 0, or 0 and 1 if the greatest logit is not finite.
     pub sampled: View<B, u32>,
 }
 
@@ -152,11 +155,11 @@ impl<B: Copy> Sample<B> {
         let Self { logits, seen, sampling, adjusted, maxima, selection, .. } = self;
         let Self { scores, tokens, sampled, .. } = self;
         let check = Check(SAMPLE_ADJUST.name);
-        let vocab = check.at_most("vocab", logits.len(), LARGEST)?;
-        check.rule(vocab > 0, "there is a token", (logits.len(), 1))?;
+        let vocab = check.at_most("vocab", logits.len(), MAX_VOCAB)?;
+        check.rule(vocab > 0, "the vocabulary must have a token", (logits.len(), 1))?;
         let count = sample_chunks(logits.len());
         check.length("seen", seen, logits.len())?;
-        check.length("sampling", sampling, SamplingWords::LEN)?;
+        check.length("sampling", sampling, SamplingParameters::LEN)?;
         check.length("adjusted", adjusted, logits.len())?;
         check.length("maxima", maxima, count)?;
         check.length("selection", selection, 2)?;
@@ -166,7 +169,8 @@ impl<B: Copy> Sample<B> {
         let chunks = check.size("the number of chunks", count)?;
         let (read, write) = (Argument::read::<f32>, Argument::write::<f32>);
         let (read_u32, write_u32) = (Argument::read::<u32>, Argument::write::<u32>);
-        let launch = |kernel, arguments| Launch { kernel, problem: [chunks].into(), arguments };
+        let launch =
+            |kernel, arguments| Launch { kernel, problem: Problem::Items(chunks), arguments };
         let size = |size| Argument::U32(size);
         Ok([
             launch(
@@ -216,14 +220,15 @@ impl<B: Copy> Sample<B> {
     }
 }
 
-/// `seen[tokens[i]] = 1` for the first `count` tokens; those past the vocabulary are left out.
+/// `seen[tokens[i]] = 1` for the first `count` tokens. Tokens that are not in the vocabulary are left
+/// out.
 #[derive(Clone, Copy, Debug)]
 pub struct MarkTokens<B> {
-    /// Read.
+    /// `[n]`, read.
     pub tokens: View<B, u32>,
     /// `[vocab]`, written in part.
     pub seen: View<B, u32>,
-    /// How many tokens count, one element, read; all without it.
+    /// `[1]`, read: the number of tokens to mark; all if `None`.
     pub count: Option<View<B, u32>>,
 }
 
@@ -240,10 +245,10 @@ impl<B: Copy> MarkTokens<B> {
         let arguments = vec![
             Argument::read(tokens),
             Argument::update(seen),
-            count.map_or(Argument::Null, Argument::read),
+            Argument::read_optional(count),
             Argument::U32(n),
             Argument::U32(vocab),
         ];
-        Ok(Launch { kernel: &MARK_TOKENS, problem: Problem::from([n]), arguments })
+        Ok(Launch { kernel: &MARK_TOKENS, problem: Problem::Items(n), arguments })
     }
 }

@@ -1,10 +1,10 @@
 //! Attention over a cache against its reference, for one new token and for several.
 
 use half::bf16;
-use retrograph_kernels::attention::reference::cache::attend;
+use retrograph_kernels::attention::reference::decode::decode_attention;
 use retrograph_kernels::ops::{
-    CacheAppend, CacheAttention, CacheAttentionSum, CacheScores, CacheShape, CacheSoftmax,
-    CacheValues, Compute, Rope, Turn, Turned, rope_tables,
+    CacheAppend, CacheScores, CacheShape, CacheSoftmax, CacheValues, DType, DecodeAttention,
+    DecodeAttentionCombine, QkNormRope, Rope, RopeTensor, rope_tables,
 };
 use retrograph_kernels::rope::reference::rope;
 use retrograph_kernels::{KernelError, Launch, View};
@@ -17,8 +17,8 @@ use crate::support::{Data, Tolerance, doubles, same_bits};
 /// As for softmax; the weighted sum adds a rounding for each position.
 pub(crate) const TOLERANCE: f64 = 2e-5;
 
-pub(crate) fn shape([length, heads, kv_heads, head_dim]: [usize; 4]) -> CacheShape {
-    CacheShape { length, heads, kv_heads, head_dim }
+pub(crate) fn shape([capacity, heads, kv_heads, head_dim]: [usize; 4]) -> CacheShape {
+    CacheShape { capacity, heads, kv_heads, head_dim }
 }
 
 /// Query, keys and values; what lies behind the newest position is not a number.
@@ -37,7 +37,7 @@ struct Case {
 impl Case {
     fn new(data: &mut Data, sizes: [usize; 4], position: usize) -> Self {
         let shape = shape(sizes);
-        let (held, whole) = (position + 1, shape.length);
+        let (held, whole) = (position + 1, shape.capacity);
         let width = shape.kv_heads * shape.head_dim;
         let mut filled = || {
             let mut cache = data.uniform(held * width, 2.0);
@@ -70,25 +70,27 @@ impl Case {
             (held, device.upload(&own))
         });
         let caches = caches(&device, self.form, ([&keys, &values], self.shift));
-        let runs = shape.heads * shape.runs();
-        let partials = device.unwritten(runs * shape.head_dim);
-        let (stats, out) = (device.unwritten(runs * 2), device.unwritten(self.q.len()));
+        let splits = shape.heads * shape.splits();
+        let partials = device.unwritten(splits * shape.head_dim);
+        let (stats, out) = (device.unwritten(splits * 2), device.unwritten(self.q.len()));
         let position = device.upload(&[self.position as u32]);
         let half = shape.head_dim / 2;
         let tables = [1.0, 0.0].map(|value| device.upload(&vec![value; half]));
-        let turned = Turned { gammas: [None; 2], eps: 0.0, tables, positions: 1 };
-        let (projected, scale) = ([device.upload(&self.q), k, v].map(Into::into), self.scale);
+        let norm_rope = QkNormRope { gammas: [None; 2], eps: 0.0, tables, positions: 1 };
+        let (qkv, scale) = ([device.upload(&self.q), k, v].map(Into::into), self.scale);
         let attention =
-            CacheAttention { projected, turned, caches, partials, stats, position, shape, scale };
+            DecodeAttention { qkv, norm_rope, caches, partials, stats, position, shape, scale };
         device.run(&attention.launch().unwrap());
-        device.run(&CacheAttentionSum { partials, stats, out, position, shape }.launch().unwrap());
+        device.run(
+            &DecodeAttentionCombine { partials, stats, out, position, shape }.launch().unwrap(),
+        );
         device.download(out)
     }
 
     fn expected(&self) -> Vec<f64> {
         let (q, keys, values) = (doubles(&self.q), doubles(&self.keys), doubles(&self.values));
-        let length = (self.position + 1).min(self.shape.length);
-        attend(&q, (&keys, &values), length, (self.shape, self.scale.into()))
+        let capacity = (self.position + 1).min(self.shape.capacity);
+        decode_attention(&q, (&keys, &values), capacity, (self.shape, self.scale.into()))
     }
 
     fn check(&self, what: &str) -> Vec<f32> {
@@ -115,10 +117,10 @@ fn one_token_attends_to_what_the_cache_holds_and_to_nothing_else() {
     ] {
         for position in positions {
             let case = Case::new(&mut data, sizes, position);
-            same_bits(&case.check("once"), &case.run(), "two runs");
+            same_bits(&case.check("once"), &case.run(), "two splits");
             let case = case.in_bf16();
             let halves = case.check("in bf16");
-            same_bits(&halves, &case.run(), "two runs in bf16");
+            same_bits(&halves, &case.run(), "two splits in bf16");
             for shift in [0, 1, 2, 4] {
                 let floats = Case { form: Form::F32, shift, ..case.clone() };
                 same_bits(&halves, &floats.run(), "the same numbers as bf16 and as f32");
@@ -136,9 +138,9 @@ fn the_room_in_the_cache_does_not_change_a_bit() {
     let small = Case::new(&mut data, [128, 4, 2, 8], 99);
     let room = |cache: &[f32]| [cache, &vec![f32::NAN; 384 * 16]].concat();
     let (keys, values, q) = (room(&small.keys), room(&small.values), small.q.clone());
-    let shape = CacheShape { length: 512, ..small.shape };
+    let shape = CacheShape { capacity: 512, ..small.shape };
     let large = Case { shape, keys, values, q, ..small };
-    let back = CacheShape { length: 128, ..shape };
+    let back = CacheShape { capacity: 128, ..shape };
     let small = Case {
         shape: back,
         keys: large.keys[..128 * 16].to_vec(),
@@ -185,7 +187,7 @@ fn several_tokens_are_appended_and_attend_each_up_to_itself() {
         ([20, 3, 3, 4], 17, 8, 3),
     ] {
         let shape = shape(sizes);
-        let CacheShape { length, heads, kv_heads, head_dim } = shape;
+        let CacheShape { capacity, heads, kv_heads, head_dim } = shape;
         let width = kv_heads * head_dim;
         let [past_k, past_v] = [(); 2].map(|()| data.uniform(start * width, 1.0));
         let [new_k, new_v] = [(); 2].map(|()| data.uniform(tokens * width, 1.0));
@@ -193,7 +195,7 @@ fn several_tokens_are_appended_and_attend_each_up_to_itself() {
         let device = Device::new();
         let padded = |past: &[f32]| {
             let mut cache = past.to_vec();
-            cache.resize(length * width, 0.0);
+            cache.resize(capacity * width, 0.0);
             device.upload(&cache)
         };
         let pair @ [key_cache, value_cache] = [padded(&past_k), padded(&past_v)];
@@ -204,19 +206,20 @@ fn several_tokens_are_appended_and_attend_each_up_to_itself() {
         device.run(&append.launch().unwrap());
         let held = |past: &[f32], new: &[f32]| {
             let mut all = [past, &new[..count * width]].concat();
-            all.resize(length * width, 0.0);
+            all.resize(capacity * width, 0.0);
             all
         };
         let (all_k, all_v) = (held(&past_k, &new_k), held(&past_v, &new_v));
         same_bits(&device.download(key_cache), &all_k, "keys");
         same_bits(&device.download(value_cache), &all_v, "values");
 
-        let scores = device.unwritten(heads * tokens * length);
+        let scores = device.unwritten(heads * tokens * capacity);
         let (query, out) = (device.upload(&q), device.unwritten(q.len()));
         let (queries, scale) = (tokens, 0.5);
         let product = CacheScores { q: query, keys: key_cache, scores, queries, shape, scale };
         device.run(&product.launch().unwrap());
-        let softmax = CacheSoftmax { values: scores, start: first, heads, queries, width: length };
+        let softmax =
+            CacheSoftmax { values: scores, start: first, heads, queries, width: capacity };
         device.run(&softmax.launch().unwrap());
         let values = CacheValues { probs: scores, values: value_cache, out, queries, shape };
         device.run(&values.launch().unwrap());
@@ -225,7 +228,7 @@ fn several_tokens_are_appended_and_attend_each_up_to_itself() {
         for token in 0..count {
             let q = doubles(&q[token * row..][..row]);
             let caches = (&*doubles(&all_k), &*doubles(&all_v));
-            let expected = attend(&q, caches, start + token + 1, (shape, scale.into()));
+            let expected = decode_attention(&q, caches, start + token + 1, (shape, scale.into()));
             let tolerance = Tolerance::relative(TOLERANCE).absolute(TOLERANCE);
             tolerance.check(&out[token * row..][..row], &expected, &format!("token {token}"));
         }
@@ -242,7 +245,7 @@ fn positions_count_from_where_the_device_says() {
     for start in [4, 11_usize] {
         let device = Device::new();
         let out = device.unwritten(x.len());
-        let tensors = [Turn { x: device.upload(&x), out: out.into(), heads }];
+        let tensors = [RopeTensor { x: device.upload(&x), out: out.into(), heads }];
         let launch = Rope {
             tensors: &tensors,
             cos: device.upload(&cos),
@@ -293,7 +296,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     let wide = CacheAppend { caches: [halves(96); 2].into(), ..append };
     assert!(wide.launch().is_ok());
     let odd = CacheAppend { caches: [halves(96), halves(97).slice(1..97)].into(), ..append };
-    assert!(error(odd.launch()).contains("whole words"));
+    assert!(error(odd.launch()).contains("multiples of 4 bytes"));
     let narrow = CacheShape { kv_heads: 1, head_dim: 3, ..shape };
     let odd = CacheAppend { caches: [halves(24); 2].into(), shape: narrow, ..append };
     assert!(error(odd.launch()).contains("even number"));
@@ -301,11 +304,11 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     let (q, out) = (floats("q", 24), floats("out", 24));
     let (partials, stats) = (floats("partials", 24), floats("stats", 8));
     let tables = [floats("cos", 3); 2];
-    let turned = Turned { gammas: [None; 2], eps: 0.0, tables, positions: 1 };
+    let norm_rope = QkNormRope { gammas: [None; 2], eps: 0.0, tables, positions: 1 };
     let kv = floats("kv", 12);
-    let one = CacheAttention {
-        projected: [q, kv, kv].map(Into::into),
-        turned,
+    let one = DecodeAttention {
+        qkv: [q, kv, kv].map(Into::into),
+        norm_rope,
         caches: [cache; 2].into(),
         partials,
         stats,
@@ -315,10 +318,10 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     };
     assert!(one.launch().is_ok());
     let odd = floats("stats", 9).slice(1..9);
-    assert!(error(CacheAttention { stats: odd, ..one }.launch()).contains("multiple of 8"));
-    let sum = CacheAttentionSum { partials, stats, out, position, shape };
+    assert!(error(DecodeAttention { stats: odd, ..one }.launch()).contains("multiple of 8"));
+    let sum = DecodeAttentionCombine { partials, stats, out, position, shape };
     assert!(sum.launch().is_ok());
-    let short = CacheAttentionSum { out: floats("out", 23), ..sum };
+    let short = DecodeAttentionCombine { out: floats("out", 23), ..sum };
     assert!(error(short.launch()).contains("out"));
 
     let (scores, queries) = (floats("scores", 4 * 3 * 8), 3);
@@ -328,7 +331,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     assert!(error(CacheScores { queries: 2, ..product }.launch()).contains("`q`"));
     let stored = CacheScores { q, keys: halves(96), scores, queries, shape, scale: 1.0 };
     assert!(error(stored.launch()).contains("bf16"), "there is no product in f32 with bf16");
-    assert!(stored.launch_in(Compute::Bf16).is_ok());
+    assert!(stored.launch_in(DType::Bf16).is_ok());
     let softmax = CacheSoftmax { values: scores, start: position, heads: 4, queries, width: 8 };
     assert!(softmax.launch().is_ok());
     assert!(error(CacheSoftmax { width: 7, ..softmax }.launch()).contains("values"));

@@ -180,11 +180,11 @@ fn the_gradient_goes_where_it_is_asked_for_and_nowhere_else() {
         device.run(&loss.launch().unwrap());
         let alone = device.download(losses);
         let whole = device.unwritten(len);
-        let grad_logits = GradLogits::Apart(whole.into());
+        let grad_logits = GradLogits::Separate(whole.into());
         device.run(&CrossEntropy { grad_logits, ..loss }.launch().unwrap());
         same_bits(&device.download(losses), &alone, "losses");
         rounds(&device, len, &|to| {
-            CrossEntropy { grad_logits: GradLogits::Apart(to), ..loss }.launch()
+            CrossEntropy { grad_logits: GradLogits::Separate(to), ..loss }.launch()
         });
         same_bits(&device.download(logits), &numbers, "logits that are only read");
         let (logits, whole) = (place(), device.download(whole));

@@ -1,12 +1,12 @@
 //! A token's attention from its projections on: updates, norms, rotation, its place in the cache.
 
 use half::bf16;
-use retrograph_kernels::attention::reference::cache::attend;
+use retrograph_kernels::attention::reference::decode::decode_attention;
 use retrograph_kernels::gemm::reference::fprop;
 use retrograph_kernels::norm::reference::rms_norm::rms_norm;
 use retrograph_kernels::ops::{
-    CacheAttention, CacheAttentionSum, CacheShape, GemmShape, LowRankUp, Projected, Turned,
-    rope_tables,
+    CacheShape, DecodeAttention, DecodeAttentionCombine, GemmShape, LoraUpdate, QkNormRope,
+    QkvProjection, rope_tables,
 };
 use retrograph_kernels::rope::reference::rope;
 
@@ -22,8 +22,8 @@ const EPS: f32 = 1e-6;
 /// A projection: as it is, and what updates it.
 struct Part {
     x: Vec<f32>,
-    low: Vec<f32>,
-    up: Vec<f32>,
+    t: Vec<f32>,
+    b: Vec<f32>,
 }
 
 struct Case {
@@ -43,16 +43,16 @@ impl Case {
         (position, rank, form): (usize, usize, Form),
     ) -> Self {
         let shape = shape(sizes);
-        let CacheShape { length, heads, kv_heads, head_dim } = shape;
+        let CacheShape { capacity, heads, kv_heads, head_dim } = shape;
         let parts = [heads, kv_heads, kv_heads].map(|heads| Part {
             x: data.uniform(heads * head_dim, 1.0),
-            low: data.uniform(rank, 1.0),
-            up: data.uniform(heads * head_dim * rank, 1.0),
+            t: data.uniform(rank, 1.0),
+            b: data.uniform(heads * head_dim * rank, 1.0),
         });
         let width = kv_heads * head_dim;
         let past = [(); 2].map(|()| {
-            let mut past = data.uniform(position.min(length) * width, 1.0);
-            past.resize(length * width, f32::NAN);
+            let mut past = data.uniform(position.min(capacity) * width, 1.0);
+            past.resize(capacity * width, f32::NAN);
             if form == Form::Bf16 { rounded(&past) } else { past }
         });
         let gammas = [(); 2].map(|()| Some(data.uniform(head_dim, 2.0)));
@@ -62,31 +62,33 @@ impl Case {
     /// The output, and both caches behind it.
     fn run(&self, data_of: [bool; 3]) -> [Vec<f32>; 3] {
         let (device, shape) = (Device::new(), self.shape);
-        let projected = [0, 1, 2].map(|at| {
-            let Part { x, low, up } = &self.parts[at];
-            let update =
-                LowRankUp { low: device.upload(low), up: device.upload(up), scale: self.low_scale };
-            let update = (data_of[at] && !low.is_empty()).then_some(update);
-            Projected { x: device.upload(x), update }
+        let qkv = [0, 1, 2].map(|at| {
+            let Part { x, t, b } = &self.parts[at];
+            let lora =
+                LoraUpdate { t: device.upload(t), b: device.upload(b), scale: self.low_scale };
+            let lora = (data_of[at] && !t.is_empty()).then_some(lora);
+            QkvProjection { x: device.upload(x), lora }
         });
         let gammas =
             self.gammas.each_ref().map(|gamma| gamma.as_ref().map(|gamma| device.upload(gamma)));
         let (cos, sin) = rope_tables(POSITIONS, shape.head_dim, 100.0);
         let tables = [device.upload(&cos), device.upload(&sin)];
-        let turned = Turned { gammas, eps: EPS, tables, positions: POSITIONS };
+        let norm_rope = QkNormRope { gammas, eps: EPS, tables, positions: POSITIONS };
         let [keys, values] = &self.past;
         let caches = caches(&device, self.form, ([keys, values], 0));
-        let runs = shape.heads * shape.runs();
-        let partials = device.unwritten(runs * shape.head_dim);
-        let stats = device.unwritten(runs * 2);
+        let splits = shape.heads * shape.splits();
+        let partials = device.unwritten(splits * shape.head_dim);
+        let stats = device.unwritten(splits * 2);
         let out = device.unwritten(shape.heads * shape.head_dim);
         let position = device.upload(&[self.position as u32]);
         let scale = self.scale();
         let attention =
-            CacheAttention { projected, turned, caches, partials, stats, position, shape, scale };
+            DecodeAttention { qkv, norm_rope, caches, partials, stats, position, shape, scale };
         device.run(&attention.launch().unwrap());
-        device.run(&CacheAttentionSum { partials, stats, out, position, shape }.launch().unwrap());
-        let [keys, values] = caches.stored().map(|cache| held(&device, cache));
+        device.run(
+            &DecodeAttentionCombine { partials, stats, out, position, shape }.launch().unwrap(),
+        );
+        let [keys, values] = caches.views().map(|cache| held(&device, cache));
         [device.download(out), keys, values]
     }
 
@@ -95,19 +97,19 @@ impl Case {
     }
 
     /// Query, key and value as they enter attention.
-    fn projected(&self, data_of: [bool; 3]) -> [Vec<f64>; 3] {
+    fn qkv(&self, data_of: [bool; 3]) -> [Vec<f64>; 3] {
         let head_dim = self.shape.head_dim;
         let (cos, sin) = rope_tables(POSITIONS, head_dim, 100.0);
         let row = self.position * head_dim / 2..(self.position + 1) * head_dim / 2;
         let tables = (&doubles(&cos[row.clone()])[..], &doubles(&sin[row])[..]);
         [0, 1, 2].map(|at| {
-            let Part { x, low, up } = &self.parts[at];
+            let Part { x, t, b } = &self.parts[at];
             let mut values = doubles(x);
-            if data_of[at] && !low.is_empty() {
-                let shape = GemmShape { rows: 1, inputs: low.len(), outputs: x.len() };
-                let update = fprop(&doubles(low), &doubles(up), shape);
-                let scaled = update.iter().map(|update| update * f64::from(self.low_scale));
-                values.iter_mut().zip(scaled).for_each(|(value, update)| *value += update);
+            if data_of[at] && !t.is_empty() {
+                let shape = GemmShape { rows: 1, inputs: t.len(), outputs: x.len() };
+                let lora = fprop(&doubles(t), &doubles(b), shape);
+                let scaled = lora.iter().map(|lora| lora * f64::from(self.low_scale));
+                values.iter_mut().zip(scaled).for_each(|(value, lora)| *value += lora);
             }
             if at == 2 {
                 return values;
@@ -121,11 +123,11 @@ impl Case {
 
     fn check(&self, data_of: [bool; 3], what: &str) {
         let found = self.run(data_of);
-        same_bits(&found.concat(), &self.run(data_of).concat(), "two runs");
-        let [q, key, value] = self.projected(data_of);
+        same_bits(&found.concat(), &self.run(data_of).concat(), "two splits");
+        let [q, key, value] = self.qkv(data_of);
         let width = key.len();
         let place = self.position * width;
-        let fits = self.position < self.shape.length;
+        let fits = self.position < self.shape.capacity;
         let mut expected = self.past.each_ref().map(|past| doubles(past));
         let near = Tolerance::relative(TOLERANCE).absolute(TOLERANCE);
         for ((cache, own), found) in expected.iter_mut().zip([key, value]).zip(&found[1..]) {
@@ -142,9 +144,9 @@ impl Case {
             let before = self.past[0].len().min(place);
             assert!(found[before..].iter().skip(width).all(|value| value.is_nan()), "{what}");
         }
-        let length = (self.position + 1).min(self.shape.length);
+        let capacity = (self.position + 1).min(self.shape.capacity);
         let [keys, values] = &expected;
-        let out = attend(&q, (keys, values), length, (self.shape, self.scale().into()));
+        let out = decode_attention(&q, (keys, values), capacity, (self.shape, self.scale().into()));
         near.absolute(2.0 * TOLERANCE).check(&found[0], &out, what);
         if self.form == Form::Bf16 {
             assert!(
@@ -189,7 +191,7 @@ fn norms_of_heads_keep_their_precision_where_squares_leave_the_range() {
         for part in &mut case.parts[..2] {
             part.x = data.uniform(part.x.len(), scale);
         }
-        let [q, key, _] = case.projected([false; 3]);
+        let [q, key, _] = case.qkv([false; 3]);
         if scale > 1.0 {
             case.check([false; 3], "large");
         } else {

@@ -11,16 +11,16 @@ use crate::support::{Data, same_bits};
 const LENGTHS: [usize; 10] = [0, 1, 2, 3, 4, 5, 127, 1023, 1025, 2053];
 const SEED: u64 = 0x0123_4567_89ab_cdef;
 
-/// What is drawn: step, stream, seed and probability.
+/// What is drawn: step, sequence, seed and probability.
 #[derive(Clone, Copy)]
 struct Drawn {
     step: u32,
-    stream: u32,
+    sequence: u32,
     seed: u64,
     probability: f32,
 }
 
-const DRAWN: Drawn = Drawn { step: 3, stream: 7, seed: SEED, probability: 0.3 };
+const DRAWN: Drawn = Drawn { step: 3, sequence: 7, seed: SEED, probability: 0.3 };
 
 /// Runs over `x` into poisoned memory, or adds to `before`; `shift` moves both off their alignment.
 fn run(x: &[f32], before: Option<&[f32]>, drawn: Drawn, shift: usize) -> Vec<f32> {
@@ -29,14 +29,14 @@ fn run(x: &[f32], before: Option<&[f32]>, drawn: Drawn, shift: usize) -> Vec<f32
     let input = device.upload(&padded(x)).slice(shift..shift + x.len());
     let start = before.map_or_else(|| vec![f32::NAN; x.len()], <[f32]>::to_vec);
     let whole = device.upload(&padded(&start));
-    let Drawn { step, stream, seed, probability } = drawn;
+    let Drawn { step, sequence, seed, probability } = drawn;
     let launch = Dropout {
         x: input,
         out: whole.slice(shift..shift + x.len()),
         step: device.upload(&[step]),
         probability,
         seed,
-        stream,
+        sequence,
         accumulate: before.is_some(),
     };
     device.run(&launch.launch().unwrap());
@@ -47,10 +47,10 @@ fn run(x: &[f32], before: Option<&[f32]>, drawn: Drawn, shift: usize) -> Vec<f32
 }
 
 fn expected(x: &[f32], before: Option<&[f32]>, drawn: Drawn) -> Vec<f32> {
-    let Drawn { step, stream, seed, probability } = drawn;
+    let Drawn { step, sequence, seed, probability } = drawn;
     let scale = (1.0 / (1.0 - f64::from(probability))) as f32;
     let element = |(index, &x): (usize, &f32)| {
-        let kept = if keeps(index, [step, stream], seed, probability) { x * scale } else { 0.0 };
+        let kept = if keeps(index, [step, sequence], seed, probability) { x * scale } else { 0.0 };
         before.map_or(kept, |before| kept + before[index])
     };
     x.iter().enumerate().map(element).collect()
@@ -84,7 +84,7 @@ fn as_many_are_left_out_as_asked_for_and_others_each_time() {
     assert!((count(&first) - mean).abs() < 6.0 * deviation, "{} of {n}", count(&first));
     for other in [
         Drawn { step: 4, ..DRAWN },
-        Drawn { stream: 8, ..DRAWN },
+        Drawn { sequence: 8, ..DRAWN },
         Drawn { seed: SEED + 1, ..DRAWN },
         Drawn { seed: SEED ^ 1 << 40, ..DRAWN },
     ] {
@@ -112,7 +112,7 @@ fn a_probability_is_below_one() {
     for probability in [1.0, -0.1, f32::NAN, f32::INFINITY] {
         let (x, step) = (device.upload(&[1.0_f32]), device.upload(&[0_u32]));
         let dropout =
-            Dropout { x, out: x, step, probability, seed: 0, stream: 0, accumulate: false };
+            Dropout { x, out: x, step, probability, seed: 0, sequence: 0, accumulate: false };
         let error = dropout.launch().unwrap_err();
         assert!(matches!(error, KernelError::Constant { .. }), "{error}");
     }

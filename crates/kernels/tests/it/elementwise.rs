@@ -5,9 +5,9 @@ use retrograph_kernels::elementwise::reference::silu::{
     silu, silu_backward, swiglu, swiglu_backward,
 };
 use retrograph_kernels::ops::{
-    Add, Cast, RmsNorm, Silu, SiluBackward, Stored, SwiGlu, SwiGluBackward, Written,
+    Add, Cast, Output, RmsNorm, Silu, SiluBackward, SwiGlu, SwiGluBackward, TensorView,
 };
-use retrograph_kernels::{KernelError, Launch, View};
+use retrograph_kernels::{DType, KernelError, Launch, View};
 
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, differences, doubles, same_bits};
@@ -196,9 +196,12 @@ fn swiglu_from_bf16_has_the_bits_of_swiglu_from_the_same_numbers_in_f32() {
         device.run(&from.launch().unwrap());
         same_bits(&device.download(a), &device.download(c), "grad_gate");
         same_bits(&device.download(b), &device.download(d), "grad_up");
-        let mixed = SwiGlu { gate: Stored::F32(y), up: Stored::Bf16(up), out: other };
+        let mixed = SwiGlu { gate: TensorView::F32(y), up: TensorView::Bf16(up), out: other };
         let error = mixed.launch().unwrap_err();
-        assert!(matches!(error, KernelError::Storage { stored: "bf16", .. }), "{error}");
+        assert!(
+            matches!(error, KernelError::UnsupportedDType { dtype: DType::Bf16, .. }),
+            "{error}"
+        );
     }
 }
 
@@ -230,7 +233,7 @@ fn addition_is_exact_and_may_be_in_place() {
 }
 
 /// A launch that writes one result where it is told to.
-type Write<'a> = &'a dyn Fn(Written<u64>) -> Result<Launch<u64>, KernelError>;
+type Write<'a> = &'a dyn Fn(Output<u64>) -> Result<Launch<u64>, KernelError>;
 
 /// Checks that a result in bf16, alone or beside f32, at an aligned address or not, is the one in
 /// f32 rounded, and that nothing is written beyond it.
@@ -243,7 +246,7 @@ pub(crate) fn rounds(device: &Device, len: usize, launch: Write<'_>) {
         let whole = device.upload(&vec![bf16::MAX; len + 4]);
         let rounded = whole.slice(shift..shift + len);
         let beside = device.unwritten(shift + len).slice(shift..shift + len);
-        let to = if both { Written::Both(beside, rounded) } else { Written::Bf16(rounded) };
+        let to = if both { Output::Both(beside, rounded) } else { Output::Bf16(rounded) };
         device.run(&launch(to).unwrap());
         let found: Vec<bf16> = device.download(whole);
         for (i, found) in found.iter().enumerate() {
@@ -270,7 +273,7 @@ fn results_in_bf16_are_those_in_f32_rounded() {
         rounds(&device, len, &|out| SwiGlu { gate: a, up: b, out }.launch());
         rounds(&device, len, &|out| Add { a, b, out }.launch());
         rounds(&device, len, &|to| {
-            let (gate, up, grad_out, grad_up) = (a, b, c, Written::F32(scratch));
+            let (gate, up, grad_out, grad_up) = (a, b, c, Output::F32(scratch));
             SwiGluBackward { gate, up, grad_out, grad_gate: to, grad_up }.launch()
         });
         let y = device.upload(&vec![bf16::MAX; len]);
@@ -287,7 +290,7 @@ fn norms_in_bf16_are_those_in_f32_rounded() {
         let [x, gamma] = [rows * width, width].map(|len| device.upload(&data.uniform(len, 2.0)));
         let rstd = device.unwritten(rows);
         rounds(&device, rows * width, &|y| {
-            RmsNorm { x, addend: None, gamma, y, rstd, rows, width, eps: 1e-6 }.launch()
+            RmsNorm { x, residual: None, gamma, y, rstd, rows, width, eps: 1e-6 }.launch()
         });
     }
 }

@@ -1,8 +1,8 @@
 //! Fused attention and its gradients against their references and finite differences.
 
-use retrograph_kernels::attention::reference::fused::{attend, attend_backward};
+use retrograph_kernels::attention::reference::forward::{attention, attention_backward};
 use retrograph_kernels::ops::{
-    AttentionShape, Compute, FusedAttention, FusedAttentionGradKv, FusedAttentionGrads,
+    AttentionBackwardInputs, AttentionShape, DType, FusedAttention, FusedAttentionGradKv,
 };
 use retrograph_kernels::{KernelError, SmTarget, View};
 
@@ -29,9 +29,9 @@ const SHAPES: [[usize; 5]; 13] = [
     [1, 193, 1, 1, 8],
 ];
 
-const BOTH: [Compute; 2] = [Compute::F32, Compute::Bf16];
+const BOTH: [DType; 2] = [DType::F32, DType::Bf16];
 
-fn results_match(compute: Compute) {
+fn results_match(compute: DType) {
     let mut data = Data::new("fused attention");
     for sizes in SHAPES {
         let case = Case::new(&mut data, compute, sizes);
@@ -47,12 +47,12 @@ fn results_match(compute: Compute) {
 
 #[test]
 fn results_in_f32_match_their_references_and_repeat_their_bits() {
-    results_match(Compute::F32);
+    results_match(DType::F32);
 }
 
 #[test]
 fn results_in_bf16_match_their_references_and_repeat_their_bits() {
-    results_match(Compute::Bf16);
+    results_match(DType::Bf16);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn gradients_match_finite_differences() {
     BOTH.into_iter().for_each(|compute| gradients_match(&mut data, compute));
 }
 
-fn gradients_match(data: &mut Data, compute: Compute) {
+fn gradients_match(data: &mut Data, compute: DType) {
     let mut case = Case::new(data, compute, [2, 5, 4, 2, 8]);
     // Numbers that bf16 has, so that the reference can be moved from where the kernels are.
     for tensor in [&mut case.q, &mut case.k, &mut case.v, &mut case.grad_out] {
@@ -81,7 +81,7 @@ fn gradients_match(data: &mut Data, compute: Compute) {
     let ([q, k, v, grad_out], shape) = (case.operands(), case.shape);
     let scale = f64::from(case.scale);
     let loss = |operands: [&[f64]; 3]| -> f64 {
-        let out = attend(operands, shape, scale).out;
+        let out = attention(operands, shape, scale).out;
         out.iter().zip(&grad_out).map(|(out, grad)| out * grad).sum()
     };
     let (results, bounds) = (case.run(2), case.bounds());
@@ -99,14 +99,14 @@ fn large_and_tiny_numbers_neither_overflow_nor_vanish() {
     BOTH.into_iter().for_each(|compute| neither_overflow_nor_vanish(&mut data, compute));
 }
 
-fn neither_overflow_nor_vanish(data: &mut Data, compute: Compute) {
+fn neither_overflow_nor_vanish(data: &mut Data, compute: DType) {
     // Scores of ±1e4: nearly all weight is on one key, and exponentials would overflow.
     let mut case = Case::new(data, compute, [1, 70, 2, 1, 16]);
     case.scale = 1e4 / 64.0;
     let results = case.run(1);
     assert!(results.all().iter().all(|x| x.is_finite()));
     let [q, k, v, _] = case.operands();
-    let expected = attend([&q, &k, &v], case.shape, case.scale.into());
+    let expected = attention([&q, &k, &v], case.shape, case.scale.into());
     // Scores of 1e4 are off by 1e-3 in f32, and so are logarithms and exponents.
     within(&results.out, &expected.out, &vec![0.05; q.len()], "out");
     within(&results.lse, &expected.lse, &vec![0.02; results.lse.len()], "lse");
@@ -126,7 +126,7 @@ fn neither_overflow_nor_vanish(data: &mut Data, compute: Compute) {
             let expected: Vec<_> =
                 plain.iter().map(|x| f64::from(*x) * f64::from(factor)).collect();
             // Rounding may differ, as factors are no powers of 2.
-            let rounding = if compute == Compute::F32 { 2e-5 } else { 0.05 };
+            let rounding = if compute == DType::F32 { 2e-5 } else { 0.05 };
             let bounds = vec![rounding * f64::from(factor); found.len()];
             within(found, &expected, &bounds, &format!("{of_values:e}, {of_grads:e}"));
         }
@@ -146,8 +146,8 @@ fn what_is_not_finite_reaches_what_depends_on_it_and_stays_in_its_run_of_tokens(
         tensor[which][token * 8 + 3] = special;
         let results = case.run(1);
         let ([q, k, v, grad_out], shape) = (case.operands(), case.shape);
-        let expected = attend([&q, &k, &v], shape, case.scale.into());
-        let grads = attend_backward([&q, &k, &v], &grad_out, shape, case.scale.into());
+        let expected = attention([&q, &k, &v], shape, case.scale.into());
+        let grads = attention_backward([&q, &k, &v], &grad_out, shape, case.scale.into());
         for (name, found, expected) in [
             ("out", &results.out, &expected.out),
             ("grad_q", &results.q, &grads.q),
@@ -170,12 +170,12 @@ fn what_is_not_finite_reaches_what_depends_on_it_and_stays_in_its_run_of_tokens(
 fn keys_without_weight_count_for_nothing_and_rows_without_any_are_nan() {
     // Products of 1 and −∞, and of 0 and −∞, which is NaN.
     let mut data = Data::new("fused hidden");
-    let mut case = Case::new(&mut data, Compute::Bf16, [1, 70, 1, 1, 4]);
+    let mut case = Case::new(&mut data, DType::Bf16, [1, 70, 1, 1, 4]);
     case.q.fill(1.0);
     (0..40).for_each(|token| case.k[token * 4] = f32::NEG_INFINITY);
     let results = case.run(1);
     let [q, k, v, _] = case.operands();
-    let expected = attend([&q, &k, &v], case.shape, case.scale.into());
+    let expected = attention([&q, &k, &v], case.shape, case.scale.into());
     let bounds = vec![0.02; results.out.len()];
     within(&results.out, &expected.out, &bounds, "out");
     assert!(
@@ -183,7 +183,7 @@ fn keys_without_weight_count_for_nothing_and_rows_without_any_are_nan() {
             && results.out[160..].iter().all(|x| x.is_finite())
     );
     // In f32 infinity has no rest that could be multiplied.
-    let results = Case { compute: Compute::F32, ..case }.run(1);
+    let results = Case { compute: DType::F32, ..case }.run(1);
     assert!(results.out.iter().all(|x| x.is_nan()));
 }
 
@@ -221,28 +221,28 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     for scale in [0.0, -1.0, f32::NAN, f32::INFINITY] {
         assert!(message(FusedAttention { scale, ..good }).contains("scale"));
     }
-    let from = FusedAttentionGrads {
+    let inputs = AttentionBackwardInputs {
         q: good.q,
         k: good.k,
         v: good.v,
         grad_out: view(32),
-        rows: view(8),
+        lse_delta: view(8),
         shape,
         scale: 0.5,
     };
-    let grads = |parts, len| FusedAttentionGradKv { from, grads: view(len), parts }.launch();
+    let grads = |splits, len| FusedAttentionGradKv { inputs, grads: view(len), splits }.launch();
     assert!(grads(2, 64).is_ok());
     assert!(matches!(grads(3, 96), Err(KernelError::Shape { left: 3, right: 2, .. })));
     assert!(matches!(grads(2, 32), Err(KernelError::Length { operand: "grads", .. })));
 }
 
 #[test]
-fn a_group_is_cut_into_as_few_parts_as_fill_a_device() {
-    let parts = |sizes| shape(sizes).fused_parts();
-    assert_eq!(parts([4, 512, 12, 2, 128]), 6);
-    assert_eq!(parts([16, 512, 12, 2, 128]), 2);
-    assert_eq!(parts([17, 512, 12, 2, 128]), 1);
-    assert_eq!(parts([1, 64, 12, 2, 128]), 6);
-    assert_eq!(parts([1, 64, 3, 3, 128]), 1);
-    assert_eq!(parts([0, 0, 6, 1, 128]), 6);
+fn a_group_has_as_few_splits_as_fill_a_device() {
+    let splits = |sizes| shape(sizes).grad_kv_splits();
+    let batches = [1, 4, 16, 17, 1000].map(|batch| splits([batch, 512, 12, 2, 128]));
+    assert!(batches.is_sorted_by(|fewer, more| fewer >= more), "{batches:?}");
+    assert_eq!((batches[0], batches[4]), (6, 1));
+    assert!(batches.iter().all(|splits| 6 % splits == 0), "divisors of a group: {batches:?}");
+    assert_eq!(splits([1, 64, 3, 3, 128]), 1);
+    assert_eq!(splits([0, 0, 6, 1, 128]), 6);
 }

@@ -1,10 +1,12 @@
 //! One problem of fused attention: its operands, its results, and what those may be off by.
 
 use half::bf16;
-use retrograph_kernels::attention::reference::fused::{Gradients, attend, attend_backward};
+use retrograph_kernels::attention::reference::forward::{
+    AttentionGradients, attention, attention_backward,
+};
 use retrograph_kernels::ops::{
-    AttentionShape, Compute, FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ,
-    FusedAttentionGrads, FusedAttentionRows, PartsSum, Written,
+    AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionShape, DType, FusedAttention,
+    FusedAttentionGradKv, FusedAttentionGradQ, Output, SplitKSum,
 };
 
 use crate::bounds::within;
@@ -23,10 +25,10 @@ struct Errors {
 
 impl Errors {
     /// In f32 scores of 10 are sums of a few dozen numbers, each off by 2⁻²⁴ of their sum.
-    fn of(compute: Compute) -> Self {
+    fn of(compute: DType) -> Self {
         match compute {
-            Compute::F32 => Self { rounding: 1e-6, weights: 1e-5 },
-            Compute::Bf16 => Self { rounding: 1.0 / 256.0, weights: 1e-4 },
+            DType::F32 => Self { rounding: 1e-6, weights: 1e-5 },
+            _ => Self { rounding: 1.0 / 256.0, weights: 1e-4 },
         }
     }
 }
@@ -37,7 +39,7 @@ pub(crate) fn shape([batch, seq, heads, kv_heads, head_dim]: [usize; 5]) -> Atte
 
 /// Operands and the factor of scores.
 pub(crate) struct Case {
-    pub(crate) compute: Compute,
+    pub(crate) compute: DType,
     pub(crate) shape: AttentionShape,
     pub(crate) scale: f32,
     pub(crate) q: Vec<f32>,
@@ -56,7 +58,7 @@ pub(crate) struct Results {
 }
 
 impl Case {
-    pub(crate) fn new(data: &mut Data, compute: Compute, sizes: [usize; 5]) -> Self {
+    pub(crate) fn new(data: &mut Data, compute: DType, sizes: [usize; 5]) -> Self {
         let shape = shape(sizes);
         let tokens = shape.batch * shape.seq;
         let (query, key) =
@@ -67,41 +69,41 @@ impl Case {
         Self { compute, shape, scale, q, k, v, grad_out }
     }
 
-    /// Runs forward and backward pass, the group in `parts`.
-    pub(crate) fn run(&self, parts: usize) -> Results {
-        self.run_on(&Device::new(), parts)
+    /// Runs forward and backward pass, the group in `splits`.
+    pub(crate) fn run(&self, splits: usize) -> Results {
+        self.run_on(&Device::new(), splits)
     }
 
-    pub(crate) fn run_on(&self, device: &Device, parts: usize) -> Results {
+    pub(crate) fn run_on(&self, device: &Device, splits: usize) -> Results {
         let (compute, shape, scale) = (self.compute, self.shape, self.scale);
         let [q, k, v, grad_out] =
             [&self.q, &self.k, &self.v, &self.grad_out].map(|tensor| device.upload(tensor));
         let lines = shape.batch * shape.heads * shape.seq;
         let (out, lse) = (device.unwritten(q.len()), device.unwritten(lines));
-        let (rows, grad_q) = (device.unwritten(2 * lines), device.unwritten(q.len()));
-        let brain = device.upload(&vec![bf16::MAX; q.len()]);
-        let written = if parts == 1 { Written::Both(out, brain) } else { out.into() };
-        let forward = FusedAttention { q, k, v, out: written, lse, shape, scale };
+        let (lse_delta, grad_q) = (device.unwritten(2 * lines), device.unwritten(q.len()));
+        let out_bf16 = device.upload(&vec![bf16::MAX; q.len()]);
+        let output = if splits == 1 { Output::Both(out, out_bf16) } else { out.into() };
+        let forward = FusedAttention { q, k, v, out: output, lse, shape, scale };
         device.run(&forward.launch_in(compute).unwrap());
-        if parts == 1 {
-            let pairs = device.download(out).into_iter().zip(device.download(brain));
+        if splits == 1 {
+            let pairs = device.download(out).into_iter().zip(device.download(out_bf16));
             for (i, (exact, rounded)) in pairs.enumerate() {
                 let same = rounded.to_bits() == bf16::from_f32(exact).to_bits();
                 assert!(same || exact.is_nan() && rounded.is_nan(), "{i}: {exact} to {rounded}");
             }
         }
-        let of_rows = FusedAttentionRows { out, grad_out, lse, rows, shape };
-        device.run(&of_rows.launch_in(compute).unwrap());
-        let from = FusedAttentionGrads { q, k, v, grad_out, rows, shape, scale };
-        device.run(&FusedAttentionGradQ { from, grad_q }.launch_in(compute).unwrap());
-        let partials = device.unwritten(parts * 2 * k.len());
-        let grad_kv = FusedAttentionGradKv { from, grads: partials, parts };
+        let preprocess = AttentionBackwardPreprocess { out, grad_out, lse, lse_delta, shape };
+        device.run(&preprocess.launch_in(compute).unwrap());
+        let inputs = AttentionBackwardInputs { q, k, v, grad_out, lse_delta, shape, scale };
+        device.run(&FusedAttentionGradQ { inputs, grad_q }.launch_in(compute).unwrap());
+        let partials = device.unwritten(splits * 2 * k.len());
+        let grad_kv = FusedAttentionGradKv { inputs, grads: partials, splits };
         device.run(&grad_kv.launch_in(compute).unwrap());
-        let grads = if parts == 1 {
+        let grads = if splits == 1 {
             partials
         } else {
             let out = device.unwritten(2 * k.len());
-            device.run(&PartsSum { partials, out, parts }.launch().unwrap());
+            device.run(&SplitKSum { partials, out, splits }.launch().unwrap());
             out
         };
         let grads = device.download(grads);
@@ -116,12 +118,12 @@ impl Case {
     }
 
     /// The operands as the kernels multiply them: q, k, v and the gradient of the output. Of
-    /// infinity no parts can be multiplied.
+    /// infinity no splits can be multiplied.
     pub(crate) fn operands(&self) -> [Vec<f64>; 4] {
         let finite = |x: f64| if x.is_finite() { x } else { f64::NAN };
         [&self.q, &self.k, &self.v, &self.grad_out].map(|tensor| match self.compute {
-            Compute::F32 => doubles(tensor).into_iter().map(finite).collect(),
-            Compute::Bf16 => doubles(&rounded(tensor)),
+            DType::F32 => doubles(tensor).into_iter().map(finite).collect(),
+            _ => doubles(&rounded(tensor)),
         })
     }
 
@@ -130,13 +132,13 @@ impl Case {
         let ([q, k, v, grad_out], shape) = (self.operands(), self.shape);
         let compute = self.compute;
         let (scale, what) = (f64::from(self.scale), format!("{compute:?} {what} {shape:?}"));
-        let expected = attend([&q, &k, &v], shape, scale);
+        let expected = attention([&q, &k, &v], shape, scale);
         let bounds = self.bounds();
         within(&results.out, &expected.out, &bounds.out, &format!("{what}: out"));
         let Errors { weights, .. } = Errors::of(compute);
         let lse: Vec<_> = expected.lse.iter().map(|lse| weights + 1e-6 * lse.abs()).collect();
         within(&results.lse, &expected.lse, &lse, &format!("{what}: lse"));
-        let grads = attend_backward([&q, &k, &v], &grad_out, shape, scale);
+        let grads = attention_backward([&q, &k, &v], &grad_out, shape, scale);
         within(&results.q, &grads.q, &bounds.grads.q, &format!("{what}: grad_q"));
         within(&results.k, &grads.k, &bounds.grads.k, &format!("{what}: grad_k"));
         within(&results.v, &grads.v, &bounds.grads.v, &format!("{what}: grad_v"));
@@ -161,7 +163,7 @@ impl Results {
 /// What results may be off by.
 pub(crate) struct Bounds {
     pub(crate) out: Vec<f64>,
-    pub(crate) grads: Gradients,
+    pub(crate) grads: AttentionGradients,
 }
 
 impl Bounds {
@@ -176,8 +178,11 @@ impl Bounds {
         let AttentionShape { seq, heads, kv_heads, head_dim, .. } = shape;
         let (relative, tiny) = (rounding + weights, 1e-7);
         let mut out = vec![tiny; q.len()];
-        let mut grads =
-            Gradients { q: vec![tiny; q.len()], k: vec![tiny; k.len()], v: vec![tiny; v.len()] };
+        let mut grads = AttentionGradients {
+            q: vec![tiny; q.len()],
+            k: vec![tiny; k.len()],
+            v: vec![tiny; v.len()],
+        };
         for i in 0..shape.batch * heads * seq {
             let (batch, head, token) = (i / seq / heads, i / seq % heads, i % seq);
             let row = ((batch * seq + token) * heads + head) * head_dim;

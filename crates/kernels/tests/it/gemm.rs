@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use retrograph_kernels::gemm::reference as gemm;
 
 use crate::bounds::within;
-use crate::gemm_case::{Case, OPS, Op, TILES, geometry, large_tiles, shape};
+use crate::gemm_case::{Case, OPS, Op, TILES, geometry, shape, tf32x3_tiles};
 use crate::harness::Device;
 use crate::support::{Data, differences, doubles, same_bits};
 
@@ -90,8 +90,8 @@ fn the_tile_that_the_sizes_choose_is_right_and_repeats_its_bits() {
         same_bits(&first, &case.run(&device), "two runs");
         let (launch, _) = case.launch(&device);
         let dispatch = launch.dispatch(device.target());
-        let mut tiles = TILES.iter().chain(large_tiles(device.target()));
-        let tile = tiles.find(|(name, ..)| dispatch.entry == format!("gemm_f32_nt_{name}"));
+        let mut tiles = TILES.iter().chain(tf32x3_tiles(device.target()));
+        let tile = tiles.find(|(name, ..)| dispatch.entry == format!("gemm_nt_{name}"));
         assert_eq!(
             dispatch,
             geometry(&launch, device.target(), *tile.expect("a tile that is known"))

@@ -1,20 +1,20 @@
 //! Products in bf16, and products with weights in bf16 and NF4, in every tile.
 
 use retrograph_kernels::KernelError;
-use retrograph_kernels::ops::{Compute, DgradParts, FpropParts, PartsSum};
+use retrograph_kernels::ops::{DType, DgradSplitK, FpropSplitK, SplitKSum};
 
 use crate::gemm_case::{BF16_TILES, Case, Form, OPS, Op, rounded, shape};
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
 
 /// What can be multiplied with what.
-const FORMS: [(Compute, Form); 6] = [
-    (Compute::Bf16, Form::F32),
-    (Compute::Bf16, Form::Bf16),
-    (Compute::Bf16, Form::Nf4),
-    (Compute::Bf16, Form::Nested),
-    (Compute::F32, Form::Nf4),
-    (Compute::F32, Form::Nested),
+const FORMS: [(DType, Form); 6] = [
+    (DType::Bf16, Form::F32),
+    (DType::Bf16, Form::Bf16),
+    (DType::Bf16, Form::Nf4),
+    (DType::Bf16, Form::Nested),
+    (DType::F32, Form::Nf4),
+    (DType::F32, Form::Nested),
 ];
 
 /// Nothing, one, primes, multiples of 8 and of tiles and one past them. Rows, inputs, outputs.
@@ -32,7 +32,7 @@ const SHAPES: [[usize; 3]; 10] = [
 ];
 
 /// Every product, form and shape that there is.
-fn cases() -> Vec<(Op, Compute, Form, [usize; 3])> {
+fn cases() -> Vec<(Op, DType, Form, [usize; 3])> {
     let all = OPS.iter().flat_map(|op| FORMS.map(|(compute, form)| (*op, compute, form)));
     let all = all.filter(|(op, _, form)| *op != Op::Wgrad || *form == Form::F32);
     all.flat_map(|(op, compute, form)| SHAPES.map(|sizes| (op, compute, form, sizes)))
@@ -79,7 +79,7 @@ fn bias_factor_accumulation_and_alignment_do_what_they_say() {
         let bias = (op == Op::Fprop).then_some(bias.as_slice());
         for before in [None, Some(before.as_slice())] {
             let plain = Case::new(op, shape, (&a, &b));
-            let case = Case { bias, before, alpha: -0.75, compute: Compute::Bf16, form, ..plain };
+            let case = Case { bias, before, alpha: -0.75, compute: DType::Bf16, form, ..plain };
             for tile in BF16_TILES {
                 let aligned = case.run_tile(&device, tile);
                 case.check(&aligned, tile.0);
@@ -144,7 +144,7 @@ fn nan_and_infinity_reach_exactly_what_depends_on_them() {
             let (mut a, mut b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
             let (last_a, last_b) = (a.len() - 1, b.len() / 2);
             (a[last_a], b[last_b]) = (value, value);
-            let case = Case { compute: Compute::Bf16, form, ..Case::new(op, shape, (&a, &b)) };
+            let case = Case { compute: DType::Bf16, form, ..Case::new(op, shape, (&a, &b)) };
             for tile in BF16_TILES {
                 case.check(&case.run_tile(&device, tile), "with a special value");
             }
@@ -159,7 +159,7 @@ fn rounding_is_to_the_nearest_and_ties_go_to_even() {
     let mut values: Vec<f32> = (0..=32).map(|i| f32::from_bits(0x3f80_0000 + i * 0x1000)).collect();
     values.extend([1e-40, 3.4e38, -1.003_906_2, 1.011_718_8, f32::MIN_POSITIVE, 0.0]);
     let shape = shape([values.len(), 1, 1]);
-    let case = Case { compute: Compute::Bf16, ..Case::new(Op::Fprop, shape, (&values, &[1.0])) };
+    let case = Case { compute: DType::Bf16, ..Case::new(Op::Fprop, shape, (&values, &[1.0])) };
     for tile in BF16_TILES {
         same_bits(&case.run_tile(&device, tile), &rounded(&values), tile.0);
     }
@@ -180,7 +180,7 @@ fn weights_in_nf4_have_the_values_of_the_host() {
             ..Case::new(Op::Fprop, shape([inputs, inputs, outputs]), (&x, &w))
         };
         let stored = form.stored(&w);
-        let stored = if compute == Compute::Bf16 { rounded(&stored) } else { stored };
+        let stored = if compute == DType::Bf16 { rounded(&stored) } else { stored };
         let expected: Vec<f32> = (0..inputs * outputs)
             .map(|i| stored[i % outputs * inputs + i / outputs] + 0.0)
             .collect();
@@ -192,22 +192,22 @@ fn weights_in_nf4_have_the_values_of_the_host() {
 
 #[test]
 fn products_in_parts_match_their_reference() {
-    let (mut data, device) = (Data::new("mixed parts"), Device::new());
+    let (mut data, device) = (Data::new("mixed splits"), Device::new());
     for (compute, form) in FORMS {
-        let (shape, parts) = (shape([5, 64, 96]), 4);
+        let (shape, splits) = (shape([5, 64, 96]), 4);
         for op in [Op::Fprop, Op::Dgrad] {
             let ([a, b, len], _) = op.lens(shape);
             let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
             let (x, w) = (device.upload(&a), form.upload(&device, &b, 0));
-            let (partials, out) = (device.unwritten(parts * len), device.unwritten(len));
+            let (partials, out) = (device.unwritten(splits * len), device.unwritten(len));
             let launch = match op {
-                Op::Fprop => FpropParts { x, w, partials, shape, parts }.launch_in(compute),
-                _ => DgradParts { grad_out: x, w, partials, shape, parts }.launch_in(compute),
+                Op::Fprop => FpropSplitK { x, w, partials, shape, splits }.launch_in(compute),
+                _ => DgradSplitK { grad_out: x, w, partials, shape, splits }.launch_in(compute),
             };
             device.run(&launch.unwrap());
-            device.run(&PartsSum { partials, out, parts }.launch().unwrap());
+            device.run(&SplitKSum { partials, out, splits }.launch().unwrap());
             let case = Case { compute, form, ..Case::new(op, shape, (&a, &b)) };
-            case.check(&device.download(out), "in parts");
+            case.check(&device.download(out), "in splits");
         }
     }
 }
@@ -222,8 +222,8 @@ fn what_cannot_be_multiplied_is_refused() {
         let case = Case { compute, form, ..Case::new(Op::Fprop, shape, (&a, &b)) };
         case.describe(&device).unwrap_err()
     };
-    let in_f32 = error(Compute::F32, Form::Bf16, [1, 8, 1]);
-    assert!(matches!(in_f32, KernelError::Storage { stored: "bf16", .. }), "{in_f32}");
-    let ragged = error(Compute::Bf16, Form::Nf4, [1, 12, 2]);
+    let in_f32 = error(DType::F32, Form::Bf16, [1, 8, 1]);
+    assert!(matches!(in_f32, KernelError::UnsupportedDType { dtype: DType::Bf16, .. }), "{in_f32}");
+    let ragged = error(DType::Bf16, Form::Nf4, [1, 12, 2]);
     assert!(ragged.to_string().contains("multiple of 8"), "{ragged}");
 }

@@ -1,10 +1,11 @@
 //! One product of a linear layer: how it is launched and what it must be.
 
 use half::bf16;
+use retrograph_kernels::gemm::GemmProblem;
 use retrograph_kernels::gemm::reference as gemm;
 use retrograph_kernels::nf4::{self, Nested};
-use retrograph_kernels::ops::{Compute, Dgrad, Fprop, GemmShape, Nf4, Nf4Scales, Stored, Wgrad};
-use retrograph_kernels::{Dispatch, Kernel, KernelError, Launch, SmTarget, View, images};
+use retrograph_kernels::ops::{DType, Dgrad, Fprop, GemmShape, Nf4, Nf4Scales, TensorView, Wgrad};
+use retrograph_kernels::{Dispatch, Kernel, KernelError, Launch, Problem, SmTarget, View, images};
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;
@@ -39,7 +40,7 @@ pub(crate) const BF16_TILES: [Tile; 7] = [
 
 /// The tiles of large products in f32, whose rows are multiples of 16 bytes. Where warpgroups
 /// multiply, one more loads.
-pub(crate) fn large_tiles(target: SmTarget) -> &'static [Tile; 2] {
+pub(crate) fn tf32x3_tiles(target: SmTarget) -> &'static [Tile; 2] {
     const WARPS: [Tile; 2] =
         [("multistage_128x128", 128, 128, 256), ("multistage_64x64", 64, 64, 128)];
     const WARPGROUPS: [Tile; 2] =
@@ -48,26 +49,26 @@ pub(crate) fn large_tiles(target: SmTarget) -> &'static [Tile; 2] {
 }
 
 /// The tiles of large products in bf16.
-pub(crate) const STREAM_TILES: [Tile; 3] =
+pub(crate) const MULTISTAGE_TILES: [Tile; 3] =
     [("256x128", 256, 128, 256), ("128x128", 128, 128, 256), ("64x64", 64, 64, 128)];
 
 /// The tiles of products of two operands in bf16: where warpgroups multiply, two more.
-pub(crate) fn stream_tiles(target: SmTarget) -> &'static [Tile] {
+pub(crate) fn multistage_tiles(target: SmTarget) -> &'static [Tile] {
     const MOST: [Tile; 5] = [
-        STREAM_TILES[0],
-        STREAM_TILES[1],
-        STREAM_TILES[2],
+        MULTISTAGE_TILES[0],
+        MULTISTAGE_TILES[1],
+        MULTISTAGE_TILES[2],
         ("192x256", 192, 256, 384),
         ("128x192", 128, 192, 256),
     ];
-    if target == SmTarget::exact(90) { &MOST } else { &STREAM_TILES }
+    if target == SmTarget::exact(90) { &MOST } else { &MULTISTAGE_TILES }
 }
 
 /// The tiles of products with an operand in NF4: where warpgroups multiply, one more.
-pub(crate) fn coded_tiles(target: SmTarget) -> &'static [Tile] {
+pub(crate) fn multistage_nf4_tiles(target: SmTarget) -> &'static [Tile] {
     const MOST: [Tile; 4] =
-        [STREAM_TILES[0], STREAM_TILES[1], STREAM_TILES[2], ("192x128", 192, 128, 384)];
-    if target == SmTarget::exact(90) { &MOST } else { &STREAM_TILES }
+        [MULTISTAGE_TILES[0], MULTISTAGE_TILES[1], MULTISTAGE_TILES[2], ("192x128", 192, 128, 384)];
+    if target == SmTarget::exact(90) { &MOST } else { &MULTISTAGE_TILES }
 }
 
 /// How an operand is stored.
@@ -102,7 +103,7 @@ impl Form {
     }
 
     /// `values` on the device, `shift` elements behind an aligned address where they can.
-    pub(crate) fn upload(self, device: &Device, values: &[f32], shift: usize) -> Stored<u64> {
+    pub(crate) fn upload(self, device: &Device, values: &[f32], shift: usize) -> TensorView<u64> {
         let padded = [&vec![f32::NAN; shift], values].concat();
         let range = shift..padded.len();
         match self {
@@ -178,7 +179,7 @@ pub(crate) struct Case<'a> {
     pub(crate) before: Option<&'a [f32]>,
     /// Elements by which operands start later than an aligned address.
     pub(crate) shift: usize,
-    pub(crate) compute: Compute,
+    pub(crate) compute: DType,
     /// How a is stored: as f32 or bf16.
     pub(crate) left: Form,
     /// How b is stored.
@@ -187,7 +188,7 @@ pub(crate) struct Case<'a> {
 
 impl<'a> Case<'a> {
     pub(crate) fn new(op: Op, shape: GemmShape, (a, b): (&'a [f32], &'a [f32])) -> Self {
-        let (compute, left, form) = (Compute::F32, Form::F32, Form::F32);
+        let (compute, left, form) = (DType::F32, Form::F32, Form::F32);
         let (bias, before) = (None, None);
         Self { op, shape, a, b, bias, alpha: 1.0, before, shift: 0, compute, left, form }
     }
@@ -195,10 +196,10 @@ impl<'a> Case<'a> {
     /// The tiles that there are for it.
     pub(crate) fn tiles(&self, target: SmTarget) -> &'static [Tile] {
         match (self.compute, self.left) {
-            (Compute::F32, _) => &TILES,
-            (Compute::Bf16, Form::Bf16) if self.form != Form::Bf16 => coded_tiles(target),
-            (Compute::Bf16, Form::Bf16) => stream_tiles(target),
-            (Compute::Bf16, _) => &BF16_TILES,
+            (DType::F32, _) => &TILES,
+            (_, Form::Bf16) if self.form != Form::Bf16 => multistage_nf4_tiles(target),
+            (_, Form::Bf16) => multistage_tiles(target),
+            _ => &BF16_TILES,
         }
     }
 
@@ -273,8 +274,8 @@ impl<'a> Case<'a> {
     fn factors(&self) -> [Vec<f64>; 2] {
         let b = self.form.stored(self.b);
         match self.compute {
-            Compute::F32 => [doubles(self.a), doubles(&b)],
-            Compute::Bf16 => [doubles(&rounded(self.a)), doubles(&rounded(&b))],
+            DType::F32 => [doubles(self.a), doubles(&b)],
+            _ => [doubles(&rounded(self.a)), doubles(&rounded(&b))],
         }
     }
 
@@ -283,7 +284,7 @@ impl<'a> Case<'a> {
     /// several products: four times the bound.
     #[track_caller]
     pub(crate) fn check(&self, actual: &[f32], what: &str) {
-        let slack = if self.compute == Compute::F32 { 1.0 } else { 4.0 };
+        let slack = if self.compute == DType::F32 { 1.0 } else { 4.0 };
         self.check_within(slack, actual, what);
     }
 
@@ -316,7 +317,9 @@ pub(crate) fn geometry(
     let kernel: &Kernel = launch.kernel;
     let wanted = format!("{}_{name}", kernel.image);
     let entry = kernel.entries.iter().find(|entry| **entry == wanted).expect("the entry exists");
-    let [m, n, _, planes, ..] = launch.problem.sizes;
+    let Problem::Gemm(GemmProblem { m, n, planes, .. }) = launch.problem else {
+        panic!("{:?} is no matrix product", launch.kernel)
+    };
     let tiles = m.div_ceil(rows) * n.div_ceil(columns);
     let shared_bytes = images::dynamic_shared(entry, target);
     Dispatch { entry, grid: [tiles, 1, planes], block: [threads, 1, 1], shared_bytes }

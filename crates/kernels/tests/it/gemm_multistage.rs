@@ -2,10 +2,10 @@
 
 use half::bf16;
 use retrograph_kernels::KernelError;
-use retrograph_kernels::ops::Compute;
+use retrograph_kernels::ops::DType;
 
 use crate::gemm_case::{
-    BF16_TILES, Case, Form, OPS, Op, TILES, Tile, geometry, large_tiles, shape, stream_tiles,
+    BF16_TILES, Case, Form, OPS, Op, TILES, Tile, geometry, multistage_tiles, shape, tf32x3_tiles,
 };
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
@@ -30,8 +30,11 @@ const SHAPES: [[usize; 3]; 9] = [
 
 /// The products of f32, and those of bf16.
 fn kinds<'a>(device: &Device, case: Case<'a>) -> [(Case<'a>, &'static [Tile], f64); 2] {
-    let brain = Case { compute: Compute::Bf16, left: Form::Bf16, form: Form::Bf16, ..case };
-    [(case, large_tiles(device.target()), SPLIT), (brain, stream_tiles(device.target()), 4.0)]
+    let in_bf16 = Case { compute: DType::Bf16, left: Form::Bf16, form: Form::Bf16, ..case };
+    [
+        (case, tf32x3_tiles(device.target()), SPLIT),
+        (in_bf16, multistage_tiles(device.target()), 4.0),
+    ]
 }
 
 #[test]
@@ -59,10 +62,10 @@ fn operands_in_bf16_give_the_bits_of_operands_that_are_rounded_on_the_way() {
         let shape = shape([72, 136, 40]);
         let ([a, b, _], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
-        let plain = Case { compute: Compute::Bf16, ..Case::new(op, shape, (&a, &b)) };
+        let plain = Case { compute: DType::Bf16, ..Case::new(op, shape, (&a, &b)) };
         let stored = Case { left: Form::Bf16, form: Form::Bf16, ..plain };
         let rounded = plain.run_tile(&device, BF16_TILES[0]);
-        for &tile in stream_tiles(device.target()) {
+        for &tile in multistage_tiles(device.target()) {
             same_bits(&rounded, &stored.run_tile(&device, tile), tile.0);
         }
     }
@@ -84,10 +87,10 @@ fn a_result_in_bf16_is_the_one_in_f32_rounded() {
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         let bias = data.uniform(shape.outputs, 2.0);
         let bias = (op == Op::Fprop).then_some(bias.as_slice());
-        let (compute, form) = (Compute::Bf16, Form::Bf16);
+        let (compute, form) = (DType::Bf16, Form::Bf16);
         let base = Case { alpha: 0.75, bias, ..Case::new(op, shape, (&a, &b)) };
         let case = Case { compute, left: form, form, ..base };
-        for &tile in stream_tiles(device.target()) {
+        for &tile in multistage_tiles(device.target()) {
             let exact = case.run_tile(&device, tile);
             let whole = device.upload(&vec![bf16::MAX; len + 8]);
             let launch = case.launch_rounded(&device, whole.slice(0..len)).unwrap();
@@ -100,7 +103,10 @@ fn a_result_in_bf16_is_the_one_in_f32_rounded() {
         let refused = Case { left: Form::F32, ..case };
         let result = device.upload(&vec![bf16::MAX; len]);
         let error = refused.launch_rounded(&device, result).unwrap_err();
-        assert!(matches!(error, KernelError::Storage { stored: "bf16", .. }), "{error}");
+        assert!(
+            matches!(error, KernelError::UnsupportedDType { dtype: DType::Bf16, .. }),
+            "{error}"
+        );
     }
 }
 
@@ -147,7 +153,7 @@ fn what_is_too_small_to_be_split_is_lost_only_below_the_least_normal_number() {
     let shape = shape([16, 32, 16]);
     let (a, b) = (data.uniform(512, 1e-37), data.uniform(512, 1.0));
     let case = Case::new(Op::Fprop, shape, (&a, &b));
-    let actual = case.run_tile(&device, large_tiles(device.target())[1]);
+    let actual = case.run_tile(&device, tf32x3_tiles(device.target())[1]);
     let exact = case.run_tile(&device, TILES[1]);
     for (actual, exact) in actual.iter().zip(&exact) {
         assert!((actual - exact).abs() <= 32.0 * f32::MIN_POSITIVE, "{actual:e} for {exact:e}");
@@ -164,12 +170,12 @@ fn nan_and_infinity_reach_exactly_what_depends_on_them() {
         let (mut a, mut b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         let (last_a, middle_b) = (a.len() - 1, b.len() / 2);
         (a[last_a], b[middle_b]) = (value, value);
-        let [(single, ..), (brain, ..)] = kinds(&device, Case::new(op, shape, (&a, &b)));
-        for &tile in stream_tiles(device.target()) {
-            brain.check(&brain.run_tile(&device, tile), "with a special value");
+        let [(single, ..), (in_bf16, ..)] = kinds(&device, Case::new(op, shape, (&a, &b)));
+        for &tile in multistage_tiles(device.target()) {
+            in_bf16.check(&in_bf16.run_tile(&device, tile), "with a special value");
         }
         let exact = single.run_tile(&device, TILES[1]);
-        for &tile in large_tiles(device.target()) {
+        for &tile in tf32x3_tiles(device.target()) {
             // An infinity makes NaN here.
             let actual = single.run_tile(&device, tile);
             for (i, (actual, exact)) in actual.iter().zip(&exact).enumerate() {
@@ -201,7 +207,7 @@ fn operands_in_bf16_that_cannot_be_copied_are_refused_by_name() {
     let device = Device::new();
     let (a, b) = ([1.0; 64], [1.0; 64]);
     let case = |sizes| Case {
-        compute: Compute::Bf16,
+        compute: DType::Bf16,
         left: Form::Bf16,
         form: Form::Bf16,
         ..Case::new(Op::Fprop, shape(sizes), (&a, &b))
@@ -212,7 +218,10 @@ fn operands_in_bf16_that_cannot_be_copied_are_refused_by_name() {
     let shifted = Case { shift: 1, ..case([8, 8, 8]) };
     assert!(matches!(shifted.describe(&device), Err(KernelError::Shape { .. })));
     let mixed = Case { form: Form::F32, ..case([8, 8, 8]) };
-    assert!(matches!(mixed.describe(&device), Err(KernelError::Storage { stored: "bf16", .. })));
-    let single = Case { compute: Compute::F32, ..case([8, 8, 8]) };
-    assert!(matches!(single.describe(&device), Err(KernelError::Storage { .. })));
+    assert!(matches!(
+        mixed.describe(&device),
+        Err(KernelError::UnsupportedDType { dtype: DType::Bf16, .. })
+    ));
+    let single = Case { compute: DType::F32, ..case([8, 8, 8]) };
+    assert!(matches!(single.describe(&device), Err(KernelError::UnsupportedDType { .. })));
 }

@@ -2,12 +2,12 @@
 
 use half::bf16;
 use retrograph_kernels::ops::{
-    Compute, Dgrad, DgradParts, Fprop, FpropParts, Nf4, Nf4Scales, PartsSum, Stored,
+    DType, Dgrad, DgradSplitK, Fprop, FpropSplitK, Nf4, Nf4Scales, SplitKSum, TensorView,
 };
 use retrograph_kernels::{KernelError, SmTarget};
 
 use crate::gemm_case::{
-    BF16_TILES, Case, Form, Op, STREAM_TILES, coded_tiles, geometry, rounded, shape,
+    BF16_TILES, Case, Form, MULTISTAGE_TILES, Op, geometry, multistage_nf4_tiles, rounded, shape,
 };
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
@@ -31,7 +31,7 @@ const SHAPES: [[usize; 3]; 9] = [
 
 /// The product of operands that stream, with weights in `form`.
 fn streamed<'a>(plain: Case<'a>, form: Form) -> Case<'a> {
-    Case { compute: Compute::Bf16, left: Form::Bf16, form, ..plain }
+    Case { compute: DType::Bf16, left: Form::Bf16, form, ..plain }
 }
 
 #[test]
@@ -43,10 +43,10 @@ fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         for form in FORMS {
             let case = streamed(Case::new(op, shape, (&a, &b)), form);
-            let first = case.run_tile(&device, STREAM_TILES[0]);
+            let first = case.run_tile(&device, MULTISTAGE_TILES[0]);
             case.check(&first, &format!("{form:?}"));
-            same_bits(&first, &case.run_tile(&device, STREAM_TILES[0]), "two runs");
-            for &tile in coded_tiles(device.target()) {
+            same_bits(&first, &case.run_tile(&device, MULTISTAGE_TILES[0]), "two runs");
+            for &tile in multistage_nf4_tiles(device.target()) {
                 same_bits(&first, &case.run_tile(&device, tile), tile.0);
             }
         }
@@ -60,9 +60,9 @@ fn weights_have_the_bits_that_they_have_where_operands_are_rounded_on_the_way() 
         let shape = shape([72, 192, 40]);
         let ([a, b, _], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.spread(b));
-        let plain = Case { compute: Compute::Bf16, form, ..Case::new(op, shape, (&a, &b)) };
+        let plain = Case { compute: DType::Bf16, form, ..Case::new(op, shape, (&a, &b)) };
         let expected = plain.run_tile(&device, BF16_TILES[0]);
-        for &tile in coded_tiles(device.target()) {
+        for &tile in multistage_nf4_tiles(device.target()) {
             same_bits(&expected, &streamed(plain, form).run_tile(&device, tile), tile.0);
         }
     }
@@ -78,9 +78,9 @@ fn images_of_other_targets_match_the_reference() {
         let ([a, b, _], _) = op.lens(sizes);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         let case = streamed(Case::new(op, sizes, (&a, &b)), Form::Nested);
-        let first = case.run_tile(&device, STREAM_TILES[0]);
+        let first = case.run_tile(&device, MULTISTAGE_TILES[0]);
         case.check(&first, &format!("{target}"));
-        for &tile in &STREAM_TILES[1..] {
+        for &tile in &MULTISTAGE_TILES[1..] {
             same_bits(&first, &case.run_tile(&device, tile), tile.0);
         }
     }
@@ -104,7 +104,7 @@ fn every_weight_is_that_of_the_host_in_its_place() {
             let a = identity(rows);
             let case = streamed(Case::new(op, shape([rows, inputs, outputs]), (&a, &w)), form);
             let expected: Vec<_> = (0..w.len()).map(|i| stored[place(op, i)] + 0.0).collect();
-            for &tile in coded_tiles(device.target()) {
+            for &tile in multistage_nf4_tiles(device.target()) {
                 same_bits(&case.run_tile(&device, tile), &expected, tile.0);
             }
         }
@@ -123,7 +123,7 @@ fn bias_factor_and_accumulation_do_what_they_say() {
         for before in [None, Some(before.as_slice())] {
             let case = Case { bias, before, alpha: -0.75, ..Case::new(op, shape, (&a, &b)) };
             let case = streamed(case, Form::Nf4);
-            for &tile in coded_tiles(device.target()) {
+            for &tile in multistage_nf4_tiles(device.target()) {
                 case.check(&case.run_tile(&device, tile), tile.0);
             }
         }
@@ -140,7 +140,7 @@ fn extreme_scales_stay_within_their_bound() {
         let (a, b) = (data.uniform(a, left), data.uniform(b, right));
         for form in FORMS {
             let case = streamed(Case::new(op, shape, (&a, &b)), form);
-            case.check(&case.run_tile(&device, STREAM_TILES[1]), "extreme scales");
+            case.check(&case.run_tile(&device, MULTISTAGE_TILES[1]), "extreme scales");
         }
     }
 }
@@ -156,7 +156,7 @@ fn nan_and_infinity_of_the_first_operand_reach_exactly_what_depends_on_them() {
         let last = a.len() - 1;
         a[last] = value;
         let case = streamed(Case::new(op, shape, (&a, &b)), Form::Nf4);
-        for &tile in coded_tiles(device.target()) {
+        for &tile in multistage_nf4_tiles(device.target()) {
             case.check(&case.run_tile(&device, tile), "with a special value");
         }
     }
@@ -182,15 +182,15 @@ fn scales_that_are_zero_huge_tiny_or_not_finite_are_multiplied_as_they_are() {
         let a: Vec<_> = data.uniform(a, 1.0).into_iter().map(bf16::from_f32).collect();
         let wide: Vec<f32> = a.iter().map(|value| value.to_f32()).collect();
         let scales = Nf4Scales::Plain(device.upload(&scales(finite)));
-        let w = Stored::from(Nf4 { codes: device.upload(&codes), scales, len });
-        let run = |a: Stored<u64>, tile| {
+        let w = TensorView::from(Nf4 { codes: device.upload(&codes), scales, len });
+        let run = |a: TensorView<u64>, tile| {
             let ([.., len], _) = op.lens(shape);
             let (c, alpha, accumulate) = (device.unwritten(len), 1.0, false);
             let launch = match op {
                 Op::Fprop => Fprop { x: a, w, bias: None, y: c, shape, alpha, accumulate }
-                    .launch_in(Compute::Bf16),
+                    .launch_in(DType::Bf16),
                 _ => Dgrad { grad_out: a, w, grad_input: c, shape, alpha, accumulate }
-                    .launch_in(Compute::Bf16),
+                    .launch_in(DType::Bf16),
             };
             let launch = launch.unwrap();
             device.run_as(&launch, geometry(&launch, device.target(), tile));
@@ -198,7 +198,7 @@ fn scales_that_are_zero_huge_tiny_or_not_finite_are_multiplied_as_they_are() {
             result.into_iter().map(|v| if v.is_nan() { f32::NAN } else { v }).collect::<Vec<_>>()
         };
         let expected = run(device.upload(&wide).into(), BF16_TILES[0]);
-        for &tile in coded_tiles(device.target()) {
+        for &tile in multistage_nf4_tiles(device.target()) {
             same_bits(&expected, &run(device.upload(&a).into(), tile), tile.0);
         }
     }
@@ -206,23 +206,23 @@ fn scales_that_are_zero_huge_tiny_or_not_finite_are_multiplied_as_they_are() {
 
 #[test]
 fn products_in_parts_and_of_chosen_tiles_match_their_reference() {
-    let (mut data, device) = (Data::new("streamed nf4 parts"), Device::new());
-    let (shape, parts, compute) = (shape([130, 256, 128]), 2, Compute::Bf16);
+    let (mut data, device) = (Data::new("streamed nf4 splits"), Device::new());
+    let (shape, splits, compute) = (shape([130, 256, 128]), 2, DType::Bf16);
     for (op, form) in OPS.iter().flat_map(|op| FORMS.map(|form| (*op, form))) {
         let ([a, b, len], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         let case = streamed(Case::new(op, shape, (&a, &b)), form);
         case.check(&case.run(&device), "the tile that the sizes choose");
         let (x, w) = (Form::Bf16.upload(&device, &a, 0), form.upload(&device, &b, 0));
-        assert!(shape.streams(&w));
-        let (partials, out) = (device.unwritten(parts * len), device.unwritten(len));
+        assert!(shape.prefers_bf16_activations(&w));
+        let (partials, out) = (device.unwritten(splits * len), device.unwritten(len));
         let launch = match op {
-            Op::Fprop => FpropParts { x, w, partials, shape, parts }.launch_in(compute),
-            _ => DgradParts { grad_out: x, w, partials, shape, parts }.launch_in(compute),
+            Op::Fprop => FpropSplitK { x, w, partials, shape, splits }.launch_in(compute),
+            _ => DgradSplitK { grad_out: x, w, partials, shape, splits }.launch_in(compute),
         };
         device.run(&launch.unwrap());
-        device.run(&PartsSum { partials, out, parts }.launch().unwrap());
-        case.check(&device.download(out), "in parts");
+        device.run(&SplitKSum { partials, out, splits }.launch().unwrap());
+        case.check(&device.download(out), "in splits");
     }
 }
 
@@ -238,9 +238,9 @@ fn rows_that_are_not_whole_blocks_are_refused_and_not_asked_for() {
             Ok((launch, _)) => assert!(whole && launch.kernel.name == "gemm_fprop_multistage_nf4"),
             Err(error) => assert!(!whole && matches!(error, KernelError::Shape { .. }), "{error}"),
         }
-        let streams = shape.streams(&Form::Nf4.upload(&device, &b, 0));
+        let streams = shape.prefers_bf16_activations(&Form::Nf4.upload(&device, &b, 0));
         assert_eq!(streams, whole && shape.rows >= 16);
     }
     let w = Form::F32.upload(&device, &[1.0; 64], 0);
-    assert!(!shape([128, 8, 8]).streams(&w));
+    assert!(!shape([128, 8, 8]).prefers_bf16_activations(&w));
 }

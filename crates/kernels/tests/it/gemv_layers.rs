@@ -3,7 +3,7 @@
 use retrograph_kernels::elementwise::reference::silu::{silu, silu_derivative};
 use retrograph_kernels::gemm::reference::fprop;
 use retrograph_kernels::norm::reference::rms_norm::rms_norm;
-use retrograph_kernels::ops::{GatedGemv, GemmShape, GemvPart, Gemvs, Normed};
+use retrograph_kernels::ops::{GatedGemv, GemmShape, GemvLayer, GroupedGemv, NormPrologue};
 use retrograph_kernels::{Access, Argument, KernelError, Launch, View};
 
 use crate::bounds::{UNIT, chain, within};
@@ -22,12 +22,12 @@ struct Case {
     /// Gain and what is added to the mean.
     norm: Option<(Vec<f32>, f32)>,
     /// Matrices as stored, with biases.
-    parts: Vec<(Vec<f32>, Option<Vec<f32>>)>,
-    lows: Vec<Vec<f32>>,
+    layers: Vec<(Vec<f32>, Option<Vec<f32>>)>,
+    lora_a: Vec<Vec<f32>>,
     /// Elements by which everything starts later than an aligned address.
     shift: usize,
-    /// What is read next.
-    next: Option<Vec<f32>>,
+    /// What is read prefetch.
+    prefetch: Option<Vec<f32>>,
 }
 
 impl Case {
@@ -39,9 +39,9 @@ impl Case {
             let w = data.uniform(inputs * outputs, 2.0);
             (w, (at % 2 == 1).then(|| data.uniform(outputs, 2.0)))
         };
-        let parts = outputs[0].iter().enumerate().map(part).collect();
-        let lows = outputs[1].iter().map(|outputs| data.uniform(inputs * outputs, 2.0)).collect();
-        Self { form, x, norm, parts, lows, shift: 0, next: None }
+        let layers = outputs[0].iter().enumerate().map(part).collect();
+        let lora_a = outputs[1].iter().map(|outputs| data.uniform(inputs * outputs, 2.0)).collect();
+        Self { form, x, norm, layers, lora_a, shift: 0, prefetch: None }
     }
 
     /// Runs `split` warps for each team, or as the sizes choose: one result after the other.
@@ -53,37 +53,37 @@ impl Case {
         };
         let (x, outputs) = (place(&self.x), |w: &[f32]| w.len() / self.x.len());
         let gamma = self.norm.as_ref().map(|(gamma, eps)| (place(gamma), *eps));
-        let norm = gamma.map(|(gamma, eps)| Normed { gamma, eps });
+        let norm = gamma.map(|(gamma, eps)| NormPrologue { gamma, eps });
         let stored = |w: &[f32]| self.form.upload(&device, w, self.shift);
-        let parts = self.parts.iter().map(|(w, bias)| GemvPart {
+        let layers = self.layers.iter().map(|(w, bias)| GemvLayer {
             w: stored(w),
             bias: bias.as_ref().map(|bias| device.upload(bias)),
             y: device.unwritten(outputs(w)),
         });
-        let parts: Vec<_> = parts.collect();
-        let lows = self.lows.iter().map(|a| [place(a), device.unwritten(outputs(a))]);
-        let lows: Vec<_> = lows.collect();
+        let layers: Vec<_> = layers.collect();
+        let lora_a = self.lora_a.iter().map(|a| [place(a), device.unwritten(outputs(a))]);
+        let lora_a: Vec<_> = lora_a.collect();
         // What is asked for is not seen in any result.
-        let next = self.next.as_ref().map(|next| stored(next));
+        let prefetch = self.prefetch.as_ref().map(|prefetch| stored(prefetch));
         let launch: Launch<u64> = if gated {
-            let [gate, up] = [parts[0], parts[1]];
+            let [gate, up] = [layers[0], layers[1]];
             let (w, biases) = ([gate.w, up.w], [gate.bias, up.bias]);
             let norm = norm.unwrap();
-            GatedGemv { x, norm, w, biases, y: gate.y, next }.launch().unwrap()
+            GatedGemv { x, norm, w, biases, y: gate.y, prefetch }.launch().unwrap()
         } else {
-            Gemvs { x, norm, parts: &parts, lows: &lows, next }.launch().unwrap()
+            GroupedGemv { x, norm, layers: &layers, lora_a: &lora_a, prefetch }.launch().unwrap()
         };
         let mut dispatch = launch.dispatch(device.target());
         if let Some(index) = split {
             let form = if gated { 2 } else { usize::from(norm.is_some()) };
             let teams = |len: usize| len.div_ceil(if gated { 2 } else { 4 });
-            let used = parts.iter().take(if gated { 1 } else { 3 }).map(|part| part.y.len());
-            let all: usize = used.chain(lows.iter().map(|[_, y]| y.len())).map(teams).sum();
+            let used = layers.iter().take(if gated { 1 } else { 3 }).map(|part| part.y.len());
+            let all: usize = used.chain(lora_a.iter().map(|[_, y]| y.len())).map(teams).sum();
             dispatch.entry = launch.kernel.entries[form * 4 + index];
             dispatch.grid[0] = all.div_ceil(8 >> index) as u32;
         }
         device.run_as(&launch, dispatch);
-        let ys = parts.iter().map(|part| part.y).chain(lows.iter().map(|[_, y]| *y));
+        let ys = layers.iter().map(|part| part.y).chain(lora_a.iter().map(|[_, y]| *y));
         ys.map(|y| device.download(y)).collect()
     }
 
@@ -106,8 +106,9 @@ impl Case {
             let bound = |(size, bias): (&f64, &f64)| chain(2 * inputs + 8, size + bias.abs());
             (y, sizes.iter().zip(&bias).map(bound).collect())
         };
-        let parts = self.parts.iter().map(|(w, bias)| product(self.form.stored(w), bias.as_ref()));
-        parts.chain(self.lows.iter().map(|a| product(a.clone(), None))).collect()
+        let layers =
+            self.layers.iter().map(|(w, bias)| product(self.form.stored(w), bias.as_ref()));
+        layers.chain(self.lora_a.iter().map(|a| product(a.clone(), None))).collect()
     }
 
     fn check(&self, results: &[Vec<f32>], what: &str) {
@@ -212,8 +213,8 @@ fn a_norm_keeps_its_precision_where_squares_leave_the_range() {
 fn special_values_of_weights_reach_their_output_only_and_those_of_x_all() {
     let mut data = Data::new("special gemv layers");
     let mut case = Case::new(&mut data, (Form::F32, 64), [&[6, 5], &[3]]);
-    case.parts[1].0[64 * 2 + 5] = f32::NAN;
-    case.lows[0][64 + 63] = f32::INFINITY;
+    case.layers[1].0[64 * 2 + 5] = f32::NAN;
+    case.lora_a[0][64 + 63] = f32::INFINITY;
     case.x[63] = 1.0;
     case.check(&case.run(None, false), "special weights");
     for value in [f32::NAN, f32::INFINITY] {
@@ -227,7 +228,7 @@ fn special_values_of_weights_reach_their_output_only_and_those_of_x_all() {
 
 #[test]
 fn what_is_asked_for_next_changes_no_bit_and_is_not_touched() {
-    let mut data = Data::new("gemv next");
+    let mut data = Data::new("gemv prefetch");
     for form in FORMS {
         for inputs in [264, 2056] {
             let mut case = Case::new(&mut data, (form, inputs), [&[70, 70], &[]]);
@@ -236,19 +237,23 @@ fn what_is_asked_for_next_changes_no_bit_and_is_not_touched() {
             let gated = case.run(None, true).concat();
             // Less than a line, and more than all blocks ask for together.
             for bytes in [64, 1 << 20] {
-                case.next = Some(data.uniform(bytes / 4, 1.0));
+                case.prefetch = Some(data.uniform(bytes / 4, 1.0));
                 let found = splits.map(|split| case.run(split, false).concat());
-                alone.iter().zip(&found).for_each(|(a, b)| same_bits(a, b, "something is next"));
+                alone
+                    .iter()
+                    .zip(&found)
+                    .for_each(|(a, b)| same_bits(a, b, "something is prefetch"));
                 same_bits(&gated, &case.run(None, true).concat(), "gated");
             }
         }
     }
     let device = Device::new();
     let (x, w, y) = (device.unwritten(8), device.unwritten(40), device.unwritten(4));
-    let parts = [GemvPart { w: w.slice(0..32).into(), bias: None, y }];
-    let bytes = |next: View<u64, f32>| {
-        let next = Some(next.into());
-        let launch = Gemvs { x, norm: None, parts: &parts, lows: &[], next }.launch().unwrap();
+    let layers = [GemvLayer { w: w.slice(0..32).into(), bias: None, y }];
+    let bytes = |prefetch: View<u64, f32>| {
+        let prefetch = Some(prefetch.into());
+        let launch =
+            GroupedGemv { x, norm: None, layers: &layers, lora_a: &[], prefetch }.launch().unwrap();
         let touched: Vec<_> = launch.arguments.iter().flat_map(Argument::buffers).collect();
         assert_eq!(touched.iter().map(|it| it.bytes.len()).sum::<usize>(), 4 * (8 + 32 + 4));
         launch.arguments.last().cloned()
@@ -261,13 +266,14 @@ fn what_is_asked_for_next_changes_no_bit_and_is_not_touched() {
 fn weights_are_declared_as_read_ahead_and_nothing_else_is() {
     let device = Device::new();
     let (x, w, y) = (device.unwritten(8), device.unwritten(32), device.unwritten(4));
-    let norm = Some(Normed { gamma: x, eps: 1e-6 });
-    let parts = [GemvPart { w: w.into(), bias: Some(y), y }];
-    let next = Some(w.into());
-    let launch = Gemvs { x, norm, parts: &parts, lows: &[[w, y]], next }.launch().unwrap();
+    let norm = Some(NormPrologue { gamma: x, eps: 1e-6 });
+    let layers = [GemvLayer { w: w.into(), bias: Some(y), y }];
+    let prefetch = Some(w.into());
+    let launch =
+        GroupedGemv { x, norm, layers: &layers, lora_a: &[[w, y]], prefetch }.launch().unwrap();
     let named = launch.kernel.parameters.iter().zip(&launch.arguments);
     let ahead = named.filter(|(_, argument)| {
-        matches!(argument, Argument::Buffer(buffer) if buffer.access == Access::ReadAhead)
+        matches!(argument, Argument::Buffer(buffer) if buffer.access == Access::ReadBeforeWait)
     });
     let names: Vec<_> = ahead.map(|(parameter, _)| parameter.name).collect();
     assert_eq!(names, ["w0", "a0"]);
@@ -277,9 +283,10 @@ fn weights_are_declared_as_read_ahead_and_nothing_else_is() {
 fn layers_that_do_not_belong_together_are_refused() {
     let device = Device::new();
     let (x, w, y) = (device.unwritten(8), device.unwritten(32), device.unwritten(4));
-    let part = GemvPart { w: w.into(), bias: None, y };
-    let refused = |norm, parts: &[GemvPart<u64>]| {
-        let error = Gemvs { x, norm, parts, lows: &[], next: None }.launch().unwrap_err();
+    let part = GemvLayer { w: w.into(), bias: None, y };
+    let refused = |norm, layers: &[GemvLayer<u64>]| {
+        let error =
+            GroupedGemv { x, norm, layers, lora_a: &[], prefetch: None }.launch().unwrap_err();
         assert!(
             matches!(
                 error,
@@ -292,12 +299,13 @@ fn layers_that_do_not_belong_together_are_refused() {
     };
     refused(None, &[]);
     refused(None, &[part; 4]);
-    refused(None, &[part, GemvPart { w: Form::Bf16.upload(&device, &[1.0; 32], 0), ..part }]);
-    refused(Some(Normed { gamma: y, eps: 0.0 }), &[part]);
-    refused(Some(Normed { gamma: x, eps: f32::NAN }), &[part]);
-    refused(None, &[GemvPart { y: x, ..part }]);
-    let codes = [GemvPart { w: Form::Nf4.upload(&device, &[1.0; 32], 0), ..part }];
-    let launch = Gemvs { x, norm: None, parts: &codes, lows: &[[w, y]], next: None }.launch();
+    refused(None, &[part, GemvLayer { w: Form::Bf16.upload(&device, &[1.0; 32], 0), ..part }]);
+    refused(Some(NormPrologue { gamma: y, eps: 0.0 }), &[part]);
+    refused(Some(NormPrologue { gamma: x, eps: f32::NAN }), &[part]);
+    refused(None, &[GemvLayer { y: x, ..part }]);
+    let codes = [GemvLayer { w: Form::Nf4.upload(&device, &[1.0; 32], 0), ..part }];
+    let launch =
+        GroupedGemv { x, norm: None, layers: &codes, lora_a: &[[w, y]], prefetch: None }.launch();
     let error = launch.unwrap_err();
     assert!(error.to_string().contains("NF4"), "{error}");
 }

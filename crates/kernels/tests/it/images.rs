@@ -42,13 +42,11 @@ fn every_entry_has_the_parameters_and_threads_of_its_kernel() {
 fn no_launch_has_more_threads_than_its_entry_allows() {
     let sizes = [1, 33, 200, 1500, 40_000];
     let target = SmTarget::exact(90);
-    let pairs = sizes.iter().flat_map(|a| sizes.map(|b| (*a, b)));
-    let problems: Vec<Problem> =
-        pairs.flat_map(|(a, b)| sizes.map(|c| Problem::from([a, b, c, 1]))).collect();
+    let problems = Problem::samples(&sizes);
     for kernel in retrograph_kernels::all() {
         let module = parse(images::ptx(kernel.image, target).unwrap()).unwrap();
         for problem in &problems {
-            let dispatch = (kernel.dispatch)(problem, target);
+            let Some(dispatch) = (kernel.dispatch)(problem, target) else { continue };
             let entry = module.entry(dispatch.entry);
             let entry = entry.unwrap_or_else(|| panic!("{kernel:?}: no {}", dispatch.entry));
             // Without a limit of its own, an entry takes what every device can.

@@ -1,9 +1,9 @@
 //! Caches in bf16: what is appended to them, and products that read them.
 
 use half::bf16;
-use retrograph_kernels::attention::reference::cache::attend;
+use retrograph_kernels::attention::reference::decode::decode_attention;
 use retrograph_kernels::ops::{
-    CacheAppend, CachePair, CacheScores, CacheShape, CacheSoftmax, CacheValues, Compute, Stored,
+    CacheAppend, CacheScores, CacheShape, CacheSoftmax, CacheValues, DType, KvCache, TensorView,
 };
 
 use crate::cache::{TOLERANCE, shape};
@@ -16,7 +16,7 @@ pub(crate) fn caches(
     device: &Device,
     form: Form,
     (pair, shift): ([&[f32]; 2], usize),
-) -> CachePair<u64> {
+) -> KvCache<u64> {
     let padded = pair.map(|values| [&vec![f32::NAN; shift], values].concat());
     let range = |values: &[f32]| shift..values.len();
     match form {
@@ -32,11 +32,11 @@ pub(crate) fn caches(
 }
 
 /// The numbers in a cache.
-pub(crate) fn held(device: &Device, cache: Stored<u64>) -> Vec<f32> {
+pub(crate) fn held(device: &Device, cache: TensorView<u64>) -> Vec<f32> {
     match cache {
-        Stored::F32(view) => device.download(view),
-        Stored::Bf16(view) => device.download(view).into_iter().map(bf16::to_f32).collect(),
-        Stored::Nf4(_) => unreachable!("no cache is stored in codes"),
+        TensorView::F32(view) => device.download(view),
+        TensorView::Bf16(view) => device.download(view).into_iter().map(bf16::to_f32).collect(),
+        TensorView::Nf4(_) => unreachable!("no cache is stored in codes"),
     }
 }
 
@@ -52,9 +52,9 @@ fn a_cache_in_bf16_holds_what_is_nearest_and_products_read_it() {
         ([20, 3, 3, 4], 17, 8, 3),
     ] {
         let shape = shape(sizes);
-        let CacheShape { length, heads, kv_heads, head_dim } = shape;
+        let CacheShape { capacity, heads, kv_heads, head_dim } = shape;
         let width = kv_heads * head_dim;
-        let past = [(); 2].map(|()| rounded(&data.uniform(length * width, 1.0)));
+        let past = [(); 2].map(|()| rounded(&data.uniform(capacity * width, 1.0)));
         let new = [(); 2].map(|()| data.uniform(tokens * width, 1.0));
         let q = data.uniform(tokens * heads * head_dim, 1.0);
         let device = Device::new();
@@ -69,22 +69,23 @@ fn a_cache_in_bf16_holds_what_is_nearest_and_products_read_it() {
             all[start * width..(start + count) * width].copy_from_slice(&new);
             all
         });
-        for (cache, expected) in pair.stored().into_iter().zip(&expected) {
+        for (cache, expected) in pair.views().into_iter().zip(&expected) {
             same_bits(&held(&device, cache), expected, "what was appended");
         }
 
-        let outs = [pair.stored(), expected.clone().map(|cache| device.upload(&cache).into())].map(
+        let outs = [pair.views(), expected.clone().map(|cache| device.upload(&cache).into())].map(
             |[keys, values]| {
                 let (queries, scale) = (tokens, 0.5);
-                let scores = device.unwritten(heads * tokens * length);
+                let scores = device.unwritten(heads * tokens * capacity);
                 let (query, out) = (device.upload(&q), device.unwritten(q.len()));
                 let product = CacheScores { q: query, keys, scores, queries, shape, scale };
-                device.run(&product.launch_in(Compute::Bf16).unwrap());
+                device.run(&product.launch_in(DType::Bf16).unwrap());
                 let start = first;
-                let softmax = CacheSoftmax { values: scores, start, heads, queries, width: length };
+                let softmax =
+                    CacheSoftmax { values: scores, start, heads, queries, width: capacity };
                 device.run(&softmax.launch().unwrap());
                 let product = CacheValues { probs: scores, values, out, queries, shape };
-                device.run(&product.launch_in(Compute::Bf16).unwrap());
+                device.run(&product.launch_in(DType::Bf16).unwrap());
                 device.download(out)
             },
         );
@@ -93,7 +94,7 @@ fn a_cache_in_bf16_holds_what_is_nearest_and_products_read_it() {
         for token in 0..count {
             let q = doubles(&rounded(&q[token * row..][..row]));
             let caches = (&*doubles(&expected[0]), &*doubles(&expected[1]));
-            let expected = attend(&q, caches, start + token + 1, (shape, 0.5));
+            let expected = decode_attention(&q, caches, start + token + 1, (shape, 0.5));
             // Probabilities are rounded to bf16, too, which may move each by 2⁻⁸ of itself: half of
             // the last of 8 bits. No value is above 1.
             let tolerance = Tolerance::relative(0.0).absolute(1.0 / 256.0 + TOLERANCE);
@@ -106,12 +107,12 @@ fn a_cache_in_bf16_holds_what_is_nearest_and_products_read_it() {
 fn special_numbers_keep_their_kind_in_a_cache_of_bf16() {
     let device = Device::new();
     let new = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, -0.0, 1e-30, 1e30, 1e-40];
-    let caches: CachePair<u64> = [(); 2].map(|()| device.upload(&[bf16::ZERO; 16])).into();
+    let caches: KvCache<u64> = [(); 2].map(|()| device.upload(&[bf16::ZERO; 16])).into();
     let (rows, start) = (device.upload(&new), device.upload(&[1u32]));
     let shape = shape([2, 1, 1, 8]);
     let append = CacheAppend { keys: rows, values: rows, caches, start, count: None, shape };
     device.run(&append.launch().unwrap());
-    for cache in caches.stored() {
+    for cache in caches.views() {
         let found = held(&device, cache);
         assert!(found[..8].iter().all(|&value| value == 0.0));
         assert!(found[8].is_nan());

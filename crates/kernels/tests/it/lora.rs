@@ -1,9 +1,9 @@
-//! The products of low-rank updates against references of whole products.
+//! The products of low-rank adapters against references of whole products.
 
 use retrograph_kernels::gemm::reference::{dgrad, fprop, wgrad};
 use retrograph_kernels::ops::{
-    ColumnSum, GemmShape, LowRankAdd, LowRankAdded, LowRankDown, LowRankGrad, LowRankGraded,
-    LowRankShape, LowRankSide, LowRankTaken,
+    ColumnSum, GemmShape, LoraExpand, LoraExpandAdapter, LoraGrad, LoraGradAdapter, LoraMatrix,
+    LoraShape, LoraShrink, LoraShrinkAdapter,
 };
 use retrograph_kernels::{Access, Argument, KernelError, View};
 
@@ -11,7 +11,7 @@ use crate::bounds::{chain, within};
 use crate::harness::Device;
 use crate::support::{Data, doubles, same_bits};
 
-const SIDES: [LowRankSide; 2] = [LowRankSide::A, LowRankSide::B];
+const SIDES: [LoraMatrix; 2] = [LoraMatrix::A, LoraMatrix::B];
 
 /// Sizes that are no multiple of anything, whole tiles and what is next to them, and nothing.
 const SHAPES: [(usize, usize, usize); 13] = [
@@ -30,15 +30,15 @@ const SHAPES: [(usize, usize, usize); 13] = [
     (130, 258, 2),
 ];
 
-fn shape((rows, width, rank): (usize, usize, usize)) -> LowRankShape {
-    LowRankShape { rows, width, rank }
+fn shape((rows, width, rank): (usize, usize, usize)) -> LoraShape {
+    LoraShape { rows, width, rank }
 }
 
-/// Operands of as many updates as there are factors t and matrices.
+/// Operands of as many adapters as there are factors t and matrices.
 #[derive(Clone)]
 struct Case {
-    side: LowRankSide,
-    shape: LowRankShape,
+    matrix: LoraMatrix,
+    shape: LoraShape,
     /// `rows × width`: x, dy, or what y was.
     long: Vec<f32>,
     /// t, `rows × rank`.
@@ -51,13 +51,13 @@ struct Case {
 }
 
 impl Case {
-    fn new(data: &mut Data, (side, shape): (LowRankSide, LowRankShape), updates: usize) -> Self {
-        let LowRankShape { rows, width, rank } = shape;
+    fn new(data: &mut Data, (matrix, shape): (LoraMatrix, LoraShape), adapters: usize) -> Self {
+        let LoraShape { rows, width, rank } = shape;
         let (scale, small) = (data.scale().clamp(1e-10, 1e10), data.scale().clamp(1e-10, 1e10));
         let long = data.uniform(rows * width, scale);
-        let low = (0..updates).map(|_| data.uniform(rows * rank, scale / small)).collect();
-        let w = (0..updates).map(|_| data.uniform(rank * width, small)).collect();
-        Self { side, shape, long, low, w, alpha: 0.75, accumulate: false, shift: 0 }
+        let low = (0..adapters).map(|_| data.uniform(rows * rank, scale / small)).collect();
+        let w = (0..adapters).map(|_| data.uniform(rank * width, small)).collect();
+        Self { matrix, shape, long, low, w, alpha: 0.75, accumulate: false, shift: 0 }
     }
 
     fn place(&self, device: &Device, data: &[f32]) -> View<u64, f32> {
@@ -65,80 +65,85 @@ impl Case {
         device.upload(&padded).slice(self.shift..padded.len())
     }
 
-    /// The sums over `parts` planes, which the host adds in order.
-    fn planes(planes: &[f32], parts: usize) -> Vec<f32> {
-        let len = planes.len() / parts;
+    /// The sums over `splits` planes, which the host adds in order.
+    fn planes(planes: &[f32], splits: usize) -> Vec<f32> {
+        let len = planes.len() / splits;
         let added = |at: usize| {
-            let parts = (0..parts).map(|part| planes[part * len + at]);
-            parts.reduce(|sum, next| sum + next).expect("there is a part")
+            let splits = (0..splits).map(|part| planes[part * len + at]);
+            splits.reduce(|sum, next| sum + next).expect("there is a part")
         };
         (0..len).map(added).collect()
     }
 
-    fn down(&self, parts: usize) -> Vec<Vec<f32>> {
-        let (device, LowRankShape { rows, rank, .. }) = (Device::new(), self.shape);
+    fn down(&self, splits: usize) -> Vec<Vec<f32>> {
+        let (device, LoraShape { rows, rank, .. }) = (Device::new(), self.shape);
         let x = self.place(&device, &self.long);
-        let taken = |w: &Vec<f32>| LowRankTaken {
+        let taken = |w: &Vec<f32>| LoraShrinkAdapter {
             w: self.place(&device, w),
-            out: device.unwritten(parts * rows * rank),
+            out: device.unwritten(splits * rows * rank),
         };
-        let updates: Vec<_> = self.w.iter().map(taken).collect();
-        let (side, shape, alpha) = (self.side, self.shape, self.alpha);
-        let launch = LowRankDown { x, updates: &updates, side, shape, parts, alpha };
+        let adapters: Vec<_> = self.w.iter().map(taken).collect();
+        let (matrix, shape, alpha) = (self.matrix, self.shape, self.alpha);
+        let launch = LoraShrink { x, adapters: &adapters, matrix, shape, splits, alpha };
         device.run(&launch.launch().unwrap());
-        updates.iter().map(|it| Self::planes(&device.download(it.out), parts)).collect()
+        adapters.iter().map(|it| Self::planes(&device.download(it.out), splits)).collect()
     }
 
     /// y, and the totals of t.
-    fn add(&self, parts: usize) -> (Vec<f32>, Vec<Vec<f32>>) {
+    fn add(&self, splits: usize) -> (Vec<f32>, Vec<Vec<f32>>) {
         let device = Device::new();
         let added = |(low, w): (&Vec<f32>, &Vec<f32>)| {
             // Parts that add up to t: t itself, and pairs that vanish.
             let plane = |part: usize| match part {
                 0 => low.clone(),
-                odd if odd % 2 == 1 && odd + 1 < parts => vec![1.0; low.len()],
+                odd if odd % 2 == 1 && odd + 1 < splits => vec![1.0; low.len()],
                 even if even % 2 == 0 => vec![-1.0; low.len()],
                 _ => vec![0.0; low.len()],
             };
-            let planes: Vec<f32> = (0..parts).flat_map(plane).collect();
-            LowRankAdded {
+            let planes: Vec<f32> = (0..splits).flat_map(plane).collect();
+            LoraExpandAdapter {
                 t: self.place(&device, &planes),
-                parts,
+                splits,
                 w: self.place(&device, w),
-                total: (parts > 1).then(|| device.unwritten(low.len())),
+                total: (splits > 1).then(|| device.unwritten(low.len())),
             }
         };
-        let updates: Vec<_> = self.low.iter().zip(&self.w).map(added).collect();
+        let adapters: Vec<_> = self.low.iter().zip(&self.w).map(added).collect();
         let y = if self.accumulate {
             self.place(&device, &self.long)
         } else {
             self.place(&device, &vec![f32::NAN; self.long.len()])
         };
-        let Self { side, shape, alpha, accumulate, .. } = *self;
-        let launch = LowRankAdd { updates: &updates, side, y, shape, alpha, accumulate };
+        let Self { matrix, shape, alpha, accumulate, .. } = *self;
+        let launch = LoraExpand { adapters: &adapters, matrix, y, shape, alpha, accumulate };
         device.run(&launch.launch().unwrap());
-        let totals = updates.iter().filter_map(|it| it.total);
+        let totals = adapters.iter().filter_map(|it| it.total);
         (device.download(y), totals.map(|total| device.download(total)).collect())
     }
 
-    fn grad(&self, runs: usize) -> Vec<Vec<f32>> {
+    fn grad(&self, splits: usize) -> Vec<Vec<f32>> {
         let device = Device::new();
         let x = self.place(&device, &self.long);
-        let graded = |(low, w): (&Vec<f32>, &Vec<f32>)| LowRankGraded {
+        let graded = |(low, w): (&Vec<f32>, &Vec<f32>)| LoraGradAdapter {
             t: self.place(&device, low),
-            out: if self.accumulate { device.upload(w) } else { device.unwritten(runs * w.len()) },
+            out: if self.accumulate {
+                device.upload(w)
+            } else {
+                device.unwritten(splits * w.len())
+            },
         };
-        let updates: Vec<_> = self.low.iter().zip(&self.w).map(graded).collect();
-        let Self { side, shape, alpha, accumulate, .. } = *self;
-        let launch = LowRankGrad { x, updates: &updates, side, shape, runs, alpha, accumulate };
+        let adapters: Vec<_> = self.low.iter().zip(&self.w).map(graded).collect();
+        let Self { matrix, shape, alpha, accumulate, .. } = *self;
+        let launch = LoraGrad { x, adapters: &adapters, matrix, shape, splits, alpha, accumulate };
         device.run(&launch.launch().unwrap());
-        updates
+        adapters
             .iter()
             .map(|it| {
-                let (columns, out) = (it.out.len() / runs, device.unwritten(it.out.len() / runs));
-                let sum = ColumnSum { x: it.out, out, rows: runs, columns, accumulate: false };
+                let (columns, out) =
+                    (it.out.len() / splits, device.unwritten(it.out.len() / splits));
+                let sum = ColumnSum { x: it.out, out, rows: splits, columns, accumulate: false };
                 device.run(&sum.launch().unwrap());
-                device.download(if runs == 1 { it.out } else { out })
+                device.download(if splits == 1 { it.out } else { out })
             })
             .collect()
     }
@@ -161,33 +166,33 @@ impl Case {
             signed.iter().zip(before).map(|(y, b)| alpha * y + f64::from(*b)).collect();
         let bound = |(size, b): (&f64, &f32)| chain(terms, alpha * size + f64::from(b.abs()));
         let bounds: Vec<_> = sizes.iter().zip(before).map(bound).collect();
-        within(actual, &expected, &bounds, &format!("{what} {:?} {:?}", self.side, self.shape));
+        within(actual, &expected, &bounds, &format!("{what} {:?} {:?}", self.matrix, self.shape));
     }
 
-    fn check_down(&self, parts: usize) -> Vec<Vec<f32>> {
-        let (found, LowRankShape { rows, width, rank }) = (self.down(parts), self.shape);
+    fn check_down(&self, splits: usize) -> Vec<Vec<f32>> {
+        let (found, LoraShape { rows, width, rank }) = (self.down(splits), self.shape);
         for (t, w) in found.iter().zip(&self.w) {
             let of = |as_f64: &dyn Fn(&[f32]) -> Vec<f64>| {
                 let (x, w) = (as_f64(&self.long), as_f64(w));
-                match self.side {
-                    LowRankSide::A => fprop(&x, &w, gemm(rows, width, rank)),
-                    LowRankSide::B => dgrad(&x, &w, gemm(rows, rank, width)),
+                match self.matrix {
+                    LoraMatrix::A => fprop(&x, &w, gemm(rows, width, rank)),
+                    LoraMatrix::B => dgrad(&x, &w, gemm(rows, rank, width)),
                 }
             };
             let case = Self { accumulate: false, ..self.clone() };
-            case.check((t, width + parts), of, &[], "down");
+            case.check((t, width + splits), of, &[], "down");
         }
         found
     }
 
-    fn check_add(&self, parts: usize) -> Vec<f32> {
-        let ((found, totals), LowRankShape { rows, width, rank }) = (self.add(parts), self.shape);
+    fn check_add(&self, splits: usize) -> Vec<f32> {
+        let ((found, totals), LoraShape { rows, width, rank }) = (self.add(splits), self.shape);
         let of = |as_f64: &dyn Fn(&[f32]) -> Vec<f64>| {
             let product = |(low, w): (&Vec<f32>, &Vec<f32>)| {
                 let (low, w) = (as_f64(low), as_f64(w));
-                match self.side {
-                    LowRankSide::A => dgrad(&low, &w, gemm(rows, width, rank)),
-                    LowRankSide::B => fprop(&low, &w, gemm(rows, rank, width)),
+                match self.matrix {
+                    LoraMatrix::A => dgrad(&low, &w, gemm(rows, width, rank)),
+                    LoraMatrix::B => fprop(&low, &w, gemm(rows, rank, width)),
                 }
             };
             let products = self.low.iter().zip(&self.w).map(product);
@@ -196,22 +201,22 @@ impl Case {
         };
         self.check((&found, (rank + 1) * self.w.len()), of, &self.long, "add");
         for (total, low) in totals.iter().zip(&self.low).filter(|_| width > 0) {
-            same_bits(total, &Self::planes(&[low.clone()].concat(), 1), "the total of the parts");
+            same_bits(total, &Self::planes(&[low.clone()].concat(), 1), "the total of the splits");
         }
         found
     }
 
-    fn check_grad(&self, runs: usize) -> Vec<Vec<f32>> {
-        let (found, LowRankShape { rows, width, rank }) = (self.grad(runs), self.shape);
+    fn check_grad(&self, splits: usize) -> Vec<Vec<f32>> {
+        let (found, LoraShape { rows, width, rank }) = (self.grad(splits), self.shape);
         for ((grad, low), w) in found.iter().zip(&self.low).zip(&self.w) {
             let of = |as_f64: &dyn Fn(&[f32]) -> Vec<f64>| {
                 let (x, low) = (as_f64(&self.long), as_f64(low));
-                match self.side {
-                    LowRankSide::A => wgrad(&low, &x, gemm(rows, width, rank)),
-                    LowRankSide::B => wgrad(&x, &low, gemm(rows, rank, width)),
+                match self.matrix {
+                    LoraMatrix::A => wgrad(&low, &x, gemm(rows, width, rank)),
+                    LoraMatrix::B => wgrad(&x, &low, gemm(rows, rank, width)),
                 }
             };
-            self.check((grad, rows + runs), of, w, "grad");
+            self.check((grad, rows + splits), of, w, "grad");
         }
         found
     }
@@ -221,27 +226,27 @@ fn gemm(rows: usize, inputs: usize, outputs: usize) -> GemmShape {
     GemmShape { rows, inputs, outputs }
 }
 
-/// Runs `work` for cases of all shapes, sides and numbers of updates.
+/// Runs `work` for cases of all shapes, sides and numbers of adapters.
 fn each_case(name: &str, work: impl Fn(Case, usize)) {
     let mut data = Data::new(name);
     for (at, sizes) in SHAPES.into_iter().enumerate() {
-        for side in SIDES {
-            let updates = 1 + at % 3;
-            work(Case::new(&mut data, (side, shape(sizes)), updates), updates);
+        for matrix in SIDES {
+            let adapters = 1 + at % 3;
+            work(Case::new(&mut data, (matrix, shape(sizes)), adapters), adapters);
         }
     }
 }
 
 #[test]
 fn rows_come_down_to_ranks() {
-    each_case("lora_shrink", |case, updates| {
-        for parts in [case.shape.parts(updates), 3] {
-            let found = case.check_down(parts);
-            for (once, again) in found.iter().zip(case.down(parts)) {
-                same_bits(once, &again, "two runs");
+    each_case("lora_shrink", |case, adapters| {
+        for splits in [case.shape.shrink_splits(adapters), 3] {
+            let found = case.check_down(splits);
+            for (once, again) in found.iter().zip(case.down(splits)) {
+                same_bits(once, &again, "two splits");
             }
             let shifted = Case { shift: 1, ..case.clone() };
-            for (once, again) in found.iter().zip(shifted.down(parts)) {
+            for (once, again) in found.iter().zip(shifted.down(splits)) {
                 same_bits(once, &again, "aligned and unaligned operands");
             }
         }
@@ -251,24 +256,26 @@ fn rows_come_down_to_ranks() {
 #[test]
 fn ranks_are_added_to_rows() {
     each_case("lora_expand", |case, _| {
-        for (accumulate, parts) in [(true, 1), (false, 1), (true, 2)] {
+        for (accumulate, splits) in [(true, 1), (false, 1), (true, 2)] {
             let case = Case { accumulate, ..case.clone() };
-            let found = case.check_add(parts);
-            same_bits(&found, &case.add(parts).0, "two runs");
+            let found = case.check_add(splits);
+            same_bits(&found, &case.add(splits).0, "two splits");
             let shifted = Case { shift: 3, ..case.clone() };
-            same_bits(&found, &shifted.add(parts).0, "aligned and unaligned operands");
+            same_bits(&found, &shifted.add(splits).0, "aligned and unaligned operands");
         }
     });
 }
 
 #[test]
 fn gradients_of_matrices_are_sums_over_rows() {
-    each_case("lora_grad", |case, updates| {
-        for (accumulate, runs) in [(false, case.shape.runs(updates)), (true, 1), (false, 5)] {
+    each_case("lora_grad", |case, adapters| {
+        for (accumulate, splits) in
+            [(false, case.shape.grad_splits(adapters)), (true, 1), (false, 5)]
+        {
             let case = Case { accumulate, ..case.clone() };
-            let found = case.check_grad(runs);
+            let found = case.check_grad(splits);
             let shifted = Case { shift: 2, ..case.clone() };
-            for (once, again) in found.iter().zip(shifted.grad(runs)) {
+            for (once, again) in found.iter().zip(shifted.grad(splits)) {
                 same_bits(once, &again, "aligned and unaligned operands");
             }
         }
@@ -277,19 +284,19 @@ fn gradients_of_matrices_are_sums_over_rows() {
 
 #[test]
 fn parts_of_what_is_added_are_summed_in_order() {
-    let mut data = Data::new("lora_expand parts");
-    let (side, sizes) = (LowRankSide::B, shape((33, 40, 6)));
-    let (parts, len) = (11, 33 * 6);
-    let planes = data.uniform(parts * len, 1.0);
+    let mut data = Data::new("lora_expand splits");
+    let (matrix, sizes) = (LoraMatrix::B, shape((33, 40, 6)));
+    let (splits, len) = (11, 33 * 6);
+    let planes = data.uniform(splits * len, 1.0);
     let device = Device::new();
     let w = device.upload(&vec![0.0; 40 * 6]);
     let total = device.unwritten(len);
-    let updates = [LowRankAdded { t: device.upload(&planes), parts, w, total: Some(total) }];
+    let adapters = [LoraExpandAdapter { t: device.upload(&planes), splits, w, total: Some(total) }];
     let y = device.unwritten(33 * 40);
     let (alpha, accumulate) = (2.0, false);
-    let launch = LowRankAdd { updates: &updates, side, y, shape: sizes, alpha, accumulate };
+    let launch = LoraExpand { adapters: &adapters, matrix, y, shape: sizes, alpha, accumulate };
     device.run(&launch.launch().unwrap());
-    same_bits(&device.download(total), &Case::planes(&planes, parts), "the total");
+    same_bits(&device.download(total), &Case::planes(&planes, splits), "the total");
     same_bits(&device.download(y), &vec![0.0; 33 * 40], "a product with zeros");
 }
 
@@ -297,34 +304,34 @@ fn parts_of_what_is_added_are_summed_in_order() {
 fn what_is_not_a_number_stays_where_it_belongs() {
     let mut data = Data::new("low_rank not a number");
     let sizes = shape((70, 130, 9));
-    for side in SIDES {
-        let mut case = Case::new(&mut data, (side, sizes), 2);
+    for matrix in SIDES {
+        let mut case = Case::new(&mut data, (matrix, sizes), 2);
         case.accumulate = true;
         // A row of the long operand and of t, and a rank of the second matrix.
         case.long[67 * 130 + 129] = f32::NAN;
         case.low[1][66 * 9 + 8] = f32::INFINITY;
-        let place = if side == LowRankSide::A { 8 * 130 + 128 } else { 128 * 9 + 8 };
+        let place = if matrix == LoraMatrix::A { 8 * 130 + 128 } else { 128 * 9 + 8 };
         case.w[0][place] = f32::NAN;
         let case = Case { accumulate: false, ..case };
         let down = case.down(2);
         for (i, t) in down[0].iter().enumerate() {
-            assert_eq!(t.is_nan(), i / 9 == 67 || i % 9 == 8, "down {side:?} {i}");
+            assert_eq!(t.is_nan(), i / 9 == 67 || i % 9 == 8, "down {matrix:?} {i}");
         }
         let (y, _) = Case { accumulate: true, ..case.clone() }.add(1);
         for (i, y) in y.iter().enumerate() {
             let (row, column) = (i / 130, i % 130);
-            assert_eq!(y.is_nan(), column == 128 || (row, column) == (67, 129), "{side:?} {i}");
-            assert!(y.is_finite() || y.is_nan() || row == 66, "{side:?} {i}");
+            assert_eq!(y.is_nan(), column == 128 || (row, column) == (67, 129), "{matrix:?} {i}");
+            assert!(y.is_finite() || y.is_nan() || row == 66, "{matrix:?} {i}");
         }
         let grads = case.grad(3);
-        let rank_and_column = |i: usize| match side {
-            LowRankSide::A => (i / 130, i % 130),
-            LowRankSide::B => (i % 9, i / 9),
+        let rank_and_column = |i: usize| match matrix {
+            LoraMatrix::A => (i / 130, i % 130),
+            LoraMatrix::B => (i % 9, i / 9),
         };
         for (i, grad) in grads[1].iter().enumerate() {
             let (rank, column) = rank_and_column(i);
-            assert_eq!(grad.is_nan(), column == 129, "grad {side:?} {i}");
-            assert!(grad.is_finite() || column == 129 || rank == 8, "grad {side:?} {i}");
+            assert_eq!(grad.is_nan(), column == 129, "grad {matrix:?} {i}");
+            assert!(grad.is_finite() || column == 129 || rank == 8, "grad {matrix:?} {i}");
         }
     }
 }
@@ -332,10 +339,10 @@ fn what_is_not_a_number_stays_where_it_belongs() {
 #[test]
 fn operands_must_fit_and_accesses_are_declared() {
     let view = |name, len| View::<&'static str, f32>::new(name, len);
-    let (side, shape) = (LowRankSide::A, shape((3, 8, 2)));
-    let taken = LowRankTaken { w: view("w", 16), out: view("out", 12) };
-    let down = |x, updates: &[LowRankTaken<&'static str>], parts| {
-        LowRankDown { x: view("x", x), updates, side, shape, parts, alpha: 1.0 }.launch()
+    let (matrix, shape) = (LoraMatrix::A, shape((3, 8, 2)));
+    let taken = LoraShrinkAdapter { w: view("w", 16), out: view("out", 12) };
+    let down = |x, adapters: &[LoraShrinkAdapter<&'static str>], splits| {
+        LoraShrink { x: view("x", x), adapters, matrix, shape, splits, alpha: 1.0 }.launch()
     };
     let touched = |launch: retrograph_kernels::Launch<&'static str>| {
         let buffers = launch.arguments.iter().flat_map(Argument::buffers);
@@ -350,11 +357,11 @@ fn operands_must_fit_and_accesses_are_declared() {
         assert!(matches!(wrong, Err(KernelError::Shape { .. })));
     }
     let total = Some(view("total", 6));
-    let added = LowRankAdded { t: view("t", 12), parts: 2, w: view("w", 16), total };
+    let added = LoraExpandAdapter { t: view("t", 12), splits: 2, w: view("w", 16), total };
     let one = [added];
-    let add = |accumulate| LowRankAdd {
-        updates: &one,
-        side,
+    let add = |accumulate| LoraExpand {
+        adapters: &one,
+        matrix,
         y: view("y", 24),
         shape,
         alpha: 1.0,
@@ -363,13 +370,13 @@ fn operands_must_fit_and_accesses_are_declared() {
     let expected = |y| [("t", read), ("w", read), ("total", write), ("y", y)];
     assert_eq!(touched(add(true).launch().unwrap()), expected(update));
     assert_eq!(touched(add(false).launch().unwrap()), expected(write));
-    let short = [LowRankAdded { total: Some(view("total", 5)), ..added }];
-    let launch = LowRankAdd { updates: &short, ..add(true) }.launch();
+    let short = [LoraExpandAdapter { total: Some(view("total", 5)), ..added }];
+    let launch = LoraExpand { adapters: &short, ..add(true) }.launch();
     assert!(matches!(launch, Err(KernelError::Length { operand: "total", .. })));
-    let graded = LowRankGraded { t: view("t", 6), out: view("out", 16) };
-    let grad = |accumulate, runs| {
-        let (x, updates, alpha) = (view("x", 24), &[graded], 1.0);
-        LowRankGrad { x, updates, side, shape, runs, alpha, accumulate }.launch()
+    let graded = LoraGradAdapter { t: view("t", 6), out: view("out", 16) };
+    let grad = |accumulate, splits| {
+        let (x, adapters, alpha) = (view("x", 24), &[graded], 1.0);
+        LoraGrad { x, adapters, matrix, shape, splits, alpha, accumulate }.launch()
     };
     let expected = |out| [("x", read), ("t", read), ("out", out)];
     assert_eq!(touched(grad(true, 1).unwrap()), expected(update));

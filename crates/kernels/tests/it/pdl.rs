@@ -154,9 +154,9 @@ fn entries_wait_in_front_of_all_that_they_have_not_declared() {
             let module = parse(images::ptx(image, target).unwrap()).unwrap();
             for entry in &module.entries {
                 let waiting = entry.body.iter().filter_map(instruction).filter(|it| waits(it));
-                let expected = usize::from(images::start_early(target));
+                let expected = usize::from(images::supports_pdl(target));
                 assert_eq!(waiting.count(), expected, "{} for {target}", entry.name);
-                if images::start_early(target) {
+                if images::supports_pdl(target) {
                     let found = check(image, entry);
                     found.unwrap_or_else(|what| panic!("{} for {target} {what}", entry.name));
                 }

@@ -1,6 +1,7 @@
 //! Column sums and means.
 
-use retrograph_kernels::norm::reference::column_sum::{column_sum, mean};
+use retrograph_kernels::loss::reference::mean;
+use retrograph_kernels::norm::reference::column_sum::column_sum;
 use retrograph_kernels::ops::{ColumnSum, Mean};
 
 use crate::harness::Device;

@@ -47,8 +47,9 @@ impl Rows<'_> {
         let y = shifted(&device, &vec![f32::NAN; self.x.len()], self.shift);
         let rstd = device.upload(&vec![f32::NAN; self.count()]);
         let (rows, width, eps) = (self.count(), self.gamma.len(), self.eps);
-        device
-            .run(&RmsNorm { x, addend: None, gamma, y, rstd, rows, width, eps }.launch().unwrap());
+        device.run(
+            &RmsNorm { x, residual: None, gamma, y, rstd, rows, width, eps }.launch().unwrap(),
+        );
         (device.download(y), device.download(rstd))
     }
 

@@ -2,7 +2,7 @@
 
 use half::bf16;
 use retrograph_kernels::View;
-use retrograph_kernels::ops::{Addend, RmsNorm, RmsNormBackward, Written};
+use retrograph_kernels::ops::{Output, ResidualAdd, RmsNorm, RmsNormBackward};
 
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
@@ -24,20 +24,21 @@ fn added(left: &[f32], right: &[f32]) -> Vec<f32> {
 
 #[test]
 fn a_residual_is_added_in_front_of_the_norm_bit_for_bit() {
-    let (mut data, device) = (Data::new("rms_norm addend"), Device::new());
+    let (mut data, device) = (Data::new("rms_norm residual"), Device::new());
     for ((rows, width), shift) in SHAPES.iter().flat_map(|shape| [0, 1].map(|s| (*shape, s))) {
         let len = rows * width;
         let (mut x, mut term) = (data.uniform(len, 2.0), data.uniform(len, 3.0));
-        // Negative zero plus negative zero stays what it is, as it is without an addend.
+        // Negative zero plus negative zero stays what it is, as it is without a residual.
         x.iter_mut().zip(&mut term).take(1).for_each(|pair| (*pair.0, *pair.1) = (-0.0, -0.0));
         let gamma = device.upload(&data.uniform(width, 2.0));
         let expected = added(&x, &term);
-        let norm = |x: &[f32], term: Option<&[f32]>| {
+        let norm = |x: &[f32], residual: Option<&[f32]>| {
             let [y, sum] = [(); 2].map(|()| shifted(&device, &vec![f32::NAN; len], shift));
             let rstd = device.unwritten(rows);
-            let addend = term.map(|term| Addend { term: shifted(&device, term, shift), sum });
+            let residual =
+                residual.map(|term| ResidualAdd { residual: shifted(&device, term, shift), sum });
             let x = shifted(&device, x, shift);
-            let norm = RmsNorm { x, addend, gamma, y, rstd, rows, width, eps: 1e-6 };
+            let norm = RmsNorm { x, residual, gamma, y, rstd, rows, width, eps: 1e-6 };
             device.run(&norm.launch().unwrap());
             [y, rstd, sum].map(|view| device.download(view))
         };
@@ -75,7 +76,7 @@ impl Backward<'_> {
             gamma,
             rstd,
             grad_out: &gradients,
-            grad_input: Written::Both(plain, rounded),
+            grad_input: Output::Both(plain, rounded),
             gamma_partials: Some(partials),
             rows,
             width,

@@ -1,7 +1,7 @@
 //! Rotary position embedding against its reference, its inverse and finite differences.
 
 use half::bf16;
-use retrograph_kernels::ops::{Rope, Turn, Written, rope_tables};
+use retrograph_kernels::ops::{Output, Rope, RopeTensor, rope_tables};
 use retrograph_kernels::rope::reference::rope;
 use retrograph_kernels::{KernelError, View};
 
@@ -27,7 +27,7 @@ fn run(x: &[f32], [batch, seq, heads, head_dim]: [usize; 4], inverse: bool) -> V
         let (cos, sin) = (device.upload(&tables.0), device.upload(&tables.1));
         let (x, out) = (device.upload(x), device.unwritten(x.len()));
         let (start, positions) = (None, seq);
-        let tensors = &[Turn { x, out: out.into(), heads }];
+        let tensors = &[RopeTensor { x, out: out.into(), heads }];
         let launch = Rope { tensors, cos, sin, start, positions, batch, seq, head_dim, inverse };
         device.run(&launch.launch().unwrap());
         device.download(out)
@@ -88,10 +88,10 @@ fn two_tensors_at_once_have_the_bits_of_each_alone_in_every_form() {
             };
             let plain = alone.each_ref().map(|it| padded(&vec![f32::NAN; it.len()]));
             let rounded = alone.each_ref().map(|it| device.upload(&vec![bf16::MAX; it.len()]));
-            let outs = [Written::Both(plain[0], rounded[0]), Written::Bf16(rounded[1])];
+            let outs = [Output::Both(plain[0], rounded[0]), Output::Bf16(rounded[1])];
             let tensors = [0, 1].map(|at| {
                 let (x, out, heads) = (padded(&inputs[at]), outs[at], shapes[at][2]);
-                Turn { x, out, heads }
+                RopeTensor { x, out, heads }
             });
             let (start, positions, inverse, tensors) = (None, seq, true, &tensors);
             let rope = Rope { tensors, cos, sin, start, positions, batch, seq, head_dim, inverse };
@@ -109,8 +109,8 @@ fn two_tensors_at_once_have_the_bits_of_each_alone_in_every_form() {
 #[test]
 fn tensors_that_do_not_fit_are_refused() {
     let view = |len| View::<&str, f32>::new("view", len);
-    let turn = Turn { x: view(24), out: view(24).into(), heads: 2 };
-    let launch = |tensors: &[Turn<&'static str>]| {
+    let turn = RopeTensor { x: view(24), out: view(24).into(), heads: 2 };
+    let launch = |tensors: &[RopeTensor<&'static str>]| {
         let (cos, sin, start) = (view(6), view(6), None);
         let (positions, batch, seq, head_dim, inverse) = (3, 1, 3, 4, false);
         Rope { tensors, cos, sin, start, positions, batch, seq, head_dim, inverse }.launch()
@@ -120,9 +120,9 @@ fn tensors_that_do_not_fit_are_refused() {
         assert!(matches!(launch(tensors), Err(KernelError::Shape { .. })));
     }
     for (wrong, operand) in [
-        (Turn { x: view(23), ..turn }, "x"),
-        (Turn { out: view(25).into(), ..turn }, "out"),
-        (Turn { heads: 3, ..turn }, "x"),
+        (RopeTensor { x: view(23), ..turn }, "x"),
+        (RopeTensor { out: view(25).into(), ..turn }, "out"),
+        (RopeTensor { heads: 3, ..turn }, "x"),
     ] {
         let error = launch(&[turn, wrong]).unwrap_err();
         assert!(matches!(error, KernelError::Length { operand: o, .. } if o == operand), "{error}");

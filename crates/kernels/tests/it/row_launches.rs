@@ -2,9 +2,9 @@
 
 use half::bf16;
 use retrograph_kernels::ops::{
-    AdamW, AdamWTensor, Add, Addend, Clip, ClipScale, ColumnSum, Embedding, EmbeddingBackward,
-    Mean, RmsNorm, RmsNormBackward, RmsNormGammaReduce, Schedule, Silu, SquaredSums,
-    SwiGluBackward, Written, squared_sums_partials,
+    AdamW, AdamWTensor, Add, Clip, ClipScale, ColumnSum, Embedding, EmbeddingBackward, Mean,
+    Output, ResidualAdd, RmsNorm, RmsNormBackward, RmsNormGammaReduce, Schedule, Silu, SquaredSums,
+    SwiGluBackward, squared_sums_partials,
 };
 use retrograph_kernels::{Access, Argument, Cell, KernelError, Launch, SmTarget, View};
 
@@ -35,7 +35,7 @@ fn touched(launch: &Launch<&'static str>) -> Vec<(&'static str, Access)> {
 fn rms_norm() -> RmsNorm<&'static str> {
     let [x, y] = ["x", "y"].map(|name| view(name, 12));
     let (gamma, rstd) = (view("gamma", 4), view("rstd", 3));
-    RmsNorm { x, addend: None, gamma, y, rstd, rows: 3, width: 4, eps: 1e-6 }
+    RmsNorm { x, residual: None, gamma, y, rstd, rows: 3, width: 4, eps: 1e-6 }
 }
 
 fn rms_norm_backward(grad_out: &[F32]) -> RmsNormBackward<'_, &'static str> {
@@ -66,10 +66,12 @@ fn norms_check_every_length() {
         assert_eq!(refused(RmsNorm { eps, ..rms_norm() }.launch()), "eps");
     }
     let (whole, short) = (view("sum", 12), wrong("sum"));
-    let launch = RmsNorm { addend: Some(Addend { term: whole, sum: short }), ..rms_norm() };
+    let launch =
+        RmsNorm { residual: Some(ResidualAdd { residual: whole, sum: short }), ..rms_norm() };
     assert_eq!(refused(launch.launch()), "sum");
-    let launch = RmsNorm { addend: Some(Addend { term: short, sum: whole }), ..rms_norm() };
-    assert_eq!(refused(launch.launch()), "addend");
+    let launch =
+        RmsNorm { residual: Some(ResidualAdd { residual: short, sum: whole }), ..rms_norm() };
+    assert_eq!(refused(launch.launch()), "residual");
     let grad_out = [view("grad_out", 12); 4];
     let backward = || rms_norm_backward(&grad_out[..1]);
     backward().launch().unwrap();
@@ -104,7 +106,7 @@ fn accumulating_reads_what_it_adds_to() {
     assert_eq!(written(accumulate.launch().unwrap()), Access::ReadWrite);
     // What is added to is f32.
     let RmsNormBackward { x, gamma, rstd, grad_out, gamma_partials, rows, width, .. } = backward();
-    let grad_input: Written<_> = View::<_, bf16>::new("rounded", 12).into();
+    let grad_input: Output<_> = View::<_, bf16>::new("rounded", 12).into();
     let rounded = |accumulate| {
         RmsNormBackward {
             x,

@@ -1,13 +1,13 @@
 //! The choice of a token against its reference.
 
-use retrograph_kernels::ops::{MarkTokens, Sample, SamplingWords, sample_chunks};
+use retrograph_kernels::ops::{MarkTokens, Sample, SamplingParameters, sample_chunks};
 use retrograph_kernels::sampling::reference::{adjusted, scores, threshold};
 
 use crate::harness::Device;
 use crate::support::{Data, doubles};
 
-const PLAIN: SamplingWords =
-    SamplingWords { temperature: 1.0, top_k: 0, top_p: 1.0, penalty: 1.0, seed: 7, draw: 0 };
+const PLAIN: SamplingParameters =
+    SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0, penalty: 1.0, seed: 7, draw: 0 };
 
 struct Outcome {
     token: usize,
@@ -16,7 +16,7 @@ struct Outcome {
     least: f32,
 }
 
-fn run(logits: &[f32], seen: &[u32], sampling: SamplingWords) -> Outcome {
+fn run(logits: &[f32], seen: &[u32], sampling: SamplingParameters) -> Outcome {
     let device = Device::new();
     let chunks = sample_chunks(logits.len());
     let (selection, sampled) = (device.upload(&[9u32; 2]), device.upload(&[u32::MAX; 2]));
@@ -42,7 +42,7 @@ fn run(logits: &[f32], seen: &[u32], sampling: SamplingWords) -> Outcome {
 }
 
 /// The token is kept, and no other is better by more than rounding.
-fn check(logits: &[f32], seen: &[u32], sampling: SamplingWords) -> usize {
+fn check(logits: &[f32], seen: &[u32], sampling: SamplingParameters) -> usize {
     let outcome = run(logits, seen, sampling);
     let what = format!("{} tokens, {sampling:?}", logits.len());
     assert_eq!(outcome.status, 0, "{what}");
@@ -73,19 +73,19 @@ fn check(logits: &[f32], seen: &[u32], sampling: SamplingWords) -> usize {
 #[test]
 fn every_way_to_choose_agrees_with_the_reference() {
     let mut data = Data::new("sampling");
-    let ways: [fn(usize) -> SamplingWords; 6] = [
-        |_| SamplingWords { temperature: 0.0, ..PLAIN },
+    let ways: [fn(usize) -> SamplingParameters; 6] = [
+        |_| SamplingParameters { temperature: 0.0, ..PLAIN },
         |_| PLAIN,
-        |vocab| SamplingWords { temperature: 0.7, top_k: (vocab / 7) as u32, ..PLAIN },
-        |_| SamplingWords { temperature: 1.3, top_p: 0.8, ..PLAIN },
-        |_| SamplingWords { temperature: 0.7, top_k: 20, top_p: 0.8, penalty: 1.1, ..PLAIN },
-        |_| SamplingWords { top_k: 3, top_p: 0.99, penalty: 0.5, seed: u64::MAX, ..PLAIN },
+        |vocab| SamplingParameters { temperature: 0.7, top_k: (vocab / 7) as u32, ..PLAIN },
+        |_| SamplingParameters { temperature: 1.3, top_p: 0.8, ..PLAIN },
+        |_| SamplingParameters { temperature: 0.7, top_k: 20, top_p: 0.8, penalty: 1.1, ..PLAIN },
+        |_| SamplingParameters { top_k: 3, top_p: 0.99, penalty: 0.5, seed: u64::MAX, ..PLAIN },
     ];
     for vocab in [1, 2, 31, 256, 1023, 1024, 1025, 5003, 20_000] {
         for (index, way) in ways.iter().enumerate() {
             let logits = data.uniform(vocab, 8.0);
             let seen = data.tokens(vocab, 2);
-            check(&logits, &seen, SamplingWords { draw: index as u32 * 1000, ..way(vocab) });
+            check(&logits, &seen, SamplingParameters { draw: index as u32 * 1000, ..way(vocab) });
         }
     }
 }
@@ -95,14 +95,15 @@ fn the_same_seed_and_draw_give_the_same_token_and_others_give_others() {
     let mut data = Data::new("sampling draws");
     let (logits, seen) = (data.uniform(97, 1.0), vec![0; 97]);
     let tokens: Vec<_> =
-        (0..40).map(|draw| check(&logits, &seen, SamplingWords { draw, ..PLAIN })).collect();
+        (0..40).map(|draw| check(&logits, &seen, SamplingParameters { draw, ..PLAIN })).collect();
     let mut different = tokens.clone();
     different.sort_unstable();
     different.dedup();
     assert!(different.len() > 10, "{tokens:?}");
-    assert_eq!(tokens[5], run(&logits, &seen, SamplingWords { draw: 5, ..PLAIN }).token);
-    let other = SamplingWords { seed: 8, ..PLAIN };
-    let others = (0..40).map(|draw| run(&logits, &seen, SamplingWords { draw, ..other }).token);
+    assert_eq!(tokens[5], run(&logits, &seen, SamplingParameters { draw: 5, ..PLAIN }).token);
+    let other = SamplingParameters { seed: 8, ..PLAIN };
+    let others =
+        (0..40).map(|draw| run(&logits, &seen, SamplingParameters { draw, ..other }).token);
     assert_ne!(tokens, others.collect::<Vec<_>>());
 }
 
@@ -112,16 +113,16 @@ fn of_equal_logits_greedy_takes_the_lowest_token_and_all_of_them_are_kept() {
     for token in [1999, 1200, 2500] {
         logits[token] = 2.0;
     }
-    let greedy = SamplingWords { temperature: 0.0, ..PLAIN };
+    let greedy = SamplingParameters { temperature: 0.0, ..PLAIN };
     assert_eq!(run(&logits, &vec![0; 3000], greedy).token, 1200);
-    let outcome = run(&logits, &vec![0; 3000], SamplingWords { top_k: 2, ..PLAIN });
+    let outcome = run(&logits, &vec![0; 3000], SamplingParameters { top_k: 2, ..PLAIN });
     assert_eq!(outcome.least, 2.0);
     // More equal logits than the list has room for.
     let flat = vec![-1.25; 9000];
     for way in [
-        SamplingWords { top_k: 5, ..PLAIN },
-        SamplingWords { top_p: 0.5, ..PLAIN },
-        SamplingWords { top_k: 100, top_p: 0.1, ..PLAIN },
+        SamplingParameters { top_k: 5, ..PLAIN },
+        SamplingParameters { top_p: 0.5, ..PLAIN },
+        SamplingParameters { top_k: 100, top_p: 0.1, ..PLAIN },
     ] {
         assert_eq!(run(&flat, &vec![0; 9000], way).least, -1.25, "{way:?}");
         check(&flat, &vec![0; 9000], way);
@@ -134,10 +135,10 @@ fn extreme_logits_and_settings_choose_a_token_that_can_be() {
     let seen = vec![1; 600];
     for scale in [1e-30, 1e30] {
         let logits = data.uniform(600, scale);
-        let greedy = SamplingWords { temperature: 0.0, penalty: 1.5, ..PLAIN };
+        let greedy = SamplingParameters { temperature: 0.0, penalty: 1.5, ..PLAIN };
         check(&logits, &seen, greedy);
         for temperature in [1e-30, 1e30] {
-            let way = SamplingWords { temperature, top_k: 50, ..PLAIN };
+            let way = SamplingParameters { temperature, top_k: 50, ..PLAIN };
             check(&logits, &seen, way);
         }
     }
@@ -146,9 +147,9 @@ fn extreme_logits_and_settings_choose_a_token_that_can_be() {
     logits[431] = -3.0e38;
     for way in [
         PLAIN,
-        SamplingWords { temperature: 0.0, ..PLAIN },
-        SamplingWords { top_k: 4, top_p: 0.5, ..PLAIN },
-        SamplingWords { top_p: 0.0, ..PLAIN },
+        SamplingParameters { temperature: 0.0, ..PLAIN },
+        SamplingParameters { top_k: 4, top_p: 0.5, ..PLAIN },
+        SamplingParameters { top_p: 0.0, ..PLAIN },
     ] {
         let outcome = run(&logits, &vec![0; 600], way);
         assert_eq!((outcome.token, outcome.status), (431, 0), "{way:?}");
@@ -163,7 +164,7 @@ fn logits_that_are_not_finite_are_reported_and_give_no_wild_token() {
             let mut logits = data.uniform(3000, 1.0);
             logits[at] = value;
             for temperature in [0.0, 1.0] {
-                let way = SamplingWords { temperature, top_k: 9, top_p: 0.9, ..PLAIN };
+                let way = SamplingParameters { temperature, top_k: 9, top_p: 0.9, ..PLAIN };
                 let outcome = run(&logits, &vec![0; 3000], way);
                 assert_eq!((outcome.token, outcome.status), (0, 1), "{value} at {at}");
             }

@@ -2,7 +2,8 @@
 
 use retrograph_kernels::attention::reference::softmax::{softmax, softmax_backward};
 use retrograph_kernels::ops::{Softmax, SoftmaxBackward, SoftmaxInPlace};
-use retrograph_kernels::{Dispatch, Launch};
+use retrograph_kernels::problem::RowsProblem;
+use retrograph_kernels::{Dispatch, Launch, Problem};
 
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, differences, doubles, same_bits};
@@ -28,7 +29,9 @@ const TOLERANCE: f64 = 1.5e-5;
 
 /// The launch by warps (0) or by blocks (1).
 fn geometry(launch: &Launch<u64>, by_blocks: usize) -> Dispatch {
-    let rows = launch.problem.sizes[0];
+    let Problem::Rows(RowsProblem { rows, .. }) = launch.problem else {
+        panic!("{:?} is no softmax", launch.kernel)
+    };
     let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, 256)][by_blocks];
     let entry = launch.kernel.entries[by_blocks];
     Dispatch { entry, grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }

@@ -1,6 +1,6 @@
 //! Taking controls out of a ring, against what a host would do.
 
-use retrograph_kernels::ops::TakeControls;
+use retrograph_kernels::ops::FetchStepParameters;
 use retrograph_kernels::{KernelError, View};
 
 use crate::harness::{Device, UNWRITTEN};
@@ -13,35 +13,36 @@ const QUADS: [usize; 10] = [1, 2, 17, 31, 33, 65, 255, 257, 1031, 2309];
 struct Ring<'a> {
     device: &'a Device,
     words: Vec<u32>,
-    take: TakeControls<u64>,
+    take: FetchStepParameters<u64>,
 }
 
 impl<'a> Ring<'a> {
     fn new(device: &'a Device, quads: usize, taken: u32) -> Self {
-        let mut words = vec![0; TakeControls::<u64>::ring_words(quads * 4)];
+        let mut words = vec![0; FetchStepParameters::<u64>::ring_words(quads * 4)];
         // What a ring that has come round holds: the numbers of the last turn.
-        let turn = if taken == 0 { 0..0 } else { 0..TakeControls::<u64>::SLOTS as u32 };
+        let turn = if taken == 0 { 0..0 } else { 0..FetchStepParameters::<u64>::SLOTS as u32 };
         for number in turn.map(|back| taken.wrapping_sub(back)) {
             words[Self::slot(number, quads * 4)] = number;
         }
         words[0] = taken;
         let ring = device.upload(&words);
         let block = device.upload(&vec![UNWRITTEN; quads * 4]);
-        let take = TakeControls { ring, block, taken: device.upload(&[taken]) };
+        let take = FetchStepParameters { ring, block, taken: device.upload(&[taken]) };
         Self { device, words, take }
     }
 
     /// Where the slot starts that has its turn at `number`.
     fn slot(number: u32, words: usize) -> usize {
-        let slot = number.wrapping_sub(1) as usize % TakeControls::<u64>::SLOTS;
-        TakeControls::<u64>::HEAD + slot * TakeControls::<u64>::slot_words(words)
+        let slot = number.wrapping_sub(1) as usize % FetchStepParameters::<u64>::SLOTS;
+        FetchStepParameters::<u64>::HEADER_WORDS
+            + slot * FetchStepParameters::<u64>::slot_words(words)
     }
 
     /// Puts `values` under `number` into the slot that has its turn at `number`.
     fn put(&mut self, number: u32, values: &[u32]) {
         let start = Self::slot(number, values.len());
         self.words[start] = number;
-        let start = start + TakeControls::<u64>::NUMBER;
+        let start = start + FetchStepParameters::<u64>::SLOT_HEADER_WORDS;
         self.words[start..start + values.len()].copy_from_slice(values);
         self.words[0] = self.device.download(self.take.taken)[0];
         self.take.ring = self.device.upload(&self.words);
@@ -70,7 +71,7 @@ fn values_are_taken_in_turn_each_once_and_past_the_end_of_numbers() {
         for start in [0_u32, u32::MAX - 3] {
             let mut ring = Ring::new(&device, quads, start);
             // More than there are slots, so that each comes round again.
-            for at in 1..=TakeControls::<u64>::SLOTS as u32 + 3 {
+            for at in 1..=FetchStepParameters::<u64>::SLOTS as u32 + 3 {
                 let (number, values) = (start.wrapping_add(at), words(&mut data, quads));
                 ring.put(number, &values);
                 let expected = (values, [number; 2]);
@@ -101,16 +102,16 @@ fn what_has_not_the_next_number_is_not_taken() {
 
 #[test]
 fn lengths_that_do_not_fit_are_refused() {
-    let ring = |words| View::<u64, u32>::new(0, TakeControls::<u64>::ring_words(words));
+    let ring = |words| View::<u64, u32>::new(0, FetchStepParameters::<u64>::ring_words(words));
     let (block, taken) = (View::new(0, 8), View::new(0, 1));
-    let fits = TakeControls { ring: ring(8), block, taken };
+    let fits = FetchStepParameters { ring: ring(8), block, taken };
     assert!(fits.launch().is_ok());
     for words in [0, 6] {
-        let odd = TakeControls { ring: ring(words), block: View::new(0, words), taken };
+        let odd = FetchStepParameters { ring: ring(words), block: View::new(0, words), taken };
         assert!(matches!(odd.launch(), Err(KernelError::Shape { .. })), "{words} words");
     }
-    let short = TakeControls { ring: ring(8).slice(1..100), ..fits };
+    let short = FetchStepParameters { ring: ring(8).slice(1..100), ..fits };
     assert!(matches!(short.launch(), Err(KernelError::Length { operand: "ring", .. })));
-    let counts = TakeControls { taken: View::new(0, 2), ..fits };
+    let counts = FetchStepParameters { taken: View::new(0, 2), ..fits };
     assert!(matches!(counts.launch(), Err(KernelError::Length { operand: "taken", .. })));
 }

@@ -1,7 +1,7 @@
 //! Controls on their way to the device: slots in pinned memory, which the device reads by itself.
 //!
 //! The first operation of a step is a kernel that takes the values of the next slot
-//! ([`TakeControls`]). Nothing is copied by the driver, so that a step is one call beside making
+//! ([`FetchStepParameters`]). Nothing is copied by the driver, so that a step is one call beside making
 //! the context current. What the host stores before it launches is there when the kernel runs:
 //! accesses to memory that both share are ordered by streams and events (CUDA C++ Programming
 //! Guide, "Mapped Memory"), and volatile ones are strong and of system scope (PTX ISA, "Memory
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use retrograph_kernels::View;
-use retrograph_kernels::ops::TakeControls;
+use retrograph_kernels::ops::FetchStepParameters;
 
 use super::PinnedBuffer;
 use super::turns::Turns;
@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::frequent::{MOST_PREFETCHED, prefetch};
 use crate::stream::Stream;
 
-type Layout = TakeControls<u64>;
+type Layout = FetchStepParameters<u64>;
 
 /// How long the count is looked at before the whole stream is waited for. That leaves the device
 /// without work for some microseconds, which is little beside a step of this length.
@@ -83,7 +83,7 @@ impl ControlRing {
         // all values of the ring. The device does not look at it: it has taken what was there, and
         // what is launched already takes the slots before.
         unsafe {
-            let target = slot.add(Layout::NUMBER).cast::<u8>();
+            let target = slot.add(Layout::SLOT_HEADER_WORDS).cast::<u8>();
             target.copy_from_nonoverlapping(values.as_ptr(), values.len());
         }
         self.set_number(self.turns.number());
@@ -148,7 +148,7 @@ impl ControlRing {
 
     /// The slot of the next values.
     fn slot(&self) -> *mut u32 {
-        let at = Layout::HEAD + self.turns.slot(Layout::SLOTS) * self.slot_words;
+        let at = Layout::HEADER_WORDS + self.turns.slot(Layout::SLOTS) * self.slot_words;
         self.words.wrapping_add(at)
     }
 }

@@ -43,10 +43,11 @@ impl Pass {
     }
 
     /// Whether nothing of a step writes what `operation` declares as read ahead
-    /// ([`Access::ReadAhead`]), so that it can be let start before what is in front has ended.
+    /// ([`Access::ReadBeforeWait`]), so that it can be let start before what is in front has ended.
     /// Controls are written in front of all operations.
     pub(crate) fn leaves_what_is_read_ahead(&self, operation: &Operation) -> bool {
-        let ahead = operation.touches().iter().filter(|touch| touch.access == Access::ReadAhead);
+        let ahead =
+            operation.touches().iter().filter(|touch| touch.access == Access::ReadBeforeWait);
         let written = |ahead: &Touch| {
             let held = self.buffer(ahead.buffer);
             if held.is_none_or(|buffer| buffer.kind() == BufferKind::Control) {

@@ -45,7 +45,7 @@ mod width;
 
 use std::sync::Arc;
 
-use retrograph_kernels::ops::TAKE_CONTROLS;
+use retrograph_kernels::ops::FETCH_STEP_PARAMETERS;
 use retrograph_kernels::{Access, BufferArgument, Element, Launch};
 
 pub use buffer::{Buffer, BufferId, BufferKind, Slice};
@@ -143,7 +143,7 @@ impl Pass {
         }
         let at = *self.takes_controls.get_or_insert_with(|| {
             let (kind, touches) = (OperationKind::TakeControls, Vec::new());
-            let name = format!("controls/{}", TAKE_CONTROLS.name);
+            let name = format!("controls/{}", FETCH_STEP_PARAMETERS.name);
             self.operations.push(Operation { name, kind, touches, starts_early: false });
             OpId(self.operations.len() as u32 - 1)
         });
@@ -156,7 +156,7 @@ impl Pass {
         self.buffers.push(Buffer {
             name,
             kind,
-            element: T::NAME,
+            element: T::DTYPE.name(),
             element_bytes: size_of::<T>(),
             len,
         });

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use retrograph_kernels::ops::TAKE_CONTROLS;
+use retrograph_kernels::ops::FETCH_STEP_PARAMETERS;
 use retrograph_kernels::{Access, Argument, BufferArgument, Launch, SmTarget};
 
 use super::buffer::BufferId;
@@ -116,7 +116,7 @@ impl Operation {
             OperationKind::Copy { .. } => "copy",
             OperationKind::Fill { .. } => "fill",
             OperationKind::Library(call) => call.name(),
-            OperationKind::TakeControls => TAKE_CONTROLS.name,
+            OperationKind::TakeControls => FETCH_STEP_PARAMETERS.name,
         }
     }
 
@@ -190,6 +190,6 @@ fn access_rank(access: Access) -> u8 {
         Access::Read => 0,
         Access::Write => 1,
         Access::ReadWrite => 2,
-        Access::ReadAhead => 3,
+        Access::ReadBeforeWait => 3,
     }
 }

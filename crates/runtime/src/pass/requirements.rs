@@ -1,6 +1,6 @@
 //! What must be warm before a pass can be built: known from the pass alone.
 
-use retrograph_kernels::ops::TAKE_CONTROLS;
+use retrograph_kernels::ops::FETCH_STEP_PARAMETERS;
 use retrograph_kernels::{Kernel, Problem, SmTarget};
 
 use super::operation::{CustomImage, Operation, OperationKind};
@@ -43,7 +43,7 @@ impl Requirements {
                 OperationKind::Custom(launch) => {
                     requirements.add_custom(&launch.image, &launch.entry);
                 }
-                OperationKind::TakeControls => requirements.insert(&TAKE_CONTROLS),
+                OperationKind::TakeControls => requirements.insert(&FETCH_STEP_PARAMETERS),
                 OperationKind::Copy { .. }
                 | OperationKind::Fill { .. }
                 | OperationKind::Library(_) => {}
@@ -123,7 +123,8 @@ impl Embedded {
     fn entries(self, target: SmTarget) -> Vec<(&'static Kernel, &'static str)> {
         match self {
             Self::Launch(kernel, problem) => {
-                vec![(kernel, (kernel.dispatch)(&problem, target).entry)]
+                let dispatch = (kernel.dispatch)(&problem, target);
+                dispatch.into_iter().map(|dispatch| (kernel, dispatch.entry)).collect()
             }
             Self::Whole(kernel) => kernel.entries.iter().map(|entry| (kernel, *entry)).collect(),
         }

@@ -1,7 +1,7 @@
 //! The device memory of a program: transients, control block and argument tables, in one
 //! allocation, unless transients are in an arena that programs share.
 
-use retrograph_kernels::ops::TakeControls;
+use retrograph_kernels::ops::FetchStepParameters;
 use retrograph_kernels::{Argument, Cell, KernelError, Launch, View};
 
 use super::bindings::{External, find};
@@ -167,7 +167,7 @@ impl Memory {
     pub(super) fn take_controls(&self, ring: &ControlRing) -> Result<Launch<u64>, KernelError> {
         let block = View::new(self.control_address, self.block_bytes / 4);
         let taken = View::new(self.control_address + self.block_bytes as u64, 1);
-        TakeControls { ring: ring.view(), block, taken }.launch()
+        FetchStepParameters { ring: ring.view(), block, taken }.launch()
     }
 
     /// The device address of the first transient.

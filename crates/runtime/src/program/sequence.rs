@@ -82,7 +82,8 @@ impl Sequence {
             let (name, moved_bytes) = (operation.name().to_owned(), operation.moved_bytes());
             let early = match operation.kind {
                 OperationKind::TakeControls | OperationKind::Launch(_)
-                    if images::start_early(target) && pass.leaves_what_is_read_ahead(operation) =>
+                    if images::supports_pdl(target)
+                        && pass.leaves_what_is_read_ahead(operation) =>
                 {
                     Early::Able
                 }

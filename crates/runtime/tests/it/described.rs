@@ -13,7 +13,7 @@ pub(crate) static ANY: Kernel = Kernel {
     image: "any",
     parameters: &[Parameter { name: "table", kind: ParameterKind::Pointer }],
     entries: &["any"],
-    dispatch: |_, _| Dispatch { entry: "any", grid: [1; 3], block: [1; 3], shared_bytes: 0 },
+    dispatch: |_, _| Some(Dispatch { entry: "any", grid: [1; 3], block: [1; 3], shared_bytes: 0 }),
 };
 
 /// A touch of a range of a buffer, both modulo what exists.
@@ -66,5 +66,5 @@ fn launch_any(
         Cell::Address(BufferArgument::new(slice, access))
     });
     let arguments = vec![Argument::Table(cells.collect())];
-    pass.launch(Launch { kernel: &ANY, problem: Problem::default(), arguments }).map(drop)
+    pass.launch(Launch { kernel: &ANY, problem: Problem::Items(0), arguments }).map(drop)
 }

@@ -11,7 +11,7 @@ fn touching(touches: &[(Slice<f32>, Access)]) -> Launch<retrograph_runtime::Buff
     let cells =
         touches.iter().map(|&(slice, access)| Cell::Address(BufferArgument::new(slice, access)));
     let arguments = vec![Argument::Table(cells.collect())];
-    Launch { kernel: &ANY, problem: Problem::default(), arguments }
+    Launch { kernel: &ANY, problem: Problem::Items(0), arguments }
 }
 
 #[test]
@@ -129,11 +129,11 @@ fn control_values_must_fit_their_control() {
 #[test]
 fn arguments_match_the_parameters_of_the_kernel() {
     let mut pass = Pass::new("arguments");
-    let missing = Launch { kernel: &ANY, problem: Problem::default(), arguments: vec![] };
+    let missing = Launch { kernel: &ANY, problem: Problem::Items(0), arguments: vec![] };
     let error = pass.launch(missing).unwrap_err();
     assert!(matches!(error, PassError::ArgumentCount { given: 0, expected: 1, .. }), "{error}");
     let arguments = vec![Argument::U32(1)];
-    let wrong = Launch { kernel: &ANY, problem: Problem::default(), arguments };
+    let wrong = Launch { kernel: &ANY, problem: Problem::Items(0), arguments };
     let error = pass.launch(wrong).unwrap_err();
     assert!(matches!(error, PassError::ArgumentKind { parameter: "table", .. }), "{error}");
 }

@@ -4,8 +4,8 @@
 //! gradients that the layers leave of it, whose sum it is.
 
 use retrograph_kernels::ops::{
-    ColumnSum, Dropout, LowRankAdd, LowRankAdded, LowRankDown, LowRankGrad, LowRankGraded,
-    LowRankShape, LowRankSide, LowRankTaken,
+    ColumnSum, Dropout, LoraExpand, LoraExpandAdapter, LoraGrad, LoraGradAdapter, LoraMatrix,
+    LoraShape, LoraShrink, LoraShrinkAdapter,
 };
 use retrograph_runtime::Slice;
 
@@ -56,14 +56,14 @@ pub(in crate::model) fn backward(builder: &mut Builder, layers: &[Given<'_>]) ->
 
 /// Appends `dB = s·dyᵀ·t` and `dt = s·dy·B`.
 fn through_b<'a>(builder: &mut Builder, given: &'a Given<'a>, lora: Lora) -> Result<Parted<'a>> {
-    let (x, side, alpha) = (given.grad_out, LowRankSide::B, lora.scale);
-    let shape = lora.shape(given.layer, side);
-    let parts = shape.parts(1);
+    let (x, matrix, alpha) = (given.grad_out, LoraMatrix::B, lora.scale);
+    let shape = lora.shape(given.layer, matrix);
+    let parts = shape.shrink_splits(1);
     let grad_t = builder.transient("grad_low_rank", parts * shape.rows * shape.rank);
-    let updates = &[LowRankTaken { w: lora.b.floats(), out: grad_t }];
-    builder.launch(LowRankDown { x, updates, side, shape, parts, alpha }.launch())?;
+    let adapters = &[LoraShrinkAdapter { w: lora.b.floats(), out: grad_t }];
+    builder.launch(LoraShrink { x, adapters, matrix, shape, splits: parts, alpha }.launch())?;
     if let Some(grad) = lora.b.grad {
-        let matrices = Matrices { side, shape, alpha, of: &[(given.low_rank.t, grad)] };
+        let matrices = Matrices { matrix, shape, alpha, of: &[(given.low_rank.t, grad)] };
         matrices.append(builder, x)?;
     }
     Ok(Parted { given, lora, grad_t, parts })
@@ -75,8 +75,8 @@ fn through_a(builder: &mut Builder, updates: &[Parted<'_>]) -> Result<()> {
     // The gradient that is there first: that of the layer with the least to multiply.
     let home = updates.iter().min_by_key(|it| it.given.layer.shape.outputs);
     let grad_input = home.expect("there is an update").given.grad_input;
-    let side = LowRankSide::A;
-    let shape = lora.shape(given.layer, side);
+    let matrix = LoraMatrix::A;
+    let shape = lora.shape(given.layer, matrix);
     enter(builder, given.scope);
     let dropped = lora.dropout.map(|_| builder.transient("grad_dropped", grad_input.len()));
     let (y, accumulate) = (dropped.unwrap_or(grad_input), dropped.is_none());
@@ -85,14 +85,15 @@ fn through_a(builder: &mut Builder, updates: &[Parted<'_>]) -> Result<()> {
         enter(builder, given.scope);
         let (total, t) = total(builder, *grad_t, (shape, *parts));
         whole.push(t);
-        added.push(LowRankAdded { t: *grad_t, parts: *parts, w: lora.a.floats(), total });
+        added.push(LoraExpandAdapter { t: *grad_t, splits: *parts, w: lora.a.floats(), total });
     }
     enter(builder, given.scope);
-    let add = LowRankAdd { updates: &added, side, y, shape, alpha: 1.0, accumulate };
+    let add = LoraExpand { adapters: &added, matrix, y, shape, alpha: 1.0, accumulate };
     builder.launch(add.launch())?;
     if let Some((x, (probability, random))) = dropped.zip(lora.dropout) {
         let (out, Randomness { step, seed, stream }) = (grad_input, random);
-        let dropout = Dropout { x, out, step, probability, seed, stream, accumulate: true };
+        let dropout =
+            Dropout { x, out, step, probability, seed, sequence: stream, accumulate: true };
         builder.launch(dropout.launch())?;
     }
     let grads = updates.iter().zip(whole);
@@ -100,34 +101,34 @@ fn through_a(builder: &mut Builder, updates: &[Parted<'_>]) -> Result<()> {
     if of.is_empty() {
         return Ok(());
     }
-    Matrices { side, shape, alpha: 1.0, of: &of }.append(builder, given.low_rank.x)
+    Matrices { matrix, shape, alpha: 1.0, of: &of }.append(builder, given.low_rank.x)
 }
 
 /// Gradients of matrices that share an operand: what is taken from it, and where it goes.
 struct Matrices<'a> {
-    side: LowRankSide,
-    shape: LowRankShape,
+    matrix: LoraMatrix,
+    shape: LoraShape,
     alpha: f32,
     of: &'a [(Slice<f32>, Slice<f32>)],
 }
 
 impl Matrices<'_> {
     fn append(&self, builder: &mut Builder, x: Slice<f32>) -> Result<()> {
-        let Self { side, shape, alpha, of } = *self;
-        let (runs, accumulate) = (shape.runs(of.len()), builder.accumulates());
+        let Self { matrix, shape, alpha, of } = *self;
+        let (runs, accumulate) = (shape.grad_splits(of.len()), builder.accumulates());
         let mut partial = |(t, grad): &(Slice<f32>, Slice<f32>)| {
             let out = match runs {
                 1 => *grad,
                 _ => builder.transient("grad_runs", runs * grad.len()),
             };
-            LowRankGraded { t: *t, out }
+            LoraGradAdapter { t: *t, out }
         };
-        let updates: Vec<_> = of.iter().map(&mut partial).collect();
+        let adapters: Vec<_> = of.iter().map(&mut partial).collect();
         let added = accumulate && runs == 1;
-        let grad =
-            LowRankGrad { x, updates: &updates, side, shape, runs, alpha, accumulate: added };
+        let (adapters, splits) = (&adapters[..], runs);
+        let grad = LoraGrad { x, adapters, matrix, shape, splits, alpha, accumulate: added };
         builder.launch(grad.launch())?;
-        for (update, (_, grad)) in updates.iter().zip(of).filter(|_| runs > 1) {
+        for (update, (_, grad)) in adapters.iter().zip(of).filter(|_| runs > 1) {
             let (x, out, rows, columns) = (update.out, *grad, runs, grad.len());
             builder.launch(ColumnSum { x, out, rows, columns, accumulate }.launch())?;
         }

@@ -71,6 +71,6 @@ pub(super) fn backward(builder: &mut Builder, given: &Given<'_>, lora: &Lora) ->
     let x = builder.transient("grad_dropped", grad_input.len());
     builder.launch(dgrad(x, false))?;
     let out = grad_input;
-    let dropout = Dropout { x, out, step, probability, seed, stream, accumulate: true };
+    let dropout = Dropout { x, out, step, probability, seed, sequence: stream, accumulate: true };
     builder.launch(dropout.launch())
 }

@@ -1,6 +1,6 @@
-//! Softmax over rows in double precision: `exp(x − max) ÷ Σ exp(x − max)`.
+//! Softmax over rows in f64: `exp(x − max) ÷ Σ exp(x − max)`.
 
-/// How many columns of row `row` the mask keeps.
+/// Number of columns of row `row` that the mask keeps.
 fn kept(row: usize, width: usize, causal: bool) -> usize {
     if causal { row % width + 1 } else { width }
 }
@@ -16,7 +16,7 @@ pub fn softmax(input: &[f64], width: usize, causal: bool) -> Vec<f64> {
     output
 }
 
-/// Softmax of one row. A NaN or a positive infinity, or nothing but negative ones, gives NaN.
+/// Softmax of one row. A NaN or a positive infinity, or only negative infinities, gives NaN.
 pub(crate) fn distribution(row: &[f64]) -> Vec<f64> {
     let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let terms: Vec<f64> = row.iter().map(|x| (x - max).exp()).collect();
@@ -24,7 +24,7 @@ pub(crate) fn distribution(row: &[f64]) -> Vec<f64> {
     terms.iter().map(|term| term / sum).collect()
 }
 
-/// `grad_input = probs ⊙ (grad_out − Σ probs ⊙ grad_out)`, 0 where the mask hides.
+/// `grad_input = probs ⊙ (grad_out − Σ probs ⊙ grad_out)`, 0 in masked columns.
 pub fn softmax_backward(probs: &[f64], grad_out: &[f64], width: usize, causal: bool) -> Vec<f64> {
     let mut grad_input = vec![0.0; probs.len()];
     for row in 0..probs.len() / width.max(1) {

@@ -1,4 +1,4 @@
-//! SiLU and SwiGLU in double precision: `silu(x) = x · σ(x)`, `swiglu = silu(gate) · up`.
+//! SiLU and SwiGLU in f64: `silu(x) = x · σ(x)`, `swiglu = silu(gate) · up`.
 
 /// The logistic function, without overflow for either sign.
 fn sigmoid(x: f64) -> f64 {

@@ -1,6 +1,6 @@
-//! RMSNorm in double precision: `y = x · rsqrt(mean(x²) + eps) · gamma` for each row.
+//! RMSNorm in f64: `y = x · rsqrt(mean(x²) + eps) · gamma` for each row.
 
-/// What the forward pass gives.
+/// The results of the forward pass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RmsNormForward {
     /// The normalised rows, `[rows, width]`.
@@ -22,7 +22,7 @@ pub fn rms_norm(x: &[f64], gamma: &[f64], eps: f64) -> RmsNormForward {
     forward
 }
 
-/// What the backward pass gives.
+/// The results of the backward pass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RmsNormGradients {
     /// The gradient of the input, `[rows, width]`.

@@ -1,4 +1,4 @@
-//! AdamW and its learning-rate schedule in double precision.
+//! AdamW and its learning-rate schedule in f64.
 
 use std::f64::consts::PI;
 

@@ -1,4 +1,4 @@
-//! Clipping by the global norm in double precision.
+//! Clipping by the global norm in f64.
 
 /// The global norm of a list of gradients and the factor that clips them.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,11 +1,11 @@
-//! Attention of one token over a cache in double precision.
+//! Attention of one token over a cache, in f64.
 
 use super::softmax::distribution;
-use crate::ops::CacheShape;
+use crate::attention::CacheShape;
 
 /// `Σ_j softmax(scale · q·key_j) · value_j` for every head, over the first `length` positions of
-/// caches that are `[length or more, kv_heads, head_dim]`.
-pub fn attend(
+/// caches `[capacity, kv_heads, head_dim]`.
+pub fn decode_attention(
     q: &[f64],
     (keys, values): (&[f64], &[f64]),
     length: usize,

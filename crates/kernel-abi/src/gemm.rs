@@ -1,0 +1,112 @@
+//! Matrix products: parameters, flags, tile configurations, images and entry points.
+//!
+//! `c[z][i][j] (+)= alpha · Σ_r Σ_l a[z][r](i, l) · b[z][r](l, j) + bias[j]`, with plane
+//! z = (batch, head) and b shared by `b_group` consecutive heads.
+
+mod images;
+mod tile;
+
+pub use images::{
+    BF16_NN, BF16_NN_BF16, BF16_NN_NF4, BF16_NT, BF16_NT_BF16, BF16_NT_NF4, BF16_TN, GemmImage,
+    IMAGES, Layout, MULTISTAGE_NN, MULTISTAGE_NN_NF4, MULTISTAGE_NT, MULTISTAGE_NT_NF4,
+    MULTISTAGE_TN, NN, NN_NF4, NT, NT_NF4, TN,
+};
+pub use tile::{MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, SIMT, SIMT_NF4, TileConfig};
+
+use crate::parameters::parameters;
+
+parameters! {
+    /// The parameters of every GEMM entry. Strides are in elements.
+    pub struct GemmParameters {
+        /// The first operand, read.
+        a: pointer,
+        /// The second operand, read: elements, or codes of NF4.
+        b: pointer,
+        /// The result.
+        c: pointer,
+        /// `n` elements added to each row of c, or null.
+        bias: pointer,
+        /// Rows of c.
+        m: u32,
+        /// Columns of c.
+        n: u32,
+        /// Length of the contraction.
+        k: u32,
+        /// Number of products that are summed into each c, in order.
+        reduce: u32,
+        /// Inner batch size.
+        heads: u32,
+        /// Number of consecutive heads that share one b.
+        b_group: u32,
+        /// Leading dimension of a.
+        lda: u32,
+        /// Leading dimension of b.
+        ldb: u32,
+        /// Leading dimension of c.
+        ldc: u32,
+        /// Stride of a from batch to batch.
+        a_batch: u32,
+        /// Stride of a from head to head.
+        a_head: u32,
+        /// Stride of a from summand to summand.
+        a_reduce: u32,
+        /// Stride of b from batch to batch.
+        b_batch: u32,
+        /// Stride of b from head to head.
+        b_head: u32,
+        /// Stride of b from summand to summand.
+        b_reduce: u32,
+        /// Stride of c from batch to batch.
+        c_batch: u32,
+        /// Stride of c from head to head.
+        c_head: u32,
+        /// The factor of the product.
+        alpha: f32,
+        /// [`GemmFlags`].
+        flags: u32,
+    }
+}
+
+parameters! {
+    /// The scales of b in NF4; they follow [`GemmParameters`] in entries whose b is NF4.
+    pub struct Nf4ScaleParameters {
+        /// One scale per block of 64 elements: f32, or u8 if scales are quantized.
+        b_absmax: pointer,
+        /// One f32 scale per 256 quantized scales, or null.
+        b_nested: pointer,
+        /// The 256 values of the quantized scales, or null.
+        b_map: pointer,
+        /// One f32 that is added to each quantized scale, or null.
+        b_offset: pointer,
+    }
+}
+
+/// The parameter `flags`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GemmFlags(u32);
+
+impl GemmFlags {
+    /// No flag.
+    pub const NONE: Self = Self(0);
+    /// c is added to, not overwritten.
+    pub const ACCUMULATE: Self = Self(1);
+    /// a is read in aligned vectors of 16 bytes.
+    pub const A_VECTORIZED: Self = Self(2);
+    /// b is read in aligned vectors of 16 bytes, or of 8 codes.
+    pub const B_VECTORIZED: Self = Self(4);
+    /// c is written in aligned vectors of 4 elements.
+    pub const C_VECTORIZED: Self = Self(8);
+    /// c is bf16.
+    pub const C_BF16: Self = Self(16);
+
+    /// The same flags and, if `holds`, `flag`.
+    #[must_use]
+    pub const fn with(self, flag: Self, holds: bool) -> Self {
+        if holds { Self(self.0 | flag.0) } else { self }
+    }
+
+    /// The value of the parameter.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+}

@@ -1,0 +1,127 @@
+//! GEMM images: one for each layout, element types and arithmetic.
+
+use super::tile::{MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, SIMT, SIMT_NF4, TileConfig};
+use crate::DType;
+
+/// Which index of the operands is contiguous in memory, as in BLAS: n for rows, t for transposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Rows of a times rows of b: `y = x·wᵀ`.
+    Nt,
+    /// Rows of a times columns of b: `dx = dy·w`.
+    Nn,
+    /// Columns of a times columns of b: `dw = dyᵀ·x`.
+    Tn,
+}
+
+/// An image of GEMM entry points, one for each tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GemmImage {
+    /// The name of the image.
+    pub name: &'static str,
+    /// The layout of the operands.
+    pub layout: Layout,
+    /// The type in which factors are multiplied. Sums are f32.
+    pub compute: DType,
+    /// How a is stored.
+    pub a: DType,
+    /// How b is stored.
+    pub b: DType,
+    /// The tiles.
+    pub tiles: &'static [TileConfig],
+    /// The entry point of each tile. A target without `wgmma` lacks those that need it.
+    pub entries: &'static [&'static str],
+}
+
+/// The entries of an image, one for each tile of a table.
+macro_rules! image {
+    ($constant:ident = $name:literal, $layout:ident, $compute:ident($a:ident, $b:ident),
+     $tiles:expr, [$($suffix:literal),* $(,)?]) => {
+        #[doc = concat!("The image `", $name, "`.")]
+        pub const $constant: GemmImage = {
+            let entries = &[$(concat!($name, "_", $suffix)),*];
+            let tiles: &[TileConfig] = $tiles;
+            assert!(entries.len() == tiles.len(), "an entry for each tile");
+            let (compute, a, b) = (DType::$compute, DType::$a, DType::$b);
+            GemmImage { name: $name, layout: Layout::$layout, compute, a, b, tiles, entries }
+        };
+    };
+}
+
+/// Images of products in f32, without and with multistage tiles.
+macro_rules! simt {
+    ($constant:ident = $name:literal, $layout:ident, $b:ident, $tiles:expr $(, $more:literal)*) => {
+        image! { $constant = $name, $layout, F32(F32, $b), $tiles, [
+            "128x128", "64x64", "32x32", "128x128_sliced2", "64x64_sliced4", "64x32_sliced4",
+            "32x32_sliced8", "32x16_sliced16", "16x16_sliced16", $($more),*
+        ] }
+    };
+}
+
+/// Images of products that round their operands to bf16.
+macro_rules! mma_sync {
+    ($constant:ident = $name:literal, $layout:ident, $b:ident) => {
+        image! { $constant = $name, $layout, Bf16(F32, $b), &MMA_SYNC, [
+            "128x128", "64x64", "32x32", "32x64_sliced2", "32x32_sliced4", "32x16_sliced8",
+            "16x16_sliced8",
+        ] }
+    };
+}
+
+/// Images of products whose a is bf16.
+macro_rules! multistage {
+    ($constant:ident = $name:literal, $layout:ident, $b:ident, $tiles:expr, $($first:literal),*) => {
+        image! { $constant = $name, $layout, Bf16(Bf16, $b), $tiles, [
+            $($first,)* "256x128", "128x128", "64x64",
+        ] }
+    };
+}
+
+simt! { NT = "gemm_f32_nt", Nt, F32, &SIMT, "multistage_128x128", "multistage_64x64" }
+simt! { NN = "gemm_f32_nn", Nn, F32, &SIMT, "multistage_128x128", "multistage_64x64" }
+simt! { TN = "gemm_f32_tn", Tn, F32, &SIMT, "multistage_128x128", "multistage_64x64" }
+simt! { NT_NF4 = "gemm_f32_nt_nf4", Nt, Nf4, SIMT_NF4 }
+simt! { NN_NF4 = "gemm_f32_nn_nf4", Nn, Nf4, SIMT_NF4 }
+mma_sync! { BF16_NT = "gemm_bf16_nt", Nt, F32 }
+mma_sync! { BF16_NN = "gemm_bf16_nn", Nn, F32 }
+mma_sync! { BF16_TN = "gemm_bf16_tn", Tn, F32 }
+mma_sync! { BF16_NT_BF16 = "gemm_bf16_nt_bf16", Nt, Bf16 }
+mma_sync! { BF16_NN_BF16 = "gemm_bf16_nn_bf16", Nn, Bf16 }
+mma_sync! { BF16_NT_NF4 = "gemm_bf16_nt_nf4", Nt, Nf4 }
+mma_sync! { BF16_NN_NF4 = "gemm_bf16_nn_nf4", Nn, Nf4 }
+multistage! {
+    MULTISTAGE_NT = "gemm_bf16_nt_multistage", Nt, Bf16, &MULTISTAGE_BF16, "192x256", "128x192"
+}
+multistage! {
+    MULTISTAGE_NN = "gemm_bf16_nn_multistage", Nn, Bf16, &MULTISTAGE_BF16, "192x256", "128x192"
+}
+multistage! {
+    MULTISTAGE_TN = "gemm_bf16_tn_multistage", Tn, Bf16, &MULTISTAGE_BF16, "192x256", "128x192"
+}
+multistage! {
+    MULTISTAGE_NT_NF4 = "gemm_bf16_nt_multistage_nf4", Nt, Nf4, &MULTISTAGE_NF4, "192x128"
+}
+multistage! {
+    MULTISTAGE_NN_NF4 = "gemm_bf16_nn_multistage_nf4", Nn, Nf4, &MULTISTAGE_NF4, "192x128"
+}
+
+/// Every GEMM image.
+pub const IMAGES: [&GemmImage; 17] = [
+    &NT,
+    &NN,
+    &TN,
+    &NT_NF4,
+    &NN_NF4,
+    &BF16_NT,
+    &BF16_NN,
+    &BF16_TN,
+    &BF16_NT_BF16,
+    &BF16_NN_BF16,
+    &BF16_NT_NF4,
+    &BF16_NN_NF4,
+    &MULTISTAGE_NT,
+    &MULTISTAGE_NN,
+    &MULTISTAGE_TN,
+    &MULTISTAGE_NT_NF4,
+    &MULTISTAGE_NN_NF4,
+];

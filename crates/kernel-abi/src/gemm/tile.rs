@@ -1,0 +1,202 @@
+//! Tile configurations: which part of c a block computes, and how.
+
+/// A tile of c and the mainloop of its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TileConfig {
+    /// Rows and columns of c.
+    pub shape: [u32; 2],
+    /// How the block computes them.
+    pub mainloop: Mainloop,
+    /// Blocks per SM that the register allocation must allow.
+    pub min_blocks_per_sm: u32,
+}
+
+/// How a block computes its tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mainloop {
+    /// Fused multiply-adds on f32; operands go through registers to shared memory.
+    Simt {
+        /// Rows and columns of c per thread, multiples of 4.
+        thread_tile: [u32; 2],
+        /// Contraction length per stage and slice.
+        slice_k: u32,
+        /// Groups of threads that each compute a slice of a stage (sliced-K). They are added in
+        /// ascending order at the end.
+        slices: u32,
+        /// Stages in shared memory. With two, one is filled while the other one is read.
+        stages: u32,
+    },
+    /// `mma.sync` on bf16, or fused multiply-adds before sm_80; operands are rounded in registers
+    /// on their way to shared memory.
+    MmaSync {
+        /// Warps of a slice, down and across.
+        warps: [u32; 2],
+        /// Contraction length per stage and slice, a multiple of 16.
+        slice_k: u32,
+        /// Groups of warps that each compute a slice of a stage (sliced-K).
+        slices: u32,
+    },
+    /// Tensor cores, fed by asynchronous copies in several stages; rows of operands must allow
+    /// copies of 16 bytes.
+    Multistage {
+        /// Warps down and across that compute.
+        warps: [u32; 2],
+        /// Contraction length per stage and number of stages: for targets with at least 160 KiB of
+        /// shared memory per block, with 99 KiB, and with 64 KiB. 0 and 0 if the accumulators do
+        /// not fit in the registers of warps, so that only `wgmma` can compute the tile.
+        stages: [[u32; 2]; 3],
+        /// Number of stages with `wgmma` on bf16; 0 for f32.
+        wgmma_stages: u32,
+        /// Threads of the producer warps with `wgmma`.
+        wgmma_producers: u32,
+    },
+}
+
+impl TileConfig {
+    const fn simt(
+        shape: [u32; 2],
+        thread_tile: [u32; 2],
+        [k, slices, stages, min]: [u32; 4],
+    ) -> Self {
+        let mainloop = Mainloop::Simt { thread_tile, slice_k: k, slices, stages };
+        Self { shape, mainloop, min_blocks_per_sm: min }
+    }
+
+    const fn mma_sync(shape: [u32; 2], warps: [u32; 2], [k, slices, min]: [u32; 3]) -> Self {
+        let mainloop = Mainloop::MmaSync { warps, slice_k: k, slices };
+        Self { shape, mainloop, min_blocks_per_sm: min }
+    }
+
+    const fn bf16(
+        (shape, warps): ([u32; 2], [u32; 2]),
+        stages: [[u32; 2]; 3],
+        [wgmma_stages, min_blocks_per_sm]: [u32; 2],
+    ) -> Self {
+        let mainloop = Mainloop::Multistage { warps, stages, wgmma_stages, wgmma_producers: 0 };
+        Self { shape, mainloop, min_blocks_per_sm }
+    }
+
+    const fn tf32x3(shape: [u32; 2], warps: [u32; 2], min_blocks_per_sm: u32) -> Self {
+        let stages = [[32, 4], [32, 2], [16, 2]];
+        let mainloop =
+            Mainloop::Multistage { warps, stages, wgmma_stages: 0, wgmma_producers: 128 };
+        Self { shape, mainloop, min_blocks_per_sm }
+    }
+
+    /// Threads of a block that compute.
+    pub const fn threads(&self) -> u32 {
+        match self.mainloop {
+            Mainloop::Simt { thread_tile, slices, .. } => {
+                self.shape[0] / thread_tile[0] * (self.shape[1] / thread_tile[1]) * slices
+            }
+            Mainloop::MmaSync { warps, slices, .. } => 32 * warps[0] * warps[1] * slices,
+            Mainloop::Multistage { warps, .. } => 32 * warps[0] * warps[1],
+        }
+    }
+
+    /// Threads of the producer warps of a block, on targets with `wgmma`.
+    pub const fn wgmma_producers(&self) -> u32 {
+        match self.mainloop {
+            Mainloop::Multistage { wgmma_producers, .. } => wgmma_producers,
+            _ => 0,
+        }
+    }
+
+    /// Contraction length per stage, with all slices; that of sm_90 if targets differ.
+    pub const fn block_k(&self) -> u32 {
+        match self.mainloop {
+            Mainloop::Simt { slice_k, slices, .. } | Mainloop::MmaSync { slice_k, slices, .. } => {
+                slice_k * slices
+            }
+            Mainloop::Multistage { stages: [[0, _], ..], .. } => WGMMA_BLOCK_K,
+            Mainloop::Multistage { stages: [[block_k, _], ..], .. } => block_k,
+        }
+    }
+
+    /// Whether rows of operands must allow copies of 16 bytes.
+    pub const fn needs_vectorized_rows(&self) -> bool {
+        matches!(self.mainloop, Mainloop::Multistage { .. })
+    }
+
+    /// Whether only targets with `wgmma` have the tile.
+    pub const fn needs_wgmma(&self) -> bool {
+        matches!(self.mainloop, Mainloop::Multistage { stages: [[0, _], ..], .. })
+    }
+}
+
+/// Contraction length per stage with `wgmma` on bf16.
+const WGMMA_BLOCK_K: u32 = 64;
+
+/// Tiles of products in f32: SIMT tiles, and the multistage ones that split each factor in three
+/// (`tf32x3`) or fall back to fused multiply-adds.
+pub const SIMT: [TileConfig; 11] = [
+    TileConfig::simt([128, 128], [8, 8], [8, 1, 2, 2]),
+    TileConfig::simt([64, 64], [8, 4], [16, 1, 2, 4]),
+    TileConfig::simt([32, 32], [4, 4], [16, 1, 2, 8]),
+    TileConfig::simt([128, 128], [16, 8], [8, 2, 2, 1]),
+    TileConfig::simt([64, 64], [16, 8], [8, 4, 2, 2]),
+    TileConfig::simt([64, 32], [8, 8], [8, 4, 2, 3]),
+    TileConfig::simt([32, 32], [8, 4], [16, 8, 1, 2]),
+    TileConfig::simt([32, 16], [8, 4], [8, 16, 1, 2]),
+    TileConfig::simt([16, 16], [4, 4], [16, 16, 1, 2]),
+    TileConfig::tf32x3([128, 128], [2, 4], 1),
+    TileConfig::tf32x3([64, 64], [2, 2], 3),
+];
+
+/// Tiles of products in f32 whose b is NF4: those that need no copies of 16 bytes.
+pub const SIMT_NF4: &[TileConfig] = SIMT.split_at(9).0;
+
+/// Tiles of products that round their operands to bf16.
+pub const MMA_SYNC: [TileConfig; 7] = [
+    TileConfig::mma_sync([128, 128], [2, 4], [32, 1, 1]),
+    TileConfig::mma_sync([64, 64], [2, 2], [32, 1, 3]),
+    TileConfig::mma_sync([32, 32], [1, 2], [32, 1, 6]),
+    TileConfig::mma_sync([32, 64], [1, 2], [32, 2, 3]),
+    TileConfig::mma_sync([32, 32], [1, 1], [32, 4, 3]),
+    TileConfig::mma_sync([32, 16], [1, 1], [16, 8, 2]),
+    TileConfig::mma_sync([16, 16], [1, 1], [16, 8, 2]),
+];
+
+/// Tiles of products of two operands in bf16.
+pub const MULTISTAGE_BF16: [TileConfig; 5] = [
+    TileConfig::bf16(([192, 256], [12, 1]), [[0, 0]; 3], [4, 1]),
+    TileConfig::bf16(([128, 192], [8, 1]), [[0, 0]; 3], [5, 1]),
+    TileConfig::bf16(([256, 128], [4, 2]), [[64, 3], [32, 3], [32, 2]], [4, 1]),
+    TileConfig::bf16(([128, 128], [2, 4]), [[64, 3], [32, 2], [32, 2]], [6, 2]),
+    TileConfig::bf16(([64, 64], [2, 2]), [[64, 3], [32, 2], [32, 2]], [6, 4]),
+];
+
+/// Tiles of products of bf16 and NF4. Codes need shared memory, too, which leaves fewer stages.
+pub const MULTISTAGE_NF4: [TileConfig; 4] = [
+    TileConfig::bf16(([192, 128], [12, 1]), [[0, 0]; 3], [5, 1]),
+    TileConfig::bf16(([256, 128], [4, 2]), [[64, 2], [32, 3], [32, 2]], [4, 1]),
+    MULTISTAGE_BF16[3],
+    MULTISTAGE_BF16[4],
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_have_whole_warps_and_no_more_than_1024_threads() {
+        let tables = [&SIMT[..], &MMA_SYNC, &MULTISTAGE_BF16, &MULTISTAGE_NF4];
+        for tile in tables.concat() {
+            let threads = tile.threads() + tile.wgmma_producers();
+            assert!(threads > 0 && threads.is_multiple_of(32) && threads <= 1024, "{tile:?}");
+            assert!(tile.block_k() > 0, "{tile:?}");
+        }
+    }
+
+    #[test]
+    fn thread_tiles_and_warps_divide_their_tile() {
+        for TileConfig { shape: [m, n], mainloop, .. } in [&SIMT[..], &MMA_SYNC].concat() {
+            let [rows, columns] = match mainloop {
+                Mainloop::Simt { thread_tile, .. } => thread_tile,
+                Mainloop::MmaSync { warps: [down, across], .. }
+                | Mainloop::Multistage { warps: [down, across], .. } => [16 * down, 8 * across],
+            };
+            assert!(m.is_multiple_of(rows) && n.is_multiple_of(columns), "{m} × {n}");
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The contract between kernel sources and kernel launches.
+//!
+//! A kernel is written twice: as PTX source and as a typed launch. Both need the same element types,
+//! parameter lists, flag bits, tile shapes and entry names. This crate declares each of them once.
+//!
+//! A parameter list is a struct that [`parameters!`] makes. The source declares its parameters by
+//! [`Declare`], the launch fills a field for each of them. A parameter that one side forgets is a
+//! compile error.
+//!
+//! ```
+//! use retrograph_kernel_abi::gemm::{GemmFlags, GemmParameters, NT};
+//!
+//! assert_eq!(NT.entries[0], "gemm_f32_nt_128x128");
+//! assert_eq!(NT.tiles[0].threads(), 256);
+//! assert_eq!(GemmParameters::<()>::LIST[0].name, "a");
+//! assert_eq!(GemmFlags::NONE.with(GemmFlags::ACCUMULATE, true).bits(), 1);
+//! ```
+
+mod dtype;
+pub mod gemm;
+mod parameters;
+
+pub use dtype::DType;
+pub use parameters::{Declare, Parameter, ParameterKind, ParameterTypes};

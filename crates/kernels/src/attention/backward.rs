@@ -1,0 +1,257 @@
+//! The gradients of fused causal attention (FlashAttention-2).
+//!
+//! [`AttentionBackwardPreprocess`] computes `delta`; then [`FusedAttentionGradQ`] and
+//! [`FusedAttentionGradKv`] recompute the probabilities `p` from log-sum-exp, and are independent of
+//! each other.
+
+use super::forward::{by_dtype, check_alignment, check_scale, dispatch};
+use super::shape::{AttentionShape, TensorLayout};
+use crate::checks::Check;
+use crate::geometry::{MAX_GRID_X, linear};
+use crate::params::{f32, pointer, u32};
+use crate::problem::AttentionProblem;
+use crate::{Argument, DType, Kernel, KernelError, Launch, Problem, View};
+
+macro_rules! preprocess {
+    ($($(#[$doc:meta])* $constant:ident = $name:literal in $image:literal;)*) => { $(
+        $(#[$doc])*
+        pub static $constant: Kernel = Kernel {
+            name: $name,
+            image: $image,
+            parameters: &[
+                pointer("out"),
+                pointer("grad_out"),
+                pointer("lse"),
+                pointer("rows"),
+                u32("count"),
+                u32("seq"),
+                u32("heads"),
+                u32("head_dim"),
+            ],
+            entries: &[$name],
+            dispatch: |problem, _| {
+                problem.items().map(|rows| linear($name, rows.div_ceil(4), 128))
+            },
+        };
+    )* };
+}
+
+preprocess! {
+    /// Kernel of [`AttentionBackwardPreprocess`] with factors in bf16.
+    FUSED_ATTENTION_PREPROCESS = "flash_attention_bf16_preprocess" in "flash_attention_bf16_backward";
+    /// Kernel of [`AttentionBackwardPreprocess`] with factors in f32.
+    FUSED_ATTENTION_F32_PREPROCESS = "flash_attention_f32_preprocess" in "flash_attention_f32_backward";
+}
+
+macro_rules! gradients {
+    ($(
+        $(#[$doc:meta])*
+        $constant:ident = $name:literal in $image:literal, $compute:ident;
+    )*) => { $(
+        $(#[$doc])*
+        pub static $constant: Kernel = Kernel {
+            name: $name,
+            image: $image,
+            parameters: &[
+                pointer("q"),
+                pointer("keys"),
+                pointer("values"),
+                pointer("grad_out"),
+                pointer("rows"),
+                pointer("grads"),
+                u32("batch"),
+                u32("seq"),
+                u32("heads"),
+                u32("kv_heads"),
+                u32("head_dim"),
+                u32("parts"),
+                f32("scale"),
+            ],
+            entries: &[concat!($name, "_hd64"), concat!($name, "_hd128")],
+            dispatch: |problem, target| {
+                let variant = ($constant.entries, DType::$compute);
+                Some(dispatch(problem.attention()?, target, variant))
+            },
+        };
+    )* };
+}
+
+gradients! {
+    /// Kernel of [`FusedAttentionGradQ`] with factors in bf16.
+    FUSED_ATTENTION_GRAD_Q = "flash_attention_bf16_grad_q" in "flash_attention_bf16_backward", Bf16;
+    /// Kernel of [`FusedAttentionGradKv`] with factors in bf16.
+    FUSED_ATTENTION_GRAD_KV = "flash_attention_bf16_grad_kv" in "flash_attention_bf16_backward", Bf16;
+    /// Kernel of [`FusedAttentionGradQ`] with factors in f32.
+    FUSED_ATTENTION_F32_GRAD_Q = "flash_attention_f32_grad_q"
+        in "flash_attention_f32_backward", F32;
+    /// Kernel of [`FusedAttentionGradKv`] with factors in f32.
+    FUSED_ATTENTION_F32_GRAD_KV = "flash_attention_f32_grad_kv"
+        in "flash_attention_f32_backward", F32;
+}
+
+/// `lse_delta = (lse, grad_out·out)` for each query: the log-sum-exp and delta, which both gradients
+/// read.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionBackwardPreprocess<B> {
+    /// `[batch, seq, heads, head_dim]`, read: the output of the forward pass.
+    pub out: View<B, f32>,
+    /// `[batch, seq, heads, head_dim]`, read.
+    pub grad_out: View<B, f32>,
+    /// `[batch, heads, seq]`, read: the log-sum-exp of the forward pass.
+    pub lse: View<B, f32>,
+    /// `[batch, heads, seq, 2]`, written.
+    pub lse_delta: View<B, f32>,
+    /// The sizes.
+    pub shape: AttentionShape,
+}
+
+impl<B: Copy> AttentionBackwardPreprocess<B> {
+    /// Checks the operands and describes a launch that computes in f32.
+    pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(DType::F32)
+    }
+
+    /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
+    pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
+        let Self { out, grad_out, lse, lse_delta, shape } = self;
+        let kernels = [&FUSED_ATTENTION_F32_PREPROCESS, &FUSED_ATTENTION_PREPROCESS];
+        let kernel = by_dtype(compute, kernels)?;
+        let check = Check(kernel.name);
+        let query = TensorLayout::Query;
+        shape.check(check, [("out", out, query), ("grad_out", grad_out, query)])?;
+        check_alignment(check, &[out, grad_out, lse_delta])?;
+        let [batch, seq, heads, _, head_dim] = shape.fused_sizes(check)?;
+        let rows = batch * seq * heads;
+        check.length("lse", lse, rows as usize)?;
+        check.length("lse_delta", lse_delta, 2 * rows as usize)?;
+        let mut arguments = [out, grad_out, lse].map(Argument::read).to_vec();
+        arguments.push(Argument::write(lse_delta));
+        arguments.extend([rows, seq, heads, head_dim].map(Argument::U32));
+        Ok(Launch { kernel, problem: Problem::Items(rows), arguments })
+    }
+}
+
+/// The inputs of both gradients of fused attention.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionBackwardInputs<B> {
+    /// `[batch, seq, heads, head_dim]`, read.
+    pub q: View<B, f32>,
+    /// `[batch, seq, kv_heads, head_dim]`, read.
+    pub k: View<B, f32>,
+    /// `[batch, seq, kv_heads, head_dim]`, read.
+    pub v: View<B, f32>,
+    /// `[batch, seq, heads, head_dim]`, read.
+    pub grad_out: View<B, f32>,
+    /// `[batch, heads, seq, 2]`, read: the result of [`AttentionBackwardPreprocess`].
+    pub lse_delta: View<B, f32>,
+    /// The sizes.
+    pub shape: AttentionShape,
+    /// The factor of the forward pass.
+    pub scale: f32,
+}
+
+/// The result of a gradient kernel.
+struct Gradient<'a, B> {
+    view: View<B, f32>,
+    dimensions: &'a [usize],
+    /// Batch × heads, or batch × key heads × splits.
+    planes: usize,
+    splits: usize,
+}
+
+impl<B: Copy> AttentionBackwardInputs<B> {
+    /// The launch of `kernel` that writes `gradient`.
+    fn launch(
+        self,
+        kernel: &'static Kernel,
+        gradient: Gradient<'_, B>,
+    ) -> Result<Launch<B>, KernelError> {
+        let Self { q, k, v, grad_out, lse_delta, shape, scale } = self;
+        let Gradient { view, dimensions, planes, splits } = gradient;
+        let check = Check(kernel.name);
+        let (query, key_value) = (TensorLayout::Query, TensorLayout::KeyValue);
+        shape.check(check, [("q", q, query), ("k", k, key_value), ("v", v, key_value)])?;
+        check.length("grad_out", grad_out, q.len())?;
+        check.length("grads", view, check.product("elements of gradients", dimensions)?)?;
+        check_alignment(check, &[q, k, v, grad_out, lse_delta, view])?;
+        check_scale(check, scale)?;
+        let sizes = shape.fused_sizes(check)?;
+        check.length("lse_delta", lse_delta, 2 * shape.batch * shape.heads * shape.seq)?;
+        let planes = check.at_most("batch × heads", planes, MAX_GRID_X)?;
+        let rows = check.product("rows of partial sums", &[2 * splits, shape.batch, shape.seq])?;
+        check.size("rows of partial sums", rows)?;
+        let mut arguments = [q, k, v, grad_out, lse_delta].map(Argument::read).to_vec();
+        arguments.push(Argument::write(view));
+        arguments.extend(sizes.map(Argument::U32));
+        arguments.push(Argument::U32(check.size("splits", splits)?));
+        arguments.push(Argument::f32(scale));
+        let [_, seq, .., head_dim] = sizes;
+        let problem = Problem::Attention(AttentionProblem { planes, seq, head_dim });
+        Ok(Launch { kernel, problem, arguments })
+    }
+}
+
+/// The gradient of q: `grad_q_i = scale · Σ_j ds_ij · k_j`, with
+/// `ds_ij = p_ij · (grad_out_i·v_j − delta_i)`.
+///
+/// In bf16, `ds` is rounded.
+#[derive(Clone, Copy, Debug)]
+pub struct FusedAttentionGradQ<B> {
+    /// The inputs.
+    pub inputs: AttentionBackwardInputs<B>,
+    /// `[batch, seq, heads, head_dim]`, written.
+    pub grad_q: View<B, f32>,
+}
+
+impl<B: Copy> FusedAttentionGradQ<B> {
+    /// Checks the operands and describes a launch that computes in f32.
+    pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(DType::F32)
+    }
+
+    /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
+    pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
+        let AttentionShape { batch, seq, heads, head_dim, .. } = self.inputs.shape;
+        let dimensions = &[batch, seq, heads, head_dim];
+        let kernel = by_dtype(compute, [&FUSED_ATTENTION_F32_GRAD_Q, &FUSED_ATTENTION_GRAD_Q])?;
+        let (view, planes, splits) = (self.grad_q, batch * heads, 1);
+        self.inputs.launch(kernel, Gradient { view, dimensions, planes, splits })
+    }
+}
+
+/// The gradients of k and v: `grad_k_j = scale · Σ_i ds_ij · q_i` and
+/// `grad_v_j = Σ_i p_ij · grad_out_i`, over the heads of a group in ascending order.
+///
+/// In bf16, `ds` and `p` are rounded. The heads of a group may be split equally; each split has
+/// gradients of its own, which [`SplitKSum`](crate::gemm::SplitKSum) adds.
+/// [`AttentionShape::grad_kv_splits`] chooses the number of splits.
+#[derive(Clone, Copy, Debug)]
+pub struct FusedAttentionGradKv<B> {
+    /// The inputs.
+    pub inputs: AttentionBackwardInputs<B>,
+    /// `[splits, 2, batch, seq, kv_heads, head_dim]`, written: for each split the gradient of k,
+    /// then that of v.
+    pub grads: View<B, f32>,
+    /// Number of splits, a divisor of the heads of a group.
+    pub splits: usize,
+}
+
+impl<B: Copy> FusedAttentionGradKv<B> {
+    /// Checks the operands and describes a launch that computes in f32.
+    pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(DType::F32)
+    }
+
+    /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
+    pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
+        let Self { inputs, grads: view, splits } = self;
+        let AttentionShape { batch, seq, kv_heads, head_dim, .. } = inputs.shape;
+        let kernel = by_dtype(compute, [&FUSED_ATTENTION_F32_GRAD_KV, &FUSED_ATTENTION_GRAD_KV])?;
+        let (check, group) = (Check(kernel.name), inputs.shape.group());
+        let divides = splits > 0 && group.is_multiple_of(splits);
+        check.rule(divides, "splits must divide the heads of a group", (splits, group))?;
+        let dimensions = &[splits, 2, batch, seq, kv_heads, head_dim];
+        let planes = batch * kv_heads * splits;
+        inputs.launch(kernel, Gradient { view, dimensions, planes, splits })
+    }
+}

@@ -1,0 +1,204 @@
+//! Fused causal attention (FlashAttention-2), with factors in f32 or bf16.
+//!
+//! [`FusedAttention`] computes scores, softmax and values in one kernel. Instead of probabilities it
+//! stores the log-sum-exp of each row, from which the gradients recompute them. Layouts are those of
+//! [`super::unfused`].
+//!
+//! A NaN or infinity of a token reaches every token that attends to it. It may also reach the other
+//! tokens of its aligned run of 64, where it is multiplied by zeros. In f32, an infinite factor gives
+//! NaN.
+//!
+//! Source: Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning",
+//! 2023.
+
+use super::shape::{AttentionShape, TensorLayout};
+use crate::checks::Check;
+use crate::geometry::{MAX_GRID_X, MAX_GRID_YZ, has_little_shared_memory, linear};
+use crate::images::dynamic_shared;
+use crate::params::{f32, pointer, u32};
+use crate::problem::AttentionProblem;
+use crate::{
+    Argument, DType, Dispatch, Kernel, KernelError, Launch, Output, Problem, SmTarget, View,
+};
+
+macro_rules! forward {
+    ($($(#[$doc:meta])* $constant:ident = $name:literal in $compute:ident;)*) => { $(
+        $(#[$doc])*
+        pub static $constant: Kernel = Kernel {
+            name: $name,
+            image: $name,
+            parameters: &[
+                pointer("q"),
+                pointer("keys"),
+                pointer("values"),
+                pointer("out"),
+                pointer("out_bf16"),
+                pointer("lse"),
+                u32("seq"),
+                u32("heads"),
+                u32("kv_heads"),
+                u32("head_dim"),
+                f32("scale"),
+            ],
+            entries: &[concat!($name, "_hd64"), concat!($name, "_hd128")],
+            dispatch: |problem, target| {
+                let variant = ($constant.entries, DType::$compute);
+                Some(dispatch(problem.attention()?, target, variant))
+            },
+        };
+    )* };
+}
+
+forward! {
+    /// Kernel of [`FusedAttention`] with factors in bf16.
+    FUSED_ATTENTION = "flash_attention_bf16" in Bf16;
+    /// Kernel of [`FusedAttention`] with factors in f32.
+    FUSED_ATTENTION_F32 = "flash_attention_f32" in F32;
+}
+
+/// The widest heads of the two entries.
+const MAX_HEAD_DIMS: [usize; 2] = [64, 128];
+/// Two blocks for each of 132 SMs.
+const MIN_BLOCKS: usize = 264;
+
+/// One block per plane and tile of 64 tokens, with a warp for each 16 of them. In f32 with little
+/// shared memory a tile has 32 tokens.
+pub(super) fn dispatch(
+    problem: AttentionProblem,
+    target: SmTarget,
+    (entries, compute): (&[&'static str], DType),
+) -> Dispatch {
+    let AttentionProblem { planes, seq, head_dim } = problem;
+    let small = compute == DType::F32 && has_little_shared_memory(target);
+    let rows = if small { 32 } else { 64 };
+    let entry = entries[usize::from(head_dim as usize > MAX_HEAD_DIMS[0])];
+    let tiles = if head_dim == 0 { 0 } else { seq.div_ceil(rows) };
+    let shared_bytes = dynamic_shared(entry, target);
+    Dispatch { grid: [planes, tiles, 1], shared_bytes, ..linear(entry, 1, rows * 2) }
+}
+
+impl AttentionShape {
+    /// Whether fused attention supports the head size: a multiple of 4, at most 128.
+    pub fn can_be_fused(self) -> bool {
+        self.head_dim.is_multiple_of(4) && self.head_dim <= MAX_HEAD_DIMS[1]
+    }
+
+    /// Number of splits of a group's heads for
+    /// [`FusedAttentionGradKv`](crate::attention::FusedAttentionGradKv): the smallest divisor of
+    /// their number with which the blocks fill a device.
+    pub fn grad_kv_splits(self) -> usize {
+        let group = self.group().max(1);
+        let blocks = self.batch * self.kv_heads * self.seq.div_ceil(64);
+        let mut divisors = (1..=group).filter(|splits| group.is_multiple_of(*splits));
+        divisors.find(|splits| blocks * splits >= MIN_BLOCKS).unwrap_or(group)
+    }
+
+    /// Batch, seq, heads, kv_heads and head_dim, if fused kernels can index the tensors.
+    pub(super) fn fused_sizes(self, check: Check) -> Result<[u32; 5], KernelError> {
+        let Self { batch, seq, heads, kv_heads, head_dim } = self;
+        let rule = "head_dim must be a multiple of 4 and at most 128";
+        check.rule(self.can_be_fused(), rule, (head_dim, MAX_HEAD_DIMS[1]))?;
+        check.at_most("the number of tiles of 32 tokens", seq.div_ceil(32), MAX_GRID_YZ)?;
+        check.at_most("batch × heads", batch * heads, MAX_GRID_X)?;
+        let sequence = check.product("elements of a sequence", &[seq, heads, head_dim])?;
+        check.size("elements of a sequence", sequence)?;
+        check.size("tokens × heads", check.product("tokens × heads", &[batch, seq, heads])?)?;
+        let sizes = [batch, seq, heads, kv_heads, head_dim];
+        let [batch, seq, heads, kv_heads, head_dim] = sizes.map(|size| check.size("a size", size));
+        Ok([batch?, seq?, heads?, kv_heads?, head_dim?])
+    }
+}
+
+/// The softmax scales the maximum of a row, too, so that the factor must be positive.
+pub(super) fn check_scale(check: Check, scale: f32) -> Result<(), KernelError> {
+    check.constant("scale", scale, (scale.is_finite() && scale > 0.0, "finite and more than 0"))
+}
+
+/// Fused kernels access operands in vectors of 16 bytes.
+pub(super) fn check_alignment<B: Copy>(
+    check: Check,
+    views: &[View<B, f32>],
+) -> Result<(), KernelError> {
+    let rule = "operands must start at multiples of 16 bytes in their buffers";
+    views
+        .iter()
+        .try_for_each(|view| check.rule(view.is_aligned(16), rule, (view.byte_range().start, 16)))
+}
+
+/// `out = softmax(scale · q·kᵀ)·v` for every sequence and head, with the causal mask.
+///
+/// In bf16, q, k, v and the weights `exp(score − max)` are rounded, but not the sum of the weights.
+/// A row whose scores have a NaN or a positive infinity, or only negative infinities, becomes NaN.
+#[derive(Clone, Copy, Debug)]
+pub struct FusedAttention<B, O = View<B, f32>> {
+    /// `[batch, seq, heads, head_dim]`, read.
+    pub q: View<B, f32>,
+    /// `[batch, seq, kv_heads, head_dim]`, read.
+    pub k: View<B, f32>,
+    /// `[batch, seq, kv_heads, head_dim]`, read.
+    pub v: View<B, f32>,
+    /// `[batch, seq, heads, head_dim]`, written: f32, or f32 and bf16.
+    pub out: O,
+    /// `[batch, heads, seq]`, written: the log-sum-exp of the scores, to base 2.
+    pub lse: View<B, f32>,
+    /// The sizes; see [`AttentionShape::can_be_fused`].
+    pub shape: AttentionShape,
+    /// The factor, usually 1/√head_dim; finite and more than 0.
+    pub scale: f32,
+}
+
+impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
+    /// Checks the operands and describes a launch that computes in f32.
+    pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(DType::F32)
+    }
+
+    /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
+    ///
+    /// # Errors
+    /// If a length does not match the shape, a view is not aligned to 16 bytes, or the head size is
+    /// not supported.
+    pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
+        let Self { q, k, v, out, lse, shape, scale } = self;
+        let kernel = by_dtype(compute, [&FUSED_ATTENTION_F32, &FUSED_ATTENTION])?;
+        let check = Check(kernel.name);
+        let (query, key_value) = (TensorLayout::Query, TensorLayout::KeyValue);
+        shape.check(check, [("q", q, query), ("k", k, key_value), ("v", v, key_value)])?;
+        let out = out.into();
+        out.check(check, "out", q.len())?;
+        let out_f32 =
+            out.require_f32(check, "out must be written in f32, and may be in bf16, too")?;
+        check_alignment(check, &[q, k, v, out_f32])?;
+        if let Some(out_bf16) = out.bf16() {
+            let rule = "out in bf16 must start at a multiple of 8 bytes";
+            check.rule(out_bf16.is_aligned(8), rule, (out_bf16.byte_range().start, 8))?;
+        }
+        check_scale(check, scale)?;
+        let [batch, seq, heads, kv_heads, head_dim] = shape.fused_sizes(check)?;
+        check.length("lse", lse, shape.batch * shape.heads * shape.seq)?;
+        let mut arguments = [q, k, v].map(Argument::read).to_vec();
+        arguments.extend(out.arguments());
+        arguments.push(Argument::write(lse));
+        arguments.extend([seq, heads, kv_heads, head_dim].map(Argument::U32));
+        arguments.push(Argument::f32(scale));
+        let problem = Problem::Attention(AttentionProblem { planes: batch * heads, seq, head_dim });
+        Ok(Launch { kernel, problem, arguments })
+    }
+}
+
+/// The kernel that computes in `compute`, of one in f32 and one in bf16.
+pub(super) fn by_dtype(
+    compute: DType,
+    [in_f32, in_bf16]: [&'static Kernel; 2],
+) -> Result<&'static Kernel, KernelError> {
+    match compute {
+        DType::F32 => Ok(in_f32),
+        DType::Bf16 => Ok(in_bf16),
+        _ => Err(KernelError::UnsupportedDType {
+            kernel: in_f32.name,
+            compute,
+            dtype: DType::F32,
+            help: "compute in f32 or bf16",
+        }),
+    }
+}

@@ -1,0 +1,161 @@
+//! The append of new keys and values to their caches, in the type of the caches.
+
+use half::bf16;
+
+use super::cache::CacheShape;
+use crate::checks::Check;
+use crate::geometry::linear;
+use crate::params::{pointer, u32};
+use crate::{Argument, Kernel, KernelError, Launch, Parameter, Problem, TensorView, View};
+
+static PARAMETERS: &[Parameter] = &[
+    pointer("keys"),
+    pointer("values"),
+    pointer("key_cache"),
+    pointer("value_cache"),
+    pointer("start"),
+    pointer("count"),
+    u32("elements"),
+    u32("width"),
+    u32("capacity"),
+];
+
+/// Kernel of [`CacheAppend`].
+pub static CACHE_APPEND: Kernel = Kernel {
+    name: "kv_cache_append",
+    image: "kv_cache_append",
+    parameters: PARAMETERS,
+    entries: &["kv_cache_append"],
+    dispatch: |problem, _| {
+        problem.items().map(|elements| linear("kv_cache_append", elements.div_ceil(256), 256))
+    },
+};
+
+/// Kernel of [`CacheAppend`] into caches in bf16: each thread writes two elements.
+pub static CACHE_APPEND_BF16: Kernel = Kernel {
+    name: "kv_cache_append_bf16",
+    image: "kv_cache_append",
+    parameters: PARAMETERS,
+    entries: &["kv_cache_append_bf16"],
+    dispatch: |problem, _| {
+        problem.items().map(|elements| linear("kv_cache_append_bf16", elements.div_ceil(512), 256))
+    },
+};
+
+/// A cache of keys and one of values, of the same type.
+#[derive(Clone, Copy, Debug)]
+pub enum KvCache<B> {
+    /// Keys and values in f32.
+    F32([View<B, f32>; 2]),
+    /// Keys and values in bf16; appended ones are rounded to the nearest, ties to even.
+    Bf16([View<B, bf16>; 2]),
+}
+
+impl<B> From<[View<B, f32>; 2]> for KvCache<B> {
+    fn from(views: [View<B, f32>; 2]) -> Self {
+        Self::F32(views)
+    }
+}
+
+impl<B> From<[View<B, bf16>; 2]> for KvCache<B> {
+    fn from(views: [View<B, bf16>; 2]) -> Self {
+        Self::Bf16(views)
+    }
+}
+
+impl<B: Copy> KvCache<B> {
+    /// Keys and values, as tensors to read.
+    pub fn views(self) -> [TensorView<B>; 2] {
+        match self {
+            Self::F32(views) => views.map(TensorView::F32),
+            Self::Bf16(views) => views.map(TensorView::Bf16),
+        }
+    }
+
+    /// The first `len` elements of both.
+    ///
+    /// # Panics
+    /// If there are fewer than `len`.
+    pub fn first(self, len: usize) -> Self {
+        match self {
+            Self::F32(views) => Self::F32(views.map(|view| view.slice(0..len))),
+            Self::Bf16(views) => Self::Bf16(views.map(|view| view.slice(0..len))),
+        }
+    }
+
+    /// Both as arguments that are written in part.
+    pub(crate) fn update_arguments(self) -> [Argument<B>; 2] {
+        match self {
+            Self::F32(views) => views.map(Argument::update),
+            Self::Bf16(views) => views.map(Argument::update),
+        }
+    }
+
+    /// Two elements of bf16 are written as one word.
+    pub(crate) fn check_words(self, check: Check, width: usize) -> Result<(), KernelError> {
+        let Self::Bf16(views) = self else { return Ok(()) };
+        let rule = "tokens in bf16 must start at multiples of 4 bytes and have an even number of \
+                    elements";
+        let odd = views.map(|view| view.byte_range().start % 4).into_iter().max().unwrap_or(0);
+        check.rule(width.is_multiple_of(2) && odd == 0, rule, (width, odd))
+    }
+}
+
+/// Writes the keys and values of new tokens into their caches, from position `start` on.
+///
+/// Tokens from `count` on, and those past the capacity, are left out. Caches in bf16 need an even
+/// `kv_heads × head_dim`. NaN stays NaN; numbers beyond the range of bf16 become infinite.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheAppend<B> {
+    /// `[tokens, kv_heads, head_dim]`, read.
+    pub keys: View<B, f32>,
+    /// `[tokens, kv_heads, head_dim]`, read.
+    pub values: View<B, f32>,
+    /// `[capacity, kv_heads, head_dim]` each, written in part.
+    pub caches: KvCache<B>,
+    /// `[1]`, read: the position of the first token.
+    pub start: View<B, u32>,
+    /// `[1]`, read: the number of tokens to append; all if `None`.
+    pub count: Option<View<B, u32>>,
+    /// The sizes.
+    pub shape: CacheShape,
+}
+
+impl<B: Copy> CacheAppend<B> {
+    /// Checks the operands and describes the launch.
+    pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        let Self { keys, values, caches, start, count, shape } = self;
+        let check = Check(CACHE_APPEND.name);
+        let [key_cache, value_cache] = caches.views();
+        shape.check(check, [("key_cache", key_cache), ("value_cache", value_cache)])?;
+        let width = shape.width().max(1);
+        caches.check_words(check, shape.width())?;
+        let whole = keys.len().is_multiple_of(width);
+        check.rule(whole, "keys and values must be whole tokens", (keys.len(), width))?;
+        check.length("values", values, keys.len())?;
+        check.length("start", start, 1)?;
+        if let Some(count) = count {
+            check.length("count", count, 1)?;
+        }
+        let elements = check.size("the number of elements", keys.len())?;
+        let width = check.size("the elements of a token", width)?;
+        let capacity = check.size("the capacity", shape.capacity)?;
+        let kernel = match caches {
+            KvCache::F32(_) => &CACHE_APPEND,
+            KvCache::Bf16(_) => &CACHE_APPEND_BF16,
+        };
+        let [key_cache, value_cache] = caches.update_arguments();
+        let arguments = vec![
+            Argument::read(keys),
+            Argument::read(values),
+            key_cache,
+            value_cache,
+            Argument::read(start),
+            Argument::read_optional(count),
+            Argument::U32(elements),
+            Argument::U32(width),
+            Argument::U32(capacity),
+        ];
+        Ok(Launch { kernel, problem: Problem::Items(elements), arguments })
+    }
+}

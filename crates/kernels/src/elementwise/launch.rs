@@ -1,0 +1,44 @@
+//! The launch of an elementwise kernel.
+
+use crate::checks::Check;
+use crate::geometry::elementwise;
+use crate::{Argument, DType, Dispatch, Kernel, KernelError, Launch, Output, Problem, TensorView};
+
+/// Geometry of a kernel whose entries read f32 and, if there is a second one, bf16.
+pub(super) fn dispatch(problem: &Problem, entries: &[&'static str]) -> Option<Dispatch> {
+    let (count, dtype) = problem.elements()?;
+    let in_bf16 = dtype == DType::Bf16 && entries.len() > 1;
+    Some(elementwise(entries[usize::from(in_bf16)], count))
+}
+
+/// The launch over inputs and outputs, named by the fields of the caller. All must have the length
+/// of the first input. Inputs are f32, or all bf16 if the kernel has an entry for it.
+pub(super) fn launch<B: Copy>(
+    kernel: &'static Kernel,
+    inputs: &[(&'static str, TensorView<B>)],
+    outputs: &[(&'static str, Output<B>)],
+) -> Result<Launch<B>, KernelError> {
+    let check = Check(kernel.name);
+    let expected = inputs[0].1.len();
+    let count = check.size("the number of elements", expected)?;
+    let all_bf16 = inputs.iter().all(|(_, input)| input.dtype() == DType::Bf16);
+    let dtype = if all_bf16 && kernel.entries.len() > 1 { DType::Bf16 } else { DType::F32 };
+    if let Some((_, input)) = inputs.iter().find(|(_, input)| input.dtype() != dtype) {
+        return Err(KernelError::UnsupportedDType {
+            kernel: kernel.name,
+            compute: DType::F32,
+            dtype: input.dtype(),
+            help: "read all inputs in f32; SwiGLU may read all of them in bf16 instead",
+        });
+    }
+    for &(name, input) in inputs {
+        check.elements(name, input.len(), expected)?;
+    }
+    for &(name, output) in outputs {
+        output.check(check, name, expected)?;
+    }
+    let reads = inputs.iter().map(|(_, input)| input.argument());
+    let writes = outputs.iter().flat_map(|&(_, output)| output.arguments());
+    let arguments = reads.chain(writes).chain([Argument::U32(count)]).collect();
+    Ok(Launch { kernel, problem: Problem::Elements { count, dtype }, arguments })
+}

@@ -1,0 +1,175 @@
+//! Problems: the sizes from which a kernel chooses its entry point and its grid.
+
+use crate::DType;
+use crate::gemm::GemmProblem;
+use crate::gemv::{GemvForm, GemvProblem};
+use crate::lora::LoraMatrix;
+
+/// The sizes of a launch, by the kind of kernel.
+///
+/// Each kernel takes one kind; see [`Kernel::dispatch`](crate::Kernel::dispatch). A size of 0 is
+/// an empty problem, for which nothing is launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Problem {
+    /// Independent items: elements, vectors of elements, chunks, or heads.
+    Items(u32),
+    /// Elements of tensors of one type.
+    Elements {
+        /// Number of elements.
+        count: u32,
+        /// The type of the inputs.
+        dtype: DType,
+    },
+    /// Rows of a matrix.
+    Rows(RowsProblem),
+    /// Columns of a matrix.
+    Columns(u32),
+    /// Rows of an embedding table.
+    Embedding {
+        /// Number of tokens.
+        positions: u32,
+        /// Elements per row.
+        hidden: u32,
+    },
+    /// A matrix product.
+    Gemm(GemmProblem),
+    /// Products of matrices with one vector.
+    Gemv(GemvProblem),
+    /// Fused attention.
+    Attention(AttentionProblem),
+    /// Attention of one token over a cache.
+    Decode {
+        /// Query heads.
+        heads: u32,
+        /// Splits of the cache.
+        splits: u32,
+    },
+    /// From long rows to the rank of LoRA adapters.
+    LoraShrink {
+        /// Rows.
+        rows: u32,
+        /// Sum of the ranks of all adapters.
+        ranks: u32,
+        /// Splits of the contraction.
+        splits: u32,
+        /// The matrix that is multiplied by.
+        matrix: LoraMatrix,
+    },
+    /// From the rank of LoRA adapters to long rows.
+    LoraExpand {
+        /// Rows.
+        rows: u32,
+        /// Elements per row.
+        width: u32,
+        /// The matrix that is multiplied by.
+        matrix: LoraMatrix,
+    },
+    /// Gradients of LoRA matrices.
+    LoraGrad {
+        /// Splits of the rows.
+        splits: u32,
+        /// Elements per row.
+        width: u32,
+        /// Blocks of ranks of all adapters.
+        rank_blocks: u32,
+        /// The matrix of the gradient.
+        matrix: LoraMatrix,
+    },
+}
+
+/// Rows of a matrix, each reduced or normalised by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RowsProblem {
+    /// Rows, or runs of rows if a block has several.
+    pub rows: u32,
+    /// Elements per row.
+    pub width: u32,
+    /// Whether every row of every operand starts at a multiple of 16 bytes.
+    pub vectorized: bool,
+}
+
+/// Attention without stored probabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionProblem {
+    /// Batch × heads.
+    pub planes: u32,
+    /// Tokens per sequence.
+    pub seq: u32,
+    /// Elements per head.
+    pub head_dim: u32,
+}
+
+/// Accessors of the sizes of one kind, for kernels that take that kind alone.
+impl Problem {
+    pub(crate) fn items(&self) -> Option<u32> {
+        if let Self::Items(count) = *self { Some(count) } else { None }
+    }
+
+    pub(crate) fn elements(&self) -> Option<(u32, DType)> {
+        if let Self::Elements { count, dtype } = *self { Some((count, dtype)) } else { None }
+    }
+
+    pub(crate) fn rows(&self) -> Option<RowsProblem> {
+        if let Self::Rows(rows) = *self { Some(rows) } else { None }
+    }
+
+    pub(crate) fn columns(&self) -> Option<u32> {
+        if let Self::Columns(columns) = *self { Some(columns) } else { None }
+    }
+
+    pub(crate) fn gemm(&self) -> Option<&GemmProblem> {
+        if let Self::Gemm(problem) = self { Some(problem) } else { None }
+    }
+
+    pub(crate) fn gemv(&self) -> Option<&GemvProblem> {
+        if let Self::Gemv(problem) = self { Some(problem) } else { None }
+    }
+
+    pub(crate) fn attention(&self) -> Option<AttentionProblem> {
+        if let Self::Attention(problem) = *self { Some(problem) } else { None }
+    }
+
+    /// Problems of every kind, with every combination of `sizes`: for checks that visit all entry
+    /// points of all kernels.
+    pub fn samples(sizes: &[u32]) -> Vec<Self> {
+        let mut problems = Vec::new();
+        for &a in sizes {
+            problems.extend([Self::Items(a), Self::Columns(a)]);
+            problems
+                .extend([DType::F32, DType::Bf16].map(|dtype| Self::Elements { count: a, dtype }));
+            for &b in sizes {
+                Self::push_pairs(&mut problems, [a, b]);
+                sizes.iter().for_each(|&c| Self::push_triples(&mut problems, [a, b, c]));
+            }
+        }
+        problems
+    }
+
+    fn push_pairs(problems: &mut Vec<Self>, [a, b]: [u32; 2]) {
+        for vectorized in [false, true] {
+            problems.push(Self::Rows(RowsProblem { rows: a, width: b, vectorized }));
+        }
+        problems.push(Self::Embedding { positions: a, hidden: b });
+        problems.push(Self::Decode { heads: a, splits: b });
+        for matrix in LoraMatrix::ALL {
+            problems.push(Self::LoraExpand { rows: a, width: b, matrix });
+        }
+    }
+
+    fn push_triples(problems: &mut Vec<Self>, [a, b, c]: [u32; 3]) {
+        problems.push(Self::Attention(AttentionProblem { planes: a, seq: b, head_dim: c }));
+        for matrix in LoraMatrix::ALL {
+            problems.push(Self::LoraShrink { rows: a, ranks: b, splits: c, matrix });
+            problems.push(Self::LoraGrad { splits: a, width: b, rank_blocks: c, matrix });
+        }
+        for (planes, vectorized) in [(1, false), (1, true), (24, false), (24, true)] {
+            let problem = GemmProblem { m: a, n: b, k: c, planes, vectorized, concurrent: 0 };
+            problems.push(Self::Gemm(problem));
+        }
+        for form in GemvForm::ALL {
+            let problem = GemvProblem { inputs: a, outputs: [b, c, 0], lora_ranks: [0; 3], form };
+            problems.push(Self::Gemv(problem));
+        }
+    }
+}
