@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use crate::refusal::{Refusal, invalid};
+use crate::refusal::{Refusal, Rule, invalid};
 use retrograph_driver_sys::*;
 
 /// What a call of the simulated driver gives: success, or the code to return.
@@ -95,7 +95,7 @@ impl<T> Out<T> {
 
     /// Refuses a call that gives no place for its result, before anything happens.
     pub(crate) fn demand(self) -> Call {
-        if self.is_null() { Err(invalid("null")) } else { Ok(()) }
+        if self.is_null() { Err(invalid(Rule::Null)) } else { Ok(()) }
     }
 
     /// Writes a result, which the caller must have asked for.
@@ -123,7 +123,7 @@ impl<T> Out<T> {
     /// Writes the `index`-th element of a result.
     pub(crate) fn put_at(self, index: usize, value: T) -> Call {
         if self.is_null() {
-            return Err(invalid("null"));
+            return Err(invalid(Rule::Null));
         }
         // SAFETY: the pointer is valid for writing, for as many elements as the call documents, by
         // the contract of `Admit`.
@@ -192,7 +192,7 @@ impl<T: Copy> In<T> {
     /// Reads the `index`-th element of the input.
     pub(crate) fn get_at(self, index: usize) -> Result<T, Refusal> {
         if self.0.is_null() {
-            return Err(invalid("null"));
+            return Err(invalid(Rule::Null));
         }
         // SAFETY: the pointer is valid for reading, for as many elements as the call documents, by
         // the contract of `Admit`.
@@ -214,7 +214,7 @@ impl In<c_void> {
     /// Reads `count` bytes.
     pub(crate) fn bytes(self, count: usize) -> Result<Vec<u8>, Refusal> {
         if self.0.is_null() && count > 0 {
-            return Err(invalid("null"));
+            return Err(invalid(Rule::Null));
         }
         let mut bytes = vec![0; count];
         // SAFETY: the source is valid for `count` bytes by the contract of `Admit`, and the target
@@ -233,7 +233,7 @@ impl In<c_char> {
     /// The text that ends in a zero byte, lossily where it is not UTF-8.
     pub(crate) fn text(self) -> Result<String, Refusal> {
         if self.0.is_null() {
-            return Err(invalid("null"));
+            return Err(invalid(Rule::Null));
         }
         // SAFETY: text arguments end in a zero byte by the contract of `Admit`.
         Ok(unsafe { CStr::from_ptr(self.0) }.to_string_lossy().into_owned())

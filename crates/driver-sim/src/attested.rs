@@ -1,4 +1,4 @@
-//! Which errors are attested: the index of recorded traces by rule, function and code.
+//! The index of recorded traces by rule, function and code.
 //!
 //! The index is a text file with one line for each, `rule function code trace`. It is written by
 //! `cargo xtask conformance replay --bless`, which replays the traces that were recorded on
@@ -9,28 +9,26 @@ use std::sync::LazyLock;
 
 use retrograph_driver_sys::CUresult;
 
-type Key = (&'static str, &'static str, u32);
+use crate::rule::Rule;
+
+type Key = (Rule, &'static str, u32);
 
 static INDEX: LazyLock<BTreeMap<Key, &'static str>> =
     LazyLock::new(|| include_str!("attested.txt").lines().filter_map(entry).collect());
 
-/// One line of the index; comments have fewer words or no number.
+/// One line of the index, or nothing for a comment or an unknown rule.
 fn entry(line: &'static str) -> Option<(Key, &'static str)> {
     let mut words = line.split_whitespace();
     let (rule, call, code, trace) = (words.next()?, words.next()?, words.next()?, words.next()?);
-    Some(((rule, call, code.parse().ok()?), trace))
+    Some(((Rule::from_name(rule)?, call, code.parse().ok()?), trace))
 }
 
 /// The rules by which a call returns the code of a lost context, at the call that finds the fault
 /// and at those that follow. Which of the sticky codes it is decides the fault, not the call.
-const LOST: [&str; 2] = ["fault", "sticky"];
+const LOST: [Rule; 2] = [Rule::Fault, Rule::Sticky];
 
 /// The trace that shows `rule` make `call` return `code`.
-pub(crate) fn trace(
-    rule: &'static str,
-    call: &'static str,
-    code: CUresult,
-) -> Option<&'static str> {
+pub(crate) fn trace(rule: Rule, call: &'static str, code: CUresult) -> Option<&'static str> {
     let exact = INDEX.get(&(rule, call, code.0));
     let lost = || {
         let mut rules = LOST.iter().filter(|_| LOST.contains(&rule));
@@ -43,4 +41,24 @@ pub(crate) fn trace(
 pub fn counts() -> (usize, usize) {
     let traces: std::collections::BTreeSet<_> = INDEX.values().collect();
     (INDEX.len(), traces.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_index_names_a_rule() {
+        let lines = include_str!("attested.txt").lines();
+        let lines: Vec<_> =
+            lines.filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
+        assert_eq!(lines.len(), INDEX.len());
+    }
+
+    #[test]
+    fn rules_are_found_by_their_names() {
+        for &rule in Rule::ALL {
+            assert_eq!(Rule::from_name(rule.name()), Some(rule));
+        }
+    }
 }

@@ -7,7 +7,7 @@ use retrograph_ptx::ast::{Immediate, Space, Variable};
 
 use crate::api::LoadFailure;
 use crate::memory::Memory;
-use crate::refusal::refuse;
+use crate::refusal::{Rule, refuse};
 use crate::state::memory_refusal;
 
 /// Address and size of each variable by name.
@@ -58,7 +58,7 @@ fn initial_bytes(variable: &Variable) -> Result<Vec<u8>, LoadFailure> {
     if bytes.len() as u64 > variable.size() {
         let message = format!("variable `{}` has more initial values than room", variable.name);
         return Err(LoadFailure::new(
-            refuse(CUresult::CUDA_ERROR_INVALID_PTX, "module.text"),
+            refuse(CUresult::CUDA_ERROR_INVALID_PTX, Rule::ModuleText),
             message,
         ));
     }

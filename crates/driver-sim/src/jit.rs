@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 use retrograph_driver_sys::{CUjit_cacheMode, CUjit_option, CUjit_target, CUresult};
 
 use crate::argument::{Admit, Call, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;
 
 /// Where the log of a load goes.
@@ -56,16 +56,16 @@ impl State {
     fn check_option(&mut self, option: CUjit_option, value: usize) -> Call {
         use CUjit_option as O;
         match option {
-            O::CU_JIT_MAX_REGISTERS if value == 0 => Err(invalid("jit.registers")),
+            O::CU_JIT_MAX_REGISTERS if value == 0 => Err(invalid(Rule::JitRegisters)),
             O::CU_JIT_THREADS_PER_BLOCK if value == 0 => {
                 Err(self.undefined("a compiler that is told of blocks without threads"))
             }
             O::CU_JIT_TARGET => self.check_target(value),
             O::CU_JIT_CACHE_MODE if value > CUjit_cacheMode::CU_JIT_CACHE_OPTION_CA.0 as usize => {
-                Err(invalid("jit.cache_mode"))
+                Err(invalid(Rule::JitCacheMode))
             }
             known if known.0 <= O::CU_JIT_SPLIT_COMPILE.0 => Ok(()),
-            _ => Err(invalid("jit.option")),
+            _ => Err(invalid(Rule::JitOption)),
         }
     }
 
@@ -80,11 +80,11 @@ impl State {
         let special = T::CU_TARGET_COMPUTE_90A.0..=T::CU_TARGET_COMPUTE_121F.0;
         let is_known = |target: u32| plain.contains(&target) || special.contains(&target);
         match value {
-            0 | 1 => Err(refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, "jit.no_target")),
+            0 | 1 => Err(refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, Rule::JitNoTarget)),
             value if u32::try_from(value).is_ok_and(is_known) => {
                 Err(self.unsupported("compiling for another device"))
             }
-            _ => Err(invalid("jit.target")),
+            _ => Err(invalid(Rule::JitTarget)),
         }
     }
 }
@@ -113,7 +113,7 @@ impl JitLog {
             }
         }
         if log.info.is_incomplete() || log.error.is_incomplete() {
-            return Err(invalid("jit.log"));
+            return Err(invalid(Rule::JitLog));
         }
         Ok(log)
     }

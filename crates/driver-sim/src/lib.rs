@@ -64,6 +64,7 @@ mod live;
 pub mod memory;
 mod random;
 mod refusal;
+mod rule;
 mod state;
 pub mod symbols;
 mod trampoline;
@@ -76,6 +77,7 @@ pub use diagnostic::{Diagnostic, DiagnosticKind};
 pub use live::Live;
 pub use memory::POISON;
 pub use refusal::Refused;
+pub use rule::Rule;
 pub use world::Simulator;
 
 /// The README's example is a test.

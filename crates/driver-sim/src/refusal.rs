@@ -1,9 +1,9 @@
-//! Why a call returns something else than success.
+//! Errors that calls return.
 //!
-//! Every error of the simulator is a [`Refusal`]: the code, and the rule that it follows. A rule is
-//! a short name of the path in the simulator that decided. Which trace, recorded on hardware, shows
-//! the rule at work is looked up in the index of [`attested`](crate::attested) errors; an error
-//! that no trace attests is not returned, because hardware may do something else.
+//! Every error of the simulator is a [`Refusal`]: a code, and the [`Rule`] that decided it. The index
+//! of [`attested`](crate::attested) errors says which trace, recorded on hardware, shows the rule at
+//! work. The simulator returns no error that no trace attests, because hardware may behave
+//! differently.
 
 use std::fmt;
 
@@ -13,26 +13,24 @@ use crate::attested;
 use crate::diagnostic::DiagnosticKind;
 use crate::state::State;
 
-/// The rule of errors that the test asked for. They are returned as they are: no trace needs to
-/// attest them.
-pub(crate) const INJECTED: &str = "injected";
+pub(crate) use crate::rule::Rule;
 
 /// The code that a call returns, and the rule that it follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) code: CUresult,
-    pub(crate) rule: &'static str,
+    pub(crate) rule: Rule,
     /// Whether the simulator cannot go on, and why: what it would do is not what hardware does.
     pub(crate) stops: Option<DiagnosticKind>,
 }
 
 /// Refuses a call as hardware does.
-pub(crate) const fn refuse(code: CUresult, rule: &'static str) -> Refusal {
+pub(crate) const fn refuse(code: CUresult, rule: Rule) -> Refusal {
     Refusal { code, rule, stops: None }
 }
 
 /// Refuses an argument as hardware does.
-pub(crate) const fn invalid(rule: &'static str) -> Refusal {
+pub(crate) const fn invalid(rule: Rule) -> Refusal {
     refuse(CUresult::CUDA_ERROR_INVALID_VALUE, rule)
 }
 
@@ -40,14 +38,14 @@ impl Refusal {
     /// The simulator does not do what hardware does.
     pub(crate) const UNSUPPORTED: Self = Self {
         code: CUresult::CUDA_ERROR_NOT_SUPPORTED,
-        rule: "unsupported",
+        rule: Rule::Unsupported,
         stops: Some(DiagnosticKind::Unsupported),
     };
 
     /// Hardware promises nothing.
     pub(crate) const UNDEFINED: Self = Self {
         code: CUresult::CUDA_ERROR_UNKNOWN,
-        rule: "undefined",
+        rule: Rule::Undefined,
         stops: Some(DiagnosticKind::Undefined),
     };
 }
@@ -56,7 +54,7 @@ impl Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refused {
     /// The rule of the simulator.
-    pub rule: &'static str,
+    pub rule: Rule,
     /// The function of the driver.
     pub call: &'static str,
     /// What it returned.
@@ -86,7 +84,7 @@ impl State {
             }
             return self.stop(refusal.code);
         }
-        if refusal.rule == INJECTED {
+        if refusal.rule == Rule::Injected {
             return refusal.code;
         }
         let refused = Refused { rule: refusal.rule, call: self.call, code: refusal.code };

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use retrograph_driver_sys::{CUresult, DriverTable};
 
 use crate::argument::{Admit, Call};
-use crate::refusal::{invalid, refuse};
+use crate::refusal::{Rule, invalid, refuse};
 use crate::state::State;
 use crate::world;
 
@@ -287,9 +287,9 @@ fn enter(slot: usize, function: Function, body: impl FnOnce(&mut State) -> Call)
     if !state.initialized && !function.works_uninitialized() && !function.clears_its_results() {
         if function.looks_at_arguments_first() {
             // Before there are contexts no argument of these functions can be valid.
-            return state.conclude(invalid("uninitialized.argument"));
+            return state.conclude(invalid(Rule::UninitializedArgument));
         }
-        return state.conclude(refuse(CUresult::CUDA_ERROR_NOT_INITIALIZED, "uninitialized"));
+        return state.conclude(refuse(CUresult::CUDA_ERROR_NOT_INITIALIZED, Rule::Uninitialized));
     }
     // A panic must not cross into a caller that may not be Rust.
     match catch_unwind(AssertUnwindSafe(|| body(&mut state))) {

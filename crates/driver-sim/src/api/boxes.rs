@@ -4,7 +4,7 @@ use retrograph_driver_sys::*;
 
 use super::copies::{LEGACY, Wait};
 use crate::argument::{Call, In};
-use crate::refusal::{Refusal, invalid};
+use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::State;
 
 /// Rows as a box of one slice.
@@ -44,10 +44,10 @@ fn check(mut given: CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
         *pitch = if *pitch == 0 { row } else { *pitch };
         *height = if *height == 0 { given.Height } else { *height };
         if *pitch < row || *pitch > MOST_PITCH {
-            return Err(invalid("box.pitch"));
+            return Err(invalid(Rule::BoxPitch));
         }
         if *height < given.Height {
-            return Err(invalid("box.height"));
+            return Err(invalid(Rule::BoxHeight));
         }
     }
     Ok(given)

@@ -3,7 +3,7 @@
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Owner, State, Target, this_thread};
 
 const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -27,15 +27,15 @@ impl State {
     ) -> Result<CUstream, Refusal> {
         let stream = self.resolve(stream)?;
         if mode.0 > RELAXED.0 {
-            return Err(invalid("capture.mode"));
+            return Err(invalid(Rule::CaptureMode));
         }
         if self.is_legacy(stream) {
             self.legacy_use(stream)?;
             let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-            return Err(refuse(code, "capture.of_legacy"));
+            return Err(refuse(code, Rule::CaptureOfLegacy));
         }
         if self.streams.get(stream)?.member.is_some() {
-            return Err(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.begun"));
+            return Err(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, Rule::CaptureBegun));
         }
         Ok(stream)
     }
@@ -46,7 +46,7 @@ impl State {
         if self.is_legacy(stream) {
             self.legacy_use(stream)?;
         }
-        let none = refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.none");
+        let none = refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, Rule::CaptureNone);
         let capture = self.streams.get(stream)?.member.as_ref().ok_or(none)?.capture;
         let found = self.captures.get(&capture).ok_or(none)?;
         if found.origin != stream {
@@ -58,7 +58,7 @@ impl State {
         if found.broken.is_some() {
             self.discard_capture(capture)?;
             let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-            return Err(refuse(code, "capture.invalidated"));
+            return Err(refuse(code, Rule::CaptureInvalidated));
         }
         if !self.is_joined(capture)? {
             return Err(self.fail_end(capture, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED));
@@ -92,7 +92,7 @@ impl State {
             return match blocking.any(|stream| stream.member.is_some()) {
                 true => Err(refuse(
                     CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
-                    "capture.status_of_legacy",
+                    Rule::CaptureStatusOfLegacy,
                 )),
                 false => Ok((Status::CU_STREAM_CAPTURE_STATUS_NONE, 0)),
             };

@@ -3,7 +3,7 @@
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, In, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{State, Target};
 
 /// The greatest type of an edge.
@@ -22,7 +22,7 @@ impl State {
         let stream = self.capturable(stream, mode)?;
         let graph = self.given_graph(graph)?;
         if self.is_captured_into(graph) {
-            return Err(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.graph_in_use"));
+            return Err(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, Rule::CaptureGraphInUse));
         }
         let given = dependencies.list(count)?;
         self.check_nodes(graph, &given)?;
@@ -48,9 +48,9 @@ impl State {
             self.legacy_use(stream)?;
         }
         if flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES {
-            return Err(invalid("capture.update_flags"));
+            return Err(invalid(Rule::CaptureUpdateFlags));
         }
-        let none = refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.none");
+        let none = refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, Rule::CaptureNone);
         let capture = self.capture_of(stream)?.ok_or(none)?;
         let given = dependencies.input().list(count)?;
         self.check_nodes(self.captures[&capture].graph, &given)?;
@@ -85,7 +85,7 @@ impl State {
         let of_graph = |node| self.nodes.get(node).is_ok_and(|found| found.graph == graph);
         match nodes.iter().all(|node| of_graph(*node)) {
             true => Ok(()),
-            false => Err(invalid("capture.foreign_node")),
+            false => Err(invalid(Rule::CaptureForeignNode)),
         }
     }
 
@@ -96,7 +96,7 @@ impl State {
         }
         let edges = edges.list(count)?;
         if edges.iter().any(|edge| edge.r#type > PROGRAMMATIC) {
-            return Err(invalid("capture.edge_type"));
+            return Err(invalid(Rule::CaptureEdgeType));
         }
         match edges.iter().all(|edge| *edge == CUgraphEdgeData::default()) {
             true => Ok(()),

@@ -3,7 +3,7 @@
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Handle, State};
 
 /// The bits that say how a thread waits for the device; at most one of them is set.
@@ -19,7 +19,7 @@ const API_VERSION: u32 = 3020;
 pub(super) fn check_flags(flags: u32) -> Call {
     let schedule = flags & SCHEDULE;
     if flags & !FLAGS != 0 || (schedule != 0 && !schedule.is_power_of_two()) {
-        return Err(invalid("context.flags"));
+        return Err(invalid(Rule::ContextFlags));
     }
     Ok(())
 }
@@ -55,10 +55,10 @@ impl State {
 
     pub(crate) fn cuCtxDestroy_v2(&mut self, context: CUcontext) -> Call {
         if context.is_null() {
-            return Err(invalid("null"));
+            return Err(invalid(Rule::Null));
         }
         self.check_known(context)?;
-        let unknown = refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "context.primary");
+        let unknown = refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, Rule::ContextPrimary);
         let index = self.context_index(context)?;
         if index < self.config.devices {
             return Err(unknown);
@@ -82,7 +82,7 @@ impl State {
     /// The place of a context among the devices.
     fn context_index(&self, context: CUcontext) -> Result<usize, Refusal> {
         let found = self.devices.iter().position(|device| device.context == Some(context));
-        found.ok_or(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "context.unknown"))
+        found.ok_or(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, Rule::ContextUnknown))
     }
 
     /// The place of a context among the devices, or of the current one for null.
@@ -113,7 +113,7 @@ impl State {
 
     pub(crate) fn cuCtxPushCurrent_v2(&mut self, context: CUcontext) -> Call {
         if context.is_null() {
-            return Err(invalid("null"));
+            return Err(invalid(Rule::Null));
         }
         self.check_known(context)?;
         self.thread().contexts.push(context);
@@ -122,7 +122,7 @@ impl State {
 
     pub(crate) fn cuCtxPopCurrent_v2(&mut self, context: Out<CUcontext>) -> Call {
         let popped = self.thread().contexts.pop();
-        let empty = refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "context.empty");
+        let empty = refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, Rule::ContextEmpty);
         context.offer(popped.ok_or(empty)?);
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;
 
 /// The first number that is no attribute.
@@ -50,7 +50,7 @@ impl State {
     /// Checks that a device exists and gives its index.
     pub(super) fn device_index(&self, device: CUdevice) -> Result<usize, Refusal> {
         let index = usize::try_from(device).ok().filter(|index| *index < self.config.devices);
-        index.ok_or(refuse(CUresult::CUDA_ERROR_INVALID_DEVICE, "device.device_index"))
+        index.ok_or(refuse(CUresult::CUDA_ERROR_INVALID_DEVICE, Rule::DeviceDeviceIndex))
     }
 
     pub(crate) fn cuDeviceGet(&mut self, device: Out<CUdevice>, ordinal: i32) -> Call {
@@ -105,7 +105,7 @@ impl State {
     ) -> Call {
         value.demand()?;
         if !(1..ATTRIBUTES).contains(&attribute.0) {
-            return Err(invalid("device.attribute"));
+            return Err(invalid(Rule::DeviceAttribute));
         }
         self.device_index(device)?;
         let recorded = self.recorded_attribute(attribute);

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, In};
-use crate::refusal::refuse;
+use crate::refusal::{Rule, refuse};
 use crate::state::{NodeKind, State};
 use crate::work::Operation;
 
@@ -26,8 +26,9 @@ impl State {
         self.write_dot(graph, flags & parameters != 0, &mut text)?;
         text.push_str("}\n");
         let written = std::fs::write(path.text()?, text);
-        written
-            .map_err(|_| refuse(CUresult::CUDA_ERROR_OPERATING_SYSTEM, "dot.cuGraphDebugDotPrint"))
+        written.map_err(|_| {
+            refuse(CUresult::CUDA_ERROR_OPERATING_SYSTEM, Rule::DotCuGraphDebugDotPrint)
+        })
     }
 
     fn write_dot(&self, graph: CUgraph, parameters: bool, text: &mut String) -> Call {

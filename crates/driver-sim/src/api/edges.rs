@@ -3,7 +3,7 @@
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, In, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{NodeKind, State};
 use crate::work::Operation;
 
@@ -47,7 +47,7 @@ impl State {
         let is_valid = is_known && data.to_port == 0 && data.reserved == [0; 5];
         match is_valid && is_from_kernel && is_to_kernel {
             true => Ok(()),
-            false => Err(invalid("graph.edge_kind")),
+            false => Err(invalid(Rule::GraphEdgeKind)),
         }
     }
 
@@ -72,7 +72,7 @@ impl State {
             for node in [*from, *to] {
                 let node = self.given_node(node)?;
                 if self.nodes.get(node)?.graph != graph {
-                    return Err(invalid("graph.foreign"));
+                    return Err(invalid(Rule::GraphForeign));
                 }
             }
         }
@@ -90,14 +90,14 @@ impl State {
         let edges = self.given_edges(graph, ends, data, count)?;
         for (from, to, data) in &edges {
             if from == to {
-                return Err(invalid("graph.self_edge"));
+                return Err(invalid(Rule::GraphSelfEdge));
             }
             self.check_kind(*from, self.is_kernel(*to)?, *data)?;
         }
         for (from, to, data) in edges {
             let found = self.nodes.get_mut(to)?;
             if found.dependencies.contains(&from) {
-                return Err(invalid("graph.edge_again"));
+                return Err(invalid(Rule::GraphEdgeAgain));
             }
             found.dependencies.push(from);
             if data != FULL {
@@ -118,12 +118,12 @@ impl State {
     ) -> Call {
         let edges = self.given_edges(graph, ends, data, count)?;
         if self.has_memory_nodes(graph)? {
-            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "graph_memory.fixed"));
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::GraphMemoryFixed));
         }
         for (from, to, _) in edges {
             let found = self.nodes.get_mut(to)?;
             if !found.dependencies.contains(&from) {
-                return Err(invalid("graph.no_edge"));
+                return Err(invalid(Rule::GraphNoEdge));
             }
             found.dependencies.retain(|node| *node != from);
             found.ports.remove(&from);
@@ -202,13 +202,13 @@ impl State {
         let Places { from, to, data, count } = *places;
         if from.is_null() && to.is_null() {
             if !data.is_null() {
-                return Err(invalid("graph.edge_places"));
+                return Err(invalid(Rule::GraphEdgePlaces));
             }
             return count.put(edges.len());
         }
         let room = count.get()?;
         if room == 0 {
-            return Err(invalid("graph.no_room"));
+            return Err(invalid(Rule::GraphNoRoom));
         }
         for (index, (start, end, kind)) in edges.iter().take(room).enumerate() {
             let is_lost = data.is_null() && *kind != FULL;
@@ -217,7 +217,7 @@ impl State {
             to.offer_at(index, *end);
             data.offer_at(index, *kind);
             if is_lost {
-                return Err(refuse(CUresult::CUDA_ERROR_LOSSY_QUERY, "graph.lossy"));
+                return Err(refuse(CUresult::CUDA_ERROR_LOSSY_QUERY, Rule::GraphLossy));
             }
         }
         for index in edges.len()..room {
@@ -240,7 +240,7 @@ impl State {
     ) -> Call {
         let graph = self.given_graph(graph)?;
         if from.is_null() != to.is_null() {
-            return Err(invalid("graph.edge_places"));
+            return Err(invalid(Rule::GraphEdgePlaces));
         }
         let edges = self.edges(graph)?;
         self.put_edges(&edges, &Places { from, to, data, count })

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use retrograph_driver_sys::CUresult;
 
 use crate::argument::{Call, Out};
-use crate::refusal::{invalid, refuse};
+use crate::refusal::{Rule, invalid, refuse};
 use crate::state::State;
 
 /// Name and meaning of every known code, as static C text.
@@ -23,10 +23,10 @@ fn texts_of(code: CUresult) -> Option<&'static (CUresult, CString, CString)> {
 impl State {
     pub(crate) fn cuInit(&mut self, flags: u32) -> Call {
         if flags != 0 {
-            return Err(invalid("errors.cuInit"));
+            return Err(invalid(Rule::ErrorsCuInit));
         }
         if self.devices.is_empty() {
-            return Err(refuse(CUresult::CUDA_ERROR_NO_DEVICE, "errors.cuInit.2"));
+            return Err(refuse(CUresult::CUDA_ERROR_NO_DEVICE, Rule::ErrorsCuInit2));
         }
         self.initialized = true;
         Ok(())
@@ -42,7 +42,7 @@ impl State {
         }
         let found = texts_of(error);
         name.put(found.map_or(std::ptr::null(), |(_, name, _)| name.as_ptr()))?;
-        found.map(|_| ()).ok_or(invalid("errors.cuGetErrorName"))
+        found.map(|_| ()).ok_or(invalid(Rule::ErrorsCuGetErrorName))
     }
 
     pub(crate) fn cuGetErrorString(&mut self, error: CUresult, text: Out<*const c_char>) -> Call {
@@ -51,6 +51,6 @@ impl State {
         }
         let found = texts_of(error);
         text.put(found.map_or(std::ptr::null(), |(_, _, text)| text.as_ptr()))?;
-        found.map(|_| ()).ok_or(invalid("errors.cuGetErrorString"))
+        found.map(|_| ()).ok_or(invalid(Rule::ErrorsCuGetErrorString))
     }
 }

@@ -3,7 +3,7 @@
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Event, Mark, NodeKind, Route, State};
 use crate::work::Work;
 
@@ -15,7 +15,7 @@ impl State {
         let is_timed_elsewhere =
             flags & (CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING) == CU_EVENT_INTERPROCESS;
         if flags & !KNOWN != 0 || is_timed_elsewhere {
-            return Err(invalid("event.flags"));
+            return Err(invalid(Rule::EventFlags));
         }
         let handle = self.handle();
         event.put(handle)?;
@@ -29,7 +29,7 @@ impl State {
         match self.events.get(event) {
             Ok(found) => self.alive(found.device).map(|()| event),
             Err(_) if event.is_null() => {
-                Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "event.null"))
+                Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::EventNull))
             }
             Err(_) => Err(self.undefined("the event does not exist, or does not any more")),
         }
@@ -49,7 +49,7 @@ impl State {
         match flags {
             CU_EVENT_RECORD_DEFAULT => self.record(event, stream),
             CU_EVENT_RECORD_EXTERNAL => self.capture_external(stream, NodeKind::Record(event)),
-            _ => self.route(stream).and(Err(invalid("event.record_flags"))),
+            _ => self.route(stream).and(Err(invalid(Rule::EventRecordFlags))),
         }
     }
 
@@ -59,7 +59,7 @@ impl State {
             Route::Queue(stream) => {
                 if self.streams.get(stream)?.device != device {
                     let code = CUresult::CUDA_ERROR_INVALID_HANDLE;
-                    return Err(refuse(code, "event.other_device"));
+                    return Err(refuse(code, Rule::EventOtherDevice));
                 }
                 Mark::Task(self.enqueue(stream, Work::Stamp(event))?)
             }
@@ -80,7 +80,7 @@ impl State {
         };
         match self.captures.get(&member.capture) {
             Some(capture) if capture.broken.is_none() => Ok(Some(member.capture)),
-            _ => Err(invalid("event.capture_over")),
+            _ => Err(invalid(Rule::EventCaptureOver)),
         }
     }
 
@@ -102,7 +102,7 @@ impl State {
         // As with streams: not ready when asked for the first time.
         if pending.is_some() && found.asked != pending {
             found.asked = pending;
-            return Err(refuse(CUresult::CUDA_ERROR_NOT_READY, "pending"));
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_READY, Rule::Pending));
         }
         self.complete(pending.into_iter().collect())
     }
@@ -119,15 +119,15 @@ impl State {
         start: CUevent,
         end: CUevent,
     ) -> Call {
-        let no_time = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "event.no_time");
+        let no_time = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::EventNoTime);
         let (start, end) = (self.known_event(start)?, self.known_event(end)?);
         if milliseconds.is_null() {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "event.null_time"));
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::EventNullTime));
         }
         for event in [start, end] {
             // Asking for a time does not break the capture.
             if self.captured_mark(event)?.is_some() {
-                return Err(refuse(CUresult::CUDA_ERROR_CAPTURED_EVENT, "event.captured"));
+                return Err(refuse(CUresult::CUDA_ERROR_CAPTURED_EVENT, Rule::EventCaptured));
             }
             let found = self.events.get(event)?;
             let timed = found.flags & CU_EVENT_DISABLE_TIMING == 0;
@@ -140,7 +140,7 @@ impl State {
                 let elapsed = end.saturating_duration_since(start);
                 milliseconds.put(elapsed.as_secs_f32() * 1e3)
             }
-            _ => Err(refuse(CUresult::CUDA_ERROR_NOT_READY, "pending")),
+            _ => Err(refuse(CUresult::CUDA_ERROR_NOT_READY, Rule::Pending)),
         }
     }
 

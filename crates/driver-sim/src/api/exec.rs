@@ -5,7 +5,7 @@ use std::sync::Arc;
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Dying, Mark, State};
 use crate::work::{Exec, Operation, Plan, PlanWork, Work};
 
@@ -20,7 +20,7 @@ impl State {
     pub(super) fn given_exec(&mut self, exec: CUgraphExec) -> Result<CUgraphExec, Refusal> {
         match self.execs.contains(exec) {
             true => Ok(exec),
-            false if exec.is_null() => Err(invalid("graph.null_exec")),
+            false if exec.is_null() => Err(invalid(Rule::GraphNullExec)),
             false => Err(self.undefined("the instantiated graph was destroyed, or never made")),
         }
     }
@@ -35,12 +35,12 @@ impl State {
         let no_node = |refusal| (refusal, CUgraphNode::NULL);
         let graph = self.given_graph(graph).map_err(no_node)?;
         if flags & !KNOWN_FLAGS != 0 {
-            return Err(no_node(invalid("graph.instantiate_flags")));
+            return Err(no_node(invalid(Rule::GraphInstantiateFlags)));
         }
         self.refuse_unsafe().map_err(no_node)?;
         if self.graphs.get(graph).map_err(no_node)?.is_owned() {
             let code = CUresult::CUDA_ERROR_NOT_SUPPORTED;
-            return Err(no_node(refuse(code, "graph.owned")));
+            return Err(no_node(refuse(code, Rule::GraphOwned)));
         }
         let device = self.current().map_err(no_node)?;
         let plan = Arc::new(self.plan(graph)?);
@@ -54,7 +54,7 @@ impl State {
         let is_memory = self.has_memory_nodes(graph).map_err(no_node)?;
         if is_memory && self.execs.values().any(|exec| exec.plan.graph == graph) {
             let code = CUresult::CUDA_ERROR_NOT_SUPPORTED;
-            return Err(no_node(refuse(code, "graph_memory.second_exec")));
+            return Err(no_node(refuse(code, Rule::GraphMemorySecondExec)));
         }
         let objects = self.graphs.get(graph).map_err(no_node)?.objects.clone();
         let handle = self.handle();
@@ -70,11 +70,11 @@ impl State {
         for node in &plan.nodes {
             match &node.work {
                 PlanWork::Operation(Operation::Host(_)) => {
-                    return Err((invalid("graph.not_for_devices"), node.source));
+                    return Err((invalid(Rule::GraphNotForDevices), node.source));
                 }
                 PlanWork::Operation(_) => {}
                 PlanWork::Child(child) => self.check_device_launch(child)?,
-                _ => return Err((invalid("graph.not_for_devices"), node.source)),
+                _ => return Err((invalid(Rule::GraphNotForDevices), node.source)),
             }
         }
         Ok(())
@@ -88,7 +88,7 @@ impl State {
     ) -> Call {
         // There is no stream to upload on.
         if flags & UPLOAD != 0 {
-            return Err(invalid("graph.instantiate_flags"));
+            return Err(invalid(Rule::GraphInstantiateFlags));
         }
         self.instantiate(exec, graph, flags).map_err(|(refusal, _)| refusal)
     }
@@ -105,7 +105,7 @@ impl State {
         let (result_out, hErrNode_out) = match made {
             Ok(()) => (R::CUDA_GRAPH_INSTANTIATE_SUCCESS, CUgraphNode::NULL),
             Err((_, node)) if node.is_null() => (R::CUDA_GRAPH_INSTANTIATE_ERROR, node),
-            Err((refusal, node)) if refusal.rule == "graph.not_for_devices" => {
+            Err((refusal, node)) if refusal.rule == Rule::GraphNotForDevices => {
                 (R::CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED, node)
             }
             Err((_, node)) => (R::CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, node),
@@ -180,7 +180,7 @@ impl State {
                 && is_live(self, *address)
             {
                 if self.execs.get(exec)?.flags & AUTO_FREE == 0 {
-                    return Err(invalid("graph_memory.launched_again"));
+                    return Err(invalid(Rule::GraphMemoryLaunchedAgain));
                 }
                 self.note_graph_memory(*address, false)?;
                 self.enqueue(stream, Work::Free(*address))?;

@@ -4,7 +4,7 @@ use retrograph_driver_sys::*;
 
 use super::copies::LEGACY;
 use crate::argument::Call;
-use crate::refusal::invalid;
+use crate::refusal::{Rule, invalid};
 use crate::state::{Route, State};
 use crate::work::{Fill, Operation};
 
@@ -24,9 +24,9 @@ impl State {
         }
         match self.route(stream)? {
             // Whether the memory exists is asked when the fill runs.
-            Route::Capture(..) if !fill.is_aligned() => return Err(invalid("fill.misaligned")),
+            Route::Capture(..) if !fill.is_aligned() => return Err(invalid(Rule::FillMisaligned)),
             Route::Capture(..) => {}
-            Route::Queue(_) if fill.rows_overlap() => return Err(invalid("fill.pitch")),
+            Route::Queue(_) if fill.rows_overlap() => return Err(invalid(Rule::FillPitch)),
             Route::Queue(stream) => {
                 let device = self.streams.get(stream)?.device;
                 self.check_fill_on(device, &fill)?;

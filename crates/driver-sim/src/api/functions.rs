@@ -8,7 +8,7 @@ use retrograph_driver_sys::*;
 use super::device::{SHARED_BYTES, shared_opt_in};
 use crate::argument::{Call, In, Out};
 use crate::exec::Program;
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Function, State};
 
 /// Least and most registers of a thread.
@@ -56,7 +56,7 @@ impl State {
         self.module_in_use(module)?;
         let name = name.text()?;
         if name.is_empty() {
-            return Err(invalid("function.unnamed"));
+            return Err(invalid(Rule::FunctionUnnamed));
         }
         let found = self.function_named(module, &name);
         // A name that is not there clears the place.
@@ -66,7 +66,7 @@ impl State {
 
     /// Refuses modules that do not exist or whose context is lost.
     pub(super) fn module_in_use(&mut self, module: CUmodule) -> Call {
-        let missing = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "module.unknown");
+        let missing = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::ModuleUnknown);
         if !module.is_null() && !self.modules.contains(module) && !self.was_given(module) {
             return Err(self.undefined("a handle that was never a module"));
         }
@@ -85,7 +85,7 @@ impl State {
             return Ok(*known);
         }
         let (device, program) = (found.device, found.programs.get(name).cloned());
-        let missing = refuse(CUresult::CUDA_ERROR_NOT_FOUND, "function.name");
+        let missing = refuse(CUresult::CUDA_ERROR_NOT_FOUND, Rule::FunctionName);
         let program = program.ok_or(missing)?;
         let text = CString::new(name).map_err(|_| missing)?;
         let handle: CUfunction = self.handle();
@@ -101,7 +101,7 @@ impl State {
         if self.kernels.contains(kernel) {
             return self.function_of_kernel(kernel);
         }
-        let missing = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "function.unknown");
+        let missing = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::FunctionUnknown);
         let device = self.functions.get(function).map_err(|_| missing)?.device;
         self.sound(device)?;
         Ok(function)
@@ -110,7 +110,7 @@ impl State {
     /// The same for functions that take null for an argument out of range.
     fn resolved_or_invalid(&mut self, function: CUfunction) -> Result<CUfunction, Refusal> {
         if function.is_null() {
-            return Err(invalid("function.null"));
+            return Err(invalid(Rule::FunctionNull));
         }
         self.resolved(function)
     }
@@ -161,7 +161,7 @@ impl State {
             A::CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE => {
                 return Ok(found.cluster_policy);
             }
-            _ => return Err(invalid("function.attribute")),
+            _ => return Err(invalid(Rule::FunctionAttribute)),
         };
         Ok(i32::try_from(number).unwrap_or(i32::MAX))
     }
@@ -189,11 +189,11 @@ impl State {
             A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => {
                 let most = most.saturating_sub(found.program.shared_bytes());
                 let bytes = u32::try_from(value).ok().filter(|bytes| *bytes <= most);
-                found.dynamic_shared_limit = bytes.ok_or(invalid("function.shared"))?;
+                found.dynamic_shared_limit = bytes.ok_or(invalid(Rule::FunctionShared))?;
             }
             A::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => {
                 if !(-1..=100).contains(&value) {
-                    return Err(invalid("function.carveout"));
+                    return Err(invalid(Rule::FunctionCarveout));
                 }
                 found.carveout = value;
             }
@@ -201,7 +201,7 @@ impl State {
             | A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT
             | A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH => {
                 if value < 0 || found.program.entry().limits.cluster.is_some() {
-                    return Err(invalid("function.cluster"));
+                    return Err(invalid(Rule::FunctionCluster));
                 }
                 let first = A::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH.0;
                 found.cluster[(attribute.0 - first) as usize] = value;
@@ -211,14 +211,14 @@ impl State {
             }
             A::CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE => {
                 if !(0..=2).contains(&value) {
-                    return Err(invalid("function.policy"));
+                    return Err(invalid(Rule::FunctionPolicy));
                 }
                 found.cluster_policy = value;
             }
             _ if attribute.0 > i32::MAX as u32 => {
                 return Err(self.undefined("a negative attribute of a function"));
             }
-            _ => return Err(invalid("function.attribute")),
+            _ => return Err(invalid(Rule::FunctionAttribute)),
         }
         Ok(())
     }
@@ -230,7 +230,7 @@ impl State {
     ) -> Call {
         self.resolved(function)?;
         if config.0 > CUfunc_cache::CU_FUNC_CACHE_PREFER_EQUAL.0 {
-            return Err(invalid("function.cache"));
+            return Err(invalid(Rule::FunctionCache));
         }
         Ok(())
     }
@@ -272,7 +272,7 @@ impl State {
         offset.demand()?;
         let function = self.resolved_or_invalid(function)?;
         let parameters = self.functions.get(function)?.program.parameters();
-        let past = invalid("function.parameter");
+        let past = invalid(Rule::FunctionParameter);
         let (start, bytes) = parameters.get(index).copied().ok_or(past)?;
         offset.put(start as usize)?;
         size.offer(bytes as usize);

@@ -5,7 +5,7 @@ use retrograph_driver_sys::*;
 use super::edges::kinds;
 use super::nodes::Place;
 use crate::argument::{Call, In, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{NodeKind, Owner, State};
 
 /// The parameters without the context.
@@ -48,7 +48,7 @@ impl State {
                 | T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT => {
                     Err(self.unsupported(format!("nodes of {:?}", given.r#type)))
                 }
-                _ => Err(invalid("graph.node_type")),
+                _ => Err(invalid(Rule::GraphNodeType)),
             }
         }
     }
@@ -74,7 +74,7 @@ impl State {
         let given = parameters.get()?;
         let from = self.check_place(&place)?;
         if given.reserved0 != [0; 3] || given.reserved2 != 0 {
-            return Err(invalid("graph.reserved"));
+            return Err(invalid(Rule::GraphReserved));
         }
         let is_kernel = given.r#type == CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL;
         let edges: Vec<_> = from.into_iter().zip(kinds(data, count)?).collect();
@@ -148,7 +148,7 @@ impl State {
     /// Refuses changes of what cannot be changed: allocations and frees.
     fn refuse_memory_node(&self, node: CUgraphNode) -> Call {
         match self.nodes.get(node)?.kind.is_memory() {
-            true => Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "graph_memory.fixed")),
+            true => Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::GraphMemoryFixed)),
             false => Ok(()),
         }
     }

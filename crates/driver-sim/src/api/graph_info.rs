@@ -4,14 +4,14 @@ use retrograph_driver_sys::*;
 
 use super::put_list;
 use crate::argument::{Call, Out};
-use crate::refusal::invalid;
+use crate::refusal::{Rule, invalid};
 use crate::state::{NodeKind, State};
 use crate::work::Operation;
 
 /// Writes nodes in the way that the driver does: a list without room is refused.
 fn put_nodes(list: &[CUgraphNode], nodes: Out<CUgraphNode>, count: Out<usize>) -> Call {
     if !nodes.is_null() && count.get()? == 0 {
-        return Err(invalid("graph.no_room"));
+        return Err(invalid(Rule::GraphNoRoom));
     }
     put_list(list, nodes, count, CUgraphNode::NULL)
 }
@@ -67,7 +67,7 @@ impl State {
                 given.ctx = device.and_then(|at| self.devices[at].context).unwrap_or_default();
                 parameters.put(given)
             }
-            _ => Err(invalid("graph.another_kind")),
+            _ => Err(invalid(Rule::GraphAnotherKind)),
         }
     }
 
@@ -80,7 +80,7 @@ impl State {
     ) -> Call {
         let node = self.given_node(node)?;
         let found = of(&self.nodes.get(node)?.kind);
-        place.put(found.ok_or_else(|| invalid("graph.another_kind"))?)
+        place.put(found.ok_or_else(|| invalid(Rule::GraphAnotherKind))?)
     }
 
     pub(crate) fn cuGraphMemcpyNodeGetParams(

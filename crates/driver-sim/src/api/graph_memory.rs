@@ -6,7 +6,7 @@ use retrograph_driver_sys::*;
 
 use super::nodes::Place;
 use crate::argument::{Admit, Call, In, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{NodeKind, State};
 
 impl State {
@@ -36,15 +36,15 @@ impl State {
         let is_pinned =
             given.poolProps.allocType == CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
         if !is_device || !is_pinned {
-            return Err(invalid("graph_memory.properties"));
+            return Err(invalid(Rule::GraphMemoryProperties));
         }
         if given.poolProps.handleTypes.0 != 0 {
-            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "graph_memory.handle_types"));
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::GraphMemoryHandleTypes));
         }
         self.check_access(given)?;
         let known = usize::try_from(location.id).ok();
         let device = known.filter(|device| *device < self.config.devices);
-        let device = device.ok_or(invalid("graph_memory.device"))?;
+        let device = device.ok_or(invalid(Rule::GraphMemoryDevice))?;
         self.reserve(device, given.bytesize as u64)
     }
 
@@ -64,7 +64,7 @@ impl State {
                 return Err(self.unsupported("memory of graphs for other devices"));
             }
             if access.flags != CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE {
-                return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "graph_memory.access"));
+                return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::GraphMemoryAccess));
             }
         }
         Ok(())
@@ -78,7 +78,7 @@ impl State {
         };
         for node in &self.graphs.get(graph)?.nodes {
             if matches!(self.nodes.get(*node)?.kind, NodeKind::Free(freed) if freed == *base) {
-                return Err(invalid("graph_memory.freed"));
+                return Err(invalid(Rule::GraphMemoryFreed));
             }
         }
         Ok(())
@@ -91,7 +91,7 @@ impl State {
     ) -> Call {
         let node = self.given_node(node)?;
         let NodeKind::Alloc(address) = self.nodes.get(node)?.kind else {
-            return Err(invalid("graph.another_kind"));
+            return Err(invalid(Rule::GraphAnotherKind));
         };
         let mut given = CUDA_MEM_ALLOC_NODE_PARAMS::default();
         given.poolProps.allocType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -116,7 +116,7 @@ impl State {
     pub(super) fn add_free(&mut self, place: &Place, address: CUdeviceptr) -> Call {
         self.add(place, |state| {
             if !state.graph_memory.contains_key(&address) {
-                return Err(invalid("graph_memory.unknown"));
+                return Err(invalid(Rule::GraphMemoryUnknown));
             }
             state.refuse_freed(place.graph, address).map(|()| NodeKind::Free(address))
         })
@@ -130,7 +130,7 @@ impl State {
         let node = self.given_node(node)?;
         match self.nodes.get(node)?.kind {
             NodeKind::Free(found) => address.put(found),
-            _ => Err(invalid("graph.another_kind")),
+            _ => Err(invalid(Rule::GraphAnotherKind)),
         }
     }
 
@@ -148,7 +148,7 @@ impl State {
             A::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH => usage.used_high,
             A::CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT => usage.reserved,
             A::CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH => usage.reserved_high,
-            _ => return Err(invalid("graph_memory.attribute")),
+            _ => return Err(invalid(Rule::GraphMemoryAttribute)),
         };
         value.cast().put(number)
     }
@@ -166,10 +166,10 @@ impl State {
         let (high, now) = match attribute {
             A::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH => (&mut usage.used_high, usage.used),
             A::CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH => (&mut usage.reserved_high, usage.reserved),
-            _ => return Err(invalid("graph_memory.attribute")),
+            _ => return Err(invalid(Rule::GraphMemoryAttribute)),
         };
         if given != 0 {
-            return Err(invalid("graph_memory.reset"));
+            return Err(invalid(Rule::GraphMemoryReset));
         }
         *high = now;
         Ok(())

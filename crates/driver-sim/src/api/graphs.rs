@@ -3,13 +3,13 @@
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{NodeKind, Owner, State};
 
 impl State {
     pub(crate) fn cuGraphCreate(&mut self, graph: Out<CUgraph>, flags: u32) -> Call {
         if flags != 0 {
-            return Err(invalid("graph.flags"));
+            return Err(invalid(Rule::GraphFlags));
         }
         graph.demand()?;
         let handle = self.new_graph(Owner::Program);
@@ -19,10 +19,10 @@ impl State {
     pub(crate) fn cuGraphDestroy(&mut self, graph: CUgraph) -> Call {
         let graph = self.given_graph(graph)?;
         if self.is_captured_into(graph) {
-            return Err(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.graph_in_use"));
+            return Err(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, Rule::CaptureGraphInUse));
         }
         match self.graphs.get(graph)?.is_owned() {
-            true => Err(invalid("graph.owned")),
+            true => Err(invalid(Rule::GraphOwned)),
             false => self.drop_graph(graph),
         }
     }
@@ -31,7 +31,7 @@ impl State {
         clone.demand()?;
         let graph = self.given_graph(graph)?;
         if self.has_memory_nodes(graph)? {
-            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "graph_memory.copy"));
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::GraphMemoryCopy));
         }
         let copy = self.clone_graph(graph, Owner::Program)?;
         clone.put(copy)
@@ -64,7 +64,7 @@ impl State {
             Some(found) => place.put(found),
             None => {
                 place.put(CUgraphNode::NULL)?;
-                Err(invalid("graph.not_cloned"))
+                Err(invalid(Rule::GraphNotCloned))
             }
         }
     }

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Device, Pinned, State};
 
 /// Flags that change nothing here: portable, mapped and write-combined.
@@ -36,7 +36,7 @@ impl State {
         self.refuse_unsafe()?;
         pointer.demand()?;
         if flags & !ALLOC_FLAGS != 0 {
-            return Err(invalid("host.flags"));
+            return Err(invalid(Rule::HostFlags));
         }
         if bytes == 0 {
             return Ok(());
@@ -52,7 +52,7 @@ impl State {
         self.refuse_release()?;
         let address = pointer.pointer().addr();
         let found = self.pinned.get(&address).filter(|found| !found.is_registered());
-        let device = found.ok_or(invalid("host.unknown"))?.device;
+        let device = found.ok_or(invalid(Rule::HostUnknown))?.device;
         self.forget(device, address)
     }
 
@@ -79,12 +79,13 @@ impl State {
     ) -> Call {
         let device = self.current()?;
         self.refuse_unsafe()?;
-        let host = NonNull::new(pointer.pointer().cast::<u8>()).ok_or(invalid("null"))?;
+        let host = NonNull::new(pointer.pointer().cast::<u8>()).ok_or(invalid(Rule::Null))?;
         let start = host.as_ptr().addr();
         let is_known = bytes > 0 && flags & !REGISTER_FLAGS == 0;
-        let end = start.checked_add(bytes).filter(|_| is_known).ok_or(invalid("host.register"))?;
+        let end =
+            start.checked_add(bytes).filter(|_| is_known).ok_or(invalid(Rule::HostRegister))?;
         if end > USER_SPACE {
-            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "host.beyond"));
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::HostBeyond));
         }
         let mut known = self.pinned.range(..end).rev();
         if let Some((base, pinned)) = known.next()
@@ -92,8 +93,8 @@ impl State {
         {
             let code = CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
             return Err(match pinned.is_registered() {
-                true => refuse(code, "host.registered"),
-                false => invalid("host.pinned"),
+                true => refuse(code, Rule::HostRegistered),
+                false => invalid(Rule::HostPinned),
             });
         }
         let flags = flags & !READ_ONLY | MAPPED;
@@ -110,15 +111,15 @@ impl State {
         // Pinned memory is among what each device knows.
         let is_known = |device: &Device| device.memory.allocation_of(address as u64).is_some();
         if pointer.is_null() || self.devices.iter().any(is_known) {
-            return Err(invalid("host.inside"));
+            return Err(invalid(Rule::HostInside));
         }
         let code = CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-        Err(refuse(code, "host.unregistered"))
+        Err(refuse(code, Rule::HostUnregistered))
     }
 
     /// The pinned memory that an address lies in.
     fn pinned_of(&self, pointer: Out<c_void>) -> Result<&Pinned, Refusal> {
-        self.pinned_at(pointer.pointer().addr(), 1).ok_or(invalid("host.unknown"))
+        self.pinned_at(pointer.pointer().addr(), 1).ok_or(invalid(Rule::HostUnknown))
     }
 
     pub(crate) fn cuMemHostGetDevicePointer_v2(
@@ -130,7 +131,7 @@ impl State {
         address.offer(0);
         self.current()?;
         if flags != 0 {
-            return Err(invalid("host.flags"));
+            return Err(invalid(Rule::HostFlags));
         }
         self.pinned_of(pointer)?;
         address.put(pointer.pointer().addr() as u64)

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
-use crate::refusal::invalid;
+use crate::refusal::{Rule, invalid};
 use crate::state::State;
 use crate::work::{HostCall, HostTarget, Operation, Work};
 
@@ -16,7 +16,7 @@ impl State {
         function: CUhostFn,
         data: Out<c_void>,
     ) -> Call {
-        let function = function.ok_or(invalid("host.null"))?;
+        let function = function.ok_or(invalid(Rule::HostNull))?;
         let call = HostCall { target: HostTarget::Function(function), data: data.pointer() };
         self.submit(stream, Operation::Host(call))
     }
@@ -29,9 +29,9 @@ impl State {
         flags: u32,
     ) -> Call {
         let resolved = self.resolve(stream)?;
-        let callback = callback.ok_or(invalid("host.null"))?;
+        let callback = callback.ok_or(invalid(Rule::HostNull))?;
         if flags != 0 {
-            return Err(invalid("host.flags"));
+            return Err(invalid(Rule::HostFlags));
         }
         // Host functions can be captured, callbacks cannot.
         self.refuse_captured(resolved)?;

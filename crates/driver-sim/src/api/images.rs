@@ -8,7 +8,7 @@ use retrograph_ptx::ast::{Function, Linkage, Module, Operand, Statement};
 use retrograph_ptx::{IsaVersion, ast};
 
 use crate::argument::In;
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;
 
 /// Images that are not text start with one of these.
@@ -34,11 +34,11 @@ impl LoadFailure {
     }
 
     fn no_image() -> Self {
-        let refusal = refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, "module.no_image");
+        let refusal = refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, Rule::ModuleNoImage);
         Self::new(refusal, "what was given is no image: it does not begin with `.version`")
     }
 
-    fn bad_text(rule: &'static str, message: impl Into<String>) -> Self {
+    fn bad_text(rule: Rule, message: impl Into<String>) -> Self {
         Self::new(refuse(CUresult::CUDA_ERROR_INVALID_PTX, rule), message)
     }
 }
@@ -60,20 +60,20 @@ impl State {
         let newest = self.config.newest_isa();
         if let Some(version) = version_line(text).filter(|version| *version > newest) {
             return Err(LoadFailure::new(
-                refuse(CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "module.isa"),
+                refuse(CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION, Rule::ModuleIsa),
                 format!("PTX ISA {version} is newer than {newest}, which this driver understands"),
             ));
         }
         let parsed = retrograph_ptx::parse(text).map_err(|error| match error.is_missing {
             // The driver of a device might well take it.
             true => LoadFailure::new(Refusal::UNSUPPORTED, error.to_string()),
-            false => LoadFailure::bad_text("module.text", error.to_string()),
+            false => LoadFailure::bad_text(Rule::ModuleText, error.to_string()),
         })?;
         let (major, minor) = self.config.compute_capability;
         if !parsed.target.runs_on(major, minor) {
             let message =
                 format!("an image for {} does not run on a device {major}.{minor}", parsed.target);
-            return Err(LoadFailure::bad_text("module.target", message));
+            return Err(LoadFailure::bad_text(Rule::ModuleTarget, message));
         }
         Ok(parsed)
     }
@@ -84,7 +84,7 @@ impl State {
         match undefined_function(&parsed) {
             Some(name) => {
                 let message = format!("the function `{name}` is called and has no body");
-                Err(LoadFailure::bad_text("module.undefined", message))
+                Err(LoadFailure::bad_text(Rule::ModuleUndefined, message))
             }
             None => Ok(parsed),
         }
@@ -135,12 +135,12 @@ pub(super) fn image_text(image: In<c_void>) -> Result<String, LoadFailure> {
 /// The text of an image in a file.
 pub(super) fn read_file(path: &str) -> Result<String, Refusal> {
     if path.is_empty() {
-        return Err(invalid("module.file_name"));
+        return Err(invalid(Rule::ModuleFileName));
     }
     let bytes = std::fs::read(path).map_err(|error| match error.kind() {
         // The size of a folder is no size of a file, and a buffer of that size is refused.
-        ErrorKind::IsADirectory => refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "module.folder"),
-        _ => refuse(CUresult::CUDA_ERROR_FILE_NOT_FOUND, "module.file"),
+        ErrorKind::IsADirectory => refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, Rule::ModuleFolder),
+        _ => refuse(CUresult::CUDA_ERROR_FILE_NOT_FOUND, Rule::ModuleFile),
     })?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

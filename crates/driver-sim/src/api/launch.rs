@@ -8,7 +8,7 @@ use retrograph_driver_sys::*;
 use super::device::MULTIPROCESSORS;
 use super::functions::most_threads;
 use crate::argument::{Admit, Call, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Route, State};
 use crate::work::{Launch, Operation};
 
@@ -103,8 +103,7 @@ impl State {
     /// A launch that fails for another reason than its function or missing parameters breaks the
     /// capture of its stream.
     fn fail_launch(&mut self, stream: CUstream, request: &Request, refusal: Refusal) -> Refusal {
-        let is_parameters = matches!(refusal.rule, "null" | "launch.parameters" | "launch.both")
-            || refusal.rule.starts_with("launch.extra");
+        let is_parameters = refusal.rule.is_about_parameters();
         let known = self.functions.contains(request.function) && refusal.stops.is_none();
         let known = known && !is_parameters;
         let route = if known { self.route(stream) } else { return refusal };
@@ -153,10 +152,10 @@ impl State {
         let found = self.functions.get(function)?;
         let required = found.program.entry().limits.required_threads;
         if required.is_some_and(|required| required != request.block) {
-            return Err(invalid("launch.required"));
+            return Err(invalid(Rule::LaunchRequired));
         }
         if request.shared_bytes > found.dynamic_shared_limit {
-            return Err(invalid("launch.shared"));
+            return Err(invalid(Rule::LaunchShared));
         }
         Ok(())
     }
@@ -170,7 +169,7 @@ impl State {
         let blocks: u64 = request.grid.iter().map(|&size| u64::from(size)).product();
         if request.is_cooperative && blocks > most {
             let code = CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-            return Err(refuse(code, "launch.cooperative"));
+            return Err(refuse(code, Rule::LaunchCooperative));
         }
         Ok(())
     }
@@ -185,7 +184,7 @@ impl State {
         let device = self.device_of_stream(stream)?;
         let function = self.resolved(request.function)?;
         if self.functions.get(function)?.device != device {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "launch.foreign"));
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::LaunchForeign));
         }
         let launch = self.described_launch(request)?;
         self.check_cluster(function, request)?;
@@ -218,7 +217,7 @@ impl State {
         let found = self.functions.get(function)?;
         let threads = request.block.iter().product::<u32>();
         if threads > most_threads(found) {
-            return Err(invalid("launch.bound"));
+            return Err(invalid(Rule::LaunchBound));
         }
         let program = Arc::clone(&found.program);
         let parameters = self.parameters_of(request, &program)?;
@@ -242,5 +241,5 @@ pub(super) fn check_geometry(request: &Request) -> Call {
     let fits = within(request.grid, [i32::MAX as u32, 65535, 65535])
         && within(request.block, [1024, 1024, 64])
         && threads <= 1024;
-    if fits { Ok(()) } else { Err(invalid("launch.geometry")) }
+    if fits { Ok(()) } else { Err(invalid(Rule::LaunchGeometry)) }
 }

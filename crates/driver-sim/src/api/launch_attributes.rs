@@ -6,7 +6,7 @@ use retrograph_driver_sys::*;
 
 use super::launch::Request;
 use crate::argument::{Admit, Call, In, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Route, State};
 
 /// Blocks of a cluster on every device that has clusters, and at most where a function allows
@@ -89,23 +89,23 @@ impl State {
             | A::CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING => {}
             A::CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION if is_zero => {}
             A::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY if is_zero => {
-                return Err(invalid("launch.attribute_value"));
+                return Err(invalid(Rule::LaunchAttributeValue));
             }
             A::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT
             | A::CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT
                 if is_zero =>
             {
                 let code = CUresult::CUDA_ERROR_INVALID_HANDLE;
-                return Err(refuse(code, "launch.attribute_event"));
+                return Err(refuse(code, Rule::LaunchAttributeEvent));
             }
             A::CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE if is_zero => {
                 let code = CUresult::CUDA_ERROR_NOT_SUPPORTED;
-                return Err(refuse(code, "launch.attribute_of_nodes"));
+                return Err(refuse(code, Rule::LaunchAttributeOfNodes));
             }
             other if other.0 <= A::CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT.0 => {
                 return Err(self.unsupported(format!("{other:?} of launches")));
             }
-            _ => return Err(invalid("launch.attribute")),
+            _ => return Err(invalid(Rule::LaunchAttribute)),
         }
         Ok(())
     }
@@ -125,21 +125,21 @@ impl State {
             set => Some(set),
         };
         let Some(cluster) = request.cluster.or(required) else {
-            return if limits.explicit_cluster { bad("cluster.explicit") } else { Ok(()) };
+            return if limits.explicit_cluster { bad(Rule::ClusterExplicit) } else { Ok(()) };
         };
         if required.is_some_and(|required| required != cluster) {
-            return bad("cluster.required");
+            return bad(Rule::ClusterRequired);
         }
         let blocks: u64 = cluster.iter().map(|&size| u64::from(size)).product();
         if blocks == 0 || blocks > most {
-            return bad("cluster.size");
+            return bad(Rule::ClusterSize);
         }
         if limits.max_cluster_rank.is_some_and(|rank| blocks > u64::from(rank)) {
-            return bad("cluster.rank");
+            return bad(Rule::ClusterRank);
         }
         if request.grid.iter().zip(cluster).any(|(blocks, cluster)| !blocks.is_multiple_of(cluster))
         {
-            return bad("cluster.grid");
+            return bad(Rule::ClusterGrid);
         }
         Ok(())
     }

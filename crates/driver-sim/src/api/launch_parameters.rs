@@ -6,7 +6,7 @@ use super::launch::Request;
 use crate::argument::{Admit, In, Out};
 use crate::exec::Program;
 use crate::memory::POISON;
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;
 use crate::work::Parameters;
 use retrograph_driver_sys::CUresult;
@@ -26,11 +26,11 @@ impl State {
         let layout = program.parameters();
         let size = program.parameter_bytes() as usize;
         let block = match (request.parameters.is_null(), request.extra.is_null()) {
-            (false, false) => return Err(invalid("launch.both")),
+            (false, false) => return Err(invalid(Rule::LaunchBoth)),
             (false, true) => block_of_list(request.parameters, layout, size)?,
             (true, false) => self.block_of_extra(request.extra, size)?,
             (true, true) if layout.is_empty() => Vec::new(),
-            (true, true) => return Err(invalid("launch.parameters")),
+            (true, true) => return Err(invalid(Rule::LaunchParameters)),
         };
         let offsets = layout.iter().map(|(offset, _)| *offset as usize).collect();
         Ok(Parameters { block: block.into(), offsets })
@@ -52,18 +52,18 @@ impl State {
                     let bytes = place.bytes(size_of::<usize>())?;
                     given = bytes.iter().rev().fold(0, |size, byte| size << 8 | usize::from(*byte));
                 }
-                _ => return Err(invalid("launch.extra")),
+                _ => return Err(invalid(Rule::LaunchExtra)),
             }
         }
         if given > size {
             let code = CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-            return Err(refuse(code, "launch.extra_size"));
+            return Err(refuse(code, Rule::LaunchExtraSize));
         }
         if size == 0 {
             return Ok(Vec::new());
         }
         let block = block.filter(|block| !block.is_null() && given > 0);
-        let bytes = block.ok_or(invalid("launch.extra_block"))?.bytes(given)?;
+        let bytes = block.ok_or(invalid(Rule::LaunchExtraBlock))?.bytes(given)?;
         let lacking = POISON.to_le_bytes().into_iter().cycle();
         Ok(bytes.into_iter().chain(lacking).take(size).collect())
     }

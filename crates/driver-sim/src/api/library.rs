@@ -9,7 +9,7 @@ use retrograph_ptx::ast;
 
 use super::images::{image_text, read_file};
 use crate::argument::{Call, In, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Kernel, Library, Module, State};
 
 /// The options of a load: those of the compiler, and those of the library.
@@ -79,7 +79,7 @@ impl State {
     /// A library that exists.
     fn library(&mut self, library: CUlibrary) -> Result<&mut Library, Refusal> {
         if library.is_null() {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "library.null"));
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::LibraryNull));
         }
         if !self.libraries.contains(library) {
             return Err(self.undefined("a library that does not exist, or was unloaded"));
@@ -128,7 +128,7 @@ impl State {
         if let Some(known) = self.library(library)?.kernels.get(name) {
             return Ok(*known);
         }
-        let missing = refuse(CUresult::CUDA_ERROR_NOT_FOUND, "library.kernel");
+        let missing = refuse(CUresult::CUDA_ERROR_NOT_FOUND, Rule::LibraryKernel);
         self.image_of(library)?.entry(name).ok_or(missing)?;
         let text = CString::new(name).map_err(|_| missing)?;
         let handle: CUkernel = self.handle();
@@ -191,7 +191,7 @@ impl State {
         let module = self.module_of_library(library)?;
         let (base, size) = self.global_named(module, &name)?;
         if address.is_null() && bytes.is_null() {
-            return Err(invalid("null"));
+            return Err(invalid(Rule::Null));
         }
         address.offer(base);
         bytes.offer(size as usize);
@@ -210,7 +210,7 @@ impl State {
 
     /// The kernel behind a handle.
     fn known_kernel(&self, kernel: CUkernel) -> Result<&Kernel, Refusal> {
-        let missing = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "library.no_kernel");
+        let missing = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::LibraryNoKernel);
         self.kernels.get(kernel).map_err(|_| missing)
     }
 
@@ -234,7 +234,7 @@ impl State {
 
     /// The kernel behind a handle, for functions that take null for an argument out of range.
     fn named_kernel(&self, kernel: CUkernel) -> Result<&Kernel, Refusal> {
-        self.kernels.get(kernel).map_err(|_| invalid("kernel.name"))
+        self.kernels.get(kernel).map_err(|_| invalid(Rule::KernelName))
     }
 
     pub(crate) fn cuKernelGetParamInfo(
@@ -292,11 +292,11 @@ impl State {
         name: In<c_char>,
     ) -> Call {
         if address.is_null() && bytes.is_null() {
-            return Err(invalid("null"));
+            return Err(invalid(Rule::Null));
         }
         self.library(library)?;
         name.text()?;
         // The parser knows no managed variables, so that no image has one.
-        Err(refuse(CUresult::CUDA_ERROR_NOT_FOUND, "library.managed"))
+        Err(refuse(CUresult::CUDA_ERROR_NOT_FOUND, Rule::LibraryManaged))
     }
 }

@@ -4,7 +4,7 @@ use retrograph_driver_sys::*;
 
 use super::device::shared_opt_in;
 use crate::argument::{Call, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;
 
 /// A stack that surely fits, and one that surely does not; what lies between nobody recorded.
@@ -46,7 +46,7 @@ impl State {
         Ok(match limit {
             CUlimit::CU_LIMIT_STACK_SIZE if value <= STACK.0 => value.next_multiple_of(16),
             CUlimit::CU_LIMIT_STACK_SIZE if value >= STACK.1 => {
-                return Err(invalid("limit.stack"));
+                return Err(invalid(Rule::LimitStack));
             }
             CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE => {
                 value.clamp(512 << 10, 2 << 30).next_multiple_of(256)
@@ -58,14 +58,14 @@ impl State {
             }
             CUlimit::CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT if value <= 65536 => value.max(32),
             CUlimit::CU_LIMIT_MAX_L2_FETCH_GRANULARITY if value <= 128 => value,
-            CUlimit::CU_LIMIT_MAX_L2_FETCH_GRANULARITY => return Err(invalid("limit.fetch")),
+            CUlimit::CU_LIMIT_MAX_L2_FETCH_GRANULARITY => return Err(invalid(Rule::LimitFetch)),
             CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE if value == 0 => 0,
             CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE if value <= 1 << 20 => 3_932_160,
             CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE if value > 1 << 40 => {
-                return Err(invalid("limit.persisting"));
+                return Err(invalid(Rule::LimitPersisting));
             }
             CUlimit::CU_LIMIT_SHMEM_SIZE | CUlimit::CU_LIMIT_CIG_ENABLED => {
-                return Err(refuse(CUresult::CUDA_ERROR_NOT_PERMITTED, "limit.read_only"));
+                return Err(refuse(CUresult::CUDA_ERROR_NOT_PERMITTED, Rule::LimitReadOnly));
             }
             CUlimit::CU_LIMIT_STACK_SIZE
             | CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE
@@ -86,7 +86,7 @@ impl State {
     pub(crate) fn cuCtxSetCacheConfig(&mut self, config: CUfunc_cache) -> Call {
         let device = self.current()?;
         if config.0 > CUfunc_cache::CU_FUNC_CACHE_PREFER_EQUAL.0 {
-            return Err(invalid("context.cache"));
+            return Err(invalid(Rule::ContextCache));
         }
         self.devices[device].limits.insert(CACHE_CONFIG, config.0 as usize);
         Ok(())
@@ -111,7 +111,7 @@ impl State {
 /// Why a limit cannot be asked or set: the device has none, or nobody has.
 fn unknown(limit: CUlimit) -> Refusal {
     match limit.0 < LIMITS {
-        true => refuse(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT, "limit.unsupported"),
-        false => invalid("limit.unknown"),
+        true => refuse(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT, Rule::LimitUnsupported),
+        false => invalid(Rule::LimitUnknown),
     }
 }

@@ -9,11 +9,11 @@ use retrograph_ptx::ast::{Linkage, Module};
 
 use super::images::{LoadFailure, read_file, undefined_function};
 use crate::argument::{Call, In, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Link, State};
 
 /// Two inputs define the same name.
-const DEFINED_TWICE: Refusal = refuse(CUresult::CUDA_ERROR_INVALID_SOURCE, "link.defined_twice");
+const DEFINED_TWICE: Refusal = refuse(CUresult::CUDA_ERROR_INVALID_SOURCE, Rule::LinkDefinedTwice);
 
 /// What a call adds to a link.
 struct Input {
@@ -52,7 +52,7 @@ impl State {
     ) -> Call {
         let input = Input { link, kind, options: (count, options, values) };
         self.add_input(input, || match data.is_null() || size == 0 {
-            true => Err(invalid("link.empty")),
+            true => Err(invalid(Rule::LinkEmpty)),
             false => data.input_bytes(size),
         })
     }
@@ -79,17 +79,17 @@ impl State {
         }
         match kind {
             _ if bytes.is_empty() => {
-                Err(refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, "link.no_image"))
+                Err(refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, Rule::LinkNoImage))
             }
             K::CU_JIT_INPUT_PTX | K::CU_JIT_INPUT_FATBINARY => Ok(()),
             K::CU_JIT_INPUT_CUBIN | K::CU_JIT_INPUT_LIBRARY => {
-                Err(refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, "link.no_image"))
+                Err(refuse(CUresult::CUDA_ERROR_INVALID_IMAGE, Rule::LinkNoImage))
             }
-            K::CU_JIT_INPUT_OBJECT => Err(refuse(CUresult::CUDA_ERROR_UNKNOWN, "link.no_object")),
+            K::CU_JIT_INPUT_OBJECT => Err(refuse(CUresult::CUDA_ERROR_UNKNOWN, Rule::LinkNoObject)),
             K::CU_JIT_INPUT_NVVM => {
-                Err(refuse(CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND, "link.nvvm"))
+                Err(refuse(CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND, Rule::LinkNvvm))
             }
-            _ => Err(invalid("link.kind")),
+            _ => Err(invalid(Rule::LinkKind)),
         }
     }
 
@@ -101,7 +101,7 @@ impl State {
         let bytes = read()?;
         self.refuse_other_inputs(kind, &bytes)?;
         if is_complete {
-            return Err(invalid("link.complete"));
+            return Err(invalid(Rule::LinkComplete));
         }
         let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
         let text = String::from_utf8_lossy(text).into_owned();
@@ -134,7 +134,7 @@ impl State {
         let found = self.links.get(link)?;
         image.demand()?;
         if found.image.is_some() {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "link.complete_again"));
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::LinkCompleteAgain));
         }
         if found.is_broken {
             return Err(DEFINED_TWICE);
@@ -159,7 +159,7 @@ impl State {
             self.unsupported(format!("texts that cannot be joined as they are: {message}"))
         })?;
         match undefined_function(&module) {
-            Some(_) => Err(refuse(CUresult::CUDA_ERROR_INVALID_SOURCE, "link.undefined")),
+            Some(_) => Err(refuse(CUresult::CUDA_ERROR_INVALID_SOURCE, Rule::LinkUndefined)),
             None => Ok(text),
         }
     }

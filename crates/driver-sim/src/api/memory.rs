@@ -5,7 +5,7 @@
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Allocation, State, memory_refusal};
 
 /// What the rows of a pitched allocation are a multiple of, in bytes.
@@ -60,12 +60,12 @@ impl State {
         address.demand()?;
         pitch.demand()?;
         if !matches!(element, 4 | 8 | 16) {
-            return Err(invalid("memory.element"));
+            return Err(invalid(Rule::MemoryElement));
         }
         if width == 0 || height == 0 {
-            return Err(invalid("memory.no_rows"));
+            return Err(invalid(Rule::MemoryNoRows));
         }
-        let huge = invalid("memory.uncountable");
+        let huge = invalid(Rule::MemoryUncountable);
         let row = width.checked_next_multiple_of(PITCH).ok_or(huge)?;
         // The pitch is told before the memory is there.
         pitch.offer(row);
@@ -90,7 +90,7 @@ impl State {
         let known = self.allocations.get(&address).filter(|known| !known.is_freed);
         let Some(owner) = known.map(|known| known.device) else {
             self.refuse_lost()?;
-            return Err(invalid("memory.unknown"));
+            return Err(invalid(Rule::MemoryUnknown));
         };
         self.complete_device(owner)?;
         self.return_to_pool(address);
@@ -109,7 +109,7 @@ impl State {
         bytes.offer(0);
         let device = self.current()?;
         let found = self.devices[device].memory.allocation_of(address);
-        let unknown = refuse(CUresult::CUDA_ERROR_NOT_FOUND, "memory.range");
+        let unknown = refuse(CUresult::CUDA_ERROR_NOT_FOUND, Rule::MemoryRange);
         let (start, size) = found.ok_or(unknown)?;
         base.offer(start);
         bytes.offer(size as usize);

@@ -12,7 +12,7 @@ use crate::argument::{Call, In, Out};
 use crate::exec::Program;
 use crate::globals;
 use crate::jit::JitLog;
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Module, State};
 
 impl State {
@@ -104,7 +104,7 @@ impl State {
         self.module_in_use(module)?;
         self.refuse_unsafe()?;
         if self.modules.get(module)?.library.is_some() {
-            return Err(refuse(CUresult::CUDA_ERROR_NOT_PERMITTED, "module.library"));
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_PERMITTED, Rule::ModuleLibrary));
         }
         self.unload(module)
     }
@@ -166,7 +166,7 @@ impl State {
         self.module_in_use(module)?;
         let (base, size) = self.global_named(module, &name)?;
         if address.is_null() && bytes.is_null() {
-            return Err(invalid("null"));
+            return Err(invalid(Rule::Null));
         }
         address.offer(base);
         bytes.offer(size as usize);
@@ -177,9 +177,9 @@ impl State {
     pub(super) fn global_named(&self, module: CUmodule, name: &str) -> Result<(u64, u64), Refusal> {
         let found = self.modules.get(module)?;
         if name.is_empty() || found.programs.contains_key(name) {
-            return Err(invalid("global.kernel"));
+            return Err(invalid(Rule::GlobalKernel));
         }
-        let missing = refuse(CUresult::CUDA_ERROR_NOT_FOUND, "global.name");
+        let missing = refuse(CUresult::CUDA_ERROR_NOT_FOUND, Rule::GlobalName);
         found.globals.get(name).copied().ok_or(missing)
     }
 }

@@ -4,7 +4,7 @@ use retrograph_driver_sys::*;
 
 use super::streams::GREATEST_PRIORITY;
 use crate::argument::{Call, In, Out};
-use crate::refusal::{Refusal, invalid};
+use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::{NodeKind, State};
 use crate::work::Operation;
 
@@ -26,7 +26,7 @@ impl State {
         let node = self.given_node(node)?;
         match &self.nodes.get(node)?.kind {
             NodeKind::Operation(Operation::Launch(_)) => Ok(node),
-            _ => Err(invalid("graph.another_kind")),
+            _ => Err(invalid(Rule::GraphAnotherKind)),
         }
     }
 
@@ -41,7 +41,7 @@ impl State {
             || attribute == of_streams
             || attribute.0 > LAST.0
         {
-            return Err(invalid("graph.attribute"));
+            return Err(invalid(Rule::GraphAttribute));
         }
         Err(self.unsupported(format!("{attribute:?} of kernel nodes")))
     }

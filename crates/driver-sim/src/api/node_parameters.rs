@@ -3,7 +3,7 @@
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, In};
-use crate::refusal::{Refusal, invalid};
+use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::State;
 
 impl State {
@@ -16,7 +16,7 @@ impl State {
         let node = self.given_node(node)?;
         match self.nodes.get(node)?.kind.node_type() == kind {
             true => Ok(node),
-            false => Err(invalid("graph.another_kind")),
+            false => Err(invalid(Rule::GraphAnotherKind)),
         }
     }
 

@@ -4,7 +4,7 @@ use retrograph_driver_sys::*;
 
 use super::launch::Request;
 use crate::argument::{Call, In, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{NodeKind, Owner, State};
 use crate::work::{Fill, HostCall, HostTarget, Operation};
 
@@ -20,7 +20,7 @@ pub(super) struct Place {
 fn checked_box(given: &CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
     let mut given = *given;
     if given.WidthInBytes == 0 {
-        return Err(invalid("graph.no_width"));
+        return Err(invalid(Rule::GraphNoWidth));
     }
     let ends = [
         (&mut given.srcPitch, &mut given.srcHeight, given.srcXInBytes),
@@ -33,7 +33,7 @@ fn checked_box(given: &CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
         match *pitch {
             0 if is_row => {}
             0 => *pitch = row,
-            some if some < row => return Err(invalid("graph.pitch")),
+            some if some < row => return Err(invalid(Rule::GraphPitch)),
             _ => {}
         }
         if *height == 0 && given.Depth > 1 {
@@ -46,12 +46,12 @@ fn checked_box(given: &CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
 /// Refuses fills of nothing and of rows that overlap or are not aligned.
 fn check_rows(given: &CUDA_MEMSET_NODE_PARAMS) -> Call {
     if given.width == 0 || given.height == 0 {
-        return Err(invalid("graph.no_width"));
+        return Err(invalid(Rule::GraphNoWidth));
     }
     let row = given.width.saturating_mul(given.elementSize as usize);
     let is_aligned = given.pitch.is_multiple_of(given.elementSize.max(1) as usize);
     match given.height > 1 && (given.pitch < row || !is_aligned) {
-        true => Err(invalid("graph.pitch")),
+        true => Err(invalid(Rule::GraphPitch)),
         false => Ok(()),
     }
 }
@@ -65,10 +65,10 @@ impl State {
         for (index, dependency) in dependencies.iter().enumerate() {
             let dependency = self.given_node(*dependency)?;
             if self.nodes.get(dependency)?.graph != graph {
-                return Err(invalid("graph.foreign"));
+                return Err(invalid(Rule::GraphForeign));
             }
             if dependencies[..index].contains(&dependency) {
-                return Err(invalid("graph.twice"));
+                return Err(invalid(Rule::GraphTwice));
             }
         }
         Ok(dependencies)
@@ -95,7 +95,7 @@ impl State {
             return Err(self.undefined("a kernel node without a current context"));
         }
         if !given.kernelParams.is_null() && !given.extra.is_null() {
-            return Err(invalid("graph.two_parameter_lists"));
+            return Err(invalid(Rule::GraphTwoParameterLists));
         }
         let mut given = *given;
         if given.func.is_null() && !given.kern.is_null() {
@@ -104,7 +104,7 @@ impl State {
         let launch = self.launch_of(&Request::of_node(&given)).map_err(|refusal| {
             // Blocks that are larger than the kernel allows are refused as any others here.
             match refusal.code {
-                CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES => invalid("graph.block"),
+                CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES => invalid(Rule::GraphBlock),
                 _ => refusal,
             }
         })?;
@@ -153,7 +153,7 @@ impl State {
 
     /// What a host node does.
     pub(super) fn host_kind(&mut self, given: &CUDA_HOST_NODE_PARAMS) -> Result<NodeKind, Refusal> {
-        let function = given.r#fn.ok_or(invalid("host.null"))?;
+        let function = given.r#fn.ok_or(invalid(Rule::HostNull))?;
         let call = HostCall { target: HostTarget::Function(function), data: given.userData };
         Ok(NodeKind::Operation(Operation::Host(call)))
     }
@@ -171,7 +171,7 @@ impl State {
     fn given_event(&mut self, event: CUevent) -> Result<CUevent, Refusal> {
         match self.events.contains(event) {
             true => Ok(event),
-            false if event.is_null() => Err(invalid("graph.null_event")),
+            false if event.is_null() => Err(invalid(Rule::GraphNullEvent)),
             false => Err(self.undefined("the event does not exist, or does not any more")),
         }
     }
@@ -294,7 +294,7 @@ impl State {
             return Err(self.undefined("a graph inside itself"));
         }
         if self.has_memory_nodes(child)? {
-            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "graph_memory.copy"));
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::GraphMemoryCopy));
         }
         self.add(place, |state| state.clone_graph(child, Owner::Node).map(NodeKind::Child))
     }
@@ -302,10 +302,10 @@ impl State {
     pub(crate) fn cuGraphDestroyNode(&mut self, node: CUgraphNode) -> Call {
         let node = self.given_node(node)?;
         if self.is_captured_into(self.nodes.get(node)?.graph) {
-            return Err(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "capture.graph_in_use"));
+            return Err(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, Rule::CaptureGraphInUse));
         }
         if self.has_memory_nodes(self.nodes.get(node)?.graph)? {
-            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "graph_memory.fixed"));
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::GraphMemoryFixed));
         }
         let found = self.nodes.remove(node)?;
         let template = self.graphs.get_mut(found.graph)?;

@@ -10,7 +10,7 @@ use super::functions::{most_threads, registers};
 use super::launch::{Request, check_geometry};
 use super::launch_attributes::PORTABLE_CLUSTER;
 use crate::argument::{Call, In, Out};
-use crate::refusal::{Refusal, invalid};
+use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::{Function, State};
 
 /// Threads of the largest block.
@@ -53,7 +53,7 @@ impl State {
         blocks.demand()?;
         let function = self.resolved(function)?;
         let threads = u32::try_from(block_size).ok().filter(|threads| *threads > 0);
-        let threads = threads.ok_or(invalid("occupancy.threads"))?;
+        let threads = threads.ok_or(invalid(Rule::OccupancyThreads))?;
         let found = self.functions.get(function)?;
         let count = self.resident_blocks(found, threads, dynamic_shared_bytes as u64);
         blocks.put(count.cast_signed())
@@ -87,10 +87,10 @@ impl State {
         }
         let positive = |number: i32| u32::try_from(number).ok().filter(|number| *number > 0);
         let (blocks, threads) =
-            positive(blocks).zip(positive(block_size)).ok_or(invalid("occupancy.threads"))?;
+            positive(blocks).zip(positive(block_size)).ok_or(invalid(Rule::OccupancyThreads))?;
         let found = self.functions.get(function)?;
         if self.resident_blocks(found, threads, 0) < blocks {
-            return Err(invalid("occupancy.blocks"));
+            return Err(invalid(Rule::OccupancyBlocks));
         }
         let capability = self.config.compute_capability;
         let share = shared_per_multiprocessor(capability) / blocks / 128 * 128;
@@ -169,7 +169,7 @@ impl State {
         let request = Request { cluster, ..Request::of_config(&config) };
         self.check_cluster(function, &request)?;
         if [request.grid, request.block].concat().contains(&0) {
-            return Err(invalid("occupancy.no_threads"));
+            return Err(invalid(Rule::OccupancyNoThreads));
         }
         match cluster {
             None => clusters.put(0),
@@ -182,7 +182,7 @@ impl State {
     fn clustered(&mut self, function: CUfunction) -> Result<CUfunction, Refusal> {
         self.current()?;
         match function.is_null() {
-            true => Err(invalid("occupancy.no_function")),
+            true => Err(invalid(Rule::OccupancyNoFunction)),
             false => self.resolved(function),
         }
     }
@@ -195,7 +195,7 @@ impl State {
         limit: i32,
     ) -> Result<(u32, u32), Refusal> {
         let found = self.functions.get(function)?;
-        let limit = u32::try_from(limit).map_err(|_| invalid("occupancy.limit"))?;
+        let limit = u32::try_from(limit).map_err(|_| invalid(Rule::OccupancyLimit))?;
         let most = most_threads(found).min(if limit == 0 { u32::MAX } else { limit });
         let mut best = (0, 0, 0);
         let mut threads = most;
@@ -212,5 +212,5 @@ impl State {
 
 /// Flags: caching in the first level as by default, or without a limit to occupancy.
 fn check_flags(flags: u32) -> Call {
-    if flags > 1 { Err(invalid("occupancy.flags")) } else { Ok(()) }
+    if flags > 1 { Err(invalid(Rule::OccupancyFlags)) } else { Ok(()) }
 }

@@ -3,7 +3,7 @@
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
-use crate::refusal::{Refusal, invalid};
+use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::{NodeKind, Route, State};
 use crate::work::Work;
 
@@ -86,12 +86,12 @@ impl State {
             }
             Route::Queue(stream) => {
                 let known = self.allocations.get_mut(&address).filter(|known| !known.is_freed);
-                known.ok_or(invalid("memory.unknown"))?.is_freed = true;
+                known.ok_or(invalid(Rule::MemoryUnknown))?.is_freed = true;
                 self.enqueue(stream, Work::Free(address)).map(|_| ())
             }
             Route::Capture(..) if address == 0 => Ok(()),
             Route::Capture(..) if !self.graph_memory.contains_key(&address) => {
-                Err(invalid("memory.not_captured"))
+                Err(invalid(Rule::MemoryNotCaptured))
             }
             Route::Capture(stream, capture) => {
                 self.refuse_freed(self.captures[&capture].graph, address)?;

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use retrograph_driver_sys::*;
 
 use crate::argument::{Admit, Call, In};
-use crate::refusal::{Refusal, invalid};
+use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::State;
 use crate::work::{Copy, End, Fill};
 
@@ -22,7 +22,8 @@ struct Given {
 impl State {
     /// The two ends of a copy, of which at most the extents are checked.
     fn ends(&self, given: &CUDA_MEMCPY3D) -> Result<(Given, Given), Refusal> {
-        let (source_bytes, target_bytes) = Copy::extent(given).ok_or(invalid("parameters.ends"))?;
+        let (source_bytes, target_bytes) =
+            Copy::extent(given).ok_or(invalid(Rule::ParametersEnds))?;
         let source = Given {
             kind: given.srcMemoryType,
             host: given.srcHost.cast_mut(),
@@ -59,10 +60,10 @@ impl State {
         match given.kind {
             CUmemorytype::CU_MEMORYTYPE_DEVICE | CUmemorytype::CU_MEMORYTYPE_UNIFIED => {
                 let found = on_device(self).then_some(End::Device(given.device));
-                found.map(Some).ok_or(invalid("parameters.end"))
+                found.map(Some).ok_or(invalid(Rule::ParametersEnd))
             }
             CUmemorytype::CU_MEMORYTYPE_HOST if given.host.is_null() => {
-                Err(invalid("parameters.end.2"))
+                Err(invalid(Rule::ParametersEnd2))
             }
             CUmemorytype::CU_MEMORYTYPE_HOST => {
                 let address = given.host.addr();
@@ -76,17 +77,17 @@ impl State {
                 // What begins in known memory must end there.
                 let known = self.pinned_at(address, 1).is_some();
                 if known || self.on_device(device, address as u64, 1) {
-                    return Err(invalid("copy.extent"));
+                    return Err(invalid(Rule::CopyExtent));
                 }
                 Ok(None)
             }
             CUmemorytype::CU_MEMORYTYPE_ARRAY if given.array.is_null() => {
-                Err(invalid("copy.no_array"))
+                Err(invalid(Rule::CopyNoArray))
             }
             CUmemorytype::CU_MEMORYTYPE_ARRAY => {
                 Err(self.unsupported("copies of arrays are not simulated"))
             }
-            _ => Err(invalid("parameters.end.3")),
+            _ => Err(invalid(Rule::ParametersEnd3)),
         }
     }
 
@@ -135,7 +136,7 @@ impl State {
         let is_inside = |bytes| self.on_device(device, fill.0.dst, bytes);
         match fill.is_aligned() && fill.extent().is_some_and(is_inside) {
             true => Ok(()),
-            false => Err(invalid("fill.target")),
+            false => Err(invalid(Rule::FillTarget)),
         }
     }
 }

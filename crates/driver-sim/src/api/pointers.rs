@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, In, Out};
-use crate::refusal::{Refusal, invalid};
+use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::State;
 
 /// What is known of an address.
@@ -30,7 +30,7 @@ impl State {
         let found = devices.find_map(|(device, view)| {
             view.memory.allocation_of(address).map(|(base, bytes)| (device, base, bytes))
         });
-        let (device, base, bytes) = found.ok_or(invalid("pointer.unknown"))?;
+        let (device, base, bytes) = found.ok_or(invalid(Rule::PointerUnknown))?;
         let pinned = self.pinned_at(address as usize, 1).map(|pinned| pinned.device);
         let allocation = self.allocations.get(&base);
         let owner = allocation.map(|allocation| allocation.device);
@@ -71,7 +71,7 @@ impl State {
             }),
             A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER => data.cast().put(address),
             A::CU_POINTER_ATTRIBUTE_HOST_POINTER if place.is_host => data.cast().put(address),
-            A::CU_POINTER_ATTRIBUTE_HOST_POINTER => Err(invalid("pointer.device")),
+            A::CU_POINTER_ATTRIBUTE_HOST_POINTER => Err(invalid(Rule::PointerDevice)),
             A::CU_POINTER_ATTRIBUTE_IS_MANAGED => data.cast().put(0u32),
             A::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS => {
                 data.cast().put(u32::from(self.synchronous.contains(&place.base)))
@@ -105,7 +105,7 @@ impl State {
             A::CU_POINTER_ATTRIBUTE_P2P_TOKENS | A::CU_POINTER_ATTRIBUTE_MAPPING_SIZE => {
                 Err(self.unsupported(format!("{attribute:?} is not simulated")))
             }
-            _ => Err(invalid("pointer.attribute")),
+            _ => Err(invalid(Rule::PointerAttribute)),
         }
     }
 
@@ -146,7 +146,7 @@ impl State {
         address: CUdeviceptr,
     ) -> Call {
         if attribute != CUpointer_attribute::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS {
-            return Err(invalid("pointer.attribute"));
+            return Err(invalid(Rule::PointerAttribute));
         }
         let base = self.place_of(address)?.base;
         let on = value.bytes(4)?.iter().any(|byte| *byte != 0);

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, In, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Pool, State};
 
 impl State {
@@ -30,34 +30,34 @@ impl State {
         match given.location.r#type {
             Place::CU_MEM_LOCATION_TYPE_DEVICE => {}
             Place::CU_MEM_LOCATION_TYPE_HOST_NUMA if given.location.id != 0 => {
-                return Err(invalid("pool.node"));
+                return Err(invalid(Rule::PoolNode));
             }
             Place::CU_MEM_LOCATION_TYPE_HOST | Place::CU_MEM_LOCATION_TYPE_HOST_NUMA => {
                 return Err(self.unsupported("pools of host memory are not simulated"));
             }
-            _ => return Err(invalid("pool.location")),
+            _ => return Err(invalid(Rule::PoolLocation)),
         }
         match given.allocType {
             Kind::CU_MEM_ALLOCATION_TYPE_PINNED => {}
             Kind::CU_MEM_ALLOCATION_TYPE_MANAGED => {
                 return Err(self.unsupported("pools of managed memory are not simulated"));
             }
-            _ => return Err(invalid("pool.kind")),
+            _ => return Err(invalid(Rule::PoolKind)),
         }
         match given.handleTypes {
             Handle::CU_MEM_HANDLE_TYPE_NONE
             | Handle::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
             | Handle::CU_MEM_HANDLE_TYPE_FABRIC => {}
-            _ => return Err(invalid("pool.handles")),
+            _ => return Err(invalid(Rule::PoolHandles)),
         }
-        self.device_index(given.location.id).map_err(|_| invalid("pool.device"))
+        self.device_index(given.location.id).map_err(|_| invalid(Rule::PoolDevice))
     }
 
     pub(crate) fn cuMemPoolDestroy(&mut self, pool: CUmemoryPool) -> Call {
         self.refuse_unsafe()?;
         let found = self.pool(pool)?;
         if found.is_default {
-            return Err(invalid("pool.default"));
+            return Err(invalid(Rule::PoolDefault));
         }
         // Memory that it gave stays valid until it is freed.
         found.is_destroyed = true;
@@ -90,7 +90,7 @@ impl State {
             A::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH => found.reserved_high,
             A::CU_MEMPOOL_ATTR_USED_MEM_CURRENT => found.used,
             A::CU_MEMPOOL_ATTR_USED_MEM_HIGH => found.used_high,
-            _ => return Err(invalid("pool.attribute")),
+            _ => return Err(invalid(Rule::PoolAttribute)),
         };
         value.cast().put(number)
     }
@@ -122,7 +122,7 @@ impl State {
             A::CU_MEMPOOL_ATTR_USED_MEM_HIGH if value.cast::<u64>().get()? == 0 => {
                 found.used_high = found.used;
             }
-            _ => return Err(invalid("pool.attribute")),
+            _ => return Err(invalid(Rule::PoolAttribute)),
         }
         Ok(())
     }
@@ -139,7 +139,7 @@ impl State {
         let is_own = match location.r#type {
             Place::CU_MEM_LOCATION_TYPE_DEVICE => self.access_device(&location)? == ordinal,
             Place::CU_MEM_LOCATION_TYPE_HOST | Place::CU_MEM_LOCATION_TYPE_HOST_NUMA => false,
-            _ => return Err(invalid("pool.access")),
+            _ => return Err(invalid(Rule::PoolAccess)),
         };
         flags.put(match is_own {
             true => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
@@ -148,7 +148,7 @@ impl State {
     }
 
     fn access_device(&self, location: &CUmemLocation) -> Result<usize, Refusal> {
-        self.device_index(location.id).map_err(|_| invalid("pool.access"))
+        self.device_index(location.id).map_err(|_| invalid(Rule::PoolAccess))
     }
 
     pub(crate) fn cuMemPoolSetAccess(
@@ -160,11 +160,11 @@ impl State {
         use CUmemAccess_flags as Flags;
         let ordinal = self.pool(pool)?.ordinal;
         if count == 0 {
-            return Err(invalid("pool.access"));
+            return Err(invalid(Rule::PoolAccess));
         }
         for given in descriptors.list(count)? {
             if given.location.r#type != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
-                return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, "pool.host"));
+                return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::PoolHost));
             }
             if self.access_device(&given.location)? != ordinal {
                 return Err(self.unsupported("access of other devices is not simulated"));
@@ -174,11 +174,11 @@ impl State {
                 Flags::CU_MEM_ACCESS_FLAGS_PROT_NONE => {
                     // A pool cannot be taken away from its own device.
                     let code = CUresult::CUDA_ERROR_INVALID_DEVICE;
-                    return Err(refuse(code, "pool.own"));
+                    return Err(refuse(code, Rule::PoolOwn));
                 }
                 Flags::CU_MEM_ACCESS_FLAGS_PROT_READ => {
                     let code = CUresult::CUDA_ERROR_NOT_SUPPORTED;
-                    return Err(refuse(code, "pool.read_only"));
+                    return Err(refuse(code, Rule::PoolReadOnly));
                 }
                 _ => return Err(self.unsupported("other kinds of access")),
             }
@@ -197,7 +197,7 @@ impl State {
     }
 
     pub(crate) fn cuDeviceGetMemPool(&mut self, pool: Out<CUmemoryPool>, device: CUdevice) -> Call {
-        let ordinal = self.device_index(device).map_err(|_| invalid("pool.device"))?;
+        let ordinal = self.device_index(device).map_err(|_| invalid(Rule::PoolDevice))?;
         let found = match self.present_pools.get(&ordinal) {
             Some(present) => *present,
             None => self.default_pool(ordinal),
@@ -207,9 +207,9 @@ impl State {
 
     pub(crate) fn cuDeviceSetMemPool(&mut self, device: CUdevice, pool: CUmemoryPool) -> Call {
         self.refuse_unsafe()?;
-        let ordinal = self.device_index(device).map_err(|_| invalid("pool.device"))?;
+        let ordinal = self.device_index(device).map_err(|_| invalid(Rule::PoolDevice))?;
         if self.lasting_pool(pool)?.ordinal != ordinal {
-            return Err(invalid("pool.device"));
+            return Err(invalid(Rule::PoolDevice));
         }
         self.present_pools.insert(ordinal, pool);
         Ok(())

@@ -4,7 +4,7 @@ use retrograph_driver_sys::*;
 
 use super::context::{MAPPED, check_flags};
 use crate::argument::{Call, Out};
-use crate::refusal::{invalid, refuse};
+use crate::refusal::{Rule, invalid, refuse};
 use crate::state::State;
 
 impl State {
@@ -29,7 +29,7 @@ impl State {
     pub(crate) fn cuDevicePrimaryCtxRelease_v2(&mut self, device: CUdevice) -> Call {
         let index = self.device_index(device)?;
         match self.devices[index].references {
-            0 => return Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "primary.released")),
+            0 => return Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, Rule::PrimaryReleased)),
             1 => self.destroy_context(index),
             _ => self.devices[index].references -= 1,
         }
@@ -60,7 +60,7 @@ impl State {
     pub(crate) fn cuDevicePrimaryCtxSetFlags_v2(&mut self, device: CUdevice, flags: u32) -> Call {
         let index = self.device_index(device)?;
         if flags & MAPPED != 0 {
-            return Err(invalid("primary.mapped"));
+            return Err(invalid(Rule::PrimaryMapped));
         }
         check_flags(flags)?;
         self.devices[index].flags = flags;

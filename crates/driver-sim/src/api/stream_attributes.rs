@@ -4,7 +4,7 @@ use retrograph_driver_sys::*;
 
 use super::streams::GREATEST_PRIORITY;
 use crate::argument::{Call, In, Out};
-use crate::refusal::invalid;
+use crate::refusal::{Rule, invalid};
 use crate::state::State;
 
 impl State {
@@ -29,7 +29,7 @@ impl State {
             CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP => {
                 Err(self.unsupported("maps of memory domains are not simulated"))
             }
-            _ => Err(invalid("stream.attribute")),
+            _ => Err(invalid(Rule::StreamAttribute)),
         }
     }
 
@@ -60,7 +60,7 @@ impl State {
             | CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP => {
                 return Err(self.unsupported("this attribute of streams is not simulated"));
             }
-            _ => return Err(invalid("stream.attribute")),
+            _ => return Err(invalid(Rule::StreamAttribute)),
         }
         Ok(())
     }

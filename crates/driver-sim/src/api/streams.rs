@@ -4,7 +4,7 @@ use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
 use crate::diagnostic::DiagnosticKind;
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Mark, Member, NodeKind, Route, State, Stream};
 
 /// The most urgent priority of a stream; 0 is the least urgent.
@@ -32,7 +32,7 @@ impl State {
             }
         };
         if flags & !CU_STREAM_NON_BLOCKING != 0 {
-            return Err(invalid("stream.flags"));
+            return Err(invalid(Rule::StreamFlags));
         }
         let handle = self.handle();
         stream.put(handle)?;
@@ -47,14 +47,14 @@ impl State {
     fn initialized_current(&mut self) -> Result<usize, Refusal> {
         match self.initialized {
             true => self.current(),
-            false => Err(refuse(CUresult::CUDA_ERROR_NOT_INITIALIZED, "uninitialized")),
+            false => Err(refuse(CUresult::CUDA_ERROR_NOT_INITIALIZED, Rule::Uninitialized)),
         }
     }
 
     /// Destroying a stream takes it out of its capture. One that began a capture ends it, which
     /// nobody is told; of another one the work has to be joined all the same.
     pub(crate) fn cuStreamDestroy_v2(&mut self, stream: CUstream) -> Call {
-        let special = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "stream.special");
+        let special = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::StreamSpecial);
         if stream.is_legacy() {
             return Err(special);
         }
@@ -91,7 +91,7 @@ impl State {
         // it was given the time to run.
         if newest.is_some() && self.streams.get(resolved)?.asked != newest {
             self.streams.get_mut(resolved)?.asked = newest;
-            return Err(refuse(CUresult::CUDA_ERROR_NOT_READY, "pending"));
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_READY, Rule::Pending));
         }
         self.complete(pending)
     }
@@ -125,7 +125,7 @@ impl State {
             CU_EVENT_WAIT_EXTERNAL => {
                 return self.capture_external(resolved, NodeKind::Wait(event));
             }
-            _ => return Err(invalid("event.wait_flags")),
+            _ => return Err(invalid(Rule::EventWaitFlags)),
         }
         match self.events.get(event)?.mark.clone() {
             Mark::Captured(member) => self.wait_for_captured(resolved, member),
@@ -151,7 +151,7 @@ impl State {
                 self.capture_node((stream, capture), node).map(|_| ())
             }
             Route::Queue(_) => {
-                Err(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, "event.external_eager"))
+                Err(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, Rule::EventExternalEager))
             }
         }
     }
@@ -161,7 +161,7 @@ impl State {
         let own = self.capture_of(stream)?;
         if self.captures.get(&event.capture).is_none_or(|capture| capture.broken.is_some()) {
             // What the event stood for is gone. A stream that is captured suffers from it.
-            let refusal = invalid("event.capture_over");
+            let refusal = invalid(Rule::EventCaptureOver);
             if let Some(own) = own {
                 let _ = self.break_capture(own, refusal.code);
             }

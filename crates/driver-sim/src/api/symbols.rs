@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, In, Out};
-use crate::refusal::invalid;
+use crate::refusal::{Rule, invalid};
 use crate::state::State;
 use crate::symbols::{Meaning, meaning};
 use crate::trampoline;
@@ -29,10 +29,10 @@ impl State {
         }
         let name = symbol.text()?;
         if flags & !KNOWN_FLAGS != 0 {
-            return Err(invalid("symbols.flags"));
+            return Err(invalid(Rule::SymbolsFlags));
         }
         if version > self.config.driver_version {
-            return Err(invalid("symbols.version"));
+            return Err(invalid(Rule::SymbolsVersion));
         }
         // Hardware finds functions for a version of -1, too.
         let version = if version < 0 { self.config.driver_version } else { version };

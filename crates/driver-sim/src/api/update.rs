@@ -6,7 +6,7 @@ use std::sync::Arc;
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, In, Out};
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{NodeKind, State};
 use crate::work::{Copy, End, Fill, Operation, Plan, PlanNode, PlanWork};
 
@@ -24,7 +24,7 @@ impl State {
         let node = self.given_node(node)?;
         let exec = self.execs.get_mut(exec)?;
         // Launches that are queued keep the values that they were launched with.
-        Arc::make_mut(&mut exec.plan).find(node).ok_or(invalid("graph.not_in_exec"))
+        Arc::make_mut(&mut exec.plan).find(node).ok_or(invalid(Rule::GraphNotInExec))
     }
 
     /// Replaces what one node does by something of the same kind.
@@ -37,13 +37,13 @@ impl State {
         let found = self.exec_node(exec, node)?;
         match (&mut found.work, kind) {
             (PlanWork::Operation(old), NodeKind::Operation(new)) => {
-                replaceable(old, new).map_err(|_| invalid("graph.not_replaceable"))?;
+                replaceable(old, new).map_err(|_| invalid(Rule::GraphNotReplaceable))?;
                 *old = new.clone();
             }
             (PlanWork::Record(old), NodeKind::Record(new))
             | (PlanWork::Wait(old), NodeKind::Wait(new)) => *old = *new,
             (PlanWork::Empty, NodeKind::Empty) => {}
-            _ => return Err(invalid("graph.another_kind")),
+            _ => return Err(invalid(Rule::GraphAnotherKind)),
         }
         Ok(())
     }
@@ -51,7 +51,7 @@ impl State {
     /// Refuses to change a copy or fill for no sound context, which can be added all the same.
     fn check_any_context(&mut self, context: CUcontext) -> Call {
         match context.is_null() && self.current().is_err() {
-            true => Err(invalid("graph.no_context")),
+            true => Err(invalid(Rule::GraphNoContext)),
             false => Ok(()),
         }
     }
@@ -64,7 +64,7 @@ impl State {
     ) -> Call {
         let work = &self.exec_node(exec, node)?.work;
         if !matches!(work, PlanWork::Operation(Operation::Launch(_))) {
-            return Err(invalid("graph.another_kind"));
+            return Err(invalid(Rule::GraphAnotherKind));
         }
         let kind = self.kernel_kind(&parameters.get()?)?;
         self.set_exec_node(exec, node, &kind)
@@ -131,13 +131,13 @@ impl State {
         child: CUgraph,
     ) -> Call {
         if !matches!(self.exec_node(exec, node)?.work, PlanWork::Child(_)) {
-            return Err(invalid("graph.another_kind"));
+            return Err(invalid(Rule::GraphAnotherKind));
         }
         let child = self.given_graph(child)?;
         let code = CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-        let new = self.plan(child).map_err(|_| refuse(code, "graph.another_shape"))?;
+        let new = self.plan(child).map_err(|_| refuse(code, Rule::GraphAnotherShape))?;
         if let PlanWork::Child(old) = &mut self.exec_node(exec, node)?.work {
-            compare(old, &new).map_err(|_| refuse(code, "graph.another_shape"))?;
+            compare(old, &new).map_err(|_| refuse(code, Rule::GraphAnotherShape))?;
             adopt(old, new);
         }
         Ok(())
@@ -177,7 +177,7 @@ impl State {
         let graph = self.given_graph(graph)?;
         let compared = match self.plan(graph) {
             Ok(new) => compare(&self.execs.get(exec)?.plan, &new).map(|()| new),
-            Err((refusal, _)) if refusal.rule == "graph.cycle" => Err(ANOTHER_SHAPE),
+            Err((refusal, _)) if refusal.rule == Rule::GraphCycle => Err(ANOTHER_SHAPE),
             Err((refusal, _)) => return Err(refusal),
         };
         match compared {
@@ -195,7 +195,7 @@ impl State {
             Err((result, errorNode, errorFromNode)) => {
                 info.offer(CUgraphExecUpdateResultInfo { result, errorNode, errorFromNode });
                 let code = CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-                Err(refuse(code, "graph.update"))
+                Err(refuse(code, Rule::GraphUpdate))
             }
         }
     }
@@ -211,9 +211,9 @@ const ANOTHER_SHAPE: Difference = (
 /// Only what runs on the device can be switched off.
 fn can_be_disabled(work: &PlanWork) -> Call {
     match work {
-        PlanWork::Operation(Operation::Host(_)) => Err(invalid("graph.always_enabled")),
+        PlanWork::Operation(Operation::Host(_)) => Err(invalid(Rule::GraphAlwaysEnabled)),
         PlanWork::Operation(_) => Ok(()),
-        _ => Err(invalid("graph.always_enabled")),
+        _ => Err(invalid(Rule::GraphAlwaysEnabled)),
     }
 }
 

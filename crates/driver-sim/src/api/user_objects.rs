@@ -6,14 +6,14 @@ use std::ffi::c_void;
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
-use crate::refusal::{Refusal, invalid};
+use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::{State, UserObject};
 use crate::work::{HostCall, HostTarget};
 
 /// Refuses counts that the driver does not count to.
 fn check_count(count: u32) -> Call {
     match count == 0 || count > i32::MAX as u32 {
-        true => Err(invalid("user_object.count")),
+        true => Err(invalid(Rule::UserObjectCount)),
         false => Ok(()),
     }
 }
@@ -22,7 +22,7 @@ impl State {
     fn given_object(&mut self, object: CUuserObject) -> Result<CUuserObject, Refusal> {
         match self.user_objects.contains(object) {
             true => Ok(object),
-            false if object.is_null() => Err(invalid("user_object.null")),
+            false if object.is_null() => Err(invalid(Rule::UserObjectNull)),
             false => Err(self.undefined("the object of the user does not exist any more")),
         }
     }
@@ -35,13 +35,13 @@ impl State {
         count: u32,
         flags: u32,
     ) -> Call {
-        let function = destroy.ok_or(invalid("host.null"))?;
+        let function = destroy.ok_or(invalid(Rule::HostNull))?;
         // The first count is not held to what the others are held to.
         if count == 0 {
-            return Err(invalid("user_object.count"));
+            return Err(invalid(Rule::UserObjectCount));
         }
         if flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC {
-            return Err(invalid("user_object.flags"));
+            return Err(invalid(Rule::UserObjectFlags));
         }
         let handle = self.handle();
         let target = HostTarget::Function(function);
@@ -79,7 +79,7 @@ impl State {
         let object = self.given_object(object)?;
         check_count(count)?;
         if flags & !CU_GRAPH_USER_OBJECT_MOVE != 0 {
-            return Err(invalid("user_object.flags"));
+            return Err(invalid(Rule::UserObjectFlags));
         }
         if flags & CU_GRAPH_USER_OBJECT_MOVE == 0 {
             self.user_objects.get_mut(object)?.references += u64::from(count);

@@ -12,12 +12,12 @@ use retrograph_driver_sys::{
 use super::thread::this_thread;
 use super::{Member, NodeKind, State};
 use crate::diagnostic::DiagnosticKind;
-use crate::refusal::{Refusal, refuse};
+use crate::refusal::{Refusal, Rule, refuse};
 use crate::work::Operation;
 
 /// What every call returns that meets a capture which another one broke.
 const INVALIDATED: Refusal =
-    refuse(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "capture.invalidated");
+    refuse(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, Rule::CaptureInvalidated);
 const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
 const GLOBAL: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
 
@@ -108,7 +108,7 @@ impl State {
             let meaning = reason.meaning().unwrap_or_default();
             self.diagnose(DiagnosticKind::Capture, format!("{reason}: {meaning}"));
         }
-        refuse(reason, "capture.breaks")
+        refuse(reason, Rule::CaptureBreaks)
     }
 
     /// Where an operation on a stream goes. Fails when the stream's capture is broken, and breaks

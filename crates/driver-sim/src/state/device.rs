@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::diagnostic::DiagnosticKind;
 use crate::globals;
 use crate::memory::{Memory, MemoryError};
-use crate::refusal::{INJECTED, Refusal, refuse};
+use crate::refusal::{Refusal, Rule, refuse};
 use crate::work::TaskId;
 
 /// A device as one context sees it.
@@ -76,10 +76,10 @@ pub(crate) struct Allocation {
 pub(crate) fn memory_refusal(error: &MemoryError) -> Refusal {
     match error {
         MemoryError::OutOfMemory { .. } => {
-            refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "memory.exhausted")
+            refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, Rule::MemoryExhausted)
         }
-        MemoryError::Limited { .. } => refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, INJECTED),
-        _ => refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "memory.address"),
+        MemoryError::Limited { .. } => refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, Rule::Injected),
+        _ => refuse(CUresult::CUDA_ERROR_INVALID_VALUE, Rule::MemoryAddress),
     }
 }
 

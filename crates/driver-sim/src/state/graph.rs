@@ -7,7 +7,7 @@ use retrograph_driver_sys::*;
 
 use super::State;
 use crate::argument::Call;
-use crate::refusal::{Refusal, invalid};
+use crate::refusal::{Refusal, Rule, invalid};
 use crate::work::Operation;
 
 /// What a node does.
@@ -120,9 +120,9 @@ impl State {
     /// The graph behind a handle that a program gave.
     pub(crate) fn given_graph(&mut self, graph: CUgraph) -> Result<CUgraph, Refusal> {
         match self.graphs.get(graph) {
-            Ok(found) if found.owner == Owner::Nobody => Err(invalid("graph.lost")),
+            Ok(found) if found.owner == Owner::Nobody => Err(invalid(Rule::GraphLost)),
             Ok(_) => Ok(graph),
-            Err(_) if graph.is_null() => Err(invalid("graph.null")),
+            Err(_) if graph.is_null() => Err(invalid(Rule::GraphNull)),
             Err(_) => Err(self.undefined("the graph does not exist, or does not any more")),
         }
     }
@@ -131,7 +131,7 @@ impl State {
     pub(crate) fn given_node(&mut self, node: CUgraphNode) -> Result<CUgraphNode, Refusal> {
         match self.nodes.contains(node) {
             true => Ok(node),
-            false if node.is_null() => Err(invalid("graph.null_node")),
+            false if node.is_null() => Err(invalid(Rule::GraphNullNode)),
             false => Err(self.undefined("the node does not exist, or does not any more")),
         }
     }
@@ -166,7 +166,7 @@ impl State {
     pub(crate) fn set_node(&mut self, node: CUgraphNode, kind: NodeKind) -> Call {
         let node = self.nodes.get_mut(node)?;
         if node.kind.node_type() != kind.node_type() {
-            return Err(invalid("graph.another_kind"));
+            return Err(invalid(Rule::GraphAnotherKind));
         }
         node.pointers = pointers_of(&kind);
         node.kind = kind;

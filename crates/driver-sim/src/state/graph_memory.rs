@@ -4,7 +4,7 @@ use retrograph_driver_sys::{CUdeviceptr, CUresult};
 
 use super::State;
 use crate::argument::Call;
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 
 /// What the driver hands memory to graphs in.
 const GRANULARITY: u64 = 32 << 20;
@@ -31,10 +31,10 @@ impl State {
     /// Reserves addresses for an allocation node.
     pub(crate) fn reserve(&mut self, device: usize, bytes: u64) -> Result<CUdeviceptr, Refusal> {
         if bytes == 0 {
-            return Err(invalid("graph_memory.size"));
+            return Err(invalid(Rule::GraphMemorySize));
         }
         if bytes > self.devices[device].memory.total() {
-            return Err(refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "graph_memory.exhausted"));
+            return Err(refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, Rule::GraphMemoryExhausted));
         }
         let base = self.devices[device].memory.reserve(bytes);
         self.graph_memory.insert(base, Reserved { bytes, device, is_live: false });
@@ -55,7 +55,7 @@ impl State {
     pub(crate) fn note_graph_memory(&mut self, address: u64, is_live: bool) -> Call {
         let found = self.graph_memory.get_mut(&address);
         let found = found.filter(|found| found.is_live != is_live);
-        let found = found.ok_or(invalid("graph_memory.state"))?;
+        let found = found.ok_or(invalid(Rule::GraphMemoryState))?;
         found.is_live = is_live;
         let ordinal = self.devices[found.device].ordinal;
         let live = self.live_graph_memory(ordinal);

@@ -7,7 +7,7 @@ use retrograph_driver_sys::CUresult;
 
 use super::{State, memory_refusal};
 use crate::memory::{POISON, fill_host};
-use crate::refusal::{Refusal, refuse};
+use crate::refusal::{Refusal, Rule, refuse};
 
 /// Pinned host memory.
 pub(crate) struct Pinned {
@@ -26,10 +26,11 @@ impl Pinned {
     /// the driver promises no zeros here either.
     pub(crate) fn new(bytes: usize, device: usize, flags: u32) -> Result<Self, Refusal> {
         let layout = Layout::from_size_align(bytes.max(1), 4096);
-        let layout = layout.map_err(|_| refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "host.huge"))?;
+        let layout =
+            layout.map_err(|_| refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, Rule::HostHuge))?;
         // SAFETY: the layout has a size above zero.
         let host = NonNull::new(unsafe { alloc(layout) });
-        let host = host.ok_or(refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "host.huge"))?;
+        let host = host.ok_or(refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, Rule::HostHuge))?;
         // SAFETY: this many bytes were just allocated.
         unsafe { fill_host(host.as_ptr(), &POISON.to_le_bytes(), bytes) };
         Ok(Self { host, bytes, layout: Some(layout), flags, device })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-use crate::refusal::{Refusal, refuse};
+use crate::refusal::{Refusal, Rule, refuse};
 use retrograph_driver_sys::*;
 
 /// A handle that wraps a number.
@@ -20,7 +20,7 @@ const FIRST: u64 = 0x5100_0000_0000;
 const DISTANCE: u64 = 0x40;
 
 /// Why there is no object behind a handle.
-const UNKNOWN: Refusal = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, "object.unknown");
+const UNKNOWN: Refusal = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::ObjectUnknown);
 
 macro_rules! handles {
     ($($handle:ident),*) => {$(

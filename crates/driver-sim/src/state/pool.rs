@@ -3,7 +3,7 @@
 use retrograph_driver_sys::{CUdeviceptr, CUmemoryPool, CUresult};
 
 use super::State;
-use crate::refusal::{Refusal, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 
 /// What a pool reserves from its device at a time.
 const CHUNK: u64 = 32 << 20;
@@ -47,7 +47,7 @@ impl Pool {
 
     /// Takes memory.
     fn take(&mut self, bytes: u64) -> Result<(), Refusal> {
-        let exhausted = refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "pool.exhausted");
+        let exhausted = refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, Rule::PoolExhausted);
         let used = self.used.checked_add(bytes).ok_or(exhausted)?;
         let chunks = used.checked_next_multiple_of(CHUNK).ok_or(exhausted)?;
         let most = self.most.checked_next_multiple_of(CHUNK).unwrap_or(u64::MAX);
@@ -74,7 +74,7 @@ impl State {
     /// A pool that exists.
     pub(crate) fn pool(&mut self, pool: CUmemoryPool) -> Result<&mut Pool, Refusal> {
         let found = self.pools.get_mut(pool).ok().filter(|pool| !pool.is_destroyed);
-        found.ok_or(invalid("pool.unknown"))
+        found.ok_or(invalid(Rule::PoolUnknown))
     }
 
     /// A pool of which the driver does not ask whether it was destroyed.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use retrograph_driver_sys::{CUcontext, CUresult, CUstreamCaptureMode};
 
 use super::State;
-use crate::refusal::{Refusal, refuse};
+use crate::refusal::{Refusal, Rule, refuse};
 
 /// What a world knows of a host thread.
 pub(crate) struct Thread {
@@ -43,7 +43,7 @@ impl State {
     pub(crate) fn ready(&self) -> Result<(), Refusal> {
         match self.initialized {
             true => Ok(()),
-            false => Err(refuse(CUresult::CUDA_ERROR_NOT_INITIALIZED, "uninitialized")),
+            false => Err(refuse(CUresult::CUDA_ERROR_NOT_INITIALIZED, Rule::Uninitialized)),
         }
     }
 
@@ -52,10 +52,10 @@ impl State {
         self.ready()?;
         let context = self.current_context();
         if context.is_null() {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, "context.none"));
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, Rule::ContextNone));
         }
         let found = self.devices.iter().position(|device| device.context == Some(context));
-        found.ok_or(refuse(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED, "context.destroyed"))
+        found.ok_or(refuse(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED, Rule::ContextDestroyed))
     }
 
     /// The device of the current context. Once the context is lost, the code by which it was lost.
@@ -74,7 +74,7 @@ impl State {
 
     /// Fails with the code by which the context of a device was lost.
     pub(crate) fn alive(&self, device: usize) -> Result<(), Refusal> {
-        self.devices[device].lost.map_or(Ok(()), |code| Err(refuse(code, "sticky")))
+        self.devices[device].lost.map_or(Ok(()), |code| Err(refuse(code, Rule::Sticky)))
     }
 
     /// The device of an object, which is lost with its context.

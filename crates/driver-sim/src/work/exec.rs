@@ -8,7 +8,7 @@ use retrograph_driver_sys::{
 };
 
 use super::{Operation, TaskId};
-use crate::refusal::{Refusal, refuse};
+use crate::refusal::{Refusal, Rule, refuse};
 use crate::state::{NodeKind, State};
 
 /// What a node of an instantiated graph does.
@@ -109,7 +109,7 @@ pub(crate) struct Exec {
 impl State {
     /// Copies a template. An invalid structure gives the node at which it shows.
     pub(crate) fn plan(&self, graph: CUgraph) -> Result<Plan, (Refusal, CUgraphNode)> {
-        let invalid = |node| (refuse(CUresult::CUDA_ERROR_INVALID_VALUE, "graph.cycle"), node);
+        let invalid = |node| (refuse(CUresult::CUDA_ERROR_INVALID_VALUE, Rule::GraphCycle), node);
         let template = self.graphs.get(graph).map_err(|code| (code, CUgraphNode::NULL))?;
         let order: BTreeMap<_, _> =
             template.nodes.iter().enumerate().map(|(index, node)| (*node, index)).collect();

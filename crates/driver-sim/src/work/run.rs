@@ -8,7 +8,7 @@ use retrograph_driver_sys::{CUevent, CUresult};
 use super::{Copy, End, Operation, Plan, PlanWork, Task, TaskId, Work};
 use crate::argument::Call;
 use crate::kernel;
-use crate::refusal::refuse;
+use crate::refusal::{Rule, refuse};
 use crate::state::{Mark, State};
 
 /// Why queued work failed.
@@ -74,7 +74,7 @@ impl State {
         result.map_err(|failure| match failure {
             Failure::Fault(code, message) => {
                 self.lose(device, code, message);
-                refuse(code, "fault")
+                refuse(code, Rule::Fault)
             }
             Failure::Undefined(message) => self.undefined(message),
         })
