@@ -1,7 +1,7 @@
-//! The executor of PTX: 32 lanes of a warp at a time.
+//! The PTX executor: 32 lanes of a warp at a time.
 //!
-//! [`Program::decode`] turns an entry of a module into the form that the interpreter runs, and
-//! refuses what it does not implement. [`launch`] runs a program over a grid on a [`Memory`].
+//! [`Program::decode`] turns an entry of a module into typed operations and refuses instructions
+//! that are not implemented. [`launch`] runs a program over a grid on a [`Memory`].
 //!
 //! ```
 //! use retrograph_driver_sim::exec::{Launch, Program, launch};
@@ -32,11 +32,30 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What PTX leaves undefined stops with a [`Fault`] where it can be told from what is defined: an
-//! access outside of the allocation, a misaligned address, a barrier that not all threads reach, a
-//! shuffle from a lane that takes no part. Shared and local memory start as poison.
+//! Undefined behaviour stops with a [`Fault`] if it can be detected: an access outside of an
+//! allocation, a misaligned address, a barrier that not all threads reach, a shuffle from an
+//! inactive lane. Shared and local memory start as poison. [`Launch::races`] detects races between
+//! threads:
 //!
-//! Absent on purpose: timing, races between threads of a block other than by the order of warps.
+//! ```
+//! # use retrograph_driver_sim::exec::{FaultKind, Launch, Program, launch};
+//! # use retrograph_driver_sim::memory::Memory;
+//! # use retrograph_ptx::SmTarget;
+//! # use retrograph_ptx::build::{Kernel, ModuleBuilder};
+//! // Two warps write different values to the same word.
+//! let kernel = Kernel::build("race", |k| k.pointer::<u32>("x").store(k.constant(0), k.tid_x()));
+//! let module = ModuleBuilder::new(SmTarget::portable(80)).entry(kernel).build();
+//! let program = Program::decode(&module, "race", &|_| None)?;
+//! let memory = Memory::new(1 << 20);
+//! let parameters = memory.alloc(4)?.to_le_bytes();
+//! let request =
+//!     Launch { block: [64, 1, 1], parameters: &parameters, races: true, ..Launch::default() };
+//! let fault = launch(&program, &request, &memory).unwrap_err();
+//! assert!(matches!(fault.kind, FaultKind::Race { .. }));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Timing is not modelled.
 //!
 //! [`Memory`]: crate::memory::Memory
 

@@ -1,9 +1,9 @@
-//! The CUDA driver API, simulated.
+//! The CUDA driver API in host memory, with an executor of PTX.
 //!
 //! A [`Simulator`] is a machine with one or more devices. Its [`table`](Simulator::table) has the
-//! same functions as the table of a real driver, and they do the same: memory, streams, events,
-//! modules, launches, stream capture and graphs. Kernels are PTX, which is parsed and executed on
-//! the CPU. Nothing here is fast in the way of a GPU; everything is repeatable.
+//! same functions as the table of a real driver, with the same results: memory, streams, events,
+//! modules, launches, stream capture and graphs. Kernels are PTX and run on the CPU. Every run is
+//! reproducible.
 //!
 //! ```
 //! use retrograph_driver_sim::{Config, Simulator};
@@ -19,37 +19,39 @@
 //!     (driver.cuMemAlloc_v2)(&mut address, 4).ok()?;
 //!     (driver.cuMemcpyDtoH_v2)((&raw mut word).cast(), address, 4).ok()?;
 //! }
-//! // Fresh memory is not zero: it holds a NaN that is also an absurd index.
+//! // Fresh memory is poisoned with a NaN that is also an invalid index.
 //! assert_eq!(word, retrograph_driver_sim::POISON);
 //! assert_eq!(simulator.finish().unwrap_err().allocations, 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # How it differs from hardware
+//! # Fault model
 //!
-//! It is as late and as strict as the rules of CUDA allow:
+//! The simulator behaves as late and as strictly as CUDA allows:
 //!
-//! - Queued work runs when somebody waits for it, not before. A stream that is asked whether it is
-//!   done says "not ready" at first.
-//! - Where an order is open, a seed chooses it: between streams, and between the nodes of a graph
-//!   that no edge orders.
-//! - A synchronous copy from pageable memory may land after it returned, ordered only with the
-//!   legacy stream and those that wait for it. Pinned memory is read when the copy runs.
-//! - Fresh memory is poisoned, addresses and handles are never used twice, and an access outside
-//!   of a live allocation is a fault with kernel, block, thread and address.
-//! - A capture that was broken returns its reason once, then 901, until it is ended.
+//! - Queued work runs only when the host waits for it. The first query of a stream returns "not
+//!   ready".
+//! - A seed chooses every order that CUDA leaves open: between streams, and between graph nodes
+//!   without a path.
+//! - A synchronous copy from pageable memory may complete after the call returned; it is ordered
+//!   only with the legacy stream and blocking streams. A copy reads pinned memory when it runs.
+//! - Fresh memory is poisoned, addresses and handles are never reused, and an access outside of a
+//!   live allocation is a fault that names kernel, block, thread and address.
+//! - A broken capture returns its reason once, then 901 until the capture ends.
+//! - [`Config::detect_races`] reports unordered accesses of threads to the same byte.
 //!
-//! What CUDA leaves undefined and what the simulator does not know are told apart by
-//! [`Diagnostic`]s. A call that is not simulated returns `CUDA_ERROR_NOT_SUPPORTED`.
+//! [`Diagnostic`]s distinguish what CUDA leaves undefined from what the simulator does not
+//! implement. An unsupported call returns `CUDA_ERROR_NOT_SUPPORTED`.
 //!
-//! # Worlds
+//! # Several simulators
 //!
-//! Each simulator is a world of its own, with its own devices, handles and current contexts, so
-//! that tests can run side by side. A process can have 16 at a time; a further one waits.
+//! Each simulator has its own devices, handles and current contexts, so tests can run in parallel.
+//! A process can hold 16 at a time; the next one waits.
 //!
-//! Absent on purpose: cubins and fatbins, several contexts on one device, the per-thread default
-//! stream, peer and managed memory, arrays and textures, memory nodes, and timing: elapsed times
-//! are those of the CPU.
+//! # Limits
+//!
+//! Cubins, fatbins, arrays, textures, access to peer devices and conditional graph nodes are not
+//! simulated. Elapsed times are CPU times.
 
 mod api;
 mod argument;
@@ -80,17 +82,17 @@ pub use refusal::Refused;
 pub use rule::Rule;
 pub use world::Simulator;
 
-/// The README's example is a test.
+/// Runs the example of the README as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// The examples of the README of `retrograph-driver-sys` are tests here, where their driver is.
+/// Runs the examples of the README of `retrograph-driver-sys`, which need a driver.
 #[cfg(doctest)]
 #[doc = include_str!("../../driver-sys/README.md")]
 struct DriverSysReadme;
 
-/// The example of the guide is a test.
+/// Runs the example of the guide as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/simulator.md")]
 struct Guide;

@@ -1,10 +1,10 @@
 //! The PTX instruction set as one table, with a writer, a parser and typed registers.
 //!
-//! | module | what it is for |
+//! | module | purpose |
 //! |---|---|
 //! | [`build`] | kernels written in Rust, with typed registers and operators |
 //! | [`ast`] | a module as a value; [`Display`](std::fmt::Display) prints it as PTX |
-//! | [`parse()`] | PTX text to such a value |
+//! | [`parse()`] | a module from PTX text |
 //! | [`instructions`] | the table, and how to add an instruction |
 //! | [`mod@validate`] | checks of a module against the table |
 //! | [`target`] | SM targets and PTX ISA versions |
@@ -26,10 +26,49 @@
 //!
 //! The crate needs no GPU and no CUDA installation.
 //!
-//! Absent on purpose: assembling, which the driver does when it loads PTX and `ptxas` ahead of
-//! time; optimisation, which is theirs as well; device functions, textures and surfaces, 32-bit
-//! addressing, tensor-core and asynchronous-copy instructions, and arithmetic on half-precision
-//! registers.
+//! The parser reads what nvcc emits for ordinary kernels, including device functions, asynchronous
+//! copies, packed half-precision arithmetic and tensor-core instructions:
+//!
+//! ```
+//! let text = "
+//! .version 7.0
+//! .target sm_80
+//! .address_size 64
+//! .func (.param .b32 result) twice(.param .b32 a)
+//! {
+//!     .reg .b32 %r<2>;
+//!     ld.param.b32 %r1, [a];
+//!     fma.rn.f16x2 %r1, %r1, %r1, %r1;
+//!     st.param.b32 [result], %r1;
+//!     ret;
+//! }
+//! .visible .entry kernel(.param .u64 from)
+//! {
+//!     .shared .align 16 .b8 tile[16];
+//!     .reg .b32 %r<4>;
+//!     .reg .f32 %f<5>;
+//!     .reg .b64 %rd<3>;
+//!     ld.param.u64 %rd1, [from];
+//!     mov.u64 %rd2, tile;
+//!     cp.async.cg.shared.global [%rd2], [%rd1], 16;
+//!     cp.async.wait_all;
+//!     mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32
+//!         {%f1, %f2, %f3, %f4}, {%r1, %r2}, {%r3}, {%f1, %f2, %f3, %f4};
+//!     ret;
+//! }";
+//! let module = retrograph_ptx::parse(text)?;
+//! assert_eq!((module.functions.len(), module.entries.len()), (1, 1));
+//! // Bulk copies are not in the table.
+//! let bulk = text.replace("cp.async.wait_all", "cp.async.bulk.commit_group");
+//! assert!(retrograph_ptx::parse(&bulk).is_err());
+//! # Ok::<(), retrograph_ptx::ParseError>(())
+//! ```
+//!
+//! # Limits
+//!
+//! Textures, surfaces, 32-bit addressing, `mbarrier` and bulk copies are not in the table. The
+//! crate neither assembles nor optimizes: the driver does both when it loads PTX, and `ptxas` ahead
+//! of time.
 
 pub mod ast;
 pub mod build;
@@ -46,7 +85,7 @@ pub use parse::{ParseError, parse};
 pub use target::{CannotRun, ImageForm, IsaVersion, Reach, SmTarget};
 pub use validate::{ValidationError, validate};
 
-/// The examples of README.md, as tests.
+/// Runs the examples of README.md as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadmeExamples;

@@ -85,7 +85,7 @@ impl State {
         let of_graph = |node| self.nodes.get(node).is_ok_and(|found| found.graph == graph);
         match nodes.iter().all(|node| of_graph(*node)) {
             true => Ok(()),
-            false => Err(invalid(Rule::CaptureForeignNode)),
+            false => Err(invalid(Rule::CaptureNodeOfOtherGraph)),
         }
     }
 

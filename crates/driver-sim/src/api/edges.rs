@@ -72,7 +72,7 @@ impl State {
             for node in [*from, *to] {
                 let node = self.given_node(node)?;
                 if self.nodes.get(node)?.graph != graph {
-                    return Err(invalid(Rule::GraphForeign));
+                    return Err(invalid(Rule::GraphNodeOfOtherGraph));
                 }
             }
         }

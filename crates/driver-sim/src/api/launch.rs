@@ -184,7 +184,7 @@ impl State {
         let device = self.device_of_stream(stream)?;
         let function = self.resolved(request.function)?;
         if self.functions.get(function)?.device != device {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::LaunchForeign));
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::LaunchOtherContext));
         }
         let launch = self.described_launch(request)?;
         self.check_cluster(function, request)?;

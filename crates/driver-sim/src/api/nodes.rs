@@ -65,7 +65,7 @@ impl State {
         for (index, dependency) in dependencies.iter().enumerate() {
             let dependency = self.given_node(*dependency)?;
             if self.nodes.get(dependency)?.graph != graph {
-                return Err(invalid(Rule::GraphForeign));
+                return Err(invalid(Rule::GraphNodeOfOtherGraph));
             }
             if dependencies[..index].contains(&dependency) {
                 return Err(invalid(Rule::GraphTwice));
