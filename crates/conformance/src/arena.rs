@@ -15,29 +15,29 @@ struct Aligned {
 
 /// A place in an arena, as an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(usize);
+pub(crate) struct ArenaAddress(usize);
 
 /// What places hold before a call writes them.
 pub(crate) const UNWRITTEN: u8 = 0xA5;
 
 impl Arena {
     /// A block of at least `size` bytes, each of them `byte`.
-    pub(crate) fn block(&mut self, size: usize, byte: u8) -> Place {
+    pub(crate) fn block(&mut self, size: usize, byte: u8) -> ArenaAddress {
         let count = size.div_ceil(128).max(1);
         self.blocks.push(vec![Aligned { _bytes: [byte; 128] }; count].into_boxed_slice());
         let block = self.blocks.last_mut().expect("one was just pushed");
-        Place(block.as_mut_ptr().expose_provenance())
+        ArenaAddress(block.as_mut_ptr().expose_provenance())
     }
 
     /// A block that holds these bytes.
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Place {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> ArenaAddress {
         let place = self.block(bytes.len(), 0);
         place.write(bytes);
         place
     }
 }
 
-impl Place {
+impl ArenaAddress {
     /// The place of an address that a driver wrote.
     pub(crate) fn of_address(address: u64) -> Self {
         Self(address as usize)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
 
-use crate::arena::{Arena, Place, UNWRITTEN};
+use crate::arena::{Arena, ArenaAddress, UNWRITTEN};
 use crate::error::Problem;
 use crate::functions::Parameter;
 use crate::host::{Action, Lent, Log};
@@ -29,7 +29,7 @@ pub(crate) struct Memory {
     images: PathBuf,
     arena: Arena,
     lent: Lent,
-    loaded: HashMap<(String, Option<usize>), Place>,
+    loaded: HashMap<(String, Option<usize>), ArenaAddress>,
     pub(crate) log: Log,
     pub(crate) variables: Variables,
     /// What the call that is being encoded may write.
@@ -50,7 +50,7 @@ impl Memory {
     }
 
     /// A block that is not a variable.
-    pub(crate) fn block(&mut self, size: usize) -> Place {
+    pub(crate) fn block(&mut self, size: usize) -> ArenaAddress {
         self.arena.block(size, 0)
     }
 
@@ -221,7 +221,7 @@ impl Memory {
     }
 
     /// Writes a value as its type lies in memory.
-    fn store(&mut self, place: Place, value: &Value, of: &Type) -> Result<(), Problem> {
+    fn store(&mut self, place: ArenaAddress, value: &Value, of: &Type) -> Result<(), Problem> {
         match (of, value) {
             (Type::Record(name), Value::Record(fields)) => {
                 for (field, value) in fields {

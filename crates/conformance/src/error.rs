@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 /// A line of a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// The file.
     pub file: Arc<PathBuf>,
     /// The line, counted from 1.
     pub line: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file.display(), self.line)
     }
@@ -22,9 +22,9 @@ impl fmt::Display for Place {
 /// A scenario that cannot be understood or run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
-pub struct Mistake {
+pub struct ScenarioError {
     /// Where.
-    pub place: Place,
+    pub place: Location,
     /// What.
     pub problem: Problem,
 }
@@ -93,7 +93,7 @@ impl Problem {
         Err(Self::Value { value: format!("{value:?}"), of: format!("{of:?}") })
     }
 
-    pub(crate) fn at(self, place: &Place) -> Mistake {
-        Mistake { place: place.clone(), problem: self }
+    pub(crate) fn at(self, place: &Location) -> ScenarioError {
+        ScenarioError { place: place.clone(), problem: self }
     }
 }

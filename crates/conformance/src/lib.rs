@@ -27,7 +27,7 @@ pub mod record;
 pub mod replay;
 pub mod vectors;
 
-pub use error::{Mistake, Place};
+pub use error::{Location, ScenarioError};
 pub use runner::{Ending, Outcome, Run, run};
 pub use scenario::{Library, Scenario, Step};
 pub use trace::{Head, Trace, TraceFile};

@@ -197,7 +197,7 @@ fn traces_of(library: &Library, folder: &Path) -> BTreeMap<String, TraceFile> {
 
 /// What became of one scenario.
 enum Verdict {
-    Mistake(String),
+    ScenarioError(String),
     Untraced(&'static str),
     Differs(Difference, Vec<Refused>),
     Agrees(usize, Vec<Refused>),
@@ -206,7 +206,7 @@ enum Verdict {
 impl Verdict {
     fn of(scenario: &Scenario, trace: Option<&Trace>, images: &Path) -> Self {
         if let Err(mistake) = &scenario.steps {
-            return Self::Mistake(mistake.to_string());
+            return Self::ScenarioError(mistake.to_string());
         }
         let Some(trace) = trace else {
             return Self::Untraced("no trace");
@@ -215,7 +215,7 @@ impl Verdict {
             return Self::Untraced("the trace is of other steps");
         }
         match play_along(scenario, Some(trace), images) {
-            Err(mistake) => Self::Mistake(mistake),
+            Err(mistake) => Self::ScenarioError(mistake),
             Ok(played) => match difference(scenario, trace, &played) {
                 Some(difference) => Self::Differs(difference, played.refused),
                 None => Self::Agrees(trace.steps.len(), played.refused),
@@ -225,7 +225,7 @@ impl Verdict {
 
     fn enter(self, scenario: &Scenario, report: &mut Report) {
         match self {
-            Self::Mistake(mistake) => report.mistakes.push(mistake),
+            Self::ScenarioError(mistake) => report.mistakes.push(mistake),
             Self::Untraced(why) => report.untraced.push((scenario.name.clone(), why)),
             Self::Differs(difference, refused) => {
                 report.replayed += 1;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use retrograph_driver_sys::{CUresult, DriverTable};
 
-use crate::arena::{Place, UNWRITTEN, word};
+use crate::arena::{ArenaAddress, UNWRITTEN, word};
 use crate::encode::{Memory, Written};
-use crate::error::{Mistake, Problem};
+use crate::error::{Problem, ScenarioError};
 use crate::functions::Function;
 use crate::names::Names;
 use crate::reflect::DRIVER;
@@ -57,7 +57,7 @@ pub fn run(
     table: &DriverTable,
     images: &Path,
     observe: &mut dyn FnMut(&Step, &Outcome),
-) -> Result<Run, Mistake> {
+) -> Result<Run, ScenarioError> {
     let steps = scenario.steps.clone()?;
     let limit = Duration::from_secs(20);
     let mut session = Session {
@@ -187,7 +187,7 @@ impl Session {
             return one;
         };
         let place = self.memory.block(size * count);
-        place.write(&Place::of_address(address).read(size * count));
+        place.write(&ArenaAddress::of_address(address).read(size * count));
         let of = (**target).clone();
         let variable = Variable { of, count: Some(count), place, is_buffer: false };
         Written { variable, ..one }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 pub(crate) use value::{Out, Value};
 
-use crate::error::{Mistake, Place, Problem};
+use crate::error::{Location, Problem, ScenarioError};
 use crate::functions::{self, Function};
 
 /// A scenario with all loops and snippets expanded.
@@ -21,9 +21,9 @@ pub struct Scenario {
     /// The file below the folder of scenarios, without its ending: `<area>/<topic>`.
     pub file: String,
     /// Where it begins.
-    pub place: Place,
+    pub place: Location,
     /// The steps, or the first mistake among them.
-    pub steps: Result<Vec<Step>, Mistake>,
+    pub steps: Result<Vec<Step>, ScenarioError>,
 }
 
 /// One step of a scenario.
@@ -32,7 +32,7 @@ pub struct Step {
     /// The step as traces write it.
     pub text: String,
     /// Where it was written.
-    pub place: Place,
+    pub place: Location,
     pub(crate) thread: String,
     pub(crate) action: Action,
 }
@@ -68,7 +68,7 @@ pub struct Library {
     /// The scenarios, by file and in the order of the file.
     pub scenarios: Vec<Scenario>,
     /// Files that could not be understood.
-    pub mistakes: Vec<Mistake>,
+    pub mistakes: Vec<ScenarioError>,
 }
 
 impl Library {
@@ -142,13 +142,13 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-fn source(path: &Path) -> expand::Source {
+fn source(path: &Path) -> expand::SourceFile {
     let text = fs::read_to_string(path).map_err(|error| error.to_string());
-    expand::Source { file: Arc::new(path.to_owned()), text }
+    expand::SourceFile { file: Arc::new(path.to_owned()), text }
 }
 
 /// Understands one line of a scenario.
-fn step(line: &expand::Line) -> Result<Step, Mistake> {
+fn step(line: &expand::Line) -> Result<Step, ScenarioError> {
     let (thread, rest) = thread_of(&line.text);
     let action = action(rest).map_err(|problem| problem.at(&line.place))?;
     Ok(Step {

@@ -1,6 +1,6 @@
 //! From what a call wrote to text that does not depend on the run.
 
-use crate::arena::{Place, UNWRITTEN, word};
+use crate::arena::{ArenaAddress, UNWRITTEN, word};
 use crate::names::Names;
 use crate::reflect::DRIVER;
 use crate::types::Type;
@@ -37,7 +37,7 @@ fn behind(bytes: &[u8]) -> String {
     match (is_written(bytes), word(bytes)) {
         (false, _) => NOTHING.to_owned(),
         (true, 0) => "null".to_owned(),
-        (true, address) => format!("{:?}", Place::of_address(address).text()),
+        (true, address) => format!("{:?}", ArenaAddress::of_address(address).text()),
     }
 }
 
@@ -49,12 +49,12 @@ fn characters(bytes: &[u8]) -> String {
 fn list(address: u64, count: usize, of: &Type, names: &mut Names) -> String {
     match address {
         0 => "null".to_owned(),
-        _ => array(Place::of_address(address), count, of, names),
+        _ => array(ArenaAddress::of_address(address), count, of, names),
     }
 }
 
 /// `[1, 2, 7*30]`: four or more equal values in a row are shown once.
-fn array(place: Place, count: usize, of: &Type, names: &mut Names) -> String {
+fn array(place: ArenaAddress, count: usize, of: &Type, names: &mut Names) -> String {
     let size = DRIVER.size(of).unwrap_or(1);
     let show = |at: usize| one(&place.offset(at * size).read(size), of, names);
     runs((0..count).map(show).collect())

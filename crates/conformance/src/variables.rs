@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::arena::{Place, word};
+use crate::arena::{ArenaAddress, word};
 use crate::error::Problem;
 use crate::reflect::DRIVER;
 use crate::types::Type;
@@ -13,7 +13,7 @@ pub(crate) struct Variable {
     pub(crate) of: Type,
     /// How many of the type lie there, for arrays.
     pub(crate) count: Option<usize>,
-    pub(crate) place: Place,
+    pub(crate) place: ArenaAddress,
     /// Whether the name stands for the address of a host buffer.
     pub(crate) is_buffer: bool,
 }
@@ -77,13 +77,15 @@ impl Variable {
         let (of, place) = match (&self.of, self.count) {
             (of, Some(_)) => (of.clone(), self.place),
             (Type::Array(element, _), None) => ((**element).clone(), self.place),
-            (Type::Pointer(target), None) => ((**target).clone(), Place::of_address(self.word())),
+            (Type::Pointer(target), None) => {
+                ((**target).clone(), ArenaAddress::of_address(self.word()))
+            }
             (other, None) => return Problem::value(index, other),
         };
         let size = DRIVER.size(&of).unwrap_or(8);
         // A list that the driver did not write has nothing but null elements.
         let place = if place.address() == 0 {
-            Place::of_address((&raw const ZEROS).expose_provenance() as u64)
+            ArenaAddress::of_address((&raw const ZEROS).expose_provenance() as u64)
         } else {
             place.offset(index * size)
         };

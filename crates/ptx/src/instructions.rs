@@ -26,7 +26,7 @@ mod operands;
 mod sets;
 mod table;
 
-pub use form::{Form, Shape, Slot, Ty};
+pub use form::{Form, ModifierChoice, Shape, Ty};
 pub use needs::Needs;
 pub use table::Opcode;
 

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::error::{Mistake, Place, Problem};
+use crate::error::{Location, Problem, ScenarioError};
 
 /// The text of a file.
-pub(super) struct Source {
+pub(super) struct SourceFile {
     pub(super) file: Arc<PathBuf>,
     pub(super) text: Result<String, String>,
 }
@@ -16,13 +16,13 @@ pub(super) struct Source {
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub(super) text: String,
-    pub(super) place: Place,
+    pub(super) place: Location,
 }
 
 /// A scenario as lines.
 pub(super) struct Expanded {
     pub(super) name: String,
-    pub(super) place: Place,
+    pub(super) place: Location,
     pub(super) lines: Vec<Line>,
 }
 
@@ -43,7 +43,10 @@ struct Binding {
 const CONTEXT: &str = "cuInit 0\ncuDevicePrimaryCtxRetain &context 0\ncuCtxSetCurrent context";
 
 /// Expands a file; `shared` are files of snippets for all.
-pub(super) fn file(source: &Source, shared: &[Source]) -> Result<Vec<Expanded>, Mistake> {
+pub(super) fn file(
+    source: &SourceFile,
+    shared: &[SourceFile],
+) -> Result<Vec<Expanded>, ScenarioError> {
     let mut snippets = HashMap::new();
     for other in shared {
         blocks(other, &mut snippets)?;
@@ -57,9 +60,9 @@ pub(super) fn file(source: &Source, shared: &[Source]) -> Result<Vec<Expanded>, 
 
 /// The scenarios of a file as head and body; snippets go into the map.
 fn blocks(
-    source: &Source,
+    source: &SourceFile,
     snippets: &mut HashMap<String, Snippet>,
-) -> Result<Vec<(Line, Vec<Line>)>, Mistake> {
+) -> Result<Vec<(Line, Vec<Line>)>, ScenarioError> {
     let mut scenarios = Vec::new();
     let mut lines = lines(source)?.into_iter();
     while let Some(head) = lines.next() {
@@ -85,12 +88,12 @@ fn blocks(
     Ok(scenarios)
 }
 
-fn wrong<T>(line: &Line, expected: &'static str) -> Result<T, Mistake> {
+fn wrong<T>(line: &Line, expected: &'static str) -> Result<T, ScenarioError> {
     Err(Problem::Syntax { expected, found: line.text.clone() }.at(&line.place))
 }
 
-fn lines(source: &Source) -> Result<Vec<Line>, Mistake> {
-    let place = |line| Place { file: Arc::clone(&source.file), line };
+fn lines(source: &SourceFile) -> Result<Vec<Line>, ScenarioError> {
+    let place = |line| Location { file: Arc::clone(&source.file), line };
     let text = source
         .text
         .as_ref()
@@ -121,7 +124,7 @@ fn scenario(
     head: &Line,
     body: &[Line],
     snippets: &HashMap<String, Snippet>,
-) -> Result<Vec<Expanded>, Mistake> {
+) -> Result<Vec<Expanded>, ScenarioError> {
     let Some(name) = head.text.split_whitespace().nth(1) else {
         return wrong(head, "a name");
     };
@@ -153,7 +156,7 @@ fn scenario(
 }
 
 /// `for a,b in 1,2 label="text"`: each option binds all of the names.
-fn options(line: &Line) -> Result<Vec<Vec<Binding>>, Mistake> {
+fn options(line: &Line) -> Result<Vec<Vec<Binding>>, ScenarioError> {
     let words = words(&line.text);
     let [_, names, keyword, values @ ..] = words.as_slice() else {
         return wrong(line, "`for NAME in VALUE…`");
@@ -257,7 +260,7 @@ fn expand(
     snippets: &HashMap<String, Snippet>,
     depth: usize,
     into: &mut Vec<Line>,
-) -> Result<(), Mistake> {
+) -> Result<(), ScenarioError> {
     let Some(used) = line.text.strip_prefix("use ") else {
         // A text that a loop put in may hold several steps.
         let parts = line.text.split(" ; ").map(str::trim).filter(|part| !part.is_empty());

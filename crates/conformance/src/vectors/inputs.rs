@@ -2,7 +2,7 @@
 
 use retrograph_ptx::ast::Type;
 
-use super::instance::{Instance, Role, Source};
+use super::instance::{Input, Instance, Role};
 
 /// The words that the kernel of an instance reads, case by case.
 pub(super) fn inputs(instance: &Instance) -> Vec<u64> {
@@ -48,7 +48,7 @@ impl Random {
 
 /// The value of a source: an instruction with one source meets every edge; others meet edges
 /// beside edges in random order.
-fn value(source: &Source, (case, at, count): (usize, usize, usize), random: &mut Random) -> u64 {
+fn value(source: &Input, (case, at, count): (usize, usize, usize), random: &mut Random) -> u64 {
     match source.role {
         Role::Count => COUNTS[random.below(COUNTS.len())],
         Role::Exact => exact(source.of, random),

@@ -16,7 +16,7 @@ pub(super) enum Role {
 
 /// Something that a case reads, in a word of eight bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source {
+pub(super) struct Input {
     pub(super) of: Type,
     pub(super) role: Role,
 }
@@ -32,7 +32,7 @@ pub struct Instance {
     pub cases: usize,
     /// The types of the results, each in a word of eight bytes.
     pub results: Vec<Type>,
-    pub(super) sources: Vec<Source>,
+    pub(super) sources: Vec<Input>,
     /// Declarations and statements between loading the sources and storing the results. Sources
     /// are `%s0…`, results `%d0…`.
     pub(super) body: String,

@@ -5,7 +5,7 @@ mod special;
 use retrograph_ptx::ast::{Modifier, Type};
 use retrograph_ptx::instructions::{Form, Opcode, Shape, Ty};
 
-use super::instance::{Instance, Role, Source, class};
+use super::instance::{Input, Instance, Role, class};
 use super::kernel::BLOCK;
 
 /// A form that has no vectors, and why.
@@ -65,7 +65,7 @@ struct Choice<'a> {
     form: &'a Form,
     modifiers: Vec<Modifier>,
     types: Vec<Type>,
-    sources: Vec<Source>,
+    sources: Vec<Input>,
     results: Vec<Type>,
     /// Statements before and after the instruction.
     before: String,
@@ -180,7 +180,7 @@ impl<'a> Choice<'a> {
     }
 
     fn source(&mut self, of: Type, role: Role) -> String {
-        self.sources.push(Source { of, role });
+        self.sources.push(Input { of, role });
         format!("%s{}", self.sources.len() - 1)
     }
 

@@ -11,7 +11,7 @@ use crate::work::Operation;
 pub(super) type Edge = (CUgraphNode, CUgraphNode, CUgraphEdgeData);
 
 /// Where a list of edges goes.
-struct Places {
+struct EdgeBuffers {
     from: Out<CUgraphNode>,
     to: Out<CUgraphNode>,
     data: Out<CUgraphEdgeData>,
@@ -198,8 +198,8 @@ impl State {
 
     /// Writes edges in the way that the driver does. Without a place for their kinds all must be
     /// full dependencies; what was written before one that is not stays.
-    fn put_edges(&mut self, edges: &[Edge], places: &Places) -> Call {
-        let Places { from, to, data, count } = *places;
+    fn put_edges(&mut self, edges: &[Edge], places: &EdgeBuffers) -> Call {
+        let EdgeBuffers { from, to, data, count } = *places;
         if from.is_null() && to.is_null() {
             if !data.is_null() {
                 return Err(invalid(Rule::GraphEdgePlaces));
@@ -243,7 +243,7 @@ impl State {
             return Err(invalid(Rule::GraphEdgePlaces));
         }
         let edges = self.edges(graph)?;
-        self.put_edges(&edges, &Places { from, to, data, count })
+        self.put_edges(&edges, &EdgeBuffers { from, to, data, count })
     }
 
     pub(crate) fn cuGraphGetEdges(
@@ -265,7 +265,7 @@ impl State {
     ) -> Call {
         let node = self.given_node(node)?;
         let edges = self.edges_to(node)?;
-        self.put_edges(&edges, &Places { from: dependencies, to: Out::NULL, data, count })
+        self.put_edges(&edges, &EdgeBuffers { from: dependencies, to: Out::NULL, data, count })
     }
 
     pub(crate) fn cuGraphNodeGetDependencies(
@@ -286,7 +286,7 @@ impl State {
     ) -> Call {
         let node = self.given_node(node)?;
         let edges = self.edges_from(node)?;
-        self.put_edges(&edges, &Places { from: Out::NULL, to: dependents, data, count })
+        self.put_edges(&edges, &EdgeBuffers { from: Out::NULL, to: dependents, data, count })
     }
 
     pub(crate) fn cuGraphNodeGetDependentNodes(

@@ -3,7 +3,7 @@
 use retrograph_driver_sys::*;
 
 use super::edges::kinds;
-use super::nodes::Place;
+use super::nodes::NewNode;
 use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{NodeKind, Owner, State};
@@ -70,9 +70,9 @@ impl State {
         count: usize,
         parameters: Out<CUgraphNodeParams>,
     ) -> Call {
-        let place = Place { node, graph, dependencies, count };
+        let new_node = NewNode { node, graph, dependencies, count };
         let given = parameters.get()?;
-        let from = self.check_place(&place)?;
+        let from = self.check_new_node(&new_node)?;
         if given.reserved0 != [0; 3] || given.reserved2 != 0 {
             return Err(invalid(Rule::GraphReserved));
         }
@@ -81,7 +81,7 @@ impl State {
         for (from, data) in &edges {
             self.check_kind(*from, is_kernel, *data)?;
         }
-        self.add_generic(&place, given, parameters)?;
+        self.add_generic(&new_node, given, parameters)?;
         let ports = edges.into_iter().filter(|(_, data)| *data != CUgraphEdgeData::default());
         self.nodes.get_mut(node.get()?)?.ports = ports.collect();
         Ok(())
@@ -100,7 +100,7 @@ impl State {
 
     fn add_generic(
         &mut self,
-        place: &Place,
+        new_node: &NewNode,
         mut given: CUgraphNodeParams,
         parameters: Out<CUgraphNodeParams>,
     ) -> Call {
@@ -111,15 +111,15 @@ impl State {
                 let child = unsafe { given.anonymous.graph };
                 match child.ownership {
                     CUgraphChildGraphNodeOwnership::CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE => {
-                        self.move_child(place, child.graph)
+                        self.move_child(new_node, child.graph)
                     }
-                    _ => self.add_child(place, child.graph),
+                    _ => self.add_child(new_node, child.graph),
                 }
             }
             T::CU_GRAPH_NODE_TYPE_MEM_ALLOC => {
                 // SAFETY: as above.
                 let mut allocation = unsafe { given.anonymous.alloc };
-                self.add(place, |state| {
+                self.add(new_node, |state| {
                     allocation.dptr = state.reserve_for_node(&allocation)?;
                     given.anonymous.alloc = allocation;
                     parameters.put(given).map(|()| NodeKind::Alloc(allocation.dptr))
@@ -128,19 +128,19 @@ impl State {
             T::CU_GRAPH_NODE_TYPE_MEM_FREE => {
                 // SAFETY: as above.
                 let address = unsafe { given.anonymous.free.dptr };
-                self.add_free(place, address)
+                self.add_free(new_node, address)
             }
-            _ => self.add(place, |state| state.generic_kind(&given)),
+            _ => self.add(new_node, |state| state.generic_kind(&given)),
         }
     }
 
     /// Adds a node that takes a graph over.
-    fn move_child(&mut self, place: &Place, child: CUgraph) -> Call {
+    fn move_child(&mut self, new_node: &NewNode, child: CUgraph) -> Call {
         let child = self.given_graph(child)?;
-        if child == place.graph || self.graphs.get(child)?.is_owned() {
+        if child == new_node.graph || self.graphs.get(child)?.is_owned() {
             return Err(self.unsupported("moving a graph that is not free to be moved"));
         }
-        self.add(place, |_| Ok(NodeKind::Child(child)))?;
+        self.add(new_node, |_| Ok(NodeKind::Child(child)))?;
         self.graphs.get_mut(child)?.owner = Owner::Node;
         Ok(())
     }

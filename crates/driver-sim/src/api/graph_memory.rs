@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use retrograph_driver_sys::*;
 
-use super::nodes::Place;
+use super::nodes::NewNode;
 use crate::argument::{Admit, Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{NodeKind, State};
@@ -18,8 +18,8 @@ impl State {
         count: usize,
         parameters: Out<CUDA_MEM_ALLOC_NODE_PARAMS>,
     ) -> Call {
-        let place = Place { node, graph, dependencies, count };
-        self.add(&place, |state| {
+        let new_node = NewNode { node, graph, dependencies, count };
+        self.add(&new_node, |state| {
             let mut given = parameters.get()?;
             given.dptr = state.reserve_for_node(&given)?;
             parameters.put(given).map(|()| NodeKind::Alloc(given.dptr))
@@ -109,16 +109,16 @@ impl State {
         count: usize,
         address: CUdeviceptr,
     ) -> Call {
-        self.add_free(&Place { node, graph, dependencies, count }, address)
+        self.add_free(&NewNode { node, graph, dependencies, count }, address)
     }
 
     /// Adds a node that frees what an allocation node made.
-    pub(super) fn add_free(&mut self, place: &Place, address: CUdeviceptr) -> Call {
-        self.add(place, |state| {
+    pub(super) fn add_free(&mut self, new_node: &NewNode, address: CUdeviceptr) -> Call {
+        self.add(new_node, |state| {
             if !state.graph_memory.contains_key(&address) {
                 return Err(invalid(Rule::GraphMemoryUnknown));
             }
-            state.refuse_freed(place.graph, address).map(|()| NodeKind::Free(address))
+            state.refuse_freed(new_node.graph, address).map(|()| NodeKind::Free(address))
         })
     }
 

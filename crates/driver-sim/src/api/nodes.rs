@@ -9,7 +9,7 @@ use crate::state::{NodeKind, Owner, State};
 use crate::work::{Fill, HostCall, HostTarget, Operation};
 
 /// Where a new node goes and what it depends on.
-pub(super) struct Place {
+pub(super) struct NewNode {
     pub(super) node: Out<CUgraphNode>,
     pub(super) graph: CUgraph,
     pub(super) dependencies: In<CUgraphNode>,
@@ -57,11 +57,14 @@ fn check_rows(given: &CUDA_MEMSET_NODE_PARAMS) -> Call {
 }
 
 impl State {
-    /// Checks a place; gives what the node is to depend on.
-    pub(super) fn check_place(&mut self, place: &Place) -> Result<Vec<CUgraphNode>, Refusal> {
-        place.node.demand()?;
-        let graph = self.given_graph(place.graph)?;
-        let dependencies = place.dependencies.list(place.count)?;
+    /// Checks a new_node; gives what the node is to depend on.
+    pub(super) fn check_new_node(
+        &mut self,
+        new_node: &NewNode,
+    ) -> Result<Vec<CUgraphNode>, Refusal> {
+        new_node.node.demand()?;
+        let graph = self.given_graph(new_node.graph)?;
+        let dependencies = new_node.dependencies.list(new_node.count)?;
         for (index, dependency) in dependencies.iter().enumerate() {
             let dependency = self.given_node(*dependency)?;
             if self.nodes.get(dependency)?.graph != graph {
@@ -74,16 +77,16 @@ impl State {
         Ok(dependencies)
     }
 
-    /// Adds a node where it was asked for. What it is to do is made once the place is checked.
+    /// Adds a node where it was asked for. What it is to do is made once the new_node is checked.
     pub(super) fn add(
         &mut self,
-        place: &Place,
+        new_node: &NewNode,
         kind: impl FnOnce(&mut Self) -> Result<NodeKind, Refusal>,
     ) -> Call {
-        let dependencies = self.check_place(place)?;
+        let dependencies = self.check_new_node(new_node)?;
         let kind = kind(self)?;
-        let node = self.add_node(place.graph, dependencies, kind)?;
-        place.node.put(node)
+        let node = self.add_node(new_node.graph, dependencies, kind)?;
+        new_node.node.put(node)
     }
 
     /// What a kernel node does.
@@ -195,9 +198,9 @@ impl State {
         count: usize,
         parameters: In<CUDA_KERNEL_NODE_PARAMS>,
     ) -> Call {
-        let place = Place { node, graph, dependencies, count };
+        let new_node = NewNode { node, graph, dependencies, count };
         let kind = self.kernel_kind(&parameters.get()?)?;
-        self.add(&place, |_| Ok(kind))
+        self.add(&new_node, |_| Ok(kind))
     }
 
     pub(crate) fn cuGraphAddMemcpyNode(
@@ -209,9 +212,9 @@ impl State {
         parameters: In<CUDA_MEMCPY3D>,
         context: CUcontext,
     ) -> Call {
-        let place = Place { node, graph, dependencies, count };
+        let new_node = NewNode { node, graph, dependencies, count };
         let kind = self.copy_kind(&parameters.get()?, context)?;
-        self.add(&place, |_| Ok(kind))
+        self.add(&new_node, |_| Ok(kind))
     }
 
     pub(crate) fn cuGraphAddMemsetNode(
@@ -223,10 +226,10 @@ impl State {
         parameters: In<CUDA_MEMSET_NODE_PARAMS>,
         context: CUcontext,
     ) -> Call {
-        let place = Place { node, graph, dependencies, count };
+        let new_node = NewNode { node, graph, dependencies, count };
         let given = parameters.get()?;
         let kind = self.fill_kind(&given, context)?;
-        self.add(&place, |state| state.refuse_freed(graph, given.dst).map(|()| kind))
+        self.add(&new_node, |state| state.refuse_freed(graph, given.dst).map(|()| kind))
     }
 
     pub(crate) fn cuGraphAddHostNode(
@@ -237,8 +240,8 @@ impl State {
         count: usize,
         parameters: In<CUDA_HOST_NODE_PARAMS>,
     ) -> Call {
-        let place = Place { node, graph, dependencies, count };
-        self.add(&place, |state| state.host_kind(&parameters.get()?))
+        let new_node = NewNode { node, graph, dependencies, count };
+        self.add(&new_node, |state| state.host_kind(&parameters.get()?))
     }
 
     pub(crate) fn cuGraphAddEmptyNode(
@@ -248,7 +251,7 @@ impl State {
         dependencies: In<CUgraphNode>,
         count: usize,
     ) -> Call {
-        self.add(&Place { node, graph, dependencies, count }, |_| Ok(NodeKind::Empty))
+        self.add(&NewNode { node, graph, dependencies, count }, |_| Ok(NodeKind::Empty))
     }
 
     pub(crate) fn cuGraphAddEventRecordNode(
@@ -259,8 +262,8 @@ impl State {
         count: usize,
         event: CUevent,
     ) -> Call {
-        let place = Place { node, graph, dependencies, count };
-        self.add(&place, |state| state.record_kind(event))
+        let new_node = NewNode { node, graph, dependencies, count };
+        self.add(&new_node, |state| state.record_kind(event))
     }
 
     pub(crate) fn cuGraphAddEventWaitNode(
@@ -271,8 +274,8 @@ impl State {
         count: usize,
         event: CUevent,
     ) -> Call {
-        let place = Place { node, graph, dependencies, count };
-        self.add(&place, |state| state.wait_kind(event))
+        let new_node = NewNode { node, graph, dependencies, count };
+        self.add(&new_node, |state| state.wait_kind(event))
     }
 
     pub(crate) fn cuGraphAddChildGraphNode(
@@ -283,20 +286,20 @@ impl State {
         count: usize,
         child: CUgraph,
     ) -> Call {
-        self.add_child(&Place { node, graph, dependencies, count }, child)
+        self.add_child(&NewNode { node, graph, dependencies, count }, child)
     }
 
     /// Adds a node with a copy of a graph inside.
-    pub(super) fn add_child(&mut self, place: &Place, child: CUgraph) -> Call {
-        place.node.demand()?;
+    pub(super) fn add_child(&mut self, new_node: &NewNode, child: CUgraph) -> Call {
+        new_node.node.demand()?;
         let child = self.given_graph(child)?;
-        if child == place.graph {
+        if child == new_node.graph {
             return Err(self.undefined("a graph inside itself"));
         }
         if self.has_memory_nodes(child)? {
             return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::GraphMemoryCopy));
         }
-        self.add(place, |state| state.clone_graph(child, Owner::Node).map(NodeKind::Child))
+        self.add(new_node, |state| state.clone_graph(child, Owner::Node).map(NodeKind::Child))
     }
 
     pub(crate) fn cuGraphDestroyNode(&mut self, node: CUgraphNode) -> Call {

@@ -11,7 +11,7 @@ use crate::work::{Copy, End, Fill};
 
 /// Whether the source of a copy is its first or second end.
 #[derive(Clone, Copy)]
-struct Given {
+struct CopyEnd {
     kind: CUmemorytype,
     host: *mut c_void,
     device: CUdeviceptr,
@@ -21,17 +21,17 @@ struct Given {
 
 impl State {
     /// The two ends of a copy, of which at most the extents are checked.
-    fn ends(&self, given: &CUDA_MEMCPY3D) -> Result<(Given, Given), Refusal> {
+    fn ends(&self, given: &CUDA_MEMCPY3D) -> Result<(CopyEnd, CopyEnd), Refusal> {
         let (source_bytes, target_bytes) =
             Copy::extent(given).ok_or(invalid(Rule::ParametersEnds))?;
-        let source = Given {
+        let source = CopyEnd {
             kind: given.srcMemoryType,
             host: given.srcHost.cast_mut(),
             device: given.srcDevice,
             array: given.srcArray,
             bytes: source_bytes,
         };
-        let target = Given {
+        let target = CopyEnd {
             kind: given.dstMemoryType,
             host: given.dstHost,
             device: given.dstDevice,
@@ -54,7 +54,7 @@ impl State {
     }
 
     /// The end in device or pinned memory, or `None` for pageable host memory.
-    fn end(&mut self, given: Given) -> Result<Option<End>, Refusal> {
+    fn end(&mut self, given: CopyEnd) -> Result<Option<End>, Refusal> {
         let device = self.usable_device()?;
         let on_device = |state: &Self| state.on_device(device, given.device, given.bytes as u64);
         match given.kind {

@@ -9,7 +9,7 @@ use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::State;
 
 /// What is known of an address.
-struct Place {
+struct AddressInfo {
     base: u64,
     bytes: u64,
     /// The context, by its place among the devices.
@@ -25,7 +25,7 @@ const CHUNK: u64 = 32 << 20;
 const NO_DEVICE: i32 = -2;
 
 impl State {
-    fn place_of(&self, address: CUdeviceptr) -> Result<Place, Refusal> {
+    fn place_of(&self, address: CUdeviceptr) -> Result<AddressInfo, Refusal> {
         let mut devices = self.devices.iter().take(self.config.devices).enumerate();
         let found = devices.find_map(|(device, view)| {
             view.memory.allocation_of(address).map(|(base, bytes)| (device, base, bytes))
@@ -36,7 +36,7 @@ impl State {
         let owner = allocation.map(|allocation| allocation.device);
         let pool = allocation.and_then(|allocation| allocation.pool);
         let device = pinned.or(owner).unwrap_or(device);
-        Ok(Place { base, bytes, device, is_host: pinned.is_some(), pool })
+        Ok(AddressInfo { base, bytes, device, is_host: pinned.is_some(), pool })
     }
 
     pub(crate) fn cuPointerGetAttribute(
@@ -54,7 +54,7 @@ impl State {
         data: Out<c_void>,
         attribute: CUpointer_attribute,
         address: CUdeviceptr,
-        place: &Place,
+        place: &AddressInfo,
     ) -> Call {
         use CUpointer_attribute as A;
         match attribute {

@@ -26,13 +26,13 @@ impl State {
     fn pool_location(&mut self, given: &CUmemPoolProps) -> Result<usize, Refusal> {
         use CUmemAllocationHandleType as Handle;
         use CUmemAllocationType as Kind;
-        use CUmemLocationType as Place;
+        use CUmemLocationType as Location;
         match given.location.r#type {
-            Place::CU_MEM_LOCATION_TYPE_DEVICE => {}
-            Place::CU_MEM_LOCATION_TYPE_HOST_NUMA if given.location.id != 0 => {
+            Location::CU_MEM_LOCATION_TYPE_DEVICE => {}
+            Location::CU_MEM_LOCATION_TYPE_HOST_NUMA if given.location.id != 0 => {
                 return Err(invalid(Rule::PoolNode));
             }
-            Place::CU_MEM_LOCATION_TYPE_HOST | Place::CU_MEM_LOCATION_TYPE_HOST_NUMA => {
+            Location::CU_MEM_LOCATION_TYPE_HOST | Location::CU_MEM_LOCATION_TYPE_HOST_NUMA => {
                 return Err(self.unsupported("pools of host memory are not simulated"));
             }
             _ => return Err(invalid(Rule::PoolLocation)),
@@ -133,12 +133,12 @@ impl State {
         pool: CUmemoryPool,
         location: Out<CUmemLocation>,
     ) -> Call {
-        use CUmemLocationType as Place;
+        use CUmemLocationType as Location;
         let ordinal = self.lasting_pool(pool)?.ordinal;
         let location = location.get()?;
         let is_own = match location.r#type {
-            Place::CU_MEM_LOCATION_TYPE_DEVICE => self.access_device(&location)? == ordinal,
-            Place::CU_MEM_LOCATION_TYPE_HOST | Place::CU_MEM_LOCATION_TYPE_HOST_NUMA => false,
+            Location::CU_MEM_LOCATION_TYPE_DEVICE => self.access_device(&location)? == ordinal,
+            Location::CU_MEM_LOCATION_TYPE_HOST | Location::CU_MEM_LOCATION_TYPE_HOST_NUMA => false,
             _ => return Err(invalid(Rule::PoolAccess)),
         };
         flags.put(match is_own {

@@ -10,7 +10,7 @@ use retrograph_ptx::ast::Space;
 
 use super::fault::FaultKind;
 use super::program::Access;
-use super::races::{Races, Sight, Touch};
+use super::races::{AccessKind, LaneAccess, Races};
 use super::registers::{ActiveLanes, Offset};
 use super::words::addresses;
 use crate::memory::{Snapshot, Span};
@@ -98,18 +98,18 @@ impl Memories<'_> {
         &mut self,
         access: &Access,
         (lane, address, bytes): (usize, u64, u32),
-        touch: Touch,
+        kind: AccessKind,
     ) -> Result<(), FaultKind> {
         let Some(races) = &mut self.races else { return Ok(()) };
         let (space, address) = locate(access.space, address);
         let (warp, pc, strong) = (self.warp, self.pc, access.strong);
         let bytes = (address, u64::from(bytes));
-        races.see(&Sight { space, bytes, warp, lane, pc, strong }, touch)
+        races.see(&LaneAccess { space, bytes, warp, lane, pc, strong }, kind)
     }
 
     /// Notes that the warp has written where products may read only behind a fence.
     #[inline(always)]
-    pub(super) fn leave_unfenced(&mut self, space: Option<Space>, (address, bytes): (u64, u64)) {
+    pub(super) fn mark_unfenced(&mut self, space: Option<Space>, (address, bytes): (u64, u64)) {
         let Some(unfenced) = &mut self.unfenced else { return };
         if let (Space::Shared, address) = locate(space, address) {
             unfenced.write(self.warp, (address, bytes));
@@ -208,7 +208,7 @@ pub(super) unsafe fn load_any(
             let from = memories.resolve(access, lane, all[lane]);
             let from = from.map_err(|kind| (kind, lane as u32))?;
             let place = (lane, all[lane], access.bytes * access.count);
-            let seen = memories.watch(access, place, Touch::Read);
+            let seen = memories.watch(access, place, AccessKind::Read);
             seen.map_err(|kind| (kind, lane as u32))?;
             for (part, register) in d.iter().enumerate() {
                 let bytes = access.bytes as usize;
@@ -239,14 +239,14 @@ pub(super) unsafe fn store_any(
             let to = memories.resolve(access, lane, all[lane]);
             let to = to.map_err(|kind| (kind, lane as u32))?;
             let all_bytes = u64::from(access.bytes * access.count);
-            memories.leave_unfenced(access.space, (all[lane], all_bytes));
+            memories.mark_unfenced(access.space, (all[lane], all_bytes));
             for (part, register) in values.iter().enumerate() {
                 let value = lanes.file.lane(*register, access.value, lane).to_le_bytes();
                 if memories.races.is_some() {
                     let old = std::slice::from_raw_parts(to.add(part * bytes), bytes);
-                    let touch = Touch::Write { same: old == &value[..bytes] };
+                    let kind = AccessKind::Write { same: old == &value[..bytes] };
                     let at = all[lane].wrapping_add((part * bytes) as u64);
-                    let seen = memories.watch(access, (lane, at, access.bytes), touch);
+                    let seen = memories.watch(access, (lane, at, access.bytes), kind);
                     seen.map_err(|kind| (kind, lane as u32))?;
                 }
                 std::ptr::copy_nonoverlapping(value.as_ptr(), to.add(part * bytes), bytes);

@@ -9,7 +9,7 @@
 use super::access::{LaneFault, Memories};
 use super::fault::FaultKind;
 use super::program::{Access, LANES, Width};
-use super::races::Touch;
+use super::races::AccessKind;
 use super::registers::{ActiveLanes, Offset, lanes_of};
 use crate::memory::{POISON, fill_host};
 
@@ -91,7 +91,9 @@ impl AsyncCopies {
                     source_bytes(memories, copy, (lane, origin, copied)).map_err(fault)?
                 };
                 let place = (lane, to_address, bytes);
-                memories.watch(&copy.to, place, Touch::Write { same: false }).map_err(fault)?;
+                memories
+                    .watch(&copy.to, place, AccessKind::Write { same: false })
+                    .map_err(fault)?;
                 fill_host(to, &POISON.to_le_bytes(), bytes as usize);
                 self.pending.push(Pending {
                     lane,
@@ -137,9 +139,9 @@ impl AsyncCopies {
 impl Pending {
     fn land(&self, memories: &mut Memories<'_>) -> Result<(), FaultKind> {
         let (to, target, from, origin) = &self.places;
-        memories.watch(from, (self.lane, *origin, self.copied), Touch::Read)?;
-        memories.watch(to, (self.lane, *target, self.bytes), Touch::Write { same: false })?;
-        memories.leave_unfenced(to.space, (*target, u64::from(self.bytes)));
+        memories.watch(from, (self.lane, *origin, self.copied), AccessKind::Read)?;
+        memories.watch(to, (self.lane, *target, self.bytes), AccessKind::Write { same: false })?;
+        memories.mark_unfenced(to.space, (*target, u64::from(self.bytes)));
         let (copied, zeros) = (self.copied as usize, (self.bytes - self.copied) as usize);
         // SAFETY: both places were proved when the copy was issued. Shared memory lives as long as
         // the block, and global memory as long as the launch.

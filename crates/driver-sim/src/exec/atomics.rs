@@ -9,7 +9,7 @@ use retrograph_ptx::ast::Space;
 use super::access::{LaneFault, Memories, is_shared_address, read_element};
 use super::float::{canonical, d, f, flush, result64};
 use super::program::{Atomic, AtomicOperation};
-use super::races::Touch;
+use super::races::AccessKind;
 use super::registers::{ActiveLanes, Offset};
 use super::words::addresses;
 
@@ -83,7 +83,7 @@ pub(super) unsafe fn execute(
             let at = memories.resolve(access, lane, all[lane]);
             let at = at.map_err(|kind| (kind, lane as u32))?;
             let place = (lane, all[lane], access.bytes);
-            let seen = memories.watch(access, place, Touch::Atomic);
+            let seen = memories.watch(access, place, AccessKind::Atomic);
             seen.map_err(|kind| (kind, lane as u32))?;
             let old = read_element(at, bytes, false);
             // A register may be wider than what it is taken for.

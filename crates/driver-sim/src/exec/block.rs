@@ -14,7 +14,7 @@ use super::fault::FaultKind;
 use super::grid::Launch;
 use super::interpreter::{Contributions, Interpreter, Machine, Pause};
 use super::program::{CLUSTER_BARRIER, LANES, Preset, Program, Width};
-use super::races::{Races, Seen};
+use super::races::{AccessHistory, Races};
 use super::registers::{Lanes, Offset, RegisterFile};
 use super::warp::Warp;
 use crate::memory::{POISON, Snapshot, Span, fill_host};
@@ -53,7 +53,7 @@ fn lines(bytes: usize) -> Vec<Line> {
 }
 
 /// Global memory, the parameters, and where races are noted when they are looked for.
-pub(super) type Surroundings<'a> = (&'a Snapshot, &'a [u8], Option<&'a Arc<Mutex<Seen>>>);
+pub(super) type Surroundings<'a> = (&'a Snapshot, &'a [u8], Option<&'a Arc<Mutex<AccessHistory>>>);
 
 /// Runs blocks of one launch, one after the other.
 pub(super) struct BlockRunner<'a> {

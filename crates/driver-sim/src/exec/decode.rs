@@ -1,6 +1,6 @@
 //! From the syntax tree to the form that the interpreter runs.
 //!
-//! An instruction becomes one or a few [`Micro`] instructions over virtual slots, which
+//! An instruction becomes one or a few [`Micro`] instructions over virtual registers, which
 //! [`super::layout`] then places in the file. What is not implemented is refused here, by name:
 //! nothing is ever executed approximately.
 
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use retrograph_ptx::ast::{self, Entry, Modifier, Module, Statement, Type};
 
 use self::call::Frame;
-use self::variables::Places;
+use self::variables::VariableLayout;
 use super::async_copy::AsyncCopy;
 use super::fault::DecodeError;
 use super::lane_function::LaneFunction;
@@ -89,11 +89,11 @@ struct Decoder<'a> {
     frame: Frame<'a>,
     /// The functions that are being put in place of their calls, outermost first.
     calls: Vec<u32>,
-    places: Places,
+    variables: VariableLayout,
     /// Bytes of local memory in use, and the most that were.
     local: u64,
     local_most: u64,
-    slots: Vec<RegisterInfo>,
+    registers: Vec<RegisterInfo>,
     presets: HashMap<Preset, VirtualRegister>,
     code: Vec<Micro>,
     labels: Vec<Option<u32>>,
@@ -105,7 +105,7 @@ struct Decoder<'a> {
     warpgroups: Vec<Warpgroup>,
     communicates: bool,
     site: Site,
-    /// The slot of the carry, once there is one.
+    /// The register of the carry, once there is one.
     carry: Option<VirtualRegister>,
     guard: Option<(VirtualRegister, bool)>,
 }
@@ -120,23 +120,24 @@ impl Program {
     ) -> Result<Self, DecodeError> {
         let missing = || DecodeError::NoSuchEntry { entry: name.to_owned() };
         let entry = module.entry(name).ok_or_else(missing)?;
-        let mut decoder = Decoder::new(module, entry, Places::new(module, entry, address_of));
+        let mut decoder =
+            Decoder::new(module, entry, VariableLayout::new(module, entry, address_of));
         decoder.body()?;
         Ok(decoder.finish())
     }
 }
 
 impl<'a> Decoder<'a> {
-    fn new(module: &'a Module, entry: &'a Entry, places: Places) -> Self {
-        let local = places.local_bytes;
+    fn new(module: &'a Module, entry: &'a Entry, variables: VariableLayout) -> Self {
+        let local = variables.local_bytes;
         let mut decoder = Self {
             module,
             frame: Frame::kernel(entry),
             calls: Vec::new(),
-            places,
+            variables,
             local,
             local_most: local,
-            slots: Vec::new(),
+            registers: Vec::new(),
             presets: HashMap::new(),
             code: Vec::new(),
             labels: Vec::new(),
@@ -168,7 +169,7 @@ impl<'a> Decoder<'a> {
         let Some(Statement::Instruction(instruction)) = entry.body.get(statement) else {
             return DecodeError::Unsupported { kernel, line: 0, text: String::new(), what };
         };
-        if let Some(variable) = self.places.unplaced(instruction, module) {
+        if let Some(variable) = self.variables.unplaced(instruction, module) {
             return DecodeError::UnplacedVariable { kernel, variable };
         }
         let text = super::site::text_of(module, entry, instruction);
@@ -265,24 +266,24 @@ impl<'a> Decoder<'a> {
         });
     }
 
-    /// A new slot that no register of the kernel names.
+    /// A new register that no register of the kernel names.
     fn temporary(&mut self, width: Width) -> VirtualRegister {
-        self.slots.push(RegisterInfo { width, preset: None });
-        VirtualRegister(self.slots.len() as u32 - 1)
+        self.registers.push(RegisterInfo { width, preset: None });
+        VirtualRegister(self.registers.len() as u32 - 1)
     }
 
-    /// The slot of a preset.
+    /// The register of a preset.
     fn preset(&mut self, preset: Preset, width: Width) -> VirtualRegister {
-        if let Some(&slot) = self.presets.get(&preset) {
-            return slot;
+        if let Some(&register) = self.presets.get(&preset) {
+            return register;
         }
-        self.slots.push(RegisterInfo { width, preset: Some(preset) });
-        let slot = VirtualRegister(self.slots.len() as u32 - 1);
-        self.presets.insert(preset, slot);
-        slot
+        self.registers.push(RegisterInfo { width, preset: Some(preset) });
+        let register = VirtualRegister(self.registers.len() as u32 - 1);
+        self.presets.insert(preset, register);
+        register
     }
 
-    /// The slot of a constant.
+    /// The register of a constant.
     fn constant(&mut self, bits: u64, width: Width) -> VirtualRegister {
         self.preset(Preset::Constant(bits, width), width)
     }
@@ -290,9 +291,9 @@ impl<'a> Decoder<'a> {
     fn finish(mut self) -> Program {
         let module = self.module;
         let always = self.constant(u64::MAX, Width::Predicate);
-        self.keep_sums();
+        self.keep_accumulators();
         self.watch_stores();
-        let layout = lay_out(&self.code, &self.slots);
+        let layout = lay_out(&self.code, &self.registers);
         let place = |register: VirtualRegister| layout.offsets[register.0 as usize];
         let encode = |micro: &Micro| {
             let (guard, negated) = micro.guard.unwrap_or((always, false));
@@ -303,34 +304,36 @@ impl<'a> Decoder<'a> {
             }
         };
         let code = self.code.iter().map(encode).collect();
-        let factors: Vec<Offset> = self.factors().into_iter().map(place).collect();
+        let fenced_inputs: Vec<Offset> = self.fenced_inputs().into_iter().map(place).collect();
         for micro in &self.code {
             match micro.operation {
                 Operation::Tensor(Tensor::Matrix { matrix }) => {
                     let registers = micro.writes.iter().chain(&micro.reads);
-                    self.matrices[matrix as usize].slots = registers.map(|r| place(*r)).collect();
+                    self.matrices[matrix as usize].registers =
+                        registers.map(|r| place(*r)).collect();
                 }
                 Operation::Tensor(Tensor::Warpgroup { instruction }) => {
                     match &mut self.warpgroups[instruction as usize] {
                         Warpgroup::Start(product) => {
-                            product.slots = micro.reads.iter().map(|r| place(*r)).collect();
+                            product.registers = micro.reads.iter().map(|r| place(*r)).collect();
                         }
-                        Warpgroup::Fence(registers) => registers.clone_from(&factors),
+                        Warpgroup::Fence(registers) => registers.clone_from(&fenced_inputs),
                         _ => {}
                     }
                 }
                 _ => {}
             }
         }
-        let presets = self.presets.iter().map(|(&preset, &slot)| (preset, place(slot)));
-        let exposed =
-            |slot: &VirtualRegister| (place(*slot), self.slots[slot.0 as usize].width.bytes());
+        let presets = self.presets.iter().map(|(&preset, &register)| (preset, place(register)));
+        let exposed = |register: &VirtualRegister| {
+            (place(*register), self.registers[register.0 as usize].width.bytes())
+        };
         Program {
             code,
             sites: self.code.iter().map(|micro| micro.site).collect(),
             presets: presets.collect(),
             exposed: layout.exposed.iter().map(exposed).collect(),
-            parameters: self.places.parameters,
+            parameters: self.variables.parameters,
             module: Arc::new(without_entries(module)),
             entry: Arc::new(self.frame.entry.clone()),
             accesses: self.accesses,
@@ -341,7 +344,7 @@ impl<'a> Decoder<'a> {
             warpgroups: self.warpgroups,
             register_bytes: layout.register_bytes,
             file_bytes: layout.file_bytes,
-            shared_bytes: self.places.shared_bytes,
+            shared_bytes: self.variables.shared_bytes,
             local_bytes: (self.local_most as u32).next_multiple_of(16),
             communicates: self.communicates,
         }

@@ -13,7 +13,7 @@ use super::block::{BlockFault, BlockRunner, Progress, Surroundings, scramble};
 use super::fault::Fault;
 use super::interpreter::{Interpreter, best};
 use super::program::Program;
-use super::races::Seen;
+use super::races::AccessHistory;
 use super::site::site_of;
 use crate::memory::Memory;
 
@@ -102,7 +102,7 @@ pub(super) fn launch_with(
     let watched = launch.races.then(|| program.lane_by_lane());
     let program = watched.as_ref().unwrap_or(program);
     let snapshot = memory.snapshot();
-    let seen = launch.races.then(|| Arc::new(Mutex::new(Seen::default())));
+    let seen = launch.races.then(|| Arc::new(Mutex::new(AccessHistory::default())));
     let grid = Grid {
         program,
         launch,

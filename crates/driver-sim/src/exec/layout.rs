@@ -1,7 +1,7 @@
 //! Gives every virtual register a place in the file.
 //!
 //! Generated kernels have thousands of registers, of which few are in use at once. Registers whose
-//! values are never needed at the same time share a slot, so that the file of a warp stays in the
+//! values are never needed at the same time share a register, so that the file of a warp stays in the
 //! first-level cache. Lanes do not disturb each other: an instruction writes the lanes that execute
 //! it and no others, and for each lane by itself the usual rules of liveness hold.
 
@@ -14,12 +14,12 @@ use super::program::Site;
 use super::program::Width;
 use super::registers::Offset;
 
-/// Where the slots lie.
+/// Where the registers lie.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// The offset of each slot.
+    /// The offset of each register.
     pub(super) offsets: Vec<Offset>,
-    /// Bytes of all slots that are not presets; they come first.
+    /// Bytes of all registers that are not presets; they come first.
     pub(super) register_bytes: u32,
     /// Bytes of the file.
     pub(super) file_bytes: u32,
@@ -27,31 +27,31 @@ pub(super) struct Layout {
     pub(super) exposed: Vec<VirtualRegister>,
 }
 
-/// Lays out the slots of `code`.
-pub(super) fn lay_out(code: &[Micro], slots: &[RegisterInfo]) -> Layout {
-    let live = Liveness::of(code, slots.len());
-    let intervals = live.intervals(code, slots);
-    let mut offsets = vec![Offset::default(); slots.len()];
+/// Lays out the registers of `code`.
+pub(super) fn lay_out(code: &[Micro], registers: &[RegisterInfo]) -> Layout {
+    let live = Liveness::of(code, registers.len());
+    let intervals = live.intervals(code, registers);
+    let mut offsets = vec![Offset::default(); registers.len()];
     let mut end = 0;
     for width in [Width::Double, Width::Word, Width::Predicate] {
-        let (places, count) = assign(&intervals, slots, width);
-        for (slot, place) in places {
-            offsets[slot] = Offset(end + place * width.bytes());
+        let (places, count) = assign(&intervals, registers, width);
+        for (register, place) in places {
+            offsets[register] = Offset(end + place * width.bytes());
         }
         end += (count * width.bytes()).next_multiple_of(128);
     }
     let register_bytes = end;
     for width in [Width::Double, Width::Word, Width::Predicate] {
-        for (slot, info) in slots.iter().enumerate() {
+        for (register, info) in registers.iter().enumerate() {
             if info.preset.is_some() && info.width == width {
-                offsets[slot] = Offset(end);
+                offsets[register] = Offset(end);
                 end += width.bytes();
             }
         }
     }
-    let exposed = (0..slots.len()).filter(|&slot| slots[slot].preset.is_none());
-    let exposed = exposed.filter(|&slot| live.blocks[0].live_in.has(slot));
-    let exposed = exposed.map(|slot| VirtualRegister(slot as u32)).collect();
+    let exposed = (0..registers.len()).filter(|&register| registers[register].preset.is_none());
+    let exposed = exposed.filter(|&register| live.blocks[0].live_in.has(register));
+    let exposed = exposed.map(|register| VirtualRegister(register as u32)).collect();
     Layout { offsets, register_bytes, file_bytes: end.next_multiple_of(128), exposed }
 }
 
@@ -63,16 +63,16 @@ impl Set {
         Self(vec![0; size.div_ceil(64)])
     }
 
-    fn has(&self, slot: usize) -> bool {
-        self.0[slot / 64] >> (slot % 64) & 1 != 0
+    fn has(&self, register: usize) -> bool {
+        self.0[register / 64] >> (register % 64) & 1 != 0
     }
 
-    fn insert(&mut self, slot: VirtualRegister) {
-        self.0[slot.0 as usize / 64] |= 1 << (slot.0 % 64);
+    fn insert(&mut self, register: VirtualRegister) {
+        self.0[register.0 as usize / 64] |= 1 << (register.0 % 64);
     }
 
-    fn remove(&mut self, slot: VirtualRegister) {
-        self.0[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
+    fn remove(&mut self, register: VirtualRegister) {
+        self.0[register.0 as usize / 64] &= !(1 << (register.0 % 64));
     }
 
     fn unite(&mut self, other: &Self) {
@@ -105,17 +105,17 @@ struct Liveness {
 fn step_back(live: &mut Set, micro: &Micro) {
     // A guarded write leaves other lanes as they were, so that the old value is still needed.
     if micro.guard.is_none() {
-        micro.writes.iter().for_each(|&slot| live.remove(slot));
+        micro.writes.iter().for_each(|&register| live.remove(register));
     }
-    micro.reads.iter().for_each(|&slot| live.insert(slot));
+    micro.reads.iter().for_each(|&register| live.insert(register));
     if let Some((guard, _)) = micro.guard {
         live.insert(guard);
-        micro.writes.iter().for_each(|&slot| live.insert(slot));
+        micro.writes.iter().for_each(|&register| live.insert(register));
     }
 }
 
 impl Liveness {
-    fn of(code: &[Micro], slots: usize) -> Self {
+    fn of(code: &[Micro], registers: usize) -> Self {
         let mut leader = vec![false; code.len() + 1];
         leader[0] = true;
         leader[code.len()] = true;
@@ -131,8 +131,8 @@ impl Liveness {
         let block = |range: &[usize]| Block {
             start: range[0],
             end: range[1],
-            live_in: Set::new(slots),
-            live_out: Set::new(slots),
+            live_in: Set::new(registers),
+            live_out: Set::new(registers),
         };
         let mut this = Self { blocks: starts.windows(2).map(block).collect() };
         while this.pass(code) {}
@@ -167,21 +167,21 @@ impl Liveness {
         found.map_or_else(|_| Set::new(0), |index| self.blocks[index].live_in.clone())
     }
 
-    /// For each slot the first and last instruction at which it is in use.
-    fn intervals(&self, code: &[Micro], slots: &[RegisterInfo]) -> Vec<Option<(usize, usize)>> {
-        let mut intervals: Vec<Option<(usize, usize)>> = vec![None; slots.len()];
-        let mut touch = |slot: usize, at: usize| {
-            let (first, last) = intervals[slot].get_or_insert((at, at));
+    /// For each register the first and last instruction at which it is in use.
+    fn intervals(&self, code: &[Micro], registers: &[RegisterInfo]) -> Vec<Option<(usize, usize)>> {
+        let mut intervals: Vec<Option<(usize, usize)>> = vec![None; registers.len()];
+        let mut touch = |register: usize, at: usize| {
+            let (first, last) = intervals[register].get_or_insert((at, at));
             *first = at.min(*first);
             *last = at.max(*last);
         };
         for block in &self.blocks {
-            block.live_in.iter().for_each(|slot| touch(slot, block.start));
-            block.live_out.iter().for_each(|slot| touch(slot, block.end - 1));
+            block.live_in.iter().for_each(|register| touch(register, block.start));
+            block.live_out.iter().for_each(|register| touch(register, block.end - 1));
             for (at, micro) in code.iter().enumerate().take(block.end).skip(block.start) {
-                let guard = micro.guard.iter().map(|(slot, _)| slot);
-                for slot in micro.writes.iter().chain(&micro.reads).chain(guard) {
-                    touch(slot.0 as usize, at);
+                let guard = micro.guard.iter().map(|(register, _)| register);
+                for register in micro.writes.iter().chain(&micro.reads).chain(guard) {
+                    touch(register.0 as usize, at);
                 }
             }
         }
@@ -189,25 +189,27 @@ impl Liveness {
     }
 }
 
-/// Places for the slots of one width such that overlapping intervals have different ones, and how
+/// Places for the registers of one width such that overlapping intervals have different ones, and how
 /// many places there are.
 fn assign(
     intervals: &[Option<(usize, usize)>],
-    slots: &[RegisterInfo],
+    registers: &[RegisterInfo],
     width: Width,
 ) -> (Vec<(usize, u32)>, u32) {
-    let wanted = |slot: usize| slots[slot].preset.is_none() && slots[slot].width == width;
+    let wanted = |register: usize| {
+        registers[register].preset.is_none() && registers[register].width == width
+    };
     let mut order: Vec<(usize, usize, usize)> = intervals
         .iter()
         .enumerate()
-        .filter(|&(slot, _)| wanted(slot))
-        .filter_map(|(slot, interval)| interval.map(|(first, last)| (first, last, slot)))
+        .filter(|&(register, _)| wanted(register))
+        .filter_map(|(register, interval)| interval.map(|(first, last)| (first, last, register)))
         .collect();
     order.sort_unstable();
     let mut busy: BinaryHeap<Reverse<(usize, u32)>> = BinaryHeap::new();
     let mut free: BinaryHeap<Reverse<u32>> = BinaryHeap::new();
     let (mut places, mut count) = (Vec::new(), 0);
-    for (first, last, slot) in order {
+    for (first, last, register) in order {
         // A place is free from the instruction after the last use, so that no instruction writes
         // one operand over another.
         while let Some(&Reverse((end, place))) = busy.peek()
@@ -224,7 +226,7 @@ fn assign(
             |Reverse(place)| place,
         );
         busy.push(Reverse((last, place)));
-        places.push((slot, place));
+        places.push((register, place));
     }
     (places, count)
 }
@@ -278,10 +280,10 @@ mod tests {
         ];
         let mut code = code.to_vec();
         code[4].guard = Some((VirtualRegister(3), false));
-        let mut slots = words(4);
-        slots[3].width = Width::Predicate;
-        let layout = lay_out(&code, &slots);
-        let [zero, one, two] = [0, 1, 2].map(|slot| layout.offsets[slot]);
+        let mut registers = words(4);
+        registers[3].width = Width::Predicate;
+        let layout = lay_out(&code, &registers);
+        let [zero, one, two] = [0, 1, 2].map(|register| layout.offsets[register]);
         assert!(zero != one && zero != two);
         assert_eq!(layout.exposed, [VirtualRegister(3)]);
     }

@@ -1,15 +1,15 @@
 //! Matrices that the lanes of a warp hold together: `ldmatrix`, `stmatrix`, `movmatrix`, `mma` and
 //! `wmma`.
 //!
-//! The place of an element in the registers follows from the PTX manual for all but `wmma`, whose
+//! The place of an element in the count follows from the PTX manual for all but `wmma`, whose
 //! fragments are opaque there. Those use the places of `mma`, as devices since sm_80 do; a fragment
-//! with more registers than that holds elements twice.
+//! with more count than that holds elements twice.
 
 use retrograph_ptx::ast::Type;
 
 use super::access::{LaneFault, Memories};
 use super::program::{Access, Width};
-use super::races::Touch;
+use super::races::AccessKind;
 use super::registers::{Lanes, Offset, RegisterFile};
 
 mod fragment;
@@ -118,10 +118,10 @@ pub(super) struct Matrix {
     pub(super) operation: Operation,
     /// The memory that it accesses, if it does.
     pub(super) access: Option<Access>,
-    /// How many registers it writes, reads as a matrix, or has of each operand.
-    pub(super) registers: usize,
-    /// The registers: those that are written, then those that are read.
-    pub(super) slots: Vec<Offset>,
+    /// How many count it writes, reads as a matrix, or has of each operand.
+    pub(super) count: usize,
+    /// The count: those that are written, then those that are read.
+    pub(super) registers: Vec<Offset>,
     /// What [`Product::places`] says, for a product.
     pub(super) places: [Vec<u16>; 4],
 }
@@ -154,14 +154,14 @@ pub(super) unsafe fn move_matrix(
 }
 
 /// The host bytes of an access of a lane.
-fn touched(
+fn access_bytes(
     memories: &mut Memories<'_>,
     access: &Access,
     (lane, address): (usize, u64),
-    touch: Touch,
+    kind: AccessKind,
 ) -> Result<*mut u8, LaneFault> {
     let host = memories.resolve(access, lane, address).map_err(|kind| (kind, lane as u32))?;
-    let seen = memories.watch(access, (lane, address, access.bytes), touch);
+    let seen = memories.watch(access, (lane, address, access.bytes), kind);
     seen.map_err(|kind| (kind, lane as u32))?;
     Ok(host)
 }

@@ -22,14 +22,14 @@ use super::operation::Operation;
 use super::program::{LANES, Program};
 use super::site::site_of;
 
-mod seen;
+mod history;
 
-use seen::Stamp;
-pub(super) use seen::{Seen, Touch};
+use history::AccessStamp;
+pub(super) use history::{AccessHistory, AccessKind};
 
 /// Where a barrier stands.
 #[derive(Clone, Debug, Default)]
-struct Arrived(Vec<u32>);
+struct BarrierClock(Vec<u32>);
 
 /// Looks for races in a launch, whose blocks run one after the other.
 pub(super) struct Races<'a> {
@@ -38,16 +38,16 @@ pub(super) struct Races<'a> {
     block: u64,
     /// For each warp the stretches that it knows of, its own last.
     clocks: Vec<Vec<u32>>,
-    shared: Seen,
-    global: Arc<Mutex<Seen>>,
+    shared: AccessHistory,
+    global: Arc<Mutex<AccessHistory>>,
     /// Blocks whose strong writes the block has read.
     known: HashSet<u64>,
-    arrived: HashMap<u32, Arrived>,
+    arrived: HashMap<u32, BarrierClock>,
 }
 
 /// One access of one lane.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sight {
+pub(super) struct LaneAccess {
     /// Shared or global memory; others cannot race.
     pub(super) space: Space,
     /// The first byte, and how many there are.
@@ -73,14 +73,14 @@ impl<'a> Races<'a> {
     pub(super) fn new(
         program: &'a Program,
         launch: &'a Launch<'a>,
-        global: Arc<Mutex<Seen>>,
+        global: Arc<Mutex<AccessHistory>>,
     ) -> Self {
         Self {
             program,
             launch,
             block: 0,
             clocks: Vec::new(),
-            shared: Seen::default(),
+            shared: AccessHistory::default(),
             global,
             known: HashSet::new(),
             arrived: HashMap::new(),
@@ -92,7 +92,7 @@ impl<'a> Races<'a> {
         let [nx, ny, _] = self.launch.grid.map(u64::from);
         self.block = u64::from(x) + nx * (u64::from(y) + ny * u64::from(z));
         self.clocks = vec![vec![0; warps]; warps];
-        self.shared = Seen::default();
+        self.shared = AccessHistory::default();
         self.known.clear();
         self.arrived.clear();
     }
@@ -112,7 +112,7 @@ impl<'a> Races<'a> {
 
     /// A barrier lets a warp go.
     pub(super) fn release(&mut self, id: u32, warp: usize) {
-        if let Some(Arrived(clocks)) = self.arrived.get(&id) {
+        if let Some(BarrierClock(clocks)) = self.arrived.get(&id) {
             join(&mut self.clocks[warp], clocks);
         }
     }
@@ -123,23 +123,23 @@ impl<'a> Races<'a> {
     }
 
     /// An access happens.
-    pub(super) fn see(&mut self, sight: &Sight, touch: Touch) -> Result<(), FaultKind> {
+    pub(super) fn see(&mut self, sight: &LaneAccess, kind: AccessKind) -> Result<(), FaultKind> {
         let found = match sight.space {
             Space::Shared => {
                 let mut seen = std::mem::take(&mut self.shared);
-                let found = self.see_in(&mut seen, sight, touch);
+                let found = self.see_in(&mut seen, sight, kind);
                 self.shared = seen;
                 found
             }
             Space::Global => {
                 let global = Arc::clone(&self.global);
                 let mut seen = global.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                self.see_in(&mut seen, sight, touch)
+                self.see_in(&mut seen, sight, kind)
             }
             _ => return Ok(()),
         };
         let Some((address, other, that)) = found else { return Ok(()) };
-        let this = if touch == Touch::Read { RacingAccess::Read } else { RacingAccess::Write };
+        let this = if kind == AccessKind::Read { RacingAccess::Read } else { RacingAccess::Write };
         let other = Box::new(self.site(&other));
         Err(FaultKind::Race { address, space: sight.space, this, that, other })
     }
@@ -147,16 +147,16 @@ impl<'a> Races<'a> {
     /// Notes the access; the first byte where it races, and with what.
     fn see_in(
         &mut self,
-        seen: &mut Seen,
-        sight: &Sight,
-        touch: Touch,
-    ) -> Option<(u64, Stamp, RacingAccess)> {
+        seen: &mut AccessHistory,
+        sight: &LaneAccess,
+        kind: AccessKind,
+    ) -> Option<(u64, AccessStamp, RacingAccess)> {
         let (first, count) = sight.bytes;
-        let strong = sight.strong || touch == Touch::Atomic;
-        if strong && !matches!(touch, Touch::Write { .. }) {
+        let strong = sight.strong || kind == AccessKind::Atomic;
+        if strong && !matches!(kind, AccessKind::Write { .. }) {
             self.acquire(seen, first, sight.warp);
         }
-        let stamp = Stamp {
+        let stamp = AccessStamp {
             block: self.block,
             thread: (sight.warp * LANES + sight.lane) as u32,
             clock: self.clocks[sight.warp][sight.warp],
@@ -165,19 +165,19 @@ impl<'a> Races<'a> {
         };
         for address in first..first + count {
             let cell = seen.cell(address);
-            if let Some((other, that)) = cell.conflict(touch, |other| self.races(&stamp, other)) {
+            if let Some((other, that)) = cell.conflict(kind, |other| self.races(&stamp, other)) {
                 return Some((address, other, that));
             }
-            cell.note(touch, stamp);
+            cell.note(kind, stamp);
         }
-        if strong && touch != Touch::Read {
+        if strong && kind != AccessKind::Read {
             self.publish(seen, first, sight.warp);
         }
         None
     }
 
     /// Whether nothing orders two accesses.
-    fn races(&self, stamp: &Stamp, other: &Stamp) -> bool {
+    fn races(&self, stamp: &AccessStamp, other: &AccessStamp) -> bool {
         if other.is_by_same_thread(stamp) || other.strong && stamp.strong {
             return false;
         }
@@ -188,7 +188,7 @@ impl<'a> Races<'a> {
         other.clock >= self.clocks[mine][theirs]
     }
 
-    fn acquire(&mut self, seen: &Seen, address: u64, warp: usize) {
+    fn acquire(&mut self, seen: &AccessHistory, address: u64, warp: usize) {
         let Some(release) = seen.releases.get(&address) else { return };
         if release.block == self.block {
             join(&mut self.clocks[warp], &release.clocks);
@@ -196,7 +196,7 @@ impl<'a> Races<'a> {
         self.known.extend(&release.blocks);
     }
 
-    fn publish(&mut self, seen: &mut Seen, address: u64, warp: usize) {
+    fn publish(&mut self, seen: &mut AccessHistory, address: u64, warp: usize) {
         let count = self.clocks.len();
         self.clocks[warp][warp] += 1;
         let release = seen.releases.entry(address).or_default();
@@ -210,7 +210,7 @@ impl<'a> Races<'a> {
         release.blocks.extend(&self.known);
     }
 
-    fn site(&self, stamp: &Stamp) -> FaultSite {
+    fn site(&self, stamp: &AccessStamp) -> FaultSite {
         site_of(self.program, self.launch, (stamp.block, stamp.thread, stamp.pc))
     }
 }

@@ -4,7 +4,7 @@
 //! run. Kernels that must replay bit for bit use them on integers only.
 
 use super::kernel::Emit;
-use super::memory::Place;
+use super::memory::Location;
 use super::pointer::{Index, Ptr};
 use super::scalar::{Arg, Scalar};
 use super::shared::Shared;
@@ -19,7 +19,7 @@ impl AtomicScalar for i32 {}
 impl AtomicScalar for u64 {}
 impl AtomicScalar for f32 {}
 
-impl<'k> Place<'k> {
+impl<'k> Location<'k> {
     #[track_caller]
     fn atomic<T: Scalar>(self, operation: Modifier, values: &[Value<'k, T>]) -> Value<'k, T> {
         // Exchanges know bits only.
@@ -40,7 +40,7 @@ macro_rules! atomics {
             /// Adds `value` to element `index` and gives what was there before.
             #[track_caller]
             pub fn atomic_add(self, index: impl Index<'k>, value: Value<'k, T>) -> Value<'k, T> {
-                self.at(index).place().atomic(Modifier::Add, &[value])
+                self.at(index).location().atomic(Modifier::Add, &[value])
             }
 
             /// Sets element `index` to `value` and gives what was there before.
@@ -50,7 +50,7 @@ macro_rules! atomics {
                 index: impl Index<'k>,
                 value: Value<'k, T>,
             ) -> Value<'k, T> {
-                self.at(index).place().atomic(Modifier::Exch, &[value])
+                self.at(index).location().atomic(Modifier::Exch, &[value])
             }
 
             /// Sets element `index` to `new` if its bits are those of `expected`, and gives what
@@ -63,7 +63,7 @@ macro_rules! atomics {
                 new: Value<'k, T>,
             ) -> Value<'k, T> {
                 let expected = expected.bring(new.kernel());
-                self.at(index).place().atomic(Modifier::Cas, &[expected, new])
+                self.at(index).location().atomic(Modifier::Cas, &[expected, new])
             }
         }
 
@@ -72,14 +72,14 @@ macro_rules! atomics {
             /// before.
             #[track_caller]
             pub fn atomic_min(self, index: impl Index<'k>, value: Value<'k, T>) -> Value<'k, T> {
-                self.at(index).place().atomic(Modifier::Min, &[value])
+                self.at(index).location().atomic(Modifier::Min, &[value])
             }
 
             /// Sets element `index` to the greater of it and `value`, and gives what was there
             /// before.
             #[track_caller]
             pub fn atomic_max(self, index: impl Index<'k>, value: Value<'k, T>) -> Value<'k, T> {
-                self.at(index).place().atomic(Modifier::Max, &[value])
+                self.at(index).location().atomic(Modifier::Max, &[value])
             }
         }
     };

@@ -3,7 +3,7 @@
 use super::kernel::Emit;
 use super::predicate::Pred;
 use super::scalar::{Float, Scalar};
-use super::value::{Source, Value};
+use super::value::{Value, ValueSource};
 use crate::ast::{Modifier, Opcode, Operand, Type};
 
 impl<'k, T: Scalar> Value<'k, T> {
@@ -15,8 +15,11 @@ impl<'k, T: Scalar> Value<'k, T> {
     pub fn cast<U: Scalar>(self) -> Value<'k, U> {
         let (from, to) = (T::TYPE, U::TYPE);
         if !from.is_float() && !to.is_float() {
-            if let Source::Constant(bits) = self.source() {
-                return Value::new(self.kernel(), Source::Constant(U::from_bits(bits).to_bits()));
+            if let ValueSource::Constant(bits) = self.source() {
+                return Value::new(
+                    self.kernel(),
+                    ValueSource::Constant(U::from_bits(bits).to_bits()),
+                );
             }
             if from.size() == to.size() {
                 return Value::new(self.kernel(), self.source());
@@ -39,8 +42,8 @@ impl<'k, T: Scalar> Value<'k, T> {
     /// Copies the bits into a register of another type of the same size.
     #[track_caller]
     fn reinterpret<U: Scalar>(self) -> Value<'k, U> {
-        if let Source::Constant(bits) = self.source() {
-            return Value::new(self.kernel(), Source::Constant(bits));
+        if let ValueSource::Constant(bits) = self.source() {
+            return Value::new(self.kernel(), ValueSource::Constant(bits));
         }
         let ty = if U::TYPE.size() == 8 { Type::B64 } else { Type::B32 };
         let operands = vec![self.operand()];

@@ -7,7 +7,7 @@ use super::pointer::Ptr;
 use super::scalar::Scalar;
 pub(super) use super::state::Emit;
 use super::state::State;
-use super::value::{Source, Value};
+use super::value::{Value, ValueSource};
 use crate::ast::{
     Address, AddressBase, Entry, Guard, LabelId, Modifier, Opcode, Operand, Parameter, RegisterId,
     Special, Statement, Symbol, Type, Variable,
@@ -76,7 +76,7 @@ impl<'k> Kernel<'k> {
 
     /// A constant. It takes no register until it must.
     pub fn constant<T: Scalar>(&self, value: T) -> Value<'k, T> {
-        Value::new(*self, Source::Constant(value.to_bits()))
+        Value::new(*self, ValueSource::Constant(value.to_bits()))
     }
 
     /// Sets the most threads per block that the kernel may be launched with (`.maxntid`), which

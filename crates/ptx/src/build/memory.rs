@@ -9,7 +9,7 @@ use crate::ast::{Address, Modifier, Opcode, Operand, Type};
 
 /// A place in memory that elements of type `T` are read from or written to.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'k> {
+pub(super) struct Location<'k> {
     pub(super) kernel: Kernel<'k>,
     pub(super) space: Modifier,
     pub(super) address: Address,
@@ -23,7 +23,7 @@ fn vector_modifier<const N: usize>() -> Modifier {
     }
 }
 
-impl<'k> Place<'k> {
+impl<'k> Location<'k> {
     /// Loads one element; `hint` says how.
     pub(super) fn load<T: Scalar>(self, hint: Option<Modifier>) -> Value<'k, T> {
         let mut modifiers = vec![self.space];

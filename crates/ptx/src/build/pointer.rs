@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use super::kernel::{Emit, Kernel};
-use super::memory::Place;
+use super::memory::Location;
 use super::predicate::Pred;
 use super::scalar::{Arg, Scalar};
 use super::value::Value;
@@ -146,31 +146,31 @@ impl<'k, T: Scalar> Ptr<'k, T> {
     }
 
     #[track_caller]
-    pub(super) fn place(self) -> Place<'k> {
+    pub(super) fn location(self) -> Location<'k> {
         // An offset in an address has 32 bits.
         let fits = i32::try_from(self.offset).is_ok();
         let (base, offset) = if fits { (self.base, self.offset) } else { (self.address(), 0) };
         let address = Address { base: AddressBase::Register(base.register()), offset };
-        Place { kernel: self.kernel(), space: Modifier::Global, address }
+        Location { kernel: self.kernel(), space: Modifier::Global, address }
     }
 
     /// Loads element `index`.
     #[track_caller]
     pub fn load(self, index: impl Index<'k>) -> Value<'k, T> {
-        self.at(index).place().load(None)
+        self.at(index).location().load(None)
     }
 
     /// Loads element `index` through the read-only cache. Nothing may write it during the launch.
     #[track_caller]
     pub fn load_nc(self, index: impl Index<'k>) -> Value<'k, T> {
-        self.at(index).place().load(Some(Modifier::Nc))
+        self.at(index).location().load(Some(Modifier::Nc))
     }
 
     /// Loads element `index` from the memory itself and from no cache that could be stale: what the
     /// host or another device may have written (`ld.volatile`).
     #[track_caller]
     pub fn load_volatile(self, index: impl Index<'k>) -> Value<'k, T> {
-        self.at(index).place().load(Some(Modifier::Volatile))
+        self.at(index).location().load(Some(Modifier::Volatile))
     }
 
     /// Stores `value` as element `index` where the host or another device looks for it
@@ -179,49 +179,50 @@ impl<'k, T: Scalar> Ptr<'k, T> {
     #[track_caller]
     pub fn store_volatile(self, index: impl Index<'k>, value: impl Arg<'k, T>) {
         let value = value.bring(self.kernel());
-        self.at(index).place().store_as(value, Some(Modifier::Volatile));
+        self.at(index).location().store_as(value, Some(Modifier::Volatile));
     }
 
     /// Asks for the line of memory that is here, so that a later load finds it in the L2 cache
     /// (`prefetch.global.L2`). Nothing waits for it, and nothing else follows from it.
     #[track_caller]
     pub fn prefetch(self) {
-        let place = self.place();
+        let location = self.location();
         let (operands, modifiers) =
-            (vec![Operand::Address(place.address)], &[Modifier::Global, Modifier::L2]);
+            (vec![Operand::Address(location.address)], &[Modifier::Global, Modifier::L2]);
         let opcode = Opcode::Prefetch;
-        place.kernel.emit(Emit { opcode, modifiers, types: &[], operands });
+        location.kernel.emit(Emit { opcode, modifiers, types: &[], operands });
     }
 
     /// Asks for the `bytes` bytes from here on, as [`Ptr::prefetch`] does for one line: a whole
     /// number of 16 bytes, from a multiple of 16 (`cp.async.bulk.prefetch`). sm_90 and later.
     #[track_caller]
     pub fn prefetch_run(self, bytes: impl Arg<'k, u32>) {
-        let place = self.place();
-        let operands = vec![Operand::Address(place.address), bytes.bring(place.kernel).operand()];
+        let location = self.location();
+        let operands =
+            vec![Operand::Address(location.address), bytes.bring(location.kernel).operand()];
         let modifiers = &[Modifier::Async, Modifier::BulkPrefetch, Modifier::L2Global];
-        place.kernel.emit(Emit { opcode: Opcode::Cp, modifiers, types: &[], operands });
+        location.kernel.emit(Emit { opcode: Opcode::Cp, modifiers, types: &[], operands });
     }
 
     /// Stores `value` as element `index`.
     #[track_caller]
     pub fn store(self, index: impl Index<'k>, value: impl Arg<'k, T>) {
         let value = value.bring(self.kernel());
-        self.at(index).place().store(value);
+        self.at(index).location().store(value);
     }
 
     /// Loads the two elements from `index` at once. Their address must be a multiple of the size
     /// of both.
     #[track_caller]
     pub fn load_vec2(self, index: impl Index<'k>) -> [Value<'k, T>; 2] {
-        self.at(index).place().load_vector(None)
+        self.at(index).location().load_vector(None)
     }
 
     /// Stores two elements from `index` at once. Their address must be a multiple of the size of
     /// both.
     #[track_caller]
     pub fn store_vec2(self, index: impl Index<'k>, values: [Value<'k, T>; 2]) {
-        self.at(index).place().store_vector(values);
+        self.at(index).location().store_vector(values);
     }
 }
 
@@ -229,27 +230,27 @@ impl<'k, T: super::Word> Ptr<'k, T> {
     /// Loads the four elements from `index` at once. Their address must be a multiple of 16.
     #[track_caller]
     pub fn load_vec4(self, index: impl Index<'k>) -> [Value<'k, T>; 4] {
-        self.at(index).place().load_vector(None)
+        self.at(index).location().load_vector(None)
     }
 
     /// Loads the four elements from `index` at once through the read-only cache. Nothing may write
     /// them during the launch, and their address must be a multiple of 16.
     #[track_caller]
     pub fn load_vec4_nc(self, index: impl Index<'k>) -> [Value<'k, T>; 4] {
-        self.at(index).place().load_vector(Some(Modifier::Nc))
+        self.at(index).location().load_vector(Some(Modifier::Nc))
     }
 
     /// Loads the four elements from `index` at once, as [`Ptr::load_volatile`] loads one. Their
     /// address must be a multiple of 16.
     #[track_caller]
     pub fn load_vec4_volatile(self, index: impl Index<'k>) -> [Value<'k, T>; 4] {
-        self.at(index).place().load_vector(Some(Modifier::Volatile))
+        self.at(index).location().load_vector(Some(Modifier::Volatile))
     }
 
     /// Stores four elements from `index` at once. Their address must be a multiple of 16.
     #[track_caller]
     pub fn store_vec4(self, index: impl Index<'k>, values: [Value<'k, T>; 4]) {
-        self.at(index).place().store_vector(values);
+        self.at(index).location().store_vector(values);
     }
 }
 

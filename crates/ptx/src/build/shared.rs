@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use super::kernel::{Emit, Kernel};
-use super::memory::Place;
+use super::memory::Location;
 use super::pointer::{Index, Position};
 use super::scalar::{Arg, Scalar};
 use super::value::Value;
@@ -126,40 +126,40 @@ impl<'k, T: Scalar> Shared<'k, T> {
     }
 
     #[track_caller]
-    pub(super) fn place(self) -> Place<'k> {
+    pub(super) fn location(self) -> Location<'k> {
         let base = match self.register {
             Some(_) => AddressBase::Register(self.base()),
             None => AddressBase::Symbol(self.symbol),
         };
         let address = Address { base, offset: self.offset };
-        Place { kernel: self.kernel, space: Modifier::Shared, address }
+        Location { kernel: self.kernel, space: Modifier::Shared, address }
     }
 
     /// Loads element `index`.
     #[track_caller]
     pub fn load(self, index: impl Index<'k>) -> Value<'k, T> {
-        self.at(index).place().load(None)
+        self.at(index).location().load(None)
     }
 
     /// Stores `value` as element `index`.
     #[track_caller]
     pub fn store(self, index: impl Index<'k>, value: impl Arg<'k, T>) {
         let value = value.bring(self.kernel);
-        self.at(index).place().store(value);
+        self.at(index).location().store(value);
     }
 
     /// Loads the two elements from `index` at once. Their address must be a multiple of the size
     /// of both.
     #[track_caller]
     pub fn load_vec2(self, index: impl Index<'k>) -> [Value<'k, T>; 2] {
-        self.at(index).place().load_vector(None)
+        self.at(index).location().load_vector(None)
     }
 
     /// Stores two elements from `index` at once. Their address must be a multiple of the size of
     /// both.
     #[track_caller]
     pub fn store_vec2(self, index: impl Index<'k>, values: [Value<'k, T>; 2]) {
-        self.at(index).place().store_vector(values);
+        self.at(index).location().store_vector(values);
     }
 }
 
@@ -167,13 +167,13 @@ impl<'k, T: super::Word> Shared<'k, T> {
     /// Loads the four elements from `index` at once. Their address must be a multiple of 16.
     #[track_caller]
     pub fn load_vec4(self, index: impl Index<'k>) -> [Value<'k, T>; 4] {
-        self.at(index).place().load_vector(None)
+        self.at(index).location().load_vector(None)
     }
 
     /// Stores four elements from `index` at once. Their address must be a multiple of 16.
     #[track_caller]
     pub fn store_vec4(self, index: impl Index<'k>, values: [Value<'k, T>; 4]) {
-        self.at(index).place().store_vector(values);
+        self.at(index).location().store_vector(values);
     }
 }
 

@@ -16,16 +16,16 @@ impl<'k, T: Scalar> Shared<'k, T> {
     /// after it. sm_80 and later.
     #[track_caller]
     pub fn copy_async<U: Scalar>(self, from: Ptr<'k, U>, bytes: impl Arg<'k, u32>) {
-        let place = self.place();
+        let location = self.location();
         let base = AddressBase::Register(from.address().register());
         let operands = vec![
-            Operand::Address(place.address),
+            Operand::Address(location.address),
             Operand::Address(Address { base, offset: 0 }),
             Operand::Immediate(Immediate::Integer(BYTES)),
-            bytes.bring(place.kernel).operand(),
+            bytes.bring(location.kernel).operand(),
         ];
         let modifiers = &[Modifier::Async, Modifier::Cg, Modifier::SharedGlobal];
-        place.kernel.emit(Emit { opcode: Opcode::Cp, modifiers, types: &[], operands });
+        location.kernel.emit(Emit { opcode: Opcode::Cp, modifiers, types: &[], operands });
     }
 }
 

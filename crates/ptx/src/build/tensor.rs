@@ -76,23 +76,23 @@ impl<'k> Shared<'k, u32> {
     /// of column lane ÷ 4 where `transposed`. Every lane of the warp must take part.
     #[track_caller]
     pub fn load_matrices(self, transposed: bool) -> [Value<'k, u32>; 4] {
-        let place = self.place();
-        let registers = [(); 4].map(|()| place.kernel.register(Type::U32));
+        let location = self.location();
+        let registers = [(); 4].map(|()| location.kernel.register(Type::U32));
         let mut modifiers = vec![Modifier::Sync, Modifier::Aligned, Modifier::M8n8, Modifier::X4];
         modifiers.extend(transposed.then_some(Modifier::Trans));
         modifiers.push(Modifier::Shared);
         let operands = vec![
             Operand::Vector(registers.map(Operand::Register).to_vec()),
-            Operand::Address(place.address),
+            Operand::Address(location.address),
         ];
         let types = &[Type::B16];
-        place.kernel.emit(Emit {
+        location.kernel.emit(Emit {
             opcode: Opcode::Ldmatrix,
             modifiers: &modifiers,
             types,
             operands,
         });
-        registers.map(|register| Value::from_register(place.kernel, register))
+        registers.map(|register| Value::from_register(location.kernel, register))
     }
 }
 

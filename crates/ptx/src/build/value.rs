@@ -9,7 +9,7 @@ use crate::ast::{Modifier, Opcode, Operand, RegisterId, Type};
 
 /// Where a value is.
 #[derive(Clone, Copy)]
-pub(super) enum Source {
+pub(super) enum ValueSource {
     Register(RegisterId),
     /// Known while building, as bits.
     Constant(u64),
@@ -20,17 +20,17 @@ pub(super) enum Source {
 #[derive(Clone, Copy)]
 pub struct Value<'k, T> {
     kernel: Kernel<'k>,
-    source: Source,
+    source: ValueSource,
     ty: PhantomData<T>,
 }
 
 impl<'k, T: Scalar> Value<'k, T> {
-    pub(super) fn new(kernel: Kernel<'k>, source: Source) -> Self {
+    pub(super) fn new(kernel: Kernel<'k>, source: ValueSource) -> Self {
         Self { kernel, source, ty: PhantomData }
     }
 
     pub(super) fn from_register(kernel: Kernel<'k>, register: RegisterId) -> Self {
-        Self::new(kernel, Source::Register(register))
+        Self::new(kernel, ValueSource::Register(register))
     }
 
     /// The kernel that the value belongs to.
@@ -38,22 +38,22 @@ impl<'k, T: Scalar> Value<'k, T> {
         self.kernel
     }
 
-    pub(super) fn source(self) -> Source {
+    pub(super) fn source(self) -> ValueSource {
         self.source
     }
 
     /// The number, if it is known while building.
     pub fn known(self) -> Option<T> {
         match self.source {
-            Source::Constant(bits) => Some(T::from_bits(bits)),
-            Source::Register(_) => None,
+            ValueSource::Constant(bits) => Some(T::from_bits(bits)),
+            ValueSource::Register(_) => None,
         }
     }
 
     /// The value as an operand.
     #[track_caller]
     pub(super) fn operand(self) -> Operand {
-        if let Source::Register(register) = self.source {
+        if let ValueSource::Register(register) = self.source {
             self.kernel.check_open(register);
         }
         self.operand_unchecked()
@@ -61,8 +61,8 @@ impl<'k, T: Scalar> Value<'k, T> {
 
     pub(super) fn operand_unchecked(self) -> Operand {
         match self.source {
-            Source::Register(register) => Operand::Register(register),
-            Source::Constant(bits) => Operand::Immediate(T::immediate(bits)),
+            ValueSource::Register(register) => Operand::Register(register),
+            ValueSource::Constant(bits) => Operand::Immediate(T::immediate(bits)),
         }
     }
 
@@ -70,11 +70,11 @@ impl<'k, T: Scalar> Value<'k, T> {
     #[track_caller]
     pub(super) fn register(self) -> RegisterId {
         match self.source {
-            Source::Register(register) => {
+            ValueSource::Register(register) => {
                 self.kernel.check_open(register);
                 register
             }
-            Source::Constant(_) => {
+            ValueSource::Constant(_) => {
                 let operands = vec![self.operand_unchecked()];
                 let types = &[T::TYPE];
                 self.kernel
@@ -170,15 +170,15 @@ impl<'k, T: Scalar> Value<'k, T> {
 impl<'k, T: Integer> Value<'k, T> {
     /// Whether the value is known while building to be `number`.
     pub(super) fn is_known(self, number: u64) -> bool {
-        matches!(self.source, Source::Constant(bits) if bits == number)
+        matches!(self.source, ValueSource::Constant(bits) if bits == number)
     }
 }
 
 impl<T: Scalar> std::fmt::Debug for Value<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.source {
-            Source::Register(register) => write!(f, "Value<{}>(#{})", T::TYPE, register.0),
-            Source::Constant(bits) => write!(f, "Value({:?})", T::from_bits(bits)),
+            ValueSource::Register(register) => write!(f, "Value<{}>(#{})", T::TYPE, register.0),
+            ValueSource::Constant(bits) => write!(f, "Value({:?})", T::from_bits(bits)),
         }
     }
 }

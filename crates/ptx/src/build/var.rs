@@ -54,7 +54,7 @@ impl<'k, T: Scalar> Var<'k, T> {
 
     /// The register itself, for instructions that change it in place.
     #[track_caller]
-    pub(super) fn place(self) -> RegisterId {
+    pub(super) fn register(self) -> RegisterId {
         self.kernel.check_open(self.register);
         self.register
     }

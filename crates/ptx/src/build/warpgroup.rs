@@ -40,7 +40,7 @@ pub enum Line {
 impl<'k> Shared<'k, u32> {
     /// The matrix whose lines begin here, at a multiple of 1024 bytes.
     ///
-    /// Source: "Matrix Descriptor Format" of `wgmma` in the PTX ISA manual. Byte offsets are in
+    /// ValueSource: "Matrix Descriptor Format" of `wgmma` in the PTX ISA manual. Byte offsets are in
     /// units of 16; the one from eight lines to the next eight is the stride, and the one from 64
     /// rows or columns to the next, where a line holds them, the leading one.
     #[track_caller]
@@ -117,7 +117,7 @@ impl<'k> Kernel<'k> {
         };
         let constant = |value: i64| Operand::Immediate(Immediate::Integer(value));
         let operands = vec![
-            Operand::Vector(sums.iter().map(|sum| Operand::Register(sum.place())).collect()),
+            Operand::Vector(sums.iter().map(|sum| Operand::Register(sum.register())).collect()),
             Operand::Register(a.descriptor.register()),
             Operand::Register(b.descriptor.register()),
             // The sums are added to, and neither sign is changed.
@@ -156,7 +156,7 @@ impl<'k> Kernel<'k> {
         assert!(!b.transposed, "a line of tf32 holds steps of the contraction");
         let constant = |value: i64| Operand::Immediate(Immediate::Integer(value));
         let operands = vec![
-            Operand::Vector(sums.iter().map(|sum| Operand::Register(sum.place())).collect()),
+            Operand::Vector(sums.iter().map(|sum| Operand::Register(sum.register())).collect()),
             Operand::Vector(a.iter().map(|value| Operand::Register(value.register())).collect()),
             Operand::Register(b.descriptor.register()),
             constant((!anew).into()),

@@ -10,7 +10,7 @@ use crate::target::IsaVersion;
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
     /// The modifiers. Each slot is filled at most once.
-    pub slots: &'static [Slot],
+    pub slots: &'static [ModifierChoice],
     /// For each type position, the types that may stand there.
     pub types: &'static [&'static [Type]],
     /// The operands.
@@ -25,7 +25,7 @@ pub struct Form {
 
 /// A place for one modifier out of several.
 #[derive(Clone, Copy, Debug)]
-pub struct Slot {
+pub struct ModifierChoice {
     /// The modifiers that may stand here.
     pub choices: &'static [Modifier],
     /// Whether one of them must.
@@ -143,7 +143,7 @@ impl Shape {
 impl Form {
     /// A form that every supported target and version has.
     pub(super) const fn new(
-        slots: &'static [Slot],
+        slots: &'static [ModifierChoice],
         types: &'static [&'static [Type]],
         operands: &'static [Shape],
     ) -> Self {
@@ -172,13 +172,13 @@ impl Form {
 }
 
 /// A slot that must be filled.
-pub(super) const fn one(choices: &'static [Modifier]) -> Slot {
-    Slot { choices, required: true }
+pub(super) const fn one(choices: &'static [Modifier]) -> ModifierChoice {
+    ModifierChoice { choices, required: true }
 }
 
 /// A slot that may be filled.
-pub(super) const fn maybe(choices: &'static [Modifier]) -> Slot {
-    Slot { choices, required: false }
+pub(super) const fn maybe(choices: &'static [Modifier]) -> ModifierChoice {
+    ModifierChoice { choices, required: false }
 }
 
 /// The form as a line of a manual, without the opcode: `{.rn|.rz}{.ftz}.f32 d, a, b`.

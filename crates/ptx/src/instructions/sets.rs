@@ -1,6 +1,6 @@
 //! Sets of modifiers and types, and lists of operands, that rows of the table share.
 
-use super::form::{Shape, Slot, Ty, maybe, one};
+use super::form::{ModifierChoice, Shape, Ty, maybe, one};
 use crate::ast::{Modifier as M, Type};
 use crate::target::IsaVersion;
 
@@ -22,10 +22,10 @@ pub(super) const ISA_8_6: IsaVersion = IsaVersion::new(8, 6);
 pub(super) const ISA_8_8: IsaVersion = IsaVersion::new(8, 8);
 
 // Modifiers.
-pub(super) const FTZ: Slot = maybe(&[M::Ftz]);
-pub(super) const SAT: Slot = maybe(&[M::Sat]);
-pub(super) const ALIGNED: Slot = maybe(&[M::Aligned]);
-pub(super) const APPROX: Slot = one(&[M::Approx]);
+pub(super) const FTZ: ModifierChoice = maybe(&[M::Ftz]);
+pub(super) const SAT: ModifierChoice = maybe(&[M::Sat]);
+pub(super) const ALIGNED: ModifierChoice = maybe(&[M::Aligned]);
+pub(super) const APPROX: ModifierChoice = one(&[M::Approx]);
 pub(super) const ROUND: &[M] = &[M::Rn, M::Rz, M::Rm, M::Rp];
 pub(super) const ROUND_OR_APPROX: &[M] = &[M::Rn, M::Rz, M::Rm, M::Rp, M::Approx];
 pub(super) const ROUND_INTEGER: &[M] = &[M::Rni, M::Rzi, M::Rmi, M::Rpi];
@@ -52,7 +52,7 @@ pub(super) const ISSPACEP_SPACES: &[M] =
 pub(super) const SCOPES: &[M] = &[M::Cta, M::Cluster, M::Gpu, M::Sys];
 pub(super) const LOAD_CACHE: &[M] = &[M::Ca, M::Cg, M::Cs, M::Lu, M::Cv];
 /// How long the first-level cache shall keep what is accessed.
-pub(super) const L1_EVICTION: Slot = maybe(&[
+pub(super) const L1_EVICTION: ModifierChoice = maybe(&[
     M::L1EvictNormal,
     M::L1EvictUnchanged,
     M::L1EvictFirst,
@@ -60,10 +60,11 @@ pub(super) const L1_EVICTION: Slot = maybe(&[
     M::L1NoAllocate,
 ]);
 /// How much the second-level cache shall fetch.
-pub(super) const L2_FETCH: Slot = maybe(&[M::L2Bytes64, M::L2Bytes128, M::L2Bytes256]);
-pub(super) const GENERIC_OR_GLOBAL: Slot = maybe(&[M::Global]);
-pub(super) const L2_EVICTION: Slot = maybe(&[M::L2EvictNormal, M::L2EvictFirst, M::L2EvictLast]);
-pub(super) const CACHE_HINT: Slot = one(&[M::L2CacheHint]);
+pub(super) const L2_FETCH: ModifierChoice = maybe(&[M::L2Bytes64, M::L2Bytes128, M::L2Bytes256]);
+pub(super) const GENERIC_OR_GLOBAL: ModifierChoice = maybe(&[M::Global]);
+pub(super) const L2_EVICTION: ModifierChoice =
+    maybe(&[M::L2EvictNormal, M::L2EvictFirst, M::L2EvictLast]);
+pub(super) const CACHE_HINT: ModifierChoice = one(&[M::L2CacheHint]);
 pub(super) const READ_ONLY_CACHE: &[M] = &[M::Ca, M::Cg, M::Cs];
 pub(super) const STORE_CACHE: &[M] = &[M::Wb, M::Cg, M::Cs, M::Wt];
 pub(super) const VECTOR: &[M] = &[M::V2, M::V4];
@@ -93,36 +94,37 @@ pub(super) const COMPARE_FLOAT: &[M] = &[
 pub(super) const CLASSES: &[M] =
     &[M::Finite, M::Infinite, M::Number, M::NotANumber, M::Normal, M::Subnormal];
 
-pub(super) const ATOMIC_ORDER: Slot = maybe(&[M::Relaxed, M::Acquire, M::Release, M::AcqRel]);
-pub(super) const REDUCE_ORDER: Slot = maybe(&[M::Relaxed, M::Release]);
-pub(super) const ATOMIC_SCOPE: Slot = maybe(SCOPES);
-const WHERE: Slot = maybe(ATOMIC_SPACES);
-const ADD_HALF: [Slot; 2] = [one(&[M::Add]), one(&[M::NoFtz])];
+pub(super) const ATOMIC_ORDER: ModifierChoice =
+    maybe(&[M::Relaxed, M::Acquire, M::Release, M::AcqRel]);
+pub(super) const REDUCE_ORDER: ModifierChoice = maybe(&[M::Relaxed, M::Release]);
+pub(super) const ATOMIC_SCOPE: ModifierChoice = maybe(SCOPES);
+const WHERE: ModifierChoice = maybe(ATOMIC_SPACES);
+const ADD_HALF: [ModifierChoice; 2] = [one(&[M::Add]), one(&[M::NoFtz])];
 
 /// The slots of an atomic operation.
-const fn atomic(operation: Slot) -> [Slot; 4] {
+const fn atomic(operation: ModifierChoice) -> [ModifierChoice; 4] {
     [ATOMIC_ORDER, ATOMIC_SCOPE, WHERE, operation]
 }
 
 /// The slots of a reduction.
-const fn reduction(operation: Slot) -> [Slot; 4] {
+const fn reduction(operation: ModifierChoice) -> [ModifierChoice; 4] {
     [REDUCE_ORDER, ATOMIC_SCOPE, WHERE, operation]
 }
 
-pub(super) const ATOMIC_ADD: &[Slot] = &atomic(one(&[M::Add]));
-pub(super) const ATOMIC_EXTREME: &[Slot] = &atomic(one(&[M::Min, M::Max]));
-pub(super) const ATOMIC_LOGIC: &[Slot] = &atomic(one(COMBINE));
-pub(super) const ATOMIC_COUNT: &[Slot] = &atomic(one(&[M::Inc, M::Dec]));
-pub(super) const ATOMIC_EXCHANGE: &[Slot] = &atomic(one(&[M::Exch]));
-pub(super) const ATOMIC_COMPARE: &[Slot] = &atomic(one(&[M::Cas]));
-pub(super) const ATOMIC_ADD_HALF: &[Slot] =
+pub(super) const ATOMIC_ADD: &[ModifierChoice] = &atomic(one(&[M::Add]));
+pub(super) const ATOMIC_EXTREME: &[ModifierChoice] = &atomic(one(&[M::Min, M::Max]));
+pub(super) const ATOMIC_LOGIC: &[ModifierChoice] = &atomic(one(COMBINE));
+pub(super) const ATOMIC_COUNT: &[ModifierChoice] = &atomic(one(&[M::Inc, M::Dec]));
+pub(super) const ATOMIC_EXCHANGE: &[ModifierChoice] = &atomic(one(&[M::Exch]));
+pub(super) const ATOMIC_COMPARE: &[ModifierChoice] = &atomic(one(&[M::Cas]));
+pub(super) const ATOMIC_ADD_HALF: &[ModifierChoice] =
     &[ATOMIC_ORDER, ATOMIC_SCOPE, WHERE, ADD_HALF[0], ADD_HALF[1]];
 
-pub(super) const REDUCE_ADD: &[Slot] = &reduction(one(&[M::Add]));
-pub(super) const REDUCE_EXTREME: &[Slot] = &reduction(one(&[M::Min, M::Max]));
-pub(super) const REDUCE_LOGIC: &[Slot] = &reduction(one(COMBINE));
-pub(super) const REDUCE_COUNT: &[Slot] = &reduction(one(&[M::Inc, M::Dec]));
-pub(super) const REDUCE_ADD_HALF: &[Slot] =
+pub(super) const REDUCE_ADD: &[ModifierChoice] = &reduction(one(&[M::Add]));
+pub(super) const REDUCE_EXTREME: &[ModifierChoice] = &reduction(one(&[M::Min, M::Max]));
+pub(super) const REDUCE_LOGIC: &[ModifierChoice] = &reduction(one(COMBINE));
+pub(super) const REDUCE_COUNT: &[ModifierChoice] = &reduction(one(&[M::Inc, M::Dec]));
+pub(super) const REDUCE_ADD_HALF: &[ModifierChoice] =
     &[REDUCE_ORDER, ATOMIC_SCOPE, WHERE, ADD_HALF[0], ADD_HALF[1]];
 
 // Types.

@@ -20,7 +20,7 @@ mod warpgroup;
 mod prelude {
     pub(super) use super::forms;
     pub(super) use crate::ast::{Modifier, Type};
-    pub(super) use crate::instructions::form::{Form, Shape, Slot, Ty, maybe, one};
+    pub(super) use crate::instructions::form::{Form, ModifierChoice, Shape, Ty, maybe, one};
     pub(super) use crate::instructions::sets::*;
 }
 
@@ -33,7 +33,7 @@ macro_rules! forms {
     ),* $(,)? ] )*) => { $(
         $(#[$doc])*
         pub(super) const $name: &[Form] = &[$({
-            const SLOTS: &[$crate::instructions::form::Slot] = $slots;
+            const SLOTS: &[$crate::instructions::form::ModifierChoice] = $slots;
             const TYPES: &[&[$crate::ast::Type]] = $types;
             const OPERANDS: &[$crate::instructions::form::Shape] = $operands;
             Form::new(SLOTS, TYPES, OPERANDS)$(.since($isa, $sm)$(.$exactly())?)?

@@ -85,10 +85,10 @@ pub(super) fn is_elsewhere(choice: &Choice<'_>) -> bool {
 /// the assembler takes them.
 fn is_not_simulated(choice: &Choice<'_>) -> bool {
     let of = choice.types.first().copied();
-    let is_brain = matches!(of, Some(Type::Bf16 | Type::Bf16x2));
+    let is_bf16 = matches!(of, Some(Type::Bf16 | Type::Bf16x2));
     let is_directed = ["rz", "rm", "rp"].iter().any(|word| choice.says(word));
     match choice.opcode.text() {
-        "fma" => choice.says("oob") || is_directed && is_brain,
+        "fma" => choice.says("oob") || is_directed && is_bf16,
         "madc" => choice.says("sat") || of.is_some_and(|of| of.size() == 2),
         "mma" => is_directed,
         _ => false,

@@ -22,8 +22,8 @@ pub(super) struct Frame<'a> {
     pub(super) entry: &'a Entry,
     /// The types of the registers.
     pub(super) types: Vec<Type>,
-    /// The slot of the first register.
-    first_slot: u32,
+    /// The register of the first register.
+    first_register: u32,
     /// The number of the first label.
     first_label: u32,
     /// The label that `ret` jumps to; none in a kernel.
@@ -41,7 +41,7 @@ impl<'a> Frame<'a> {
             code: 0,
             entry,
             types: entry.register_types(),
-            first_slot: 0,
+            first_register: 0,
             first_label: 0,
             end: None,
             passed: (Vec::new(), Vec::new()),
@@ -49,10 +49,10 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The slot of a register, if it is declared.
-    pub(super) fn slot(&self, register: u32) -> Option<VirtualRegister> {
+    /// The register of a register, if it is declared.
+    pub(super) fn register(&self, register: u32) -> Option<VirtualRegister> {
         let known = (register as usize) < self.types.len();
-        known.then(|| VirtualRegister(self.first_slot + register))
+        known.then(|| VirtualRegister(self.first_register + register))
     }
 
     /// The label of the program behind a label of the entry.
@@ -67,11 +67,11 @@ impl<'a> Frame<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Makes slots, labels and local memory for what the frame declares.
+    /// Makes registers, labels and local memory for what the frame declares.
     pub(super) fn open(&mut self, frame: Frame<'a>) -> Frame<'a> {
-        let first_slot = self.slots.len() as u32;
+        let first_register = self.registers.len() as u32;
         for ty in &frame.types {
-            self.slots.push(super::RegisterInfo { width: width_of(*ty), preset: None });
+            self.registers.push(super::RegisterInfo { width: width_of(*ty), preset: None });
         }
         let first_label = self.labels.len() as u32;
         self.labels.resize(self.labels.len() + frame.entry.labels.len(), None);
@@ -81,7 +81,7 @@ impl<'a> Decoder<'a> {
             local.push(is_local.then(|| append(&mut self.local, variable)));
         }
         self.local_most = self.local_most.max(self.local);
-        Frame { first_slot, first_label, local, ..frame }
+        Frame { first_register, first_label, local, ..frame }
     }
 
     /// A new label that no statement names.
@@ -90,7 +90,7 @@ impl<'a> Decoder<'a> {
         self.labels.len() as u32 - 1
     }
 
-    /// Places a label here.
+    /// VariableLayout a label here.
     pub(super) fn place_label(&mut self, label: u32) {
         let here = self.code.len() as u32;
         if let Some(place) = self.labels.get_mut(label as usize) {
@@ -103,17 +103,17 @@ impl<'a> Decoder<'a> {
         let frame = &self.frame;
         let (space, address) = match symbol {
             Symbol::Parameter(index) if frame.code == 0 => {
-                let (offset, _) = self.places.parameters.0.get(index as usize)?;
+                let (offset, _) = self.variables.parameters.0.get(index as usize)?;
                 (Space::Param, Some(u64::from(*offset)))
             }
             Symbol::Parameter(index) => (Space::Local, frame.passed.0.get(index as usize).copied()),
             Symbol::Result(index) => (Space::Local, frame.passed.1.get(index as usize).copied()),
             Symbol::Local(index) => {
                 let local = frame.local.get(index as usize).copied().flatten();
-                let (space, address) = *self.places.own(frame.code).get(index as usize)?;
+                let (space, address) = *self.variables.own(frame.code).get(index as usize)?;
                 (space, local.or(address))
             }
-            Symbol::Module(index) => self.places.module(index)?,
+            Symbol::Module(index) => self.variables.module(index)?,
         };
         Some((space, address?))
     }
@@ -254,7 +254,7 @@ impl<'a> Decoder<'a> {
         start
     }
 
-    /// The slot of a constant address in local memory, and the access to a value there.
+    /// The register of a constant address in local memory, and the access to a value there.
     fn local_access(
         &mut self,
         address: u64,

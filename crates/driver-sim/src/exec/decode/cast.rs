@@ -167,18 +167,18 @@ impl Decoder<'_> {
             [to, from @ ..] => (self.write(to, word)?, from),
             [] => return Err("no operands".to_owned()),
         };
-        let mut slots = Vec::new();
+        let mut registers = Vec::new();
         for operand in from {
-            slots.push(self.read(operand, from_type)?);
+            registers.push(self.read(operand, from_type)?);
         }
-        let function: fn([u64; 3], Narrowing) -> u64 = match (slots.len(), from_type) {
+        let function: fn([u64; 3], Narrowing) -> u64 = match (registers.len(), from_type) {
             (2, Type::F32) => narrow::two,
             (1, Type::F32) => narrow::one,
             (1, Type::F16x2) => narrow::halves_to_bytes,
             (1, Type::E4m3x2 | Type::E5m2x2) if widens => narrow::bytes_to_halves,
             _ => return Err(format!("a conversion of .{from_type} to .{to_type}")),
         };
-        self.emit_lanes(LaneFunction::Narrow { function, narrowing }, to, &slots);
+        self.emit_lanes(LaneFunction::Narrow { function, narrowing }, to, &registers);
         Ok(())
     }
 }

@@ -47,22 +47,22 @@ impl Decoder<'_> {
             return Err("no operands".to_owned());
         };
         let to = self.write(to, ty)?;
-        let mut slots = Vec::new();
+        let mut registers = Vec::new();
         for operand in from.unwrap_or_default() {
-            slots.push(self.read(operand, ty)?);
+            registers.push(self.read(operand, ty)?);
         }
         let wanted = match instruction.opcode {
             O::Fma | O::Mad => 3,
-            O::Min | O::Max if slots.len() == 3 => 3,
+            O::Min | O::Max if registers.len() == 3 => 3,
             O::Add | O::Sub | O::Mul | O::Div | O::Min | O::Max | O::Copysign => 2,
             _ => 1,
         };
-        if slots.len() != wanted {
+        if registers.len() != wanted {
             return Err(format!("{} operands", instruction.operands.len()));
         }
         match ty {
-            Type::F32 => self.float32(instruction, to, &slots),
-            Type::F64 => self.float64(instruction, to, &slots),
+            Type::F32 => self.float32(instruction, to, &registers),
+            Type::F64 => self.float64(instruction, to, &registers),
             other => Err(format!("arithmetic of .{other}")),
         }
     }

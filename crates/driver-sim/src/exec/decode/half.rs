@@ -58,9 +58,9 @@ impl Decoder<'_> {
             return Err("no operands".to_owned());
         };
         let to = self.write(to, ty)?;
-        let mut slots = Vec::new();
+        let mut registers = Vec::new();
         for operand in from {
-            slots.push(self.read(operand, ty)?);
+            registers.push(self.read(operand, ty)?);
         }
         let has = |modifier| instruction.modifiers.has(modifier);
         let mode = mode_of(instruction.modifiers);
@@ -79,7 +79,7 @@ impl Decoder<'_> {
             propagate: has(M::PropagateNan),
             xor_sign: has(M::XorSignAbs),
         };
-        self.emit_lanes(LaneFunction::Half(instruction), to, &slots);
+        self.emit_lanes(LaneFunction::Half(instruction), to, &registers);
         Ok(())
     }
 }

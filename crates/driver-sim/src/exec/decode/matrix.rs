@@ -52,13 +52,13 @@ impl Decoder<'_> {
             return Err(format!("{} operands", instruction.operands.len()));
         };
         let bytes = constant(size)? as u32;
-        let (to_slot, to) = self.address(to, Some(Space::Shared))?;
-        let (from_slot, from) = self.address(from, Some(Space::Global))?;
+        let (to_register, to) = self.address(to, Some(Space::Shared))?;
+        let (from_register, from) = self.address(from, Some(Space::Global))?;
         let predicate = |operand: &Operand| match operand {
             Operand::NotPredicate(_) => true,
-            Operand::Register(register) => {
-                self.register(*register).is_ok_and(|slot| self.width(slot) == Width::Predicate)
-            }
+            Operand::Register(register) => self
+                .register(*register)
+                .is_ok_and(|register| self.width(register) == Width::Predicate),
             _ => false,
         };
         let (ignores, third) = match rest {
@@ -70,7 +70,7 @@ impl Decoder<'_> {
         let (to, from) = (Access { bytes, ..to }, Access { bytes, ..from });
         self.copies.push(AsyncCopy { to, from, ignores });
         let copy = self.copies.len() as u32 - 1;
-        let (target, source, size) = (to_slot, from_slot, third);
+        let (target, source, size) = (to_register, from_register, third);
         self.emit(Memory::CopyAsync { target, source, size, copy });
         Ok(())
     }
@@ -103,7 +103,7 @@ impl Decoder<'_> {
 
     fn emit_matrix(
         &mut self,
-        (operation, access, registers): (Operation, Option<Access>, usize),
+        (operation, access, count): (Operation, Option<Access>, usize),
         writes: &[VirtualRegister],
         reads: &[VirtualRegister],
     ) {
@@ -111,9 +111,9 @@ impl Decoder<'_> {
             Operation::Product(product) => product.places(),
             _ => Default::default(),
         };
-        // The slots are known when the file is laid out.
-        let slots = Vec::new();
-        self.matrices.push(Matrix { operation, access, registers, slots, places });
+        // The registers are known when the file is laid out.
+        let registers = Vec::new();
+        self.matrices.push(Matrix { operation, access, count, registers, places });
         let matrix = self.matrices.len() as u32 - 1;
         self.emit_tensor(Tensor::Matrix { matrix }, writes, reads);
     }
@@ -244,7 +244,7 @@ fn fragment_of(instruction: &Instruction, role: Role) -> Result<Fragment, Reason
     Ok(Fragment { size: size_of(instruction)?, role, ty: type_of(instruction)?, by_columns })
 }
 
-/// The type of the registers that hold elements of a type.
+/// The type of the count that hold elements of a type.
 fn register_type(ty: Type) -> Type {
     match ty {
         Type::F64 => Type::F64,

@@ -81,9 +81,9 @@ impl Decoder<'_> {
         if ty == Type::B128 {
             return Err("values of 128 bits".to_owned());
         }
-        let slots = self.values(values, ty, load)?;
+        let registers = self.values(values, ty, load)?;
         let space = instruction.space();
-        if load && self.load_parameter(&slots, memory, (ty, space))? {
+        if load && self.load_parameter(&registers, memory, (ty, space))? {
             return Ok(());
         }
         if !load && space == Some(Space::Const) {
@@ -96,9 +96,9 @@ impl Decoder<'_> {
         let (address, access) = self.address(memory, space)?;
         let access = Access { bytes: ty.size(), signed: ty.is_signed(), strong, ..access };
         // Eight values are two times four.
-        for (part, slots) in slots.chunks(4).enumerate() {
+        for (part, registers) in registers.chunks(4).enumerate() {
             let offset = access.offset + part as i64 * 4 * i64::from(ty.size());
-            self.move_values(slots, address, (Access { offset, ..access }, load));
+            self.move_values(registers, address, (Access { offset, ..access }, load));
         }
         Ok(())
     }
@@ -106,18 +106,18 @@ impl Decoder<'_> {
     /// Emits a load or store of up to four values.
     fn move_values(
         &mut self,
-        slots: &[VirtualRegister],
+        registers: &[VirtualRegister],
         address: VirtualRegister,
         (access, load): (Access, bool),
     ) {
-        let value = self.width(slots[0]);
-        let access = Access { count: slots.len() as u32, value, ..access };
+        let value = self.width(registers[0]);
+        let access = Access { count: registers.len() as u32, value, ..access };
         let words = if load { word_load } else { word_store };
         let lanes = if load { any_load } else { any_store };
         self.accesses.push(access);
         let index = self.accesses.len() as u32 - 1;
-        let operation = words(&access, slots, (address, index));
-        self.emit(operation.unwrap_or_else(|| lanes(slots, (address, index))));
+        let operation = words(&access, registers, (address, index));
+        self.emit(operation.unwrap_or_else(|| lanes(registers, (address, index))));
     }
 
     /// `isspacep`
@@ -142,16 +142,16 @@ impl Decoder<'_> {
             Operand::Register(register) => self.register(*register).ok(),
             _ => None,
         });
-        let mut slots = Vec::new();
+        let mut registers = Vec::new();
         for operand in list {
-            slots.push(match operand {
+            registers.push(match operand {
                 Operand::Register(register) => self.register(*register)?,
                 Operand::Sink => {
-                    let width = known.map_or(Width::Word, |slot| self.width(slot));
+                    let width = known.map_or(Width::Word, |register| self.width(register));
                     self.temporary(width)
                 }
                 Operand::Immediate(immediate) => {
-                    let width = known.map_or(super::width_of(ty), |slot| self.width(slot));
+                    let width = known.map_or(super::width_of(ty), |register| self.width(register));
                     let bits = super::operand::bits_of(*immediate, ty)?;
                     self.constant(bits, width)
                 }
@@ -159,23 +159,26 @@ impl Decoder<'_> {
                 other => self.read_any_width(other, ty)?,
             });
         }
-        let width = slots.first().map(|&slot| self.width(slot));
+        let width = registers.first().map(|&register| self.width(register));
         let narrow =
             width.is_none_or(|w| w == Width::Predicate || w == Width::Word && ty.bits() > 32);
-        if narrow || slots.len() > 8 || slots.iter().any(|&slot| Some(self.width(slot)) != width) {
+        if narrow
+            || registers.len() > 8
+            || registers.iter().any(|&register| Some(self.width(register)) != width)
+        {
             return Err("values of this width".to_owned());
         }
-        Ok(slots)
+        Ok(registers)
     }
 
     /// Emits the load of one whole parameter, and says whether this was one.
     fn load_parameter(
         &mut self,
-        slots: &[VirtualRegister],
+        registers: &[VirtualRegister],
         memory: &Operand,
         (ty, space): (Type, Option<Space>),
     ) -> Result<bool, Reason> {
-        let (Operand::Address(address), &[to]) = (memory, slots) else { return Ok(false) };
+        let (Operand::Address(address), &[to]) = (memory, registers) else { return Ok(false) };
         let AddressBase::Symbol(symbol @ Symbol::Parameter(_)) = address.base else {
             return Ok(false);
         };
@@ -192,7 +195,7 @@ impl Decoder<'_> {
             return Ok(false);
         }
         if space != Some(Space::Param)
-            || inside.is_none_or(|end| end > u64::from(self.places.parameters.1))
+            || inside.is_none_or(|end| end > u64::from(self.variables.parameters.1))
         {
             return Err("a load outside of the parameters".to_owned());
         }
@@ -205,7 +208,7 @@ impl Decoder<'_> {
         Ok(true)
     }
 
-    /// The slot of the address, and the access as far as the address says what it is.
+    /// The register of the address, and the access as far as the address says what it is.
     pub(super) fn address(
         &mut self,
         operand: &Operand,
@@ -215,7 +218,7 @@ impl Decoder<'_> {
             return Err("an operand that is not an address".to_owned());
         };
         let mut space = space;
-        let (slot, offset) = match *base {
+        let (register, offset) = match *base {
             AddressBase::Register(register) => {
                 // What is passed to a function lies in local memory.
                 if space == Some(Space::Param) && self.frame.code != 0 {
@@ -236,13 +239,13 @@ impl Decoder<'_> {
             }
             AddressBase::Absolute => (self.constant(*offset as u64, Width::Double), 0),
         };
-        let address = self.width(slot);
+        let address = self.width(register);
         if address == Width::Predicate {
             return Err("a predicate as an address".to_owned());
         }
         let value = Width::Word;
         Ok((
-            slot,
+            register,
             Access {
                 space,
                 bytes: 0,

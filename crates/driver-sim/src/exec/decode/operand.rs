@@ -1,4 +1,4 @@
-//! Operands as slots.
+//! Operands as registers.
 
 use retrograph_ptx::ast::{Immediate, Operand, RegisterId, Special, Type};
 
@@ -10,34 +10,34 @@ use crate::exec::operation::{Control, Convert, Integer, Operation, Predicate};
 const NANOSECONDS: u64 = 1000;
 
 impl Decoder<'_> {
-    /// The slot of a register.
+    /// The register of a register.
     pub(super) fn register(&self, register: RegisterId) -> Result<VirtualRegister, Reason> {
-        self.frame.slot(register.0).ok_or_else(|| "a register that is not declared".to_owned())
+        self.frame.register(register.0).ok_or_else(|| "a register that is not declared".to_owned())
     }
 
-    /// How wide a slot is.
-    pub(super) fn width(&self, slot: VirtualRegister) -> Width {
-        self.slots[slot.0 as usize].width
+    /// How wide a register is.
+    pub(super) fn width(&self, register: VirtualRegister) -> Width {
+        self.registers[register.0 as usize].width
     }
 
-    /// The slot of a register that must be a predicate.
+    /// The register of a register that must be a predicate.
     pub(super) fn predicate(&self, register: RegisterId) -> Result<VirtualRegister, Reason> {
-        let slot = self.register(register)?;
-        self.expect(slot, Width::Predicate)
+        let register = self.register(register)?;
+        self.expect(register, Width::Predicate)
     }
 
-    fn expect(&self, slot: VirtualRegister, width: Width) -> Result<VirtualRegister, Reason> {
-        if self.width(slot) == width {
-            Ok(slot)
+    fn expect(&self, register: VirtualRegister, width: Width) -> Result<VirtualRegister, Reason> {
+        if self.width(register) == width {
+            Ok(register)
         } else {
             Err(format!("a register of another width than {width:?}"))
         }
     }
 
-    /// The slot of an operand that is read as a value of type `ty`.
+    /// The register of an operand that is read as a value of type `ty`.
     pub(super) fn read(&mut self, operand: &Operand, ty: Type) -> Result<VirtualRegister, Reason> {
-        let slot = self.read_any_width(operand, ty)?;
-        self.expect(slot, width_of(ty))
+        let register = self.read_any_width(operand, ty)?;
+        self.expect(register, width_of(ty))
     }
 
     /// The same, for instructions whose registers may be wider than the type.
@@ -70,7 +70,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// The slot of an operand that is written as a value of type `ty`.
+    /// The register of an operand that is written as a value of type `ty`.
     pub(super) fn write(&mut self, operand: &Operand, ty: Type) -> Result<VirtualRegister, Reason> {
         match operand {
             Operand::Register(register) => self.expect(self.register(*register)?, width_of(ty)),

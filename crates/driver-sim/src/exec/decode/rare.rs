@@ -34,14 +34,14 @@ impl Decoder<'_> {
         if instruction.opcode == O::Madc && ty.bits() == 16 {
             return Err(format!("madc of .{ty}, which hardware computes in its own way"));
         }
-        let mut slots = Vec::new();
+        let mut registers = Vec::new();
         for operand in instruction.operands.iter().skip(1) {
-            slots.push(self.read(operand, ty)?);
+            registers.push(self.read(operand, ty)?);
         }
         let to = instruction.operands.first().ok_or_else(|| "no operands".to_owned())?;
         let to = self.write(to, ty)?;
         let has = |modifier| instruction.modifiers.has(modifier);
-        let (a, b) = match (instruction.opcode, &slots[..]) {
+        let (a, b) = match (instruction.opcode, &registers[..]) {
             (O::Mad | O::Madc, &[a, b, c]) => {
                 let product = self.temporary(self.width(to));
                 let function =
@@ -71,7 +71,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// The slot of the carry, of which a thread has one.
+    /// The register of the carry, of which a thread has one.
     fn carry(&mut self) -> VirtualRegister {
         if let Some(carry) = self.carry {
             return carry;
@@ -88,11 +88,11 @@ impl Decoder<'_> {
         let word = |ty: Type| if ty.bits() == 32 { Type::B32 } else { ty };
         let to = instruction.operands.first().ok_or_else(|| "no operands".to_owned())?;
         let to = self.write(to, word(ty))?;
-        let mut slots = Vec::new();
+        let mut registers = Vec::new();
         for operand in instruction.operands.iter().skip(1) {
-            slots.push(self.read(operand, word(ty))?);
+            registers.push(self.read(operand, word(ty))?);
         }
-        self.emit_lanes(function, to, &slots);
+        self.emit_lanes(function, to, &registers);
         Ok(true)
     }
 

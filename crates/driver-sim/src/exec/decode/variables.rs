@@ -8,13 +8,13 @@ use retrograph_ptx::ast::{
 /// The addresses of what the kernel and the functions that it may call declare, apart from local
 /// memory, which is laid out call by call.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct VariableLayout {
     /// Offset and size of each parameter, and the size of the block.
     pub(super) parameters: (Vec<(u32, u32)>, u32),
     /// For the kernel and then for each function its own variables.
-    own: Vec<Vec<Place>>,
+    own: Vec<Vec<VariableAddress>>,
     /// The variables of the module.
-    module: Vec<Place>,
+    module: Vec<VariableAddress>,
     /// Bytes of static shared memory.
     pub(super) shared_bytes: u32,
     /// Bytes of local memory that variables of the module take.
@@ -23,7 +23,7 @@ pub(super) struct Places {
 
 /// The space and address of a variable; no address where a variable of the module was given none,
 /// and in local memory of a kernel or function.
-pub(super) type Place = (Space, Option<u64>);
+pub(super) type VariableAddress = (Space, Option<u64>);
 
 /// Lays out static shared memory, and local memory of the module.
 struct Layout<'a> {
@@ -34,7 +34,7 @@ struct Layout<'a> {
 
 impl Layout<'_> {
     /// A variable of the module.
-    fn outer(&mut self, variable: &Variable, used: bool) -> Place {
+    fn outer(&mut self, variable: &Variable, used: bool) -> VariableAddress {
         let end = match variable.space {
             Space::Shared if used && !is_dynamic(variable) => &mut self.shared,
             Space::Local => &mut self.local,
@@ -44,7 +44,7 @@ impl Layout<'_> {
     }
 
     /// A variable of a kernel or function.
-    fn inner(&mut self, variable: &Variable) -> Place {
+    fn inner(&mut self, variable: &Variable) -> VariableAddress {
         match variable.space {
             Space::Shared if !is_dynamic(variable) => {
                 (Space::Shared, Some(append(&mut self.shared, variable)))
@@ -62,7 +62,7 @@ pub(super) fn append(end: &mut u64, variable: &Variable) -> u64 {
     start
 }
 
-impl Places {
+impl VariableLayout {
     /// Lays out static shared memory, and finds the rest.
     pub(super) fn new(
         module: &Module,
@@ -80,19 +80,20 @@ impl Places {
             .map(|index| codes.iter().any(|code| names(code, index as u32)))
             .collect();
         let mut layout = Layout { shared: 0, local: 0, address_of };
-        let mut own: Vec<Vec<Place>> = codes
+        let mut own: Vec<Vec<VariableAddress>> = codes
             .iter()
             .map(|code| code.variables.iter().map(|v| layout.inner(v)).collect())
             .collect();
         let pairs = module.variables.iter().zip(&used);
-        let mut outer: Vec<Place> = pairs.map(|(v, &used)| layout.outer(v, used)).collect();
+        let mut outer: Vec<VariableAddress> =
+            pairs.map(|(v, &used)| layout.outer(v, used)).collect();
         // Dynamic shared memory starts after the static part; all arrays of it share the start.
         let used = module.variables.iter().zip(&used).filter(|(_, used)| **used).map(|(v, _)| v);
         let variables = codes.iter().flat_map(|code| &code.variables).chain(used);
         let dynamic = variables.filter(|variable| is_dynamic(variable));
         let alignment = dynamic.map(Variable::alignment).max().unwrap_or(1);
         let shared = layout.shared.next_multiple_of(u64::from(alignment));
-        let fill = |places: &mut Vec<Place>, variables: &[Variable]| {
+        let fill = |places: &mut Vec<VariableAddress>, variables: &[Variable]| {
             for (place, variable) in places.iter_mut().zip(variables) {
                 if is_dynamic(variable) {
                     *place = (Space::Shared, Some(shared));
@@ -108,12 +109,12 @@ impl Places {
     }
 
     /// The variables of the kernel (0) or of the function before `code`.
-    pub(super) fn own(&self, code: u32) -> &[Place] {
+    pub(super) fn own(&self, code: u32) -> &[VariableAddress] {
         self.own.get(code as usize).map_or(&[], Vec::as_slice)
     }
 
     /// A variable of the module.
-    pub(super) fn module(&self, index: u32) -> Option<Place> {
+    pub(super) fn module(&self, index: u32) -> Option<VariableAddress> {
         self.module.get(index as usize).copied()
     }
 

@@ -4,15 +4,15 @@ use retrograph_ptx::ast::{Immediate, Instruction, Modifier as M, Operand, Type};
 
 use super::{Decoder, Micro, Reason, VirtualRegister, only, operands};
 use crate::exec::operation::{Operation, Tensor};
-use crate::exec::warpgroup::{Factor, Product, Warpgroup};
+use crate::exec::warpgroup::{InputType, Product, Warpgroup};
 
-const COLUMNS: &[(M, usize, Factor)] = &[
-    (M::M64n32k8, 32, Factor::Tf32),
-    (M::M64n64k8, 64, Factor::Tf32),
-    (M::M64n64k16, 64, Factor::Brain),
-    (M::M64n128k16, 128, Factor::Brain),
-    (M::M64n192k16, 192, Factor::Brain),
-    (M::M64n256k16, 256, Factor::Brain),
+const COLUMNS: &[(M, usize, InputType)] = &[
+    (M::M64n32k8, 32, InputType::Tf32),
+    (M::M64n64k8, 64, InputType::Tf32),
+    (M::M64n64k16, 64, InputType::Bf16),
+    (M::M64n128k16, 128, InputType::Bf16),
+    (M::M64n192k16, 192, InputType::Bf16),
+    (M::M64n256k16, 256, InputType::Bf16),
 ];
 const DOES: &[M] = &[M::Fence, M::CommitGroup, M::WaitGroup, M::MmaAsync];
 
@@ -45,14 +45,15 @@ impl Decoder<'_> {
 
     fn warpgroup_product(&mut self, instruction: &Instruction) -> Result<(), Reason> {
         let shape = COLUMNS.iter().find(|(word, ..)| instruction.modifiers.has(*word));
-        let (_, columns, factor) = *shape.ok_or_else(|| "a product without a shape".to_owned())?;
-        let [Operand::Vector(sums), a, b, adds, signs @ ..] = &instruction.operands[..] else {
-            return Err("sums that are no list".to_owned());
+        let (_, columns, input) = *shape.ok_or_else(|| "a product without a shape".to_owned())?;
+        let [Operand::Vector(accumulators), a, b, adds, signs @ ..] = &instruction.operands[..]
+        else {
+            return Err("accumulators that are no list".to_owned());
         };
         let [mut reads, mut writes] = [Vec::new(), Vec::new()];
-        for sum in sums {
-            reads.push(self.read(sum, Type::F32)?);
-            writes.push(self.write(sum, Type::F32)?);
+        for accumulator in accumulators {
+            reads.push(self.read(accumulator, Type::F32)?);
+            writes.push(self.write(accumulator, Type::F32)?);
         }
         match a {
             Operand::Vector(a) => {
@@ -65,29 +66,29 @@ impl Decoder<'_> {
         reads.extend([self.read(b, Type::B64)?, self.read(adds, Type::Pred)?]);
         let (negated, transposed) = match signs {
             [a, b] => ([a, b], None),
-            [a, b, left, right] => ([a, b], Some([left, right])),
+            [a, b, a_registers, right] => ([a, b], Some([a_registers, right])),
             _ => return Err(format!("{} operands", instruction.operands.len())),
         };
         let negated = [constant(negated[0])? < 0, constant(negated[1])? < 0];
         let transposed = match transposed {
-            Some([left, right]) => [constant(left)? != 0, constant(right)? != 0],
+            Some([a_registers, right]) => [constant(a_registers)? != 0, constant(right)? != 0],
             None => [false; 2],
         };
-        // The slots are known when the file is laid out.
-        let product = Product { columns, factor, negated, transposed, slots: Vec::new() };
+        // The registers are known when the file is laid out.
+        let product = Product { columns, input, negated, transposed, registers: Vec::new() };
         self.warpgroups.push(Warpgroup::Start(product));
         let instruction = self.last_warpgroup();
         self.emit_tensor(instruction, &writes, &reads);
         Ok(())
     }
 
-    /// Makes every wait read the sums of all products, since it brings them back, and their factors
+    /// Makes every wait read the accumulators of all products, since it brings them back, and their fenced_inputs
     /// in registers, which it reads: until then no other register may have their place.
-    pub(super) fn keep_sums(&mut self) {
+    pub(super) fn keep_accumulators(&mut self) {
         let mut kept: Vec<_> =
             self.products().flat_map(|(micro, _)| micro.writes.clone()).collect();
-        kept.extend(self.factors());
-        kept.sort_unstable_by_key(|slot| slot.0);
+        kept.extend(self.fenced_inputs());
+        kept.sort_unstable_by_key(|register| register.0);
         kept.dedup();
         for micro in &mut self.code {
             if let Some(index) = warpgroup_of(micro)
@@ -113,16 +114,16 @@ impl Decoder<'_> {
         }
     }
 
-    /// The slots of factors that are in registers.
-    pub(super) fn factors(&self) -> Vec<VirtualRegister> {
-        let of_tf32 = self.products().filter(|(_, product)| product.factor == Factor::Tf32);
-        let factors = of_tf32.flat_map(|(micro, product)| {
-            micro.reads[product.columns / 2..][..product.factor.left()].iter().copied()
+    /// The registers of fenced_inputs that are in registers.
+    pub(super) fn fenced_inputs(&self) -> Vec<VirtualRegister> {
+        let of_tf32 = self.products().filter(|(_, product)| product.input == InputType::Tf32);
+        let fenced_inputs = of_tf32.flat_map(|(micro, product)| {
+            micro.reads[product.columns / 2..][..product.input.a_registers()].iter().copied()
         });
-        let mut factors: Vec<VirtualRegister> = factors.collect();
-        factors.sort_unstable_by_key(|slot| slot.0);
-        factors.dedup();
-        factors
+        let mut fenced_inputs: Vec<VirtualRegister> = fenced_inputs.collect();
+        fenced_inputs.sort_unstable_by_key(|register| register.0);
+        fenced_inputs.dedup();
+        fenced_inputs
     }
 
     fn products(&self) -> impl Iterator<Item = (&Micro, &Product)> {

@@ -1,13 +1,13 @@
-//! `wmma.load` and `wmma.store`: fragments whose places in registers are opaque.
+//! `wmma.load` and `wmma.store`: fragments whose places in count are opaque.
 //!
 //! The PTX manual also asks for an alignment of the matrix beyond that of its elements. It is not
 //! checked.
 
-use super::{Fragment, Matrix, addresses, touched};
+use super::{Fragment, Matrix, access_bytes, addresses};
 use crate::exec::access::{LaneFault, Memories, read_element};
 use crate::exec::fault::FaultKind;
 use crate::exec::program::{Access, LANES};
-use crate::exec::races::Touch;
+use crate::exec::races::AccessKind;
 use crate::exec::registers::{Offset, RegisterFile};
 
 impl Fragment {
@@ -31,10 +31,11 @@ impl Fragment {
 unsafe fn uniform(
     file: RegisterFile,
     access: &Access,
-    slots: (Offset, Offset),
+    registers: (Offset, Offset),
 ) -> Result<(u64, u64), LaneFault> {
     // SAFETY: by the contract.
-    let (all, strides) = unsafe { (addresses(file, access, slots.0), file.read::<u32>(slots.1)) };
+    let (all, strides) =
+        unsafe { (addresses(file, access, registers.0), file.read::<u32>(registers.1)) };
     for lane in 1..LANES {
         if all[lane] != all[0] || strides[lane] != strides[0] {
             let what = "lanes name different places of a matrix";
@@ -55,12 +56,12 @@ pub(super) unsafe fn load(
     (matrix, fragment): (&Matrix, Fragment),
 ) -> Result<(), LaneFault> {
     let Some(access) = &matrix.access else { return Ok(()) };
-    let (count, parts) = (matrix.registers, fragment.parts());
+    let (count, parts) = (matrix.count, fragment.parts());
     let bytes = access.bytes as usize;
     // SAFETY: by the contract; every element is resolved before it is read.
     unsafe {
-        let slots = (matrix.slots[count], matrix.slots[count + 1]);
-        let (base, stride) = uniform(file, access, slots)?;
+        let registers = (matrix.registers[count], matrix.registers[count + 1]);
+        let (base, stride) = uniform(file, access, registers)?;
         for index in 0..count {
             let mut words = [0u32; LANES];
             for (lane, word) in words.iter_mut().enumerate() {
@@ -68,11 +69,11 @@ pub(super) unsafe fn load(
                     let place = fragment.size.place(fragment.role, (index, parts, part), lane);
                     let at = fragment.distance(place, stride).wrapping_mul(bytes as u64);
                     let at = (lane, base.wrapping_add(at));
-                    let from = touched(memories, access, at, Touch::Read)?;
+                    let from = access_bytes(memories, access, at, AccessKind::Read)?;
                     *word |= (read_element(from, bytes, false) as u32) << (8 * bytes * part);
                 }
             }
-            file.write(matrix.slots[index], words);
+            file.write(matrix.registers[index], words);
         }
     }
     Ok(())
@@ -93,15 +94,15 @@ pub(super) unsafe fn store(
     let bytes = access.bytes as usize;
     // SAFETY: by the contract; every element is resolved before it is written.
     unsafe {
-        let (base, stride) = uniform(file, access, (matrix.slots[0], matrix.slots[1]))?;
-        for index in 0..matrix.registers {
-            let words = file.read::<u32>(matrix.slots[2 + index]);
+        let (base, stride) = uniform(file, access, (matrix.registers[0], matrix.registers[1]))?;
+        for index in 0..matrix.count {
+            let words = file.read::<u32>(matrix.registers[2 + index]);
             for (lane, word) in words.iter().enumerate() {
                 for part in 0..parts {
                     let place = fragment.size.place(fragment.role, (index, parts, part), lane);
                     let at = fragment.distance(place, stride).wrapping_mul(bytes as u64);
                     let at = (lane, base.wrapping_add(at));
-                    let to = touched(memories, access, at, Touch::Write { same: false })?;
+                    let to = access_bytes(memories, access, at, AccessKind::Write { same: false })?;
                     let value = (word >> ((8 * bytes * part) % 32)).to_le_bytes();
                     std::ptr::copy_nonoverlapping(value.as_ptr(), to, bytes);
                 }

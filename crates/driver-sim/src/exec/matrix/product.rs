@@ -42,7 +42,7 @@ pub(in crate::exec) struct Product {
     pub(in crate::exec) size: Size,
     /// The elements of a, b, c and d.
     pub(in crate::exec) elements: [Element; 4],
-    /// How many registers d, a, b and c have.
+    /// How many count d, a, b and c have.
     pub(in crate::exec) counts: [usize; 4],
     /// How each step of a product of `f64` rounds.
     pub(in crate::exec) rounding: Rounding,
@@ -71,7 +71,7 @@ pub(in crate::exec) unsafe fn multiply(file: RegisterFile, matrix: &Matrix, prod
 }
 
 impl Product {
-    /// For each operand, in the order d, a, b, c, where the elements of its registers lie in the
+    /// For each operand, in the order d, a, b, c, where the elements of its count lie in the
     /// matrix: register after register, part after part, lane after lane. What a fragment holds
     /// a second time is left out.
     pub(in crate::exec) fn places(&self) -> [Vec<u16>; 4] {
@@ -96,11 +96,11 @@ impl Product {
         })
     }
 
-    /// The slots of an operand, in the order d, a, b, c.
+    /// The registers of an operand, in the order d, a, b, c.
     #[inline(always)]
-    fn slots<'a>(&self, matrix: &'a Matrix, operand: usize) -> &'a [Offset] {
+    fn registers<'a>(&self, matrix: &'a Matrix, operand: usize) -> &'a [Offset] {
         let start: usize = self.counts[..operand].iter().sum();
-        &matrix.slots[start..start + self.counts[operand]]
+        &matrix.registers[start..start + self.counts[operand]]
     }
 }
 
@@ -119,7 +119,7 @@ fn of_half(bits: u32) -> f32 {
 ///
 /// # Safety
 ///
-/// As for [`multiply`], with registers as wide as `R`.
+/// As for [`multiply`], with count as wide as `R`.
 #[inline(always)]
 unsafe fn gather<R: Copy, T: Copy + Default>(
     file: RegisterFile,
@@ -130,9 +130,9 @@ unsafe fn gather<R: Copy, T: Copy + Default>(
     let mut out = [T::default(); MOST];
     let parts = element.parts();
     let places = matrix.places[operand].chunks_exact(LANES * parts);
-    for (slot, places) in product.slots(matrix, operand).iter().zip(places) {
+    for (register, places) in product.registers(matrix, operand).iter().zip(places) {
         // SAFETY: by the contract.
-        let lanes = unsafe { file.read::<R>(*slot) };
+        let lanes = unsafe { file.read::<R>(*register) };
         for (part, places) in places.chunks_exact(LANES).enumerate() {
             let mut values = [T::default(); LANES];
             for lane in 0..LANES {
@@ -160,7 +160,7 @@ unsafe fn scatter<R: Copy + Default, T: Copy>(
 ) {
     let parts = product.elements[3].parts();
     let places = matrix.places[0].chunks_exact(LANES * parts);
-    for (slot, places) in product.slots(matrix, 0).iter().zip(places) {
+    for (register, places) in product.registers(matrix, 0).iter().zip(places) {
         let mut lanes = [R::default(); LANES];
         for (part, places) in places.chunks_exact(LANES).enumerate() {
             for (lane, &place) in lanes.iter_mut().zip(places) {
@@ -168,7 +168,7 @@ unsafe fn scatter<R: Copy + Default, T: Copy>(
             }
         }
         // SAFETY: by the contract.
-        unsafe { file.write(*slot, lanes) };
+        unsafe { file.write(*register, lanes) };
     }
 }
 

@@ -1,10 +1,10 @@
 //! `ldmatrix`, `stmatrix` and `movmatrix`: matrices of 8 × 8 elements of 16 bits, whose rows lie
 //! where the lanes say.
 
-use super::{Matrix, addresses, touched};
+use super::{Matrix, access_bytes, addresses};
 use crate::exec::access::{LaneFault, Memories};
 use crate::exec::program::Access;
-use crate::exec::races::Touch;
+use crate::exec::races::AccessKind;
 use crate::exec::registers::{Lanes, RegisterFile};
 
 /// A matrix of 8 × 8 elements of 16 bits.
@@ -38,10 +38,10 @@ fn rows_of(lanes: &Lanes<u32>, transposed: bool) -> Rows {
 fn row(
     memories: &mut Memories<'_>,
     (access, addresses): (&Access, &Lanes<u64>),
-    (lane, touch): (usize, Touch),
+    (lane, kind): (usize, AccessKind),
 ) -> Result<*mut u8, LaneFault> {
     let address = addresses[lane].wrapping_add(access.offset as u64);
-    touched(memories, access, (lane, address), touch)
+    access_bytes(memories, access, (lane, address), kind)
 }
 
 /// `ldmatrix`.
@@ -55,18 +55,18 @@ pub(super) unsafe fn load(
     (matrix, transposed): (&Matrix, bool),
 ) -> Result<(), LaneFault> {
     let Some(access) = &matrix.access else { return Ok(()) };
-    let count = matrix.registers;
+    let count = matrix.count;
     // SAFETY: by the contract; every row is resolved before it is read.
     unsafe {
-        let all = addresses(file, access, matrix.slots[count]);
+        let all = addresses(file, access, matrix.registers[count]);
         for index in 0..count {
             let mut rows = Rows::default();
             for (line, values) in rows.iter_mut().enumerate() {
                 let lane = 8 * index + line;
-                let from = row(memories, (access, &all), (lane, Touch::Read))?;
+                let from = row(memories, (access, &all), (lane, AccessKind::Read))?;
                 *values = from.cast::<[u16; 8]>().read_unaligned();
             }
-            file.write(matrix.slots[index], lanes_of_rows(&rows, transposed));
+            file.write(matrix.registers[index], lanes_of_rows(&rows, transposed));
         }
     }
     Ok(())
@@ -85,12 +85,12 @@ pub(super) unsafe fn store(
     let Some(access) = &matrix.access else { return Ok(()) };
     // SAFETY: by the contract; every row is resolved before it is written.
     unsafe {
-        let all = addresses(file, access, matrix.slots[0]);
-        for index in 0..matrix.registers {
-            let rows = rows_of(&file.read::<u32>(matrix.slots[1 + index]), transposed);
+        let all = addresses(file, access, matrix.registers[0]);
+        for index in 0..matrix.count {
+            let rows = rows_of(&file.read::<u32>(matrix.registers[1 + index]), transposed);
             for (line, values) in rows.iter().enumerate() {
                 let lane = 8 * index + line;
-                let to = row(memories, (access, &all), (lane, Touch::Write { same: false }))?;
+                let to = row(memories, (access, &all), (lane, AccessKind::Write { same: false }))?;
                 to.cast::<[u16; 8]>().write_unaligned(*values);
             }
         }
@@ -106,8 +106,8 @@ pub(super) unsafe fn store(
 pub(super) unsafe fn transpose(file: RegisterFile, matrix: &Matrix) {
     // SAFETY: by the contract.
     unsafe {
-        let from = file.read::<u32>(matrix.slots[1]);
-        file.write(matrix.slots[0], lanes_of_rows(&rows_of(&from, false), true));
+        let from = file.read::<u32>(matrix.registers[1]);
+        file.write(matrix.registers[0], lanes_of_rows(&rows_of(&from, false), true));
     }
 }
 

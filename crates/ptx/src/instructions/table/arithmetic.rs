@@ -3,8 +3,8 @@
 use super::prelude::*;
 
 const RN: &[Modifier] = &[Modifier::Rn];
-const PROPAGATE: Slot = maybe(&[Modifier::PropagateNan]);
-const XOR_SIGN: Slot = one(&[Modifier::XorSignAbs]);
+const PROPAGATE: ModifierChoice = maybe(&[Modifier::PropagateNan]);
+const XOR_SIGN: ModifierChoice = one(&[Modifier::XorSignAbs]);
 const LOW_HIGH: &[Modifier] = &[Modifier::Lo, Modifier::Hi];
 const PAIRS16: &[Type] = &[Type::U16x2, Type::S16x2];
 

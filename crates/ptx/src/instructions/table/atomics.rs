@@ -2,9 +2,9 @@
 
 use super::prelude::*;
 
-const NOFTZ: Slot = one(&[Modifier::NoFtz]);
-const EXTREME_OR_ADD: Slot = one(&[Modifier::Add, Modifier::Min, Modifier::Max]);
-const GLOBAL: Slot = maybe(&[Modifier::Global]);
+const NOFTZ: ModifierChoice = one(&[Modifier::NoFtz]);
+const EXTREME_OR_ADD: ModifierChoice = one(&[Modifier::Add, Modifier::Min, Modifier::Max]);
+const GLOBAL: ModifierChoice = maybe(&[Modifier::Global]);
 const HALVES: &[Type] = &[Type::F16, Type::Bf16];
 const PACKED: &[Type] = &[Type::F16x2, Type::Bf16x2];
 const ATOM_VECTOR: &[Shape] = &[Shape::LoadedOrSink, Shape::Memory, Shape::Stored];

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-const UNI: Slot = maybe(&[Modifier::Uni]);
+const UNI: ModifierChoice = maybe(&[Modifier::Uni]);
 
 forms! {
     BRA [

@@ -4,8 +4,8 @@ use super::prelude::*;
 
 const ROUND_NEAR: &[Modifier] = &[Modifier::Rn, Modifier::Rz];
 const RN: &[Modifier] = &[Modifier::Rn];
-const RELU: Slot = maybe(&[Modifier::Relu]);
-const FINITE: Slot = one(&[Modifier::Satfinite]);
+const RELU: ModifierChoice = maybe(&[Modifier::Relu]);
+const FINITE: ModifierChoice = one(&[Modifier::Satfinite]);
 /// Integers that bf16 is converted from and to.
 const BF16_INTEGERS: &[Type] = WIDE_INTEGERS;
 const TF32: &[Type] = &[Type::Tf32];

@@ -2,13 +2,13 @@
 
 use super::prelude::*;
 
-const SYNC: Slot = one(&[Modifier::Sync]);
-const CTA: Slot = one(&[Modifier::Cta]);
-const RED: Slot = one(&[Modifier::Red]);
-const POPC: Slot = one(&[Modifier::Popc]);
-const LOGIC_OPERATION: Slot = one(&[Modifier::And, Modifier::Or]);
-const SYNC_ARRIVE: Slot = one(&[Modifier::Sync, Modifier::Arrive]);
-const CLUSTER: Slot = one(&[Modifier::Cluster]);
+const SYNC: ModifierChoice = one(&[Modifier::Sync]);
+const CTA: ModifierChoice = one(&[Modifier::Cta]);
+const RED: ModifierChoice = one(&[Modifier::Red]);
+const POPC: ModifierChoice = one(&[Modifier::Popc]);
+const LOGIC_OPERATION: ModifierChoice = one(&[Modifier::And, Modifier::Or]);
+const SYNC_ARRIVE: ModifierChoice = one(&[Modifier::Sync, Modifier::Arrive]);
+const CLUSTER: ModifierChoice = one(&[Modifier::Cluster]);
 const VALUES: &[Type] = B32_64;
 const PREDICATE: &[Type] = &[Type::Pred];
 const ID: Shape = Shape::Within(15);

@@ -4,17 +4,17 @@ use super::prelude::*;
 
 const LOAD_ORDER: &[Modifier] = &[Modifier::Relaxed, Modifier::Acquire];
 const STORE_ORDER: &[Modifier] = &[Modifier::Relaxed, Modifier::Release];
-const WEAK: Slot = maybe(&[Modifier::Weak]);
-const VOLATILE: Slot = one(&[Modifier::Volatile]);
-const VECTOR8: Slot = one(&[Modifier::V8]);
-const GLOBAL: Slot = one(&[Modifier::Global]);
-const NC: Slot = one(&[Modifier::Nc]);
+const WEAK: ModifierChoice = maybe(&[Modifier::Weak]);
+const VOLATILE: ModifierChoice = one(&[Modifier::Volatile]);
+const VECTOR8: ModifierChoice = one(&[Modifier::V8]);
+const GLOBAL: ModifierChoice = one(&[Modifier::Global]);
+const NC: ModifierChoice = one(&[Modifier::Nc]);
 /// Volatile accesses go to memory that others may see.
-const SEEN: Slot = maybe(ATOMIC_SPACES);
+const SEEN: ModifierChoice = maybe(ATOMIC_SPACES);
 const LOAD_BY_POLICY: &[Shape] = &[Shape::Loaded, Shape::Memory, POLICY];
 const STORE_BY_POLICY: &[Shape] = &[Shape::Memory, Shape::Stored, POLICY];
 const B128: &[Type] = &[Type::B128];
-const PARAM: Slot = one(&[Modifier::Param, Modifier::ParamEntry]);
+const PARAM: ModifierChoice = one(&[Modifier::Param, Modifier::ParamEntry]);
 
 forms! {
     MOV [

@@ -2,12 +2,12 @@
 
 use super::prelude::*;
 use crate::ast::{Modifier as M, Space};
-use crate::instructions::form::Slot;
+use crate::instructions::form::ModifierChoice;
 
-const ASYNC: Slot = one(&[M::Async]);
-const CA: Slot = one(&[M::Ca]);
-const CG: Slot = one(&[M::Cg]);
-const SHARED_GLOBAL: Slot = one(&[M::SharedGlobal]);
+const ASYNC: ModifierChoice = one(&[M::Async]);
+const CA: ModifierChoice = one(&[M::Ca]);
+const CG: ModifierChoice = one(&[M::Cg]);
+const SHARED_GLOBAL: ModifierChoice = one(&[M::SharedGlobal]);
 const TO: Shape = Shape::MemoryIn(Space::Shared);
 const FROM: Shape = Shape::MemoryIn(Space::Global);
 const SIZE: Shape = Shape::OneOf(&[4, 8, 16]);
@@ -15,28 +15,28 @@ const SIZE_16: Shape = Shape::OneOf(&[16]);
 const IGNORE: Shape = Shape::PredicateRegister;
 const SOURCE_SIZE: Shape = Shape::UpToPrevious(Type::U32);
 
-const SYNC: Slot = one(&[M::Sync]);
-const CONVERGED: Slot = one(&[M::Aligned]);
-const M8N8: Slot = one(&[M::M8n8]);
-const TRANS: Slot = maybe(&[M::Trans]);
-const IN_SHARED: Slot = maybe(&[M::Shared]);
-const X1: Slot = one(&[M::X1]);
-const X2: Slot = one(&[M::X2]);
-const X4: Slot = one(&[M::X4]);
+const SYNC: ModifierChoice = one(&[M::Sync]);
+const CONVERGED: ModifierChoice = one(&[M::Aligned]);
+const M8N8: ModifierChoice = one(&[M::M8n8]);
+const TRANS: ModifierChoice = maybe(&[M::Trans]);
+const IN_SHARED: ModifierChoice = maybe(&[M::Shared]);
+const X1: ModifierChoice = one(&[M::X1]);
+const X2: ModifierChoice = one(&[M::X2]);
+const X4: ModifierChoice = one(&[M::X4]);
 const B16: &[Type] = &[Type::B16];
 const BYTES: &[Type] = &[Type::U8, Type::S8];
 const TF32: &[Type] = &[Type::Tf32];
 
 // Slots of `mma`; the first matrix lies row by row, the second column by column.
-const ROW_COL: Slot = one(&[M::RowCol]);
-const M8N8K4: Slot = one(&[M::M8n8k4]);
-const M8N8K16: Slot = one(&[M::M8n8k16]);
-const M16N8K4: Slot = one(&[M::M16n8k4]);
-const M16N8K8: Slot = one(&[M::M16n8k8]);
-const M16N8K16: Slot = one(&[M::M16n8k16]);
-const M16N8K32: Slot = one(&[M::M16n8k32]);
-const SATFINITE: Slot = maybe(&[M::Satfinite]);
-const F64_ROUND: Slot = maybe(ROUND);
+const ROW_COL: ModifierChoice = one(&[M::RowCol]);
+const M8N8K4: ModifierChoice = one(&[M::M8n8k4]);
+const M8N8K16: ModifierChoice = one(&[M::M8n8k16]);
+const M16N8K4: ModifierChoice = one(&[M::M16n8k4]);
+const M16N8K8: ModifierChoice = one(&[M::M16n8k8]);
+const M16N8K16: ModifierChoice = one(&[M::M16n8k16]);
+const M16N8K32: ModifierChoice = one(&[M::M16n8k32]);
+const SATFINITE: ModifierChoice = maybe(&[M::Satfinite]);
+const F64_ROUND: ModifierChoice = maybe(ROUND);
 
 /// The registers of an instruction d = a · b + c: of d, a, b and c.
 const fn product(sum: (Type, usize), factor: Type, a: usize, b: usize) -> [Shape; 4] {
@@ -63,21 +63,21 @@ const DOUBLES_2: (Type, usize) = (Type::F64, 2);
 const DOUBLES_4: (Type, usize) = (Type::F64, 4);
 
 // Slots of `wmma`.
-const LAYOUTS: Slot = one(&[M::RowRow, M::RowCol, M::ColRow, M::ColCol]);
-const LAYOUT: Slot = one(&[M::Row, M::Col]);
-const WHERE: Slot = maybe(WMMA_SPACES);
+const LAYOUTS: ModifierChoice = one(&[M::RowRow, M::RowCol, M::ColRow, M::ColCol]);
+const LAYOUT: ModifierChoice = one(&[M::Row, M::Col]);
+const WHERE: ModifierChoice = maybe(WMMA_SPACES);
 /// The shapes with a depth of 16.
-const K16: Slot = one(&[M::M16n16k16, M::M32n8k16, M::M8n32k16]);
-const M16N16K16: Slot = one(&[M::M16n16k16]);
-const M32N8K16: Slot = one(&[M::M32n8k16]);
-const M8N32K16: Slot = one(&[M::M8n32k16]);
-const M16N16K8: Slot = one(&[M::M16n16k8]);
-const LOAD_A: Slot = one(&[M::LoadA]);
-const LOAD_B: Slot = one(&[M::LoadB]);
-const LOAD_AB: Slot = one(&[M::LoadA, M::LoadB]);
-const LOAD_C: Slot = one(&[M::LoadC]);
-const STORE_D: Slot = one(&[M::StoreD]);
-const MMA_WORD: Slot = one(&[M::Mma]);
+const K16: ModifierChoice = one(&[M::M16n16k16, M::M32n8k16, M::M8n32k16]);
+const M16N16K16: ModifierChoice = one(&[M::M16n16k16]);
+const M32N8K16: ModifierChoice = one(&[M::M32n8k16]);
+const M8N32K16: ModifierChoice = one(&[M::M8n32k16]);
+const M16N16K8: ModifierChoice = one(&[M::M16n16k8]);
+const LOAD_A: ModifierChoice = one(&[M::LoadA]);
+const LOAD_B: ModifierChoice = one(&[M::LoadB]);
+const LOAD_AB: ModifierChoice = one(&[M::LoadA, M::LoadB]);
+const LOAD_C: ModifierChoice = one(&[M::LoadC]);
+const STORE_D: ModifierChoice = one(&[M::StoreD]);
+const MMA_WORD: ModifierChoice = one(&[M::Mma]);
 
 /// A fragment and where it lies; the distance of rows or columns is optional.
 macro_rules! loads {
@@ -96,9 +96,9 @@ loads! {
     halves_8 = F16x2 8;
     halves_4 = F16x2 4;
     singles_8 = F32 8;
-    brains_2 = Bf16x2 2;
-    brains_4 = Bf16x2 4;
-    brains_8 = Bf16x2 8;
+    bf16s_2 = Bf16x2 2;
+    bf16s_4 = Bf16x2 4;
+    bf16s_8 = Bf16x2 8;
     tensor_4 = Tf32 4;
     bytes_1 = B32 1;
     bytes_2 = B32 2;
@@ -227,25 +227,25 @@ forms! {
             .since(ISA_6_3, 72),
         Form::new(&[LOAD_B, SYNC, CONVERGED, LAYOUT, M8N32K16, WHERE], &[BYTES], bytes_4::FAR)
             .since(ISA_6_3, 72),
-        Form::new(&[LOAD_AB, SYNC, CONVERGED, LAYOUT, M16N16K16, WHERE], &[BF16], brains_4::NEAR)
+        Form::new(&[LOAD_AB, SYNC, CONVERGED, LAYOUT, M16N16K16, WHERE], &[BF16], bf16s_4::NEAR)
             .since(ISA_7_0, 80),
-        Form::new(&[LOAD_AB, SYNC, CONVERGED, LAYOUT, M16N16K16, WHERE], &[BF16], brains_4::FAR)
+        Form::new(&[LOAD_AB, SYNC, CONVERGED, LAYOUT, M16N16K16, WHERE], &[BF16], bf16s_4::FAR)
             .since(ISA_7_0, 80),
-        Form::new(&[LOAD_A, SYNC, CONVERGED, LAYOUT, M32N8K16, WHERE], &[BF16], brains_8::NEAR)
+        Form::new(&[LOAD_A, SYNC, CONVERGED, LAYOUT, M32N8K16, WHERE], &[BF16], bf16s_8::NEAR)
             .since(ISA_7_0, 80),
-        Form::new(&[LOAD_A, SYNC, CONVERGED, LAYOUT, M32N8K16, WHERE], &[BF16], brains_8::FAR)
+        Form::new(&[LOAD_A, SYNC, CONVERGED, LAYOUT, M32N8K16, WHERE], &[BF16], bf16s_8::FAR)
             .since(ISA_7_0, 80),
-        Form::new(&[LOAD_B, SYNC, CONVERGED, LAYOUT, M32N8K16, WHERE], &[BF16], brains_2::NEAR)
+        Form::new(&[LOAD_B, SYNC, CONVERGED, LAYOUT, M32N8K16, WHERE], &[BF16], bf16s_2::NEAR)
             .since(ISA_7_0, 80),
-        Form::new(&[LOAD_B, SYNC, CONVERGED, LAYOUT, M32N8K16, WHERE], &[BF16], brains_2::FAR)
+        Form::new(&[LOAD_B, SYNC, CONVERGED, LAYOUT, M32N8K16, WHERE], &[BF16], bf16s_2::FAR)
             .since(ISA_7_0, 80),
-        Form::new(&[LOAD_A, SYNC, CONVERGED, LAYOUT, M8N32K16, WHERE], &[BF16], brains_2::NEAR)
+        Form::new(&[LOAD_A, SYNC, CONVERGED, LAYOUT, M8N32K16, WHERE], &[BF16], bf16s_2::NEAR)
             .since(ISA_7_0, 80),
-        Form::new(&[LOAD_A, SYNC, CONVERGED, LAYOUT, M8N32K16, WHERE], &[BF16], brains_2::FAR)
+        Form::new(&[LOAD_A, SYNC, CONVERGED, LAYOUT, M8N32K16, WHERE], &[BF16], bf16s_2::FAR)
             .since(ISA_7_0, 80),
-        Form::new(&[LOAD_B, SYNC, CONVERGED, LAYOUT, M8N32K16, WHERE], &[BF16], brains_8::NEAR)
+        Form::new(&[LOAD_B, SYNC, CONVERGED, LAYOUT, M8N32K16, WHERE], &[BF16], bf16s_8::NEAR)
             .since(ISA_7_0, 80),
-        Form::new(&[LOAD_B, SYNC, CONVERGED, LAYOUT, M8N32K16, WHERE], &[BF16], brains_8::FAR)
+        Form::new(&[LOAD_B, SYNC, CONVERGED, LAYOUT, M8N32K16, WHERE], &[BF16], bf16s_8::FAR)
             .since(ISA_7_0, 80),
         Form::new(&[LOAD_AB, SYNC, CONVERGED, LAYOUT, M16N16K8, WHERE], &[TF32], tensor_4::NEAR)
             .since(ISA_7_0, 80),

@@ -6,19 +6,19 @@
 
 use super::prelude::*;
 use crate::ast::Modifier as M;
-use crate::instructions::form::Slot;
+use crate::instructions::form::ModifierChoice;
 
-const SYNC: Slot = one(&[M::Sync]);
-const FENCE: Slot = one(&[M::Fence]);
-const COMMIT: Slot = one(&[M::CommitGroup]);
-const WAIT: Slot = one(&[M::WaitGroup]);
-const MULTIPLY: Slot = one(&[M::MmaAsync]);
-const M64N32K8: Slot = one(&[M::M64n32k8]);
-const M64N64K8: Slot = one(&[M::M64n64k8]);
-const M64N64K16: Slot = one(&[M::M64n64k16]);
-const M64N128K16: Slot = one(&[M::M64n128k16]);
-const M64N192K16: Slot = one(&[M::M64n192k16]);
-const M64N256K16: Slot = one(&[M::M64n256k16]);
+const SYNC: ModifierChoice = one(&[M::Sync]);
+const FENCE: ModifierChoice = one(&[M::Fence]);
+const COMMIT: ModifierChoice = one(&[M::CommitGroup]);
+const WAIT: ModifierChoice = one(&[M::WaitGroup]);
+const MULTIPLY: ModifierChoice = one(&[M::MmaAsync]);
+const M64N32K8: ModifierChoice = one(&[M::M64n32k8]);
+const M64N64K8: ModifierChoice = one(&[M::M64n64k8]);
+const M64N64K16: ModifierChoice = one(&[M::M64n64k16]);
+const M64N128K16: ModifierChoice = one(&[M::M64n128k16]);
+const M64N192K16: ModifierChoice = one(&[M::M64n192k16]);
+const M64N256K16: ModifierChoice = one(&[M::M64n256k16]);
 
 const TF32: &[Type] = &[Type::Tf32];
 const DESCRIPTOR: Shape = Shape::Register(Type::B64);

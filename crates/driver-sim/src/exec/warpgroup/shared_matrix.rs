@@ -7,11 +7,11 @@ use std::ops::Range;
 
 use retrograph_ptx::ast::Space;
 
-use super::{Factor, STEPS, of_tf32};
+use super::{InputType, STEPS, of_tf32};
 use crate::exec::access::{LaneFault, Memories};
 use crate::exec::fault::FaultKind;
 use crate::exec::program::{Access, Width};
-use crate::exec::races::Touch;
+use crate::exec::races::AccessKind;
 
 /// Bytes of a piece, which is never torn, and most elements in it.
 const PIECE: u32 = 16;
@@ -30,21 +30,21 @@ const ACCESS: Access = Access {
 
 /// A matrix as a descriptor says where it lies.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lines {
+pub(super) struct SharedMatrix {
     start: u64,
     /// Bytes to the next 64 rows or columns, where a line holds them.
     leading: u64,
     /// Bytes to the next eight lines.
     stride: u64,
     transposed: bool,
-    factor: Factor,
+    input: InputType,
 }
 
-impl Lines {
+impl SharedMatrix {
     /// The matrix of a descriptor, or what is undefined about it.
     pub(super) fn of(
         (descriptor, transposed): (u64, bool),
-        factor: Factor,
+        input: InputType,
     ) -> Result<Self, &'static str> {
         let field = |bit: u32| (descriptor >> bit & 0x3fff) << 4;
         if descriptor >> 62 != 1 {
@@ -55,7 +55,7 @@ impl Lines {
         {
             return Err("a matrix in shared memory whose lines do not start at multiples of 1024");
         }
-        Ok(Self { start, leading, stride, transposed, factor })
+        Ok(Self { start, leading, stride, transposed, input })
     }
 
     /// The address of the piece that begins with row or column `line` and `step`.
@@ -66,7 +66,7 @@ impl Lines {
         } else {
             (line / 8 * self.stride, line % 8, step)
         };
-        let address = self.start + group + within * 128 + along * self.factor.bytes() as u64;
+        let address = self.start + group + within * 128 + along * self.input.bytes() as u64;
         // The number of a line among its eight mixes the pieces in it.
         address ^ (address >> 3 & 0x70)
     }
@@ -79,7 +79,7 @@ impl Lines {
         range: Range<usize>,
     ) -> Result<Vec<[f32; STEPS]>, LaneFault> {
         let mut out = vec![[0.0; STEPS]; range.len()];
-        let (steps, elements) = (self.factor.steps(), PIECE as usize / self.factor.bytes());
+        let (steps, elements) = (self.input.steps(), PIECE as usize / self.input.bytes());
         let every = |apart| (0..steps).step_by(apart);
         if self.transposed {
             for (first, step) in
@@ -107,18 +107,18 @@ impl Lines {
         let address = self.piece(line, step);
         let trouble = |kind: FaultKind| (kind, 0);
         let from = memories.resolve(&ACCESS, 0, address).map_err(trouble)?;
-        memories.watch(&ACCESS, (0, address, PIECE), Touch::Read).map_err(trouble)?;
+        memories.watch(&ACCESS, (0, address, PIECE), AccessKind::Read).map_err(trouble)?;
         if memories.unfenced.as_ref().is_some_and(|unfenced| unfenced.holds(address)) {
             let what = "a product of what was written without fence.proxy.async after it";
             return Err(trouble(FaultKind::Undefined { what }));
         }
-        match self.factor {
-            Factor::Brain => {
+        match self.input {
+            InputType::Bf16 => {
                 // SAFETY: `resolve` proved 16 bytes.
                 let halves = unsafe { from.cast::<[u16; ELEMENTS]>().read_unaligned() };
                 Ok(halves.map(|half| f32::from_bits(u32::from(half) << 16)))
             }
-            Factor::Tf32 => {
+            InputType::Tf32 => {
                 // SAFETY: `resolve` proved 16 bytes.
                 let [a, b, c, d] = unsafe { from.cast::<[u32; 4]>().read_unaligned() }.map(of_tf32);
                 Ok([a, b, c, d, 0.0, 0.0, 0.0, 0.0])

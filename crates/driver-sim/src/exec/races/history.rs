@@ -6,7 +6,7 @@ use crate::exec::fault::RacingAccess;
 
 /// How a lane touches memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::exec) enum Touch {
+pub(in crate::exec) enum AccessKind {
     /// It reads.
     Read,
     /// It writes; whether it writes what is there already, which harms nobody.
@@ -17,7 +17,7 @@ pub(in crate::exec) enum Touch {
 
 /// An access that was seen.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stamp {
+pub(super) struct AccessStamp {
     pub(super) block: u64,
     pub(super) thread: u32,
     /// The stretch of its warp.
@@ -26,7 +26,7 @@ pub(super) struct Stamp {
     pub(super) strong: bool,
 }
 
-impl Stamp {
+impl AccessStamp {
     pub(super) fn is_by_same_thread(&self, other: &Self) -> bool {
         (self.block, self.thread) == (other.block, other.thread)
     }
@@ -35,29 +35,29 @@ impl Stamp {
 /// What is known of a byte: the last write, and the last reads of two different threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cell {
-    write: Option<Stamp>,
-    reads: [Option<Stamp>; 2],
+    write: Option<AccessStamp>,
+    reads: [Option<AccessStamp>; 2],
 }
 
 impl Cell {
     /// What a new access races with.
     pub(super) fn conflict(
         &self,
-        touch: Touch,
-        races: impl Fn(&Stamp) -> bool,
-    ) -> Option<(Stamp, RacingAccess)> {
-        if touch == (Touch::Write { same: true }) {
+        kind: AccessKind,
+        races: impl Fn(&AccessStamp) -> bool,
+    ) -> Option<(AccessStamp, RacingAccess)> {
+        if kind == (AccessKind::Write { same: true }) {
             return None;
         }
         if let Some(other) = self.write.filter(|other| races(other)) {
             return Some((other, RacingAccess::Write));
         }
-        let mut reads = self.reads.iter().flatten().filter(|_| touch != Touch::Read);
+        let mut reads = self.reads.iter().flatten().filter(|_| kind != AccessKind::Read);
         reads.find(|other| races(other)).map(|other| (*other, RacingAccess::Read))
     }
 
-    pub(super) fn note(&mut self, touch: Touch, stamp: Stamp) {
-        if touch != Touch::Read {
+    pub(super) fn note(&mut self, kind: AccessKind, stamp: AccessStamp) {
+        if kind != AccessKind::Read {
             *self = Self { write: Some(stamp), reads: [None; 2] };
             return;
         }
@@ -74,13 +74,13 @@ const PAGE: u64 = 1024;
 
 /// What was seen of one memory.
 #[derive(Debug, Default)]
-pub(in crate::exec) struct Seen {
+pub(in crate::exec) struct AccessHistory {
     pages: HashMap<u64, Vec<Cell>>,
     /// What strong writes left, by their address.
     pub(super) releases: HashMap<u64, Release>,
 }
 
-impl Seen {
+impl AccessHistory {
     pub(super) fn cell(&mut self, address: u64) -> &mut Cell {
         let fresh = || vec![Cell::default(); PAGE as usize];
         let page = self.pages.entry(address / PAGE).or_insert_with(fresh);
