@@ -55,7 +55,7 @@ impl<'a> HeaderFlattener<'a> {
     }
 
     /// bindgen says nothing about the offset of a member without a name. C puts it where it is
-    /// aligned behind the member before.
+    /// aligned after the previous member.
     fn next_offset(&self, kind: Kind, end: Option<u64>, of: &Type) -> Option<u64> {
         match kind {
             Kind::Union => Some(0),

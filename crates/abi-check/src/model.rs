@@ -1,4 +1,4 @@
-//! What a description of an interface consists of, whoever wrote it: types, constants, functions.
+//! The model of an interface: types, constants, functions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 /// A type as the binary interface sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// Nothing, behind a pointer or as a result.
+    /// `void`.
     Void,
     /// `char`, whose sign is the platform's business.
     Char,
@@ -156,7 +156,7 @@ impl Function {
 }
 
 impl Description {
-    /// The type behind all aliases.
+    /// The type without aliases.
     pub fn resolve(&self, of: &Type) -> Type {
         of.map_names(&mut |name| match self.aliases.get(name) {
             // A C typedef of the tag of the same name is that type.
@@ -166,7 +166,7 @@ impl Description {
         })
     }
 
-    /// The definition that a name stands for, with its own name.
+    /// The definition of a name, with the name of the definition.
     pub fn definition(&self, name: &str) -> Option<(String, &Definition)> {
         match self.resolve(&Type::Named(name.to_owned())) {
             Type::Named(tag) => self.types.get(&tag).map(|definition| (tag, definition)),

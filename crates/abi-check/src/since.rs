@@ -36,7 +36,7 @@ fn same(theirs: &Function, ours: &Function) -> bool {
     theirs.arguments == ours.arguments && theirs.result == ours.result
 }
 
-/// The version that a symbol stands for: `_v3` is the third one.
+/// The version of a symbol: `_v3` is the third one.
 fn of_symbol<'a>(versions: &'a [(i32, Function)], symbol: &str) -> Option<&'a (i32, Function)> {
     let digits = symbol.strip_prefix(base(symbol)).and_then(|rest| rest.strip_prefix("_v"));
     let number: usize = digits.map_or(Some(1), |digits| digits.parse().ok())?;

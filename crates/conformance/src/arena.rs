@@ -54,12 +54,12 @@ impl ArenaAddress {
     /// Writes bytes, as many as the block was made for at most.
     pub(crate) fn write(self, bytes: &[u8]) {
         let to = std::ptr::with_exposed_provenance_mut::<u8>(self.0);
-        // SAFETY: the place lies in a block of the arena of the running scenario, which is large
+        // SAFETY: the address is in a block of the arena of the running scenario, which is large
         // enough: the encoder asks for a block of the size of the type that it writes.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 
-    /// Reads so many bytes.
+    /// Reads a number of bytes.
     pub(crate) fn read(self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
         let from = std::ptr::with_exposed_provenance::<u8>(self.0);

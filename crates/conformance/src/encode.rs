@@ -220,7 +220,7 @@ impl Memory {
         Ok(list.address())
     }
 
-    /// Writes a value as its type lies in memory.
+    /// Writes a value in the layout of its type.
     fn store(&mut self, place: ArenaAddress, value: &Value, of: &Type) -> Result<(), Problem> {
         match (of, value) {
             (Type::Record(name), Value::Record(fields)) => {

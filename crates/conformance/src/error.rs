@@ -58,7 +58,7 @@ pub enum Problem {
         /// How many there are.
         found: usize,
     },
-    /// A value that cannot stand for its type.
+    /// A value that does not fit its type.
     #[error("{value} cannot be a `{of}`")]
     Value {
         /// The value as written.

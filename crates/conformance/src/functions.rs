@@ -49,7 +49,7 @@ trait Plain {
 
 impl<T> Plain for Probe<T> {}
 
-/// The value that a word stands for. A value of more than eight bytes lies where the word points.
+/// The value of a word. The word of a value of more than eight bytes is its address.
 ///
 /// # Safety
 /// The word is a valid bit pattern of `T`, or the address of one where `T` is larger than a word.

@@ -19,7 +19,7 @@ pub(crate) type Log = Arc<Mutex<Vec<String>>>;
 pub(crate) enum Action {
     /// Appends its name to a log.
     Say(String, Log),
-    /// Sleeps for so many milliseconds.
+    /// Sleeps for a number of milliseconds.
     Sleep(u64),
 }
 

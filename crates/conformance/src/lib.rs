@@ -6,7 +6,7 @@
 //! [`replay`] runs them on the simulator and compares with the traces. The language is described
 //! in `scenarios/README.md`.
 //!
-//! Absent on purpose: any judgement of what is right. Hardware says that.
+//! The runner does not judge results; the recordings of hardware do.
 
 mod arena;
 mod encode;
@@ -32,7 +32,7 @@ pub use runner::{Ending, Outcome, Run, run};
 pub use scenario::{Library, Scenario, Step};
 pub use trace::{Head, Trace, TraceFile};
 
-/// Where scenarios, traces and images lie.
+/// Folders of scenarios, traces and images.
 #[derive(Clone, Debug)]
 pub struct Folders {
     /// Scenario sources, `<area>/<topic>.txt`.

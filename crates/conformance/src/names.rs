@@ -64,7 +64,7 @@ impl Names {
         }
     }
 
-    /// Remembers that so many bytes from an address have a name.
+    /// Names a range of addresses.
     pub(crate) fn bind_address(&mut self, base: u64, size: u64, name: &str) {
         if base != 0 {
             self.extents.push((base, size.max(1), name.to_owned()));

@@ -177,7 +177,7 @@ pub fn replay(folders: &Folders, filter: &str) -> Report {
     report
 }
 
-/// The scenarios that a file lists: a name and, behind a blank, the reason.
+/// The scenarios that a file lists: a name, a blank and the reason.
 fn listed(file: &Path) -> Vec<String> {
     let text = fs::read_to_string(file).unwrap_or_default();
     let lines = text.lines().filter(|line| !line.starts_with('#'));

@@ -95,7 +95,7 @@ impl Session {
                 let shown = show::variable(&variable, &mut self.names, None);
                 Ok(format!("{name}={shown}"))
             }
-            // Whoever made the table saw to it.
+            // The table has one function per name.
             Action::NoDevices => Ok("done".to_owned()),
             Action::Log => {
                 let log = self.memory.log.lock().unwrap_or_else(PoisonError::into_inner);
@@ -212,7 +212,7 @@ impl Session {
                 self.names.bind_address(variable.place.address(), bytes, &name);
             }
             _ if is_unwritten && variable.count.is_none() => {
-                // Later steps that use it pass null, not what lies in unwritten memory.
+                // Later steps that use it pass null, not unwritten memory.
                 variable.place.write(&vec![0; size]);
             }
             Type::Handle(kind) if variable.count.is_none() => {
@@ -228,7 +228,7 @@ impl Session {
         self.memory.variables.set(&name, variable);
     }
 
-    /// Parameters of an allocation node say where the memory will lie.
+    /// Parameters of an allocation node give the address of the memory.
     fn bind_allocation(&mut self, name: &str, variable: &Variable) {
         let Type::Record(record) = &variable.of else { return };
         let fields = DRIVER.record(record).map(|record| record.fields).unwrap_or_default();
@@ -289,7 +289,7 @@ fn creates(name: &str) -> bool {
     parts.iter().any(|part| name.contains(part))
 }
 
-/// How many bytes lie behind an address that the call wrote.
+/// Bytes at an address that the call wrote.
 fn extent(function: &Function, words: &[u64], written: &[Written]) -> u64 {
     let is_size = |name: &str| matches!(name, "bytes" | "bytesize" | "size" | "length");
     let by_value = function.parameters.iter().zip(words);

@@ -46,9 +46,9 @@ pub(crate) enum Action {
     Show(String),
     /// Records what host functions wrote.
     Log,
-    /// Reads device memory back: so many of a type.
+    /// Reads elements of a type from device memory.
     Read { address: Value, of: String, count: usize },
-    /// Waits so many milliseconds.
+    /// Waits for a number of milliseconds.
     Sleep(u64),
     /// The machine has no devices; first step of a scenario.
     NoDevices,

@@ -6,10 +6,10 @@ use crate::reflect::DRIVER;
 use crate::types::Type;
 use crate::variables::Variable;
 
-/// What stands for a place that the call did not write.
+/// The text for memory that the call did not write.
 pub(crate) const NOTHING: &str = "-";
 
-/// Shows what lies in a variable. `listed` is the length of a list that the driver points to.
+/// Shows the value of a variable. `listed` is the length of a list that the driver points to.
 pub(crate) fn variable(variable: &Variable, names: &mut Names, listed: Option<usize>) -> String {
     let size = DRIVER.size(&variable.of).unwrap_or(1);
     match variable.count {

@@ -11,10 +11,10 @@ use crate::types::Type;
 #[derive(Clone, Debug)]
 pub(crate) struct Variable {
     pub(crate) of: Type,
-    /// How many of the type lie there, for arrays.
+    /// The number of elements, for arrays.
     pub(crate) count: Option<usize>,
     pub(crate) place: ArenaAddress,
-    /// Whether the name stands for the address of a host buffer.
+    /// Whether the name means the address of a host buffer.
     pub(crate) is_buffer: bool,
 }
 
@@ -97,7 +97,7 @@ impl Variable {
         word(&self.place.read(DRIVER.size(&self.of).unwrap_or(8).min(8)))
     }
 
-    /// Whether the name stands for an address, because what lies there is no single word.
+    /// Whether the name means an address, because the value is not a single word.
     pub(crate) fn is_by_address(&self) -> bool {
         self.is_buffer
             || self.count.is_some()

@@ -6,7 +6,7 @@
 //! case. The inputs of the cases follow from the name of the instance; the outputs of hardware lie
 //! in `vectors/<opcode>.txt`, one line for each instance.
 //!
-//! Absent on purpose: instructions whose effect is not a value, such as jumps and barriers; the
+//! Not covered: instructions whose effect is not a value, such as jumps and barriers; the
 //! list of [`Uncovered`] forms says which and why.
 
 mod file;

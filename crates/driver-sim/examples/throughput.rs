@@ -23,7 +23,7 @@ const SIZE: u32 = 64;
 const TILE: u32 = 4;
 /// Depth that is in shared memory at a time.
 const DEPTH: u32 = 16;
-/// Elements that the streaming kernels touch.
+/// Elements that the streaming kernels access.
 const ELEMENTS: u32 = 1 << 18;
 
 /// c = a · b, with a transposed, by one block of 16 × 16 threads for each tile of 64 × 64.

@@ -1,12 +1,12 @@
 //! The memory of a simulated device.
 //!
-//! Device memory is a table of allocations. Addresses are never used twice and wide red zones lie
+//! Device memory is a table of allocations. Addresses are never reused and wide red zones are
 //! between them, so that an access past an end or through a pointer that was freed never hits
 //! another allocation by chance: it is found, as it is not on hardware.
 //!
 //! Fresh memory is filled with [`POISON`], a NaN as a float and an absurd index as an integer. An
 //! allocation larger than [`Memory::EAGER_POISON`] is filled at its two ends only and is otherwise
-//! committed by the host when it is first touched (and reads as zero), because filling gigabytes
+//! committed by the host when it is first accessed (and reads as zero), because filling gigabytes
 //! that a test never uses would dominate it.
 //!
 //! # Races
@@ -14,7 +14,7 @@
 //! Blocks of a grid run on several host threads and reach the same allocation through raw
 //! pointers. Accesses are plain copies of bytes through raw pointers and no reference to device
 //! bytes outlives a copy. Whether two of them race is decided by the kernel, as on hardware; a
-//! kernel whose blocks race gets values torn or stale, and whoever launches it vouches for that.
+//! kernel whose blocks race gets values torn or stale, and its caller is responsible.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::NonNull;
@@ -81,7 +81,7 @@ pub enum MemoryError {
         /// The address.
         address: u64,
     },
-    /// The bytes do not lie in one live allocation.
+    /// The bytes are not in one live allocation.
     #[error("{bytes} bytes at {address:#x} do not lie in one live allocation")]
     OutOfBounds {
         /// The first address.
@@ -216,7 +216,7 @@ impl Memory {
         Ok(region.bytes)
     }
 
-    /// Base and size of the allocation that `address` lies in.
+    /// Base and size of the allocation that contains `address`.
     pub fn allocation_of(&self, address: u64) -> Option<(u64, u64)> {
         self.snapshot().find(address).map(|span| (span.base, span.end - span.base))
     }
@@ -276,7 +276,7 @@ impl Memory {
     }
 }
 
-/// Takes addresses, with a red zone behind them.
+/// Reserves addresses and a red zone after them.
 fn advance(state: &mut State, bytes: u64) -> u64 {
     let base = state.next;
     state.next += (bytes + RED_ZONE).next_multiple_of(ALIGNMENT);

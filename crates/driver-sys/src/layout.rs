@@ -126,7 +126,7 @@ layout! {
     CUuuid: 16, 1 { bytes 0 }
 }
 
-// Enumerations and handles are one integer or pointer each; one of each kind stands for all, which
+// Enumerations and handles are one integer or pointer each; one of each kind is checked for all, which
 // the same macros make.
 const _: () = assert!(size_of::<CUresult>() == 4 && size_of::<CUjit_option>() == 4);
 const _: () = assert!(size_of::<CUdeviceptr>() == 8 && size_of::<CUstream>() == 8);

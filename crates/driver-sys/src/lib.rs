@@ -34,8 +34,8 @@
 //!   least driver; only its use fails.
 //! - [`constants`] and [`layouts`] list the rest as values, for tools.
 //!
-//! Absent on purpose: safety (the crate `retrograph-runtime` gives that), the runtime API
-//! (`cudaMalloc` and the like), and what work as a graph does not need: textures, arrays, graphics
+//! Not included: safety (see the crate `retrograph-runtime`), the runtime API
+//! (`cudaMalloc` and the like), textures, arrays, graphics
 //! interop, inter-process handles other than of pools.
 
 // Types, fields and functions carry the names of cuda.h, so that its documentation applies.

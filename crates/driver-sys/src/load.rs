@@ -6,14 +6,14 @@ use std::path::Path;
 use crate::result::CUresult;
 use crate::table::DriverTable;
 
-/// Where the driver's library lies, in the order in which [`DriverTable::load`] tries.
+/// Names of the driver's library, in the order in which [`DriverTable::load`] tries them.
 ///
 /// The second is where the Windows subsystem for Linux mounts the host's driver; the third exists
 /// where only the development link was installed.
 #[cfg(not(windows))]
 pub const LIBRARY_NAMES: &[&str] = &["libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", "libcuda.so"];
 
-/// Where the driver's library lies, in the order in which [`DriverTable::load`] tries.
+/// Names of the driver's library, in the order in which [`DriverTable::load`] tries them.
 #[cfg(windows)]
 pub const LIBRARY_NAMES: &[&str] = &["nvcuda.dll"];
 

@@ -1,4 +1,4 @@
-//! Where memory lies, who may access it, and of what kind it is: words that pools, managed memory
+//! Location, access and kind of memory: types that pools, managed memory
 //! and virtual memory share.
 
 use crate::enumeration::enumerations;
@@ -58,7 +58,7 @@ enumerations! {
 }
 
 structures! {
-    /// Where memory lies.
+    /// The location of memory.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUmemLocation {
         /// The kind of location.

@@ -30,7 +30,7 @@ flags! {
 }
 
 enumerations! {
-    /// Where one end of a copy lies.
+    /// The kind of memory of one end of a copy.
     CUmemorytype: u32 {
         /// Host memory.
         CU_MEMORYTYPE_HOST = 1;

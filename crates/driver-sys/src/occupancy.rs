@@ -12,5 +12,5 @@ flags! {
     }
 }
 
-/// A function that says how many bytes of dynamic shared memory a block of so many threads takes.
+/// A function from the threads of a block to its bytes of dynamic shared memory.
 pub type CUoccupancyB2DSize = Option<unsafe extern "C" fn(block_size: i32) -> usize>;

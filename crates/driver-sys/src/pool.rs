@@ -48,7 +48,7 @@ structures! {
         pub allocType: CUmemAllocationType,
         /// The kinds of handles that allocations can be exported as.
         pub handleTypes: CUmemAllocationHandleType,
-        /// Where the memory lies.
+        /// The location of the memory.
         pub location: CUmemLocation,
         /// Who may open a Windows handle, or null.
         pub win32SecurityAttributes: *mut c_void,

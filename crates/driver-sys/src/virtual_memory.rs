@@ -70,7 +70,7 @@ structures! {
         pub r#type: CUmemAllocationType,
         /// The kinds of handles that it can be exported as.
         pub requestedHandleTypes: CUmemAllocationHandleType,
-        /// Where it lies.
+        /// Its location.
         pub location: CUmemLocation,
         /// Attributes of a Windows handle, or null.
         pub win32HandleMetaData: *mut c_void,

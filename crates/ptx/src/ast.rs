@@ -3,7 +3,7 @@
 //! Names are resolved: registers, labels and symbols are indices, so that an executor needs no
 //! tables of strings, and the names are kept beside them for printing and for messages.
 //!
-//! Absent on purpose: calls through pointers, textures, and debug information. Kernels that are
+//! Not represented: calls through pointers, textures, and debug information. Kernels that are
 //! made here have no use for them, and the parser says so when it meets one.
 
 mod entry;

@@ -40,7 +40,7 @@
 //! });
 //! ```
 //!
-//! Absent on purpose: device functions (use Rust functions), strings of PTX, and any optimisation
+//! Not supported: device functions (use Rust functions), strings of PTX, and any optimisation
 //! beyond dropping copies and unused results, which is the business of `ptxas`.
 
 mod atomics;

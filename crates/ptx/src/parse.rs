@@ -27,7 +27,7 @@
 //! # Ok::<(), retrograph_ptx::ParseError>(())
 //! ```
 //!
-//! Comments, `.loc`, `.file`, `.section` and `.pragma` are skipped. Absent on purpose: calls
+//! Comments, `.loc`, `.file`, `.section` and `.pragma` are skipped. Not supported: calls
 //! through pointers, textures, and 32-bit addressing.
 
 mod body;
@@ -162,7 +162,7 @@ impl<'a> Cursor<'a> {
         ParseError::new(self.position(), self.peek().describe(), expected)
     }
 
-    /// The labels that stand in the block which the tokens from here on are in, not those of blocks
+    /// The labels of the block that starts here, not those of blocks
     /// inside of it.
     fn labels(&self) -> Vec<&'a str> {
         let mut depth = 0;

@@ -25,7 +25,7 @@ impl fmt::Display for IsaVersion {
     }
 }
 
-/// How far beyond its own device an image for a target runs: the letter behind the number.
+/// Which devices run an image for a target: the suffix of its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reach {
     /// `sm_90`: later devices too.

@@ -63,14 +63,14 @@ pub enum ValidationError {
         /// The name.
         name: String,
     },
-    /// A label does not stand at exactly one place.
+    /// A label is not defined exactly once.
     #[error("{entry}: label `{label}` stands at {places} places instead of one")]
     Label {
         /// The entry.
         entry: String,
         /// The label.
         label: String,
-        /// How often it stands in the body.
+        /// How often it occurs in the body.
         places: usize,
     },
 }

@@ -1,7 +1,7 @@
 //! cuda.h as a C compiler understands it: a program that prints sizes, offsets and values, and
 //! says which functions have the types that driver-sys claims.
 //!
-//! Each statement stands on a line of its own. A statement that does not compile is itself a
+//! Each statement has a line of its own. A statement that does not compile is itself a
 //! finding: the header lacks what it names. It is left out, and the rest is compiled again.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Reads what bindgen writes, of today and of the time of `cuda-driver-sys` 0.3.
 //!
-//! Sizes, alignments and offsets stand in its layout tests, where libclang's numbers are literals
+//! Sizes, alignments and offsets are in its layout tests, where libclang's numbers are literals
 //! beside a label such as `Size of CUuuid_st`.
 
 use std::collections::BTreeMap;

@@ -10,7 +10,7 @@ use crate::model::Description;
 /// Why the crate could not be described.
 #[derive(Debug, thiserror::Error)]
 pub enum OldCrateError {
-    /// cargo did not say where its sources lie.
+    /// cargo did not report the location of its sources.
     #[error("cargo metadata does not tell where cuda-driver-sys lies: {message}")]
     NotFound {
         /// What it said instead.

@@ -6,7 +6,7 @@ mod macros;
 
 use std::path::Path;
 
-/// Public constants of driver-sys that are its own and stand in no header.
+/// Public constants of driver-sys that no header has.
 const NOT_OF_CUDA: [&str; 2] = ["LIBRARY_NAMES", "LEAST_VERSION"];
 
 /// Constants that driver-sys hangs on a handle under a shorter name, with the name in cuda.h.
@@ -35,7 +35,7 @@ pub struct Source {
 pub struct TypeSource {
     /// Its name.
     pub name: String,
-    /// `struct`, `union`, `handle`, or the integer behind an enumeration.
+    /// `struct`, `union`, `handle`, or the integer type of an enumeration.
     pub form: Form,
     /// Name and type of each field, as Rust writes them.
     pub fields: Vec<(String, String)>,
@@ -68,14 +68,14 @@ pub struct ConstantSource {
 }
 
 impl Source {
-    /// Reads the crate whose `lib.rs` lies in a folder: every module that every build has.
+    /// Reads the crate whose `lib.rs` is in a folder: every unconditional module.
     pub fn read(folder: &Path) -> std::io::Result<Self> {
         let mut source = Self::default();
         source.read_module(&folder.join("lib.rs"), folder)?;
         Ok(source)
     }
 
-    /// Reads a file whose modules lie below `folder`.
+    /// Reads a file whose modules are in `folder`.
     fn read_module(&mut self, path: &Path, folder: &Path) -> std::io::Result<()> {
         let text = std::fs::read_to_string(path)?;
         let file = match syn::parse_file(&text) {

@@ -33,7 +33,7 @@ fn the_lists_of_constants_and_layouts_are_complete() {
         })
         .map(|(name, _)| name.as_str())
         .collect();
-    // These stand for handles, not for numbers.
+    // These are handles, not numbers.
     assert_eq!(unlisted, ["CU_STREAM_LEGACY", "CU_STREAM_PER_THREAD"]);
     assert_eq!(listed + unlisted.len(), ours.constants.len());
     let layouts = retrograph_driver_sys::layouts::all().count();

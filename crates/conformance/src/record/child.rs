@@ -20,7 +20,7 @@ pub fn child(
     arguments: &[String],
 ) -> Result<(), LoadError> {
     let table = match driver {
-        // SAFETY: whoever records names a driver.
+        // SAFETY: the caller names a driver library.
         Some(path) => unsafe { DriverTable::load_from(path) }?,
         None => DriverTable::load()?,
     };

@@ -320,7 +320,7 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// Loads and stores of a register's class, for what stands before and after an instruction.
+/// Loads and stores of a register's class, around an instruction.
 fn move_class(of: Type) -> &'static str {
     match class(of) {
         "pred" => "b32",

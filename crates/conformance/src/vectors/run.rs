@@ -83,7 +83,7 @@ fn launch(
     let mut arguments = [(&raw mut from).cast::<c_void>(), (&raw mut to).cast()];
     let mut function = retrograph_driver_sys::CUfunction::NULL;
     // SAFETY: all pointers are valid during the calls and as long as the sizes say; the kernel has
-    // two parameters of eight bytes, and touches as many words as the blocks have.
+    // two parameters of eight bytes, and accesses as many words as the blocks have.
     unsafe {
         let copy = (table.cuMemcpyHtoD_v2)(from, inputs.as_ptr().cast(), bytes_in);
         check("cuMemcpyHtoD_v2", copy)?;

@@ -1,7 +1,7 @@
-//! How far results may lie from those of hardware.
+//! Allowed distances between results and those of hardware.
 //!
 //! IEEE operations, integers and everything else are exact. The approximations of the PTX ISA are
-//! promised to lie within a bound of the true value; so do those of the simulator, and the
+//! guaranteed to be within a bound of the true value; so do those of the simulator, and the
 //! distance between the two is at most the sum. The bounds are those that the PTX ISA manual gives,
 //! version 9.0, in the sections on floating point instructions with the names of the instructions.
 
@@ -126,7 +126,7 @@ fn elements(of: Type, bits: u64) -> Vec<Element> {
     }
 }
 
-/// A float of so many bits of exponent and fraction.
+/// A float format by its exponent and fraction bits.
 fn element(bits: u64, exponent_bits: u32, fraction_bits: u32) -> Element {
     let magnitude_bits = exponent_bits + fraction_bits;
     let sign = if bits >> magnitude_bits & 1 == 1 { -1.0 } else { 1.0 };
@@ -144,7 +144,7 @@ fn element(bits: u64, exponent_bits: u32, fraction_bits: u32) -> Element {
         (true, false) => f64::NAN,
         (false, _) => sign * (hidden + fraction) as f64 * unit,
     };
-    // Zeros of both signs are the same place; what is no number lies far from everything.
+    // Zeros of both signs are the same place; NaNs are far from everything.
     let ordinal = match value.is_nan() {
         true => i128::MAX / 4,
         false => sign as i128 * i128::from(magnitude),

@@ -32,7 +32,7 @@ fn slice_of(given: &CUDA_MEMCPY2D) -> CUDA_MEMCPY3D {
 /// The largest pitch, as the device says it.
 const MOST_PITCH: usize = i32::MAX as usize;
 
-/// Refuses boxes whose rows overlap. A pitch or height of 0 stands for rows without gaps.
+/// Refuses boxes whose rows overlap. A pitch or height of 0 means rows without gaps.
 fn check(mut given: CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
     let ends = [
         (&mut given.srcPitch, &mut given.srcHeight, given.srcXInBytes),

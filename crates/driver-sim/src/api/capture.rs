@@ -19,7 +19,7 @@ impl State {
         self.begin_capture(stream, mode, Target { graph, is_given: false, dependencies: vec![] })
     }
 
-    /// The stream behind a handle, if it can be captured in this mode.
+    /// The stream of a handle, if it can be captured in this mode.
     pub(super) fn capturable(
         &mut self,
         stream: CUstream,

@@ -1,4 +1,4 @@
-//! Captures that the program steers: into a graph of its own, behind nodes of its choice.
+//! Captures into a given graph, after given nodes.
 
 use retrograph_driver_sys::*;
 

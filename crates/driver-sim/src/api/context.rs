@@ -71,7 +71,7 @@ impl State {
         Ok(())
     }
 
-    /// Stops at handles that never were contexts, behind which hardware looks.
+    /// Stops at handles that never were contexts, which hardware dereferences.
     fn check_known(&mut self, context: CUcontext) -> Call {
         match self.former.contains_key(&context.number()) {
             true => Ok(()),

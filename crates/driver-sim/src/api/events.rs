@@ -24,7 +24,7 @@ impl State {
         Ok(())
     }
 
-    /// The event behind a handle that a program gave, if its context is not lost.
+    /// The event of a handle that a program passed, if its context is not lost.
     pub(super) fn known_event(&mut self, event: CUevent) -> Result<CUevent, Refusal> {
         match self.events.get(event) {
             Ok(found) => self.alive(found.device).map(|()| event),
@@ -73,7 +73,7 @@ impl State {
         Ok(())
     }
 
-    /// The open capture that an event stands for. Fails when that capture is over or broken.
+    /// The open capture that recorded an event. Fails if that capture is over or broken.
     fn captured_mark(&self, event: CUevent) -> Result<Option<u64>, Refusal> {
         let Mark::Captured(member) = &self.events.get(event)?.mark else {
             return Ok(None);
@@ -84,7 +84,7 @@ impl State {
         }
     }
 
-    /// Refuses to wait for an event or ask about it when it stands for captured work.
+    /// Refuses to wait for or query an event that was recorded in a capture.
     fn settled_event(&mut self, event: CUevent) -> Result<CUevent, Refusal> {
         let event = self.known_event(event)?;
         if let Some(capture) = self.captured_mark(event)? {

@@ -16,7 +16,7 @@ const KNOWN_FLAGS: u64 =
     AUTO_FREE | UPLOAD | DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
 impl State {
-    /// The instantiated graph behind a handle that a program gave.
+    /// The instantiated graph of a handle that a program passed.
     pub(super) fn given_exec(&mut self, exec: CUgraphExec) -> Result<CUgraphExec, Refusal> {
         match self.execs.contains(exec) {
             true => Ok(exec),

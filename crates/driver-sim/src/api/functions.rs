@@ -94,7 +94,7 @@ impl State {
         Ok(handle)
     }
 
-    /// The function behind a handle: of a module, or that of the current context for a kernel. A
+    /// The function of a handle: of a module, or that of the current context for a kernel. A
     /// function knows its context, so that none need be current.
     pub(super) fn resolved(&mut self, function: CUfunction) -> Result<CUfunction, Refusal> {
         let kernel = CUkernel(function.0);

@@ -117,7 +117,7 @@ impl State {
         Err(refuse(code, Rule::HostUnregistered))
     }
 
-    /// The pinned memory that an address lies in.
+    /// The pinned memory that contains an address.
     fn pinned_of(&self, pointer: Out<c_void>) -> Result<&Pinned, Refusal> {
         self.pinned_at(pointer.pointer().addr(), 1).ok_or(invalid(Rule::HostUnknown))
     }

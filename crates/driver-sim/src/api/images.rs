@@ -117,7 +117,7 @@ pub(super) fn undefined_function(module: &Module) -> Option<&str> {
 pub(super) fn image_text(image: In<c_void>) -> Result<String, LoadFailure> {
     let null = |refusal| LoadFailure::new(refusal, "there is no image");
     let first = image.bytes(1).map_err(null)?;
-    // The bytes behind the first one of a binary image exist.
+    // A binary image has more than one byte.
     let is = |magic: &[u8; 4]| {
         first[0] == magic[0] && image.bytes(4).is_ok_and(|bytes| bytes == magic.as_slice())
     };

@@ -208,7 +208,7 @@ impl State {
         function.put(found)
     }
 
-    /// The kernel behind a handle.
+    /// The kernel of a handle.
     fn known_kernel(&self, kernel: CUkernel) -> Result<&Kernel, Refusal> {
         let missing = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::LibraryNoKernel);
         self.kernels.get(kernel).map_err(|_| missing)
@@ -232,7 +232,7 @@ impl State {
         name.put(self.named_kernel(kernel)?.name.as_ptr())
     }
 
-    /// The kernel behind a handle, for functions that take null for an argument out of range.
+    /// The kernel of a handle, for functions that take null for an argument out of range.
     fn named_kernel(&self, kernel: CUkernel) -> Result<&Kernel, Refusal> {
         self.kernels.get(kernel).map_err(|_| invalid(Rule::KernelName))
     }

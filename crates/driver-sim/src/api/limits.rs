@@ -7,7 +7,7 @@ use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;
 
-/// A stack that surely fits, and one that surely does not; what lies between nobody recorded.
+/// A stack size that fits, and one that does not; sizes in between were not recorded.
 const STACK: (usize, usize) = (64 << 10, 524_272);
 /// The first limit that does not exist.
 const LIMITS: u32 = 10;

@@ -21,7 +21,7 @@ const WARP_REGISTER_UNIT: u32 = 256;
 const PARTITIONS: u32 = 4;
 
 impl State {
-    /// Blocks of so many threads and dynamic shared bytes that fit on a multiprocessor.
+    /// Resident blocks per multiprocessor for a number of threads and dynamic shared bytes.
     pub(super) fn resident_blocks(&self, function: &Function, threads: u32, dynamic: u64) -> u32 {
         let capability = self.config.compute_capability;
         let statically = u64::from(function.program.shared_bytes());

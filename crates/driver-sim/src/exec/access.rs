@@ -1,8 +1,8 @@
 //! Loads and stores.
 //!
-//! Common accesses are checked once for all lanes of a warp, in [`super::words`]. Everything else,
-//! and whatever the common path refuses, goes lane by lane through [`Memories::resolve`], which
-//! finds the lane at fault.
+//! [`super::words`] checks common accesses for all lanes of a warp at once. All others, and those
+//! that fail this check, go lane by lane through [`Memories::resolve`], which finds the faulting
+//! lane.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use super::registers::{ActiveLanes, Offset};
 use super::words::addresses;
 use crate::memory::{Snapshot, Span};
 
-/// Where shared memory lies among generic addresses.
+/// First generic address of shared memory.
 pub(super) const SHARED_WINDOW: u64 = 0x6f00_0000_0000;
 
 /// Whether a generic address is one of shared memory.
@@ -23,9 +23,9 @@ pub(super) fn is_shared_address(address: u64) -> bool {
     address.wrapping_sub(SHARED_WINDOW) < WINDOW
 }
 
-/// Where local memory lies among generic addresses.
+/// First generic address of local memory.
 pub(super) const LOCAL_WINDOW: u64 = 0x6e00_0000_0000;
-/// Where the parameters lie among generic addresses.
+/// First generic address of the parameters.
 pub(super) const PARAM_WINDOW: u64 = 0x6d00_0000_0000;
 /// Size of each window.
 const WINDOW: u64 = 1 << 32;
@@ -33,11 +33,11 @@ const WINDOW: u64 = 1 << 32;
 /// A fault and the lane that it happened to.
 pub(super) type LaneFault = (FaultKind, u32);
 
-/// The memories that the threads of a block reach.
+/// The memories that the threads of a block access.
 pub(super) struct Memories<'a> {
     /// Global memory.
     pub(super) global: &'a Snapshot,
-    /// For each access of the program the allocation that it hit last.
+    /// For each access of the program its most recent allocation.
     pub(super) spans: Vec<Span>,
     /// The shared memory of the block that runs.
     pub(super) shared: Span,
@@ -47,25 +47,25 @@ pub(super) struct Memories<'a> {
     pub(super) local_bytes: u32,
     /// The parameter block.
     pub(super) parameters: &'a [u8],
-    /// Who looks for races.
+    /// The race detector, if it is enabled.
     pub(super) races: Option<Box<Races<'a>>>,
     /// The warp that runs, and its instruction when it reaches memory lane by lane.
     pub(super) warp: usize,
     pub(super) pc: u32,
-    /// What products may not read yet, in programs that have products of warpgroups.
+    /// Unfenced writes, in programs with `wgmma`.
     pub(super) unfenced: Option<Unfenced>,
 }
 
-/// Bytes of shared memory that products read at a time, and that one fence is asked for.
+/// Granularity of unfenced writes in bytes.
 const PIECE: u64 = 16;
 
-/// Pieces of shared memory that were written and not fenced off by `fence.proxy.async` of every
-/// warp that wrote to them, each with those warps as a mask.
+/// Pieces of shared memory with writes that no `fence.proxy.async` followed, each with a mask of the
+/// warps that wrote.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unfenced(HashMap<u64, u32>);
 
 impl Unfenced {
-    /// Forgets everything, for a new block.
+    /// Resets the state for a new block.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
@@ -92,7 +92,7 @@ impl Unfenced {
 }
 
 impl Memories<'_> {
-    /// Tells who looks for races, if anybody does, that a lane touches `bytes` bytes.
+    /// Reports an access of a lane to the race detector, if it is enabled.
     #[inline(always)]
     pub(super) fn watch(
         &mut self,
@@ -107,7 +107,7 @@ impl Memories<'_> {
         races.see(&LaneAccess { space, bytes, warp, lane, pc, strong }, kind)
     }
 
-    /// Notes that the warp has written where products may read only behind a fence.
+    /// Marks shared memory that `wgmma` may read only after a fence.
     #[inline(always)]
     pub(super) fn mark_unfenced(&mut self, space: Option<Space>, (address, bytes): (u64, u64)) {
         let Some(unfenced) = &mut self.unfenced else { return };
@@ -138,7 +138,7 @@ impl Memories<'_> {
         (high <= found.end).then_some(found)
     }
 
-    /// The host bytes behind `bytes` bytes at `address` of the lane.
+    /// The host address of an access of a lane, if it is in bounds.
     pub(super) fn resolve(
         &self,
         access: &Access,
@@ -168,7 +168,7 @@ impl Memories<'_> {
         if offset < base || offset >= end || end - offset < u64::from(bytes) {
             return Err(error);
         }
-        // SAFETY: the offset lies in the memory.
+        // SAFETY: the offset is inside of the memory.
         Ok(unsafe { host.add((offset - base) as usize) })
     }
 }

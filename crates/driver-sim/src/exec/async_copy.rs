@@ -1,10 +1,9 @@
-//! `cp.async`: copies that land at their wait.
+//! `cp.async`: copies that complete at their wait.
 //!
-//! A copy is noted when it is issued: both places are checked, and the target becomes poison. The
-//! source is read and the target is written by the wait that covers the copy, so that a wait that
-//! was forgotten, or that comes too early, is found by what is read. What nobody waits for lands
-//! when its thread exits, which is as late as it can: whoever has used the place for something else
-//! meanwhile loses it.
+//! Issuing a copy checks both addresses and poisons the target. The wait that covers the copy reads
+//! the source and writes the target, so a missing or early wait changes results. A copy without a
+//! wait completes when its thread exits, the latest legal moment, and then overwrites whatever the
+//! buffer holds.
 
 use super::access::{LaneFault, Memories};
 use super::fault::FaultKind;
@@ -13,15 +12,14 @@ use super::races::AccessKind;
 use super::registers::{ActiveLanes, Offset, lanes_of};
 use crate::memory::{POISON, fill_host};
 
-/// A `cp.async` instruction: operands target address, source address, size.
+/// A `cp.async` instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AsyncCopy {
     /// The target, in shared memory.
     pub(super) to: Access,
     /// The source, in global memory.
     pub(super) from: Access,
-    /// Whether the third operand is a predicate that turns the source into zeros, and not the
-    /// bytes that are copied before zeros follow.
+    /// Whether the third operand is the ignore-src predicate and not the number of source bytes.
     pub(super) ignores: bool,
 }
 
@@ -35,11 +33,11 @@ struct Pending {
     bytes: u32,
     /// Bytes that come from the source; zeros follow.
     copied: u32,
-    /// The accesses and addresses, for whoever looks for races.
+    /// The accesses and addresses, for the race detector.
     places: (Access, u64, Access, u64),
 }
 
-/// The copies of a warp that have not landed.
+/// The copies of a warp in flight.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AsyncCopies {
     pending: Vec<Pending>,
@@ -48,7 +46,7 @@ pub(super) struct AsyncCopies {
 }
 
 impl AsyncCopies {
-    /// Forgets everything, for a new block.
+    /// Resets the state for a new block.
     pub(super) fn clear(&mut self) {
         self.pending.clear();
         self.committed = [0; LANES];
@@ -114,8 +112,8 @@ impl AsyncCopies {
         lanes_of(mask).for_each(|lane| self.committed[lane] += 1);
     }
 
-    /// `cp.async.wait_group`: all groups land but the last `open`. Without a number it is
-    /// `cp.async.wait_all`: all copies land, committed or not.
+    /// `cp.async.wait_group`: completes all groups except the last `open`. `None` is
+    /// `cp.async.wait_all`, which completes all copies, committed or not.
     #[inline(never)]
     pub(super) fn wait(
         &mut self,
@@ -126,18 +124,18 @@ impl AsyncCopies {
         let (committed, mut seen) = (self.committed, Ok(()));
         self.pending.retain(|copy| {
             let closed = open.is_none_or(|n| copy.group < committed[copy.lane].saturating_sub(n));
-            let lands = closed && mask >> copy.lane & 1 != 0;
-            if lands && seen.is_ok() {
-                seen = copy.land(memories).map_err(|kind| (kind, copy.lane as u32));
+            let completes = closed && mask >> copy.lane & 1 != 0;
+            if completes && seen.is_ok() {
+                seen = copy.complete(memories).map_err(|kind| (kind, copy.lane as u32));
             }
-            !lands
+            !completes
         });
         seen
     }
 }
 
 impl Pending {
-    fn land(&self, memories: &mut Memories<'_>) -> Result<(), FaultKind> {
+    fn complete(&self, memories: &mut Memories<'_>) -> Result<(), FaultKind> {
         let (to, target, from, origin) = &self.places;
         memories.watch(from, (self.lane, *origin, self.copied), AccessKind::Read)?;
         memories.watch(to, (self.lane, *target, self.bytes), AccessKind::Write { same: false })?;
@@ -160,7 +158,7 @@ fn shifted(address: u64, access: &Access) -> u64 {
     if access.address == Width::Word { address & 0xffff_ffff } else { address }
 }
 
-/// The host bytes of the source, of which only those that are copied need to exist.
+/// The host bytes of the source; only the copied ones must exist.
 fn source_bytes(
     memories: &Memories<'_>,
     copy: &AsyncCopy,

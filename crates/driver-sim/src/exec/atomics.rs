@@ -1,8 +1,7 @@
 //! `atom` and `red`.
 //!
-//! Lanes go in ascending order, and a launch with atomics on global memory runs its blocks one
-//! after the other, so that the result is the same on every run. On hardware the order is open;
-//! a kernel whose result depends on it gives one of the results that hardware may give.
+//! Lanes execute in ascending order, and a launch with atomics on global memory runs its blocks one
+//! after another, so results are reproducible. Hardware leaves the order open.
 
 use retrograph_ptx::ast::Space;
 

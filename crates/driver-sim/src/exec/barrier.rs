@@ -1,16 +1,16 @@
-//! Which warps of a block run, which wait at a barrier, and when a barrier lets them go.
+//! The barriers of a block and the state of its warps.
 
 use super::interpreter::Contributions;
 use super::program::LANES;
 use super::races::Races;
 
-/// Barriers of a block, and one more behind them for its cluster.
+/// Barriers of a block, and one for its cluster.
 pub(super) const BARRIERS: u32 = 17;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Ready,
-    /// Waits at a barrier, for this many threads or, with 0, for all.
+    /// Waits at a barrier for a number of threads, or 0 for all.
     Waiting(u32, u32),
     Done,
 }
@@ -57,7 +57,7 @@ impl Barriers {
         self.states[warp] = State::Waiting(id, count);
     }
 
-    /// A warp arrives and goes on.
+    /// A warp arrives without waiting.
     pub(super) fn arrive(&mut self, id: u32) {
         self.arrived[id as usize] += LANES as u32;
     }
@@ -67,7 +67,7 @@ impl Barriers {
         self.states.iter().position(|state| matches!(state, State::Waiting(..)))
     }
 
-    /// Lets warps go whose barrier is complete; whether there were any.
+    /// Releases the warps of complete barriers; returns whether there were any.
     pub(super) fn release(
         &mut self,
         mut races: Option<&mut Races<'_>>,

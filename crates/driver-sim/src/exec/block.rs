@@ -1,8 +1,7 @@
 //! One block: its warps take turns until all of them have ended.
 //!
-//! A warp runs until it ends, waits at a barrier or has used up its turn. The order of the warps
-//! changes from round to round by the seed of the launch, so that a kernel that counts on one order
-//! is found out.
+//! A warp runs until it ends, waits at a barrier or has executed [`TURN`] instructions. The seed of
+//! the launch reorders the warps in every round, to expose kernels that rely on an order.
 
 use std::sync::{Arc, Mutex};
 
@@ -32,12 +31,12 @@ pub(super) struct BlockFault {
     pub(super) pc: u32,
 }
 
-/// How far a block got.
+/// The progress of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// To its end, with so many instructions of its warps.
+    /// It ended after `executed` warp instructions.
     Ended { executed: u64 },
-    /// Not yet to its end.
+    /// It has not ended.
     Rests,
 }
 
@@ -52,7 +51,7 @@ fn lines(bytes: usize) -> Vec<Line> {
     vec![Line { _bytes: [0; 128] }; bytes.div_ceil(128)]
 }
 
-/// Global memory, the parameters, and where races are noted when they are looked for.
+/// Global memory, the parameters, and the access history if races are detected.
 pub(super) type Surroundings<'a> = (&'a Snapshot, &'a [u8], Option<&'a Arc<Mutex<AccessHistory>>>);
 
 /// Runs blocks of one launch, one after the other.
@@ -65,7 +64,7 @@ pub(super) struct BlockRunner<'a> {
     local: Vec<Line>,
     warps: Vec<Warp>,
     barriers: Barriers,
-    /// Decides the order of the warps in the next round; 0 for that of their indices.
+    /// Seed of the warp order of the next round; 0 for ascending order.
     round: u64,
 }
 
@@ -219,7 +218,7 @@ impl<'a> BlockRunner<'a> {
             }
             let file = self.file(warp);
             for &(offset, bytes) in &program.exposed {
-                // SAFETY: the slot lies in the file.
+                // SAFETY: the register is inside of the file.
                 unsafe { poison(file.0.add(offset.0 as usize), bytes as usize) };
             }
         }
@@ -232,7 +231,7 @@ impl<'a> BlockRunner<'a> {
         }
     }
 
-    /// Runs the block on, to its end or until it has executed about so many more instructions.
+    /// Resumes the block until it ends or has executed about `budget` more instructions.
     pub(super) fn run(&mut self, budget: u64) -> Result<Progress, BlockFault> {
         let limit = self.machine.executed.saturating_add(budget);
         while !self.barriers.all_done() {
@@ -265,7 +264,7 @@ impl<'a> BlockRunner<'a> {
         (turn + (round >> 1) as usize % count) % count
     }
 
-    /// Runs a warp for one turn; whether it may go on at once.
+    /// Runs a warp for one turn; returns whether it can continue at once.
     fn step(&mut self, index: usize) -> Result<bool, BlockFault> {
         let file = self.file(index);
         let local = index * LANES * self.machine.program.local_bytes as usize;
@@ -302,7 +301,7 @@ impl<'a> BlockRunner<'a> {
         Ok(false)
     }
 
-    /// No warp can go on: the first one that waits is at fault.
+    /// The fault of a deadlock, reported for the first warp that waits.
     fn stuck(&self) -> BlockFault {
         let warp = self.barriers.first_waiting().unwrap_or(0);
         self.fault_before(FaultKind::BarrierDivergence, warp)
@@ -328,7 +327,7 @@ unsafe fn poison(to: *mut u8, bytes: usize) {
     unsafe { fill_host(to, &POISON.to_le_bytes(), bytes) }
 }
 
-/// A number that looks unrelated (the finalizer of SplitMix64).
+/// A hash of the seed (the finalizer of SplitMix64).
 pub(super) fn scramble(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

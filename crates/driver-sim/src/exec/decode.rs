@@ -1,8 +1,8 @@
-//! From the syntax tree to the form that the interpreter runs.
+//! Decoding: from the syntax tree to typed operations.
 //!
 //! An instruction becomes one or a few [`Micro`] instructions over virtual registers, which
-//! [`super::layout`] then places in the file. What is not implemented is refused here, by name:
-//! nothing is ever executed approximately.
+//! [`super::layout`] then places in the register file. Unsupported instructions are refused here;
+//! nothing is executed approximately.
 
 mod arithmetic;
 mod call;
@@ -87,7 +87,7 @@ type Reason = String;
 struct Decoder<'a> {
     module: &'a Module,
     frame: Frame<'a>,
-    /// The functions that are being put in place of their calls, outermost first.
+    /// The functions that are being inlined, outermost first.
     calls: Vec<u32>,
     variables: VariableLayout,
     /// Bytes of local memory in use, and the most that were.

@@ -17,7 +17,7 @@ const TINY: f64 = f64::from_bits((1023 - 960) << 52);
 /// Next to this a number below [`TINY`] is less than the last place.
 const SMALL: f64 = f64::from_bits((1023 - 850) << 52);
 
-/// Moves `nearest` where the mode asks for its neighbour on the side of the exact result.
+/// Moves `nearest` to its neighbour if the mode rounds to that side of the exact result.
 fn adjust(nearest: f64, exact: Ordering, rounding: Rounding) -> u64 {
     let moved = match rounding.step(exact, nearest.is_sign_negative()) {
         -1 => nearest.next_down(),
@@ -38,7 +38,7 @@ fn two_sum(a: f64, b: f64) -> (f64, f64) {
     (sum, (a - (sum - tail)) + (b - tail))
 }
 
-/// On which side of `nearest` the sum of the three numbers lies.
+/// How the sum of three numbers compares with `nearest`.
 fn side_of_sum(terms: [f64; 3], nearest: f64) -> Ordering {
     // Largest first; each addition keeps its error, so that only the last one is rounded.
     let (high, low) = two_sum(terms[0], terms[1]);
@@ -51,7 +51,7 @@ fn side_of_sum(terms: [f64; 3], nearest: f64) -> Ordering {
     }
 }
 
-/// An infinity that arithmetic on finite numbers gave, which not every mode overflows to.
+/// The result of an overflow, which is infinite in some modes only.
 fn overflowed(nearest: f64, rounding: Rounding) -> u64 {
     let exact = if nearest > 0.0 { Ordering::Less } else { Ordering::Greater };
     adjust(nearest, exact, rounding)
@@ -73,7 +73,7 @@ fn add_in(a: f64, b: f64, rounding: Rounding) -> u64 {
     adjust(sum, sign(error), rounding)
 }
 
-/// On which side of the zero that stands for it a product lies that is too small to be told.
+/// How a product that underflowed to `zero` compares with it.
 fn side_of_zero(zero: f64) -> Ordering {
     if zero.is_sign_negative() { Ordering::Less } else { Ordering::Greater }
 }

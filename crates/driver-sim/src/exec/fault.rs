@@ -1,10 +1,10 @@
-//! What goes wrong in a kernel, and where.
+//! Faults of kernels and errors of decoding.
 
 use std::fmt;
 
 use retrograph_ptx::ast::Space;
 
-/// A kernel stopped before its end.
+/// A fault that stopped a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} {site}")]
 pub struct Fault {
@@ -17,7 +17,7 @@ pub struct Fault {
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultKind {
-    /// An access that does not lie in one live allocation, variable or parameter block.
+    /// An access outside of a live allocation, a variable or the parameter block.
     #[error("{bytes} bytes at {address:#x} of {} memory are out of bounds", space_name(*.space))]
     OutOfBounds {
         /// The first address.
@@ -67,7 +67,7 @@ pub enum FaultKind {
         /// Where the other thread did it.
         other: Box<FaultSite>,
     },
-    /// What the instruction does with these operands is undefined on hardware.
+    /// The instruction is undefined on hardware for these operands.
     #[error("undefined behaviour: {what}")]
     Undefined {
         /// What is undefined.
@@ -130,7 +130,7 @@ impl fmt::Display for FaultSite {
     }
 }
 
-/// The executor cannot run the kernel, and says so before it runs any of it.
+/// The executor cannot run a kernel; nothing of it was run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The module has no such entry.

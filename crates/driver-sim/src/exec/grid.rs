@@ -35,7 +35,7 @@ pub struct Launch<'a> {
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
-    /// The parameter block; [`Program::parameters`] says what lies where.
+    /// The parameter block; [`Program::parameters`] gives its layout.
     pub parameters: &'a [u8],
     /// Host threads that may be used.
     pub threads: usize,

@@ -153,7 +153,7 @@ pub(super) fn bfe<T: Int>([a, b, c]: [u64; 3]) -> u64 {
     // The 128-bit value repeats the sign, as the instruction does past the last bit.
     let field = wide::<T>(a) >> position.min(127);
     let length = length.min(T::BITS);
-    // The sign is that of the last bit of the field that lies in the operand.
+    // The sign is the last bit of the field inside of the operand.
     let last = (position + length - 1).min(T::BITS - 1);
     let negative = T::RANGE.0 < 0 && wide::<T>(a) >> last & 1 == 1;
     let mask = (1i128 << length) - 1;

@@ -1,9 +1,8 @@
-//! Gives every virtual register a place in the file.
+//! Register allocation: an offset in the register file for every virtual register.
 //!
-//! Generated kernels have thousands of registers, of which few are in use at once. Registers whose
-//! values are never needed at the same time share a register, so that the file of a warp stays in the
-//! first-level cache. Lanes do not disturb each other: an instruction writes the lanes that execute
-//! it and no others, and for each lane by itself the usual rules of liveness hold.
+//! Kernels have thousands of registers, of which few are live at once. Registers with disjoint live
+//! intervals share an offset, so that the file of a warp fits in the L1 cache. An instruction
+//! writes only its active lanes, so liveness holds for each lane separately.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

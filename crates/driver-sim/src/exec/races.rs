@@ -1,15 +1,15 @@
 //! Races between threads: two accesses to the same byte, at least one of which writes, that nothing
 //! orders.
 //!
-//! Every warp counts its stretches between synchronisations, and knows up to which stretch of each
-//! other warp of its block everything has happened before (a vector clock). A barrier joins what
-//! its warps know. `bar.warp.sync` begins a new stretch of one warp, because lanes of a warp are
-//! not ordered either. Atomics and other strong accesses do not race with each other; who reads
-//! what one of them wrote knows what the writer knew. Whether a fence stands where it should is
-//! not checked. Blocks are ordered by strong accesses to global memory only.
+//! This is the vector-clock algorithm. Every warp has a clock that advances at synchronization, and
+//! knows up to which clock of every other warp all accesses happened before. A barrier joins the
+//! clocks of its warps. `bar.warp.sync` advances the clock of one warp, because its lanes are not
+//! ordered either. Atomics and other strong accesses do not race with each other; a thread that
+//! reads a strong write acquires the clocks of the writer. Placement of fences is not checked.
+//! Blocks are ordered by strong accesses to global memory only.
 //!
-//! This costs a few hundred bytes and some hash look-ups for each byte that is touched, and runs
-//! block after block; it is off unless a launch asks for it.
+//! Detection costs a few hundred bytes and some hash look-ups per accessed byte and runs blocks one
+//! after another. It is off by default.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -27,16 +27,16 @@ mod history;
 use history::AccessStamp;
 pub(super) use history::{AccessHistory, AccessKind};
 
-/// Where a barrier stands.
+/// The joined clocks of the warps that arrived at a barrier.
 #[derive(Clone, Debug, Default)]
 struct BarrierClock(Vec<u32>);
 
-/// Looks for races in a launch, whose blocks run one after the other.
+/// Detects races in a launch whose blocks run one after another.
 pub(super) struct Races<'a> {
     program: &'a Program,
     launch: &'a Launch<'a>,
     block: u64,
-    /// For each warp the stretches that it knows of, its own last.
+    /// For each warp the clocks that it knows, its own last.
     clocks: Vec<Vec<u32>>,
     shared: AccessHistory,
     global: Arc<Mutex<AccessHistory>>,

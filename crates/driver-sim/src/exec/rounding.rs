@@ -1,7 +1,7 @@
 //! Rounding other than to nearest.
 //!
-//! Every function here starts from the result rounded to nearest, finds on which side of it the
-//! exact result lies, and moves one step where the mode asks for the other neighbour. `f64` holds
+//! Every function starts from the result rounded to nearest, compares it with the exact result, and
+//! moves to the neighbour if the mode requires it. `f64` holds
 //! the product of two `f32` exactly, and the exact error of a sum of two `f64` is known (Knuth's
 //! two-sum), so that the side is never guessed.
 
@@ -115,7 +115,7 @@ pub(super) struct Format {
 }
 
 impl Format {
-    /// A format of so many bits of mantissa and exponent.
+    /// A format with `mantissa` and `exponent` bits.
     pub(super) const fn new(mantissa: u32, exponent: u32) -> Self {
         Self { mantissa, exponent }
     }

@@ -1,10 +1,10 @@
-//! The control state of a warp: which lanes are where.
+//! The control state of a warp: groups of diverged lanes and the group that runs.
 //!
-//! Lanes that are at the same instruction form a group and run together. The group that is furthest
-//! behind runs first and takes in the groups that it reaches, so that lanes reconverge as early as
-//! the order of the instructions allows. Hardware promises less, so that with a seed the group that
-//! is furthest ahead runs now and then; and it runs from time to time in any case, so that lanes
-//! that spin until another lane has done something do not starve it.
+//! Lanes at the same instruction form a group and run together. The group with the lowest program
+//! counter runs first and merges with the groups that it reaches, which reconverges lanes as early
+//! as possible. Hardware guarantees less: with a seed the group with the highest program counter
+//! runs now and then. It also runs from time to time without a seed, so that spinning lanes cannot
+//! starve the lanes that they wait for.
 
 use super::async_copy::AsyncCopies;
 use super::block::scramble;
@@ -28,16 +28,16 @@ pub(super) struct Warp {
     pub(super) active: u32,
     /// The lanes that have not exited.
     pub(super) live: u32,
-    /// The instruction at which [`Warp::regroup`] has to be called: the next one at which lanes
-    /// of another group stand. No limit while there is one group.
+    /// The next instruction of another group, where [`Warp::regroup`] must be called; `u32::MAX`
+    /// while there is one group.
     pub(super) stop: u32,
-    /// Copies that have not landed.
+    /// Copies in flight.
     pub(super) async_copies: AsyncCopies,
-    /// Products that are under way.
+    /// `wgmma` products in flight.
     pub(super) products: Products,
     groups: Vec<Group>,
     turns: u32,
-    /// Decides which group runs; 0 for the one that is furthest behind, always.
+    /// Seed of the choice of groups; 0 always chooses the lowest program counter.
     order: u64,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Warp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Deadlock;
 
-/// Every so many times the groups are rearranged, the last group runs instead of the first.
+/// Every `FAIRNESS`-th regrouping runs the last group instead of the first.
 const FAIRNESS: u32 = 4096;
 
 impl Warp {
@@ -142,8 +142,7 @@ impl Warp {
         Ok(())
     }
 
-    /// Whether the group that is furthest ahead runs now, as hardware may have it: one time in
-    /// four, by the order.
+    /// Whether the group with the highest program counter runs now: with a seed, one time in four.
     fn deviates(&mut self) -> bool {
         if self.order == 0 {
             return false;

@@ -1,16 +1,15 @@
-//! `wgmma`: products of matrices in shared memory that are made at their wait.
+//! `wgmma`: products of matrices in shared memory that complete at their wait.
 //!
-//! Each of the four warps of a warpgroup makes its own 16 of the 64 rows. A product is noted when
-//! it is started: its accumulators are taken from the registers, which become poison. The matrices are read
-//! and the accumulators come back by the wait that covers the product, so that a wait that was forgotten or
-//! comes too early, and a stage that is filled too early, are found by what is read.
+//! Each of the four warps of a warpgroup computes 16 of the 64 rows. Issuing a product takes its
+//! accumulators out of their registers, which become poison. The wait that covers the product reads
+//! the matrices and writes the accumulators back. So a missing or early wait, and a stage that is
+//! refilled too early, change results. A matrix in registers is read at the wait as well, and must
+//! not have changed since the product was issued.
 //!
-//! A input in registers is read at the wait, too, and must be then what it was at the start.
-//!
-//! Refused as undefined: accumulators and fenced_inputs that were not fenced or that are written while a product
-//! is under way, descriptors that differ among threads or that say something other than lines of
-//! 128 bytes, and matrices that were written by a store or an asynchronous copy without a
-//! `fence.proxy.async` of the same warp after it. Atomics and `stmatrix` are not asked for it.
+//! Undefined behaviour that is reported: accumulators and matrices in registers without
+//! `wgmma.fence`, or written while a product is in flight; descriptors that differ among threads or
+//! select another swizzle than 128 bytes; matrices written by a store or `cp.async` without a later
+//! `fence.proxy.async` of the same warp. Atomics and `stmatrix` are not checked for that fence.
 
 mod shared_matrix;
 
@@ -22,10 +21,10 @@ use super::registers::{Lanes, Offset, RegisterFile};
 use crate::memory::POISON;
 use shared_matrix::SharedMatrix;
 
-/// Rows that a warp makes, and most steps of the contraction of one product.
+/// Rows that a warp computes, and the largest k of a product.
 const ROWS: usize = 16;
 const STEPS: usize = 16;
-/// Registers of a input.
+/// Registers of matrix a.
 const REGISTERS: usize = 4;
 /// Warps of a warpgroup.
 const WARPS: usize = 4;
@@ -33,13 +32,13 @@ const WARPS: usize = 4;
 /// A `wgmma` instruction.
 #[derive(Clone, Debug)]
 pub(super) enum Warpgroup {
-    /// `wgmma.fence`. Offsets of the registers of all fenced_inputs that are in registers.
+    /// `wgmma.fence`, with all registers that hold a matrix a.
     Fence(Vec<Offset>),
     /// `wgmma.mma_async`.
     Start(Product),
     /// `wgmma.commit_group`.
     Commit,
-    /// `wgmma.wait_group`: all groups but so many.
+    /// `wgmma.wait_group`: at most this many groups stay in flight.
     Wait(u32),
 }
 
@@ -48,15 +47,15 @@ pub(super) enum Warpgroup {
 pub(super) struct Product {
     pub(super) columns: usize,
     pub(super) input: InputType,
-    /// Whether the signs of a and of b are changed.
+    /// Whether a and b are negated.
     pub(super) negated: [bool; 2],
-    /// Whether a line holds rows of a or columns of b, and not steps of the contraction.
+    /// Whether a and b are stored transposed (not contiguous in k).
     pub(super) transposed: [bool; 2],
-    /// Offsets of the registers: the accumulators, a, the descriptor of b, and whether the accumulators are added to.
+    /// The accumulators, a, the descriptor of b, and the predicate that keeps the accumulators.
     pub(super) registers: Vec<Offset>,
 }
 
-/// What is multiplied.
+/// The type of both matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InputType {
     /// bf16, with both matrices in shared memory.
@@ -66,7 +65,7 @@ pub(super) enum InputType {
 }
 
 impl InputType {
-    /// Steps of the contraction of one product.
+    /// The k of one product.
     fn steps(self) -> usize {
         match self {
             Self::Bf16 => 16,
@@ -79,7 +78,7 @@ impl InputType {
         32 / self.steps()
     }
 
-    /// How many registers say where a is.
+    /// Registers of a or of its descriptor.
     pub(super) fn a_registers(self) -> usize {
         match self {
             Self::Bf16 => 1,
@@ -88,25 +87,25 @@ impl InputType {
     }
 }
 
-/// The value of a input in tf32, whose lowest bits are ignored.
+/// A tf32 value; its low bits are ignored.
 fn of_tf32(bits: u32) -> f32 {
     f32::from_bits(bits & 0xffff_e000)
 }
 
-/// Sums that are not in their registers.
+/// Accumulators that a product in flight has taken from their registers.
 #[derive(Clone, Debug)]
 struct Accumulators {
     registers: Vec<Offset>,
     lanes: Vec<Lanes<f32>>,
-    /// Products under way.
+    /// Products in flight.
     open: usize,
 }
 
-/// Where a is.
+/// Matrix a.
 #[derive(Clone, Debug)]
 enum MatrixA {
     Shared(SharedMatrix),
-    /// Its registers, with what they held.
+    /// Its registers and their values when the product was issued.
     Registers(Box<[(Offset, Lanes<u32>); REGISTERS]>),
 }
 
@@ -124,14 +123,14 @@ struct Pending {
     accumulators: Offset,
 }
 
-/// The products of a warp that are under way.
+/// The products in flight of a warp.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Products {
     pending: Vec<Pending>,
     held: Vec<Accumulators>,
     committed: u32,
     fenced: bool,
-    /// Slots of fenced_inputs, and what they held at the last fence.
+    /// Registers of matrices a and their values at the last fence.
     fenced_inputs: Vec<(Offset, Lanes<u32>)>,
 }
 
@@ -140,7 +139,7 @@ fn undefined<T>(what: &'static str) -> Result<T, LaneFault> {
 }
 
 impl Products {
-    /// Forgets everything, for a new block.
+    /// Resets the state for a new block.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -182,7 +181,7 @@ impl Products {
         // SAFETY: decoding gave registers of these widths.
         let adds = unsafe { file.predicate(rest[1]) };
         if adds != 0 && adds != u32::MAX {
-            return undefined("accumulators that some threads add to and others do not");
+            return undefined("threads of a warp disagree whether to keep the accumulators");
         }
         // SAFETY: by the contract.
         unsafe { self.hold(file, accumulators)? };
@@ -190,7 +189,7 @@ impl Products {
             // SAFETY: decoding gave the register of a descriptor.
             let lanes = unsafe { file.read::<u64>(register) };
             if lanes.iter().any(|descriptor| *descriptor != lanes[0]) {
-                return undefined("a matrix descriptor that differs among the threads of a warp");
+                return undefined("the matrix descriptors of the threads of a warp differ");
             }
             let lines = SharedMatrix::of((lanes[0], transposed), product.input);
             lines.map_err(|what| (FaultKind::Undefined { what }, 0))
@@ -203,7 +202,7 @@ impl Products {
                     (register, unsafe { file.read(register) })
                 });
                 if !held.iter().all(|held| self.fenced_inputs.contains(held)) {
-                    return undefined("a input without wgmma.fence between it and its product");
+                    return undefined("a register of matrix a is multiplied without wgmma.fence");
                 }
                 MatrixA::Registers(Box::new(held))
             }
@@ -221,7 +220,7 @@ impl Products {
         Ok(())
     }
 
-    /// Takes accumulators from their registers, unless a product has them already.
+    /// Takes accumulators from their registers unless a product in flight already has.
     ///
     /// # Safety
     ///
@@ -231,9 +230,7 @@ impl Products {
         if let Some(held) = self.held.iter_mut().find(|held| held.registers == registers) {
             // SAFETY: by the contract.
             if registers.iter().any(|&register| unsafe { file.read::<u32>(register) } != POISONED) {
-                return undefined(
-                    "a accumulator that was written while a product of it is under way",
-                );
+                return undefined("an accumulator was written while its product is in flight");
             }
             held.open += 1;
             return Ok(());
@@ -243,12 +240,10 @@ impl Products {
             .iter()
             .any(|held| held.registers.iter().any(|register| registers.contains(register)))
         {
-            return undefined("products of different shapes under way to the same accumulators");
+            return undefined("products of different shapes in flight share accumulators");
         }
         if !self.fenced {
-            return undefined(
-                "accumulators without wgmma.fence between their threads and a product",
-            );
+            return undefined("accumulators are used without wgmma.fence");
         }
         // SAFETY: by the contract.
         let lanes = registers.iter().map(|&register| unsafe { file.read(register) }).collect();
@@ -274,7 +269,7 @@ impl Products {
             let held = self.held.iter_mut().find(|held| held.registers[0] == product.accumulators);
             let held = held.expect("accumulators are held until their last product");
             // SAFETY: by the contract.
-            unsafe { product.land(memories, file, &mut held.lanes)? };
+            unsafe { product.complete(memories, file, &mut held.lanes)? };
             held.open -= 1;
             if held.open == 0 {
                 for (&register, lanes) in held.registers.iter().zip(&held.lanes) {
@@ -312,9 +307,11 @@ impl Pending {
             // SAFETY: by the contract.
             let lanes = unsafe { file.read::<u32>(register) };
             if lanes != before {
-                return undefined("a input that was written while a product of it is under way");
+                return undefined(
+                    "a register of matrix a was written while its product is in flight",
+                );
             }
-            // Of rows `group` and `group + 8` the step `member`, and then 4 steps further.
+            // Rows `group` and `group + 8`, steps `member` and `member + 4`.
             for (lane, bits) in lanes.into_iter().enumerate() {
                 rows[lane / 4 + index % 2 * 8][lane % 4 + index / 2 * 4] = of_tf32(bits);
             }
@@ -327,7 +324,7 @@ impl Pending {
     /// # Safety
     ///
     /// As for [`Products::execute`].
-    unsafe fn land(
+    unsafe fn complete(
         &self,
         memories: &mut Memories<'_>,
         file: RegisterFile,

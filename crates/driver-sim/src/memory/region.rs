@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use super::{Memory, POISON};
 
-/// One allocation and the host bytes behind it.
+/// One allocation and its host bytes.
 #[derive(Debug)]
 pub(super) struct Region {
     pub(super) base: u64,
@@ -37,7 +37,7 @@ pub(super) fn poison_fresh(region: &Region) {
     // The tail starts at a multiple of the word, so that the pattern is in phase with addresses.
     let tail = (size - edge).next_multiple_of(4).min(size);
     let word = POISON.to_le_bytes();
-    // SAFETY: both ranges lie in the allocation, which nobody else has seen yet.
+    // SAFETY: both ranges are inside of the allocation, which no other thread has seen.
     unsafe {
         fill_host(region.host.as_ptr(), &word, edge);
         fill_host(region.host.as_ptr().add(tail), &word, size - tail);

@@ -12,7 +12,7 @@ pub(crate) struct Span {
     pub(crate) base: u64,
     /// The address after the last byte.
     pub(crate) end: u64,
-    /// The host byte behind `base`, valid while the snapshot lives.
+    /// The host byte of `base`, valid while the snapshot lives.
     pub(crate) host: *mut u8,
 }
 
@@ -28,7 +28,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The allocation that `address` lies in.
+    /// The allocation that contains `address`.
     pub(crate) fn find(&self, address: u64) -> Option<Span> {
         let after = self.table.partition_point(|region| region.base <= address);
         let region = self.table.get(after.checked_sub(1)?)?;
@@ -36,7 +36,7 @@ impl Snapshot {
         (address < end).then_some(Span { base: region.base, end, host: region.host.as_ptr() })
     }
 
-    /// The host bytes behind `bytes` bytes at `address`, when they lie in one allocation.
+    /// The host bytes of `bytes` bytes at `address`, if they are in one allocation.
     pub(super) fn host(&self, address: u64, bytes: u64) -> Result<*mut u8, MemoryError> {
         if bytes == 0 {
             return Ok(NonNull::dangling().as_ptr());
@@ -44,7 +44,7 @@ impl Snapshot {
         let error = MemoryError::OutOfBounds { address, bytes };
         match self.find(address) {
             Some(span) if bytes <= span.end - address => {
-                // SAFETY: the address lies in the allocation.
+                // SAFETY: the address is inside of the allocation.
                 Ok(unsafe { span.host.add((address - span.base) as usize) })
             }
             _ => Err(error),

@@ -195,7 +195,7 @@ impl State {
         self.capture_node(captured, NodeKind::Operation(operation)).map(|_| ())
     }
 
-    /// Adds a node behind what a captured stream depends on; it is what the stream depends on next.
+    /// Adds a node after the dependencies of a captured stream, and makes it the new dependency.
     pub(crate) fn capture_node(
         &mut self,
         (stream, capture): (CUstream, u64),

@@ -30,7 +30,7 @@ pub(crate) struct Device {
     pub(crate) flags: u32,
     /// The code by which every context of the device was lost, for as long as the process lives.
     pub(crate) lost: Option<CUresult>,
-    /// The stream behind the legacy handle.
+    /// The legacy stream.
     pub(crate) legacy: Option<CUstream>,
     /// The last work of the legacy stream, which every blocking stream waits for.
     pub(crate) legacy_tail: Option<TaskId>,
@@ -166,7 +166,7 @@ impl State {
         }
     }
 
-    /// Whether all of `bytes` bytes at `address` lie in one device allocation.
+    /// Whether one device allocation contains `bytes` bytes at `address`.
     pub(crate) fn on_device(&self, device: usize, address: u64, bytes: u64) -> bool {
         let found = self.devices[device].memory.allocation_of(address);
         found.is_some_and(|(base, size)| bytes <= size - (address - base))

@@ -117,7 +117,7 @@ impl State {
         graph
     }
 
-    /// The graph behind a handle that a program gave.
+    /// The graph of a handle that a program passed.
     pub(crate) fn given_graph(&mut self, graph: CUgraph) -> Result<CUgraph, Refusal> {
         match self.graphs.get(graph) {
             Ok(found) if found.owner == Owner::Nobody => Err(invalid(Rule::GraphLost)),
@@ -127,7 +127,7 @@ impl State {
         }
     }
 
-    /// The node behind a handle that a program gave.
+    /// The node of a handle that a program passed.
     pub(crate) fn given_node(&mut self, node: CUgraphNode) -> Result<CUgraphNode, Refusal> {
         match self.nodes.contains(node) {
             true => Ok(node),
@@ -136,7 +136,7 @@ impl State {
         }
     }
 
-    /// Adds a node behind nodes of the same graph.
+    /// Adds a node that depends on nodes of the same graph.
     pub(crate) fn add_node(
         &mut self,
         graph: CUgraph,

@@ -41,7 +41,7 @@ impl State {
         Ok(base)
     }
 
-    /// Whether bytes lie inside of what an allocation node reserved.
+    /// Whether bytes are inside of the reservation of an allocation node.
     pub(crate) fn is_reserved(&self, address: u64, bytes: u64) -> bool {
         let found = self.graph_memory.range(..=address).next_back();
         found.is_some_and(|(base, found)| {

@@ -94,7 +94,7 @@ impl State {
         self.pinned.remove(&address);
     }
 
-    /// The pinned memory in which all of `bytes` bytes at `address` lie.
+    /// The pinned memory that contains `bytes` bytes at `address`.
     pub(crate) fn pinned_at(&self, address: usize, bytes: usize) -> Option<&Pinned> {
         let (base, pinned) = self.pinned.range(..=address).next_back()?;
         let inside = address - base <= pinned.bytes() && bytes <= pinned.bytes() - (address - base);

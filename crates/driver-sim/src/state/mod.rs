@@ -98,7 +98,7 @@ pub(crate) struct State {
 }
 
 // SAFETY: the state holds raw pointers as data: to pinned memory, which the state owns, and to
-// parameter values in blocks that the node beside them owns. Whoever holds the lock around
+// parameter values in blocks that the node beside them owns. The holder of the lock around
 // the state is the only one to use them, on whatever thread.
 unsafe impl Send for State {}
 

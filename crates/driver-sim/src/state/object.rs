@@ -19,7 +19,7 @@ pub(crate) trait Handle: Copy {
 const FIRST: u64 = 0x5100_0000_0000;
 const DISTANCE: u64 = 0x40;
 
-/// Why there is no object behind a handle.
+/// Why a handle has no object.
 const UNKNOWN: Refusal = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::ObjectUnknown);
 
 macro_rules! handles {

@@ -62,7 +62,7 @@ impl Stream {
     }
 }
 
-/// What an event stands for.
+/// The state of an event.
 #[derive(Clone, Debug)]
 pub(crate) enum Mark {
     /// It was never recorded.
@@ -85,7 +85,7 @@ pub(crate) struct Event {
 }
 
 impl State {
-    /// The stream behind a handle: the legacy handles stand for the legacy stream of the device.
+    /// The stream of a handle: the legacy handles stand for the legacy stream of the device.
     pub(crate) fn resolve(&mut self, stream: CUstream) -> Result<CUstream, Refusal> {
         if stream.is_legacy() {
             let device = self.current()?;
@@ -103,7 +103,7 @@ impl State {
         }
     }
 
-    /// The stream behind the per-thread handle: one for each thread and device, made when it is
+    /// The per-thread default stream: one for each thread and device, made when it is
     /// first named. It is a blocking stream.
     fn per_thread(&mut self, device: usize) -> CUstream {
         let key = (this_thread(), device);
@@ -126,7 +126,7 @@ impl State {
         self.devices.iter().any(|device| device.legacy == Some(stream))
     }
 
-    /// Queues work behind the work of a stream.
+    /// Appends work to a stream.
     pub(crate) fn enqueue(&mut self, stream: CUstream, work: Work) -> Result<TaskId, Refusal> {
         let id = self.number();
         let legacy = self.is_legacy(stream);
@@ -167,7 +167,7 @@ impl State {
         Ok(tasks)
     }
 
-    /// The task that an event stands for, if it is not complete.
+    /// The task of an event, if it is not complete.
     pub(crate) fn pending_mark(&self, event: CUevent) -> Result<Option<TaskId>, Refusal> {
         Ok(match self.events.get(event)?.mark {
             Mark::Task(task) if self.tasks.contains_key(&task) => Some(task),

@@ -143,7 +143,7 @@ impl Fill {
         })
     }
 
-    /// Whether elements have a size that exists and lie at multiples of it.
+    /// Whether the element size is valid and the elements are aligned to it.
     pub(crate) fn is_aligned(&self) -> bool {
         let Self(given) = self;
         let size = u64::from(given.elementSize);

@@ -147,7 +147,7 @@ impl State {
     }
 }
 
-/// The last node that lies on a cycle or behind one, if any.
+/// The last node on a cycle or reachable from one, if any.
 fn cyclic(dependencies: &[Vec<usize>]) -> Option<usize> {
     let order = crate::random::Random::new(0).order(dependencies);
     if order.is_some() {

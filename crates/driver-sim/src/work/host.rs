@@ -42,7 +42,7 @@ impl HostCall {
 
     fn run(&self) {
         match self.target {
-            // SAFETY: whoever queues a host function promises that it can be called with its data
+            // SAFETY: the caller that queued a host function guarantees that it can be called with its data
             // until it has run.
             HostTarget::Function(function) => unsafe { function(self.data) },
             // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! Captures into a graph of the program, behind nodes of its choice; captures of special streams.
+//! Captures into a given graph, after given nodes; captures of special streams.
 
 use retrograph_driver_sys::*;
 

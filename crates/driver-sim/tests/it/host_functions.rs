@@ -24,7 +24,7 @@ unsafe extern "C" fn count_success(_stream: CUstream, code: CUresult, counter: *
     }
 }
 
-/// Asks the driver that lies behind its data.
+/// Calls the driver that its data points to.
 pub(crate) unsafe extern "C" fn ask(driver: *mut c_void) {
     // SAFETY: the test hands over a table that lives until the function has run.
     let driver = unsafe { &*driver.cast::<DriverTable>() };

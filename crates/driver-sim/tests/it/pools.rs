@@ -16,7 +16,7 @@ const USED_HIGH: CUmemPool_attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_USED
 const THRESHOLD: CUmemPool_attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
 
 impl Machine {
-    /// A pool of the first device that may reserve so many bytes; 0 for all.
+    /// A pool of the first device with a maximum size; 0 for no maximum.
     fn pool(&self, most: usize) -> CUmemoryPool {
         let mut given = CUmemPoolProps { maxSize: most, ..Default::default() };
         given.allocType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;

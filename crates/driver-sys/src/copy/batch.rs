@@ -44,9 +44,9 @@ structures! {
     pub struct CUmemcpyAttributes {
         /// When the source may be read.
         pub srcAccessOrder: CUmemcpySrcAccessOrder,
-        /// Where the source lies, for managed memory.
+        /// The location of the source, for managed memory.
         pub srcLocHint: CUmemLocation,
-        /// Where the destination lies, for managed memory.
+        /// The location of the destination, for managed memory.
         pub dstLocHint: CUmemLocation,
         /// Flags `CU_MEMCPY_FLAG_…`.
         pub flags: u32,
@@ -83,7 +83,7 @@ structures! {
         pub rowLength: usize,
         /// Rows from one slice to the next; 0 for no gap.
         pub layerHeight: usize,
-        /// Where it lies, for managed memory.
+        /// Its location, for managed memory.
         pub locHint: CUmemLocation,
     }
 

@@ -21,7 +21,7 @@ structures! {
         pub srcXInBytes: usize,
         /// First row of the source.
         pub srcY: usize,
-        /// Where the source lies.
+        /// The kind of memory of the source.
         pub srcMemoryType: CUmemorytype,
         /// Source in host memory.
         pub srcHost: *const c_void,
@@ -35,7 +35,7 @@ structures! {
         pub dstXInBytes: usize,
         /// First row of the destination.
         pub dstY: usize,
-        /// Where the destination lies.
+        /// The kind of memory of the destination.
         pub dstMemoryType: CUmemorytype,
         /// Destination in host memory.
         pub dstHost: *mut c_void,
@@ -64,7 +64,7 @@ structures! {
         pub srcZ: usize,
         /// Level of detail of the source; must be 0.
         pub srcLOD: usize,
-        /// Where the source lies.
+        /// The kind of memory of the source.
         pub srcMemoryType: CUmemorytype,
         /// Source in host memory.
         pub srcHost: *const c_void,
@@ -86,7 +86,7 @@ structures! {
         pub dstZ: usize,
         /// Level of detail of the destination; must be 0.
         pub dstLOD: usize,
-        /// Where the destination lies.
+        /// The kind of memory of the destination.
         pub dstMemoryType: CUmemorytype,
         /// Destination in host memory.
         pub dstHost: *mut c_void,
@@ -121,7 +121,7 @@ structures! {
         pub srcZ: usize,
         /// Level of detail of the source; must be 0.
         pub srcLOD: usize,
-        /// Where the source lies.
+        /// The kind of memory of the source.
         pub srcMemoryType: CUmemorytype,
         /// Source in host memory.
         pub srcHost: *const c_void,
@@ -143,7 +143,7 @@ structures! {
         pub dstZ: usize,
         /// Level of detail of the destination; must be 0.
         pub dstLOD: usize,
-        /// Where the destination lies.
+        /// The kind of memory of the destination.
         pub dstMemoryType: CUmemorytype,
         /// Destination in host memory.
         pub dstHost: *mut c_void,

@@ -17,7 +17,7 @@ macro_rules! __context_functions {
             );
             /// Sets the flags of the primary context.
             fn cuDevicePrimaryCtxSetFlags_v2(device: $crate::CUdevice, flags: u32);
-            /// Destroys everything in the primary context, whoever uses it.
+            /// Destroys everything in the primary context, even if it is in use.
             fn cuDevicePrimaryCtxReset_v2(device: $crate::CUdevice);
             /// Makes a context and pushes it onto the calling thread. Headers of CUDA 13 no longer
             /// declare it; their drivers still export it.
@@ -38,7 +38,7 @@ macro_rules! __context_functions {
             fn cuCtxGetDevice(device: *mut $crate::CUdevice);
             /// Writes the flags of the current context, `CU_CTX_…`.
             fn cuCtxGetFlags(flags: *mut u32);
-            /// Writes a number that no other context of the process ever has; null stands for the
+            /// Writes a number that no other context of the process ever has; null means the
             /// current one.
             fn cuCtxGetId(context: $crate::CUcontext, id: *mut u64);
             /// Writes the version of the interface that the context was made with; not a CUDA
@@ -74,14 +74,14 @@ macro_rules! __context_functions {
                 context: *mut $crate::CUcontext, parameters: *mut $crate::CUctxCreateParams,
                 flags: u32, device: $crate::CUdevice
             ) since 12050;
-            /// Writes the device of a context, which need not be current; null stands for the
+            /// Writes the device of a context, which need not be current; null means the
             /// current one.
             fn cuCtxGetDevice_v2(
                 device: *mut $crate::CUdevice, context: $crate::CUcontext
             ) since 13000;
             /// Sets the flags of the current context, `CU_CTX_…`.
             fn cuCtxSetFlags(flags: u32) since 12010;
-            /// Waits for all work of a context, which need not be current; null stands for the
+            /// Waits for all work of a context, which need not be current; null means the
             /// current one.
             fn cuCtxSynchronize_v2(context: $crate::CUcontext) since 13000;
             /// Records the present end of all work of a context.

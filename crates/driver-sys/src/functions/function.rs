@@ -50,7 +50,7 @@ macro_rules! __function_functions {
             fn cuFuncGetName(
                 name: *mut *const $crate::c_char, function: $crate::CUfunction
             ) since 12030;
-            /// Writes where a parameter lies in the parameter block, and how large it is, in bytes;
+            /// Writes the offset and size of a parameter in the parameter block, in bytes;
             /// an index past the last one is refused.
             fn cuFuncGetParamInfo(
                 function: $crate::CUfunction, index: usize, offset: *mut usize, size: *mut usize

@@ -78,7 +78,7 @@ macro_rules! __library_functions {
             fn cuKernelGetName(
                 name: *mut *const $crate::c_char, kernel: $crate::CUkernel
             ) since 12030;
-            /// Writes where a parameter lies in the parameter block, and how large it is, in bytes;
+            /// Writes the offset and size of a parameter in the parameter block, in bytes;
             /// an index past the last one is refused.
             fn cuKernelGetParamInfo(
                 kernel: $crate::CUkernel, index: usize, offset: *mut usize, size: *mut usize

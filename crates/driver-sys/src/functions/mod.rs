@@ -70,7 +70,7 @@ macro_rules! driver_functions {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __gather_functions {
-    // Asks the next area for its functions, which come back behind everything else.
+    // Appends the functions of the next area.
     ($callback:ident [$($areas:ident)*] required $required:tt optional $optional:tt
         next $area:ident
     ) => {

@@ -91,7 +91,7 @@ macro_rules! __node_functions {
                 node: *mut $crate::CUgraphNode, graph: $crate::CUgraph,
                 dependencies: *const $crate::CUgraphNode, count: usize
             );
-            /// Adds a record of an event, for whoever waits outside the graph.
+            /// Adds a record of an event, for waits outside of the graph.
             fn cuGraphAddEventRecordNode(
                 node: *mut $crate::CUgraphNode, graph: $crate::CUgraph,
                 dependencies: *const $crate::CUgraphNode, count: usize, event: $crate::CUevent

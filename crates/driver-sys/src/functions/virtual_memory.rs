@@ -1,4 +1,4 @@
-//! Virtual memory: addresses and the physical memory behind them, each on its own.
+//! Virtual memory: address ranges and the physical memory mapped to them.
 
 /// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
 #[doc(hidden)]
@@ -60,7 +60,7 @@ macro_rules! __virtual_memory_functions {
                 properties: *mut $crate::CUmemAllocationProp,
                 handle: $crate::CUmemGenericAllocationHandle
             );
-            /// Writes the physical memory behind an address and takes a reference to it.
+            /// Writes the physical memory of an address and takes a reference to it.
             fn cuMemRetainAllocationHandle(
                 handle: *mut $crate::CUmemGenericAllocationHandle, address: *mut $crate::c_void
             );

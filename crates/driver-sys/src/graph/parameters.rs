@@ -156,9 +156,9 @@ structures! {
     /// Parameters of an allocation node.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUDA_MEM_ALLOC_NODE_PARAMS {
-        /// The kind of memory and where it lies; no handles, no export.
+        /// The kind and location of the memory; no handles, no export.
         pub poolProps: CUmemPoolProps,
-        /// Who may access it beside the device it lies on.
+        /// Devices that may access it besides its own.
         pub accessDescs: *const CUmemAccessDesc,
         /// How many.
         pub accessDescCount: usize,

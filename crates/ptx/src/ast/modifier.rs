@@ -94,7 +94,7 @@ words! {
         Any = "any",
         All = "all",
         Uni = "uni",
-        // Shapes of matrices, how many there are, and how their elements lie.
+        // Shapes, numbers and layouts of matrices.
         M8n8 = "m8n8",
         M8n8k4 = "m8n8k4",
         M8n8k16 = "m8n8k16",

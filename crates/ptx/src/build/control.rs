@@ -147,7 +147,7 @@ impl<'k> Kernel<'k> {
         self.emit(Emit { opcode: Opcode::Membar, modifiers, types: &[], operands: Vec::new() });
     }
 
-    /// The same for whoever sees the memory, the host included (`membar.sys`).
+    /// The same for all observers, the host included (`membar.sys`).
     pub fn fence_system(&self) {
         let modifiers = &[Modifier::Sys];
         self.emit(Emit { opcode: Opcode::Membar, modifiers, types: &[], operands: Vec::new() });

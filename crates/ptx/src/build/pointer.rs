@@ -174,7 +174,7 @@ impl<'k, T: Scalar> Ptr<'k, T> {
     }
 
     /// Stores `value` as element `index` where the host or another device looks for it
-    /// (`st.volatile`). What was written before is seen before it only behind
+    /// (`st.volatile`). Earlier writes are visible before it only after
     /// [`Kernel::fence_system`].
     #[track_caller]
     pub fn store_volatile(self, index: impl Index<'k>, value: impl Arg<'k, T>) {

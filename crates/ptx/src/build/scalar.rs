@@ -112,7 +112,7 @@ impl Word for f32 {}
 impl Word for u32 {}
 impl Word for i32 {}
 
-/// What may stand where a value is expected: a [`Value`], a [`Var`], or a Rust number, which
+/// An operand: a [`Value`], a [`Var`], or a Rust number, which
 /// becomes a constant.
 pub trait Arg<'k, T: Scalar>: Copy {
     #[doc(hidden)]

@@ -111,13 +111,13 @@ impl<'k> Value<'k, f32> {
 }
 
 impl<'k, T: Scalar> Ptr<'k, T> {
-    /// Loads the unsigned number of 8 bits that lies `index` bytes further.
+    /// Loads the unsigned 8-bit number at `index`.
     #[track_caller]
     pub fn load_u8(self, index: Value<'k, u32>) -> Value<'k, u32> {
         self.load_narrow(Type::U8, index.cast())
     }
 
-    /// Loads the unsigned number of 16 bits that lies `index` such numbers further.
+    /// Loads the unsigned 16-bit number at `index`.
     #[track_caller]
     pub fn load_u16(self, index: Value<'k, u32>) -> Value<'k, u32> {
         self.load_narrow(Type::U16, index.mul_wide(2))

@@ -6,7 +6,7 @@
 //! [`Kernel::multiply_async_tf32`], [`Kernel::commit_products`], and [`Kernel::wait_products`]
 //! before the sums are read or the matrices overwritten.
 //!
-//! Absent on purpose: layouts other than lines of 128 bytes, which are the ones without conflicts.
+//! Only the 128-byte swizzle is supported, which has no bank conflicts.
 
 use super::kernel::{Emit, Kernel};
 use super::shared::Shared;
@@ -68,13 +68,13 @@ impl Swizzled<'_> {
 
 impl<'k> Kernel<'k> {
     /// Makes what this thread has written to shared memory, or what its copies have, visible to
-    /// what runs behind the back of threads (`fence.proxy.async`). sm_90 and later.
+    /// the async proxy (`fence.proxy.async`). sm_90 and later.
     pub fn fence_async(&self) {
         let modifiers = &[Modifier::ProxyAsync, Modifier::SharedCta];
         self.emit(Emit { opcode: Opcode::Fence, modifiers, types: &[], operands: Vec::new() });
     }
 
-    /// Comes before products whose sums the threads have touched (`wgmma.fence`).
+    /// Orders register accesses before products (`wgmma.fence`).
     pub fn begin_products(&self) {
         self.warpgroup(Modifier::Fence, Vec::new());
     }

@@ -4,7 +4,7 @@ use super::form::Form;
 use super::operands::Checker;
 use crate::ast::{Function, Instruction, Modifier, Module, Parameter, Space, Symbol, Type};
 
-/// What the names of an entry stand for.
+/// The declarations of an entry, by name.
 pub(crate) struct Names<'a> {
     /// The module: its version and target decide which of several forms is meant.
     pub(crate) module: &'a Module,

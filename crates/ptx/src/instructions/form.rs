@@ -11,7 +11,7 @@ use crate::target::IsaVersion;
 pub struct Form {
     /// The modifiers. Each slot is filled at most once.
     pub slots: &'static [ModifierChoice],
-    /// For each type position, the types that may stand there.
+    /// For each type position, the allowed types.
     pub types: &'static [&'static [Type]],
     /// The operands.
     pub operands: &'static [Shape],
@@ -26,7 +26,7 @@ pub struct Form {
 /// A place for one modifier out of several.
 #[derive(Clone, Copy, Debug)]
 pub struct ModifierChoice {
-    /// The modifiers that may stand here.
+    /// The allowed modifiers.
     pub choices: &'static [Modifier],
     /// Whether one of them must.
     pub required: bool,

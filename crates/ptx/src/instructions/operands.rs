@@ -258,7 +258,7 @@ impl Checker<'_> {
             Some(Modifier::V4) => 4,
             Some(_) => 8,
         };
-        // The forms with `.v8` say themselves which types may stand there.
+        // The forms with `.v8` list their types.
         if self.resolve(Ty::First).size() * count > 16 && count != 8 {
             return Err("a vector of at most 16 bytes".to_owned());
         }
@@ -317,7 +317,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A value that is no more than the constant in front of it.
+    /// A value that is at most the preceding constant.
     fn up_to_previous(&self, operand: &Operand, ty: Type) -> Result<(), String> {
         let at = self.instruction.operands.iter().position(|other| std::ptr::eq(other, operand));
         let before = at.and_then(|at| self.instruction.operands.get(at.checked_sub(1)?));

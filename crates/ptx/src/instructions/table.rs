@@ -200,7 +200,7 @@ instructions! {
     Brkpt = "brkpt" => control::BRKPT,
     /// Waits about as long as the operand says.
     Nanosleep = "nanosleep" => control::NANOSLEEP,
-    /// Waits for the grids before this one, or lets those behind it start.
+    /// Waits for preceding grids, or lets dependent grids start (programmatic dependent launch).
     Griddepcontrol = "griddepcontrol" => control::GRIDDEPCONTROL,
     /// Waits for the threads of the block, or of the warp.
     Bar = "bar" => cooperate::BAR,
@@ -226,7 +226,7 @@ instructions! {
     Atom = "atom" => atomics::ATOM,
     /// Changes memory in one step.
     Red = "red" => atomics::RED,
-    /// Copies from global to shared memory behind the back of the thread, and waits for it.
+    /// Asynchronous global-to-shared copy, commit and wait.
     Cp = "cp" => tensor::CP,
     /// Loads matrices of 8 by 8 from shared memory, by all lanes of a warp together.
     Ldmatrix = "ldmatrix" => tensor::LDMATRIX,
@@ -238,6 +238,6 @@ instructions! {
     Mma = "mma" => tensor::MMA,
     /// Loads, stores and multiplies matrices whose places in registers are not told.
     Wmma = "wmma" => tensor::WMMA,
-    /// Multiplies matrices that lie in shared memory, by four warps and behind the back of them.
+    /// Asynchronous matrix product of a warpgroup (four warps).
     Wgmma = "wgmma" => warpgroup::WGMMA,
 }

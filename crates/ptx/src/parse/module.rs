@@ -16,7 +16,7 @@ const MOST_PARAMETER_BYTES: u32 = 32_764;
 /// The PTX ISA version and the target that know clusters.
 const CLUSTERS: (IsaVersion, u32) = (IsaVersion::new(7, 8), 90);
 
-/// What may stand outside of entries.
+/// Declarations outside of entries.
 const TOP_LEVEL: &str = "`.entry`, a variable, or the end of the text";
 
 pub(super) fn parse_module(cursor: &mut Cursor<'_>) -> Result<Module> {
@@ -168,7 +168,7 @@ fn declare_function(module: &mut Module, at: Position, function: Function) -> Re
     }
     match known {
         Some(index) => {
-            // The names of the body are those that stand in front of it.
+            // The names of the body are declared before it.
             if !module.functions[index].is_defined {
                 module.functions[index] = function;
             }

@@ -181,7 +181,7 @@ fn parse_list(cursor: &mut Cursor<'_>, scope: &Scope<'_>, types: &[Type]) -> Res
     Ok(Operand::List(list))
 }
 
-/// A constant where a value of type `ty` stands: floats are rounded to it, as `ptxas` does.
+/// A constant of type `ty`: floats are rounded to it, as `ptxas` does.
 pub(super) fn constant(cursor: &mut Cursor<'_>, ty: Type) -> Result<Immediate> {
     let at = cursor.position();
     let negative = cursor.peek() == Token::Symbol('-');

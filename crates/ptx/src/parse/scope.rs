@@ -9,7 +9,7 @@ use crate::ast::{
     Type, Variable,
 };
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     Register(RegisterId),
@@ -34,7 +34,7 @@ pub(super) struct Scope<'m> {
 #[derive(Default)]
 struct Block {
     names: HashMap<String, Meaning>,
-    /// The labels that stand in the block, known before they are met.
+    /// The labels of the block, known in advance.
     labels: HashMap<String, Label>,
 }
 
@@ -63,7 +63,7 @@ impl<'m> Scope<'m> {
         Self { module, entry, types: Vec::new(), blocks, taken }
     }
 
-    /// Opens a block, `{`, in which `labels` stand.
+    /// Opens a block, `{`, with its labels.
     pub(super) fn open<'t>(&mut self, labels: impl Iterator<Item = &'t str>) {
         let labels = labels.map(|name| (name.to_owned(), Label::default())).collect();
         self.blocks.push(Block { names: HashMap::new(), labels });
@@ -79,7 +79,7 @@ impl<'m> Scope<'m> {
         open
     }
 
-    /// What `name` stands for.
+    /// The meaning of `name`.
     pub(super) fn find(&self, name: &str) -> Option<Meaning> {
         self.blocks.iter().rev().find_map(|block| block.names.get(name)).copied()
     }

@@ -38,7 +38,7 @@ pub(super) fn parse_sized_type(cursor: &mut Cursor<'_>) -> Result<Type> {
 }
 
 /// Variables of one declaration: `.shared .align 16 .b32 a[64], b;`. `of_calls` says whether
-/// `.param` variables may stand here, which hold what a call passes.
+/// `.param` variables are allowed here; they hold arguments and results of calls.
 pub(super) fn parse_variables(
     cursor: &mut Cursor<'_>,
     linkage: Linkage,

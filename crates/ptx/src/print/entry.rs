@@ -11,7 +11,7 @@ use crate::ast::{
 /// The column where operands start.
 const OPERAND_COLUMN: usize = 24;
 
-/// Prints one entry; it knows the names that indices stand for.
+/// Prints one entry and resolves indices to names.
 pub(super) struct EntryPrinter<'a> {
     module: &'a Module,
     entry: &'a Entry,

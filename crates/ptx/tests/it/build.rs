@@ -24,7 +24,7 @@ pub(crate) fn check(entry: Entry) -> String {
     texts.swap_remove(0).1
 }
 
-/// How often an opcode stands in the entry.
+/// How often an opcode occurs in the entry.
 pub(crate) fn count(entry: &Entry, opcode: Opcode) -> usize {
     let is = |statement: &&Statement| match statement {
         Statement::Instruction(instruction) => instruction.opcode == opcode,

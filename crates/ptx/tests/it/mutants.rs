@@ -36,7 +36,7 @@ impl Chance {
 #[derive(Clone)]
 struct Line {
     guard: String,
-    /// The opcode and the words behind it.
+    /// The opcode and the following words.
     words: Vec<String>,
     operands: Vec<String>,
 }

@@ -63,7 +63,7 @@ pub(super) fn says_what(word: Modifier) -> bool {
     words.contains(&word.text())
 }
 
-/// How many cases an instance has, when its form has so many instances.
+/// Cases per instance for a number of instances of its form.
 pub(super) fn cases(opcode: Opcode, instances: usize) -> usize {
     match (opcode.text(), instances) {
         ("bar" | "barrier", _) => 256,
@@ -137,7 +137,7 @@ pub(super) fn role(opcode: Opcode) -> Role {
     }
 }
 
-/// The type as wide as a register that holds it: bytes lie in words.
+/// The type as wide as a register that holds it: bytes are held in words.
 pub(super) fn widened(of: Type) -> Type {
     match of {
         Type::B8 | Type::U8 => Type::U32,
@@ -190,7 +190,7 @@ impl Choice<'_> {
         let low = self.source(Type::B64, Role::Value);
         let high = self.source(Type::B64, Role::Value);
         if !is_shared {
-            // Sources lie one after the other.
+            // Inputs are contiguous.
             return format!("[%in+{}]", first * 8);
         }
         self.before.push_str(&format!(

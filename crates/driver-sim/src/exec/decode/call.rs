@@ -1,8 +1,7 @@
-//! Calls of device functions, which are put in place of the call.
+//! Calls of device functions, which are inlined.
 //!
-//! Parameters and results live in local memory, as the calling convention has them: a `.param`
-//! variable of the caller and the parameter of the function are the same bytes. Recursion has no
-//! end in this way and is refused.
+//! Parameters and results are in local memory, as in the calling convention: a `.param` variable of
+//! the caller and the parameter of the function are the same bytes. Recursion is refused.
 
 use retrograph_ptx::ast::{Entry, Instruction, Operand, Parameter, Space, Symbol, Type};
 
@@ -14,7 +13,7 @@ use crate::exec::program::{Access, Site};
 /// The most instructions of one kernel with all that it calls.
 const MOST_INSTRUCTIONS: usize = 1 << 22;
 
-/// The kernel, or a function in place of one of its calls.
+/// The kernel, or an inlined function.
 pub(super) struct Frame<'a> {
     /// 0 for the kernel, otherwise one more than the index of the function.
     pub(super) code: u32,
@@ -55,12 +54,12 @@ impl<'a> Frame<'a> {
         known.then(|| VirtualRegister(self.first_register + register))
     }
 
-    /// The label of the program behind a label of the entry.
+    /// The program's label for a label of the entry.
     pub(super) fn label(&self, label: u32) -> u32 {
         self.first_label + label
     }
 
-    /// The label behind the function, or none in a kernel.
+    /// The label after an inlined function; none in a kernel.
     pub(super) fn end(&self) -> Option<u32> {
         self.end
     }
@@ -151,7 +150,7 @@ impl<'a> Decoder<'a> {
         }
         let after = self.new_label();
         if let Some((guard, negated)) = self.guard {
-            // Lanes that do not call jump behind the function.
+            // Lanes that do not call skip the function.
             self.guard = Some((guard, !negated));
             self.emit(Control::Branch { target: after });
             self.guard = None;

@@ -88,7 +88,7 @@ impl Decoder<'_> {
         let window = match instruction.space() {
             Some(Space::Shared) => SHARED_WINDOW,
             Some(Space::Local) => LOCAL_WINDOW,
-            // What is passed to a function lies in local memory.
+            // Parameters of functions are in local memory.
             Some(Space::Param) if self.frame.code != 0 => LOCAL_WINDOW,
             Some(Space::Param) => PARAM_WINDOW,
             _ => 0,

@@ -167,7 +167,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// The elements from one line to the next; without an operand lines touch.
+    /// The leading dimension in elements; without an operand lines are contiguous.
     fn distance(
         &mut self,
         rest: &[Operand],

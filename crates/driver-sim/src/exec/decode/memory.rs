@@ -220,7 +220,7 @@ impl Decoder<'_> {
         let mut space = space;
         let (register, offset) = match *base {
             AddressBase::Register(register) => {
-                // What is passed to a function lies in local memory.
+                // Parameters of functions are in local memory.
                 if space == Some(Space::Param) && self.frame.code != 0 {
                     space = Some(Space::Local);
                 }

@@ -1,4 +1,4 @@
-//! Where parameters and variables lie.
+//! Addresses of parameters and variables.
 
 use retrograph_ptx::ast::{
     AddressBase, Entry, Instruction, Linkage, Module, Opcode, Operand, Space, Statement, Symbol,

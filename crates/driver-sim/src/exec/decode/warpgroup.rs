@@ -100,7 +100,7 @@ impl Decoder<'_> {
     }
 
     /// Makes every store to shared memory one that says where it wrote, if there are products,
-    /// which ask for a fence behind it.
+    /// which need a fence after it.
     pub(super) fn watch_stores(&mut self) {
         if self.warpgroups.is_empty() {
             return;

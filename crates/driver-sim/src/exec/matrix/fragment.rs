@@ -1,7 +1,6 @@
-//! `wmma.load` and `wmma.store`: fragments whose places in count are opaque.
+//! `wmma.load` and `wmma.store`: fragments with an opaque register layout.
 //!
-//! The PTX manual also asks for an alignment of the matrix beyond that of its elements. It is not
-//! checked.
+//! The alignment of the matrix beyond that of its elements is not checked.
 
 use super::{Fragment, Matrix, access_bytes, addresses};
 use crate::exec::access::{LaneFault, Memories, read_element};
@@ -23,7 +22,7 @@ impl Fragment {
     }
 }
 
-/// The one address and distance of lines that all lanes name.
+/// The address and leading dimension, which must be the same in all lanes.
 ///
 /// # Safety
 ///

@@ -1,9 +1,9 @@
 //! d = a · b + c.
 //!
 //! Products of 16-bit and TF32 floats are exact in `f64`, and so are sums whose parts are near each
-//! other; everything is added there, in the order of k, and rounded once. Hardware adds in another
-//! order and cuts off bits on the way, of which it promises nothing, so that results agree wherever
-//! all partial sums are exact in the type of d and may differ in the last bits elsewhere.
+//! other; they are added in the order of k and rounded once. Hardware guarantees neither the order
+//! nor the precision of partial sums: results agree if all partial sums are exact in the type of d,
+//! and may otherwise differ in the last bits.
 
 use super::{Matrix, Role, Size};
 use crate::exec::double::fma_in;
@@ -42,7 +42,7 @@ pub(in crate::exec) struct Product {
     pub(in crate::exec) size: Size,
     /// The elements of a, b, c and d.
     pub(in crate::exec) elements: [Element; 4],
-    /// How many count d, a, b and c have.
+    /// Registers of d, a, b and c.
     pub(in crate::exec) counts: [usize; 4],
     /// How each step of a product of `f64` rounds.
     pub(in crate::exec) rounding: Rounding,
@@ -71,9 +71,8 @@ pub(in crate::exec) unsafe fn multiply(file: RegisterFile, matrix: &Matrix, prod
 }
 
 impl Product {
-    /// For each operand, in the order d, a, b, c, where the elements of its count lie in the
-    /// matrix: register after register, part after part, lane after lane. What a fragment holds
-    /// a second time is left out.
+    /// For each operand, in the order d, a, b, c, the index in the matrix of each element: by
+    /// register, by part of a register, by lane. Duplicates in a fragment are left out.
     pub(in crate::exec) fn places(&self) -> [Vec<u16>; 4] {
         let [a, b, c, d] = self.elements;
         let operands = [(Role::C, d), (Role::A, a), (Role::B, b), (Role::C, c)];
@@ -172,7 +171,7 @@ unsafe fn scatter<R: Copy + Default, T: Copy>(
     }
 }
 
-/// `sums += a · b`, one step of k after the other.
+/// `sums += a · b`, in the order of k.
 #[inline(always)]
 fn accumulate<T: Copy>(
     size: Size,
@@ -180,7 +179,7 @@ fn accumulate<T: Copy>(
     sums: &mut [T; MOST],
     step: impl Fn(T, T, T) -> T,
 ) {
-    /// Rows at a time: the sums of one row wait for each other, those of several do not.
+    /// Rows at a time: their dependency chains are independent.
     const ROWS: usize = 4;
     let Size { m, n, k } = size;
     for row in (0..m).step_by(ROWS) {

@@ -1,5 +1,5 @@
-//! `ldmatrix`, `stmatrix` and `movmatrix`: matrices of 8 × 8 elements of 16 bits, whose rows lie
-//! where the lanes say.
+//! `ldmatrix`, `stmatrix` and `movmatrix`: matrices of 8 × 8 elements of 16 bits; each lane gives
+//! the address of a row.
 
 use super::{Matrix, access_bytes, addresses};
 use crate::exec::access::{LaneFault, Memories};
@@ -34,7 +34,7 @@ fn rows_of(lanes: &Lanes<u32>, transposed: bool) -> Rows {
     rows
 }
 
-/// The host bytes behind a row of a matrix, whose address is that of a lane.
+/// The host bytes of a row of a matrix, whose address a lane holds.
 fn row(
     memories: &mut Memories<'_>,
     (access, addresses): (&Access, &Lanes<u64>),

@@ -1,26 +1,26 @@
-//! What is known of the bytes of a memory: who touched them last.
+//! The last accesses to each byte of a memory.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::exec::fault::RacingAccess;
 
-/// How a lane touches memory.
+/// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::exec) enum AccessKind {
     /// It reads.
     Read,
-    /// It writes; whether it writes what is there already, which harms nobody.
+    /// It writes. Writing the value that memory already holds is not a race.
     Write { same: bool },
-    /// It reads and writes in one step.
+    /// It reads and writes atomically.
     Atomic,
 }
 
-/// An access that was seen.
+/// A recorded access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AccessStamp {
     pub(super) block: u64,
     pub(super) thread: u32,
-    /// The stretch of its warp.
+    /// The clock of its warp.
     pub(super) clock: u32,
     pub(super) pc: u32,
     pub(super) strong: bool,
@@ -32,7 +32,7 @@ impl AccessStamp {
     }
 }
 
-/// What is known of a byte: the last write, and the last reads of two different threads.
+/// The last write to a byte, and the last reads by two different threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cell {
     write: Option<AccessStamp>,
@@ -40,7 +40,7 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// What a new access races with.
+    /// The access that a new one races with.
     pub(super) fn conflict(
         &self,
         kind: AccessKind,
@@ -72,11 +72,11 @@ impl Cell {
 /// Bytes of a page.
 const PAGE: u64 = 1024;
 
-/// What was seen of one memory.
+/// The accesses to one memory.
 #[derive(Debug, Default)]
 pub(in crate::exec) struct AccessHistory {
     pages: HashMap<u64, Vec<Cell>>,
-    /// What strong writes left, by their address.
+    /// Releases of strong writes, by address.
     pub(super) releases: HashMap<u64, Release>,
 }
 
@@ -88,7 +88,7 @@ impl AccessHistory {
     }
 }
 
-/// What a strong write leaves to those who read it.
+/// What a thread that reads a strong write learns: the clocks of the writer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Release {
     /// The block whose clocks these are.

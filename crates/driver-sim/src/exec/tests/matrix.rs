@@ -354,9 +354,9 @@ fn matrices_are_stored_as_rows_and_transposed_in_registers() {
     let pair = |a: usize, b: usize| (a | b << 16) as u32;
     for row in 0..8 {
         let line = &out[4 * row..][..4];
-        // The first matrix was transposed twice, and lies as it did.
+        // The first matrix was transposed twice.
         assert_eq!(line[..2], [pair(8 * row, 8 * row + 1), pair(8 * row + 2, 8 * row + 3)]);
-        // Then the second one lies in its place.
+        // The second one follows.
         let first = 64 + 8 * row;
         assert_eq!(line[2..], [pair(first, first + 1), pair(first + 2, first + 3)]);
         // And transposed in its own.
@@ -365,7 +365,7 @@ fn matrices_are_stored_as_rows_and_transposed_in_registers() {
     }
 }
 
-/// A product by `wmma`, of matrices in memory that lie as the layouts say.
+/// A product by `wmma`, of matrices in memory in the given layouts.
 fn wmma((m, n, k): (usize, usize, usize), layouts: [&str; 4], types: [&str; 4]) {
     let [d, a, b, c] = types.map(Kind::of);
     let lie = |kind: Kind, (rows, columns): (usize, usize), layout: &str, of: &Numbers| {

@@ -126,10 +126,10 @@ fn signs_change_and_sums_begin_anew_where_the_operands_say_so() {
 }
 
 #[test]
-fn factors_are_kept_until_the_wait_that_covers_them() {
+fn registers_of_a_must_not_change_until_the_wait() {
     let one = multiply(32, 0);
     // Between start and wait a register that the program names for the first time has no claim to
-    // the place of a factor.
+    // the registers of matrix a.
     let busy = "mov.u32 %r30, 7; add.u32 %r31, %r30, %r30; st.global.u32 [%rd22], %r31;";
     assert_eq!(run(32, &format!("{FENCE} {one} {busy} {END}")), expected(32, 0..8));
     let early = format!("{FENCE} {one} wgmma.wait_group.sync.aligned 0;");
@@ -149,15 +149,13 @@ fn what_hardware_leaves_undefined_is_refused() {
             other => panic!("{other} for {body}"),
         }
     };
-    assert!(said(&format!("{one} {END}")).contains("sums without wgmma.fence"));
+    assert!(said(&format!("{one} {END}")).contains("wgmma.fence"));
     let late = format!("{FENCE} add.u32 %a2, %r3, 1; {one} {END}");
-    assert!(said(&late).contains("a factor without wgmma.fence"));
+    assert!(said(&late).contains("matrix a"));
     let written = format!("add.u32 %a2, %r3, 1; {FENCE} {one} mov.u32 %a2, 5; {END}");
-    assert!(
-        said(&written).contains("a factor that was written while a product of it is under way")
-    );
+    assert!(said(&written).contains("in flight"));
     let apart = format!("{FENCE} cvt.u64.u32 %rd9, %r0; add.u64 %rd21, %rd21, %rd9; {one} {END}");
-    assert!(said(&apart).contains("differs"));
+    assert!(said(&apart).contains("differ"));
     let plain = format!("{FENCE} sub.u64 %rd21, %rd21, {}; {one} {END}", 1u64 << 62);
     assert!(said(&plain).contains("swizzle"));
     let copy = "mad.lo.u32 %r5, %r0, 16, %r4; mov.u64 %rd7, %rd2;

@@ -4,13 +4,13 @@ use super::{bytes_of, decode, fault_of, kernel_with, run_text};
 use crate::exec::FaultKind;
 use crate::memory::POISON;
 
-/// Where b lies behind a, and bytes of both.
+/// Offset of b after a, and bytes of both.
 const B: usize = 8192;
 const BYTES: usize = 4 * 8192;
 /// A descriptor of lines of 128 bytes whose eights and 64s follow each other, without its start.
 const DESCRIPTOR: u64 = 1 << 62 | 64 << 32 | 512 << 16;
 
-/// Which matrices lie transposed, and the columns of b.
+/// Which matrices are transposed, and the columns of b.
 #[derive(Clone, Copy)]
 struct Case {
     transposed: [bool; 2],
@@ -166,9 +166,9 @@ fn what_hardware_leaves_undefined_is_refused() {
     };
     assert!(said(&format!("{one} {END}")).contains("wgmma.fence"));
     let written = format!("{FENCE} {one} mov.f32 %s3, 0f00000000; {one} {END}");
-    assert!(said(&written).contains("under way"));
+    assert!(said(&written).contains("in flight"));
     let apart = format!("{FENCE} cvt.u64.u32 %rd9, %r0; add.u64 %rd20, %rd20, %rd9; {one} {END}");
-    assert!(said(&apart).contains("differs"));
+    assert!(said(&apart).contains("differ"));
     let plain = format!("{FENCE} sub.u64 %rd20, %rd20, {}; {one} {END}", 1u64 << 62);
     assert!(said(&plain).contains("swizzle"));
     let shifted = format!("{FENCE} add.u64 %rd20, %rd20, 8; {one} {END}");
@@ -179,7 +179,7 @@ fn what_hardware_leaves_undefined_is_refused() {
         cp.async.ca.shared.global [%r5], [%rd7], 4; cp.async.wait_all;";
     assert!(said(&format!("{copy} bar.sync 0; {FENCE} {one} {END}")).contains("fence.proxy.async"));
     let store = "mad.lo.u32 %r5, %r0, 16, %r4; st.shared.v2.u32 [%r5], {%r6, %r6};";
-    // The fences of three warps are not one of the fourth, not even behind its store.
+    // The fences of three warps do not count for the fourth, even after its store.
     let three = "bar.sync 0; setp.lt.u32 %p2, %r0, 96; @%p2 fence.proxy.async;";
     for fence in ["", three] {
         let stored = format!("{store} {fence} bar.sync 0; {FENCE} {one} {END}");

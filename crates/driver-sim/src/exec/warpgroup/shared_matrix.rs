@@ -1,4 +1,4 @@
-//! Matrices of bf16 or tf32 in lines of 128 bytes whose pieces are mixed, where a descriptor says.
+//! Matrices in shared memory with the 128-byte swizzle, as a `wgmma` descriptor defines them.
 //!
 //! Source: "Matrix Descriptor Format" and "Shared Memory Matrix Layout" of `wgmma` in the PTX ISA
 //! manual.
@@ -13,7 +13,7 @@ use crate::exec::fault::FaultKind;
 use crate::exec::program::{Access, Width};
 use crate::exec::races::AccessKind;
 
-/// Bytes of a piece, which is never torn, and most elements in it.
+/// Bytes that the swizzle moves as a unit, and the most elements in them.
 const PIECE: u32 = 16;
 const ELEMENTS: usize = 8;
 
@@ -28,20 +28,20 @@ const ACCESS: Access = Access {
     strong: false,
 };
 
-/// A matrix as a descriptor says where it lies.
+/// A matrix in shared memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SharedMatrix {
     start: u64,
-    /// Bytes to the next 64 rows or columns, where a line holds them.
+    /// Bytes to the next 64 rows or columns of a transposed matrix.
     leading: u64,
-    /// Bytes to the next eight lines.
+    /// Bytes to the next eight lines of 128 bytes.
     stride: u64,
     transposed: bool,
     input: InputType,
 }
 
 impl SharedMatrix {
-    /// The matrix of a descriptor, or what is undefined about it.
+    /// The matrix of a descriptor, or why the descriptor is undefined.
     pub(super) fn of(
         (descriptor, transposed): (u64, bool),
         input: InputType,

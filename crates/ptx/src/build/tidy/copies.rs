@@ -107,7 +107,7 @@ pub(super) fn forward_copies(body: &mut Vec<Statement>, count: usize) {
 }
 
 /// Writes the variable where the value that it is set to was computed, when that value has no other
-/// use and the variable is not touched in between.
+/// use and the variable is not accessed in between.
 pub(super) fn backward_copies(body: &mut Vec<Statement>, count: usize) {
     let mut positions = Positions::of(body, count);
     let barriers = positions_where(body, is_label_or_branch);

@@ -27,7 +27,7 @@ const B16: &[Type] = &[Type::B16];
 const BYTES: &[Type] = &[Type::U8, Type::S8];
 const TF32: &[Type] = &[Type::Tf32];
 
-// Slots of `mma`; the first matrix lies row by row, the second column by column.
+// Slots of `mma`; the first matrix is row-major, the second column-major.
 const ROW_COL: ModifierChoice = one(&[M::RowCol]);
 const M8N8K4: ModifierChoice = one(&[M::M8n8k4]);
 const M8N8K16: ModifierChoice = one(&[M::M8n8k16]);
@@ -79,7 +79,7 @@ const LOAD_C: ModifierChoice = one(&[M::LoadC]);
 const STORE_D: ModifierChoice = one(&[M::StoreD]);
 const MMA_WORD: ModifierChoice = one(&[M::Mma]);
 
-/// A fragment and where it lies; the distance of rows or columns is optional.
+/// A fragment and its address; the leading dimension is optional.
 macro_rules! loads {
     ($($name:ident = $ty:ident $count:literal;)*) => { $(
         mod $name {

@@ -2,7 +2,7 @@
 //!
 //! Products of bf16 have both operands in shared memory, those of tf32 the first one in registers.
 //!
-//! Absent on purpose: the other way round, sparse operands, and sums other than f32.
+//! Other operand locations, sparse operands, and accumulators other than f32 are not supported.
 
 use super::prelude::*;
 use crate::ast::Modifier as M;
@@ -32,7 +32,7 @@ const fn of_registers(sums: usize) -> [Shape; 6] {
 }
 
 /// The sums of a thread, both matrices, whether the sums are added to, the signs of the matrices,
-/// and whether they lie transposed.
+/// and whether they are transposed.
 const fn product(sums: usize) -> [Shape; 8] {
     const TRANSPOSED: Shape = Shape::OneOf(&[0, 1]);
     let sums = Shape::Accumulators(Type::F32, sums);
