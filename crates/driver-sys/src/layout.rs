@@ -126,8 +126,8 @@ layout! {
     CUuuid: 16, 1 { bytes 0 }
 }
 
-// Enumerations and handles are one integer or pointer each; one of each kind is checked for all, which
-// the same macros make.
+// Enumerations and handles are one integer or pointer each; one of each kind is checked for all,
+// because the same macros make them.
 const _: () = assert!(size_of::<CUresult>() == 4 && size_of::<CUjit_option>() == 4);
 const _: () = assert!(size_of::<CUdeviceptr>() == 8 && size_of::<CUstream>() == 8);
 const _: () = assert!(size_of::<CUhostFn>() == 8 && size_of::<CUdevice>() == 4);

@@ -59,8 +59,8 @@ pub(super) struct Memories<'a> {
 /// Granularity of unfenced writes in bytes.
 const PIECE: u64 = 16;
 
-/// Pieces of shared memory with writes that no `fence.proxy.async` followed, each with a mask of the
-/// warps that wrote.
+/// Pieces of shared memory with writes that no `fence.proxy.async` followed, each with a mask of
+/// the warps that wrote.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unfenced(HashMap<u64, u32>);
 

@@ -188,8 +188,8 @@ impl Liveness {
     }
 }
 
-/// Places for the registers of one width such that overlapping intervals have different ones, and how
-/// many places there are.
+/// Assigns an index to each register of one width, different ones to overlapping intervals; returns
+/// them and their number.
 fn assign(
     intervals: &[Option<(usize, usize)>],
     registers: &[RegisterInfo],

@@ -115,7 +115,10 @@ macro_rules! lane_operations {
     (@map $lanes:ident $d:ident [$a:ident: $x:ty, $b:ident: $y:ty] $value:expr) => {
         $lanes.map2($d, ($a, $b), |$a: $x, $b: $y| $value)
     };
-    (@map $lanes:ident $d:ident [$a:ident: $x:ty, $b:ident: $y:ty, $c:ident: $z:ty] $value:expr) => {
+    (
+        @map $lanes:ident $d:ident
+        [$a:ident: $x:ty, $b:ident: $y:ty, $c:ident: $z:ty] $value:expr
+    ) => {
         $lanes.map3($d, ($a, $b, $c), |$a: $x, $b: $y, $c: $z| $value)
     };
 }

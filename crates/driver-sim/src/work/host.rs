@@ -42,8 +42,8 @@ impl HostCall {
 
     fn run(&self) {
         match self.target {
-            // SAFETY: the caller that queued a host function guarantees that it can be called with its data
-            // until it has run.
+            // SAFETY: the caller that queued a host function guarantees that it can be called with
+            // its data until it has run.
             HostTarget::Function(function) => unsafe { function(self.data) },
             // SAFETY: as above.
             HostTarget::Callback(function, stream) => unsafe {

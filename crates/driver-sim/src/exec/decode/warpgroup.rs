@@ -82,8 +82,8 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Makes every wait read the accumulators of all products, since it brings them back, and their fenced_inputs
-    /// in registers, which it reads: until then no other register may have their place.
+    /// Makes every wait read the accumulators of all products, which it writes back, and their
+    /// matrices a in registers, so that no other register gets their offset before it.
     pub(super) fn keep_accumulators(&mut self) {
         let mut kept: Vec<_> =
             self.products().flat_map(|(micro, _)| micro.writes.clone()).collect();
