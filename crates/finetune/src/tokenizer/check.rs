@@ -131,7 +131,9 @@ mod tests {
 
     #[test]
     fn replacements_multiply() {
-        let replace = |pattern: Value, content: &str| json!({ "type": "Replace", "pattern": pattern, "content": content });
+        fn replace(pattern: Value, content: &str) -> Value {
+            json!({ "type": "Replace", "pattern": pattern, "content": content })
+        }
         let space = replace(json!({ "String": " " }), "▁");
         assert_eq!(growth(&space), Ok(3));
         let twice = json!({ "type": "Sequence", "normalizers": [space, space] });

@@ -184,7 +184,7 @@ fn templates_within_the_limits_do_what_they_say() {
             "a\n  b|a+b|00007",
         ),
         (
-            "{{ {'a': [1]}|tojson(indent=1) }}{% if undefined is defined %}x{% elif 1 %}y{% endif %}",
+            "{{ {'a': [1]}|tojson(indent=1) }}{% if no is defined %}x{% elif 1 %}y{% endif %}",
             "{\n \"a\": [\n  1\n ]\n}y",
         ),
         ("a\n  {%- if true %} b {% else %} c {% endif -%}  \n d\n", "a b d"),
