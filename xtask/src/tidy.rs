@@ -26,9 +26,10 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 13] = [
         &["retrograph-ptx", "retrograph-kernel-abi", "retrograph-kernels-ptx (build)"],
     ),
     (
-        "retrograph-runtime",
-        &["retrograph-driver-sys", "retrograph-kernels", "retrograph-driver-sim (optional)"],
+        "retrograph-driver",
+        &["retrograph-driver-sys", "retrograph-ptx", "retrograph-driver-sim (optional)"],
     ),
+    ("retrograph-runtime", &["retrograph-driver", "retrograph-driver-sys", "retrograph-kernels"]),
     ("retrograph-finetune", &["retrograph-runtime", "retrograph-kernels"]),
     ("retrograph", &["retrograph-finetune", "retrograph-runtime"]),
     (

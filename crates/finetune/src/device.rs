@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use retrograph_runtime::modules::image_target;
 use retrograph_runtime::{
     Context, DeviceIndex, DeviceInfo, Driver, Error as DeviceError, ModuleCache,
 };
@@ -72,6 +73,7 @@ impl Device {
                 Err(Error::Device(error)) if is_absence(&error) => {
                     Self::simulated(Some(error.to_string()))
                 }
+                Err(Error::UnsupportedDevice(error)) => Self::simulated(Some(error.to_string())),
                 found => found,
             },
         }
@@ -99,9 +101,10 @@ impl Device {
     /// Takes device `index` of a driver.
     ///
     /// # Errors
-    /// When there is no such device, or it fails.
+    /// When there is no such device, it is older than all generated kernels, or it fails.
     pub fn on(driver: &Driver, index: u32, why: Option<String>) -> Result<Self> {
         let context = Context::new(driver, DeviceIndex(index))?;
+        image_target(&context)?;
         let info = context.info()?;
         Ok(Self { context, info, simulated: driver.is_simulated(), why })
     }
@@ -113,8 +116,7 @@ fn is_absence(error: &DeviceError) -> bool {
     match error {
         DeviceError::NoDriver { .. }
         | DeviceError::DriverTooOld { .. }
-        | DeviceError::NoSuchDevice { .. }
-        | DeviceError::UnsupportedDevice { .. } => true,
+        | DeviceError::NoSuchDevice { .. } => true,
         DeviceError::Call(call) => no_device(call.code.0),
         _ => false,
     }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use retrograph_runtime::modules::UnsupportedDevice;
+
 /// The outcome of an operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -271,6 +273,10 @@ pub enum Error {
     /// The device, its driver or a driver call failed.
     #[error(transparent)]
     Device(#[from] retrograph_runtime::Error),
+
+    /// The device is older than every generated image.
+    #[error(transparent)]
+    UnsupportedDevice(#[from] UnsupportedDevice),
     /// The model cannot be described as a pass.
     #[error(transparent)]
     Pass(#[from] retrograph_runtime::PassError),

@@ -109,13 +109,13 @@ pub(super) fn check(
     });
     let launcher = Launcher::new(&context)?;
     for kernel in retrograph_kernels::all() {
-        let has = |entry: &&&str| images::has_entry(kernel.image, entry, context.target());
+        let has = |entry: &&&str| images::has_entry(kernel.image, entry, modules.target());
         for entry in kernel.entries.iter().filter(has) {
             let function = modules.function(kernel.image, entry)?;
-            let launched = coverage.of(entry, context.target());
+            let launched = coverage.of(entry, modules.target());
             let most = function.max_threads();
             let threads = if launched.threads == 0 { most } else { launched.threads };
-            let shared_bytes = images::dynamic_shared(entry, context.target());
+            let shared_bytes = images::dynamic_shared(entry, modules.target());
             launcher.launch(kernel, &function, (threads, shared_bytes))?;
             let wrong = launcher.occupancy(&function, threads, launched.shared_bytes)?;
             findings.shortfalls.extend(wrong);

@@ -144,7 +144,7 @@ impl ModelState {
 /// which is freed when training ends.
 fn moments(stream: &Stream, parameters: &[Parameter]) -> Result<Option<MemoryPool>> {
     let trained = parameters.iter().filter(|parameter| parameter.trainable);
-    let bytes = |parameter: &Parameter| MemoryPool::room_for(parameter.len() * size_of::<f32>());
+    let bytes = |parameter: &Parameter| MemoryPool::bytes_taken(parameter.len() * size_of::<f32>());
     match trained.map(|parameter| 2 * bytes(parameter)).sum() {
         0 => Ok(None),
         bytes => Ok(Some(MemoryPool::new(stream.context(), bytes)?)),

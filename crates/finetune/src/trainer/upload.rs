@@ -184,7 +184,7 @@ pub(crate) fn pooled_bytes(parameters: &[Parameter]) -> usize {
     let quantized = |one: &Parameter| matches!(one.storage, Storage::Nf4 { double: true });
     let map = if parameters.iter().any(quantized) { MAP * size_of::<f32>() } else { 0 };
     let buffers = parameters.iter().flat_map(|one| one.storage.buffers(one.len()));
-    map + buffers.map(MemoryPool::room_for).sum::<usize>()
+    map + buffers.map(MemoryPool::bytes_taken).sum::<usize>()
 }
 
 /// Writes the codes of `values` and returns their scales, by as many threads as there are cores.

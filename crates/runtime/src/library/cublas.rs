@@ -5,13 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use retrograph_driver::{Context, Error, Owner, Result};
 
-use super::gemm::GemmProblem;
+use super::problem::GemmProblem;
 use super::scope::LibraryScope;
 use super::table::{CublasTable, Handle, LIBRARY_NAMES, check};
-use crate::Owner;
-use crate::context::Context;
-use crate::error::{Error, Result};
 
 /// The workspace that NVIDIA's manual of cuBLAS recommends for Hopper, in bytes (section
 /// "cublasSetWorkspace"); 4 MiB are enough on older devices.
@@ -92,15 +90,10 @@ impl Cublas {
     pub unsafe fn from_table(table: CublasTable, context: &Context) -> Result<Self> {
         context.bind_outside_capture("making a handle of cuBLAS")?;
         let (mut handle, mut version) = (std::ptr::null_mut(), 0);
-        {
-            let _gate = context.releases().no_capture_begins();
-            if context.releases().capturing() {
-                let operation = "making a handle of cuBLAS while another thread captures";
-                return Err(Error::RefusedDuringCapture { operation });
-            }
-            // SAFETY: the place is valid, and the context is current.
-            check("cublasCreate_v2", unsafe { (table.create)(&mut handle) })?;
-        }
+        let operation = "making a cuBLAS handle while another thread captures";
+        // SAFETY: the place is valid, and the context is current.
+        let create = || unsafe { (table.create)(&mut handle) };
+        check("cublasCreate_v2", context.without_captures(operation, create)?)?;
         let context = context.clone();
         let mut inner = Inner { context, table, handle: Mutex::new(Sent(handle)), version };
         // SAFETY: the handle was just made, and the place is valid.

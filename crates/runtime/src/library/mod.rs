@@ -39,7 +39,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Cublas`] is the one library that the crate knows by itself: [`LibraryGemm`] describes a matrix
+//! [`Cublas`] is the one library that the crate knows by itself: [`LibraryGemm`](crate::LibraryGemm) describes a matrix
 //! product for it without a device, and [`Bindings::cublas`](crate::Bindings::cublas) says which
 //! handle does it.
 //!
@@ -47,13 +47,13 @@
 //! pass like any other, so that the plan counts it and the graph keeps it.
 
 mod cublas;
-mod gemm;
+mod problem;
 mod scope;
 mod table;
 
 pub use cublas::{CUBLAS_WORKSPACE_BYTES, Cublas};
-pub use gemm::{LibraryGemm, MatrixShape};
+pub use problem::MatrixShape;
 pub use scope::{DeviceRange, LibraryScope};
 pub use table::CublasTable;
 
-pub(crate) use gemm::GemmProblem;
+pub(crate) use problem::GemmProblem;

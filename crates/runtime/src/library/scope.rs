@@ -1,10 +1,7 @@
 //! What a library call is given each time that it enqueues its work.
 
+use retrograph_driver::{Context, Result, Stream};
 use retrograph_driver_sys::CUresult;
-
-use crate::context::Context;
-use crate::error::Result;
-use crate::stream::Stream;
 
 /// Bytes on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

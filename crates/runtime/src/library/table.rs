@@ -2,9 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
+use retrograph_driver::{Error, Result};
 use retrograph_driver_sys::CUstream;
-
-use crate::error::{Error, Result};
 
 /// A `cublasHandle_t`.
 pub(super) type Handle = *mut c_void;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use retrograph_driver::{Context, Module};
+
 use super::bundle::Bundle;
 use super::compiler::Warming;
 use super::disk::CacheDir;
 use super::flight::Flights;
-use super::function::Module;
 use super::image::ImageKey;
-use crate::context::Context;
 
 /// Where a cache takes images from that are not in memory. By default they are compiled by the
 /// driver in this process.
@@ -32,7 +32,7 @@ pub struct ModuleCache {
 struct Inner {
     context: Context,
     options: CacheOptions,
-    flights: Arc<Flights<ImageKey, Arc<Module>>>,
+    flights: Arc<Flights<ImageKey, Module>>,
     jit_after_warm: Arc<AtomicUsize>,
 }
 
@@ -93,7 +93,7 @@ impl ModuleCache {
     }
 
     /// Who loads which image.
-    pub(super) fn flights(&self) -> &Arc<Flights<ImageKey, Arc<Module>>> {
+    pub(super) fn flights(&self) -> &Arc<Flights<ImageKey, Module>> {
         &self.inner.flights
     }
 }

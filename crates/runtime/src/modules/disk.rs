@@ -12,12 +12,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use retrograph_driver::Context;
 use sha2::{Digest as _, Sha256};
 
 use super::bundle::{Bundle, BundleError};
 use super::image::Digest;
 use super::index::{BundleEntry, hex};
-use crate::context::Context;
 use crate::regular_file::open_regular;
 
 /// A directory for compiled images. It is made when something is kept.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::sync::{Condvar, Mutex};
+use super::sync::{Condvar, Mutex};
 
 /// What is made, and what is being made.
 pub(crate) struct Flights<K, V> {

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use retrograph_driver::{Context, Function, Module, Result};
 use retrograph_kernels::{ImageForm, Kernel, SmTarget, images};
 use sha2::{Digest as _, Sha256};
 
 use super::prewarm::PrewarmError;
-use crate::context::Context;
+use super::target::image_target;
 use crate::pass::{CustomImage, CustomRequirement, Requirements};
 
 /// A SHA-256.
@@ -80,6 +81,14 @@ impl<'a> WantedEntry<'a> {
         Self { name: Cow::Borrowed(entry), parameters: Some(sizes.collect()) }
     }
 
+    /// The function of this name in `module`.
+    pub(super) fn look_up(&self, module: &Module) -> Result<Function> {
+        match &self.parameters {
+            Some(sizes) => module.function_with(&self.name, sizes),
+            None => module.function(&self.name),
+        }
+    }
+
     fn of_custom(entry: &'a str) -> Self {
         Self { name: Cow::Borrowed(entry), parameters: None }
     }
@@ -138,7 +147,7 @@ impl<'a> Wanted<'a> {
         requirements: &'a Requirements,
         context: &Context,
     ) -> Result<Vec<Self>, PrewarmError> {
-        let (target, device) = (context.target(), context.device_target());
+        let (target, device) = (image_target(context)?, context.device_target());
         let mut all = Vec::new();
         for image in requirements.images() {
             let found = Self::embedded(image, requirements, target);

@@ -30,33 +30,30 @@
 
 mod bundle;
 mod cache;
-mod code;
 mod compiler;
 mod crew;
 mod disk;
 mod flight;
-mod function;
 mod image;
 mod index;
-mod jit;
-mod load;
 mod prewarm;
 mod report;
 mod session;
 mod stored;
+mod sync;
+mod target;
 mod warm;
 mod worker;
 
 pub use bundle::{Bundle, BundleError};
 pub use cache::{CacheOptions, ModuleCache};
-pub use code::CodeError;
 pub use compiler::{Compiler, Warming, WorkerCommand};
 pub use disk::{CacheDir, DiskError};
-pub use function::Function;
-pub(crate) use function::parameter_sizes;
 pub use image::{Digest, ImageKey};
 pub use index::BundleEntry;
 pub use prewarm::{PrewarmError, Progress};
 pub use report::{ImageReport, KernelReport, PrewarmReport, Source, Warning};
+pub use retrograph_driver::module::{CodeError, Function};
+pub use target::{UnsupportedDevice, image_target};
 pub use warm::{JitAfterWarm, WarmModules};
 pub use worker::serve as serve_compiler;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use retrograph_driver::{Error, nvtx};
 use retrograph_kernels::{CannotRun, SmTarget};
 
 use super::bundle::BundleError;
@@ -9,9 +10,8 @@ use super::cache::ModuleCache;
 use super::image::Wanted;
 use super::report::{PrewarmReport, Source};
 use super::session::Session;
+use super::target::{UnsupportedDevice, image_target};
 use super::warm::WarmModules;
-use crate::error::Error;
-use crate::nvtx;
 use crate::pass::Requirements;
 
 /// How far prewarming is, told after each image.
@@ -81,7 +81,10 @@ pub enum PrewarmError {
         #[source]
         error: Error,
     },
-    /// The device could not be asked.
+    /// The device is older than every generated image.
+    #[error(transparent)]
+    UnsupportedDevice(#[from] UnsupportedDevice),
+    /// The driver failed.
     #[error(transparent)]
     Device(#[from] Error),
 }
@@ -115,6 +118,7 @@ impl ModuleCache {
         let (functions, images, warnings) = session.into_parts();
         let (free_after, total_bytes) = self.context().memory()?;
         let report = PrewarmReport { images, warnings, free_before, free_after, total_bytes };
-        Ok(WarmModules::new(self, functions, report))
+        let target = image_target(self.context())?;
+        Ok(WarmModules::new(self, target, (functions, report)))
     }
 }

@@ -4,11 +4,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use retrograph_driver::{Error, Function};
 use retrograph_kernels::SmTarget;
 
 use super::disk::DiskError;
-use super::function::Function;
-use crate::error::Error;
 
 /// Where a loaded image came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,27 +1,25 @@
 //! One call of prewarming: each image from the first source that has it.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use retrograph_driver::{Context, Function, LoadError, Module, compile_ptx};
 
 use super::cache::ModuleCache;
 use super::compiler::{Compiler, Failure};
 use super::crew::Crew;
 use super::disk::identity;
 use super::flight::{Claim, Settle};
-use super::function::{Function, Module};
 use super::image::{ImageKey, Wanted};
-use super::load::{LoadFailure, compile, load_code, load_ptx};
 use super::prewarm::{PrewarmError, Progress};
 use super::report::{ImageReport, Source, Warning};
 use super::stored;
-use crate::context::Context;
 
 /// What a context takes of the memory of a device, at most, for the process that compiles in it.
 const CONTEXT_BYTES: usize = 1 << 30;
 
 /// An image that this thread loads.
-type Mine<'a, 'w> = (&'a Wanted<'w>, Claim<ImageKey, Arc<Module>>);
+type Mine<'a, 'w> = (&'a Wanted<'w>, Claim<ImageKey, Module>);
 type Functions = HashMap<ImageKey, HashMap<String, Function>>;
 
 /// What was warmed so far.
@@ -34,14 +32,14 @@ pub(super) struct Session<'s> {
     warnings: Vec<Warning>,
 }
 
-impl<'a, 'w> Settle<ImageKey, Arc<Module>, &'a Wanted<'w>> for Session<'_> {
+impl<'a, 'w> Settle<ImageKey, Module, &'a Wanted<'w>> for Session<'_> {
     type Error = PrewarmError;
 
     fn key<'k>(wanted: &'k &'a Wanted<'w>) -> &'k ImageKey {
         &wanted.key
     }
 
-    fn take(&mut self, wanted: &Wanted<'_>, module: Arc<Module>) -> Result<(), PrewarmError> {
+    fn take(&mut self, wanted: &Wanted<'_>, module: Module) -> Result<(), PrewarmError> {
         self.finish(wanted, &module, (Source::Memory, Duration::ZERO))
     }
 
@@ -68,13 +66,13 @@ impl<'s> Session<'s> {
     fn finish(
         &mut self,
         wanted: &Wanted<'_>,
-        module: &Arc<Module>,
+        module: &Module,
         (source, spent): (Source, Duration),
     ) -> Result<(), PrewarmError> {
         let started = Instant::now();
         let mut functions = HashMap::new();
         for entry in &wanted.entries {
-            let function = module.function(entry).map_err(|error| {
+            let function = entry.look_up(module).map_err(|error| {
                 let (image, entry) = (wanted.name.clone(), entry.name.clone().into_owned());
                 PrewarmError::Entry { image, entry, error }
             })?;
@@ -101,7 +99,7 @@ impl<'s> Session<'s> {
             let started = Instant::now();
             match self.load_stored(wanted, &mut space)? {
                 Some((module, source)) => {
-                    let module = claim.fulfil(Arc::new(module));
+                    let module = claim.fulfil(module);
                     self.finish(wanted, &module, (source, started.elapsed()))?;
                 }
                 None => cold.push((wanted, claim)),
@@ -115,7 +113,7 @@ impl<'s> Session<'s> {
         for (wanted, claim) in cold {
             let started = Instant::now();
             let module = self.compile_here(wanted).map_err(|failure| failed(wanted, failure))?;
-            let module = claim.fulfil(Arc::new(module));
+            let module = claim.fulfil(module);
             self.finish(wanted, &module, (Source::Jit, started.elapsed()))?;
         }
         Ok(())
@@ -156,7 +154,7 @@ impl<'s> Session<'s> {
         code: &[u8],
         source: Source,
     ) -> Result<Option<Module>, PrewarmError> {
-        match load_code(self.context(), code) {
+        match Module::load_code(self.context(), code) {
             Ok(module) => Ok(Some(module)),
             Err(failure) if failure.is_of_image() => {
                 let (image, error) = (wanted.name.clone(), failure.error);
@@ -168,21 +166,21 @@ impl<'s> Session<'s> {
     }
 
     /// Compiles in this process. Without a cache on disk the driver need not give the code away.
-    fn compile_here(&mut self, wanted: &Wanted<'_>) -> Result<Module, LoadFailure> {
+    fn compile_here(&mut self, wanted: &Wanted<'_>) -> Result<Module, LoadError> {
         let options = self.cache.options();
         let threads = options.warming.width();
         if options.disk.is_none() && threads == 1 {
-            return load_ptx(self.context(), wanted.ptx());
+            return Module::load_ptx(self.context(), wanted.ptx());
         }
-        match compile(self.context(), wanted.ptx(), threads) {
+        match compile_ptx(self.context(), wanted.ptx(), threads) {
             Ok(code) => {
-                let module = load_code(self.context(), &code)?;
+                let module = Module::load_code(self.context(), &code)?;
                 self.keep(wanted, &code);
                 Ok(module)
             }
             // A linker that fails is no reason to fail: the driver may load what it cannot link.
             Err(failure) if failure.is_of_image() => {
-                let module = load_ptx(self.context(), wanted.ptx())?;
+                let module = Module::load_ptx(self.context(), wanted.ptx())?;
                 let (image, error) = (wanted.name.clone(), failure.error);
                 self.warn(Warning::NotLinked { image, error });
                 Ok(module)
@@ -240,7 +238,7 @@ impl<'s> Session<'s> {
         let Some(module) = self.accept(wanted, code, Source::Worker)? else { return Ok(()) };
         self.keep(wanted, code);
         let Some((wanted, claim)) = slot.take() else { return Ok(()) };
-        let module = claim.fulfil(Arc::new(module));
+        let module = claim.fulfil(module);
         self.finish(wanted, &module, (Source::Worker, elapsed + started.elapsed()))
     }
 
@@ -272,6 +270,6 @@ impl<'s> Session<'s> {
     }
 }
 
-fn failed(wanted: &Wanted<'_>, LoadFailure { error, log }: LoadFailure) -> PrewarmError {
+fn failed(wanted: &Wanted<'_>, LoadError { error, log }: LoadError) -> PrewarmError {
     PrewarmError::Load { image: wanted.name.clone(), error, log }
 }

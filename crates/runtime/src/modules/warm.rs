@@ -4,14 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use retrograph_driver::{Context, Error, Function, Result};
 use retrograph_kernels::SmTarget;
 
 use super::cache::ModuleCache;
-use super::function::Function;
 use super::image::ImageKey;
 use super::report::PrewarmReport;
-use crate::context::Context;
-use crate::error::{Error, Result};
 
 /// A function was needed that is not warm. Compiling it now would stall the step, so it is an
 /// error: name it in the requirements that are prewarmed.
@@ -31,6 +29,7 @@ pub struct JitAfterWarm {
 #[derive(Clone)]
 pub struct WarmModules {
     context: Context,
+    target: SmTarget,
     functions: Arc<HashMap<ImageKey, HashMap<String, Function>>>,
     report: Arc<PrewarmReport>,
     misses: Arc<AtomicUsize>,
@@ -39,12 +38,12 @@ pub struct WarmModules {
 impl WarmModules {
     pub(super) fn new(
         cache: &ModuleCache,
-        functions: HashMap<ImageKey, HashMap<String, Function>>,
-        report: PrewarmReport,
+        target: SmTarget,
+        (functions, report): (HashMap<ImageKey, HashMap<String, Function>>, PrewarmReport),
     ) -> Self {
         let (functions, report) = (Arc::new(functions), Arc::new(report));
         let misses = cache.misses().clone();
-        Self { context: cache.context().clone(), functions, report, misses }
+        Self { context: cache.context().clone(), target, functions, report, misses }
     }
 
     /// The function `entry` of an image: an embedded one by its name, or a
@@ -72,7 +71,7 @@ impl WarmModules {
 
     /// The SM target that the images are for.
     pub fn target(&self) -> SmTarget {
-        self.context.target()
+        self.target
     }
 
     /// What prewarming took and left.

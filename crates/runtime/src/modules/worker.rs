@@ -9,10 +9,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
+use retrograph_driver::{Context, compile_ptx};
+
 use super::compiler::{Failure, Job, WorkerCommand};
 use super::disk::identity;
-use super::load::compile;
-use crate::context::Context;
 
 /// Longer answers than this are none.
 const MOST_BYTES: u64 = 1 << 30;
@@ -36,7 +36,7 @@ pub fn serve(context: &Context, input: impl Read, output: impl Write) -> io::Res
         }
         let ptx = read_bytes(&mut input)?;
         let ptx = String::from_utf8_lossy(&ptx);
-        match compile(context, &ptx, u32::from_le_bytes(threads) as usize) {
+        match compile_ptx(context, &ptx, u32::from_le_bytes(threads) as usize) {
             Ok(code) => answer(&mut output, GOOD, &code)?,
             Err(failure) => {
                 let message = format!("{}\n{}", failure.error, failure.log);

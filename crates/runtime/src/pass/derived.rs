@@ -4,7 +4,6 @@ use retrograph_kernels::Access;
 
 use super::buffer::BufferKind;
 use super::edges::{Edges, infer};
-use super::explain::Explanation;
 use super::operation::{Operation, Touch};
 use super::plan::{MemoryPlan, Reuse};
 use super::requirements::Requirements;
@@ -61,11 +60,6 @@ impl Pass {
             })
         };
         !ahead.into_iter().any(written)
-    }
-
-    /// A table of operations and buffers with sizes and edges, for people.
-    pub fn explain(&self) -> Explanation<'_> {
-        Explanation::new(self)
     }
 
     /// The edges as a Graphviz drawing in which the longest path stands out.

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use retrograph_driver::Result;
 use retrograph_kernels::{Access, Element};
 
 use super::buffer::Slice;
 use super::operation::Touch;
-use crate::error::Result;
 use crate::library::{GemmProblem, LibraryScope};
 
 type Enqueue = dyn Fn(&LibraryScope<'_>) -> Result<()> + Send + Sync;

@@ -32,7 +32,7 @@ mod derived;
 mod dot;
 mod edges;
 mod error;
-mod explain;
+mod gemm;
 mod library;
 mod lifetime;
 mod names;
@@ -52,7 +52,7 @@ pub use buffer::{Buffer, BufferId, BufferKind, Slice};
 pub use controls::{ControlError, Controls};
 pub use edges::{Edge, Edges, Hazard};
 pub use error::PassError;
-pub use explain::Explanation;
+pub use gemm::LibraryGemm;
 pub use library::LibraryCall;
 pub use operation::{CustomImage, CustomLaunch, OpId, Operation, OperationKind, Touch};
 pub use plan::{MemoryPlan, Reuse};
@@ -63,7 +63,6 @@ pub(crate) use controls::ControlLayout;
 pub(crate) use edges::infer;
 pub(crate) use library::LibraryWork;
 
-use crate::library::LibraryGemm;
 use names::Names;
 use ranges::RangeSet;
 
@@ -284,7 +283,7 @@ impl Pass {
         Ok(id)
     }
 
-    fn name_of(&self, buffer: BufferId) -> String {
+    pub(crate) fn name_of(&self, buffer: BufferId) -> String {
         self.buffer(buffer).map_or_else(|| "a foreign buffer".to_owned(), |held| held.name.clone())
     }
 

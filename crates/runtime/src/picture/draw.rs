@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::fmt::Write;
 
+use retrograph_driver::profile::family_of;
+
 use super::layout::Layout;
 use super::xml::Xml;
 use super::{Picture, Shown};
-use crate::profile::family_of;
 
 /// Sizes in pixels.
 const MARGIN: f32 = 16.0;

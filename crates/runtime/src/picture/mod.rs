@@ -14,10 +14,10 @@ mod draw;
 mod layout;
 mod xml;
 
-use crate::error::Result;
-use crate::graph::Graph;
+use retrograph_driver::profile::scope_of;
+use retrograph_driver::{Graph, Profile, Result};
+
 use crate::pass::{Edges, Hazard, Operation, Pass};
-use crate::profile::{Profile, scope_of};
 
 /// What is drawn, whatever it is made from.
 struct Picture {
@@ -77,29 +77,27 @@ impl Pass {
     }
 }
 
-impl Graph {
-    /// The graph as an SVG picture, with the times of `profile` where one is given, which must be
-    /// that of [`Graph::profile`]. Nodes are named by [`Graph::verb`].
-    ///
-    /// # Errors
-    /// When the driver fails.
-    pub fn to_svg(&self, profile: Option<&Profile>) -> Result<String> {
-        let ordered = self.ordered()?;
-        let mut remarks = remarks(profile);
-        remarks.insert(0, self.report()?.to_string());
-        let mut nodes = Vec::with_capacity(ordered.nodes.len());
-        for node in &ordered.nodes {
-            let kernel = self.verb(*node)?;
-            let (name, scope) = (kernel.clone(), String::new());
-            nodes.push(Shown { name, scope, kernel, bytes: None, ms: None });
-        }
-        let arrow = |(from, to)| Arrow { from, to, data: true };
-        let edges = ordered.edges.into_iter().map(arrow).collect();
-        let (title, timed) = ("graph".to_owned(), profile.is_some());
-        let mut picture = Picture { title, remarks, nodes, edges, timed };
-        picture.set_times(profile);
-        Ok(picture.to_svg())
+/// Draws `graph` as an SVG picture, with the times of `profile` if given, which must come from
+/// [`Graph::profile`]. Nodes are named by [`Graph::label`].
+///
+/// # Errors
+/// If the driver fails.
+pub fn graph_to_svg(graph: &Graph, profile: Option<&Profile>) -> Result<String> {
+    let ordered = graph.ordered()?;
+    let mut remarks = remarks(profile);
+    remarks.insert(0, graph.report()?.to_string());
+    let mut nodes = Vec::with_capacity(ordered.nodes.len());
+    for node in &ordered.nodes {
+        let kernel = graph.label(*node)?;
+        let (name, scope) = (kernel.clone(), String::new());
+        nodes.push(Shown { name, scope, kernel, bytes: None, ms: None });
     }
+    let arrow = |(from, to)| Arrow { from, to, data: true };
+    let edges = ordered.edges.into_iter().map(arrow).collect();
+    let (title, timed) = ("graph".to_owned(), profile.is_some());
+    let mut picture = Picture { title, remarks, nodes, edges, timed };
+    picture.set_times(profile);
+    Ok(picture.to_svg())
 }
 
 impl Picture {

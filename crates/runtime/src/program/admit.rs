@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 
+use retrograph_driver::graph::{Contents, KernelNodeParams, NodeContents, Unread};
+use retrograph_driver::{DeviceCopy, Error, Result, Stream};
+
 use super::Program;
 use super::bindings::External;
 use super::error::{BuildError, StepError};
 use super::graphs::Template;
 use super::policy::Strategy;
 use super::sequence::{Command, Step};
-use crate::error::{Error, Result};
-use crate::graph::{Contents, DeviceCopy, KernelNodeParams, NodeContents, Unread};
 use crate::pass::{ControlError, Controls};
-use crate::stream::Stream;
 
 /// What was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,13 +7,10 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use retrograph_driver::{DeviceBuffer, Owner, Result, Stream};
 
 use super::error::BuildError;
 use super::last::LastUse;
-use crate::Owner;
-use crate::error::Result;
-use crate::memory::DeviceBuffer;
-use crate::stream::Stream;
 
 /// A share in an arena.
 #[derive(Clone)]

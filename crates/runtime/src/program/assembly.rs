@@ -1,12 +1,12 @@
 //! A graph that is being made, command by command.
 
+use retrograph_driver::{
+    CaptureMode, CapturedNodes, Capturing, DeviceCopy, DeviceFill, Error, Graph, KernelLaunch,
+    Node, Result, Stream,
+};
+
 use super::error::BuildError;
 use super::sequence::{Command, Step};
-use crate::capture::{CaptureMode, CapturedNodes, Capturing};
-use crate::error::{Error, Result};
-use crate::graph::{DeviceCopy, DeviceFill, Graph, Node};
-use crate::launch::KernelLaunch;
-use crate::stream::Stream;
 
 /// The priority of urgent nodes; others have 0.
 const URGENT: i32 = -1;
@@ -39,7 +39,7 @@ impl Assembly {
                 for &earlier in after {
                     // SAFETY: kernels of the workspace wait where `images::start_early` says so,
                     // and the caller of `Pass::start_early` promised it of others.
-                    unsafe { self.graph.add_early_edge(earlier, node) }.map_err(fail)?;
+                    unsafe { self.graph.add_programmatic_edge(earlier, node) }.map_err(fail)?;
                 }
                 self.early_edges += after.len();
                 node
@@ -57,7 +57,7 @@ impl Assembly {
 
     /// Whether a kernel can start early behind all of these nodes.
     fn all_let_start(&self, after: &[Node]) -> Result<bool> {
-        let mut able = after.iter().map(|&earlier| self.graph.can_start_early_behind(earlier));
+        let mut able = after.iter().map(|&earlier| self.graph.allows_programmatic_edge(earlier));
         able.try_fold(true, |all, able| Ok(all && able?))
     }
 
@@ -74,9 +74,10 @@ impl Assembly {
             found = capture_step(capturing, step)?;
             Ok::<(), Error>(())
         })?;
-        let nodes = |raw: Vec<_>| raw.into_iter().map(|raw| self.graph.node(raw)).collect();
-        self.groups.push(nodes(found.nodes));
-        self.ends.push(nodes(found.ends));
+        // SAFETY: the nodes were captured into this graph.
+        let (nodes, ends) = unsafe { found.of_graph(&self.graph) };
+        self.groups.push(nodes);
+        self.ends.push(ends);
         Ok(self)
     }
 }
@@ -89,8 +90,8 @@ pub(super) fn capture_step(capturing: &mut Capturing<'_>, step: &Step) -> Result
         unsafe { step.command.enqueue(capturing.stream()) }
     };
     match step.is_foreign() {
-        true => capturing.noting_nodes(enqueue),
-        false => capturing.noting_node(enqueue),
+        true => capturing.nodes_added(enqueue),
+        false => capturing.node_added(enqueue),
     }
 }
 

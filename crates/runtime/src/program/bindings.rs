@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use retrograph_driver::{Context, DeviceBuffer, Owner};
 use retrograph_kernels::Element;
 
-use crate::Owner;
-use crate::context::Context;
 use crate::library::Cublas;
-use crate::memory::DeviceBuffer;
 use crate::pass::{Buffer, BufferId, BufferKind, Pass, Slice};
 
 use super::error::BuildError;

@@ -50,13 +50,14 @@
 //! that was built in it. Bound buffers are the caller's, and what the driver takes for a graph is
 //! not known; neither is part of the budget.
 
+use retrograph_driver::Stream;
+
 use super::arena::Share;
 use super::buckets::{Bucket, Buckets, ShapeError};
 use super::{Bindings, Blueprint, Sharing};
 use super::{BuildError, BuildOptions, Program, Rebound, StepError, StepOutcome};
 use crate::modules::WarmModules;
 use crate::pass::{Controls, Pass};
-use crate::stream::Stream;
 
 /// How a cache builds, and how much it may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

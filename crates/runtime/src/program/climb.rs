@@ -1,15 +1,15 @@
 //! Making a graph use the addresses that its commands have now, by one rung after the other.
 
+use retrograph_driver::{
+    DeviceCopy, DeviceFill, GraphExec, KernelLaunch, Node, Result, Stream, UpdateOutcome,
+};
+
 use super::Program;
 use super::error::BuildError;
 use super::ladder::{Change, LadderCosts, Rung, cheapest_rung};
 use super::policy::Policy;
 use super::rebind::Moved;
 use super::sequence::{Command, Step};
-use crate::error::Result;
-use crate::graph::{DeviceCopy, DeviceFill, GraphExec, Node, UpdateOutcome};
-use crate::launch::KernelLaunch;
-use crate::stream::Stream;
 
 /// Where a climb ended, and what failed on the way.
 pub(super) struct Climb {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use retrograph_driver::{CaptureError, Error};
 use retrograph_driver_sys::CUgraphExecUpdateResult;
 
-use crate::capture::CaptureError;
-use crate::error::Error;
+use crate::modules::JitAfterWarm;
 use crate::pass::ControlError;
 
 /// A program that could not be built. Nothing has run, nothing is left behind, and the stream can
@@ -85,7 +85,16 @@ pub enum BuildError {
         budget: usize,
     },
 
-    /// A kernel is launched that was not warmed, or the device fails.
+    /// A kernel is launched that was not prewarmed.
+    #[error("{operation}: {cause}")]
+    Cold {
+        /// The operation.
+        operation: String,
+        /// The kernel.
+        cause: JitAfterWarm,
+    },
+
+    /// A driver call for an operation failed.
     #[error("{operation}: {cause}")]
     Operation {
         /// The operation.
@@ -172,6 +181,17 @@ pub enum StepError {
     NotStarted {
         /// What failed.
         cause: Error,
+    },
+
+    /// The device has fetched more or fewer step parameters than it was given, although nothing is in
+    /// flight, so no step can be trusted to see its own. Later steps are refused.
+    #[error(
+        "the device is {by} steps behind in fetching step parameters, although nothing is in \
+         flight; build the program again, and launch its graph by other means only between its steps"
+    )]
+    ParametersOutOfStep {
+        /// Parameters that were given and not fetched; negative if more were fetched.
+        by: i32,
     },
 
     /// The eager launches stopped in the middle. What the step updates in place is in between two

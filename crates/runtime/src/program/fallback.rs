@@ -1,9 +1,10 @@
 //! Choosing a strategy, falling back to eager steps under [`Policy::Auto`], and the way back.
 
+use retrograph_driver::Stream;
+
 use super::Program;
 use super::error::BuildError;
 use super::policy::{Choice, Facts, Policy, Strategy, choose};
-use crate::stream::Stream;
 
 /// Eager steps after a fallback before a graph is tried again, for the first, second and third
 /// time. After the last one the program stays eager. What a driver lacks at one moment, such as

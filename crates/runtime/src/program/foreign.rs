@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
+use retrograph_driver::{Owner, Result, Stream};
+
 use super::bindings::Bindings;
 use super::error::BuildError;
 use super::memory::Memory;
-use crate::Owner;
-use crate::error::Result;
 use crate::library::{Cublas, DeviceRange, GemmProblem, LibraryScope};
 use crate::pass::{LibraryCall, LibraryWork, Operation};
-use crate::stream::Stream;
 
 type Enqueue = dyn Fn(&LibraryScope<'_>) -> Result<()> + Send + Sync;
 

@@ -5,20 +5,17 @@
 
 use std::time::{Duration, Instant};
 
+use retrograph_driver::{CaptureMode, CapturedNodes, Error, Graph, GraphExec, Node, Stream};
 use retrograph_driver_sys::CUgraphExec;
 
 use super::Program;
 use super::assembly::{Assembly, capture_step};
+use super::control_ring::ControlRing;
 use super::error::BuildError;
 use super::options::EarlyStart;
 use super::policy::Strategy;
 use super::sequence::{Command, Early, Step};
 use super::shape::Shape;
-use crate::capture::CaptureMode;
-use crate::error::Error;
-use crate::graph::{Graph, GraphExec, Node};
-use crate::memory::ControlRing;
-use crate::stream::Stream;
 
 /// SM targets on which graphs were faster where kernels start early; see
 /// docs/hardware/2026-11-21-graph-runtime.
@@ -198,11 +195,12 @@ impl Program {
         let mut groups = Vec::with_capacity(self.sequence.steps.len());
         let graph = stream.capture(CaptureMode::ThreadLocal, |capturing| {
             for step in &self.sequence.steps {
-                groups.push(capture_step(capturing, step)?.nodes);
+                groups.push(capture_step(capturing, step)?);
             }
             Ok::<(), Error>(())
         })?;
-        let nodes = |group: Vec<_>| group.into_iter().map(|raw| graph.node(raw)).collect();
+        // SAFETY: the nodes were captured into this graph.
+        let nodes = |group: CapturedNodes| unsafe { group.of_graph(&graph) }.0;
         let groups = groups.into_iter().map(nodes).collect();
         Ok(Assembly::new(graph, groups))
     }

@@ -4,9 +4,7 @@
 //! steps follow each other on one stream, which is order enough. An event is recorded only when
 //! another stream is to come behind, and whoever frees the memory waits for the stream.
 
-use crate::error::{Error, Result};
-use crate::event::Event;
-use crate::stream::Stream;
+use retrograph_driver::{Error, Event, Result, Stream};
 
 /// The stream on which memory was last used.
 #[derive(Default)]
@@ -33,7 +31,7 @@ impl LastUse {
         let Some(last) = self.stream.as_ref().filter(|last| last.raw() != stream.raw()) else {
             return Ok(());
         };
-        let _gate = last.context().releases().no_capture_begins();
+        let _lock = last.context().no_capture_begins();
         not_capturing(last, "a step behind one on a stream that is captured")?;
         let event = match self.event.take() {
             Some(event) => event,
@@ -55,7 +53,7 @@ impl LastUse {
     /// [`Error::RefusedDuringCapture`], or a failed driver call.
     pub(super) fn wait(&self) -> Result<()> {
         let Some(last) = &self.stream else { return Ok(()) };
-        let _gate = last.context().releases().no_capture_begins();
+        let _lock = last.context().no_capture_begins();
         not_capturing(last, "waiting for a stream that is captured")?;
         last.synchronize()
     }

@@ -1,23 +1,23 @@
 //! The device memory of a program: transients, control block and argument tables, in one
 //! allocation, unless transients are in an arena that programs share.
 
+use retrograph_driver::memory::NAN_PATTERN;
+use retrograph_driver::{DeviceBuffer, Error, Owner, Stream};
 use retrograph_kernels::ops::FetchStepParameters;
 use retrograph_kernels::{Argument, Cell, KernelError, Launch, View};
 
 use super::bindings::{External, find};
+use super::control_ring::ControlRing;
 use super::error::BuildError;
 use super::links::Links;
 use super::{Blueprint, Share, Sharing};
-use crate::error::Error;
-use crate::memory::{ControlRing, DeviceBuffer, NAN_PATTERN};
 use crate::pass::{BufferId, BufferKind, MemoryPlan, Pass, Reuse, Touch};
-use crate::{Owner, Stream};
 
 const ALIGNMENT: usize = 256;
 /// Behind the control block: how many values of it were taken.
 const COUNT_BYTES: usize = 16;
 
-/// What lies where. What every step asks for comes first, see [`crate::frequent`].
+/// What lies where. What every step asks for comes first, see [`retrograph_driver::hot_path`].
 #[repr(C)]
 pub(super) struct Memory {
     /// Where transients are, if not at the start of the buffer.
@@ -203,7 +203,10 @@ impl Memory {
     }
 
     /// Enqueues filling every transient with NaN.
-    pub(super) fn fill_transients_with_nan(&self, stream: &Stream) -> crate::error::Result<()> {
+    pub(super) fn fill_transients_with_nan(
+        &self,
+        stream: &Stream,
+    ) -> retrograph_driver::error::Result<()> {
         let words = self.plan.peak_bytes() / 4;
         if words == 0 {
             return Ok(());

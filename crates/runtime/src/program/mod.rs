@@ -57,6 +57,7 @@ mod bindings;
 mod buckets;
 mod cache;
 mod climb;
+mod control_ring;
 mod cost;
 mod error;
 mod fallback;
@@ -72,6 +73,7 @@ mod profile;
 mod rebind;
 mod report;
 mod retired;
+mod ring_counter;
 mod run;
 mod sequence;
 mod shape;
@@ -97,12 +99,13 @@ pub use report::Report;
 pub use run::StepOutcome;
 pub use wiring::Prediction;
 
-use crate::context::Context;
-use crate::memory::{ControlRing, Staging};
+use control_ring::ControlRing;
+
+use retrograph_driver::memory::Staging;
+use retrograph_driver::{Context, Stream, nvtx};
+
 use crate::modules::WarmModules;
-use crate::nvtx;
 use crate::pass::{ControlLayout, Pass};
-use crate::stream::Stream;
 use fallback::Retries;
 use graphs::Replay;
 use last::LastUse;
@@ -242,7 +245,10 @@ impl Program {
     ///
     /// # Errors
     /// When the driver fails.
-    pub fn fill_transients_with_nan(&mut self, stream: &Stream) -> crate::error::Result<()> {
+    pub fn fill_transients_with_nan(
+        &mut self,
+        stream: &Stream,
+    ) -> retrograph_driver::error::Result<()> {
         self.after_last_step(stream)?;
         self.memory.fill_transients_with_nan(stream)?;
         self.mark(stream);

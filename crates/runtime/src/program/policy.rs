@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::version::DriverVersion;
+use retrograph_driver::DriverVersion;
 
 /// How the operations of a program reach the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

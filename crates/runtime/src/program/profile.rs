@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
+use retrograph_driver::profile::{Timed, median, scope_of};
+use retrograph_driver::{Error, Event, Node, OperationTime, PhaseTime, Profile, Result, Stream};
+
 use super::Program;
 use super::error::{BuildError, StepError};
 use super::options::EarlyStart;
 use super::policy::Strategy;
 use super::sequence::Step;
-use crate::error::{Error, Result};
-use crate::event::Event;
-use crate::graph::Node;
 use crate::pass::{ControlError, Controls};
-use crate::profile::{OperationTime, PhaseTime, Profile, Timed, median, scope_of};
-use crate::stream::Stream;
 
 /// Why a program could not be profiled. Its state is what it was, unless the device is lost.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +34,7 @@ pub enum ProfileError {
 }
 
 impl Program {
-    /// Measures where the device time of a step goes: see [`crate::profile`] for what is measured
+    /// Measures where the device time of a step goes: see [`retrograph_driver::profile`] for what is measured
     /// and what it costs.
     ///
     /// The steps are real ones with the values of `controls`, over the program's own memory:

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use retrograph_driver::Stream;
+use retrograph_driver::memory::Staging;
+
 use super::Program;
 use super::bindings::{Bindings, External};
 use super::climb::Climb;
@@ -10,8 +13,6 @@ use super::error::{BuildError, StepError};
 use super::ladder::Rung;
 use super::policy::Strategy;
 use crate::library::Cublas;
-use crate::memory::Staging;
-use crate::stream::Stream;
 
 /// What a rebind did.
 #[derive(Clone, Debug, PartialEq)]

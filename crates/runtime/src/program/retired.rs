@@ -1,9 +1,6 @@
 //! Memory that a program is no longer bound to, but that its steps in flight may still use.
 
-use crate::Owner;
-use crate::error::Result;
-use crate::event::Event;
-use crate::stream::Stream;
+use retrograph_driver::{Event, Owner, Result, Stream};
 
 /// Owners with the event behind the last step that may use what they own.
 #[derive(Default)]

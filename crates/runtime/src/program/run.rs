@@ -1,13 +1,12 @@
 //! Doing a step: exactly once, or not at all and saying so.
 
+use retrograph_driver::hot_path::{MAX_PREFETCH_BYTES, prefetch};
+use retrograph_driver::{Result, Stream, nvtx};
+
 use super::Program;
 use super::error::{StepError, is_lost};
 use super::policy::{Policy, Strategy};
-use crate::error::{Error, Result};
-use crate::frequent::{MOST_PREFETCHED, prefetch};
-use crate::nvtx;
 use crate::pass::Controls;
-use crate::stream::Stream;
 
 /// A step that was enqueued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +35,8 @@ impl Program {
         }
         self.attempt(stream, controls).inspect_err(|error| {
             let ended = match error {
-                StepError::NotStarted { cause: Error::ControlsOutOfStep { .. } } => true,
                 StepError::NotStarted { cause } => is_lost(cause),
-                StepError::Incomplete { .. } => true,
+                StepError::Incomplete { .. } | StepError::ParametersOutOfStep { .. } => true,
                 _ => false,
             };
             if ended {
@@ -66,7 +64,7 @@ impl Program {
     /// launch of a large graph has driven out.
     fn prefetch_next(&self, stream: &Stream, controls: &[u8]) {
         prefetch(self, std::mem::offset_of!(Self, memory) + 64);
-        prefetch(controls.as_ptr(), controls.len().min(MOST_PREFETCHED));
+        prefetch(controls.as_ptr(), controls.len().min(MAX_PREFETCH_BYTES));
         if let Some(ring) = &self.ring {
             ring.prefetch_next();
         }
@@ -100,7 +98,7 @@ impl Program {
         enqueue: impl FnOnce(&mut Self, &Stream) -> Result<(), StepError>,
     ) -> Result<(), StepError> {
         if let Some(ring) = &mut self.ring {
-            ring.put(stream, controls).map_err(|cause| StepError::NotStarted { cause })?;
+            ring.put(stream, controls)?;
         }
         let outcome = enqueue(self, stream);
         let takes = self.sequence.takes_controls;
@@ -137,7 +135,8 @@ impl Program {
 
     fn run(&mut self, stream: &Stream) -> Result<(), StepError> {
         let Some(replay) = &mut self.replay else { return self.enqueue_all(stream) };
-        match replay.exec.launch_bound(stream) {
+        // SAFETY: `before_step` has bound the stream outside of a capture, and compared contexts.
+        match unsafe { replay.exec.launch_prepared(stream) } {
             Ok(()) => Ok(()),
             // The driver enqueues all of a graph or nothing, so nothing of it runs, and an eager
             // step in its place happens once.

@@ -1,20 +1,20 @@
 //! The operations of a pass with their addresses and functions: the one value that eager launches,
 //! hand-built graphs and captures all consume, so that none of them can miss an operation.
 
-use retrograph_kernels::{Argument, BufferArgument, Launch, SmTarget, images};
+use retrograph_driver::{
+    Function, KernelArguments, KernelLaunch, LaunchGeometry, Owner, Result, Stream,
+};
+use retrograph_kernels::{Argument, BufferArgument, Dispatch, Launch, SmTarget, images};
 
 use super::bindings::{Bindings, External};
+use super::control_ring::ControlRing;
 use super::error::BuildError;
 use super::foreign::Foreign;
 use super::links::{InCommand, Links, Slot};
 use super::memory::Memory;
-use crate::error::Result;
-use crate::launch::{KernelArguments, KernelLaunch, LaunchGeometry};
 use crate::library::Cublas;
-use crate::memory::ControlRing;
-use crate::modules::{Function, ImageKey, WarmModules};
+use crate::modules::{ImageKey, WarmModules};
 use crate::pass::{BufferId, CustomLaunch, Edges, OpId, Operation, OperationKind, Pass, infer};
-use crate::{Owner, Stream};
 
 /// One operation as the driver takes it.
 pub(super) enum Command {
@@ -197,7 +197,7 @@ impl<'a> Entry<'a> {
     fn of_launch<B>(launch: &Launch<B>, target: SmTarget) -> Self {
         let dispatch = launch.dispatch(target);
         let image = ImageKey::from(launch.kernel.image);
-        Self { image, name: dispatch.entry, geometry: dispatch.into() }
+        Self { image, name: dispatch.entry, geometry: geometry_of(&dispatch) }
     }
 
     fn of_custom(launch: &'a CustomLaunch) -> Self {
@@ -205,6 +205,11 @@ impl<'a> Entry<'a> {
         let geometry = LaunchGeometry { grid, block, shared_bytes };
         Self { image: ImageKey::from(&launch.image), name: &launch.entry, geometry }
     }
+}
+
+fn geometry_of(dispatch: &Dispatch) -> LaunchGeometry {
+    let &Dispatch { grid, block, shared_bytes, .. } = dispatch;
+    LaunchGeometry { grid, block, shared_bytes }
 }
 
 /// What operations become commands by.
@@ -217,11 +222,10 @@ pub(super) struct Resolver<'a> {
 
 impl Resolver<'_> {
     fn target(&self) -> SmTarget {
-        self.modules.context().target()
+        self.modules.target()
     }
 
     fn command(&self, operation: &Operation, first_table: usize) -> Result<Command, BuildError> {
-        let fail = |cause| BuildError::Operation { operation: operation.name().to_owned(), cause };
         let (entry, arguments) = match operation.kind() {
             OperationKind::Copy { source, target } => {
                 let bytes = target.bytes.len();
@@ -243,7 +247,7 @@ impl Resolver<'_> {
                 let place = |range: &BufferArgument<u64>| range.buffer + range.bytes.start as u64;
                 let arguments = arguments_at(&launch.arguments, place, || 0);
                 let entry = Entry::of_launch(&launch, self.target());
-                return self.launch(&entry, arguments).map_err(fail);
+                return self.launch(operation, &entry, arguments);
             }
             OperationKind::Launch(launch) => {
                 (Entry::of_launch(launch, self.target()), &launch.arguments)
@@ -253,11 +257,20 @@ impl Resolver<'_> {
         let mut tables = first_table..;
         let table = || tables.next().map_or(0, |table| self.memory.table_address(table));
         let arguments = arguments_at(arguments, |touch| self.memory.address(touch), table);
-        self.launch(&entry, arguments).map_err(fail)
+        self.launch(operation, &entry, arguments)
     }
 
-    fn launch(&self, entry: &Entry<'_>, arguments: KernelArguments) -> Result<Command> {
-        let function = self.modules.function(entry.image.clone(), entry.name)?;
+    fn launch(
+        &self,
+        operation: &Operation,
+        entry: &Entry<'_>,
+        arguments: KernelArguments,
+    ) -> Result<Command, BuildError> {
+        let operation = operation.name().to_owned();
+        let function = self
+            .modules
+            .function(entry.image.clone(), entry.name)
+            .map_err(|cause| BuildError::Cold { operation, cause })?;
         Ok(Command::Launch { function, geometry: entry.geometry, arguments })
     }
 }

@@ -1,7 +1,6 @@
 //! What the driver says about a graph, rather than what was asked for.
 
-use crate::error::Result;
-use crate::graph::Graph;
+use retrograph_driver::{Graph, Result};
 
 /// Sizes of a graph, as read back from the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

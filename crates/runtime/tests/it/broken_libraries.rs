@@ -10,7 +10,7 @@ use retrograph_runtime::{
     Policy, Strategy, Stream,
 };
 
-use crate::capturing::assert_works;
+use crate::device::assert_works;
 use crate::device::{Device, device};
 use crate::failing_programs::Bench;
 use crate::libraries::{LEN, Mixed, forking};
@@ -100,7 +100,7 @@ fn an_unjoined_stream_is_named_by_the_end_of_the_capture() {
         for word in ["cuStreamEndCapture", "904", "the end of the capture"] {
             assert!(error.contains(word), "`{word}` is missing in {error}");
         }
-        let hybrid = error.contains("behind unjoined copy");
+        let hybrid = error.contains("after unjoined copy");
         assert_eq!(hybrid, policy == Policy::Hybrid, "{error}");
         assert_works(&device.stream);
     }

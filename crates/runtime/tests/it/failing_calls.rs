@@ -9,7 +9,7 @@ use retrograph_runtime::{
     ModuleCache, PrewarmError, Stream,
 };
 
-use crate::capturing::assert_works;
+use crate::device::assert_works;
 use crate::device::{Device, device_of, driver_of};
 use crate::ptx::{SCALE, image, requirements, warm};
 

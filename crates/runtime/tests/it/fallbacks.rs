@@ -8,7 +8,7 @@ use retrograph_driver_sys::{CUcontext, CUfunction, CUgraph, CUresult, CUstream, 
 use retrograph_runtime::program::RETRY_AFTER;
 use retrograph_runtime::{Policy, Strategy};
 
-use crate::capturing::assert_works;
+use crate::device::assert_works;
 use crate::failing_programs::{Bench, UNKNOWN};
 
 const INSTANTIATE: &str = "cuGraphInstantiateWithFlags";

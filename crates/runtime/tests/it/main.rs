@@ -2,17 +2,14 @@
 
 mod analysis;
 mod bound;
-mod broken_captures;
 mod broken_libraries;
-mod buffers;
 mod caching;
-mod capturing;
 mod cublas;
 mod cublas_handles;
 mod described;
+#[path = "../../../driver/tests/it/device.rs"]
+#[allow(dead_code, reason = "shared with the tests of `retrograph-driver`")]
 mod device;
-mod disturbed_captures;
-mod disturbers;
 mod early;
 mod executed;
 mod failing_calls;
@@ -20,10 +17,10 @@ mod failing_programs;
 mod failing_rebinds;
 mod fallbacks;
 mod faults;
-mod graphs;
+#[path = "../../../driver/tests/it/ptx.rs"]
+#[allow(dead_code, reason = "shared with the tests of `retrograph-driver`")]
+mod images;
 mod libraries;
-mod lost_captures;
-mod lost_context;
 mod mlp;
 mod orders;
 mod pictures;
@@ -33,9 +30,7 @@ mod programs;
 mod ptx;
 mod rebinding;
 mod refusals;
-mod scalars;
 mod soak;
-mod streams;
 mod tally;
 mod threads;
 mod two_devices;

@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use retrograph_runtime::{CaptureMode, EdgeMode, OpId, OperationTime, Pass, Policy, Profile};
+use retrograph_runtime::{
+    CaptureMode, EdgeMode, OpId, OperationTime, Pass, Policy, Profile, graph_to_svg,
+};
 use roxmltree::{Document, Node};
 
-use crate::device::{Device, device};
+use crate::described;
+use crate::device::{Device, assert_works, device};
 use crate::mlp::Mlp;
 use crate::programs::build;
-use crate::{capturing, described};
 
 /// The operations of a picture, each of which must be there once.
 fn operations<'a>(document: &'a Document<'_>) -> Vec<Node<'a, 'a>> {
@@ -161,16 +163,16 @@ fn a_captured_graph_is_drawn_and_reported_like_a_pass() {
         })
         .unwrap();
     assert_eq!(graph.report().unwrap().to_string(), "2 nodes, 1 edges, depth 2: 2 × fill");
-    let svg = graph.to_svg(None).unwrap();
+    let svg = graph_to_svg(&graph, None).unwrap();
     let document = Document::parse(&svg).unwrap();
     let drawn = operations(&document);
     assert_eq!(critical(&drawn), BTreeSet::from([0, 1]));
     assert!(tooltip(&drawn[1]).contains("fill"));
     let profile = graph.profile(&stream, 2).unwrap();
-    let measured = graph.to_svg(Some(&profile)).unwrap();
+    let measured = graph_to_svg(&graph, Some(&profile)).unwrap();
     assert!(measured.contains("medians of 2 replays"), "{measured}");
     assert_eq!(measured.contains("SIMULATED: "), context.driver().is_simulated());
-    capturing::assert_works(&stream);
+    assert_works(&stream);
 }
 
 #[test]

@@ -18,8 +18,8 @@
 use retrograph_kernels::KernelError;
 use retrograph_kernels::ops::{Dgrad, Fprop, GemmShape, Silu};
 use retrograph_runtime::{
-    Bindings, BuildError, BuildOptions, DeviceBuffer, EdgeMode, Error, ModuleCache, Pass, Policy,
-    Program, Reuse, StepError, Strategy, Stream,
+    Bindings, BuildError, BuildOptions, DeviceBuffer, EdgeMode, ModuleCache, Pass, Policy, Program,
+    Reuse, StepError, Strategy, Stream,
 };
 
 use crate::device::{Device, device};
@@ -244,7 +244,7 @@ fn cold_kernels_are_named_when_a_program_is_built() {
     for policy in POLICIES {
         let built = Program::build(&device.stream, &nothing_warm, &pass, &bindings, policy);
         match built.unwrap_err() {
-            BuildError::Operation { operation, cause: Error::JitAfterWarm(cold) } => {
+            BuildError::Cold { operation, cause: cold } => {
                 assert_eq!(operation, "layer 7/silu");
                 assert!(cold.kernel.contains("silu"), "{cold}");
             }

@@ -24,15 +24,16 @@ promises! {
     // Any thread may use them, several at a time.
     shared {
         Admission, AdmitError, Bindings, Buffer, BufferId, BufferKind, BuildError, BuildOptions,
-        CallError, CaptureError, CaptureMode, Context, ControlError, Controls, Cublas, CustomImage,
+        CallError, CaptureError, CaptureMode, CapturedNodes, Context, ControlError, Controls, Cublas, CustomImage,
         CustomLaunch, DeviceBuffer<f32>, DeviceCopy, DeviceFill, DeviceIndex, DeviceInfo,
         DeviceRange, DeviceScalar<f32>, Driver, DriverShare, DriverVersion, EarlyStart, Edge,
         EdgeMode, Edges,
         Error, Event,
-        FirstFailure, Function, GraphExec, GraphReport, Hazard, JitAfterWarm, KernelArguments,
+        Explanation<'static>, FirstFailure, Function, GraphExec, GraphReport, Hazard, JitAfterWarm, KernelArguments,
         KernelLaunch<'static>, KernelTime, LaunchGeometry, LibraryCall, LibraryGemm,
-        LibraryScope<'static>, Loss, MatrixShape, MemoryPlan, MemoryPool, ModuleCache, Node,
-        NodeKind, OpId, Operation, OperationKind, OperationTime, Origin, Pass, PassError, PhaseTime,
+        LibraryScope<'static>, LoadError, Loss, MatrixShape, MemoryPlan, MemoryPool, Module,
+        ModuleCache, Node,
+        NodeKind, OpId, Operation, OperationKind, OperationTime, Origin, Owner, Pass, PassError, PhaseTime,
         PinnedBuffer<f32>, Policy, PoolSeal, PoolUse, Prediction, PrewarmError, Profile,
         ProfileError, Progress<'static>, Rebound, Report, Requirements, Reuse, Rung, Slice<f32>,
         StepError, StepOutcome, Strategy, Stream, UpdateOutcome, WarmModules,
@@ -54,7 +55,7 @@ mod more {
             shared {
                 Bundle, BundleEntry, BundleError, CacheDir, CacheOptions, CodeError, Compiler,
                 Digest, DiskError, Function, ImageKey, ImageReport, JitAfterWarm, KernelReport,
-                ModuleCache, PrewarmError, PrewarmReport, Progress<'static>, Source, Warming,
+                ModuleCache, PrewarmError, PrewarmReport, Progress<'static>, Source, UnsupportedDevice, Warming,
                 Warning, WarmModules, WorkerCommand,
             }
             sent {}

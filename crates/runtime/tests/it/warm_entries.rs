@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use retrograph_driver_sim::{Config, Simulator};
 use retrograph_kernels::ops::{SOFTMAX, SoftmaxInPlace};
+use retrograph_runtime::modules::image_target;
 use retrograph_runtime::{
-    Bindings, BuildError, DeviceBuffer, Error, ModuleCache, Pass, Policy, Program, Requirements,
-    Slice, WarmModules,
+    Bindings, BuildError, DeviceBuffer, ModuleCache, Pass, Policy, Program, Requirements, Slice,
+    WarmModules,
 };
 
 use crate::device::{Device, device, device_of, driver_of};
@@ -36,7 +37,8 @@ fn run(device: &Device, modules: &WarmModules, width: usize) -> Result<Vec<f32>,
 }
 
 fn names(requirements: &Requirements, device: &Device) -> Vec<&'static str> {
-    requirements.entries(device.context.target()).into_iter().map(|(_, entry)| entry).collect()
+    let target = image_target(&device.context).unwrap();
+    requirements.entries(target).into_iter().map(|(_, entry)| entry).collect()
 }
 
 #[test]
@@ -50,9 +52,7 @@ fn a_pass_warms_what_it_launches_and_names_what_another_size_would_need() {
     assert_eq!((modules.len(), modules.report().images[0].kernels.len()), (1, 1));
     assert_eq!(run(&device, &modules, WIDTHS[0]).unwrap(), [1.0 / 33.0; 66]);
     let error = run(&device, &modules, WIDTHS[1]).unwrap_err();
-    let BuildError::Operation { cause: Error::JitAfterWarm(cold), .. } = error else {
-        panic!("{error}")
-    };
+    let BuildError::Cold { cause: cold, .. } = error else { panic!("{error}") };
     assert_eq!((cold.image.as_str(), cold.kernel.as_str()), ("softmax", "softmax_block_per_row"));
     assert_eq!(cache.jit_after_warm(), 1);
     // The union has what both launch, and the image is loaded once.

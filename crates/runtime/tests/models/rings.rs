@@ -6,7 +6,7 @@ use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use loom::thread;
 
 use crate::check;
-use crate::turns::Turns;
+use crate::ring_counter::Turns;
 
 /// Fewer than there are, so that they come round soon.
 const SLOTS: usize = 2;

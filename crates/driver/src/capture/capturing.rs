@@ -1,0 +1,77 @@
+//! A capture in progress, as its body sees it.
+
+use std::marker::PhantomData;
+
+use retrograph_driver_sys::{CUresult, CUstream, DriverTable};
+
+use super::window;
+use crate::error::Result;
+use crate::launch::KernelLaunch;
+use crate::owner::Owner;
+use crate::stream::Stream;
+
+/// A capture in progress. It stays on its thread, the only one that may end it.
+pub struct Capturing<'a> {
+    stream: &'a Stream,
+    owners: Vec<Owner>,
+    not_send: PhantomData<*const ()>,
+}
+
+impl<'a> Capturing<'a> {
+    pub(super) fn new(stream: &'a Stream) -> Self {
+        Self { stream, owners: Vec::new(), not_send: PhantomData }
+    }
+
+    pub(super) fn into_owners(self) -> Vec<Owner> {
+        self.owners
+    }
+
+    /// The captured stream.
+    pub fn stream(&self) -> &Stream {
+        self.stream
+    }
+
+    /// Names the work that follows, for the error if one of its calls fails.
+    pub fn at(&self, place: impl Into<String>) {
+        window::set_place(self.stream.context().identity(), place.into());
+    }
+
+    /// Makes the graph keep `owner` alive. Required for everything that the captured work accesses.
+    pub fn keep(&mut self, owner: Owner) {
+        self.owners.push(owner);
+    }
+
+    /// Captures a launch. The graph keeps the function's module.
+    ///
+    /// # Safety
+    /// As [`Stream::launch`], for every launch of the graph. Buffers must be given to
+    /// [`Capturing::keep`], or outlive the graph.
+    ///
+    /// # Errors
+    /// If the arguments do not match the function's parameters, or the driver fails.
+    pub unsafe fn launch(&mut self, launch: &KernelLaunch<'_>) -> Result<()> {
+        // SAFETY: the caller upholds the contract of a launch.
+        unsafe { self.stream.launch(launch) }?;
+        self.keep(launch.function.owner());
+        Ok(())
+    }
+
+    /// Captures the work that `call` enqueues on the stream through the driver. Errors name it
+    /// `name`.
+    ///
+    /// # Safety
+    /// As for the calls that it makes, for every launch of the graph. It must not end the capture.
+    ///
+    /// # Errors
+    /// If `call` returns an error code, or leaves a stream that does not capture.
+    pub unsafe fn library_call<F>(&mut self, name: &'static str, call: F) -> Result<()>
+    where
+        F: FnOnce(&DriverTable, CUstream) -> CUresult,
+    {
+        let context = self.stream.context();
+        self.stream.bind_to_enqueue()?;
+        context.check(name, call(context.table(), self.stream.raw()))?;
+        // The library may have made another context current, and may hide a failure.
+        self.stream.bind_to_enqueue()
+    }
+}

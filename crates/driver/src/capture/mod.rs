@@ -1,0 +1,61 @@
+//! Stream capture: work enqueued on a stream becomes a graph instead of running.
+//!
+//! ```
+//! # #[cfg(feature = "sim")] {
+//! use retrograph_driver::{CaptureMode, Context, DeviceBuffer, DeviceIndex, Driver, Stream};
+//!
+//! let context = Context::new(&Driver::simulated(Default::default())?, DeviceIndex(0))?;
+//! let stream = Stream::new(&context)?;
+//! let buffer = DeviceBuffer::<f32>::zeroed(&context, 1024)?;
+//! let graph = stream.capture(CaptureMode::ThreadLocal, |capturing| {
+//!     capturing.at("clear the gradients");
+//!     capturing.keep(buffer.owner());
+//!     // SAFETY: the range lies in the buffer, which the graph keeps alive.
+//!     unsafe { capturing.stream().fill_u32(buffer.address(), 0, 1024) }
+//! })?;
+//! let mut exec = graph.instantiate()?;
+//! exec.launch(&stream)?;
+//! assert_eq!(buffer.download(&stream)?, [0.0; 1024]);
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Refused calls
+//!
+//! A capture is lost if its thread allocates, frees, waits, queries or loads a module meanwhile.
+//! The safe functions of this crate refuse such calls with
+//! [`Error::RefusedDuringCapture`](crate::Error::RefusedDuringCapture) before they reach the driver,
+//! and release dropped objects after the capture has ended. Waiting for the whole context breaks
+//! the captures of all threads, so no thread may wait for it, and nothing is freed, while any thread
+//! captures in it.
+//!
+//! Library calls can still break a capture. A lost capture accepts no more work: after the first
+//! failure, whatever its thread enqueues is refused on every stream with
+//! [`Error::CaptureLost`](crate::Error::CaptureLost), since the driver might run it at once.
+//!
+//! # Recovery
+//!
+//! The first failing call returns the cause (900, 902–908); later calls and the end of the capture
+//! return 901. If a capture fails, or its body returns an error or panics, then:
+//!
+//! 1. The capture is ended on its own stream and thread, and once more if the stream still captures.
+//! 2. The returned graph is destroyed, and dropped objects are released.
+//! 3. The stream is retired if it still captures; otherwise a wait tests whether it works.
+//!
+//! [`CaptureError`] carries the first failure, the code of the end and the outcome of the test.
+
+mod capturing;
+mod error;
+mod frontier;
+mod guard;
+mod loss;
+mod mode;
+mod recover;
+mod run;
+pub(crate) mod window;
+
+pub use capturing::Capturing;
+pub use error::CaptureError;
+pub use frontier::CapturedNodes;
+pub use loss::{FirstFailure, Loss};
+pub use mode::CaptureMode;

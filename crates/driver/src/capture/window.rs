@@ -1,0 +1,106 @@
+//! The captures that the current thread has begun, each with its first failure.
+//!
+//! A capture can end before its body does: an end on another thread, for instance, returns 908 and
+//! leaves a stream that runs work at once. Whatever the body enqueues afterwards would run outside
+//! the graph, and again in every replay. Before each enqueue, the context therefore checks that the
+//! thread's capture is still active (`Context::require_active_capture`).
+//!
+//! Contexts are named by their identity, so that the context itself can use this module.
+
+use std::cell::RefCell;
+
+use retrograph_driver_sys::CUstream;
+
+use super::loss::{FirstFailure, Loss};
+use crate::call::CallError;
+
+struct Window {
+    context: usize,
+    /// The stream of the capture, which the capture's guard keeps alive.
+    origin: CUstream,
+    place: String,
+    loss: Option<Loss>,
+}
+
+/// The capture that this thread has begun in a context.
+pub(crate) enum OpenCapture {
+    /// Not known to be lost.
+    Active {
+        /// The stream of the capture.
+        origin: CUstream,
+    },
+    /// Lost.
+    Lost(Loss),
+}
+
+thread_local! {
+    /// At most one window per context: a second capture on the same thread is refused.
+    static WINDOWS: RefCell<Vec<Window>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `visit` on this thread's window in `context`, if there is one. A thread that is ending has
+/// none: guards end captures before the thread's locals are destroyed.
+fn with<R>(context: usize, visit: impl FnOnce(&mut Window) -> R) -> Option<R> {
+    let visited = WINDOWS.try_with(|windows| {
+        let mut windows = windows.borrow_mut();
+        windows.iter_mut().find(|window| window.context == context).map(visit)
+    });
+    visited.ok().flatten()
+}
+
+/// Whether this thread captures in `context`.
+pub(crate) fn is_open(context: usize) -> bool {
+    with(context, |_| ()).is_some()
+}
+
+/// The capture of this thread in `context`.
+pub(crate) fn open_capture(context: usize) -> Option<OpenCapture> {
+    with(context, |window| match &window.loss {
+        Some(loss) => OpenCapture::Lost(loss.clone()),
+        None => OpenCapture::Active { origin: window.origin },
+    })
+}
+
+/// Opens the window of a capture on `origin`.
+pub(super) fn open(context: usize, origin: CUstream) {
+    let place = "the captured work".to_owned();
+    let window = Window { context, origin, place, loss: None };
+    WINDOWS.with_borrow_mut(|windows| windows.push(window));
+}
+
+/// Names the work that the following calls belong to.
+pub(super) fn set_place(context: usize, place: String) {
+    with(context, |window| window.place = place);
+}
+
+/// Names `place` as what the following calls belong to, after the work that was named last.
+pub(super) fn set_place_after(context: usize, place: &str) {
+    with(context, |window| window.place = format!("{place}, after {}", window.place));
+}
+
+/// Keeps `error` if it is the first in this thread's capture. Later ones are mostly 901, which only
+/// repeats that there was a first one.
+pub(crate) fn note_failure(context: usize, error: &CallError) {
+    with(context, |window| {
+        let place = &window.place;
+        window.loss.get_or_insert_with(|| {
+            Loss::Failed(FirstFailure { error: error.clone(), place: place.clone() })
+        });
+    });
+}
+
+/// Notes that the stream of this thread's capture does not capture, and returns the loss.
+pub(crate) fn note_inactive(context: usize) -> Loss {
+    let place = with(context, |window| window.place.clone()).unwrap_or_default();
+    let loss = Loss::NotActive { place };
+    with(context, |window| window.loss = Some(loss.clone()));
+    loss
+}
+
+/// Closes the window and returns why the capture was lost, if it was.
+pub(super) fn close(context: usize) -> Option<Loss> {
+    WINDOWS.with_borrow_mut(|windows| {
+        let index = windows.iter().position(|window| window.context == context)?;
+        windows.swap_remove(index).loss
+    })
+}

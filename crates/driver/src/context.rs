@@ -1,0 +1,336 @@
+//! Contexts: the retained primary context of one device, and what happens when it is lost.
+//!
+//! [`Context`] retains the device's primary context, so libraries that use the CUDA runtime API
+//! share it. Every entry point of this crate makes the context current on the calling thread, so
+//! threads need no preparation. The current context is not cached: another library may change it,
+//! and setting it again is cheap and harmless.
+//!
+//! # Lost contexts
+//!
+//! A kernel fault (700, 719 and other sticky codes) ends the context, and every later call returns
+//! its code. The first such error is kept, and every later operation fails with
+//! [`Error::ContextLost`] and that cause without calling the driver.
+
+use std::fmt;
+use std::sync::Arc;
+
+use retrograph_driver_sys::{
+    CU_STREAM_NON_BLOCKING, CUcontext, CUdevice, CUdevice_attribute, CUresult, CUstream,
+    CUstreamCaptureStatus, DriverTable,
+};
+use retrograph_ptx::SmTarget;
+
+use crate::call::CallError;
+use crate::capture::window::{self, OpenCapture};
+use crate::device::{DeviceIndex, DeviceInfo};
+use crate::driver::Driver;
+use crate::error::{Error, Result};
+use crate::hot_path::PreparedCalls;
+use crate::live::LiveContexts;
+use crate::nvtx;
+use crate::release::{Release, Releases};
+
+/// A retained primary context. Clones share it.
+#[derive(Clone)]
+pub struct Context {
+    inner: Arc<Inner>,
+}
+
+static LIVE: LiveContexts<Inner, Releases> = LiveContexts::new();
+
+struct Inner {
+    hot_path: PreparedCalls,
+    driver: Driver,
+    index: DeviceIndex,
+    device: CUdevice,
+    /// A stream for fills and the like, so that the legacy stream is never used.
+    service: CUstream,
+    info: DeviceInfo,
+    max_shared_bytes: u32,
+    releases: Arc<Releases>,
+}
+
+impl Inner {
+    fn new(driver: &Driver, index: DeviceIndex, releases: Arc<Releases>) -> Result<Self> {
+        let device = driver.device(index)?;
+        let info = driver.info(device)?;
+        let limit = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+        let max_shared_bytes = driver.attribute(device, limit)?;
+        let mut raw = CUcontext::NULL;
+        // SAFETY: `device` comes from this driver, and `raw` is a valid place.
+        unsafe { call!(driver, cuDevicePrimaryCtxRetain(&mut raw, device)) }?;
+        let service = service_stream(driver, raw).inspect_err(|_| {
+            // SAFETY: the context was retained above and is unused. The first error is reported, so
+            // the outcome is ignored.
+            let _ = unsafe { (driver.table().cuDevicePrimaryCtxRelease_v2)(device) };
+        })?;
+        let (driver, hot_path) = (driver.clone(), PreparedCalls::new(raw, driver.table()));
+        Ok(Self { hot_path, driver, index, device, service, info, max_shared_bytes, releases })
+    }
+}
+
+impl Context {
+    /// Retains the primary context of device `index`. While a context of this device lives, the
+    /// same one is returned, even if its driver was loaded separately, so all users know of its
+    /// captures and faults.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchDevice`], or a failed driver call.
+    pub fn new(driver: &Driver, index: DeviceIndex) -> Result<Self> {
+        // The first range looks up the NVTX library, which takes a millisecond.
+        let _range = nvtx::range(c"retrograph: open context");
+        let make = |releases| Inner::new(driver, index, releases);
+        Ok(Self { inner: LIVE.find_or_make(driver, index, make)? })
+    }
+
+    /// The driver.
+    pub fn driver(&self) -> &Driver {
+        &self.inner.driver
+    }
+
+    /// The driver functions, for calls that this crate does not wrap.
+    pub fn table(&self) -> &DriverTable {
+        self.inner.driver.table()
+    }
+
+    /// The driver's handle.
+    pub fn raw(&self) -> CUcontext {
+        self.inner.hot_path.raw
+    }
+
+    /// The index of the device.
+    pub fn index(&self) -> DeviceIndex {
+        self.inner.index
+    }
+
+    /// The name of the device; for a simulated device it contains `SIMULATED`.
+    pub fn device_name(&self) -> &str {
+        &self.inner.info.name
+    }
+
+    /// Compute capability of the device, major and minor.
+    pub fn compute_capability(&self) -> (u32, u32) {
+        self.inner.info.compute_capability
+    }
+
+    /// The SM target of exactly this device.
+    pub fn device_target(&self) -> SmTarget {
+        let (major, minor) = self.compute_capability();
+        SmTarget::of_device(major, minor)
+    }
+
+    /// Facts about the device, with its current free memory.
+    ///
+    /// # Errors
+    /// [`Error::ContextLost`], or a failed driver call.
+    pub fn info(&self) -> Result<DeviceInfo> {
+        let (free_bytes, total_bytes) = self.memory()?;
+        Ok(DeviceInfo { free_bytes, total_bytes, ..self.inner.info.clone() })
+    }
+
+    /// Free and total bytes of device memory.
+    ///
+    /// # Errors
+    /// [`Error::ContextLost`], or a failed driver call.
+    pub fn memory(&self) -> Result<(usize, usize)> {
+        self.bind()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the context is current, and both places are valid.
+        unsafe { call!(self, cuMemGetInfo_v2(&mut free, &mut total)) }?;
+        Ok((free, total))
+    }
+
+    /// Waits for all work in the context.
+    ///
+    /// # Errors
+    /// The fault of earlier work, or [`Error::RefusedDuringCapture`], also if another thread
+    /// captures: waiting would break that capture.
+    pub fn synchronize(&self) -> Result<()> {
+        self.bind_outside_capture("waiting for the context")?;
+        let _lock = self.inner.releases.no_capture_begins();
+        if self.inner.releases.capturing() {
+            let operation = "waiting for the context while another thread captures in it";
+            return Err(Error::RefusedDuringCapture { operation });
+        }
+        // SAFETY: the context is current.
+        unsafe { call!(self, cuCtxSynchronize()) }
+    }
+
+    /// Makes the context current on this thread. This crate does so itself; call it before calling
+    /// the driver directly.
+    ///
+    /// # Errors
+    /// [`Error::ContextLost`], or a failed driver call.
+    pub fn bind(&self) -> Result<()> {
+        if let Some(cause) = self.lost() {
+            return Err(Error::ContextLost { cause: cause.clone() });
+        }
+        // SAFETY: the handle is retained for as long as `self` lives.
+        let code = unsafe { (self.inner.hot_path.make_current)(self.raw()) };
+        self.check("cuCtxSetCurrent", code)
+    }
+
+    /// The call that reported the fault which ended this context, if any.
+    pub fn lost(&self) -> Option<&CallError> {
+        self.inner.hot_path.lost.get().map(Box::as_ref)
+    }
+
+    /// Makes the context current, unless this thread captures in it.
+    ///
+    /// # Errors
+    /// [`Error::RefusedDuringCapture`] with `operation`, or as [`Context::bind`].
+    pub fn bind_outside_capture(&self, operation: &'static str) -> Result<()> {
+        if window::is_open(self.identity()) {
+            return Err(Error::RefusedDuringCapture { operation });
+        }
+        self.bind()
+    }
+
+    /// Fails if the capture that this thread has begun in this context is lost: work enqueued now,
+    /// on any stream, would run instead of being captured. The context must be current.
+    pub(crate) fn require_active_capture(&self) -> Result<()> {
+        let origin = match window::open_capture(self.identity()) {
+            None => return Ok(()),
+            Some(OpenCapture::Lost(loss)) => {
+                return Err(Error::CaptureLost { loss: Box::new(loss) });
+            }
+            Some(OpenCapture::Active { origin }) => origin,
+        };
+        let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: the capture keeps its stream alive, and the place is valid.
+        unsafe { call!(self, cuStreamIsCapturing(origin, &mut status)) }?;
+        if status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE {
+            return Ok(());
+        }
+        let loss = window::note_inactive(self.identity());
+        Err(Error::CaptureLost { loss: Box::new(loss) })
+    }
+
+    /// Converts the code of `call` into a result. The capture that this thread has begun notes its
+    /// first failure; a sticky code marks the context as lost.
+    ///
+    /// # Errors
+    /// Unless `code` is success.
+    pub fn check(&self, call: &'static str, code: CUresult) -> Result<()> {
+        if code.is_success() {
+            return Ok(());
+        }
+        let Err(error) = self.inner.driver.check(call, code) else { return Ok(()) };
+        window::note_failure(self.identity(), &error);
+        Err(self.failed(error))
+    }
+
+    /// Converts a failed call into an error; the first sticky one marks the context as lost.
+    pub(crate) fn failed(&self, error: CallError) -> Error {
+        if !error.is_sticky() {
+            return Error::Call(error);
+        }
+        let cause = self.inner.hot_path.lost.get_or_init(|| {
+            let error = self.inner.driver.explain_fault(error);
+            tracing::error!(%error, "the context is lost");
+            Box::new(error)
+        });
+        Error::ContextLost { cause: cause.as_ref().clone() }
+    }
+
+    /// Checks that `other` is this context.
+    ///
+    /// # Errors
+    /// [`Error::ForeignContext`] with `what`, the object that belongs to `other`.
+    pub fn same(&self, other: &Self, what: &'static str) -> Result<()> {
+        if self.identity() == other.identity() {
+            return Ok(());
+        }
+        Err(Error::ForeignContext { what })
+    }
+
+    /// Identifies this context among the live ones.
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(&self.inner) as usize
+    }
+
+    /// The most shared memory of a block, in bytes.
+    pub(crate) fn max_shared_bytes(&self) -> u32 {
+        self.inner.max_shared_bytes
+    }
+
+    pub(crate) fn hot_path(&self) -> &PreparedCalls {
+        &self.inner.hot_path
+    }
+
+    pub(crate) fn service(&self) -> CUstream {
+        self.inner.service
+    }
+
+    pub(crate) fn device(&self) -> CUdevice {
+        self.inner.device
+    }
+
+    pub(crate) fn releases(&self) -> &Releases {
+        &self.inner.releases
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Context(device {}: {})", self.inner.index.0, self.inner.info.name)
+    }
+}
+
+fn service_stream(driver: &Driver, raw: CUcontext) -> Result<CUstream, CallError> {
+    let mut stream = CUstream::NULL;
+    // SAFETY: the caller retained `raw`, and `stream` is a valid place.
+    unsafe {
+        call!(driver, cuCtxSetCurrent(raw))?;
+        call!(driver, cuStreamCreate(&mut stream, CU_STREAM_NON_BLOCKING))?;
+    }
+    Ok(stream)
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // This may be the last user of the driver.
+        let (driver, raw) = (self.driver.clone(), self.hot_path.raw);
+        let (releases, service, device) = (self.releases.clone(), self.service, self.device);
+        let end = move |_: &Driver| {
+            end_context(&driver, raw, &releases, (service, device));
+            Ok(())
+        };
+        // The device's next context may already exist, and a thread may capture in it.
+        let _lock = self.releases.no_capture_begins();
+        if let Some(mut end) = self.releases.now_or_later(Release::new(end)) {
+            let _ = end.run(&self.driver);
+        }
+    }
+}
+
+/// Runs the remaining releases, then destroys the service stream and releases the context. Failures
+/// are only logged: in a lost context every call fails.
+fn end_context(
+    driver: &Driver,
+    raw: CUcontext,
+    releases: &Releases,
+    (service, device): (CUstream, CUdevice),
+) {
+    let (table, mut before) = (driver.table(), CUcontext::NULL);
+    // SAFETY: every object made in the context held a clone of it, so only these are left.
+    unsafe {
+        let _ = (table.cuCtxGetCurrent)(&mut before);
+        let _ = (table.cuCtxSetCurrent)(raw);
+        for mut left in releases.due() {
+            let outcome = left.run(driver);
+            outcome.unwrap_or_else(|error| tracing::warn!(%error, "a release failed"));
+        }
+        let _ = (table.cuStreamDestroy_v2)(service);
+        let release = || call!(driver, cuDevicePrimaryCtxRelease_v2(device));
+        // The device keeps all memory of the context until this succeeds.
+        let released = release().or_else(|error| {
+            tracing::warn!(%error, "releasing the context failed; trying once more");
+            release()
+        });
+        released.unwrap_or_else(|error| tracing::error!(%error, "the context is leaked"));
+        // Restores the context that was current before, unless it is the one that just ended.
+        let after = if before == raw { CUcontext::NULL } else { before };
+        let _ = (table.cuCtxSetCurrent)(after);
+    }
+}

@@ -1,0 +1,45 @@
+//! Graphs: templates of nodes and edges, instantiated once and replayed many times.
+//!
+//! ```
+//! # #[cfg(feature = "sim")] {
+//! use retrograph_driver::{Context, DeviceBuffer, DeviceFill, DeviceIndex, Driver, Graph, Stream};
+//!
+//! let context = Context::new(&Driver::simulated(Default::default())?, DeviceIndex(0))?;
+//! let stream = Stream::new(&context)?;
+//! let buffer = DeviceBuffer::<u32>::zeroed(&context, 4)?;
+//!
+//! let mut graph = Graph::new(&context)?;
+//! let fill = DeviceFill { target: buffer.address(), pattern: 7, words: 4 };
+//! // SAFETY: the range lies in the buffer, which the graph keeps alive.
+//! unsafe { graph.add_fill(&fill, &[]) }?;
+//! graph.keep(buffer.owner());
+//!
+//! let mut exec = graph.instantiate()?;
+//! exec.launch(&stream)?;
+//! assert_eq!(buffer.download(&stream)?, [7; 4]);
+//! # }
+//! # Ok::<(), retrograph_driver::Error>(())
+//! ```
+//!
+//! A [`Graph`] keeps alive what it is given by [`Graph::keep`], and so does each [`GraphExec`] made
+//! from it. Adding a node is `unsafe`: the caller promises that it may run in every launch of the
+//! graph. Launching is then safe.
+
+mod contents;
+mod copy;
+mod exec;
+mod inspect;
+mod nodes;
+mod owners;
+mod profile;
+mod report;
+mod template;
+
+pub use contents::{Contents, NodeContents, Unread};
+pub use exec::{GraphExec, UpdateOutcome};
+pub use inspect::{KernelNodeParams, NodeKind};
+pub use nodes::{DeviceCopy, DeviceFill};
+pub use report::{GraphReport, Ordered};
+pub use template::{Graph, Node};
+
+pub(crate) use inspect::node_handles;

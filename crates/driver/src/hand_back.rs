@@ -1,0 +1,96 @@
+//! Running the releases of a context.
+
+use std::marker::PhantomData;
+
+use crate::call::CallError;
+use crate::context::Context;
+use crate::driver::Driver;
+use crate::error::{Error, Result};
+use crate::locks::CaptureGuard;
+use crate::release::Release;
+
+/// While this lives, no capture begins in the context. See [`Context::no_capture_begins`].
+#[must_use = "captures may begin again when this is dropped"]
+pub struct NoCaptureBegins<'a> {
+    _lock: CaptureGuard<'a>,
+    stays_on_its_thread: PhantomData<*const ()>,
+}
+
+impl Context {
+    /// Releases an object by `action`: now, or after the captures in progress. `action` runs with
+    /// the context current, and runs again later if it fails.
+    ///
+    /// For objects of libraries that live in this context, such as a cuBLAS handle.
+    pub fn release<F>(&self, action: F)
+    where
+        F: FnMut(&Driver) -> Result<(), CallError> + Send + 'static,
+    {
+        let _lock = self.releases().no_capture_begins();
+        if let Some(release) = self.releases().now_or_later(Release::new(action)) {
+            self.hand_back(release);
+            // Earlier failures get another chance.
+            self.releases().due().into_iter().for_each(|release| self.hand_back(release));
+        }
+    }
+
+    /// Number of queued releases: deferred by a capture, or to be retried.
+    pub fn deferred_releases(&self) -> usize {
+        self.releases().waiting()
+    }
+
+    /// Runs `action` while no thread captures in the context and none can begin to. For library
+    /// calls that wait for the device or allocate, which would break a capture of any thread.
+    ///
+    /// # Errors
+    /// [`Error::RefusedDuringCapture`] with `operation` if any thread captures.
+    pub fn without_captures<R>(
+        &self,
+        operation: &'static str,
+        action: impl FnOnce() -> R,
+    ) -> Result<R> {
+        let _lock = self.releases().no_capture_begins();
+        if self.releases().capturing() {
+            return Err(Error::RefusedDuringCapture { operation });
+        }
+        Ok(action())
+    }
+
+    /// Prevents captures from beginning in this context, on any thread, until the guard is dropped.
+    pub fn no_capture_begins(&self) -> NoCaptureBegins<'_> {
+        let _lock = self.releases().no_capture_begins();
+        NoCaptureBegins { _lock, stays_on_its_thread: PhantomData }
+    }
+
+    /// Counts the end of a capture and runs the releases that it deferred.
+    pub(crate) fn capture_ended(&self) {
+        let _lock = self.releases().no_capture_begins();
+        self.releases().capture_ends();
+        self.releases().due().into_iter().for_each(|release| self.hand_back(release));
+    }
+
+    fn hand_back(&self, mut release: Release) {
+        let Err(error) = self.try_to_hand_back(&mut release) else { return };
+        release.failed += 1;
+        match error {
+            // Whatever the context held is gone with it. A graph template is not part of a context
+            // and is destroyed now, even if its own release was the call that reported the fault.
+            Error::ContextLost { .. } => {
+                let _ = self.try_to_hand_back(&mut release);
+            }
+            error if release.failed < Release::MAX_ATTEMPTS => {
+                tracing::warn!(%error, "a release failed and will be retried");
+                self.releases().later(release);
+            }
+            error => tracing::error!(%error, "a release failed repeatedly; the object is leaked"),
+        }
+    }
+
+    fn try_to_hand_back(&self, release: &mut Release) -> Result<()> {
+        match self.bind() {
+            // Graph templates are not part of a context.
+            Ok(()) | Err(Error::ContextLost { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        release.run(self.driver()).map_err(|error| self.failed(error))
+    }
+}

@@ -1,0 +1,90 @@
+//! The lock between captures in progress and actions that would break them, without any driver.
+//!
+//! Freeing memory or unloading a module on a capturing thread breaks the capture; waiting for the
+//! context breaks the captures of all threads. Such actions run while no capture is in progress and
+//! none can begin, or they are deferred until the last capture has ended.
+//!
+//! This file uses only locks; `tests/models` checks all its interleavings.
+
+use super::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// The captures in progress in the primary context of a device, on any thread, and the deferred
+/// actions of type `A`.
+pub(crate) struct CaptureLock<A> {
+    state: Mutex<State<A>>,
+    /// Write-locked while a capture begins; read-locked by actions that would break a capture.
+    begin: RwLock<()>,
+}
+
+/// While this lives, no capture begins.
+pub(crate) type CaptureGuard<'a> = RwLockReadGuard<'a, ()>;
+
+struct State<A> {
+    captures: usize,
+    deferred: Vec<A>,
+}
+
+impl<A> Default for CaptureLock<A> {
+    fn default() -> Self {
+        let state = State { captures: 0, deferred: Vec::new() };
+        Self { state: Mutex::new(state), begin: RwLock::new(()) }
+    }
+}
+
+impl<A> CaptureLock<A> {
+    /// Begins a capture by `begin`, after actions in progress, and counts it.
+    pub(crate) fn begin_capture<E>(&self, begin: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        let lock = self.begin.write();
+        let begun = begin();
+        if begun.is_ok() {
+            self.state.lock().captures += 1;
+        }
+        // A thread that begins one capture after another must not starve readers.
+        RwLockWriteGuard::unlock_fair(lock);
+        begun
+    }
+
+    /// Prevents captures from beginning until the guard is dropped. Recursive: dropping one owner
+    /// may drop others.
+    pub(crate) fn no_capture_begins(&self) -> CaptureGuard<'_> {
+        self.begin.read_recursive()
+    }
+
+    /// Whether any thread captures in the context.
+    pub(crate) fn capturing(&self) -> bool {
+        self.state.lock().captures > 0
+    }
+
+    /// Returns `action` if it can run now; otherwise defers it to the end of the captures in
+    /// progress. The caller holds [`Self::no_capture_begins`].
+    pub(crate) fn now_or_later(&self, action: A) -> Option<A> {
+        let mut state = self.state.lock();
+        if state.captures == 0 {
+            return Some(action);
+        }
+        state.deferred.push(action);
+        None
+    }
+
+    /// Defers `action`.
+    pub(crate) fn later(&self, action: A) {
+        self.state.lock().deferred.push(action);
+    }
+
+    /// Takes the deferred actions, unless a capture is in progress. The caller holds
+    /// [`Self::no_capture_begins`] until it has run them.
+    pub(crate) fn due(&self) -> Vec<A> {
+        let mut state = self.state.lock();
+        if state.captures > 0 { Vec::new() } else { std::mem::take(&mut state.deferred) }
+    }
+
+    /// Counts the end of a capture. The caller then runs the actions that are due.
+    pub(crate) fn capture_ends(&self) {
+        self.state.lock().captures -= 1;
+    }
+
+    /// Number of deferred actions.
+    pub(crate) fn waiting(&self) -> usize {
+        self.state.lock().deferred.len()
+    }
+}

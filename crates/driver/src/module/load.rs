@@ -1,0 +1,101 @@
+//! Loading images.
+
+use std::ffi::{CString, c_char};
+
+use retrograph_driver_sys::CUmodule;
+
+use super::code::{CodeError, check_code};
+use super::function::Module;
+use super::jit::Jit;
+use crate::context::Context;
+use crate::error::Error;
+
+/// An image that was not loaded or compiled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{error}{}", self.indented_log())]
+pub struct LoadError {
+    /// The error of the driver, or [`Error::BadImage`] if the image did not reach it.
+    #[source]
+    pub error: Error,
+    /// The compiler's messages; empty if it did not run.
+    pub log: String,
+}
+
+impl From<Error> for LoadError {
+    fn from(error: Error) -> Self {
+        Self { error, log: String::new() }
+    }
+}
+
+impl LoadError {
+    /// Whether another form of the same image may work, such as its PTX instead of its machine code:
+    /// neither the context nor a lack of memory is the cause.
+    pub fn is_of_image(&self) -> bool {
+        match &self.error {
+            Error::Call(call) => !call.is_sticky() && !call.is_out_of_memory(),
+            Error::BadImage { .. } => true,
+            _ => false,
+        }
+    }
+
+    fn indented_log(&self) -> String {
+        if self.log.is_empty() { String::new() } else { format!("\n{}", self.log) }
+    }
+}
+
+impl Module {
+    /// Compiles and loads `ptx`, which may take more than a second.
+    ///
+    /// # Errors
+    /// [`Error::BadImage`], [`Error::RefusedDuringCapture`], or a failed driver call with the
+    /// compiler's messages.
+    pub fn load_ptx(context: &Context, ptx: &str) -> Result<Self, LoadError> {
+        let text = zero_terminated(ptx)?;
+        // SAFETY: the text is zero-terminated.
+        unsafe { load(context, text.as_ptr()) }
+    }
+
+    /// Loads compiled code: a cubin, or what [`compile_ptx`](super::compile_ptx) returned. Its length
+    /// is checked first.
+    ///
+    /// # Errors
+    /// As [`Module::load_ptx`].
+    pub fn load_code(context: &Context, code: &[u8]) -> Result<Self, LoadError> {
+        check_code(context, code).map_err(bad_code)?;
+        // SAFETY: the code is a complete file of machine code, or zero-terminated text.
+        unsafe { load(context, code.as_ptr().cast()) }
+    }
+}
+
+/// Loads an image.
+///
+/// # Safety
+/// The image must be complete: the driver finds its end in it.
+unsafe fn load(context: &Context, image: *const c_char) -> Result<Module, LoadError> {
+    context.bind_outside_capture("loading a module")?;
+    let mut jit = Jit::new(None);
+    let (count, options, values) = jit.arguments();
+    let mut raw = CUmodule::NULL;
+    // SAFETY: the image is complete; options, values and their buffers outlive the call.
+    let loaded = unsafe {
+        call!(context, cuModuleLoadDataEx(&mut raw, image.cast(), count, options, values))
+    };
+    match loaded {
+        // SAFETY: the driver has just loaded the module in this context.
+        Ok(()) => Ok(unsafe { Module::from_raw(context, raw) }),
+        Err(error) => Err(LoadError { error, log: jit.log() }),
+    }
+}
+
+/// `ptx` with a terminating zero. The driver reads up to the first zero byte, so there may be no
+/// other.
+pub(super) fn zero_terminated(ptx: &str) -> Result<CString, LoadError> {
+    CString::new(ptx).map_err(|error| LoadError {
+        error: Error::BadImage { reason: "the PTX has a zero byte".to_owned() },
+        log: error.to_string(),
+    })
+}
+
+pub(super) fn bad_code(error: CodeError) -> LoadError {
+    Error::BadImage { reason: error.to_string() }.into()
+}

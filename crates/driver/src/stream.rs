@@ -1,0 +1,257 @@
+//! Streams: work in order.
+//!
+//! Every stream is non-blocking: it never synchronizes with the legacy default stream.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use retrograph_driver_sys::{
+    CU_STREAM_NON_BLOCKING, CUdeviceptr, CUresult, CUstream, CUstreamCaptureStatus,
+};
+
+use crate::call::CallError;
+use crate::context::Context;
+use crate::driver::Driver;
+use crate::error::{Error, Result};
+use crate::hot_path::{PreparedCalls, prefetch};
+use crate::launch::KernelLaunch;
+
+/// A non-blocking stream. Clones share it, and any thread may enqueue.
+#[derive(Clone)]
+pub struct Stream {
+    inner: Arc<Inner>,
+}
+
+/// In a cache line of its own, apart from the reference count; see [`crate::hot_path`].
+#[repr(align(64))]
+struct Inner {
+    context: Context,
+    raw: CUstream,
+    retired: AtomicBool,
+}
+
+impl Stream {
+    /// Makes a stream.
+    ///
+    /// # Errors
+    /// [`Error::RefusedDuringCapture`], or a failed driver call.
+    pub fn new(context: &Context) -> Result<Self> {
+        context.bind_outside_capture("making a stream")?;
+        let mut raw = CUstream::NULL;
+        // SAFETY: the context is current, and the place is valid.
+        unsafe { call!(context, cuStreamCreate(&mut raw, CU_STREAM_NON_BLOCKING)) }?;
+        let inner = Inner { context: context.clone(), raw, retired: AtomicBool::new(false) };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The context.
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    /// The driver's handle.
+    pub fn raw(&self) -> CUstream {
+        self.inner.raw
+    }
+
+    /// Waits until all work enqueued so far has finished.
+    ///
+    /// # Errors
+    /// The fault of earlier work, [`Error::RefusedDuringCapture`] or [`Error::StreamRetired`].
+    pub fn synchronize(&self) -> Result<()> {
+        self.bind_outside_capture("waiting for a stream")?;
+        // SAFETY: the stream lives.
+        unsafe { call!(self.context(), cuStreamSynchronize(self.raw())) }
+    }
+
+    /// Whether all work enqueued so far has finished.
+    ///
+    /// # Errors
+    /// As [`Stream::synchronize`].
+    pub fn query(&self) -> Result<bool> {
+        self.bind_outside_capture("asking a stream")?;
+        // SAFETY: the stream lives.
+        match unsafe { (self.context().table().cuStreamQuery)(self.raw()) } {
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            code => self.context().check("cuStreamQuery", code).map(|()| true),
+        }
+    }
+
+    /// Enqueues a kernel launch.
+    ///
+    /// # Safety
+    /// The function must have no undefined behavior with these arguments and this geometry:
+    /// addresses must point to live, large enough buffers until the work has finished, and no other
+    /// work in flight may conflict on them. In a capture this applies to every replay.
+    ///
+    /// # Errors
+    /// If the arguments do not match the function's parameters, or the driver fails.
+    pub unsafe fn launch(&self, launch: &KernelLaunch<'_>) -> Result<()> {
+        self.context().same(launch.function.context(), "the function")?;
+        launch.check()?;
+        self.bind_to_enqueue()?;
+        let ([x, y, z], [bx, by, bz]) = (launch.geometry.grid, launch.geometry.block);
+        let shared = launch.geometry.shared_bytes;
+        let mut arguments = launch.arguments.pointers();
+        let (function, pointers) = (launch.function.raw(), arguments.as_mut_ptr());
+        let (stream, extra) = (self.raw(), std::ptr::null_mut());
+        // SAFETY: the arguments were checked against the parameters if these are known, they outlive
+        // the call, and the caller upholds the rest.
+        unsafe {
+            call!(
+                self.context(),
+                cuLaunchKernel(function, x, y, z, bx, by, bz, shared, stream, pointers, extra)
+            )
+        }
+    }
+
+    /// Enqueues a copy from host to device.
+    ///
+    /// # Safety
+    /// Both ranges must be valid and unused by other work until the copy has finished; in a capture,
+    /// in every replay. Pageable host memory may also be read before this returns.
+    ///
+    /// # Errors
+    /// If the driver fails.
+    pub unsafe fn copy_to_device(
+        &self,
+        target: CUdeviceptr,
+        source: *const u8,
+        bytes: usize,
+    ) -> Result<()> {
+        self.bind_to_enqueue()?;
+        let (source, stream) = (source.cast(), self.raw());
+        // SAFETY: the caller vouches for the ranges.
+        unsafe { call!(self.context(), cuMemcpyHtoDAsync_v2(target, source, bytes, stream)) }
+    }
+
+    /// Enqueues a copy from device to host.
+    ///
+    /// # Safety
+    /// As [`Stream::copy_to_device`].
+    ///
+    /// # Errors
+    /// If the driver fails.
+    pub unsafe fn copy_to_host(
+        &self,
+        target: *mut u8,
+        source: CUdeviceptr,
+        bytes: usize,
+    ) -> Result<()> {
+        self.bind_to_enqueue()?;
+        let (target, stream) = (target.cast(), self.raw());
+        // SAFETY: the caller vouches for the ranges.
+        unsafe { call!(self.context(), cuMemcpyDtoHAsync_v2(target, source, bytes, stream)) }
+    }
+
+    /// Enqueues a copy within the device.
+    ///
+    /// # Safety
+    /// As [`Stream::copy_to_device`]; the ranges must not overlap.
+    ///
+    /// # Errors
+    /// If the driver fails.
+    pub unsafe fn copy_on_device(
+        &self,
+        target: CUdeviceptr,
+        source: CUdeviceptr,
+        bytes: usize,
+    ) -> Result<()> {
+        self.bind_to_enqueue()?;
+        let stream = self.raw();
+        // SAFETY: the caller vouches for the ranges.
+        unsafe { call!(self.context(), cuMemcpyDtoDAsync_v2(target, source, bytes, stream)) }
+    }
+
+    /// Enqueues a fill of `words` 32-bit words with `pattern`.
+    ///
+    /// # Safety
+    /// As [`Stream::copy_to_device`]; the address must be a multiple of 4.
+    ///
+    /// # Errors
+    /// If the driver fails.
+    pub unsafe fn fill_u32(&self, target: CUdeviceptr, pattern: u32, words: usize) -> Result<()> {
+        self.bind_to_enqueue()?;
+        let stream = self.raw();
+        // SAFETY: the caller vouches for the range.
+        unsafe { call!(self.context(), cuMemsetD32Async(target, pattern, words, stream)) }
+    }
+
+    /// Whether the stream is being captured, by any thread.
+    ///
+    /// # Errors
+    /// [`Error::ContextLost`], or a failed driver call.
+    pub fn is_capturing(&self) -> Result<bool> {
+        self.context().bind()?;
+        let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: the stream lives, and the place is valid.
+        unsafe { call!(self.context(), cuStreamIsCapturing(self.raw(), &mut status)) }?;
+        Ok(status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE)
+    }
+
+    /// Waits for all work on the stream, for a release that is retried if this fails. A capture that
+    /// was begun by other means than this crate is not disturbed.
+    pub(crate) fn wait_to_release(&self, driver: &Driver) -> Result<(), CallError> {
+        let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: the stream lives, and the place is valid.
+        unsafe { call!(driver, cuStreamIsCapturing(self.raw(), &mut status)) }?;
+        if status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE {
+            let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+            return driver.check("cuStreamSynchronize", code);
+        }
+        // SAFETY: the stream lives.
+        unsafe { call!(driver, cuStreamSynchronize(self.raw())) }
+    }
+
+    /// Fails if the stream is retired.
+    pub(crate) fn usable(&self) -> Result<()> {
+        if self.inner.retired.load(Ordering::Acquire) { Err(Error::StreamRetired) } else { Ok(()) }
+    }
+
+    /// Prefetches what the next launch needs of the stream and of its context.
+    pub fn prefetch(&self) {
+        prefetch(std::ptr::from_ref::<Inner>(&self.inner), size_of::<Inner>());
+        prefetch(self.context().hot_path(), size_of::<PreparedCalls>());
+    }
+
+    /// Marks the stream as unusable.
+    pub(crate) fn retire(&self) {
+        self.inner.retired.store(true, Ordering::Release);
+    }
+
+    /// Makes the context current to enqueue work. Required before and after a library enqueues work
+    /// on this stream: the library may have made another context current, or broken a capture.
+    ///
+    /// # Errors
+    /// [`Error::StreamRetired`], [`Error::ContextLost`], or [`Error::CaptureLost`] if this thread's
+    /// capture is lost, since the driver would then run the work at once.
+    pub fn bind_to_enqueue(&self) -> Result<()> {
+        self.usable()?;
+        self.context().bind()?;
+        self.context().require_active_capture()
+    }
+
+    /// Makes the context current, unless this thread captures in it.
+    ///
+    /// # Errors
+    /// [`Error::RefusedDuringCapture`] with `operation`, [`Error::StreamRetired`], or
+    /// [`Error::ContextLost`].
+    pub fn bind_outside_capture(&self, operation: &'static str) -> Result<()> {
+        self.usable()?;
+        self.context().bind_outside_capture(operation)
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stream({:?} in {:?})", self.raw(), self.context())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let raw = self.raw;
+        // SAFETY: no clone is left. Enqueued work still runs to completion.
+        self.context.release(move |driver| unsafe { call!(driver, cuStreamDestroy_v2(raw)) });
+    }
+}

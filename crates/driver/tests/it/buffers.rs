@@ -1,0 +1,108 @@
+//! Device and pinned memory.
+
+use retrograph_driver::{Context, DeviceBuffer, DeviceIndex, Error, PinnedBuffer};
+use retrograph_driver_sim::Config;
+
+use crate::device::{device, device_of, simulated};
+
+#[test]
+fn what_is_uploaded_comes_back() {
+    let device = device();
+    let data: Vec<f32> = (0..1000).map(|index| index as f32 * 0.5).collect();
+    let buffer = DeviceBuffer::from_slice(&device.stream, &data).unwrap();
+    assert_eq!(buffer.download(&device.stream).unwrap(), data);
+    buffer.upload_at(&device.stream, 998, &[-1.0, -2.0]).unwrap();
+    assert_eq!(buffer.download_range(&device.stream, 997..1000).unwrap(), [498.5, -1.0, -2.0]);
+}
+
+#[test]
+fn fresh_memory_is_zero_where_asked_and_nan_in_debug_builds() {
+    let device = device();
+    let zeroed = DeviceBuffer::<f64>::zeroed(&device.context, 33).unwrap();
+    assert_eq!(zeroed.download(&device.stream).unwrap(), [0.0; 33]);
+    let uninit = DeviceBuffer::<f32>::uninit(&device.context, 33).unwrap();
+    let values = uninit.download(&device.stream).unwrap();
+    if cfg!(debug_assertions) {
+        assert!(values.iter().all(|value| value.is_nan()), "{values:?}");
+    }
+}
+
+#[test]
+fn lengths_are_checked_before_the_driver_is_called() {
+    let device = device();
+    let buffer = DeviceBuffer::<u32>::zeroed(&device.context, 4).unwrap();
+    let error = buffer.upload(&device.stream, &[1, 2, 3]).unwrap_err();
+    assert_eq!(error, Error::LengthMismatch { what: "upload", expected: 4, found: 3 });
+    assert!(buffer.upload_at(&device.stream, 3, &[1, 2]).is_err());
+    assert!(buffer.upload_at(&device.stream, usize::MAX, &[1, 2]).is_err());
+    assert!(buffer.download_range(&device.stream, 2..5).is_err());
+    assert_eq!(buffer.download(&device.stream).unwrap(), [0; 4]);
+}
+
+#[test]
+fn a_buffer_may_be_empty() {
+    let device = device();
+    let buffer = DeviceBuffer::<f32>::from_slice(&device.stream, &[]).unwrap();
+    assert!(buffer.is_empty());
+    assert_eq!(buffer.download(&device.stream).unwrap(), [0.0; 0]);
+}
+
+#[test]
+fn memory_that_does_not_fit_is_refused_with_the_numbers() {
+    let driver = simulated(Config { memory_bytes: 64 << 20, ..Config::default() });
+    let device = device_of(&driver);
+    let error = DeviceBuffer::<f32>::zeroed(&device.context, 32 << 20).unwrap_err();
+    let Error::OutOfMemory { requested, free, total } = error else { panic!("{error}") };
+    assert_eq!((requested, total), (128 << 20, 64 << 20));
+    assert!(free > 0 && free <= total);
+    // The failure leaves everything as it was.
+    DeviceBuffer::<f32>::zeroed(&device.context, 1 << 20).unwrap();
+}
+
+#[test]
+fn a_length_that_overflows_is_out_of_memory_and_not_a_small_buffer() {
+    let device = device();
+    let error = DeviceBuffer::<f64>::uninit(&device.context, usize::MAX / 4).unwrap_err();
+    assert!(matches!(error, Error::OutOfMemory { .. } | Error::Call(_)), "{error}");
+}
+
+#[test]
+fn memory_is_free_again_after_the_last_clone() {
+    let device = device_of(&simulated(Config::default()));
+    let (before, _) = device.context.memory().unwrap();
+    let buffer = DeviceBuffer::<f32>::zeroed(&device.context, 1 << 20).unwrap();
+    let clone = buffer.clone();
+    drop(buffer);
+    let (held, _) = device.context.memory().unwrap();
+    assert!(held + (4 << 20) <= before);
+    drop(clone);
+    assert_eq!(device.context.memory().unwrap().0, before);
+}
+
+#[test]
+fn pinned_memory_is_a_slice_that_copies_go_through() {
+    let device = device();
+    let buffer = DeviceBuffer::<u32>::zeroed(&device.context, 3).unwrap();
+    let source = PinnedBuffer::from_slice(&device.context, &[1_u32, 2, 3]).unwrap();
+    let mut target = PinnedBuffer::<u32>::zeroed(&device.context, 3).unwrap();
+    // SAFETY: the ranges are those of the buffers, which are not touched before the wait.
+    unsafe {
+        device.stream.copy_to_device(buffer.address(), source.as_ptr().cast(), 12).unwrap();
+        let place = target.as_mut_ptr().cast();
+        device.stream.copy_to_host(place, buffer.address(), 12).unwrap();
+    }
+    device.stream.synchronize().unwrap();
+    assert_eq!(&*target, [1, 2, 3]);
+}
+
+#[test]
+fn objects_of_two_contexts_do_not_mix() {
+    let driver = simulated(Config { devices: 2, ..Config::default() });
+    let device = device_of(&driver);
+    let other = Context::new(&driver, DeviceIndex(1)).unwrap();
+    let buffer = DeviceBuffer::<u32>::zeroed(&other, 1).unwrap();
+    let error = buffer.upload(&device.stream, &[1]).unwrap_err();
+    assert_eq!(error, Error::ForeignContext { what: "the stream" });
+    let error = Context::new(&driver, DeviceIndex(2)).unwrap_err();
+    assert_eq!(error, Error::NoSuchDevice { index: 2, count: 2 });
+}

@@ -1,0 +1,150 @@
+//! What one thread does costs no other thread its capture.
+
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{TryRecvError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use retrograph_driver::{
+    CaptureMode, Context, DeviceBuffer, Driver, Error, KernelArguments, KernelLaunch,
+    LaunchGeometry, PinnedBuffer, Stream,
+};
+
+use crate::device::{alone, device_of, loaded_twice};
+use crate::disturbers::{Disturb, Disturber, THROUGH_THE_API};
+use crate::ptx::{SCALE, load};
+
+/// Long enough for hundreds of captures.
+const LEAST: Duration = Duration::from_millis(50);
+/// So many rounds are seen of a disturber that is slow, such as one that compiles.
+const ROUNDS: u32 = 3;
+const MOST: Duration = Duration::from_millis(400);
+/// A first round is waited for much longer. Captures stay inside of the process, but what disturbs
+/// them may wait for the kernel of the system, which other processes keep busy meanwhile: on an
+/// H200 beside processes that made contexts, no pinned memory was had in the time of 400 ms.
+const FIRST: Duration = Duration::from_secs(30);
+const ENQUEUED: usize = 50;
+
+/// What one kind of disturber did to the captures of another thread.
+struct Outcome {
+    name: &'static str,
+    captures: u32,
+    rounds: u32,
+    lost: u32,
+    /// Of the first lost one.
+    error: Option<String>,
+    /// Of the other thread.
+    failure: Option<String>,
+}
+
+/// Captures on this thread for a while, and lets another one do `disturb` over and over.
+fn disturbed([driver, other]: &[Driver; 2], (name, disturb): (&'static str, Disturb)) -> Outcome {
+    let (device, rounds) = (device_of(driver), AtomicU32::new(0));
+    let buffer = DeviceBuffer::zeroed(&device.context, 8).unwrap();
+    let failure = OnceLock::new();
+    let disturber = Disturber { device, buffer, other: other.clone(), failure };
+    let (stop, stopped) = channel::<()>();
+    let mut outcome = Outcome { name, captures: 0, rounds: 0, lost: 0, error: None, failure: None };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let stopped = stopped;
+            while stopped.try_recv() == Err(TryRecvError::Empty) && disturber.works(disturb) {
+                rounds.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        // Dropped by a panic too, so that the other thread ends.
+        let _stop = stop;
+        let started = Instant::now();
+        capture_while(&disturber.device.context, &mut outcome, || {
+            let most = match rounds.load(Ordering::Relaxed) {
+                0 => FIRST,
+                done if done < ROUNDS => MOST,
+                _ => LEAST,
+            };
+            // A round that failed ends the other thread, and no further one comes.
+            started.elapsed() < most && disturber.failure.get().is_none()
+        });
+    });
+    outcome.rounds = rounds.into_inner();
+    outcome.failure = disturber.failure.into_inner();
+    outcome
+}
+
+fn capture_while(context: &Context, outcome: &mut Outcome, more: impl Fn() -> bool) {
+    let stream = Stream::new(context).unwrap();
+    let function = load(context, SCALE, "scale");
+    let buffer = DeviceBuffer::<f32>::zeroed(context, 8).unwrap();
+    let arguments = KernelArguments::new().address(buffer.address()).u32(8).f32(2.0);
+    let geometry = LaunchGeometry::linear(1, 32);
+    let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
+    // One capture at least, on a machine on which the other thread has held up even that.
+    while outcome.captures == 0 || more() {
+        outcome.captures += 1;
+        let captured = stream.capture(CaptureMode::ThreadLocal, |capturing| {
+            // SAFETY: the arguments are those of the function, and the graph is never launched.
+            (0..ENQUEUED).try_for_each(|_| unsafe { capturing.launch(&launch) })
+        });
+        match captured {
+            Ok(graph) => assert_eq!(graph.nodes().unwrap().len(), ENQUEUED),
+            Err(error) => {
+                outcome.lost += 1;
+                outcome.error.get_or_insert(error.to_string());
+            }
+        }
+    }
+}
+
+fn table(outcomes: &[Outcome]) -> String {
+    let mut text = String::from("lost of captures (rounds of the other thread):\n");
+    for Outcome { name, captures, rounds, lost, error, failure } in outcomes {
+        let said = [error, failure].map(|text| text.as_deref().unwrap_or_default()).join("; ");
+        let _ = writeln!(text, "{lost:6} of {captures:6} ({rounds:6}) {name} {said}");
+    }
+    text
+}
+
+#[test]
+// The table of what was measured is of use when nothing is lost, too.
+#[allow(clippy::print_stderr)]
+fn no_capture_is_lost_by_what_another_thread_does() {
+    let name = "no_capture_is_lost_by_what_another_thread_does";
+    // Alone, since other tests would keep the two threads from what they are to try.
+    alone(&format!("disturbed_captures::{name}"), |_| {
+        let drivers = loaded_twice();
+        let outcomes = THROUGH_THE_API.map(|case| disturbed(&drivers, case));
+        eprintln!("{}", table(&outcomes));
+        for Outcome { name, captures, rounds, .. } in &outcomes {
+            assert!(*captures > 0 && *rounds > 0, "{name}: nothing was tried");
+        }
+        let undisturbed = |outcome: &Outcome| outcome.lost == 0 && outcome.failure.is_none();
+        assert!(outcomes.iter().all(undisturbed), "{}", table(&outcomes));
+    });
+}
+
+#[test]
+fn every_load_of_the_driver_knows_of_a_capture() {
+    let [driver, other] = loaded_twice();
+    let (here, there) = (device_of(&driver), device_of(&other));
+    let pinned = PinnedBuffer::<u32>::from_slice(&there.context, &[1; 8]).unwrap();
+    let buffer = DeviceBuffer::from_slice(&here.stream, &pinned).unwrap();
+    let captured = here.stream.capture(CaptureMode::ThreadLocal, |capturing| {
+        let waiting = thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                drop(pinned);
+                let refused = there.context.synchronize().unwrap_err();
+                assert!(matches!(refused, Error::RefusedDuringCapture { .. }), "{refused}");
+                there.context.deferred_releases()
+            });
+            other.join().unwrap()
+        });
+        assert!(waiting > 0, "pinned memory was freed, which waits for the context");
+        let refused = there.stream.synchronize().unwrap_err();
+        assert!(matches!(refused, Error::RefusedDuringCapture { .. }), "{refused}");
+        // SAFETY: the range is that of the buffer, and the graph is never launched.
+        unsafe { capturing.stream().fill_u32(buffer.address(), 2, 8) }
+    });
+    assert_eq!(captured.unwrap().nodes().unwrap().len(), 1);
+    assert_eq!(buffer.download(&there.stream).unwrap(), [1; 8], "the same context");
+}

@@ -1,0 +1,257 @@
+//! Graphs made by hand.
+
+use retrograph_driver::{
+    Context, DeviceBuffer, DeviceCopy, DeviceFill, DeviceIndex, Error, Graph, KernelArguments,
+    KernelLaunch, LaunchGeometry, NodeKind, UpdateOutcome,
+};
+use retrograph_driver_sim::Config;
+
+use crate::device::{Device, device, simulated};
+use crate::ptx::{SCALE, load};
+
+/// A fill of one whole buffer.
+fn fill(buffer: &DeviceBuffer<u32>, pattern: u32) -> DeviceFill {
+    DeviceFill { target: buffer.address(), pattern, words: buffer.len() }
+}
+
+/// Adds a fill of `buffer`, which the graph keeps.
+fn add_fill(graph: &mut Graph, buffer: &DeviceBuffer<u32>, pattern: u32) {
+    graph.keep(buffer.owner());
+    // SAFETY: the range is that of the buffer, which the graph keeps.
+    unsafe { graph.add_fill(&fill(buffer, pattern), &[]) }.unwrap();
+}
+
+#[test]
+fn nodes_run_in_the_order_of_the_edges() {
+    let Device { context, stream } = device();
+    let function = load(&context, SCALE, "scale");
+    let source = DeviceBuffer::from_slice(&stream, &[1.0_f32, 2.0, 3.0, 4.0]).unwrap();
+    let target = DeviceBuffer::<f32>::zeroed(&context, 4).unwrap();
+    let arguments = KernelArguments::new().address(target.address()).u32(4).f32(10.0);
+    let geometry = LaunchGeometry::linear(1, 32);
+    let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
+    let copy = DeviceCopy { target: target.address(), source: source.address(), bytes: 16 };
+
+    let mut graph = Graph::new(&context).unwrap();
+    graph.keep(source.owner());
+    graph.keep(target.owner());
+    // SAFETY: the ranges are those of the buffers, which the graph keeps.
+    let (copied, scaled) = unsafe {
+        let copied = graph.add_copy(&copy, &[]).unwrap();
+        (copied, graph.add_kernel(&launch, &[]).unwrap())
+    };
+    graph.add_edge(copied, scaled).unwrap();
+    let end = graph.add_empty(&[scaled]).unwrap();
+    assert_eq!(graph.nodes().unwrap().len(), 3);
+    let mut edges = graph.edges().unwrap();
+    edges.sort_by_key(|(_, later)| *later == end);
+    assert_eq!(edges, [(copied, scaled), (scaled, end)]);
+    let kinds = [copied, scaled, end].map(|node| graph.kind(node).unwrap());
+    assert_eq!(kinds, [NodeKind::Copy, NodeKind::Kernel, NodeKind::Empty]);
+
+    let mut exec = graph.instantiate().unwrap();
+    exec.launch(&stream).unwrap();
+    exec.launch(&stream).unwrap();
+    assert_eq!(target.download(&stream).unwrap(), [10.0, 20.0, 30.0, 40.0]);
+}
+
+#[test]
+fn a_cycle_is_refused() {
+    let Device { context, .. } = device();
+    let mut graph = Graph::new(&context).unwrap();
+    let first = graph.add_empty(&[]).unwrap();
+    let second = graph.add_empty(&[first]).unwrap();
+    let closed = graph.add_edge(second, first);
+    assert!(closed.is_err() || graph.instantiate().is_err());
+}
+
+#[test]
+fn a_graph_keeps_what_it_touches() {
+    let Device { context, stream } = device();
+    let buffer = DeviceBuffer::<u32>::zeroed(&context, 4).unwrap();
+    let address = buffer.address();
+    let mut graph = Graph::new(&context).unwrap();
+    add_fill(&mut graph, &buffer, 8);
+    let owner = std::sync::Arc::downgrade(&buffer.owner());
+    drop(buffer);
+    let mut exec = graph.instantiate().unwrap();
+    drop(graph);
+    exec.launch(&stream).unwrap();
+    let mut words = [0_u32; 4];
+    // SAFETY: the exec keeps the memory at the address, and the wait comes before the read.
+    unsafe { stream.copy_to_host(words.as_mut_ptr().cast(), address, 16) }.unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!(words, [8; 4]);
+    assert!(owner.upgrade().is_some());
+    drop(exec);
+    // On a GPU another test may capture at this moment, which puts the release off.
+    if context.driver().is_simulated() {
+        assert!(owner.upgrade().is_none(), "the memory outlives its last user");
+    }
+}
+
+#[test]
+fn nodes_of_another_graph_are_refused() {
+    let Device { context, .. } = device();
+    let mut one = Graph::new(&context).unwrap();
+    let mut two = Graph::new(&context).unwrap();
+    let node = one.add_empty(&[]).unwrap();
+    assert_eq!(two.add_empty(&[node]).unwrap_err(), Error::ForeignNode);
+    assert_eq!(two.kind(node).unwrap_err(), Error::ForeignNode);
+    let own = two.add_empty(&[]).unwrap();
+    assert_eq!(two.add_edge(node, own).unwrap_err(), Error::ForeignNode);
+}
+
+#[test]
+fn a_child_graph_is_one_node_that_keeps_what_the_child_keeps() {
+    let Device { context, stream } = device();
+    let buffer = DeviceBuffer::<u32>::zeroed(&context, 4).unwrap();
+    let mut parent = Graph::new(&context).unwrap();
+    {
+        let mut child = Graph::new(&context).unwrap();
+        add_fill(&mut child, &buffer, 6);
+        parent.add_child(&child, &[]).unwrap();
+    }
+    let nodes = parent.nodes().unwrap();
+    assert_eq!(parent.kind(nodes[0]).unwrap(), NodeKind::Child);
+    parent.instantiate().unwrap().launch(&stream).unwrap();
+    assert_eq!(buffer.download(&stream).unwrap(), [6; 4]);
+}
+
+#[test]
+fn parameters_can_be_read_back_and_set() {
+    let Device { context, stream } = device();
+    let function = load(&context, SCALE, "scale");
+    let buffer = DeviceBuffer::from_slice(&stream, &[1.0_f32; 4]).unwrap();
+    let geometry = LaunchGeometry::linear(2, 32);
+    let arguments = |by: f32| KernelArguments::new().address(buffer.address()).u32(4).f32(by);
+    let (by_two, by_three) = (arguments(2.0), arguments(3.0));
+    let double = KernelLaunch { function: &function, geometry, arguments: &by_two };
+    let triple = KernelLaunch { arguments: &by_three, ..double };
+
+    let mut graph = Graph::new(&context).unwrap();
+    graph.keep(buffer.owner());
+    // SAFETY: the arguments are those of the function; the graph keeps the buffer.
+    let node = unsafe { graph.add_kernel(&double, &[]) }.unwrap();
+    let held = graph.kernel_params(node).unwrap();
+    assert_eq!((held.function, held.geometry), (function.raw(), geometry));
+    if let Some(bytes) = held.arguments {
+        let expected: Vec<_> = (0..3).map(|index| by_two.bytes(index).to_vec()).collect();
+        assert_eq!(bytes, expected);
+    }
+    let mut exec = graph.instantiate().unwrap();
+    exec.launch(&stream).unwrap();
+    // SAFETY: as above.
+    unsafe { exec.set_kernel_params(node, &triple) }.unwrap();
+    exec.launch(&stream).unwrap();
+    assert_eq!(buffer.download(&stream).unwrap(), [6.0; 4]);
+}
+
+#[test]
+fn copies_and_fills_of_an_exec_can_be_set_and_keep_their_kind() {
+    let Device { context, stream } = device();
+    let words = DeviceBuffer::from_slice(&stream, &[1_u32, 2, 3, 4]).unwrap();
+    let at = |word: u64| words.address() + 4 * word;
+    let mut graph = Graph::new(&context).unwrap();
+    graph.keep(words.owner());
+    let copy = DeviceCopy { target: at(0), source: at(1), bytes: 4 };
+    let fill = DeviceFill { target: at(3), pattern: 8, words: 1 };
+    // SAFETY: the ranges are in the buffer, which the graph keeps, and the edge orders them.
+    let (copied, filled) = unsafe {
+        let copied = graph.add_copy(&copy, &[]).unwrap();
+        (copied, graph.add_fill(&fill, &[copied]).unwrap())
+    };
+    let mut exec = graph.instantiate().unwrap();
+    let mut other = Graph::new(&context).unwrap();
+    let foreign = other.add_empty(&[]).unwrap();
+    // SAFETY: as above, and the graph lives.
+    unsafe {
+        exec.set_copy_params(copied, &DeviceCopy { source: at(2), ..copy }).unwrap();
+        exec.set_fill_params(filled, &DeviceFill { pattern: 9, ..fill }).unwrap();
+        assert_eq!(exec.set_copy_params(foreign, &copy).unwrap_err(), Error::ForeignNode);
+        assert_eq!(exec.set_fill_params(foreign, &fill).unwrap_err(), Error::ForeignNode);
+        assert!(exec.set_fill_params(copied, &fill).is_err(), "a copy does not become a fill");
+    }
+    exec.launch(&stream).unwrap();
+    assert_eq!(words.download(&stream).unwrap(), [3, 2, 3, 9]);
+}
+
+#[test]
+fn an_update_takes_parameters_and_refuses_another_shape() {
+    let Device { context, stream } = device();
+    let one = DeviceBuffer::<u32>::zeroed(&context, 4).unwrap();
+    let two = DeviceBuffer::<u32>::zeroed(&context, 4).unwrap();
+    let (mut first, mut second) = (Graph::new(&context).unwrap(), Graph::new(&context).unwrap());
+    add_fill(&mut first, &one, 1);
+    add_fill(&mut second, &two, 2);
+    let mut exec = first.instantiate().unwrap();
+    assert_eq!(exec.update(&second).unwrap(), UpdateOutcome::Updated);
+    let owner = std::sync::Arc::downgrade(&two.owner());
+    let address = two.address();
+    drop((second, two));
+    assert!(owner.upgrade().is_some(), "the exec keeps what it was updated to");
+    exec.launch(&stream).unwrap();
+    let mut words = [0_u32; 4];
+    // SAFETY: the exec keeps the memory at the address, and the wait comes before the read.
+    unsafe { stream.copy_to_host(words.as_mut_ptr().cast(), address, 16) }.unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!((words, one.download(&stream).unwrap()), ([2; 4], vec![0; 4]));
+
+    let mut other = Graph::new(&context).unwrap();
+    other.add_empty(&[]).unwrap();
+    other.add_empty(&[]).unwrap();
+    let outcome = exec.update(&other).unwrap();
+    assert!(matches!(outcome, UpdateOutcome::Refused { .. }), "{outcome:?}");
+    exec.launch(&stream).unwrap();
+    stream.synchronize().unwrap();
+}
+
+#[test]
+fn a_graph_can_be_drawn() {
+    let Device { context, .. } = device();
+    let mut graph = Graph::new(&context).unwrap();
+    let first = graph.add_empty(&[]).unwrap();
+    graph.add_empty(&[first]).unwrap();
+    let dot = graph.to_dot().unwrap();
+    assert!(dot.starts_with("digraph") && dot.contains("n0 -> n1"), "{dot}");
+    let path = std::env::temp_dir().join(format!("retrograph-{}.dot", std::process::id()));
+    graph.write_dot(&path).unwrap();
+    let drawn = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert!(drawn.contains("digraph"), "{drawn}");
+    assert!(graph.write_dot(std::path::Path::new("a\0b")).is_err());
+}
+
+#[test]
+fn graphs_of_two_contexts_do_not_mix() {
+    let driver = simulated(Config { devices: 2, ..Config::default() });
+    let here = Context::new(&driver, DeviceIndex(0)).unwrap();
+    let there = Context::new(&driver, DeviceIndex(1)).unwrap();
+    let mut graph = Graph::new(&here).unwrap();
+    let child = Graph::new(&there).unwrap();
+    let error = graph.add_child(&child, &[]).unwrap_err();
+    assert_eq!(error, Error::ForeignContext { what: "the child graph" });
+}
+
+#[test]
+fn memory_nodes_are_refused_unless_asked_for() {
+    let Device { stream, .. } = device();
+    let captured = stream.capture(Default::default(), |capturing| {
+        // SAFETY: the place is valid, and what is allocated is freed in the same graph.
+        unsafe {
+            capturing.library_call("library", |table, stream| {
+                let mut address = 0;
+                let allocated = (table.cuMemAllocAsync)(&mut address, 1024, stream);
+                if !allocated.is_success() {
+                    return allocated;
+                }
+                (table.cuMemFreeAsync)(address, stream)
+            })
+        }
+    });
+    let mut graph = captured.unwrap();
+    assert_eq!(graph.instantiate().unwrap_err(), Error::MemoryNodes { nodes: 2 });
+    graph.allow_memory_nodes();
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    stream.synchronize().unwrap();
+}

@@ -1,0 +1,153 @@
+//! A pass as a table for people.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::pass::{BufferKind, Edges, MemoryPlan, OpId, Operation, OperationKind, Pass, Touch};
+use crate::program::{EdgeMode, Prediction, Strategy};
+
+/// Shows a pass: a line per operation, a line per buffer, the sums, and what a step is predicted to
+/// cost by each strategy and choice of edges.
+#[derive(Debug)]
+pub struct Explanation<'a> {
+    pass: &'a Pass,
+    plan: MemoryPlan,
+    edges: Edges,
+}
+
+impl Pass {
+    /// Tabulates operations and buffers with sizes and edges.
+    pub fn explain(&self) -> Explanation<'_> {
+        Explanation::new(self)
+    }
+}
+
+impl<'a> Explanation<'a> {
+    fn new(pass: &'a Pass) -> Self {
+        let plan = pass.plan();
+        let edges = pass.edges_with(&plan);
+        Self { pass, plan, edges }
+    }
+
+    fn operations(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.pass.operations().iter().map(|operation| operation.name().len());
+        let width = names.max().unwrap_or(0).max("operation".len());
+        writeln!(f, "{:>6}  {:width$}  {:<14}  touches", "#", "operation", "waits for")?;
+        for (at, operation) in self.pass.operations().iter().enumerate() {
+            let edges = self.edges.into_operation(OpId(at as u32));
+            let waits: Vec<_> = edges.iter().map(|edge| edge.from.to_string()).collect();
+            let (name, waits) = (operation.name(), shortened(&waits));
+            write!(f, "{at:>6}  {name:width$}  {waits:<14}  ")?;
+            self.touches(f, operation)?;
+        }
+        Ok(())
+    }
+
+    fn touches(&self, f: &mut fmt::Formatter<'_>, operation: &Operation) -> fmt::Result {
+        let (writes, reads): (Vec<&Touch>, Vec<&Touch>) =
+            operation.touches().iter().partition(|touch| touch.access.writes());
+        let names = |touches: &[&Touch]| {
+            let name = |touch: &&Touch| self.pass.name_of(touch.buffer);
+            shortened(&touches.iter().map(name).collect::<Vec<_>>())
+        };
+        writeln!(f, "{} -> {}", names(&reads), names(&writes))
+    }
+
+    /// By the model that [`EdgeMode::Auto`] chooses by.
+    fn prediction(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let operations = self.pass.operations();
+        let bytes: Vec<usize> = operations.iter().map(Operation::moved_bytes).collect();
+        let prediction = Prediction::new(&self.edges, &bytes, EdgeMode::Auto);
+        let library = |one: &Operation| matches!(one.kind(), OperationKind::Library(_));
+        let by_hand = match operations.iter().any(library) {
+            true => Strategy::Hybrid,
+            false => Strategy::Manual,
+        };
+        writeln!(f, "a step takes at the least, by the costs of an H200:")?;
+        let mut row = |time: Duration, strategy: Strategy, how: &str| {
+            let microseconds = time.as_nanos() as f64 / 1e3;
+            writeln!(f, "{microseconds:>12.1} µs  {strategy:8} {how}")
+        };
+        for (mode, time) in &prediction.replays {
+            let chosen = if *mode == prediction.edges { ", by choice" } else { "" };
+            row(*time, by_hand, &format!("{mode} edges{chosen}"))?;
+        }
+        let chain = prediction.replay(EdgeMode::Chain).unwrap_or_default();
+        row(chain, Strategy::Capture, "one stream")?;
+        let bound = if prediction.host_bound() { "the host" } else { "the device" };
+        row(prediction.eager(), Strategy::Eager, &format!("bound by {bound}"))
+    }
+
+    fn buffers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.pass.buffers().map(|(_, buffer)| buffer.name().len());
+        let width = names.max().unwrap_or(0).max("buffer".len());
+        writeln!(f, "{:width$}  {:9}  {:>14}  {:>12}", "buffer", "kind", "elements", "offset")?;
+        for (id, buffer) in self.pass.buffers() {
+            let elements = format!("{} {}", buffer.len(), buffer.element());
+            let offset = self.plan.offset(id).or_else(|| {
+                let control = buffer.kind() == BufferKind::Control;
+                control.then(|| self.pass.control_layout().offset(id.index())).flatten()
+            });
+            let offset = offset.map_or_else(String::new, |offset| offset.to_string());
+            let (name, kind) = (buffer.name(), buffer.kind());
+            writeln!(f, "{name:width$}  {kind:9}  {elements:>14}  {offset:>12}")?;
+        }
+        Ok(())
+    }
+
+    fn kernels(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for operation in self.pass.operations() {
+            *counts.entry(operation.verb()).or_default() += 1;
+        }
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+        for (verb, count) in counts {
+            writeln!(f, "{count:>6} × {verb}")?;
+        }
+        Ok(())
+    }
+
+    fn sums(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes_of = |kind| {
+            let held = self.pass.buffers().filter(|(_, buffer)| buffer.kind() == kind);
+            held.map(|(_, buffer)| buffer.bytes()).sum::<usize>()
+        };
+        let (operations, edges) = (self.pass.operations().len(), self.edges.len());
+        let depth = self.edges.depth();
+        writeln!(f, "{operations} operations, {edges} edges, depth {depth}")?;
+        let external = bytes_of(BufferKind::External);
+        let controls = self.pass.control_layout().bytes();
+        writeln!(f, "{external} bytes bound from outside, {controls} bytes of controls")?;
+        let (peak, live) = (self.plan.peak_bytes(), self.plan.live_bytes());
+        let (unshared, reuse) = (self.plan.unshared_bytes(), self.plan.reuse());
+        write!(f, "{peak} bytes of transients, shared {reuse} ")?;
+        writeln!(f, "({unshared} without sharing, {live} alive at once)")
+    }
+}
+
+impl fmt::Display for Explanation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "pass `{}`", self.pass.name())?;
+        self.sums(f)?;
+        writeln!(f)?;
+        self.prediction(f)?;
+        writeln!(f)?;
+        self.kernels(f)?;
+        writeln!(f)?;
+        self.operations(f)?;
+        writeln!(f)?;
+        self.buffers(f)
+    }
+}
+
+/// Lists over many tensors would fill the screen; the first few say enough.
+fn shortened(names: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let shown = names[..names.len().min(SHOWN)].join(", ");
+    match names.len().checked_sub(SHOWN) {
+        Some(more @ 1..) => format!("{shown} and {more} more"),
+        _ => shown,
+    }
+}

@@ -1,0 +1,61 @@
+//! Matrix products by cuBLAS as operations: row-major, like all matrices of the workspace.
+
+use super::buffer::Slice;
+use super::error::PassError;
+use super::library::LibraryCall;
+use crate::library::{GemmProblem, MatrixShape};
+
+/// `c = alpha · a · b`, plus what `c` held if it accumulates, in single precision without TF32.
+///
+/// All matrices lie by rows. For one handle, device and version cuBLAS gives the same bits each
+/// time when one stream uses a workspace at a time, which the edges of a pass see to.
+#[derive(Clone, Copy, Debug)]
+pub struct LibraryGemm {
+    /// `rows × inner`, or `inner × rows` if it is transposed.
+    pub a: Slice<f32>,
+    /// `inner × columns`, or `columns × inner` if it is transposed.
+    pub b: Slice<f32>,
+    /// `rows × columns`.
+    pub c: Slice<f32>,
+    /// Scratch memory of the library, [`CUBLAS_WORKSPACE_BYTES`](super::CUBLAS_WORKSPACE_BYTES)
+    /// or less. Products that share one wait for each other.
+    pub workspace: Slice<u32>,
+    /// The sizes.
+    pub shape: MatrixShape,
+    /// Whether `a` is used transposed.
+    pub transpose_a: bool,
+    /// Whether `b` is used transposed.
+    pub transpose_b: bool,
+    /// The factor of the product.
+    pub alpha: f32,
+    /// Whether the product is added to what `c` holds.
+    pub accumulate: bool,
+}
+
+impl LibraryGemm {
+    /// The operation.
+    ///
+    /// # Errors
+    /// When a size is 0 or too large for cuBLAS, or a slice has another length than its matrix.
+    pub fn call(&self) -> Result<LibraryCall, PassError> {
+        let MatrixShape { rows, columns, inner } = self.shape;
+        for (operand, slice, len) in [
+            ("a", self.a, rows.saturating_mul(inner)),
+            ("b", self.b, inner.saturating_mul(columns)),
+            ("c", self.c, rows.saturating_mul(columns)),
+        ] {
+            if slice.len() != len || len == 0 {
+                let found = slice.len();
+                return Err(PassError::MatrixLength { operand, expected: len, found });
+            }
+        }
+        let (alpha, accumulate) = (self.alpha, self.accumulate);
+        let (transpose_a, transpose_b) = (self.transpose_a, self.transpose_b);
+        let problem =
+            GemmProblem { shape: self.shape, transpose_a, transpose_b, alpha, accumulate };
+        problem.by_columns().map_err(|_| PassError::MatrixSize { shape: self.shape })?;
+        let call = LibraryCall::gemm(problem).reads(self.a).reads(self.b);
+        let call = if accumulate { call.updates(self.c) } else { call.writes(self.c) };
+        Ok(call.writes(self.workspace))
+    }
+}
