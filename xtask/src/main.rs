@@ -1,6 +1,7 @@
 //! Development tasks: `cargo xtask <verb>`, one file per verb.
 
 mod ci;
+mod circles;
 mod codegen;
 mod conformance;
 mod mutants;

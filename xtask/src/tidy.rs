@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 
 use self::names::RetiredNames;
+use crate::circles;
 use crate::workspace::{self, command, output};
 
 /// What each package of the workspace may depend on, as ARCHITECTURE.md draws it.
@@ -56,6 +57,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let mut complaints = Vec::new();
     dependencies(&mut complaints)?;
     bans(&mut complaints)?;
+    circles::check(&mut complaints)?;
     let files = tracked_files()?;
     let names = names::RetiredNames::load()?;
     for path in &files {

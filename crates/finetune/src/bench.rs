@@ -8,7 +8,7 @@ pub mod decode;
 
 use std::time::{Duration, Instant};
 
-use retrograph_runtime::{BuildOptions, EarlyStart, EdgeMode, ModuleCache, Policy, Stream};
+use retrograph_runtime::{BuildOptions, EdgeMode, ModuleCache, PdlMode, Policy, Stream};
 use serde::{Deserialize, Serialize};
 
 use crate::config::TrainingConfig;
@@ -87,12 +87,12 @@ impl Contender {
             Self::ManualWidth4 => (Policy::Manual, EdgeMode::Width(4)),
             Self::ManualChain => (Policy::Manual, EdgeMode::Chain),
         };
-        let early_start = match self {
-            Self::ManualLate => EarlyStart::Never,
-            _ => EarlyStart::default(),
+        let pdl = match self {
+            Self::ManualLate => PdlMode::Never,
+            _ => PdlMode::default(),
         };
         let equally_urgent = self == Self::ManualEqual;
-        BuildOptions { policy, edges, early_start, equally_urgent, ..BuildOptions::default() }
+        BuildOptions { policy, edges, pdl, equally_urgent, ..BuildOptions::default() }
     }
 
     /// How its step is described.

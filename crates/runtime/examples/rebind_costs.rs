@@ -1,5 +1,5 @@
-//! What each rung of the update ladder costs: programs of 10, 100 and 1000 nodes are bound to other
-//! memory again and again, every rung is forced, and results are compared with those of programs
+//! What each update strategy costs: programs of 10, 100 and 1000 nodes are bound to other
+//! memory again and again, every update strategy is forced, and results are compared with those of programs
 //! that were built for the memory.
 //!
 //! ```text
@@ -7,10 +7,10 @@
 //! rebind_costs --simulated     # checks only: no times, since they would mean nothing
 //! ```
 //!
-//! Each line has the rung, the nodes of the graph, the nodes that name a moved buffer, the host
+//! Each line has the update strategy (`rung`), the nodes of the graph, the nodes that name a moved buffer, the host
 //! time of the rebind, and the time from the start of a step to the end of its work on the device:
 //! for the first step behind a rebind, which may pay for it, and for the one after that. Lines of
-//! the rung `build` are of programs that are built anew, for comparison.
+//! the update strategy `build` are of programs that are built anew, for comparison.
 
 use std::error::Error;
 use std::io::Write;
@@ -21,7 +21,7 @@ use retrograph_driver_sim::Simulator;
 use retrograph_kernels::{Access, Argument, BufferArgument};
 use retrograph_runtime::{
     Bindings, Context, CustomImage, CustomLaunch, DeviceBuffer, DeviceIndex, Driver, ModuleCache,
-    Origin, Pass, Policy, Program, Rung, Slice, Stream, WarmModules,
+    Origin, Pass, Policy, Program, Slice, Stream, UpdateStrategy, WarmModules,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -56,7 +56,12 @@ const AFFINE: &str = "
 const LEN: usize = 128;
 /// One node in so many names the first buffer, all others the second one.
 const SHARE: usize = 10;
-const RUNGS: [Rung; 4] = [Rung::Control, Rung::SetParams, Rung::ExecUpdate, Rung::Rebuild];
+const UPDATES: [UpdateStrategy; 4] = [
+    UpdateStrategy::KeepGraph,
+    UpdateStrategy::SetNodeParams,
+    UpdateStrategy::ExecUpdate,
+    UpdateStrategy::Rebuild,
+];
 
 /// A pass of launches on two buffers.
 struct Described {
@@ -141,7 +146,7 @@ impl Bench {
 
     /// Binds a program `times` times to fresh memory for the buffers that `moves` names, and does
     /// two steps after each.
-    fn measure(&self, least: Rung, moves: [bool; 2], times: usize) -> Outcome<Line> {
+    fn measure(&self, least: UpdateStrategy, moves: [bool; 2], times: usize) -> Outcome<Line> {
         let mut held = self.buffers()?;
         let mut program = self.build(&self.described.bindings(&held))?;
         let expected = self.two_steps()?;
@@ -159,14 +164,14 @@ impl Bench {
             self.stream.synchronize()?;
             let rebound = program.rebind_from(least, &self.stream, &bindings)?;
             if !rebound.failed.is_empty() {
-                return Err(format!("{} failed: {:?}", rebound.rung, rebound.failed).into());
+                return Err(format!("{} failed: {:?}", rebound.update, rebound.failed).into());
             }
-            (line.rung, line.set) = (rebound.rung.to_string(), rebound.nodes);
+            (line.update, line.set) = (rebound.update.to_string(), rebound.nodes);
             line.rebind.push(rebound.time);
             line.first_step.push(self.step(&mut program)?);
             line.later_step.push(self.step(&mut program)?);
             if self.bits(&held)? != expected {
-                return Err(format!("after {} a step computes something else", line.rung).into());
+                return Err(format!("after {} a step computes something else", line.update).into());
             }
         }
         Ok(line)
@@ -176,7 +181,7 @@ impl Bench {
     fn measure_build(&self, times: usize) -> Outcome<Line> {
         let buffers = self.buffers()?;
         let bindings = self.described.bindings(&buffers);
-        let mut line = Line { rung: "build".to_owned(), ..Line::default() };
+        let mut line = Line { update: "build".to_owned(), ..Line::default() };
         for _ in 0..times {
             let started = Instant::now();
             let mut program = self.build(&bindings)?;
@@ -198,10 +203,10 @@ impl Bench {
     }
 }
 
-/// What was measured of one rung.
+/// Measurements of one update strategy.
 #[derive(Default)]
 struct Line {
-    rung: String,
+    update: String,
     nodes: usize,
     set: usize,
     rebind: Vec<Duration>,
@@ -211,8 +216,8 @@ struct Line {
 
 impl Line {
     fn write(&self, simulated: bool, moved: usize, to: &mut impl Write) -> Outcome<()> {
-        let Self { rung, nodes, set, .. } = self;
-        write!(to, r#"{{"k":"rebind","rung":"{rung}","nodes":{nodes},"moved":{moved},"#)?;
+        let Self { update, nodes, set, .. } = self;
+        write!(to, r#"{{"k":"rebind","rung":"{update}","nodes":{nodes},"moved":{moved},"#)?;
         write!(to, r#""set":{set},"checked":{}"#, self.rebind.len())?;
         if simulated {
             writeln!(to, r#","times":"SIMULATED"}}"#)?;
@@ -251,9 +256,9 @@ fn main() -> Outcome<()> {
         let times = if bench.simulated { 2 } else { 101 };
         bench.measure_build(times)?.write(bench.simulated, 0, &mut to)?;
         for (moves, moved) in [([false, false], 0), ([true, false], 1), ([true, true], 2)] {
-            // Without a move every other rung would do the same work as with one.
-            for least in RUNGS.into_iter().skip(usize::from(moved > 0)) {
-                if moved > 0 || least == Rung::Control {
+            // Without a move every other strategy would do the same work as with one.
+            for least in UPDATES.into_iter().skip(usize::from(moved > 0)) {
+                if moved > 0 || least == UpdateStrategy::KeepGraph {
                     bench.measure(least, moves, times)?.write(bench.simulated, moved, &mut to)?;
                 }
             }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::pass::{BufferKind, Edges, MemoryPlan, OpId, Operation, OperationKind, Pass, Touch};
+use crate::pass::{
+    BufferAccess, BufferKind, Edges, MemoryPlan, OpId, Operation, OperationKind, Pass,
+};
 use crate::program::{EdgeMode, Prediction, Strategy};
 
 /// Shows a pass: a line per operation, a line per buffer, the sums, and what a step is predicted to
@@ -33,23 +35,23 @@ impl<'a> Explanation<'a> {
     fn operations(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.pass.operations().iter().map(|operation| operation.name().len());
         let width = names.max().unwrap_or(0).max("operation".len());
-        writeln!(f, "{:>6}  {:width$}  {:<14}  touches", "#", "operation", "waits for")?;
+        writeln!(f, "{:>6}  {:width$}  {:<14}  accesses", "#", "operation", "waits for")?;
         for (at, operation) in self.pass.operations().iter().enumerate() {
             let edges = self.edges.into_operation(OpId(at as u32));
             let waits: Vec<_> = edges.iter().map(|edge| edge.from.to_string()).collect();
             let (name, waits) = (operation.name(), shortened(&waits));
             write!(f, "{at:>6}  {name:width$}  {waits:<14}  ")?;
-            self.touches(f, operation)?;
+            self.accesses(f, operation)?;
         }
         Ok(())
     }
 
-    fn touches(&self, f: &mut fmt::Formatter<'_>, operation: &Operation) -> fmt::Result {
-        let (writes, reads): (Vec<&Touch>, Vec<&Touch>) =
-            operation.touches().iter().partition(|touch| touch.access.writes());
-        let names = |touches: &[&Touch]| {
-            let name = |touch: &&Touch| self.pass.name_of(touch.buffer);
-            shortened(&touches.iter().map(name).collect::<Vec<_>>())
+    fn accesses(&self, f: &mut fmt::Formatter<'_>, operation: &Operation) -> fmt::Result {
+        let (writes, reads): (Vec<&BufferAccess>, Vec<&BufferAccess>) =
+            operation.accesses().iter().partition(|range| range.access.writes());
+        let names = |accesses: &[&BufferAccess]| {
+            let name = |range: &&BufferAccess| self.pass.name_of(range.buffer);
+            shortened(&accesses.iter().map(name).collect::<Vec<_>>())
         };
         writeln!(f, "{} -> {}", names(&reads), names(&writes))
     }

@@ -68,8 +68,9 @@ pub use pass::{
 };
 pub use picture::graph_to_svg;
 pub use program::{
-    Admission, AdmitError, Bindings, BuildError, BuildOptions, EarlyStart, EdgeMode, Policy,
-    Prediction, ProfileError, Program, Rebound, Report, Rung, StepError, StepOutcome, Strategy,
+    Admission, AdmitError, Bindings, BuildError, BuildOptions, EdgeMode, PdlMode, Policy,
+    Prediction, ProfileError, Program, Rebound, Report, StepError, StepOutcome, Strategy,
+    UpdateStrategy,
 };
 pub use regular_file::open_regular;
 

@@ -44,7 +44,7 @@ impl<'a> LibraryScope<'a> {
         self.ranges[at]
     }
 
-    /// Turns the code of the driver function `call` into a result. In a capture the first failure
+    /// RingCounter the code of the driver function `call` into a result. In a capture the first failure
     /// that passes through here is the one that is reported as the cause.
     ///
     /// # Errors

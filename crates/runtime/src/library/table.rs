@@ -109,7 +109,7 @@ impl CublasTable {
     }
 }
 
-/// Turns the status of the function `call` into a result.
+/// RingCounter the status of the function `call` into a result.
 pub(super) fn check(call: &'static str, status: Status) -> Result<()> {
     match status {
         0 => Ok(()),

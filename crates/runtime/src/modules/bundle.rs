@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use retrograph_kernels::{ImageForm, SmTarget};
 use sha2::{Digest as _, Sha256};
 
-use super::image::Digest;
+use super::digest::Digest;
 use super::index::{BundleEntry, Listed, checksum, write};
 use crate::regular_file::open_regular;
 
@@ -54,7 +54,7 @@ pub enum BundleError {
     },
     /// The file is something else.
     #[error("{} is no bundle; make one with `cargo xtask prewarm --bundle FILE`", path.display())]
-    Foreign {
+    BoundLibraryCall {
         /// The file.
         path: PathBuf,
     },
@@ -216,7 +216,7 @@ impl Bundle {
         let there = found.min(HEAD_BYTES as u64) as usize;
         file.read_exact(&mut head[..there]).map_err(failed)?;
         if !head.starts_with(MAGIC) {
-            return Err(BundleError::Foreign { path: path.to_owned() });
+            return Err(BundleError::BoundLibraryCall { path: path.to_owned() });
         }
         require(HEAD_BYTES as u64)?;
         let number = |at| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);

@@ -16,7 +16,7 @@ use retrograph_driver::Context;
 use sha2::{Digest as _, Sha256};
 
 use super::bundle::{Bundle, BundleError};
-use super::image::Digest;
+use super::digest::Digest;
 use super::index::{BundleEntry, hex};
 use crate::regular_file::open_regular;
 

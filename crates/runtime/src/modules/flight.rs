@@ -25,7 +25,7 @@ enum Slot<V> {
 }
 
 /// What a thread that wants something is told.
-enum Turn<K: Clone + Eq + Hash, V: Clone> {
+enum Lookup<K: Clone + Eq + Hash, V: Clone> {
     Made(V),
     /// It is the one that makes it.
     Mine(Claim<K, V>),
@@ -64,10 +64,10 @@ impl<K: Clone + Eq + Hash, V: Clone> Flights<K, V> {
         while !open.is_empty() {
             let (mut mine, mut busy) = (Vec::new(), Vec::new());
             for wanted in open {
-                match self.turn(S::key(&wanted)) {
-                    Turn::Made(made) => thread.take(wanted, made)?,
-                    Turn::Mine(claim) => mine.push((wanted, claim)),
-                    Turn::Busy => busy.push(wanted),
+                match self.look_up(S::key(&wanted)) {
+                    Lookup::Made(made) => thread.take(wanted, made)?,
+                    Lookup::Mine(claim) => mine.push((wanted, claim)),
+                    Lookup::Busy => busy.push(wanted),
                 }
             }
             if let (true, Some(first)) = (mine.is_empty(), busy.first()) {
@@ -80,14 +80,14 @@ impl<K: Clone + Eq + Hash, V: Clone> Flights<K, V> {
     }
 
     /// What is made of `key`, or the right to make it unless another thread has that.
-    fn turn(self: &Arc<Self>, key: &K) -> Turn<K, V> {
+    fn look_up(self: &Arc<Self>, key: &K) -> Lookup<K, V> {
         let mut slots = self.slots.lock();
         match slots.get(key) {
-            Some(Slot::Made(made)) => Turn::Made(made.clone()),
-            Some(Slot::Making) => Turn::Busy,
+            Some(Slot::Made(made)) => Lookup::Made(made.clone()),
+            Some(Slot::Making) => Lookup::Busy,
             None => {
                 slots.insert(key.clone(), Slot::Making);
-                Turn::Mine(Claim { flights: self.clone(), key: key.clone(), made: None })
+                Lookup::Mine(Claim { flights: self.clone(), key: key.clone(), made: None })
             }
         }
     }

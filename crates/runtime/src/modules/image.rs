@@ -5,14 +5,11 @@ use std::fmt;
 
 use retrograph_driver::{Context, Function, Module, Result};
 use retrograph_kernels::{ImageForm, Kernel, SmTarget, images};
-use sha2::{Digest as _, Sha256};
 
-use super::prewarm::PrewarmError;
+use super::digest::{Digest, digest_of};
+use super::error::PrewarmError;
 use super::target::image_target;
 use crate::pass::{CustomImage, CustomRequirement, Requirements};
-
-/// A SHA-256.
-pub type Digest = [u8; 32];
 
 /// An image on one device: an embedded one by its name, one of the caller's own by its content.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,10 +33,6 @@ impl From<&CustomImage> for ImageKey {
     fn from(image: &CustomImage) -> Self {
         Self::Custom { hash: digest_of(&image.ptx) }
     }
-}
-
-fn digest_of(ptx: &str) -> Digest {
-    Sha256::digest(ptx).into()
 }
 
 impl fmt::Display for ImageKey {

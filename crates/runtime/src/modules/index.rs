@@ -4,7 +4,7 @@ use retrograph_kernels::SmTarget;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-use super::image::Digest;
+use super::digest::Digest;
 
 /// The code of one image, to be put into a bundle.
 #[derive(Clone, Debug)]

@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 use retrograph_driver::{Context, Function, LoadError, Module, compile_ptx};
 
 use super::cache::ModuleCache;
-use super::compiler::{Compiler, Failure};
-use super::crew::Crew;
+use super::compile_workers::CompileWorkers;
+use super::compiler::Compiler;
 use super::disk::identity;
+use super::error::PrewarmError;
 use super::flight::{Claim, Settle};
 use super::image::{ImageKey, Wanted};
-use super::prewarm::{PrewarmError, Progress};
+use super::job::Failure;
+use super::progress::Progress;
 use super::report::{ImageReport, Source, Warning};
 use super::stored;
 
@@ -200,14 +202,14 @@ impl<'s> Session<'s> {
         let images: Vec<&str> = cold.iter().map(|(wanted, _)| wanted.ptx()).collect();
         let mut cold: Vec<_> = cold.into_iter().map(Some).collect();
         let limit = self.cache.options().warming.limit;
-        let crew = Crew {
+        let workers = CompileWorkers {
             compiler: &self.cache.options().warming.compiler,
             identity: identity(self.context()),
             device: self.context().device_target(),
-            workers: self.workers()?,
+            count: self.workers()?,
             limit,
         };
-        crew.compile(&images, &mut |made| {
+        workers.compile(&images, &mut |made| {
             let slot = made.index.map(|index| &mut cold[index]);
             let name = |(wanted, _): &Mine<'_, '_>| wanted.name.clone();
             match (made.code, slot) {

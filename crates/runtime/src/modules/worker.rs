@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use retrograph_driver::{Context, compile_ptx};
 
-use super::compiler::{Failure, Job, WorkerCommand};
+use super::compiler::WorkerCommand;
 use super::disk::identity;
+use super::job::{Failure, Job};
 
 /// Longer answers than this are none.
 const MOST_BYTES: u64 = 1 << 30;

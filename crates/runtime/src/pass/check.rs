@@ -2,27 +2,28 @@
 
 use retrograph_kernels::{Access, Argument, ParameterKind};
 
+use super::access::{BufferAccess, joined};
 use super::buffer::{Buffer, BufferKind};
 use super::error::PassError;
-use super::operation::{Operation, OperationKind, Touch, declared_touches, joined};
+use super::operation::{Operation, OperationKind, declared_accesses};
 use super::{BufferId, Pass};
 
 impl Pass {
     /// The operation with its joined touches, or the first reason to refuse it.
     pub(super) fn checked(&self, kind: OperationKind) -> Result<Operation, PassError> {
         let name = String::new();
-        let mut operation = Operation { name, kind, touches: Vec::new(), starts_early: false };
+        let mut operation = Operation { name, kind, accesses: Vec::new(), pdl: false };
         operation.name = match self.scope.as_str() {
             "" => operation.verb().to_owned(),
             scope => format!("{scope}/{}", operation.verb()),
         };
         self.check_arguments(&operation)?;
-        let touches = declared_touches(&operation.kind);
-        for touch in &touches {
-            self.check_bounds(&operation.name, touch)?;
+        let accesses = declared_accesses(&operation.kind);
+        for range in &accesses {
+            self.check_bounds(&operation.name, range)?;
         }
-        self.check_aliasing(&operation.name, &touches)?;
-        operation.touches = joined(touches);
+        self.check_aliasing(&operation.name, &accesses)?;
+        operation.accesses = joined(accesses);
         self.check_initialized(&operation)?;
         Ok(operation)
     }
@@ -34,7 +35,7 @@ impl Pass {
             OperationKind::Copy { .. }
             | OperationKind::Fill { .. }
             | OperationKind::Library(_)
-            | OperationKind::TakeControls => Ok(()),
+            | OperationKind::FetchStepParameters => Ok(()),
         }
     }
 
@@ -77,20 +78,20 @@ impl Pass {
     }
 
     /// The slice is ours and lies in its buffer, and controls are only read.
-    fn check_bounds(&self, operation: &str, touch: &Touch) -> Result<(), PassError> {
-        let Some(buffer) = self.buffer(touch.buffer) else {
+    fn check_bounds(&self, operation: &str, range: &BufferAccess) -> Result<(), PassError> {
+        let Some(buffer) = self.buffer(range.buffer) else {
             let (operation, pass) = (operation.to_owned(), self.name.clone());
             return Err(PassError::ForeignSlice { operation, pass });
         };
-        if touch.bytes.end > buffer.bytes() {
+        if range.bytes.end > buffer.bytes() {
             return Err(PassError::OutsideBuffer {
                 operation: operation.to_owned(),
                 buffer: buffer.name.clone(),
-                bytes: touch.bytes.clone(),
+                bytes: range.bytes.clone(),
                 buffer_bytes: buffer.bytes(),
             });
         }
-        if buffer.kind == BufferKind::Control && touch.access.writes() {
+        if buffer.kind == BufferKind::Control && range.access.writes() {
             let (operation, buffer) = (operation.to_owned(), buffer.name.clone());
             return Err(PassError::WritesControl { operation, buffer });
         }
@@ -99,12 +100,12 @@ impl Pass {
 
     /// No two arguments write the same bytes, and none reads what another writes unless the writer
     /// says that it updates in place.
-    fn check_aliasing(&self, operation: &str, touches: &[Touch]) -> Result<(), PassError> {
+    fn check_aliasing(&self, operation: &str, accesses: &[BufferAccess]) -> Result<(), PassError> {
         let (mut writes, mut reads): (Vec<_>, Vec<_>) =
-            touches.iter().cloned().partition(|touch| touch.access.writes());
+            accesses.iter().cloned().partition(|range| range.access.writes());
         // Reading ahead or not makes no difference here.
-        reads.iter_mut().for_each(|touch| touch.access = Access::Read);
-        writes.sort_by_key(|touch| (touch.buffer, touch.bytes.start));
+        reads.iter_mut().for_each(|range| range.access = Access::Read);
+        writes.sort_by_key(|range| (range.buffer, range.bytes.start));
         let twice = writes.windows(2).find_map(|pair| overlap(&pair[0], &pair[1]));
         let read_while_written = || overlap_of(&joined(reads), &writes);
         match twice.or_else(read_while_written) {
@@ -119,9 +120,9 @@ impl Pass {
 
     /// What is read holds something: an external, a control, or what was written earlier.
     fn check_initialized(&self, operation: &Operation) -> Result<(), PassError> {
-        for touch in operation.touches.iter().filter(|touch| touch.access.reads()) {
-            let buffer: &Buffer = &self.buffers[touch.buffer.index()];
-            if let Some(bytes) = self.initialized[touch.buffer.index()].first_gap(&touch.bytes) {
+        for range in operation.accesses.iter().filter(|range| range.access.reads()) {
+            let buffer: &Buffer = &self.buffers[range.buffer.index()];
+            if let Some(bytes) = self.initialized[range.buffer.index()].first_gap(&range.bytes) {
                 return Err(PassError::ReadBeforeWrite {
                     operation: operation.name.clone(),
                     buffer: buffer.name.clone(),
@@ -135,7 +136,7 @@ impl Pass {
 
 type Overlap = (BufferId, std::ops::Range<usize>);
 
-fn overlap(one: &Touch, other: &Touch) -> Option<Overlap> {
+fn overlap(one: &BufferAccess, other: &BufferAccess) -> Option<Overlap> {
     let start = one.bytes.start.max(other.bytes.start);
     let end = one.bytes.end.min(other.bytes.end);
     (one.buffer == other.buffer && start < end).then_some((one.buffer, start..end))
@@ -143,7 +144,7 @@ fn overlap(one: &Touch, other: &Touch) -> Option<Overlap> {
 
 /// The first overlap of a read with a whole write. Both lists are sorted, and neither overlaps
 /// with itself, so that one walk over both is enough.
-fn overlap_of(reads: &[Touch], writes: &[Touch]) -> Option<Overlap> {
+fn overlap_of(reads: &[BufferAccess], writes: &[BufferAccess]) -> Option<Overlap> {
     let (mut read, mut write) = (0, 0);
     while let (Some(left), Some(right)) = (reads.get(read), writes.get(write)) {
         if right.access == Access::Write

@@ -2,7 +2,7 @@
 //!
 //! All controls of a pass lie in one device allocation at fixed offsets. [`Controls`] is the image
 //! of that allocation on the host. Declaring the first control appends an operation that takes the
-//! values of the step ([`super::OperationKind::TakeControls`]), so that no value is ever part of a
+//! values of the step ([`super::OperationKind::FetchStepParameters`]), so that no value is ever part of a
 //! node, and whatever reads a control waits for it like for any other operation.
 
 use std::ops::Range;

@@ -2,9 +2,10 @@
 
 use retrograph_kernels::Access;
 
+use super::access::BufferAccess;
 use super::buffer::BufferKind;
 use super::edges::{Edges, infer};
-use super::operation::{Operation, Touch};
+use super::operation::Operation;
 use super::plan::{MemoryPlan, Reuse};
 use super::requirements::Requirements;
 use super::{Pass, dot};
@@ -33,7 +34,7 @@ impl Pass {
     /// Which operations must wait for which when transients lie as `plan` says: sharing bytes
     /// orders operations like any other use of the same bytes.
     pub fn edges_with(&self, plan: &MemoryPlan) -> Edges {
-        infer(self.operations.iter().map(Operation::touches), |touch| plan.place(touch)).0
+        infer(self.operations.iter().map(Operation::accesses), |range| plan.place(range)).0
     }
 
     /// The number of operations on the longest path of [`Pass::edges`].
@@ -44,19 +45,18 @@ impl Pass {
     /// Whether nothing of a step writes what `operation` declares as read ahead
     /// ([`Access::ReadBeforeWait`]), so that it can be let start before what is in front has ended.
     /// Controls are written in front of all operations.
-    pub(crate) fn leaves_what_is_read_ahead(&self, operation: &Operation) -> bool {
-        let ahead =
-            operation.touches().iter().filter(|touch| touch.access == Access::ReadBeforeWait);
-        let written = |ahead: &Touch| {
+    pub(crate) fn never_writes_read_ahead(&self, operation: &Operation) -> bool {
+        let ahead = operation.accesses().iter().filter(|range| range.access == Access::ReadBeforeWait);
+        let written = |ahead: &BufferAccess| {
             let held = self.buffer(ahead.buffer);
             if held.is_none_or(|buffer| buffer.kind() == BufferKind::Control) {
                 return true;
             }
-            let touches = self.operations.iter().flat_map(|operation| operation.touches());
-            touches.filter(|touch| touch.access.writes()).any(|touch| {
-                touch.buffer == ahead.buffer
-                    && touch.bytes.start < ahead.bytes.end
-                    && ahead.bytes.start < touch.bytes.end
+            let accesses = self.operations.iter().flat_map(|operation| operation.accesses());
+            accesses.filter(|range| range.access.writes()).any(|range| {
+                range.buffer == ahead.buffer
+                    && range.bytes.start < ahead.bytes.end
+                    && ahead.bytes.start < range.bytes.end
             })
         };
         !ahead.into_iter().any(written)

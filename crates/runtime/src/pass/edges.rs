@@ -8,8 +8,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
+use super::access::BufferAccess;
 use super::ancestors::Ancestors;
-use super::operation::{OpId, Touch};
+use super::operation::OpId;
 use super::place::{Place, Space};
 
 /// Why one operation waits for another.
@@ -136,27 +137,30 @@ impl Edges {
 
 /// The edges between operations with these touches when touches lie where `place` says, and who
 /// comes before whom.
-pub(crate) fn infer<'a, O>(operations: O, place: impl Fn(&Touch) -> Place) -> (Edges, Ancestors)
+pub(crate) fn infer<'a, O>(
+    operations: O,
+    place: impl Fn(&BufferAccess) -> Place,
+) -> (Edges, Ancestors)
 where
-    O: ExactSizeIterator<Item = &'a [Touch]>,
+    O: ExactSizeIterator<Item = &'a [BufferAccess]>,
 {
     let mut ancestors = Ancestors::new(operations.len());
     let mut edges = Edges { incoming: Vec::new(), levels: Vec::new() };
     let mut spaces: HashMap<Space, Segments> = HashMap::new();
     let mut found = Vec::new();
-    for (at, touches) in operations.enumerate() {
+    for (at, accesses) in operations.enumerate() {
         let id = OpId(at as u32);
-        for touch in touches {
-            let place = place(touch);
+        for range in accesses {
+            let place = place(range);
             let segments = spaces.entry(place.space).or_default();
-            segments.waits(place.bytes, touch.access.writes(), &mut |from, hazard| {
+            segments.waits(place.bytes, range.access.writes(), &mut |from, hazard| {
                 found.push(Edge { from, to: id, hazard });
             });
         }
-        for touch in touches {
-            let place = place(touch);
+        for range in accesses {
+            let place = place(range);
             let segments = spaces.entry(place.space).or_default();
-            segments.touch(place.bytes, touch.access.writes(), id);
+            segments.note_access(place.bytes, range.access.writes(), id);
         }
         edges.push(reduced(&mut found, &mut ancestors));
     }
@@ -212,7 +216,7 @@ impl Segments {
     }
 
     /// Notes that `by` touched `bytes`.
-    fn touch(&mut self, bytes: Range<usize>, writes: bool, by: OpId) {
+    fn note_access(&mut self, bytes: Range<usize>, writes: bool, by: OpId) {
         self.split(bytes.start);
         self.split(bytes.end);
         if writes {

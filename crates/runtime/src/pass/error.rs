@@ -52,7 +52,7 @@ pub enum PassError {
     /// Two arguments of one operation overlap, and at least one of them is written.
     #[error(
         "`{operation}` writes bytes {bytes:?} of `{buffer}`, which another of its arguments \
-         touches too; only an argument that is declared as updated in place may do that"
+         accesses too; only an argument that is declared as updated in place may do that"
     )]
     Aliased {
         /// The operation.
@@ -112,7 +112,7 @@ pub enum PassError {
     /// Only launches of custom images can be asked to start early.
     #[error(
         "`{operation}` is no launch of a custom image; whether kernels of the workspace start \
-         early is `BuildOptions::early_start`"
+         early is `BuildOptions::pdl`"
     )]
     NotCustom {
         /// The operation; empty if the pass has none of this number.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use retrograph_driver::Result;
 use retrograph_kernels::{Access, Element};
 
+use super::access::BufferAccess;
 use super::buffer::Slice;
-use super::operation::Touch;
 use crate::library::{GemmProblem, LibraryScope};
 
 type Enqueue = dyn Fn(&LibraryScope<'_>) -> Result<()> + Send + Sync;
@@ -17,7 +17,7 @@ type Enqueue = dyn Fn(&LibraryScope<'_>) -> Result<()> + Send + Sync;
 #[derive(Clone, Debug, PartialEq)]
 pub struct LibraryCall {
     name: String,
-    touches: Vec<Touch>,
+    accesses: Vec<BufferAccess>,
     work: LibraryWork,
 }
 
@@ -38,31 +38,31 @@ impl LibraryCall {
         F: Fn(&LibraryScope<'_>) -> Result<()> + Send + Sync + 'static,
     {
         let work = LibraryWork::Closure(Arc::new(enqueue));
-        Self { name: name.into(), touches: Vec::new(), work }
+        Self { name: name.into(), accesses: Vec::new(), work }
     }
 
     pub(crate) fn gemm(problem: GemmProblem) -> Self {
         let work = LibraryWork::Gemm(problem);
-        Self { name: "cublas_gemm".to_owned(), touches: Vec::new(), work }
+        Self { name: "cublas_gemm".to_owned(), accesses: Vec::new(), work }
     }
 
     /// Declares elements that are read.
     pub fn reads<T: Element>(self, slice: Slice<T>) -> Self {
-        self.touches(slice, Access::Read)
+        self.accesses(slice, Access::Read)
     }
 
     /// Declares elements that are all written, without being read before.
     pub fn writes<T: Element>(self, slice: Slice<T>) -> Self {
-        self.touches(slice, Access::Write)
+        self.accesses(slice, Access::Write)
     }
 
     /// Declares elements that are changed in place.
     pub fn updates<T: Element>(self, slice: Slice<T>) -> Self {
-        self.touches(slice, Access::ReadWrite)
+        self.accesses(slice, Access::ReadWrite)
     }
 
-    fn touches<T: Element>(mut self, slice: Slice<T>, access: Access) -> Self {
-        self.touches.push(Touch::new(slice, access));
+    fn accesses<T: Element>(mut self, slice: Slice<T>, access: Access) -> Self {
+        self.accesses.push(BufferAccess::new(slice, access));
         self
     }
 
@@ -72,8 +72,8 @@ impl LibraryCall {
     }
 
     /// The declared ranges.
-    pub fn declared(&self) -> &[Touch] {
-        &self.touches
+    pub fn declared(&self) -> &[BufferAccess] {
+        &self.accesses
     }
 
     pub(crate) fn work(&self) -> &LibraryWork {

@@ -2,7 +2,9 @@
 
 use super::Pass;
 use super::buffer::BufferKind;
-use super::plan::ALIGNMENT;
+
+/// Alignment of transients, as of driver allocations.
+const ALIGNMENT: usize = 256;
 
 /// A transient with the operations that use it, in order.
 pub(super) struct Lifetime {
@@ -29,8 +31,8 @@ impl Lifetime {
 pub(super) fn lifetimes(pass: &Pass) -> Vec<Lifetime> {
     let mut uses = vec![Vec::new(); pass.buffers.len()];
     for (at, operation) in pass.operations.iter().enumerate() {
-        for touch in &operation.touches {
-            let uses = &mut uses[touch.buffer.index()];
+        for range in &operation.accesses {
+            let uses = &mut uses[range.buffer.index()];
             if uses.last() != Some(&at) {
                 uses.push(at);
             }

@@ -24,6 +24,7 @@
 //! Absent on purpose: allocation (a program binds memory), values that change between steps
 //! (declare a control), and control flow (build several passes).
 
+mod access;
 mod ancestors;
 mod buffer;
 mod check;
@@ -48,13 +49,14 @@ use std::sync::Arc;
 use retrograph_kernels::ops::FETCH_STEP_PARAMETERS;
 use retrograph_kernels::{Access, BufferArgument, Element, Launch};
 
+pub use access::BufferAccess;
 pub use buffer::{Buffer, BufferId, BufferKind, Slice};
 pub use controls::{ControlError, Controls};
 pub use edges::{Edge, Edges, Hazard};
 pub use error::PassError;
 pub use gemm::LibraryGemm;
 pub use library::LibraryCall;
-pub use operation::{CustomImage, CustomLaunch, OpId, Operation, OperationKind, Touch};
+pub use operation::{CustomImage, CustomLaunch, OpId, Operation, OperationKind};
 pub use plan::{MemoryPlan, Reuse};
 pub use requirements::{CustomRequirement, Requirements};
 
@@ -79,7 +81,7 @@ pub struct Pass {
     initialized: Vec<RangeSet>,
     controls: Arc<ControlLayout>,
     /// The operation that takes the values of controls.
-    takes_controls: Option<OpId>,
+    fetches_parameters: Option<OpId>,
 }
 
 impl Pass {
@@ -95,7 +97,7 @@ impl Pass {
             operations: Vec::new(),
             initialized: Vec::new(),
             controls: Arc::new(ControlLayout::new(id)),
-            takes_controls: None,
+            fetches_parameters: None,
         }
     }
 
@@ -130,23 +132,23 @@ impl Pass {
         self.initialized[index].insert(slice.byte_range());
         let (name, bytes) = (self.buffers[index].name.clone(), self.buffers[index].bytes());
         Arc::make_mut(&mut self.controls).push(index, name, bytes);
-        self.take(BufferArgument::new(slice, Access::Write));
+        self.fetch(BufferArgument::new(slice, Access::Write));
         slice
     }
 
     /// Lets the operation that takes controls write this one as well. It stands where the first
     /// control was declared, and so in front of whatever reads one.
-    fn take(&mut self, control: Touch) {
+    fn fetch(&mut self, control: BufferAccess) {
         if control.bytes.is_empty() {
             return;
         }
-        let at = *self.takes_controls.get_or_insert_with(|| {
-            let (kind, touches) = (OperationKind::TakeControls, Vec::new());
+        let at = *self.fetches_parameters.get_or_insert_with(|| {
+            let (kind, accesses) = (OperationKind::FetchStepParameters, Vec::new());
             let name = format!("controls/{}", FETCH_STEP_PARAMETERS.name);
-            self.operations.push(Operation { name, kind, touches, starts_early: false });
+            self.operations.push(Operation { name, kind, accesses, pdl: false });
             OpId(self.operations.len() as u32 - 1)
         });
-        self.operations[at.index()].touches.push(control);
+        self.operations[at.index()].accesses.push(control);
     }
 
     fn declare<T: Element>(&mut self, name: String, kind: BufferKind, len: usize) -> Slice<T> {
@@ -227,7 +229,7 @@ impl Pass {
     /// device (`docs/graphs.md`, "Edges that let a kernel start early").
     ///
     /// Kernels of the workspace wait by themselves where they can, and are let by
-    /// [`BuildOptions::early_start`](crate::BuildOptions::early_start).
+    /// [`BuildOptions::pdl`](crate::BuildOptions::pdl).
     ///
     /// # Safety
     /// Every thread of the entry point must execute `griddepcontrol.wait` before it touches global
@@ -235,10 +237,10 @@ impl Pass {
     ///
     /// # Errors
     /// [`PassError::NotCustom`].
-    pub unsafe fn start_early(&mut self, operation: OpId) -> Result<(), PassError> {
+    pub unsafe fn enable_pdl(&mut self, operation: OpId) -> Result<(), PassError> {
         match self.operations.get_mut(operation.index()) {
             Some(found) if matches!(found.kind, OperationKind::Custom(_)) => {
-                found.starts_early = true;
+                found.pdl = true;
                 Ok(())
             }
             found => {
@@ -273,9 +275,9 @@ impl Pass {
     /// The one place through which every operation enters the pass.
     fn append(&mut self, kind: OperationKind) -> Result<OpId, PassError> {
         let operation = self.checked(kind)?;
-        for touch in &operation.touches {
-            if touch.access.writes() {
-                self.initialized[touch.buffer.index()].insert(touch.bytes.clone());
+        for range in &operation.accesses {
+            if range.access.writes() {
+                self.initialized[range.buffer.index()].insert(range.bytes.clone());
             }
         }
         let id = OpId(self.operations.len() as u32);
@@ -284,7 +286,8 @@ impl Pass {
     }
 
     pub(crate) fn name_of(&self, buffer: BufferId) -> String {
-        self.buffer(buffer).map_or_else(|| "a foreign buffer".to_owned(), |held| held.name.clone())
+        self.buffer(buffer)
+            .map_or_else(|| "a buffer of another pass".to_owned(), |held| held.name.clone())
     }
 
     /// The declaration of `buffer`, or `None` when it belongs to another pass.

@@ -4,13 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use retrograph_kernels::ops::FETCH_STEP_PARAMETERS;
-use retrograph_kernels::{Access, Argument, BufferArgument, Launch, SmTarget};
+use retrograph_kernels::{Argument, Launch, SmTarget};
 
+use super::access::BufferAccess;
 use super::buffer::BufferId;
 use super::library::LibraryCall;
-
-/// A range of bytes of a buffer and how an operation touches it.
-pub type Touch = BufferArgument<BufferId>;
 
 /// An operation of one pass: its position in the order of execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -65,21 +63,21 @@ pub enum OperationKind {
     /// Copies bytes from one device range to another of the same size.
     Copy {
         /// Where from.
-        source: Touch,
+        source: BufferAccess,
         /// Where to.
-        target: Touch,
+        target: BufferAccess,
     },
     /// Fills a range with a 32-bit pattern.
     Fill {
         /// Where to.
-        target: Touch,
+        target: BufferAccess,
         /// The four bytes that are repeated, little-endian.
         pattern: u32,
     },
     /// Enqueues whatever a library does.
     Library(LibraryCall),
     /// Takes the values of all controls, which the host has written for this step.
-    TakeControls,
+    FetchStepParameters,
 }
 
 /// One operation: its name, what it does, and every byte that it touches.
@@ -87,9 +85,9 @@ pub enum OperationKind {
 pub struct Operation {
     pub(crate) name: String,
     pub(crate) kind: OperationKind,
-    pub(crate) touches: Vec<Touch>,
+    pub(crate) accesses: Vec<BufferAccess>,
     /// Whether it may start before what it waits for has ended, since it waits by itself.
-    pub(crate) starts_early: bool,
+    pub(crate) pdl: bool,
 }
 
 impl Operation {
@@ -104,8 +102,8 @@ impl Operation {
     }
 
     /// The bytes that it touches, with adjacent ranges of the same access joined.
-    pub fn touches(&self) -> &[Touch] {
-        &self.touches
+    pub fn accesses(&self) -> &[BufferAccess] {
+        &self.accesses
     }
 
     /// The kernel, `copy` or `fill`, the entry point of a custom image, or the name of a call.
@@ -116,7 +114,7 @@ impl Operation {
             OperationKind::Copy { .. } => "copy",
             OperationKind::Fill { .. } => "fill",
             OperationKind::Library(call) => call.name(),
-            OperationKind::TakeControls => FETCH_STEP_PARAMETERS.name,
+            OperationKind::FetchStepParameters => FETCH_STEP_PARAMETERS.name,
         }
     }
 
@@ -131,9 +129,9 @@ impl Operation {
 
     /// Bytes that it moves, if it moves each once: what it reads, and what it writes.
     pub(crate) fn moved_bytes(&self) -> usize {
-        let bytes = self.touches.iter().map(|touch| {
-            let times = usize::from(touch.access.reads()) + usize::from(touch.access.writes());
-            touch.bytes.len() * times
+        let bytes = self.accesses.iter().map(|range| {
+            let times = usize::from(range.access.reads()) + usize::from(range.access.writes());
+            range.bytes.len() * times
         });
         bytes.sum()
     }
@@ -147,49 +145,25 @@ impl Operation {
             OperationKind::Launch(launch) => launch.dispatch(target).is_empty(),
             OperationKind::Custom(launch) => launch.grid.contains(&0),
             OperationKind::Library(_) => false,
-            OperationKind::TakeControls => self.touches.is_empty(),
+            OperationKind::FetchStepParameters => self.accesses.is_empty(),
         }
     }
 }
 
 /// Every touch of `kind`, as declared, without the empty ones.
-pub(crate) fn declared_touches(kind: &OperationKind) -> Vec<Touch> {
+pub(crate) fn declared_accesses(kind: &OperationKind) -> Vec<BufferAccess> {
     let of_arguments = |arguments: &[Argument<BufferId>]| {
         arguments.iter().flat_map(Argument::buffers).cloned().collect::<Vec<_>>()
     };
-    let mut touches = match kind {
+    let mut accesses = match kind {
         OperationKind::Launch(launch) => of_arguments(&launch.arguments),
         OperationKind::Custom(custom) => of_arguments(&custom.arguments),
         OperationKind::Copy { source, target } => vec![source.clone(), target.clone()],
         OperationKind::Fill { target, .. } => vec![target.clone()],
         OperationKind::Library(call) => call.declared().to_vec(),
         // The pass adds them, one control after the other.
-        OperationKind::TakeControls => Vec::new(),
+        OperationKind::FetchStepParameters => Vec::new(),
     };
-    touches.retain(|touch| !touch.bytes.is_empty());
-    touches
-}
-
-/// Joins adjacent and overlapping ranges of the same buffer and access. Lists of tensors declare
-/// one range per chunk; analyses only care for the whole.
-pub(crate) fn joined(mut touches: Vec<Touch>) -> Vec<Touch> {
-    touches.sort_by_key(|touch| (touch.buffer, access_rank(touch.access), touch.bytes.start));
-    touches.dedup_by(|next, kept| {
-        let same = kept.buffer == next.buffer && kept.access == next.access;
-        let adjacent = same && next.bytes.start <= kept.bytes.end;
-        if adjacent {
-            kept.bytes.end = kept.bytes.end.max(next.bytes.end);
-        }
-        adjacent
-    });
-    touches
-}
-
-fn access_rank(access: Access) -> u8 {
-    match access {
-        Access::Read => 0,
-        Access::Write => 1,
-        Access::ReadWrite => 2,
-        Access::ReadBeforeWait => 3,
-    }
+    accesses.retain(|range| !range.bytes.is_empty());
+    accesses
 }

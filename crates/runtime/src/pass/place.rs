@@ -20,7 +20,7 @@ pub(crate) struct Place {
 
 impl Place {
     /// The place of bytes of a buffer that shares its memory with no other.
-    pub(crate) fn unshared(touch: &super::operation::Touch) -> Self {
-        Self { space: Space::Buffer(touch.buffer.index), bytes: touch.bytes.clone() }
+    pub(crate) fn unshared(range: &super::access::BufferAccess) -> Self {
+        Self { space: Space::Buffer(range.buffer.index), bytes: range.bytes.clone() }
     }
 }

@@ -17,14 +17,12 @@
 //! [`Reuse::Full`] when the device cannot hold the former, and says so in its report.
 
 use super::Pass;
+use super::access::BufferAccess;
 use super::ancestors::Ancestors;
 use super::buffer::BufferId;
 use super::lifetime::{Lifetime, largest_live_sum, lifetimes};
-use super::operation::{Operation, Touch};
+use super::operation::Operation;
 use super::place::{Place, Space};
-
-/// Every transient starts at a multiple of this, as allocations of the driver do.
-pub(super) const ALIGNMENT: usize = 256;
 
 /// Which transients may share bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -108,11 +106,11 @@ impl MemoryPlan {
         self.offsets.get(buffer.index()).copied().flatten()
     }
 
-    pub(crate) fn place(&self, touch: &Touch) -> Place {
-        match self.offset(touch.buffer) {
-            None => Place::unshared(touch),
+    pub(crate) fn place(&self, range: &BufferAccess) -> Place {
+        match self.offset(range.buffer) {
+            None => Place::unshared(range),
             Some(at) => {
-                Place { space: Space::Arena, bytes: at + touch.bytes.start..at + touch.bytes.end }
+                Place { space: Space::Arena, bytes: at + range.bytes.start..at + range.bytes.end }
             }
         }
     }
@@ -136,8 +134,8 @@ struct Ends {
 
 impl Order {
     fn new(operations: &[Operation], lifetimes: &[Lifetime]) -> Self {
-        let touches = operations.iter().map(Operation::touches);
-        let (_, ancestors) = super::infer(touches, Place::unshared);
+        let accesses = operations.iter().map(Operation::accesses);
+        let (_, ancestors) = super::infer(accesses, Place::unshared);
         let lifetimes = lifetimes.iter().map(|lifetime| Ends::new(lifetime, &ancestors)).collect();
         Self { ancestors, lifetimes }
     }

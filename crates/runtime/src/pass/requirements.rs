@@ -43,7 +43,7 @@ impl Requirements {
                 OperationKind::Custom(launch) => {
                     requirements.add_custom(&launch.image, &launch.entry);
                 }
-                OperationKind::TakeControls => requirements.insert(&FETCH_STEP_PARAMETERS),
+                OperationKind::FetchStepParameters => requirements.insert(&FETCH_STEP_PARAMETERS),
                 OperationKind::Copy { .. }
                 | OperationKind::Fill { .. }
                 | OperationKind::Library(_) => {}

@@ -113,12 +113,12 @@ impl Picture {
 
 fn shown(operation: &Operation) -> Shown {
     let sum = |writes: bool| {
-        let touches = operation.touches().iter();
-        let touches = touches.filter(|touch| match writes {
-            true => touch.access.writes(),
-            false => touch.access.reads(),
+        let accesses = operation.accesses().iter();
+        let accesses = accesses.filter(|range| match writes {
+            true => range.access.writes(),
+            false => range.access.reads(),
         });
-        touches.map(|touch| touch.bytes.len()).sum()
+        accesses.map(|range| range.bytes.len()).sum()
     };
     let (name, kernel) = (operation.name().to_owned(), operation.verb().to_owned());
     let scope = scope_of(&name).to_owned();

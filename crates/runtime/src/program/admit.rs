@@ -8,8 +8,8 @@ use retrograph_driver::{DeviceCopy, Error, Result, Stream};
 use super::Program;
 use super::bindings::External;
 use super::error::{BuildError, StepError};
-use super::graphs::Template;
 use super::policy::Strategy;
+use super::replay::Template;
 use super::sequence::{Command, Step};
 use crate::pass::{ControlError, Controls};
 
@@ -121,7 +121,7 @@ impl Program {
     ) -> Result<Template, AdmitError> {
         stream.bind_outside_capture("admitting a program")?;
         self.mark(stream);
-        self.with_controls(stream, controls, Self::take_controls)?;
+        self.with_controls(stream, controls, Self::fetch_parameters)?;
         stream.synchronize()?;
         Ok(self.template(strategy, stream)?)
     }
@@ -142,7 +142,7 @@ impl Program {
     fn check_libraries(&self, one: &Template, other: &Template) -> Result<(), AdmitError> {
         let groups = one.groups.iter().zip(&other.groups);
         for (step, (first, second)) in self.sequence.steps.iter().zip(groups) {
-            if !step.is_foreign() {
+            if !step.is_library_call() {
                 continue;
             }
             let varies = || AdmitError::LibraryVaries { operation: step.name.clone() };

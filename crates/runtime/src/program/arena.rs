@@ -73,10 +73,10 @@ impl Sharing<'_> {
         fixed: usize,
         plan: impl FnOnce(usize) -> Result<P, BuildError>,
     ) -> Result<P, BuildError> {
-        let room = self.usable(fixed).map_or(free, |share| share.bytes().max(free));
+        let capacity = self.usable(fixed).map_or(free, |share| share.bytes().max(free));
         let allowed = self.budget.saturating_sub(fixed);
-        plan(room.min(allowed)).map_err(|error| match error {
-            BuildError::OutOfMemory { needed, .. } if allowed < room => {
+        plan(capacity.min(allowed)).map_err(|error| match error {
+            BuildError::OutOfMemory { needed, .. } if allowed < capacity => {
                 BuildError::OverBudget { needed: needed + fixed, budget: self.budget }
             }
             other => other,

@@ -11,42 +11,51 @@ use super::sequence::{Command, Step};
 /// The priority of urgent nodes; others have 0.
 const URGENT: i32 = -1;
 
+/// How a node is added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NodeOptions {
+    /// By programmatic edges (PDL), if all nodes before it allow them.
+    pub(super) pdl: bool,
+    /// With a higher priority.
+    pub(super) urgent: bool,
+}
+
 /// A graph that is being made.
 pub(super) struct Assembly {
     pub(super) graph: Graph,
     pub(super) groups: Vec<Vec<Node>>,
     /// What has to have run when a command is over, in the order of adding.
     pub(super) ends: Vec<Vec<Node>>,
-    pub(super) early_edges: usize,
+    pub(super) programmatic_edges: usize,
     pub(super) urgent_nodes: usize,
 }
 
 impl Assembly {
     pub(super) fn new(graph: Graph, groups: Vec<Vec<Node>>) -> Self {
-        Self { graph, groups, ends: Vec::new(), early_edges: 0, urgent_nodes: 0 }
+        Self { graph, groups, ends: Vec::new(), programmatic_edges: 0, urgent_nodes: 0 }
     }
 
     pub(super) fn add(
         mut self,
         step: &Step,
         after: &[Node],
-        (early, urgent): (bool, bool),
+        options: NodeOptions,
     ) -> Result<Self, BuildError> {
         let fail = |cause| BuildError::Operation { operation: step.name.clone(), cause };
         let node = match after {
-            [_, ..] if early && self.all_let_start(after)? => {
+            [_, ..] if options.pdl && self.all_allow_pdl(after)? => {
                 let node = add_node(&mut self.graph, step, &[]).map_err(fail)?;
                 for &earlier in after {
-                    // SAFETY: kernels of the workspace wait where `images::start_early` says so,
-                    // and the caller of `Pass::start_early` promised it of others.
+                    // SAFETY: kernels of the workspace wait if `images::supports_pdl` is true, and
+                    // the caller of `Pass::enable_pdl` promised it for others.
                     unsafe { self.graph.add_programmatic_edge(earlier, node) }.map_err(fail)?;
                 }
-                self.early_edges += after.len();
+                self.programmatic_edges += after.len();
                 node
             }
             _ => add_node(&mut self.graph, step, after).map_err(fail)?,
         };
-        if urgent && matches!(step.command, Command::Launch { .. }) {
+        if options.urgent && matches!(step.command, Command::Launch { .. }) {
             self.graph.set_priority(node, URGENT).map_err(fail)?;
             self.urgent_nodes += 1;
         }
@@ -55,8 +64,8 @@ impl Assembly {
         Ok(self)
     }
 
-    /// Whether a kernel can start early behind all of these nodes.
-    fn all_let_start(&self, after: &[Node]) -> Result<bool> {
+    /// Whether programmatic edges can start at all of these nodes.
+    fn all_allow_pdl(&self, after: &[Node]) -> Result<bool> {
         let mut able = after.iter().map(|&earlier| self.graph.allows_programmatic_edge(earlier));
         able.try_fold(true, |all, able| Ok(all && able?))
     }
@@ -89,7 +98,7 @@ pub(super) fn capture_step(capturing: &mut Capturing<'_>, step: &Step) -> Result
         // behind the other.
         unsafe { step.command.enqueue(capturing.stream()) }
     };
-    match step.is_foreign() {
+    match step.is_library_call() {
         true => capturing.nodes_added(enqueue),
         false => capturing.node_added(enqueue),
     }

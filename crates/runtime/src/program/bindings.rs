@@ -129,10 +129,10 @@ impl Wanted {
             Declared { id, name, kind, bytes, written: None }
         };
         let mut buffers: Vec<Declared> = pass.buffers().map(declared).collect();
-        for touch in pass.operations().iter().flat_map(|operation| operation.touches()) {
-            let buffer = &mut buffers[touch.buffer.index()];
+        for range in pass.operations().iter().flat_map(|operation| operation.accesses()) {
+            let buffer = &mut buffers[range.buffer.index()];
             if buffer.kind == BufferKind::External {
-                *buffer.written.get_or_insert(false) |= touch.access.writes();
+                *buffer.written.get_or_insert(false) |= range.access.writes();
             }
         }
         Self { pass: pass.name().to_owned(), buffers }

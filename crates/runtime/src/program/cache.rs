@@ -52,9 +52,11 @@
 
 use retrograph_driver::Stream;
 
+use super::Bindings;
 use super::arena::Share;
+use super::arena::Sharing;
+use super::blueprint::Blueprint;
 use super::buckets::{Bucket, Buckets, ShapeError};
-use super::{Bindings, Blueprint, Sharing};
 use super::{BuildError, BuildOptions, Program, Rebound, StepError, StepOutcome};
 use crate::modules::WarmModules;
 use crate::pass::{Controls, Pass};

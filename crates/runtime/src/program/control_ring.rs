@@ -22,7 +22,7 @@ use retrograph_kernels::View;
 use retrograph_kernels::ops::FetchStepParameters;
 
 use super::error::StepError;
-use super::ring_counter::Turns;
+use super::ring_counter::RingCounter;
 
 type Layout = FetchStepParameters<u64>;
 
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_millis(1);
 
 /// The host's end of a ring.
 pub(crate) struct ControlRing {
-    turns: Turns,
+    counter: RingCounter,
     words: *mut u32,
     slot_words: usize,
     len: usize,
@@ -52,7 +52,13 @@ impl ControlRing {
         let (slot_words, len) = (Layout::slot_words(words), Layout::ring_words(words));
         let mut pinned = PinnedBuffer::zeroed(context, len)?;
         let words = pinned.as_mut_ptr();
-        Ok(Self { turns: Turns::default(), words, slot_words, len, pinned: pinned.shared() })
+        Ok(Self {
+            counter: RingCounter::default(),
+            words,
+            slot_words,
+            len,
+            pinned: pinned.shared(),
+        })
     }
 
     /// The words as the device names them.
@@ -72,7 +78,7 @@ impl ControlRing {
     /// # Errors
     /// If waiting fails, or [`StepError::ParametersOutOfStep`].
     pub(crate) fn put(&mut self, stream: &Stream, values: &[u8]) -> Result<(), StepError> {
-        if !self.turns.has_room(Layout::SLOTS) {
+        if !self.counter.has_capacity(Layout::SLOTS) {
             self.wait(stream)?;
         }
         let slot = self.slot();
@@ -83,25 +89,25 @@ impl ControlRing {
             let target = slot.add(Layout::SLOT_HEADER_WORDS).cast::<u8>();
             target.copy_from_nonoverlapping(values.as_ptr(), values.len());
         }
-        self.set_number(self.turns.number());
+        self.set_number(self.counter.number());
         Ok(())
     }
 
     /// The launch that takes the values was accepted.
     pub(crate) fn accepted(&mut self) {
-        self.turns.accepted();
+        self.counter.accepted();
     }
 
     /// No launch takes the values: they are as if never written, whoever launches next.
     pub(crate) fn withdraw(&mut self) {
-        self.set_number(self.turns.number_before(Layout::SLOTS));
+        self.set_number(self.counter.number_before(Layout::SLOTS));
     }
 
     /// Whether the device has taken all that it was given, once nothing is in flight.
     pub(crate) fn is_in_step(&self) -> bool {
-        let mut turns = self.turns;
-        turns.look(self.count());
-        turns.in_flight() == 0
+        let mut counter = self.counter;
+        counter.look(self.count());
+        counter.in_flight() == 0
     }
 
     /// Asks the processor for the slot that the next values go to.
@@ -111,24 +117,24 @@ impl ControlRing {
 
     fn wait(&mut self, stream: &Stream) -> Result<(), StepError> {
         let started = Instant::now();
-        while !self.has_room() && started.elapsed() < PATIENCE {
+        while !self.has_capacity() && started.elapsed() < PATIENCE {
             std::hint::spin_loop();
         }
-        if self.has_room() {
+        if self.has_capacity() {
             return Ok(());
         }
         stream.synchronize().map_err(|cause| StepError::NotStarted { cause })?;
         // Nothing is in flight any more.
-        self.turns.look(self.count());
-        match self.turns.in_flight() {
+        self.counter.look(self.count());
+        match self.counter.in_flight() {
             0 => Ok(()),
             behind => Err(StepError::ParametersOutOfStep { by: behind as i32 }),
         }
     }
 
-    fn has_room(&mut self) -> bool {
-        self.turns.look(self.count());
-        self.turns.has_room(Layout::SLOTS)
+    fn has_capacity(&mut self) -> bool {
+        self.counter.look(self.count());
+        self.counter.has_capacity(Layout::SLOTS)
     }
 
     /// How many values the device has taken.
@@ -145,7 +151,7 @@ impl ControlRing {
 
     /// The slot of the next values.
     fn slot(&self) -> *mut u32 {
-        let at = Layout::HEADER_WORDS + self.turns.slot(Layout::SLOTS) * self.slot_words;
+        let at = Layout::HEADER_WORDS + self.counter.slot(Layout::SLOTS) * self.slot_words;
         self.words.wrapping_add(at)
     }
 }

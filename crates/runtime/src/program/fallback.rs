@@ -6,46 +6,15 @@ use super::Program;
 use super::error::BuildError;
 use super::policy::{Choice, Facts, Policy, Strategy, choose};
 
-/// Eager steps after a fallback before a graph is tried again, for the first, second and third
-/// time. After the last one the program stays eager. What a driver lacks at one moment, such as
-/// memory, is often there a little later; what is still missing after hundreds of steps is not
-/// worth the time of another attempt.
-pub const RETRY_AFTER: [u64; 3] = [16, 64, 256];
-
-/// How often a graph was tried again, and when the next time is.
-#[derive(Debug, Default)]
-pub(super) struct Retries {
-    used: usize,
-    /// Eager steps since the fallback; `None` while no graph is missing.
-    waited: Option<u64>,
-}
-
-impl Retries {
-    fn next(&self) -> Option<u64> {
-        RETRY_AFTER.get(self.used).copied()
-    }
-
-    fn due(&self) -> bool {
-        self.waited.zip(self.next()).is_some_and(|(waited, after)| waited >= after)
-    }
-
-    /// Counts a step that was done.
-    pub(super) fn stepped(&mut self) {
-        if let Some(waited) = &mut self.waited {
-            *waited += 1;
-        }
-    }
-}
-
 impl Program {
     fn choice(&self) -> Choice {
         let driver = self.context.driver();
         let facts = Facts {
             operations: self.sequence.steps.len(),
-            library_operations: self.sequence.foreign().count(),
+            library_operations: self.sequence.library_calls().count(),
             driver: driver.version(),
             captures_into_graphs: driver.table().cuStreamBeginCaptureToGraph.is_some(),
-            host_bound: self.wiring.prediction.host_bound(),
+            host_bound: self.dependencies.prediction.host_bound(),
             profiled: self.options.profiled,
         };
         choose(self.options.policy, &facts)

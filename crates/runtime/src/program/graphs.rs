@@ -3,58 +3,29 @@
 //! Nodes are added by hand, or captured from the eager launches, or both: work of a library is
 //! captured into the graph that is being made by hand, behind the nodes that it has to wait for.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use retrograph_driver::{CaptureMode, CapturedNodes, Error, Graph, GraphExec, Node, Stream};
+use retrograph_driver::{CaptureMode, CapturedNodes, Error, Graph, Node, Stream};
 use retrograph_driver_sys::CUgraphExec;
 
 use super::Program;
-use super::assembly::{Assembly, capture_step};
+use super::assembly::{Assembly, NodeOptions, capture_step};
 use super::control_ring::ControlRing;
 use super::error::BuildError;
-use super::options::EarlyStart;
+use super::options::PdlMode;
 use super::policy::Strategy;
-use super::sequence::{Command, Early, Step};
+use super::replay::{Made, Replay, Template};
+use super::sequence::{Command, Pdl, Step};
 use super::shape::Shape;
 
 /// SM targets on which graphs were faster where kernels start early; see
 /// docs/hardware/2026-11-21-graph-runtime.
-const FASTER_EARLY: [u32; 1] = [90];
+const FASTER_WITH_PDL: [u32; 1] = [90];
 
 /// Operations that could run so many levels later are not urgent. Those of a training step that
 /// could are mostly gradients that nobody waits for until the end; with 3, 20 and 60 in place of 6
 /// steps took as long (docs/hardware/2026-11-22-decoding-between-products).
 const SPARE_LEVELS: u32 = 6;
-
-/// A graph that is ready to be launched.
-pub(super) struct Replay {
-    pub(super) exec: GraphExec,
-    pub(super) strategy: Strategy,
-    /// Apart, since steps do not look at it.
-    pub(super) made: Box<Made>,
-}
-
-/// How a graph came about.
-pub(super) struct Made {
-    /// Kept because the exec knows its nodes by those of the graph that it was made from.
-    pub(super) template: Template,
-    pub(super) instantiate_time: Duration,
-    pub(super) upload_time: Duration,
-}
-
-/// A graph, and which of its nodes belong to which command.
-pub(super) struct Template {
-    pub(super) graph: Graph,
-    /// One node for each command in order, but for work of libraries, which adds what it likes.
-    pub(super) groups: Vec<Vec<Node>>,
-    pub(super) shape: Shape,
-    /// Nodes that libraries have added.
-    pub(super) foreign_nodes: usize,
-    /// Edges that let a kernel start early.
-    pub(super) early_edges: usize,
-    /// Nodes that go first.
-    pub(super) urgent_nodes: usize,
-}
 
 impl Program {
     /// The graph of the program, made anew: to look at, or to launch by other means than
@@ -105,7 +76,7 @@ impl Program {
         strategy: Strategy,
         stream: &Stream,
     ) -> Result<Template, BuildError> {
-        self.template_with(strategy, stream, self.options.early_start)
+        self.template_with(strategy, stream, self.options.pdl)
     }
 
     /// The same, but for which kernels may start early.
@@ -113,57 +84,58 @@ impl Program {
         &self,
         strategy: Strategy,
         stream: &Stream,
-        early_start: EarlyStart,
+        mode: PdlMode,
     ) -> Result<Template, BuildError> {
-        let Assembly { mut graph, groups, early_edges, urgent_nodes, .. } = match strategy {
+        let Assembly { mut graph, groups, programmatic_edges, urgent_nodes, .. } = match strategy {
             Strategy::Capture => self.captured(stream)?,
             Strategy::Manual | Strategy::Eager => {
-                if let Some((name, _)) = self.sequence.foreign().next() {
+                if let Some((name, _)) = self.sequence.library_calls().next() {
                     return Err(BuildError::NotManual { operation: name.to_owned() });
                 }
-                self.assembled(stream, early_start)?
+                self.assembled(stream, mode)?
             }
-            Strategy::Hybrid => self.assembled(stream, early_start)?,
+            Strategy::Hybrid => self.assembled(stream, mode)?,
         };
         // Buffers are kept by the program, which outlives the graph and may be bound to others.
         self.sequence.owners().into_iter().for_each(|owner| graph.keep(owner));
         let shape = Shape::of(&graph)?;
         let expected = groups.iter().map(Vec::len).sum();
         let by_hand = self.sequence.steps.iter().zip(&groups);
-        let single = |(step, group): (&Step, &Vec<Node>)| step.is_foreign() || group.len() == 1;
+        let single =
+            |(step, group): (&Step, &Vec<Node>)| step.is_library_call() || group.len() == 1;
         if shape.nodes != expected || !by_hand.into_iter().all(single) {
             return Err(BuildError::NodeCount { nodes: shape.nodes, expected });
         }
         let by_step = self.sequence.steps.iter().zip(&groups);
-        let foreign = by_step.filter(|(step, _)| step.is_foreign());
-        let foreign_nodes = foreign.map(|(_, group)| group.len()).sum();
-        Ok(Template { graph, groups, shape, foreign_nodes, early_edges, urgent_nodes })
+        let calls = by_step.filter(|(step, _)| step.is_library_call());
+        let library_nodes = calls.map(|(_, group)| group.len()).sum();
+        Ok(Template { graph, groups, shape, library_nodes, programmatic_edges, urgent_nodes })
     }
 
     /// One command after the other, each behind those that the edges name. The driver spreads nodes
     /// over the device in the order in which they are added: level by level, the longest path
     /// first, a step of 1525 nodes took 1.4 % less time than in the order of the pass (see
     /// docs/hardware/2026-11-21-graph-runtime).
-    fn assembled(&self, stream: &Stream, early: EarlyStart) -> Result<Assembly, BuildError> {
+    fn assembled(&self, stream: &Stream, mode: PdlMode) -> Result<Assembly, BuildError> {
         let mut made = Assembly::new(Graph::new(&self.context)?, Vec::new());
-        let order = self.wiring.edges.by_level();
+        let order = self.dependencies.edges.by_level();
         let urgent = self.urgent();
         let mut places = vec![0; order.len()];
         for (place, &operation) in order.iter().enumerate() {
             places[operation.index()] = place;
             let step = &self.sequence.steps[operation.index()];
-            let edges = self.wiring.edges.into_operation(operation);
+            let edges = self.dependencies.edges.into_operation(operation);
             let mut after: Vec<Node> = Vec::new();
             for node in edges.iter().flat_map(|edge| &made.ends[places[edge.from.index()]]) {
                 if !after.contains(node) {
                     after.push(*node);
                 }
             }
-            made = match step.is_foreign() {
+            made = match step.is_library_call() {
                 true => made.capture(step, stream, &after)?,
                 false => {
                     let urgent = urgent[operation.index()];
-                    made.add(step, &after, (self.may_start_early(step, early), urgent))?
+                    made.add(step, &after, NodeOptions { pdl: self.uses_pdl(step, mode), urgent })?
                 }
             };
         }
@@ -173,19 +145,19 @@ impl Program {
 
     /// Which operations go before others; none where all would.
     fn urgent(&self) -> Vec<bool> {
-        let slack = self.wiring.edges.slack();
+        let slack = self.dependencies.edges.slack();
         let some_wait = slack.iter().any(|&levels| levels >= SPARE_LEVELS);
         let differ = some_wait && !self.options.equally_urgent;
         slack.into_iter().map(|levels| differ && levels < SPARE_LEVELS).collect()
     }
 
     /// Whether `step` waits by itself and is to be let start early.
-    fn may_start_early(&self, step: &Step, early: EarlyStart) -> bool {
-        match (step.early, early) {
-            (Early::Unable, _) | (_, EarlyStart::Never) => false,
-            (Early::Asked, _) | (Early::Able, EarlyStart::Always) => true,
-            (Early::Able, EarlyStart::Measured) => {
-                FASTER_EARLY.contains(&self.context.device_target().number)
+    fn uses_pdl(&self, step: &Step, mode: PdlMode) -> bool {
+        match (step.pdl, mode) {
+            (Pdl::Unsupported, _) | (_, PdlMode::Never) => false,
+            (Pdl::Requested, _) | (Pdl::Supported, PdlMode::Always) => true,
+            (Pdl::Supported, PdlMode::Measured) => {
+                FASTER_WITH_PDL.contains(&self.context.device_target().number)
             }
         }
     }
@@ -210,14 +182,14 @@ impl Program {
     pub(super) fn warm_libraries(&self, stream: &Stream) -> Result<(), BuildError> {
         let mut warm = Vec::new();
         for step in &self.sequence.steps {
-            let Command::Library(foreign) = &step.command else { continue };
-            let Some(product) = foreign.product().filter(|product| !warm.contains(product)) else {
+            let Command::Library(call) = &step.command else { continue };
+            let Some(product) = call.product().filter(|product| !warm.contains(product)) else {
                 continue;
             };
             stream.capture(CaptureMode::Relaxed, |capturing| {
                 capturing.at(format!("{}, to load its kernels", step.name));
                 // SAFETY: the graph is never launched.
-                unsafe { foreign.enqueue(capturing.stream()) }
+                unsafe { call.enqueue(capturing.stream()) }
             })?;
             warm.push(product);
         }

@@ -6,12 +6,13 @@ use retrograph_driver::{DeviceBuffer, Error, Owner, Stream};
 use retrograph_kernels::ops::FetchStepParameters;
 use retrograph_kernels::{Argument, Cell, KernelError, Launch, View};
 
+use super::arena::{Share, Sharing};
 use super::bindings::{External, find};
+use super::blueprint::Blueprint;
 use super::control_ring::ControlRing;
 use super::error::BuildError;
-use super::links::Links;
-use super::{Blueprint, Share, Sharing};
-use crate::pass::{BufferId, BufferKind, MemoryPlan, Pass, Reuse, Touch};
+use super::relocations::Relocations;
+use crate::pass::{BufferAccess, BufferId, BufferKind, MemoryPlan, Pass, Reuse};
 
 const ALIGNMENT: usize = 256;
 /// Behind the control block: how many values of it were taken.
@@ -53,7 +54,9 @@ impl Memory {
         let free = free_bytes(stream)?.saturating_sub(fixed);
         let plan = match sharing {
             None => choose_plan(pass, reuse, free)?,
-            Some(sharing) => sharing.within(free, fixed, |room| choose_plan(pass, reuse, room))?,
+            Some(sharing) => {
+                sharing.within(free, fixed, |capacity| choose_plan(pass, reuse, capacity))?
+            }
         };
         let (plan, (buffer, share)) = match allocate(stream, &plan, fixed, sharing) {
             Err(BuildError::Device(Error::OutOfMemory { .. })) if reuse.is_none() => {
@@ -113,7 +116,7 @@ impl Memory {
             words.resize(start / 4, 0);
             for cell in cells {
                 let value = match cell {
-                    Cell::Address(touch) => self.address(touch),
+                    Cell::Address(range) => self.address(range),
                     Cell::Word(word) => *word,
                 };
                 words.extend([value as u32, (value >> 32) as u32]);
@@ -126,15 +129,15 @@ impl Memory {
     /// change on the host only: returns whether they did.
     pub(super) fn move_external(&mut self, to: External) -> (External, bool) {
         self.addresses[to.id.index()] = Some(to.address);
-        let links = self.tables.links.of(to.id);
-        for link in links {
-            let value = to.address + link.offset;
-            self.tables.words[link.place] = value as u32;
-            self.tables.words[link.place + 1] = (value >> 32) as u32;
+        let relocations = self.tables.relocations.of(to.id);
+        for relocation in relocations {
+            let value = to.address + relocation.offset;
+            self.tables.words[relocation.place] = value as u32;
+            self.tables.words[relocation.place + 1] = (value >> 32) as u32;
         }
         let at = self.externals.binary_search_by_key(&to.id, |held| held.id);
         let held = &mut self.externals[at.expect("bindings give the buffers that are touched")];
-        (std::mem::replace(held, to), !links.is_empty())
+        (std::mem::replace(held, to), !relocations.is_empty())
     }
 
     /// The external buffer `id`, if operations touch it.
@@ -153,9 +156,9 @@ impl Memory {
 
     /// The device address of the first byte of `touch`. Empty ranges have none, and nothing may
     /// follow them, so that null is as good as any.
-    pub(super) fn address(&self, touch: &Touch) -> u64 {
-        let start = self.addresses[touch.buffer.index()];
-        start.map_or(0, |start| start + touch.bytes.start as u64)
+    pub(super) fn address(&self, range: &BufferAccess) -> u64 {
+        let start = self.addresses[range.buffer.index()];
+        start.map_or(0, |start| start + range.bytes.start as u64)
     }
 
     /// The device address of the `at`-th table of the pass.
@@ -164,7 +167,7 @@ impl Memory {
     }
 
     /// The launch that takes the next values of `ring`.
-    pub(super) fn take_controls(&self, ring: &ControlRing) -> Result<Launch<u64>, KernelError> {
+    pub(super) fn fetch_launch(&self, ring: &ControlRing) -> Result<Launch<u64>, KernelError> {
         let block = View::new(self.control_address, self.block_bytes / 4);
         let taken = View::new(self.control_address + self.block_bytes as u64, 1);
         FetchStepParameters { ring: ring.view(), block, taken }.launch()
@@ -223,23 +226,23 @@ struct Tables {
     bytes: usize,
     words: Vec<u32>,
     /// Positions among the words, of which each address takes two.
-    links: Links<usize>,
+    relocations: Relocations<usize>,
 }
 
 impl Tables {
     fn of(pass: &Pass) -> Self {
-        let (mut starts, mut bytes, mut links) = (Vec::new(), 0usize, Links::new(pass));
+        let (mut starts, mut bytes, mut relocations) = (Vec::new(), 0usize, Relocations::new(pass));
         for cells in tables_of(pass) {
             let start = bytes.next_multiple_of(ALIGNMENT);
             starts.push(start);
             for (at, cell) in cells.iter().enumerate() {
-                if let Cell::Address(touch) = cell {
-                    links.add(touch, (start + size_of::<u64>() * at) / 4);
+                if let Cell::Address(range) = cell {
+                    relocations.add(range, (start + size_of::<u64>() * at) / 4);
                 }
             }
             bytes = start + size_of::<u64>() * cells.len();
         }
-        Self { starts, bytes, words: Vec::new(), links }
+        Self { starts, bytes, words: Vec::new(), relocations }
     }
 }
 

@@ -42,7 +42,7 @@
 //! # What changes between steps
 //!
 //! Only the control block. The host writes the values of a step into pinned memory, and the step's
-//! first operation takes them from there ([`crate::OperationKind::TakeControls`]). Nothing is part
+//! first operation takes them from there ([`crate::OperationKind::FetchStepParameters`]). Nothing is part
 //! of a node that could differ from step to step; [`Program::admit`] checks this on request.
 //!
 //! # What is kept
@@ -54,50 +54,55 @@ mod admit;
 mod arena;
 mod assembly;
 mod bindings;
+mod blueprint;
 mod buckets;
 mod cache;
-mod climb;
 mod control_ring;
 mod cost;
+mod dependencies;
 mod error;
 mod fallback;
-mod foreign;
 mod graphs;
-mod ladder;
 mod last;
-mod links;
+mod library_call;
 mod memory;
+mod moved;
 mod options;
 mod policy;
 mod profile;
 mod rebind;
+mod relocations;
+mod replay;
 mod report;
 mod retired;
+mod retries;
 mod ring_counter;
 mod run;
 mod sequence;
 mod shape;
-mod wiring;
+mod update;
+mod update_strategy;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 pub use admit::{Admission, AdmitError};
-use arena::{Share, Sharing};
+use arena::Share;
 pub use bindings::Bindings;
 use bindings::Wanted;
+use blueprint::Blueprint;
 pub use buckets::{Bucket, Buckets, ShapeError};
 pub use cache::{CacheError, CacheOptions, CacheStatistics, Cached, Described, ProgramCache};
+pub use dependencies::Prediction;
 pub use error::{BuildError, StepError};
-pub use fallback::RETRY_AFTER;
-pub use ladder::{Change, LadderCosts, Rung, cheapest_rung};
-pub use options::{BuildOptions, EarlyStart, EdgeMode};
+pub use options::{BuildOptions, EdgeMode, PdlMode};
 pub use policy::{Choice, Facts, Policy, QUIRKS, Quirk, Strategy, choose};
 pub use profile::ProfileError;
 pub use rebind::Rebound;
 pub use report::Report;
+pub use retries::RETRY_AFTER;
 pub use run::StepOutcome;
-pub use wiring::Prediction;
+pub use update_strategy::{Change, UpdateCosts, UpdateStrategy, cheapest_update};
 
 use control_ring::ControlRing;
 
@@ -106,22 +111,13 @@ use retrograph_driver::{Context, Stream, nvtx};
 
 use crate::modules::WarmModules;
 use crate::pass::{ControlLayout, Pass};
-use fallback::Retries;
-use graphs::Replay;
+use dependencies::DependencySelection;
 use last::LastUse;
 use memory::Memory;
+use replay::Replay;
 use retired::Retired;
+use retries::Retries;
 use sequence::{Resolver, Sequence};
-use wiring::Wiring;
-
-/// What a program is built from.
-struct Blueprint<'a> {
-    pass: &'a Pass,
-    bindings: &'a Bindings,
-    options: BuildOptions,
-    /// Whether transients are in an arena of several programs.
-    sharing: Option<Sharing<'a>>,
-}
 
 /// A pass that is ready to run. One program has one step in flight per stream order: `step` takes
 /// it exclusively, so that no two threads launch the same graph.
@@ -144,7 +140,7 @@ pub struct Program {
     retired: Retired,
     memory: Memory,
     sequence: Sequence,
-    wiring: Wiring,
+    dependencies: DependencySelection,
     /// For tables that are rewritten when the program is bound to other memory.
     table_staging: Staging,
     report: Report,
@@ -195,11 +191,11 @@ impl Program {
         };
         let resolver = Resolver { modules, memory: &memory, bindings, ring: ring.as_ref() };
         let sequence = Sequence::new(pass, &resolver)?;
-        let wiring = Wiring::new(&sequence, options.edges);
+        let dependencies = DependencySelection::new(&sequence, options.edges);
         let mut program = Self {
             ring,
             table_staging: Staging::default(),
-            report: Report::eager(pass, &memory, &sequence, &wiring),
+            report: Report::eager(pass, &memory, &sequence, &dependencies),
             replay: None,
             last: LastUse::default(),
             failed: None,
@@ -210,7 +206,7 @@ impl Program {
             wanted,
             context,
             sequence,
-            wiring,
+            dependencies,
             memory,
             retired: Retired::default(),
         };

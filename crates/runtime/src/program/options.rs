@@ -35,7 +35,7 @@ impl fmt::Display for EdgeMode {
 /// for drains, in graphs that are built by hand: they wait by themselves, from sm_90 on. Launches
 /// of custom images are let by [`Pass::start_early`](crate::Pass::start_early).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum EarlyStart {
+pub enum PdlMode {
     /// Those for SM targets on which it was measured to be faster: sm_90 (`docs/graphs.md`, "Edges
     /// that let a kernel start early").
     #[default]
@@ -55,7 +55,7 @@ pub struct BuildOptions {
     /// The edges of a graph that is built by hand.
     pub edges: EdgeMode,
     /// Whether kernels may start before the one in front has ended.
-    pub early_start: EarlyStart,
+    pub pdl: PdlMode,
     /// Whether all operations of a graph that is built by hand are equally urgent. Otherwise those
     /// that the longest path leaves no time go first where they compete with others for room on
     /// the device (`docs/graphs.md`, "What goes first").

@@ -236,8 +236,8 @@ mod tests {
             };
             let choice = choose(Policy::Auto, &facts);
             assert!(facts.quirk(choice.strategy).is_none(), "{facts:?}");
-            let foreign = facts.library_operations > 0;
-            assert!(choice.strategy != Strategy::Manual || !foreign, "{facts:?}");
+            let library = facts.library_operations > 0;
+            assert!(choice.strategy != Strategy::Manual || !library, "{facts:?}");
             reasons.insert(choice.reason);
         }
         assert_eq!(reasons.len(), RULES.len());

@@ -7,7 +7,7 @@ use retrograph_driver::{Error, Event, Node, OperationTime, PhaseTime, Profile, R
 
 use super::Program;
 use super::error::{BuildError, StepError};
-use super::options::EarlyStart;
+use super::options::PdlMode;
 use super::policy::Strategy;
 use super::sequence::Step;
 use crate::pass::{ControlError, Controls};
@@ -158,7 +158,7 @@ impl Program {
             graph => graph,
         };
         // Events come between nodes, and no kernel starts early behind one.
-        let template = self.template_with(strategy, stream, EarlyStart::Never)?;
+        let template = self.template_with(strategy, stream, PdlMode::Never)?;
         let nodes = |group: &std::ops::Range<usize>| template.groups[group.clone()].concat();
         let groups: Vec<Vec<Node>> = groups.iter().map(nodes).collect();
         Ok(Timed::new(template.graph, &groups)?.measure(stream, replays)?)

@@ -8,17 +8,18 @@ use retrograph_driver::memory::Staging;
 
 use super::Program;
 use super::bindings::{Bindings, External};
-use super::climb::Climb;
 use super::error::{BuildError, StepError};
-use super::ladder::Rung;
+use super::moved::Moved;
 use super::policy::Strategy;
+use super::update::Updated;
+use super::update_strategy::UpdateStrategy;
 use crate::library::Cublas;
 
 /// What a rebind did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rebound {
     /// The rung that made the change.
-    pub rung: Rung,
+    pub update: UpdateStrategy,
     /// How steps reach the device from now on.
     pub strategy: Strategy,
     /// External buffers that are somewhere else than before.
@@ -30,22 +31,9 @@ pub struct Rebound {
     /// Bytes of tables that are rewritten on the device, in the order of the stream.
     pub table_bytes: usize,
     /// Rungs that were tried before and failed, with the cause.
-    pub failed: Vec<(Rung, String)>,
+    pub failed: Vec<(UpdateStrategy, String)>,
     /// Host time of all of it.
     pub time: Duration,
-}
-
-/// What has to follow a move of buffers.
-pub(super) struct Moved {
-    /// Positions of the commands that name a moved buffer.
-    pub(super) commands: Vec<usize>,
-    tables: bool,
-    /// What was bound before.
-    before: Vec<External>,
-    /// The handle of cuBLAS that did the products before, if another one does now.
-    pub(super) handle: Option<Cublas>,
-    /// Whether the device may hold addresses of both, should the move fail from here on.
-    pub(super) mixed: bool,
 }
 
 impl Program {
@@ -56,8 +44,8 @@ impl Program {
     /// kept like memory. The products are captured again, since another handle may choose other
     /// kernels; equal bits are promised for one handle alone.
     ///
-    /// The graph follows by the cheapest [`Rung`], and by the next one when a rung fails. Only the
-    /// last one, [`Rung::Rebuild`], waits for steps in flight. Edges do not change, since they are
+    /// The graph follows by the cheapest [`UpdateStrategy`], and by the next one when a rung fails. Only the
+    /// last one, [`UpdateStrategy::Rebuild`], waits for steps in flight. Edges do not change, since they are
     /// inferred by buffer; that is why two buffers may not be moved to the same memory.
     ///
     /// # Errors
@@ -66,7 +54,7 @@ impl Program {
     /// [`StepError::GivenUp`]. With [`Policy::Auto`](super::Policy::Auto), a graph that does not
     /// follow is no error: steps are eager then, with the new memory, until a graph is tried again.
     pub fn rebind(&mut self, stream: &Stream, bindings: &Bindings) -> Result<Rebound, BuildError> {
-        self.rebind_from(Rung::Control, stream, bindings)
+        self.rebind_from(UpdateStrategy::KeepGraph, stream, bindings)
     }
 
     /// As [`Program::rebind`], but no lower rung than `least` is taken: for tests, and to measure
@@ -76,7 +64,7 @@ impl Program {
     /// As [`Program::rebind`].
     pub fn rebind_from(
         &mut self,
-        least: Rung,
+        least: UpdateStrategy,
         stream: &Stream,
         bindings: &Bindings,
     ) -> Result<Rebound, BuildError> {
@@ -92,8 +80,8 @@ impl Program {
         let externals = bindings.resolve(&self.wanted, &self.memory.externals, &self.context)?;
         self.after_last_step(stream)?;
         let mut moved = self.move_to(externals, handle);
-        let climb = match self.follow(least, stream, &mut moved) {
-            Ok(climb) => climb,
+        let updated = match self.follow(least, stream, &mut moved) {
+            Ok(updated) => updated,
             Err(error) => return Err(self.move_back(stream, moved, error)),
         };
         let (buffers, handle) = (moved.before.len(), moved.handle.is_some());
@@ -102,9 +90,9 @@ impl Program {
         self.retired.release_finished();
         self.retired.retire(stream, owners);
         let table_bytes = if moved.tables { size_of_val(self.memory.tables().1) } else { 0 };
-        let Climb { rung, nodes, failed } = climb;
+        let Updated { update, nodes, failed } = updated;
         let (strategy, time) = (self.report.strategy, started.elapsed());
-        Ok(Rebound { rung, strategy, buffers, nodes, handle, table_bytes, failed, time })
+        Ok(Rebound { update, strategy, buffers, nodes, handle, table_bytes, failed, time })
     }
 
     /// Puts the addresses into commands and tables, and the handle into products, on the host.
@@ -132,15 +120,15 @@ impl Program {
     /// Makes the device follow: its tables, and the graph.
     fn follow(
         &mut self,
-        least: Rung,
+        least: UpdateStrategy,
         stream: &Stream,
         moved: &mut Moved,
-    ) -> Result<Climb, BuildError> {
+    ) -> Result<Updated, BuildError> {
         if moved.tables {
             moved.mixed = true;
             self.upload_tables(stream)?;
         }
-        self.climb(least, stream, moved)
+        self.update_graph(least, stream, moved)
     }
 
     /// Rewrites the tables behind all steps that are enqueued and in front of the next one.
@@ -164,7 +152,9 @@ impl Program {
         if !moved.mixed {
             return error;
         }
-        let Err(second) = self.follow(Rung::Control, stream, &mut back) else { return error };
+        let Err(second) = self.follow(UpdateStrategy::KeepGraph, stream, &mut back) else {
+            return error;
+        };
         tracing::error!(%error, %second, "the program is given up: it is bound to two memories");
         // What it was to be bound to is dropped here, but steps in flight name only the old one.
         let failed = StepError::HalfRebound { cause: Arc::new(error) };

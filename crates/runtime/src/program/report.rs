@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::graphs::{Made, Replay, Template};
+use super::dependencies::{DependencySelection, Prediction};
 use super::memory::Memory;
 use super::policy::Strategy;
+use super::replay::{Made, Replay, Template};
 use super::sequence::Sequence;
-use super::wiring::{Prediction, Wiring};
 use crate::pass::{Pass, Reuse};
 
 /// The facts of a built program.
@@ -34,7 +34,7 @@ pub struct Report {
     /// Nodes among them that libraries have added.
     pub library_nodes: usize,
     /// Edges that let a kernel start before the one that it waits for has ended.
-    pub early_edges: usize,
+    pub programmatic_edges: usize,
     /// Nodes that go first where they compete with others for room on the device.
     pub urgent_nodes: usize,
     /// Which edges were chosen, and what was weighed.
@@ -63,7 +63,7 @@ impl Report {
         pass: &Pass,
         memory: &Memory,
         sequence: &Sequence,
-        wiring: &Wiring,
+        dependencies: &DependencySelection,
     ) -> Self {
         Self {
             pass: pass.name().to_owned(),
@@ -75,9 +75,9 @@ impl Report {
             skipped: sequence.skipped,
             nodes: 0,
             library_nodes: 0,
-            early_edges: 0,
+            programmatic_edges: 0,
             urgent_nodes: 0,
-            prediction: wiring.prediction.clone(),
+            prediction: dependencies.prediction.clone(),
             edges: sequence.edges.len(),
             depth: sequence.steps.len(),
             peak_bytes: memory.plan().peak_bytes(),
@@ -92,9 +92,9 @@ impl Report {
     pub(super) fn graph(&mut self, replay: &Replay) {
         self.strategy = replay.strategy;
         let Made { template, instantiate_time, upload_time } = &*replay.made;
-        let Template { shape, foreign_nodes, early_edges, urgent_nodes, .. } = template;
+        let Template { shape, library_nodes, programmatic_edges, urgent_nodes, .. } = template;
         (self.nodes, self.edges, self.depth) = (shape.nodes, shape.edges, shape.depth);
-        (self.library_nodes, self.early_edges) = (*foreign_nodes, *early_edges);
+        (self.library_nodes, self.programmatic_edges) = (*library_nodes, *programmatic_edges);
         self.urgent_nodes = *urgent_nodes;
         (self.instantiate_time, self.upload_time) = (*instantiate_time, *upload_time);
     }
@@ -103,7 +103,7 @@ impl Report {
     pub(super) fn graph_gone(&mut self, sequence: &Sequence) {
         self.strategy = Strategy::Eager;
         (self.nodes, self.library_nodes) = (0, 0);
-        (self.early_edges, self.urgent_nodes) = (0, 0);
+        (self.programmatic_edges, self.urgent_nodes) = (0, 0);
         (self.edges, self.depth) = (sequence.edges.len(), sequence.steps.len());
         (self.instantiate_time, self.upload_time) = (Duration::ZERO, Duration::ZERO);
     }
@@ -125,8 +125,8 @@ impl fmt::Display for Report {
         if self.library_nodes > 0 {
             writeln!(f, "libraries   {} of the nodes", self.library_nodes)?;
         }
-        if self.early_edges > 0 {
-            writeln!(f, "early       {} of the edges let a kernel start early", self.early_edges)?;
+        if self.programmatic_edges > 0 {
+            writeln!(f, "pdl         {} of the edges are programmatic", self.programmatic_edges)?;
         }
         if self.urgent_nodes > 0 {
             writeln!(f, "urgent      {} of the nodes go first", self.urgent_nodes)?;

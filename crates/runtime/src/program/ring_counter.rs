@@ -7,14 +7,14 @@
 
 /// The host's side.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Turns {
+pub(crate) struct RingCounter {
     /// Values whose launch was accepted.
     given: u32,
     /// Values that were taken when the device's count was looked at last.
     taken: u32,
 }
 
-impl Turns {
+impl RingCounter {
     /// The number of the next value: the first has 1, since an empty slot has 0.
     pub(crate) fn number(&self) -> u32 {
         self.given.wrapping_add(1)
@@ -32,7 +32,7 @@ impl Turns {
 
     /// Whether the next value may be written: at most `slots` are in flight. A device that has
     /// taken more than it was given, which none may, leaves no room either.
-    pub(crate) fn has_room(&self, slots: usize) -> bool {
+    pub(crate) fn has_capacity(&self, slots: usize) -> bool {
         (self.in_flight() as usize) < slots
     }
 

@@ -101,10 +101,10 @@ impl Program {
             ring.put(stream, controls)?;
         }
         let outcome = enqueue(self, stream);
-        let takes = self.sequence.takes_controls;
+        let fetches = self.sequence.fetches_parameters;
         let accepted = match &outcome {
             Ok(()) => true,
-            Err(StepError::Incomplete { enqueued, .. }) => takes.is_some_and(|at| at < *enqueued),
+            Err(StepError::Incomplete { enqueued, .. }) => fetches.is_some_and(|at| at < *enqueued),
             Err(_) => false,
         };
         match &mut self.ring {
@@ -116,8 +116,8 @@ impl Program {
     }
 
     /// Enqueues nothing but what takes the values.
-    pub(super) fn take_controls(&mut self, stream: &Stream) -> Result<(), StepError> {
-        let Some(at) = self.sequence.takes_controls else { return Ok(()) };
+    pub(super) fn fetch_parameters(&mut self, stream: &Stream) -> Result<(), StepError> {
+        let Some(at) = self.sequence.fetches_parameters else { return Ok(()) };
         // SAFETY: as in `enqueue_all`.
         let outcome = unsafe { self.sequence.steps[at].command.enqueue(stream) };
         outcome.map_err(|cause| StepError::NotStarted { cause })
@@ -158,7 +158,7 @@ impl Program {
             // run, and orders its steps one behind the other.
             let outcome = unsafe { step.command.enqueue(stream) };
             // A library may have enqueued a part of its work before it failed.
-            let whole = !step.is_foreign();
+            let whole = !step.is_library_call();
             outcome.map_err(|cause| match enqueued {
                 0 if whole => StepError::NotStarted { cause },
                 _ => {

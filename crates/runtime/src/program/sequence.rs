@@ -9,9 +9,9 @@ use retrograph_kernels::{Argument, BufferArgument, Dispatch, Launch, SmTarget, i
 use super::bindings::{Bindings, External};
 use super::control_ring::ControlRing;
 use super::error::BuildError;
-use super::foreign::Foreign;
-use super::links::{InCommand, Links, Slot};
+use super::library_call::BoundLibraryCall;
 use super::memory::Memory;
+use super::relocations::{InCommand, Relocations, Slot};
 use crate::library::Cublas;
 use crate::modules::{ImageKey, WarmModules};
 use crate::pass::{BufferId, CustomLaunch, Edges, OpId, Operation, OperationKind, Pass, infer};
@@ -21,7 +21,7 @@ pub(super) enum Command {
     Launch { function: Function, geometry: LaunchGeometry, arguments: KernelArguments },
     Copy { target: u64, source: u64, bytes: usize },
     Fill { target: u64, pattern: u32, words: usize },
-    Library(Foreign),
+    Library(BoundLibraryCall),
 }
 
 /// A command with the name of its operation.
@@ -32,23 +32,23 @@ pub(super) struct Step {
     pub(super) command: Command,
     /// Bytes that the operation moves: what it reads, and what it writes.
     pub(super) moved_bytes: usize,
-    pub(super) early: Early,
+    pub(super) pdl: Pdl,
 }
 
 /// Whether a command may start before the one kernel that it waits for has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Early {
+pub(super) enum Pdl {
     /// It does not wait by itself, or reads ahead what the pass writes.
-    Unable,
+    Unsupported,
     /// It waits by itself, as kernels of the workspace do.
-    Able,
+    Supported,
     /// Whoever wrote it promised that it waits by itself, and wants it to start early.
-    Asked,
+    Requested,
 }
 
 impl Step {
     /// Whether a library does it.
-    pub(super) fn is_foreign(&self) -> bool {
+    pub(super) fn is_library_call(&self) -> bool {
         matches!(self.command, Command::Library(_))
     }
 }
@@ -60,75 +60,74 @@ pub(super) struct Sequence {
     /// Operations that were left out, since their problem is empty.
     pub(super) skipped: usize,
     /// The position of the command that takes controls.
-    pub(super) takes_controls: Option<usize>,
+    pub(super) fetches_parameters: Option<usize>,
     /// Where the addresses of external buffers are.
-    links: Links<InCommand>,
+    relocations: Relocations<InCommand>,
 }
 
 impl Sequence {
     pub(super) fn new(pass: &Pass, resolver: &Resolver<'_>) -> Result<Self, BuildError> {
         let (memory, target) = (resolver.memory, resolver.target());
         let (mut steps, mut active, mut tables) = (Vec::new(), Vec::new(), 0);
-        let mut takes_controls = None;
-        let mut links = Links::new(pass);
+        let mut fetches_parameters = None;
+        let mut relocations = Relocations::new(pass);
         for (at, operation) in pass.operations().iter().enumerate() {
             let first_table = tables;
             tables += count_tables(operation);
             if operation.is_empty(target) {
                 continue;
             }
-            links.add_operation(operation, steps.len());
+            relocations.add_operation(operation, steps.len());
             let command = resolver.command(operation, first_table)?;
             let (name, moved_bytes) = (operation.name().to_owned(), operation.moved_bytes());
-            let early = match operation.kind {
-                OperationKind::TakeControls | OperationKind::Launch(_)
-                    if images::supports_pdl(target)
-                        && pass.leaves_what_is_read_ahead(operation) =>
+            let pdl = match operation.kind {
+                OperationKind::FetchStepParameters | OperationKind::Launch(_)
+                    if images::supports_pdl(target) && pass.never_writes_read_ahead(operation) =>
                 {
-                    Early::Able
+                    Pdl::Supported
                 }
-                _ if operation.starts_early => Early::Asked,
-                _ => Early::Unable,
+                _ if operation.pdl => Pdl::Requested,
+                _ => Pdl::Unsupported,
             };
-            if operation.kind == OperationKind::TakeControls {
-                takes_controls = Some(steps.len());
+            if operation.kind == OperationKind::FetchStepParameters {
+                fetches_parameters = Some(steps.len());
             }
             let at = OpId(at as u32);
-            steps.push(Step { operation: at, name, command, moved_bytes, early });
+            steps.push(Step { operation: at, name, command, moved_bytes, pdl });
             active.push(operation);
         }
-        let touches = active.iter().map(|operation| operation.touches());
-        let edges = infer(touches, |touch| memory.plan().place(touch)).0;
+        let accesses = active.iter().map(|operation| operation.accesses());
+        let edges = infer(accesses, |range| memory.plan().place(range)).0;
         let skipped = pass.operations().len() - steps.len();
-        Ok(Self { steps, edges, skipped, takes_controls, links })
+        Ok(Self { steps, edges, skipped, fetches_parameters, relocations })
     }
 
     /// Puts the address of an external buffer into all commands that name it, and returns their
     /// positions.
     pub(super) fn move_external(&mut self, to: &External) -> Vec<usize> {
-        let links = self.links.of(to.id);
-        for link in links {
-            let ((position, slot), address) = (link.place, to.address + link.offset);
+        let relocations = self.relocations.of(to.id);
+        for relocation in relocations {
+            let ((position, slot), address) = (relocation.place, to.address + relocation.offset);
             match (&mut self.steps[position].command, slot) {
                 (Command::Launch { arguments, .. }, Slot::Argument(at)) => {
                     arguments.set_address(at, address);
                 }
                 (Command::Copy { source, .. }, Slot::Source) => *source = address,
-                (Command::Library(foreign), Slot::Range(at)) => foreign.move_range(at, address),
+                (Command::Library(call), Slot::Range(at)) => call.move_range(at, address),
                 (Command::Copy { target, .. } | Command::Fill { target, .. }, Slot::Target) => {
                     *target = address;
                 }
                 _ => unreachable!("links are made from the operations that commands do"),
             }
         }
-        links.iter().map(|link| link.place.0).collect()
+        relocations.iter().map(|relocation| relocation.place.0).collect()
     }
 
     /// Lets another handle of cuBLAS do all products. Gives back the one before, and the positions
     /// of the products, unless there are none or it is the same.
     pub(super) fn use_handle(&mut self, cublas: &Cublas) -> Option<(Cublas, Vec<usize>)> {
         let change = |(at, step): (usize, &mut Step)| match &mut step.command {
-            Command::Library(foreign) => Some((foreign.use_handle(cublas)?, at)),
+            Command::Library(call) => Some((call.use_handle(cublas)?, at)),
             _ => None,
         };
         // All products of a program are done by one handle.
@@ -141,16 +140,16 @@ impl Sequence {
     pub(super) fn owners(&self) -> Vec<Owner> {
         let owners = self.steps.iter().filter_map(|step| match &step.command {
             Command::Launch { function, .. } => Some(function.owner()),
-            Command::Library(foreign) => foreign.owner(),
+            Command::Library(call) => call.owner(),
             Command::Copy { .. } | Command::Fill { .. } => None,
         });
         owners.collect()
     }
 
     /// The operations that are work of a library.
-    pub(super) fn foreign(&self) -> impl Iterator<Item = (&str, &Foreign)> {
+    pub(super) fn library_calls(&self) -> impl Iterator<Item = (&str, &BoundLibraryCall)> {
         self.steps.iter().filter_map(|step| match &step.command {
-            Command::Library(foreign) => Some((step.name.as_str(), foreign)),
+            Command::Library(call) => Some((step.name.as_str(), call)),
             _ => None,
         })
     }
@@ -181,7 +180,7 @@ impl Command {
             }
             // SAFETY: the caller of `Pass::library` promised what the work touches, or the
             // description of a product checked its lengths; our caller promises the rest.
-            Self::Library(foreign) => unsafe { foreign.enqueue(stream) },
+            Self::Library(call) => unsafe { call.enqueue(stream) },
         }
     }
 }
@@ -238,12 +237,12 @@ impl Resolver<'_> {
                 return Ok(Command::Fill { target, pattern: *pattern, words });
             }
             OperationKind::Library(call) => {
-                let foreign = Foreign::new(operation, call, self.bindings, self.memory)?;
-                return Ok(Command::Library(foreign));
+                let call = BoundLibraryCall::new(operation, call, self.bindings, self.memory)?;
+                return Ok(Command::Library(call));
             }
-            OperationKind::TakeControls => {
+            OperationKind::FetchStepParameters => {
                 let ring = self.ring.expect("there are controls, and so a ring");
-                let launch = self.memory.take_controls(ring)?;
+                let launch = self.memory.fetch_launch(ring)?;
                 let place = |range: &BufferArgument<u64>| range.buffer + range.bytes.start as u64;
                 let arguments = arguments_at(&launch.arguments, place, || 0);
                 let entry = Entry::of_launch(&launch, self.target());
@@ -256,7 +255,7 @@ impl Resolver<'_> {
         };
         let mut tables = first_table..;
         let table = || tables.next().map_or(0, |table| self.memory.table_address(table));
-        let arguments = arguments_at(arguments, |touch| self.memory.address(touch), table);
+        let arguments = arguments_at(arguments, |range| self.memory.address(range), table);
         self.launch(operation, &entry, arguments)
     }
 

@@ -13,7 +13,7 @@ fn places(
     pass: &Pass,
     at: usize,
 ) -> Vec<(Option<BufferId>, Range<usize>, bool)> {
-    let touches = pass.operations()[at].touches().iter();
+    let touches = pass.operations()[at].accesses().iter();
     touches
         .map(|touch| {
             let (bytes, writes) = (touch.bytes.clone(), touch.access.writes());
@@ -62,7 +62,7 @@ fn closure_of(edges: &Edges, count: usize) -> Vec<Vec<bool>> {
 fn uses(pass: &Pass, buffer: BufferId) -> Vec<usize> {
     let operations = pass.operations().iter().enumerate();
     let uses = operations
-        .filter(|(_, operation)| operation.touches().iter().any(|touch| touch.buffer == buffer));
+        .filter(|(_, operation)| operation.accesses().iter().any(|touch| touch.buffer == buffer));
     uses.map(|(at, _)| at).collect()
 }
 

@@ -2,7 +2,8 @@
 //! on, or they stay as they were, and each handle lives for as long as steps use it.
 
 use retrograph_runtime::{
-    Bindings, BuildError, Cublas, DeviceBuffer, Error, Policy, Program, Rebound, Rung, Strategy,
+    Bindings, BuildError, Cublas, DeviceBuffer, Error, Policy, Program, Rebound, Strategy,
+    UpdateStrategy,
 };
 
 use crate::cublas::{Products, cublas, stand_in_for, with_stand_in};
@@ -33,7 +34,7 @@ impl<'a> Case<'a> {
         Self { device, products, program, theirs }
     }
 
-    fn rebind(&mut self, least: Rung, cublas: &Cublas) -> Result<Rebound, BuildError> {
+    fn rebind(&mut self, least: UpdateStrategy, cublas: &Cublas) -> Result<Rebound, BuildError> {
         self.program.rebind_from(least, &self.device.stream, Bindings::new().cublas(cublas))
     }
 
@@ -52,13 +53,26 @@ fn another_handle_does_the_products_from_then_on() {
             let (second, _) = stand_in_for(bench, 2.0);
             let mut case = Case::new(&bench.device, first, policy);
             assert!(case.step().iter().all(|value| *value == 1.0));
-            let same = case.rebind(Rung::Control, first).unwrap();
-            assert_eq!((same.handle, same.rung, same.nodes), (false, Rung::Control, 0));
+            let same = case.rebind(UpdateStrategy::KeepGraph, first).unwrap();
+            assert_eq!(
+                (same.handle, same.update, same.nodes),
+                (false, UpdateStrategy::KeepGraph, 0)
+            );
             let (mut eager, mut products) = (policy == Policy::Eager, [2.0, 1.0].into_iter());
-            for (least, handle) in [(Rung::Control, &second), (Rung::Rebuild, first)] {
+            for (least, handle) in
+                [(UpdateStrategy::KeepGraph, &second), (UpdateStrategy::Rebuild, first)]
+            {
                 let rebound = case.rebind(least, handle).unwrap();
-                let rung = if eager { Rung::Control } else { least.max(Rung::ExecUpdate) };
-                assert_eq!((rebound.rung, rebound.buffers), (rung, 0), "{policy:?}: {rebound:?}");
+                let update = if eager {
+                    UpdateStrategy::KeepGraph
+                } else {
+                    least.max(UpdateStrategy::ExecUpdate)
+                };
+                assert_eq!(
+                    (rebound.update, rebound.buffers),
+                    (update, 0),
+                    "{policy:?}: {rebound:?}"
+                );
                 assert!(rebound.handle && rebound.failed.is_empty(), "{rebound:?}");
                 let product = products.next().unwrap();
                 assert!(case.step().iter().all(|value| *value == product), "{policy:?}");
@@ -79,7 +93,7 @@ fn a_handle_is_kept_until_no_step_uses_it() {
             let mut case = Case::new(&bench.device, &second, policy);
             drop(second);
             case.step();
-            case.rebind(Rung::Rebuild, first).unwrap();
+            case.rebind(UpdateStrategy::Rebuild, first).unwrap();
             // The step behind the rebind lets go of what was kept for those in front of it.
             case.step();
             case.step();
@@ -95,12 +109,12 @@ fn a_handle_that_fails_leaves_the_old_one_or_shows_in_the_report() {
         held.lock().unwrap().status = 14;
         for policy in [Policy::Hybrid, Policy::Capture] {
             let mut case = Case::new(&bench.device, first, policy);
-            let error = case.rebind(Rung::Control, &second).unwrap_err();
+            let error = case.rebind(UpdateStrategy::KeepGraph, &second).unwrap_err();
             assert!(error.to_string().contains("cublasGemmEx returned 14"), "{error}");
             assert!(case.step().iter().all(|value| *value == 1.0), "{policy:?}");
         }
         let mut case = Case::new(&bench.device, first, Policy::Auto);
-        let rebound = case.rebind(Rung::Control, &second).unwrap();
+        let rebound = case.rebind(UpdateStrategy::KeepGraph, &second).unwrap();
         assert_eq!((rebound.strategy, rebound.handle), (Strategy::Eager, true));
         assert!(case.program.report().reason.contains("cublasGemmEx returned 14"));
         held.lock().unwrap().status = 0;
@@ -114,20 +128,21 @@ fn a_handle_of_another_context_is_refused() {
         let mut case = Case::new(&bench.device, first, Policy::Hybrid);
         let other = crate::failing_programs::Bench::new(0);
         let (foreign, _) = stand_in_for(&other, 2.0);
-        let error = case.rebind(Rung::Control, &foreign).unwrap_err();
+        let error = case.rebind(UpdateStrategy::KeepGraph, &foreign).unwrap_err();
         assert!(matches!(error, BuildError::Device(Error::ForeignContext { .. })), "{error}");
         assert!(case.step().iter().all(|value| *value == 1.0));
     });
 }
 
 #[test]
-fn two_handles_of_cublas_give_the_same_bits_by_every_rung() {
+fn two_handles_of_cublas_give_the_same_bits_by_every_update() {
     let device = device();
     let Some(first) = cublas(&device) else { return };
     let Some(second) = cublas(&device) else { return };
     let mut case = Case::new(&device, &first, Policy::Hybrid);
     let expected = case.step();
-    for (least, handle) in [(Rung::Control, &second), (Rung::Rebuild, &first)] {
+    for (least, handle) in [(UpdateStrategy::KeepGraph, &second), (UpdateStrategy::Rebuild, &first)]
+    {
         assert!(case.rebind(least, handle).unwrap().handle);
         assert!(case.step() == expected, "{least:?}");
     }

@@ -1,8 +1,8 @@
-//! Rebinding while driver calls fail: the next rung is taken, or the old step stays, or the program
+//! Rebinding while driver calls fail: the next update is taken, or the old step stays, or the program
 //! says that it cannot do either. It never steps with some of both memories.
 
 use retrograph_driver_sys::CUresult;
-use retrograph_runtime::{BuildError, Policy, Program, Rung, StepError, Strategy};
+use retrograph_runtime::{BuildError, Policy, Program, StepError, Strategy, UpdateStrategy};
 
 use crate::failing_programs::{Bench, UNKNOWN};
 use crate::mlp::MlpBuffers;
@@ -12,29 +12,29 @@ const UPDATE: &str = "cuGraphExecUpdate_v2";
 const INSTANTIATE: &str = "cuGraphInstantiateWithFlags";
 const UPLOAD: &str = "cuMemcpyHtoDAsync_v2";
 
-/// Calls that fail, the least rung, and the rung that is taken then.
-type Case = (&'static [(&'static str, u64)], Rung, Rung);
+/// Calls that fail, the least update, and the update that is taken then.
+type Case = (&'static [(&'static str, u64)], UpdateStrategy, UpdateStrategy);
 
 const FOLLOWED: [Case; 9] = [
-    (&[(SET, 1)], Rung::Control, Rung::ExecUpdate),
-    (&[(SET, 3)], Rung::Control, Rung::ExecUpdate),
-    (&[(SET, 3), (UPDATE, 1)], Rung::Control, Rung::Rebuild),
-    (&[(SET, 3), ("cuGraphCreate", 1)], Rung::Control, Rung::Rebuild),
-    (&[(UPDATE, 1)], Rung::ExecUpdate, Rung::Rebuild),
-    (&[("cuGraphAddKernelNode_v2", 4)], Rung::ExecUpdate, Rung::Rebuild),
-    (&[("cuGraphGetNodes", 1)], Rung::ExecUpdate, Rung::Rebuild),
+    (&[(SET, 1)], UpdateStrategy::KeepGraph, UpdateStrategy::ExecUpdate),
+    (&[(SET, 3)], UpdateStrategy::KeepGraph, UpdateStrategy::ExecUpdate),
+    (&[(SET, 3), (UPDATE, 1)], UpdateStrategy::KeepGraph, UpdateStrategy::Rebuild),
+    (&[(SET, 3), ("cuGraphCreate", 1)], UpdateStrategy::KeepGraph, UpdateStrategy::Rebuild),
+    (&[(UPDATE, 1)], UpdateStrategy::ExecUpdate, UpdateStrategy::Rebuild),
+    (&[("cuGraphAddKernelNode_v2", 4)], UpdateStrategy::ExecUpdate, UpdateStrategy::Rebuild),
+    (&[("cuGraphGetNodes", 1)], UpdateStrategy::ExecUpdate, UpdateStrategy::Rebuild),
     // Without an event, memory is kept until the program ends.
-    (&[("cuEventRecord", 1)], Rung::Control, Rung::SetParams),
-    (&[("cuEventCreate", 3)], Rung::Control, Rung::SetParams),
+    (&[("cuEventRecord", 1)], UpdateStrategy::KeepGraph, UpdateStrategy::SetNodeParams),
+    (&[("cuEventCreate", 3)], UpdateStrategy::KeepGraph, UpdateStrategy::SetNodeParams),
 ];
 
-/// Calls that fail, so that no rung is left.
-const UNFOLLOWED: [(&[(&str, u64)], Rung); 5] = [
-    (&[(SET, 1), (UPDATE, 1), (INSTANTIATE, 1)], Rung::Control),
-    (&[(SET, 3), (UPDATE, 1), (INSTANTIATE, 1)], Rung::Control),
-    (&[(UPDATE, 1), (INSTANTIATE, 1)], Rung::ExecUpdate),
-    (&[("cuGraphUpload", 1)], Rung::Rebuild),
-    (&[("cuGraphCreate", 1)], Rung::Rebuild),
+/// Calls that fail, so that no update is left.
+const UNFOLLOWED: [(&[(&str, u64)], UpdateStrategy); 5] = [
+    (&[(SET, 1), (UPDATE, 1), (INSTANTIATE, 1)], UpdateStrategy::KeepGraph),
+    (&[(SET, 3), (UPDATE, 1), (INSTANTIATE, 1)], UpdateStrategy::KeepGraph),
+    (&[(UPDATE, 1), (INSTANTIATE, 1)], UpdateStrategy::ExecUpdate),
+    (&[("cuGraphUpload", 1)], UpdateStrategy::Rebuild),
+    (&[("cuGraphCreate", 1)], UpdateStrategy::Rebuild),
 ];
 
 /// What all cases of a test share: a simulated device, and the states after so many eager steps.
@@ -83,7 +83,7 @@ impl<'a> Rebinding<'a> {
         }
     }
 
-    fn rebind(&mut self, least: Rung) -> Result<retrograph_runtime::Rebound, BuildError> {
+    fn rebind(&mut self, least: UpdateStrategy) -> Result<retrograph_runtime::Rebound, BuildError> {
         let bindings = self.bench.mlp.bindings(&self.new);
         self.program.rebind_from(least, &self.bench.device.stream, &bindings)
     }
@@ -102,12 +102,12 @@ impl<'a> Rebinding<'a> {
 #[test]
 fn a_rung_that_fails_is_followed_by_the_next() {
     let shared = Shared::new(2);
-    for (calls, least, rung) in FOLLOWED {
+    for (calls, least, update) in FOLLOWED {
         for policy in [Policy::Manual, Policy::Auto] {
             let mut case = Rebinding::new(&shared, policy);
             case.fail(calls, UNKNOWN);
             let rebound = case.rebind(least).unwrap();
-            assert_eq!((rebound.rung, rebound.strategy), (rung, Strategy::Manual), "{calls:?}");
+            assert_eq!((rebound.update, rebound.strategy), (update, Strategy::Manual), "{calls:?}");
             for ((_, cause), (call, _)) in rebound.failed.iter().zip(calls) {
                 assert!(cause.contains(call) && cause.contains("999"), "{cause}");
             }
@@ -121,8 +121,8 @@ fn an_update_that_the_driver_refuses_is_followed_by_a_rebuild() {
     let shared = Shared::new(2);
     let mut case = Rebinding::new(&shared, Policy::Manual);
     case.fail(&[(UPDATE, 1)], CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
-    let rebound = case.rebind(Rung::ExecUpdate).unwrap();
-    assert_eq!(rebound.rung, Rung::Rebuild);
+    let rebound = case.rebind(UpdateStrategy::ExecUpdate).unwrap();
+    assert_eq!(rebound.update, UpdateStrategy::Rebuild);
     assert!(rebound.failed[0].1.contains("refused to update"), "{:?}", rebound.failed);
     case.check(0..2, 1, 2);
 }
@@ -141,7 +141,10 @@ fn without_a_rung_the_old_step_stays() {
         assert_eq!((after.graphs, after.execs), (before.graphs, before.execs), "{calls:?}");
         case.check(1..3, 3, 0);
         // And the same rebind works when nothing fails.
-        assert_eq!(case.rebind(Rung::Control).unwrap().rung, Rung::SetParams);
+        assert_eq!(
+            case.rebind(UpdateStrategy::KeepGraph).unwrap().update,
+            UpdateStrategy::SetNodeParams
+        );
         case.check(0..2, 3, 2);
     }
 }
@@ -153,7 +156,10 @@ fn without_a_rung_an_automatic_program_is_eager_with_the_new_memory() {
         let mut case = Rebinding::new(&shared, Policy::Auto);
         case.fail(calls, UNKNOWN);
         let rebound = case.rebind(least).unwrap();
-        assert_eq!((rebound.rung, rebound.strategy), (Rung::Control, Strategy::Eager));
+        assert_eq!(
+            (rebound.update, rebound.strategy),
+            (UpdateStrategy::KeepGraph, Strategy::Eager)
+        );
         let (call, _) = calls.last().unwrap();
         assert!(case.program.report().reason.contains(call), "{}", case.program.report());
         case.check(0..2, 1, 2);
@@ -171,7 +177,7 @@ fn tables_that_cannot_be_written_leave_the_old_step() {
         for policy in [Policy::Eager, Policy::Manual, Policy::Auto] {
             let mut case = Rebinding::new(&shared, policy);
             case.fail(&[(call, 1)], UNKNOWN);
-            let error = case.rebind(Rung::Control).unwrap_err().to_string();
+            let error = case.rebind(UpdateStrategy::KeepGraph).unwrap_err().to_string();
             assert!(error.contains(call), "{error}");
             case.check(1..3, 3, 0);
         }
@@ -185,7 +191,7 @@ fn a_program_that_can_neither_follow_nor_stay_says_so() {
     // The second and third call of each are those of the way back.
     let calls = [(SET, 3), (SET, 4), (UPDATE, 1), (UPDATE, 2), (INSTANTIATE, 1), (INSTANTIATE, 2)];
     case.fail(&calls, UNKNOWN);
-    let error = case.rebind(Rung::Control).unwrap_err();
+    let error = case.rebind(UpdateStrategy::KeepGraph).unwrap_err();
     let BuildError::GivenUp { cause } = error else { panic!("{error}") };
     assert!(matches!(*cause, StepError::HalfRebound { .. }) && cause.to_string().contains("999"));
     let stream = &case.bench.device.stream;
@@ -194,7 +200,7 @@ fn a_program_that_can_neither_follow_nor_stay_says_so() {
     assert!(matches!(later.first_cause(), StepError::HalfRebound { .. }), "{later}");
     assert!(case.old.state(stream) == shared.states[1], "no step was done with both");
     assert!(case.new.state(stream) == shared.states[0]);
-    let again = case.rebind(Rung::Control).unwrap_err();
+    let again = case.rebind(UpdateStrategy::KeepGraph).unwrap_err();
     assert!(matches!(again, BuildError::GivenUp { .. }), "{again}");
 }
 
@@ -203,7 +209,7 @@ fn a_lost_context_shows_when_rebinding() {
     let shared = Shared::new(1);
     let mut case = Rebinding::new(&shared, Policy::Auto);
     case.fail(&[(SET, 2)], CUresult(700));
-    let error = case.rebind(Rung::Control).unwrap_err().to_string();
+    let error = case.rebind(UpdateStrategy::KeepGraph).unwrap_err().to_string();
     assert!(error.contains("700"), "{error}");
     let step = case.program.step(&case.bench.device.stream, &case.bench.mlp.controls(1));
     assert!(step.unwrap_err().to_string().contains("700"));

@@ -6,7 +6,7 @@ use retrograph_driver_sim::Config;
 use retrograph_kernels::ops::{Add, Silu};
 use retrograph_runtime::{
     Bindings, BuildError, BuildOptions, DeviceBuffer, Event, Function, LibraryCall, LibraryScope,
-    Pass, Policy, Program, Rung, Slice, Strategy, Stream, WarmModules,
+    Pass, Policy, Program, Slice, Strategy, Stream, UpdateStrategy, WarmModules,
 };
 
 use crate::device::{Device, device, device_of, simulated};
@@ -244,10 +244,10 @@ fn a_program_with_libraries_is_bound_to_other_memory() {
             unsafe { scope.stream().copy_on_device(to.address, from.address, from.bytes) }
         })
     };
-    for (policy, rung) in [
-        (Policy::Eager, Rung::Control),
-        (Policy::Hybrid, Rung::ExecUpdate),
-        (Policy::Capture, Rung::ExecUpdate),
+    for (policy, update) in [
+        (Policy::Eager, UpdateStrategy::KeepGraph),
+        (Policy::Hybrid, UpdateStrategy::ExecUpdate),
+        (Policy::Capture, UpdateStrategy::ExecUpdate),
     ] {
         let mut pass = Pass::new("moved");
         let (input, output) = (pass.external::<f32>("input", 8), pass.external::<f32>("output", 8));
@@ -263,7 +263,7 @@ fn a_program_with_libraries_is_bound_to_other_memory() {
         let mut moved = Bindings::new();
         moved.bind(output, &second);
         let rebound = program.rebind(&device.stream, &moved).unwrap();
-        assert_eq!((rebound.rung, rebound.buffers), (rung, 1), "{rebound:?}");
+        assert_eq!((rebound.update, rebound.buffers), (update, 1), "{rebound:?}");
         program.step(&device.stream, &pass.controls()).unwrap();
         assert_eq!(first.download(&device.stream).unwrap(), [0.0; 8], "{policy:?}");
         assert_eq!(second.download(&device.stream).unwrap(), [1.5; 8], "{policy:?}");

@@ -10,7 +10,6 @@ mod described;
 #[path = "../../../driver/tests/it/device.rs"]
 #[allow(dead_code, reason = "shared with the tests of `retrograph-driver`")]
 mod device;
-mod early;
 mod executed;
 mod failing_calls;
 mod failing_programs;
@@ -23,6 +22,7 @@ mod images;
 mod libraries;
 mod mlp;
 mod orders;
+mod pdl;
 mod pictures;
 mod pools;
 mod profiles;

@@ -33,7 +33,7 @@ fn trample(pass: &Pass, plan: &MemoryPlan, order: &[usize]) -> Option<[BufferId;
     // Who uses each word now, and who did before.
     let mut users: HashMap<usize, (BufferId, HashSet<BufferId>)> = HashMap::new();
     for &at in order {
-        for touch in pass.operations()[at].touches() {
+        for touch in pass.operations()[at].accesses() {
             let Some(offset) = plan.offset(touch.buffer) else { continue };
             for word in (touch.bytes.start / 4..touch.bytes.end / 4).map(|at| offset / 4 + at) {
                 let (user, gone) = users.entry(word).or_insert((touch.buffer, HashSet::new()));

@@ -1,11 +1,12 @@
-//! Programs that are bound to other memory: by every rung the steps are those of a program that was
+//! Programs that are bound to other memory: by every update the steps are those of a program that was
 //! built for that memory, and the old memory lives exactly as long as steps use it.
 
 use std::sync::Arc;
 
 use retrograph_driver_sim::Config;
 use retrograph_runtime::{
-    Bindings, BuildError, DeviceBuffer, Pass, Policy, Program, Rung, Slice, Strategy, Stream,
+    Bindings, BuildError, DeviceBuffer, Pass, Policy, Program, Slice, Strategy, Stream,
+    UpdateStrategy,
 };
 
 use crate::device::{Device, device, device_of, simulated};
@@ -13,7 +14,12 @@ use crate::mlp::Mlp;
 use crate::programs::build;
 
 const POLICIES: [Policy; 4] = [Policy::Eager, Policy::Manual, Policy::Capture, Policy::Auto];
-const RUNGS: [Rung; 4] = [Rung::Control, Rung::SetParams, Rung::ExecUpdate, Rung::Rebuild];
+const RUNGS: [UpdateStrategy; 4] = [
+    UpdateStrategy::KeepGraph,
+    UpdateStrategy::SetNodeParams,
+    UpdateStrategy::ExecUpdate,
+    UpdateStrategy::Rebuild,
+];
 
 /// What a fresh program computes in two steps.
 fn two_fresh_steps(device: &Device, mlp: &Mlp) -> Vec<u32> {
@@ -23,7 +29,7 @@ fn two_fresh_steps(device: &Device, mlp: &Mlp) -> Vec<u32> {
 }
 
 #[test]
-fn by_every_rung_steps_are_those_of_a_fresh_program() {
+fn by_every_update_steps_are_those_of_a_fresh_program() {
     let (device, mlp) = (device(), Mlp::new());
     let expected = two_fresh_steps(&device, &mlp);
     for policy in POLICIES {
@@ -31,14 +37,18 @@ fn by_every_rung_steps_are_those_of_a_fresh_program() {
         let mut program = build(&device, &mlp.pass, &mlp.bindings(&buffers), policy).unwrap();
         assert!(mlp.train(&mut program, &device.stream, &buffers, 0..2) == expected);
         let before = buffers.state(&device.stream);
-        // Every rung comes after every other.
+        // Every update comes after every other.
         for least in RUNGS.into_iter().chain(RUNGS.into_iter().rev()) {
             let others = mlp.buffers(&device.stream);
             let bindings = mlp.bindings(&others);
             let rebound = program.rebind_from(least, &device.stream, &bindings).unwrap();
             let graph = program.report().strategy != Strategy::Eager;
-            let rung = if graph { least.max(Rung::SetParams) } else { Rung::Control };
-            assert_eq!((rebound.rung, rebound.buffers), (rung, 11), "{policy:?}");
+            let update = if graph {
+                least.max(UpdateStrategy::SetNodeParams)
+            } else {
+                UpdateStrategy::KeepGraph
+            };
+            assert_eq!((rebound.update, rebound.buffers), (update, 11), "{policy:?}");
             assert_eq!(rebound.strategy, program.report().strategy);
             assert_eq!((&*rebound.failed, rebound.table_bytes > 0), (&[][..], true));
             assert_eq!(rebound.nodes > 0, graph);
@@ -58,14 +68,21 @@ fn a_rebind_costs_the_places_that_name_a_moved_buffer() {
     let mut program = build(&device, &mlp.pass, &bindings, Policy::Manual).unwrap();
     let mut rebind = |bindings: &Bindings| {
         let rebound = program.rebind(&device.stream, bindings).unwrap();
-        (rebound.rung, rebound.buffers, rebound.nodes, rebound.table_bytes > 0)
+        (rebound.update, rebound.buffers, rebound.nodes, rebound.table_bytes > 0)
     };
-    assert_eq!(rebind(&bindings), (Rung::Control, 0, 0, false), "nothing moved");
-    assert_eq!(rebind(&Bindings::new()), (Rung::Control, 0, 0, false), "nothing was named");
+    assert_eq!(rebind(&bindings), (UpdateStrategy::KeepGraph, 0, 0, false), "nothing moved");
+    assert_eq!(
+        rebind(&Bindings::new()),
+        (UpdateStrategy::KeepGraph, 0, 0, false),
+        "nothing was named"
+    );
     let others = mlp.buffers(&device.stream);
-    assert_eq!(rebind(&mlp.some(true, false, &others)), (Rung::SetParams, 1, 2, false));
-    assert_eq!(rebind(&mlp.some(false, true, &others)), (Rung::Control, 1, 0, true));
-    assert_eq!(rebind(&mlp.some(true, true, &others)), (Rung::Control, 0, 0, false));
+    assert_eq!(
+        rebind(&mlp.some(true, false, &others)),
+        (UpdateStrategy::SetNodeParams, 1, 2, false)
+    );
+    assert_eq!(rebind(&mlp.some(false, true, &others)), (UpdateStrategy::KeepGraph, 1, 0, true));
+    assert_eq!(rebind(&mlp.some(true, true, &others)), (UpdateStrategy::KeepGraph, 0, 0, false));
     // What is in none of the four is still where it was.
     mlp.train(&mut program, &device.stream, &buffers, 0..1);
     let both = mlp.buffers(&device.stream);

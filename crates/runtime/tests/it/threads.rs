@@ -26,7 +26,7 @@ promises! {
         Admission, AdmitError, Bindings, Buffer, BufferId, BufferKind, BuildError, BuildOptions,
         CallError, CaptureError, CaptureMode, CapturedNodes, Context, ControlError, Controls, Cublas, CustomImage,
         CustomLaunch, DeviceBuffer<f32>, DeviceCopy, DeviceFill, DeviceIndex, DeviceInfo,
-        DeviceRange, DeviceScalar<f32>, Driver, DriverShare, DriverVersion, EarlyStart, Edge,
+        DeviceRange, DeviceScalar<f32>, Driver, DriverShare, DriverVersion, PdlMode, Edge,
         EdgeMode, Edges,
         Error, Event,
         Explanation<'static>, FirstFailure, Function, GraphExec, GraphReport, Hazard, JitAfterWarm, KernelArguments,
@@ -35,7 +35,7 @@ promises! {
         ModuleCache, Node,
         NodeKind, OpId, Operation, OperationKind, OperationTime, Origin, Owner, Pass, PassError, PhaseTime,
         PinnedBuffer<f32>, Policy, PoolSeal, PoolUse, Prediction, PrewarmError, Profile,
-        ProfileError, Progress<'static>, Rebound, Report, Requirements, Reuse, Rung, Slice<f32>,
+        ProfileError, Progress<'static>, Rebound, Report, Requirements, Reuse, UpdateStrategy, Slice<f32>,
         StepError, StepOutcome, Strategy, Stream, UpdateOutcome, WarmModules,
     }
     // The driver does not guard a template against use from two threads at once, and a program
@@ -71,8 +71,8 @@ mod more {
             shared {
                 Admission, AdmitError, Bindings, Bucket<1>, Buckets, BuildError, BuildOptions,
                 CacheError<u8>, CacheOptions, CacheStatistics, Change, Choice, Described,
-                EarlyStart, EdgeMode, Facts, LadderCosts, Policy, Prediction, ProfileError, Quirk,
-                Rebound, Report, Rung, ShapeError, StepError, StepOutcome, Strategy,
+                PdlMode, EdgeMode, Facts, UpdateCosts, Policy, Prediction, ProfileError, Quirk,
+                Rebound, Report, UpdateStrategy, ShapeError, StepError, StepOutcome, Strategy,
             }
             // They hold programs.
             sent { Cached1, ProgramCache1 }

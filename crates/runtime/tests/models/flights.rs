@@ -60,7 +60,7 @@ impl Settle<&'static str, usize, &'static str> for Maker {
     }
 }
 
-/// Threads that want `wanted` each, of which the first `failing` attempts fail. Returns what each
+/// Threads that want `wanted` each, of which the first `failing` attempts fail. Recounter what each
 /// got, if it was not told of a failure.
 fn run(
     wanted: &[&'static [&'static str]],

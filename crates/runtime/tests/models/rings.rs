@@ -6,7 +6,7 @@ use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use loom::thread;
 
 use crate::check;
-use crate::ring_counter::Turns;
+use crate::ring_counter::RingCounter;
 
 /// Fewer than there are, so that they come round soon.
 const SLOTS: usize = 2;
@@ -24,25 +24,25 @@ struct Ring {
 }
 
 impl Ring {
-    fn put(&self, turns: &mut Turns, value: u32) {
-        while !turns.has_room(SLOTS) {
-            turns.look(self.count.load(Ordering::Acquire));
+    fn put(&self, counter: &mut RingCounter, value: u32) {
+        while !counter.has_capacity(SLOTS) {
+            counter.look(self.count.load(Ordering::Acquire));
             thread::yield_now();
         }
-        let slot = turns.slot(SLOTS);
+        let slot = counter.slot(SLOTS);
         // SAFETY: the checker finds what touches the value meanwhile.
         self.values[slot].with_mut(|place| unsafe { *place = value });
-        self.numbers[slot].store(turns.number(), Ordering::Release);
+        self.numbers[slot].store(counter.number(), Ordering::Release);
     }
 
-    fn withdraw(&self, turns: &Turns) {
-        let slot = turns.slot(SLOTS);
-        self.numbers[slot].store(turns.number_before(SLOTS), Ordering::Release);
+    fn withdraw(&self, counter: &RingCounter) {
+        let slot = counter.slot(SLOTS);
+        self.numbers[slot].store(counter.number_before(SLOTS), Ordering::Release);
     }
 
-    fn launch(&self, turns: &mut Turns) {
+    fn launch(&self, counter: &mut RingCounter) {
         self.launched.fetch_add(1, Ordering::Release);
-        turns.accepted();
+        counter.accepted();
     }
 
     /// What `launches` launches find: the kernel, once for each.
@@ -80,10 +80,10 @@ fn launched(launches: usize, host: impl Fn(&Ring) + Send + Sync + 'static) -> Ve
 fn each_launch_takes_its_own_values_and_no_slot_is_written_too_early() {
     check(|| {
         let found = launched(4, |ring| {
-            let mut turns = Turns::default();
+            let mut counter = RingCounter::default();
             for value in [10, 11, 12, 13] {
-                ring.put(&mut turns, value);
-                ring.launch(&mut turns);
+                ring.put(&mut counter, value);
+                ring.launch(&mut counter);
             }
         });
         assert_eq!(found, [10, 11, 12, 13].map(Some));
@@ -94,12 +94,12 @@ fn each_launch_takes_its_own_values_and_no_slot_is_written_too_early() {
 fn values_whose_launch_failed_are_taken_by_none() {
     check(|| {
         let found = launched(3, |ring| {
-            let mut turns = Turns::default();
+            let mut counter = RingCounter::default();
             for value in [10, 11, 12] {
-                ring.put(&mut turns, value + 100);
-                ring.withdraw(&turns);
-                ring.put(&mut turns, value);
-                ring.launch(&mut turns);
+                ring.put(&mut counter, value + 100);
+                ring.withdraw(&counter);
+                ring.put(&mut counter, value);
+                ring.launch(&mut counter);
             }
         });
         assert_eq!(found, [10, 11, 12].map(Some));
@@ -110,11 +110,11 @@ fn values_whose_launch_failed_are_taken_by_none() {
 fn a_launch_by_other_means_between_steps_takes_nothing() {
     check(|| {
         let found = launched(3, |ring| {
-            let mut turns = Turns::default();
-            ring.put(&mut turns, 10);
-            ring.launch(&mut turns);
-            ring.put(&mut turns, 11);
-            ring.withdraw(&turns);
+            let mut counter = RingCounter::default();
+            ring.put(&mut counter, 10);
+            ring.launch(&mut counter);
+            ring.put(&mut counter, 11);
+            ring.withdraw(&counter);
             // Not a step, so that nothing is counted.
             ring.launched.fetch_add(1, Ordering::Release);
             while ring.count.load(Ordering::Acquire) == 0 {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use retrograph_driver_sim::Simulator;
 use retrograph_runtime::{
-    Context, DeviceIndex, ModuleCache, Policy, Program, Rung, StepError, Stream, WarmModules,
+    Context, DeviceIndex, ModuleCache, Policy, Program, StepError, Stream, UpdateStrategy,
+    WarmModules,
 };
 
 use crate::device::driver_of;
@@ -21,8 +22,8 @@ pub(super) struct Life {
     /// Whether a part of the pass is work of a library.
     pub(super) library: bool,
     /// Whether the program is bound to other memory before each step but the first, and the least
-    /// rung by which it follows.
-    pub(super) rebinds: Option<Rung>,
+    /// update by which it follows.
+    pub(super) rebinds: Option<UpdateStrategy>,
 }
 
 impl From<Policy> for Life {
@@ -36,7 +37,7 @@ impl Life {
         Self { library: true, ..policy.into() }
     }
 
-    pub(super) fn rebinding(self, least: Rung) -> Self {
+    pub(super) fn rebinding(self, least: UpdateStrategy) -> Self {
         Self { rebinds: Some(least), ..self }
     }
 }
@@ -99,7 +100,7 @@ impl Client {
     fn rebind(
         &self,
         program: &mut Program,
-        least: Rung,
+        least: UpdateStrategy,
         state: &[u32],
     ) -> Result<TallyBuffers, String> {
         let new = twice(|| self.tally.holding(&self.stream, state))?;

@@ -16,7 +16,7 @@ use std::thread;
 use parking_lot::Mutex;
 use retrograph_driver_sim::{Config, DiagnosticKind, Simulator};
 use retrograph_driver_sys::CUresult;
-use retrograph_runtime::{Policy, Rung};
+use retrograph_runtime::{Policy, UpdateStrategy};
 
 use client::{Client, Life};
 use codes::plausible;
@@ -210,7 +210,7 @@ fn every_call_of_an_eager_program_fails_once_in_every_plausible_way() {
 
 /// Fails every call of a life in which the program is bound to other memory twice, and compares
 /// what is left with a life in which it stays.
-fn assert_survives_rebinding(life: Life, least: Rung) -> Vec<(Fault, Ending)> {
+fn assert_survives_rebinding(life: Life, least: UpdateStrategy) -> Vec<(Fault, Ending)> {
     let staying = Client::new(&world(), life).unwrap().run().unwrap();
     let moving = Client::new(&world(), life.rebinding(least)).unwrap().run().unwrap();
     assert_eq!(moving, staying, "a rebind changes no step");
@@ -219,25 +219,25 @@ fn assert_survives_rebinding(life: Life, least: Rung) -> Vec<(Fault, Ending)> {
 
 #[test]
 fn every_call_of_rebinding_by_setting_parameters_fails_once_in_every_plausible_way() {
-    let endings = assert_survives_rebinding(Policy::Manual.into(), Rung::Control);
+    let endings = assert_survives_rebinding(Policy::Manual.into(), UpdateStrategy::KeepGraph);
     // What cannot be set is updated from a template, and what cannot be updated is built again.
     assert_all_done(&endings, |fault| fault.call.contains("SetParams"));
 }
 
 #[test]
 fn every_call_of_rebinding_by_an_update_fails_once_in_every_plausible_way() {
-    let endings = assert_survives_rebinding(Policy::Manual.into(), Rung::ExecUpdate);
+    let endings = assert_survives_rebinding(Policy::Manual.into(), UpdateStrategy::ExecUpdate);
     assert_all_done(&endings, |fault| fault.call.contains("ExecUpdate"));
 }
 
 #[test]
 fn every_call_of_rebinding_by_building_again_fails_once_in_every_plausible_way() {
-    assert_survives_rebinding(Policy::Capture.into(), Rung::Rebuild);
+    assert_survives_rebinding(Policy::Capture.into(), UpdateStrategy::Rebuild);
 }
 
 #[test]
 fn every_call_of_rebinding_an_automatic_program_fails_once_in_every_plausible_way() {
-    let endings = assert_survives_rebinding(Policy::Auto.into(), Rung::Control);
+    let endings = assert_survives_rebinding(Policy::Auto.into(), UpdateStrategy::KeepGraph);
     assert_all_done(&endings, |fault| fault.call.starts_with("cuGraph"));
 }
 
@@ -254,6 +254,6 @@ fn every_call_of_a_program_with_a_library_fails_once_in_every_plausible_way() {
 #[test]
 fn every_call_of_rebinding_a_program_with_a_library_fails_once_in_every_plausible_way() {
     for policy in [Policy::Hybrid, Policy::Capture] {
-        assert_survives_rebinding(Life::with_library(policy), Rung::Control);
+        assert_survives_rebinding(Life::with_library(policy), UpdateStrategy::KeepGraph);
     }
 }

@@ -3,8 +3,8 @@
 use retrograph_kernels::Argument;
 use retrograph_kernels::ops::{Add, Gemv, Silu};
 use retrograph_runtime::{
-    Bindings, BuildOptions, CustomLaunch, DeviceBuffer, EarlyStart, EdgeMode, OpId, Pass,
-    PassError, Policy, Report, Slice,
+    Bindings, BuildOptions, CustomLaunch, DeviceBuffer, EdgeMode, OpId, Pass, PassError, PdlMode,
+    Policy, Report, Slice,
 };
 
 use crate::device::{Device, device};
@@ -60,7 +60,7 @@ fn pass(early: bool) -> (Pass, [Slice<f32>; 2]) {
         let operation = scale(&mut pass, x, 1.0 + at as f32 / 8.0);
         if early {
             // SAFETY: the kernel waits before it touches memory.
-            unsafe { pass.start_early(operation) }.unwrap();
+            unsafe { pass.enable_pdl(operation) }.unwrap();
         }
     }
     pass.launch(Silu { x, y }.launch().unwrap()).unwrap();
@@ -86,30 +86,27 @@ fn run(device: &Device, early: bool, options: BuildOptions) -> (Vec<u32>, Report
 #[test]
 fn kernels_that_wait_by_themselves_compute_the_same_bits() {
     let Some(device) = able() else { return };
-    let options = |policy, early_start| BuildOptions {
-        edges: EdgeMode::Inferred,
-        early_start,
-        ..BuildOptions::from(policy)
-    };
-    let (expected, eager) = run(&device, true, options(Policy::Eager, EarlyStart::Always));
-    assert_eq!(eager.early_edges, 0);
+    let options =
+        |policy, pdl| BuildOptions { edges: EdgeMode::Inferred, pdl, ..BuildOptions::from(policy) };
+    let (expected, eager) = run(&device, true, options(Policy::Eager, PdlMode::Always));
+    assert_eq!(eager.programmatic_edges, 0);
     let measured = usize::from(device.context.device_target().number == 90);
-    for (early, policy, early_start, edges) in [
+    for (early, policy, pdl, edges) in [
         // The first kernel waits for a fill, the last is one of the workspace.
-        (true, Policy::Manual, EarlyStart::Always, ROW),
-        (true, Policy::Auto, EarlyStart::Always, ROW),
-        (true, Policy::Manual, EarlyStart::Measured, ROW - 1 + measured),
-        (true, Policy::Manual, EarlyStart::Never, 0),
-        (true, Policy::Capture, EarlyStart::Always, 0),
-        (false, Policy::Manual, EarlyStart::Always, 1),
-        (false, Policy::Manual, EarlyStart::Measured, measured),
-        (false, Policy::Manual, EarlyStart::Never, 0),
+        (true, Policy::Manual, PdlMode::Always, ROW),
+        (true, Policy::Auto, PdlMode::Always, ROW),
+        (true, Policy::Manual, PdlMode::Measured, ROW - 1 + measured),
+        (true, Policy::Manual, PdlMode::Never, 0),
+        (true, Policy::Capture, PdlMode::Always, 0),
+        (false, Policy::Manual, PdlMode::Always, 1),
+        (false, Policy::Manual, PdlMode::Measured, measured),
+        (false, Policy::Manual, PdlMode::Never, 0),
     ] {
-        let (found, report) = run(&device, early, options(policy, early_start));
-        assert_eq!(report.early_edges, edges, "{report}");
+        let (found, report) = run(&device, early, options(policy, pdl));
+        assert_eq!(report.programmatic_edges, edges, "{report}");
         assert_eq!((report.nodes, report.edges, report.depth), (ROW + 2, ROW + 1, ROW + 2));
         assert_eq!(found, expected, "{report}");
-        assert_eq!(report.to_string().contains("start early"), edges > 0, "{report}");
+        assert_eq!(report.to_string().contains("are programmatic"), edges > 0, "{report}");
     }
 }
 
@@ -139,7 +136,7 @@ fn a_kernel_starts_early_behind_several_kernels_and_not_where_one_of_them_is_non
         bindings.bind(given, &given_buffer).bind(out, &buffer);
         let options = BuildOptions {
             edges: EdgeMode::Inferred,
-            early_start: EarlyStart::Always,
+            pdl: PdlMode::Always,
             ..BuildOptions::from(policy)
         };
         let mut program = build(&device, &pass, &bindings, options).unwrap();
@@ -148,13 +145,13 @@ fn a_kernel_starts_early_behind_several_kernels_and_not_where_one_of_them_is_non
         }
         let found = buffer.download(&device.stream).unwrap();
         let bits: Vec<u32> = found.iter().map(|value| value.to_bits()).collect();
-        (bits, program.report().early_edges)
+        (bits, program.report().programmatic_edges)
     };
     // The second kernel waits for the first, and the sum for both of its operands.
     for (kernels, edges) in [(2, 3), (1, 1)] {
         let (expected, none) = run(kernels, Policy::Eager);
-        let (found, early_edges) = run(kernels, Policy::Manual);
-        assert_eq!((none, early_edges), (0, edges), "{kernels} kernels");
+        let (found, programmatic_edges) = run(kernels, Policy::Manual);
+        assert_eq!((none, programmatic_edges), (0, edges), "{kernels} kernels");
         assert_eq!(found, expected, "{kernels} kernels");
     }
 }
@@ -163,7 +160,7 @@ fn a_kernel_starts_early_behind_several_kernels_and_not_where_one_of_them_is_non
 fn what_is_read_ahead_is_written_by_nobody_or_the_kernel_does_not_start_early() {
     let Some(device) = able() else { return };
     let zeros = |len| DeviceBuffer::<f32>::zeroed(&device.context, len).unwrap();
-    let early_edges = |write: Option<std::ops::Range<usize>>, behind: bool| {
+    let programmatic_edges = |write: Option<std::ops::Range<usize>>, behind: bool| {
         let mut pass = Pass::new("ahead");
         let (x, inner) = (pass.external::<f32>("x", 8), pass.transient::<f32>("inner", 8));
         let (w, y) = (pass.external::<f32>("w", 64), pass.external::<f32>("y", 4));
@@ -190,25 +187,25 @@ fn what_is_read_ahead_is_written_by_nobody_or_the_kernel_does_not_start_early() 
         }
         let options = BuildOptions {
             edges: EdgeMode::Inferred,
-            early_start: EarlyStart::Always,
+            pdl: PdlMode::Always,
             ..BuildOptions::from(Policy::Manual)
         };
         let mut program = build(&device, &pass, &bindings, options).unwrap();
         program.step(&device.stream, &pass.controls()).unwrap();
-        program.report().early_edges
+        program.report().programmatic_edges
     };
-    assert_eq!(early_edges(None, false), 1);
+    assert_eq!(programmatic_edges(None, false), 1);
     // Other bytes of the buffer do not matter.
-    assert_eq!(early_edges(Some(32..64), true), 1);
-    assert_eq!(early_edges(Some(31..64), true), 0);
-    assert_eq!(early_edges(Some(31..32), false), 0);
+    assert_eq!(programmatic_edges(Some(32..64), true), 1);
+    assert_eq!(programmatic_edges(Some(31..64), true), 0);
+    assert_eq!(programmatic_edges(Some(31..32), false), 0);
 }
 
 #[test]
 fn a_driver_without_such_edges_gets_full_ones() {
     let bench = Bench::with_table(0, |table| table.cuGraphAddDependencies_v2 = None);
     let (_, report) = run(&bench.device, true, Policy::Manual.into());
-    assert_eq!((report.early_edges, report.edges), (0, ROW + 1), "{report}");
+    assert_eq!((report.programmatic_edges, report.edges), (0, ROW + 1), "{report}");
 }
 
 #[test]
@@ -216,6 +213,6 @@ fn only_custom_launches_can_start_early() {
     let (mut pass, [x, y]) = pass(false);
     let silu = pass.launch(Silu { x, y }.launch().unwrap()).unwrap();
     // SAFETY: refused, since an option decides for the kernels of the workspace.
-    let error = unsafe { pass.start_early(silu) }.unwrap_err();
+    let error = unsafe { pass.enable_pdl(silu) }.unwrap_err();
     assert!(matches!(&error, PassError::NotCustom { operation } if operation == "silu"), "{error}");
 }

@@ -6,7 +6,7 @@
 
 use retrograph_kernels::Argument;
 
-use crate::pass::{BufferId, BufferKind, Operation, OperationKind, Pass, Touch};
+use crate::pass::{BufferAccess, BufferId, BufferKind, Operation, OperationKind, Pass};
 
 /// Which address of a command a buffer provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,21 +23,21 @@ pub(super) enum Slot {
 
 /// A place that holds the address of a buffer, with the offset into the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Link<P> {
+pub(super) struct Relocation<P> {
     pub(super) place: P,
     pub(super) offset: u64,
 }
 
 /// The places of all external buffers, by the index of the buffer.
-pub(super) struct Links<P> {
-    by_buffer: Vec<Vec<Link<P>>>,
+pub(super) struct Relocations<P> {
+    by_buffer: Vec<Vec<Relocation<P>>>,
     external: Vec<bool>,
 }
 
 /// A slot of the command of this position.
 pub(super) type InCommand = (usize, Slot);
 
-impl<P: Copy> Links<P> {
+impl<P: Copy> Relocations<P> {
     /// None yet, for the buffers of `pass`.
     pub(super) fn new(pass: &Pass) -> Self {
         let kinds = pass.buffers().map(|(_, buffer)| buffer.kind() == BufferKind::External);
@@ -46,20 +46,20 @@ impl<P: Copy> Links<P> {
     }
 
     /// Notes that `place` holds the address of the first byte of `touch`.
-    pub(super) fn add(&mut self, touch: &Touch, place: P) {
-        let buffer = touch.buffer.index();
+    pub(super) fn add(&mut self, range: &BufferAccess, place: P) {
+        let buffer = range.buffer.index();
         if self.external[buffer] {
-            self.by_buffer[buffer].push(Link { place, offset: touch.bytes.start as u64 });
+            self.by_buffer[buffer].push(Relocation { place, offset: range.bytes.start as u64 });
         }
     }
 
     /// The places that hold an address in `buffer`.
-    pub(super) fn of(&self, buffer: BufferId) -> &[Link<P>] {
+    pub(super) fn of(&self, buffer: BufferId) -> &[Relocation<P>] {
         &self.by_buffer[buffer.index()]
     }
 }
 
-impl Links<InCommand> {
+impl Relocations<InCommand> {
     /// Notes all addresses of the command at `position`, which does `operation`. Tables have links
     /// of their own.
     pub(super) fn add_operation(&mut self, operation: &Operation, position: usize) {
@@ -70,16 +70,16 @@ impl Links<InCommand> {
             }
             OperationKind::Fill { target, .. } => self.add(target, (position, Slot::Target)),
             OperationKind::Library(call) => {
-                for (at, touch) in call.declared().iter().enumerate() {
-                    self.add(touch, (position, Slot::Range(at)));
+                for (at, range) in call.declared().iter().enumerate() {
+                    self.add(range, (position, Slot::Range(at)));
                 }
             }
             // What the host writes moves nowhere.
-            OperationKind::TakeControls => {}
+            OperationKind::FetchStepParameters => {}
             OperationKind::Launch(_) | OperationKind::Custom(_) => {
                 for (at, argument) in operation.arguments().iter().enumerate() {
-                    if let Argument::Buffer(touch) = argument {
-                        self.add(touch, (position, Slot::Argument(at)));
+                    if let Argument::Buffer(range) = argument {
+                        self.add(range, (position, Slot::Argument(at)));
                     }
                 }
             }

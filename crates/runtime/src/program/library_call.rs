@@ -13,7 +13,7 @@ use crate::pass::{LibraryCall, LibraryWork, Operation};
 type Enqueue = dyn Fn(&LibraryScope<'_>) -> Result<()> + Send + Sync;
 
 /// A library call that can be enqueued.
-pub(super) struct Foreign {
+pub(super) struct BoundLibraryCall {
     work: Work,
     ranges: Vec<DeviceRange>,
 }
@@ -23,7 +23,7 @@ enum Work {
     Gemm(Cublas, GemmProblem),
 }
 
-impl Foreign {
+impl BoundLibraryCall {
     pub(super) fn new(
         operation: &Operation,
         call: &LibraryCall,
@@ -38,7 +38,7 @@ impl Foreign {
             }
         };
         let range =
-            |touch| DeviceRange { address: memory.address(touch), bytes: touch.bytes.len() };
+            |range| DeviceRange { address: memory.address(range), bytes: range.bytes.len() };
         Ok(Self { work, ranges: call.declared().iter().map(range).collect() })
     }
 

@@ -6,74 +6,76 @@ use retrograph_driver::{
 
 use super::Program;
 use super::error::BuildError;
-use super::ladder::{Change, LadderCosts, Rung, cheapest_rung};
+use super::moved::Moved;
 use super::policy::Policy;
-use super::rebind::Moved;
 use super::sequence::{Command, Step};
+use super::update_strategy::{Change, UpdateCosts, UpdateStrategy, cheapest_update};
 
 /// Where a climb ended, and what failed on the way.
-pub(super) struct Climb {
-    pub(super) rung: Rung,
+pub(super) struct Updated {
+    pub(super) update: UpdateStrategy,
     /// Nodes whose parameters were set.
     pub(super) nodes: usize,
-    pub(super) failed: Vec<(Rung, String)>,
+    pub(super) failed: Vec<(UpdateStrategy, String)>,
 }
 
 impl Program {
     /// Takes the cheapest rung that is not below `least`, and the next one after each that fails.
-    pub(super) fn climb(
+    pub(super) fn update_graph(
         &mut self,
-        least: Rung,
+        least: UpdateStrategy,
         stream: &Stream,
         moved: &mut Moved,
-    ) -> Result<Climb, BuildError> {
+    ) -> Result<Updated, BuildError> {
         let Some(replay) = &self.replay else {
-            return Ok(Climb { rung: Rung::Control, nodes: 0, failed: Vec::new() });
+            return Ok(Updated { update: UpdateStrategy::KeepGraph, nodes: 0, failed: Vec::new() });
         };
         let (strategy, nodes) = (self.report.strategy, replay.made.template.shape.nodes);
         // Which of the nodes that a library has added hold an address is not known.
-        let settable = !moved.commands.iter().any(|&at| self.sequence.steps[at].is_foreign());
+        let settable = !moved.commands.iter().any(|&at| self.sequence.steps[at].is_library_call());
         let change = Change { strategy, nodes, changed: moved.commands.len(), settable };
-        let first = cheapest_rung(&change, &LadderCosts::RECORDED).max(least);
-        let mut climb = Climb { rung: first, nodes: 0, failed: Vec::new() };
+        let first = cheapest_update(&change, &UpdateCosts::RECORDED).max(least);
+        let mut updated = Updated { update: first, nodes: 0, failed: Vec::new() };
         loop {
-            let error = match self.take(climb.rung, stream, moved) {
-                Ok(nodes) => return Ok(Climb { nodes, ..climb }),
+            let error = match self.apply(updated.update, stream, moved) {
+                Ok(nodes) => return Ok(Updated { nodes, ..updated }),
                 Err(error) => error,
             };
-            tracing::debug!(rung = %climb.rung, %error, "a rung of the ladder failed");
-            climb.failed.push((climb.rung, error.to_string()));
-            climb.rung = match climb.rung {
-                Rung::Control | Rung::SetParams if !error.is_fatal() => Rung::ExecUpdate,
-                Rung::ExecUpdate if !error.is_fatal() => Rung::Rebuild,
+            tracing::debug!(update = %updated.update, %error, "an update of the graph failed");
+            updated.failed.push((updated.update, error.to_string()));
+            updated.update = match updated.update {
+                UpdateStrategy::KeepGraph | UpdateStrategy::SetNodeParams if !error.is_fatal() => {
+                    UpdateStrategy::ExecUpdate
+                }
+                UpdateStrategy::ExecUpdate if !error.is_fatal() => UpdateStrategy::Rebuild,
                 _ if self.options.policy != Policy::Auto || error.is_fatal() => return Err(error),
                 _ => {
                     self.fall_back(format!(
                         "the graph could not be bound to other memory: {error}"
                     ));
-                    climb.rung = Rung::Control;
-                    return Ok(climb);
+                    updated.update = UpdateStrategy::KeepGraph;
+                    return Ok(updated);
                 }
             };
         }
     }
 
     /// Makes the graph follow by one rung, and returns how many nodes were set.
-    fn take(
+    fn apply(
         &mut self,
-        rung: Rung,
+        update: UpdateStrategy,
         stream: &Stream,
         moved: &mut Moved,
     ) -> Result<usize, BuildError> {
         let strategy = self.report.strategy;
         let Some(replay) = &mut self.replay else { return Ok(0) };
-        match rung {
-            Rung::Control => Ok(0),
-            Rung::SetParams => {
+        match update {
+            UpdateStrategy::KeepGraph => Ok(0),
+            UpdateStrategy::SetNodeParams => {
                 for &at in &moved.commands {
                     let (step, group) =
                         (&self.sequence.steps[at], &replay.made.template.groups[at]);
-                    let ([node], false) = (&group[..], step.is_foreign()) else {
+                    let ([node], false) = (&group[..], step.is_library_call()) else {
                         return Err(BuildError::NotManual { operation: step.name.clone() });
                     };
                     let fail =
@@ -84,7 +86,7 @@ impl Program {
                 }
                 Ok(moved.commands.len())
             }
-            Rung::ExecUpdate => {
+            UpdateStrategy::ExecUpdate => {
                 if moved.handle.is_some() {
                     self.warm_libraries(stream)?;
                 }
@@ -101,7 +103,7 @@ impl Program {
                     }
                 }
             }
-            Rung::Rebuild => {
+            UpdateStrategy::Rebuild => {
                 let replay = self.build_replay(strategy, stream)?;
                 self.report.graph(&replay);
                 let nodes = replay.made.template.shape.nodes;

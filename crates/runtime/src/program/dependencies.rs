@@ -13,7 +13,7 @@ use crate::pass::Edges;
 const WIDTHS: [usize; 3] = [2, 4, 8];
 
 /// Edges with what led to them.
-pub(super) struct Wiring {
+pub(super) struct DependencySelection {
     pub(super) edges: Edges,
     pub(super) prediction: Prediction,
 }
@@ -30,7 +30,7 @@ pub struct Prediction {
     pub submission: Duration,
 }
 
-impl Wiring {
+impl DependencySelection {
     /// The edges that `mode` asks for, or the fastest.
     pub(super) fn new(sequence: &Sequence, mode: EdgeMode) -> Self {
         let bytes: Vec<usize> = sequence.steps.iter().map(|step| step.moved_bytes).collect();

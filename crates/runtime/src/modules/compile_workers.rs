@@ -6,22 +6,24 @@ use std::time::{Duration, Instant};
 
 use retrograph_kernels::SmTarget;
 
-use super::compiler::{Compiler, Failure, Hand, Job};
+use super::compile_process::CompileProcess;
+use super::compiler::Compiler;
+use super::job::{Failure, Job};
 
 /// Who compiles, and for what.
-pub(super) struct Crew<'a> {
+pub(super) struct CompileWorkers<'a> {
     pub(super) compiler: &'a Compiler,
     /// The driver and device for which the code is.
     pub(super) identity: String,
     pub(super) device: SmTarget,
     /// The most processes at the same time.
-    pub(super) workers: usize,
+    pub(super) count: usize,
     /// The longest that each may take to get ready, and over an image.
     pub(super) limit: Duration,
 }
 
 /// What came of an image, or of a worker that could not begin.
-pub(super) struct Made {
+pub(super) struct Compiled {
     /// The image, or `None` for a worker that could not begin.
     pub(super) index: Option<usize>,
     /// The code, or why there is none.
@@ -29,18 +31,18 @@ pub(super) struct Made {
     pub(super) elapsed: Duration,
 }
 
-impl Crew<'_> {
+impl CompileWorkers<'_> {
     /// Compiles all of `images` and hands each on as it is made. Images are begun in their order.
     /// After an error of `take` no further one is begun.
     pub(super) fn compile<E>(
         &self,
         images: &[&str],
-        take: &mut dyn FnMut(Made) -> Result<(), E>,
+        take: &mut dyn FnMut(Compiled) -> Result<(), E>,
     ) -> Result<(), E> {
         let next = AtomicUsize::new(0);
         let (sender, made) = mpsc::channel();
         std::thread::scope(|scope| {
-            for _ in 0..self.workers.min(images.len()) {
+            for _ in 0..self.count.min(images.len()) {
                 let (sender, next) = (sender.clone(), &next);
                 scope.spawn(move || self.work(images, next, &sender));
             }
@@ -51,15 +53,15 @@ impl Crew<'_> {
         })
     }
 
-    fn work(&self, images: &[&str], next: &AtomicUsize, sender: &Sender<Made>) {
+    fn work(&self, images: &[&str], next: &AtomicUsize, sender: &Sender<Compiled>) {
         let all: usize = images.iter().map(|ptx| ptx.len()).sum();
         let started = Instant::now();
         // A failed send means that nobody waits for the outcome any more.
         let send = |index, code, started: Instant| {
-            sender.send(Made { index, code, elapsed: started.elapsed() }).is_ok()
+            sender.send(Compiled { index, code, elapsed: started.elapsed() }).is_ok()
         };
-        let mut hand = match Hand::new(self.compiler, &self.identity, self.limit) {
-            Ok(hand) => hand,
+        let mut process = match CompileProcess::new(self.compiler, &self.identity, self.limit) {
+            Ok(process) => process,
             Err(why) => {
                 send(None, Err(why), started);
                 return;
@@ -70,10 +72,10 @@ impl Crew<'_> {
             let Some(ptx) = images.get(index) else { return };
             let started = Instant::now();
             // A large image gets its share of the cores, for the others wait for it in the end.
-            let threads = (self.workers.saturating_mul(ptx.len()) / all.max(1)).max(1);
+            let threads = (self.count.saturating_mul(ptx.len()) / all.max(1)).max(1);
             let job = Job { ptx, device: self.device, threads, limit: self.limit };
-            let code = hand.compile(job);
-            let goes_on = code.as_ref().err().is_none_or(|failure| hand.survives(failure));
+            let code = process.compile(job);
+            let goes_on = code.as_ref().err().is_none_or(|failure| process.survives(failure));
             if !send(Some(index), code, started) || !goes_on {
                 return;
             }

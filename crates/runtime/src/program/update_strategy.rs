@@ -8,25 +8,25 @@ use super::policy::Strategy;
 /// A way to make the steps from now on use other addresses, cheapest machinery first. A rung that
 /// fails is followed by the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rung {
+pub enum UpdateStrategy {
     /// The graph, if there is one, stays as it is. Values that change from step to step are
     /// controls and need no more than this; tables of addresses in device memory are rewritten in
     /// the order of the stream.
-    Control,
+    KeepGraph,
     /// The parameters of the nodes that name a moved buffer are set one by one, in the exec.
-    SetParams,
+    SetNodeParams,
     /// A template is made anew, and the exec takes over the parameters of all nodes at once.
     ExecUpdate,
     /// A template is made anew and instantiated.
     Rebuild,
 }
 
-impl fmt::Display for Rung {
+impl fmt::Display for UpdateStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::Control => "control",
-            Self::SetParams => "set parameters",
-            Self::ExecUpdate => "update exec",
+            Self::KeepGraph => "keep graph",
+            Self::SetNodeParams => "set node params",
+            Self::ExecUpdate => "exec update",
             Self::Rebuild => "rebuild",
         })
     }
@@ -34,7 +34,7 @@ impl fmt::Display for Rung {
 
 /// Host time of the parts of the ladder, in microseconds for each node.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LadderCosts {
+pub struct UpdateCosts {
     /// Setting the parameters of a node in an exec.
     pub set: f64,
     /// Taking over the parameters of a template, for each of its nodes.
@@ -47,23 +47,23 @@ pub struct LadderCosts {
     pub instantiate: f64,
 }
 
-impl LadderCosts {
+impl UpdateCosts {
     /// Of one H200 with driver 580: `docs/hardware/2026-11-21-graph-costs`, 1000 nodes.
     pub const RECORDED: Self =
         Self { set: 0.28, update: 0.05, add: 0.34, capture: 0.58, instantiate: 1.7 };
 
     /// The estimate for one rung in microseconds.
-    pub fn estimate(&self, rung: Rung, change: &Change) -> f64 {
+    pub fn estimate(&self, update: UpdateStrategy, change: &Change) -> f64 {
         let template = match change.strategy {
             Strategy::Capture => self.capture,
             _ => self.add,
         };
         let nodes = change.nodes as f64;
-        match rung {
-            Rung::Control => 0.0,
-            Rung::SetParams => self.set * change.changed as f64,
-            Rung::ExecUpdate => (template + self.update) * nodes,
-            Rung::Rebuild => (template + self.instantiate) * nodes,
+        match update {
+            UpdateStrategy::KeepGraph => 0.0,
+            UpdateStrategy::SetNodeParams => self.set * change.changed as f64,
+            UpdateStrategy::ExecUpdate => (template + self.update) * nodes,
+            UpdateStrategy::Rebuild => (template + self.instantiate) * nodes,
         }
     }
 }
@@ -82,14 +82,19 @@ pub struct Change {
 }
 
 /// The rung that costs least of those that can make the change.
-pub fn cheapest_rung(change: &Change, costs: &LadderCosts) -> Rung {
+pub fn cheapest_update(change: &Change, costs: &UpdateCosts) -> UpdateStrategy {
     if change.changed == 0 {
-        return Rung::Control;
+        return UpdateStrategy::KeepGraph;
     }
-    let rungs = [Rung::SetParams, Rung::ExecUpdate, Rung::Rebuild];
-    let possible = rungs.into_iter().filter(|rung| change.settable || *rung > Rung::SetParams);
-    let cost = |rung: &Rung| costs.estimate(*rung, change);
-    possible.min_by(|one, other| cost(one).total_cmp(&cost(other))).unwrap_or(Rung::Rebuild)
+    let updates =
+        [UpdateStrategy::SetNodeParams, UpdateStrategy::ExecUpdate, UpdateStrategy::Rebuild];
+    let possible = updates
+        .into_iter()
+        .filter(|update| change.settable || *update > UpdateStrategy::SetNodeParams);
+    let cost = |update: &UpdateStrategy| costs.estimate(*update, change);
+    possible
+        .min_by(|one, other| cost(one).total_cmp(&cost(other)))
+        .unwrap_or(UpdateStrategy::Rebuild)
 }
 
 #[cfg(test)]
@@ -103,8 +108,9 @@ mod tests {
     #[test]
     fn nothing_in_the_graph_changes_by_control() {
         for nodes in [0, 1, 1000] {
-            let chosen = cheapest_rung(&change(Strategy::Manual, nodes, 0), &LadderCosts::RECORDED);
-            assert_eq!(chosen, Rung::Control);
+            let chosen =
+                cheapest_update(&change(Strategy::Manual, nodes, 0), &UpdateCosts::RECORDED);
+            assert_eq!(chosen, UpdateStrategy::KeepGraph);
         }
     }
 
@@ -113,31 +119,43 @@ mod tests {
         for strategy in [Strategy::Manual, Strategy::Capture] {
             for (nodes, changed) in [(1, 1), (1000, 1), (1000, 500), (1000, 1000)] {
                 let change = change(strategy, nodes, changed);
-                assert_eq!(cheapest_rung(&change, &LadderCosts::RECORDED), Rung::SetParams);
+                assert_eq!(
+                    cheapest_update(&change, &UpdateCosts::RECORDED),
+                    UpdateStrategy::SetNodeParams
+                );
                 let unset = Change { settable: false, ..change };
-                assert_eq!(cheapest_rung(&unset, &LadderCosts::RECORDED), Rung::ExecUpdate);
+                assert_eq!(
+                    cheapest_update(&unset, &UpdateCosts::RECORDED),
+                    UpdateStrategy::ExecUpdate
+                );
             }
         }
     }
 
     #[test]
     fn where_setting_is_dear_the_share_of_changed_nodes_decides() {
-        let costs = LadderCosts { set: 1.0, ..LadderCosts::RECORDED };
-        let chosen = |changed| cheapest_rung(&change(Strategy::Manual, 1000, changed), &costs);
-        assert_eq!((chosen(389), chosen(391)), (Rung::SetParams, Rung::ExecUpdate));
-        let costs = LadderCosts { set: 9.0, update: 9.0, ..LadderCosts::RECORDED };
-        assert_eq!(cheapest_rung(&change(Strategy::Manual, 10, 10), &costs), Rung::Rebuild);
+        let costs = UpdateCosts { set: 1.0, ..UpdateCosts::RECORDED };
+        let chosen = |changed| cheapest_update(&change(Strategy::Manual, 1000, changed), &costs);
+        assert_eq!(
+            (chosen(389), chosen(391)),
+            (UpdateStrategy::SetNodeParams, UpdateStrategy::ExecUpdate)
+        );
+        let costs = UpdateCosts { set: 9.0, update: 9.0, ..UpdateCosts::RECORDED };
+        assert_eq!(
+            cheapest_update(&change(Strategy::Manual, 10, 10), &costs),
+            UpdateStrategy::Rebuild
+        );
     }
 
     #[test]
     fn estimates_follow_from_the_record() {
         let manual = change(Strategy::Manual, 1000, 100);
-        let costs = LadderCosts::RECORDED;
-        let estimate = |rung| costs.estimate(rung, &manual).round();
-        assert_eq!(estimate(Rung::SetParams), 28.0);
-        assert_eq!(estimate(Rung::ExecUpdate), 390.0);
-        assert_eq!(estimate(Rung::Rebuild), 2040.0);
+        let costs = UpdateCosts::RECORDED;
+        let estimate = |update| costs.estimate(update, &manual).round();
+        assert_eq!(estimate(UpdateStrategy::SetNodeParams), 28.0);
+        assert_eq!(estimate(UpdateStrategy::ExecUpdate), 390.0);
+        assert_eq!(estimate(UpdateStrategy::Rebuild), 2040.0);
         let captured = Change { strategy: Strategy::Capture, ..manual };
-        assert_eq!(costs.estimate(Rung::ExecUpdate, &captured).round(), 630.0);
+        assert_eq!(costs.estimate(UpdateStrategy::ExecUpdate, &captured).round(), 630.0);
     }
 }

@@ -1,0 +1,67 @@
+//! The error of prewarming.
+
+use retrograph_driver::Error;
+use retrograph_kernels::{CannotRun, SmTarget};
+
+use super::bundle::BundleError;
+use super::target::UnsupportedDevice;
+
+/// Why a pass could not be warmed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrewarmError {
+    /// There is no image of this name for the device.
+    #[error("there is no image `{image}` for {target}")]
+    NoImage {
+        /// The image.
+        image: String,
+        /// The SM target of the device.
+        target: SmTarget,
+    },
+    /// The image is for other devices. The driver was not asked.
+    #[error("the image `{image}` cannot be used: {source}")]
+    WrongTarget {
+        /// The image.
+        image: String,
+        /// Both targets and the way out.
+        #[source]
+        source: CannotRun,
+    },
+    /// A bundle is damaged.
+    #[error("the image `{image}` cannot be taken from its bundle: {source}")]
+    Bundle {
+        /// The image.
+        image: String,
+        /// What is wrong with the bundle.
+        #[source]
+        source: BundleError,
+    },
+    /// The driver refused an image.
+    #[error("the image `{image}` could not be loaded: {error}\n{log}")]
+    Load {
+        /// The image.
+        image: String,
+        /// What the driver returned.
+        #[source]
+        error: Error,
+        /// What its compiler said.
+        log: String,
+    },
+    /// An image lacks an entry point.
+    #[error("the image `{image}` gives no function `{entry}`: {error}")]
+    Entry {
+        /// The image.
+        image: String,
+        /// The entry point.
+        entry: String,
+        /// What the driver returned.
+        #[source]
+        error: Error,
+    },
+    /// The device is older than every generated image.
+    #[error(transparent)]
+    UnsupportedDevice(#[from] UnsupportedDevice),
+    /// The driver failed.
+    #[error(transparent)]
+    Device(#[from] Error),
+}
