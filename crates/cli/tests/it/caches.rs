@@ -41,7 +41,7 @@ fn a_directory_that_cannot_be_used_is_a_warning() {
 #[test]
 fn a_bundle_that_is_none_ends_the_run() {
     let place = Place::new();
-    place.finetune(&["--bundle", "text"]).bad(&["text", "no bundle", "cargo xtask prewarm"]);
+    place.finetune(&["--bundle", "text"]).bad(&["text", "is not a bundle"]);
     place.finetune(&["--bundle", "absent"]).bad(&["absent"]);
     assert_eq!(place.finetune(&["--compile", "magic"]).code, Some(2));
 }

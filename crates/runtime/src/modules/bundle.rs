@@ -53,14 +53,15 @@ pub enum BundleError {
         source: std::io::Error,
     },
     /// The file is something else.
-    #[error("{} is no bundle; make one with `cargo xtask prewarm --bundle FILE`", path.display())]
+    #[error("{} is not a bundle; make one with `Bundle::write`", path.display())]
     BoundLibraryCall {
         /// The file.
         path: PathBuf,
     },
     /// The file has a format that this version does not know.
     #[error(
-        "the bundle {} has format {found}, and {FORMAT} is known; make it again", path.display()
+        "the bundle {} has format {found}, but only {FORMAT} is supported; make it again",
+        path.display()
     )]
     Format {
         /// The file.

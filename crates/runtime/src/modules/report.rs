@@ -55,8 +55,8 @@ pub enum Warning {
     },
     /// The bundles have no code of an image for this device.
     #[error(
-        "no bundle has `{image}` for a device of {device}; make one from the sources that run \
-         here, with `cargo xtask prewarm --bundle FILE`"
+        "no bundle has `{image}` for a device of {device}; make one from the same kernel sources, \
+         with `Bundle::write`"
     )]
     NotInBundle {
         /// The image.

@@ -1,4 +1,4 @@
-//! Checks that a program does what it should, on request: they cost a second graph and two steps.
+//! Admission: checks that a graph holds what its operations ask for, and that replay equals eager.
 
 use std::ops::Range;
 
@@ -13,16 +13,16 @@ use super::replay::Template;
 use super::sequence::{Command, Step};
 use crate::pass::{ControlError, Controls};
 
-/// What was checked.
+/// What an admission checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
     /// Nodes whose parameters were read back from the driver, in each of two builds.
     pub nodes: usize,
-    /// Bytes of buffers that were equal after a replayed and an eager step.
+    /// Bytes that were equal after a replayed and an eager step.
     pub bytes: usize,
 }
 
-/// A program that does not do what it should, or could not be checked.
+/// A program that failed its admission, or could not be checked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdmitError {
@@ -30,24 +30,24 @@ pub enum AdmitError {
     #[error(transparent)]
     Controls(#[from] ControlError),
 
-    /// A node does not hold what its operation asks for: something that varies was baked in.
+    /// The parameters of a node differ from those of its operation: a varying value was baked in.
     #[error("the node of `{operation}` does not hold the parameters of its operation")]
     NodeDiffers {
         /// The operation.
         operation: String,
     },
 
-    /// Two captures of a library's work are not the same: something that varies was baked in.
+    /// Two captures of a library call differ: a varying value was baked in.
     #[error(
-        "the nodes of the library call `{operation}` differ between two captures; it bakes in what \
-         varies, so run it eagerly, or give it a control to read on the device"
+        "the nodes of the library call `{operation}` differ between two captures: it bakes in a \
+         varying value; run it eagerly, or let it read a control on the device"
     )]
     LibraryVaries {
         /// The operation.
         operation: String,
     },
 
-    /// What a library's work does cannot be read back, so that nothing can be said of it.
+    /// The nodes of a library call cannot be read back and compared.
     #[error("the nodes of the library call `{operation}` cannot be compared: {reason}")]
     Unreadable {
         /// The operation.
@@ -56,7 +56,7 @@ pub enum AdmitError {
         reason: Unread,
     },
 
-    /// A replay and an eager step from the same state differ.
+    /// A replayed and an eager step from the same state differ.
     #[error("after a replay bytes {bytes:?} of `{buffer}` differ from an eager step")]
     ReplayDiffers {
         /// The buffer.
@@ -79,14 +79,13 @@ pub enum AdmitError {
 }
 
 impl Program {
-    /// Checks that nothing which varies is part of a node, and that replay equals eager.
+    /// Checks that no varying value is part of a node, and that replay equals eager, bit for bit.
     ///
-    /// The graph is built twice more, the second time with every bit of the control block flipped,
-    /// and both times the parameters of each node are read back from the driver and compared byte
-    /// by byte with those of its operation, or, where a library has added them, with those of the
-    /// other build. Then one step is done by the program's own strategy and one eagerly, from the
-    /// same state, with all transients NaN before, and everything that the step writes is compared
-    /// bit for bit. The state is afterwards what it was before.
+    /// The graph is built twice, the second time with every bit of the control block flipped. The
+    /// parameters of each node are read back and compared with those of its operation; nodes of
+    /// library calls are compared between the two builds. Then one step runs by the program's own
+    /// strategy and one eagerly, from the same state and with all transients NaN, and everything
+    /// that the step writes is compared bit for bit. The state is restored afterwards.
     ///
     /// # Errors
     /// See [`AdmitError`].
@@ -112,7 +111,7 @@ impl Program {
         outcome.map(|bytes| Admission { nodes, bytes })
     }
 
-    /// The graph as it is built while the control block holds `controls`.
+    /// Builds the graph while the control block holds `controls`.
     fn built_with(
         &mut self,
         strategy: Strategy,
@@ -126,10 +125,10 @@ impl Program {
         Ok(self.template(strategy, stream)?)
     }
 
-    /// Whether each node that is not a library's holds what its operation asks for.
+    /// Checks the parameters of each node, except those of library calls.
     fn check_nodes(&self, template: &Template) -> Result<(), AdmitError> {
         for (step, group) in self.sequence.steps.iter().zip(&template.groups) {
-            if let (Some(expected), [node]) = (asked_for(step), group.as_slice())
+            if let (Some(expected), [node]) = (expected_of(step), group.as_slice())
                 && !holds(&expected, &template.graph.contents(*node)?)
             {
                 return Err(AdmitError::NodeDiffers { operation: step.name.clone() });
@@ -138,7 +137,7 @@ impl Program {
         Ok(())
     }
 
-    /// What a library adds can only be compared with what it added the other time.
+    /// Compares the nodes of library calls between two builds.
     fn check_libraries(&self, one: &Template, other: &Template) -> Result<(), AdmitError> {
         let groups = one.groups.iter().zip(&other.groups);
         for (step, (first, second)) in self.sequence.steps.iter().zip(groups) {
@@ -164,7 +163,7 @@ impl Program {
         Ok(())
     }
 
-    /// One step each way from the same state; the bytes that were compared.
+    /// Runs a step each way from the same state; returns the number of compared bytes.
     fn compare(
         &mut self,
         stream: &Stream,
@@ -193,7 +192,7 @@ impl Program {
         self.memory.externals.iter().filter(|external| external.written)
     }
 
-    /// Everything that a step writes and that outlives it.
+    /// The contents of all external buffers that a step writes.
     pub(super) fn snapshot(&self, stream: &Stream) -> Result<Vec<Vec<u8>>> {
         let download = |external: &External| {
             let mut bytes = vec![0; external.bytes];
@@ -217,8 +216,8 @@ impl Program {
     }
 }
 
-/// What the node of an operation should hold; `None` for work of a library.
-fn asked_for(step: &Step) -> Option<NodeContents> {
+/// The expected parameters of an operation's node; `None` for a library call.
+fn expected_of(step: &Step) -> Option<NodeContents> {
     Some(match &step.command {
         Command::Launch { function, geometry, arguments } => {
             let bytes = (0..arguments.len()).map(|at| arguments.bytes(at).to_vec());
@@ -236,8 +235,8 @@ fn asked_for(step: &Step) -> Option<NodeContents> {
     })
 }
 
-/// Whether the driver holds what was asked for. Drivers before 12.4 do not tell arguments, and the
-/// rest of a launch is compared all the same.
+/// Whether a node has the expected parameters. Drivers before 12.4 do not report arguments; then only
+/// function and geometry are compared.
 fn holds(expected: &NodeContents, held: &Contents) -> bool {
     match (expected, held) {
         (NodeContents::Launch(expected), Err(Unread::Arguments(held))) => {

@@ -1,8 +1,7 @@
-//! Memory for the transients of several programs that never run at the same time.
+//! An arena shared by the transients of several programs that never run at the same time.
 //!
-//! Transients hold nothing between steps, so that programs which take turns can use the same bytes.
-//! Which programs take turns is known to a [`super::ProgramCache`], which lends one program at a
-//! time. What is left to be kept in order are their streams.
+//! Transients hold nothing between steps, so programs that run one at a time can share memory. A
+//! [`super::ProgramCache`] lends one program at a time; the arena orders their streams.
 
 use std::sync::Arc;
 
@@ -16,12 +15,12 @@ use super::last::LastUse;
 #[derive(Clone)]
 pub(super) struct Share {
     buffer: DeviceBuffer<u32>,
-    /// The last step of any program.
+    /// The last step of any sharing program.
     last: Arc<Mutex<LastUse>>,
 }
 
 impl Share {
-    /// The first share in an arena of at least `bytes`.
+    /// Allocates an arena of at least `bytes`.
     pub(super) fn new(stream: &Stream, bytes: usize) -> Result<Self> {
         let buffer = DeviceBuffer::uninit(stream.context(), bytes.div_ceil(4))?;
         Ok(Self { buffer, last: Arc::default() })
@@ -35,14 +34,14 @@ impl Share {
         self.buffer.address()
     }
 
-    /// What keeps the memory.
+    /// Keeps the memory alive.
     pub(super) fn owner(&self) -> Owner {
         self.buffer.owner()
     }
 
-    /// Makes `stream` wait for the last step in the arena, which may have been on another one.
+    /// Makes `stream` wait for the last step in the arena, possibly on another stream.
     pub(super) fn after_last_step(&self, stream: &Stream) -> Result<()> {
-        self.last.lock().come_behind(stream)
+        self.last.lock().order_after(stream)
     }
 
     /// Notes that a step was enqueued on `stream`.
@@ -51,22 +50,22 @@ impl Share {
     }
 }
 
-/// What a program may take that shares an arena.
+/// The limits of a program that shares an arena.
 pub(super) struct Sharing<'a> {
-    /// The arena that is there.
+    /// The existing arena.
     pub(super) arena: Option<&'a Share>,
-    /// The most bytes of the program, with its arena.
+    /// Maximum bytes of the program including its arena.
     pub(super) budget: usize,
 }
 
 impl Sharing<'_> {
-    /// The arena that is there, if the budget allows it beside `fixed` bytes of the program's own.
+    /// The existing arena, if it fits the budget together with `fixed` bytes of the program's own.
     fn usable(&self, fixed: usize) -> Option<&Share> {
         self.arena.filter(|share| share.bytes().saturating_add(fixed) <= self.budget)
     }
 
-    /// Plans for the bytes that there are: those that are free, or those of the arena, but not more
-    /// than the budget.
+    /// Plans for the available bytes: free memory or the arena, whichever is larger, within the
+    /// budget.
     pub(super) fn within<P>(
         &self,
         free: usize,
@@ -83,7 +82,7 @@ impl Sharing<'_> {
         })
     }
 
-    /// A share in the arena that is there, or in a new one when it is too small.
+    /// A share in the existing arena, or in a new one if that is too small.
     pub(super) fn share(&self, stream: &Stream, bytes: usize, fixed: usize) -> Result<Share> {
         match self.usable(fixed).filter(|share| share.bytes() >= bytes) {
             Some(share) => Ok(share.clone()),

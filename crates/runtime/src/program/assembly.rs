@@ -1,4 +1,4 @@
-//! A graph that is being made, command by command.
+//! Assembling a graph, command by command.
 
 use retrograph_driver::{
     CaptureMode, CapturedNodes, Capturing, DeviceCopy, DeviceFill, Error, Graph, KernelLaunch,
@@ -8,7 +8,7 @@ use retrograph_driver::{
 use super::error::BuildError;
 use super::sequence::{Command, Step};
 
-/// The priority of urgent nodes; others have 0.
+/// Priority of urgent nodes; the default is 0.
 const URGENT: i32 = -1;
 
 /// How a node is added.
@@ -20,11 +20,11 @@ pub(super) struct NodeOptions {
     pub(super) urgent: bool,
 }
 
-/// A graph that is being made.
+/// A graph under construction.
 pub(super) struct Assembly {
     pub(super) graph: Graph,
     pub(super) groups: Vec<Vec<Node>>,
-    /// What has to have run when a command is over, in the order of adding.
+    /// The last nodes of each command, in the order of adding.
     pub(super) ends: Vec<Vec<Node>>,
     pub(super) programmatic_edges: usize,
     pub(super) urgent_nodes: usize,
@@ -94,8 +94,8 @@ impl Assembly {
 pub(super) fn capture_step(capturing: &mut Capturing<'_>, step: &Step) -> Result<CapturedNodes> {
     capturing.at(step.name.as_str());
     let enqueue = |capturing: &mut Capturing<'_>| {
-        // SAFETY: the graph keeps what the commands name, and the program orders its launches one
-        // behind the other.
+        // SAFETY: the graph keeps what the commands access alive, and the program orders its
+        // launches.
         unsafe { step.command.enqueue(capturing.stream()) }
     };
     match step.is_library_call() {
@@ -108,9 +108,9 @@ fn add_node(graph: &mut Graph, step: &Step, after: &[Node]) -> Result<Node> {
     match &step.command {
         Command::Launch { function, geometry, arguments } => {
             let launch = KernelLaunch { function, geometry: *geometry, arguments };
-            // SAFETY: the constructors of the launch checked its lengths (or the caller of
-            // `Pass::custom` did) and the pass its slices; the graph keeps what the addresses
-            // name, and the edges order all that conflict.
+            // SAFETY: the launch's constructor (or the caller of `Pass::custom`) checked its lengths
+            // and the pass its slices; the graph keeps the buffers alive, and edges order conflicting
+            // operations.
             unsafe { graph.add_kernel(&launch, after) }
         }
         &Command::Copy { target, source, bytes } => {
@@ -122,6 +122,6 @@ fn add_node(graph: &mut Graph, step: &Step, after: &[Node]) -> Result<Node> {
             // SAFETY: as above.
             unsafe { graph.add_fill(&DeviceFill { target, pattern, words }, after) }
         }
-        Command::Library(_) => unreachable!("work of libraries is captured"),
+        Command::Library(_) => unreachable!("library calls are captured"),
     }
 }

@@ -1,4 +1,4 @@
-//! Which memory stands behind the external buffers of a pass.
+//! Binding device memory to the external buffers of a pass.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::pass::{Buffer, BufferId, BufferKind, Pass, Slice};
 
 use super::error::BuildError;
 
-/// Device memory for external buffers. Each buffer stays alive for as long as a program uses it.
+/// Device memory for external buffers. Each buffer stays alive while a program uses it.
 #[derive(Clone, Default)]
 pub struct Bindings {
     bound: BTreeMap<BufferId, Bound>,
@@ -32,8 +32,8 @@ impl Bindings {
         Self::default()
     }
 
-    /// Puts `buffer` behind the external buffer that `slice` names whole; an earlier binding of it
-    /// is replaced. Lengths are checked when a program is built, where errors can name the buffer.
+    /// Binds `buffer` to the external buffer of which `slice` is the whole, replacing an earlier
+    /// binding. Lengths are checked when a program is built.
     pub fn bind<T: Element>(&mut self, slice: Slice<T>, buffer: &DeviceBuffer<T>) -> &mut Self {
         let bound = Bound {
             context: buffer.context().clone(),
@@ -46,7 +46,7 @@ impl Bindings {
         self
     }
 
-    /// Lets `cublas` do the matrix products of [`Pass::library_gemm`]. Programs may share a handle.
+    /// Runs the matrix products of [`Pass::library_gemm`] by `cublas`. Programs may share a handle.
     pub fn cublas(&mut self, cublas: &Cublas) -> &mut Self {
         self.cublas = Some(cublas.clone());
         self
@@ -57,8 +57,8 @@ impl Bindings {
         self.cublas.as_ref()
     }
 
-    /// The memory behind every external buffer that is wanted, in the order of declaration. What
-    /// these bindings do not name is where it is in `held`.
+    /// The memory of every external buffer that operations access, in the order of declaration.
+    /// Buffers without a binding keep the memory that they have in `held`.
     pub(super) fn resolve(
         &self,
         wanted: &Wanted,
@@ -107,7 +107,7 @@ impl Bound {
     }
 }
 
-/// What a pass wants to be bound: known from the pass alone, and all that binding needs of it.
+/// The buffers that a pass needs bound.
 pub(super) struct Wanted {
     pass: String,
     buffers: Vec<Declared>,
@@ -118,7 +118,7 @@ struct Declared {
     name: String,
     kind: BufferKind,
     bytes: usize,
-    /// For an external buffer that operations touch, whether one of them writes it.
+    /// For an external buffer that operations access: whether one of them writes it.
     written: Option<bool>,
 }
 
@@ -154,7 +154,7 @@ pub(super) struct External {
     pub(super) address: u64,
     pub(super) bytes: usize,
     pub(super) written: bool,
-    /// What keeps the memory.
+    /// Keeps the memory alive.
     pub(super) owner: Owner,
 }
 
@@ -164,8 +164,8 @@ pub(super) fn find(externals: &[External], id: BufferId) -> Option<&External> {
     externals.get(at)
 }
 
-/// Edges are inferred by buffer. Two buffers over the same memory would hide hazards from them,
-/// unless both are only read.
+/// Checks that written buffers share no memory with others: edges are inferred per buffer and would
+/// miss hazards between them.
 fn check_overlap(externals: &[External]) -> Result<(), BuildError> {
     let mut sorted: Vec<_> = externals.iter().filter(|held| held.bytes > 0).collect();
     sorted.sort_by_key(|held| held.address);

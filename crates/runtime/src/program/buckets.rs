@@ -1,7 +1,7 @@
-//! Rounding shapes up, so that few programs serve many shapes.
+//! Buckets: sizes to which shapes are rounded up, so that few programs serve many shapes.
 //!
-//! A graph is made for one shape. Where the shape varies, such as the length of a text, a program
-//! is built for each of a few sizes, and data are padded to the smallest that fits.
+//! A graph is built for one shape. If the shape varies, such as the length of a text, one program is
+//! built per bucket, and data are padded to the smallest bucket that fits.
 //!
 //! ```
 //! use retrograph_runtime::program::Buckets;
@@ -33,7 +33,7 @@ enum Sizes {
     },
 }
 
-/// A shape for which there is no bucket.
+/// A shape without a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
     /// The shape is larger than the largest bucket.
@@ -44,16 +44,16 @@ pub enum ShapeError {
         /// The largest bucket.
         largest: usize,
     },
-    /// Every bucket has at least one position.
+    /// No bucket was given, or one of size 0.
     #[error("there is no bucket: name at least one size, and none of them 0")]
     NoBucket,
 }
 
 impl Buckets {
-    /// Exactly these sizes, in any order.
+    /// Buckets of exactly these sizes, in any order.
     ///
     /// # Errors
-    /// [`ShapeError::NoBucket`] when there is none, or one is 0.
+    /// [`ShapeError::NoBucket`] if there is none, or one is 0.
     pub fn list(sizes: impl IntoIterator<Item = usize>) -> Result<Self, ShapeError> {
         let mut sizes: Vec<usize> = sizes.into_iter().collect();
         sizes.sort_unstable();
@@ -67,7 +67,7 @@ impl Buckets {
     /// 1, 2, 4 and so on, below `largest`, and `largest` itself.
     ///
     /// # Errors
-    /// [`ShapeError::NoBucket`] when `largest` is 0.
+    /// [`ShapeError::NoBucket`] if `largest` is 0.
     pub fn powers_of_two(largest: usize) -> Result<Self, ShapeError> {
         Self::up_to(largest, Sizes::PowersOfTwo { largest })
     }
@@ -75,7 +75,7 @@ impl Buckets {
     /// The multiples of `of` below `largest`, and `largest` itself.
     ///
     /// # Errors
-    /// [`ShapeError::NoBucket`] when `of` or `largest` is 0.
+    /// [`ShapeError::NoBucket`] if `of` or `largest` is 0.
     pub fn multiples_of(of: usize, largest: usize) -> Result<Self, ShapeError> {
         Self::up_to(of.min(largest), Sizes::Multiples { of, largest })
     }
@@ -92,7 +92,7 @@ impl Buckets {
         }
     }
 
-    /// Every size, ascending: those who describe a pass of each know what must be warm for all.
+    /// Every size, ascending, for example to prewarm a pass of each.
     ///
     /// ```
     /// let lengths = retrograph_runtime::program::Buckets::multiples_of(256, 600)?;
@@ -103,7 +103,7 @@ impl Buckets {
         std::iter::successors(self.fit(1).ok(), |size| self.fit(size.checked_add(1)?).ok())
     }
 
-    /// The smallest size that holds `asked` positions. No positions fit everywhere.
+    /// The smallest size of at least `asked` positions.
     ///
     /// # Errors
     /// [`ShapeError::TooLarge`].
@@ -129,9 +129,9 @@ impl Buckets {
 /// A shape and the sizes that it was rounded up to, axis by axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket<const N: usize> {
-    /// The shape that was asked for.
+    /// The requested shape.
     pub asked: [usize; N],
-    /// The shape that programs are built for.
+    /// The shape of the program.
     pub size: [usize; N],
 }
 
@@ -139,7 +139,7 @@ impl<const N: usize> Bucket<N> {
     /// The bucket of a shape.
     ///
     /// # Errors
-    /// The first axis that is too large, and why.
+    /// The first axis that is too large, and the reason.
     pub fn of(asked: [usize; N], buckets: &[Buckets; N]) -> Result<Self, (usize, ShapeError)> {
         let mut size = asked;
         for (axis, (size, buckets)) in size.iter_mut().zip(buckets).enumerate() {
@@ -148,15 +148,15 @@ impl<const N: usize> Bucket<N> {
         Ok(Self { asked, size })
     }
 
-    /// How many positions at the end of `axis` are padding.
+    /// Number of padding positions at the end of `axis`.
     ///
     /// # Panics
-    /// When there is no such axis, as slices do.
+    /// If there is no such axis.
     pub fn padding(&self, axis: usize) -> usize {
         self.size[axis] - self.asked[axis]
     }
 
-    /// How many positions of the whole shape are padding.
+    /// Number of padding positions of the whole shape.
     pub fn padded_positions(&self) -> usize {
         let product = |sizes: &[usize; N]| sizes.iter().product::<usize>();
         product(&self.size) - product(&self.asked)

@@ -1,4 +1,4 @@
-//! Programs for many shapes, as many as a budget of device memory allows.
+//! A cache of programs for many shapes, within a budget of device memory.
 //!
 //! ```
 //! # #[cfg(feature = "sim")] {
@@ -39,16 +39,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Padding the data, and making a pass indifferent to it, is the caller's part; a [`Bucket`] says
-//! how much there is.
+//! The caller pads the data and makes the pass ignore the padding; a [`Bucket`] reports how much
+//! padding there is.
 //!
 //! # Memory
 //!
-//! The programs of a cache take turns, and their transients share one arena. It is as large as the
-//! largest needs: build the largest shape first, and the others add only their control blocks and
-//! tables. An arena that has to grow is replaced, and the old one is freed with the last program
-//! that was built in it. Bound buffers are the caller's, and what the driver takes for a graph is
-//! not known; neither is part of the budget.
+//! The programs of a cache run one at a time, so their transients share one arena. Build the largest
+//! shape first: the others then add only their control blocks and tables. An arena that must grow is
+//! replaced, and the old one is freed with its last program. Bound buffers and the driver's memory
+//! for graphs are not part of the budget.
 
 use retrograph_driver::Stream;
 
@@ -61,10 +60,10 @@ use super::{BuildError, BuildOptions, Program, Rebound, StepError, StepOutcome};
 use crate::modules::WarmModules;
 use crate::pass::{Controls, Pass};
 
-/// How a cache builds, and how much it may hold.
+/// Options of a program cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheOptions {
-    /// The most device memory of all programs, in bytes.
+    /// Maximum device memory of all programs, in bytes.
     pub budget_bytes: usize,
     /// How programs are built.
     pub build: BuildOptions,
@@ -77,32 +76,32 @@ impl Default for CacheOptions {
     }
 }
 
-/// What a program of one bucket is built from.
+/// A pass and bindings for one bucket.
 pub struct Described<T = ()> {
     /// The pass, of the size of the bucket.
     pub pass: Pass,
     /// Memory for its external buffers.
     pub bindings: Bindings,
-    /// What the caller wants back with the program, such as the slices of its controls.
+    /// Caller data stored with the program, such as the slices of its controls.
     pub handles: T,
 }
 
-/// What a cache has done, and what it holds.
+/// Counters of a program cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStatistics {
-    /// Programs that were there.
+    /// Requests served by a cached program.
     pub hits: u64,
-    /// Programs that were built.
+    /// Programs built.
     pub builds: u64,
-    /// Programs that were dropped for others.
+    /// Programs evicted.
     pub evictions: u64,
-    /// Programs that are held.
+    /// Programs held now.
     pub programs: usize,
     /// Their device memory, shared arenas counted once.
     pub bytes: usize,
 }
 
-/// No program for a shape. What the cache held it holds still.
+/// No program for a shape. The cache is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError<E> {
@@ -114,12 +113,12 @@ pub enum CacheError<E> {
         /// Why not.
         cause: ShapeError,
     },
-    /// The caller did not describe a pass.
+    /// The caller's description of the pass failed.
     #[error("the pass of bucket {size:?} was not described: {cause}")]
     Describe {
         /// The size of the bucket.
         size: Vec<usize>,
-        /// What the caller said.
+        /// The caller's error.
         cause: E,
     },
     /// The program could not be built.
@@ -140,33 +139,32 @@ struct Entry<const N: usize, T> {
     last_used: u64,
 }
 
-/// Programs by the size of their bucket, with `N` axes. `T` is what the caller keeps with each.
+/// Programs by bucket, for shapes with `N` axes. `T` is caller data stored with each program.
 pub struct ProgramCache<const N: usize, T = ()> {
     modules: WarmModules,
     buckets: [Buckets; N],
     options: CacheOptions,
     entries: Vec<Entry<N, T>>,
-    /// Where the next program's transients go, if they fit.
+    /// The arena for the next program's transients, if they fit.
     arena: Option<Share>,
     uses: u64,
     statistics: CacheStatistics,
 }
 
 impl<const N: usize, T> ProgramCache<N, T> {
-    /// A cache without programs. What the passes of all buckets launch must be warm in `modules`:
-    /// entry points may differ from size to size, and [`Buckets::sizes`] has all of them.
+    /// An empty cache. `modules` must have every kernel that the passes of all buckets launch: entry
+    /// points may differ by size, see [`Buckets::sizes`].
     pub fn new(modules: &WarmModules, buckets: [Buckets; N], options: CacheOptions) -> Self {
         let (modules, statistics) = (modules.clone(), CacheStatistics::default());
         Self { modules, buckets, options, entries: Vec::new(), arena: None, uses: 0, statistics }
     }
 
-    /// The program for `shape`. One that is not there is built from what `describe` says for the
-    /// bucket; then those that were not used for longest are dropped until the budget is kept.
-    /// Dropping waits for their last steps. While a program is built, the old ones still exist.
+    /// Returns the program for `shape`, and builds it from `describe` if it is not cached. The least
+    /// recently used programs are then evicted until the budget is met, which waits for their last
+    /// steps. During the build, the old programs still exist.
     ///
     /// # Errors
-    /// See [`CacheError`]. A program that alone needs more than the budget is not built:
-    /// [`BuildError::OverBudget`].
+    /// See [`CacheError`]; [`BuildError::OverBudget`] if the program alone exceeds the budget.
     pub fn get_or_build<E>(
         &mut self,
         stream: &Stream,
@@ -194,7 +192,7 @@ impl<const N: usize, T> ProgramCache<N, T> {
         Ok(Cached { entry: &mut self.entries[at], bucket })
     }
 
-    /// Builds a program, makes room, and returns where it is.
+    /// Builds a program, evicts others, and returns its position.
     fn build(
         &mut self,
         stream: &Stream,
@@ -220,12 +218,12 @@ impl<const N: usize, T> ProgramCache<N, T> {
         Ok(self.entries.len() - 1)
     }
 
-    /// Drops the program that was not used for longest, and says whether there was one. It waits
-    /// for its last step.
+    /// Evicts the least recently used program after waiting for its last step; returns whether there
+    /// was one.
     pub fn evict_least_recent(&mut self) -> bool {
         let oldest = self.entries.iter().enumerate().min_by_key(|(_, entry)| entry.last_used);
         let Some((at, _)) = oldest else { return false };
-        // The order of the others stays, and the newest is the last.
+        // Keeps the order: the newest is the last.
         drop(self.entries.remove(at));
         self.statistics.evictions += 1;
         if let Some(arena) = &self.arena
@@ -236,7 +234,7 @@ impl<const N: usize, T> ProgramCache<N, T> {
         true
     }
 
-    /// What the cache has done, and what it holds.
+    /// Counters, and the memory held now.
     pub fn statistics(&self) -> CacheStatistics {
         let (programs, bytes) = (self.entries.len(), self.bytes());
         CacheStatistics { programs, bytes, ..self.statistics }
@@ -255,14 +253,14 @@ impl<const N: usize, T> ProgramCache<N, T> {
     }
 }
 
-/// A program of a cache, for as long as nothing else is asked of the cache.
+/// A program of a cache, borrowed from it.
 pub struct Cached<'a, const N: usize, T> {
     entry: &'a mut Entry<N, T>,
     bucket: Bucket<N>,
 }
 
 impl<const N: usize, T> Cached<'_, N, T> {
-    /// The shape that was asked for, and that of the program.
+    /// The requested shape and that of the program.
     pub fn bucket(&self) -> Bucket<N> {
         self.bucket
     }
@@ -272,18 +270,18 @@ impl<const N: usize, T> Cached<'_, N, T> {
         &self.entry.pass
     }
 
-    /// The program, to look at. Steps go through the cache, so that programs which share memory
-    /// take turns.
+    /// The program. Steps go through [`Cached::step`], so that programs that share memory run one at
+    /// a time.
     pub fn program(&self) -> &Program {
         &self.entry.program
     }
 
-    /// What was kept with the program.
+    /// The caller data stored with the program.
     pub fn handles(&self) -> &T {
         &self.entry.handles
     }
 
-    /// As [`Program::step`]; steps of all programs of the cache run one behind the other.
+    /// As [`Program::step`]; steps of all programs of the cache run one after another.
     ///
     /// # Errors
     /// As [`Program::step`].

@@ -1,19 +1,17 @@
-//! What a step will roughly cost by shape of its graph: a model with measured constants.
+//! A cost model of graph shapes, with measured constants.
 //!
-//! The constants are those of one NVIDIA H200 under driver 580, from the record
-//! `docs/hardware/2026-11-21-graph-costs`; the tests below hold the model to every row of it. On
-//! another device times differ, but what is compared are shapes of the same operations, and that
-//! depends on ratios alone.
+//! The constants are those of an NVIDIA H200 with driver 580 (`docs/hardware/2026-11-21-graph-costs`);
+//! the tests check the model against every row of that record. Times differ on other devices, but the
+//! model only compares shapes of the same operations, which depends on ratios.
 //!
-//! What the model does not know: how long a kernel computes. It takes the time that its bytes need,
-//! so that predictions are lower bounds, and it does not know of kernels that take room from each
-//! other, which cost up to a third in that record.
+//! The model takes a kernel's time as that of its memory traffic, so predictions are lower bounds. It
+//! ignores contention between concurrent kernels, which cost up to a third in that record.
 
 use std::time::Duration;
 
 use crate::pass::{Edges, OpId};
 
-/// Nanoseconds, each with its source in the record.
+/// Costs in nanoseconds, with their sources in the record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Costs {
     /// A node on the longest path: `cost.jsonl`, N = 1000, `replay_dev_us` 764.64, kernels that
@@ -24,7 +22,7 @@ pub(super) struct Costs {
     pub(super) extra_edge: f64,
     /// An eager launch on the host: `cost.jsonl`, N = 1000, `eager_submit_us` 4032.15.
     pub(super) eager_launch: f64,
-    /// Bytes that the device's memory moves in a nanosecond: `2026-11-21-lora-step`, "Floors".
+    /// Memory bandwidth in bytes per nanosecond: `2026-11-21-lora-step`, "Floors".
     pub(super) bytes: f64,
 }
 
@@ -33,7 +31,7 @@ pub(super) const H200: Costs =
     Costs { node: 765.0, extra_edge: 150.0, eager_launch: 4030.0, bytes: 4250.0 };
 
 impl Costs {
-    /// The time of a step on the device, by edges and the bytes that each operation touches.
+    /// Device time of a step with these edges and the bytes that each operation moves.
     pub(super) fn replay(&self, edges: &Edges, bytes: &[usize]) -> Duration {
         let mut ends: Vec<f64> = Vec::with_capacity(bytes.len());
         for (at, &bytes) in bytes.iter().enumerate() {
@@ -42,12 +40,12 @@ impl Costs {
             ends.push(start + self.node + self.moving(bytes));
         }
         let path = ends.into_iter().fold(0.0, f64::max);
-        // However many operations run side by side, the memory is one.
+        // Concurrent operations share the memory bandwidth.
         let memory = self.moving(bytes.iter().sum());
         nanoseconds(path.max(memory) + self.extra_edge * extra_edges(edges) as f64)
     }
 
-    /// The time of an eager step of as many operations on the host.
+    /// Host time of an eager step of this many operations.
     pub(super) fn submission(&self, operations: usize) -> Duration {
         nanoseconds(self.eager_launch * operations as f64)
     }
@@ -74,7 +72,7 @@ mod tests {
         include_str!("../../../../docs/hardware/2026-11-21-graph-costs/shape.jsonl");
     const COSTS: &str = include_str!("../../../../docs/hardware/2026-11-21-graph-costs/cost.jsonl");
 
-    /// The number behind `key` in a line of the record.
+    /// The number after `key` in a line of the record.
     fn number(line: &str, key: &str) -> f64 {
         let text = line.split_once(&format!("\"{key}\":")).unwrap().1;
         let end = text.find([',', '}']).unwrap();
@@ -86,7 +84,7 @@ mod tests {
         text.split_once('"').unwrap().0
     }
 
-    /// The edges of a shape of the record, from a pass in which words depend on each other so.
+    /// The edges of a shape of the record.
     fn edges(shape: &str, nodes: usize) -> Edges {
         let width: usize = shape.trim_start_matches(char::is_alphabetic).parse().unwrap_or(1);
         let mut pass = Pass::new("shape");
@@ -131,7 +129,7 @@ mod tests {
             let bytes = vec![0; edges.operations()];
             let predicted = costs.replay(&edges, &bytes).as_nanos() as f64;
             let error = (predicted / measured - 1.0).abs();
-            // Eight kernels at once that each fill the device take room from each other.
+            // Eight concurrent kernels that each fill the device contend.
             let crowded = number(line, "grid") as u32 == 132 && shape == "forkjoin8";
             assert!(error < if crowded { 0.4 } else { 0.2 }, "{error}: {line}");
             errors.push(error);

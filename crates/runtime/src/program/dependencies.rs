@@ -1,5 +1,5 @@
-//! Which edges a graph gets: those of the pass, fewer side by side, or a chain, whichever is
-//! predicted to be fastest or was asked for.
+//! Dependency selection: the inferred edges, edges that limit concurrency, or a chain, whichever is
+//! requested or predicted to be fastest.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,29 +9,28 @@ use super::options::EdgeMode;
 use super::sequence::Sequence;
 use crate::pass::Edges;
 
-/// Widths that are weighed: the fork-joins of the record that the model is held to.
+/// Candidate widths: those of the record that the cost model is tested against.
 const WIDTHS: [usize; 3] = [2, 4, 8];
 
-/// Edges with what led to them.
+/// The selected edges, and the prediction that led to them.
 pub(super) struct DependencySelection {
     pub(super) edges: Edges,
     pub(super) prediction: Prediction,
 }
 
-/// What a step is predicted to cost, by the model in `program/cost.rs`: costs of an H200, and of
-/// each kernel no more than the time that its bytes need.
+/// Predicted times of a step: lower bounds by the cost model of an H200 (`program/cost.rs`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prediction {
-    /// The edges that the graph gets; never [`EdgeMode::Auto`].
+    /// The selected edges; never [`EdgeMode::Auto`].
     pub edges: EdgeMode,
-    /// On the device, for each choice of edges, fastest first.
+    /// Device time for each choice of edges, fastest first.
     pub replays: Vec<(EdgeMode, Duration)>,
-    /// On the host, for an eager step.
+    /// Host time of an eager step.
     pub submission: Duration,
 }
 
 impl DependencySelection {
-    /// The edges that `mode` asks for, or the fastest.
+    /// Selects the edges that `mode` requests, or the fastest.
     pub(super) fn new(sequence: &Sequence, mode: EdgeMode) -> Self {
         let bytes: Vec<usize> = sequence.steps.iter().map(|step| step.moved_bytes).collect();
         let prediction = Prediction::new(&sequence.edges, &bytes, mode);
@@ -39,7 +38,7 @@ impl DependencySelection {
     }
 }
 
-/// What `mode` makes of the edges of a pass.
+/// The edges of `mode`, given the inferred ones.
 fn edges_of(inferred: &Edges, mode: EdgeMode) -> Edges {
     match mode {
         EdgeMode::Chain => Edges::chain(inferred.operations()),
@@ -48,9 +47,8 @@ fn edges_of(inferred: &Edges, mode: EdgeMode) -> Edges {
     }
 }
 
-/// The fastest edges. What differs by less than the model's error is no difference, and then the
-/// inferred edges are taken, which leave the device most room: real kernels take longer than their
-/// bytes alone, so that the model is apt to undervalue what runs side by side.
+/// The fastest edges, or the inferred ones if the difference is within the model's error: kernels
+/// take longer than their memory traffic, so the model undervalues concurrency.
 fn fastest(replays: &[(EdgeMode, Duration)]) -> EdgeMode {
     let time_of = |mode| replays.iter().find(|(held, _)| *held == mode).map(|(_, time)| *time);
     let inferred = time_of(EdgeMode::Inferred).unwrap_or_default();
@@ -61,8 +59,7 @@ fn fastest(replays: &[(EdgeMode, Duration)]) -> EdgeMode {
 }
 
 impl Prediction {
-    /// For a pass with these edges and the bytes that each operation moves, where `mode` is asked
-    /// for.
+    /// Predicts a pass with these inferred edges and the bytes that each operation moves.
     pub(crate) fn new(inferred: &Edges, bytes: &[usize], mode: EdgeMode) -> Self {
         let asked = Some(mode).filter(|mode| *mode != EdgeMode::Auto);
         let mut modes = vec![EdgeMode::Inferred, EdgeMode::Chain];
@@ -77,18 +74,17 @@ impl Prediction {
         Self { edges, replays, submission }
     }
 
-    /// An eager step: on the device one operation after the other, and no faster than the host
-    /// enqueues them.
+    /// Time of an eager step: device time of a chain, or host time if that is longer.
     pub fn eager(&self) -> Duration {
         self.replay(EdgeMode::Chain).unwrap_or_default().max(self.submission)
     }
 
-    /// On the device, with these edges.
+    /// Device time with these edges.
     pub fn replay(&self, edges: EdgeMode) -> Option<Duration> {
         self.replays.iter().find(|(mode, _)| *mode == edges).map(|(_, time)| *time)
     }
 
-    /// Whether an eager step keeps the host busy for longer than the device.
+    /// Whether the host limits an eager step.
     pub fn host_bound(&self) -> bool {
         self.replay(EdgeMode::Chain).is_some_and(|device| self.submission > device)
     }

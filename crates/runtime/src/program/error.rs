@@ -1,4 +1,4 @@
-//! Why a program could not be built, or a step could not be done.
+//! Errors of building programs and of stepping them.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use retrograph_driver_sys::CUgraphExecUpdateResult;
 use crate::modules::JitAfterWarm;
 use crate::pass::ControlError;
 
-/// A program that could not be built. Nothing has run, nothing is left behind, and the stream can
-/// be used as before unless the device itself is lost.
+/// A program that could not be built. Nothing has run, nothing leaks, and the stream is usable unless
+/// the context is lost.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// An external buffer that operations touch has no memory.
-    #[error("the external buffer `{buffer}` is bound to nothing")]
+    /// An external buffer that operations access is not bound.
+    #[error("the external buffer `{buffer}` is not bound; bind a device buffer to it")]
     Unbound {
         /// The buffer.
         buffer: String,
@@ -38,8 +38,8 @@ pub enum BuildError {
         pass: String,
     },
 
-    /// A binding names a transient or a control, whose memory is the program's own.
-    #[error("`{buffer}` is bound to memory, but only external buffers can be")]
+    /// A transient or a control is bound; the program allocates these.
+    #[error("`{buffer}` is bound, but only external buffers can be")]
     NotExternal {
         /// The buffer.
         buffer: String,
@@ -57,31 +57,31 @@ pub enum BuildError {
         other: String,
     },
 
-    /// There are more bytes of controls than the kernel that takes them can count.
+    /// There are more bytes of controls than their kernel supports.
     #[error(transparent)]
     Controls(#[from] retrograph_kernels::KernelError),
 
-    /// Transients do not fit into the memory of the device.
+    /// Transients do not fit into device memory.
     #[error(
         "the transients of the pass need {needed} bytes, and {free} bytes of the device are free; \
          use a smaller batch or a shorter sequence"
     )]
     OutOfMemory {
-        /// Bytes of the most frugal plan that may be used.
+        /// Bytes of the smallest allowed plan.
         needed: usize,
         /// Free device bytes.
         free: usize,
     },
 
-    /// A program of a cache needs more than the cache may hold.
+    /// A program of a cache exceeds the cache's budget.
     #[error(
         "the program needs {needed} bytes, and the budget of the cache is {budget}; raise it, or \
          use smaller buckets"
     )]
     OverBudget {
-        /// Bytes of the program and of its transients, by the most frugal plan that may be used.
+        /// Bytes of the program and of its transients, by the smallest allowed plan.
         needed: usize,
-        /// Bytes that the cache may hold.
+        /// The budget in bytes.
         budget: usize,
     },
 
@@ -103,58 +103,58 @@ pub enum BuildError {
         cause: Error,
     },
 
-    /// A matrix product of a library has no library.
+    /// A library matrix product has no library handle.
     #[error("`{operation}` needs cuBLAS; give the bindings a handle (`Bindings::cublas`)")]
     NoCublas {
         /// The operation.
         operation: String,
     },
 
-    /// A library's work cannot be added by hand.
+    /// A library call cannot be added to a graph by hand.
     #[error(
-        "`{operation}` is work of a library, which no node can be added for; use the policy \
-         hybrid, capture, eager or auto"
+        "`{operation}` is a library call, which can only be captured; use the policy hybrid, \
+         capture, eager or auto"
     )]
     NotManual {
         /// The operation.
         operation: String,
     },
 
-    /// The capture of eager launches, or of one library operation, failed.
+    /// The capture of eager launches, or of a library call, failed.
     #[error(transparent)]
     Capture(#[from] CaptureError),
 
-    /// A graph has other nodes than its operations account for, so that it would compute something
-    /// else: one for each operation, and those that each library call was seen to add.
+    /// A graph has more or fewer nodes than its operations account for, so it would compute something
+    /// else.
     #[error("the graph has {nodes} nodes, and its operations account for {expected}")]
     NodeCount {
         /// Nodes of the graph.
         nodes: usize,
-        /// Nodes that should be there.
+        /// Expected nodes.
         expected: usize,
     },
 
-    /// The driver does not take over new parameters into the graph that it has instantiated.
+    /// The driver refused to update the instantiated graph.
     #[error("the driver refused to update the graph: {reason:?}")]
     UpdateRefused {
         /// Why.
         reason: CUgraphExecUpdateResult,
     },
 
-    /// The program was given up, and is not bound again.
+    /// The program was given up and cannot be rebound.
     #[error("the program was given up: {cause}")]
     GivenUp {
         /// The failure that ended it.
         cause: Box<StepError>,
     },
 
-    /// The device side failed.
+    /// The driver failed.
     #[error(transparent)]
     Device(#[from] Error),
 }
 
 impl BuildError {
-    /// Whether the context is lost, so that an eager program would fail as well.
+    /// Whether the context is lost, so that an eager program would fail too.
     pub(super) fn is_fatal(&self) -> bool {
         match self {
             Self::Device(error) | Self::Operation { cause: error, .. } => is_lost(error),
@@ -168,7 +168,7 @@ pub(super) fn is_lost(error: &Error) -> bool {
     matches!(error, Error::ContextLost { .. })
 }
 
-/// A step that was not done, or not wholly.
+/// A step that was not done, or only in part.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StepError {
@@ -176,7 +176,7 @@ pub enum StepError {
     #[error(transparent)]
     Controls(#[from] ControlError),
 
-    /// The device refused the step before anything of it ran. It can be tried again.
+    /// The device refused the step before any of it ran. It can be retried.
     #[error("the step did not start: {cause}")]
     NotStarted {
         /// What failed.
@@ -194,8 +194,8 @@ pub enum StepError {
         by: i32,
     },
 
-    /// The eager launches stopped in the middle. What the step updates in place is in between two
-    /// steps, so that the program refuses all later steps.
+    /// The eager launches stopped in the middle. Buffers that the step updates in place are
+    /// inconsistent, so all later steps are refused.
     #[error(
         "the step stopped at `{operation}`, after {enqueued} of {operations} operations: {cause}"
     )]
@@ -210,15 +210,17 @@ pub enum StepError {
         cause: Error,
     },
 
-    /// The program was to be bound to other memory, which failed in the middle, and it could not be
-    /// bound to the old memory again either. A step would use some of both, so that none is done.
-    #[error("the program is bound to two memories, since binding it failed: {cause}")]
+    /// Rebinding failed half-way and could not be undone, so a step would mix old and new buffers.
+    #[error(
+        "rebinding failed half-way ({cause}); some nodes still use the old buffers; build the program \
+         again"
+    )]
     HalfRebound {
         /// What failed first.
         cause: Arc<BuildError>,
     },
 
-    /// The program was given up at an earlier failure.
+    /// The program was given up after an earlier failure.
     #[error("the program was given up: {cause}")]
     GivenUp {
         /// The failure that ended it.
@@ -227,7 +229,7 @@ pub enum StepError {
 }
 
 impl StepError {
-    /// The failure that ended the program, or this one.
+    /// The failure that ended the program, or this error.
     pub fn first_cause(&self) -> &Self {
         match self {
             Self::GivenUp { cause } => cause.first_cause(),

@@ -1,4 +1,4 @@
-//! Choosing a strategy, falling back to eager steps under [`Policy::Auto`], and the way back.
+//! Choosing a strategy, falling back to eager steps under [`Policy::Auto`], and retrying the graph.
 
 use retrograph_driver::Stream;
 
@@ -20,7 +20,7 @@ impl Program {
         choose(self.options.policy, &facts)
     }
 
-    /// Chooses the strategy and builds its graph, if it has one.
+    /// Chooses the strategy, and builds its graph if it has one.
     pub(super) fn prepare(&mut self, stream: &Stream) -> Result<(), BuildError> {
         if self.choice().strategy == Strategy::Eager {
             self.report.reason = self.choice().reason.to_owned();
@@ -35,7 +35,7 @@ impl Program {
         }
     }
 
-    /// Builds the graph of the chosen strategy, for the steps from now on.
+    /// Builds the graph of the chosen strategy for later steps.
     fn attempt_graph(&mut self, stream: &Stream) -> Result<(), BuildError> {
         let choice = self.choice();
         self.report.attempts += 1;
@@ -47,9 +47,8 @@ impl Program {
         Ok(())
     }
 
-    /// Tries a graph again when it is time. Whatever comes of it, the step that follows can be
-    /// done: by the graph, or eagerly. A context that is lost shows in the calls of that step.
-    /// Gives whether it was tried.
+    /// Retries the graph if it is due; returns whether it did. Either way the next step can run, by
+    /// the graph or eagerly. A lost context shows in the calls of that step.
     pub(super) fn retry_graph(&mut self, stream: &Stream) -> bool {
         if !self.retries.due() {
             return false;
@@ -62,7 +61,7 @@ impl Program {
         true
     }
 
-    /// Makes the steps from now on eager, because of `failure`.
+    /// Makes later steps eager because of `failure`.
     pub(super) fn fall_back(&mut self, failure: String) {
         tracing::warn!(failure, "steps are eager");
         self.replay = None;

@@ -1,7 +1,5 @@
-//! From a sequence to a graph that replays it.
-//!
-//! Nodes are added by hand, or captured from the eager launches, or both: work of a library is
-//! captured into the graph that is being made by hand, behind the nodes that it has to wait for.
+//! Building the graph of a program: by hand, by capturing the eager launches, or both (hybrid), in
+//! which case library calls are captured into the graph after the nodes they depend on.
 
 use std::time::Instant;
 
@@ -18,26 +16,24 @@ use super::replay::{Made, Replay, Template};
 use super::sequence::{Command, Pdl, Step};
 use super::shape::Shape;
 
-/// SM targets on which graphs were faster where kernels start early; see
-/// docs/hardware/2026-11-21-graph-runtime.
+/// SM targets on which graphs are faster with PDL; see docs/hardware/2026-11-21-graph-runtime.
 const FASTER_WITH_PDL: [u32; 1] = [90];
 
-/// Operations that could run so many levels later are not urgent. Those of a training step that
-/// could are mostly gradients that nobody waits for until the end; with 3, 20 and 60 in place of 6
-/// steps took as long (docs/hardware/2026-11-22-decoding-between-products).
+/// Operations that could run this many levels later are not urgent: in a training step, mostly weight
+/// gradients. The exact number hardly matters (docs/hardware/2026-11-22-decoding-between-products).
 const SPARE_LEVELS: u32 = 6;
 
 impl Program {
-    /// The graph of the program, made anew: to look at, or to launch by other means than
-    /// [`Program::step`]. An eager program gives the graph that it would have if built by hand.
+    /// Builds the program's graph again, to inspect it or to launch it by other means than
+    /// [`Program::step`]. For an eager program, this is the graph built by hand.
     ///
     /// # Safety
-    /// The nodes work on the memory of the program and on what is bound to it. No launch may
-    /// overlap a step of the program, or anything else that uses this memory. A launch between
-    /// steps sees the controls of the step before: values are taken once.
+    /// The nodes use the memory of the program and its bound buffers. No launch may overlap a step of
+    /// the program or other work on this memory. A launch between steps sees the controls of the
+    /// previous step: each set of controls is fetched once.
     ///
     /// # Errors
-    /// When the graph cannot be built.
+    /// If the graph cannot be built.
     pub unsafe fn graph(&self, stream: &Stream) -> Result<Graph, BuildError> {
         let mut graph = self.template(self.report.strategy, stream)?.graph;
         let ring = self.ring.as_ref().map(ControlRing::owner);
@@ -45,8 +41,8 @@ impl Program {
         Ok(graph)
     }
 
-    /// The driver's handle of what a step launches; `None` for an eager program. It changes when
-    /// the program is bound to other memory, or builds its graph again.
+    /// The driver's handle of the graph that a step launches; `None` for an eager program. It changes
+    /// when the program is rebound or rebuilds its graph.
     pub fn raw_exec(&self) -> Option<CUgraphExec> {
         self.replay.as_ref().map(|replay| replay.exec.raw())
     }
@@ -70,7 +66,7 @@ impl Program {
         Ok(Replay { exec, strategy, made })
     }
 
-    /// The graph of `strategy`, with as many nodes as its commands account for.
+    /// Builds the graph of `strategy`, and checks its number of nodes.
     pub(super) fn template(
         &self,
         strategy: Strategy,
@@ -79,7 +75,7 @@ impl Program {
         self.template_with(strategy, stream, self.options.pdl)
     }
 
-    /// The same, but for which kernels may start early.
+    /// [`Self::template`] with another PDL mode.
     pub(super) fn template_with(
         &self,
         strategy: Strategy,
@@ -96,7 +92,7 @@ impl Program {
             }
             Strategy::Hybrid => self.assembled(stream, mode)?,
         };
-        // Buffers are kept by the program, which outlives the graph and may be bound to others.
+        // The program, which outlives the graph and may be rebound, keeps the buffers.
         self.sequence.owners().into_iter().for_each(|owner| graph.keep(owner));
         let shape = Shape::of(&graph)?;
         let expected = groups.iter().map(Vec::len).sum();
@@ -112,10 +108,9 @@ impl Program {
         Ok(Template { graph, groups, shape, library_nodes, programmatic_edges, urgent_nodes })
     }
 
-    /// One command after the other, each behind those that the edges name. The driver spreads nodes
-    /// over the device in the order in which they are added: level by level, the longest path
-    /// first, a step of 1525 nodes took 1.4 % less time than in the order of the pass (see
-    /// docs/hardware/2026-11-21-graph-runtime).
+    /// Adds commands level by level, the longest path first, each after the commands that its edges
+    /// name. The driver schedules nodes in the order of adding, and this order is faster than that of
+    /// the pass (docs/hardware/2026-11-21-graph-runtime).
     fn assembled(&self, stream: &Stream, mode: PdlMode) -> Result<Assembly, BuildError> {
         let mut made = Assembly::new(Graph::new(&self.context)?, Vec::new());
         let order = self.dependencies.edges.by_level();
@@ -143,7 +138,7 @@ impl Program {
         Ok(made)
     }
 
-    /// Which operations go before others; none where all would.
+    /// Whether each operation is urgent; none is if all would be.
     fn urgent(&self) -> Vec<bool> {
         let slack = self.dependencies.edges.slack();
         let some_wait = slack.iter().any(|&levels| levels >= SPARE_LEVELS);
@@ -151,7 +146,7 @@ impl Program {
         slack.into_iter().map(|levels| differ && levels < SPARE_LEVELS).collect()
     }
 
-    /// Whether `step` waits by itself and is to be let start early.
+    /// Whether the edges into `step` are programmatic.
     fn uses_pdl(&self, step: &Step, mode: PdlMode) -> bool {
         match (step.pdl, mode) {
             (Pdl::Unsupported, _) | (_, PdlMode::Never) => false,
@@ -162,7 +157,7 @@ impl Program {
         }
     }
 
-    /// The eager launches, captured from one stream.
+    /// Captures the eager launches on one stream.
     fn captured(&self, stream: &Stream) -> Result<Assembly, BuildError> {
         let mut groups = Vec::with_capacity(self.sequence.steps.len());
         let graph = stream.capture(CaptureMode::ThreadLocal, |capturing| {
@@ -177,8 +172,8 @@ impl Program {
         Ok(Assembly::new(graph, groups))
     }
 
-    /// Lets cuBLAS load the kernels of each product, which it does at the first one of a kind and
-    /// which could break a capture: by a capture that forbids nothing, and which is thrown away.
+    /// Makes cuBLAS load the kernels of each product, which could break a later capture, by a relaxed
+    /// capture that is discarded.
     pub(super) fn warm_libraries(&self, stream: &Stream) -> Result<(), BuildError> {
         let mut warm = Vec::new();
         for step in &self.sequence.steps {

@@ -1,43 +1,42 @@
-//! Where memory was last used, and how others come behind that.
+//! The last use of memory, and ordering streams after it.
 //!
-//! Nothing is recorded behind each step: an event costs the host as much as half a launch, and most
-//! steps follow each other on one stream, which is order enough. An event is recorded only when
-//! another stream is to come behind, and whoever frees the memory waits for the stream.
+//! No event is recorded per step: that costs half a launch, and most steps follow each other on one
+//! stream. An event is recorded only when another stream must wait, and freeing waits for the stream.
 
 use retrograph_driver::{Error, Event, Result, Stream};
 
-/// The stream on which memory was last used.
+/// The stream of the last use of memory.
 #[derive(Default)]
 pub(super) struct LastUse {
     stream: Option<Stream>,
-    /// Made when a second stream comes, and kept for the next change.
+    /// Made when a second stream is used, and kept for later changes.
     event: Option<Event>,
 }
 
 impl LastUse {
-    /// Notes that the memory is used by what was enqueued on `stream` so far.
+    /// Notes that work enqueued on `stream` uses the memory.
     pub(super) fn on(&mut self, stream: &Stream) {
         if self.stream.as_ref().is_none_or(|last| last.raw() != stream.raw()) {
             self.stream = Some(stream.clone());
         }
     }
 
-    /// Makes `stream` wait for the last use, which may have been on another one.
+    /// Makes `stream` wait for the last use, possibly on another stream.
     ///
     /// # Errors
-    /// [`Error::RefusedDuringCapture`] when another thread captures the stream of the last use, or
+    /// [`Error::RefusedDuringCapture`] if another thread captures the stream of the last use, or
     /// a failed driver call. Nothing was enqueued on `stream` then.
-    pub(super) fn come_behind(&mut self, stream: &Stream) -> Result<()> {
+    pub(super) fn order_after(&mut self, stream: &Stream) -> Result<()> {
         let Some(last) = self.stream.as_ref().filter(|last| last.raw() != stream.raw()) else {
             return Ok(());
         };
         let _lock = last.context().no_capture_begins();
-        not_capturing(last, "a step behind one on a stream that is captured")?;
+        not_capturing(last, "a step after one on a captured stream")?;
         let event = match self.event.take() {
             Some(event) => event,
             None => Event::untimed(last.context())?,
         };
-        // A stream that a capture left unusable takes no event any more.
+        // A retired stream accepts no event.
         let outcome = event.record(last).or_else(|error| {
             tracing::warn!(%error, "no event can be recorded; waiting for the context instead");
             last.context().synchronize()

@@ -1,4 +1,4 @@
-//! Work of a library with its addresses: enqueued by whoever does it, eagerly or into a capture.
+//! Library calls bound to device addresses, enqueued eagerly or into a capture.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::pass::{LibraryCall, LibraryWork, Operation};
 
 type Enqueue = dyn Fn(&LibraryScope<'_>) -> Result<()> + Send + Sync;
 
-/// A library call that can be enqueued.
+/// A library call with bound ranges.
 pub(super) struct BoundLibraryCall {
     work: Work,
     ranges: Vec<DeviceRange>,
@@ -42,7 +42,7 @@ impl BoundLibraryCall {
         Ok(Self { work, ranges: call.declared().iter().map(range).collect() })
     }
 
-    /// Enqueues the work on `stream`.
+    /// Enqueues the call on `stream`.
     ///
     /// # Safety
     /// As [`super::sequence::Command::enqueue`].
@@ -53,16 +53,16 @@ impl BoundLibraryCall {
             Work::Closure(enqueue) => enqueue(&scope)?,
             Work::Gemm(cublas, problem) => cublas.gemm(problem, &scope)?,
         }
-        // The library may have made another context current, and may hide what went wrong.
+        // The library may have made another context current, and may hide a failure.
         stream.bind_to_enqueue()
     }
 
-    /// Lets the declared range of position `at` lie elsewhere.
+    /// Moves the declared range at position `at`.
     pub(super) fn move_range(&mut self, at: usize, address: u64) {
         self.ranges[at].address = address;
     }
 
-    /// Lets another handle do the work, if it is a product, and gives back the one before.
+    /// Replaces the handle of a product, and returns the previous one.
     pub(super) fn use_handle(&mut self, cublas: &Cublas) -> Option<Cublas> {
         match &mut self.work {
             Work::Gemm(held, _) if !held.is(cublas) => {
@@ -72,17 +72,16 @@ impl BoundLibraryCall {
         }
     }
 
-    /// What the work needs besides memory.
+    /// Keeps the library handle alive.
     pub(super) fn owner(&self) -> Option<Owner> {
         match &self.work {
-            // The program's sequence keeps it, and nodes do not call it.
+            // The program's sequence keeps the closure, and nodes do not call it.
             Work::Closure(_) => None,
             Work::Gemm(cublas, _) => Some(cublas.owner()),
         }
     }
 
-    /// The product, if the work is one that cuBLAS does: it loads its kernels at the first one of
-    /// each kind.
+    /// The product, if cuBLAS runs it: cuBLAS loads kernels at the first product of each kind.
     pub(super) fn product(&self) -> Option<&GemmProblem> {
         match &self.work {
             Work::Closure(_) => None,

@@ -1,5 +1,5 @@
-//! The device memory of a program: transients, control block and argument tables, in one
-//! allocation, unless transients are in an arena that programs share.
+//! The device memory of a program: transients, control block and argument tables, in one allocation.
+//! In a program cache, transients are in a shared arena instead.
 
 use retrograph_driver::memory::NAN_PATTERN;
 use retrograph_driver::{DeviceBuffer, Error, Owner, Stream};
@@ -15,23 +15,23 @@ use super::relocations::Relocations;
 use crate::pass::{BufferAccess, BufferId, BufferKind, MemoryPlan, Pass, Reuse};
 
 const ALIGNMENT: usize = 256;
-/// Behind the control block: how many values of it were taken.
+/// After the control block: the number of fetches so far.
 const COUNT_BYTES: usize = 16;
 
-/// What lies where. What every step asks for comes first, see [`retrograph_driver::hot_path`].
+/// The memory layout. Fields of the hot path come first; see [`retrograph_driver::hot_path`].
 #[repr(C)]
 pub(super) struct Memory {
-    /// Where transients are, if not at the start of the buffer.
+    /// The arena of the transients, if they are not at the start of the buffer.
     share: Option<Share>,
-    /// Where the controls are on the device, and behind them their count.
+    /// Device address of the control block; the fetch count follows it.
     control_address: u64,
     buffer: DeviceBuffer<u32>,
     plan: MemoryPlan,
     controls_at: usize,
-    /// Bytes of the control block, and with the count behind it.
+    /// Bytes of the control block, without and with the count.
     block_bytes: usize,
     control_bytes: usize,
-    /// The address of every buffer that is touched, by its index.
+    /// The address of every accessed buffer, by index.
     addresses: Vec<Option<u64>>,
     tables: Tables,
     /// In the order of declaration.
@@ -39,7 +39,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Plans, allocates, and writes the tables.
+    /// Plans and allocates the memory, and writes the tables.
     pub(super) fn new(
         blueprint: &Blueprint<'_>,
         externals: Vec<External>,
@@ -60,7 +60,7 @@ impl Memory {
         };
         let (plan, (buffer, share)) = match allocate(stream, &plan, fixed, sharing) {
             Err(BuildError::Device(Error::OutOfMemory { .. })) if reuse.is_none() => {
-                // The device has the bytes, but not in one piece.
+                // The free memory is fragmented.
                 let plan = pass.plan_with(Reuse::Full);
                 let allocated = allocate(stream, &plan, fixed, sharing)?;
                 (plan, allocated)
@@ -109,7 +109,7 @@ impl Memory {
         }
     }
 
-    /// Fills the host's copy of the tables.
+    /// Fills the host copy of the tables.
     fn fill_tables(&mut self, pass: &Pass) {
         let mut words: Vec<u32> = Vec::with_capacity(self.tables.bytes / 4);
         for (start, cells) in self.tables.starts.iter().zip(tables_of(pass)) {
@@ -125,8 +125,8 @@ impl Memory {
         self.tables.words = words;
     }
 
-    /// Puts other memory behind an external buffer, and gives back what was there. The tables
-    /// change on the host only: returns whether they did.
+    /// Rebinds an external buffer, and returns the previous binding and whether tables changed. Tables
+    /// change on the host only.
     pub(super) fn move_external(&mut self, to: External) -> (External, bool) {
         self.addresses[to.id.index()] = Some(to.address);
         let relocations = self.tables.relocations.of(to.id);
@@ -140,12 +140,12 @@ impl Memory {
         (std::mem::replace(held, to), !relocations.is_empty())
     }
 
-    /// The external buffer `id`, if operations touch it.
+    /// The external buffer `id`, if operations access it.
     pub(super) fn external(&self, id: BufferId) -> Option<&External> {
         find(&self.externals, id)
     }
 
-    /// The device address of the first table, and the host's copy of all of them.
+    /// The device address of the first table, and the host copy of all tables.
     pub(super) fn tables(&self) -> (u64, &[u32]) {
         (self.buffer.address() + self.tables_at() as u64, &self.tables.words)
     }
@@ -154,8 +154,7 @@ impl Memory {
         self.controls_at + self.control_bytes.next_multiple_of(ALIGNMENT)
     }
 
-    /// The device address of the first byte of `touch`. Empty ranges have none, and nothing may
-    /// follow them, so that null is as good as any.
+    /// The device address of the first byte of `range`; null for empty ranges, which nothing accesses.
     pub(super) fn address(&self, range: &BufferAccess) -> u64 {
         let start = self.addresses[range.buffer.index()];
         start.map_or(0, |start| start + range.bytes.start as u64)
@@ -166,7 +165,7 @@ impl Memory {
         self.buffer.address() + (self.tables_at() + self.tables.starts[at]) as u64
     }
 
-    /// The launch that takes the next values of `ring`.
+    /// The launch that fetches the next controls from `ring`.
     pub(super) fn fetch_launch(&self, ring: &ControlRing) -> Result<Launch<u64>, KernelError> {
         let block = View::new(self.control_address, self.block_bytes / 4);
         let taken = View::new(self.control_address + self.block_bytes as u64, 1);
@@ -178,34 +177,34 @@ impl Memory {
         self.share.as_ref().map_or(self.buffer.address(), Share::address)
     }
 
-    /// The share in an arena of several programs.
+    /// The share in an arena of several programs, if any.
     pub(super) fn share(&self) -> Option<&Share> {
         self.share.as_ref()
     }
 
-    /// What keeps all memory that operations touch.
+    /// Keeps all memory alive that operations access.
     pub(super) fn owners(&self) -> impl Iterator<Item = Owner> {
         let own = [Some(self.buffer.owner()), self.share.as_ref().map(Share::owner)];
         let externals = self.externals.iter().map(|external| external.owner.clone());
         own.into_iter().flatten().chain(externals)
     }
 
-    /// Bytes that are not shared.
+    /// Bytes that are not in a shared arena.
     pub(super) fn own_bytes(&self) -> usize {
         self.buffer.bytes()
     }
 
-    /// Where transients lie.
+    /// The plan of the transients.
     pub(super) fn plan(&self) -> &MemoryPlan {
         &self.plan
     }
 
-    /// Bytes that are not transients.
+    /// Bytes other than transients.
     pub(super) fn fixed_bytes(&self) -> usize {
         self.buffer.bytes() - self.controls_at
     }
 
-    /// Enqueues filling every transient with NaN.
+    /// Enqueues a fill of every transient with NaN.
     pub(super) fn fill_transients_with_nan(
         &self,
         stream: &Stream,
@@ -214,18 +213,18 @@ impl Memory {
         if words == 0 {
             return Ok(());
         }
-        // SAFETY: transients are the first bytes of the allocation or arena, and nothing else uses
-        // them: the program waits for earlier steps, in the order of the stream.
+        // SAFETY: transients are the first bytes of the allocation or arena, and the stream is ordered
+        // after earlier steps.
         unsafe { stream.fill_u32(self.transients(), NAN_PATTERN, words) }
     }
 }
 
-/// Where each table of a pass lies, relative to the first, and what is in them.
+/// The tables of a pass: offsets relative to the first, and contents.
 struct Tables {
     starts: Vec<usize>,
     bytes: usize,
     words: Vec<u32>,
-    /// Positions among the words, of which each address takes two.
+    /// Positions in `words`; an address takes two words.
     relocations: Relocations<usize>,
 }
 
@@ -259,12 +258,12 @@ fn free_bytes(stream: &Stream) -> Result<usize, BuildError> {
     Ok(stream.context().memory()?.0)
 }
 
-/// Where the control block lies, behind the transients.
+/// Offset of the control block, after the transients.
 fn controls_at(plan: &MemoryPlan) -> usize {
     plan.peak_bytes().next_multiple_of(ALIGNMENT)
 }
 
-/// Room for the transients of `plan`, and for `fixed` bytes: behind them, or apart from an arena.
+/// Allocates the transients of `plan` followed by `fixed` bytes, or only the latter with an arena.
 fn allocate(
     stream: &Stream,
     plan: &MemoryPlan,
@@ -281,7 +280,7 @@ fn allocate(
     }
 }
 
-/// The plan with the fewest edges that fits, or the one that was asked for.
+/// The requested plan, or the one with the fewest edges that fits.
 fn choose_plan(pass: &Pass, reuse: Option<Reuse>, free: usize) -> Result<MemoryPlan, BuildError> {
     let mut plan = pass.plan_with(reuse.unwrap_or(Reuse::WhenOrdered));
     if reuse.is_none() && plan.peak_bytes() > free {

@@ -1,7 +1,7 @@
 //! Programs: a pass bound to memory and to a strategy.
 //!
 //! [`Program::build`] binds external buffers, allocates everything else, takes warm functions,
-//! chooses a strategy and prepares it. [`Program::step`] does the operations of the pass once.
+//! chooses a strategy and prepares it. [`Program::step`] runs the operations of the pass once.
 //!
 //! ```
 //! # #[cfg(feature = "sim")] {
@@ -35,20 +35,20 @@
 //!
 //! # A step happens once
 //!
-//! Building never runs an operation: nodes are added or captured, not executed. A call to
-//! [`Program::step`] therefore does the step exactly once, whatever the strategy and however it
-//! was arrived at, or says that it did not.
+//! Building never runs an operation: nodes are added or captured, not executed. A call of
+//! [`Program::step`] runs the step exactly once, whatever the strategy, or returns an error that says
+//! whether any of it ran.
 //!
 //! # What changes between steps
 //!
-//! Only the control block. The host writes the values of a step into pinned memory, and the step's
-//! first operation takes them from there ([`crate::OperationKind::FetchStepParameters`]). Nothing is part
-//! of a node that could differ from step to step; [`Program::admit`] checks this on request.
+//! Only the control block. The host writes the controls of a step into pinned memory, and the step's
+//! first operation fetches them ([`crate::OperationKind::FetchStepParameters`]). No varying value is
+//! part of a node; [`Program::admit`] checks this on request.
 //!
-//! # What is kept
+//! # Ownership
 //!
-//! A program keeps the functions, the bound buffers, its own memory and its pinned memory, and
-//! frees them after its last launch has run.
+//! A program keeps its functions, bound buffers, device memory and pinned memory alive until its last
+//! launch has finished.
 
 mod admit;
 mod arena;
@@ -119,43 +119,42 @@ use retired::Retired;
 use retries::Retries;
 use sequence::{Resolver, Sequence};
 
-/// A pass that is ready to run. One program has one step in flight per stream order: `step` takes
-/// it exclusively, so that no two threads launch the same graph.
+/// A pass that is ready to run. Steps of one program run one after another: `step` takes it
+/// exclusively, so no two threads launch the same graph.
 ///
-/// What steps use comes first in memory and together (`src/frequent.rs`). Fields are dropped
-/// in this order, and a graph goes before the memory that its nodes name.
+/// Fields of the hot path come first (see [`retrograph_driver::hot_path`]). Fields are dropped in
+/// this order: a graph before the memory that its nodes access.
 #[repr(C, align(64))]
 pub struct Program {
     steps: u64,
     last: LastUse,
     controls: Arc<ControlLayout>,
     context: Context,
-    /// What ended the program, if something did.
+    /// The failure that ended the program, if any.
     failed: Option<Box<StepError>>,
     retries: Retries,
     options: BuildOptions,
     replay: Option<Replay>,
-    /// On the way to the control block; none without controls.
+    /// Controls on their way to the device; `None` without controls.
     ring: Option<ControlRing>,
     retired: Retired,
     memory: Memory,
     sequence: Sequence,
     dependencies: DependencySelection,
-    /// For tables that are rewritten when the program is bound to other memory.
+    /// Uploads rewritten tables after rebinding.
     table_staging: Staging,
     report: Report,
     wanted: Wanted,
 }
 
 impl Program {
-    /// Binds `pass` to memory and prepares its strategy. Nothing of the pass runs.
-    ///
-    /// The policy may be given as [`BuildOptions`], which have more to choose.
+    /// Binds `pass` to memory and prepares its strategy, given by a [`Policy`] or by
+    /// [`BuildOptions`]. No operation runs.
     ///
     /// # Errors
     /// See [`BuildError`]. With [`Policy::Auto`], a graph that cannot be built is no error: the
-    /// program is eager then, the report names the cause, and a graph is tried again after the
-    /// numbers of steps in [`RETRY_AFTER`].
+    /// program is then eager, the report names the cause, and the graph is retried after
+    /// [`RETRY_AFTER`] steps.
     pub fn build(
         stream: &Stream,
         modules: &WarmModules,
@@ -216,31 +215,31 @@ impl Program {
         Ok(program)
     }
 
-    /// What was built, why, and what it cost.
+    /// Facts about the built program.
     pub fn report(&self) -> &Report {
         &self.report
     }
 
-    /// The share in an arena of several programs.
+    /// The share in an arena of several programs, if any.
     fn share(&self) -> Option<&Share> {
         self.memory.share()
     }
 
-    /// Device bytes that are the program's alone.
+    /// Device bytes outside of a shared arena.
     fn own_bytes(&self) -> usize {
         self.memory.own_bytes()
     }
 
-    /// Steps that were enqueued so far.
+    /// Number of steps enqueued so far.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Enqueues filling every transient with NaN, so that a later step which reads what it has not
-    /// written shows. [`BuildOptions::nan_transients`] does this before each step.
+    /// Enqueues a fill of every transient with NaN, to expose steps that read what they have not
+    /// written. [`BuildOptions::nan_transients`] does this before each step.
     ///
     /// # Errors
-    /// When the driver fails.
+    /// If the driver fails.
     pub fn fill_transients_with_nan(
         &mut self,
         stream: &Stream,
@@ -251,8 +250,7 @@ impl Program {
         Ok(())
     }
 
-    /// Notes that the program's memory is used on `stream` up to here: the next step may be on
-    /// another stream, and then waits for this one.
+    /// Notes that work on `stream` uses the program's memory; a step on another stream waits for it.
     fn mark(&mut self, stream: &Stream) {
         self.last.on(stream);
         if let Some(share) = self.share() {
@@ -269,8 +267,8 @@ impl std::fmt::Debug for Program {
 }
 
 impl Drop for Program {
-    /// Waits for the last step, since what it touches is freed next. A failure means that the
-    /// context is lost, and nothing runs in it any more.
+    /// Waits for the last step before its memory is freed. A failure means that the context is lost,
+    /// so nothing runs any more.
     fn drop(&mut self) {
         match self.last.wait() {
             Ok(()) => debug_assert!(

@@ -1,17 +1,17 @@
-//! Buffers that were bound elsewhere, and what must follow.
+//! Rebound buffers, and the state of the device update that follows.
 
 use super::bindings::External;
 use crate::library::Cublas;
 
-/// What has to follow a move of buffers.
+/// The changes of a rebind that the device must follow.
 pub(super) struct Moved {
-    /// Positions of the commands that name a moved buffer.
+    /// Positions of the commands that use a moved buffer.
     pub(super) commands: Vec<usize>,
     pub(super) tables: bool,
-    /// What was bound before.
+    /// The previous bindings.
     pub(super) before: Vec<External>,
-    /// The handle of cuBLAS that did the products before, if another one does now.
+    /// The previous cuBLAS handle, if it was replaced.
     pub(super) handle: Option<Cublas>,
-    /// Whether the device may hold addresses of both, should the move fail from here on.
+    /// Whether the device may hold both old and new addresses.
     pub(super) mixed: bool,
 }

@@ -1,20 +1,19 @@
-//! How a program is to be built, beyond the policy.
+//! Options for building a program.
 
 use std::fmt;
 
 use super::policy::Policy;
 use crate::pass::Reuse;
 
-/// Which edges a graph built by hand gets.
+/// The edges of a graph built by hand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum EdgeMode {
-    /// Whichever of the others is predicted to be fastest, by a model whose constants were measured
-    /// (`docs/graphs.md`, "What edges cost").
+    /// The mode that the cost model predicts to be fastest (`docs/graphs.md`, "What edges cost").
     #[default]
     Auto,
-    /// Those of the pass: whatever is independent may run side by side.
+    /// The inferred edges: independent operations may run concurrently.
     Inferred,
-    /// Those of the pass, and more, so that at most this many operations run side by side.
+    /// Additional edges, so that at most this many operations run concurrently.
     Width(usize),
     /// Each operation waits for the one before it.
     Chain,
@@ -31,42 +30,38 @@ impl fmt::Display for EdgeMode {
     }
 }
 
-/// Which kernels of the workspace may be placed on the device while the one kernel that they wait
-/// for drains, in graphs that are built by hand: they wait by themselves, from sm_90 on. Launches
-/// of custom images are let by [`Pass::start_early`](crate::Pass::start_early).
+/// Which kernels of the workspace use programmatic dependent launch (PDL) in graphs built by hand:
+/// they may start before the kernels they depend on have finished. Requires sm_90 or newer. Launches
+/// of custom images opt in by [`Pass::enable_pdl`](crate::Pass::enable_pdl).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PdlMode {
-    /// Those for SM targets on which it was measured to be faster: sm_90 (`docs/graphs.md`, "Edges
-    /// that let a kernel start early").
+    /// Kernels for SM targets on which PDL was measured to be faster: sm_90 (`docs/graphs.md`).
     #[default]
     Measured,
-    /// All that can.
+    /// All kernels that support it.
     Always,
-    /// None, nor any of a custom image.
+    /// None, not even custom images.
     Never,
 }
 
-/// How a program is built. A [`Policy`] alone converts into options with everything else as it
-/// is by default.
+/// How a program is built. A [`Policy`] converts into options with defaults otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BuildOptions {
-    /// Who chooses the strategy.
+    /// The strategy, or the automatic choice.
     pub policy: Policy,
-    /// The edges of a graph that is built by hand.
+    /// The edges of a graph built by hand.
     pub edges: EdgeMode,
-    /// Whether kernels may start before the one in front has ended.
+    /// Which kernels use programmatic dependent launch.
     pub pdl: PdlMode,
-    /// Whether all operations of a graph that is built by hand are equally urgent. Otherwise those
-    /// that the longest path leaves no time go first where they compete with others for room on
-    /// the device (`docs/graphs.md`, "What goes first").
+    /// Gives all nodes of a graph built by hand the same priority. By default, operations on or near
+    /// the longest path have a higher one (`docs/graphs.md`, "What goes first").
     pub equally_urgent: bool,
-    /// How transients share memory. `None` takes [`Reuse::WhenOrdered`] when the device has room
-    /// for it, and [`Reuse::Full`] otherwise.
+    /// How transients share memory. `None` means [`Reuse::WhenOrdered`] if that fits into device
+    /// memory, otherwise [`Reuse::Full`].
     pub reuse: Option<Reuse>,
-    /// Fills all transients with NaN before each step, so that whatever reads what the step has
-    /// not written shows at once.
+    /// Fills all transients with NaN before each step, to expose reads of unwritten memory.
     pub nan_transients: bool,
-    /// Whether a profiler watches. [`Policy::Auto`] then launches operations one by one.
+    /// Whether a profiler is attached. [`Policy::Auto`] then launches operations one by one.
     pub profiled: bool,
 }
 

@@ -1,20 +1,20 @@
-//! Which strategy runs a program, and why: tables, so that the choice can be read and tested.
+//! The choice of a strategy, as tables of rules and driver quirks.
 
 use std::fmt;
 
 use retrograph_driver::DriverVersion;
 
-/// How the operations of a program reach the device.
+/// How the operations of a program are submitted to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strategy {
-    /// One launch after the other on one stream, every step.
+    /// One launch after another on one stream, in every step.
     Eager,
-    /// A graph whose nodes and edges are added by hand; edges are those of the pass.
+    /// A graph whose nodes and edges are added by hand.
     Manual,
-    /// As [`Strategy::Manual`], but for work of libraries, which is captured into the same graph
-    /// one call at a time, behind the nodes that it has to wait for.
+    /// As [`Strategy::Manual`], with library calls captured into the same graph one at a time, after
+    /// the nodes they depend on.
     Hybrid,
-    /// A graph that is captured from the eager launches; it is a chain, as one stream is.
+    /// A graph captured from the eager launches: a chain, as on one stream.
     Capture,
 }
 
@@ -32,13 +32,13 @@ impl fmt::Display for Strategy {
 /// Who chooses the strategy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// The table of this module chooses; when a graph cannot be built, the program is eager and
-    /// its report says why.
+    /// Chosen by the rules of this module. If a graph cannot be built, the program is eager and its
+    /// report says why.
     #[default]
     Auto,
     /// [`Strategy::Eager`].
     Eager,
-    /// [`Strategy::Manual`], or the build fails, as it does when a library has work in the pass.
+    /// [`Strategy::Manual`], or the build fails, as it does if the pass has library calls.
     Manual,
     /// [`Strategy::Hybrid`], or the build fails.
     Hybrid,
@@ -46,24 +46,24 @@ pub enum Policy {
     Capture,
 }
 
-/// What the choice depends on.
+/// The facts that the choice depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Operations that reach the device; empty launches do not.
+    /// Operations that reach the device, without empty launches.
     pub operations: usize,
-    /// How many of them are work of a library.
+    /// Library calls among them.
     pub library_operations: usize,
     /// The newest CUDA version that the driver supports.
     pub driver: DriverVersion,
     /// Whether the driver exports `cuStreamBeginCaptureToGraph`.
     pub captures_into_graphs: bool,
-    /// Whether an eager step is predicted to keep the host busy for longer than the device.
+    /// Whether the host is predicted to limit an eager step.
     pub host_bound: bool,
-    /// Whether a profiler watches the program, as its options say.
+    /// Whether a profiler is attached, according to the options.
     pub profiled: bool,
 }
 
-/// A strategy with the sentence that explains it.
+/// A strategy with the reason for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The strategy.
@@ -72,14 +72,14 @@ pub struct Choice {
     pub reason: &'static str,
 }
 
-/// What some drivers cannot do, or do wrong, and how that is known.
+/// A limitation or bug of some drivers, with evidence.
 #[derive(Clone, Copy, Debug)]
 pub struct Quirk {
     /// What is wrong.
     pub what: &'static str,
     /// The strategy that it forbids.
     pub forbids: Strategy,
-    /// Where that was seen.
+    /// Where it was observed.
     pub evidence: &'static str,
     applies: fn(&Facts) -> bool,
 }
@@ -123,8 +123,8 @@ const fn rule(applies: fn(&Facts) -> bool, strategy: Strategy, reason: &'static 
     Rule { applies, choice: Choice { strategy, reason } }
 }
 
-/// The first rule that applies and whose strategy no quirk forbids decides; the last one always
-/// does, since no quirk forbids to capture.
+/// The first rule that applies, with a strategy that no quirk forbids, decides. The last one always
+/// applies.
 const RULES: [Rule; 7] = [
     rule(|facts| facts.operations == 0, Strategy::Eager, "there is nothing to launch"),
     rule(
@@ -141,30 +141,29 @@ const RULES: [Rule; 7] = [
     rule(
         |facts| facts.library_operations == 0 && facts.host_bound,
         Strategy::Manual,
-        "every operation is known, so that one graph launch replaces all others, whose submission \
-         would take longer than the device, and independent operations run side by side",
+        "one graph launch replaces individual launches, which would take longer to submit than to \
+         run, and independent operations run concurrently",
     ),
     rule(
         |facts| facts.library_operations == 0,
         Strategy::Manual,
-        "every operation is known, so that independent ones run side by side; the device is the \
-         bottleneck, and the host is free meanwhile",
+        "independent operations run concurrently, and the host is free; the device is the bottleneck",
     ),
     rule(
         |_| true,
         Strategy::Hybrid,
-        "the work of libraries is captured into the graph, behind what it has to wait for, and \
-         every other operation is known",
+        "library calls are captured into the graph, after the operations they depend on; all other \
+         operations are added by hand",
     ),
     rule(
         |_| true,
         Strategy::Capture,
-        "libraries have work in the pass, and the driver cannot capture it into a graph that \
-         exists, so that the whole stream is captured",
+        "the pass has library calls, and the driver cannot capture into an existing graph, so the \
+         whole stream is captured",
     ),
 ];
 
-/// The strategy for a program of which `facts` are known.
+/// Chooses the strategy of a program.
 pub fn choose(policy: Policy, facts: &Facts) -> Choice {
     let asked = |strategy| Choice { strategy, reason: "it was asked for" };
     match policy {
@@ -200,12 +199,12 @@ mod tests {
         let rows = [
             (Facts { operations: 0, ..FACTS }, Eager, "nothing"),
             (Facts { operations: 1, ..FACTS }, Eager, "single"),
-            (Facts { operations: 2, ..FACTS }, Manual, "longer than the device"),
-            (FACTS, Manual, "longer than the device"),
+            (Facts { operations: 2, ..FACTS }, Manual, "longer to submit"),
+            (FACTS, Manual, "longer to submit"),
             (Facts { host_bound: false, ..FACTS }, Manual, "bottleneck"),
             (Facts { profiled: true, ..FACTS }, Eager, "profiler"),
-            (Facts { library_operations: 9, ..FACTS }, Hybrid, "libraries"),
-            (Facts { operations: 1, library_operations: 1, ..FACTS }, Hybrid, "libraries"),
+            (Facts { library_operations: 9, ..FACTS }, Hybrid, "library calls"),
+            (Facts { operations: 1, library_operations: 1, ..FACTS }, Hybrid, "library calls"),
             (Facts { library_operations: 9, driver: old, ..FACTS }, Capture, "whole stream"),
             (
                 Facts { library_operations: 1, captures_into_graphs: false, ..FACTS },

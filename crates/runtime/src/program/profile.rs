@@ -1,4 +1,4 @@
-//! Where the device time of a program's step goes.
+//! Profiling a program: device time by phase and by operation.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::policy::Strategy;
 use super::sequence::Step;
 use crate::pass::{ControlError, Controls};
 
-/// Why a program could not be profiled. Its state is what it was, unless the device is lost.
+/// A program that could not be profiled. Its state is restored unless the context is lost.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
@@ -20,7 +20,7 @@ pub enum ProfileError {
     #[error(transparent)]
     Controls(#[from] ControlError),
 
-    /// A graph with events could not be built.
+    /// A graph with event records could not be built.
     #[error("the graph that measures could not be built: {0}")]
     Build(#[from] BuildError),
 
@@ -28,19 +28,19 @@ pub enum ProfileError {
     #[error(transparent)]
     Step(#[from] StepError),
 
-    /// The device side failed.
+    /// The driver failed.
     #[error(transparent)]
     Device(#[from] Error),
 }
 
 impl Program {
-    /// Measures where the device time of a step goes: see [`retrograph_driver::profile`] for what is measured
-    /// and what it costs.
+    /// Measures the device time of a step by phase and by operation; see
+    /// [`retrograph_driver::profile`].
     ///
-    /// The steps are real ones with the values of `controls`, over the program's own memory:
-    /// `replays` by the program's strategy and as many by each of two graphs with events, after
-    /// one each to set up. At least one is measured. They are not counted, and everything that a
-    /// step writes is kept on the host meanwhile and put back: parameters are what they were.
+    /// Real steps run with `controls` over the program's own memory: `replays` by the program's
+    /// strategy and by each of two graphs with event records, after one warm-up each. At least one
+    /// is measured. The steps are not counted, and everything that a step writes is restored
+    /// afterwards.
     ///
     /// ```
     /// # #[cfg(feature = "sim")] {
@@ -92,7 +92,7 @@ impl Program {
         let steps = self.steps;
         let outcome = self.measure(stream, controls, replays.max(1));
         self.steps = steps;
-        // What failed first says more than that nothing could be put back.
+        // The first failure is more informative than a failed restore.
         let restored = self.restore(stream, &before);
         let profile = outcome?;
         restored?;
@@ -145,7 +145,7 @@ impl Program {
         Ok(median(times))
     }
 
-    /// The medians between idle records, and of each of `groups`, which are runs of steps.
+    /// The medians between back-to-back records, and of each of `groups`, which are runs of steps.
     fn time_groups(
         &self,
         stream: &Stream,
@@ -153,11 +153,11 @@ impl Program {
         groups: &[std::ops::Range<usize>],
     ) -> Result<(f32, Vec<f32>), ProfileError> {
         let strategy = match self.report.strategy {
-            // Libraries are captured between nodes that are added by hand.
+            // Library calls are captured between nodes added by hand.
             Strategy::Eager => Strategy::Hybrid,
             graph => graph,
         };
-        // Events come between nodes, and no kernel starts early behind one.
+        // Programmatic edges cannot start at an event record.
         let template = self.template_with(strategy, stream, PdlMode::Never)?;
         let nodes = |group: &std::ops::Range<usize>| template.groups[group.clone()].concat();
         let groups: Vec<Vec<Node>> = groups.iter().map(nodes).collect();
@@ -165,7 +165,7 @@ impl Program {
     }
 }
 
-/// The runs of neighbours of the same scope.
+/// Runs of consecutive steps of the same scope.
 fn runs(steps: &[Step]) -> Vec<std::ops::Range<usize>> {
     let mut start = 0;
     let same = |one: &Step, other: &Step| scope_of(&one.name) == scope_of(&other.name);

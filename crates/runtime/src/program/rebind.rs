@@ -1,4 +1,4 @@
-//! Binding a program to other memory without building it again: the update ladder.
+//! Rebinding: binding a program to other buffers without building it again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,50 +15,50 @@ use super::update::Updated;
 use super::update_strategy::UpdateStrategy;
 use crate::library::Cublas;
 
-/// What a rebind did.
+/// The outcome of a rebind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rebound {
-    /// The rung that made the change.
+    /// The update strategy that succeeded.
     pub update: UpdateStrategy,
-    /// How steps reach the device from now on.
+    /// The strategy of later steps.
     pub strategy: Strategy,
-    /// External buffers that are somewhere else than before.
+    /// External buffers whose memory changed.
     pub buffers: usize,
-    /// Nodes whose parameters were set.
+    /// Nodes whose parameters changed.
     pub nodes: usize,
-    /// Whether another handle of cuBLAS does the products from now on.
+    /// Whether the cuBLAS handle changed.
     pub handle: bool,
-    /// Bytes of tables that are rewritten on the device, in the order of the stream.
+    /// Bytes of tables that are rewritten on the device, in stream order.
     pub table_bytes: usize,
-    /// Rungs that were tried before and failed, with the cause.
+    /// Update strategies that failed before, with the cause.
     pub failed: Vec<(UpdateStrategy, String)>,
-    /// Host time of all of it.
+    /// Host time of the rebind.
     pub time: Duration,
 }
 
 impl Program {
-    /// Binds the program to other memory, for the steps from now on. What `bindings` does not name
-    /// stays where it is. Steps in flight use the old memory, which is kept until they have run.
+    /// Binds the program to other memory for later steps. Buffers that `bindings` does not name stay
+    /// bound. Steps in flight use the old memory, which is kept alive until they have finished.
     ///
-    /// A handle of cuBLAS that `bindings` name does the products from now on, and the one before is
-    /// kept like memory. The products are captured again, since another handle may choose other
-    /// kernels; equal bits are promised for one handle alone.
+    /// A cuBLAS handle in `bindings` replaces the previous one for later products. The products are
+    /// captured again, since another handle may choose other kernels; results are bitwise equal only
+    /// for the same handle.
     ///
-    /// The graph follows by the cheapest [`UpdateStrategy`], and by the next one when a rung fails. Only the
-    /// last one, [`UpdateStrategy::Rebuild`], waits for steps in flight. Edges do not change, since they are
-    /// inferred by buffer; that is why two buffers may not be moved to the same memory.
+    /// The graph is updated by the cheapest [`UpdateStrategy`], and by the next one if it fails. Only
+    /// [`UpdateStrategy::Rebuild`] waits for steps in flight. Edges do not change: they are inferred
+    /// by buffer, so two buffers may not be bound to the same memory.
     ///
     /// # Errors
-    /// See [`BuildError`]. The program then does the old step as before; where it cannot, because
-    /// the device neither took the new addresses nor the old ones back, each later step fails with
-    /// [`StepError::GivenUp`]. With [`Policy::Auto`](super::Policy::Auto), a graph that does not
-    /// follow is no error: steps are eager then, with the new memory, until a graph is tried again.
+    /// See [`BuildError`]. The program then keeps its old bindings. If the device accepted neither
+    /// all new addresses nor the old ones, every later step fails with [`StepError::GivenUp`]. With
+    /// [`Policy::Auto`](super::Policy::Auto), a graph that cannot be updated is no error: steps are
+    /// eager with the new memory until the graph is retried.
     pub fn rebind(&mut self, stream: &Stream, bindings: &Bindings) -> Result<Rebound, BuildError> {
         self.rebind_from(UpdateStrategy::KeepGraph, stream, bindings)
     }
 
-    /// As [`Program::rebind`], but no lower rung than `least` is taken: for tests, and to measure
-    /// what each costs. A program without a graph has no rungs but the first.
+    /// As [`Program::rebind`], starting with the update strategy `least`: for tests and measurements.
+    /// A program without a graph only uses [`UpdateStrategy::KeepGraph`].
     ///
     /// # Errors
     /// As [`Program::rebind`].
@@ -95,7 +95,7 @@ impl Program {
         Ok(Rebound { update, strategy, buffers, nodes, handle, table_bytes, failed, time })
     }
 
-    /// Puts the addresses into commands and tables, and the handle into products, on the host.
+    /// Updates addresses in commands and tables, and the handle of products, on the host.
     fn move_to(&mut self, externals: Vec<External>, handle: Option<&Cublas>) -> Moved {
         let (mut commands, mut tables, mut before) = (Vec::new(), false, Vec::new());
         for to in externals {
@@ -117,7 +117,7 @@ impl Program {
         Moved { commands, tables, before, handle, mixed: false }
     }
 
-    /// Makes the device follow: its tables, and the graph.
+    /// Updates the device: its tables, and the graph.
     fn follow(
         &mut self,
         least: UpdateStrategy,
@@ -131,22 +131,21 @@ impl Program {
         self.update_graph(least, stream, moved)
     }
 
-    /// Rewrites the tables behind all steps that are enqueued and in front of the next one.
+    /// Rewrites the tables after all enqueued steps and before the next one.
     fn upload_tables(&mut self, stream: &Stream) -> Result<(), BuildError> {
         let (target, words) = self.memory.tables();
         if self.table_staging.is_empty() {
             self.table_staging = Staging::new(&self.context, size_of_val(words))?;
         }
-        // SAFETY: the tables are the program's own, and no step reads them meanwhile: the stream
-        // is behind the last one.
+        // SAFETY: the tables belong to the program, and the stream is ordered after its last step.
         let outcome =
             unsafe { self.table_staging.upload(stream, target, bytemuck::cast_slice(words)) };
-        // The next step may be on another stream, and then waits for this one.
+        // A step on another stream waits for this one.
         self.mark(stream);
         Ok(outcome?)
     }
 
-    /// Makes the program do the old step again after `error`, or gives it up.
+    /// Restores the old bindings after `error`, or gives the program up.
     fn move_back(&mut self, stream: &Stream, moved: Moved, error: BuildError) -> BuildError {
         let mut back = self.move_to(moved.before, moved.handle.as_ref());
         if !moved.mixed {
@@ -155,8 +154,8 @@ impl Program {
         let Err(second) = self.follow(UpdateStrategy::KeepGraph, stream, &mut back) else {
             return error;
         };
-        tracing::error!(%error, %second, "the program is given up: it is bound to two memories");
-        // What it was to be bound to is dropped here, but steps in flight name only the old one.
+        tracing::error!(%error, %second, "the program is given up: rebinding failed half-way");
+        // Dropping the new buffers is safe: steps in flight use only the old ones.
         let failed = StepError::HalfRebound { cause: Arc::new(error) };
         self.failed = Some(Box::new(failed.clone()));
         BuildError::GivenUp { cause: Box::new(failed) }

@@ -1,23 +1,22 @@
-//! Where the addresses of external buffers went: what has to change when a buffer moves.
+//! Relocations: the places that hold addresses of external buffers.
 //!
-//! Nodes and tables hold addresses, not buffers. With one link for each place that holds the
-//! address of an external, rebinding costs as much as there are such places, and neither the pass
-//! nor its analysis is needed again.
+//! Nodes and tables hold addresses, not buffers. With one relocation per place, rebinding a buffer
+//! patches only these places and needs neither the pass nor its analysis.
 
 use retrograph_kernels::Argument;
 
 use crate::pass::{BufferAccess, BufferId, BufferKind, Operation, OperationKind, Pass};
 
-/// Which address of a command a buffer provides.
+/// The position of an address in a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// The argument of this position of a launch.
+    /// The argument at this position of a launch.
     Argument(usize),
-    /// Where a copy reads.
+    /// The source of a copy.
     Source,
-    /// Where a copy or a fill writes.
+    /// The destination of a copy or fill.
     Target,
-    /// The declared range of this position of a library call.
+    /// The declared range at this position of a library call.
     Range(usize),
 }
 
@@ -28,24 +27,24 @@ pub(super) struct Relocation<P> {
     pub(super) offset: u64,
 }
 
-/// The places of all external buffers, by the index of the buffer.
+/// The relocations of all external buffers, by buffer index.
 pub(super) struct Relocations<P> {
     by_buffer: Vec<Vec<Relocation<P>>>,
     external: Vec<bool>,
 }
 
-/// A slot of the command of this position.
+/// A slot of the command at this position.
 pub(super) type InCommand = (usize, Slot);
 
 impl<P: Copy> Relocations<P> {
-    /// None yet, for the buffers of `pass`.
+    /// No relocations, for the buffers of `pass`.
     pub(super) fn new(pass: &Pass) -> Self {
         let kinds = pass.buffers().map(|(_, buffer)| buffer.kind() == BufferKind::External);
         let external: Vec<bool> = kinds.collect();
         Self { by_buffer: vec![Vec::new(); external.len()], external }
     }
 
-    /// Notes that `place` holds the address of the first byte of `touch`.
+    /// Adds `place`, which holds the start address of `range`.
     pub(super) fn add(&mut self, range: &BufferAccess, place: P) {
         let buffer = range.buffer.index();
         if self.external[buffer] {
@@ -53,15 +52,14 @@ impl<P: Copy> Relocations<P> {
         }
     }
 
-    /// The places that hold an address in `buffer`.
+    /// The relocations of `buffer`.
     pub(super) fn of(&self, buffer: BufferId) -> &[Relocation<P>] {
         &self.by_buffer[buffer.index()]
     }
 }
 
 impl Relocations<InCommand> {
-    /// Notes all addresses of the command at `position`, which does `operation`. Tables have links
-    /// of their own.
+    /// Adds all addresses of the command of `operation` at `position`, except those in tables.
     pub(super) fn add_operation(&mut self, operation: &Operation, position: usize) {
         match operation.kind() {
             OperationKind::Copy { source, target } => {
@@ -74,7 +72,7 @@ impl Relocations<InCommand> {
                     self.add(range, (position, Slot::Range(at)));
                 }
             }
-            // What the host writes moves nowhere.
+            // Controls never move.
             OperationKind::FetchStepParameters => {}
             OperationKind::Launch(_) | OperationKind::Custom(_) => {
                 for (at, argument) in operation.arguments().iter().enumerate() {

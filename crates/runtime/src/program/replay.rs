@@ -7,32 +7,32 @@ use retrograph_driver::{Graph, GraphExec, Node};
 use super::policy::Strategy;
 use super::shape::Shape;
 
-/// A graph that is ready to be launched.
+/// An instantiated graph.
 pub(super) struct Replay {
     pub(super) exec: GraphExec,
     pub(super) strategy: Strategy,
-    /// Apart, since steps do not look at it.
+    /// Boxed, since steps do not need it.
     pub(super) made: Box<Made>,
 }
 
-/// How a graph came about.
+/// The template of an exec, and the cost of making it.
 pub(super) struct Made {
-    /// Kept because the exec knows its nodes by those of the graph that it was made from.
+    /// Kept because node handles of the exec refer to it.
     pub(super) template: Template,
     pub(super) instantiate_time: Duration,
     pub(super) upload_time: Duration,
 }
 
-/// A graph, and which of its nodes belong to which command.
+/// A graph, with the nodes of each command.
 pub(super) struct Template {
     pub(super) graph: Graph,
-    /// One node for each command in order, but for work of libraries, which adds what it likes.
+    /// The nodes of each command in order: one, or any number for a library call.
     pub(super) groups: Vec<Vec<Node>>,
     pub(super) shape: Shape,
-    /// Nodes that libraries have added.
+    /// Nodes that library calls added.
     pub(super) library_nodes: usize,
-    /// Edges that let a kernel start early.
+    /// Programmatic edges.
     pub(super) programmatic_edges: usize,
-    /// Nodes that go first.
+    /// Nodes with a higher priority.
     pub(super) urgent_nodes: usize,
 }

@@ -1,4 +1,4 @@
-//! What was built, why, and what it cost.
+//! The report of a built program.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,55 +10,54 @@ use super::replay::{Made, Replay, Template};
 use super::sequence::Sequence;
 use crate::pass::{Pass, Reuse};
 
-/// The facts of a built program.
+/// Facts about a built program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// The name of the pass.
     pub pass: String,
-    /// How operations reach the device.
+    /// How operations are submitted to the device.
     pub strategy: Strategy,
-    /// Why this strategy; after a fallback, the cause with its call and code, and whether a graph
-    /// is tried again.
+    /// Why this strategy; after a fallback, the cause with its call and code, and whether the graph
+    /// is retried.
     pub reason: String,
-    /// How often a graph was built or tried to be built for the steps.
+    /// Attempts at building the graph.
     pub attempts: usize,
-    /// Why the last graph that failed could not be built or launched. It stays here when a later
-    /// attempt succeeds.
+    /// The last failure to build or launch a graph, kept when a later attempt succeeds.
     pub last_failure: Option<String>,
     /// Operations of the pass.
     pub operations: usize,
-    /// Operations that launch nothing, since their problem is empty.
+    /// Operations that launch nothing because their problem is empty.
     pub skipped: usize,
     /// Nodes of the graph; 0 for an eager program.
     pub nodes: usize,
-    /// Nodes among them that libraries have added.
+    /// Nodes added by library calls.
     pub library_nodes: usize,
-    /// Edges that let a kernel start before the one that it waits for has ended.
+    /// Programmatic edges (PDL).
     pub programmatic_edges: usize,
-    /// Nodes that go first where they compete with others for room on the device.
+    /// Nodes with a higher priority.
     pub urgent_nodes: usize,
-    /// Which edges were chosen, and what was weighed.
+    /// The chosen edges, and the predictions that were compared.
     pub prediction: Prediction,
-    /// Edges of the graph; for an eager program, those that the pass would have.
+    /// Edges of the graph; for an eager program, the inferred edges.
     pub edges: usize,
     /// Nodes on the longest path; for an eager program, all operations.
     pub depth: usize,
-    /// Device bytes that transients take.
+    /// Device bytes of transients.
     pub peak_bytes: usize,
     /// How transients share bytes.
     pub reuse: Reuse,
     /// Device bytes of the control block and of argument tables.
     pub fixed_bytes: usize,
-    /// Planning, binding and graph construction.
+    /// Host time of planning, binding and graph construction.
     pub build_time: Duration,
-    /// Instantiation of the graph.
+    /// Host time of instantiating the graph.
     pub instantiate_time: Duration,
-    /// Upload of the graph to the device.
+    /// Host time of uploading the graph.
     pub upload_time: Duration,
 }
 
 impl Report {
-    /// What is known before a graph exists.
+    /// The report before a graph exists.
     pub(super) fn eager(
         pass: &Pass,
         memory: &Memory,
@@ -99,7 +98,7 @@ impl Report {
         (self.instantiate_time, self.upload_time) = (*instantiate_time, *upload_time);
     }
 
-    /// What is left when the graph is given up.
+    /// Removes the facts about a graph that was given up.
     pub(super) fn graph_gone(&mut self, sequence: &Sequence) {
         self.strategy = Strategy::Eager;
         (self.nodes, self.library_nodes) = (0, 0);

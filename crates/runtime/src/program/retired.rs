@@ -1,20 +1,20 @@
-//! Memory that a program is no longer bound to, but that its steps in flight may still use.
+//! Retired buffers: no longer bound, but possibly used by steps in flight.
 
 use retrograph_driver::{Event, Owner, Result, Stream};
 
-/// Owners with the event behind the last step that may use what they own.
+/// Owners, each with an event recorded after the last step that may use them.
 #[derive(Default)]
 pub(super) struct Retired {
     waiting: Vec<(Event, Vec<Owner>)>,
-    /// What could not be given an event stays until the program ends.
+    /// Owners for which no event could be recorded, kept until the program ends.
     until_the_end: Vec<Owner>,
-    /// Events that were used before, since making one costs more than recording it.
+    /// Reusable events: making one costs more than recording it.
     events: Vec<Event>,
 }
 
 impl Retired {
-    /// Lets go of `owners` after everything that is enqueued on `stream` so far. The caller has
-    /// ordered `stream` behind all steps that use what they own.
+    /// Drops `owners` after all work enqueued on `stream`, which the caller has ordered after all steps
+    /// that use them.
     pub(super) fn retire(&mut self, stream: &Stream, owners: Vec<Owner>) {
         if owners.is_empty() {
             return;
@@ -37,8 +37,8 @@ impl Retired {
         Ok(event)
     }
 
-    /// Lets go of everything whose last step has run. Nothing is lost when the device cannot be
-    /// asked at the moment: it is asked again later.
+    /// Drops owners whose last step has finished. If an event cannot be queried now, it is queried
+    /// again later.
     pub(super) fn release_finished(&mut self) {
         if self.waiting.is_empty() {
             return;

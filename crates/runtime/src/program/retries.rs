@@ -1,12 +1,11 @@
-//! When a graph that failed is tried again.
+//! The schedule of retrying a graph after a fallback.
 
-/// Eager steps after a fallback before a graph is tried again, for the first, second and third
-/// time. After the last one the program stays eager. What a driver lacks at one moment, such as
-/// memory, is often there a little later; what is still missing after hundreds of steps is not
-/// worth the time of another attempt.
+/// Eager steps before each retry of a graph after a fallback. After the last retry the program stays
+/// eager. A temporary shortage, such as of memory, often passes after a few steps; one that lasts for
+/// hundreds of steps is not worth another attempt.
 pub const RETRY_AFTER: [u64; 3] = [16, 64, 256];
 
-/// How often a graph was tried again, and when the next time is.
+/// Retries so far, and steps until the next one.
 #[derive(Debug, Default)]
 pub(super) struct Retries {
     pub(super) used: usize,
@@ -23,7 +22,7 @@ impl Retries {
         self.waited.zip(self.next()).is_some_and(|(waited, after)| waited >= after)
     }
 
-    /// Counts a step that was done.
+    /// Counts a finished step.
     pub(super) fn stepped(&mut self) {
         if let Some(waited) = &mut self.waited {
             *waited += 1;

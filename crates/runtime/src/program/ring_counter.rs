@@ -1,37 +1,36 @@
-//! Whose turn a slot of a ring is, between a host that writes values and a device that takes them.
+//! Slot accounting of a ring, between a host that writes values and a device that fetches them.
 //!
-//! Both count modulo 2^32, the host the values whose launch was accepted, the device those that it
-//! has taken. Slots take turns, so that a value may be written where the device has taken all but
-//! so many of those before it. The device's count is asked for only when the host has run out of
-//! slots by the count that it knows. This file is checked by a model checker (`tests/models`).
+//! Both count modulo 2^32: the host the values whose launch was accepted, the device its fetches. A
+//! slot may be written once the device has fetched its previous value. The host reads the device's
+//! count only when it runs out of slots by the count it knows. `tests/models` checks this file.
 
-/// The host's side.
+/// The host's counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RingCounter {
     /// Values whose launch was accepted.
     given: u32,
-    /// Values that were taken when the device's count was looked at last.
+    /// Fetches when the device's count was last read.
     taken: u32,
 }
 
 impl RingCounter {
-    /// The number of the next value: the first has 1, since an empty slot has 0.
+    /// The number of the next value, from 1; an empty slot has 0.
     pub(crate) fn number(&self) -> u32 {
         self.given.wrapping_add(1)
     }
 
-    /// The slot of the next value, of `slots`, which is a power of two.
+    /// The slot of the next value; `slots` is a power of two.
     pub(crate) fn slot(&self, slots: usize) -> usize {
         self.given as usize % slots
     }
 
-    /// What the slot of the next value has for a number while there is none.
+    /// The number in the next slot before the next value is written.
     pub(crate) fn number_before(&self, slots: usize) -> u32 {
         self.number().wrapping_sub(slots as u32)
     }
 
-    /// Whether the next value may be written: at most `slots` are in flight. A device that has
-    /// taken more than it was given, which none may, leaves no room either.
+    /// Whether the next value may be written: fewer than `slots` are in flight. False too if the device
+    /// has fetched more than it was given, which is an error.
     pub(crate) fn has_capacity(&self, slots: usize) -> bool {
         (self.in_flight() as usize) < slots
     }
@@ -41,12 +40,12 @@ impl RingCounter {
         self.taken = taken;
     }
 
-    /// The launch of the next value was accepted.
+    /// Notes that the launch of the next value was accepted.
     pub(crate) fn accepted(&mut self) {
         self.given = self.number();
     }
 
-    /// Values that were given and, as far as is known, not taken.
+    /// Values given and not known to be fetched.
     pub(crate) fn in_flight(&self) -> u32 {
         self.given.wrapping_sub(self.taken)
     }

@@ -1,4 +1,4 @@
-//! Doing a step: exactly once, or not at all and saying so.
+//! Running a step: exactly once, or an error that says whether any of it ran.
 
 use retrograph_driver::hot_path::{MAX_PREFETCH_BYTES, prefetch};
 use retrograph_driver::{Result, Stream, nvtx};
@@ -11,23 +11,23 @@ use crate::pass::Controls;
 /// A step that was enqueued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepOutcome {
-    /// How it reached the device.
+    /// How it was submitted.
     pub strategy: Strategy,
     /// Its number, from 0.
     pub index: u64,
 }
 
-/// A step uses no more than seven lines of its program.
+/// A step uses at most seven cache lines of its program.
 const _: () = assert!(std::mem::offset_of!(Program, memory) <= 6 * 64);
 
 impl Program {
-    /// Enqueues one step on `stream`, after the program's earlier steps, and returns without
-    /// waiting for it, unless the host is several steps ahead of the device, or a graph that failed
-    /// is tried again (see [`super::RETRY_AFTER`]).
+    /// Enqueues one step on `stream`, after the program's earlier steps. Returns without waiting for
+    /// it, unless the host is several steps ahead of the device or a failed graph is retried (see
+    /// [`super::RETRY_AFTER`]).
     ///
     /// # Errors
-    /// See [`StepError`]. After [`StepError::Incomplete`], and when the context is lost, every
-    /// later step fails with the original cause.
+    /// See [`StepError`]. After [`StepError::Incomplete`] or a lost context, every later step fails
+    /// with the original cause.
     pub fn step(&mut self, stream: &Stream, controls: &Controls) -> Result<StepOutcome, StepError> {
         let _range = nvtx::range(c"retrograph: step");
         if let Some(failed) = &self.failed {
@@ -60,8 +60,8 @@ impl Program {
         Ok(StepOutcome { strategy, index })
     }
 
-    /// Asks the processor, while the device is busy, for what the next step will need and the
-    /// launch of a large graph has driven out.
+    /// Prefetches, while the device is busy, the cache lines of the next step, which the launch of a
+    /// large graph evicts.
     fn prefetch_next(&self, stream: &Stream, controls: &[u8]) {
         prefetch(self, std::mem::offset_of!(Self, memory) + 64);
         prefetch(controls.as_ptr(), controls.len().min(MAX_PREFETCH_BYTES));
@@ -71,16 +71,15 @@ impl Program {
         stream.prefetch();
     }
 
-    /// Everything in front of the first operation. It can be done again when it fails.
+    /// Prepares a step before its first operation. Can be repeated if it fails.
     fn before_step(&mut self, stream: &Stream) -> Result<()> {
         stream.bind_outside_capture("a step")?;
         self.after_last_step(stream)?;
-        // In front of everything that is enqueued, so that a step of which only a part is enqueued
-        // is waited for as well.
+        // Before anything is enqueued, so that a partly enqueued step is waited for too.
         self.mark(stream);
         self.retired.release_finished();
         if self.retry_graph(stream) {
-            // A library may have made another context current meanwhile.
+            // A library may have made another context current.
             stream.bind_outside_capture("a step")?;
         }
         if self.options.nan_transients {
@@ -89,8 +88,8 @@ impl Program {
         Ok(())
     }
 
-    /// Puts `controls` where the device takes them, and enqueues what takes them, behind everything
-    /// that uses the program's memory. Values that nothing takes are withdrawn.
+    /// Writes `controls` for the device to fetch, and calls `enqueue`, which enqueues the fetch.
+    /// Controls that nothing fetches are withdrawn.
     pub(super) fn with_controls(
         &mut self,
         stream: &Stream,
@@ -115,7 +114,7 @@ impl Program {
         outcome
     }
 
-    /// Enqueues nothing but what takes the values.
+    /// Enqueues only the operation that fetches the controls.
     pub(super) fn fetch_parameters(&mut self, stream: &Stream) -> Result<(), StepError> {
         let Some(at) = self.sequence.fetches_parameters else { return Ok(()) };
         // SAFETY: as in `enqueue_all`.
@@ -123,14 +122,14 @@ impl Program {
         outcome.map_err(|cause| StepError::NotStarted { cause })
     }
 
-    /// Orders `stream` behind the last step, which may have been on another one: both use the same
-    /// transients and the same control block. Programs that share an arena wait for each other.
+    /// Orders `stream` after the last step, possibly on another stream: both use the same transients
+    /// and control block. Programs that share an arena wait for each other.
     pub(super) fn after_last_step(&mut self, stream: &Stream) -> Result<()> {
         self.context.same(stream.context(), "the stream")?;
         if let Some(share) = self.share() {
             share.after_last_step(stream)?;
         }
-        self.last.come_behind(stream)
+        self.last.order_after(stream)
     }
 
     fn run(&mut self, stream: &Stream) -> Result<(), StepError> {
@@ -138,8 +137,8 @@ impl Program {
         // SAFETY: `before_step` has bound the stream outside of a capture, and compared contexts.
         match unsafe { replay.exec.launch_prepared(stream) } {
             Ok(()) => Ok(()),
-            // The driver enqueues all of a graph or nothing, so nothing of it runs, and an eager
-            // step in its place happens once.
+            // The driver enqueues a graph as a whole or not at all, so an eager step instead happens
+            // once.
             Err(cause) if self.options.policy != Policy::Auto || is_lost(&cause) => {
                 Err(StepError::NotStarted { cause })
             }
@@ -150,14 +149,14 @@ impl Program {
         }
     }
 
-    /// Enqueues one operation after the other.
+    /// Enqueues one operation after another.
     pub(super) fn enqueue_all(&self, stream: &Stream) -> Result<(), StepError> {
         let operations = self.sequence.steps.len();
         for (enqueued, step) in self.sequence.steps.iter().enumerate() {
-            // SAFETY: the program keeps everything that the command names until its last step has
-            // run, and orders its steps one behind the other.
+            // SAFETY: the program keeps everything that the command accesses alive until its last
+            // step has finished, and orders its steps.
             let outcome = unsafe { step.command.enqueue(stream) };
-            // A library may have enqueued a part of its work before it failed.
+            // A library may have enqueued part of its work before it failed.
             let whole = !step.is_library_call();
             outcome.map_err(|cause| match enqueued {
                 0 if whole => StepError::NotStarted { cause },

@@ -1,5 +1,5 @@
-//! The operations of a pass with their addresses and functions: the one value that eager launches,
-//! hand-built graphs and captures all consume, so that none of them can miss an operation.
+//! The commands of a program: operations with addresses and functions. Eager launches, hand-built
+//! graphs and captures all consume this one value, so none of them can miss an operation.
 
 use retrograph_driver::{
     Function, KernelArguments, KernelLaunch, LaunchGeometry, Owner, Result, Stream,
@@ -16,7 +16,7 @@ use crate::library::Cublas;
 use crate::modules::{ImageKey, WarmModules};
 use crate::pass::{BufferId, CustomLaunch, Edges, OpId, Operation, OperationKind, Pass, infer};
 
-/// One operation as the driver takes it.
+/// An operation as the driver accepts it.
 pub(super) enum Command {
     Launch { function: Function, geometry: LaunchGeometry, arguments: KernelArguments },
     Copy { target: u64, source: u64, bytes: usize },
@@ -30,38 +30,38 @@ pub(super) struct Step {
     pub(super) operation: OpId,
     pub(super) name: String,
     pub(super) command: Command,
-    /// Bytes that the operation moves: what it reads, and what it writes.
+    /// Bytes that the operation reads and writes.
     pub(super) moved_bytes: usize,
     pub(super) pdl: Pdl,
 }
 
-/// Whether a command may start before the one kernel that it waits for has ended.
+/// Whether a command may use programmatic dependent launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pdl {
-    /// It does not wait by itself, or reads ahead what the pass writes.
+    /// No: it does not execute `griddepcontrol.wait`, or reads ahead what the pass writes.
     Unsupported,
-    /// It waits by itself, as kernels of the workspace do.
+    /// Yes, as for kernels of the workspace.
     Supported,
-    /// Whoever wrote it promised that it waits by itself, and wants it to start early.
+    /// Yes, and its author requested it.
     Requested,
 }
 
 impl Step {
-    /// Whether a library does it.
+    /// Whether it is a library call.
     pub(super) fn is_library_call(&self) -> bool {
         matches!(self.command, Command::Library(_))
     }
 }
 
-/// All commands in the order of the pass, without operations that launch nothing.
+/// All commands in the order of the pass, without empty operations.
 pub(super) struct Sequence {
     pub(super) steps: Vec<Step>,
     pub(super) edges: Edges,
-    /// Operations that were left out, since their problem is empty.
+    /// Number of empty operations.
     pub(super) skipped: usize,
-    /// The position of the command that takes controls.
+    /// The position of the command that fetches the controls.
     pub(super) fetches_parameters: Option<usize>,
-    /// Where the addresses of external buffers are.
+    /// The places that hold addresses of external buffers.
     relocations: Relocations<InCommand>,
 }
 
@@ -102,7 +102,7 @@ impl Sequence {
         Ok(Self { steps, edges, skipped, fetches_parameters, relocations })
     }
 
-    /// Puts the address of an external buffer into all commands that name it, and returns their
+    /// Patches the address of an external buffer in all commands that use it, and returns their
     /// positions.
     pub(super) fn move_external(&mut self, to: &External) -> Vec<usize> {
         let relocations = self.relocations.of(to.id);
@@ -123,20 +123,20 @@ impl Sequence {
         relocations.iter().map(|relocation| relocation.place.0).collect()
     }
 
-    /// Lets another handle of cuBLAS do all products. Gives back the one before, and the positions
-    /// of the products, unless there are none or it is the same.
+    /// Replaces the cuBLAS handle of all products. Returns the previous one and the positions of the
+    /// products, unless there are none or the handle is the same.
     pub(super) fn use_handle(&mut self, cublas: &Cublas) -> Option<(Cublas, Vec<usize>)> {
         let change = |(at, step): (usize, &mut Step)| match &mut step.command {
             Command::Library(call) => Some((call.use_handle(cublas)?, at)),
             _ => None,
         };
-        // All products of a program are done by one handle.
+        // All products of a program use one handle.
         let (mut before, products): (Vec<_>, Vec<_>) =
             self.steps.iter_mut().enumerate().filter_map(change).unzip();
         Some((before.pop()?, products))
     }
 
-    /// What keeps functions and libraries alive.
+    /// Keeps functions and libraries alive.
     pub(super) fn owners(&self) -> Vec<Owner> {
         let owners = self.steps.iter().filter_map(|step| match &step.command {
             Command::Launch { function, .. } => Some(function.owner()),
@@ -146,7 +146,7 @@ impl Sequence {
         owners.collect()
     }
 
-    /// The operations that are work of a library.
+    /// The library calls, with their operation names.
     pub(super) fn library_calls(&self) -> impl Iterator<Item = (&str, &BoundLibraryCall)> {
         self.steps.iter().filter_map(|step| match &step.command {
             Command::Library(call) => Some((step.name.as_str(), call)),
@@ -159,27 +159,27 @@ impl Command {
     /// Enqueues the command on `stream`.
     ///
     /// # Safety
-    /// What the addresses name must stay alive until the command has run, in a capture until the
-    /// last replay has, and nothing else may conflict with it meanwhile.
+    /// The memory at the addresses must stay alive until the command has finished (in a capture, the
+    /// last replay), and no other work may conflict with it meanwhile.
     pub(super) unsafe fn enqueue(&self, stream: &Stream) -> Result<()> {
         match self {
             Self::Launch { function, geometry, arguments } => {
                 let launch = KernelLaunch { function, geometry: *geometry, arguments };
-                // SAFETY: the constructors of the launch checked its lengths (or the caller of
-                // `Pass::custom` did), the pass its slices, and our caller promises the rest.
+                // SAFETY: the launch's constructor (or the caller of `Pass::custom`) checked its
+                // lengths, the pass its slices, and the caller upholds the rest.
                 unsafe { stream.launch(&launch) }
             }
             Self::Copy { target, source, bytes } => {
-                // SAFETY: the pass checked that both ranges lie in their buffers and do not
-                // overlap, and our caller promises the rest.
+                // SAFETY: the pass checked that both ranges are in their buffers and do not overlap,
+                // and the caller upholds the rest.
                 unsafe { stream.copy_on_device(*target, *source, *bytes) }
             }
             Self::Fill { target, pattern, words } => {
                 // SAFETY: as above.
                 unsafe { stream.fill_u32(*target, *pattern, *words) }
             }
-            // SAFETY: the caller of `Pass::library` promised what the work touches, or the
-            // description of a product checked its lengths; our caller promises the rest.
+            // SAFETY: the caller of `Pass::library` promised what the call accesses, or the
+            // description of a product checked its lengths; the caller upholds the rest.
             Self::Library(call) => unsafe { call.enqueue(stream) },
         }
     }
@@ -211,7 +211,7 @@ fn geometry_of(dispatch: &Dispatch) -> LaunchGeometry {
     LaunchGeometry { grid, block, shared_bytes }
 }
 
-/// What operations become commands by.
+/// Resolves operations to commands.
 pub(super) struct Resolver<'a> {
     pub(super) modules: &'a WarmModules,
     pub(super) memory: &'a Memory,
@@ -274,7 +274,7 @@ impl Resolver<'_> {
     }
 }
 
-/// The values of arguments, with the addresses of ranges and of one table after the other.
+/// Argument values, with the addresses of ranges and of consecutive tables.
 fn arguments_at<B>(
     arguments: &[Argument<B>],
     address: impl Fn(&BufferArgument<B>) -> u64,

@@ -1,4 +1,4 @@
-//! What the driver says about a graph, rather than what was asked for.
+//! Sizes of a graph as read back from the driver.
 
 use retrograph_driver::{Graph, Result};
 

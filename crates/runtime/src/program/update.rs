@@ -1,4 +1,4 @@
-//! Making a graph use the addresses that its commands have now, by one rung after the other.
+//! Updating a graph to the current addresses of its commands, by one update strategy after another.
 
 use retrograph_driver::{
     DeviceCopy, DeviceFill, GraphExec, KernelLaunch, Node, Result, Stream, UpdateOutcome,
@@ -11,7 +11,7 @@ use super::policy::Policy;
 use super::sequence::{Command, Step};
 use super::update_strategy::{Change, UpdateCosts, UpdateStrategy, cheapest_update};
 
-/// Where a climb ended, and what failed on the way.
+/// The update that succeeded, and those that failed before.
 pub(super) struct Updated {
     pub(super) update: UpdateStrategy,
     /// Nodes whose parameters were set.
@@ -20,7 +20,7 @@ pub(super) struct Updated {
 }
 
 impl Program {
-    /// Takes the cheapest rung that is not below `least`, and the next one after each that fails.
+    /// Applies the cheapest update strategy from `least` on, and the next one after each that fails.
     pub(super) fn update_graph(
         &mut self,
         least: UpdateStrategy,
@@ -31,7 +31,7 @@ impl Program {
             return Ok(Updated { update: UpdateStrategy::KeepGraph, nodes: 0, failed: Vec::new() });
         };
         let (strategy, nodes) = (self.report.strategy, replay.made.template.shape.nodes);
-        // Which of the nodes that a library has added hold an address is not known.
+        // Which nodes of a library call hold an address is unknown.
         let settable = !moved.commands.iter().any(|&at| self.sequence.steps[at].is_library_call());
         let change = Change { strategy, nodes, changed: moved.commands.len(), settable };
         let first = cheapest_update(&change, &UpdateCosts::RECORDED).max(least);
@@ -60,7 +60,7 @@ impl Program {
         }
     }
 
-    /// Makes the graph follow by one rung, and returns how many nodes were set.
+    /// Applies one update strategy, and returns the number of changed nodes.
     fn apply(
         &mut self,
         update: UpdateStrategy,
@@ -114,14 +114,14 @@ impl Program {
     }
 }
 
-/// Gives a node of an exec the parameters of its command.
+/// Sets the parameters of a node to those of its command.
 fn set_params(exec: &mut GraphExec, node: Node, step: &Step) -> Result<()> {
     match &step.command {
         Command::Launch { function, geometry, arguments } => {
             let launch = KernelLaunch { function, geometry: *geometry, arguments };
-            // SAFETY: the program keeps the template and what the addresses name, the launch is
-            // that of the node but for addresses of buffers of the same size, and the edges order
-            // all that conflict, since no two buffers share memory that is written.
+            // SAFETY: the program keeps the template and the buffers alive, the launch differs from
+            // that of the node only in addresses of buffers of the same size, and edges order
+            // conflicting operations: no two buffers share written memory.
             unsafe { exec.set_kernel_params(node, &launch) }
         }
         &Command::Copy { target, source, bytes } => {
@@ -132,6 +132,6 @@ fn set_params(exec: &mut GraphExec, node: Node, step: &Step) -> Result<()> {
             // SAFETY: as above.
             unsafe { exec.set_fill_params(node, &DeviceFill { target, pattern, words }) }
         }
-        Command::Library(_) => unreachable!("work of libraries makes nodes that are not settable"),
+        Command::Library(_) => unreachable!("nodes of library calls are not settable"),
     }
 }

@@ -1,23 +1,19 @@
-//! Which rung of the update ladder changes a graph at least cost: a function of what is known, so
-//! that the choice can be read and tested.
+//! Update strategies: how a graph changes to other addresses, and which way is cheapest.
 
 use std::fmt;
 
 use super::policy::Strategy;
 
-/// A way to make the steps from now on use other addresses, cheapest machinery first. A rung that
-/// fails is followed by the next one.
+/// A way to change the addresses of a graph, cheapest first. One that fails is followed by the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UpdateStrategy {
-    /// The graph, if there is one, stays as it is. Values that change from step to step are
-    /// controls and need no more than this; tables of addresses in device memory are rewritten in
-    /// the order of the stream.
+    /// Leaves the graph unchanged. Address tables in device memory are rewritten in stream order.
     KeepGraph,
-    /// The parameters of the nodes that name a moved buffer are set one by one, in the exec.
+    /// Sets the parameters of the nodes that use a moved buffer, one by one, in the exec.
     SetNodeParams,
-    /// A template is made anew, and the exec takes over the parameters of all nodes at once.
+    /// Builds a new template and updates the exec from it (`cuGraphExecUpdate`).
     ExecUpdate,
-    /// A template is made anew and instantiated.
+    /// Builds and instantiates a new template.
     Rebuild,
 }
 
@@ -32,27 +28,27 @@ impl fmt::Display for UpdateStrategy {
     }
 }
 
-/// Host time of the parts of the ladder, in microseconds for each node.
+/// Host costs of update strategies, in microseconds per node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UpdateCosts {
     /// Setting the parameters of a node in an exec.
     pub set: f64,
-    /// Taking over the parameters of a template, for each of its nodes.
+    /// Updating an exec from a template.
     pub update: f64,
     /// Adding a node to a template by hand.
     pub add: f64,
     /// Capturing a node into a template.
     pub capture: f64,
-    /// Instantiating, for each node of a chain.
+    /// Instantiating a chain.
     pub instantiate: f64,
 }
 
 impl UpdateCosts {
-    /// Of one H200 with driver 580: `docs/hardware/2026-11-21-graph-costs`, 1000 nodes.
+    /// Measured on an H200 with driver 580: `docs/hardware/2026-11-21-graph-costs`, 1000 nodes.
     pub const RECORDED: Self =
         Self { set: 0.28, update: 0.05, add: 0.34, capture: 0.58, instantiate: 1.7 };
 
-    /// The estimate for one rung in microseconds.
+    /// Estimated host time in microseconds.
     pub fn estimate(&self, update: UpdateStrategy, change: &Change) -> f64 {
         let template = match change.strategy {
             Strategy::Capture => self.capture,
@@ -68,20 +64,20 @@ impl UpdateCosts {
     }
 }
 
-/// What is to change in a graph.
+/// A change of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// How templates of the graph are made.
+    /// How the template is made.
     pub strategy: Strategy,
     /// Nodes of the graph.
     pub nodes: usize,
-    /// Nodes that name a buffer which moved.
+    /// Nodes that use a moved buffer.
     pub changed: usize,
-    /// Whether the parameters of each of these can be set in an exec.
+    /// Whether the parameters of all these nodes can be set in the exec.
     pub settable: bool,
 }
 
-/// The rung that costs least of those that can make the change.
+/// The cheapest update strategy that can make the change.
 pub fn cheapest_update(change: &Change, costs: &UpdateCosts) -> UpdateStrategy {
     if change.changed == 0 {
         return UpdateStrategy::KeepGraph;
@@ -106,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_the_graph_changes_by_control() {
+    fn an_unchanged_graph_is_kept() {
         for nodes in [0, 1, 1000] {
             let chosen =
                 cheapest_update(&change(Strategy::Manual, nodes, 0), &UpdateCosts::RECORDED);
@@ -115,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn by_the_recorded_costs_a_template_is_never_worth_making_while_nodes_can_be_set() {
+    fn setting_nodes_is_always_cheapest_by_the_recorded_costs() {
         for strategy in [Strategy::Manual, Strategy::Capture] {
             for (nodes, changed) in [(1, 1), (1000, 1), (1000, 500), (1000, 1000)] {
                 let change = change(strategy, nodes, changed);
@@ -133,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn where_setting_is_dear_the_share_of_changed_nodes_decides() {
+    fn the_share_of_changed_nodes_decides_if_setting_is_expensive() {
         let costs = UpdateCosts { set: 1.0, ..UpdateCosts::RECORDED };
         let chosen = |changed| cheapest_update(&change(Strategy::Manual, 1000, changed), &costs);
         assert_eq!(
@@ -148,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn estimates_follow_from_the_record() {
+    fn estimates_follow_the_record() {
         let manual = change(Strategy::Manual, 1000, 100);
         let costs = UpdateCosts::RECORDED;
         let estimate = |update| costs.estimate(update, &manual).round();
