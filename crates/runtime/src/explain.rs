@@ -1,4 +1,4 @@
-//! A pass as a table for people.
+//! A pass as a table.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,8 +9,8 @@ use crate::pass::{
 };
 use crate::program::{EdgeMode, Prediction, Strategy};
 
-/// Shows a pass: a line per operation, a line per buffer, the sums, and what a step is predicted to
-/// cost by each strategy and choice of edges.
+/// Displays a pass: a line per operation and per buffer, sums, and the predicted time of a step by
+/// each strategy and choice of edges.
 #[derive(Debug)]
 pub struct Explanation<'a> {
     pass: &'a Pass,
@@ -56,7 +56,7 @@ impl<'a> Explanation<'a> {
         writeln!(f, "{} -> {}", names(&reads), names(&writes))
     }
 
-    /// By the model that [`EdgeMode::Auto`] chooses by.
+    /// Predicted times, by the model of [`EdgeMode::Auto`].
     fn prediction(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let operations = self.pass.operations();
         let bytes: Vec<usize> = operations.iter().map(Operation::moved_bytes).collect();
@@ -144,7 +144,7 @@ impl fmt::Display for Explanation<'_> {
     }
 }
 
-/// Lists over many tensors would fill the screen; the first few say enough.
+/// The first few names, for operations over many tensors.
 fn shortened(names: &[String]) -> String {
     const SHOWN: usize = 4;
     let shown = names[..names.len().min(SHOWN)].join(", ");

@@ -1,4 +1,4 @@
-//! cuBLAS, found at run time.
+//! cuBLAS, loaded at run time.
 
 use std::fmt;
 use std::path::Path;
@@ -22,7 +22,7 @@ const COMPUTE_F32: i32 = 68;
 /// `CUBLAS_GEMM_DEFAULT` of `cublas_api.h`.
 const DEFAULT_ALGORITHM: i32 = -1;
 
-/// A handle of cuBLAS in one context. Clones share it; each use locks it, since a handle has one
+/// A cuBLAS handle in one context. Clones share it; each use locks it, since a handle has one
 /// stream and one workspace at a time.
 #[derive(Clone)]
 pub struct Cublas {
@@ -44,8 +44,7 @@ struct Sent(Handle);
 unsafe impl Send for Sent {}
 
 impl Cublas {
-    /// Loads the cuBLAS of this machine, by the names that the system's loader finds, and makes a
-    /// handle, which takes some device memory.
+    /// Loads cuBLAS by its usual names and creates a handle, which takes some device memory.
     ///
     /// # Errors
     /// [`Error::NoLibrary`], [`Error::Library`], or [`Error::RefusedDuringCapture`].
@@ -63,7 +62,7 @@ impl Cublas {
         Err(Error::NoLibrary { library: "cuBLAS", tried: tried.join("; ") })
     }
 
-    /// Loads cuBLAS from `path` and makes a handle.
+    /// Loads cuBLAS from `path` and creates a handle.
     ///
     /// # Safety
     /// The library must be cuBLAS 12 or 13: its initializers run, and its functions are called
@@ -80,7 +79,7 @@ impl Cublas {
         unsafe { Self::from_table(CublasTable::open(path).map_err(unusable)?, context) }
     }
 
-    /// Makes a handle with functions that somebody else found.
+    /// Creates a handle with given functions.
     ///
     /// # Safety
     /// Each function behaves as the function of its name, and stays callable.
@@ -118,7 +117,7 @@ impl Cublas {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// What keeps the handle.
+    /// Keeps the handle alive.
     pub(crate) fn owner(&self) -> Owner {
         self.inner.clone()
     }
@@ -175,7 +174,7 @@ impl fmt::Debug for Cublas {
 }
 
 impl Drop for Inner {
-    /// Waits for the device, as cuBLAS does, so that it must not happen while a thread captures.
+    /// Destroying a handle waits for the device, so it must not happen during a capture.
     fn drop(&mut self) {
         let (destroy, handle) = (self.table.destroy, Sent(self.handle.get_mut().0));
         self.context.release(move |_| {

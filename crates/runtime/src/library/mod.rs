@@ -1,8 +1,8 @@
-//! Libraries as operations of a pass: what enqueues work of its own on a stream that it is given.
+//! Library calls as operations of a pass: libraries that enqueue work on a given stream.
 //!
-//! A pass knows such work only by the bytes that it touches. A program hands it a stream: its own
-//! for an eager step, and one that is being captured for a graph, so that whatever number of nodes
-//! the library adds stands in the graph where its reads and writes put it.
+//! A pass knows a library call only by the bytes that it accesses. A program gives it a stream: its
+//! own for an eager step, and a capturing one for a graph. However many nodes the library adds, the
+//! graph orders them by the declared accesses.
 //!
 //! ```
 //! # #[cfg(feature = "sim")] {
@@ -16,12 +16,12 @@
 //! let output = pass.external::<f32>("output", 4);
 //! let inner = pass.transient::<f32>("inner", 4);
 //! pass.copy(input, inner)?;
-//! let call = LibraryCall::new("a foreign copy", |scope| {
+//! let call = LibraryCall::new("a library copy", |scope| {
 //!     let (from, to) = (scope.range(0), scope.range(1));
-//!     // SAFETY: both ranges are those of the call, as long as each other, and of two buffers.
+//!     // SAFETY: both ranges are declared, of equal length, and in two buffers.
 //!     unsafe { scope.stream().copy_on_device(to.address, from.address, from.bytes) }
 //! });
-//! // SAFETY: the work touches what is declared here, in that way, and on its stream alone.
+//! // SAFETY: the work accesses only the declared ranges, and uses only its stream.
 //! unsafe { pass.library(call.reads(inner).writes(output)) }?;
 //!
 //! let context = Context::new(&Driver::simulated(Default::default())?, DeviceIndex(0))?;
@@ -39,12 +39,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Cublas`] is the one library that the crate knows by itself: [`LibraryGemm`](crate::LibraryGemm) describes a matrix
-//! product for it without a device, and [`Bindings::cublas`](crate::Bindings::cublas) says which
-//! handle does it.
+//! [`Cublas`] is built in: [`LibraryGemm`](crate::LibraryGemm) describes a matrix product without a
+//! device, and [`Bindings::cublas`](crate::Bindings::cublas) provides the handle.
 //!
-//! Absent on purpose: memory that a library allocates for itself. A workspace is a buffer of the
-//! pass like any other, so that the plan counts it and the graph keeps it.
+//! A library's workspace is a buffer of the pass, so the plan counts it and the graph keeps it
+//! alive.
 
 mod cublas;
 mod problem;

@@ -13,7 +13,7 @@ pub struct MatrixShape {
     pub rows: usize,
     /// Columns of the result.
     pub columns: usize,
-    /// What is summed over.
+    /// The contracted size.
     pub inner: usize,
 }
 
@@ -28,8 +28,8 @@ pub(crate) struct GemmProblem {
 }
 
 impl GemmProblem {
-    /// The same product by columns: a matrix by rows is its transpose by columns, so that
-    /// `c = a · b` becomes `cᵀ = bᵀ · aᵀ`, and the first factor of cuBLAS is our `b`.
+    /// The same product in column-major order: a row-major matrix is its transpose in column-major
+    /// order, so `c = a · b` becomes `cᵀ = bᵀ · aᵀ`, and the first operand of cuBLAS is `b`.
     pub(crate) fn by_columns(&self) -> Result<GemmArguments> {
         let size = |value: usize| {
             let too_large = |_| Error::Library {
@@ -57,7 +57,7 @@ impl GemmProblem {
 mod tests {
     use super::*;
 
-    /// What `cublasGemmEx` is documented to do, with the factors in the order of its arguments.
+    /// `cublasGemmEx` as documented, with operands in the order of its arguments.
     fn columns_product(with: &GemmArguments, first: &[i64], second: &[i64], out: &mut [i64]) {
         let at = |values: &[i64], ld: c_int, transposed: bool, row: c_int, column: c_int| {
             let (row, column) = if transposed { (column, row) } else { (row, column) };

@@ -1,21 +1,21 @@
-//! What a library call is given each time that it enqueues its work.
+//! The stream and memory of a library call.
 
 use retrograph_driver::{Context, Result, Stream};
 use retrograph_driver_sys::CUresult;
 
-/// Bytes on the device.
+/// A range of device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceRange {
-    /// The address of the first one.
+    /// The start address.
     pub address: u64,
-    /// How many.
+    /// Size in bytes.
     pub bytes: usize,
 }
 
-/// The stream to enqueue on, and where the declared ranges lie.
+/// The stream to enqueue on, and the addresses of the declared ranges.
 ///
-/// The work may use other streams too, if it makes them wait for an event of this one first and
-/// lets this one wait for them at the end; that is what makes it one operation, eager or captured.
+/// The work may use other streams if they first wait for an event of this one, and this one finally
+/// waits for them.
 pub struct LibraryScope<'a> {
     stream: &'a Stream,
     ranges: &'a [DeviceRange],
@@ -26,7 +26,7 @@ impl<'a> LibraryScope<'a> {
         Self { stream, ranges }
     }
 
-    /// The stream, which captures while a graph is built.
+    /// The stream, which is captured while a graph is built.
     pub fn stream(&self) -> &'a Stream {
         self.stream
     }
@@ -36,19 +36,19 @@ impl<'a> LibraryScope<'a> {
         self.stream.context()
     }
 
-    /// Where the range that was declared as the `at`-th lies, from 0.
+    /// The declared range at position `at`.
     ///
     /// # Panics
-    /// When fewer were declared, as slices do.
+    /// If fewer ranges were declared.
     pub fn range(&self, at: usize) -> DeviceRange {
         self.ranges[at]
     }
 
-    /// RingCounter the code of the driver function `call` into a result. In a capture the first failure
-    /// that passes through here is the one that is reported as the cause.
+    /// Converts the code of the driver function `call` into a result. In a capture, the first
+    /// failure that passes through here is reported as the cause.
     ///
     /// # Errors
-    /// When `code` is no success.
+    /// Unless `code` is success.
     pub fn check(&self, call: &'static str, code: CUresult) -> Result<()> {
         self.context().check(call, code)
     }

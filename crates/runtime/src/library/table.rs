@@ -1,4 +1,4 @@
-//! The functions of cuBLAS that are used, as a table like that of the driver.
+//! The used functions of cuBLAS, as a table.
 
 use std::ffi::{c_int, c_void};
 
@@ -42,7 +42,7 @@ pub struct CublasTable {
     pub destroy: unsafe extern "C" fn(handle: Handle) -> Status,
     /// `cublasGetVersion_v2`.
     pub get_version: unsafe extern "C" fn(handle: Handle, version: *mut c_int) -> Status,
-    /// `cublasSetStream_v2`, which takes the workspace away.
+    /// `cublasSetStream_v2`, which resets the workspace.
     pub set_stream: unsafe extern "C" fn(handle: Handle, stream: CUstream) -> Status,
     /// `cublasSetWorkspace_v2`.
     pub set_workspace:
@@ -51,7 +51,7 @@ pub struct CublasTable {
     pub gemm_ex: GemmEx,
 }
 
-/// A product as cuBLAS counts: all matrices by columns.
+/// A column-major product, as cuBLAS expects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GemmArguments {
     /// Whether the first factor is transposed.
@@ -62,7 +62,7 @@ pub(crate) struct GemmArguments {
     pub(super) m: c_int,
     /// Columns of the result.
     pub(super) n: c_int,
-    /// What is summed over.
+    /// The contracted size.
     pub(super) k: c_int,
     /// Elements from one column of the first factor to the next.
     pub(super) lda: c_int,
@@ -72,7 +72,7 @@ pub(crate) struct GemmArguments {
     pub(super) ldc: c_int,
 }
 
-/// Libraries of the majors that are known to have these signatures, newest first.
+/// Names of supported versions, newest first.
 #[cfg(not(windows))]
 pub(super) const LIBRARY_NAMES: &[&str] = &["libcublas.so.13", "libcublas.so.12"];
 #[cfg(windows)]
@@ -109,7 +109,7 @@ impl CublasTable {
     }
 }
 
-/// RingCounter the status of the function `call` into a result.
+/// Converts the status of the function `call` into a result.
 pub(super) fn check(call: &'static str, status: Status) -> Result<()> {
     match status {
         0 => Ok(()),

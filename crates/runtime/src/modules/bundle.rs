@@ -1,8 +1,8 @@
-//! Files of compiled images: what deployments ship, and what the cache on disk keeps.
+//! Bundles: files of compiled images, shipped by deployments and used by the cache on disk.
 //!
-//! A bundle holds the code of any number of images for any number of SM targets. Each is found by
-//! the SHA-256 of the PTX that it was compiled from, so that an image that was changed since is not
-//! found, and verified by a checksum of its own (XXH3, 128 bits) when it is read.
+//! A bundle holds the code of any number of images for any number of SM targets. Code is found by
+//! the SHA-256 of the PTX that it was compiled from, so changed images are not found, and verified
+//! by its own checksum (XXH3, 128 bits) when it is read.
 //!
 //! # Format
 //!
@@ -15,8 +15,8 @@
 //! | | the index: JSON, a list of image, target, maker, offset, length, checksum |
 //! | | the code, from offset 0 |
 //!
-//! Numbers are little-endian. A checksum tells damage, not malice: who can write the file can write
-//! a right checksum, and loading code is executing it. Keep bundles where programs are kept.
+//! Numbers are little-endian. A checksum detects damage, not tampering: loading code executes it.
+//! Keep bundles where programs are kept.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -39,7 +39,7 @@ const MOST_INDEX_BYTES: u32 = 64 << 20;
 /// The longest code of one image; the images of the workspace take less than a megabyte each.
 const MOST_CODE_BYTES: u64 = 1 << 30;
 
-/// Why a bundle cannot be used.
+/// A bundle that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BundleError {
@@ -52,13 +52,13 @@ pub enum BundleError {
         #[source]
         source: std::io::Error,
     },
-    /// The file is something else.
+    /// The file is not a bundle.
     #[error("{} is not a bundle; make one with `Bundle::write`", path.display())]
     BoundLibraryCall {
         /// The file.
         path: PathBuf,
     },
-    /// The file has a format that this version does not know.
+    /// The file has an unsupported format.
     #[error(
         "the bundle {} has format {found}, but only {FORMAT} is supported; make it again",
         path.display()
@@ -69,16 +69,16 @@ pub enum BundleError {
         /// Its format.
         found: u32,
     },
-    /// The file ends too early.
+    /// The file is truncated.
     #[error(
         "the bundle {} ends after {found} of {needed} bytes; copy it again", path.display()
     )]
     Truncated {
         /// The file.
         path: PathBuf,
-        /// Bytes that are there.
+        /// Bytes found.
         found: u64,
-        /// Bytes that there should be.
+        /// Bytes expected.
         needed: u64,
     },
     /// A checksum or the index is wrong.
@@ -91,7 +91,7 @@ pub enum BundleError {
     },
 }
 
-/// An open bundle. Clones share it. Code is read when it is asked for.
+/// An open bundle. Clones share it. Code is read on demand.
 #[derive(Clone, Debug)]
 pub struct Bundle {
     inner: Arc<Inner>,
@@ -109,14 +109,14 @@ impl Bundle {
     /// Opens the bundle at `path` and checks its index.
     ///
     /// # Errors
-    /// [`BundleError`] for what is no bundle, is damaged, cut off, or of another format.
+    /// [`BundleError`] if the file is not a bundle, damaged, truncated, or of another format.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, BundleError> {
         let path = path.as_ref();
         let file = open_regular(path).map_err(|source| io(path, source))?;
         Self::read(path, file)
     }
 
-    /// Writes a bundle, in one step: whoever opens the file sees the old one or the new one.
+    /// Writes a bundle atomically: readers see the old file or the new one.
     ///
     /// # Errors
     /// [`BundleError::Io`].
@@ -143,17 +143,17 @@ impl Bundle {
         &self.inner.path
     }
 
-    /// Number of images, each counted for each of its targets.
+    /// Number of images, counted per target.
     pub fn len(&self) -> usize {
         self.inner.listed.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no images.
     pub fn is_empty(&self) -> bool {
         self.inner.listed.is_empty()
     }
 
-    /// The targets for which there is code, each once.
+    /// The targets with code, each once.
     pub fn targets(&self) -> Vec<SmTarget> {
         let parsed = self.inner.listed.iter().filter_map(|listed| listed.parsed);
         let mut targets: Vec<_> = parsed.map(|(_, target)| target).collect();
@@ -162,11 +162,11 @@ impl Bundle {
         targets
     }
 
-    /// The code of the PTX with this SHA-256 for `device`, or `None` where there is none that runs
-    /// there. Of several, the one for the newest target is taken.
+    /// The code of the PTX with this SHA-256 that runs on `device`, or `None`; of several, that for
+    /// the newest target.
     ///
     /// # Errors
-    /// [`BundleError`] when it is damaged.
+    /// [`BundleError`] if the file is damaged.
     pub fn code(&self, image: &Digest, device: SmTarget) -> Result<Option<Vec<u8>>, BundleError> {
         let Some(listed) = self.find(image, device) else { return Ok(None) };
         let mut code = Vec::new();
@@ -183,8 +183,8 @@ impl Bundle {
         self.inner.listed.iter().filter(fitting).max_by_key(|listed| listed.parsed)
     }
 
-    /// Reads code into the front of `space`, which grows where it is too small. One space for many
-    /// images spares the system from giving out as many pages as there are bytes of code.
+    /// Reads code into the front of `space`, which grows as needed. Reusing the space for many
+    /// images saves page faults.
     pub(super) fn read_code<'s>(
         &self,
         listed: &Listed,

@@ -11,15 +11,15 @@ use super::disk::CacheDir;
 use super::flight::Flights;
 use super::image::ImageKey;
 
-/// Where a cache takes images from that are not in memory. By default they are compiled by the
-/// driver in this process.
+/// The sources of images that are not in memory. By default, the driver compiles them in this
+/// process.
 #[derive(Clone, Debug, Default)]
 pub struct CacheOptions {
-    /// Bundles, asked first and in this order.
+    /// Bundles, tried first, in this order.
     pub bundles: Vec<Bundle>,
-    /// The cache on disk, asked next; what had to be compiled is kept in it.
+    /// The cache on disk, tried next; compiled images are added to it.
     pub disk: Option<CacheDir>,
-    /// How the rest is compiled.
+    /// How other images are compiled.
     pub warming: Warming,
 }
 
@@ -37,13 +37,13 @@ struct Inner {
 }
 
 impl ModuleCache {
-    /// A cache without modules, which has the driver compile what it is asked for.
+    /// An empty cache; the driver compiles images on demand.
     pub fn new(context: &Context) -> Self {
         Self::with(context, CacheOptions::default())
     }
 
-    /// A cache without modules that takes images from bundles and from disk, or has them compiled
-    /// by several processes.
+    /// An empty cache that takes images from bundles and from disk, or compiles them in several
+    /// processes.
     ///
     /// ```
     /// # #[cfg(feature = "sim")] {
@@ -72,7 +72,7 @@ impl ModuleCache {
         &self.inner.context
     }
 
-    /// Where images are taken from.
+    /// The sources of images.
     pub fn options(&self) -> &CacheOptions {
         &self.inner.options
     }
@@ -82,8 +82,8 @@ impl ModuleCache {
         self.inner.flights.made()
     }
 
-    /// How often a function was asked for that was not warm. Anything but 0 after training means
-    /// that the requirements did not name all the work.
+    /// Number of requests for functions that were not prewarmed. Anything but 0 means that the
+    /// requirements were incomplete.
     pub fn jit_after_warm(&self) -> usize {
         self.inner.jit_after_warm.load(Ordering::Relaxed)
     }
@@ -92,7 +92,7 @@ impl ModuleCache {
         &self.inner.jit_after_warm
     }
 
-    /// Who loads which image.
+    /// The loaded images, and those being loaded.
     pub(super) fn flights(&self) -> &Arc<Flights<ImageKey, Module>> {
         &self.inner.flights
     }

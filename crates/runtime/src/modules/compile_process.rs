@@ -11,14 +11,14 @@ use super::compiler::Compiler;
 use super::job::{Failure, Job};
 use super::worker::Worker;
 
-/// One of several that compile at the same time.
+/// A process that compiles, among several.
 pub(super) enum CompileProcess<'a> {
     Ptxas(&'a Path),
     Process(Box<Worker>),
 }
 
 impl<'a> CompileProcess<'a> {
-    /// Gets ready within `limit`. `identity` is what a process must say of its driver and device.
+    /// Starts within `limit`. A worker must report `identity` for its driver and device.
     pub(super) fn new(
         compiler: &'a Compiler,
         identity: &str,
@@ -33,7 +33,7 @@ impl<'a> CompileProcess<'a> {
         }
     }
 
-    /// Compiles, or says why not.
+    /// Compiles one image.
     pub(super) fn compile(&mut self, job: Job<'_>) -> Result<Vec<u8>, Failure> {
         match self {
             Self::Ptxas(path) => ptxas(path, job),
@@ -55,7 +55,7 @@ fn ptxas(program: &Path, job: Job<'_>) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// The code, or `None` when it took too long.
+/// Runs `ptxas`. Returns `None` if it took too long.
 fn assemble(program: &Path, job: Job<'_>) -> Result<Option<Vec<u8>>, String> {
     let text = |error: std::io::Error| error.to_string();
     let folder = tempfile::tempdir().map_err(text)?;
@@ -81,8 +81,8 @@ fn assemble(program: &Path, job: Job<'_>) -> Result<Option<Vec<u8>>, String> {
     std::fs::read(&code).map(Some).map_err(text)
 }
 
-/// How `child` ends by itself, or `None` when it had to be ended. The standard library has no wait
-/// with a limit, so that it is asked again and again.
+/// Waits for `child`, and kills it after `limit` (`None`). Polls, since the standard library has no
+/// wait with a timeout.
 fn end_of(mut child: Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
     let started = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Several images compiled at the same time by other processes.
+//! Compiling several images concurrently in other processes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
@@ -10,30 +10,30 @@ use super::compile_process::CompileProcess;
 use super::compiler::Compiler;
 use super::job::{Failure, Job};
 
-/// Who compiles, and for what.
+/// The processes that compile, and their target.
 pub(super) struct CompileWorkers<'a> {
     pub(super) compiler: &'a Compiler,
-    /// The driver and device for which the code is.
+    /// The driver and device for which code is compiled.
     pub(super) identity: String,
     pub(super) device: SmTarget,
-    /// The most processes at the same time.
+    /// Maximum number of concurrent processes.
     pub(super) count: usize,
-    /// The longest that each may take to get ready, and over an image.
+    /// Time limit of starting a process, and of one image.
     pub(super) limit: Duration,
 }
 
-/// What came of an image, or of a worker that could not begin.
+/// The result for an image, or for a process that did not start.
 pub(super) struct Compiled {
-    /// The image, or `None` for a worker that could not begin.
+    /// The image, or `None` for a process that did not start.
     pub(super) index: Option<usize>,
-    /// The code, or why there is none.
+    /// The code, or the failure.
     pub(super) code: Result<Vec<u8>, Failure>,
     pub(super) elapsed: Duration,
 }
 
 impl CompileWorkers<'_> {
-    /// Compiles all of `images` and hands each on as it is made. Images are begun in their order.
-    /// After an error of `take` no further one is begun.
+    /// Compiles `images`, started in this order, and passes each result to `take`. After an error
+    /// of `take`, no further image is started.
     pub(super) fn compile<E>(
         &self,
         images: &[&str],

@@ -1,7 +1,7 @@
-//! Who compiles what is cold: this process, or several others at the same time.
+//! How images are compiled: by the driver in this process, or in several other processes.
 //!
-//! The driver compiles one image at a time, whatever the number of threads. Hence processes: those
-//! of `ptxas`, where it is installed, or further ones of the program itself, see [`serve`].
+//! The driver compiles one image at a time, whatever the number of threads. To compile
+//! concurrently, use `ptxas` processes, or worker processes of the program itself; see [`serve`].
 //!
 //! [`serve`]: super::worker::serve
 
@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Who compiles an image that neither a bundle nor the cache on disk has.
+/// The compiler of images that neither a bundle nor the cache on disk has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Compiler {
     /// The driver, in this process: one image after the other.
@@ -22,7 +22,7 @@ pub enum Compiler {
     Processes(WorkerCommand),
 }
 
-/// What starts a process that compiles.
+/// The command that starts a worker process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerCommand {
     /// The program.
@@ -31,16 +31,16 @@ pub struct WorkerCommand {
     pub arguments: Vec<OsString>,
 }
 
-/// How cold images are compiled: by default by the driver, in this process and with one thread.
+/// How images are compiled: by default by the driver, in this process and with one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warming {
-    /// Who compiles.
+    /// The compiler.
     pub compiler: Compiler,
-    /// The most processes at the same time, or threads of the driver for one image; 0 for as many
-    /// as the machine has cores. The driver uses several threads from CUDA 13.0 on.
+    /// Maximum number of processes, or of driver threads for one image; 0 for the number of cores.
+    /// The driver uses several threads from CUDA 13.0 on.
     pub workers: usize,
-    /// The longest that another process may take to get ready, and over one image. Then it is
-    /// ended, and the driver compiles in this one.
+    /// Time limit of another process for starting, and for one image. It is then killed, and the
+    /// driver compiles in this process.
     pub limit: Duration,
 }
 

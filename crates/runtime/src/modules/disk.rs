@@ -1,12 +1,10 @@
-//! Compiled images on disk, shared by the processes of one user.
+//! The cache of compiled images on disk, shared by the processes of one user.
 //!
-//! One file for each image, device and driver, written in one step, so that processes may use the
-//! directory at the same time. Loading code is executing it: the directory must belong to the user
-//! or to the system, and nobody else may write to it. Whatever is wrong is a warning, and the image
-//! is compiled as if there were no cache.
-//!
-//! Absent on purpose: a limit of size, since a set of images takes about a megabyte per driver
-//! version. The directory may be deleted at any time.
+//! One file per image, device and driver, written atomically, so processes can share the directory.
+//! Loading code executes it: the directory must belong to the user or to the system, and be
+//! writable by nobody else. Any problem is a warning, and the image is compiled. The cache has no
+//! size limit: a set of images takes about a megabyte per driver version. It may be deleted at any
+//! time.
 
 use std::fs;
 use std::io;
@@ -20,23 +18,23 @@ use super::digest::Digest;
 use super::index::{BundleEntry, hex};
 use crate::regular_file::open_regular;
 
-/// A directory for compiled images. It is made when something is kept.
+/// A directory of compiled images, created on demand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheDir {
     path: PathBuf,
 }
 
-/// Why the cache on disk was not used. A run goes on without it.
+/// A problem with the cache on disk. Prewarming continues without it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DiskError {
-    /// There is no home directory to put a cache into.
+    /// The user has no cache directory.
     #[error("the user has no cache directory: {reason}; name one")]
     NoUserDirectory {
         /// Why not.
         reason: String,
     },
-    /// Somebody else could put code there.
+    /// Other users can write to the directory or file.
     #[error(
         "{} may be changed by others ({why}), and what is in it would be executed; give it to \
          yourself alone (chmod 700), or name another directory", path.display()
@@ -56,10 +54,10 @@ pub enum DiskError {
         #[source]
         source: io::Error,
     },
-    /// A file is damaged, cut off or something else; it is written again.
+    /// A file is damaged; it is written again.
     #[error(transparent)]
     File(#[from] BundleError),
-    /// A file is whole but holds something else than its name says.
+    /// A file holds another image than its name says.
     #[error("{} holds another image than its name says", path.display())]
     OtherContent {
         /// The file.
@@ -67,7 +65,7 @@ pub enum DiskError {
     },
 }
 
-/// What the code of an image depends on.
+/// The key of the code of an image.
 pub(super) struct CodeKey<'a> {
     pub(super) context: &'a Context,
     pub(super) image: Digest,
@@ -75,7 +73,7 @@ pub(super) struct CodeKey<'a> {
 }
 
 impl CodeKey<'_> {
-    /// The driver that compiles, and for what: what another one made is not taken.
+    /// The driver and device of the code; code of others is not used.
     fn maker(&self) -> String {
         identity(self.context)
     }
@@ -87,7 +85,7 @@ impl CodeKey<'_> {
     }
 }
 
-/// The driver of `context` and its device, as far as compiled code depends on them.
+/// The driver and device of `context`, as far as compiled code depends on them.
 pub(super) fn identity(context: &Context) -> String {
     let simulated = if context.driver().is_simulated() { "SIMULATED " } else { "" };
     let (version, device) = (context.driver().version(), context.device_target());
@@ -117,7 +115,7 @@ impl CacheDir {
         &self.path
     }
 
-    /// The code of an image, if it was kept; it is read into `space`.
+    /// The code of an image, if cached, read into `space`.
     pub(super) fn get<'s>(
         &self,
         key: &CodeKey<'_>,
@@ -141,7 +139,7 @@ impl CacheDir {
         }
     }
 
-    /// Keeps the code of an image.
+    /// Stores the code of an image.
     pub(super) fn put(&self, key: &CodeKey<'_>, code: &[u8]) -> Result<(), DiskError> {
         self.create().map_err(|source| io_error(&self.path, source))?;
         self.require_private()?;

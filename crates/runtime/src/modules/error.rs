@@ -6,7 +6,7 @@ use retrograph_kernels::{CannotRun, SmTarget};
 use super::bundle::BundleError;
 use super::target::UnsupportedDevice;
 
-/// Why a pass could not be warmed.
+/// Requirements that could not be prewarmed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrewarmError {
@@ -18,7 +18,7 @@ pub enum PrewarmError {
         /// The SM target of the device.
         target: SmTarget,
     },
-    /// The image is for other devices. The driver was not asked.
+    /// The image is for other devices; the driver was not called.
     #[error("the image `{image}` cannot be used: {source}")]
     WrongTarget {
         /// The image.
@@ -32,7 +32,7 @@ pub enum PrewarmError {
     Bundle {
         /// The image.
         image: String,
-        /// What is wrong with the bundle.
+        /// The problem with the bundle.
         #[source]
         source: BundleError,
     },
@@ -41,10 +41,10 @@ pub enum PrewarmError {
     Load {
         /// The image.
         image: String,
-        /// What the driver returned.
+        /// The driver's error.
         #[source]
         error: Error,
-        /// What its compiler said.
+        /// The compiler's messages.
         log: String,
     },
     /// An image lacks an entry point.
@@ -54,7 +54,7 @@ pub enum PrewarmError {
         image: String,
         /// The entry point.
         entry: String,
-        /// What the driver returned.
+        /// The driver's error.
         #[source]
         error: Error,
     },

@@ -1,9 +1,9 @@
-//! One thread makes what several want, and the others wait for it: the rule, apart from any driver.
+//! Single flight: one thread makes a value that several want, and the others wait for it.
 //!
-//! Nobody waits who holds the right to make something, for another thread might wait for that. What
-//! fails, a panic included, is the next one's to try.
+//! A thread that holds a claim does not wait, since another thread might wait for it. A failed
+//! attempt, a panic included, passes to the next thread.
 //!
-//! The file uses nothing but locks, and `tests/models` has all its interleavings checked.
+//! This file uses only locks; `tests/models` checks all its interleavings.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,40 +11,40 @@ use std::sync::Arc;
 
 use super::sync::{Condvar, Mutex};
 
-/// What is made, and what is being made.
+/// Values that are made, or being made.
 pub(crate) struct Flights<K, V> {
     slots: Mutex<HashMap<K, Slot<V>>>,
-    /// Told whenever an attempt ends, well or not.
+    /// Notified whenever an attempt ends.
     ended: Condvar,
 }
 
 enum Slot<V> {
-    /// A thread is at it.
+    /// A thread is making it.
     Making,
     Made(V),
 }
 
-/// What a thread that wants something is told.
+/// The answer to a thread that wants a value.
 enum Lookup<K: Clone + Eq + Hash, V: Clone> {
     Made(V),
-    /// It is the one that makes it.
+    /// This thread makes it.
     Mine(Claim<K, V>),
-    /// Another thread does.
+    /// Another thread is making it.
     Busy,
 }
 
-/// A thread that wants several things, of type `W`.
+/// A thread that wants several values, described by `W`.
 pub(crate) trait Settle<K: Clone + Eq + Hash, V: Clone, W> {
-    /// Why it gives up.
+    /// The error of this thread.
     type Error;
 
-    /// What tells one wanted thing from another.
+    /// The key of a value.
     fn key(wanted: &W) -> &K;
 
-    /// Takes what is there.
+    /// Takes a value that is made.
     fn take(&mut self, wanted: W, made: V) -> Result<(), Self::Error>;
 
-    /// Makes what nobody else makes. No lock is held meanwhile.
+    /// Makes values that no other thread makes. No lock is held meanwhile.
     fn make(&mut self, mine: Vec<(W, Claim<K, V>)>) -> Result<(), Self::Error>;
 }
 
@@ -55,7 +55,7 @@ impl<K, V> Default for Flights<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Flights<K, V> {
-    /// Has `thread` take or make everything that is `open`.
+    /// Makes `thread` take or make everything in `open`.
     pub(crate) fn settle<W, S: Settle<K, V, W>>(
         self: &Arc<Self>,
         mut open: Vec<W>,
@@ -79,7 +79,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Flights<K, V> {
         Ok(())
     }
 
-    /// What is made of `key`, or the right to make it unless another thread has that.
+    /// The value of `key`, or the claim to make it, unless another thread holds that.
     fn look_up(self: &Arc<Self>, key: &K) -> Lookup<K, V> {
         let mut slots = self.slots.lock();
         match slots.get(key) {
@@ -100,13 +100,13 @@ impl<K: Clone + Eq + Hash, V: Clone> Flights<K, V> {
         }
     }
 
-    /// How much is made.
+    /// Number of values made.
     pub(crate) fn made(&self) -> usize {
         self.slots.lock().values().filter(|slot| matches!(slot, Slot::Made(_))).count()
     }
 }
 
-/// The right to make something, which ends well or not, a panic included.
+/// The exclusive right to make a value, released on drop, also by a panic.
 pub(crate) struct Claim<K: Clone + Eq + Hash, V: Clone> {
     flights: Arc<Flights<K, V>>,
     key: K,
@@ -114,7 +114,7 @@ pub(crate) struct Claim<K: Clone + Eq + Hash, V: Clone> {
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Claim<K, V> {
-    /// Shares `made` with all who want it.
+    /// Shares `made` with all waiting threads.
     pub(crate) fn fulfil(mut self, made: V) -> V {
         self.made.insert(made).clone()
     }

@@ -1,4 +1,4 @@
-//! What tells one image from another.
+//! Images: identity, text, and required entry points.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use super::error::PrewarmError;
 use super::target::image_target;
 use crate::pass::{CustomImage, CustomRequirement, Requirements};
 
-/// An image on one device: an embedded one by its name, one of the caller's own by its content.
+/// The identity of an image on one device: an embedded one by name, a custom one by content.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ImageKey {
     /// An image of `retrograph-kernels`.
@@ -47,11 +47,11 @@ impl fmt::Display for ImageKey {
     }
 }
 
-/// One image to load and the entry points that are wanted from it.
+/// An image to load, and the entry points to look up.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted<'a> {
     pub(super) key: ImageKey,
-    /// The name for people.
+    /// The name, for messages.
     pub(super) name: String,
     text: Text<'a>,
     /// The SHA-256 of the PTX.
@@ -63,8 +63,8 @@ pub(super) struct Wanted<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WantedEntry<'a> {
     pub(super) name: Cow<'a, str>,
-    /// The sizes of its parameters, where the descriptor of a kernel tells them, which is tested
-    /// against its image; the driver is not asked then.
+    /// The parameter sizes from the kernel's descriptor, which is tested against the image;
+    /// otherwise the driver is asked.
     pub(super) parameters: Option<Vec<usize>>,
 }
 
@@ -87,16 +87,16 @@ impl<'a> WantedEntry<'a> {
     }
 }
 
-/// Where the PTX of an image is.
+/// The PTX of an image.
 #[derive(Clone, Copy, Debug)]
 enum Text<'a> {
-    /// Packed in the program until it is asked for.
+    /// Compressed in the program.
     Embedded(&'static str, SmTarget),
     Custom(&'a str),
 }
 
 impl<'a> Wanted<'a> {
-    /// The PTX. Only what is to be compiled asks for it, since asking may unpack it.
+    /// The PTX. Getting it may decompress it, so only compilation does.
     pub(super) fn ptx(&self) -> &'a str {
         match self.text {
             Text::Embedded(image, target) => {
@@ -107,7 +107,7 @@ impl<'a> Wanted<'a> {
     }
 
     /// The image of this name for `target`, with the entry points that launches choose there, or
-    /// `None` where there is no such image.
+    /// `None` if there is no such image.
     fn embedded(
         image: &'static str,
         requirements: &Requirements,
@@ -135,7 +135,8 @@ impl<'a> Wanted<'a> {
     /// The images of all kernels, then the custom ones.
     ///
     /// # Errors
-    /// [`PrewarmError::NoImage`], or [`PrewarmError::WrongTarget`] before the driver is asked.
+    /// [`PrewarmError::NoImage`], [`PrewarmError::WrongTarget`] or
+    /// [`PrewarmError::UnsupportedDevice`].
     pub(super) fn all(
         requirements: &'a Requirements,
         context: &Context,

@@ -1,4 +1,4 @@
-//! The index of a bundle: what it says of each image.
+//! The index of a bundle.
 
 use retrograph_kernels::SmTarget;
 use serde::{Deserialize, Serialize};
@@ -6,22 +6,22 @@ use twox_hash::XxHash3_128;
 
 use super::digest::Digest;
 
-/// The code of one image, to be put into a bundle.
+/// The code of one image, to be written into a bundle.
 #[derive(Clone, Debug)]
 pub struct BundleEntry {
-    /// The name of the image, for people.
+    /// The name of the image, for messages.
     pub name: String,
     /// The SHA-256 of the PTX.
     pub image: Digest,
-    /// What the code is for.
+    /// The target of the code.
     pub target: SmTarget,
-    /// What compiled it, for people; the cache on disk compares it.
+    /// The compiler and target device; the cache on disk compares it.
     pub maker: String,
     /// The code.
     pub code: Vec<u8>,
 }
 
-/// What the index says of an entry.
+/// An entry of the index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Listed {
     pub(super) name: String,
@@ -31,20 +31,20 @@ pub(super) struct Listed {
     pub(super) offset: u64,
     pub(super) length: u64,
     pub(super) checksum: String,
-    /// The image and the target, once the texts were understood.
+    /// The parsed image and target.
     #[serde(skip)]
     pub(super) parsed: Option<(Digest, SmTarget)>,
 }
 
 impl Listed {
-    /// Understands image and target, or returns `None`.
+    /// Parses image and target, or returns `None`.
     pub(super) fn parse(&mut self) -> Option<()> {
         self.parsed = parse_hex(&self.image).zip(self.target.parse().ok());
         self.parsed.map(drop)
     }
 }
 
-/// The index of `entries`, whose code follows it without gaps.
+/// The index of `entries`, whose code follows contiguously.
 pub(super) fn write(entries: &[BundleEntry]) -> Vec<u8> {
     let mut offset = 0;
     let listed = entries.iter().map(|entry| {
@@ -66,7 +66,7 @@ pub(super) fn write(entries: &[BundleEntry]) -> Vec<u8> {
     serde_json::to_vec(&listed).expect("texts and numbers are JSON")
 }
 
-/// What tells whether code is damaged: its XXH3, which takes less time than reading it.
+/// The checksum of code: its XXH3, which is faster than reading it.
 pub(super) fn checksum(code: &[u8]) -> String {
     hex(&XxHash3_128::oneshot(code).to_be_bytes())
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use retrograph_kernels::SmTarget;
 
-/// Why a process made no code.
+/// The failure of a process to compile.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It says so itself, or how it ended does.
+    /// Reported by the process, or by its exit status.
     Told(String),
-    /// It took longer than it may.
+    /// The time limit was exceeded.
     TooSlow,
 }
 
@@ -23,10 +23,10 @@ impl From<String> for Failure {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job<'a> {
     pub(super) ptx: &'a str,
-    /// The target that names exactly the device.
+    /// The SM target of exactly the device.
     pub(super) device: SmTarget,
-    /// Threads to use for it.
+    /// Number of threads.
     pub(super) threads: usize,
-    /// The longest that it may take.
+    /// Time limit.
     pub(super) limit: Duration,
 }

@@ -1,10 +1,9 @@
-//! Images, modules and functions: compiled ahead of time, never in the middle of a step.
+//! Prewarming: images are compiled and loaded ahead of time, never during a step.
 //!
-//! The driver compiles PTX when a module is loaded, one image at a time whatever the number of
-//! threads, and that takes from milliseconds to a quarter of a second each. [`ModuleCache`] does it
-//! when it is asked to prewarm, and [`WarmModules`], the result, is the only source of
-//! [`Function`]s: work that needs a function which is not warm gets [`JitAfterWarm`] with its name
-//! and never a stall.
+//! The driver compiles PTX when a module is loaded, one image at a time, which takes from
+//! milliseconds to a quarter of a second each. [`ModuleCache`] compiles and loads images when it
+//! prewarms. [`WarmModules`], the result, is the only source of [`Function`]s for programs: a
+//! request for another function fails with [`JitAfterWarm`] and its name, instead of stalling.
 //!
 //! ```
 //! # #[cfg(feature = "sim")] {
@@ -22,11 +21,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Compiled images come from [bundles](Bundle) that a deployment ships, from a
-//! [directory](CacheDir) that the processes of a user share, or, where neither has them, from the
-//! [compiler](Compiler).
-//!
-//! Absent on purpose: warming in the background, which would make "warm" no state any more.
+//! Compiled images come from [bundles](Bundle) shipped by a deployment, from a
+//! [directory](CacheDir) shared by the processes of a user, or from the [compiler](Compiler).
 
 mod bundle;
 mod cache;

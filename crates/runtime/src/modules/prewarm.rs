@@ -13,17 +13,16 @@ use super::warm::WarmModules;
 use crate::pass::Requirements;
 
 impl ModuleCache {
-    /// Loads every image that `requirements` name and looks up the entry points that are launched
-    /// on this device, so that no later launch compiles anything. Images that are loaded stay as
-    /// they are. The others are taken from bundles, from disk, or compiled, as the options of the
-    /// cache say.
+    /// Loads every required image that is not loaded yet, and looks up the entry points that are
+    /// launched on this device, so that no later launch compiles anything. Images come from
+    /// bundles, from disk, or from the compiler, according to the options of the cache.
     ///
-    /// Call this before weights fill the memory: the driver needs device memory for code, and
-    /// [`WarmModules::report`] says how much is left.
+    /// Call this before weights fill the memory: code takes device memory. [`WarmModules::report`]
+    /// has the memory left.
     ///
     /// # Errors
-    /// [`PrewarmError`] names the image, and has the compiler's log. What is wrong with the cache
-    /// on disk, or with processes that compile, is a warning in the report.
+    /// [`PrewarmError`], with the image and the compiler's log. Problems with the cache on disk or
+    /// with worker processes are warnings in the report.
     pub fn prewarm<F>(
         &self,
         requirements: &Requirements,

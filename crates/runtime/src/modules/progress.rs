@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use super::report::Source;
 
-/// How far prewarming is, told after each image.
+/// The progress of prewarming, reported after each image.
 #[derive(Clone, Debug)]
 pub struct Progress<'a> {
-    /// Images that are warm.
+    /// Images loaded so far.
     pub done: usize,
-    /// Images in all.
+    /// Total number of images.
     pub total: usize,
     /// The name of the image.
     pub image: &'a str,
-    /// Where it came from.
+    /// The source of the image.
     pub source: Source,
-    /// How long it took; next to nothing when it was warm before.
+    /// Time for this image; near 0 if it was loaded before.
     pub elapsed: Duration,
 }

@@ -1,5 +1,4 @@
-//! What prewarming took and gave: where each image came from, how long that took, what the compiler
-//! made of its entry points, and what went wrong on the way.
+//! The report of prewarming: sources, times, resources of entry points, and warnings.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,10 +8,10 @@ use retrograph_kernels::SmTarget;
 
 use super::disk::DiskError;
 
-/// Where a loaded image came from.
+/// The source of a loaded image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// It was loaded before.
+    /// Loaded before.
     Memory,
     /// A bundle.
     Bundle,
@@ -36,21 +35,21 @@ impl fmt::Display for Source {
     }
 }
 
-/// Something that made prewarming slower, and no worse.
+/// A problem that only made prewarming slower.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Warning {
     /// The cache on disk was not used.
     #[error("the cache on disk was not used: {0}")]
     Disk(DiskError),
-    /// The driver did not take compiled code, and the PTX is compiled instead.
+    /// The driver refused compiled code; the PTX was compiled instead.
     #[error("`{image}` from {origin} was refused ({error}), so that its PTX is compiled")]
     Refused {
         /// The image.
         image: String,
-        /// Where its code came from.
+        /// The source of the code.
         origin: Source,
-        /// What the driver returned, or why it was not asked.
+        /// The error of the driver, or of the check before it.
         error: Error,
     },
     /// The bundles have no code of an image for this device.
@@ -64,60 +63,61 @@ pub enum Warning {
         /// The target that names the device.
         device: SmTarget,
     },
-    /// The driver loads an image and does not give its code away.
+    /// The driver cannot return the compiled code of an image.
     #[error("the driver did not link `{image}` ({error}), so that its code is not kept")]
     NotLinked {
         /// The image.
         image: String,
-        /// What the driver returned.
+        /// The driver's error.
         error: Error,
     },
-    /// A process that was to compile did not, and the driver compiles here instead.
+    /// A worker process failed; the driver compiled in this process.
     #[error(
         "a compiling process failed{}, so that the driver compiles in this one: {why}",
         image.as_ref().map(|image| format!(" at `{image}`")).unwrap_or_default()
     )]
     Compiler {
-        /// The image, or `None` when the process did not start.
+        /// The image, or `None` if the process did not start.
         image: Option<String>,
-        /// What it said.
+        /// Its message.
         why: String,
     },
-    /// A process that was to compile took too long and was ended; the driver compiles here instead.
+    /// A worker process exceeded its time limit and was killed; the driver compiled in this
+    /// process.
     #[error(
         "a compiling process took longer than {limit:?}{} and was ended, so that the driver \
          compiles in this one; see `Warming::limit`",
         image.as_ref().map_or(" to get ready".to_owned(), |image| format!(" over `{image}`"))
     )]
     TooSlow {
-        /// The image, or `None` when the process did not get ready.
+        /// The image, or `None` if the process did not start in time.
         image: Option<String>,
-        /// The longest that it may take.
+        /// The time limit.
         limit: Duration,
     },
 }
 
-/// What the compiler made of one entry point.
+/// Resources of a compiled entry point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelReport {
     /// The entry point.
     pub entry: String,
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Local memory of a thread in bytes; more than 0 mostly means spilled registers.
+    /// Local memory per thread in bytes; more than 0 usually means register spills.
     pub local_bytes: u32,
-    /// Static shared memory of a block in bytes.
+    /// Static shared memory per block in bytes.
     pub shared_bytes: u32,
 }
 
-/// What prewarming an image took and gave.
+/// The report of one image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageReport {
     /// The name of the image.
     pub image: String,
-    /// Where it came from.
+    /// Its source.
     pub source: Source,
-    /// How long it took, compiling in another process included.
+    /// Time, including compilation in another process.
     pub elapsed: Duration,
     /// Its entry points, by name.
     pub kernels: Vec<KernelReport>,
@@ -141,18 +141,18 @@ impl ImageReport {
     }
 }
 
-/// What prewarming took and left.
+/// The report of prewarming.
 #[derive(Debug)]
 pub struct PrewarmReport {
     /// Each image in the order of loading.
     pub images: Vec<ImageReport>,
-    /// What made it slower than it should be.
+    /// Problems that made it slower.
     pub warnings: Vec<Warning>,
     /// Free bytes of device memory before.
     pub free_before: usize,
     /// Free bytes of device memory after.
     pub free_after: usize,
-    /// All bytes of device memory.
+    /// Total bytes of device memory.
     pub total_bytes: usize,
 }
 
@@ -162,7 +162,7 @@ impl PrewarmReport {
         self.images.iter().filter(|image| image.source == source).count()
     }
 
-    /// Where the images came from, such as `20 bundle, 1 jit`.
+    /// The sources of the images, such as `20 bundle, 1 jit`.
     pub fn sources(&self) -> String {
         use Source::*;
         let counts = [Memory, Bundle, Disk, Jit, Worker].map(|source| (source, self.count(source)));

@@ -17,14 +17,14 @@ use super::progress::Progress;
 use super::report::{ImageReport, Source, Warning};
 use super::stored;
 
-/// What a context takes of the memory of a device, at most, for the process that compiles in it.
+/// Maximum device memory of a worker process's context.
 const CONTEXT_BYTES: usize = 1 << 30;
 
 /// An image that this thread loads.
 type Mine<'a, 'w> = (&'a Wanted<'w>, Claim<ImageKey, Module>);
 type Functions = HashMap<ImageKey, HashMap<String, Function>>;
 
-/// What was warmed so far.
+/// The images loaded so far.
 pub(super) struct Session<'s> {
     cache: &'s ModuleCache,
     total: usize,
@@ -64,7 +64,7 @@ impl<'s> Session<'s> {
         (self.functions, self.images, self.warnings)
     }
 
-    /// Looks up the functions of a loaded image and tells of it.
+    /// Looks up the functions of a loaded image, and reports progress.
     fn finish(
         &mut self,
         wanted: &Wanted<'_>,
@@ -94,7 +94,7 @@ impl<'s> Session<'s> {
         Ok(())
     }
 
-    /// Loads images from bundles and from disk, and has the rest compiled.
+    /// Loads images from bundles and from disk, and compiles the others.
     fn load(&mut self, mine: Vec<Mine<'_, '_>>) -> Result<(), PrewarmError> {
         let (mut cold, mut space) = (Vec::new(), Vec::new());
         for (wanted, claim) in mine {
@@ -121,7 +121,7 @@ impl<'s> Session<'s> {
         Ok(())
     }
 
-    /// The image from a bundle, or else from disk; `None` when neither has what the driver takes.
+    /// The image from a bundle or from disk; `None` if neither has code that the driver accepts.
     fn load_stored(
         &mut self,
         wanted: &Wanted<'_>,
@@ -149,7 +149,7 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Loads compiled code, or warns that the driver does not take it.
+    /// Loads compiled code, or warns that the driver refuses it.
     fn accept(
         &mut self,
         wanted: &Wanted<'_>,
@@ -167,7 +167,8 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Compiles in this process. Without a cache on disk the driver need not give the code away.
+    /// Compiles in this process. Without a cache on disk, the code need not be returned by the
+    /// driver.
     fn compile_here(&mut self, wanted: &Wanted<'_>) -> Result<Module, LoadError> {
         let options = self.cache.options();
         let threads = options.warming.width();
@@ -191,8 +192,8 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Has several others compile at the same time and loads what they make as it comes. Returns
-    /// what nobody could compile.
+    /// Compiles in other processes, and loads each result as it arrives. Returns the images that
+    /// failed.
     fn load_from_workers<'a, 'w>(
         &mut self,
         mut cold: Vec<Mine<'a, 'w>>,
@@ -228,7 +229,7 @@ impl<'s> Session<'s> {
         Ok(cold.into_iter().flatten().collect())
     }
 
-    /// Loads what another process has compiled, and leaves the image where it is if that fails.
+    /// Loads code from another process, and keeps the image in its slot if that fails.
     fn take(
         &mut self,
         slot: &mut Option<Mine<'_, '_>>,
@@ -244,7 +245,7 @@ impl<'s> Session<'s> {
         self.finish(wanted, &module, (Source::Worker, elapsed + started.elapsed()))
     }
 
-    /// The number of workers. Processes have contexts of their own, for which there must be memory.
+    /// The number of worker processes, limited by device memory for their contexts.
     fn workers(&self) -> Result<usize, PrewarmError> {
         let warming = &self.cache.options().warming;
         let has_contexts = matches!(warming.compiler, Compiler::Processes(_));

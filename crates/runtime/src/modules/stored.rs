@@ -1,11 +1,11 @@
-//! Code that was compiled before: in a bundle, or in the cache on disk.
+//! Stored code: in a bundle, or in the cache on disk.
 
 use super::bundle::BundleError;
 use super::cache::ModuleCache;
 use super::disk::{CodeKey, DiskError};
 use super::image::Wanted;
 
-/// What the bundles have of an image, verified; it is read into `space`.
+/// The verified code of an image in the bundles, read into `space`.
 pub(super) fn in_bundles<'s>(
     cache: &ModuleCache,
     wanted: &Wanted<'_>,
@@ -16,7 +16,7 @@ pub(super) fn in_bundles<'s>(
     found.map(|(bundle, listed)| bundle.read_code(listed, space)).transpose()
 }
 
-/// What the cache on disk has of an image, verified; it is read into `space`.
+/// The verified code of an image in the cache on disk, read into `space`.
 pub(super) fn on_disk<'s>(
     cache: &ModuleCache,
     wanted: &Wanted<'_>,
@@ -26,7 +26,7 @@ pub(super) fn on_disk<'s>(
     disk.get(&key(cache, wanted), space)
 }
 
-/// What the code of an image is kept under.
+/// The key of the code of an image.
 pub(super) fn key<'k>(cache: &'k ModuleCache, wanted: &'k Wanted<'_>) -> CodeKey<'k> {
     CodeKey { context: cache.context(), image: wanted.digest, name: &wanted.name }
 }

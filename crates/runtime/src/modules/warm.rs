@@ -1,4 +1,4 @@
-//! The warm state as a type: the only source of functions.
+//! The prewarmed modules, the only source of functions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use super::cache::ModuleCache;
 use super::image::ImageKey;
 use super::report::PrewarmReport;
 
-/// A function was needed that is not warm. Compiling it now would stall the step, so it is an
-/// error: name it in the requirements that are prewarmed.
+/// A function that was not prewarmed. Compiling it now would stall the step; add it to the
+/// prewarmed requirements.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{kernel}` of image `{image}` is not warm, and compiling it now would stall the step; add the \
@@ -25,7 +25,7 @@ pub struct JitAfterWarm {
     pub kernel: String,
 }
 
-/// Everything that prewarming made ready. Clones share it.
+/// The prewarmed modules. Clones share them.
 #[derive(Clone)]
 pub struct WarmModules {
     context: Context,
@@ -46,11 +46,10 @@ impl WarmModules {
         Self { context: cache.context().clone(), target, functions, report, misses }
     }
 
-    /// The function `entry` of an image: an embedded one by its name, or a
-    /// [`crate::CustomImage`].
+    /// The function `entry` of an image: an embedded one by name, or a [`crate::CustomImage`].
     ///
     /// # Errors
-    /// [`JitAfterWarm`] when it was not among the requirements.
+    /// [`JitAfterWarm`] if it was not among the requirements.
     pub fn function(
         &self,
         image: impl Into<ImageKey>,
@@ -69,12 +68,12 @@ impl WarmModules {
         &self.context
     }
 
-    /// The SM target that the images are for.
+    /// The SM target of the images.
     pub fn target(&self) -> SmTarget {
         self.target
     }
 
-    /// What prewarming took and left.
+    /// The report of prewarming.
     pub fn report(&self) -> &PrewarmReport {
         &self.report
     }
@@ -89,8 +88,8 @@ impl WarmModules {
         self.len() == 0
     }
 
-    /// Fails unless `planned` more bytes fit in the device memory that is free now, so that a plan
-    /// which cannot work is refused before anything is uploaded.
+    /// Checks that `planned` more bytes fit into free device memory, to refuse an impossible plan
+    /// before anything is uploaded.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], or a failed driver call.

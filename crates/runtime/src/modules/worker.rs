@@ -1,8 +1,8 @@
-//! Processes that compile for another one, over their standard input and output.
+//! Worker processes that compile for another process, over standard input and output.
 //!
-//! A worker first says what its driver and device are, and is used only if they are those of the
-//! process that started it. Then it answers each request, which is a number of threads, a length
-//! and PTX, with a status, a length and code or a message. It ends when its input ends.
+//! A worker first reports its driver and device, and is used only if they match. It answers each
+//! request (a number of threads, a length, PTX) with a status, a length, and code or a message. It
+//! exits when its input ends.
 
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -15,17 +15,17 @@ use super::compiler::WorkerCommand;
 use super::disk::identity;
 use super::job::{Failure, Job};
 
-/// Longer answers than this are none.
+/// Maximum length of an answer.
 const MOST_BYTES: u64 = 1 << 30;
 
 const GOOD: u8 = 1;
 const BAD: u8 = 0;
 
-/// Compiles what is asked for on `input` until it ends, for a process that was started as
-/// [`WorkerCommand`] says. Nothing else may write to `output`.
+/// Compiles requests on `input` until it ends, in a process started by a [`WorkerCommand`]. Nothing
+/// else may write to `output`.
 ///
 /// # Errors
-/// When `input` or `output` fail. What does not compile is answered, and no error.
+/// If `input` or `output` fail. Compile errors are answers.
 pub fn serve(context: &Context, input: impl Read, output: impl Write) -> io::Result<()> {
     let (mut input, mut output) = (BufReader::new(input), BufWriter::new(output));
     answer(&mut output, GOOD, identity(context).as_bytes())?;
@@ -52,9 +52,8 @@ type Request = (usize, String);
 /// A status, and code or a message.
 type Answer = io::Result<(u8, Vec<u8>)>;
 
-/// A started worker, which is ended when it is dropped. A thread of its own talks to it, since it
-/// may take nothing in and give nothing out for as long as it likes; that thread ends with the
-/// pipes.
+/// A worker process, killed when dropped. A thread talks to it, since it may block; the thread ends
+/// with the pipes.
 pub(super) struct Worker {
     child: Child,
     requests: Sender<Request>,
@@ -107,7 +106,7 @@ impl Worker {
     }
 }
 
-/// Passes requests on, and answers back, until either side ends.
+/// Forwards requests and answers until either side ends.
 fn talk(
     (mut input, mut output): (ChildStdin, BufReader<ChildStdout>),
     requests: &Receiver<Request>,

@@ -1,15 +1,14 @@
-//! Buffers of a pass: what they are called, how large they are and how long they live.
+//! The buffers of a pass: name, size and kind.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use retrograph_kernels::View;
 
-/// A typed run of elements of a buffer of a [`Pass`](super::Pass).
+/// A typed range of elements of a buffer of a [`Pass`](super::Pass).
 pub type Slice<T> = View<BufferId, T>;
 
-/// Which pass a buffer belongs to. Passes are numbered within the process, so that a slice of one
-/// pass is never taken for a slice of another.
+/// The pass of a buffer, numbered within the process, to detect slices of other passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PassId(u32);
 
@@ -40,14 +39,14 @@ impl fmt::Debug for BufferId {
     }
 }
 
-/// Who provides the memory of a buffer, and for how long.
+/// The provider and lifetime of a buffer's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BufferKind {
     /// Bound when a program is built; holds its contents between steps.
     External,
-    /// Memory of the program that holds nothing before its first write of each step.
+    /// Allocated by the program; uninitialized before its first write of each step.
     Transient,
-    /// A field of the control block: set by the host before each step, only read by operations.
+    /// A field of the control block: set by the host before each step, read-only for operations.
     Control,
 }
 
@@ -77,7 +76,7 @@ impl Buffer {
         &self.name
     }
 
-    /// Who provides the memory.
+    /// The kind.
     pub fn kind(&self) -> BufferKind {
         self.kind
     }

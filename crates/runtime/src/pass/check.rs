@@ -1,4 +1,4 @@
-//! What an operation must satisfy to enter a pass.
+//! Checks of an operation before it enters a pass.
 
 use retrograph_kernels::{Access, Argument, ParameterKind};
 
@@ -9,7 +9,7 @@ use super::operation::{Operation, OperationKind, declared_accesses};
 use super::{BufferId, Pass};
 
 impl Pass {
-    /// The operation with its joined touches, or the first reason to refuse it.
+    /// The operation with its merged accesses, or the first reason to refuse it.
     pub(super) fn checked(&self, kind: OperationKind) -> Result<Operation, PassError> {
         let name = String::new();
         let mut operation = Operation { name, kind, accesses: Vec::new(), pdl: false };
@@ -39,7 +39,7 @@ impl Pass {
         }
     }
 
-    /// Arguments match the parameters of the kernel in number and type.
+    /// Checks that arguments match the kernel's parameters in number and type.
     fn check_parameters(&self, operation: &Operation) -> Result<(), PassError> {
         let OperationKind::Launch(launch) = &operation.kind else { return Ok(()) };
         let (given, expected) = (launch.arguments.len(), launch.kernel.parameters.len());
@@ -61,7 +61,7 @@ impl Pass {
         }
     }
 
-    /// Custom images are warmed by name, so that one name must mean one text.
+    /// Checks that custom images of the same name have the same text.
     fn check_image(&self, operation: &Operation) -> Result<(), PassError> {
         let OperationKind::Custom(launch) = &operation.kind else { return Ok(()) };
         let clashes = |held: &Operation| match &held.kind {
@@ -77,7 +77,7 @@ impl Pass {
         Ok(())
     }
 
-    /// The slice is ours and lies in its buffer, and controls are only read.
+    /// Checks that the range belongs to this pass, is in its buffer, and does not write a control.
     fn check_bounds(&self, operation: &str, range: &BufferAccess) -> Result<(), PassError> {
         let Some(buffer) = self.buffer(range.buffer) else {
             let (operation, pass) = (operation.to_owned(), self.name.clone());
@@ -98,12 +98,12 @@ impl Pass {
         Ok(())
     }
 
-    /// No two arguments write the same bytes, and none reads what another writes unless the writer
-    /// says that it updates in place.
+    /// Checks that no two arguments write the same bytes, and that none reads what another writes,
+    /// unless the writer declares an update in place.
     fn check_aliasing(&self, operation: &str, accesses: &[BufferAccess]) -> Result<(), PassError> {
         let (mut writes, mut reads): (Vec<_>, Vec<_>) =
             accesses.iter().cloned().partition(|range| range.access.writes());
-        // Reading ahead or not makes no difference here.
+        // Reading ahead makes no difference here.
         reads.iter_mut().for_each(|range| range.access = Access::Read);
         writes.sort_by_key(|range| (range.buffer, range.bytes.start));
         let twice = writes.windows(2).find_map(|pair| overlap(&pair[0], &pair[1]));
@@ -118,7 +118,7 @@ impl Pass {
         }
     }
 
-    /// What is read holds something: an external, a control, or what was written earlier.
+    /// Checks that all bytes that are read are initialized.
     fn check_initialized(&self, operation: &Operation) -> Result<(), PassError> {
         for range in operation.accesses.iter().filter(|range| range.access.reads()) {
             let buffer: &Buffer = &self.buffers[range.buffer.index()];
@@ -142,8 +142,8 @@ fn overlap(one: &BufferAccess, other: &BufferAccess) -> Option<Overlap> {
     (one.buffer == other.buffer && start < end).then_some((one.buffer, start..end))
 }
 
-/// The first overlap of a read with a whole write. Both lists are sorted, and neither overlaps
-/// with itself, so that one walk over both is enough.
+/// The first overlap of a read with a full write. Both lists are sorted and free of overlaps, so one
+/// walk over both is enough.
 fn overlap_of(reads: &[BufferAccess], writes: &[BufferAccess]) -> Option<Overlap> {
     let (mut read, mut write) = (0, 0);
     while let (Some(left), Some(right)) = (reads.get(read), writes.get(write)) {

@@ -1,9 +1,9 @@
 //! The control block: values that change from step to step without changing the program.
 //!
-//! All controls of a pass lie in one device allocation at fixed offsets. [`Controls`] is the image
-//! of that allocation on the host. Declaring the first control appends an operation that takes the
-//! values of the step ([`super::OperationKind::FetchStepParameters`]), so that no value is ever part of a
-//! node, and whatever reads a control waits for it like for any other operation.
+//! All controls of a pass are in one device allocation at fixed offsets; [`Controls`] is its host
+//! copy. Declaring the first control appends an operation that fetches the values of a step
+//! ([`super::OperationKind::FetchStepParameters`]). No value is part of a node, and operations that
+//! read a control depend on the fetch.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use retrograph_kernels::Element;
 use super::buffer::{PassId, Slice};
 use super::ranges::RangeSet;
 
-/// Arrays start where wide loads are aligned, like allocations.
+/// Alignment of arrays, as of allocations, for wide loads.
 const ARRAY_ALIGNMENT: usize = 256;
-/// Single values are packed more tightly.
+/// Alignment of single values.
 const VALUE_ALIGNMENT: usize = 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ struct Field {
     bytes: Range<usize>,
 }
 
-/// Where each control lies in the control block.
+/// The layout of the control block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ControlLayout {
     pass: PassId,
@@ -50,12 +50,12 @@ impl ControlLayout {
         self.bytes
     }
 
-    /// The size on the device: whole groups of 16 bytes.
+    /// The size on the device, a multiple of 16 bytes.
     pub(crate) fn block_bytes(&self) -> usize {
         self.bytes.next_multiple_of(VALUE_ALIGNMENT)
     }
 
-    /// Where the control with this buffer index starts.
+    /// The offset of the control with this buffer index.
     pub(crate) fn offset(&self, buffer: usize) -> Option<usize> {
         self.field(buffer).map(|field| field.bytes.start)
     }
@@ -66,15 +66,15 @@ impl ControlLayout {
     }
 }
 
-/// A control that could not be set, or was not.
+/// A control that could not be set, or has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
     /// The slice is not a control of the pass that made the controls.
     #[error("the slice is not a control of this pass")]
     NotAControl,
 
-    /// The slice does not lie in its control.
-    #[error("elements {elements:?} do not lie in the control `{control}`")]
+    /// The slice exceeds its control.
+    #[error("elements {elements:?} are outside of the control `{control}`")]
     OutsideControl {
         /// The control.
         control: String,
@@ -100,7 +100,7 @@ pub enum ControlError {
         control: String,
     },
 
-    /// The controls were made by another pass, or before the pass declared its last control.
+    /// The controls belong to another pass, or were made before its last control was declared.
     #[error("the controls were made for another pass, or before its last control was declared")]
     OtherLayout,
 }
@@ -121,7 +121,7 @@ pub struct Controls {
     layout: Arc<ControlLayout>,
     bytes: Vec<u8>,
     given: RangeSet,
-    /// Whether every control has a value. It keeps one, and every step asks.
+    /// Whether every control has a value; cached, since every step asks.
     complete: bool,
 }
 
@@ -134,15 +134,15 @@ impl Controls {
     /// Sets a single value.
     ///
     /// # Errors
-    /// When `control` is not one element of a control of this pass.
+    /// If `control` is not one element of a control of this pass.
     pub fn set<T: Element>(&mut self, control: Slice<T>, value: T) -> Result<(), ControlError> {
         self.set_array(control, &[value])
     }
 
-    /// Sets as many values as the slice has elements.
+    /// Sets one value per element of the slice.
     ///
     /// # Errors
-    /// When `control` is not a slice of a control of this pass, or the lengths differ.
+    /// If `control` is not a slice of a control of this pass, or the lengths differ.
     pub fn set_array<T: Element>(
         &mut self,
         control: Slice<T>,
@@ -171,9 +171,9 @@ impl Controls {
         Ok(())
     }
 
-    /// The bytes of the control block, once every control has a value.
+    /// The bytes of the control block, if every control has a value.
     pub(crate) fn complete(&self, layout: &Arc<ControlLayout>) -> Result<&[u8], ControlError> {
-        // Comparing the names in every step would cost more than copying the values.
+        // Comparing names in every step would cost more than copying the values.
         if !Arc::ptr_eq(&self.layout, layout) && *self.layout != **layout {
             return Err(ControlError::OtherLayout);
         }
@@ -182,12 +182,12 @@ impl Controls {
         }
         match self.missing() {
             Some(field) => Err(ControlError::Missing { control: field.name.clone() }),
-            // There is no control at all.
+            // There are no controls.
             None => Ok(&self.bytes),
         }
     }
 
-    /// The first control of which an element has no value.
+    /// The first control with an element without a value.
     fn missing(&self) -> Option<&Field> {
         let missing = |field: &&Field| self.given.first_gap(&field.bytes).is_some();
         self.layout.fields.iter().find(missing)

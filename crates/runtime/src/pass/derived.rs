@@ -1,4 +1,4 @@
-//! What follows from the operations of a pass alone.
+//! Analyses of a pass: requirements, memory plan, edges.
 
 use retrograph_kernels::Access;
 
@@ -11,28 +11,28 @@ use super::requirements::Requirements;
 use super::{Pass, dot};
 
 impl Pass {
-    /// The kernels and custom images that must be warm before a program is built.
+    /// The kernels and custom images to prewarm before a program is built.
     pub fn requirements(&self) -> Requirements {
         Requirements::of(&self.operations)
     }
 
-    /// Where transients lie when memory is shared as [`Reuse::WhenOrdered`] allows.
+    /// The memory plan of the transients with [`Reuse::WhenOrdered`].
     pub fn plan(&self) -> MemoryPlan {
         self.plan_with(Reuse::WhenOrdered)
     }
 
-    /// Where transients lie when memory is shared as `reuse` allows.
+    /// The memory plan of the transients with `reuse`.
     pub fn plan_with(&self, reuse: Reuse) -> MemoryPlan {
         MemoryPlan::new(self, reuse)
     }
 
-    /// Which operations must wait for which, with the memory of [`Pass::plan`].
+    /// The dependencies between operations with the memory plan [`Pass::plan`].
     pub fn edges(&self) -> Edges {
         self.edges_with(&self.plan())
     }
 
-    /// Which operations must wait for which when transients lie as `plan` says: sharing bytes
-    /// orders operations like any other use of the same bytes.
+    /// The dependencies between operations with this memory plan: transients that share bytes order
+    /// operations like any other use of the same bytes.
     pub fn edges_with(&self, plan: &MemoryPlan) -> Edges {
         infer(self.operations.iter().map(Operation::accesses), |range| plan.place(range)).0
     }
@@ -42,9 +42,8 @@ impl Pass {
         self.edges().depth()
     }
 
-    /// Whether nothing of a step writes what `operation` declares as read ahead
-    /// ([`Access::ReadBeforeWait`]), so that it can be let start before what is in front has ended.
-    /// Controls are written in front of all operations.
+    /// Whether no operation of a step writes the ranges that `operation` reads ahead
+    /// ([`Access::ReadBeforeWait`]), which PDL requires. Controls are written in every step.
     pub(crate) fn never_writes_read_ahead(&self, operation: &Operation) -> bool {
         let ahead = operation.accesses().iter().filter(|range| range.access == Access::ReadBeforeWait);
         let written = |ahead: &BufferAccess| {
@@ -62,7 +61,7 @@ impl Pass {
         !ahead.into_iter().any(written)
     }
 
-    /// The edges as a Graphviz drawing in which the longest path stands out.
+    /// The edges as a Graphviz drawing with the longest path highlighted.
     pub fn to_dot(&self) -> String {
         dot::draw(self, &self.edges())
     }

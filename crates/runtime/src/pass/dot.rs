@@ -5,8 +5,7 @@ use std::fmt::Write;
 
 use super::{Edge, Edges, Hazard, OpId, Pass};
 
-/// The drawing. Operations and edges of one longest path are red: nothing that leaves this path as
-/// it is makes the graph shallower.
+/// Draws `pass` with one longest path in red.
 pub(super) fn draw(pass: &Pass, edges: &Edges) -> String {
     let path = edges.longest_path();
     let on_path: HashSet<OpId> = path.iter().copied().collect();
@@ -25,8 +24,7 @@ pub(super) fn draw(pass: &Pass, edges: &Edges) -> String {
     dot
 }
 
-/// Solid where data flows, dashed where memory is used again, dotted where nothing but the width is
-/// limited.
+/// Solid for data flow, dashed for memory reuse, dotted for limited concurrency.
 fn style(edge: &Edge, red: bool) -> String {
     let line = match edge.hazard {
         Hazard::ReadAfterWrite => "solid",

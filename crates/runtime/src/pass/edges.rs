@@ -1,9 +1,8 @@
-//! Which operations must wait for which, inferred from the bytes that they touch.
+//! Dependencies between operations, inferred from the bytes that they access.
 //!
-//! Operations are walked in order. For every run of bytes the last writer and the readers since
-//! are known; a reader waits for the writer, a writer waits for both. Edges that other edges imply
-//! are left out, so that the graph has as few as possible: the driver pays for each one when it
-//! instantiates, and starts a node when its last edge is satisfied.
+//! Operations are visited in order. For every range of bytes, the last writer and the readers since
+//! are known; a reader waits for the writer, a writer for both. Edges that others imply are omitted
+//! (transitive reduction), since every edge costs instantiation and launch time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -22,7 +21,7 @@ pub enum Hazard {
     WriteAfterRead,
     /// It overwrites what the other wrote.
     WriteAfterWrite,
-    /// None: the edge only limits how many operations run side by side.
+    /// None: the edge only limits concurrency.
     Width,
 }
 
@@ -37,11 +36,11 @@ pub struct Edge {
     pub hazard: Hazard,
 }
 
-/// The edges of a pass, without those that others imply.
+/// The edges of a pass, transitively reduced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edges {
     pub(super) incoming: Vec<Vec<Edge>>,
-    /// The number of operations on the longest path that ends at each one.
+    /// The level of each operation: the length of the longest path that ends there.
     pub(super) levels: Vec<u32>,
 }
 
@@ -54,7 +53,7 @@ impl Edges {
     /// The operation at a position.
     ///
     /// # Panics
-    /// When there is none, as slices do.
+    /// If there is none.
     pub fn operation(&self, at: usize) -> OpId {
         assert!(at < self.operations(), "there is no operation {at}");
         OpId(at as u32)
@@ -75,7 +74,7 @@ impl Edges {
         &self.incoming[operation.index()]
     }
 
-    /// Every edge, by the operation at which it ends.
+    /// Every edge, ordered by the operation at which it ends.
     pub fn iter(&self) -> impl Iterator<Item = &Edge> {
         self.incoming.iter().flatten()
     }
@@ -85,31 +84,33 @@ impl Edges {
         self.levels.iter().max().map_or(0, |&level| level as usize)
     }
 
-    /// All operations level by level, in each those first that have the longest path behind them.
-    /// Every operation comes behind those that it waits for.
+    /// All operations level by level, a topological order. Within a level, those with the longest path
+    /// to the end come first.
     pub(crate) fn by_level(&self) -> Vec<OpId> {
-        let behind = self.behind();
+        let remaining = self.remaining();
         let mut order: Vec<OpId> = (0..self.operations()).map(|at| OpId(at as u32)).collect();
         let reverse = std::cmp::Reverse;
-        order.sort_by_key(|at| (self.levels[at.index()], reverse(behind[at.index()]), at.index()));
+        order.sort_by_key(|at| {
+            (self.levels[at.index()], reverse(remaining[at.index()]), at.index())
+        });
         order
     }
 
-    /// How many levels later each operation could run without making the longest path longer.
+    /// The slack of each operation: how many levels later it could run without a longer longest path.
     pub(crate) fn slack(&self) -> Vec<u32> {
         let depth = self.depth() as u32;
-        let pairs = self.levels.iter().zip(self.behind());
-        pairs.map(|(level, behind)| depth - level - behind).collect()
+        let pairs = self.levels.iter().zip(self.remaining());
+        pairs.map(|(level, remaining)| depth - level - remaining).collect()
     }
 
-    /// The number of operations on the longest path behind each one.
-    fn behind(&self) -> Vec<u32> {
-        let mut behind = vec![0_u32; self.operations()];
+    /// The number of operations on the longest path after each one.
+    fn remaining(&self) -> Vec<u32> {
+        let mut remaining = vec![0_u32; self.operations()];
         for edge in self.incoming.iter().rev().flatten() {
             let (from, to) = (edge.from.index(), edge.to.index());
-            behind[from] = behind[from].max(behind[to] + 1);
+            remaining[from] = remaining[from].max(remaining[to] + 1);
         }
-        behind
+        remaining
     }
 
     /// Appends an operation with the edges that end at it.
@@ -135,8 +136,8 @@ impl Edges {
     }
 }
 
-/// The edges between operations with these touches when touches lie where `place` says, and who
-/// comes before whom.
+/// Infers the edges between operations with these accesses, located by `place`, and the ancestor
+/// relation.
 pub(crate) fn infer<'a, O>(
     operations: O,
     place: impl Fn(&BufferAccess) -> Place,
@@ -167,8 +168,8 @@ where
     (edges, ancestors)
 }
 
-/// Keeps the edges that no other of `found` implies. Later parents come first: a parent that is an
-/// ancestor of another parent has a lower number, so that it meets the other's ancestors already.
+/// Keeps the edges of `found` that no other implies. Later parents come first: a parent that is an
+/// ancestor of another parent has a lower number.
 pub(super) fn reduced(found: &mut Vec<Edge>, ancestors: &mut Ancestors) -> Vec<Edge> {
     found.sort_by_key(|edge| (std::cmp::Reverse(edge.from), edge.hazard as u8));
     found.dedup_by_key(|edge| edge.from);
@@ -184,7 +185,7 @@ pub(super) fn reduced(found: &mut Vec<Edge>, ancestors: &mut Ancestors) -> Vec<E
     kept
 }
 
-/// Who touched a run of bytes last.
+/// The last writer of a range of bytes, and the readers since.
 #[derive(Clone, Debug)]
 struct Segment {
     end: usize,
@@ -192,14 +193,14 @@ struct Segment {
     readers: Vec<OpId>,
 }
 
-/// Runs of bytes of one space, by their start; runs that nobody touched are absent.
+/// Accessed ranges of one space, by start.
 #[derive(Default)]
 struct Segments {
     by_start: BTreeMap<usize, Segment>,
 }
 
 impl Segments {
-    /// Reports whom an access to `bytes` waits for.
+    /// Reports the operations that an access to `bytes` waits for.
     fn waits(&self, bytes: Range<usize>, writes: bool, report: &mut impl FnMut(OpId, Hazard)) {
         let before = self.by_start.range(..=bytes.start).next_back();
         let first = before.map_or(bytes.start, |(&start, _)| start);
@@ -215,7 +216,7 @@ impl Segments {
         }
     }
 
-    /// Notes that `by` touched `bytes`.
+    /// Notes that `by` accessed `bytes`.
     fn note_access(&mut self, bytes: Range<usize>, writes: bool, by: OpId) {
         self.split(bytes.start);
         self.split(bytes.end);
@@ -250,7 +251,7 @@ impl Segments {
         }
     }
 
-    /// Makes a segment boundary at `at` if a segment spans it.
+    /// Splits the segment that spans `at`.
     fn split(&mut self, at: usize) {
         let Some((_, segment)) = self.by_start.range_mut(..at).next_back() else { return };
         if segment.end > at {
@@ -281,13 +282,13 @@ mod tests {
 
     #[test]
     fn levels_come_in_order_and_in_each_the_longest_path_first() {
-        // Two branches behind operation 0: 1 alone, and 2, 3, 4; both end in 5.
+        // Two branches after operation 0: 1, and 2, 3, 4; both end in 5.
         let edges = edges(&[(0, 1), (0, 2), (2, 3), (3, 4), (1, 5), (4, 5)], 6);
         assert_eq!(edges.by_level(), [0, 2, 1, 3, 4, 5].map(OpId));
     }
 
     #[test]
-    fn slack_is_what_the_longest_path_leaves() {
+    fn slack_is_measured_against_the_longest_path() {
         let edges = edges(&[(0, 1), (0, 2), (2, 3), (3, 4), (1, 5), (4, 5)], 7);
         assert_eq!(edges.slack(), [0, 2, 0, 0, 0, 0, 4]);
     }

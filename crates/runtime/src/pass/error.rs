@@ -1,4 +1,4 @@
-//! Why an operation cannot be part of a pass.
+//! The error of appending an operation to a pass.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use retrograph_kernels::KernelError;
 
 use crate::library::MatrixShape;
 
-/// An operation that was refused. The pass is as it was before.
+/// An operation that was refused. The pass is unchanged.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PassError {
     /// The constructor of a kernel refused its operands.
@@ -23,13 +23,13 @@ pub enum PassError {
     },
 
     /// A slice is longer than its buffer.
-    #[error("`{operation}` touches bytes {bytes:?} of `{buffer}`, which has {buffer_bytes} bytes")]
+    #[error("`{operation}` accesses bytes {bytes:?} of `{buffer}`, which has {buffer_bytes} bytes")]
     OutsideBuffer {
         /// The operation.
         operation: String,
         /// The buffer.
         buffer: String,
-        /// The bytes that would be touched.
+        /// The bytes that would be accessed.
         bytes: Range<usize>,
         /// The size of the buffer.
         buffer_bytes: usize,
@@ -37,15 +37,15 @@ pub enum PassError {
 
     /// A transient is read before it is written in the same step.
     #[error(
-        "`{operation}` reads bytes {bytes:?} of the transient `{buffer}`, which nothing has \
-         written yet"
+        "`{operation}` reads bytes {bytes:?} of the transient `{buffer}`, which no earlier operation \
+         writes"
     )]
     ReadBeforeWrite {
         /// The operation.
         operation: String,
         /// The transient.
         buffer: String,
-        /// The first run of bytes that holds nothing.
+        /// The first uninitialized range.
         bytes: Range<usize>,
     },
 
@@ -59,12 +59,12 @@ pub enum PassError {
         operation: String,
         /// The buffer.
         buffer: String,
-        /// The bytes that both touch.
+        /// The bytes that both access.
         bytes: Range<usize>,
     },
 
     /// A control would be written.
-    #[error("`{operation}` writes the control `{buffer}`; controls are set by the host alone")]
+    #[error("`{operation}` writes the control `{buffer}`; only the host sets controls")]
     WritesControl {
         /// The operation.
         operation: String,
@@ -87,7 +87,7 @@ pub enum PassError {
         target_len: usize,
     },
 
-    /// The number of arguments is not the number of parameters of the kernel.
+    /// The number of arguments differs from the number of parameters.
     #[error("`{operation}` has {given} arguments, and its kernel takes {expected}")]
     ArgumentCount {
         /// The operation.
@@ -98,7 +98,7 @@ pub enum PassError {
         expected: usize,
     },
 
-    /// An argument is not of the type of its parameter.
+    /// An argument has another type than its parameter.
     #[error("`{operation}`: argument {index} is not of the type of parameter `{parameter}`")]
     ArgumentKind {
         /// The operation.
@@ -109,10 +109,10 @@ pub enum PassError {
         parameter: &'static str,
     },
 
-    /// Only launches of custom images can be asked to start early.
+    /// PDL can only be enabled for launches of custom images.
     #[error(
-        "`{operation}` is no launch of a custom image; whether kernels of the workspace start \
-         early is `BuildOptions::pdl`"
+        "`{operation}` is not the launch of a custom image; for kernels of the workspace, use \
+         `BuildOptions::pdl`"
     )]
     NotCustom {
         /// The operation; empty if the pass has none of this number.
@@ -130,7 +130,7 @@ pub enum PassError {
         found: usize,
     },
 
-    /// A size of a library's matrix product is more than the library can count.
+    /// A size of a library's matrix product exceeds the library's limit.
     #[error("a library product of {shape:?} has a size of more than 2^31 - 1; split it")]
     MatrixSize {
         /// The sizes.

@@ -5,10 +5,10 @@ use super::error::PassError;
 use super::library::LibraryCall;
 use crate::library::{GemmProblem, MatrixShape};
 
-/// `c = alpha · a · b`, plus what `c` held if it accumulates, in single precision without TF32.
+/// `c = alpha · a · b`, or `c += alpha · a · b` if it accumulates, in f32 without TF32.
 ///
-/// All matrices lie by rows. For one handle, device and version cuBLAS gives the same bits each
-/// time when one stream uses a workspace at a time, which the edges of a pass see to.
+/// All matrices are row-major. Deterministic for one handle, device and cuBLAS version: the edges of
+/// the pass let one product at a time use a workspace.
 #[derive(Clone, Copy, Debug)]
 pub struct LibraryGemm {
     /// `rows × inner`, or `inner × rows` if it is transposed.
@@ -17,8 +17,8 @@ pub struct LibraryGemm {
     pub b: Slice<f32>,
     /// `rows × columns`.
     pub c: Slice<f32>,
-    /// Scratch memory of the library, [`CUBLAS_WORKSPACE_BYTES`](super::CUBLAS_WORKSPACE_BYTES)
-    /// or less. Products that share one wait for each other.
+    /// Scratch memory of the library, [`CUBLAS_WORKSPACE_BYTES`](crate::CUBLAS_WORKSPACE_BYTES)
+    /// or less. Products that share a workspace run one after another.
     pub workspace: Slice<u32>,
     /// The sizes.
     pub shape: MatrixShape,
@@ -28,15 +28,15 @@ pub struct LibraryGemm {
     pub transpose_b: bool,
     /// The factor of the product.
     pub alpha: f32,
-    /// Whether the product is added to what `c` holds.
+    /// Whether the product is added to `c`.
     pub accumulate: bool,
 }
 
 impl LibraryGemm {
-    /// The operation.
+    /// The library call.
     ///
     /// # Errors
-    /// When a size is 0 or too large for cuBLAS, or a slice has another length than its matrix.
+    /// If a size is 0 or too large for cuBLAS, or a slice has another length than its matrix.
     pub fn call(&self) -> Result<LibraryCall, PassError> {
         let MatrixShape { rows, columns, inner } = self.shape;
         for (operand, slice, len) in [

@@ -1,4 +1,4 @@
-//! Work of a library as an operation: what it touches, and who enqueues it.
+//! Library calls as operations: the declared accesses, and the code that enqueues the work.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::library::{GemmProblem, LibraryScope};
 
 type Enqueue = dyn Fn(&LibraryScope<'_>) -> Result<()> + Send + Sync;
 
-/// Work that a library enqueues, with the ranges that it touches, in the order in which
-/// [`LibraryScope::range`] counts them.
+/// Work that a library enqueues, with the ranges that it accesses, in the order of
+/// [`LibraryScope::range`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct LibraryCall {
     name: String,
@@ -21,18 +21,18 @@ pub struct LibraryCall {
     work: LibraryWork,
 }
 
-/// Who enqueues.
+/// The code that enqueues the work.
 #[derive(Clone)]
 pub(crate) enum LibraryWork {
-    /// The caller's own code.
+    /// A closure of the caller.
     Closure(Arc<Enqueue>),
-    /// The cuBLAS that is bound when a program is built.
+    /// The cuBLAS handle that is bound when a program is built.
     Gemm(GemmProblem),
 }
 
 impl LibraryCall {
-    /// The operation `name`, which `enqueue` does: once for each eager step and once for each graph
-    /// that is built, so that it must do the same every time, and must not wait or allocate.
+    /// The operation `name`. `enqueue` is called once per eager step and once per built graph, so it must
+    /// enqueue the same work every time, and must not wait or allocate.
     pub fn new<F>(name: impl Into<String>, enqueue: F) -> Self
     where
         F: Fn(&LibraryScope<'_>) -> Result<()> + Send + Sync + 'static,
@@ -51,12 +51,12 @@ impl LibraryCall {
         self.accesses(slice, Access::Read)
     }
 
-    /// Declares elements that are all written, without being read before.
+    /// Declares elements that are all written, and not read before.
     pub fn writes<T: Element>(self, slice: Slice<T>) -> Self {
         self.accesses(slice, Access::Write)
     }
 
-    /// Declares elements that are changed in place.
+    /// Declares elements that are updated in place.
     pub fn updates<T: Element>(self, slice: Slice<T>) -> Self {
         self.accesses(slice, Access::ReadWrite)
     }
@@ -82,7 +82,7 @@ impl LibraryCall {
 }
 
 impl PartialEq for LibraryWork {
-    /// Code is equal to itself alone.
+    /// Closures are equal only to themselves.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Closure(one), Self::Closure(other)) => Arc::ptr_eq(one, other),

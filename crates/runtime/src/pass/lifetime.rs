@@ -1,4 +1,4 @@
-//! From which operation to which a transient is needed.
+//! Lifetimes of transients: from the first to the last operation that uses them.
 
 use super::Pass;
 use super::buffer::BufferKind;
@@ -6,7 +6,7 @@ use super::buffer::BufferKind;
 /// Alignment of transients, as of driver allocations.
 const ALIGNMENT: usize = 256;
 
-/// A transient with the operations that use it, in order.
+/// A transient, with the operations that use it in order.
 pub(super) struct Lifetime {
     pub(super) buffer: usize,
     pub(super) bytes: usize,
@@ -27,7 +27,7 @@ impl Lifetime {
     }
 }
 
-/// The lifetimes of transients that are used and not empty.
+/// The lifetimes of all used transients.
 pub(super) fn lifetimes(pass: &Pass) -> Vec<Lifetime> {
     let mut uses = vec![Vec::new(); pass.buffers.len()];
     for (at, operation) in pass.operations.iter().enumerate() {

@@ -1,10 +1,9 @@
 //! Passes: lists of operations over named buffers, described before any device exists.
 //!
-//! A [`Pass`] declares buffers, then lists operations in the order in which they would run one
-//! after the other. Every operation goes through one place, which checks its slices and notes the
-//! bytes that it reads and writes. Everything else follows from these notes: which operations
-//! depend on which ([`Pass::edges`]), how transient memory is shared ([`Pass::plan`]), which
-//! kernels must be warm ([`Pass::requirements`]).
+//! A [`Pass`] declares buffers, then lists operations in sequential order. Every operation is checked
+//! in one place, which records the bytes that it reads and writes. From these accesses follow the
+//! dependencies ([`Pass::edges`]), the sharing of transient memory ([`Pass::plan`]) and the kernels to
+//! prewarm ([`Pass::requirements`]).
 //!
 //! ```
 //! use retrograph_runtime::Pass;
@@ -21,8 +20,8 @@
 //! # Ok::<(), retrograph_runtime::PassError>(())
 //! ```
 //!
-//! Absent on purpose: allocation (a program binds memory), values that change between steps
-//! (declare a control), and control flow (build several passes).
+//! Declare a control for a value that changes between steps. A pass has no control flow; build
+//! several passes instead.
 
 mod access;
 mod ancestors;
@@ -77,10 +76,10 @@ pub struct Pass {
     buffers: Vec<Buffer>,
     names: Names,
     operations: Vec<Operation>,
-    /// The bytes of each buffer that hold something at the end of the list so far.
+    /// The initialized bytes of each buffer after the operations so far.
     initialized: Vec<RangeSet>,
     controls: Arc<ControlLayout>,
-    /// The operation that takes the values of controls.
+    /// The operation that fetches the controls.
     fetches_parameters: Option<OpId>,
 }
 
@@ -106,7 +105,7 @@ impl Pass {
         &self.name
     }
 
-    /// Declares a buffer that is bound when a program is built and keeps its contents.
+    /// Declares a buffer that is bound when a program is built, and keeps its contents between steps.
     pub fn external<T: Element>(&mut self, name: impl Into<String>, len: usize) -> Slice<T> {
         let slice = self.declare(name.into(), BufferKind::External, len);
         let held = &mut self.initialized[slice.buffer().index()];
@@ -119,8 +118,8 @@ impl Pass {
         self.declare(name.into(), BufferKind::Transient, len)
     }
 
-    /// Declares a single value that the host sets before each step. The first control of a pass
-    /// also appends the operation that takes the values of all of them.
+    /// Declares a single value that the host sets before each step. The first control of a pass also
+    /// appends the operation that fetches all controls.
     pub fn control<T: Element>(&mut self, name: impl Into<String>) -> Slice<T> {
         self.control_array(name, 1)
     }
@@ -136,8 +135,8 @@ impl Pass {
         slice
     }
 
-    /// Lets the operation that takes controls write this one as well. It stands where the first
-    /// control was declared, and so in front of whatever reads one.
+    /// Adds `control` to the operation that fetches controls. That operation is at the position of the
+    /// first declared control, before any operation that reads one.
     fn fetch(&mut self, control: BufferAccess) {
         if control.bytes.is_empty() {
             return;
@@ -165,16 +164,15 @@ impl Pass {
         Slice::new(id, len)
     }
 
-    /// Names the part of the pass that follows: operations are called `scope/kernel` from here on.
-    /// An empty scope ends it.
+    /// Sets the scope of later operations, which are named `scope/kernel`. An empty scope ends it.
     pub fn set_scope(&mut self, scope: impl Into<String>) {
         self.scope = scope.into();
     }
 
-    /// Appends the launch of a kernel.
+    /// Appends a kernel launch.
     ///
     /// # Errors
-    /// When arguments do not fit the kernel's parameters, or a slice is refused: see [`PassError`].
+    /// If arguments do not match the kernel's parameters, or a slice is refused: see [`PassError`].
     pub fn launch(&mut self, launch: Launch<BufferId>) -> Result<OpId, PassError> {
         self.append(OperationKind::Launch(launch))
     }
@@ -182,7 +180,7 @@ impl Pass {
     /// Appends a copy from `source` to `target` on the device.
     ///
     /// # Errors
-    /// When the lengths differ, or a slice is refused: see [`PassError`].
+    /// If the lengths differ, or a slice is refused: see [`PassError`].
     pub fn copy<T: Element>(
         &mut self,
         source: Slice<T>,
@@ -204,7 +202,7 @@ impl Pass {
     /// Appends a fill of `target` with the 32-bit `pattern`: `0`, or the bits of a float.
     ///
     /// # Errors
-    /// When the slice is refused: see [`PassError`].
+    /// If the slice is refused: see [`PassError`].
     pub fn fill<T: Element>(&mut self, target: Slice<T>, pattern: u32) -> Result<OpId, PassError> {
         const { assert!(size_of::<T>().is_multiple_of(4), "fills work on words of four bytes") };
         let target = BufferArgument::new(target, Access::Write);
@@ -214,26 +212,25 @@ impl Pass {
     /// Appends the launch of an entry point of the caller's own PTX.
     ///
     /// # Safety
-    /// The entry point must take exactly these arguments, and must touch no memory but the byte
-    /// ranges of its buffer arguments, each only as declared.
+    /// The entry point must take exactly these arguments, and must access only the byte ranges of its
+    /// buffer arguments, each as declared.
     ///
     /// # Errors
-    /// When a slice is refused, or another custom image has the same name: see [`PassError`].
+    /// If a slice is refused, or another custom image has the same name: see [`PassError`].
     pub unsafe fn custom(&mut self, launch: CustomLaunch) -> Result<OpId, PassError> {
         self.append(OperationKind::Custom(launch))
     }
 
-    /// Lets the launch of a custom image start before what it waits for has ended: where all of
-    /// that are kernels, the edges from them are programmatic ones in graphs that are built by
-    /// hand. This is worth it for small kernels, and costs time where many blocks wait on the
-    /// device (`docs/graphs.md`, "Edges that let a kernel start early").
+    /// Enables programmatic dependent launch (PDL) for the launch of a custom image: if all operations
+    /// it depends on are kernels, the edges from them are programmatic in graphs built by hand. PDL
+    /// speeds up small kernels, but slows down graphs in which many waiting blocks occupy the device
+    /// (`docs/graphs.md`).
     ///
-    /// Kernels of the workspace wait by themselves where they can, and are let by
-    /// [`BuildOptions::pdl`](crate::BuildOptions::pdl).
+    /// For kernels of the workspace, see [`BuildOptions::pdl`](crate::BuildOptions::pdl).
     ///
     /// # Safety
-    /// Every thread of the entry point must execute `griddepcontrol.wait` before it touches global
-    /// memory, and before it exits.
+    /// Every thread of the entry point must execute `griddepcontrol.wait` before it accesses global
+    /// memory and before it exits.
     ///
     /// # Errors
     /// [`PassError::NotCustom`].
@@ -250,29 +247,28 @@ impl Pass {
         }
     }
 
-    /// Appends work of a library.
+    /// Appends a library call.
     ///
     /// # Safety
-    /// What the call enqueues must touch no memory but the declared ranges, each only as declared,
-    /// and must be ordered on the stream that it is given: other streams must wait for an event of
-    /// it, and it for events of theirs.
+    /// The enqueued work must access only the declared ranges, each as declared, and must be ordered
+    /// on the given stream: other streams must wait for an event of it, and it for events of theirs.
     ///
     /// # Errors
-    /// When a slice is refused: see [`PassError`].
+    /// If a slice is refused: see [`PassError`].
     pub unsafe fn library(&mut self, call: LibraryCall) -> Result<OpId, PassError> {
         self.append(OperationKind::Library(call))
     }
 
-    /// Appends a matrix product that cuBLAS does; the program needs
+    /// Appends a matrix product by cuBLAS; the program needs
     /// [`Bindings::cublas`](crate::Bindings::cublas).
     ///
     /// # Errors
-    /// When a length does not fit the shape, or a slice is refused: see [`PassError`].
+    /// If a length does not match the shape, or a slice is refused: see [`PassError`].
     pub fn library_gemm(&mut self, gemm: &LibraryGemm) -> Result<OpId, PassError> {
         self.append(OperationKind::Library(gemm.call()?))
     }
 
-    /// The one place through which every operation enters the pass.
+    /// Checks and appends an operation; every operation enters the pass here.
     fn append(&mut self, kind: OperationKind) -> Result<OpId, PassError> {
         let operation = self.checked(kind)?;
         for range in &operation.accesses {
@@ -290,7 +286,7 @@ impl Pass {
             .map_or_else(|| "a buffer of another pass".to_owned(), |held| held.name.clone())
     }
 
-    /// The declaration of `buffer`, or `None` when it belongs to another pass.
+    /// The declaration of `buffer`, or `None` if it belongs to another pass.
     pub fn buffer(&self, buffer: BufferId) -> Option<&Buffer> {
         if buffer.pass == self.id { self.buffers.get(buffer.index()) } else { None }
     }
@@ -308,7 +304,7 @@ impl Pass {
         &self.operations
     }
 
-    /// A host-side value for every control, none of them set yet.
+    /// Host-side values for all controls, not set yet.
     pub fn controls(&self) -> Controls {
         Controls::new(Arc::clone(&self.controls))
     }

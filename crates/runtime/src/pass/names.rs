@@ -1,14 +1,14 @@
-//! Names of buffers.
+//! Unique names of buffers.
 
 use std::collections::HashMap;
 
-/// The names that are taken, each with the number that its next duplicate may have. Messages name
-/// buffers, so that two buffers must not answer to the same name.
+/// The used names, each with the number of its next duplicate. Names are unique because messages name
+/// buffers.
 #[derive(Debug, Default)]
 pub(super) struct Names(HashMap<String, u32>);
 
 impl Names {
-    /// `name` itself, or with the least number from 2 that makes it differ from all before.
+    /// Returns `name`, or `name` with the smallest number from 2 that makes it unique.
     pub(super) fn unique(&mut self, name: String) -> String {
         let Some(mut number) = self.0.get(&name).copied() else {
             self.0.insert(name.clone(), 2);
@@ -21,7 +21,7 @@ impl Names {
                 break numbered;
             }
         };
-        // Names are never given back, so the numbers passed here stay taken.
+        // Names are never released, so skipped numbers stay used.
         self.0.insert(name, number);
         self.0.insert(unique.clone(), 2);
         unique
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn duplicates_get_the_least_number_that_is_free() {
+    fn duplicates_get_the_smallest_free_number() {
         let mut names = Names::default();
         let given = ["a", "a", "b", "a (3)", "a", "a (2)", "a", "a (3)"];
         let unique = given.map(|name| names.unique(name.to_owned()));

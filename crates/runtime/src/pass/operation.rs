@@ -1,4 +1,4 @@
-//! Operations of a pass and the bytes that they touch.
+//! The operations of a pass.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl fmt::Display for OpId {
     }
 }
 
-/// PTX of the caller's own, to be warmed with the kernels of the workspace.
+/// PTX of the caller's own, prewarmed with the kernels of the workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomImage {
     /// The name, unique among the custom images of a pass.
@@ -36,7 +36,7 @@ pub struct CustomImage {
     pub ptx: Arc<str>,
 }
 
-/// A launch of an entry point that the workspace knows nothing about.
+/// A launch of an entry point of the caller's own PTX.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CustomLaunch {
     /// The image that holds the entry point.
@@ -60,33 +60,33 @@ pub enum OperationKind {
     Launch(Launch<BufferId>),
     /// Launches an entry point of a custom image.
     Custom(CustomLaunch),
-    /// Copies bytes from one device range to another of the same size.
+    /// Copies a device range to another of the same size.
     Copy {
-        /// Where from.
+        /// The source.
         source: BufferAccess,
-        /// Where to.
+        /// The destination.
         target: BufferAccess,
     },
     /// Fills a range with a 32-bit pattern.
     Fill {
-        /// Where to.
+        /// The destination.
         target: BufferAccess,
         /// The four bytes that are repeated, little-endian.
         pattern: u32,
     },
-    /// Enqueues whatever a library does.
+    /// Calls a library that enqueues work.
     Library(LibraryCall),
-    /// Takes the values of all controls, which the host has written for this step.
+    /// Fetches all controls, which the host has written for this step.
     FetchStepParameters,
 }
 
-/// One operation: its name, what it does, and every byte that it touches.
+/// An operation: its name, kind and accesses.
 #[derive(Clone, Debug)]
 pub struct Operation {
     pub(crate) name: String,
     pub(crate) kind: OperationKind,
     pub(crate) accesses: Vec<BufferAccess>,
-    /// Whether it may start before what it waits for has ended, since it waits by itself.
+    /// Whether a custom launch has enabled programmatic dependent launch.
     pub(crate) pdl: bool,
 }
 
@@ -96,17 +96,18 @@ impl Operation {
         &self.name
     }
 
-    /// What it does.
+    /// The kind.
     pub fn kind(&self) -> &OperationKind {
         &self.kind
     }
 
-    /// The bytes that it touches, with adjacent ranges of the same access joined.
+    /// The byte ranges that it accesses; adjacent ranges of the same access are merged.
     pub fn accesses(&self) -> &[BufferAccess] {
         &self.accesses
     }
 
-    /// The kernel, `copy` or `fill`, the entry point of a custom image, or the name of a call.
+    /// A short label: the kernel, `copy`, `fill`, the entry point of a custom image, or the name of a
+    /// library call.
     pub fn verb(&self) -> &str {
         match &self.kind {
             OperationKind::Launch(launch) => launch.kernel.name,
@@ -118,7 +119,7 @@ impl Operation {
         }
     }
 
-    /// The arguments of a launch; none for copies and fills.
+    /// The arguments of a launch; empty for other kinds.
     pub(crate) fn arguments(&self) -> &[Argument<BufferId>] {
         match &self.kind {
             OperationKind::Launch(launch) => &launch.arguments,
@@ -127,7 +128,7 @@ impl Operation {
         }
     }
 
-    /// Bytes that it moves, if it moves each once: what it reads, and what it writes.
+    /// Bytes that it reads and writes, each counted once.
     pub(crate) fn moved_bytes(&self) -> usize {
         let bytes = self.accesses.iter().map(|range| {
             let times = usize::from(range.access.reads()) + usize::from(range.access.writes());
@@ -136,7 +137,7 @@ impl Operation {
         bytes.sum()
     }
 
-    /// Whether there is nothing to do on `target`: an empty grid, or an empty range.
+    /// Whether it does nothing on `target`: an empty grid, or an empty range.
     pub(crate) fn is_empty(&self, target: SmTarget) -> bool {
         match &self.kind {
             OperationKind::Copy { target, .. } | OperationKind::Fill { target, .. } => {
@@ -150,7 +151,7 @@ impl Operation {
     }
 }
 
-/// Every touch of `kind`, as declared, without the empty ones.
+/// The declared accesses of `kind`, without empty ones.
 pub(crate) fn declared_accesses(kind: &OperationKind) -> Vec<BufferAccess> {
     let of_arguments = |arguments: &[Argument<BufferId>]| {
         arguments.iter().flat_map(Argument::buffers).cloned().collect::<Vec<_>>()
@@ -161,7 +162,7 @@ pub(crate) fn declared_accesses(kind: &OperationKind) -> Vec<BufferAccess> {
         OperationKind::Copy { source, target } => vec![source.clone(), target.clone()],
         OperationKind::Fill { target, .. } => vec![target.clone()],
         OperationKind::Library(call) => call.declared().to_vec(),
-        // The pass adds them, one control after the other.
+        // The pass adds them, one control after another.
         OperationKind::FetchStepParameters => Vec::new(),
     };
     accesses.retain(|range| !range.bytes.is_empty());

@@ -1,17 +1,17 @@
-//! Where the bytes of a touch really lie.
+//! The memory location of an access.
 
 use std::ops::Range;
 
-/// A space of bytes within which ranges can overlap.
+/// A memory space in which ranges can overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Space {
-    /// One buffer of its own memory.
+    /// A buffer with its own memory.
     Buffer(u32),
-    /// The memory that transients share.
+    /// The arena of the transients.
     Arena,
 }
 
-/// A range of bytes of a space.
+/// A byte range of a space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) space: Space,
@@ -19,7 +19,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The place of bytes of a buffer that shares its memory with no other.
+    /// The place of an access to a buffer with its own memory.
     pub(crate) fn unshared(range: &super::access::BufferAccess) -> Self {
         Self { space: Space::Buffer(range.buffer.index), bytes: range.bytes.clone() }
     }

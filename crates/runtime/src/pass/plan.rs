@@ -1,20 +1,17 @@
-//! Where transients lie: which of them may share bytes, and how tightly they pack.
+//! The memory plan: offsets of transients in one arena, and which of them share bytes.
 //!
-//! Sharing has a price that is easy to overlook. When a buffer takes the bytes of an earlier one,
-//! its first write must wait for the last use of the earlier one, even if the two have nothing to
-//! do with each other: memory reuse adds edges, and edges are what keeps a graph from running
-//! independent work side by side. [`Reuse`] names the choice:
+//! Sharing memory adds dependencies: if a buffer reuses the bytes of an earlier one, its first write
+//! must wait for the last use of the earlier one, even if the two are otherwise independent. Such
+//! edges prevent concurrency. [`Reuse`] is the choice:
 //!
-//! - [`Reuse::WhenOrdered`] shares bytes only where every use of the earlier buffer already comes
-//!   before every use of the later one. No edge is added, ever; what is given up is memory that
-//!   only the listed order would have freed. In a transformer's backward pass these are mostly the
-//!   inputs of weight-gradient products, which nothing waits for until the gradients are clipped.
-//! - [`Reuse::Full`] shares whatever the listed order allows. It needs least memory, and makes
-//!   parallel branches wait for each other.
+//! - [`Reuse::WhenOrdered`] shares bytes only if every use of the earlier buffer already precedes every
+//!   use of the later one. It adds no edges and needs more memory: in a transformer's backward pass,
+//!   mostly for the inputs of weight-gradient products, which nothing waits for until clipping.
+//! - [`Reuse::Full`] shares whatever the sequential order allows. It needs the least memory, and
+//!   serializes parallel branches.
 //!
-//! [`Reuse::WhenOrdered`] is the default because its cost is known before anything runs (the bytes
-//! are printed) while the cost of extra edges shows only as time. A program falls back to
-//! [`Reuse::Full`] when the device cannot hold the former, and says so in its report.
+//! [`Reuse::WhenOrdered`] is the default. A program falls back to [`Reuse::Full`] if the device memory
+//! is too small, and its report says so.
 
 use super::Pass;
 use super::access::BufferAccess;
@@ -27,12 +24,12 @@ use super::place::{Place, Space};
 /// Which transients may share bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Reuse {
-    /// Those whose uses are ordered by the edges of the pass already, so that no edge is added.
+    /// Those whose uses are already ordered by edges, so that no edge is added.
     #[default]
     WhenOrdered,
-    /// Those whose uses do not interleave in the order of the list.
+    /// Those whose uses do not interleave in sequential order.
     Full,
-    /// None: for looking at the memory of every buffer after a step.
+    /// None: to inspect every buffer after a step.
     Never,
 }
 
@@ -46,7 +43,7 @@ impl std::fmt::Display for Reuse {
     }
 }
 
-/// An offset in one shared arena for every transient of a pass.
+/// The offsets of all transients of a pass in one arena.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
     reuse: Reuse,
@@ -90,18 +87,18 @@ impl MemoryPlan {
         self.peak_bytes
     }
 
-    /// The largest sum of transients that are alive at once in the order of the list: no plan for
-    /// this order can need less.
+    /// The largest sum of transients that are alive at once in sequential order: a lower bound for any
+    /// plan.
     pub fn live_bytes(&self) -> usize {
         self.live_bytes
     }
 
-    /// What the transients would take if none shared bytes with another.
+    /// The sum of all transients without sharing.
     pub fn unshared_bytes(&self) -> usize {
         self.unshared_bytes
     }
 
-    /// Where `buffer` starts in the arena, or `None` when it is no transient or never used.
+    /// The offset of `buffer` in the arena, or `None` if it is not a transient or unused.
     pub fn offset(&self, buffer: BufferId) -> Option<usize> {
         self.offsets.get(buffer.index()).copied().flatten()
     }
@@ -116,7 +113,7 @@ impl MemoryPlan {
     }
 }
 
-/// Which lifetimes end before which begin, by the edges of the pass without any sharing.
+/// The order of lifetimes by the edges of the pass without sharing.
 struct Order {
     ancestors: Ancestors,
     lifetimes: Vec<Ends>,
@@ -128,7 +125,7 @@ struct Ends {
     last: usize,
     /// Operations that come before every use, as a bit set.
     before: Vec<u64>,
-    /// Uses that are not before another use: when these are over, all are.
+    /// Uses that precede no other use: when these have finished, all have.
     final_uses: Vec<usize>,
 }
 
@@ -140,7 +137,7 @@ impl Order {
         Self { ancestors, lifetimes }
     }
 
-    /// Whether one of the two has ended before the other begins.
+    /// Whether one of the two ends before the other begins.
     fn of(&self, one: usize, other: usize) -> bool {
         let (one, other) = (&self.lifetimes[one], &self.lifetimes[other]);
         let (former, latter) = if one.last < other.first { (one, other) } else { (other, one) };
@@ -171,8 +168,8 @@ impl Ends {
     }
 }
 
-/// Offsets and size of the best of several orders of placement. Large buffers first packs best
-/// almost always; by first use wins on some chains, and both together still cost little.
+/// Offsets and size of the better of two placement orders. Largest first is almost always better; by
+/// first use is better for some chains.
 fn pack_best(
     lifetimes: &[Lifetime],
     conflict: impl Fn(usize, usize) -> bool,
@@ -185,7 +182,7 @@ fn pack_best(
     packed.into_iter().min_by_key(|(_, peak)| *peak).expect("two orders are tried")
 }
 
-/// Places buffers in `order`, each in the tightest gap between those that it conflicts with.
+/// Places buffers in `order`, each in the tightest gap between those it conflicts with.
 fn pack(
     lifetimes: &[Lifetime],
     order: &[usize],

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// A set of bytes, kept as sorted ranges that neither overlap nor touch.
+/// A set of bytes, as sorted ranges that are neither overlapping nor adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RangeSet {
     ranges: Vec<Range<usize>>,
@@ -24,7 +24,7 @@ impl RangeSet {
         self.ranges.splice(first..last, [joined]);
     }
 
-    /// The first run of bytes of `range` that is not in the set.
+    /// The first part of `range` that is not in the set.
     pub(crate) fn first_gap(&self, range: &Range<usize>) -> Option<Range<usize>> {
         let mut start = range.start;
         let first = self.ranges.partition_point(|held| held.end <= start);

@@ -1,23 +1,23 @@
-//! What must be warm before a pass can be built: known from the pass alone.
+//! Requirements: the kernels and images to prewarm for a pass.
 
 use retrograph_kernels::ops::FETCH_STEP_PARAMETERS;
 use retrograph_kernels::{Kernel, Problem, SmTarget};
 
 use super::operation::{CustomImage, Operation, OperationKind};
 
-/// The kernels and custom images that the operations of a pass launch, in the order of their first
-/// use. Of a kernel only the entry points are meant that its launches choose, which are known once
-/// the SM target is; looking up each costs the driver about half as much as loading an image.
+/// The kernels and custom images that a pass launches, in the order of first use. Only the entry
+/// points that its launches choose for an SM target are looked up: a lookup costs about half as much
+/// as loading an image.
 #[derive(Clone, Debug, Default)]
 pub struct Requirements {
     embedded: Vec<Embedded>,
     custom: Vec<CustomRequirement>,
 }
 
-/// Something of an embedded image.
+/// A required part of an embedded image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Embedded {
-    /// The entry point that this problem chooses.
+    /// The entry point for this problem.
     Launch(&'static Kernel, Problem),
     /// Every entry point.
     Whole(&'static Kernel),
@@ -59,7 +59,7 @@ impl Requirements {
     }
 
     fn add_custom(&mut self, image: &CustomImage, entry: &str) {
-        // Equal texts are one image to the driver, whatever they are called.
+        // Equal texts are one image, whatever their names.
         let found = self.custom.iter_mut().find(|held| held.image.ptx == image.ptx);
         match found {
             Some(held) if held.entries.iter().any(|known| known == entry) => {}
@@ -71,12 +71,12 @@ impl Requirements {
         }
     }
 
-    /// Adds a kernel with all its entry points, for those who launch it without a pass.
+    /// Adds a kernel with all its entry points, for launches without a pass.
     pub fn insert(&mut self, kernel: &'static Kernel) {
         self.add(Embedded::Whole(kernel));
     }
 
-    /// Adds an entry point of a custom image, for those who launch it without a pass.
+    /// Adds an entry point of a custom image, for launches without a pass.
     pub fn insert_custom(&mut self, image: &CustomImage, entry: &str) {
         self.add_custom(image, entry);
     }
@@ -101,7 +101,7 @@ impl Requirements {
         &self.custom
     }
 
-    /// What either needs, for programs that build several passes.
+    /// The union of both, to prewarm several passes.
     pub fn union(mut self, other: &Self) -> Self {
         other.embedded.iter().for_each(|embedded| self.add(*embedded));
         for custom in &other.custom {

@@ -1,5 +1,4 @@
-//! Edges beyond those that the data needs: a chain, and a limit to how many operations run side by
-//! side.
+//! Edges beyond data dependencies: a chain, and a limit of concurrency.
 
 use super::ancestors::Ancestors;
 use super::edges::{Edge, Edges, Hazard, reduced};
@@ -16,10 +15,10 @@ impl Edges {
         edges
     }
 
-    /// These edges and as many more as it takes that at most `width` operations (or one, for 0) run
-    /// side by side. Operations are dealt to as many lanes, and each waits for the one before it in
-    /// its lane: an operation that it waits for anyway, if a lane ends with one, or else an unused
-    /// lane, or else the lane whose last operation is least deep.
+    /// These edges, and additional ones so that at most `width` operations (at least one) run
+    /// concurrently. Operations are assigned to `width` lanes, and each waits for its predecessor in
+    /// the lane. An operation prefers a lane that ends with one of its dependencies, then an unused
+    /// lane, then the lane whose last operation has the lowest level.
     pub fn limited_to(&self, width: usize) -> Self {
         let mut ancestors = Ancestors::new(self.incoming.len());
         let mut limited = Self { incoming: Vec::new(), levels: Vec::new() };
@@ -32,12 +31,13 @@ impl Edges {
                 })
             };
             let depth = |lane: &usize| limited.levels[lanes[*lane]];
-            let behind = (0..lanes.len()).filter(|&lane| waits_for(lanes[lane])).max_by_key(depth);
+            let dependent =
+                (0..lanes.len()).filter(|&lane| waits_for(lanes[lane])).max_by_key(depth);
             let shallowest = (0..lanes.len()).min_by_key(depth);
             let mut found = incoming.clone();
-            match behind.or(shallowest.filter(|_| lanes.len() >= width)) {
+            match dependent.or(shallowest.filter(|_| lanes.len() >= width)) {
                 Some(lane) => {
-                    if behind.is_none() {
+                    if dependent.is_none() {
                         found.push(width_edge(lanes[lane], at));
                     }
                     lanes[lane] = at;

@@ -21,7 +21,7 @@ const LEGEND_COLUMN: f32 = 300.0;
 const LEGEND_COLUMNS: usize = 4;
 const LEAST_WIDTH: f32 = 1200.0;
 const MOST_WIDTH: f32 = 24_000.0;
-/// The width of an operation in a planned picture: room for a label where there are few levels.
+/// Width of an operation in a picture without times: room for a label if there are few levels.
 const LEVEL: [f32; 2] = [20.0, 150.0];
 /// The width that an operation of the usual time should have in a measured picture.
 const USUAL: f32 = 16.0;
@@ -150,7 +150,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// Edges, those of the longest path last so that they lie on top.
+    /// Edges, with those of the longest path last, on top.
     fn arrows(&self, xml: &mut Xml) {
         let steps: HashSet<(usize, usize)> =
             self.layout.critical.windows(2).map(|pair| (pair[0], pair[1])).collect();
@@ -251,8 +251,7 @@ impl Shown {
     }
 }
 
-/// Light colours that differ as much as possible from those just before: the golden angle apart,
-/// and as red, green and blue, which every viewer knows.
+/// Light colours a golden angle apart, so that consecutive ones differ most.
 fn colour(at: usize) -> String {
     let hue = (at as f32 * 137.508) % 360.0 / 60.0;
     let (light, strength) = if at.is_multiple_of(2) { (0.8, 0.17) } else { (0.7, 0.22) };

@@ -1,16 +1,15 @@
-//! Where each node of a picture lies: from left to right by when it can start, in lanes of nodes
-//! that do not overlap.
+//! The layout of a picture: nodes from left to right by earliest start, in lanes without overlap.
 
 /// Places of nodes with given lengths.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Layout {
-    /// When each node starts at the earliest: when all that it waits for have ended.
+    /// The earliest start of each node: the end of its last dependency.
     pub(super) starts: Vec<f32>,
     /// The lane of each node.
     pub(super) lanes: Vec<usize>,
     /// How many lanes there are.
     pub(super) lane_count: usize,
-    /// When the last node ends.
+    /// The end of the last node.
     pub(super) length: f32,
     /// The nodes of one longest path, in order: no schedule can be shorter than they are.
     pub(super) critical: Vec<usize>,
@@ -34,7 +33,7 @@ impl Layout {
     }
 }
 
-/// The path that ends last; where several do, the one that `Edges::longest_path` takes.
+/// The critical path; of several, the one of `Edges::longest_path`.
 fn critical(ends: &[f32], incoming: &[Vec<usize>]) -> Vec<usize> {
     let last = |one: &usize, other: &usize| ends[*one].total_cmp(&ends[*other]);
     let mut path: Vec<usize> = (0..ends.len()).rev().max_by(last).into_iter().collect();

@@ -1,14 +1,11 @@
-//! Pictures of passes and graphs as SVG: what can run side by side, and what holds the rest up.
+//! SVG pictures of passes and graphs: concurrency and the critical path.
 //!
-//! Operations lie from left to right by when they can start, in lanes of operations that do not
-//! overlap. With times of a [`Profile`] the width of an operation is its time, and the picture
-//! is the fastest schedule that the edges allow if operations took no longer beside each other than
-//! alone; without, every operation is as wide as every other. The longest path is framed in red:
-//! nothing that leaves it as it is makes the graph faster. Colours are scopes. Whoever points at an
-//! operation is told its name, its kernel, the bytes that it touches and its time.
+//! Operations are drawn from left to right by their earliest start, in lanes without overlap. With a
+//! [`Profile`], the width of an operation is its time, and the picture is the fastest schedule that the
+//! edges allow, without contention; otherwise all operations are equally wide. The longest path is
+//! framed in red. Colours are scopes. A tooltip shows the name, kernel, bytes and time of an operation.
 //!
-//! A picture is text alone: no scripts, and fonts of whoever shows it. It has a view box and a size
-//! in pixels, so that viewers can both fit and enlarge it.
+//! The SVG has no scripts and embeds no fonts. It has a view box and a size in pixels.
 
 mod draw;
 mod layout;
@@ -19,18 +16,18 @@ use retrograph_driver::{Graph, Profile, Result};
 
 use crate::pass::{Edges, Hazard, Operation, Pass};
 
-/// What is drawn, whatever it is made from.
+/// The content of a picture.
 struct Picture {
     title: String,
     remarks: Vec<String>,
     nodes: Vec<Shown>,
-    /// Each leads from a node to a later one.
+    /// Edges from a node to a later one.
     edges: Vec<Arrow>,
     /// Whether times are known.
     timed: bool,
 }
 
-/// A node as it is shown.
+/// A drawn node.
 struct Shown {
     name: String,
     scope: String,
@@ -42,13 +39,13 @@ struct Shown {
 struct Arrow {
     from: usize,
     to: usize,
-    /// Whether data flows along it; otherwise memory is used again.
+    /// Whether data flows along it; otherwise memory is reused.
     data: bool,
 }
 
 impl Pass {
-    /// The pass as an SVG picture, with the times of `profile` where one is given, which must be
-    /// of a program of this pass.
+    /// Draws the pass as an SVG picture, with the times of `profile` if given, which must come from a
+    /// program of this pass.
     ///
     /// ```
     /// use retrograph_runtime::Pass;
@@ -101,7 +98,7 @@ pub fn graph_to_svg(graph: &Graph, profile: Option<&Profile>) -> Result<String> 
 }
 
 impl Picture {
-    /// Operations that do not reach the device take no time.
+    /// Sets the times; operations that do not reach the device take none.
     fn set_times(&mut self, profile: Option<&Profile>) {
         let Some(profile) = profile else { return };
         let times = profile.times(self.nodes.len());

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
-/// An XML text under construction. Elements that are open when it is finished are closed.
+/// An XML text under construction. Open elements are closed at the end.
 #[derive(Debug, Default)]
 pub(super) struct Xml {
     text: String,
@@ -57,7 +57,7 @@ impl Xml {
     }
 }
 
-/// Passes text on without what has a meaning in XML, or none at all: names come from outside.
+/// Escapes text, and drops characters that are invalid in XML.
 struct Escaped<'a>(&'a mut String);
 
 impl fmt::Write for Escaped<'_> {
