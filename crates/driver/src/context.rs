@@ -236,12 +236,12 @@ impl Context {
     /// Checks that `other` is this context.
     ///
     /// # Errors
-    /// [`Error::ForeignContext`] with `what`, the object that belongs to `other`.
+    /// [`Error::WrongContext`] with `what`, the object that belongs to `other`.
     pub fn same(&self, other: &Self, what: &'static str) -> Result<()> {
         if self.identity() == other.identity() {
             return Ok(());
         }
-        Err(Error::ForeignContext { what })
+        Err(Error::WrongContext { what })
     }
 
     /// Identifies this context among the live ones.

@@ -51,8 +51,8 @@ struct Inner {
 }
 
 impl Driver {
-    /// Loads and initializes the driver library of this machine. Several loads share the contexts of
-    /// the devices; see [`crate::Context::new`].
+    /// Loads and initializes the driver library of this machine. Several loads share the contexts
+    /// of the devices; see [`crate::Context::new`].
     ///
     /// # Errors
     /// [`Error::NoDriver`], [`Error::UnusableDriver`], [`Error::DriverTooOld`], or a failed driver
@@ -74,8 +74,8 @@ impl Driver {
         Self::loaded(unsafe { DriverTable::load_from(path) }, Some(path))
     }
 
-    /// Initializes a driver with a given function table, and keeps `keep_alive` as long as the table
-    /// is used.
+    /// Initializes a driver with a given function table, and keeps `keep_alive` as long as the
+    /// table is used.
     ///
     /// # Safety
     /// Every function of the table must behave like the driver function of its name, and must stay

@@ -129,7 +129,7 @@ pub enum Error {
     },
     /// Two objects of different contexts were used together.
     #[error("{what} belongs to another context")]
-    ForeignContext {
+    WrongContext {
         /// The object.
         what: &'static str,
     },
@@ -158,7 +158,7 @@ pub enum Error {
     },
     /// A node belongs to another graph.
     #[error("the node belongs to another graph")]
-    ForeignNode,
+    WrongGraph,
     /// A graph allocates or frees memory when it runs, which was not asked for.
     #[error("the graph has {nodes} memory allocation or free node(s), which were not asked for")]
     MemoryNodes {

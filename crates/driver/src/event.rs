@@ -73,7 +73,7 @@ impl Event {
     /// If that wait fails too, as in a lost context.
     pub(crate) fn mark(&self, stream: &Stream) -> Result<()> {
         self.record(stream).or_else(|error| {
-            tracing::warn!(%error, "an event could not be recorded; waiting for the stream instead");
+            tracing::warn!(%error, "no event was recorded; waiting for the stream instead");
             stream.synchronize()
         })
     }

@@ -95,8 +95,8 @@ impl Stream {
         let mut arguments = launch.arguments.pointers();
         let (function, pointers) = (launch.function.raw(), arguments.as_mut_ptr());
         let (stream, extra) = (self.raw(), std::ptr::null_mut());
-        // SAFETY: the arguments were checked against the parameters if these are known, they outlive
-        // the call, and the caller upholds the rest.
+        // SAFETY: the arguments were checked against the parameters if these are known, they
+        // outlive the call, and the caller upholds the rest.
         unsafe {
             call!(
                 self.context(),
@@ -108,8 +108,8 @@ impl Stream {
     /// Enqueues a copy from host to device.
     ///
     /// # Safety
-    /// Both ranges must be valid and unused by other work until the copy has finished; in a capture,
-    /// in every replay. Pageable host memory may also be read before this returns.
+    /// Both ranges must be valid and unused by other work until the copy has finished; in a
+    /// capture, in every replay. Pageable host memory may also be read before this returns.
     ///
     /// # Errors
     /// If the driver fails.
@@ -189,8 +189,8 @@ impl Stream {
         Ok(status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE)
     }
 
-    /// Waits for all work on the stream, for a release that is retried if this fails. A capture that
-    /// was begun by other means than this crate is not disturbed.
+    /// Waits for all work on the stream, for a release that is retried if this fails. A capture
+    /// that was begun by other means than this crate is not disturbed.
     pub(crate) fn wait_to_release(&self, driver: &Driver) -> Result<(), CallError> {
         let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         // SAFETY: the stream lives, and the place is valid.

@@ -1,16 +1,17 @@
-//! What each update strategy costs: programs of 10, 100 and 1000 nodes are bound to other
-//! memory again and again, every update strategy is forced, and results are compared with those of programs
-//! that were built for the memory.
+//! What each update strategy costs: programs of 10, 100 and 1000 nodes are bound to other memory
+//! again and again, every update strategy is forced, and results are compared with those of
+//! programs that were built for the memory.
 //!
 //! ```text
 //! rebind_costs                 # on the GPU: JSON lines with medians in microseconds
 //! rebind_costs --simulated     # checks only: no times, since they would mean nothing
 //! ```
 //!
-//! Each line has the update strategy (`rung`), the nodes of the graph, the nodes that name a moved buffer, the host
-//! time of the rebind, and the time from the start of a step to the end of its work on the device:
-//! for the first step behind a rebind, which may pay for it, and for the one after that. Lines of
-//! the update strategy `build` are of programs that are built anew, for comparison.
+//! Each line has the update strategy (`rung`), the nodes of the graph, the nodes that name a moved
+//! buffer, the host time of the rebind, and the time from the start of a step to the end of its
+//! work on the device: for the first step behind a rebind, which may pay for it, and for the one
+//! after that. Lines of the update strategy `build` are of programs that are built anew, for
+//! comparison.
 
 use std::error::Error;
 use std::io::Write;

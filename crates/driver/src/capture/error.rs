@@ -13,8 +13,8 @@ pub struct CaptureError {
     /// an error.
     pub first: Option<FirstFailure>,
     /// The error that the body returned, or why the capture could not begin. If the body returned
-    /// `Ok` and no call failed: [`crate::Error::CaptureLost`] with the place at which the stream was
-    /// found not to capture.
+    /// `Ok` and no call failed: [`crate::Error::CaptureLost`] with the place at which the stream
+    /// was found not to capture.
     pub cause: Option<Box<dyn std::error::Error + Send + Sync>>,
     /// The code of the end of the capture, 901 for a broken one; `None` if it never began.
     pub end: Option<CUresult>,

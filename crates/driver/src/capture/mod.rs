@@ -24,10 +24,10 @@
 //!
 //! A capture is lost if its thread allocates, frees, waits, queries or loads a module meanwhile.
 //! The safe functions of this crate refuse such calls with
-//! [`Error::RefusedDuringCapture`](crate::Error::RefusedDuringCapture) before they reach the driver,
-//! and release dropped objects after the capture has ended. Waiting for the whole context breaks
-//! the captures of all threads, so no thread may wait for it, and nothing is freed, while any thread
-//! captures in it.
+//! [`Error::RefusedDuringCapture`](crate::Error::RefusedDuringCapture) before they reach the
+//! driver, and release dropped objects after the capture has ended. Waiting for the whole context
+//! breaks the captures of all threads, so no thread may wait for it, and nothing is freed, while
+//! any thread captures in it.
 //!
 //! Library calls can still break a capture. A lost capture accepts no more work: after the first
 //! failure, whatever its thread enqueues is refused on every stream with
@@ -38,7 +38,8 @@
 //! The first failing call returns the cause (900, 902–908); later calls and the end of the capture
 //! return 901. If a capture fails, or its body returns an error or panics, then:
 //!
-//! 1. The capture is ended on its own stream and thread, and once more if the stream still captures.
+//! 1. The capture is ended on its own stream and thread, and once more if the stream still
+//!    captures.
 //! 2. The returned graph is destroyed, and dropped objects are released.
 //! 3. The stream is retired if it still captures; otherwise a wait tests whether it works.
 //!

@@ -209,7 +209,7 @@ impl GraphExec {
     /// Checks that the node belongs to the template, and makes the context current.
     fn check_node(&self, node: Node) -> Result<()> {
         if node.graph != self.graph {
-            return Err(Error::ForeignNode);
+            return Err(Error::WrongGraph);
         }
         self.context.bind()
     }

@@ -264,8 +264,8 @@ impl Graph {
         unsafe { call!(self.context, cuGraphDebugDotPrint(self.raw, text.as_ptr(), flags)) }
     }
 
-    /// Nodes and edges in the DOT language, labelled by [`Graph::label`]. [`Graph::write_dot`] writes
-    /// all parameters.
+    /// Nodes and edges in the DOT language, labelled by [`Graph::label`]. [`Graph::write_dot`]
+    /// writes all parameters.
     ///
     /// # Errors
     /// If the driver fails.

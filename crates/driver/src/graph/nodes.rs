@@ -181,8 +181,8 @@ impl Graph {
     /// Makes `later` run after `earlier`.
     ///
     /// # Errors
-    /// If a node belongs to another graph, the edge exists, or the driver fails. A cycle is detected
-    /// when the graph is instantiated.
+    /// If a node belongs to another graph, the edge exists, or the driver fails. A cycle is
+    /// detected when the graph is instantiated.
     pub fn add_edge(&mut self, earlier: Node, later: Node) -> Result<()> {
         self.check_nodes(&[earlier, later])?;
         self.context.bind()?;
@@ -211,8 +211,8 @@ impl Graph {
     /// before it exits.
     ///
     /// # Errors
-    /// If a node belongs to another graph or is no kernel node, the edge exists, the driver fails, or
-    /// it does not support edge data (CUDA 12.3 introduced it).
+    /// If a node belongs to another graph or is no kernel node, the edge exists, the driver fails,
+    /// or it does not support edge data (CUDA 12.3 introduced it).
     pub unsafe fn add_programmatic_edge(&mut self, earlier: Node, later: Node) -> Result<()> {
         self.check_nodes(&[earlier, later])?;
         self.context.bind()?;

@@ -90,7 +90,7 @@ impl Graph {
     /// Checks that all `nodes` belong to this graph.
     pub(crate) fn check_nodes(&self, nodes: &[Node]) -> Result<()> {
         let own = nodes.iter().all(|node| node.graph == self.raw);
-        if own { Ok(()) } else { Err(Error::ForeignNode) }
+        if own { Ok(()) } else { Err(Error::WrongGraph) }
     }
 
     pub(crate) fn node(&self, raw: CUgraphNode) -> Node {

@@ -12,8 +12,8 @@ use crate::error::Result;
 /// asynchronously.
 ///
 /// A caller that enqueues a copy with [`Stream::copy_to_device`](crate::Stream::copy_to_device)
-/// promises not to write the slice until the copy has finished. Dropping the buffer during a copy is
-/// safe: freeing waits for the context.
+/// promises not to write the slice until the copy has finished. Dropping the buffer during a copy
+/// is safe: freeing waits for the context.
 pub struct PinnedBuffer<T: Pod> {
     pages: Pages,
     data: *mut T,

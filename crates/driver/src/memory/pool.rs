@@ -31,8 +31,8 @@
 //!
 //! # When a part is reused
 //!
-//! A buffer may have been used on any stream, and the pool does not know on which. A dropped part is
-//! therefore handed out again only after a wait for the whole context, which covers all work
+//! A buffer may have been used on any stream, and the pool does not know on which. A dropped part
+//! is therefore handed out again only after a wait for the whole context, which covers all work
 //! enqueued before the drop. The pool waits only if nothing else fits, and once for all parts
 //! dropped so far.
 //!

@@ -1,8 +1,8 @@
 //! Staging of host values for asynchronous uploads: a ring of pinned slots.
 //!
-//! A copy may run long after it was enqueued, so a slot is reused only after an event recorded after
-//! its last copy. Recording an event costs about as much as a copy; slots therefore come in groups
-//! with one event each. The host can be at least one group of copies ahead of the device.
+//! A copy may run long after it was enqueued, so a slot is reused only after an event recorded
+//! after its last copy. Recording an event costs about as much as a copy; slots therefore come in
+//! groups with one event each. The host can be at least one group of copies ahead of the device.
 
 use crate::context::Context;
 use crate::error::Result;

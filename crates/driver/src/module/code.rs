@@ -1,6 +1,7 @@
 //! Checks on compiled images before they reach the driver.
 //!
-//! The driver is not given the length of an image, so it would read past the end of a truncated one.
+//! The driver is not given the length of an image, so it would read past the end of a truncated
+//! one.
 
 use crate::context::Context;
 

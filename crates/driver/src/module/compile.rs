@@ -71,8 +71,8 @@ impl Linker<'_> {
 impl Drop for Linker<'_> {
     fn drop(&mut self) {
         if self.state != CUlinkState::NULL {
-            // SAFETY: the linker was made above. The check notes a fault that surfaces here; nothing
-            // else can be done about a failure.
+            // SAFETY: the linker was made above. The check notes a fault that surfaces here;
+            // nothing else can be done about a failure.
             let _ = unsafe { call!(self.context, cuLinkDestroy(self.state)) };
         }
     }

@@ -32,7 +32,8 @@ impl Module {
     /// Looks up an entry point and its parameter sizes, if the driver reports them.
     ///
     /// # Errors
-    /// If there is no such entry point, or the driver fails; [`crate::Error::RefusedDuringCapture`].
+    /// If there is no such entry point, or the driver fails;
+    /// [`crate::Error::RefusedDuringCapture`].
     pub fn function(&self, name: &str) -> Result<Function> {
         self.look_up(name, None)
     }

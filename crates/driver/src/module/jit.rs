@@ -39,8 +39,8 @@ impl Jit {
         Self { info, errors, options, values }
     }
 
-    /// Count, options and values. `self` must outlive the call, or the linker, that receives them and
-    /// must not change meanwhile.
+    /// Count, options and values. `self` must outlive the call, or the linker, that receives them
+    /// and must not change meanwhile.
     pub(super) fn arguments(&mut self) -> (u32, *mut CUjit_option, *mut *mut c_void) {
         (self.options.len() as u32, self.options.as_mut_ptr(), self.values.as_mut_ptr())
     }

@@ -28,8 +28,8 @@ impl From<Error> for LoadError {
 }
 
 impl LoadError {
-    /// Whether another form of the same image may work, such as its PTX instead of its machine code:
-    /// neither the context nor a lack of memory is the cause.
+    /// Whether another form of the same image may work, such as its PTX instead of its machine
+    /// code: neither the context nor a lack of memory is the cause.
     pub fn is_of_image(&self) -> bool {
         match &self.error {
             Error::Call(call) => !call.is_sticky() && !call.is_out_of_memory(),
@@ -55,8 +55,8 @@ impl Module {
         unsafe { load(context, text.as_ptr()) }
     }
 
-    /// Loads compiled code: a cubin, or what [`compile_ptx`](super::compile_ptx) returned. Its length
-    /// is checked first.
+    /// Loads compiled code: a cubin, or what [`compile_ptx`](super::compile_ptx) returned. Its
+    /// length is checked first.
     ///
     /// # Errors
     /// As [`Module::load_ptx`].

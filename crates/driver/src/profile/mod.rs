@@ -11,13 +11,13 @@
 //! | with a record between every two nodes | [`Profile::operations`], each alone on the device |
 //!
 //! Records serialize nodes that would otherwise overlap. The phases therefore add up to more than
-//! the step, and the operations to more than the phases; the differences show the gain from overlap.
-//! A record itself takes time: back-to-back records are [`Profile::record_ms`] apart. That time is
-//! part of every phase and operation and is not subtracted, so times of that size are not
+//! the step, and the operations to more than the phases; the differences show the gain from
+//! overlap. A record itself takes time: back-to-back records are [`Profile::record_ms`] apart. That
+//! time is part of every phase and operation and is not subtracted, so times of that size are not
 //! meaningful.
 //!
-//! All times are medians over the replays. A profile of a simulated device says SIMULATED: its times
-//! are those of the CPU that executes the kernels and say nothing about a GPU.
+//! All times are medians over the replays. A profile of a simulated device says SIMULATED: its
+//! times are those of the CPU that executes the kernels and say nothing about a GPU.
 
 mod show;
 mod timed;

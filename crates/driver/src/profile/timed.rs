@@ -29,8 +29,8 @@ struct Laps {
 impl Timed {
     /// Adds a record before each group of `graph` and after the last, and instantiates the graph. A
     /// group starts when the previous one has ended; edges within a group stay as they are. Every
-    /// node must be in one group, and no edge may lead to an earlier group: instantiating would fail
-    /// because of the cycle.
+    /// node must be in one group, and no edge may lead to an earlier group: instantiating would
+    /// fail because of the cycle.
     ///
     /// # Errors
     /// If a node belongs to another graph, the groups make a cycle, or the driver fails.

@@ -102,7 +102,7 @@ fn objects_of_two_contexts_do_not_mix() {
     let other = Context::new(&driver, DeviceIndex(1)).unwrap();
     let buffer = DeviceBuffer::<u32>::zeroed(&other, 1).unwrap();
     let error = buffer.upload(&device.stream, &[1]).unwrap_err();
-    assert_eq!(error, Error::ForeignContext { what: "the stream" });
+    assert_eq!(error, Error::WrongContext { what: "the stream" });
     let error = Context::new(&driver, DeviceIndex(2)).unwrap_err();
     assert_eq!(error, Error::NoSuchDevice { index: 2, count: 2 });
 }

@@ -1,7 +1,7 @@
 //! The device of a test: a simulated driver of its own, or the GPU that `RETROGRAPH_DEVICE` names
-//! (`cuda:0`). With `RETROGRAPH_REQUIRE_GPU=1` a missing GPU is a failure; otherwise the tests report
-//! that they fall back to the simulated driver. `RETROGRAPH_REQUIRE_GPUS=2` does the same for tests of
-//! two devices.
+//! (`cuda:0`). With `RETROGRAPH_REQUIRE_GPU=1` a missing GPU is a failure; otherwise the tests
+//! report that they fall back to the simulated driver. `RETROGRAPH_REQUIRE_GPUS=2` does the same
+//! for tests of two devices.
 
 use std::env;
 use std::process::Command;

@@ -96,10 +96,10 @@ fn nodes_of_another_graph_are_refused() {
     let mut one = Graph::new(&context).unwrap();
     let mut two = Graph::new(&context).unwrap();
     let node = one.add_empty(&[]).unwrap();
-    assert_eq!(two.add_empty(&[node]).unwrap_err(), Error::ForeignNode);
-    assert_eq!(two.kind(node).unwrap_err(), Error::ForeignNode);
+    assert_eq!(two.add_empty(&[node]).unwrap_err(), Error::WrongGraph);
+    assert_eq!(two.kind(node).unwrap_err(), Error::WrongGraph);
     let own = two.add_empty(&[]).unwrap();
-    assert_eq!(two.add_edge(node, own).unwrap_err(), Error::ForeignNode);
+    assert_eq!(two.add_edge(node, own).unwrap_err(), Error::WrongGraph);
 }
 
 #[test]
@@ -163,13 +163,13 @@ fn copies_and_fills_of_an_exec_can_be_set_and_keep_their_kind() {
     };
     let mut exec = graph.instantiate().unwrap();
     let mut other = Graph::new(&context).unwrap();
-    let foreign = other.add_empty(&[]).unwrap();
+    let wrong = other.add_empty(&[]).unwrap();
     // SAFETY: as above, and the graph lives.
     unsafe {
         exec.set_copy_params(copied, &DeviceCopy { source: at(2), ..copy }).unwrap();
         exec.set_fill_params(filled, &DeviceFill { pattern: 9, ..fill }).unwrap();
-        assert_eq!(exec.set_copy_params(foreign, &copy).unwrap_err(), Error::ForeignNode);
-        assert_eq!(exec.set_fill_params(foreign, &fill).unwrap_err(), Error::ForeignNode);
+        assert_eq!(exec.set_copy_params(wrong, &copy).unwrap_err(), Error::WrongGraph);
+        assert_eq!(exec.set_fill_params(wrong, &fill).unwrap_err(), Error::WrongGraph);
         assert!(exec.set_fill_params(copied, &fill).is_err(), "a copy does not become a fill");
     }
     exec.launch(&stream).unwrap();
@@ -230,7 +230,7 @@ fn graphs_of_two_contexts_do_not_mix() {
     let mut graph = Graph::new(&here).unwrap();
     let child = Graph::new(&there).unwrap();
     let error = graph.add_child(&child, &[]).unwrap_err();
-    assert_eq!(error, Error::ForeignContext { what: "the child graph" });
+    assert_eq!(error, Error::WrongContext { what: "the child graph" });
 }
 
 #[test]

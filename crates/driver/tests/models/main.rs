@@ -1,7 +1,7 @@
 //! All interleavings of captures and releases, checked by the model checker `loom`.
 //!
-//! The file of the lock itself is included here, with the checker's locks in place of those that the
-//! crate uses.
+//! The file of the lock itself is included here, with the checker's locks in place of those that
+//! the crate uses.
 
 #[path = "../../src/locks/capture_lock.rs"]
 #[allow(dead_code, reason = "the models do not call everything")]

@@ -54,7 +54,7 @@ pub enum BundleError {
     },
     /// The file is not a bundle.
     #[error("{} is not a bundle; make one with `Bundle::write`", path.display())]
-    BoundLibraryCall {
+    NotABundle {
         /// The file.
         path: PathBuf,
     },
@@ -217,7 +217,7 @@ impl Bundle {
         let there = found.min(HEAD_BYTES as u64) as usize;
         file.read_exact(&mut head[..there]).map_err(failed)?;
         if !head.starts_with(MAGIC) {
-            return Err(BundleError::BoundLibraryCall { path: path.to_owned() });
+            return Err(BundleError::NotABundle { path: path.to_owned() });
         }
         require(HEAD_BYTES as u64)?;
         let number = |at| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);

@@ -7,8 +7,8 @@ use super::buffer::BufferId;
 /// A range of bytes of a buffer, and how an operation accesses it.
 pub type BufferAccess = BufferArgument<BufferId>;
 
-/// Merges adjacent and overlapping ranges of the same buffer and access: lists of tensors declare one
-/// range per chunk, which analyses do not need.
+/// Merges adjacent and overlapping ranges of the same buffer and access: lists of tensors declare
+/// one range per chunk, which analyses do not need.
 pub(crate) fn joined(mut accesses: Vec<BufferAccess>) -> Vec<BufferAccess> {
     accesses.sort_by_key(|range| (range.buffer, access_rank(range.access), range.bytes.start));
     accesses.dedup_by(|next, kept| {

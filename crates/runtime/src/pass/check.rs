@@ -81,7 +81,7 @@ impl Pass {
     fn check_bounds(&self, operation: &str, range: &BufferAccess) -> Result<(), PassError> {
         let Some(buffer) = self.buffer(range.buffer) else {
             let (operation, pass) = (operation.to_owned(), self.name.clone());
-            return Err(PassError::ForeignSlice { operation, pass });
+            return Err(PassError::WrongPass { operation, pass });
         };
         if range.bytes.end > buffer.bytes() {
             return Err(PassError::OutsideBuffer {
@@ -142,8 +142,8 @@ fn overlap(one: &BufferAccess, other: &BufferAccess) -> Option<Overlap> {
     (one.buffer == other.buffer && start < end).then_some((one.buffer, start..end))
 }
 
-/// The first overlap of a read with a full write. Both lists are sorted and free of overlaps, so one
-/// walk over both is enough.
+/// The first overlap of a read with a full write. Both lists are sorted and free of overlaps, so
+/// one walk over both is enough.
 fn overlap_of(reads: &[BufferAccess], writes: &[BufferAccess]) -> Option<Overlap> {
     let (mut read, mut write) = (0, 0);
     while let (Some(left), Some(right)) = (reads.get(read), writes.get(write)) {

@@ -84,8 +84,8 @@ impl Edges {
         self.levels.iter().max().map_or(0, |&level| level as usize)
     }
 
-    /// All operations level by level, a topological order. Within a level, those with the longest path
-    /// to the end come first.
+    /// All operations level by level, a topological order. Within a level, those with the longest
+    /// path to the end come first.
     pub(crate) fn by_level(&self) -> Vec<OpId> {
         let remaining = self.remaining();
         let mut order: Vec<OpId> = (0..self.operations()).map(|at| OpId(at as u32)).collect();
@@ -96,7 +96,8 @@ impl Edges {
         order
     }
 
-    /// The slack of each operation: how many levels later it could run without a longer longest path.
+    /// The slack of each operation: how many levels later it could run without a longer longest
+    /// path.
     pub(crate) fn slack(&self) -> Vec<u32> {
         let depth = self.depth() as u32;
         let pairs = self.levels.iter().zip(self.remaining());

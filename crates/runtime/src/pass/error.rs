@@ -15,7 +15,7 @@ pub enum PassError {
 
     /// A slice belongs to another pass.
     #[error("`{operation}` is given a slice of another pass; declare the buffer in `{pass}`")]
-    ForeignSlice {
+    WrongPass {
         /// The operation.
         operation: String,
         /// The pass that refuses it.
@@ -37,8 +37,8 @@ pub enum PassError {
 
     /// A transient is read before it is written in the same step.
     #[error(
-        "`{operation}` reads bytes {bytes:?} of the transient `{buffer}`, which no earlier operation \
-         writes"
+        "`{operation}` reads bytes {bytes:?} of the transient `{buffer}`, which no earlier \
+         operation writes"
     )]
     ReadBeforeWrite {
         /// The operation.

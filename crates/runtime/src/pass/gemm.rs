@@ -7,8 +7,8 @@ use crate::library::{GemmProblem, MatrixShape};
 
 /// `c = alpha · a · b`, or `c += alpha · a · b` if it accumulates, in f32 without TF32.
 ///
-/// All matrices are row-major. Deterministic for one handle, device and cuBLAS version: the edges of
-/// the pass let one product at a time use a workspace.
+/// All matrices are row-major. Deterministic for one handle, device and cuBLAS version: the edges
+/// of the pass let one product at a time use a workspace.
 #[derive(Clone, Copy, Debug)]
 pub struct LibraryGemm {
     /// `rows × inner`, or `inner × rows` if it is transposed.

@@ -31,8 +31,8 @@ pub(crate) enum LibraryWork {
 }
 
 impl LibraryCall {
-    /// The operation `name`. `enqueue` is called once per eager step and once per built graph, so it must
-    /// enqueue the same work every time, and must not wait or allocate.
+    /// The operation `name`. `enqueue` is called once per eager step and once per built graph, so
+    /// it must enqueue the same work every time, and must not wait or allocate.
     pub fn new<F>(name: impl Into<String>, enqueue: F) -> Self
     where
         F: Fn(&LibraryScope<'_>) -> Result<()> + Send + Sync + 'static,

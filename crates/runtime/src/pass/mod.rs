@@ -1,9 +1,9 @@
 //! Passes: lists of operations over named buffers, described before any device exists.
 //!
-//! A [`Pass`] declares buffers, then lists operations in sequential order. Every operation is checked
-//! in one place, which records the bytes that it reads and writes. From these accesses follow the
-//! dependencies ([`Pass::edges`]), the sharing of transient memory ([`Pass::plan`]) and the kernels to
-//! prewarm ([`Pass::requirements`]).
+//! A [`Pass`] declares buffers, then lists operations in sequential order. Every operation is
+//! checked in one place, which records the bytes that it reads and writes. From these accesses
+//! follow the dependencies ([`Pass::edges`]), the sharing of transient memory ([`Pass::plan`]) and
+//! the kernels to prewarm ([`Pass::requirements`]).
 //!
 //! ```
 //! use retrograph_runtime::Pass;
@@ -105,7 +105,8 @@ impl Pass {
         &self.name
     }
 
-    /// Declares a buffer that is bound when a program is built, and keeps its contents between steps.
+    /// Declares a buffer that is bound when a program is built, and keeps its contents between
+    /// steps.
     pub fn external<T: Element>(&mut self, name: impl Into<String>, len: usize) -> Slice<T> {
         let slice = self.declare(name.into(), BufferKind::External, len);
         let held = &mut self.initialized[slice.buffer().index()];
@@ -118,8 +119,8 @@ impl Pass {
         self.declare(name.into(), BufferKind::Transient, len)
     }
 
-    /// Declares a single value that the host sets before each step. The first control of a pass also
-    /// appends the operation that fetches all controls.
+    /// Declares a single value that the host sets before each step. The first control of a pass
+    /// also appends the operation that fetches all controls.
     pub fn control<T: Element>(&mut self, name: impl Into<String>) -> Slice<T> {
         self.control_array(name, 1)
     }
@@ -135,8 +136,8 @@ impl Pass {
         slice
     }
 
-    /// Adds `control` to the operation that fetches controls. That operation is at the position of the
-    /// first declared control, before any operation that reads one.
+    /// Adds `control` to the operation that fetches controls. That operation is at the position of
+    /// the first declared control, before any operation that reads one.
     fn fetch(&mut self, control: BufferAccess) {
         if control.bytes.is_empty() {
             return;
@@ -212,8 +213,8 @@ impl Pass {
     /// Appends the launch of an entry point of the caller's own PTX.
     ///
     /// # Safety
-    /// The entry point must take exactly these arguments, and must access only the byte ranges of its
-    /// buffer arguments, each as declared.
+    /// The entry point must take exactly these arguments, and must access only the byte ranges of
+    /// its buffer arguments, each as declared.
     ///
     /// # Errors
     /// If a slice is refused, or another custom image has the same name: see [`PassError`].
@@ -221,10 +222,10 @@ impl Pass {
         self.append(OperationKind::Custom(launch))
     }
 
-    /// Enables programmatic dependent launch (PDL) for the launch of a custom image: if all operations
-    /// it depends on are kernels, the edges from them are programmatic in graphs built by hand. PDL
-    /// speeds up small kernels, but slows down graphs in which many waiting blocks occupy the device
-    /// (`docs/graphs.md`).
+    /// Enables programmatic dependent launch (PDL) for the launch of a custom image: if all
+    /// operations it depends on are kernels, the edges from them are programmatic in graphs built
+    /// by hand. PDL speeds up small kernels, but slows down graphs in which many waiting blocks
+    /// occupy the device (`docs/graphs.md`).
     ///
     /// For kernels of the workspace, see [`BuildOptions::pdl`](crate::BuildOptions::pdl).
     ///
@@ -250,8 +251,9 @@ impl Pass {
     /// Appends a library call.
     ///
     /// # Safety
-    /// The enqueued work must access only the declared ranges, each as declared, and must be ordered
-    /// on the given stream: other streams must wait for an event of it, and it for events of theirs.
+    /// The enqueued work must access only the declared ranges, each as declared, and must be
+    /// ordered on the given stream: other streams must wait for an event of it, and it for events
+    /// of theirs.
     ///
     /// # Errors
     /// If a slice is refused: see [`PassError`].

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-/// The used names, each with the number of its next duplicate. Names are unique because messages name
-/// buffers.
+/// The used names, each with the number of its next duplicate. Names are unique because messages
+/// name buffers.
 #[derive(Debug, Default)]
 pub(super) struct Names(HashMap<String, u32>);
 

@@ -106,8 +106,8 @@ impl Operation {
         &self.accesses
     }
 
-    /// A short label: the kernel, `copy`, `fill`, the entry point of a custom image, or the name of a
-    /// library call.
+    /// A short label: the kernel, `copy`, `fill`, the entry point of a custom image, or the name of
+    /// a library call.
     pub fn verb(&self) -> &str {
         match &self.kind {
             OperationKind::Launch(launch) => launch.kernel.name,

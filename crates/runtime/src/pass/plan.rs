@@ -1,17 +1,18 @@
 //! The memory plan: offsets of transients in one arena, and which of them share bytes.
 //!
-//! Sharing memory adds dependencies: if a buffer reuses the bytes of an earlier one, its first write
-//! must wait for the last use of the earlier one, even if the two are otherwise independent. Such
-//! edges prevent concurrency. [`Reuse`] is the choice:
+//! Sharing memory adds dependencies: if a buffer reuses the bytes of an earlier one, its first
+//! write must wait for the last use of the earlier one, even if the two are otherwise independent.
+//! Such edges prevent concurrency. [`Reuse`] is the choice:
 //!
-//! - [`Reuse::WhenOrdered`] shares bytes only if every use of the earlier buffer already precedes every
-//!   use of the later one. It adds no edges and needs more memory: in a transformer's backward pass,
-//!   mostly for the inputs of weight-gradient products, which nothing waits for until clipping.
+//! - [`Reuse::WhenOrdered`] shares bytes only if every use of the earlier buffer already precedes
+//!   every use of the later one. It adds no edges and needs more memory: in a transformer's
+//!   backward pass, mostly for the inputs of weight-gradient products, which nothing waits for
+//!   until clipping.
 //! - [`Reuse::Full`] shares whatever the sequential order allows. It needs the least memory, and
 //!   serializes parallel branches.
 //!
-//! [`Reuse::WhenOrdered`] is the default. A program falls back to [`Reuse::Full`] if the device memory
-//! is too small, and its report says so.
+//! [`Reuse::WhenOrdered`] is the default. A program falls back to [`Reuse::Full`] if the device
+//! memory is too small, and its report says so.
 
 use super::Pass;
 use super::access::BufferAccess;
@@ -87,8 +88,8 @@ impl MemoryPlan {
         self.peak_bytes
     }
 
-    /// The largest sum of transients that are alive at once in sequential order: a lower bound for any
-    /// plan.
+    /// The largest sum of transients that are alive at once in sequential order: a lower bound for
+    /// any plan.
     pub fn live_bytes(&self) -> usize {
         self.live_bytes
     }
@@ -168,8 +169,8 @@ impl Ends {
     }
 }
 
-/// Offsets and size of the better of two placement orders. Largest first is almost always better; by
-/// first use is better for some chains.
+/// Offsets and size of the better of two placement orders. Largest first is almost always better;
+/// by first use is better for some chains.
 fn pack_best(
     lifetimes: &[Lifetime],
     conflict: impl Fn(usize, usize) -> bool,

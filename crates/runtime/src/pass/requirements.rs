@@ -6,8 +6,8 @@ use retrograph_kernels::{Kernel, Problem, SmTarget};
 use super::operation::{CustomImage, Operation, OperationKind};
 
 /// The kernels and custom images that a pass launches, in the order of first use. Only the entry
-/// points that its launches choose for an SM target are looked up: a lookup costs about half as much
-/// as loading an image.
+/// points that its launches choose for an SM target are looked up: a lookup costs about half as
+/// much as loading an image.
 #[derive(Clone, Debug, Default)]
 pub struct Requirements {
     embedded: Vec<Embedded>,

@@ -16,9 +16,9 @@ impl Edges {
     }
 
     /// These edges, and additional ones so that at most `width` operations (at least one) run
-    /// concurrently. Operations are assigned to `width` lanes, and each waits for its predecessor in
-    /// the lane. An operation prefers a lane that ends with one of its dependencies, then an unused
-    /// lane, then the lane whose last operation has the lowest level.
+    /// concurrently. Operations are assigned to `width` lanes, and each waits for its predecessor
+    /// in the lane. An operation prefers a lane that ends with one of its dependencies, then an
+    /// unused lane, then the lane whose last operation has the lowest level.
     pub fn limited_to(&self, width: usize) -> Self {
         let mut ancestors = Ancestors::new(self.incoming.len());
         let mut limited = Self { incoming: Vec::new(), levels: Vec::new() };

@@ -1,9 +1,10 @@
 //! SVG pictures of passes and graphs: concurrency and the critical path.
 //!
-//! Operations are drawn from left to right by their earliest start, in lanes without overlap. With a
-//! [`Profile`], the width of an operation is its time, and the picture is the fastest schedule that the
-//! edges allow, without contention; otherwise all operations are equally wide. The longest path is
-//! framed in red. Colours are scopes. A tooltip shows the name, kernel, bytes and time of an operation.
+//! Operations are drawn from left to right by their earliest start, in lanes without overlap. With
+//! a [`Profile`], the width of an operation is its time, and the picture is the fastest schedule
+//! that the edges allow, without contention; otherwise all operations are equally wide. The longest
+//! path is framed in red. Colours are scopes. A tooltip shows the name, kernel, bytes and time of
+//! an operation.
 //!
 //! The SVG has no scripts and embeds no fonts. It has a view box and a size in pixels.
 
@@ -44,8 +45,8 @@ struct Arrow {
 }
 
 impl Pass {
-    /// Draws the pass as an SVG picture, with the times of `profile` if given, which must come from a
-    /// program of this pass.
+    /// Draws the pass as an SVG picture, with the times of `profile` if given, which must come from
+    /// a program of this pass.
     ///
     /// ```
     /// use retrograph_runtime::Pass;

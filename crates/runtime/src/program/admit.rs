@@ -235,8 +235,8 @@ fn expected_of(step: &Step) -> Option<NodeContents> {
     })
 }
 
-/// Whether a node has the expected parameters. Drivers before 12.4 do not report arguments; then only
-/// function and geometry are compared.
+/// Whether a node has the expected parameters. Drivers before 12.4 do not report arguments; then
+/// only function and geometry are compared.
 fn holds(expected: &NodeContents, held: &Contents) -> bool {
     match (expected, held) {
         (NodeContents::Launch(expected), Err(Unread::Arguments(held))) => {

@@ -108,9 +108,9 @@ fn add_node(graph: &mut Graph, step: &Step, after: &[Node]) -> Result<Node> {
     match &step.command {
         Command::Launch { function, geometry, arguments } => {
             let launch = KernelLaunch { function, geometry: *geometry, arguments };
-            // SAFETY: the launch's constructor (or the caller of `Pass::custom`) checked its lengths
-            // and the pass its slices; the graph keeps the buffers alive, and edges order conflicting
-            // operations.
+            // SAFETY: the launch's constructor (or the caller of `Pass::custom`) checked its
+            // lengths and the pass its slices; the graph keeps the buffers alive, and edges order
+            // conflicting operations.
             unsafe { graph.add_kernel(&launch, after) }
         }
         &Command::Copy { target, source, bytes } => {

@@ -86,7 +86,7 @@ impl Bindings {
     fn check_names(&self, wanted: &Wanted) -> Result<(), BuildError> {
         for &id in self.bound.keys() {
             match wanted.buffers.get(id.index()).filter(|buffer| buffer.id == id) {
-                None => return Err(BuildError::ForeignBinding { pass: wanted.pass.clone() }),
+                None => return Err(BuildError::WrongPass { pass: wanted.pass.clone() }),
                 Some(buffer) if buffer.kind != BufferKind::External => {
                     return Err(BuildError::NotExternal { buffer: buffer.name.clone() });
                 }

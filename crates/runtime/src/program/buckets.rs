@@ -1,7 +1,7 @@
 //! Buckets: sizes to which shapes are rounded up, so that few programs serve many shapes.
 //!
-//! A graph is built for one shape. If the shape varies, such as the length of a text, one program is
-//! built per bucket, and data are padded to the smallest bucket that fits.
+//! A graph is built for one shape. If the shape varies, such as the length of a text, one program
+//! is built per bucket, and data are padded to the smallest bucket that fits.
 //!
 //! ```
 //! use retrograph_runtime::program::Buckets;

@@ -44,10 +44,10 @@
 //!
 //! # Memory
 //!
-//! The programs of a cache run one at a time, so their transients share one arena. Build the largest
-//! shape first: the others then add only their control blocks and tables. An arena that must grow is
-//! replaced, and the old one is freed with its last program. Bound buffers and the driver's memory
-//! for graphs are not part of the budget.
+//! The programs of a cache run one at a time, so their transients share one arena. Build the
+//! largest shape first: the others then add only their control blocks and tables. An arena that
+//! must grow is replaced, and the old one is freed with its last program. Bound buffers and the
+//! driver's memory for graphs are not part of the budget.
 
 use retrograph_driver::Stream;
 
@@ -152,16 +152,16 @@ pub struct ProgramCache<const N: usize, T = ()> {
 }
 
 impl<const N: usize, T> ProgramCache<N, T> {
-    /// An empty cache. `modules` must have every kernel that the passes of all buckets launch: entry
-    /// points may differ by size, see [`Buckets::sizes`].
+    /// An empty cache. `modules` must have every kernel that the passes of all buckets launch:
+    /// entry points may differ by size, see [`Buckets::sizes`].
     pub fn new(modules: &WarmModules, buckets: [Buckets; N], options: CacheOptions) -> Self {
         let (modules, statistics) = (modules.clone(), CacheStatistics::default());
         Self { modules, buckets, options, entries: Vec::new(), arena: None, uses: 0, statistics }
     }
 
-    /// Returns the program for `shape`, and builds it from `describe` if it is not cached. The least
-    /// recently used programs are then evicted until the budget is met, which waits for their last
-    /// steps. During the build, the old programs still exist.
+    /// Returns the program for `shape`, and builds it from `describe` if it is not cached. The
+    /// least recently used programs are then evicted until the budget is met, which waits for their
+    /// last steps. During the build, the old programs still exist.
     ///
     /// # Errors
     /// See [`CacheError`]; [`BuildError::OverBudget`] if the program alone exceeds the budget.
@@ -218,8 +218,8 @@ impl<const N: usize, T> ProgramCache<N, T> {
         Ok(self.entries.len() - 1)
     }
 
-    /// Evicts the least recently used program after waiting for its last step; returns whether there
-    /// was one.
+    /// Evicts the least recently used program after waiting for its last step; returns whether
+    /// there was one.
     pub fn evict_least_recent(&mut self) -> bool {
         let oldest = self.entries.iter().enumerate().min_by_key(|(_, entry)| entry.last_used);
         let Some((at, _)) = oldest else { return false };
@@ -270,8 +270,8 @@ impl<const N: usize, T> Cached<'_, N, T> {
         &self.entry.pass
     }
 
-    /// The program. Steps go through [`Cached::step`], so that programs that share memory run one at
-    /// a time.
+    /// The program. Steps go through [`Cached::step`], so that programs that share memory run one
+    /// at a time.
     pub fn program(&self) -> &Program {
         &self.entry.program
     }

@@ -1,11 +1,11 @@
 //! The ring of controls: slots in pinned memory, from which the device fetches a step's controls.
 //!
 //! The first operation of a step is a kernel that fetches the next slot ([`FetchStepParameters`]). The
-//! driver copies nothing, so a step is one call besides making the context current. Host stores before
-//! a launch are visible to its kernels: accesses to shared memory are ordered by streams and events
-//! (CUDA C++ Programming Guide, "Mapped Memory"), and volatile ones are strong and of system scope
-//! (PTX ISA, "Memory Consistency Model"). Pinned memory has the same address on the device (CUDA
-//! driver API, "Unified Addressing").
+//! driver copies nothing, so a step is one call besides making the context current. Host stores
+//! before a launch are visible to its kernels: accesses to shared memory are ordered by streams and
+//! events (CUDA C++ Programming Guide, "Mapped Memory"), and volatile ones are strong and of system
+//! scope (PTX ISA, "Memory Consistency Model"). Pinned memory has the same address on the device
+//! (CUDA driver API, "Unified Addressing").
 //!
 //! The device counts its fetches in the same memory. A slot is rewritten only after it was fetched;
 //! the host reads the count when it runs out of slots, so no event is needed. If the count does not
@@ -80,9 +80,9 @@ impl ControlRing {
             self.wait(stream)?;
         }
         let slot = self.slot();
-        // SAFETY: the slot is in the memory and holds the values, which all have the same length. The
-        // device does not read it: it has fetched the previous values, and enqueued launches fetch
-        // earlier slots.
+        // SAFETY: the slot is in the memory and holds the values, which all have the same length.
+        // The device does not read it: it has fetched the previous values, and enqueued launches
+        // fetch earlier slots.
         unsafe {
             let target = slot.add(Layout::SLOT_HEADER_WORDS).cast::<u8>();
             target.copy_from_nonoverlapping(values.as_ptr(), values.len());
@@ -137,8 +137,8 @@ impl ControlRing {
 
     /// Number of fetches by the device.
     fn count(&self) -> u32 {
-        // SAFETY: the word is the first of the memory, which lives as long as `self`, and both sides
-        // access it only atomically.
+        // SAFETY: the word is the first of the memory, which lives as long as `self`, and both
+        // sides access it only atomically.
         unsafe { AtomicU32::from_ptr(self.words) }.load(Ordering::Acquire)
     }
 

@@ -1,11 +1,12 @@
 //! A cost model of graph shapes, with measured constants.
 //!
-//! The constants are those of an NVIDIA H200 with driver 580 (`docs/hardware/2026-11-21-graph-costs`);
-//! the tests check the model against every row of that record. Times differ on other devices, but the
-//! model only compares shapes of the same operations, which depends on ratios.
+//! The constants are those of an NVIDIA H200 with driver 580
+//! (`docs/hardware/2026-11-21-graph-costs`); the tests check the model against every row of that
+//! record. Times differ on other devices, but the model only compares shapes of the same
+//! operations, which depends on ratios.
 //!
-//! The model takes a kernel's time as that of its memory traffic, so predictions are lower bounds. It
-//! ignores contention between concurrent kernels, which cost up to a third in that record.
+//! The model takes a kernel's time as that of its memory traffic, so predictions are lower bounds.
+//! It ignores contention between concurrent kernels, which cost up to a third in that record.
 
 use std::time::Duration;
 

@@ -8,8 +8,8 @@ use retrograph_driver_sys::CUgraphExecUpdateResult;
 use crate::modules::JitAfterWarm;
 use crate::pass::ControlError;
 
-/// A program that could not be built. Nothing has run, nothing leaks, and the stream is usable unless
-/// the context is lost.
+/// A program that could not be built. Nothing has run, nothing leaks, and the stream is usable
+/// unless the context is lost.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -33,7 +33,7 @@ pub enum BuildError {
 
     /// A binding names a buffer of another pass.
     #[error("a binding names a buffer of another pass than `{pass}`")]
-    ForeignBinding {
+    WrongPass {
         /// The pass that was to be built.
         pass: String,
     },
@@ -124,8 +124,8 @@ pub enum BuildError {
     #[error(transparent)]
     Capture(#[from] CaptureError),
 
-    /// A graph has more or fewer nodes than its operations account for, so it would compute something
-    /// else.
+    /// A graph has more or fewer nodes than its operations account for, so it would compute
+    /// something else.
     #[error("the graph has {nodes} nodes, and its operations account for {expected}")]
     NodeCount {
         /// Nodes of the graph.
@@ -183,11 +183,11 @@ pub enum StepError {
         cause: Error,
     },
 
-    /// The device has fetched more or fewer step parameters than it was given, although nothing is in
-    /// flight, so no step can be trusted to see its own. Later steps are refused.
+    /// The device has fetched more or fewer step parameters than it was given, although nothing is
+    /// in flight, so no step can be trusted to see its own. Later steps are refused.
     #[error(
         "the device is {by} steps behind in fetching step parameters, although nothing is in \
-         flight; build the program again, and launch its graph by other means only between its steps"
+         flight; build the program again, and launch its graph by other means only between steps"
     )]
     ParametersOutOfStep {
         /// Parameters that were given and not fetched; negative if more were fetched.
@@ -212,8 +212,8 @@ pub enum StepError {
 
     /// Rebinding failed half-way and could not be undone, so a step would mix old and new buffers.
     #[error(
-        "rebinding failed half-way ({cause}); some nodes still use the old buffers; build the program \
-         again"
+        "rebinding failed half-way ({cause}); some nodes still use the old buffers; build the \
+         program again"
     )]
     HalfRebound {
         /// What failed first.

@@ -19,8 +19,9 @@ use super::shape::Shape;
 /// SM targets on which graphs are faster with PDL; see docs/hardware/2026-11-21-graph-runtime.
 const FASTER_WITH_PDL: [u32; 1] = [90];
 
-/// Operations that could run this many levels later are not urgent: in a training step, mostly weight
-/// gradients. The exact number hardly matters (docs/hardware/2026-11-22-decoding-between-products).
+/// Operations that could run this many levels later are not urgent: in a training step, mostly
+/// weight gradients. The exact number hardly matters
+/// (docs/hardware/2026-11-22-decoding-between-products).
 const SPARE_LEVELS: u32 = 6;
 
 impl Program {
@@ -28,8 +29,8 @@ impl Program {
     /// [`Program::step`]. For an eager program, this is the graph built by hand.
     ///
     /// # Safety
-    /// The nodes use the memory of the program and its bound buffers. No launch may overlap a step of
-    /// the program or other work on this memory. A launch between steps sees the controls of the
+    /// The nodes use the memory of the program and its bound buffers. No launch may overlap a step
+    /// of the program or other work on this memory. A launch between steps sees the controls of the
     /// previous step: each set of controls is fetched once.
     ///
     /// # Errors
@@ -41,8 +42,8 @@ impl Program {
         Ok(graph)
     }
 
-    /// The driver's handle of the graph that a step launches; `None` for an eager program. It changes
-    /// when the program is rebound or rebuilds its graph.
+    /// The driver's handle of the graph that a step launches; `None` for an eager program. It
+    /// changes when the program is rebound or rebuilds its graph.
     pub fn raw_exec(&self) -> Option<CUgraphExec> {
         self.replay.as_ref().map(|replay| replay.exec.raw())
     }
@@ -109,8 +110,8 @@ impl Program {
     }
 
     /// Adds commands level by level, the longest path first, each after the commands that its edges
-    /// name. The driver schedules nodes in the order of adding, and this order is faster than that of
-    /// the pass (docs/hardware/2026-11-21-graph-runtime).
+    /// name. The driver schedules nodes in the order of adding, and this order is faster than that
+    /// of the pass (docs/hardware/2026-11-21-graph-runtime).
     fn assembled(&self, stream: &Stream, mode: PdlMode) -> Result<Assembly, BuildError> {
         let mut made = Assembly::new(Graph::new(&self.context)?, Vec::new());
         let order = self.dependencies.edges.by_level();
@@ -172,8 +173,8 @@ impl Program {
         Ok(Assembly::new(graph, groups))
     }
 
-    /// Makes cuBLAS load the kernels of each product, which could break a later capture, by a relaxed
-    /// capture that is discarded.
+    /// Makes cuBLAS load the kernels of each product, which could break a later capture, by a
+    /// relaxed capture that is discarded.
     pub(super) fn warm_libraries(&self, stream: &Stream) -> Result<(), BuildError> {
         let mut warm = Vec::new();
         for step in &self.sequence.steps {

@@ -1,7 +1,8 @@
 //! The last use of memory, and ordering streams after it.
 //!
 //! No event is recorded per step: that costs half a launch, and most steps follow each other on one
-//! stream. An event is recorded only when another stream must wait, and freeing waits for the stream.
+//! stream. An event is recorded only when another stream must wait, and freeing waits for the
+//! stream.
 
 use retrograph_driver::{Error, Event, Result, Stream};
 

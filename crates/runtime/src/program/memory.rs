@@ -1,5 +1,5 @@
-//! The device memory of a program: transients, control block and argument tables, in one allocation.
-//! In a program cache, transients are in a shared arena instead.
+//! The device memory of a program: transients, control block and argument tables, in one
+//! allocation. In a program cache, transients are in a shared arena instead.
 
 use retrograph_driver::memory::NAN_PATTERN;
 use retrograph_driver::{DeviceBuffer, Error, Owner, Stream};
@@ -125,8 +125,8 @@ impl Memory {
         self.tables.words = words;
     }
 
-    /// Rebinds an external buffer, and returns the previous binding and whether tables changed. Tables
-    /// change on the host only.
+    /// Rebinds an external buffer, and returns the previous binding and whether tables changed.
+    /// Tables change on the host only.
     pub(super) fn move_external(&mut self, to: External) -> (External, bool) {
         self.addresses[to.id.index()] = Some(to.address);
         let relocations = self.tables.relocations.of(to.id);
@@ -154,7 +154,8 @@ impl Memory {
         self.controls_at + self.control_bytes.next_multiple_of(ALIGNMENT)
     }
 
-    /// The device address of the first byte of `range`; null for empty ranges, which nothing accesses.
+    /// The device address of the first byte of `range`; null for empty ranges, which nothing
+    /// accesses.
     pub(super) fn address(&self, range: &BufferAccess) -> u64 {
         let start = self.addresses[range.buffer.index()];
         start.map_or(0, |start| start + range.bytes.start as u64)
@@ -213,8 +214,8 @@ impl Memory {
         if words == 0 {
             return Ok(());
         }
-        // SAFETY: transients are the first bytes of the allocation or arena, and the stream is ordered
-        // after earlier steps.
+        // SAFETY: transients are the first bytes of the allocation or arena, and the stream is
+        // ordered after earlier steps.
         unsafe { stream.fill_u32(self.transients(), NAN_PATTERN, words) }
     }
 }

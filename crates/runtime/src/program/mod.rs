@@ -36,19 +36,19 @@
 //! # A step happens once
 //!
 //! Building never runs an operation: nodes are added or captured, not executed. A call of
-//! [`Program::step`] runs the step exactly once, whatever the strategy, or returns an error that says
-//! whether any of it ran.
+//! [`Program::step`] runs the step exactly once, whatever the strategy, or returns an error that
+//! says whether any of it ran.
 //!
 //! # What changes between steps
 //!
-//! Only the control block. The host writes the controls of a step into pinned memory, and the step's
-//! first operation fetches them ([`crate::OperationKind::FetchStepParameters`]). No varying value is
-//! part of a node; [`Program::admit`] checks this on request.
+//! Only the control block. The host writes the controls of a step into pinned memory, and the
+//! step's first operation fetches them ([`crate::OperationKind::FetchStepParameters`]). No varying
+//! value is part of a node; [`Program::admit`] checks this on request.
 //!
 //! # Ownership
 //!
-//! A program keeps its functions, bound buffers, device memory and pinned memory alive until its last
-//! launch has finished.
+//! A program keeps its functions, bound buffers, device memory and pinned memory alive until its
+//! last launch has finished.
 
 mod admit;
 mod arena;
@@ -250,7 +250,8 @@ impl Program {
         Ok(())
     }
 
-    /// Notes that work on `stream` uses the program's memory; a step on another stream waits for it.
+    /// Notes that work on `stream` uses the program's memory; a step on another stream waits for
+    /// it.
     fn mark(&mut self, stream: &Stream) {
         self.last.on(stream);
         if let Some(share) = self.share() {
@@ -267,8 +268,8 @@ impl std::fmt::Debug for Program {
 }
 
 impl Drop for Program {
-    /// Waits for the last step before its memory is freed. A failure means that the context is lost,
-    /// so nothing runs any more.
+    /// Waits for the last step before its memory is freed. A failure means that the context is
+    /// lost, so nothing runs any more.
     fn drop(&mut self) {
         match self.last.wait() {
             Ok(()) => debug_assert!(

@@ -31,8 +31,8 @@ impl fmt::Display for EdgeMode {
 }
 
 /// Which kernels of the workspace use programmatic dependent launch (PDL) in graphs built by hand:
-/// they may start before the kernels they depend on have finished. Requires sm_90 or newer. Launches
-/// of custom images opt in by [`Pass::enable_pdl`](crate::Pass::enable_pdl).
+/// they may start before the kernels they depend on have finished. Requires sm_90 or newer.
+/// Launches of custom images opt in by [`Pass::enable_pdl`](crate::Pass::enable_pdl).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PdlMode {
     /// Kernels for SM targets on which PDL was measured to be faster: sm_90 (`docs/graphs.md`).
@@ -53,8 +53,8 @@ pub struct BuildOptions {
     pub edges: EdgeMode,
     /// Which kernels use programmatic dependent launch.
     pub pdl: PdlMode,
-    /// Gives all nodes of a graph built by hand the same priority. By default, operations on or near
-    /// the longest path have a higher one (`docs/graphs.md`, "What goes first").
+    /// Gives all nodes of a graph built by hand the same priority. By default, operations on or
+    /// near the longest path have a higher one (`docs/graphs.md`, "What goes first").
     pub equally_urgent: bool,
     /// How transients share memory. `None` means [`Reuse::WhenOrdered`] if that fits into device
     /// memory, otherwise [`Reuse::Full`].

@@ -11,8 +11,8 @@ pub enum Strategy {
     Eager,
     /// A graph whose nodes and edges are added by hand.
     Manual,
-    /// As [`Strategy::Manual`], with library calls captured into the same graph one at a time, after
-    /// the nodes they depend on.
+    /// As [`Strategy::Manual`], with library calls captured into the same graph one at a time,
+    /// after the nodes they depend on.
     Hybrid,
     /// A graph captured from the eager launches: a chain, as on one stream.
     Capture,
@@ -147,7 +147,7 @@ const RULES: [Rule; 7] = [
     rule(
         |facts| facts.library_operations == 0,
         Strategy::Manual,
-        "independent operations run concurrently, and the host is free; the device is the bottleneck",
+        "independent operations run concurrently; the device is the bottleneck, and the host is free",
     ),
     rule(
         |_| true,

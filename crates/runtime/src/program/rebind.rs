@@ -37,16 +37,17 @@ pub struct Rebound {
 }
 
 impl Program {
-    /// Binds the program to other memory for later steps. Buffers that `bindings` does not name stay
-    /// bound. Steps in flight use the old memory, which is kept alive until they have finished.
+    /// Binds the program to other memory for later steps. Buffers that `bindings` does not name
+    /// stay bound. Steps in flight use the old memory, which is kept alive until they have
+    /// finished.
     ///
     /// A cuBLAS handle in `bindings` replaces the previous one for later products. The products are
-    /// captured again, since another handle may choose other kernels; results are bitwise equal only
-    /// for the same handle.
+    /// captured again, since another handle may choose other kernels; results are bitwise equal
+    /// only for the same handle.
     ///
-    /// The graph is updated by the cheapest [`UpdateStrategy`], and by the next one if it fails. Only
-    /// [`UpdateStrategy::Rebuild`] waits for steps in flight. Edges do not change: they are inferred
-    /// by buffer, so two buffers may not be bound to the same memory.
+    /// The graph is updated by the cheapest [`UpdateStrategy`], and by the next one if it fails.
+    /// Only [`UpdateStrategy::Rebuild`] waits for steps in flight. Edges do not change: they are
+    /// inferred by buffer, so two buffers may not be bound to the same memory.
     ///
     /// # Errors
     /// See [`BuildError`]. The program then keeps its old bindings. If the device accepted neither
@@ -57,8 +58,8 @@ impl Program {
         self.rebind_from(UpdateStrategy::KeepGraph, stream, bindings)
     }
 
-    /// As [`Program::rebind`], starting with the update strategy `least`: for tests and measurements.
-    /// A program without a graph only uses [`UpdateStrategy::KeepGraph`].
+    /// As [`Program::rebind`], starting with the update strategy `least`: for tests and
+    /// measurements. A program without a graph only uses [`UpdateStrategy::KeepGraph`].
     ///
     /// # Errors
     /// As [`Program::rebind`].

@@ -13,8 +13,8 @@ pub(super) struct Retired {
 }
 
 impl Retired {
-    /// Drops `owners` after all work enqueued on `stream`, which the caller has ordered after all steps
-    /// that use them.
+    /// Drops `owners` after all work enqueued on `stream`, which the caller has ordered after all
+    /// steps that use them.
     pub(super) fn retire(&mut self, stream: &Stream, owners: Vec<Owner>) {
         if owners.is_empty() {
             return;

@@ -29,8 +29,8 @@ impl RingCounter {
         self.number().wrapping_sub(slots as u32)
     }
 
-    /// Whether the next value may be written: fewer than `slots` are in flight. False too if the device
-    /// has fetched more than it was given, which is an error.
+    /// Whether the next value may be written: fewer than `slots` are in flight. False too if the
+    /// device has fetched more than it was given, which is an error.
     pub(crate) fn has_capacity(&self, slots: usize) -> bool {
         (self.in_flight() as usize) < slots
     }

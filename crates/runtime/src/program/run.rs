@@ -21,9 +21,9 @@ pub struct StepOutcome {
 const _: () = assert!(std::mem::offset_of!(Program, memory) <= 6 * 64);
 
 impl Program {
-    /// Enqueues one step on `stream`, after the program's earlier steps. Returns without waiting for
-    /// it, unless the host is several steps ahead of the device or a failed graph is retried (see
-    /// [`super::RETRY_AFTER`]).
+    /// Enqueues one step on `stream`, after the program's earlier steps. Returns without waiting
+    /// for it, unless the host is several steps ahead of the device or a failed graph is retried
+    /// (see [`super::RETRY_AFTER`]).
     ///
     /// # Errors
     /// See [`StepError`]. After [`StepError::Incomplete`] or a lost context, every later step fails
@@ -60,8 +60,8 @@ impl Program {
         Ok(StepOutcome { strategy, index })
     }
 
-    /// Prefetches, while the device is busy, the cache lines of the next step, which the launch of a
-    /// large graph evicts.
+    /// Prefetches, while the device is busy, the cache lines of the next step, which the launch of
+    /// a large graph evicts.
     fn prefetch_next(&self, stream: &Stream, controls: &[u8]) {
         prefetch(self, std::mem::offset_of!(Self, memory) + 64);
         prefetch(controls.as_ptr(), controls.len().min(MAX_PREFETCH_BYTES));
@@ -122,8 +122,8 @@ impl Program {
         outcome.map_err(|cause| StepError::NotStarted { cause })
     }
 
-    /// Orders `stream` after the last step, possibly on another stream: both use the same transients
-    /// and control block. Programs that share an arena wait for each other.
+    /// Orders `stream` after the last step, possibly on another stream: both use the same
+    /// transients and control block. Programs that share an arena wait for each other.
     pub(super) fn after_last_step(&mut self, stream: &Stream) -> Result<()> {
         self.context.same(stream.context(), "the stream")?;
         if let Some(share) = self.share() {
@@ -137,8 +137,8 @@ impl Program {
         // SAFETY: `before_step` has bound the stream outside of a capture, and compared contexts.
         match unsafe { replay.exec.launch_prepared(stream) } {
             Ok(()) => Ok(()),
-            // The driver enqueues a graph as a whole or not at all, so an eager step instead happens
-            // once.
+            // The driver enqueues a graph as a whole or not at all, so an eager step instead
+            // happens once.
             Err(cause) if self.options.policy != Policy::Auto || is_lost(&cause) => {
                 Err(StepError::NotStarted { cause })
             }

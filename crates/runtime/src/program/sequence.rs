@@ -123,8 +123,8 @@ impl Sequence {
         relocations.iter().map(|relocation| relocation.place.0).collect()
     }
 
-    /// Replaces the cuBLAS handle of all products. Returns the previous one and the positions of the
-    /// products, unless there are none or the handle is the same.
+    /// Replaces the cuBLAS handle of all products. Returns the previous one and the positions of
+    /// the products, unless there are none or the handle is the same.
     pub(super) fn use_handle(&mut self, cublas: &Cublas) -> Option<(Cublas, Vec<usize>)> {
         let change = |(at, step): (usize, &mut Step)| match &mut step.command {
             Command::Library(call) => Some((call.use_handle(cublas)?, at)),
@@ -159,8 +159,8 @@ impl Command {
     /// Enqueues the command on `stream`.
     ///
     /// # Safety
-    /// The memory at the addresses must stay alive until the command has finished (in a capture, the
-    /// last replay), and no other work may conflict with it meanwhile.
+    /// The memory at the addresses must stay alive until the command has finished (in a capture,
+    /// the last replay), and no other work may conflict with it meanwhile.
     pub(super) unsafe fn enqueue(&self, stream: &Stream) -> Result<()> {
         match self {
             Self::Launch { function, geometry, arguments } => {
@@ -170,8 +170,8 @@ impl Command {
                 unsafe { stream.launch(&launch) }
             }
             Self::Copy { target, source, bytes } => {
-                // SAFETY: the pass checked that both ranges are in their buffers and do not overlap,
-                // and the caller upholds the rest.
+                // SAFETY: the pass checked that both ranges are in their buffers and do not
+                // overlap, and the caller upholds the rest.
                 unsafe { stream.copy_on_device(*target, *source, *bytes) }
             }
             Self::Fill { target, pattern, words } => {

@@ -20,7 +20,8 @@ pub(super) struct Updated {
 }
 
 impl Program {
-    /// Applies the cheapest update strategy from `least` on, and the next one after each that fails.
+    /// Applies the cheapest update strategy from `least` on, and the next one after each that
+    /// fails.
     pub(super) fn update_graph(
         &mut self,
         least: UpdateStrategy,

@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::policy::Strategy;
 
-/// A way to change the addresses of a graph, cheapest first. One that fails is followed by the next.
+/// A way to change the addresses of a graph, cheapest first. One that fails is followed by the
+/// next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UpdateStrategy {
     /// Leaves the graph unchanged. Address tables in device memory are rewritten in stream order.

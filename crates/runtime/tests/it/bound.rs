@@ -47,11 +47,11 @@ fn lengths_and_owners_of_bound_memory_are_checked() {
     bindings.bind(y, &floats(&device, 4)).bind(scratch, &floats(&device, 4));
     let error = build(&device, &pass, &bindings, Policy::Auto).unwrap_err();
     assert!(matches!(&error, BuildError::NotExternal { buffer } if buffer == "scratch"), "{error}");
-    let (_, foreign, _) = copy();
+    let (_, wrong, _) = copy();
     let mut bindings = Bindings::new();
-    bindings.bind(foreign, &floats(&device, 4));
+    bindings.bind(wrong, &floats(&device, 4));
     let error = build(&device, &pass, &bindings, Policy::Auto).unwrap_err();
-    assert!(matches!(error, BuildError::ForeignBinding { .. }), "{error}");
+    assert!(matches!(error, BuildError::WrongPass { .. }), "{error}");
 }
 
 #[test]

@@ -127,9 +127,9 @@ fn a_handle_of_another_context_is_refused() {
     with_stand_in(|bench, first, _| {
         let mut case = Case::new(&bench.device, first, Policy::Hybrid);
         let other = crate::failing_programs::Bench::new(0);
-        let (foreign, _) = stand_in_for(&other, 2.0);
-        let error = case.rebind(UpdateStrategy::KeepGraph, &foreign).unwrap_err();
-        assert!(matches!(error, BuildError::Device(Error::ForeignContext { .. })), "{error}");
+        let (wrong, _) = stand_in_for(&other, 2.0);
+        let error = case.rebind(UpdateStrategy::KeepGraph, &wrong).unwrap_err();
+        assert!(matches!(error, BuildError::Device(Error::WrongContext { .. })), "{error}");
         assert!(case.step().iter().all(|value| *value == 1.0));
     });
 }

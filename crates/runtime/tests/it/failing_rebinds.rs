@@ -1,5 +1,5 @@
-//! Rebinding while driver calls fail: the next update is taken, or the old step stays, or the program
-//! says that it cannot do either. It never steps with some of both memories.
+//! Rebinding while driver calls fail: the next update is taken, or the old step stays, or the
+//! program says that it cannot do either. It never steps with some of both memories.
 
 use retrograph_driver_sys::CUresult;
 use retrograph_runtime::{BuildError, Policy, Program, StepError, Strategy, UpdateStrategy};
@@ -100,7 +100,7 @@ impl<'a> Rebinding<'a> {
 }
 
 #[test]
-fn a_rung_that_fails_is_followed_by_the_next() {
+fn an_update_that_fails_is_followed_by_the_next() {
     let shared = Shared::new(2);
     for (calls, least, update) in FOLLOWED {
         for policy in [Policy::Manual, Policy::Auto] {
@@ -128,7 +128,7 @@ fn an_update_that_the_driver_refuses_is_followed_by_a_rebuild() {
 }
 
 #[test]
-fn without_a_rung_the_old_step_stays() {
+fn without_an_update_the_old_step_stays() {
     let shared = Shared::new(3);
     for (calls, least) in UNFOLLOWED {
         let mut case = Rebinding::new(&shared, Policy::Manual);
@@ -150,7 +150,7 @@ fn without_a_rung_the_old_step_stays() {
 }
 
 #[test]
-fn without_a_rung_an_automatic_program_is_eager_with_the_new_memory() {
+fn without_an_update_an_automatic_program_is_eager_with_the_new_memory() {
     let shared = Shared::new(20);
     for (calls, least) in UNFOLLOWED {
         let mut case = Rebinding::new(&shared, Policy::Auto);

@@ -1,5 +1,5 @@
-//! Programs that are bound to other memory: by every update the steps are those of a program that was
-//! built for that memory, and the old memory lives exactly as long as steps use it.
+//! Programs that are bound to other memory: by every update the steps are those of a program that
+//! was built for that memory, and the old memory lives exactly as long as steps use it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::mlp::Mlp;
 use crate::programs::build;
 
 const POLICIES: [Policy; 4] = [Policy::Eager, Policy::Manual, Policy::Capture, Policy::Auto];
-const RUNGS: [UpdateStrategy; 4] = [
+const UPDATES: [UpdateStrategy; 4] = [
     UpdateStrategy::KeepGraph,
     UpdateStrategy::SetNodeParams,
     UpdateStrategy::ExecUpdate,
@@ -38,7 +38,7 @@ fn by_every_update_steps_are_those_of_a_fresh_program() {
         assert!(mlp.train(&mut program, &device.stream, &buffers, 0..2) == expected);
         let before = buffers.state(&device.stream);
         // Every update comes after every other.
-        for least in RUNGS.into_iter().chain(RUNGS.into_iter().rev()) {
+        for least in UPDATES.into_iter().chain(UPDATES.into_iter().rev()) {
             let others = mlp.buffers(&device.stream);
             let bindings = mlp.bindings(&others);
             let rebound = program.rebind_from(least, &device.stream, &bindings).unwrap();
@@ -129,7 +129,7 @@ fn copies_and_fills_follow_at_their_offsets() {
         let first = words(&device.stream, 10);
         let mut program = build(&device, &pass, &bound(slices, &first), policy).unwrap();
         program.step(&device.stream, &pass.controls()).unwrap();
-        for least in RUNGS {
+        for least in UPDATES {
             let next = words(&device.stream, 20);
             program.rebind_from(least, &device.stream, &bound(slices, &next)).unwrap();
             program.step(&device.stream, &pass.controls()).unwrap();
@@ -147,10 +147,10 @@ fn steps_in_flight_use_the_memory_that_they_were_bound_to() {
         let mlp = Mlp::new();
         let expected = two_fresh_steps(&device, &mlp);
         for policy in POLICIES {
-            let buffers = RUNGS.map(|_| mlp.buffers(&device.stream));
+            let buffers = UPDATES.map(|_| mlp.buffers(&device.stream));
             let first = mlp.bindings(&buffers[0]);
             let mut program = build(&device, &mlp.pass, &first, policy).unwrap();
-            for (at, (least, held)) in RUNGS.into_iter().zip(&buffers).enumerate() {
+            for (at, (least, held)) in UPDATES.into_iter().zip(&buffers).enumerate() {
                 let streams = [&device.stream, &other];
                 let bindings = mlp.bindings(held);
                 program.rebind_from(least, streams[at % 2], &bindings).unwrap();
@@ -173,7 +173,7 @@ fn old_memory_is_released_after_the_last_step_that_uses_it() {
     let device = device_of(&simulated(Config::default()));
     let (pass, slices) = copy_and_fill(4);
     for policy in POLICIES {
-        for least in RUNGS {
+        for least in UPDATES {
             let first = words(&device.stream, 10);
             let owners = first.each_ref().map(|buffer| Arc::downgrade(&buffer.owner()));
             let alive = || owners.iter().filter(|owner| owner.upgrade().is_some()).count();
@@ -197,7 +197,7 @@ fn old_memory_is_released_after_the_last_step_that_uses_it() {
 fn memory_that_cannot_be_bound_is_refused_and_changes_nothing() {
     let device = device();
     let (pass, slices) = copy_and_fill(4);
-    let (foreign, foreign_slices) = copy_and_fill(4);
+    let (other_pass, other_slices) = copy_and_fill(4);
     let first = words(&device.stream, 10);
     let mut program: Program =
         build(&device, &pass, &bound(slices, &first), Policy::Manual).unwrap();
@@ -216,7 +216,7 @@ fn memory_that_cannot_be_bound_is_refused_and_changes_nothing() {
     short.bind(slices[1], &DeviceBuffer::zeroed(&device.context, 3).unwrap());
     let error = refused(&short);
     assert!(matches!(error, BuildError::BoundLength { expected: 16, found: 12, .. }), "{error}");
-    let error = refused(&bound(foreign_slices, &words(&device.stream, 20)));
-    assert!(matches!(error, BuildError::ForeignBinding { .. }), "{error}");
-    drop(foreign);
+    let error = refused(&bound(other_slices, &words(&device.stream, 20)));
+    assert!(matches!(error, BuildError::WrongPass { .. }), "{error}");
+    drop(other_pass);
 }

@@ -38,16 +38,16 @@ fn a_transient_is_read_only_where_it_was_written() {
 #[test]
 fn slices_of_other_passes_are_refused() {
     let mut other = Pass::new("other");
-    let foreign = other.external::<f32>("x", 4);
+    let wrong = other.external::<f32>("x", 4);
     let mut pass = Pass::new("mine");
     let x = pass.external::<f32>("x", 4);
-    let error = pass.copy(foreign, x).unwrap_err();
-    assert!(matches!(&error, PassError::ForeignSlice { pass, .. } if pass == "mine"), "{error}");
+    let error = pass.copy(wrong, x).unwrap_err();
+    assert!(matches!(&error, PassError::WrongPass { pass, .. } if pass == "mine"), "{error}");
     let lr = pass.control::<f32>("lr");
-    let foreign_lr = other.control::<f32>("lr");
+    let other_lr = other.control::<f32>("lr");
     let mut controls = pass.controls();
     controls.set(lr, 1.0).unwrap();
-    assert_eq!(controls.set(foreign_lr, 1.0), Err(ControlError::NotAControl));
+    assert_eq!(controls.set(other_lr, 1.0), Err(ControlError::NotAControl));
     assert_eq!(controls.set(x.slice(0..1), 1.0), Err(ControlError::NotAControl));
 }
 

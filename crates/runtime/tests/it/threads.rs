@@ -24,19 +24,17 @@ promises! {
     // Any thread may use them, several at a time.
     shared {
         Admission, AdmitError, Bindings, Buffer, BufferId, BufferKind, BuildError, BuildOptions,
-        CallError, CaptureError, CaptureMode, CapturedNodes, Context, ControlError, Controls, Cublas, CustomImage,
-        CustomLaunch, DeviceBuffer<f32>, DeviceCopy, DeviceFill, DeviceIndex, DeviceInfo,
-        DeviceRange, DeviceScalar<f32>, Driver, DriverShare, DriverVersion, PdlMode, Edge,
-        EdgeMode, Edges,
-        Error, Event,
-        Explanation<'static>, FirstFailure, Function, GraphExec, GraphReport, Hazard, JitAfterWarm, KernelArguments,
-        KernelLaunch<'static>, KernelTime, LaunchGeometry, LibraryCall, LibraryGemm,
-        LibraryScope<'static>, LoadError, Loss, MatrixShape, MemoryPlan, MemoryPool, Module,
-        ModuleCache, Node,
-        NodeKind, OpId, Operation, OperationKind, OperationTime, Origin, Owner, Pass, PassError, PhaseTime,
+        CallError, CaptureError, CaptureMode, CapturedNodes, Context, ControlError, Controls,
+        Cublas, CustomImage, CustomLaunch, DeviceBuffer<f32>, DeviceCopy, DeviceFill, DeviceIndex,
+        DeviceInfo, DeviceRange, DeviceScalar<f32>, Driver, DriverShare, DriverVersion, PdlMode,
+        Edge, EdgeMode, Edges, Error, Event, Explanation<'static>, FirstFailure, Function,
+        GraphExec, GraphReport, Hazard, JitAfterWarm, KernelArguments, KernelLaunch<'static>,
+        KernelTime, LaunchGeometry, LibraryCall, LibraryGemm, LibraryScope<'static>, LoadError,
+        Loss, MatrixShape, MemoryPlan, MemoryPool, Module, ModuleCache, Node, NodeKind, OpId,
+        Operation, OperationKind, OperationTime, Origin, Owner, Pass, PassError, PhaseTime,
         PinnedBuffer<f32>, Policy, PoolSeal, PoolUse, Prediction, PrewarmError, Profile,
-        ProfileError, Progress<'static>, Rebound, Report, Requirements, Reuse, UpdateStrategy, Slice<f32>,
-        StepError, StepOutcome, Strategy, Stream, UpdateOutcome, WarmModules,
+        ProfileError, Progress<'static>, Rebound, Report, Requirements, Reuse, UpdateStrategy,
+        Slice<f32>, StepError, StepOutcome, Strategy, Stream, UpdateOutcome, WarmModules,
     }
     // The driver does not guard a template against use from two threads at once, and a program
     // keeps the one that its exec was made from.
@@ -55,8 +53,8 @@ mod more {
             shared {
                 Bundle, BundleEntry, BundleError, CacheDir, CacheOptions, CodeError, Compiler,
                 Digest, DiskError, Function, ImageKey, ImageReport, JitAfterWarm, KernelReport,
-                ModuleCache, PrewarmError, PrewarmReport, Progress<'static>, Source, UnsupportedDevice, Warming,
-                Warning, WarmModules, WorkerCommand,
+                ModuleCache, PrewarmError, PrewarmReport, Progress<'static>, Source,
+                UnsupportedDevice, Warming, Warning, WarmModules, WorkerCommand,
             }
             sent {}
             stay {}
@@ -70,9 +68,9 @@ mod more {
         promises! {
             shared {
                 Admission, AdmitError, Bindings, Bucket<1>, Buckets, BuildError, BuildOptions,
-                CacheError<u8>, CacheOptions, CacheStatistics, Change, Choice, Described,
-                PdlMode, EdgeMode, Facts, UpdateCosts, Policy, Prediction, ProfileError, Quirk,
-                Rebound, Report, UpdateStrategy, ShapeError, StepError, StepOutcome, Strategy,
+                CacheError<u8>, CacheOptions, CacheStatistics, Change, Choice, Described, PdlMode,
+                EdgeMode, Facts, UpdateCosts, Policy, Prediction, ProfileError, Quirk, Rebound,
+                Report, UpdateStrategy, ShapeError, StepError, StepOutcome, Strategy,
             }
             // They hold programs.
             sent { Cached1, ProgramCache1 }

@@ -74,10 +74,10 @@ fn one_thread_serves_two_devices_by_turns() {
 #[test]
 fn what_is_of_one_device_is_refused_on_the_other() {
     let [here, there] = two_devices();
-    let foreign = |error: Error| assert!(matches!(error, Error::ForeignContext { .. }), "{error}");
+    let wrong = |error: Error| assert!(matches!(error, Error::WrongContext { .. }), "{error}");
     let buffer = DeviceBuffer::<u32>::zeroed(&there.context, 32).unwrap();
-    foreign(buffer.download(&here.stream).unwrap_err());
-    foreign(here.stream.wait(&Event::untimed(&there.context).unwrap()).unwrap_err());
+    wrong(buffer.download(&here.stream).unwrap_err());
+    wrong(here.stream.wait(&Event::untimed(&there.context).unwrap()).unwrap_err());
     let tally = Tally::new();
     let build = |modules: &Device, buffers: &Device| {
         let buffers = tally.buffers(&buffers.context).unwrap();
