@@ -147,7 +147,7 @@ const RULES: [Rule; 7] = [
     rule(
         |facts| facts.library_operations == 0,
         Strategy::Manual,
-        "independent operations run concurrently; the device is the bottleneck, and the host is free",
+        "independent operations run concurrently; the device is the bottleneck, not the host",
     ),
     rule(
         |_| true,
