@@ -91,7 +91,8 @@ fn the_tile_that_the_sizes_choose_is_right_and_repeats_its_bits() {
         let (launch, _) = case.launch(&device);
         let dispatch = launch.dispatch(device.target());
         let mut tiles = TILES.iter().chain(tf32x3_tiles(device.target()));
-        let tile = tiles.find(|(name, ..)| dispatch.entry == format!("gemm_nt_{name}"));
+        let tile =
+            tiles.find(|(name, ..)| dispatch.entry == format!("{}_{name}", launch.kernel.image));
         assert_eq!(
             dispatch,
             geometry(&launch, device.target(), *tile.expect("a tile that is known"))
