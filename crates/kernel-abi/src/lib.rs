@@ -1,7 +1,8 @@
 //! The contract between kernel sources and kernel launches.
 //!
-//! A kernel is written twice: as PTX source and as a typed launch. Both need the same element types,
-//! parameter lists, flag bits, tile shapes and entry names. This crate declares each of them once.
+//! A kernel is written twice: as PTX source and as a typed launch. Both need the same element
+//! types, parameter lists, flag bits, tile shapes and entry names. This crate declares each of them
+//! once.
 //!
 //! A parameter list is a struct that [`parameters!`] makes. The source declares its parameters by
 //! [`Declare`], the launch fills a field for each of them. A parameter that one side forgets is a

@@ -5,11 +5,11 @@
 //! attention_speed [--samples N] [--splits N] [--simulate] OUT.jsonl
 //! ```
 //!
-//! `--splits` cuts groups of heads into that many splits for the gradients of keys and values, which
-//! must divide them; without it they are cut as a training step cuts them.
-//! `--simulate` runs small shapes on the simulated driver, which shows that the program works and
-//! nothing about speed. A time is the median over samples, each of several launches in a row
-//! between two events, with the same operands. FLOP are those of the causal half.
+//! `--splits` cuts groups of heads into that many splits for the gradients of keys and values,
+//! which must divide them; without it they are cut as a training step cuts them. `--simulate` runs
+//! small shapes on the simulated driver, which shows that the program works and nothing about
+//! speed. A time is the median over samples, each of several launches in a row between two events,
+//! with the same operands. FLOP are those of the causal half.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
@@ -127,7 +127,8 @@ impl Attention {
         let [other, probs] = self.probs;
         let (rows, width, len) = (shape.batch * shape.heads * shape.seq, shape.seq, k.len());
         let [grad_k, grad_v] = [0..len, len..2 * len].map(|range| self.grad_kv.slice(range));
-        // AttentionGradients of probabilities and of scores share their place, which the times do not mind.
+        // AttentionGradients of probabilities and of scores share their place, which the times do
+        // not mind.
         let (grad_probs, grad_scores) = (other, other);
         let softmax = SoftmaxBackward {
             probs,

@@ -1,7 +1,7 @@
 //! Training kernels as embedded PTX, with launch geometry and f64 references.
 //!
-//! Every operation is a struct with public fields. Its `launch` checks the lengths of the operands and
-//! returns a [`Launch`]: the kernel, its problem and its arguments, before any device is known.
+//! Every operation is a struct with public fields. Its `launch` checks the lengths of the operands
+//! and returns a [`Launch`]: the kernel, its problem and its arguments, before any device is known.
 //! Operands are [`View`]s, which are generic over what names a buffer.
 //!
 //! ```
@@ -23,12 +23,12 @@
 //! # Ok::<(), retrograph_kernels::KernelError>(())
 //! ```
 //!
-//! All tensors are contiguous and row-major, and f32 unless an operation says otherwise. Every kernel
-//! is deterministic: the same operands give the same bits, whatever else runs on the device. Kernels
-//! keep no state, allocate nothing and access only their operands.
+//! All tensors are contiguous and row-major, and f32 unless an operation says otherwise. Every
+//! kernel is deterministic: the same operands give the same bits, whatever else runs on the device.
+//! Kernels keep no state, allocate nothing and access only their operands.
 //!
-//! Each family of kernels is a module with typed launches and, in `reference`, its formulas in f64 on
-//! the CPU. [`ops`] has all launches under one path. Loading images and launching kernels need a
+//! Each family of kernels is a module with typed launches and, in `reference`, its formulas in f64
+//! on the CPU. [`ops`] has all launches under one path. Loading images and launching kernels need a
 //! driver binding, of which any will do.
 
 pub mod attention;

@@ -7,8 +7,8 @@
 //! type of Dettmers et al., arXiv 2110.02861.
 //!
 //! Codes equal those of the CUDA kernels of bitsandbytes with one exception. Those approximate the
-//! reciprocal of a scale to one unit in the last place, while this module rounds it correctly. A code
-//! can differ if a quotient is that close to the boundary of two codes.
+//! reciprocal of a scale to one unit in the last place, while this module rounds it correctly. A
+//! code can differ if a quotient is that close to the boundary of two codes.
 //!
 //! ```
 //! use retrograph_kernels::nf4;

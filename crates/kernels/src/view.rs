@@ -32,8 +32,8 @@ impl Element for u64 {
 
 /// A contiguous run of `len` elements of type `T`, `offset` elements into the buffer `B`.
 ///
-/// `B` names a buffer: a device address if the caller launches directly, a buffer of a pass with the
-/// runtime.
+/// `B` names a buffer: a device address if the caller launches directly, a buffer of a pass with
+/// the runtime.
 pub struct View<B, T> {
     buffer: B,
     offset: usize,
@@ -89,8 +89,8 @@ impl<B: Copy, T: Element> View<B, T> {
         self.len == 0
     }
 
-    /// Whether the view starts at a multiple of `bytes` in its buffer. Buffers themselves are aligned
-    /// to 256 bytes, as every CUDA allocation is.
+    /// Whether the view starts at a multiple of `bytes` in its buffer. Buffers themselves are
+    /// aligned to 256 bytes, as every CUDA allocation is.
     pub(crate) fn is_aligned(self, bytes: usize) -> bool {
         self.byte_range().start.is_multiple_of(bytes)
     }

@@ -70,7 +70,8 @@ macro_rules! mma_sync {
 
 /// Images of products whose a is bf16.
 macro_rules! multistage {
-    ($constant:ident = $name:literal, $layout:ident, $b:ident, $tiles:expr, $($first:literal),*) => {
+    ($constant:ident = $name:literal, $layout:ident, $b:ident, $tiles:expr,
+     $($first:literal),*) => {
         image! { $constant = $name, $layout, Bf16(Bf16, $b), $tiles, [
             $($first,)* "256x128", "128x128", "64x64",
         ] }

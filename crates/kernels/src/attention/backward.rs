@@ -1,8 +1,8 @@
 //! The gradients of fused causal attention (FlashAttention-2).
 //!
 //! [`AttentionBackwardPreprocess`] computes `delta`; then [`FusedAttentionGradQ`] and
-//! [`FusedAttentionGradKv`] recompute the probabilities `p` from log-sum-exp, and are independent of
-//! each other.
+//! [`FusedAttentionGradKv`] recompute the probabilities `p` from log-sum-exp, and are independent
+//! of each other.
 
 use super::forward::{by_dtype, check_alignment, check_scale, dispatch};
 use super::shape::{AttentionShape, TensorLayout};
@@ -38,9 +38,11 @@ macro_rules! preprocess {
 
 preprocess! {
     /// Kernel of [`AttentionBackwardPreprocess`] with factors in bf16.
-    FUSED_ATTENTION_PREPROCESS = "flash_attention_bf16_preprocess" in "flash_attention_bf16_backward";
+    FUSED_ATTENTION_PREPROCESS = "flash_attention_bf16_preprocess"
+        in "flash_attention_bf16_backward";
     /// Kernel of [`AttentionBackwardPreprocess`] with factors in f32.
-    FUSED_ATTENTION_F32_PREPROCESS = "flash_attention_f32_preprocess" in "flash_attention_f32_backward";
+    FUSED_ATTENTION_F32_PREPROCESS = "flash_attention_f32_preprocess"
+        in "flash_attention_f32_backward";
 }
 
 macro_rules! gradients {
@@ -80,7 +82,8 @@ gradients! {
     /// Kernel of [`FusedAttentionGradQ`] with factors in bf16.
     FUSED_ATTENTION_GRAD_Q = "flash_attention_bf16_grad_q" in "flash_attention_bf16_backward", Bf16;
     /// Kernel of [`FusedAttentionGradKv`] with factors in bf16.
-    FUSED_ATTENTION_GRAD_KV = "flash_attention_bf16_grad_kv" in "flash_attention_bf16_backward", Bf16;
+    FUSED_ATTENTION_GRAD_KV = "flash_attention_bf16_grad_kv"
+        in "flash_attention_bf16_backward", Bf16;
     /// Kernel of [`FusedAttentionGradQ`] with factors in f32.
     FUSED_ATTENTION_F32_GRAD_Q = "flash_attention_f32_grad_q"
         in "flash_attention_f32_backward", F32;
@@ -89,8 +92,8 @@ gradients! {
         in "flash_attention_f32_backward", F32;
 }
 
-/// `lse_delta = (lse, grad_out·out)` for each query: the log-sum-exp and delta, which both gradients
-/// read.
+/// `lse_delta = (lse, grad_out·out)` for each query: the log-sum-exp and delta, which both
+/// gradients read.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionBackwardPreprocess<B> {
     /// `[batch, seq, heads, head_dim]`, read: the output of the forward pass.

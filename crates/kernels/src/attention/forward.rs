@@ -1,12 +1,13 @@
 //! Fused causal attention (FlashAttention-2), with factors in f32 or bf16.
 //!
-//! [`FusedAttention`] computes scores, softmax and values in one kernel. Instead of probabilities it
-//! stores the log-sum-exp of each row, from which the gradients recompute them. Layouts are those of
+//! [`FusedAttention`] computes scores, softmax and values in one kernel. Instead of probabilities
+//! it stores the log-sum-exp of each row, from which the gradients recompute them. Layouts are
+//! those of
 //! [`super::unfused`].
 //!
 //! A NaN or infinity of a token reaches every token that attends to it. It may also reach the other
-//! tokens of its aligned run of 64, where it is multiplied by zeros. In f32, an infinite factor gives
-//! NaN.
+//! tokens of its aligned run of 64, where it is multiplied by zeros. In f32, an infinite factor
+//! gives NaN.
 //!
 //! Source: Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning",
 //! 2023.

@@ -86,8 +86,8 @@ fn forward<B: Copy>(
 /// `output = exp(input − max) ÷ Σ exp(input − max)` over each row.
 ///
 /// With the causal mask row r keeps the columns up to r mod width, as for scores
-/// `[batch, heads, seq, seq]`; the others become 0 without being read. A row whose kept columns have
-/// a NaN or a positive infinity, or only negative infinities, becomes NaN.
+/// `[batch, heads, seq, seq]`; the others become 0 without being read. A row whose kept columns
+/// have a NaN or a positive infinity, or only negative infinities, becomes NaN.
 #[derive(Clone, Copy, Debug)]
 pub struct Softmax<B> {
     /// `[rows, width]`, read.

@@ -20,8 +20,8 @@ pub struct GemmConfig {
 }
 
 impl GemmConfig {
-    /// The length of a split is a multiple of this: of whole NF4 blocks if codes are copied, else of
-    /// vectors of any type.
+    /// The length of a split is a multiple of this: of whole NF4 blocks if codes are copied, else
+    /// of vectors of any type.
     fn split_unit(self) -> u32 {
         let copies_codes = self.activations == DType::Bf16 && self.weights == DType::Nf4;
         if copies_codes { NF4_BLOCK as u32 } else { 8 }

@@ -1,11 +1,11 @@
 //! Matrices times one vector: linear layers for one row of activations.
 //!
 //! One launch can have several layers with the same input ([`GroupedGemv`]), a fused RMSNorm
-//! ([`NormPrologue`]), and SwiGLU ([`GatedGemv`]). A single row is so short that each further launch
-//! would cost as much as the work itself.
+//! ([`NormPrologue`]), and SwiGLU ([`GatedGemv`]). A single row is so short that each further
+//! launch would cost as much as the work itself.
 //!
-//! Factors are f32, whatever the type of the weights: the time is that of reading them, and rounding
-//! x would not shorten it. Weights are [`ReadBeforeWait`](crate::Access::ReadBeforeWait).
+//! Factors are f32, whatever the type of the weights: the time is that of reading them, and
+//! rounding x would not shorten it. Weights are [`ReadBeforeWait`](crate::Access::ReadBeforeWait).
 
 mod kernels;
 mod operands;
@@ -67,8 +67,8 @@ pub struct GroupedGemv<'a, B> {
     /// Up to three LoRA matrices A, `[rank, inputs]` in f32, read, and their `t = A·norm(x)`,
     /// written. None if W is NF4.
     pub lora_a: &'a [[View<B, f32>; 2]],
-    /// The weights of the next launch, which this one prefetches into the L2 cache. Prefetches never
-    /// affect results.
+    /// The weights of the next launch, which this one prefetches into the L2 cache. Prefetches
+    /// never affect results.
     pub prefetch: Option<TensorView<B>>,
 }
 

@@ -62,8 +62,8 @@ pub struct LoraExpandAdapter<B> {
     pub total: Option<View<B, f32>>,
 }
 
-/// `y (+)= α·Σ t·Bᵀ` or `dx (+)= α·Σ dt·A` over one to three adapters. t is the sum of its splits in
-/// ascending order.
+/// `y (+)= α·Σ t·Bᵀ` or `dx (+)= α·Σ dt·A` over one to three adapters. t is the sum of its splits
+/// in ascending order.
 ///
 /// Each element is one chain of fused multiply-adds, starting from the previous value if
 /// `accumulate` is set.

@@ -70,8 +70,8 @@ pub struct LoraShrinkAdapter<B> {
     pub out: View<B, f32>,
 }
 
-/// `t = α·x·Aᵀ` or `dt = α·dy·B` of one to three adapters, with a split contraction: t is the sum of
-/// the splits, which [`LoraExpand`](super::LoraExpand) computes.
+/// `t = α·x·Aᵀ` or `dt = α·dy·B` of one to three adapters, with a split contraction: t is the sum
+/// of the splits, which [`LoraExpand`](super::LoraExpand) computes.
 ///
 /// In a split, each of four chains of fused multiply-adds has a quarter of every 64 elements; they
 /// are added in order.

@@ -65,8 +65,8 @@ pub struct CrossEntropy<B> {
     pub losses: View<B, f32>,
     /// The destination of the gradient.
     pub grad_logits: GradLogits<B>,
-    /// `[1]`, read: the number of targets of the mean that are not ignored, in this launch and in all
-    /// others whose gradients are added to the same sum.
+    /// `[1]`, read: the number of targets of the mean that are not ignored, in this launch and in
+    /// all others whose gradients are added to the same sum.
     pub counted: View<B, u32>,
     /// Number of rows.
     pub rows: usize,

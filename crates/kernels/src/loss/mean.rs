@@ -17,7 +17,8 @@ pub static MEAN: Kernel = Kernel {
     dispatch: |problem, _| problem.items().map(|_| linear("mean", 1, THREADS)),
 };
 
-/// `out = Σ x ÷ max(counted, 1)`: the mean over the values that are not ignored; ignored values are 0.
+/// `out = Σ x ÷ max(counted, 1)`: the mean over the values that are not ignored; ignored values are
+/// 0.
 ///
 /// Deterministic: one block sums in f64 in a fixed order.
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,8 @@
 use crate::attention::reference::softmax::distribution;
 use crate::ops::IGNORED_TARGET;
 
-/// The loss of each row of `vocab` logits: 0 if the target is ignored, NaN for any other target that
-/// is not below `vocab`.
+/// The loss of each row of `vocab` logits: 0 if the target is ignored, NaN for any other target
+/// that is not below `vocab`.
 pub fn cross_entropy(logits: &[f64], targets: &[u32], vocab: usize) -> Vec<f64> {
     let rows = logits.chunks_exact(vocab.max(1)).zip(targets);
     rows.map(|(row, &target)| {
@@ -16,8 +16,8 @@ pub fn cross_entropy(logits: &[f64], targets: &[u32], vocab: usize) -> Vec<f64> 
     .collect()
 }
 
-/// `softmax(logits) − onehot(target)`. A row with an ignored target is 0, or NaN if its probabilities
-/// are; a row with any other target that is not below `vocab` is NaN.
+/// `softmax(logits) − onehot(target)`. A row with an ignored target is 0, or NaN if its
+/// probabilities are; a row with any other target that is not below `vocab` is NaN.
 pub fn cross_entropy_gradient(logits: &[f64], targets: &[u32], vocab: usize) -> Vec<f64> {
     let mut gradient = Vec::with_capacity(logits.len());
     for (row, &target) in logits.chunks_exact(vocab.max(1)).zip(targets) {

@@ -42,8 +42,8 @@ pub static RMS_NORM: Kernel = Kernel {
 /// `y = x · rstd · gamma` with `rstd = rsqrt(mean(x²) + eps)` for each row.
 ///
 /// Accurate for |x| from 1e-30 to 1e30: if the sum of squares leaves the range of f32, the row is
-/// summed again, scaled by a power of two. NaN spreads over its row; an infinity gives NaN in its own
-/// element and 0 in the others.
+/// summed again, scaled by a power of two. NaN spreads over its row; an infinity gives NaN in its
+/// own element and 0 in the others.
 ///
 /// With a residual, the norm is that of the sum.
 #[derive(Clone, Copy, Debug)]

@@ -51,8 +51,8 @@ pub static RMS_NORM_GAMMA_REDUCE: Kernel = Kernel {
 /// Gradients of [`RmsNorm`](crate::ops::RmsNorm): with `h = x · rstd` and `u = gamma ⊙ grad_out`,
 /// `grad_input = rstd · (u − h · mean(u ⊙ h))`, and each block's share of `Σ_rows grad_out ⊙ h`.
 ///
-/// Row p of `gamma_partials` is the sum over one run of consecutive rows; [`RmsNormGammaReduce`] adds
-/// the runs. Deterministic: both stages add in a fixed order.
+/// Row p of `gamma_partials` is the sum over one run of consecutive rows; [`RmsNormGammaReduce`]
+/// adds the runs. Deterministic: both stages add in a fixed order.
 #[derive(Clone, Copy, Debug)]
 pub struct RmsNormBackward<'a, B, O = View<B, f32>> {
     /// `[rows, width]`, read: the input of the forward pass.
@@ -63,8 +63,8 @@ pub struct RmsNormBackward<'a, B, O = View<B, f32>> {
     pub rstd: View<B, f32>,
     /// `[rows, width]` each, read: one to three gradients of y, added in this order.
     pub grad_out: &'a [View<B, f32>],
-    /// `[rows, width]`, written: f32, bf16, or both. If `accumulate` is set, the f32 view is added to,
-    /// and the bf16 view is overwritten with the sum.
+    /// `[rows, width]`, written: f32, bf16, or both. If `accumulate` is set, the f32 view is added
+    /// to, and the bf16 view is overwritten with the sum.
     pub grad_input: O,
     /// `[partial_rows(rows), width]`, written; `None` if gamma is frozen.
     pub gamma_partials: Option<View<B, f32>>,

@@ -48,14 +48,16 @@ pub struct AdamWTensor<B> {
 /// ```
 /// Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019, in the order of
 /// `torch.optim.AdamW`. The values of a step come from the scalars that
-/// [`Schedule`](crate::optimizer::Schedule) writes on the device. If `halt` is not 0, nothing changes.
+/// [`Schedule`](crate::optimizer::Schedule) writes on the device. If `halt` is not 0, nothing
+/// changes.
 #[derive(Clone, Copy, Debug)]
 pub struct AdamW<'a, B> {
     /// The tensors.
     pub tensors: &'a [AdamWTensor<B>],
     /// `[Schedule::SCALARS]`, read.
     pub scalars: View<B, f32>,
-    /// `[1]`, read: the flag of [`Guard`](crate::optimizer::Guard); `None` for unconditional updates.
+    /// `[1]`, read: the flag of [`Guard`](crate::optimizer::Guard); `None` for unconditional
+    /// updates.
     pub halt: Option<View<B, u32>>,
     /// Decay of the first moment, at least 0 and below 1.
     ///

@@ -93,8 +93,8 @@ pub struct Guard<B> {
 
 /// `norm = sqrt(Σ partials)` and `scale = min(1, max_norm / norm)`.
 ///
-/// If the norm or the loss of the guard is not finite, `scale` is 0 and `halt` is set. [`Clip`] then
-/// writes zeros, also for NaN, and [`AdamW`](crate::optimizer::AdamW) changes nothing.
+/// If the norm or the loss of the guard is not finite, `scale` is 0 and `halt` is set. [`Clip`]
+/// then writes zeros, also for NaN, and [`AdamW`](crate::optimizer::AdamW) changes nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct ClipScale<B> {
     /// `[n]`, read: the squared sums of the chunks.

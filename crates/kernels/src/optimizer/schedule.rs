@@ -36,8 +36,8 @@ pub static SCHEDULE: Kernel = Kernel {
 /// lr = min_lr                                                      afterwards
 /// scalars = [lr, lr / (1 − β1^t), 1 / sqrt(1 − β2^t)]
 /// ```
-/// One thread computes in f64 and rounds once. Step 0 has `peak_lr / warmup_steps`; the last step of
-/// the warm-up and the first one after it have `peak_lr`.
+/// One thread computes in f64 and rounds once. Step 0 has `peak_lr / warmup_steps`; the last step
+/// of the warm-up and the first one after it have `peak_lr`.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule<B> {
     /// `[1]`, read: the step, counted from 0.

@@ -32,10 +32,10 @@ pub static FETCH_STEP_PARAMETERS: Kernel = Kernel {
 /// Fetches the parameters of the next step from a ring that the host writes, and counts them.
 ///
 /// The ring is in pinned memory; stores of the host before the launch are visible to it. It starts
-/// with the count of fetched slots, in [`Self::HEADER_WORDS`] words. [`Self::SLOTS`] slots follow, which the
-/// host fills in turn. A slot starts with its sequence number, counted from 1; the parameters follow
-/// after [`Self::SLOT_HEADER_WORDS`] words. If the next slot does not have the next sequence number, nothing is
-/// fetched and `block` keeps its values.
+/// with the count of fetched slots, in [`Self::HEADER_WORDS`] words. [`Self::SLOTS`] slots follow,
+/// which the host fills in turn. A slot starts with its sequence number, counted from 1; the
+/// parameters follow after [`Self::SLOT_HEADER_WORDS`] words. If the next slot does not have the
+/// next sequence number, nothing is fetched and `block` keeps its values.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchStepParameters<B> {
     /// `[ring_words(block.len())]`, read; its first word is written.

@@ -1,7 +1,7 @@
 //! Rotary position embedding (RoPE) and its inverse, of one tensor or of two at once.
 //!
-//! Source: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021, with the
-//! pairing of Hugging Face Transformers (`rotate_half`).
+//! Source: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021, with
+//! the pairing of Hugging Face Transformers (`rotate_half`).
 
 pub mod reference;
 
@@ -47,8 +47,8 @@ const BLOCK_THREADS: u32 = 128;
 /// half = head_dim ÷ 2: `out[i] = x[i]·cos − x[i + half]·sin` and
 /// `out[i + half] = x[i + half]·cos + x[i]·sin`.
 ///
-/// The inverse rotates by the negated angle. It is the gradient, since a rotation is orthogonal. All
-/// tensors together have fewer than 2³² pairs.
+/// The inverse rotates by the negated angle. It is the gradient, since a rotation is orthogonal.
+/// All tensors together have fewer than 2³² pairs.
 #[derive(Clone, Copy, Debug)]
 pub struct Rope<'a, B> {
     /// One tensor or two.
@@ -57,8 +57,8 @@ pub struct Rope<'a, B> {
     pub cos: View<B, f32>,
     /// `[positions, head_dim ÷ 2]`, read.
     pub sin: View<B, f32>,
-    /// `[1]`, read: the position of the first token of each sequence; 0 if `None`. Positions past the
-    /// tables take the last row.
+    /// `[1]`, read: the position of the first token of each sequence; 0 if `None`. Positions past
+    /// the tables take the last row.
     pub start: Option<View<B, u32>>,
     /// Rows of the tables.
     pub positions: usize,

@@ -220,8 +220,8 @@ impl<B: Copy> Sample<B> {
     }
 }
 
-/// `seen[tokens[i]] = 1` for the first `count` tokens. Tokens that are not in the vocabulary are left
-/// out.
+/// `seen[tokens[i]] = 1` for the first `count` tokens. Tokens that are not in the vocabulary are
+/// left out.
 #[derive(Clone, Copy, Debug)]
 pub struct MarkTokens<B> {
     /// `[n]`, read.
