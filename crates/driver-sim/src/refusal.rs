@@ -1,8 +1,8 @@
 //! Errors that calls return.
 //!
-//! Every error of the simulator is a [`Refusal`]: a code, and the [`Rule`] that decided it. The index
-//! of [`attested`](crate::attested) errors says which trace, recorded on hardware, shows the rule at
-//! work. The simulator returns no error that no trace attests, because hardware may behave
+//! Every error of the simulator is a [`Refusal`]: a code, and the [`Rule`] that decided it. The
+//! index of [`attested`](crate::attested) errors says which trace, recorded on hardware, shows the
+//! rule at work. The simulator returns no error that no trace attests, because hardware may behave
 //! differently.
 
 use std::fmt;

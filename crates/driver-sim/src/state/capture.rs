@@ -173,8 +173,8 @@ impl State {
         }
         let forbids = |capture: &Capture| {
             let own = capture.thread == thread && capture.mode != RELAXED;
-            let foreign = capture.thread != thread && capture.mode == GLOBAL && mode == GLOBAL;
-            mode != RELAXED && (own || foreign)
+            let other = capture.thread != thread && capture.mode == GLOBAL && mode == GLOBAL;
+            mode != RELAXED && (own || other)
         };
         let forbidding = self.captures.iter().filter(|(_, capture)| forbids(capture));
         let captures = forbidding.map(|(id, _)| *id).collect();

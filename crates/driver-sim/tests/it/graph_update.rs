@@ -88,9 +88,9 @@ fn nodes_of_other_graphs_and_of_destroyed_ones_are_refused() {
     let machine = Machine::new();
     let (graph, other, word) = (machine.graph(), machine.graph(), machine.zero());
     let node = machine.add(graph, (c"store", word, 1), &[]);
-    let foreign = machine.add(other, (c"store", word, 1), &[]);
+    let other_graph = machine.add(other, (c"store", word, 1), &[]);
     let exec = machine.instantiate(graph).unwrap();
-    assert_eq!(machine.set_exec(exec, foreign, (word, 2)), INVALID_VALUE);
+    assert_eq!(machine.set_exec(exec, other_graph, (word, 2)), INVALID_VALUE);
     assert_eq!(cu!(machine, cuGraphDestroy(graph)), SUCCESS);
     assert_eq!(machine.set_exec(exec, node, (word, 2)), CUresult::CUDA_ERROR_UNKNOWN);
     assert_eq!(machine.diagnostics(DiagnosticKind::Undefined).len(), 1);

@@ -38,7 +38,7 @@ fn memory_that_was_freed() {
 }
 
 #[test]
-fn around_every_allocation_lies_a_red_zone() {
+fn every_allocation_has_red_zones() {
     let bench = Bench::new(&[0; 64], 64);
     let others: Vec<u64> = (0..8).map(|_| bench.memory.alloc(64).unwrap()).collect();
     let middle = others[4];

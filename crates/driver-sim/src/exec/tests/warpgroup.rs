@@ -25,14 +25,14 @@ fn element(matrix: usize, line: usize, step: usize) -> f32 {
 }
 
 /// What shared memory holds: both matrices with 64 steps.
-fn panels(case: Case) -> Vec<u32> {
+fn tiles(case: Case) -> Vec<u32> {
     let mut halves = vec![0u16; BYTES / 2];
     for (matrix, extent) in [(0, 64), (1, case.columns)] {
         for (line, step) in (0..extent).flat_map(|line| (0..64).map(move |step| (line, step))) {
             let (run, place) = if case.transposed[matrix] { (step, line) } else { (line, step) };
-            let panel = if case.transposed[matrix] { place / 64 * 8192 } else { 0 };
+            let tile = if case.transposed[matrix] { place / 64 * 8192 } else { 0 };
             let piece = (place % 64 / 8) ^ (run % 8);
-            let byte = matrix * B + panel + run * 128 + piece * 16 + place % 8 * 2;
+            let byte = matrix * B + tile + run * 128 + piece * 16 + place % 8 * 2;
             halves[byte / 2] = (element(matrix, line, step).to_bits() >> 16) as u16;
         }
     }
@@ -79,7 +79,7 @@ fn text(case: Case, body: &str) -> String {
 
 /// The sums, thread after thread.
 fn run(case: Case, body: &str) -> Vec<f32> {
-    let out = run_text(&text(case, body), 128, &bytes_of(&panels(case)), 256 * case.columns);
+    let out = run_text(&text(case, body), 128, &bytes_of(&tiles(case)), 256 * case.columns);
     out.chunks_exact(4).map(|word| f32::from_le_bytes(word.try_into().unwrap())).collect()
 }
 
