@@ -14,7 +14,7 @@ use crate::circles;
 use crate::workspace::{self, command, output};
 
 /// What each package of the workspace may depend on, as ARCHITECTURE.md draws it.
-const MAY_DEPEND_ON: [(&str, &[&str]); 13] = [
+const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("retrograph-driver-sys", &[]),
     ("retrograph-abi-check", &["retrograph-driver-sys"]),
     ("retrograph-ptx", &[]),

@@ -45,7 +45,8 @@ impl Pass {
     /// Whether no operation of a step writes the ranges that `operation` reads ahead
     /// ([`Access::ReadBeforeWait`]), which PDL requires. Controls are written in every step.
     pub(crate) fn never_writes_read_ahead(&self, operation: &Operation) -> bool {
-        let ahead = operation.accesses().iter().filter(|range| range.access == Access::ReadBeforeWait);
+        let ahead =
+            operation.accesses().iter().filter(|range| range.access == Access::ReadBeforeWait);
         let written = |ahead: &BufferAccess| {
             let held = self.buffer(ahead.buffer);
             if held.is_none_or(|buffer| buffer.kind() == BufferKind::Control) {
