@@ -52,6 +52,7 @@ mod new_directory;
 pub mod parameters;
 pub mod report;
 pub mod run;
+pub mod spec;
 pub mod temporary;
 mod tensor_file;
 pub mod tokenizer;
@@ -74,6 +75,7 @@ pub use generate::{
 pub use hub::{HubError, ModelDirectory};
 pub use report::RunReport;
 pub use run::{Ending, Event, HeldOut, Run};
+pub use spec::ModelSpec;
 pub use tokenizer::{
     ChatTemplate, Conversation, Encoder, GenerationDefaults, TokenStream, Tokenizer,
 };

@@ -9,6 +9,7 @@ mod storage;
 pub use storage::Storage;
 
 use crate::config::{LoraConfig, Mode, ModelConfig, Projection};
+use crate::spec::{LayerSpec, ModelSpec};
 
 /// How a parameter starts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,6 +67,14 @@ pub const EMBEDDING: &str = "model.embed_tokens.weight";
 pub const FINAL_NORM: &str = "model.norm.weight";
 /// The output projection, where it is not the token table.
 pub const HEAD: &str = "lm_head.weight";
+/// The gain of the norm before attention, within its layer.
+pub(crate) const ATTENTION_NORM: &str = "input_layernorm.weight";
+/// The gain of the norm before the MLP, within its layer.
+pub(crate) const MLP_NORM: &str = "post_attention_layernorm.weight";
+/// The gain of the norm of query heads, within its layer.
+pub(crate) const Q_NORM: &str = "self_attn.q_norm.weight";
+/// The gain of the norm of key heads, within its layer.
+pub(crate) const K_NORM: &str = "self_attn.k_norm.weight";
 
 /// Standard deviation of every randomly initialized base weight: the square root of 2 / (5 · width)
 /// from Nguyen and Salazar, "Transformers without Tears", which is about 0.02 at Qwen2's widths.
@@ -73,20 +82,21 @@ fn deviation(hidden: usize) -> f32 {
     (0.4 / hidden as f32).sqrt()
 }
 
-/// Every parameter of the model in `mode`, all of them in f32, in the order in which the forward
-/// pass meets them.
+/// Returns every parameter of the model in `mode`, all in f32, in the order in which the forward
+/// pass uses them.
 pub fn inventory(model: &ModelConfig, mode: Mode) -> Vec<Parameter> {
-    let deviation = deviation(model.hidden);
+    let spec = ModelSpec::from(model);
+    let deviation = deviation(spec.hidden);
     let (full, lora) = (mode.is_full(), mode.lora());
     let mut list = List { full, lora, deviation, parameters: Vec::new() };
-    list.matrix(EMBEDDING.to_owned(), [model.vocab, model.hidden]);
-    for layer in 0..model.layers {
-        list.layer(model, layer);
+    list.matrix(EMBEDDING.to_owned(), [spec.vocab, spec.hidden]);
+    for (number, layer) in spec.layers.iter().enumerate() {
+        list.layer(layer, number);
     }
     let trainable = list.full;
-    list.norm(FINAL_NORM.to_owned(), model.hidden, trainable);
-    if !model.tied {
-        list.matrix(HEAD.to_owned(), [model.vocab, model.hidden]);
+    list.norm(FINAL_NORM.to_owned(), spec.hidden, trainable);
+    if !spec.tied {
+        list.matrix(HEAD.to_owned(), [spec.vocab, spec.hidden]);
     }
     list.parameters
 }
@@ -99,31 +109,30 @@ struct List {
 }
 
 impl List {
-    fn layer(&mut self, model: &ModelConfig, layer: usize) {
-        let name = |part: &str| layer_name(layer, part);
+    fn layer(&mut self, spec: &LayerSpec, number: usize) {
+        let name = |part: &str| layer_name(number, part);
         let norms = self.lora.map_or(self.full, |lora| lora.norms);
-        self.norm(name("input_layernorm.weight"), model.hidden, norms);
+        self.norm(name(ATTENTION_NORM), spec.hidden, norms);
         for projection in Projection::ALL {
-            if projection == Projection::O && model.qk_norm {
-                for head in ["q_norm", "k_norm"] {
-                    let name = name(&format!("self_attn.{head}.weight"));
-                    self.norm(name, model.head_dim(), self.full);
+            if projection == Projection::O && spec.attention.qk_norm.is_some() {
+                for head in [Q_NORM, K_NORM] {
+                    self.norm(name(head), spec.attention.head_dim, self.full);
                 }
             }
             if projection == Projection::Gate {
-                self.norm(name("post_attention_layernorm.weight"), model.hidden, norms);
+                self.norm(name(MLP_NORM), spec.hidden, norms);
             }
             let prefix = name(&projection.path());
-            self.projection(&prefix, model, projection);
+            self.projection(&prefix, spec, projection);
         }
     }
 
-    /// The weight of a projection, its bias and its low-rank update, where it has them.
-    fn projection(&mut self, prefix: &str, model: &ModelConfig, projection: Projection) {
-        let [inputs, outputs] = model.projection(projection);
+    /// Adds the weight of a projection, its bias and its LoRA matrices, if it has them.
+    fn projection(&mut self, prefix: &str, spec: &LayerSpec, projection: Projection) {
+        let [inputs, outputs] = spec.projection(projection);
         let full = |kind: &str| format!("{prefix}.{kind}");
         self.matrix(full("weight"), [outputs, inputs]);
-        if model.qkv_bias && projection.is_qkv() {
+        if spec.has_bias(projection) {
             self.bias(full("bias"), outputs);
         }
         let lora = self.lora.filter(|lora| lora.targets.has(projection));

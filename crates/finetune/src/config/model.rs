@@ -70,14 +70,7 @@ impl ModelConfig {
 
     /// Inputs and outputs of a projection.
     pub fn projection(&self, projection: Projection) -> [usize; 2] {
-        let (hidden, inner) = (self.hidden, self.intermediate);
-        match projection {
-            Projection::Q => [hidden, self.q_width()],
-            Projection::O => [self.q_width(), hidden],
-            Projection::K | Projection::V => [hidden, self.kv_width()],
-            Projection::Gate | Projection::Up => [hidden, inner],
-            Projection::Down => [inner, hidden],
-        }
+        self.layer().projection(projection)
     }
 
     /// Checks that the dimensions fit each other and the kernels. Nothing is computed from the

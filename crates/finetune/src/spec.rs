@@ -1,0 +1,149 @@
+//! The architecture of a model as a value: its layers, and the attention, MLP and norms of each.
+//!
+//! A [`ModelSpec`] is made from a [`ModelConfig`], which is what files store. Parameters, passes and
+//! rotary tables are made from the spec, so that a layer can differ from its neighbours.
+//!
+//! ```
+//! use retrograph_finetune::{Preset, spec::ModelSpec};
+//!
+//! let spec = ModelSpec::from(&Preset::Tiny.model());
+//! assert_eq!(spec.layers.len(), 2);
+//! assert_eq!(spec.layers[0].attention.q_width(), 64);
+//! ```
+
+use crate::config::{ModelConfig, Projection, RopeScaling};
+
+/// A decoder-only transformer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelSpec {
+    /// Entries of the token table.
+    pub vocab: usize,
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// The layers, in the order of the forward pass.
+    pub layers: Vec<LayerSpec>,
+    /// The norm before the output projection.
+    pub final_norm: NormSpec,
+    /// Whether the token table is also the output projection.
+    pub tied: bool,
+}
+
+/// A layer: attention and MLP, each after a norm and added to the residual stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerSpec {
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// The norm before attention.
+    pub attention_norm: NormSpec,
+    /// Attention.
+    pub attention: AttentionSpec,
+    /// The norm before the MLP.
+    pub mlp_norm: NormSpec,
+    /// The MLP.
+    pub mlp: MlpSpec,
+}
+
+/// Causal grouped-query attention with rotary positions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AttentionSpec {
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads; each serves `heads / kv_heads` query heads.
+    pub kv_heads: usize,
+    /// Width of one head.
+    pub head_dim: usize,
+    /// Whether the query, key and value projections have biases.
+    pub qkv_bias: bool,
+    /// The norm of each query and key head before RoPE, if there is one.
+    pub qk_norm: Option<NormSpec>,
+    /// The rotary positions.
+    pub rope: RopeSpec,
+}
+
+/// The gated MLP `down(silu(gate(x)) · up(x))`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MlpSpec {
+    /// Width between the projections.
+    pub intermediate: usize,
+}
+
+/// RMSNorm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NormSpec {
+    /// Added to the mean square, forward and backward alike.
+    pub eps: f32,
+}
+
+/// Frequencies of rotary positions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RopeSpec {
+    /// Base of the frequencies.
+    pub theta: f64,
+    /// Change of the frequencies for a longer context; `None` for no change.
+    pub scaling: Option<RopeScaling>,
+}
+
+impl AttentionSpec {
+    /// Width of all query heads.
+    pub fn q_width(&self) -> usize {
+        self.heads.saturating_mul(self.head_dim)
+    }
+
+    /// Width of all key heads, which is also the width of all value heads.
+    pub fn kv_width(&self) -> usize {
+        self.kv_heads.saturating_mul(self.head_dim)
+    }
+}
+
+impl LayerSpec {
+    /// Returns inputs and outputs of a projection.
+    pub fn projection(&self, projection: Projection) -> [usize; 2] {
+        let (hidden, inner) = (self.hidden, self.mlp.intermediate);
+        match projection {
+            Projection::Q => [hidden, self.attention.q_width()],
+            Projection::O => [self.attention.q_width(), hidden],
+            Projection::K | Projection::V => [hidden, self.attention.kv_width()],
+            Projection::Gate | Projection::Up => [hidden, inner],
+            Projection::Down => [inner, hidden],
+        }
+    }
+
+    /// Returns whether a projection has a bias.
+    pub fn has_bias(&self, projection: Projection) -> bool {
+        self.attention.qkv_bias && projection.is_qkv()
+    }
+}
+
+impl From<&ModelConfig> for ModelSpec {
+    /// Returns the spec of a model whose layers are all alike.
+    fn from(config: &ModelConfig) -> Self {
+        Self {
+            vocab: config.vocab,
+            hidden: config.hidden,
+            layers: vec![config.layer(); config.layers],
+            final_norm: NormSpec { eps: config.rms_norm_eps },
+            tied: config.tied,
+        }
+    }
+}
+
+impl ModelConfig {
+    /// Returns the spec of each layer.
+    pub fn layer(&self) -> LayerSpec {
+        let norm = NormSpec { eps: self.rms_norm_eps };
+        LayerSpec {
+            hidden: self.hidden,
+            attention_norm: norm,
+            attention: AttentionSpec {
+                heads: self.heads,
+                kv_heads: self.kv_heads,
+                head_dim: self.head_dim(),
+                qkv_bias: self.qkv_bias,
+                qk_norm: self.qk_norm.then_some(norm),
+                rope: RopeSpec { theta: self.rope_theta, scaling: self.rope_scaling },
+            },
+            mlp_norm: norm,
+            mlp: MlpSpec { intermediate: self.intermediate },
+        }
+    }
+}
