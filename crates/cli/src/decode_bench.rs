@@ -4,7 +4,7 @@ use std::path::Path;
 
 use indicatif::HumanBytes;
 use retrograph_finetune::bench::decode::{DecodeBench, DecodeMeasurement};
-use retrograph_finetune::{Device, Sampling};
+use retrograph_finetune::{Device, InferenceConfig, Sampling};
 use retrograph_runtime::ModuleCache;
 use serde::Serialize;
 
@@ -36,7 +36,7 @@ pub(crate) fn run(
 ) -> Result<Outcome, CliError> {
     let drawn = Sampling { temperature: 1.0, top_k: 20, top_p: 0.8, ..Sampling::greedy() };
     let bench = DecodeBench {
-        config: arguments.config(),
+        config: InferenceConfig::from(&arguments.config()),
         sizes: arguments.decode.iter().map(|size| size.0).collect(),
         contenders: arguments.strategies.clone(),
         cache: arguments.cache_dtype,

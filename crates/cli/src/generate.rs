@@ -132,7 +132,7 @@ fn plan(
     let build = BuildOptions { policy: arguments.strategy.policy(), ..BuildOptions::default() };
     let (cache, verify) = (arguments.cache_dtype, arguments.verify);
     let options = GeneratorOptions { max_length, cache, build, verify };
-    let plan = GenerationPlan::new(&config, options)?;
+    let plan = GenerationPlan::new(&InferenceConfig::from(&config), options)?;
     Ok(match model {
         Some(model) => plan.with_base(model)?,
         None => plan,

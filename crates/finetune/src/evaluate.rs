@@ -102,7 +102,7 @@ impl Evaluator {
         mut bindings: Bindings,
     ) -> Result<Self> {
         let losses = DeviceBuffer::zeroed(stream.context(), config.rows())?;
-        let rotary = RotaryTables::new(&stream, config)?;
+        let rotary = RotaryTables::new(&stream, &config.model, config.seq)?;
         bindings.bind(pass.cos, &rotary.cos).bind(pass.sin, &rotary.sin);
         bindings.bind(pass.losses, &losses);
         let program = Program::build(&stream, modules, &pass.pass, &bindings, Policy::Auto)?;

@@ -61,8 +61,8 @@ mod weight_file;
 
 pub use adapter::{Adapter, AdapterError, AdapterOutput};
 pub use config::{
-    Dtype, LoraConfig, LoraTargets, Mode, ModelConfig, OptimizerConfig, Precision, Preset,
-    Quantization, RopeScaling, TrainingConfig,
+    Dtype, InferenceConfig, LoraConfig, LoraTargets, Mode, ModelConfig, OptimizerConfig, Precision,
+    Preset, Quantization, RopeScaling, TrainingConfig,
 };
 pub use data::{Batch, Data, DataError, IGNORED_TARGET, Split, SplitOptions, TextData};
 pub use device::{Device, DeviceChoice};

@@ -6,7 +6,7 @@ use retrograph_runtime::{ModuleCache, Report, Stream};
 use serde::{Deserialize, Serialize};
 
 use super::{Contender, milliseconds};
-use crate::config::{Dtype, Mode, TrainingConfig};
+use crate::config::{Dtype, InferenceConfig, Mode};
 use crate::error::{Error, Result};
 use crate::generate::{GenerationPlan, Generator, GeneratorOptions, Request, Sampling};
 use crate::init;
@@ -17,8 +17,8 @@ use crate::trainer::{Chunk, ModelState, Source};
 /// What is measured.
 #[derive(Clone, Debug)]
 pub struct DecodeBench {
-    /// The model; weights come from the seed. Batch and sequence in it do not matter.
-    pub config: TrainingConfig,
+    /// The model; its weights come from the seed.
+    pub config: InferenceConfig,
     /// Tokens of the prompt, and room in the cache, of each size.
     pub sizes: Vec<[usize; 2]>,
     /// The type of the cache; without it that of the products.
@@ -113,9 +113,9 @@ impl DecodeBench {
     }
 
     /// The configuration of a model that is only run, unless it has low-rank updates.
-    fn config(&self) -> TrainingConfig {
+    fn config(&self) -> InferenceConfig {
         let mode = self.config.mode.lora().map_or(Mode::Frozen, Mode::Lora);
-        TrainingConfig { mode, ..self.config }
+        InferenceConfig { mode, ..self.config }
     }
 
     fn options(&self, room: usize) -> GeneratorOptions {

@@ -2,6 +2,7 @@
 //!
 //! Everything here is a plain value that is stored in checkpoints and compared on resume.
 
+mod inference;
 mod lora;
 mod model;
 mod optimizer;
@@ -13,6 +14,7 @@ use std::fmt;
 use retrograph_kernels::ops::AttentionShape;
 use serde::{Deserialize, Serialize};
 
+pub use inference::InferenceConfig;
 pub use lora::{LoraConfig, LoraTargets, Projection};
 pub use model::{BYTE_VOCABULARY, ModelConfig, Preset};
 pub use optimizer::OptimizerConfig;

@@ -9,9 +9,9 @@ use retrograph_runtime::{
 
 use super::cache::CacheBuffers;
 use super::sizes::Sizes;
-use crate::config::{Dtype, TrainingConfig};
+use crate::config::{Dtype, InferenceConfig};
 use crate::error::{Error, Result};
-use crate::model::{GenerationPass, Intake, SAMPLED};
+use crate::model::{GenerationPass, SAMPLED, TokenSource};
 use crate::trainer::{ModelState, RotaryTables};
 
 /// What a step takes in.
@@ -42,7 +42,7 @@ struct Buffers {
 
 /// How a program is fed.
 struct Handles {
-    intake: Intake,
+    source: TokenSource,
     position: Slice<u32>,
     sampling: Slice<u32>,
 }
@@ -60,7 +60,7 @@ pub(super) struct Site<'a> {
 
 /// Programs and what they change.
 pub(super) struct Lane {
-    config: TrainingConfig,
+    config: InferenceConfig,
     sizes: Sizes,
     state: ModelState,
     rotary: RotaryTables,
@@ -72,7 +72,7 @@ pub(super) struct Lane {
 impl Lane {
     pub(super) fn new(
         site: Site<'_>,
-        config: &TrainingConfig,
+        config: &InferenceConfig,
         state: ModelState,
         build: BuildOptions,
     ) -> Result<Self> {
@@ -164,11 +164,11 @@ impl Lane {
         let built = programs.get_or_build(stream, [rows, step.positions().end], |bucket| {
             let pass = sizes.describe(config, bucket.size)?;
             let bindings = bind(&pass);
-            let GenerationPass { pass, intake, position, sampling, .. } = pass;
+            let GenerationPass { pass, source, position, sampling, .. } = pass;
             Ok::<_, Error>(Described {
                 pass,
                 bindings,
-                handles: Handles { intake, position, sampling },
+                handles: Handles { source, position, sampling },
             })
         });
         let mut program = built?;
@@ -194,7 +194,7 @@ impl Handles {
     fn set(&self, controls: &mut Controls, step: Step<'_>) -> Result<(), ControlError> {
         controls.set(self.position, step.position as u32)?;
         controls.set_array(self.sampling, &step.sampling)?;
-        let Intake::Prompt { tokens, count, last } = self.intake else { return Ok(()) };
+        let TokenSource::Prompt { tokens, count, last } = self.source else { return Ok(()) };
         let mut padded = step.tokens.to_vec();
         padded.resize(tokens.len(), 0);
         controls.set_array(tokens, &padded)?;

@@ -9,14 +9,11 @@
 //! ```
 //! # #[cfg(feature = "sim")] {
 //! use retrograph_finetune::{
-//!     Device, DeviceChoice, GenerationPlan, GeneratorOptions, Mode, OptimizerConfig,
-//!     Precision, Preset, Request, Sampling, Source, TrainingConfig,
+//!     Device, DeviceChoice, GenerationPlan, GeneratorOptions, InferenceConfig, Precision, Preset,
+//!     Request, Sampling, Source,
 //! };
 //!
-//! let model = Preset::Tiny.model();
-//! let optimizer = OptimizerConfig::new(0.0, 1);
-//! let (mode, precision) = (Mode::Full, Precision::F32);
-//! let config = TrainingConfig { model, mode, precision, batch: 1, seq: 1, optimizer, seed: 0 };
+//! let config = InferenceConfig::frozen(Preset::Tiny.model(), Precision::F32);
 //! let plan = GenerationPlan::new(&config, GeneratorOptions::new(64))?; // no device is needed
 //! let device = Device::open(DeviceChoice::Simulated)?;
 //! let mut generator = plan.start(&device.modules(), Source::Seed, &mut |_| ())?;
@@ -50,7 +47,7 @@ pub use stops::StopStrings;
 pub use text::{Ended, Generated, TextRequest};
 pub use tokens::Tokens;
 
-use crate::config::{Dtype, TrainingConfig};
+use crate::config::{Dtype, InferenceConfig};
 use crate::error::{Error, Result};
 use lane::Lane;
 use ring::Ring;
@@ -77,7 +74,7 @@ impl GeneratorOptions {
     }
 
     /// The type of the cache for a model of `config`.
-    fn cache_dtype(&self, config: &TrainingConfig) -> Dtype {
+    fn cache_dtype(&self, config: &InferenceConfig) -> Dtype {
         self.cache.unwrap_or(config.precision.dtype)
     }
 }
@@ -85,7 +82,7 @@ impl GeneratorOptions {
 /// A model on a device, ready to generate.
 #[derive(Debug)]
 pub struct Generator {
-    config: TrainingConfig,
+    config: InferenceConfig,
     room: usize,
     cache_dtype: Dtype,
     lane: Lane,
@@ -97,8 +94,8 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// The configuration; batch and sequence in it mean nothing.
-    pub fn config(&self) -> &TrainingConfig {
+    /// The configuration.
+    pub fn config(&self) -> &InferenceConfig {
         &self.config
     }
 

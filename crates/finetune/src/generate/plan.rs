@@ -8,7 +8,7 @@ use super::lane::{Lane, Site};
 use super::ring::Ring;
 use super::sizes::Sizes;
 use super::{Generator, GeneratorOptions};
-use crate::config::TrainingConfig;
+use crate::config::InferenceConfig;
 use crate::error::{Error, Reduce, Result};
 use crate::hub::ModelDirectory;
 use crate::model::GenerationPass;
@@ -65,7 +65,7 @@ impl GenerationNeed {
 /// A generator as described, before any device is involved.
 #[derive(Debug)]
 pub struct GenerationPlan {
-    config: TrainingConfig,
+    config: InferenceConfig,
     options: GeneratorOptions,
     prompt: GenerationPass,
     next: GenerationPass,
@@ -75,12 +75,12 @@ pub struct GenerationPlan {
 }
 
 impl GenerationPlan {
-    /// Describes generating with the model of `config`; batch and sequence in it do not matter.
+    /// Describes generation with the model of `config`.
     ///
     /// # Errors
     /// When the configuration or the length is not valid.
-    pub fn new(config: &TrainingConfig, options: GeneratorOptions) -> Result<Self> {
-        TrainingConfig { batch: 1, seq: 1, ..*config }.validate_sizes()?;
+    pub fn new(config: &InferenceConfig, options: GeneratorOptions) -> Result<Self> {
+        config.validate(1)?;
         let room = options.max_length;
         let sizes = Sizes::new(config, room, options.cache_dtype(config))?;
         let prompt = sizes.describe(config, sizes.largest_prompt())?;
@@ -159,8 +159,7 @@ impl GenerationPlan {
         let Self { config, options, .. } = self;
         let GeneratorOptions { max_length: room, build, verify, .. } = options;
         let dtype = options.cache_dtype(&config);
-        let long = TrainingConfig { seq: room, ..config };
-        let rotary = RotaryTables::new(&stream, &long)?;
+        let rotary = RotaryTables::new(&stream, &config.model, room)?;
         let site = Site { stream: &stream, modules: &modules, rotary: &rotary, room, cache: dtype };
         // With verification, whatever a step reads without having written it must show.
         let build = BuildOptions { nan_transients: build.nan_transients || verify, ..build };

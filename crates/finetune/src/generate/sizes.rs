@@ -3,9 +3,9 @@
 use retrograph_runtime::Requirements;
 use retrograph_runtime::program::Buckets;
 
-use crate::config::{Dtype, ModelConfig, TrainingConfig};
+use crate::config::{Dtype, InferenceConfig, ModelConfig, TrainingConfig};
 use crate::error::{Error, Result};
-use crate::model::{CacheForm, GenerationPass};
+use crate::model::{CacheConfig, GenerationPass};
 
 /// The shortest length that programs are built for.
 const SHORTEST: usize = 256;
@@ -30,7 +30,7 @@ pub(super) struct Sizes {
 impl Sizes {
     /// Powers of two, up to `room`, which must hold a token of the prompt and one more. The cache
     /// of a layer must have fewer elements than the kernels can count.
-    pub(super) fn new(config: &TrainingConfig, room: usize, dtype: Dtype) -> Result<Self> {
+    pub(super) fn new(config: &InferenceConfig, room: usize, dtype: Dtype) -> Result<Self> {
         let elements = room.saturating_mul(config.model.kv_width().max(1));
         let most = TrainingConfig::MOST_POSITIONS;
         let rule = if !(2..=most).contains(&room) {
@@ -83,20 +83,20 @@ impl Sizes {
     /// The pass of a program.
     pub(super) fn describe(
         &self,
-        config: &TrainingConfig,
+        config: &InferenceConfig,
         [rows, length]: [usize; 2],
     ) -> Result<GenerationPass> {
-        let cache = CacheForm { length, room: self.room, dtype: self.dtype };
+        let cache = CacheConfig { length, capacity: self.room, dtype: self.dtype };
         match rows {
-            1 => GenerationPass::next(config, cache),
-            _ => GenerationPass::prompt(config, rows, cache),
+            1 => GenerationPass::decode(config, cache),
+            _ => GenerationPass::prefill(config, rows, cache),
         }
     }
 
     /// What the programs of all sizes launch. Layers launch the same, so that one is enough.
-    pub(super) fn requirements(&self, config: &TrainingConfig) -> Result<Requirements> {
+    pub(super) fn requirements(&self, config: &InferenceConfig) -> Result<Requirements> {
         let model = ModelConfig { layers: 1, ..config.model };
-        let config = TrainingConfig { model, ..*config };
+        let config = InferenceConfig { model, ..*config };
         self.all().try_fold(Requirements::default(), |all, size| {
             Ok(all.union(&self.describe(&config, size)?.pass.requirements()))
         })
@@ -112,12 +112,10 @@ impl Sizes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Mode, OptimizerConfig, Precision, Preset};
+    use crate::config::{Precision, Preset};
 
-    fn config() -> TrainingConfig {
-        let (model, optimizer) = (Preset::Qwen25OneAndHalf.model(), OptimizerConfig::new(0.0, 1));
-        let (mode, precision) = (Mode::Full, Precision::F32);
-        TrainingConfig { model, mode, precision, batch: 1, seq: 1, optimizer, seed: 0 }
+    fn config() -> InferenceConfig {
+        InferenceConfig::frozen(Preset::Qwen25OneAndHalf.model(), Precision::F32)
     }
 
     fn sizes(room: usize) -> Sizes {
@@ -169,7 +167,7 @@ mod tests {
             assert!(error.starts_with(&format!("max_length is {room}, ")), "{error}");
         }
         let wide = ModelConfig { head_dim: Some(1 << 20), ..config().model };
-        let error = Sizes::new(&TrainingConfig { model: wide, ..config() }, 1 << 20, Dtype::F32);
+        let error = Sizes::new(&InferenceConfig { model: wide, ..config() }, 1 << 20, Dtype::F32);
         assert!(error.unwrap_err().to_string().contains("2^32 elements"));
     }
 

@@ -3,7 +3,7 @@
 use super::lane::{Lane, Site};
 use super::ring::Ring;
 use super::{Generator, GeneratorOptions, Request, Sampling};
-use crate::config::TrainingConfig;
+use crate::config::InferenceConfig;
 use crate::error::Result;
 use crate::trainer::{RotaryTables, TrainedModel};
 
@@ -13,9 +13,9 @@ impl TrainedModel {
     /// # Errors
     /// When the device has too little memory or fails.
     pub fn generator(&self, options: GeneratorOptions) -> Result<Generator> {
-        let (config, room) = (self.config, options.max_length);
+        let (config, room) = (InferenceConfig::from(&self.config), options.max_length);
         let (stream, cache) = (self.stream.clone(), self.cache.clone());
-        let rotary = RotaryTables::new(&stream, &TrainingConfig { seq: room, ..config })?;
+        let rotary = RotaryTables::new(&stream, &config.model, room)?;
         let cache_dtype = options.cache_dtype(&config);
         let (modules, rotary) = (&self.modules, &rotary);
         let site = Site { stream: &stream, modules, rotary, room, cache: cache_dtype };

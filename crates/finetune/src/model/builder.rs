@@ -1,16 +1,13 @@
-//! What the parts of the model share while the pass is built: the pass, the buffers, the names.
+//! A pass under construction, and the buffers of its parameters.
 
 use std::collections::HashMap;
 
-use retrograph_kernels::ops::{Add, DType, TensorView};
+use retrograph_kernels::ops::{Add, Dropout, Stored};
 use retrograph_kernels::{Element, KernelError, Launch};
 use retrograph_runtime::{BufferId, Pass, Slice};
 
-use super::activation::Activation;
-use super::cached::Cache;
-use super::options::{Division, GradientHome};
+use super::passes::GradientHome;
 use super::value::Value;
-use crate::config::TrainingConfig;
 use crate::error::Result;
 use crate::parameters::Parameter;
 
@@ -32,137 +29,155 @@ pub struct ParameterBuffers {
     pub parameter: Parameter,
     /// The values.
     pub value: Value,
-    /// Gradient and moments, where the parameter is trained in this pass.
+    /// Gradient and moments, if the pass trains the parameter.
     pub trained: Option<TrainableBuffers>,
 }
 
-/// A weight as the parts of the model see it.
+/// A weight matrix.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weight {
-    pub(super) value: Value,
-    /// Where the gradient goes; `None` for a weight that is not trained.
+    pub(super) value: Stored<BufferId>,
+    /// The gradient; `None` for a weight that is not trained.
     pub(super) grad: Option<Slice<f32>>,
 }
 
-impl Weight {
-    /// The values of a weight that is f32 in every precision: a norm, a bias, or one that is
-    /// trained.
-    pub(super) fn floats(&self) -> Slice<f32> {
-        self.value.floats()
-    }
+/// A weight that is f32 in every precision: a norm, a bias, or a LoRA matrix.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct F32Weight {
+    pub(super) value: Slice<f32>,
+    /// The gradient; `None` for a weight that is not trained.
+    pub(super) grad: Option<Slice<f32>>,
 }
 
-/// A gradient that is being collected.
+/// Dropout with the random stream of one weight.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gradient {
-    /// Where it is collected as f32; written as bf16, too, where that is there.
-    pub(super) to: Activation,
-    /// Whether something is in it already, to which the next contribution is added.
-    pub(super) accumulate: bool,
+pub(super) struct DropoutSite {
+    pub(super) probability: f32,
+    training: Training,
+    /// Index of the weight among the parameters.
+    weight: usize,
+}
+
+/// Counter and seed of random numbers in a pass that trains.
+#[derive(Clone, Copy, Debug)]
+struct Training {
+    step: Slice<u32>,
+    seed: u64,
 }
 
 /// A pass under construction.
 #[derive(Debug)]
 pub(super) struct Builder {
     pub(super) pass: Pass,
-    pub(super) config: TrainingConfig,
     pub(super) parameters: Vec<ParameterBuffers>,
-    /// The keys and values of the tokens before, in a pass that generates text.
-    pub(super) cache: Option<Cache>,
-    /// The weights that are read behind those of the next product of one row.
-    pub(super) upcoming: Option<TensorView<BufferId>>,
     by_name: HashMap<String, usize>,
     scope: String,
-    /// What the names of all scopes begin with: the micro-batch, and whether it is done again.
+    /// The beginning of every scope: the micro-batch, and whether it is recomputed.
     prefix: String,
-    /// The micro-batch. Each but the first adds to what those before have left in the gradients.
+    /// Number of the micro-batch. Each except the first adds to the gradients.
     micro_batch: usize,
-    /// Micro-batches that run side by side.
-    interleaved: u32,
-    /// The step, in a pass that trains: what is left out at random is drawn by it.
-    step: Option<Slice<u32>>,
-}
-
-/// What an operation that leaves out elements at random needs.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Randomness {
-    pub(super) step: Slice<u32>,
-    pub(super) seed: u64,
-    /// What tells the places and micro-batches of a step apart.
-    pub(super) stream: u32,
+    training: Option<Training>,
 }
 
 impl Builder {
-    /// A pass that declares the parameters of `config`; `gradients` says where gradients lie, and
-    /// is `None` for a pass that does not train.
+    /// Starts a pass and declares `parameters`. A pass that trains says who keeps `gradients`.
     pub(super) fn new(
         name: &str,
-        config: &TrainingConfig,
+        parameters: Vec<Parameter>,
         gradients: Option<GradientHome>,
     ) -> Self {
         let mut pass = Pass::new(name);
-        let mut parameters = Vec::new();
+        let mut declared = Vec::new();
         let mut map = None;
-        for parameter in config.parameters() {
+        for parameter in parameters {
             let value = Value::declare(&mut pass, &parameter, &mut map);
             let trained = gradients.filter(|_| parameter.trainable);
             let trained = trained.map(|home| declare_trained(&mut pass, &parameter, home));
-            parameters.push(ParameterBuffers { parameter, value, trained });
+            declared.push(ParameterBuffers { parameter, value, trained });
         }
-        let names = parameters.iter().map(|held| held.parameter.name.clone());
+        let names = declared.iter().map(|held| held.parameter.name.clone());
         let by_name = names.enumerate().map(|(index, name)| (name, index)).collect();
-        let (scope, prefix, config) = (String::new(), String::new(), *config);
-        let (cache, upcoming, step) = (None, None, None);
         Self {
             pass,
-            config,
-            parameters,
-            cache,
-            upcoming,
+            parameters: declared,
             by_name,
-            scope,
-            prefix,
+            scope: String::new(),
+            prefix: String::new(),
             micro_batch: 0,
-            interleaved: 1,
-            step,
+            training: None,
         }
     }
 
-    /// The weight `name`, which the inventory must have.
+    /// Sets the counter and seed of dropout. Without them, dropout is off.
+    pub(super) fn train(&mut self, step: Slice<u32>, seed: u64) {
+        self.training = Some(Training { step, seed });
+    }
+
+    /// Returns the matrix `name`.
+    ///
+    /// # Panics
+    /// If the inventory of parameters has no such name.
     pub(super) fn weight(&self, name: &str) -> Weight {
-        self.weight_if_any(name).unwrap_or_else(|| panic!("the inventory has no `{name}`"))
-    }
-
-    /// The weight `name`, where the inventory has it.
-    pub(super) fn weight_if_any(&self, name: &str) -> Option<Weight> {
-        let held = &self.parameters[*self.by_name.get(name)?];
+        let held = self.parameter(name);
         let grad = held.trained.map(|buffers| buffers.grad);
-        Some(Weight { value: held.value, grad })
+        Weight { value: held.value.stored(), grad }
     }
 
-    /// Names what follows: operations, and the transients of [`Builder::transient`].
+    /// Returns the weight `name`, which is f32 in every precision.
+    ///
+    /// # Panics
+    /// If the inventory of parameters has no such name, or stores it in another dtype.
+    pub(super) fn f32_weight(&self, name: &str) -> F32Weight {
+        let held = self.parameter(name);
+        let grad = held.trained.map(|buffers| buffers.grad);
+        F32Weight { value: held.value.floats(), grad }
+    }
+
+    fn parameter(&self, name: &str) -> &ParameterBuffers {
+        let index = self.by_name.get(name);
+        &self.parameters[*index.unwrap_or_else(|| panic!("the inventory has no `{name}`"))]
+    }
+
+    /// Returns the dropout of the input of weight `name`; `None` if the pass does not train or the
+    /// probability is 0.
+    pub(super) fn dropout(&self, name: &str, probability: f32) -> Option<DropoutSite> {
+        let weight = *self.by_name.get(name)?;
+        let training = self.training.filter(|_| probability > 0.0)?;
+        Some(DropoutSite { probability, training, weight })
+    }
+
+    /// Appends dropout of `x` to `out`. Within a step, each site and micro-batch has its own random
+    /// stream, so that forward, backward and recomputed passes drop the same elements.
+    pub(super) fn drop_out(
+        &mut self,
+        site: DropoutSite,
+        [x, out]: [Slice<f32>; 2],
+        accumulate: bool,
+    ) -> Result<()> {
+        let DropoutSite { probability, training: Training { step, seed }, weight } = site;
+        let stream = (weight + self.micro_batch * self.parameters.len()) as u32;
+        self.launch(Dropout { x, out, step, probability, seed, stream, accumulate }.launch())
+    }
+
+    /// Names the operations and transients that follow.
     pub(super) fn scope(&mut self, scope: impl Into<String>) {
         self.scope = format!("{}{}", self.prefix, scope.into());
         self.pass.set_scope(self.scope.clone());
     }
 
-    /// Puts `prefix` in front of the names of all scopes that follow, and gives back what was
-    /// there.
+    /// Enters `scope` if there is one; otherwise the scope stays.
+    pub(super) fn enter(&mut self, scope: Option<&str>) {
+        if let Some(scope) = scope {
+            self.scope(scope);
+        }
+    }
+
+    /// Replaces the prefix of all later scopes and returns the old one.
     pub(super) fn prefix(&mut self, prefix: String) -> String {
         std::mem::replace(&mut self.prefix, prefix)
     }
 
-    /// Says that the pass describes the micro-batches of `division` one after another.
-    pub(super) fn divide(&mut self, division: Division) {
-        self.interleaved = division.interleaved() as u32;
-    }
-
-    /// How many launches run beside one that has `others` like it in its own micro-batch.
-    pub(super) fn beside(&self, others: u32) -> u32 {
-        (others + 1) * self.interleaved - 1
-    }
-
-    /// What follows belongs to the next micro-batch.
+    /// Starts the next micro-batch.
     pub(super) fn next_micro_batch(&mut self) {
         self.micro_batch += 1;
     }
@@ -172,20 +187,8 @@ impl Builder {
         self.micro_batch > 0
     }
 
-    /// Says that the pass trains, and where the step is.
-    pub(super) fn train(&mut self, step: Slice<u32>) {
-        self.step = Some(step);
-    }
-
-    /// What is drawn at random for the weight `name`; `None` in a pass that does not train. The
-    /// same in the forward pass, in the backward pass, and where a layer is computed again.
-    pub(super) fn randomness(&self, name: &str) -> Option<Randomness> {
-        let place = *self.by_name.get(name)? + self.micro_batch * self.parameters.len();
-        let (step, stream, seed) = (self.step?, place as u32, self.config.seed);
-        Some(Randomness { step, seed, stream })
-    }
-
-    /// Appends a launch that writes the gradient of a weight and cannot add to one by itself.
+    /// Appends a launch that writes the gradient of a weight and cannot accumulate. If gradients
+    /// accumulate, its result is added to a copy of the gradient.
     pub(super) fn gradient(
         &mut self,
         grad: Slice<f32>,
@@ -201,38 +204,28 @@ impl Builder {
         self.launch(Add { a: before, b: share, out: grad }.launch())
     }
 
-    /// A transient named after the scope.
+    /// Declares an f32 transient named after the scope.
     pub(super) fn transient(&mut self, name: &str, len: usize) -> Slice<f32> {
         self.transient_of(name, len)
     }
 
-    /// The same of any type.
+    /// Declares a transient of any type named after the scope.
     pub(super) fn transient_of<T: Element>(&mut self, name: &str, len: usize) -> Slice<T> {
         let scope = &self.scope;
         self.pass.transient(format!("{scope}/{name}"), len)
     }
 
-    /// Appends a launch, or fails with what its constructor found.
+    /// Appends a launch, or fails with the error of its constructor.
     pub(super) fn launch(&mut self, launch: Result<Launch<BufferId>, KernelError>) -> Result<()> {
         self.pass.launch(launch?)?;
         Ok(())
     }
 
-    /// Appends `a + b` into a buffer of its own.
+    /// Appends `a + b` into a new transient.
     pub(super) fn sum(&mut self, a: Slice<f32>, b: Slice<f32>) -> Result<Slice<f32>> {
         let out = self.transient("sum", a.len());
         self.launch(Add { a, b, out }.launch())?;
         Ok(out)
-    }
-
-    /// The type of the factors of products.
-    pub(super) fn compute(&self) -> DType {
-        self.config.precision.dtype.compute()
-    }
-
-    /// Tokens of a micro-batch, or of the step where it is not divided.
-    pub(super) fn rows(&self) -> usize {
-        self.config.rows()
     }
 }
 

@@ -1,39 +1,23 @@
-//! The transformer as a pass: the whole training step, evaluation, and generating text over a
-//! cache.
+//! The transformer as a pass: training step, evaluation, and generation over a KV cache.
 //!
-//! Every operation is named with the part of the model that it belongs to, so that
-//! [`Pass::explain`](retrograph_runtime::Pass::explain) reads like the model. Activations that the
-//! backward pass needs simply stay named: the memory plan keeps them until their last use.
+//! A pass is described in three stages. A [`ModelSpec`](crate::spec::ModelSpec) says the
+//! architecture. The layers are resolved from it once per pass: weights, shapes, dtypes, split-K.
+//! Then each layer appends its operations.
 //!
-//! Absent on purpose: gradients that nobody needs. A frozen weight has no gradient buffer, and what
-//! has no buffer is not computed.
+//! Every operation is named after its layer, so that
+//! [`Pass::explain`](retrograph_runtime::Pass::explain) reads like the model. The backward pass
+//! reads activations of the forward pass by their buffers; the memory plan keeps each until its
+//! last use. A frozen weight has no gradient buffer, and no operation computes its gradient.
 
-mod activation;
-mod attention;
 mod builder;
-mod cached;
-mod evaluation;
-mod generation;
-mod head;
-mod inference;
-mod layer;
-mod linear;
-mod low_rank;
-mod mixing;
-mod mlp;
-mod norm;
-mod optimizer;
-mod options;
-mod residual;
-mod step;
+mod layers;
+mod passes;
 mod value;
-mod vector;
 
 pub use builder::{ParameterBuffers, TrainableBuffers};
-pub use cached::{CacheForm, LayerCache};
-pub use evaluation::LossPass;
-pub use generation::{GenerationPass, Intake, SAMPLED};
-pub use inference::ForwardPass;
-pub use options::{Division, GradientHome, StepOptions};
-pub use step::{METRICS, StepControls, StepPass};
+pub use layers::{CacheConfig, LayerCache};
+pub use passes::{
+    Division, ForwardPass, GenerationPass, GradientHome, LossPass, METRICS, SAMPLED, StepControls,
+    StepOptions, StepPass, TokenSource,
+};
 pub use value::Value;

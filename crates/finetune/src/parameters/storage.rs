@@ -1,11 +1,11 @@
-//! In which form the parameters of a run are kept on the device.
+//! The dtypes of parameters on the device.
 
 use retrograph_kernels::nf4::{BLOCK, NESTED_BLOCK};
 
 use super::{Parameter, inventory};
-use crate::config::{Dtype, Precision, Projection, Quantization, TrainingConfig};
+use crate::config::{Dtype, InferenceConfig, Precision, Projection, Quantization, TrainingConfig};
 
-/// In which form elements are kept on the device.
+/// The dtype of a parameter on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Storage {
     /// As f32.
@@ -52,8 +52,16 @@ impl Storage {
 }
 
 impl TrainingConfig {
-    /// Every parameter of the run, stored as its precision says: what is trained in f32, and so
-    /// are norms and biases.
+    /// Returns every parameter of the run, with its dtype on the device: trained parameters, norms
+    /// and biases are f32, and `precision` says the dtype of the rest.
+    pub fn parameters(&self) -> Vec<Parameter> {
+        InferenceConfig::from(self).parameters()
+    }
+}
+
+impl InferenceConfig {
+    /// Returns every parameter of the model, with its dtype on the device, as
+    /// [`TrainingConfig::parameters`] does.
     pub fn parameters(&self) -> Vec<Parameter> {
         let mut parameters = inventory(&self.model, self.mode);
         for parameter in &mut parameters {
@@ -63,7 +71,7 @@ impl TrainingConfig {
     }
 }
 
-/// The form of a parameter.
+/// Returns the dtype of a parameter on the device.
 fn storage(parameter: &Parameter, precision: Precision) -> Storage {
     let matrix = parameter.shape.len() == 2;
     let linear = Projection::ALL

@@ -7,7 +7,7 @@ use retrograph_runtime::{
 
 use super::shorter::Shorter;
 use super::state::ModelState;
-use crate::config::TrainingConfig;
+use crate::config::ModelConfig;
 use crate::data::Batch;
 use crate::error::Result;
 use crate::model::{METRICS, StepPass};
@@ -20,9 +20,9 @@ pub(crate) struct RotaryTables {
 }
 
 impl RotaryTables {
-    /// Makes the tables of a model for its sequence length.
-    pub(crate) fn new(stream: &Stream, config: &TrainingConfig) -> Result<Self> {
-        let (cos, sin) = rope_tables_from(config.seq, &config.model.rope_frequencies());
+    /// Uploads the tables of `model` for the first `positions` positions.
+    pub(crate) fn new(stream: &Stream, model: &ModelConfig, positions: usize) -> Result<Self> {
+        let (cos, sin) = rope_tables_of(positions, &model.rope_frequencies());
         let cos = DeviceBuffer::from_slice(stream, &cos)?;
         let sin = DeviceBuffer::from_slice(stream, &sin)?;
         Ok(Self { cos, sin })

@@ -57,7 +57,7 @@ impl Shorter {
         let built = self.programs.get_or_build(stream, [length], |_| {
             let config = TrainingConfig { seq: length, ..*config };
             let pass = StepPass::new(&config, options)?;
-            let rotary = RotaryTables::new(stream, &config)?;
+            let rotary = RotaryTables::new(stream, &config.model, length)?;
             let (bindings, handles) = (shared.bindings(&pass, &rotary), pass.controls());
             Ok::<_, Error>(Described { pass: pass.pass, bindings, handles })
         });

@@ -80,7 +80,7 @@ impl Plan {
     pub fn new(config: &TrainingConfig, options: TrainerOptions) -> Result<Self> {
         let step = StepPass::new(config, options.step)?;
         // The model may be asked to write when it is trained.
-        let writing = GenerationPlan::new(config, GeneratorOptions::new(config.seq + 1))?;
+        let writing = GenerationPlan::new(&config.into(), GeneratorOptions::new(config.seq + 1))?;
         let lengths = Lengths::new(config.seq, options.lengths);
         let (mut launched_shorter, mut largest) = (Requirements::default(), None);
         for seq in lengths.all().filter(|seq| *seq < config.seq) {
@@ -183,7 +183,7 @@ impl Plan {
         };
         let origin = (self.base.as_ref(), self.config.seed);
         let (losses, state) = load_state((&stream, &parameters), origin, source, on)?;
-        let rotary = RotaryTables::new(&stream, &self.config)?;
+        let rotary = RotaryTables::new(&stream, &self.config.model, self.config.seq)?;
         let site = Site { stream: &stream, modules: &modules, step: &self.step, rotary: &rotary };
         let shadow = self.shadow(site, &state)?;
         let lane = Lane::new(site, state, self.gradients(context)?, self.build_options())?;

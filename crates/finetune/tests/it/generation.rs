@@ -34,7 +34,7 @@ pub(crate) fn generator_on(
     options: GeneratorOptions,
 ) -> Generator {
     let mut values = |parameter: &Parameter| Ok(weights(parameter));
-    let plan = GenerationPlan::new(config, options).unwrap();
+    let plan = GenerationPlan::new(&config.into(), options).unwrap();
     plan.start(&device.modules(), Source::Values(&mut values), &mut |_| ()).unwrap()
 }
 
@@ -136,7 +136,7 @@ fn every_strategy_gives_the_same_tokens_and_the_bits_of_eager_steps() {
 /// A generator of weights that are given, and the logits behind a prompt and four tokens.
 fn logits_of(config: &TrainingConfig, values: &dyn Fn(&Parameter) -> Vec<f32>) -> Vec<f32> {
     let options = GeneratorOptions { verify: true, ..GeneratorOptions::new(32) };
-    let plan = GenerationPlan::new(config, options).unwrap();
+    let plan = GenerationPlan::new(&config.into(), options).unwrap();
     let source = &mut |parameter: &Parameter| Ok(values(parameter));
     let source = Source::Values(source);
     let mut generator = plan.start(&device().modules(), source, &mut |_| ()).unwrap();
@@ -250,7 +250,7 @@ fn what_cannot_be_continued_is_refused() {
     assert!(error.to_string().contains("temperature"), "{error}");
     // It works on afterwards.
     assert_eq!(greedy(&mut generator, &[1; 7], 9).len(), 1);
-    let error = GenerationPlan::new(&config, GeneratorOptions::new(1)).unwrap_err();
+    let error = GenerationPlan::new(&(&config).into(), GeneratorOptions::new(1)).unwrap_err();
     assert!(error.to_string().contains("max_length is 1"), "{error}");
 }
 
@@ -265,7 +265,7 @@ fn weights_that_are_not_numbers_are_an_error_and_no_token() {
         }
         Ok(values)
     };
-    let plan = GenerationPlan::new(&config, GeneratorOptions::new(16)).unwrap();
+    let plan = GenerationPlan::new(&(&config).into(), GeneratorOptions::new(16)).unwrap();
     let source = Source::Values(&mut values);
     let mut generator = plan.start(&device.modules(), source, &mut |_| ()).unwrap();
     let prompt = prompt(5);
@@ -278,7 +278,7 @@ fn weights_that_are_not_numbers_are_an_error_and_no_token() {
 #[test]
 fn the_memory_that_is_planned_is_enough() {
     let config = config(Mode::Full);
-    let plan = GenerationPlan::new(&config, GeneratorOptions::new(300)).unwrap();
+    let plan = GenerationPlan::new(&(&config).into(), GeneratorOptions::new(300)).unwrap();
     let need = plan.memory();
     let mut generator = generator(&config, 300);
     greedy(&mut generator, &prompt(280), 10);
@@ -295,7 +295,7 @@ fn a_cache_in_bf16_takes_half_the_bytes_and_changes_logits_by_its_rounding() {
     let run = |cache| {
         let options =
             GeneratorOptions { cache: Some(cache), verify: true, ..GeneratorOptions::new(300) };
-        let need = GenerationPlan::new(&config, options).unwrap().memory().cache;
+        let need = GenerationPlan::new(&(&config).into(), options).unwrap().memory().cache;
         let mut generator = generator_on(&device(), &config, options);
         assert_eq!(generator.cache_dtype(), cache);
         let request = Request { max_tokens: 1, ..Request::new(&prompt, Sampling::greedy()) };

@@ -151,7 +151,7 @@ fn greedy(
     values: &mut dyn FnMut(&Parameter) -> retrograph_finetune::Result<Vec<f32>>,
 ) -> Vec<u32> {
     let options = GeneratorOptions { verify: true, ..GeneratorOptions::new(24) };
-    let plan = GenerationPlan::new(config, options).unwrap();
+    let plan = GenerationPlan::new(&config.into(), options).unwrap();
     let source = Source::Values(values);
     let mut generator = plan.start(&device().modules(), source, &mut |_| ()).unwrap();
     let prompt: Vec<u32> = (0..9).map(|i| (i * i + 7 * i + 3) % 256).collect();

@@ -122,7 +122,7 @@ fn generated(device: &Device, (name, adapted): (&str, bool), prompt: &[u32]) -> 
     let mut adapter = adapted.then(|| Adapter::open(&folder(name).join("adapter")).unwrap());
     let mode = adapter.as_ref().map_or(Mode::Full, |adapter| Mode::Lora(adapter.lora()));
     let options = GeneratorOptions { verify: true, ..GeneratorOptions::new(PROMPT + 64) };
-    let plan = GenerationPlan::new(&config(&base, mode), options).unwrap();
+    let plan = GenerationPlan::new(&(&config(&base, mode)).into(), options).unwrap();
     let plan = plan.with_base(base).unwrap();
     let source = adapter.as_mut().map_or(Source::Seed, Source::Adapter);
     let mut generator = plan.start(&device.modules(), source, &mut |_| ()).unwrap();

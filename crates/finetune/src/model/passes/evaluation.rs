@@ -1,14 +1,12 @@
-//! The loss of each token, for measuring a model on a text that it was not trained on.
+//! The loss of each token, for evaluation on data that was not trained on.
 
-use retrograph_kernels::ops::{CrossEntropy, GradLogits};
 use retrograph_runtime::{Pass, Slice};
 
-use super::attention::Rotary;
-use super::builder::{Builder, ParameterBuffers};
-use super::residual::Residual;
-use super::{head, layer};
 use crate::config::TrainingConfig;
 use crate::error::Result;
+use crate::model::builder::{Builder, ParameterBuffers};
+use crate::model::layers::{Model, Objective, PassConfig, RopeTables};
+use crate::spec::ModelSpec;
 
 /// The forward pass over a batch, up to the loss of each token.
 #[derive(Debug)]
@@ -37,28 +35,22 @@ impl LossPass {
     /// Describes the pass for the model, batch and sequence of `config`.
     ///
     /// # Errors
-    /// When `config` is not valid, or a kernel cannot handle its sizes.
+    /// If `config` is not valid, or a kernel does not support its sizes.
     pub fn new(config: &TrainingConfig) -> Result<Self> {
         config.validate()?;
-        let mut builder = Builder::new("loss", config, None);
+        let mut builder = Builder::new("loss", config.parameters(), None);
         let rows = config.rows();
         let tokens = builder.pass.control_array::<u32>("tokens", rows);
         let targets = builder.pass.control_array::<u32>("targets", rows);
         let counted = builder.pass.control::<u32>("counted");
         let losses = builder.pass.external::<f32>("losses", rows);
-        let rotary = Rotary::declare(&mut builder);
-        let mut x = Residual::from(head::embed(&mut builder, tokens)?);
-        for number in 0..config.model.layers {
-            x = layer::forward(&mut builder, number, x, rotary)?.0;
-        }
-        let (logits, _) = head::logits(&mut builder, x)?;
-        builder.scope("loss");
-        let vocab = config.model.vocab;
-        let grad_logits = GradLogits::None;
-        let loss = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
-        builder.launch(loss.launch())?;
+        let tables = RopeTables::declare(&mut builder, config.seq, config.model.head_dim());
+        let (spec, whole) = (ModelSpec::from(&config.model), PassConfig::undivided(config));
+        let model = Model::new(&builder, &spec, &whole, tables);
+        let logits = model.logits(&mut builder, tokens)?;
+        model.head.loss_alone(&mut builder, logits, Objective { targets, counted, losses })?;
         let Builder { pass, parameters, .. } = builder;
-        let Rotary { cos, sin } = rotary;
+        let RopeTables { cos, sin } = tables;
         Ok(Self { pass, parameters, tokens, targets, counted, cos, sin, losses })
     }
 }

@@ -1,34 +1,34 @@
-//! How a step is described, beyond what it computes, and how its batch is divided.
+//! Options of a training step, and its micro-batches.
 
 use std::fmt;
 
 use crate::config::{Dtype, Mode, TrainingConfig};
 use crate::error::{Error, Result};
 
-/// Who keeps the gradients.
+/// The owner of the gradients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GradientHome {
-    /// The program, within the step, so that their memory is shared.
+    /// The program: gradients exist within a step, and their memory is shared.
     #[default]
     Transient,
-    /// The caller, who can read them after the step.
+    /// The caller, which can read them after the step.
     External,
 }
 
-/// How a step is described, beyond what it computes.
+/// Options of a training step. None of them changes the loss or the gradients beyond rounding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepOptions {
     /// Who keeps the gradients.
     pub gradients: GradientHome,
-    /// Sequences that are computed together, a divisor of the batch, so that the step takes less
-    /// memory; the gradients of all are added.
+    /// Sequences of a micro-batch, a divisor of the batch. Micro-batches run one after another, so
+    /// that the step takes less memory; their gradients are added.
     pub micro_batch: Option<usize>,
-    /// Micro-batches that a graph computes side by side, so that it takes less time; a divisor of
-    /// the batch, and 1 to compute it as a whole. `None` divides it where that was measured to
-    /// pay: see [`Division`].
+    /// Micro-batches that a graph runs concurrently, so that the step takes less time; a divisor of
+    /// the batch, or 1 for none. `None` divides the batch if benchmarks showed a speedup: see
+    /// [`Division`].
     pub interleave: Option<usize>,
-    /// Whether the backward pass computes each layer again, of which the forward pass then keeps
-    /// the input only. The bits are the same.
+    /// Whether the backward pass recomputes each layer, so that the forward pass keeps only its
+    /// input. The result has the same bits.
     pub recompute: bool,
 }
 
@@ -42,16 +42,15 @@ impl StepOptions {
     /// The most micro-batches of a step. Each is described with operations of its own.
     pub const MOST_PARTS: usize = 1024;
 
-    /// Whether the step is to take less memory at the cost of time.
+    /// Returns whether the step takes less memory at the cost of time.
     pub fn saves_memory(&self) -> bool {
         self.micro_batch.is_some() || self.recompute
     }
 
-    /// How a step of `config` is divided.
+    /// Returns the micro-batches of a step of `config`.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`] when the parts do not divide the batch, or it would have to be
-    /// divided in both ways.
+    /// [`Error::InvalidConfig`] if they do not divide the batch, or both options divide it.
     pub fn division(&self, config: &TrainingConfig) -> Result<Division> {
         let batch = config.batch;
         let invalid = |field, value: usize, rule| {
@@ -71,55 +70,57 @@ impl StepOptions {
                 invalid("micro-batch", size, few())
             }
             (_, Some(parts)) if parts > Self::MOST_PARTS => invalid("interleave", parts, few()),
-            (Some(size), _) => Ok(Division { batch, parts: batch / size, side_by_side: false }),
+            (Some(size), _) => {
+                Ok(Division { batch, micro_batches: batch / size, concurrent: false })
+            }
             (None, asked) => {
                 let pays = !self.saves_memory() && Division::pays(config);
-                let parts = asked.unwrap_or(if pays { 2 } else { 1 });
-                Ok(Division { batch, parts, side_by_side: parts > 1 })
+                let micro_batches = asked.unwrap_or(if pays { 2 } else { 1 });
+                Ok(Division { batch, micro_batches, concurrent: micro_batches > 1 })
             }
         }
     }
 }
 
-/// The micro-batches of a step. Loss and gradients are the means over all that counts in the step,
-/// as without a division, but for rounding: additions come in another order.
+/// The micro-batches of a step. Loss and gradients are means over all targets of the step, as without
+/// micro-batches, except for rounding: additions come in another order.
 ///
-/// **Side by side.** The longest path through a step has many operations that leave most of a GPU
-/// idle: norms and SwiGLU wait for memory, and the last tiles of a product leave multiprocessors
-/// without work. Two halves of a batch depend on each other only where their gradients are added,
-/// so that one fills what the other leaves. Products of half of the rows are worse for themselves,
-/// which in bf16 outweighs it.
+/// **Concurrent micro-batches.** Many operations on the longest path through a step leave most of a
+/// GPU idle: norms and SwiGLU wait for memory, and the last tiles of a product leave multiprocessors
+/// without work. Two micro-batches depend on each other only through the sums of their gradients, so
+/// that one runs while the other leaves the GPU idle. Products of fewer rows are less efficient,
+/// which outweighs the gain in bf16.
 ///
-/// Where nothing is asked for, LoRA steps are divided in two if their products are in f32 or their
-/// weights in NF4, the batch is even, and half of it has at least as much to compute in a layer as
-/// the least that was measured: 256 tokens of a model 1536 wide with an MLP of 8960
-/// (docs/hardware/2026-11-22-halves-of-a-batch). Eager steps have no use for it, and are divided
-/// alike, so that every strategy gives the same bits.
+/// By default, a LoRA step has two micro-batches if its products are in f32 or its weights in NF4,
+/// the batch is even, and half of it is at least as much work per layer as the smallest case that
+/// was measured: 256 tokens of a model 1536 wide with an MLP of 8960
+/// (docs/hardware/2026-11-22-halves-of-a-batch). Eager steps gain nothing and are divided alike, so
+/// that every strategy gives the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Division {
     /// Sequences of the step.
     pub batch: usize,
-    /// Micro-batches, all of one size.
-    pub parts: usize,
-    /// Whether they may be computed at the same time, and have memory of their own for that.
-    pub side_by_side: bool,
+    /// Number of micro-batches, all of one size.
+    pub micro_batches: usize,
+    /// Whether they may run concurrently, each with memory of its own.
+    pub concurrent: bool,
 }
 
 impl Division {
     /// Sequences of a micro-batch.
     pub fn size(self) -> usize {
-        self.batch / self.parts
+        self.batch / self.micro_batches
     }
 
-    /// Micro-batches that run side by side, 1 where none do.
+    /// Micro-batches that run concurrently; 1 for none.
     pub fn interleaved(self) -> usize {
-        if self.side_by_side { self.parts } else { 1 }
+        if self.concurrent { self.micro_batches } else { 1 }
     }
 
-    /// Whether two halves side by side were measured to take less time than steps like that of
-    /// `config`.
+    /// Returns whether two concurrent micro-batches took less time in benchmarks of steps like that
+    /// of `config`.
     fn pays(config: &TrainingConfig) -> bool {
-        /// Multiplications of a matrix of the MLP with the rows of a half.
+        /// Multiplications of one MLP matrix with the rows of a micro-batch.
         const LEAST: usize = 256 * 1536 * 8960;
         let TrainingConfig { model, precision, mode, batch, .. } = config;
         let lora = matches!(mode, Mode::Lora(_));
@@ -131,11 +132,11 @@ impl Division {
 
 impl fmt::Display for Division {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { parts, side_by_side, .. } = *self;
-        let way = if side_by_side { "side by side" } else { "one after another" };
-        match parts {
+        let Self { micro_batches, concurrent, .. } = *self;
+        let order = if concurrent { "side by side" } else { "one after another" };
+        match micro_batches {
             1 => write!(f, "as a whole"),
-            _ => write!(f, "{parts} micro-batches of {}, {way}", self.size()),
+            count => write!(f, "{count} micro-batches of {}, {order}", self.size()),
         }
     }
 }
@@ -159,7 +160,7 @@ mod tests {
 
     fn divided(options: StepOptions, config: &TrainingConfig) -> (usize, bool) {
         let division = options.division(config).unwrap();
-        (division.parts, division.side_by_side)
+        (division.micro_batches, division.concurrent)
     }
 
     #[test]

@@ -2,21 +2,21 @@
 
 use retrograph_runtime::{ControlError, Controls, Pass, Slice};
 
-use super::attention::Rotary;
-use super::builder::{Builder, ParameterBuffers};
-use super::head::{self, Objective};
-use super::layer;
 use super::optimizer::{self, Scalars};
 use super::options::{Division, StepOptions};
-use super::residual::Residual;
 use crate::config::{Mode, TrainingConfig};
 use crate::data::Batch;
 use crate::error::{Error, Result};
+use crate::model::builder::{Builder, ParameterBuffers};
+use crate::model::layers::{
+    Layer, LayerSaved, Model, Objective, PassConfig, Residual, RopeTables, mean,
+};
+use crate::spec::ModelSpec;
 
 /// Elements of the metrics buffer: the loss and the norm of the gradients before clipping.
 pub const METRICS: usize = 2;
 
-/// The training step and the buffers through which it is bound and fed.
+/// The training step, and the buffers that a caller binds and sets.
 #[derive(Debug)]
 pub struct StepPass {
     /// The operations.
@@ -40,13 +40,13 @@ pub struct StepPass {
     pub metrics: Slice<f32>,
     /// External: 0, or one more than the step at which loss or norm was not finite.
     pub halt: Slice<u32>,
-    /// How it was described.
+    /// The options it was described with.
     pub options: StepOptions,
-    /// How the batch is divided.
+    /// The micro-batches.
     pub division: Division,
 }
 
-/// What is set before each step.
+/// The controls of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct StepControls {
     step: Slice<u32>,
@@ -56,10 +56,10 @@ pub struct StepControls {
 }
 
 impl StepControls {
-    /// Sets all of them in the controls of their pass.
+    /// Sets step number and batch in the controls of the pass.
     ///
     /// # Errors
-    /// When the batch has another size than the pass.
+    /// If the batch has another size than the pass.
     pub fn set(
         &self,
         controls: &mut Controls,
@@ -74,7 +74,7 @@ impl StepControls {
 }
 
 impl StepPass {
-    /// What is set before each step.
+    /// Returns the controls of the step.
     pub fn controls(&self) -> StepControls {
         let Self { step, tokens, targets, counted, .. } = *self;
         StepControls { step, tokens, targets, counted }
@@ -83,8 +83,8 @@ impl StepPass {
     /// Describes the step of `config`.
     ///
     /// # Errors
-    /// When `config` is not valid, the batch cannot be divided as `options` say, or a kernel cannot
-    /// handle the sizes.
+    /// If `config` is not valid, the batch cannot be divided as `options` say, or a kernel does not
+    /// support the sizes.
     pub fn new(config: &TrainingConfig, options: StepOptions) -> Result<Self> {
         config.validate()?;
         if config.mode == Mode::Frozen {
@@ -93,9 +93,8 @@ impl StepPass {
             return Err(Error::InvalidConfig { field, value, rule });
         }
         let division = options.division(config)?;
-        let micro = TrainingConfig { batch: division.size(), ..*config };
-        let mut builder = Builder::new("training step", &micro, Some(options.gradients));
-        builder.divide(division);
+        let parameters = config.parameters();
+        let mut builder = Builder::new("training step", parameters, Some(options.gradients));
         let pass = &mut builder.pass;
         let step = pass.control::<u32>("step");
         let tokens = pass.control_array::<u32>("tokens", config.rows());
@@ -103,26 +102,30 @@ impl StepPass {
         let counted = pass.control::<u32>("counted");
         let metrics = pass.external::<f32>("metrics", METRICS);
         let halt = pass.external::<u32>("halt", 1);
-        builder.train(step);
-        let rotary = Rotary::declare(&mut builder);
-        let (loss, norm) = (metrics.slice(0..1), metrics.slice(1..2));
+        builder.train(step, config.seed);
+        let tables = RopeTables::declare(&mut builder, config.seq, config.model.head_dim());
+        let micro_batch = PassConfig::training(config, division);
+        let spec = ModelSpec::from(&config.model);
+        let model = Model::new(&builder, &spec, &micro_batch, tables);
         builder.scope("loss");
         let losses = builder.transient("per_token", config.rows());
         let objective = Objective { targets, counted, losses };
-        for (number, start) in (0..config.rows()).step_by(micro.rows()).enumerate() {
-            if division.parts > 1 {
+        for (number, start) in (0..config.rows()).step_by(micro_batch.rows()).enumerate() {
+            if division.micro_batches > 1 {
                 builder.prefix(format!("micro-batch {number}/"));
             }
-            let rows = start..start + micro.rows();
-            let part = (tokens.slice(rows.clone()), objective.part(rows));
-            forward_and_backward(&mut builder, part, (rotary, options.recompute))?;
+            let rows = start..start + micro_batch.rows();
+            let inputs = (tokens.slice(rows.clone()), objective.rows(rows));
+            forward_and_backward(&mut builder, (&model, options.recompute), inputs)?;
             builder.next_micro_batch();
         }
         builder.prefix(String::new());
-        head::mean(&mut builder, objective, loss)?;
-        optimizer::update(&mut builder, Scalars { step, loss, norm, halt })?;
+        let (loss, norm) = (metrics.slice(0..1), metrics.slice(1..2));
+        mean(&mut builder, objective, loss)?;
+        let scalars = Scalars { step, loss, norm, halt };
+        optimizer::update(&mut builder, &config.optimizer, scalars)?;
         let Builder { pass, parameters, .. } = builder;
-        let Rotary { cos, sin } = rotary;
+        let RopeTables { cos, sin } = tables;
         Ok(Self {
             pass,
             parameters,
@@ -147,48 +150,42 @@ impl StepPass {
 
 fn forward_and_backward(
     builder: &mut Builder,
+    (model, recompute): (&Model, bool),
     (tokens, objective): (Slice<u32>, Objective),
-    (rotary, recompute): (Rotary, bool),
 ) -> Result<()> {
-    let mut x = Residual::from(head::embed(builder, tokens)?);
-    let mut kept = Vec::new();
-    for number in 0..builder.config.model.layers {
-        let (next, saved) = layer::forward(builder, number, x, rotary)?;
-        kept.push(if recompute { Kept::Input(saved.input()) } else { Kept::All(Box::new(saved)) });
+    let mut x = Residual::from(model.embedding.forward(builder, tokens)?);
+    let mut saved = Vec::with_capacity(model.layers.len());
+    for layer in &model.layers {
+        let (next, all) = layer.forward(builder, x)?;
+        saved.push(if recompute { Saved::Input(all.input()) } else { Saved::All(Box::new(all)) });
         x = next;
     }
-    let (_, head_saved) = head::logits(builder, x)?;
-    let grad_logits = head::loss(builder, &head_saved, objective)?;
-    let forms = layer::grad_forms(builder, kept.len());
-    let mut grad = head::logits_backward(builder, head_saved, grad_logits, forms)?;
-    for (number, kept) in kept.into_iter().enumerate().rev() {
-        let saved = match kept {
-            Kept::All(saved) => *saved,
-            Kept::Input(x) => again(builder, number, x, rotary)?,
+    let head = model.head.forward(builder, x)?;
+    let grad_logits = model.head.loss(builder, head.logits, objective)?;
+    let mut grad = model.head.backward(builder, head, grad_logits)?;
+    for (layer, saved) in model.layers.iter().zip(saved).rev() {
+        let saved = match saved {
+            Saved::All(saved) => *saved,
+            Saved::Input(x) => recomputed(builder, layer, x)?,
         };
-        grad = layer::backward(builder, number, (saved, rotary), grad)?;
+        grad = layer.backward(builder, saved, grad)?;
     }
-    head::embed_backward(builder, tokens, grad.floats())
+    model.embedding.backward(builder, tokens, grad.f32()?)
 }
 
-/// What the backward pass has of a layer.
-enum Kept {
-    All(Box<layer::Saved>),
-    /// The input, from which the layer is computed again.
+/// What the backward pass keeps of the forward pass of a layer.
+enum Saved {
+    All(Box<LayerSaved>),
+    /// The input, from which the layer is recomputed.
     Input(Slice<f32>),
 }
 
-/// Appends the forward pass of a layer once more. Its output is known, so that what leads to
-/// nothing but that is computed for nothing: the last product of the layer.
-fn again(
-    builder: &mut Builder,
-    layer: usize,
-    x: Slice<f32>,
-    rotary: Rotary,
-) -> Result<layer::Saved> {
+/// Appends the forward pass of a layer once more. Its last product has no reader: the output is
+/// known already.
+fn recomputed(builder: &mut Builder, layer: &Layer, x: Slice<f32>) -> Result<LayerSaved> {
     let before = builder.prefix(String::new());
     builder.prefix(format!("{before}again/"));
-    let (_, saved) = layer::forward(builder, layer, x.into(), rotary)?;
+    let (_, saved) = layer.forward(builder, x.into())?;
     builder.prefix(before);
     Ok(saved)
 }

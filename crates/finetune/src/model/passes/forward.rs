@@ -1,13 +1,12 @@
-//! The forward pass alone: the logits of every position of a sequence, without a cache.
+//! The forward pass: the logits of every position of a sequence, without a KV cache.
 
 use retrograph_runtime::{Pass, Slice};
 
-use super::attention::Rotary;
-use super::builder::{Builder, ParameterBuffers};
-use super::residual::Residual;
-use super::{head, layer};
 use crate::config::TrainingConfig;
 use crate::error::Result;
+use crate::model::builder::{Builder, ParameterBuffers};
+use crate::model::layers::{Model, PassConfig, RopeTables};
+use crate::spec::ModelSpec;
 
 /// The forward pass over one window of tokens.
 #[derive(Debug)]
@@ -30,22 +29,20 @@ impl ForwardPass {
     /// Describes the forward pass of the model of `config` over one sequence of its length.
     ///
     /// # Errors
-    /// When `config` is not valid, or a kernel cannot handle its sizes.
+    /// If `config` is not valid, or a kernel does not support its sizes.
     pub fn new(config: &TrainingConfig) -> Result<Self> {
         let config = TrainingConfig { batch: 1, ..*config };
         config.validate()?;
-        let mut builder = Builder::new("forward", &config, None);
+        let mut builder = Builder::new("forward", config.parameters(), None);
         let tokens = builder.pass.control_array::<u32>("tokens", config.rows());
-        let kept = builder.pass.external::<f32>("logits", config.rows() * config.model.vocab);
-        let rotary = Rotary::declare(&mut builder);
-        let mut x = Residual::from(head::embed(&mut builder, tokens)?);
-        for number in 0..config.model.layers {
-            x = layer::forward(&mut builder, number, x, rotary)?.0;
-        }
-        let (logits, _) = head::logits(&mut builder, x)?;
-        builder.pass.copy(logits, kept)?;
+        let output = builder.pass.external::<f32>("logits", config.rows() * config.model.vocab);
+        let tables = RopeTables::declare(&mut builder, config.seq, config.model.head_dim());
+        let (spec, whole) = (ModelSpec::from(&config.model), PassConfig::undivided(&config));
+        let model = Model::new(&builder, &spec, &whole, tables);
+        let logits = model.logits(&mut builder, tokens)?;
+        builder.pass.copy(logits, output)?;
         let Builder { pass, parameters, .. } = builder;
-        let Rotary { cos, sin } = rotary;
-        Ok(Self { pass, parameters, tokens, cos, sin, logits: kept })
+        let RopeTables { cos, sin } = tables;
+        Ok(Self { pass, parameters, tokens, cos, sin, logits: output })
     }
 }

@@ -1,18 +1,18 @@
-//! The end of the step: global-norm clipping, schedule and AdamW, all on the device.
+//! Gradient clipping by the global norm, learning-rate schedule and AdamW, all on the device.
 //!
-//! The norm is taken over every gradient of the model at once. A loss or norm that is not finite
-//! sets the halt flag, after which nothing of the state changes any more: what the host reads later
-//! is what it was before the step that went wrong.
+//! A loss or norm that is not finite sets the halt flag. From then on no step changes the state, so
+//! that the host reads the state before the failed step.
 
 use retrograph_kernels::ops::{
     AdamW, AdamWTensor, Clip, ClipScale, Guard, Schedule, SquaredSums, squared_sums_partials,
 };
 use retrograph_runtime::{BufferId, Slice};
 
-use super::builder::Builder;
+use crate::config::OptimizerConfig;
 use crate::error::Result;
+use crate::model::builder::Builder;
 
-/// The scalars that the end of the step reads and writes.
+/// The scalars that clipping and optimizer read and write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scalars {
     pub(super) step: Slice<u32>,
@@ -22,12 +22,16 @@ pub(super) struct Scalars {
 }
 
 /// Appends clipping and the update of every trained parameter.
-pub(super) fn update(builder: &mut Builder, scalars: Scalars) -> Result<()> {
-    let grads: Vec<_> = trained(builder).map(|tensor| tensor.grad).collect();
-    let scale = clip_scale(builder, &grads, scalars)?;
+pub(super) fn update(
+    builder: &mut Builder,
+    optimizer: &OptimizerConfig,
+    scalars: Scalars,
+) -> Result<()> {
+    let tensors: Vec<_> = trained(builder, optimizer.weight_decay).collect();
+    let grads: Vec<_> = tensors.iter().map(|tensor| tensor.grad).collect();
+    let scale = clip_scale(builder, &grads, (optimizer.max_norm, scalars))?;
     builder.launch(Clip { tensors: &grads, scale }.launch())?;
     builder.scope("optimizer");
-    let optimizer = builder.config.optimizer;
     let values = builder.transient("scalars", Schedule::<()>::SCALARS);
     builder.launch(
         Schedule {
@@ -42,7 +46,6 @@ pub(super) fn update(builder: &mut Builder, scalars: Scalars) -> Result<()> {
         }
         .launch(),
     )?;
-    let tensors: Vec<_> = trained(builder).collect();
     builder.launch(
         AdamW {
             tensors: &tensors,
@@ -56,8 +59,7 @@ pub(super) fn update(builder: &mut Builder, scalars: Scalars) -> Result<()> {
     )
 }
 
-fn trained(builder: &Builder) -> impl Iterator<Item = AdamWTensor<BufferId>> {
-    let decay = builder.config.optimizer.weight_decay;
+fn trained(builder: &Builder, decay: f32) -> impl Iterator<Item = AdamWTensor<BufferId>> {
     builder.parameters.iter().filter_map(move |held| {
         let buffers = held.trained?;
         Some(AdamWTensor {
@@ -70,14 +72,17 @@ fn trained(builder: &Builder) -> impl Iterator<Item = AdamWTensor<BufferId>> {
     })
 }
 
-/// Appends the norm over all `grads` and the factor that limits it.
-fn clip_scale(builder: &mut Builder, grads: &[Slice<f32>], scalars: Scalars) -> Result<Slice<f32>> {
+/// Appends the norm of all `grads` and the factor that clips them to `max_norm`.
+fn clip_scale(
+    builder: &mut Builder,
+    grads: &[Slice<f32>],
+    (max_norm, scalars): (f32, Scalars),
+) -> Result<Slice<f32>> {
     builder.scope("clip");
     let lens: Vec<usize> = grads.iter().map(|grad| grad.len()).collect();
     let partials = builder.pass.transient("clip/partials", squared_sums_partials(&lens));
     builder.launch(SquaredSums { tensors: grads, partials }.launch())?;
     let scale = builder.transient("scale", 1);
-    let max_norm = builder.config.optimizer.max_norm;
     let Scalars { step, loss, norm, halt } = scalars;
     let guard = Some(Guard { loss, step, halt });
     builder.launch(ClipScale { partials, max_norm, scale, norm, guard }.launch())?;

@@ -2,13 +2,12 @@
 
 use retrograph_runtime::Slice;
 
-use super::builder::Builder;
+use super::Builder;
 use crate::error::Result;
 
-/// The residual stream. What the last branch gives is added by the norm that reads it next, where
-/// that is a kernel of its own.
+/// The residual stream. The norm that reads it next also adds the output of the last branch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Residual {
+pub(in crate::model) struct Residual {
     pub(super) x: Slice<f32>,
     /// What is still to be added to x.
     pub(super) addend: Option<Slice<f32>>,
@@ -21,8 +20,8 @@ impl From<Slice<f32>> for Residual {
 }
 
 impl Residual {
-    /// The stream in one buffer. Where something is still to be added, that is an operation.
-    pub(super) fn settle(self, builder: &mut Builder) -> Result<Slice<f32>> {
+    /// Returns the stream in one buffer. Appends an addition if something is still to be added.
+    pub(in crate::model) fn settle(self, builder: &mut Builder) -> Result<Slice<f32>> {
         match self.addend {
             None => Ok(self.x),
             Some(addend) => builder.sum(self.x, addend),

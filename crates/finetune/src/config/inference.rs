@@ -1,0 +1,43 @@
+//! The configuration of a model that is run and not trained.
+
+use super::{Mode, ModelConfig, OptimizerConfig, Precision, TrainingConfig};
+use crate::error::Result;
+
+/// A model that is run: its architecture, its weights and their dtypes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InferenceConfig {
+    /// The model.
+    pub model: ModelConfig,
+    /// Which weights were trained: these are f32, and with LoRA the model has low-rank updates.
+    pub mode: Mode,
+    /// The dtypes of products and of frozen weights.
+    pub precision: Precision,
+    /// Seed of the weights that neither a file nor the caller gives.
+    pub seed: u64,
+}
+
+impl From<&TrainingConfig> for InferenceConfig {
+    fn from(config: &TrainingConfig) -> Self {
+        let TrainingConfig { model, mode, precision, seed, .. } = *config;
+        Self { model, mode, precision, seed }
+    }
+}
+
+impl InferenceConfig {
+    /// Returns a model that is only run, with weights in the dtypes of `precision`.
+    pub fn frozen(model: ModelConfig, precision: Precision) -> Self {
+        Self { model, mode: Mode::Frozen, precision, seed: 0 }
+    }
+
+    /// Checks every value, and that a pass over `rows` tokens fits the 32-bit sizes of the kernels.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) with the value that is not valid.
+    pub fn validate(&self, rows: usize) -> Result<()> {
+        let Self { model, mode, precision, seed } = *self;
+        let optimizer = OptimizerConfig::new(0.0, 1);
+        // One sequence in a training step has activations of the same sizes.
+        let sizes = TrainingConfig { model, mode, precision, batch: 1, seq: rows, optimizer, seed };
+        sizes.validate_sizes()
+    }
+}

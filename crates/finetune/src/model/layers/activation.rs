@@ -1,0 +1,143 @@
+//! Activations in the dtypes in which layers read them.
+
+use std::ops::Range;
+
+use half::bf16;
+use retrograph_kernels::KernelError;
+use retrograph_kernels::ops::{Cast, Normed, Stored, Written};
+use retrograph_runtime::{BufferId, Slice};
+
+use super::Builder;
+use crate::config::Dtype;
+use crate::error::Result;
+
+/// The dtypes in which a tensor is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::model) struct Dtypes {
+    pub(in crate::model) f32: bool,
+    pub(in crate::model) bf16: bool,
+}
+
+impl From<Dtype> for Dtypes {
+    fn from(dtype: Dtype) -> Self {
+        Self { f32: dtype == Dtype::F32, bf16: dtype == Dtype::Bf16 }
+    }
+}
+
+impl Dtypes {
+    /// f32 alone.
+    pub(super) const F32: Self = Self { f32: true, bf16: false };
+
+    /// Returns the dtypes of both.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { f32: self.f32 || other.f32, bf16: self.bf16 || other.bf16 }
+    }
+}
+
+/// A tensor in one or two dtypes.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model) struct Activation(Written<BufferId>);
+
+impl From<Slice<f32>> for Activation {
+    fn from(slice: Slice<f32>) -> Self {
+        Self(slice.into())
+    }
+}
+
+impl Activation {
+    /// Declares a transient in `dtypes`; in f32 if there are none.
+    pub(super) fn transient(
+        builder: &mut Builder,
+        (name, len): (&str, usize),
+        dtypes: Dtypes,
+    ) -> Self {
+        let rounded = format!("{name}_bf16");
+        Self(match dtypes {
+            Dtypes { bf16: false, .. } => Written::F32(builder.transient(name, len)),
+            Dtypes { f32: false, .. } => Written::Bf16(builder.transient_of(&rounded, len)),
+            Dtypes { .. } => {
+                Written::Both(builder.transient(name, len), builder.transient_of(&rounded, len))
+            }
+        })
+    }
+
+    /// Declares a bf16 copy of `x`, which the next launch writes, if `dtypes` has bf16.
+    pub(super) fn with_bf16_copy(
+        builder: &mut Builder,
+        (name, x): (&str, Slice<f32>),
+        dtypes: Dtypes,
+    ) -> Self {
+        if !dtypes.bf16 {
+            return x.into();
+        }
+        let rounded = builder.transient_of::<bf16>(&format!("{name}_bf16"), x.len());
+        Self(Written::Both(x, rounded))
+    }
+
+    /// Returns `x` in `dtypes`. Appends a cast if bf16 is among them.
+    pub(super) fn cast(builder: &mut Builder, x: Slice<f32>, dtypes: Dtypes) -> Result<Self> {
+        if !dtypes.bf16 {
+            return Ok(x.into());
+        }
+        let y = builder.transient_of::<bf16>("in_bf16", x.len());
+        builder.launch(Cast { x, y }.launch())?;
+        Ok(Self(Written::Both(x, y)))
+    }
+
+    /// Returns a range of the elements.
+    pub(super) fn slice(self, range: Range<usize>) -> Self {
+        Self(match self.0 {
+            Written::F32(slice) => Written::F32(slice.slice(range)),
+            Written::Bf16(slice) => Written::Bf16(slice.slice(range)),
+            Written::Both(slice, rounded) => {
+                Written::Both(slice.slice(range.clone()), rounded.slice(range))
+            }
+        })
+    }
+
+    /// Returns every buffer, as a kernel writes them.
+    pub(super) fn written(self) -> Written<BufferId> {
+        self.0
+    }
+
+    /// Returns the smallest dtype that there is.
+    pub(super) fn narrowest(self) -> Stored<BufferId> {
+        match self.0 {
+            Written::F32(slice) => Stored::F32(slice),
+            Written::Bf16(slice) | Written::Both(_, slice) => Stored::Bf16(slice),
+        }
+    }
+
+    /// Returns the f32 elements.
+    ///
+    /// # Errors
+    /// [`KernelError::Storage`] if the activation is in bf16 alone.
+    pub(in crate::model) fn f32(self) -> Result<Slice<f32>> {
+        match self.0 {
+            Written::F32(slice) | Written::Both(slice, _) => Ok(slice),
+            Written::Bf16(_) => Err(KernelError::Storage {
+                kernel: "a layer",
+                compute: "f32",
+                stored: "bf16",
+                way_out: "declare the activation with f32 among its dtypes",
+            }
+            .into()),
+        }
+    }
+}
+
+/// The input of layers that share it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Input {
+    pub(super) x: Activation,
+    /// A norm of x that the products of one row compute while they read x.
+    pub(super) norm: Option<Normed<BufferId>>,
+    /// The weight that the next product reads. Products of one row prefetch it to the L2 cache.
+    pub(super) prefetch: Option<Stored<BufferId>>,
+}
+
+impl From<Activation> for Input {
+    fn from(x: Activation) -> Self {
+        Self { x, norm: None, prefetch: None }
+    }
+}

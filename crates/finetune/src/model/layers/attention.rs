@@ -1,0 +1,276 @@
+//! The attention block: projections, norms of heads, RoPE, attention and output projection.
+
+use retrograph_kernels::ops::{Compute, LowRankUp, Projected, Stored, Turned};
+use retrograph_runtime::{BufferId, Slice};
+
+use super::activation::{Activation, Dtypes, Input};
+use super::kv_cache::{LayerKv, NewTokens};
+use super::linear::{self, Backward, Forward, Linear};
+use super::norm::{self, GradInput, Norm};
+use super::residual::Residual;
+use super::rope::{RopeTables, RotaryEmbedding, Rotation};
+use super::self_attention::{self, Operands, SelfAttention};
+use super::{Builder, PassConfig, gemv};
+use crate::config::{Dtype, Projection};
+use crate::error::Result;
+use crate::parameters::{K_NORM, Q_NORM, layer_name};
+use crate::spec::LayerSpec;
+
+/// The attention block of a layer.
+#[derive(Debug)]
+pub(super) struct Attention {
+    /// The scope of the layer, for example `layer 3`.
+    scope: String,
+    q: Linear,
+    k: Linear,
+    v: Linear,
+    o: Linear,
+    /// The norms of query and key heads, if the model has them.
+    norms: [Option<Norm>; 2],
+    /// The `eps` of both.
+    eps: f32,
+    rope: RotaryEmbedding,
+    core: SelfAttention,
+    rows: usize,
+    compute: Compute,
+}
+
+/// What the backward pass needs from the forward pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Saved {
+    q: linear::Saved,
+    k: linear::Saved,
+    v: linear::Saved,
+    o: linear::Saved,
+    norms: [Option<norm::Saved>; 2],
+    core: self_attention::Saved,
+}
+
+/// Queries, keys and values of a pass over several tokens, and what their backward pass needs.
+struct ProjectedTokens {
+    operands: Operands,
+    saved: [linear::Saved; 3],
+    norms: [Option<norm::Saved>; 2],
+}
+
+/// The weights that a decode step prefetches to the L2 cache while it runs the attention block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Prefetch {
+    /// While attention reads the KV cache.
+    pub(super) during_attention: Stored<BufferId>,
+    /// During the output projection.
+    pub(super) during_output: Stored<BufferId>,
+}
+
+impl Attention {
+    pub(super) fn new(
+        (builder, config, tables): (&Builder, &PassConfig, RopeTables),
+        (spec, number): (&LayerSpec, usize),
+    ) -> Self {
+        let linear = |it| Linear::new((builder, config), (spec, number), it);
+        let attention = &spec.attention;
+        let norm =
+            |name| attention.qk_norm.map(|it| Norm::new(builder, &layer_name(number, name), it));
+        Self {
+            scope: format!("layer {number}"),
+            q: linear(Projection::Q),
+            k: linear(Projection::K),
+            v: linear(Projection::V),
+            o: linear(Projection::O),
+            norms: [norm(Q_NORM), norm(K_NORM)],
+            eps: attention.qk_norm.unwrap_or(spec.attention_norm).eps,
+            rope: RotaryEmbedding::new(config, tables, attention.head_dim),
+            core: SelfAttention::new(config, attention),
+            rows: config.rows(),
+            compute: config.compute,
+        }
+    }
+
+    /// The dtypes in which the block reads its input.
+    pub(super) fn dtypes(&self) -> Dtypes {
+        self.q.dtypes.and(self.k.dtypes).and(self.v.dtypes)
+    }
+
+    /// The dtypes in which the block reads the gradient of its output.
+    pub(super) fn grad_dtypes(&self) -> Dtypes {
+        self.o.dtypes
+    }
+
+    /// The weight that the block reads first.
+    pub(super) fn first_weight(&self) -> Stored<BufferId> {
+        self.q.weight.value
+    }
+
+    fn scope(&self, part: &str) -> String {
+        format!("{}/{part}", self.scope)
+    }
+
+    /// Appends the block over whole sequences and adds it to `residual`.
+    pub(super) fn forward(
+        &self,
+        builder: &mut Builder,
+        (x, residual): (Activation, Slice<f32>),
+    ) -> Result<(Residual, Saved)> {
+        let ProjectedTokens { operands, saved: [q, k, v], norms } =
+            self.project(builder, x, None)?;
+        builder.scope(self.scope("attention"));
+        let (mixed, core) = self.core.forward(builder, operands, self.o.dtypes)?;
+        let (out, o) = self.output(builder, mixed.into(), residual)?;
+        Ok((out, Saved { q, k, v, o, norms, core }))
+    }
+
+    /// Appends the block over the tokens of a prompt and adds it to `residual`. `count` is the
+    /// control that says how many rows are tokens.
+    pub(super) fn prefill(
+        &self,
+        builder: &mut Builder,
+        (x, residual): (Activation, Slice<f32>),
+        (cache, count): (&LayerKv, Slice<u32>),
+    ) -> Result<Residual> {
+        let tokens = self.project(builder, x, Some(cache.position))?;
+        let Operands { q, k, v } = tokens.operands;
+        builder.scope(self.scope("attention"));
+        let new = NewTokens { q, k, v, rows: self.rows, count };
+        let mixed = cache.prefill(builder, new, self.compute)?;
+        let mixed = Activation::cast(builder, mixed, self.o.dtypes)?;
+        Ok(self.output(builder, mixed.into(), residual)?.0)
+    }
+
+    /// Appends the block over one token and adds it to `residual`. The projections are one launch.
+    /// The attention kernel fuses the second LoRA products, the norms of heads and RoPE.
+    pub(super) fn decode(
+        &self,
+        builder: &mut Builder,
+        (input, residual): (Input, Slice<f32>),
+        (cache, prefetch): (&LayerKv, Prefetch),
+    ) -> Result<Residual> {
+        builder.scope(self.scope("q, k and v"));
+        let layers = [&self.q, &self.k, &self.v];
+        let outputs = layers.map(|layer| layer.gemv_output(builder));
+        let calls: [_; 3] = std::array::from_fn(|at| layers[at].gemv(outputs[at]));
+        let input = Input { prefetch: Some(prefetch.during_attention), ..input };
+        let updates = gemv::project(builder, input, &calls)?;
+        let projected = std::array::from_fn(|at| {
+            let update = layers[at].lora.zip(updates[at]);
+            let update = update.map(|(lora, saved)| LowRankUp {
+                low: saved.t,
+                up: lora.b.value,
+                scale: lora.scale,
+            });
+            Projected { x: outputs[at], update }
+        });
+        let RopeTables { cos, sin } = self.rope.tables;
+        let turned = Turned {
+            gammas: self.norms.map(|norm| norm.map(|norm| norm.gamma())),
+            eps: self.eps,
+            tables: [cos, sin],
+            positions: self.rope.positions(),
+        };
+        builder.scope(self.scope("attention"));
+        let mixed = cache.decode(builder, projected, turned)?;
+        let mixed =
+            Input { prefetch: Some(prefetch.during_output), ..Activation::from(mixed).into() };
+        Ok(self.output(builder, mixed, residual)?.0)
+    }
+
+    /// Appends projections, norms of heads and RoPE of several tokens, the first at position
+    /// `start`, or 0.
+    fn project(
+        &self,
+        builder: &mut Builder,
+        x: Activation,
+        start: Option<Slice<u32>>,
+    ) -> Result<ProjectedTokens> {
+        let scopes = ["q", "k", "v"].map(|part| self.scope(part));
+        let layers = [&self.q, &self.k, &self.v];
+        let calls =
+            std::array::from_fn(|at| Forward { scope: Some(&scopes[at]), ..layers[at].call() });
+        let [q, k, v] = linear::forward(builder, x.into(), calls)?;
+        builder.scope(&*scopes[0]);
+        let (q_out, q_norm) = norm_heads(builder, self.norms[0], q.y.f32()?)?;
+        builder.scope(&*scopes[1]);
+        let (k_out, k_norm) = norm_heads(builder, self.norms[1], k.y.f32()?)?;
+        builder.scope(self.scope("rotation"));
+        let heads = [(q_out, Dtypes::F32), (k_out, Dtypes::F32)];
+        let [rotated_q, rotated_k] =
+            self.rope.rotate(builder, heads, Rotation::Forward { start })?;
+        let operands = Operands { q: rotated_q.f32()?, k: rotated_k.f32()?, v: v.y.f32()? };
+        let saved = [q.saved, k.saved, v.saved];
+        Ok(ProjectedTokens { operands, saved, norms: [q_norm, k_norm] })
+    }
+
+    /// Appends the output projection and adds it to `residual`.
+    fn output(
+        &self,
+        builder: &mut Builder,
+        mixed: Input,
+        residual: Slice<f32>,
+    ) -> Result<(Residual, linear::Saved)> {
+        builder.scope(self.scope("o"));
+        let call = Forward { residual: Some(residual), ..self.o.call() };
+        let [out] = linear::forward(builder, mixed, [call])?;
+        Ok((out.residual()?, out.saved))
+    }
+
+    /// Appends the gradients of the weights and of the input. Returns the gradients of the input
+    /// through each projection, whose sum is the gradient.
+    pub(super) fn backward(
+        &self,
+        builder: &mut Builder,
+        saved: Saved,
+        grad_out: Activation,
+    ) -> Result<[Slice<f32>; 3]> {
+        let (scope, dtype) = (None, Dtype::F32);
+        builder.scope(self.scope("o backward"));
+        let output = Backward { layer: &self.o, scope, saved: saved.o, grad_out, dtype };
+        let [grad_mixed] = linear::backward(builder, [output])?;
+        builder.scope(self.scope("attention backward"));
+        let grad_mixed = (grad_mixed.f32()?, self.v.dtypes);
+        let grads = self.core.backward(builder, saved.core, grad_mixed)?;
+        let scopes = ["q", "k", "v"].map(|part| self.scope(&format!("{part} backward")));
+        let dtypes = [self.q.dtypes, self.k.dtypes];
+        builder.scope(self.scope("rotation backward"));
+        let read = [(grads.q, 0), (grads.k, 1)]
+            .map(|(grad, at)| (grad, self.norms[at].map_or(dtypes[at], |_| Dtypes::F32)));
+        let [grad_q, grad_k] = self.rope.rotate(builder, read, Rotation::Inverse)?;
+        builder.scope(&*scopes[0]);
+        let grad_q = self.norm_heads_backward(builder, (saved, 0), (grad_q, dtypes[0]))?;
+        builder.scope(&*scopes[1]);
+        let grad_k = self.norm_heads_backward(builder, (saved, 1), (grad_k, dtypes[1]))?;
+        let layers =
+            [(&self.q, saved.q, grad_q), (&self.k, saved.k, grad_k), (&self.v, saved.v, grads.v)];
+        let calls = std::array::from_fn(|at| {
+            let (layer, saved, grad_out) = layers[at];
+            Backward { layer, scope: Some(&scopes[at]), saved, grad_out, dtype }
+        });
+        let [from_q, from_k, from_v] = linear::backward(builder, calls)?;
+        Ok([from_k.f32()?, from_v.f32()?, from_q.f32()?])
+    }
+
+    /// Appends the gradient of the heads before their norm, in the `dtypes` in which it is read.
+    /// Without a norm, `grad_out` has these dtypes already.
+    fn norm_heads_backward(
+        &self,
+        builder: &mut Builder,
+        (saved, at): (Saved, usize),
+        (grad_out, dtypes): (Activation, Dtypes),
+    ) -> Result<Activation> {
+        let Some((norm, saved)) = self.norms[at].zip(saved.norms[at]) else { return Ok(grad_out) };
+        let grad_out = grad_out.f32()?;
+        let to = Activation::transient(builder, ("grad_unnormed", grad_out.len()), dtypes);
+        let grad_input = GradInput { to, accumulate: false };
+        norm.backward(builder, saved, (&[grad_out], grad_input))?;
+        Ok(to)
+    }
+}
+
+/// Appends the norm of every head of `x`, if the model has it.
+fn norm_heads(
+    builder: &mut Builder,
+    norm: Option<Norm>,
+    x: Slice<f32>,
+) -> Result<(Slice<f32>, Option<norm::Saved>)> {
+    let Some(norm) = norm else { return Ok((x, None)) };
+    let (y, saved) = norm.forward(builder, x.into(), Dtypes::F32)?;
+    Ok((y.f32()?, Some(saved)))
+}

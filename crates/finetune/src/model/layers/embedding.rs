@@ -1,0 +1,58 @@
+//! Token embedding.
+
+use retrograph_kernels::ops::{Embedding as Gather, EmbeddingBackward};
+use retrograph_runtime::Slice;
+
+use super::Builder;
+use crate::error::Result;
+use crate::model::builder::Weight;
+use crate::parameters::EMBEDDING;
+use crate::spec::ModelSpec;
+
+/// The token table.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model) struct Embedding {
+    table: Weight,
+    vocab: usize,
+    hidden: usize,
+    /// Whether the table is also the output projection.
+    tied: bool,
+}
+
+impl Embedding {
+    pub(super) fn new(builder: &Builder, spec: &ModelSpec) -> Self {
+        let ModelSpec { vocab, hidden, tied, .. } = *spec;
+        Self { table: builder.weight(EMBEDDING), vocab, hidden, tied }
+    }
+
+    /// Appends the rows of the table that belong to `tokens`.
+    pub(in crate::model) fn forward(
+        &self,
+        builder: &mut Builder,
+        tokens: Slice<u32>,
+    ) -> Result<Slice<f32>> {
+        builder.scope("embedding");
+        let Self { hidden, vocab, .. } = *self;
+        let out = builder.transient("out", tokens.len() * hidden);
+        let table = self.table.value;
+        builder.launch(Gather { tokens, table, out, hidden, vocab }.launch())?;
+        Ok(out)
+    }
+
+    /// Adds `grad_out`, the gradient of the embedded tokens, to the gradient of the table. A tied
+    /// table has a gradient from the output projection already; others start from zero.
+    pub(in crate::model) fn backward(
+        &self,
+        builder: &mut Builder,
+        tokens: Slice<u32>,
+        grad_out: Slice<f32>,
+    ) -> Result<()> {
+        let Some(grad_table) = self.table.grad else { return Ok(()) };
+        builder.scope("embedding backward");
+        if !self.tied && !builder.accumulates() {
+            builder.pass.fill(grad_table, 0)?;
+        }
+        let Self { hidden, vocab, .. } = *self;
+        builder.launch(EmbeddingBackward { tokens, grad_out, grad_table, hidden, vocab }.launch())
+    }
+}

@@ -1,0 +1,173 @@
+//! The end of the model: final norm, logits, and their loss.
+
+use std::ops::Range;
+
+use retrograph_kernels::ops::{CrossEntropy, GemmShape, GradLogits, Mean};
+use retrograph_runtime::Slice;
+
+use super::activation::{Activation, Dtypes};
+use super::layer::Layer;
+use super::linear::{self, Backward, Forward, Linear, Output};
+use super::norm::{self, GradInput, Norm};
+use super::residual::Residual;
+use super::{Builder, PassConfig};
+use crate::config::Dtype;
+use crate::error::Result;
+use crate::model::builder::Weight;
+use crate::parameters::{EMBEDDING, FINAL_NORM, HEAD};
+use crate::spec::ModelSpec;
+
+/// The final norm and the output projection.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model) struct Head {
+    norm: Norm,
+    projection: Linear,
+    rows: usize,
+    vocab: usize,
+    /// The dtypes in which the last layer reads the gradient of its output.
+    grad_input: Dtypes,
+}
+
+/// The logits, and what the backward pass needs from the forward pass.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model) struct Saved {
+    pub(in crate::model) logits: Slice<f32>,
+    norm: norm::Saved,
+    projection: linear::Saved,
+}
+
+/// The targets of a step and the buffers of its loss.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model) struct Objective {
+    pub(in crate::model) targets: Slice<u32>,
+    /// Control: how many targets of the step count.
+    pub(in crate::model) counted: Slice<u32>,
+    /// The cross-entropy of each row.
+    pub(in crate::model) losses: Slice<f32>,
+}
+
+impl Objective {
+    /// Returns the objective of some rows.
+    pub(in crate::model) fn rows(self, rows: Range<usize>) -> Self {
+        let (targets, losses) = (self.targets.slice(rows.clone()), self.losses.slice(rows));
+        Self { targets, losses, ..self }
+    }
+}
+
+impl Head {
+    /// Resolves the head behind the layer `last`.
+    pub(super) fn new(
+        (builder, config): (&Builder, &PassConfig),
+        spec: &ModelSpec,
+        last: Option<&Layer>,
+    ) -> Self {
+        let rows = config.logit_rows;
+        let shape = GemmShape { rows, inputs: spec.hidden, outputs: spec.vocab };
+        let weight: Weight = builder.weight(if spec.tied { EMBEDDING } else { HEAD });
+        let grad = last.map_or(Dtypes::F32, Layer::grad_dtypes);
+        Self {
+            norm: Norm::new(builder, FINAL_NORM, spec.final_norm),
+            projection: Linear::head(weight, shape, config),
+            rows,
+            vocab: spec.vocab,
+            grad_input: grad.and(Dtypes::F32),
+        }
+    }
+
+    /// The output projection.
+    pub(in crate::model) fn weight(&self) -> Weight {
+        self.projection.weight
+    }
+
+    /// Appends the final norm and the logits of every row.
+    pub(in crate::model) fn forward(&self, builder: &mut Builder, x: Residual) -> Result<Saved> {
+        builder.scope("final norm");
+        let (normed, norm) = self.norm.forward(builder, x, self.projection.dtypes)?;
+        builder.scope("logits");
+        let [out] = linear::forward(builder, normed.into(), [self.projection.call()])?;
+        Ok(Saved { logits: out.y.f32()?, norm, projection: out.saved })
+    }
+
+    /// Appends the final norm and the logits of one row, into the given buffer.
+    pub(in crate::model) fn next_token(
+        &self,
+        builder: &mut Builder,
+        x: Residual,
+        logits: Slice<f32>,
+    ) -> Result<()> {
+        builder.scope("final norm");
+        let (input, _) = self.norm.fused_into_products(builder, x)?;
+        builder.scope("logits");
+        let call = Forward { output: Output::Into(logits), ..self.projection.call() };
+        linear::forward(builder, input, [call])?;
+        Ok(())
+    }
+
+    /// Appends the cross-entropy of each row. The gradient of their mean overwrites the logits,
+    /// unless the product that reads it takes bf16.
+    pub(in crate::model) fn loss(
+        &self,
+        builder: &mut Builder,
+        logits: Slice<f32>,
+        objective: Objective,
+    ) -> Result<Activation> {
+        builder.scope("loss");
+        let (Self { rows, vocab, .. }, dtypes) = (*self, self.projection.dtypes);
+        let Objective { targets, counted, losses } = objective;
+        let (grad, grad_logits) = if dtypes.bf16 {
+            let grad = Activation::transient(builder, ("grad_logits", logits.len()), dtypes);
+            (grad, GradLogits::Apart(grad.written()))
+        } else {
+            (logits.into(), GradLogits::InPlace)
+        };
+        let loss = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
+        builder.launch(loss.launch())?;
+        Ok(grad)
+    }
+
+    /// Appends the cross-entropy of each row, without a gradient.
+    pub(in crate::model) fn loss_alone(
+        &self,
+        builder: &mut Builder,
+        logits: Slice<f32>,
+        objective: Objective,
+    ) -> Result<()> {
+        builder.scope("loss");
+        let (Self { rows, vocab, .. }, grad_logits) = (*self, GradLogits::None);
+        let Objective { targets, counted, losses } = objective;
+        let loss = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
+        builder.launch(loss.launch())
+    }
+
+    /// Appends the gradient of the residual stream before the final norm, in f32, and in bf16 if the
+    /// last layer reads it so.
+    pub(in crate::model) fn backward(
+        &self,
+        builder: &mut Builder,
+        saved: Saved,
+        grad_out: Activation,
+    ) -> Result<Activation> {
+        builder.scope("logits backward");
+        let (layer, scope, dtype) = (&self.projection, None, Dtype::F32);
+        let call = Backward { layer, scope, saved: saved.projection, grad_out, dtype };
+        let [grad_normed] = linear::backward(builder, [call])?;
+        builder.scope("final norm backward");
+        let grad_normed = grad_normed.f32()?;
+        let name = ("grad_residual", grad_normed.len());
+        let to = Activation::transient(builder, name, self.grad_input);
+        let grad_input = GradInput { to, accumulate: false };
+        self.norm.backward(builder, saved.norm, (&[grad_normed], grad_input))?;
+        Ok(to)
+    }
+}
+
+/// Appends the mean of the losses over the targets that count.
+pub(in crate::model) fn mean(
+    builder: &mut Builder,
+    objective: Objective,
+    out: Slice<f32>,
+) -> Result<()> {
+    builder.scope("loss");
+    let Objective { counted, losses, .. } = objective;
+    builder.launch(Mean { x: losses, counted, out }.launch())
+}

@@ -1,0 +1,139 @@
+//! Attention over a KV cache: the keys and values of all tokens so far.
+
+use retrograph_kernels::ops::{
+    CacheAppend, CacheAttention, CacheAttentionSum, CachePair, CacheScores, CacheShape,
+    CacheSoftmax, CacheValues, Compute, Projected, Turned,
+};
+use retrograph_runtime::{BufferId, Slice};
+
+use super::Builder;
+use super::self_attention::scale;
+use crate::config::Dtype;
+use crate::error::Result;
+use crate::spec::{LayerSpec, ModelSpec};
+
+/// The keys and values of a layer, `[capacity, kv_heads, head_dim]` each.
+pub type LayerCache = CachePair<BufferId>;
+
+/// Sizes and dtype of the KV cache of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheConfig {
+    /// Positions that the pass can attend to.
+    pub length: usize,
+    /// Positions in the buffers.
+    pub capacity: usize,
+    /// The dtype of keys and values.
+    pub dtype: Dtype,
+}
+
+/// The KV cache of all layers.
+#[derive(Clone, Debug)]
+pub(in crate::model) struct KvCache {
+    pub(in crate::model) layers: Vec<LayerCache>,
+    /// Control: the position of the first new token.
+    pub(in crate::model) position: Slice<u32>,
+    config: CacheConfig,
+}
+
+impl KvCache {
+    /// Declares the buffers of every layer as externals, and the position as a control.
+    pub(in crate::model) fn declare(
+        builder: &mut Builder,
+        spec: &ModelSpec,
+        config: CacheConfig,
+    ) -> Self {
+        let pass = &mut builder.pass;
+        let declare = |(number, layer): (usize, &LayerSpec)| {
+            let elements = config.capacity * layer.attention.kv_width();
+            let names = ["keys", "values"].map(|part| format!("cache.{number}.{part}"));
+            match config.dtype {
+                Dtype::F32 => CachePair::F32(names.map(|name| pass.external(name, elements))),
+                Dtype::Bf16 => CachePair::Bf16(names.map(|name| pass.external(name, elements))),
+            }
+        };
+        let layers = spec.layers.iter().enumerate().map(declare).collect();
+        let position = builder.pass.control::<u32>("position");
+        Self { layers, position, config }
+    }
+
+    /// Returns the part of the cache of a layer to which the pass can attend.
+    pub(in crate::model) fn layer(&self, number: usize, spec: &LayerSpec) -> LayerKv {
+        let length = self.config.length;
+        let (heads, kv_heads) = (spec.attention.heads, spec.attention.kv_heads);
+        let shape = CacheShape { length, heads, kv_heads, head_dim: spec.attention.head_dim };
+        let visible = self.layers[number].first(length * kv_heads * shape.head_dim);
+        LayerKv { caches: visible, position: self.position, shape }
+    }
+}
+
+/// The KV cache of a layer, up to the length that a pass can attend to.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model) struct LayerKv {
+    caches: LayerCache,
+    /// Control: the position of the first new token.
+    pub(super) position: Slice<u32>,
+    shape: CacheShape,
+}
+
+/// The new tokens of a prefill pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewTokens {
+    pub(super) q: Slice<f32>,
+    pub(super) k: Slice<f32>,
+    pub(super) v: Slice<f32>,
+    /// Rows of q, k and v.
+    pub(super) rows: usize,
+    /// Control: how many rows are tokens.
+    pub(super) count: Slice<u32>,
+}
+
+impl LayerKv {
+    /// Appends the attention of one token. The kernel completes the projections, adds key and value
+    /// to the cache and attends.
+    pub(super) fn decode(
+        &self,
+        builder: &mut Builder,
+        projected: [Projected<BufferId>; 3],
+        turned: Turned<BufferId>,
+    ) -> Result<Slice<f32>> {
+        let Self { caches, position, shape } = *self;
+        let runs = shape.heads * shape.runs();
+        let partials = builder.transient("runs", runs * shape.head_dim);
+        let stats = builder.transient("run_stats", runs * 2);
+        let scale = scale(shape.head_dim);
+        let attention =
+            CacheAttention { projected, turned, caches, partials, stats, position, shape, scale };
+        builder.launch(attention.launch())?;
+        let out = builder.transient("out", shape.heads * shape.head_dim);
+        builder.launch(CacheAttentionSum { partials, stats, out, position, shape }.launch())?;
+        Ok(out)
+    }
+
+    /// Appends the attention of new tokens, whose keys and values enter the cache, as products over
+    /// every position that the pass can attend to. A bf16 cache takes products in bf16, whatever
+    /// the `compute` of the layers.
+    pub(super) fn prefill(
+        &self,
+        builder: &mut Builder,
+        new: NewTokens,
+        compute: Compute,
+    ) -> Result<Slice<f32>> {
+        let Self { caches, position: start, shape } = *self;
+        let NewTokens { q, k, v, rows: queries, count } = new;
+        let append = CacheAppend { keys: k, values: v, caches, start, count: Some(count), shape };
+        builder.launch(append.launch())?;
+        let out = builder.transient("out", q.len());
+        let compute = if matches!(caches, CachePair::Bf16(_)) { Compute::Bf16 } else { compute };
+        let [keys, values] = caches.stored();
+        let (heads, width, scale) = (shape.heads, shape.length, scale(shape.head_dim));
+        let scores: Slice<f32> = builder.transient("scores", heads * queries * width);
+        let product = CacheScores { q, keys, scores, queries, shape, scale };
+        builder.launch(product.launch_in(compute))?;
+        let softmax: CacheSoftmax<BufferId> =
+            CacheSoftmax { values: scores, start, heads, queries, width };
+        builder.launch(softmax.launch())?;
+        let product = CacheValues { probs: scores, values, out, queries, shape };
+        builder.launch(product.launch_in(compute))?;
+        Ok(out)
+    }
+}

@@ -1,0 +1,164 @@
+//! One layer of the transformer: attention and MLP, each after a norm and added to the residual
+//! stream.
+
+use retrograph_kernels::ops::Stored;
+use retrograph_runtime::{BufferId, Slice};
+
+use super::activation::{Activation, Dtypes};
+use super::attention::{self, Attention, Prefetch};
+use super::kv_cache::LayerKv;
+use super::mlp::{self, Mlp};
+use super::norm::{self, GradInput, Norm};
+use super::residual::Residual;
+use super::rope::RopeTables;
+use super::{Builder, PassConfig};
+use crate::error::Result;
+use crate::parameters::{ATTENTION_NORM, MLP_NORM, layer_name};
+use crate::spec::LayerSpec;
+
+/// A layer whose weights are buffers of a pass.
+#[derive(Debug)]
+pub(in crate::model) struct Layer {
+    /// The scope, for example `layer 3`.
+    scope: String,
+    attention_norm: Norm,
+    attention: Attention,
+    mlp_norm: Norm,
+    mlp: Mlp,
+    /// The dtypes in which the layer before reads the gradient of its output.
+    grad_input: Dtypes,
+}
+
+/// What the backward pass needs from the forward pass.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model) struct Saved {
+    attention_norm: norm::Saved,
+    attention: attention::Saved,
+    mlp_norm: norm::Saved,
+    mlp: mlp::Saved,
+}
+
+impl Saved {
+    /// The input of the layer.
+    pub(in crate::model) fn input(&self) -> Slice<f32> {
+        self.attention_norm.x
+    }
+}
+
+impl Layer {
+    /// Resolves the layer behind `before`.
+    pub(super) fn new(
+        (builder, config, tables): (&Builder, &PassConfig, RopeTables),
+        spec: &LayerSpec,
+        before: &[Self],
+    ) -> Self {
+        let number = before.len();
+        let norm = |name, spec| Norm::new(builder, &layer_name(number, name), spec);
+        Self {
+            scope: format!("layer {number}"),
+            attention_norm: norm(ATTENTION_NORM, spec.attention_norm),
+            attention: Attention::new((builder, config, tables), (spec, number)),
+            mlp_norm: norm(MLP_NORM, spec.mlp_norm),
+            mlp: Mlp::new((builder, config), (spec, number)),
+            grad_input: before.last().map_or(Dtypes::F32, Self::grad_dtypes),
+        }
+    }
+
+    /// The dtypes in which the layer reads the gradient of its output.
+    pub(super) fn grad_dtypes(&self) -> Dtypes {
+        self.mlp.grad_dtypes()
+    }
+
+    /// The weight that the layer reads first.
+    pub(in crate::model) fn first_weight(&self) -> Stored<BufferId> {
+        self.attention.first_weight()
+    }
+
+    fn enter(&self, builder: &mut Builder, part: &str) {
+        builder.scope(format!("{}/{part}", self.scope));
+    }
+
+    /// Appends the layer over whole sequences.
+    pub(in crate::model) fn forward(
+        &self,
+        builder: &mut Builder,
+        x: Residual,
+    ) -> Result<(Residual, Saved)> {
+        self.enter(builder, "input norm");
+        let (normed, attention_norm) =
+            self.attention_norm.forward(builder, x, self.attention.dtypes())?;
+        let (x, attention) = self.attention.forward(builder, (normed, attention_norm.x))?;
+        let (x, mlp_norm, mlp) = self.forward_mlp(builder, x)?;
+        Ok((x, Saved { attention_norm, attention, mlp_norm, mlp }))
+    }
+
+    /// Appends the layer over the tokens of a prompt, of which the control `count` says how many
+    /// rows are tokens.
+    pub(in crate::model) fn prefill(
+        &self,
+        builder: &mut Builder,
+        x: Residual,
+        cache: (&LayerKv, Slice<u32>),
+    ) -> Result<Residual> {
+        self.enter(builder, "input norm");
+        let (normed, saved) = self.attention_norm.forward(builder, x, self.attention.dtypes())?;
+        let x = self.attention.prefill(builder, (normed, saved.x), cache)?;
+        Ok(self.forward_mlp(builder, x)?.0)
+    }
+
+    /// Appends the layer over one token. Products compute the norms. `next` is the weight that is
+    /// read after the layer.
+    pub(in crate::model) fn decode(
+        &self,
+        builder: &mut Builder,
+        x: Residual,
+        (cache, next): (&LayerKv, Stored<BufferId>),
+    ) -> Result<Residual> {
+        self.enter(builder, "input norm");
+        let normed = self.attention_norm.fused_into_products(builder, x)?;
+        let [gate, up] = self.mlp.first_weights();
+        let prefetch = Prefetch { during_attention: up, during_output: gate };
+        let x = self.attention.decode(builder, normed, (cache, prefetch))?;
+        self.enter(builder, "mlp norm");
+        let normed = self.mlp_norm.fused_into_products(builder, x)?;
+        self.mlp.decode(builder, normed, next)
+    }
+
+    fn forward_mlp(
+        &self,
+        builder: &mut Builder,
+        x: Residual,
+    ) -> Result<(Residual, norm::Saved, mlp::Saved)> {
+        self.enter(builder, "mlp norm");
+        let (normed, norm) = self.mlp_norm.forward(builder, x, self.mlp.dtypes())?;
+        let (x, mlp) = self.mlp.forward(builder, (normed.into(), norm.x))?;
+        Ok((x, norm, mlp))
+    }
+
+    /// Adds the gradient through both branches to `grad`, the gradient of the layer's output, which
+    /// becomes the gradient of its input.
+    ///
+    /// The residual connection passes `grad` on, so that each branch adds in place. The backward
+    /// kernel of a norm adds the gradients through the projections after it, and rounds the sum for
+    /// the projections before it.
+    pub(in crate::model) fn backward(
+        &self,
+        builder: &mut Builder,
+        saved: Saved,
+        grad: Activation,
+    ) -> Result<Activation> {
+        let stream = grad.f32()?;
+        let branch = self.mlp.backward(builder, saved.mlp, grad)?;
+        self.enter(builder, "mlp norm backward");
+        let dtypes = self.attention.grad_dtypes();
+        let to = Activation::with_bf16_copy(builder, ("grad_residual", stream), dtypes);
+        let grad_input = GradInput { to, accumulate: true };
+        self.mlp_norm.backward(builder, saved.mlp_norm, (&branch, grad_input))?;
+        let branch = self.attention.backward(builder, saved.attention, to)?;
+        self.enter(builder, "input norm backward");
+        let to = Activation::with_bf16_copy(builder, ("grad_residual", stream), self.grad_input);
+        let grad_input = GradInput { to, accumulate: true };
+        self.attention_norm.backward(builder, saved.attention_norm, (&branch, grad_input))?;
+        Ok(to)
+    }
+}

@@ -1,0 +1,137 @@
+//! The gradients of LoRA updates.
+//!
+//! Updates that share an input add to its gradient in one launch. The launch adds to the gradient
+//! that one of the layers computed; the sum over the layers is the gradient of the input.
+
+use retrograph_kernels::ops::{
+    ColumnSum, LowRankAdd, LowRankAdded, LowRankDown, LowRankGrad, LowRankGraded, LowRankShape,
+    LowRankSide, LowRankTaken,
+};
+use retrograph_runtime::Slice;
+
+use super::{Lora, Saved, large_rank, total};
+use crate::error::Result;
+use crate::model::builder::Builder;
+
+/// A call of the backward pass of an update.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model::layers) struct LoraBackward<'a> {
+    pub(in crate::model::layers) lora: Lora,
+    /// The scope of the layer, if several share the input.
+    pub(in crate::model::layers) scope: Option<&'a str>,
+    pub(in crate::model::layers) saved: Saved,
+    pub(in crate::model::layers) grad_out: Slice<f32>,
+    /// The gradient of the input through the layer, to which the update adds.
+    pub(in crate::model::layers) grad_input: Slice<f32>,
+}
+
+/// The gradient of t, of which there is one per split.
+struct GradT<'a> {
+    update: &'a LoraBackward<'a>,
+    grad_t: Slice<f32>,
+    splits: usize,
+}
+
+/// Appends the gradients of the matrices of updates that share an input, and adds to the gradient
+/// of the input.
+pub(in crate::model::layers) fn backward(
+    builder: &mut Builder,
+    updates: &[LoraBackward<'_>],
+) -> Result<()> {
+    let (mut shared, mut alone) = (Vec::new(), Vec::new());
+    for update in updates {
+        builder.enter(update.scope);
+        if !update.lora.is_low() {
+            large_rank::backward(builder, update)?;
+            continue;
+        }
+        let grad_t = through_b(builder, update)?;
+        if update.lora.dropout.is_some() { &mut alone } else { &mut shared }.push(grad_t);
+    }
+    if !shared.is_empty() {
+        through_a(builder, &shared)?;
+    }
+    alone.iter().try_for_each(|one| through_a(builder, std::slice::from_ref(one)))
+}
+
+/// Appends `dB = s·dyᵀ·t` and `dt = s·dy·B`.
+fn through_b<'a>(builder: &mut Builder, update: &'a LoraBackward<'a>) -> Result<GradT<'a>> {
+    let lora = &update.lora;
+    let (x, side, alpha) = (update.grad_out, LowRankSide::B, lora.scale);
+    let shape = lora.low_rank_shape(side);
+    let splits = shape.parts(1);
+    let grad_t = builder.transient("grad_low_rank", splits * shape.rows * shape.rank);
+    let taken = &[LowRankTaken { w: lora.b.value, out: grad_t }];
+    let down = LowRankDown { x, updates: taken, side, shape, parts: splits, alpha };
+    builder.launch(down.launch())?;
+    if let Some(grad) = lora.b.grad {
+        let matrices = Matrices { side, shape, alpha, of: &[(update.saved.t, grad)] };
+        matrices.append(builder, x)?;
+    }
+    Ok(GradT { update, grad_t, splits })
+}
+
+/// Appends `dx += Σ dt·A` and `dA = dtᵀ·x` of updates that share x.
+fn through_a(builder: &mut Builder, updates: &[GradT<'_>]) -> Result<()> {
+    let GradT { update: first, .. } = updates[0];
+    // The smallest layer has its gradient first.
+    let target = updates.iter().min_by_key(|it| it.update.lora.shape.outputs);
+    let grad_input = target.map_or(first.grad_input, |it| it.update.grad_input);
+    let side = LowRankSide::A;
+    let shape = first.lora.low_rank_shape(side);
+    builder.enter(first.scope);
+    let dropped = first.lora.dropout.map(|_| builder.transient("grad_dropped", grad_input.len()));
+    let (y, accumulate) = (dropped.unwrap_or(grad_input), dropped.is_none());
+    let (mut added, mut whole) = (Vec::new(), Vec::new());
+    for GradT { update, grad_t, splits } in updates {
+        builder.enter(update.scope);
+        let (total, t) = total(builder, *grad_t, (shape, *splits));
+        whole.push(t);
+        let w = update.lora.a.value;
+        added.push(LowRankAdded { t: *grad_t, parts: *splits, w, total });
+    }
+    builder.enter(first.scope);
+    let add = LowRankAdd { updates: &added, side, y, shape, alpha: 1.0, accumulate };
+    builder.launch(add.launch())?;
+    if let Some((dropped, site)) = dropped.zip(first.lora.dropout) {
+        builder.drop_out(site, [dropped, grad_input], true)?;
+    }
+    let grads = updates.iter().zip(whole);
+    let of: Vec<_> = grads.filter_map(|(it, t)| Some((t, it.update.lora.a.grad?))).collect();
+    if of.is_empty() {
+        return Ok(());
+    }
+    Matrices { side, shape, alpha: 1.0, of: &of }.append(builder, first.saved.x)
+}
+
+/// The gradients of matrices that share an operand, each with its other operand.
+struct Matrices<'a> {
+    side: LowRankSide,
+    shape: LowRankShape,
+    alpha: f32,
+    of: &'a [(Slice<f32>, Slice<f32>)],
+}
+
+impl Matrices<'_> {
+    fn append(&self, builder: &mut Builder, x: Slice<f32>) -> Result<()> {
+        let Self { side, shape, alpha, of } = *self;
+        let (runs, accumulate) = (shape.runs(of.len()), builder.accumulates());
+        let mut partial = |(t, grad): &(Slice<f32>, Slice<f32>)| {
+            let out = match runs {
+                1 => *grad,
+                _ => builder.transient("grad_runs", runs * grad.len()),
+            };
+            LowRankGraded { t: *t, out }
+        };
+        let updates: Vec<_> = of.iter().map(&mut partial).collect();
+        let added = accumulate && runs == 1;
+        let grad =
+            LowRankGrad { x, updates: &updates, side, shape, runs, alpha, accumulate: added };
+        builder.launch(grad.launch())?;
+        for (update, (_, grad)) in updates.iter().zip(of).filter(|_| runs > 1) {
+            let (x, out, rows, columns) = (update.out, *grad, runs, grad.len());
+            builder.launch(ColumnSum { x, out, rows, columns, accumulate }.launch())?;
+        }
+        Ok(())
+    }
+}

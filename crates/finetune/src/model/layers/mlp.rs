@@ -1,0 +1,150 @@
+//! The gated MLP: `down(silu(gate(x)) · up(x))`.
+
+use retrograph_kernels::ops::{Stored, SwiGlu, SwiGluBackward};
+use retrograph_runtime::{BufferId, Slice};
+
+use super::activation::{Activation, Dtypes, Input};
+use super::linear::{self, Backward, Forward, Forwarded, Linear, Output};
+use super::residual::Residual;
+use super::{Builder, PassConfig, gemv};
+use crate::config::{Dtype, Projection};
+use crate::error::Result;
+use crate::spec::LayerSpec;
+
+/// The MLP of a layer.
+#[derive(Debug)]
+pub(super) struct Mlp {
+    /// The scope of the layer, for example `layer 3`.
+    scope: String,
+    gate: Linear,
+    up: Linear,
+    down: Linear,
+    /// The dtype of the activations between the projections, which are the largest of a layer.
+    inner: Dtype,
+}
+
+/// What the backward pass needs from the forward pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Saved {
+    gate: Forwarded,
+    up: Forwarded,
+    down: linear::Saved,
+}
+
+impl Mlp {
+    pub(super) fn new(pass: (&Builder, &PassConfig), (spec, number): (&LayerSpec, usize)) -> Self {
+        let linear = |projection| Linear::new(pass, (spec, number), projection);
+        let (gate, up, down) =
+            (linear(Projection::Gate), linear(Projection::Up), linear(Projection::Down));
+        let rounded = gate.can_round_output() && up.can_round_output();
+        let rounded = rounded && down.can_round_grad_input();
+        let inner = if rounded { Dtype::Bf16 } else { Dtype::F32 };
+        Self { scope: format!("layer {number}"), gate, up, down, inner }
+    }
+
+    /// The dtypes in which the MLP reads its input.
+    pub(super) fn dtypes(&self) -> Dtypes {
+        self.gate.dtypes.and(self.up.dtypes)
+    }
+
+    /// The dtypes in which the MLP reads the gradient of its output.
+    pub(super) fn grad_dtypes(&self) -> Dtypes {
+        self.down.dtypes
+    }
+
+    /// The weights of gate and up.
+    pub(super) fn first_weights(&self) -> [Stored<BufferId>; 2] {
+        [self.gate.weight.value, self.up.weight.value]
+    }
+
+    fn scope(&self, part: &str) -> String {
+        format!("{}/{part}", self.scope)
+    }
+
+    /// Appends the MLP over all rows and adds it to `residual`.
+    pub(super) fn forward(
+        &self,
+        builder: &mut Builder,
+        (input, residual): (Input, Slice<f32>),
+    ) -> Result<(Residual, Saved)> {
+        let scopes = ["gate", "up"].map(|part| self.scope(part));
+        let layers = [&self.gate, &self.up];
+        let calls = std::array::from_fn(|at| Forward {
+            scope: Some(&scopes[at]),
+            output: Output::Transient(self.inner),
+            ..layers[at].call()
+        });
+        let [gate, up] = linear::forward(builder, input, calls)?;
+        builder.scope(self.scope("swiglu"));
+        let (gate_out, up_out) = (gate.y.narrowest(), up.y.narrowest());
+        let inner = Activation::transient(builder, ("out", gate_out.len()), self.down.dtypes);
+        builder.launch(SwiGlu { gate: gate_out, up: up_out, out: inner.written() }.launch())?;
+        let down = self.down(builder, inner.into(), residual)?;
+        Ok((down.residual()?, Saved { gate, up, down: down.saved }))
+    }
+
+    /// Appends the MLP over one token and adds it to `residual`. `next` is the weight that is read
+    /// after the MLP.
+    pub(super) fn decode(
+        &self,
+        builder: &mut Builder,
+        (input, residual): (Input, Slice<f32>),
+        next: Stored<BufferId>,
+    ) -> Result<Residual> {
+        let input = Input { prefetch: Some(self.down.weight.value), ..input };
+        let layers = [&self.gate, &self.up];
+        let gated =
+            gemv::can_be_gated(layers.map(|layer| (layer.weight.value, layer.lora.is_some())));
+        let Some(norm) = input.norm.filter(|_| gated) else {
+            return Ok(self.forward(builder, (input, residual))?.0);
+        };
+        builder.scope(self.scope("gate and up"));
+        let inner = self.gate.gemv_output(builder);
+        gemv::gated(builder, (input, norm), layers.map(|layer| layer.gemv(inner)))?;
+        let inner = Input { prefetch: Some(next), ..Activation::from(inner).into() };
+        self.down(builder, inner, residual)?.residual()
+    }
+
+    /// Appends the projection back to the residual stream.
+    fn down(&self, builder: &mut Builder, inner: Input, residual: Slice<f32>) -> Result<Forwarded> {
+        builder.scope(self.scope("down"));
+        let call = Forward { residual: Some(residual), ..self.down.call() };
+        let [down] = linear::forward(builder, inner, [call])?;
+        Ok(down)
+    }
+
+    /// Appends the gradients of the weights and of the input. Returns the gradients of the input
+    /// through gate and up, whose sum is the gradient.
+    pub(super) fn backward(
+        &self,
+        builder: &mut Builder,
+        Saved { gate, up, down }: Saved,
+        grad_out: Activation,
+    ) -> Result<[Slice<f32>; 2]> {
+        builder.scope(self.scope("down backward"));
+        let call =
+            Backward { layer: &self.down, scope: None, saved: down, grad_out, dtype: self.inner };
+        let [grad_inner] = linear::backward(builder, [call])?;
+        let grad_inner = grad_inner.narrowest();
+        builder.scope(self.scope("swiglu backward"));
+        let len = grad_inner.len();
+        let grad_gate = Activation::transient(builder, ("grad_gate", len), self.gate.dtypes);
+        let grad_up = Activation::transient(builder, ("grad_up", len), self.up.dtypes);
+        let swiglu = SwiGluBackward {
+            gate: gate.y.narrowest(),
+            up: up.y.narrowest(),
+            grad_out: grad_inner,
+            grad_gate: grad_gate.written(),
+            grad_up: grad_up.written(),
+        };
+        builder.launch(swiglu.launch())?;
+        let scopes = ["gate", "up"].map(|part| self.scope(&format!("{part} backward")));
+        let layers = [(&self.gate, gate.saved, grad_gate), (&self.up, up.saved, grad_up)];
+        let calls = std::array::from_fn(|at| {
+            let (layer, saved, grad_out) = layers[at];
+            Backward { layer, scope: Some(&scopes[at]), saved, grad_out, dtype: Dtype::F32 }
+        });
+        let [from_gate, from_up] = linear::backward(builder, calls)?;
+        Ok([from_gate.f32()?, from_up.f32()?])
+    }
+}

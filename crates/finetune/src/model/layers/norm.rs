@@ -1,0 +1,114 @@
+//! RMSNorm: `y = x / rms(x) · gamma`.
+
+use retrograph_kernels::ops::{Addend, Normed, RmsNorm, RmsNormBackward, RmsNormGammaReduce};
+use retrograph_runtime::{BufferId, Slice};
+
+use super::Builder;
+use super::activation::{Activation, Dtypes, Input};
+use super::residual::Residual;
+use crate::error::Result;
+use crate::model::builder::F32Weight;
+use crate::spec::NormSpec;
+
+/// A norm of rows that are as wide as its gain: tokens, or single heads of tokens.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Norm {
+    gamma: F32Weight,
+    eps: f32,
+}
+
+/// What the backward pass needs from the forward pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Saved {
+    /// The input, in one buffer.
+    pub(super) x: Slice<f32>,
+    /// The reciprocal root of each row's mean square. The backward kernel reads it instead of
+    /// computing it again, so that both directions use the same `eps`.
+    rstd: Slice<f32>,
+}
+
+/// A gradient that norms add to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GradInput {
+    /// The buffer in f32, and its copy in bf16 if there is one.
+    pub(super) to: Activation,
+    /// Whether the buffer has a gradient already, to which the norm adds.
+    pub(super) accumulate: bool,
+}
+
+impl Norm {
+    /// Resolves the norm with the gain `name`.
+    pub(super) fn new(builder: &Builder, name: &str, spec: NormSpec) -> Self {
+        Self { gamma: builder.f32_weight(name), eps: spec.eps }
+    }
+
+    /// The gain.
+    pub(super) fn gamma(&self) -> Slice<f32> {
+        self.gamma.value
+    }
+
+    /// Appends the norm of each row of the residual stream, in the `dtypes` in which it is read.
+    /// The launch also adds what is still to be added to the stream.
+    pub(super) fn forward(
+        &self,
+        builder: &mut Builder,
+        residual: Residual,
+        dtypes: Dtypes,
+    ) -> Result<(Activation, Saved)> {
+        let Residual { x, addend } = residual;
+        let (gamma, eps) = (self.gamma.value, self.eps);
+        let width = gamma.len();
+        let rows = x.len() / width;
+        let addend = addend.map(|term| Addend { term, sum: builder.transient("sum", term.len()) });
+        let normed = Activation::transient(builder, ("normed", rows * width), dtypes);
+        let rstd = builder.transient("rstd", rows);
+        let y = normed.written();
+        builder.launch(RmsNorm { x, addend, gamma, y, rstd, rows, width, eps }.launch())?;
+        let x = addend.map_or(x, |addend| addend.sum);
+        Ok((normed, Saved { x, rstd }))
+    }
+
+    /// Returns one row of the residual stream as the input of products that compute its norm.
+    pub(super) fn fused_into_products(
+        &self,
+        builder: &mut Builder,
+        residual: Residual,
+    ) -> Result<(Input, Slice<f32>)> {
+        let x = residual.settle(builder)?;
+        let norm: Normed<BufferId> = Normed { gamma: self.gamma.value, eps: self.eps };
+        Ok((Input { norm: Some(norm), ..Activation::from(x).into() }, x))
+    }
+
+    /// Appends the gradient of the input, and of gamma if it is trained, from one to three
+    /// gradients of the output, which are added in this order.
+    pub(super) fn backward(
+        &self,
+        builder: &mut Builder,
+        Saved { x, rstd }: Saved,
+        (grad_out, grad_input): (&[Slice<f32>], GradInput),
+    ) -> Result<()> {
+        let width = self.gamma.value.len();
+        let rows = x.len() / width;
+        let partial_rows = RmsNormBackward::<()>::partial_rows(rows);
+        let gamma_partials =
+            self.gamma.grad.map(|_| builder.transient("gamma_partials", partial_rows * width));
+        builder.launch(
+            RmsNormBackward {
+                x,
+                gamma: self.gamma.value,
+                rstd,
+                grad_out,
+                grad_input: grad_input.to.written(),
+                gamma_partials,
+                rows,
+                width,
+                accumulate: grad_input.accumulate,
+            }
+            .launch(),
+        )?;
+        let Some((partials, grad)) = gamma_partials.zip(self.gamma.grad) else { return Ok(()) };
+        builder.gradient(grad, |grad_gamma| {
+            RmsNormGammaReduce { partials, grad_gamma, partial_rows, width }.launch()
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! Rotary position embedding (RoPE) of queries and keys.
+
+use retrograph_kernels::ops::{Rope, Turn};
+use retrograph_runtime::Slice;
+
+use super::activation::{Activation, Dtypes};
+use super::{Builder, PassConfig};
+use crate::error::Result;
+
+/// The rotary tables, `[positions, head_dim / 2]` each.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model) struct RopeTables {
+    pub(in crate::model) cos: Slice<f32>,
+    pub(in crate::model) sin: Slice<f32>,
+}
+
+impl RopeTables {
+    /// Declares the tables as external buffers.
+    pub(in crate::model) fn declare(
+        builder: &mut Builder,
+        positions: usize,
+        head_dim: usize,
+    ) -> Self {
+        let len = positions * head_dim / 2;
+        let cos = builder.pass.external("rope.cos", len);
+        let sin = builder.pass.external("rope.sin", len);
+        Self { cos, sin }
+    }
+}
+
+/// RoPE of the heads of a layer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RotaryEmbedding {
+    pub(super) tables: RopeTables,
+    batch: usize,
+    seq: usize,
+    head_dim: usize,
+}
+
+/// The direction of a rotation. The inverse is the gradient.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Rotation {
+    /// From position `start` of a sequence on; 0 without it.
+    Forward { start: Option<Slice<u32>> },
+    /// The inverse, from position 0 on.
+    Inverse,
+}
+
+impl RotaryEmbedding {
+    pub(super) fn new(config: &PassConfig, tables: RopeTables, head_dim: usize) -> Self {
+        Self { tables, batch: config.batch, seq: config.seq, head_dim }
+    }
+
+    /// Positions in the tables.
+    pub(super) fn positions(&self) -> usize {
+        self.tables.cos.len() / (self.head_dim / 2)
+    }
+
+    /// Appends the rotation of queries and keys, in the dtypes in which each is read.
+    pub(super) fn rotate(
+        &self,
+        builder: &mut Builder,
+        [q, k]: [(Slice<f32>, Dtypes); 2],
+        rotation: Rotation,
+    ) -> Result<[Activation; 2]> {
+        let Self { tables: RopeTables { cos, sin }, batch, seq, head_dim } = *self;
+        let (names, start, inverse) = match rotation {
+            Rotation::Forward { start } => (["q", "k"], start, false),
+            Rotation::Inverse => (["grad_q", "grad_k"], None, true),
+        };
+        let rotated = [(names[0], q), (names[1], k)]
+            .map(|(name, (x, dtypes))| Activation::transient(builder, (name, x.len()), dtypes));
+        let turn = |(x, _): (Slice<f32>, Dtypes), out: Activation| Turn {
+            x,
+            out: out.written(),
+            heads: x.len() / (batch * seq * head_dim),
+        };
+        let tensors = &[turn(q, rotated[0]), turn(k, rotated[1])];
+        let positions = self.positions();
+        let rope = Rope { tensors, cos, sin, start, positions, batch, seq, head_dim, inverse };
+        builder.launch(rope.launch())?;
+        Ok(rotated)
+    }
+}

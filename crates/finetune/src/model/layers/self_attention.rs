@@ -1,0 +1,204 @@
+//! Causal attention of the tokens of a sequence to each other, after RoPE.
+//!
+//! One fused kernel (FlashAttention-2) computes it for head widths that the kernel supports. Other
+//! widths use matrix products around a softmax, which store the `seq × seq` probabilities.
+
+use retrograph_kernels::ops::{
+    AttentionGradK, AttentionGradProbs, AttentionGradQ, AttentionGradV, AttentionScores,
+    AttentionShape, AttentionValues, Compute, FusedAttention, FusedAttentionGradKv,
+    FusedAttentionGradQ, FusedAttentionGrads, FusedAttentionRows, PartsSum, Softmax,
+    SoftmaxBackward,
+};
+use retrograph_runtime::Slice;
+
+use super::activation::{Activation, Dtypes};
+use super::{Builder, PassConfig};
+use crate::error::Result;
+use crate::spec::AttentionSpec;
+
+/// Attention of a layer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SelfAttention {
+    shape: AttentionShape,
+    compute: Compute,
+}
+
+/// Queries and keys after RoPE, and values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operands {
+    pub(super) q: Slice<f32>,
+    pub(super) k: Slice<f32>,
+    pub(super) v: Slice<f32>,
+}
+
+/// What the backward pass needs from the forward pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Saved {
+    operands: Operands,
+    probabilities: Probabilities,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Probabilities {
+    /// `[batch, heads, seq, seq]`.
+    Stored(Slice<f32>),
+    /// Computed again from the output and the log-sum-exp of each row.
+    Recomputed { out: Slice<f32>, lse: Slice<f32> },
+}
+
+/// Returns the scale of attention scores, `1 / √head_dim`.
+pub(super) fn scale(head_dim: usize) -> f32 {
+    (1.0 / (head_dim as f64).sqrt()) as f32
+}
+
+/// The gradients of queries and keys after RoPE, and of values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gradients {
+    pub(super) q: Slice<f32>,
+    pub(super) k: Slice<f32>,
+    pub(super) v: Activation,
+}
+
+impl SelfAttention {
+    pub(super) fn new(config: &PassConfig, spec: &AttentionSpec) -> Self {
+        let AttentionSpec { heads, kv_heads, head_dim, .. } = *spec;
+        let shape =
+            AttentionShape { batch: config.batch, seq: config.seq, heads, kv_heads, head_dim };
+        Self { shape, compute: config.compute }
+    }
+
+    fn scale(&self) -> f32 {
+        scale(self.shape.head_dim)
+    }
+
+    /// Appends `softmax(scale · q·kᵀ)·v`, in the `dtypes` in which it is read.
+    pub(super) fn forward(
+        &self,
+        builder: &mut Builder,
+        operands: Operands,
+        dtypes: Dtypes,
+    ) -> Result<(Activation, Saved)> {
+        let (out, probabilities) = if self.shape.can_be_fused() {
+            self.fused(builder, operands, dtypes)?
+        } else {
+            let (out, probs) = self.unfused(builder, operands)?;
+            (Activation::cast(builder, out, dtypes)?, Probabilities::Stored(probs))
+        };
+        Ok((out, Saved { operands, probabilities }))
+    }
+
+    fn fused(
+        &self,
+        builder: &mut Builder,
+        Operands { q, k, v }: Operands,
+        dtypes: Dtypes,
+    ) -> Result<(Activation, Probabilities)> {
+        let (shape, scale) = (self.shape, self.scale());
+        // The backward pass reads the output in f32.
+        let result = Activation::transient(builder, ("out", q.len()), dtypes.and(Dtypes::F32));
+        let lse = builder.transient("lse", shape.batch * shape.heads * shape.seq);
+        let attention = FusedAttention { q, k, v, out: result.written(), lse, shape, scale };
+        builder.launch(attention.launch_in(self.compute))?;
+        Ok((result, Probabilities::Recomputed { out: result.f32()?, lse }))
+    }
+
+    /// Returns the output and the probabilities.
+    fn unfused(
+        &self,
+        builder: &mut Builder,
+        Operands { q, k, v }: Operands,
+    ) -> Result<(Slice<f32>, Slice<f32>)> {
+        let Self { shape, compute } = *self;
+        let AttentionShape { batch, seq, heads, .. } = shape;
+        let (rows, width) = (batch * heads * seq, seq);
+        let scores = builder.transient("scores", rows * width);
+        let product = AttentionScores { q, k, scores, shape, scale: self.scale() };
+        builder.launch(product.launch_in(compute))?;
+        let probs = builder.transient("probs", rows * width);
+        let softmax = Softmax { input: scores, output: probs, rows, width, causal: true };
+        builder.launch(softmax.launch())?;
+        let out = builder.transient("out", q.len());
+        builder.launch(AttentionValues { probs, v, out, shape }.launch_in(compute))?;
+        Ok((out, probs))
+    }
+
+    /// Appends the gradients of the operands. The gradient of values is read in `dtypes`.
+    pub(super) fn backward(
+        &self,
+        builder: &mut Builder,
+        Saved { operands, probabilities }: Saved,
+        (grad_out, dtypes): (Slice<f32>, Dtypes),
+    ) -> Result<Gradients> {
+        match probabilities {
+            Probabilities::Stored(probs) => {
+                let [q, k, v] = self.unfused_backward(builder, (operands, probs), grad_out)?;
+                Ok(Gradients { q, k, v: Activation::cast(builder, v, dtypes)? })
+            }
+            Probabilities::Recomputed { out, lse } => {
+                let forward = (operands, [out, lse]);
+                self.fused_backward(builder, forward, (grad_out, dtypes))
+            }
+        }
+    }
+
+    fn fused_backward(
+        &self,
+        builder: &mut Builder,
+        (Operands { q, k, v }, [out, lse]): (Operands, [Slice<f32>; 2]),
+        (grad_out, dtypes): (Slice<f32>, Dtypes),
+    ) -> Result<Gradients> {
+        let Self { shape, compute } = *self;
+        let rows = builder.transient("rows", 2 * lse.len());
+        let preprocess = FusedAttentionRows { out, grad_out, lse, rows, shape };
+        builder.launch(preprocess.launch_in(compute))?;
+        let from = FusedAttentionGrads { q, k, v, grad_out, rows, shape, scale: self.scale() };
+        let grad_q = builder.transient("grad_q", q.len());
+        builder.launch(FusedAttentionGradQ { from, grad_q }.launch_in(compute))?;
+        let (parts, len) = (shape.fused_parts(), k.len());
+        let grads = builder.transient("grad_kv", 2 * len);
+        let grad_k = grads.slice(0..len);
+        if parts == 1 {
+            builder.launch(FusedAttentionGradKv { from, grads, parts }.launch_in(compute))?;
+            let grad_v = Activation::cast(builder, grads.slice(len..2 * len), dtypes)?;
+            return Ok(Gradients { q: grad_q, k: grad_k, v: grad_v });
+        }
+        let partials = builder.transient("grad_kv parts", parts * grads.len());
+        let split = FusedAttentionGradKv { from, grads: partials, parts };
+        builder.launch(split.launch_in(compute))?;
+        let grads = Activation::with_bf16_copy(builder, ("grad_kv", grads), dtypes);
+        builder.launch(PartsSum { partials, out: grads.written(), parts }.launch())?;
+        Ok(Gradients { q: grad_q, k: grad_k, v: grads.slice(len..2 * len) })
+    }
+
+    fn unfused_backward(
+        &self,
+        builder: &mut Builder,
+        (Operands { q, k, v }, probs): (Operands, Slice<f32>),
+        grad_out: Slice<f32>,
+    ) -> Result<[Slice<f32>; 3]> {
+        let Self { shape, compute } = *self;
+        let AttentionShape { batch, seq, heads, .. } = shape;
+        let (rows, width, scale) = (batch * heads * seq, seq, self.scale());
+        let grad_probs = builder.transient("grad_probs", probs.len());
+        builder.launch(AttentionGradProbs { grad_out, v, grad_probs, shape }.launch_in(compute))?;
+        let grad_v = builder.transient("grad_v", v.len());
+        builder.launch(AttentionGradV { probs, grad_out, grad_v, shape }.launch_in(compute))?;
+        let grad_scores = builder.transient("grad_scores", probs.len());
+        let softmax = SoftmaxBackward {
+            probs,
+            grad_out: grad_probs,
+            grad_input: grad_scores,
+            rows,
+            width,
+            causal: true,
+        };
+        builder.launch(softmax.launch())?;
+        let grad_q = builder.transient("grad_q", q.len());
+        let product = AttentionGradQ { grad_scores, k, grad_q, shape, scale };
+        builder.launch(product.launch_in(compute))?;
+        let grad_k = builder.transient("grad_k", k.len());
+        let product = AttentionGradK { grad_scores, q, grad_k, shape, scale };
+        builder.launch(product.launch_in(compute))?;
+        Ok([grad_q, grad_k, grad_v])
+    }
+}

@@ -1,0 +1,257 @@
+//! The passes that generate text: prefill over the tokens of a prompt, and decode over one token.
+//!
+//! Both run the layers over a KV cache and end by sampling the next token. That token stays on the
+//! device, where the next pass reads it.
+
+use retrograph_kernels::ops::{Embedding, MarkTokens, Sample, SamplingWords, sample_chunks};
+use retrograph_runtime::{Pass, Slice};
+
+use crate::config::InferenceConfig;
+use crate::error::Result;
+use crate::model::builder::{Builder, ParameterBuffers};
+use crate::model::layers::{
+    CacheConfig, KvCache, Layer, LayerCache, Model, PassConfig, Residual, RopeTables,
+};
+use crate::spec::ModelSpec;
+
+/// Words of [`GenerationPass::sampled`]: the token, and 1 if the logits were not finite.
+pub const SAMPLED: usize = 2;
+
+/// Where a pass reads its tokens.
+#[derive(Clone, Copy, Debug)]
+pub enum TokenSource {
+    /// A prompt.
+    Prompt {
+        /// Control: one token for each row of the pass.
+        tokens: Slice<u32>,
+        /// Control: how many of them are tokens. The rest are padding without influence.
+        count: Slice<u32>,
+        /// Control: one less than `count`, the row that has logits.
+        last: Slice<u32>,
+    },
+    /// The token that the pass before sampled.
+    Sampled,
+}
+
+/// A pass that generates text, and the buffers that a caller binds and sets.
+#[derive(Debug)]
+pub struct GenerationPass {
+    /// The operations.
+    pub pass: Pass,
+    /// Every parameter, in the order of the inventory.
+    pub parameters: Vec<ParameterBuffers>,
+    /// The source of the tokens.
+    pub source: TokenSource,
+    /// Control: the position of the first token.
+    pub position: Slice<u32>,
+    /// Control: the sampling parameters of the next token, as [`SamplingWords::words`] writes them.
+    pub sampling: Slice<u32>,
+    /// External: cosines of the rotary positions, `[capacity, head_dim / 2]`.
+    pub cos: Slice<f32>,
+    /// External: sines of the rotary positions.
+    pub sin: Slice<f32>,
+    /// External, updated: keys and values of each layer, `[capacity, kv_heads, head_dim]`.
+    pub caches: Vec<LayerCache>,
+    /// External, updated: `[vocab]`, 1 for tokens of the text so far.
+    pub seen: Slice<u32>,
+    /// External, updated: [`SAMPLED`] words.
+    pub sampled: Slice<u32>,
+    /// External, written: `[vocab]` logits of the next token.
+    pub logits: Slice<f32>,
+}
+
+impl GenerationPass {
+    /// Describes prefill of at most `rows` tokens of a prompt. The pass can attend to the first
+    /// `cache.length` positions of the KV cache.
+    ///
+    /// # Errors
+    /// If the sizes are not valid, or a kernel does not support them.
+    pub fn prefill(config: &InferenceConfig, rows: usize, cache: CacheConfig) -> Result<Self> {
+        let mut parts = Parts::new("prompt", (config, rows), cache)?;
+        let pass = &mut parts.builder.pass;
+        let tokens = pass.control_array::<u32>("tokens", rows);
+        let [count, last] = ["count", "last"].map(|name| pass.control::<u32>(name));
+        let x = parts.embed(tokens, Some(count))?;
+        let Parts { builder, spec, model, cache, .. } = &mut parts;
+        let layers = model.layers.iter().zip(&spec.layers).enumerate();
+        let x = layers.into_iter().try_fold(x, |x, (number, (layer, spec))| {
+            layer.prefill(builder, x, (&cache.layer(number, spec), count))
+        })?;
+        let x = row(builder, x, (last, [rows, spec.hidden]))?;
+        parts.sample(x.into(), TokenSource::Prompt { tokens, count, last })
+    }
+
+    /// Describes decoding: one token, which the pass before sampled.
+    ///
+    /// # Errors
+    /// As [`GenerationPass::prefill`].
+    pub fn decode(config: &InferenceConfig, cache: CacheConfig) -> Result<Self> {
+        let mut parts = Parts::new("next token", (config, 1), cache)?;
+        let mut x = parts.embed(parts.sampled.slice(0..1), None)?;
+        let Parts { builder, spec, model, cache, .. } = &mut parts;
+        for (number, layer) in model.layers.iter().enumerate() {
+            let next = model.layers.get(number + 1);
+            let next = next.map_or(model.head.weight().value, Layer::first_weight);
+            let cache = cache.layer(number, &spec.layers[number]);
+            x = layer.decode(builder, x, (&cache, next))?;
+        }
+        parts.sample(x, TokenSource::Sampled)
+    }
+}
+
+/// The resolved model of a pass, and the buffers that prefill and decode share.
+struct Parts {
+    builder: Builder,
+    spec: ModelSpec,
+    model: Model,
+    cache: KvCache,
+    tables: RopeTables,
+    sampling: Slice<u32>,
+    seen: Slice<u32>,
+    sampled: Slice<u32>,
+    logits: Slice<f32>,
+}
+
+impl Parts {
+    fn new(
+        name: &str,
+        (config, rows): (&InferenceConfig, usize),
+        cache: CacheConfig,
+    ) -> Result<Self> {
+        config.validate(rows)?;
+        let spec = ModelSpec::from(&config.model);
+        let mut builder = Builder::new(name, config.parameters(), None);
+        let capacity = cache.capacity;
+        let cache = KvCache::declare(&mut builder, &spec, cache);
+        let sampling = builder.pass.control_array::<u32>("sampling", SamplingWords::LEN);
+        let seen = builder.pass.external::<u32>("seen", spec.vocab);
+        let sampled = builder.pass.external::<u32>("sampled", SAMPLED);
+        let logits = builder.pass.external::<f32>("logits", spec.vocab);
+        let tables = RopeTables::declare(&mut builder, capacity, config.model.head_dim());
+        let model = Model::new(&builder, &spec, &PassConfig::generation(config, rows), tables);
+        Ok(Self { builder, spec, model, cache, tables, sampling, seen, sampled, logits })
+    }
+
+    /// Appends the embedding of `tokens`, of which the control `count` says how many there are.
+    fn embed(&mut self, tokens: Slice<u32>, count: Option<Slice<u32>>) -> Result<Residual> {
+        let x = self.model.embedding.forward(&mut self.builder, tokens)?;
+        self.builder.launch(MarkTokens { tokens, seen: self.seen, count }.launch())?;
+        Ok(x.into())
+    }
+
+    /// Appends logits and sampling of the token after `x`, which ends the pass.
+    fn sample(self, x: Residual, source: TokenSource) -> Result<GenerationPass> {
+        let Self { mut builder, model, cache, tables, sampling, seen, sampled, logits, .. } = self;
+        model.head.next_token(&mut builder, x, logits)?;
+        sample(&mut builder, logits, [seen, sampling, sampled])?;
+        let Builder { pass, parameters, .. } = builder;
+        let RopeTables { cos, sin } = tables;
+        Ok(GenerationPass {
+            pass,
+            parameters,
+            source,
+            position: cache.position,
+            sampling,
+            cos,
+            sin,
+            caches: cache.layers,
+            seen,
+            sampled,
+            logits,
+        })
+    }
+}
+
+/// Appends a copy of the row `index` of `x`, which has the given sizes. The embedding kernel reads x
+/// as its table.
+fn row(
+    builder: &mut Builder,
+    x: Residual,
+    (index, [rows, hidden]): (Slice<u32>, [usize; 2]),
+) -> Result<Slice<f32>> {
+    builder.scope("last token");
+    let x = x.settle(builder)?;
+    let out = builder.transient("out", hidden);
+    builder.launch(Embedding { tokens: index, table: x, out, hidden, vocab: rows }.launch())?;
+    Ok(out)
+}
+
+/// Appends sampling of the next token.
+fn sample(
+    builder: &mut Builder,
+    logits: Slice<f32>,
+    [seen, sampling, sampled]: [Slice<u32>; 3],
+) -> Result<()> {
+    builder.scope("sample");
+    let chunks = sample_chunks(logits.len());
+    let sample = Sample {
+        logits,
+        seen,
+        sampling,
+        adjusted: builder.transient("adjusted", logits.len()),
+        maxima: builder.transient("maxima", chunks),
+        selection: builder.pass.transient::<u32>("sample/selection", 2),
+        scores: builder.transient("scores", chunks),
+        tokens: builder.pass.transient::<u32>("sample/tokens", chunks),
+        sampled,
+    };
+    for launch in sample.launches()? {
+        builder.launch(Ok(launch))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Dtype, LoraConfig, Mode, Precision, Preset};
+
+    fn config(mode: Mode) -> InferenceConfig {
+        InferenceConfig { mode, ..InferenceConfig::frozen(Preset::Tiny.model(), Precision::F32) }
+    }
+
+    fn cache(length: usize) -> CacheConfig {
+        CacheConfig { length, capacity: 1024, dtype: Dtype::F32 }
+    }
+
+    fn count(pass: &Pass, part: &str) -> usize {
+        pass.operations().iter().filter(|operation| operation.name().contains(part)).count()
+    }
+
+    #[test]
+    fn decoding_computes_the_projections_of_training_as_vectors() {
+        let next = GenerationPass::decode(&config(Mode::Full), cache(256)).unwrap();
+        // Projections of queries, keys and values, that of the output, gate and up, down, in each
+        // of two layers, and the logits.
+        assert_eq!(count(&next.pass, "gemv"), 2 * 4 + 1);
+        // Products compute the norms and add the residuals.
+        assert_eq!((count(&next.pass, "norm"), count(&next.pass, "swiglu")), (0, 0));
+        assert_eq!((count(&next.pass, "gemm"), count(&next.pass, "rope")), (0, 0));
+        // RoPE, append and attention are one launch, and the sum over splits another.
+        assert_eq!(count(&next.pass, "cache"), 2 * 2);
+        assert_eq!(count(&next.pass, "add"), 0);
+        let lora = config(Mode::Lora(LoraConfig::new(8, 32.0)));
+        let lora = GenerationPass::decode(&lora, cache(256)).unwrap();
+        // Updates of queries and values begin with the projections, and end with the attention.
+        assert_eq!(count(&lora.pass, "gemv"), count(&next.pass, "gemv"));
+        assert_eq!(lora.pass.operations().len(), next.pass.operations().len());
+    }
+
+    #[test]
+    fn prefill_computes_the_logits_of_one_row() {
+        let prompt = GenerationPass::prefill(&config(Mode::Full), 16, cache(256)).unwrap();
+        assert_eq!((count(&prompt.pass, "gemm"), count(&prompt.pass, "gemv")), (2 * 7, 1));
+        assert_eq!((prompt.logits.len(), count(&prompt.pass, "add")), (256, 1));
+        assert_eq!(count(&prompt.pass, "kv_cache_append"), 2);
+    }
+
+    #[test]
+    fn passes_of_all_lengths_share_the_buffers_of_the_cache() {
+        let sizes = |length| {
+            let next = GenerationPass::decode(&config(Mode::Full), cache(length)).unwrap();
+            let stored = next.caches.iter().flat_map(|pair| pair.stored());
+            stored.map(|cache| cache.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(256), sizes(1024));
+    }
+}
