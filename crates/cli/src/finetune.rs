@@ -150,6 +150,9 @@ fn plan(
     if held_out {
         plan = plan.with_held_out()?;
     }
+    if arguments.output.sample > 0 {
+        plan = plan.with_sample()?;
+    }
     let pass = &plan.step_pass().pass;
     if arguments.output.explain {
         screen::line(pass.explain());

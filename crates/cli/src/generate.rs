@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use retrograph_finetune::report::median;
 use retrograph_finetune::{
     Device, Ended, Generated, GenerationDefaults, GenerationPlan, Generator, GeneratorOptions,
-    Mode, ModelDirectory, OptimizerConfig, Preset, Sampling, Stage, TextRequest, Tokenizer,
-    TrainingConfig,
+    InferenceConfig, Mode, ModelDirectory, OptimizerConfig, Preset, Sampling, Stage, TextRequest,
+    Tokenizer, TrainingConfig,
 };
 use retrograph_runtime::BuildOptions;
 use serde_json::json;

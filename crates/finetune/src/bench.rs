@@ -16,9 +16,10 @@ use crate::data::TextData;
 use crate::error::Result;
 use crate::init;
 use crate::model::StepOptions;
-use crate::parameters::Parameter;
+use crate::parameters::{Chunk, Parameter};
 use crate::report::median;
-use crate::trainer::{Chunk, MemoryUse, ModelState, Plan, Source, Trainer, TrainerOptions};
+use crate::state::{ModelState, Source};
+use crate::trainer::{MemoryUse, Plan, Trainer, TrainerOptions};
 
 /// What is measured against each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,8 @@ use crate::data::Data;
 use crate::error::Result;
 use crate::model::LossPass;
 use crate::parameters::Parameter;
-use crate::trainer::{RotaryTables, Source, Trainer, load_state};
+use crate::state::{RotaryTables, Source, load_state};
+use crate::trainer::Trainer;
 
 /// What some data costs a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,7 +78,7 @@ impl Evaluator {
             pass.parameters.iter().map(|held| held.parameter.clone()).collect();
         let source = Source::Values(values);
         let (_, state) =
-            load_state((&stream, &parameters), (None, config.seed), source, &mut |_| ())?;
+            load_state((&stream, &parameters), (None, config.seed), source, &mut |_, _, _| ())?;
         state.without_moments().bind(&mut bindings, &pass.parameters);
         Self::build((stream, &modules), config, pass, bindings)
     }

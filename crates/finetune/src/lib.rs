@@ -53,6 +53,7 @@ pub mod parameters;
 pub mod report;
 pub mod run;
 pub mod spec;
+pub mod state;
 pub mod temporary;
 mod tensor_file;
 pub mod tokenizer;
@@ -73,13 +74,15 @@ pub use generate::{
     Sampling, StopStrings, TextRequest, Tokens,
 };
 pub use hub::{HubError, ModelDirectory};
+pub use parameters::Chunk;
 pub use report::RunReport;
 pub use run::{Ending, Event, HeldOut, Run};
 pub use spec::ModelSpec;
+pub use state::Source;
 pub use tokenizer::{
     ChatTemplate, Conversation, Encoder, GenerationDefaults, TokenStream, Tokenizer,
 };
-pub use trainer::{Chunk, Plan, Source, Stage, StepMetrics, TrainedModel, Trainer, TrainerOptions};
+pub use trainer::{Plan, Stage, StepMetrics, TrainedModel, Trainer, TrainerOptions};
 
 /// The README's example is a test.
 #[cfg(doctest)]

@@ -4,8 +4,10 @@
 //! Matrices are `[outputs, inputs]`, row-major. There is no `lm_head.weight` where the token table
 //! is also the output projection.
 
+mod chunk;
 mod storage;
 
+pub use chunk::Chunk;
 pub use storage::Storage;
 
 use crate::config::{LoraConfig, Mode, ModelConfig, Projection};

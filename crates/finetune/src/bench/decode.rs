@@ -10,9 +10,9 @@ use crate::config::{Dtype, InferenceConfig, Mode};
 use crate::error::{Error, Result};
 use crate::generate::{GenerationPlan, Generator, GeneratorOptions, Request, Sampling};
 use crate::init;
-use crate::parameters::Parameter;
+use crate::parameters::{Chunk, Parameter};
 use crate::report::median;
-use crate::trainer::{Chunk, ModelState, Source};
+use crate::state::{ModelState, Source};
 
 /// What is measured.
 #[derive(Clone, Debug)]

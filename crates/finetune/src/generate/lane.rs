@@ -12,7 +12,7 @@ use super::sizes::Sizes;
 use crate::config::{Dtype, InferenceConfig};
 use crate::error::{Error, Result};
 use crate::model::{GenerationPass, SAMPLED, TokenSource};
-use crate::trainer::{ModelState, RotaryTables};
+use crate::state::{ModelState, RotaryTables};
 
 /// What a step takes in.
 #[derive(Clone, Copy, Debug)]

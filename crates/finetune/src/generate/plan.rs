@@ -12,7 +12,8 @@ use crate::config::InferenceConfig;
 use crate::error::{Error, Reduce, Result};
 use crate::hub::ModelDirectory;
 use crate::model::GenerationPass;
-use crate::trainer::{ModelState, RotaryTables, Source, Stage, load_state, pooled_bytes, trained};
+use crate::state::{ModelState, RotaryTables, Source, load_state, pooled_bytes, trained};
+use crate::trainer::Stage;
 
 /// The device bytes of a generator, by what they are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +188,8 @@ impl GenerationPlan {
             parameters.iter_mut().for_each(|parameter| parameter.trainable = false);
         }
         let origin = (self.base.as_ref(), self.config.seed);
-        let (_, state) = load_state((stream, &parameters), origin, source, on)?;
+        let progress = &mut |done, total, name: &str| on(Stage::Uploading { done, total, name });
+        let (_, state) = load_state((stream, &parameters), origin, source, progress)?;
         Ok(state.without_moments())
     }
 }

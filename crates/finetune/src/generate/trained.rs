@@ -1,17 +1,37 @@
-//! What a model writes right after its training.
+//! Text from a model after its training.
 
 use super::lane::{Lane, Site};
 use super::ring::Ring;
-use super::{Generator, GeneratorOptions, Request, Sampling};
+use super::{GenerationPlan, Generator, GeneratorOptions, Request, Sampling};
 use crate::config::InferenceConfig;
 use crate::error::Result;
-use crate::trainer::{RotaryTables, TrainedModel};
+use crate::state::RotaryTables;
+use crate::trainer::{Plan, TrainedModel};
 
-impl TrainedModel {
-    /// A generator over the parameters of the model, with room for `options.max_length` tokens.
+/// Options for texts of a trained model: its sequences, and the token after one.
+fn options(seq: usize) -> GeneratorOptions {
+    // The last token is sampled and never read.
+    GeneratorOptions::new(seq + 1)
+}
+
+impl Plan {
+    /// Takes into account that the trained model generates text with [`TrainedModel::generate`]:
+    /// its kernels are warmed with those of training.
     ///
     /// # Errors
-    /// When the device has too little memory or fails.
+    /// If a kernel does not support the sizes.
+    pub fn with_sample(self) -> Result<Self> {
+        let config = InferenceConfig::from(self.config());
+        let generation = GenerationPlan::new(&config, options(self.config().seq))?;
+        Ok(self.with_requirements(generation.requirements()))
+    }
+}
+
+impl TrainedModel {
+    /// Returns a generator over the parameters of the model. Its kernels must be warm.
+    ///
+    /// # Errors
+    /// If a kernel is not warm, or the device has too little memory or fails.
     pub fn generator(&self, options: GeneratorOptions) -> Result<Generator> {
         let (config, room) = (InferenceConfig::from(&self.config), options.max_length);
         let (stream, cache) = (self.stream.clone(), self.cache.clone());
@@ -25,21 +45,21 @@ impl TrainedModel {
         Ok(Generator { config, room, cache_dtype, lane, shadow, ring, stream, cache, verified })
     }
 
-    /// Continues `prompt` by `count` tokens. The model sees at most as many tokens as in training;
-    /// when there are more, the first half is forgotten.
+    /// Continues `prompt` by `count` tokens. The model attends to at most as many tokens as in
+    /// training; a longer text loses its first half. The plan of the training must have been made
+    /// [with a sample](Plan::with_sample).
     ///
     /// # Errors
-    /// As [`Generator::tokens`].
+    /// If the kernels are not warm, and as [`Generator::tokens`].
     pub fn generate(&self, prompt: &[u32], count: usize, sampling: Sampling) -> Result<Vec<u32>> {
         let seq = self.config.seq;
-        // The last token is chosen, but not taken in.
-        let mut generator = self.generator(GeneratorOptions::new(seq + 1))?;
+        let mut generator = self.generator(options(seq))?;
         let mut text = prompt.to_vec();
         while text.len() < prompt.len() + count {
             let seen = if text.len() > seq { seq.div_ceil(2) } else { text.len() };
             let context = text[text.len() - seen..].to_vec();
             let max_tokens = prompt.len() + count - text.len();
-            // Draws are numbered by position: each part of the text has a seed of its own.
+            // Random numbers depend on seed and position, so that each window needs a seed.
             let seed = sampling.seed.wrapping_add(text.len() as u64);
             let sampling = Sampling { seed, ..sampling };
             let request = Request { max_tokens, ..Request::new(&context, sampling) };

@@ -32,9 +32,8 @@ use crate::config::{Mode, ModelConfig};
 use crate::data::hex;
 use crate::error::{Error, Result};
 use crate::json_file::read_json;
-use crate::parameters::{HEAD, inventory};
+use crate::parameters::{Chunk, HEAD, inventory};
 use crate::tokenizer::{TOKENIZER_FILE, Tokenizer};
-use crate::trainer::Chunk;
 use tensors::Tensors;
 
 /// A model on disk whose every tensor was found as the configuration says. Clones share the files.

@@ -1,33 +1,14 @@
 //! Programs with the state that they step: the run has one lane, and with `--verify` a second.
 
-use retrograph_kernels::ops::rope_tables_from;
 use retrograph_runtime::{
     Bindings, BuildOptions, Context, Controls, DeviceBuffer, Program, Stream, WarmModules,
 };
 
 use super::shorter::Shorter;
-use super::state::ModelState;
-use crate::config::ModelConfig;
 use crate::data::Batch;
 use crate::error::Result;
 use crate::model::{METRICS, StepPass};
-
-/// The rotary tables on the device.
-#[derive(Clone, Debug)]
-pub(crate) struct RotaryTables {
-    pub(crate) cos: DeviceBuffer<f32>,
-    pub(crate) sin: DeviceBuffer<f32>,
-}
-
-impl RotaryTables {
-    /// Uploads the tables of `model` for the first `positions` positions.
-    pub(crate) fn new(stream: &Stream, model: &ModelConfig, positions: usize) -> Result<Self> {
-        let (cos, sin) = rope_tables_of(positions, &model.rope_frequencies());
-        let cos = DeviceBuffer::from_slice(stream, &cos)?;
-        let sin = DeviceBuffer::from_slice(stream, &sin)?;
-        Ok(Self { cos, sin })
-    }
-}
+use crate::state::{ModelState, RotaryTables};
 
 /// What building a lane needs besides its state.
 #[derive(Clone, Copy)]

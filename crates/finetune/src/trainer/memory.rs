@@ -7,10 +7,10 @@ use retrograph_runtime::{
 };
 
 use super::TrainerOptions;
-use super::upload::pooled_bytes;
 use crate::error::{Error, Reduce, Result};
 use crate::model::{LossPass, ParameterBuffers, StepPass};
 use crate::parameters::Parameter;
+use crate::state::pooled_bytes;
 
 /// The device bytes of a run, by what they are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,9 +10,6 @@ mod memory_use;
 mod metrics;
 mod shorter;
 mod start;
-mod state;
-mod upload;
-mod value;
 mod verify;
 
 use retrograph_runtime::{
@@ -22,13 +19,7 @@ use retrograph_runtime::{
 pub use memory::MemoryNeed;
 pub use memory_use::MemoryUse;
 pub use metrics::StepMetrics;
-pub use start::{Plan, Source, Stage};
-pub use state::{DeviceReader, ModelState, UploadProgress};
-pub use upload::Chunk;
-
-pub(crate) use lane::RotaryTables;
-pub(crate) use start::{load_state, trained};
-pub(crate) use upload::pooled_bytes;
+pub use start::{Plan, Stage};
 
 use crate::adapter::{AdapterError, AdapterOutput, write_adapter};
 use crate::checkpoint::{CheckpointDirectory, Header};
@@ -39,6 +30,7 @@ use crate::evaluate::HeldOutLoss;
 use crate::hub::ModelDirectory;
 use crate::model::{StepOptions, StepPass};
 use crate::parameters::Parameter;
+use crate::state::ModelState;
 use lane::Lane;
 use metrics::MetricsQueue;
 

@@ -4,11 +4,12 @@
 use retrograph_runtime::program::{Buckets, CacheOptions, Described, ProgramCache};
 use retrograph_runtime::{BuildOptions, Stream, WarmModules};
 
-use super::lane::{RotaryTables, Shared};
+use super::lane::Shared;
 use crate::config::TrainingConfig;
 use crate::data::{Batch, Lengths};
 use crate::error::{Error, Result};
 use crate::model::{StepControls, StepOptions, StepPass};
+use crate::state::RotaryTables;
 
 /// The programs by the length of their sequences.
 pub(super) struct Shorter {

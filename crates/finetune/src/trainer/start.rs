@@ -5,35 +5,17 @@ use retrograph_runtime::{
     Reuse, Stream, WarmModules,
 };
 
-use super::lane::{Lane, RotaryTables, Site};
+use super::lane::{Lane, Site};
 use super::metrics::MetricsQueue;
 use super::shorter::Shorter;
-use super::upload::Chunk;
-use super::{MemoryNeed, ModelState, Trainer, TrainerOptions};
-use crate::adapter::Adapter;
-use crate::checkpoint::{Checkpoint, StatePart};
+use super::{MemoryNeed, Trainer, TrainerOptions};
 use crate::config::TrainingConfig;
 use crate::data::Lengths;
-use crate::error::{Error, Result};
-use crate::generate::{GenerationPlan, GeneratorOptions};
+use crate::error::Result;
 use crate::hub::ModelDirectory;
-use crate::init;
 use crate::model::{GradientHome, LossPass, StepPass};
 use crate::parameters::Parameter;
-
-/// Where the weights come from.
-pub enum Source<'a> {
-    /// The seed of the configuration, but for what the model of [`Plan::with_base`] has.
-    Seed,
-    /// As [`Source::Seed`] for what is frozen, a checkpoint for the rest.
-    Checkpoint(&'a mut Checkpoint),
-    /// As [`Source::Seed`] for what is frozen, an adapter for the rest.
-    Adapter(&'a mut Adapter),
-    /// The caller.
-    Values(&'a mut dyn FnMut(&Parameter) -> Result<Vec<f32>>),
-    /// A model that is on the device already.
-    State(ModelState),
-}
+use crate::state::{ModelState, RotaryTables, Source, load_state, trained};
 
 /// What happens while a trainer starts, in this order.
 #[derive(Debug)]
@@ -63,13 +45,14 @@ pub struct Plan {
     config: TrainingConfig,
     options: TrainerOptions,
     step: StepPass,
-    writing: GenerationPlan,
     need: MemoryNeed,
     base: Option<ModelDirectory>,
     held_out: Option<LossPass>,
     lengths: Lengths,
     /// What the programs of shorter sequences launch.
     launched_shorter: Requirements,
+    /// What the trained model launches.
+    after_training: Requirements,
 }
 
 impl Plan {
@@ -79,8 +62,6 @@ impl Plan {
     /// When the configuration is not valid.
     pub fn new(config: &TrainingConfig, options: TrainerOptions) -> Result<Self> {
         let step = StepPass::new(config, options.step)?;
-        // The model may be asked to write when it is trained.
-        let writing = GenerationPlan::new(&config.into(), GeneratorOptions::new(config.seq + 1))?;
         let lengths = Lengths::new(config.seq, options.lengths);
         let (mut launched_shorter, mut largest) = (Requirements::default(), None);
         for seq in lengths.all().filter(|seq| *seq < config.seq) {
@@ -94,12 +75,12 @@ impl Plan {
             config,
             options,
             step,
-            writing,
             need,
             base,
             held_out,
             lengths,
             launched_shorter,
+            after_training: Requirements::default(),
         };
         Ok(plan.with_code())
     }
@@ -130,14 +111,26 @@ impl Plan {
         Ok(Self { need, held_out: Some(pass), ..self }.with_code())
     }
 
+    /// Takes into account kernels that the trained model launches, so that they are warm before
+    /// weights fill the memory.
+    pub fn with_requirements(self, requirements: &Requirements) -> Self {
+        let after_training = self.after_training.union(requirements);
+        Self { after_training, ..self }.with_code()
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &TrainingConfig {
+        &self.config
+    }
+
     /// The pass of one step.
     pub fn step_pass(&self) -> &StepPass {
         &self.step
     }
 
-    /// What must be warm: for the steps, and for the text that the model may write at the end.
+    /// Returns what must be warm: for the steps, for held-out data, and after training.
     pub fn requirements(&self) -> Requirements {
-        let requirements = self.step.pass.requirements().union(self.writing.requirements());
+        let requirements = self.step.pass.requirements().union(&self.after_training);
         let requirements = requirements.union(&self.launched_shorter);
         match &self.held_out {
             Some(held_out) => requirements.union(&held_out.pass.requirements()),
@@ -182,7 +175,8 @@ impl Plan {
             _ => Vec::new(),
         };
         let origin = (self.base.as_ref(), self.config.seed);
-        let (losses, state) = load_state((&stream, &parameters), origin, source, on)?;
+        let progress = &mut |done, total, name: &str| on(Stage::Uploading { done, total, name });
+        let (losses, state) = load_state((&stream, &parameters), origin, source, progress)?;
         let rotary = RotaryTables::new(&stream, &self.config.model, self.config.seq)?;
         let site = Site { stream: &stream, modules: &modules, step: &self.step, rotary: &rotary };
         let shadow = self.shadow(site, &state)?;
@@ -256,91 +250,4 @@ impl Plan {
         let of = (&self.config, self.lengths);
         Shorter::new(site.modules, of, self.options.step, build).map(Some)
     }
-}
-
-/// The losses so far, and the state of `parameters` on the device. What `source` leaves to the seed
-/// comes from the model, where there is one, and has it. A checkpoint was checked by
-/// [`Checkpoint::require`].
-pub(crate) fn load_state(
-    (stream, parameters): (&Stream, &[Parameter]),
-    (base, seed): (Option<&ModelDirectory>, u64),
-    source: Source<'_>,
-    on: &mut dyn FnMut(Stage<'_>),
-) -> Result<(Vec<f32>, ModelState)> {
-    let progress = &mut |done, total, name: &str| on(Stage::Uploading { done, total, name });
-    let initial = |parameter: &Parameter, first, chunk: Chunk<'_>| {
-        match base.filter(|base| base.has(&parameter.name)) {
-            Some(base) => return base.fill(&parameter.name, first, chunk),
-            None => chunk.fill(|values| init::fill(values, first, parameter, seed)),
-        }
-        Ok(())
-    };
-    match source {
-        Source::Seed => {
-            let state = ModelState::from_values(stream, parameters, initial, progress)?;
-            Ok((Vec::new(), state))
-        }
-        Source::Checkpoint(checkpoint) => {
-            let mut whole = Vec::new();
-            let fill = |parameter: &Parameter, first: usize, chunk: Chunk<'_>| {
-                let name = StatePart::Parameter.tensor_name(&parameter.name);
-                if !checkpoint.has(&name) {
-                    return initial(parameter, first, chunk);
-                }
-                if first == 0 {
-                    whole = checkpoint.tensor(&name)?;
-                }
-                chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
-                Ok(())
-            };
-            let state = ModelState::from_values(stream, parameters, fill, progress)?;
-            state.load_moments(stream, checkpoint)?;
-            Ok((checkpoint.header().losses.clone(), state))
-        }
-        Source::Adapter(adapter) => {
-            adapter.require(parameters)?;
-            let mut whole = Vec::new();
-            let fill = |parameter: &Parameter, first: usize, chunk: Chunk<'_>| {
-                if !parameter.trainable {
-                    return initial(parameter, first, chunk);
-                }
-                if first == 0 {
-                    whole = adapter.values(parameter)?;
-                }
-                chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
-                Ok(())
-            };
-            let state = ModelState::from_values(stream, parameters, fill, progress)?;
-            Ok((Vec::new(), state))
-        }
-        Source::Values(values) => {
-            let mut whole = Vec::new();
-            let fill = |parameter: &Parameter, first: usize, chunk: Chunk<'_>| {
-                if first == 0 {
-                    whole = values(parameter)?;
-                    require_length(parameter, whole.len())?;
-                }
-                chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
-                Ok(())
-            };
-            let state = ModelState::from_values(stream, parameters, fill, progress)?;
-            Ok((Vec::new(), state))
-        }
-        Source::State(state) => Ok((Vec::new(), state)),
-    }
-}
-
-/// The parameters that are trained.
-pub(crate) fn trained(parameters: &[Parameter]) -> Vec<&Parameter> {
-    parameters.iter().filter(|parameter| parameter.trainable).collect()
-}
-
-/// Checks that the caller gave as many values as a parameter has elements.
-fn require_length(parameter: &Parameter, found: usize) -> Result<()> {
-    let expected = parameter.len();
-    if found == expected {
-        return Ok(());
-    }
-    let what = "the values of a parameter";
-    Err(Error::Device(retrograph_runtime::Error::LengthMismatch { what, expected, found }))
 }

@@ -1,15 +1,16 @@
 //! Text from a trained model.
 
-use retrograph_finetune::{Mode, Sampling, Tokenizer, TrainerOptions};
+use retrograph_finetune::{Mode, Plan, Sampling, Source, Tokenizer, TrainerOptions};
 
 use crate::device::device;
-use crate::models::{config, train, trainer};
+use crate::models::{config, train};
 
 #[test]
 fn a_model_writes_what_it_has_learned() {
     let mut config = config(Mode::Full, 150);
     config.batch = 4;
-    let mut trainer = trainer(&device(), &config, TrainerOptions::default());
+    let plan = Plan::new(&config, TrainerOptions::default()).unwrap().with_sample().unwrap();
+    let mut trainer = plan.start(&device().modules(), Source::Seed, &mut |_| ()).unwrap();
     train(&mut trainer, 150);
     let model = trainer.into_model();
     let tokenizer = Tokenizer::bytes();
@@ -26,4 +27,15 @@ fn a_model_writes_what_it_has_learned() {
     let drawn = |seed| model.generate(&the, 40, Sampling { seed, ..warm }).unwrap();
     assert_eq!(drawn(1), drawn(1));
     assert_ne!(drawn(1), drawn(2));
+}
+
+#[test]
+fn only_a_plan_with_a_sample_warms_kernels_of_generation() {
+    let plan = Plan::new(&config(Mode::Full, 1), TrainerOptions::default()).unwrap();
+    let samples = |plan: &Plan| {
+        let kernels = plan.requirements().kernels();
+        kernels.iter().any(|kernel| kernel.name.starts_with("sample"))
+    };
+    assert!(!samples(&plan));
+    assert!(samples(&plan.with_sample().unwrap()));
 }

@@ -1,13 +1,23 @@
-//! The parameters and moments of a model on the device.
+//! The state of a model on the device: parameters, moments and rotary tables.
+
+mod load;
+mod rope_tables;
+mod upload;
+mod value;
 
 use retrograph_runtime::{Bindings, DeviceBuffer, MemoryPool, Stream};
 
-use super::upload::{Chunk, Uploader};
-use super::value::DeviceValue;
 use crate::checkpoint::{Checkpoint, StatePart, StateReader};
 use crate::error::Result;
 use crate::model::ParameterBuffers;
-use crate::parameters::Parameter;
+use crate::parameters::{Chunk, Parameter};
+use upload::Uploader;
+use value::DeviceValue;
+
+pub use load::Source;
+pub(crate) use load::{load_state, trained};
+pub(crate) use rope_tables::RotaryTables;
+pub(crate) use upload::pooled_bytes;
 
 /// A parameter on the device.
 #[derive(Clone, Debug)]

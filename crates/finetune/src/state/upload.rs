@@ -2,14 +2,13 @@
 //! is read, computed or quantized.
 
 use half::bf16;
-use half::slice::HalfFloatSliceExt;
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_kernels::{Element, ops::NF4_BLOCK};
 use retrograph_runtime::{DeviceBuffer, Event, MemoryPool, PinnedBuffer, Stream};
 
 use super::value::{DeviceScales, DeviceValue};
 use crate::error::{Error, Result};
-use crate::parameters::{Parameter, Storage};
+use crate::parameters::{Chunk, Parameter, Storage};
 
 /// Elements of the map of quantized scales.
 const MAP: usize = 256;
@@ -20,43 +19,6 @@ const CHUNK: usize = 4 << 20;
 
 /// Chunks: one is copied while the other is filled.
 const SLOTS: usize = 2;
-
-/// A piece of a parameter that is to be filled, in the type in which it is stored; what is going to
-/// be quantized is f32.
-#[derive(Debug)]
-pub enum Chunk<'a> {
-    /// Elements of f32.
-    F32(&'a mut [f32]),
-    /// Elements of bf16.
-    Bf16(&'a mut [bf16]),
-}
-
-impl Chunk<'_> {
-    /// Fills the chunk by `fill` in f32; each value is rounded once where it is bf16, to the
-    /// nearest and ties to even.
-    pub fn fill(self, fill: impl FnOnce(&mut [f32])) {
-        let Ok(()) = self.try_fill(|values| {
-            fill(values);
-            Ok::<_, std::convert::Infallible>(())
-        });
-    }
-
-    /// The same by a `fill` that may fail.
-    ///
-    /// # Errors
-    /// What `fill` fails with.
-    pub fn try_fill<E>(self, fill: impl FnOnce(&mut [f32]) -> Result<(), E>) -> Result<(), E> {
-        match self {
-            Self::F32(values) => fill(values),
-            Self::Bf16(values) => {
-                let mut wide = vec![0.0; values.len()];
-                fill(&mut wide)?;
-                values.convert_from_f32_slice(&wide);
-                Ok(())
-            }
-        }
-    }
-}
 
 /// Writes a chunk of a parameter, given its first element.
 pub(super) type Fill<'a> = &'a mut dyn FnMut(usize, Chunk<'_>) -> Result<()>;

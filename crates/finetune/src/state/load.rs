@@ -1,0 +1,111 @@
+//! Weights from files, from the caller or from a seed, on their way to the device.
+
+use retrograph_runtime::Stream;
+
+use super::{ModelState, UploadProgress};
+use crate::adapter::Adapter;
+use crate::checkpoint::{Checkpoint, StatePart};
+use crate::error::{Error, Result};
+use crate::hub::ModelDirectory;
+use crate::init;
+use crate::parameters::{Chunk, Parameter};
+
+/// The source of the weights.
+pub enum Source<'a> {
+    /// The base model of the plan, and the seed of the configuration for what it lacks.
+    Seed,
+    /// A checkpoint for what is trained, and [`Source::Seed`] for the rest.
+    Checkpoint(&'a mut Checkpoint),
+    /// An adapter for what is trained, and [`Source::Seed`] for the rest.
+    Adapter(&'a mut Adapter),
+    /// The caller.
+    Values(&'a mut dyn FnMut(&Parameter) -> Result<Vec<f32>>),
+    /// A model that is already on the device.
+    State(ModelState),
+}
+
+/// Uploads `parameters`. Returns the losses so far, and the state on the device. Values that
+/// `source` leaves to the seed come from the model `base`, if it has them. The caller has checked a
+/// checkpoint with [`Checkpoint::require`].
+pub(crate) fn load_state(
+    (stream, parameters): (&Stream, &[Parameter]),
+    (base, seed): (Option<&ModelDirectory>, u64),
+    source: Source<'_>,
+    progress: UploadProgress<'_>,
+) -> Result<(Vec<f32>, ModelState)> {
+    let initial = |parameter: &Parameter, first, chunk: Chunk<'_>| {
+        match base.filter(|base| base.has(&parameter.name)) {
+            Some(base) => return base.fill(&parameter.name, first, chunk),
+            None => chunk.fill(|values| init::fill(values, first, parameter, seed)),
+        }
+        Ok(())
+    };
+    match source {
+        Source::Seed => {
+            let state = ModelState::from_values(stream, parameters, initial, progress)?;
+            Ok((Vec::new(), state))
+        }
+        Source::Checkpoint(checkpoint) => {
+            let mut whole = Vec::new();
+            let fill = |parameter: &Parameter, first: usize, chunk: Chunk<'_>| {
+                let name = StatePart::Parameter.tensor_name(&parameter.name);
+                if !checkpoint.has(&name) {
+                    return initial(parameter, first, chunk);
+                }
+                if first == 0 {
+                    whole = checkpoint.tensor(&name)?;
+                }
+                chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
+                Ok(())
+            };
+            let state = ModelState::from_values(stream, parameters, fill, progress)?;
+            state.load_moments(stream, checkpoint)?;
+            Ok((checkpoint.header().losses.clone(), state))
+        }
+        Source::Adapter(adapter) => {
+            adapter.require(parameters)?;
+            let mut whole = Vec::new();
+            let fill = |parameter: &Parameter, first: usize, chunk: Chunk<'_>| {
+                if !parameter.trainable {
+                    return initial(parameter, first, chunk);
+                }
+                if first == 0 {
+                    whole = adapter.values(parameter)?;
+                }
+                chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
+                Ok(())
+            };
+            let state = ModelState::from_values(stream, parameters, fill, progress)?;
+            Ok((Vec::new(), state))
+        }
+        Source::Values(values) => {
+            let mut whole = Vec::new();
+            let fill = |parameter: &Parameter, first: usize, chunk: Chunk<'_>| {
+                if first == 0 {
+                    whole = values(parameter)?;
+                    require_length(parameter, whole.len())?;
+                }
+                chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
+                Ok(())
+            };
+            let state = ModelState::from_values(stream, parameters, fill, progress)?;
+            Ok((Vec::new(), state))
+        }
+        Source::State(state) => Ok((Vec::new(), state)),
+    }
+}
+
+/// Returns the parameters that are trained.
+pub(crate) fn trained(parameters: &[Parameter]) -> Vec<&Parameter> {
+    parameters.iter().filter(|parameter| parameter.trainable).collect()
+}
+
+/// Checks the number of values that the caller gave for a parameter.
+fn require_length(parameter: &Parameter, found: usize) -> Result<()> {
+    let expected = parameter.len();
+    if found == expected {
+        return Ok(());
+    }
+    let what = "the values of a parameter";
+    Err(Error::Device(retrograph_runtime::Error::LengthMismatch { what, expected, found }))
+}
