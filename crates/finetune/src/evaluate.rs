@@ -1,8 +1,8 @@
-//! The loss of a model over all of some data, such as what was held out of training.
+//! The loss of a model on data, such as data that was held out of training.
 //!
-//! A text is cut into windows of a sequence, one behind the other, so that each token but the first
-//! is predicted exactly once; examples are taken in their order. What fills the last batch up does
-//! not count. Losses are added in f64 in this order: the same model and sizes give the same bits.
+//! A text is split into consecutive windows of one sequence, so that each token except the first is
+//! predicted exactly once. Examples are taken in their order. Padding of the last batch does not
+//! count. Losses are added in f64 in this order: the same model and sizes give the same bits.
 
 use retrograph_runtime::{
     Bindings, DeviceBuffer, ModuleCache, Policy, Program, Stream, WarmModules,
@@ -17,10 +17,10 @@ use crate::parameters::Parameter;
 use crate::state::{RotaryTables, Source, load_state};
 use crate::trainer::Trainer;
 
-/// What some data costs a model.
+/// The loss of a model on data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evaluation {
-    /// The mean cross-entropy of the tokens that were predicted, in nats.
+    /// The mean cross-entropy of the predicted tokens, in nats.
     pub loss: f64,
     /// How many tokens were predicted.
     pub tokens: usize,
@@ -33,7 +33,7 @@ impl Evaluation {
     }
 }
 
-/// The loss of what was held out, at some time of a run.
+/// The loss on held-out data during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeldOutLoss {
     /// Steps that were done.
@@ -124,7 +124,7 @@ impl Evaluator {
             controls.set_array(self.pass.targets, &batch.targets)?;
             controls.set(self.pass.counted, batch.counted())?;
             self.program.step(&self.stream, &controls)?;
-            // What does not count has the loss 0.
+            // A target that does not count has loss 0.
             let losses = self.losses.download(&self.stream)?;
             sum += losses.into_iter().map(f64::from).sum::<f64>();
             tokens += batch.counted() as usize;

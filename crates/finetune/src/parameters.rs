@@ -1,8 +1,8 @@
-//! The inventory of parameters: names as Hugging Face's Qwen2, Qwen3 and Llama have them, shapes,
-//! and what is trained.
+//! The inventory of parameters: names as in Hugging Face's Qwen2, Qwen3 and Llama, shapes, and
+//! whether each is trained.
 //!
-//! Matrices are `[outputs, inputs]`, row-major. There is no `lm_head.weight` where the token table
-//! is also the output projection.
+//! Matrices are `[outputs, inputs]`, row-major. A model whose token table is also the output
+//! projection has no `lm_head.weight`.
 
 mod chunk;
 mod storage;
@@ -13,7 +13,7 @@ pub use storage::Storage;
 use crate::config::{LoraConfig, Mode, ModelConfig, Projection};
 use crate::spec::{LayerSpec, ModelSpec};
 
-/// How a parameter starts.
+/// The distribution of a parameter's initial values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
     /// Every element is this.
@@ -35,9 +35,9 @@ pub struct Parameter {
     pub trainable: bool,
     /// Whether decoupled weight decay applies: to matrices, not to norms and biases.
     pub decayed: bool,
-    /// How it starts.
+    /// The initial values.
     pub init: Init,
-    /// In which form it is kept on the device.
+    /// The dtype on the device.
     pub storage: Storage,
 }
 
@@ -63,11 +63,11 @@ pub fn layer_name(layer: usize, part: &str) -> String {
     format!("model.layers.{layer}.{part}")
 }
 
-/// The token table, which is also the output projection where the model ties them.
+/// The token table, which is also the output projection of a tied model.
 pub const EMBEDDING: &str = "model.embed_tokens.weight";
 /// The gain of the norm before the output projection.
 pub const FINAL_NORM: &str = "model.norm.weight";
-/// The output projection, where it is not the token table.
+/// The output projection of a model that is not tied.
 pub const HEAD: &str = "lm_head.weight";
 /// The gain of the norm before attention, within its layer.
 pub(crate) const ATTENTION_NORM: &str = "input_layernorm.weight";

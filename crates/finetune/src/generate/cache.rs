@@ -1,4 +1,4 @@
-//! The keys and values of a layer on the device.
+//! The KV cache of a layer on the device.
 
 use half::bf16;
 use retrograph_kernels::ops::KvCache;
@@ -8,7 +8,7 @@ use crate::config::Dtype;
 use crate::error::Result;
 use crate::model::LayerCache;
 
-/// Keys and values of a layer, `[room, kv_heads, head_dim]` each.
+/// Keys and values of a layer, `[capacity, kv_heads, head_dim]` each.
 #[derive(Debug)]
 pub(super) enum CacheBuffers {
     F32([DeviceBuffer<f32>; 2]),
@@ -16,7 +16,7 @@ pub(super) enum CacheBuffers {
 }
 
 impl CacheBuffers {
-    /// Room for `elements` keys, and as many values.
+    /// Allocates `elements` of keys and the same of values.
     pub(super) fn new(context: &Context, dtype: Dtype, elements: usize) -> Result<Self> {
         Ok(match dtype {
             Dtype::F32 => {
@@ -38,8 +38,8 @@ impl CacheBuffers {
         }
     }
 
-    /// The words of both: where they start, and how many there are. A token has an even number of
-    /// elements.
+    /// Returns address and length of both in words of 32 bits. A token has an even number of
+    /// elements, so that bf16 fills whole words.
     pub(super) fn words(&self) -> [(u64, usize); 2] {
         match self {
             Self::F32(pair) => pair.each_ref().map(|buffer| (buffer.address(), buffer.len())),
@@ -47,7 +47,7 @@ impl CacheBuffers {
         }
     }
 
-    /// Puts the buffers behind those of a pass, which was described for the same type.
+    /// Binds the buffers to those of a pass, which has the same dtype.
     pub(super) fn bind(&self, bindings: &mut Bindings, declared: &LayerCache) {
         match (self, declared) {
             (Self::F32([keys, values]), KvCache::F32([key_slice, value_slice])) => {
@@ -56,11 +56,11 @@ impl CacheBuffers {
             (Self::Bf16([keys, values]), KvCache::Bf16([key_slice, value_slice])) => {
                 bindings.bind(*key_slice, keys).bind(*value_slice, values);
             }
-            _ => panic!("a lane describes its passes for the type of its cache"),
+            _ => panic!("a pass and its cache have the same dtype"),
         }
     }
 
-    /// The keys and the values at some elements, as f32.
+    /// Downloads a range of keys and values as f32.
     pub(super) fn download(
         &self,
         stream: &Stream,
@@ -74,8 +74,8 @@ impl CacheBuffers {
             }
             Self::Bf16([keys, values]) => {
                 let floats = |buffer: &DeviceBuffer<bf16>| -> Result<Vec<f32>> {
-                    let halves = buffer.download_range(stream, range.clone())?;
-                    Ok(halves.into_iter().map(bf16::to_f32).collect())
+                    let values = buffer.download_range(stream, range.clone())?;
+                    Ok(values.into_iter().map(bf16::to_f32).collect())
                 };
                 [floats(keys)?, floats(values)?]
             }

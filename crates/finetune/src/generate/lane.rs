@@ -1,4 +1,4 @@
-//! Programs over one set of buffers: a generator has one, and with verification a second.
+//! The programs of a generator with their buffers: one lane, and with verification an eager second.
 
 use retrograph_kernels::ops::SamplingParameters;
 use retrograph_runtime::program::{CacheOptions, Described, ProgramCache};
@@ -14,10 +14,10 @@ use crate::error::{Error, Result};
 use crate::model::{GenerationPass, SAMPLED, TokenSource};
 use crate::state::{ModelState, RotaryTables};
 
-/// What a step takes in.
+/// The input of a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step<'a> {
-    /// Tokens of a prompt; none for the one that was chosen last.
+    /// Tokens of a prompt; none for the token that was sampled last.
     pub(super) tokens: &'a [u32],
     /// The position of the first.
     pub(super) position: usize,
@@ -25,13 +25,13 @@ pub(super) struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// The positions that are taken in.
+    /// Returns the positions of the tokens.
     pub(super) fn positions(self) -> std::ops::Range<usize> {
         self.position..self.position + self.tokens.len().max(1)
     }
 }
 
-/// What changes with each token.
+/// The buffers that steps change.
 #[derive(Debug)]
 struct Buffers {
     caches: Vec<CacheBuffers>,
@@ -40,25 +40,26 @@ struct Buffers {
     logits: DeviceBuffer<f32>,
 }
 
-/// How a program is fed.
+/// The controls of a program.
 struct Handles {
     source: TokenSource,
     position: Slice<u32>,
     sampling: Slice<u32>,
 }
 
-/// What building a lane needs besides its state.
+/// The arguments of [`Lane::new`], besides configuration and state.
 #[derive(Clone, Copy)]
 pub(super) struct Site<'a> {
     pub(super) stream: &'a Stream,
     pub(super) modules: &'a WarmModules,
     pub(super) rotary: &'a RotaryTables,
-    pub(super) room: usize,
-    /// The type of keys and values in the cache.
+    /// Positions in the KV cache.
+    pub(super) capacity: usize,
+    /// The dtype of the KV cache.
     pub(super) cache: Dtype,
 }
 
-/// Programs and what they change.
+/// Programs by rows and length, and their buffers.
 pub(super) struct Lane {
     config: InferenceConfig,
     sizes: Sizes,
@@ -77,8 +78,8 @@ impl Lane {
         build: BuildOptions,
     ) -> Result<Self> {
         let (context, model) = (site.stream.context(), &config.model);
-        let sizes = Sizes::new(config, site.room, site.cache)?;
-        let elements = site.room * model.kv_width();
+        let sizes = Sizes::new(config, site.capacity, site.cache)?;
+        let elements = site.capacity * model.kv_width();
         let caches = (0..model.layers).map(|_| CacheBuffers::new(context, site.cache, elements));
         let buffers = Buffers {
             caches: caches.collect::<Result<_>>()?,
@@ -101,7 +102,7 @@ impl Lane {
         self.report.as_ref()
     }
 
-    /// Device bytes beside the parameters.
+    /// Returns device bytes, without the parameters.
     pub(super) fn bytes(&self) -> usize {
         let Buffers { caches, seen, sampled, logits } = &self.buffers;
         let caches: usize = caches.iter().map(CacheBuffers::bytes).sum();
@@ -109,22 +110,22 @@ impl Lane {
         caches + small + self.programs.statistics().bytes
     }
 
-    /// Where the token of the last step is.
+    /// Returns the device address of the token of the last step.
     pub(super) fn sampled(&self) -> u64 {
         self.buffers.sampled.address()
     }
 
-    /// The words of the last step.
+    /// Downloads token and status of the last step.
     pub(super) fn sampled_words(&self, stream: &Stream) -> Result<Vec<u32>> {
         Ok(self.buffers.sampled.download(stream)?)
     }
 
-    /// The logits of the last step.
+    /// Downloads the logits of the last step.
     pub(super) fn logits(&self, stream: &Stream) -> Result<Vec<f32>> {
         Ok(self.buffers.logits.download(stream)?)
     }
 
-    /// The keys and values at some positions, by names.
+    /// Downloads the keys and values of some positions, each with a name.
     pub(super) fn cached<'a>(
         &'a self,
         stream: &'a Stream,
@@ -142,13 +143,14 @@ impl Lane {
         })
     }
 
-    /// Forgets the text before. Rows that no token fills must not hold what is not finite.
+    /// Forgets the last text. Attention multiplies cache rows without a token by 0, so that they
+    /// must be finite.
     pub(super) fn clear(&mut self, stream: &Stream) -> Result<()> {
         let Buffers { caches, seen, .. } = &self.buffers;
         let caches = caches.iter().flat_map(CacheBuffers::words);
         for (address, words) in caches.chain([(seen.address(), seen.len())]) {
             // SAFETY: the buffer has this many words and lives in the lane, whose programs run on
-            // this stream behind the fill; freeing it waits for the context.
+            // this stream after the fill; freeing it waits for the context.
             unsafe { stream.fill_u32(address, 0, words) }?;
         }
         Ok(())
@@ -158,7 +160,7 @@ impl Lane {
     pub(super) fn run(&mut self, stream: &Stream, step: Step<'_>) -> Result<()> {
         let Self { config, sizes, state, rotary, buffers, programs, .. } = self;
         let tokens = step.tokens.len();
-        // A program of one row reads the token that was chosen last.
+        // A program of one row reads the token that was sampled last.
         let rows = if tokens == 0 { 1 } else { tokens.max(2) };
         let bind = |pass: &GenerationPass| bind(pass, (state, rotary), buffers);
         let built = programs.get_or_build(stream, [rows, step.positions().end], |bucket| {
@@ -176,7 +178,7 @@ impl Lane {
         program.handles().set(&mut controls, step)?;
         program.step(stream, &controls)?;
         let (report, steps) = (program.program().report(), program.program().steps());
-        // A report is copied when there is another one.
+        // Copies the report only if the program changed.
         if steps == 1 || self.report.as_ref().is_none_or(|last| last.pass != report.pass) {
             self.report = Some(report.clone());
         }

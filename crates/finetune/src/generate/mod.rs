@@ -1,10 +1,10 @@
-//! Text from a model: a pass over the prompt, then one replayed graph for each token.
+//! Text generation: prefill of the prompt, then one graph replay for each token.
 //!
-//! The passes are built of the layers of training, over a cache of keys and values in buffers that
-//! stay where they are. What changes from token to token — position, length, how the token is
-//! chosen — is in the control block; the token itself stays on the device, where the next step
-//! reads it. It comes to the host beside that, so that a step is enqueued before the token of the
-//! one before is known. Programs are built by the length that they can see, when it is needed.
+//! Both run the layers of training over a KV cache in fixed buffers. Position and sampling
+//! parameters change from token to token and are controls. The token itself stays on the device,
+//! where the next step reads it; a copy goes to the host, so that a step is enqueued before the
+//! host knows the last token. Programs are built by the length that they can attend to, when it is
+//! needed.
 //!
 //! ```
 //! # #[cfg(feature = "sim")] {
@@ -25,7 +25,7 @@
 //! # Ok::<(), retrograph_finetune::Error>(())
 //! ```
 //!
-//! Absent on purpose: several texts at once, and beams.
+//! A generator has one text at a time, without beam search.
 
 mod cache;
 mod lane;
@@ -52,28 +52,28 @@ use crate::error::{Error, Result};
 use lane::Lane;
 use ring::Ring;
 
-/// How text is generated; nothing of this but the type of the cache changes which.
+/// Options of a generator. Only the dtype of the KV cache changes the text.
 #[derive(Clone, Copy, Debug)]
 pub struct GeneratorOptions {
-    /// The most tokens of a prompt and of what follows it together: the room in the cache.
+    /// The most tokens of prompt and text together: the capacity of the KV cache.
     pub max_length: usize,
-    /// The type of keys and values in the cache; without it that of the products. bf16 takes half
-    /// the memory and rounds them.
+    /// The dtype of the KV cache; by default the dtype of the products. bf16 takes half the memory
+    /// and rounds keys and values.
     pub cache: Option<Dtype>,
     /// Strategy and memory of the programs.
     pub build: BuildOptions,
-    /// Whether an eager step runs beside each step, to be compared bit for bit.
+    /// Whether each step is compared with an eager step, bit for bit.
     pub verify: bool,
 }
 
 impl GeneratorOptions {
-    /// Room for `max_length` tokens in the type of the products, and the strategy that the programs
-    /// choose.
+    /// Returns defaults for `max_length` tokens: a KV cache in the dtype of the products, and the
+    /// strategy that the program chooses.
     pub fn new(max_length: usize) -> Self {
         Self { max_length, cache: None, build: BuildOptions::default(), verify: false }
     }
 
-    /// The type of the cache for a model of `config`.
+    /// Returns the dtype of the KV cache of a model.
     fn cache_dtype(&self, config: &InferenceConfig) -> Dtype {
         self.cache.unwrap_or(config.precision.dtype)
     }
@@ -83,7 +83,7 @@ impl GeneratorOptions {
 #[derive(Debug)]
 pub struct Generator {
     config: InferenceConfig,
-    room: usize,
+    capacity: usize,
     cache_dtype: Dtype,
     lane: Lane,
     shadow: Option<Lane>,
@@ -99,12 +99,12 @@ impl Generator {
         &self.config
     }
 
-    /// The most tokens of a prompt and of what follows it together.
-    pub fn room(&self) -> usize {
-        self.room
+    /// The most tokens of prompt and text together.
+    pub fn capacity(&self) -> usize {
+        self.capacity
     }
 
-    /// The type of keys and values in the cache.
+    /// The dtype of the KV cache.
     pub fn cache_dtype(&self) -> Dtype {
         self.cache_dtype
     }
@@ -114,42 +114,41 @@ impl Generator {
         self.stream.context()
     }
 
-    /// The program of the last step: what was built, why, and what it cost. `None` before the
-    /// first.
+    /// The report of the program of the last step; `None` before the first step.
     pub fn report(&self) -> Option<&Report> {
         self.lane.report()
     }
 
-    /// Device bytes of caches, programs and what else generating needs beside the parameters.
+    /// Returns the device bytes of KV cache, programs and buffers, without the parameters.
     pub fn bytes(&self) -> usize {
         self.lane.bytes() + self.shadow.as_ref().map_or(0, Lane::bytes)
     }
 
-    /// Steps that were compared with an eager step, and found equal bit for bit.
+    /// Steps that had the same bits as an eager step.
     pub fn verified_steps(&self) -> u64 {
         self.verified
     }
 
-    /// How often a kernel was needed that was not warm.
+    /// How often a step needed a kernel that was not warm.
     pub fn jit_after_warm(&self) -> usize {
         self.cache.jit_after_warm()
     }
 
-    /// Takes in the prompt and starts generating. What was generated before is forgotten.
+    /// Computes the prompt and starts a text. The last text is forgotten.
     ///
     /// # Errors
-    /// When the prompt is empty, has a token that the model does not know, or leaves no room; when
-    /// sampling is not valid; or when the device fails.
+    /// If the prompt is empty, has a token outside the vocabulary, or fills the capacity; if
+    /// sampling is not valid; or if the device fails.
     pub fn tokens(&mut self, request: &Request<'_>) -> Result<Tokens<'_>> {
         request.sampling.validate()?;
         self.require(request.prompt)?;
         Tokens::start(self, request)
     }
 
-    /// The logits behind the token that was taken in last.
+    /// Returns the logits after the last token that was computed.
     ///
     /// # Errors
-    /// When the device fails.
+    /// If the device fails.
     pub fn logits(&self) -> Result<Vec<f32>> {
         self.lane.logits(&self.stream)
     }
@@ -159,8 +158,8 @@ impl Generator {
         if prompt.is_empty() {
             return Err(Error::EmptyPrompt);
         }
-        if prompt.len() >= self.room {
-            return Err(Error::PromptTooLong { tokens: prompt.len(), room: self.room });
+        if prompt.len() >= self.capacity {
+            return Err(Error::PromptTooLong { tokens: prompt.len(), room: self.capacity });
         }
         let outside = prompt.iter().position(|&token| token as usize >= vocab);
         match outside {
@@ -169,7 +168,7 @@ impl Generator {
         }
     }
 
-    /// Runs `step` on the lane, and with verification on the eager one, and compares the two.
+    /// Runs `step`, and with verification the eager step, and compares both.
     fn both(&mut self, step: lane::Step<'_>) -> Result<()> {
         self.lane.run(&self.stream, step)?;
         if let Some(shadow) = &mut self.shadow {

@@ -1,4 +1,4 @@
-//! From a configuration to a generator: describe, warm, check the memory, upload.
+//! The start of a generator: describe, warm, check the memory, upload.
 
 use retrograph_runtime::{
     BuildOptions, Context, DriverShare, ModuleCache, Policy, Requirements, Reuse, Stream,
@@ -15,18 +15,18 @@ use crate::model::GenerationPass;
 use crate::state::{ModelState, RotaryTables, Source, load_state, pooled_bytes, trained};
 use crate::trainer::Stage;
 
-/// The device bytes of a generator, by what they are for.
+/// The device bytes of a generator, by purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GenerationNeed {
     /// The parameters.
     pub parameters: usize,
-    /// Keys and values, and what else lasts from token to token.
+    /// KV cache, rotary tables and the buffers of sampling.
     pub cache: usize,
     /// Transients of the largest pass over a prompt.
     pub step: usize,
     /// The second cache and step of `--verify`.
     pub verify: usize,
-    /// What the driver takes beside these, which are allocated.
+    /// The driver's own memory for these allocations, graphs and code.
     pub driver: DriverShare,
 }
 
@@ -36,7 +36,7 @@ impl GenerationNeed {
         self.parameters + self.cache + self.step + self.verify
     }
 
-    /// Fails unless there is so much free memory; with `uploaded`, without the parameters.
+    /// Fails unless this much memory is free; the parameters do not count if they are `uploaded`.
     fn require(&self, context: &Context, uploaded: bool) -> Result<()> {
         let (free, total) = context.memory()?;
         let parameters = if uploaded { 0 } else { self.parameters };
@@ -63,14 +63,14 @@ impl GenerationNeed {
     }
 }
 
-/// A generator as described, before any device is involved.
+/// A generator that is described, without a device.
 #[derive(Debug)]
 pub struct GenerationPlan {
     config: InferenceConfig,
     options: GeneratorOptions,
     prompt: GenerationPass,
     next: GenerationPass,
-    /// What the programs of all sizes launch.
+    /// The kernels of the programs of all sizes.
     launched: Requirements,
     base: Option<ModelDirectory>,
 }
@@ -82,46 +82,47 @@ impl GenerationPlan {
     /// When the configuration or the length is not valid.
     pub fn new(config: &InferenceConfig, options: GeneratorOptions) -> Result<Self> {
         config.validate(1)?;
-        let room = options.max_length;
-        let sizes = Sizes::new(config, room, options.cache_dtype(config))?;
+        let capacity = options.max_length;
+        let sizes = Sizes::new(config, capacity, options.cache_dtype(config))?;
         let prompt = sizes.describe(config, sizes.largest_prompt())?;
-        let next = sizes.describe(config, [1, room])?;
+        let next = sizes.describe(config, [1, capacity])?;
         let launched = sizes.requirements(config)?;
         Ok(Self { config: *config, options, prompt, next, launched, base: None })
     }
 
-    /// Takes the weights from `base`, but for those of an adapter.
+    /// Takes the weights from `base`, except those of an adapter.
     ///
     /// # Errors
-    /// When `base` is a model of other dimensions, or its context is shorter than the room.
+    /// When `base` is a model of other dimensions, or its context is shorter than the maximum
+    /// length.
     pub fn with_base(self, base: ModelDirectory) -> Result<Self> {
         base.require_seq(self.options.max_length)?;
         base.require_config(&self.config.model)?;
         Ok(Self { base: Some(base), ..self })
     }
 
-    /// The pass over the largest piece of a prompt.
+    /// The largest prefill.
     pub fn prompt_pass(&self) -> &GenerationPass {
         &self.prompt
     }
 
-    /// The pass over one token that sees all of the cache.
+    /// The decode pass that can attend to the whole KV cache.
     pub fn next_pass(&self) -> &GenerationPass {
         &self.next
     }
 
-    /// What must be warm, for prompts and texts of any length that there is room for.
+    /// Returns what must be warm for prompts and texts of any length up to the maximum.
     pub fn requirements(&self) -> &Requirements {
         &self.launched
     }
 
-    /// How much device memory the generator takes.
+    /// Returns the device memory of the generator.
     pub fn memory(&self) -> GenerationNeed {
-        let (model, room) = (&self.config.model, self.options.max_length);
+        let (model, capacity) = (&self.config.model, self.options.max_length);
         let all = self.config.parameters();
         let parameters = all.iter().map(|parameter| parameter.bytes()).sum();
-        let elements = 2 * model.layers * room * model.kv_width();
-        let words = room * model.head_dim() + 2 * model.vocab;
+        let elements = 2 * model.layers * capacity * model.kv_width();
+        let words = capacity * model.head_dim() + 2 * model.vocab;
         let dtype = self.options.cache_dtype(&self.config);
         let cache = elements * dtype.bytes() + words * size_of::<f32>();
         let peak = |pass: &GenerationPass| pass.pass.plan_with(Reuse::WhenOrdered).peak_bytes();
@@ -158,21 +159,22 @@ impl GenerationPlan {
         let stream = Stream::new(cache.context())?;
         let state = self.state(&stream, source, on)?;
         let Self { config, options, .. } = self;
-        let GeneratorOptions { max_length: room, build, verify, .. } = options;
+        let GeneratorOptions { max_length: capacity, build, verify, .. } = options;
         let dtype = options.cache_dtype(&config);
-        let rotary = RotaryTables::new(&stream, &config.model, room)?;
-        let site = Site { stream: &stream, modules: &modules, rotary: &rotary, room, cache: dtype };
-        // With verification, whatever a step reads without having written it must show.
+        let rotary = RotaryTables::new(&stream, &config.model, capacity)?;
+        let (modules, rotary) = (&modules, &rotary);
+        let site = Site { stream: &stream, modules, rotary, capacity, cache: dtype };
+        // With verification, a read of memory that the step has not written must show.
         let build = BuildOptions { nan_transients: build.nan_transients || verify, ..build };
         let eager = BuildOptions { policy: Policy::Eager, ..build };
         let shadow = verify.then(|| Lane::new(site, &config, state.clone(), eager)).transpose()?;
         let lane = Lane::new(site, &config, state, build)?;
         let (ring, cache) = (Ring::new(stream.context())?, cache.clone());
         let (cache_dtype, verified) = (dtype, 0);
-        Ok(Generator { config, room, cache_dtype, lane, shadow, ring, stream, cache, verified })
+        Ok(Generator { config, capacity, cache_dtype, lane, shadow, ring, stream, cache, verified })
     }
 
-    /// The parameters on the device. Base weights that were trained are read like others.
+    /// Uploads the parameters, without moments.
     fn state(
         &self,
         stream: &Stream,
@@ -184,7 +186,7 @@ impl GenerationPlan {
             checkpoint.require(&trained(&parameters))?;
         }
         if !matches!(source, Source::Adapter(_)) {
-            // Moments are for those who train.
+            // A trainable parameter has moments, which generation does not need.
             parameters.iter_mut().for_each(|parameter| parameter.trainable = false);
         }
         let origin = (self.base.as_ref(), self.config.seed);

@@ -1,37 +1,37 @@
-//! What is to be generated, and how tokens are chosen.
+//! Requests: the prompt, and the sampling of tokens.
 
 use retrograph_kernels::ops::SamplingParameters;
 
 use crate::error::{Error, Result};
 use crate::tokenizer::GenerationDefaults;
 
-/// How the next token is chosen.
+/// Sampling parameters.
 ///
-/// With a temperature, token i comes with a probability that is proportional to
-/// `exp(logit_i ÷ temperature)` among those that top-k and top-p keep. The same seed gives the same
-/// tokens, whatever the strategy and the device.
+/// With a temperature, the probability of token i is proportional to `exp(logit_i ÷ temperature)`
+/// among the tokens that top-k and top-p keep. The same seed gives the same tokens on every device
+/// and with every strategy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// Logits are divided by this; at 0 the likeliest token is taken, of equal ones the lowest.
+    /// Divisor of the logits. 0 takes the most likely token, and among equal ones the lowest.
     pub temperature: f32,
-    /// So many of the likeliest tokens are kept, and what is as likely as the last; 0 for all.
+    /// Keeps this many of the most likely tokens, and ties with the last; 0 keeps all.
     pub top_k: u32,
-    /// The least number of the likeliest tokens is kept whose probabilities reach this; 1 for all.
+    /// Keeps the fewest of the most likely tokens whose probabilities sum to this; 1 keeps all.
     pub top_p: f32,
-    /// Logits of tokens that are in the text are divided by this, and multiplied below 0; 1 for
-    /// nothing.
+    /// Divides positive logits of tokens that are in the text, and multiplies negative ones; 1 for
+    /// no penalty.
     pub repetition_penalty: f32,
     /// Seed of the draws.
     pub seed: u64,
 }
 
 impl Sampling {
-    /// The likeliest token each time.
+    /// Returns parameters that take the most likely token each time.
     pub fn greedy() -> Self {
         Self { temperature: 0.0, top_k: 0, top_p: 1.0, repetition_penalty: 1.0, seed: 0 }
     }
 
-    /// As the authors of a model mean it to be sampled; greedy where they say nothing.
+    /// Returns the defaults of a model; greedy for what they leave out.
     pub fn by(defaults: &GenerationDefaults) -> Self {
         let greedy = Self::greedy();
         let drawn = defaults.do_sample.unwrap_or(false);
@@ -65,8 +65,8 @@ impl Sampling {
         require("repetition_penalty", penalty, positive, "finite and above 0")
     }
 
-    /// The words for the token at `position`.
-    pub(super) fn words(&self, position: usize) -> [u32; SamplingParameters::LEN] {
+    /// Returns the control words of the token at `position`.
+    pub(super) fn words(&self, position: usize) -> [u32; SamplingWords::LEN] {
         let Self { temperature, top_k, top_p, repetition_penalty, seed } = *self;
         let draw = position as u32;
         SamplingParameters { temperature, top_k, top_p, penalty: repetition_penalty, seed, draw }
@@ -74,21 +74,21 @@ impl Sampling {
     }
 }
 
-/// A prompt and what is wanted behind it.
+/// A prompt to continue.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The tokens to be continued, at least one.
+    /// The tokens to continue, at least one.
     pub prompt: &'a [u32],
-    /// The most tokens to generate. Fewer come where the room ends.
+    /// The most tokens to generate. A full KV cache ends the text earlier.
     pub max_tokens: usize,
-    /// How they are chosen.
+    /// The sampling parameters.
     pub sampling: Sampling,
-    /// Tokens each of which ends the text; it is not handed out.
+    /// Tokens that end the text. They are not part of it.
     pub ends: &'a [u32],
 }
 
 impl<'a> Request<'a> {
-    /// As many tokens behind `prompt` as there is room for, with nothing that ends them.
+    /// Continues `prompt` up to the capacity, without tokens that end the text.
     pub fn new(prompt: &'a [u32], sampling: Sampling) -> Self {
         Self { prompt, max_tokens: usize::MAX, sampling, ends: &[] }
     }
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_authors_say_is_taken_and_the_rest_is_greedy() {
+    fn defaults_of_a_model_apply_and_the_rest_is_greedy() {
         assert_eq!(Sampling::by(&GenerationDefaults::default()), Sampling::greedy());
         let mut defaults =
             GenerationDefaults { temperature: Some(0.7), top_k: Some(20), ..Default::default() };

@@ -1,4 +1,4 @@
-//! The sizes of programs: rows of a prompt, and positions that are seen.
+//! The sizes of programs: rows of a prompt, and positions that a pass can attend to.
 
 use retrograph_runtime::Requirements;
 use retrograph_runtime::program::Buckets;
@@ -9,11 +9,11 @@ use crate::model::{CacheConfig, GenerationPass};
 
 /// The shortest length that programs are built for.
 const SHORTEST: usize = 256;
-/// The most rows of a prompt at a time.
+/// The most rows of a prefill.
 const MOST_ROWS: usize = 512;
-/// The fewest rows of a program for prompts.
+/// The fewest rows of a prefill.
 const FEWEST_ROWS: usize = 16;
-/// The most scores that a program for prompts holds: 256 MiB of them.
+/// The most attention scores of a prefill: 256 MiB.
 const MOST_SCORES: usize = 64 << 20;
 
 /// The sizes of programs.
@@ -22,18 +22,21 @@ pub(super) struct Sizes {
     pub(super) rows: Buckets,
     pub(super) lengths: Buckets,
     heads: usize,
-    pub(super) room: usize,
-    /// The type of the cache.
+    /// Positions in the KV cache.
+    capacity: usize,
+    /// The dtype of the KV cache.
     dtype: Dtype,
 }
 
 impl Sizes {
-    /// Powers of two, up to `room`, which must hold a token of the prompt and one more. The cache
-    /// of a layer must have fewer elements than the kernels can count.
-    pub(super) fn new(config: &InferenceConfig, room: usize, dtype: Dtype) -> Result<Self> {
-        let elements = room.saturating_mul(config.model.kv_width().max(1));
+    /// Returns powers of two up to `capacity`, which must hold a token of the prompt and one more.
+    ///
+    /// # Errors
+    /// If the cache of a layer has more elements than the 32-bit sizes of the kernels.
+    pub(super) fn new(config: &InferenceConfig, capacity: usize, dtype: Dtype) -> Result<Self> {
+        let elements = capacity.saturating_mul(config.model.kv_width().max(1));
         let most = TrainingConfig::MOST_POSITIONS;
-        let rule = if !(2..=most).contains(&room) {
+        let rule = if !(2..=most).contains(&capacity) {
             Some(format!("from 2 to {most}: a token of the prompt and those that follow"))
         } else if u32::try_from(elements).is_err() {
             Some("such that the keys of a layer have fewer than 2^32 elements".to_owned())
@@ -41,7 +44,7 @@ impl Sizes {
             None
         };
         if let Some(rule) = rule {
-            let (field, value) = ("max_length", room.to_string());
+            let (field, value) = ("max_length", capacity.to_string());
             return Err(Error::InvalidConfig { field, value, rule });
         }
         let powers = |from: usize, to: usize| {
@@ -49,29 +52,29 @@ impl Sizes {
         };
         let shape = |_| Error::InvalidConfig {
             field: "max_length",
-            value: room.to_string(),
+            value: capacity.to_string(),
             rule: "at least 2".to_owned(),
         };
         let rows = powers(FEWEST_ROWS, MOST_ROWS + 1).chain([1]);
         let rows = Buckets::list(rows).map_err(shape)?;
-        let lengths = Buckets::list(powers(SHORTEST, room).chain([room])).map_err(shape)?;
-        Ok(Self { rows, lengths, heads: config.model.heads, room, dtype })
+        let lengths = Buckets::list(powers(SHORTEST, capacity).chain([capacity])).map_err(shape)?;
+        Ok(Self { rows, lengths, heads: config.model.heads, capacity, dtype })
     }
 
-    /// How many of the `left` tokens of a prompt are taken in at a time, behind `position`: as many
-    /// as keep the scores small.
+    /// Returns how many of the `left` tokens of a prompt, from `position` on, the next prefill
+    /// computes. The number keeps the attention scores small.
     pub(super) fn piece(&self, position: usize, left: usize) -> usize {
-        let length = self.lengths.fit(position + left).unwrap_or(self.room);
+        let length = self.lengths.fit(position + left).unwrap_or(self.capacity);
         left.min(self.most_rows(length))
     }
 
-    /// The most rows of a program of `length`.
+    /// Returns the most rows of a program of `length`.
     fn most_rows(&self, length: usize) -> usize {
         let fits = MOST_SCORES / (self.heads * length).max(1);
         1 << fits.clamp(FEWEST_ROWS, MOST_ROWS).ilog2()
     }
 
-    /// Rows and length of every program that a text may need.
+    /// Returns rows and length of every program that a text may need.
     pub(super) fn all(&self) -> impl Iterator<Item = [usize; 2]> {
         self.lengths.sizes().flat_map(|length| {
             let most = self.most_rows(length).min(length);
@@ -80,20 +83,21 @@ impl Sizes {
         })
     }
 
-    /// The pass of a program.
+    /// Describes the pass of a program.
     pub(super) fn describe(
         &self,
         config: &InferenceConfig,
         [rows, length]: [usize; 2],
     ) -> Result<GenerationPass> {
-        let cache = CacheConfig { length, capacity: self.room, dtype: self.dtype };
+        let cache = CacheConfig { length, capacity: self.capacity, dtype: self.dtype };
         match rows {
             1 => GenerationPass::decode(config, cache),
             _ => GenerationPass::prefill(config, rows, cache),
         }
     }
 
-    /// What the programs of all sizes launch. Layers launch the same, so that one is enough.
+    /// Returns the kernels of the programs of all sizes. All layers launch the same kernels, so
+    /// that one layer is enough.
     pub(super) fn requirements(&self, config: &InferenceConfig) -> Result<Requirements> {
         let model = ModelConfig { layers: 1, ..config.model };
         let config = InferenceConfig { model, ..*config };
@@ -102,10 +106,10 @@ impl Sizes {
         })
     }
 
-    /// Rows and length of the largest program for prompts.
+    /// Returns rows and length of the largest prefill.
     pub(super) fn largest_prompt(&self) -> [usize; 2] {
-        let piece = self.piece(0, self.room);
-        [self.rows.fit(piece.max(2)).unwrap_or(MOST_ROWS), self.room]
+        let piece = self.piece(0, self.capacity);
+        [self.rows.fit(piece.max(2)).unwrap_or(MOST_ROWS), self.capacity]
     }
 }
 
@@ -118,18 +122,21 @@ mod tests {
         InferenceConfig::frozen(Preset::Qwen25OneAndHalf.model(), Precision::F32)
     }
 
-    fn sizes(room: usize) -> Sizes {
-        Sizes::new(&config(), room, Dtype::F32).unwrap()
+    fn sizes(capacity: usize) -> Sizes {
+        Sizes::new(&config(), capacity, Dtype::F32).unwrap()
     }
 
     #[test]
     fn every_piece_of_every_prompt_has_a_program_among_all_sizes() {
-        for room in [2, 20, 300, 1000, 32_768] {
-            let sizes = sizes(room);
+        for capacity in [2, 20, 300, 1000, 32_768] {
+            let sizes = sizes(capacity);
             let all: Vec<_> = sizes.all().collect();
-            assert!(all.contains(&sizes.largest_prompt()) && all.contains(&[1, room]), "{all:?}");
-            for position in (0..room).step_by(room.div_ceil(40)) {
-                for left in (1..=room - position).step_by(room.div_ceil(40)) {
+            assert!(
+                all.contains(&sizes.largest_prompt()) && all.contains(&[1, capacity]),
+                "{all:?}"
+            );
+            for position in (0..capacity).step_by(capacity.div_ceil(40)) {
+                for left in (1..=capacity - position).step_by(capacity.div_ceil(40)) {
                     let piece = sizes.piece(position, left);
                     let length = sizes.lengths.fit(position + piece).unwrap();
                     let rows = sizes.rows.fit(piece.max(2)).unwrap();
@@ -152,19 +159,19 @@ mod tests {
     }
 
     #[test]
-    fn prompts_are_taken_in_by_pieces_whose_scores_stay_small() {
+    fn prompts_are_split_so_that_attention_scores_stay_small() {
         let short = sizes(1024);
         assert_eq!((short.piece(0, 5), short.piece(0, 600), short.piece(512, 88)), (5, 512, 88));
         assert_eq!(short.largest_prompt(), [512, 1024]);
-        // 12 heads over 32 768 positions leave room for 170 rows.
+        // 12 heads over 32 768 positions fit 170 rows.
         assert_eq!(sizes(32_768).largest_prompt(), [128, 32_768]);
     }
 
     #[test]
-    fn a_room_that_no_kernel_can_count_is_refused() {
-        for room in [0, 1, (1 << 24) + 1, 1 << 32, usize::MAX] {
-            let error = Sizes::new(&config(), room, Dtype::F32).unwrap_err().to_string();
-            assert!(error.starts_with(&format!("max_length is {room}, ")), "{error}");
+    fn a_capacity_above_the_sizes_of_kernels_is_refused() {
+        for capacity in [0, 1, (1 << 24) + 1, 1 << 32, usize::MAX] {
+            let error = Sizes::new(&config(), capacity, Dtype::F32).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("max_length is {capacity}, ")), "{error}");
         }
         let wide = ModelConfig { head_dim: Some(1 << 20), ..config().model };
         let error = Sizes::new(&InferenceConfig { model: wide, ..config() }, 1 << 20, Dtype::F32);
@@ -172,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_powers_of_two_up_to_the_room() {
+    fn lengths_are_powers_of_two_up_to_the_capacity() {
         let sizes = sizes(1000);
         let fit = |length| sizes.lengths.fit(length).unwrap();
         assert_eq!([1, 256, 257, 513, 1000].map(fit), [256, 256, 512, 1000, 1000]);

@@ -1,4 +1,4 @@
-//! Strings that end a text, also where they begin in one piece of it and end in another.
+//! Strings that end a text, which can span several pieces of it.
 //!
 //! ```
 //! use retrograph_finetune::StopStrings;
@@ -8,7 +8,7 @@
 //! assert_eq!(stops.push("ND and on"), (String::new(), true));
 //! ```
 
-/// Text on its way out, held back where a stop string may begin.
+/// Text before output. The part that may begin a stop string is held back.
 #[derive(Clone, Debug)]
 pub struct StopStrings {
     stops: Vec<String>,
@@ -16,14 +16,14 @@ pub struct StopStrings {
 }
 
 impl StopStrings {
-    /// Looks for `stops`; empty ones are none.
+    /// Looks for `stops`. Empty strings are ignored.
     pub fn new(stops: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let stops = stops.into_iter().map(Into::into).filter(|stop| !stop.is_empty());
         Self { stops: stops.collect(), held: String::new() }
     }
 
-    /// Takes a piece of text. What can be shown of it, and whether a stop string was found, which
-    /// is not shown, nor is what follows.
+    /// Takes a piece of text. Returns the text to output, and whether a stop string was found. The
+    /// stop string and the text after it are not output.
     pub fn push(&mut self, piece: &str) -> (String, bool) {
         self.held.push_str(piece);
         let found = self.stops.iter().filter_map(|stop| self.held.find(stop)).min();
@@ -35,12 +35,12 @@ impl StopStrings {
         (std::mem::replace(&mut self.held, rest), false)
     }
 
-    /// What was held back, when nothing follows any more.
+    /// Returns the text that was held back, at the end.
     pub fn finish(self) -> String {
         self.held
     }
 
-    /// How much of the text no stop string can begin in.
+    /// Returns the length of the text in which no stop string can begin.
     fn shown(&self) -> usize {
         let mut places = self.held.char_indices().map(|(at, _)| at);
         let may_begin =

@@ -6,7 +6,7 @@ use super::stops::StopStrings;
 use crate::error::Result;
 use crate::tokenizer::Tokenizer;
 
-/// A text and what is wanted behind it.
+/// A text to continue.
 #[derive(Clone, Debug)]
 pub struct TextRequest<'a> {
     /// The text to be continued, as tokens; see [`TextRequest::new`].
@@ -22,8 +22,7 @@ pub struct TextRequest<'a> {
 }
 
 impl TextRequest<'_> {
-    /// As many tokens behind `text` as there is room for. The token that the model expects in front
-    /// of a text is put there.
+    /// Continues `text` up to the capacity. A start token is added if the model expects one.
     ///
     /// # Errors
     /// When the text has a part for which there is no token.
@@ -34,37 +33,37 @@ impl TextRequest<'_> {
     }
 }
 
-/// Why a text ended.
+/// The reason why a text ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// By a token that ends texts.
+    /// A token that ends texts.
     Token(u32),
-    /// By a stop string.
+    /// A stop string.
     Stop,
-    /// As many tokens were generated as were asked for.
+    /// The text has the requested number of tokens.
     Enough,
-    /// There is no room for more.
+    /// The KV cache is full.
     Room,
-    /// Whoever watched said so.
+    /// The callback stopped it.
     Watcher,
 }
 
-/// What was generated.
+/// A generated text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generated {
     /// The tokens, without the one that ended the text.
     pub tokens: Vec<u32>,
     /// The text, without a stop string.
     pub text: String,
-    /// Why there is no more.
+    /// Why the text ended.
     pub ended: Ended,
     /// Milliseconds on the device from token to token.
     pub device_ms: Vec<f32>,
 }
 
 impl Generator {
-    /// Generates text. `on` is told each piece as it comes, and says whether to go on; it is also
-    /// asked with empty pieces, where a token completes no character.
+    /// Generates text. `on` receives each piece and returns whether to go on. A piece is empty if a
+    /// token completes no character.
     ///
     /// # Errors
     /// As [`Generator::tokens`] and [`Tokens::next`](super::Tokens).
@@ -75,7 +74,7 @@ impl Generator {
         on: &mut dyn FnMut(&str) -> bool,
     ) -> Result<Generated> {
         let (max_tokens, sampling) = (request.max_tokens, request.sampling);
-        let room = self.room();
+        let capacity = self.capacity();
         let mut tokens = self.tokens(&Request {
             prompt: &request.prompt,
             max_tokens,
@@ -107,7 +106,7 @@ impl Generator {
             on(&rest);
             text.push_str(&rest);
         }
-        let full = request.prompt.len() + all.len() >= room && all.len() < max_tokens;
+        let full = request.prompt.len() + all.len() >= capacity && all.len() < max_tokens;
         let limit = if full { Ended::Room } else { Ended::Enough };
         let ended = ended.or(tokens.ended_by().map(Ended::Token)).unwrap_or(limit);
         Ok(Generated { tokens: all, text, ended, device_ms })

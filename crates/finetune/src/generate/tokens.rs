@@ -1,4 +1,4 @@
-//! Tokens, one after the other.
+//! The tokens of a text.
 
 use retrograph_kernels::ops::SamplingParameters;
 
@@ -7,8 +7,8 @@ use super::request::{Request, Sampling};
 use super::{Generator, ring};
 use crate::error::{Error, Result};
 
-/// The tokens behind a prompt. A step is under way while the token of the one before is handed out;
-/// whoever stops early has that step done for nothing.
+/// The tokens after a prompt. The next step runs while the caller gets a token, so that a caller
+/// that stops early leaves one step unused.
 #[derive(Debug)]
 pub struct Tokens<'a> {
     generator: &'a mut Generator,
@@ -25,7 +25,7 @@ pub struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    /// Takes in the prompt, whose last piece chooses the first token.
+    /// Computes the prompt, which samples the first token.
     pub(super) fn start(generator: &'a mut Generator, request: &Request<'_>) -> Result<Self> {
         generator.ring.clear()?;
         let stream = &generator.stream;
@@ -34,7 +34,7 @@ impl<'a> Tokens<'a> {
             shadow.clear(stream)?;
         }
         let prompt = request.prompt.len();
-        let limit = request.max_tokens.min(generator.room - prompt);
+        let limit = request.max_tokens.min(generator.capacity - prompt);
         let mut tokens = Self {
             generator,
             sampling: request.sampling,
@@ -48,12 +48,12 @@ impl<'a> Tokens<'a> {
             device_ms: None,
         };
         if !tokens.over {
-            tokens.take_in(request.prompt)?;
+            tokens.prefill(request.prompt)?;
         }
         Ok(tokens)
     }
 
-    fn take_in(&mut self, prompt: &[u32]) -> Result<()> {
+    fn prefill(&mut self, prompt: &[u32]) -> Result<()> {
         let mut position = 0;
         while position < prompt.len() {
             let piece = self.generator.lane.sizes().piece(position, prompt.len() - position);
@@ -77,10 +77,10 @@ impl<'a> Tokens<'a> {
         Ok(())
     }
 
-    /// Starts steps as far as the ring has room.
+    /// Starts steps until the ring is full.
     fn run_ahead(&mut self) -> Result<()> {
         while self.enqueued < self.limit && !self.generator.ring.is_full() {
-            // The token that is taken in was chosen by the step before.
+            // The step reads the token that the step before sampled.
             let position = self.prompt + self.enqueued - 1;
             let sampling = self.words(position + 1);
             self.generator.both(Step { tokens: &[], position, sampling })?;
@@ -116,12 +116,12 @@ impl<'a> Tokens<'a> {
         self.device_ms
     }
 
-    /// The generator, to look at.
+    /// The generator.
     pub fn generator(&self) -> &Generator {
         self.generator
     }
 
-    /// Steps that are under way behind the token that was handed out last.
+    /// Steps in flight after the token that the caller got last.
     pub const AHEAD: usize = ring::AHEAD - 1;
 }
 
@@ -131,8 +131,8 @@ impl Iterator for Tokens<'_> {
     /// The next token.
     ///
     /// # Errors
-    /// [`Error::LogitsNotFinite`] when the model computed what is not a number; with verification,
-    /// [`Error::NotBitEqual`]; or when the device fails. Nothing comes behind an error.
+    /// [`Error::LogitsNotFinite`] if a logit is NaN or infinite; with verification,
+    /// [`Error::NotBitEqual`]; or if the device fails. No token follows an error.
     fn next(&mut self) -> Option<Self::Item> {
         if self.over {
             return None;

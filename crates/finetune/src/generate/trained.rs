@@ -33,16 +33,16 @@ impl TrainedModel {
     /// # Errors
     /// If a kernel is not warm, or the device has too little memory or fails.
     pub fn generator(&self, options: GeneratorOptions) -> Result<Generator> {
-        let (config, room) = (InferenceConfig::from(&self.config), options.max_length);
+        let (config, capacity) = (InferenceConfig::from(&self.config), options.max_length);
         let (stream, cache) = (self.stream.clone(), self.cache.clone());
-        let rotary = RotaryTables::new(&stream, &config.model, room)?;
+        let rotary = RotaryTables::new(&stream, &config.model, capacity)?;
         let cache_dtype = options.cache_dtype(&config);
         let (modules, rotary) = (&self.modules, &rotary);
-        let site = Site { stream: &stream, modules, rotary, room, cache: cache_dtype };
+        let site = Site { stream: &stream, modules, rotary, capacity, cache: cache_dtype };
         let lane = Lane::new(site, &config, self.state.clone(), options.build)?;
         let ring = Ring::new(stream.context())?;
         let (shadow, verified) = (None, 0);
-        Ok(Generator { config, room, cache_dtype, lane, shadow, ring, stream, cache, verified })
+        Ok(Generator { config, capacity, cache_dtype, lane, shadow, ring, stream, cache, verified })
     }
 
     /// Continues `prompt` by `count` tokens. The model attends to at most as many tokens as in

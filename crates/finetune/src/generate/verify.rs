@@ -1,4 +1,4 @@
-//! Comparing a step with the eager one, bit for bit.
+//! Comparison of a step with an eager step, bit for bit.
 
 use std::ops::Range;
 
@@ -8,8 +8,8 @@ use super::lane::Lane;
 use crate::difference::Compared;
 use crate::error::Result;
 
-/// After a step that took in `positions`, both lanes must hold the same bits: logits, the token,
-/// and the keys and values of the positions.
+/// Requires the same bits in both lanes after a step over `positions`: logits, token, and the keys
+/// and values of the positions.
 pub(super) fn require_equal(
     stream: &Stream,
     (tested, eager): (&Lane, &Lane),

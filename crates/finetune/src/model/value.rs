@@ -1,4 +1,4 @@
-//! The values of a parameter in a pass, by how they are stored.
+//! The buffers of a parameter's values in a pass.
 
 use retrograph_kernels::nf4::{BLOCK, NESTED_BLOCK};
 use retrograph_kernels::ops::{Nf4, Nf4Scales, TensorView};
@@ -13,8 +13,8 @@ pub struct Value {
 }
 
 impl Value {
-    /// Declares the buffers of `parameter`; `map` is the map of quantized scales, which is declared
-    /// once for a pass that has any.
+    /// Declares the buffers of `parameter`. `map` is the map of quantized scales, which the first
+    /// parameter that needs it declares.
     pub(super) fn declare(
         pass: &mut Pass,
         parameter: &Parameter,
@@ -44,8 +44,8 @@ impl Value {
         Self { stored }
     }
 
-    /// How the kernels see it.
-    pub fn stored(&self) -> TensorView<BufferId> {
+    /// Returns the buffers as an operand of a kernel.
+    pub fn stored(&self) -> Stored<BufferId> {
         self.stored
     }
 
@@ -59,10 +59,10 @@ impl Value {
         self.len() == 0
     }
 
-    /// The values of a parameter that is f32 in every precision.
+    /// Returns the values of a parameter that is f32 in every precision.
     ///
     /// # Panics
-    /// When the parameter is stored in another way, which frozen matrices alone are.
+    /// If the parameter has another dtype, which only frozen matrices have.
     pub fn floats(&self) -> Slice<f32> {
         match self.stored {
             TensorView::F32(slice) => slice,
