@@ -228,7 +228,7 @@ mod tests {
         assert_eq!((count(&next.pass, "norm"), count(&next.pass, "swiglu")), (0, 0));
         assert_eq!((count(&next.pass, "gemm"), count(&next.pass, "rope")), (0, 0));
         // RoPE, append and attention are one launch, and the sum over splits another.
-        assert_eq!(count(&next.pass, "cache"), 2 * 2);
+        assert_eq!(count(&next.pass, "decode_attention"), 2 * 2);
         assert_eq!(count(&next.pass, "add"), 0);
         let lora = config(Mode::Lora(LoraConfig::new(8, 32.0)));
         let lora = GenerationPass::decode(&lora, cache(256)).unwrap();
