@@ -66,7 +66,7 @@ impl Sampling {
     }
 
     /// Returns the control words of the token at `position`.
-    pub(super) fn words(&self, position: usize) -> [u32; SamplingWords::LEN] {
+    pub(super) fn words(&self, position: usize) -> [u32; SamplingParameters::LEN] {
         let Self { temperature, top_k, top_p, repetition_penalty, seed } = *self;
         let draw = position as u32;
         SamplingParameters { temperature, top_k, top_p, penalty: repetition_penalty, seed, draw }

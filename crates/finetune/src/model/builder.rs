@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use retrograph_kernels::ops::{Add, Dropout, Stored};
+use retrograph_kernels::ops::{Add, Dropout, TensorView};
 use retrograph_kernels::{Element, KernelError, Launch};
 use retrograph_runtime::{BufferId, Pass, Slice};
 
@@ -36,7 +36,7 @@ pub struct ParameterBuffers {
 /// A weight matrix.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weight {
-    pub(super) value: Stored<BufferId>,
+    pub(super) value: TensorView<BufferId>,
     /// The gradient; `None` for a weight that is not trained.
     pub(super) grad: Option<Slice<f32>>,
 }
@@ -155,8 +155,8 @@ impl Builder {
         accumulate: bool,
     ) -> Result<()> {
         let DropoutSite { probability, training: Training { step, seed }, weight } = site;
-        let stream = (weight + self.micro_batch * self.parameters.len()) as u32;
-        self.launch(Dropout { x, out, step, probability, seed, stream, accumulate }.launch())
+        let sequence = (weight + self.micro_batch * self.parameters.len()) as u32;
+        self.launch(Dropout { x, out, step, probability, seed, sequence, accumulate }.launch())
     }
 
     /// Names the operations and transients that follow.

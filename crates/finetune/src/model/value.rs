@@ -45,7 +45,7 @@ impl Value {
     }
 
     /// Returns the buffers as an operand of a kernel.
-    pub fn stored(&self) -> Stored<BufferId> {
+    pub fn stored(&self) -> TensorView<BufferId> {
         self.stored
     }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use half::bf16;
 use retrograph_kernels::KernelError;
-use retrograph_kernels::ops::{Cast, Normed, Stored, Written};
+use retrograph_kernels::ops::{Cast, DType, NormPrologue, Output, TensorView};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::Builder;
@@ -36,7 +36,7 @@ impl Dtypes {
 
 /// A tensor in one or two dtypes.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::model) struct Activation(Written<BufferId>);
+pub(in crate::model) struct Activation(Output<BufferId>);
 
 impl From<Slice<f32>> for Activation {
     fn from(slice: Slice<f32>) -> Self {
@@ -53,10 +53,10 @@ impl Activation {
     ) -> Self {
         let rounded = format!("{name}_bf16");
         Self(match dtypes {
-            Dtypes { bf16: false, .. } => Written::F32(builder.transient(name, len)),
-            Dtypes { f32: false, .. } => Written::Bf16(builder.transient_of(&rounded, len)),
+            Dtypes { bf16: false, .. } => Output::F32(builder.transient(name, len)),
+            Dtypes { f32: false, .. } => Output::Bf16(builder.transient_of(&rounded, len)),
             Dtypes { .. } => {
-                Written::Both(builder.transient(name, len), builder.transient_of(&rounded, len))
+                Output::Both(builder.transient(name, len), builder.transient_of(&rounded, len))
             }
         })
     }
@@ -71,7 +71,7 @@ impl Activation {
             return x.into();
         }
         let rounded = builder.transient_of::<bf16>(&format!("{name}_bf16"), x.len());
-        Self(Written::Both(x, rounded))
+        Self(Output::Both(x, rounded))
     }
 
     /// Returns `x` in `dtypes`. Appends a cast if bf16 is among them.
@@ -81,45 +81,45 @@ impl Activation {
         }
         let y = builder.transient_of::<bf16>("in_bf16", x.len());
         builder.launch(Cast { x, y }.launch())?;
-        Ok(Self(Written::Both(x, y)))
+        Ok(Self(Output::Both(x, y)))
     }
 
     /// Returns a range of the elements.
     pub(super) fn slice(self, range: Range<usize>) -> Self {
         Self(match self.0 {
-            Written::F32(slice) => Written::F32(slice.slice(range)),
-            Written::Bf16(slice) => Written::Bf16(slice.slice(range)),
-            Written::Both(slice, rounded) => {
-                Written::Both(slice.slice(range.clone()), rounded.slice(range))
+            Output::F32(slice) => Output::F32(slice.slice(range)),
+            Output::Bf16(slice) => Output::Bf16(slice.slice(range)),
+            Output::Both(slice, rounded) => {
+                Output::Both(slice.slice(range.clone()), rounded.slice(range))
             }
         })
     }
 
     /// Returns every buffer, as a kernel writes them.
-    pub(super) fn written(self) -> Written<BufferId> {
+    pub(super) fn written(self) -> Output<BufferId> {
         self.0
     }
 
     /// Returns the smallest dtype that there is.
-    pub(super) fn narrowest(self) -> Stored<BufferId> {
+    pub(super) fn narrowest(self) -> TensorView<BufferId> {
         match self.0 {
-            Written::F32(slice) => Stored::F32(slice),
-            Written::Bf16(slice) | Written::Both(_, slice) => Stored::Bf16(slice),
+            Output::F32(slice) => TensorView::F32(slice),
+            Output::Bf16(slice) | Output::Both(_, slice) => TensorView::Bf16(slice),
         }
     }
 
     /// Returns the f32 elements.
     ///
     /// # Errors
-    /// [`KernelError::Storage`] if the activation is in bf16 alone.
+    /// [`KernelError::UnsupportedDType`] if the activation is in bf16 alone.
     pub(in crate::model) fn f32(self) -> Result<Slice<f32>> {
         match self.0 {
-            Written::F32(slice) | Written::Both(slice, _) => Ok(slice),
-            Written::Bf16(_) => Err(KernelError::Storage {
+            Output::F32(slice) | Output::Both(slice, _) => Ok(slice),
+            Output::Bf16(_) => Err(KernelError::UnsupportedDType {
                 kernel: "a layer",
-                compute: "f32",
-                stored: "bf16",
-                way_out: "declare the activation with f32 among its dtypes",
+                compute: DType::F32,
+                dtype: DType::Bf16,
+                help: "declare the activation with f32 among its dtypes",
             }
             .into()),
         }
@@ -131,9 +131,9 @@ impl Activation {
 pub(super) struct Input {
     pub(super) x: Activation,
     /// A norm of x that the products of one row compute while they read x.
-    pub(super) norm: Option<Normed<BufferId>>,
+    pub(super) norm: Option<NormPrologue<BufferId>>,
     /// The weight that the next product reads. Products of one row prefetch it to the L2 cache.
-    pub(super) prefetch: Option<Stored<BufferId>>,
+    pub(super) prefetch: Option<TensorView<BufferId>>,
 }
 
 impl From<Activation> for Input {

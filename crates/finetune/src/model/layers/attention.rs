@@ -1,6 +1,6 @@
 //! The attention block: projections, norms of heads, RoPE, attention and output projection.
 
-use retrograph_kernels::ops::{Compute, LowRankUp, Projected, Stored, Turned};
+use retrograph_kernels::ops::{DType, LoraUpdate, QkNormRope, QkvProjection, TensorView};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Dtypes, Input};
@@ -32,7 +32,7 @@ pub(super) struct Attention {
     rope: RotaryEmbedding,
     core: SelfAttention,
     rows: usize,
-    compute: Compute,
+    compute: DType,
 }
 
 /// What the backward pass needs from the forward pass.
@@ -57,9 +57,9 @@ struct ProjectedTokens {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prefetch {
     /// While attention reads the KV cache.
-    pub(super) during_attention: Stored<BufferId>,
+    pub(super) during_attention: TensorView<BufferId>,
     /// During the output projection.
-    pub(super) during_output: Stored<BufferId>,
+    pub(super) during_output: TensorView<BufferId>,
 }
 
 impl Attention {
@@ -97,7 +97,7 @@ impl Attention {
     }
 
     /// The weight that the block reads first.
-    pub(super) fn first_weight(&self) -> Stored<BufferId> {
+    pub(super) fn first_weight(&self) -> TensorView<BufferId> {
         self.q.weight.value
     }
 
@@ -152,15 +152,15 @@ impl Attention {
         let updates = gemv::project(builder, input, &calls)?;
         let projected = std::array::from_fn(|at| {
             let update = layers[at].lora.zip(updates[at]);
-            let update = update.map(|(lora, saved)| LowRankUp {
-                low: saved.t,
-                up: lora.b.value,
+            let update = update.map(|(lora, saved)| LoraUpdate {
+                t: saved.t,
+                b: lora.b.value,
                 scale: lora.scale,
             });
-            Projected { x: outputs[at], update }
+            QkvProjection { x: outputs[at], lora: update }
         });
         let RopeTables { cos, sin } = self.rope.tables;
-        let turned = Turned {
+        let turned = QkNormRope {
             gammas: self.norms.map(|norm| norm.map(|norm| norm.gamma())),
             eps: self.eps,
             tables: [cos, sin],

@@ -3,7 +3,7 @@
 //!
 //! A decode step is short, so that dependent launches cost as much as reading the weights.
 
-use retrograph_kernels::ops::{GatedGemv, Gemv, GemvPart, Gemvs, Normed, Stored};
+use retrograph_kernels::ops::{GatedGemv, Gemv, GemvLayer, GroupedGemv, NormPrologue, TensorView};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::Builder;
@@ -14,15 +14,15 @@ use crate::error::Result;
 /// A layer of one row: `y = x·Wᵀ + bias`, and its LoRA update.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GemvCall<'a> {
-    pub(super) weight: Stored<BufferId>,
+    pub(super) weight: TensorView<BufferId>,
     pub(super) lora: Option<&'a Lora>,
     pub(super) bias: Option<Slice<f32>>,
     pub(super) y: Slice<f32>,
 }
 
 impl GemvCall<'_> {
-    fn part(&self) -> GemvPart<BufferId> {
-        GemvPart { w: self.weight, bias: self.bias, y: self.y }
+    fn part(&self) -> GemvLayer<BufferId> {
+        GemvLayer { w: self.weight, bias: self.bias, y: self.y }
     }
 }
 
@@ -69,33 +69,35 @@ pub(super) fn project(
         updates.push(Some(lora::Saved { x, t }));
     }
     // A launch reads weights of one dtype, and f32 only in a launch without NF4.
-    if calls.iter().any(|call| matches!(call.weight, Stored::Nf4(_))) && !lows.is_empty() {
-        let part = |[a, y]: [Slice<f32>; 2]| GemvPart { w: a.into(), bias: None, y };
+    if calls.iter().any(|call| matches!(call.weight, TensorView::Nf4(_))) && !lows.is_empty() {
+        let part = |[a, y]: [Slice<f32>; 2]| GemvLayer { w: a.into(), bias: None, y };
         let parts: Vec<_> = lows.drain(..).map(part).collect();
-        builder.launch(Gemvs { x, norm, parts: &parts, lows: &[], next: None }.launch())?;
+        builder.launch(
+            GroupedGemv { x, norm, layers: &parts, lora_a: &[], prefetch: None }.launch(),
+        )?;
     }
-    for same_dtype in calls.chunk_by(|left, right| left.weight.name() == right.weight.name()) {
+    for same_dtype in calls.chunk_by(|left, right| left.weight.dtype() == right.weight.dtype()) {
         let parts: Vec<_> = same_dtype.iter().map(GemvCall::part).collect();
-        let (lows, next) = (std::mem::take(&mut lows), prefetch.take());
-        builder.launch(Gemvs { x, norm, parts: &parts, lows: &lows, next }.launch())?;
+        let (lora_a, prefetch) = (&*std::mem::take(&mut lows), prefetch.take());
+        builder.launch(GroupedGemv { x, norm, layers: &parts, lora_a, prefetch }.launch())?;
     }
     Ok(updates)
 }
 
 /// Whether [`gated`] can compute gate and up, each with its weight and whether it has a LoRA update:
 /// without updates, which come before the SiLU, and with weights of one dtype.
-pub(super) fn can_be_gated([gate, up]: [(Stored<BufferId>, bool); 2]) -> bool {
-    !gate.1 && !up.1 && gate.0.name() == up.0.name()
+pub(super) fn can_be_gated([gate, up]: [(TensorView<BufferId>, bool); 2]) -> bool {
+    !gate.1 && !up.1 && gate.0.dtype() == up.0.dtype()
 }
 
 /// Appends `silu(gate(x)) · up(x)` as one launch, which also computes the norm of x. Both calls name
 /// the same output.
 pub(super) fn gated(
     builder: &mut Builder,
-    (input, norm): (Input, Normed<BufferId>),
+    (input, norm): (Input, NormPrologue<BufferId>),
     [gate, up]: [GemvCall<'_>; 2],
 ) -> Result<()> {
-    let Input { x, prefetch: next, .. } = input;
+    let Input { x, prefetch, .. } = input;
     let (w, biases, y) = ([gate.weight, up.weight], [gate.bias, up.bias], gate.y);
-    builder.launch(GatedGemv { x: x.f32()?, norm, w, biases, y, next }.launch())
+    builder.launch(GatedGemv { x: x.f32()?, norm, w, biases, y, prefetch }.launch())
 }

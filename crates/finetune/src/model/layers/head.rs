@@ -116,7 +116,7 @@ impl Head {
         let Objective { targets, counted, losses } = objective;
         let (grad, grad_logits) = if dtypes.bf16 {
             let grad = Activation::transient(builder, ("grad_logits", logits.len()), dtypes);
-            (grad, GradLogits::Apart(grad.written()))
+            (grad, GradLogits::Separate(grad.written()))
         } else {
             (logits.into(), GradLogits::InPlace)
         };

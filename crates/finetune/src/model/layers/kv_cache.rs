@@ -1,8 +1,8 @@
 //! Attention over a KV cache: the keys and values of all tokens so far.
 
 use retrograph_kernels::ops::{
-    CacheAppend, CacheAttention, CacheAttentionSum, CachePair, CacheScores, CacheShape,
-    CacheSoftmax, CacheValues, Compute, Projected, Turned,
+    CacheAppend, CacheScores, CacheShape, CacheSoftmax, CacheValues, DType, DecodeAttention,
+    DecodeAttentionCombine, KvCache as CacheBuffers, QkNormRope, QkvProjection,
 };
 use retrograph_runtime::{BufferId, Slice};
 
@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::spec::{LayerSpec, ModelSpec};
 
 /// The keys and values of a layer, `[capacity, kv_heads, head_dim]` each.
-pub type LayerCache = CachePair<BufferId>;
+pub type LayerCache = CacheBuffers<BufferId>;
 
 /// Sizes and dtype of the KV cache of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +47,8 @@ impl KvCache {
             let elements = config.capacity * layer.attention.kv_width();
             let names = ["keys", "values"].map(|part| format!("cache.{number}.{part}"));
             match config.dtype {
-                Dtype::F32 => CachePair::F32(names.map(|name| pass.external(name, elements))),
-                Dtype::Bf16 => CachePair::Bf16(names.map(|name| pass.external(name, elements))),
+                Dtype::F32 => CacheBuffers::F32(names.map(|name| pass.external(name, elements))),
+                Dtype::Bf16 => CacheBuffers::Bf16(names.map(|name| pass.external(name, elements))),
             }
         };
         let layers = spec.layers.iter().enumerate().map(declare).collect();
@@ -60,7 +60,8 @@ impl KvCache {
     pub(in crate::model) fn layer(&self, number: usize, spec: &LayerSpec) -> LayerKv {
         let length = self.config.length;
         let (heads, kv_heads) = (spec.attention.heads, spec.attention.kv_heads);
-        let shape = CacheShape { length, heads, kv_heads, head_dim: spec.attention.head_dim };
+        let shape =
+            CacheShape { capacity: length, heads, kv_heads, head_dim: spec.attention.head_dim };
         let visible = self.layers[number].first(length * kv_heads * shape.head_dim);
         LayerKv { caches: visible, position: self.position, shape }
     }
@@ -93,19 +94,20 @@ impl LayerKv {
     pub(super) fn decode(
         &self,
         builder: &mut Builder,
-        projected: [Projected<BufferId>; 3],
-        turned: Turned<BufferId>,
+        qkv: [QkvProjection<BufferId>; 3],
+        norm_rope: QkNormRope<BufferId>,
     ) -> Result<Slice<f32>> {
         let Self { caches, position, shape } = *self;
-        let runs = shape.heads * shape.runs();
+        let runs = shape.heads * shape.splits();
         let partials = builder.transient("runs", runs * shape.head_dim);
         let stats = builder.transient("run_stats", runs * 2);
         let scale = scale(shape.head_dim);
         let attention =
-            CacheAttention { projected, turned, caches, partials, stats, position, shape, scale };
+            DecodeAttention { qkv, norm_rope, caches, partials, stats, position, shape, scale };
         builder.launch(attention.launch())?;
         let out = builder.transient("out", shape.heads * shape.head_dim);
-        builder.launch(CacheAttentionSum { partials, stats, out, position, shape }.launch())?;
+        builder
+            .launch(DecodeAttentionCombine { partials, stats, out, position, shape }.launch())?;
         Ok(out)
     }
 
@@ -116,16 +118,16 @@ impl LayerKv {
         &self,
         builder: &mut Builder,
         new: NewTokens,
-        compute: Compute,
+        compute: DType,
     ) -> Result<Slice<f32>> {
         let Self { caches, position: start, shape } = *self;
         let NewTokens { q, k, v, rows: queries, count } = new;
         let append = CacheAppend { keys: k, values: v, caches, start, count: Some(count), shape };
         builder.launch(append.launch())?;
         let out = builder.transient("out", q.len());
-        let compute = if matches!(caches, CachePair::Bf16(_)) { Compute::Bf16 } else { compute };
-        let [keys, values] = caches.stored();
-        let (heads, width, scale) = (shape.heads, shape.length, scale(shape.head_dim));
+        let compute = if matches!(caches, CacheBuffers::Bf16(_)) { DType::Bf16 } else { compute };
+        let [keys, values] = caches.views();
+        let (heads, width, scale) = (shape.heads, shape.capacity, scale(shape.head_dim));
         let scores: Slice<f32> = builder.transient("scores", heads * queries * width);
         let product = CacheScores { q, keys, scores, queries, shape, scale };
         builder.launch(product.launch_in(compute))?;

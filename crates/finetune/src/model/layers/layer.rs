@@ -1,7 +1,7 @@
 //! One layer of the transformer: attention and MLP, each after a norm and added to the residual
 //! stream.
 
-use retrograph_kernels::ops::Stored;
+use retrograph_kernels::ops::TensorView;
 use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Dtypes};
@@ -70,7 +70,7 @@ impl Layer {
     }
 
     /// The weight that the layer reads first.
-    pub(in crate::model) fn first_weight(&self) -> Stored<BufferId> {
+    pub(in crate::model) fn first_weight(&self) -> TensorView<BufferId> {
         self.attention.first_weight()
     }
 
@@ -112,7 +112,7 @@ impl Layer {
         &self,
         builder: &mut Builder,
         x: Residual,
-        (cache, next): (&LayerKv, Stored<BufferId>),
+        (cache, next): (&LayerKv, TensorView<BufferId>),
     ) -> Result<Residual> {
         self.enter(builder, "input norm");
         let normed = self.attention_norm.fused_into_products(builder, x)?;

@@ -5,8 +5,8 @@
 //! ```
 
 use retrograph_kernels::ops::{
-    ColumnSum, Compute, Dgrad, DgradParts, Fprop, FpropParts, GemmShape, Manner, PartsSum, Stored,
-    Wgrad,
+    ColumnSum, DType, Dgrad, DgradSplitK, Fprop, FpropSplitK, GemmConfig, GemmShape, SplitKSum,
+    TensorView, Wgrad,
 };
 use retrograph_kernels::{KernelError, Launch};
 use retrograph_runtime::{BufferId, Slice};
@@ -38,7 +38,7 @@ pub(super) struct Linear {
 /// How the products with a weight are computed, decided once from shape and dtypes.
 #[derive(Clone, Copy, Debug)]
 struct GemmPlan {
-    compute: Compute,
+    compute: DType,
     /// Whether the operand that is not the weight is read as bf16.
     bf16_operand: bool,
     /// Split-K of the forward product; 1 for none.
@@ -202,18 +202,19 @@ impl Linear {
         (config, siblings): (&PassConfig, u32),
     ) -> Self {
         let compute = config.compute;
-        let bf16 = shape.streams(&weight.value) && compute == Compute::Bf16;
+        let bf16 = shape.prefers_bf16_activations(&weight.value) && compute == DType::Bf16;
         let trained = weight.grad.is_some() || bias.is_some_and(|bias| bias.grad.is_some());
         let dtypes = Dtypes { f32: !bf16 || trained || lora.is_some(), bf16 };
         let concurrent = (siblings + 1) * config.concurrent_micro_batches - 1;
-        let nf4 = matches!(weight.value, Stored::Nf4(_));
-        let manner = Manner { compute, rounded: bf16, nf4, beside: concurrent };
+        let activations = if bf16 { DType::Bf16 } else { DType::F32 };
+        let weights = weight.value.dtype();
+        let config = GemmConfig { compute, activations, weights, concurrent };
         let gemm = GemmPlan {
             compute,
             bf16_operand: bf16,
             // Only a whole product adds a bias.
-            forward_splits: if bias.is_some() { 1 } else { shape.fprop_parts(manner) },
-            backward_splits: shape.dgrad_parts(manner),
+            forward_splits: if bias.is_some() { 1 } else { shape.fprop_splits(config) },
+            backward_splits: shape.dgrad_splits(config),
             concurrent,
         };
         Self { weight, bias, lora, shape, dtypes, gemm }
@@ -265,15 +266,15 @@ impl Linear {
     }
 
     /// Appends `y = x·Wᵀ + b`.
-    fn project(&self, builder: &mut Builder, x: Activation, y: Stored<BufferId>) -> Result<()> {
-        let Self { shape, gemm: GemmPlan { compute, forward_splits: parts, .. }, .. } = *self;
+    fn project(&self, builder: &mut Builder, x: Activation, y: TensorView<BufferId>) -> Result<()> {
+        let Self { shape, gemm: GemmPlan { compute, forward_splits: splits, .. }, .. } = *self;
         let (w, bias) = (self.weight.value, self.bias.map(|bias| bias.value));
         let x = self.operand(x)?;
-        if let (Stored::F32(out), true) = (y, parts > 1) {
-            let partials = builder.transient("parts", parts * out.len());
-            let split = FpropParts { x, w, partials, shape, parts };
+        if let (TensorView::F32(out), true) = (y, splits > 1) {
+            let partials = builder.transient("parts", splits * out.len());
+            let split = FpropSplitK { x, w, partials, shape, splits };
             self.launch(builder, split.launch_in(compute))?;
-            return builder.launch(PartsSum { partials, out, parts }.launch());
+            return builder.launch(SplitKSum { partials, out, splits }.launch());
         }
         let product = Fprop { x, w, bias, y, shape, alpha: 1.0, accumulate: false };
         self.launch(builder, product.launch_in(compute))
@@ -284,15 +285,15 @@ impl Linear {
         &self,
         builder: &mut Builder,
         grad_out: Activation,
-        grad_input: Stored<BufferId>,
+        grad_input: TensorView<BufferId>,
     ) -> Result<()> {
-        let Self { shape, gemm: GemmPlan { compute, backward_splits: parts, .. }, .. } = *self;
+        let Self { shape, gemm: GemmPlan { compute, backward_splits: splits, .. }, .. } = *self;
         let (w, grad_out) = (self.weight.value, self.operand(grad_out)?);
-        if let (Stored::F32(out), true) = (grad_input, parts > 1) {
-            let partials = builder.transient("grad_input_parts", parts * out.len());
-            let split = DgradParts { grad_out, w, partials, shape, parts };
+        if let (TensorView::F32(out), true) = (grad_input, splits > 1) {
+            let partials = builder.transient("grad_input_parts", splits * out.len());
+            let split = DgradSplitK { grad_out, w, partials, shape, splits };
             self.launch(builder, split.launch_in(compute))?;
-            return builder.launch(PartsSum { partials, out, parts }.launch());
+            return builder.launch(SplitKSum { partials, out, splits }.launch());
         }
         let product = Dgrad { grad_out, w, grad_input, shape, alpha: 1.0, accumulate: false };
         self.launch(builder, product.launch_in(compute))
@@ -304,11 +305,11 @@ impl Linear {
         builder: &mut Builder,
         product: std::result::Result<Launch<BufferId>, KernelError>,
     ) -> Result<()> {
-        builder.launch(product.map(|launch| launch.beside(self.gemm.concurrent)))
+        builder.launch(product.map(|launch| launch.concurrent(self.gemm.concurrent)))
     }
 
     /// Returns an input or gradient in the dtype that the product with the weight reads.
-    fn operand(&self, x: Activation) -> Result<Stored<BufferId>> {
+    fn operand(&self, x: Activation) -> Result<TensorView<BufferId>> {
         if self.gemm.bf16_operand { Ok(x.narrowest()) } else { Ok(x.f32()?.into()) }
     }
 }

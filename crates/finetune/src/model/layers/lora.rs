@@ -7,7 +7,7 @@
 //!
 //! Dropout applies to the x of the update, and to its dt·A.
 //!
-//! Ranks up to [`LOW_RANK_MOST`] have kernels of their own, which read the long operand once for
+//! Ranks up to [`LORA_MAX_RANK`] have kernels of their own, which read the long operand once for
 //! all updates that share it. Larger ranks are ordinary matrix products ([`large_rank`]). Updates of
 //! one row are computed by [`super::gemv`].
 
@@ -15,8 +15,8 @@ mod backward;
 mod large_rank;
 
 use retrograph_kernels::ops::{
-    Compute, GemmShape, LOW_RANK_MOST, LowRankAdd, LowRankAdded, LowRankDown, LowRankShape,
-    LowRankSide, LowRankTaken,
+    DType, GemmShape, LORA_MAX_RANK, LoraExpand, LoraExpandAdapter, LoraMatrix, LoraShape,
+    LoraShrink, LoraShrinkAdapter,
 };
 use retrograph_runtime::Slice;
 
@@ -38,7 +38,7 @@ pub(super) struct Lora {
     /// The shape of the layer.
     pub(super) shape: GemmShape,
     /// The type of the factors of products of large ranks.
-    pub(super) compute: Compute,
+    pub(super) compute: DType,
 }
 
 /// What the backward pass needs from the forward pass: the input after dropout, and `t = x·Aᵀ`.
@@ -61,7 +61,7 @@ impl Lora {
     /// Whether the kernels for low ranks compute it. That depends on the rank alone, so that the
     /// result has the same bits on every device.
     fn is_low(&self) -> bool {
-        self.rank <= LOW_RANK_MOST
+        self.rank <= LORA_MAX_RANK
     }
 
     /// Returns the input of the update: `x`, or a new transient with dropout.
@@ -73,12 +73,12 @@ impl Lora {
     }
 
     /// Returns the sizes on one side of the update.
-    fn low_rank_shape(&self, side: LowRankSide) -> LowRankShape {
-        let width = match side {
-            LowRankSide::A => self.shape.inputs,
-            LowRankSide::B => self.shape.outputs,
+    fn low_rank_shape(&self, matrix: LoraMatrix) -> LoraShape {
+        let width = match matrix {
+            LoraMatrix::A => self.shape.inputs,
+            LoraMatrix::B => self.shape.outputs,
         };
-        LowRankShape { rows: self.shape.rows, width, rank: self.rank }
+        LoraShape { rows: self.shape.rows, width, rank: self.rank }
     }
 }
 
@@ -119,17 +119,17 @@ fn low_rank_down(
 ) -> Result<Vec<Down>> {
     let (mut taken, mut found) = (Vec::new(), Vec::new());
     let Some(&(first, scope)) = updates.first() else { return Ok(found) };
-    let side = LowRankSide::A;
-    let shape = first.low_rank_shape(side);
-    let splits = shape.parts(updates.len());
+    let matrix = LoraMatrix::A;
+    let shape = first.low_rank_shape(matrix);
+    let splits = shape.shrink_splits(updates.len());
     for (lora, scope) in updates {
         builder.enter(*scope);
         let t = builder.transient("low_rank", splits * shape.rows * shape.rank);
-        taken.push(LowRankTaken { w: lora.a.value, out: t });
+        taken.push(LoraShrinkAdapter { w: lora.a.value, out: t });
         found.push(Down { x, t, splits });
     }
     builder.enter(scope);
-    let down = LowRankDown { x, updates: &taken, side, shape, parts: splits, alpha: 1.0 };
+    let down = LoraShrink { x, adapters: &taken, matrix, shape, splits, alpha: 1.0 };
     builder.launch(down.launch())?;
     Ok(found)
 }
@@ -145,12 +145,12 @@ pub(super) fn up(
         large_rank::up(builder, lora, [t, y])?;
         return Ok(Saved { x, t });
     }
-    let (side, w) = (LowRankSide::B, lora.b.value);
-    let shape = lora.low_rank_shape(side);
+    let (matrix, w) = (LoraMatrix::B, lora.b.value);
+    let shape = lora.low_rank_shape(matrix);
     let (total, whole) = total(builder, t, (shape, splits));
-    let updates = &[LowRankAdded { t, parts: splits, w, total }];
+    let adapters = &[LoraExpandAdapter { t, splits, w, total }];
     let (alpha, accumulate) = (lora.scale, true);
-    builder.launch(LowRankAdd { updates, side, y, shape, alpha, accumulate }.launch())?;
+    builder.launch(LoraExpand { adapters, matrix, y, shape, alpha, accumulate }.launch())?;
     Ok(Saved { x, t: whole })
 }
 
@@ -158,7 +158,7 @@ pub(super) fn up(
 fn total(
     builder: &mut Builder,
     t: Slice<f32>,
-    (shape, splits): (LowRankShape, usize),
+    (shape, splits): (LoraShape, usize),
 ) -> (Option<Slice<f32>>, Slice<f32>) {
     let total = (splits > 1).then(|| builder.transient("low_rank_sum", shape.rows * shape.rank));
     (total, total.unwrap_or(t))

@@ -1,6 +1,6 @@
 //! The gated MLP: `down(silu(gate(x)) · up(x))`.
 
-use retrograph_kernels::ops::{Stored, SwiGlu, SwiGluBackward};
+use retrograph_kernels::ops::{SwiGlu, SwiGluBackward, TensorView};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Dtypes, Input};
@@ -53,7 +53,7 @@ impl Mlp {
     }
 
     /// The weights of gate and up.
-    pub(super) fn first_weights(&self) -> [Stored<BufferId>; 2] {
+    pub(super) fn first_weights(&self) -> [TensorView<BufferId>; 2] {
         [self.gate.weight.value, self.up.weight.value]
     }
 
@@ -89,7 +89,7 @@ impl Mlp {
         &self,
         builder: &mut Builder,
         (input, residual): (Input, Slice<f32>),
-        next: Stored<BufferId>,
+        next: TensorView<BufferId>,
     ) -> Result<Residual> {
         let input = Input { prefetch: Some(self.down.weight.value), ..input };
         let layers = [&self.gate, &self.up];

@@ -15,7 +15,7 @@ mod residual;
 mod rope;
 mod self_attention;
 
-use retrograph_kernels::ops::Compute;
+use retrograph_kernels::ops::DType;
 use retrograph_runtime::Slice;
 
 use super::builder::Builder;
@@ -42,7 +42,7 @@ pub(super) struct PassConfig {
     /// Rows of which the pass computes logits.
     pub(super) logit_rows: usize,
     /// The type of the factors of matrix products.
-    pub(super) compute: Compute,
+    pub(super) compute: DType,
     /// The low-rank updates, if there are any.
     pub(super) lora: Option<LoraConfig>,
     /// Micro-batches that run concurrently.

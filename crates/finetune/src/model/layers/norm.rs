@@ -1,6 +1,8 @@
 //! RMSNorm: `y = x / rms(x) · gamma`.
 
-use retrograph_kernels::ops::{Addend, Normed, RmsNorm, RmsNormBackward, RmsNormGammaReduce};
+use retrograph_kernels::ops::{
+    NormPrologue, ResidualAdd, RmsNorm, RmsNormBackward, RmsNormGammaReduce,
+};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::Builder;
@@ -59,12 +61,15 @@ impl Norm {
         let (gamma, eps) = (self.gamma.value, self.eps);
         let width = gamma.len();
         let rows = x.len() / width;
-        let addend = addend.map(|term| Addend { term, sum: builder.transient("sum", term.len()) });
+        let residual = addend.map(|residual| ResidualAdd {
+            residual,
+            sum: builder.transient("sum", residual.len()),
+        });
         let normed = Activation::transient(builder, ("normed", rows * width), dtypes);
         let rstd = builder.transient("rstd", rows);
         let y = normed.written();
-        builder.launch(RmsNorm { x, addend, gamma, y, rstd, rows, width, eps }.launch())?;
-        let x = addend.map_or(x, |addend| addend.sum);
+        builder.launch(RmsNorm { x, residual, gamma, y, rstd, rows, width, eps }.launch())?;
+        let x = residual.map_or(x, |residual| residual.sum);
         Ok((normed, Saved { x, rstd }))
     }
 
@@ -75,7 +80,7 @@ impl Norm {
         residual: Residual,
     ) -> Result<(Input, Slice<f32>)> {
         let x = residual.settle(builder)?;
-        let norm: Normed<BufferId> = Normed { gamma: self.gamma.value, eps: self.eps };
+        let norm: NormPrologue<BufferId> = NormPrologue { gamma: self.gamma.value, eps: self.eps };
         Ok((Input { norm: Some(norm), ..Activation::from(x).into() }, x))
     }
 

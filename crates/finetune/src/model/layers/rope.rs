@@ -1,6 +1,6 @@
 //! Rotary position embedding (RoPE) of queries and keys.
 
-use retrograph_kernels::ops::{Rope, Turn};
+use retrograph_kernels::ops::{Rope, RopeTensor};
 use retrograph_runtime::Slice;
 
 use super::activation::{Activation, Dtypes};
@@ -70,7 +70,7 @@ impl RotaryEmbedding {
         };
         let rotated = [(names[0], q), (names[1], k)]
             .map(|(name, (x, dtypes))| Activation::transient(builder, (name, x.len()), dtypes));
-        let turn = |(x, _): (Slice<f32>, Dtypes), out: Activation| Turn {
+        let turn = |(x, _): (Slice<f32>, Dtypes), out: Activation| RopeTensor {
             x,
             out: out.written(),
             heads: x.len() / (batch * seq * head_dim),

@@ -4,10 +4,9 @@
 //! widths use matrix products around a softmax, which store the `seq × seq` probabilities.
 
 use retrograph_kernels::ops::{
-    AttentionGradK, AttentionGradProbs, AttentionGradQ, AttentionGradV, AttentionScores,
-    AttentionShape, AttentionValues, Compute, FusedAttention, FusedAttentionGradKv,
-    FusedAttentionGradQ, FusedAttentionGrads, FusedAttentionRows, PartsSum, Softmax,
-    SoftmaxBackward,
+    AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionGradK, AttentionGradProbs,
+    AttentionGradQ, AttentionGradV, AttentionScores, AttentionShape, AttentionValues, DType,
+    FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Softmax, SoftmaxBackward, SplitKSum,
 };
 use retrograph_runtime::Slice;
 
@@ -20,7 +19,7 @@ use crate::spec::AttentionSpec;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SelfAttention {
     shape: AttentionShape,
-    compute: Compute,
+    compute: DType,
 }
 
 /// Queries and keys after RoPE, and values.
@@ -148,25 +147,26 @@ impl SelfAttention {
         (grad_out, dtypes): (Slice<f32>, Dtypes),
     ) -> Result<Gradients> {
         let Self { shape, compute } = *self;
-        let rows = builder.transient("rows", 2 * lse.len());
-        let preprocess = FusedAttentionRows { out, grad_out, lse, rows, shape };
+        let lse_delta = builder.transient("rows", 2 * lse.len());
+        let preprocess = AttentionBackwardPreprocess { out, grad_out, lse, lse_delta, shape };
         builder.launch(preprocess.launch_in(compute))?;
-        let from = FusedAttentionGrads { q, k, v, grad_out, rows, shape, scale: self.scale() };
+        let scale = self.scale();
+        let inputs = AttentionBackwardInputs { q, k, v, grad_out, lse_delta, shape, scale };
         let grad_q = builder.transient("grad_q", q.len());
-        builder.launch(FusedAttentionGradQ { from, grad_q }.launch_in(compute))?;
-        let (parts, len) = (shape.fused_parts(), k.len());
+        builder.launch(FusedAttentionGradQ { inputs, grad_q }.launch_in(compute))?;
+        let (splits, len) = (shape.grad_kv_splits(), k.len());
         let grads = builder.transient("grad_kv", 2 * len);
         let grad_k = grads.slice(0..len);
-        if parts == 1 {
-            builder.launch(FusedAttentionGradKv { from, grads, parts }.launch_in(compute))?;
+        if splits == 1 {
+            builder.launch(FusedAttentionGradKv { inputs, grads, splits }.launch_in(compute))?;
             let grad_v = Activation::cast(builder, grads.slice(len..2 * len), dtypes)?;
             return Ok(Gradients { q: grad_q, k: grad_k, v: grad_v });
         }
-        let partials = builder.transient("grad_kv parts", parts * grads.len());
-        let split = FusedAttentionGradKv { from, grads: partials, parts };
+        let partials = builder.transient("grad_kv parts", splits * grads.len());
+        let split = FusedAttentionGradKv { inputs, grads: partials, splits };
         builder.launch(split.launch_in(compute))?;
         let grads = Activation::with_bf16_copy(builder, ("grad_kv", grads), dtypes);
-        builder.launch(PartsSum { partials, out: grads.written(), parts }.launch())?;
+        builder.launch(SplitKSum { partials, out: grads.written(), splits }.launch())?;
         Ok(Gradients { q: grad_q, k: grad_k, v: grads.slice(len..2 * len) })
     }
 

@@ -3,7 +3,7 @@
 //! Both run the layers over a KV cache and end by sampling the next token. That token stays on the
 //! device, where the next pass reads it.
 
-use retrograph_kernels::ops::{Embedding, MarkTokens, Sample, SamplingWords, sample_chunks};
+use retrograph_kernels::ops::{Embedding, MarkTokens, Sample, SamplingParameters, sample_chunks};
 use retrograph_runtime::{Pass, Slice};
 
 use crate::config::InferenceConfig;
@@ -44,7 +44,7 @@ pub struct GenerationPass {
     pub source: TokenSource,
     /// Control: the position of the first token.
     pub position: Slice<u32>,
-    /// Control: the sampling parameters of the next token, as [`SamplingWords::words`] writes them.
+    /// Control: the sampling parameters of the next token, as [`SamplingParameters::words`] writes them.
     pub sampling: Slice<u32>,
     /// External: cosines of the rotary positions, `[capacity, head_dim / 2]`.
     pub cos: Slice<f32>,
@@ -123,7 +123,7 @@ impl Parts {
         let mut builder = Builder::new(name, config.parameters(), None);
         let capacity = cache.capacity;
         let cache = KvCache::declare(&mut builder, &spec, cache);
-        let sampling = builder.pass.control_array::<u32>("sampling", SamplingWords::LEN);
+        let sampling = builder.pass.control_array::<u32>("sampling", SamplingParameters::LEN);
         let seen = builder.pass.external::<u32>("seen", spec.vocab);
         let sampled = builder.pass.external::<u32>("sampled", SAMPLED);
         let logits = builder.pass.external::<f32>("logits", spec.vocab);
@@ -249,7 +249,7 @@ mod tests {
     fn passes_of_all_lengths_share_the_buffers_of_the_cache() {
         let sizes = |length| {
             let next = GenerationPass::decode(&config(Mode::Full), cache(length)).unwrap();
-            let stored = next.caches.iter().flat_map(|pair| pair.stored());
+            let stored = next.caches.iter().flat_map(|pair| pair.views());
             stored.map(|cache| cache.len()).collect::<Vec<_>>()
         };
         assert_eq!(sizes(256), sizes(1024));

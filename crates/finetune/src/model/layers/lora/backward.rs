@@ -4,8 +4,8 @@
 //! that one of the layers computed; the sum over the layers is the gradient of the input.
 
 use retrograph_kernels::ops::{
-    ColumnSum, LowRankAdd, LowRankAdded, LowRankDown, LowRankGrad, LowRankGraded, LowRankShape,
-    LowRankSide, LowRankTaken,
+    ColumnSum, LoraExpand, LoraExpandAdapter, LoraGrad, LoraGradAdapter, LoraMatrix, LoraShape,
+    LoraShrink, LoraShrinkAdapter,
 };
 use retrograph_runtime::Slice;
 
@@ -57,15 +57,15 @@ pub(in crate::model::layers) fn backward(
 /// Appends `dB = s·dyᵀ·t` and `dt = s·dy·B`.
 fn through_b<'a>(builder: &mut Builder, update: &'a LoraBackward<'a>) -> Result<GradT<'a>> {
     let lora = &update.lora;
-    let (x, side, alpha) = (update.grad_out, LowRankSide::B, lora.scale);
-    let shape = lora.low_rank_shape(side);
-    let splits = shape.parts(1);
+    let (x, matrix, alpha) = (update.grad_out, LoraMatrix::B, lora.scale);
+    let shape = lora.low_rank_shape(matrix);
+    let splits = shape.shrink_splits(1);
     let grad_t = builder.transient("grad_low_rank", splits * shape.rows * shape.rank);
-    let taken = &[LowRankTaken { w: lora.b.value, out: grad_t }];
-    let down = LowRankDown { x, updates: taken, side, shape, parts: splits, alpha };
+    let taken = &[LoraShrinkAdapter { w: lora.b.value, out: grad_t }];
+    let down = LoraShrink { x, adapters: taken, matrix, shape, splits, alpha };
     builder.launch(down.launch())?;
     if let Some(grad) = lora.b.grad {
-        let matrices = Matrices { side, shape, alpha, of: &[(update.saved.t, grad)] };
+        let matrices = Matrices { matrix, shape, alpha, of: &[(update.saved.t, grad)] };
         matrices.append(builder, x)?;
     }
     Ok(GradT { update, grad_t, splits })
@@ -77,8 +77,8 @@ fn through_a(builder: &mut Builder, updates: &[GradT<'_>]) -> Result<()> {
     // The smallest layer has its gradient first.
     let target = updates.iter().min_by_key(|it| it.update.lora.shape.outputs);
     let grad_input = target.map_or(first.grad_input, |it| it.update.grad_input);
-    let side = LowRankSide::A;
-    let shape = first.lora.low_rank_shape(side);
+    let matrix = LoraMatrix::A;
+    let shape = first.lora.low_rank_shape(matrix);
     builder.enter(first.scope);
     let dropped = first.lora.dropout.map(|_| builder.transient("grad_dropped", grad_input.len()));
     let (y, accumulate) = (dropped.unwrap_or(grad_input), dropped.is_none());
@@ -88,10 +88,10 @@ fn through_a(builder: &mut Builder, updates: &[GradT<'_>]) -> Result<()> {
         let (total, t) = total(builder, *grad_t, (shape, *splits));
         whole.push(t);
         let w = update.lora.a.value;
-        added.push(LowRankAdded { t: *grad_t, parts: *splits, w, total });
+        added.push(LoraExpandAdapter { t: *grad_t, splits: *splits, w, total });
     }
     builder.enter(first.scope);
-    let add = LowRankAdd { updates: &added, side, y, shape, alpha: 1.0, accumulate };
+    let add = LoraExpand { adapters: &added, matrix, y, shape, alpha: 1.0, accumulate };
     builder.launch(add.launch())?;
     if let Some((dropped, site)) = dropped.zip(first.lora.dropout) {
         builder.drop_out(site, [dropped, grad_input], true)?;
@@ -101,35 +101,35 @@ fn through_a(builder: &mut Builder, updates: &[GradT<'_>]) -> Result<()> {
     if of.is_empty() {
         return Ok(());
     }
-    Matrices { side, shape, alpha: 1.0, of: &of }.append(builder, first.saved.x)
+    Matrices { matrix, shape, alpha: 1.0, of: &of }.append(builder, first.saved.x)
 }
 
 /// The gradients of matrices that share an operand, each with its other operand.
 struct Matrices<'a> {
-    side: LowRankSide,
-    shape: LowRankShape,
+    matrix: LoraMatrix,
+    shape: LoraShape,
     alpha: f32,
     of: &'a [(Slice<f32>, Slice<f32>)],
 }
 
 impl Matrices<'_> {
     fn append(&self, builder: &mut Builder, x: Slice<f32>) -> Result<()> {
-        let Self { side, shape, alpha, of } = *self;
-        let (runs, accumulate) = (shape.runs(of.len()), builder.accumulates());
+        let Self { matrix, shape, alpha, of } = *self;
+        let (splits, accumulate) = (shape.grad_splits(of.len()), builder.accumulates());
         let mut partial = |(t, grad): &(Slice<f32>, Slice<f32>)| {
-            let out = match runs {
+            let out = match splits {
                 1 => *grad,
-                _ => builder.transient("grad_runs", runs * grad.len()),
+                _ => builder.transient("grad_runs", splits * grad.len()),
             };
-            LowRankGraded { t: *t, out }
+            LoraGradAdapter { t: *t, out }
         };
-        let updates: Vec<_> = of.iter().map(&mut partial).collect();
-        let added = accumulate && runs == 1;
+        let adapters: Vec<_> = of.iter().map(&mut partial).collect();
+        let added = accumulate && splits == 1;
         let grad =
-            LowRankGrad { x, updates: &updates, side, shape, runs, alpha, accumulate: added };
+            LoraGrad { x, adapters: &adapters, matrix, shape, splits, alpha, accumulate: added };
         builder.launch(grad.launch())?;
-        for (update, (_, grad)) in updates.iter().zip(of).filter(|_| runs > 1) {
-            let (x, out, rows, columns) = (update.out, *grad, runs, grad.len());
+        for (update, (_, grad)) in adapters.iter().zip(of).filter(|_| splits > 1) {
+            let (x, out, rows, columns) = (update.out, *grad, splits, grad.len());
             builder.launch(ColumnSum { x, out, rows, columns, accumulate }.launch())?;
         }
         Ok(())
