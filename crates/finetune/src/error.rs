@@ -201,7 +201,9 @@ pub enum Error {
         file: PathBuf,
     },
     /// Checkpoints go to a directory, and something else has its name.
-    #[error("`{}` is not a directory, so it holds no checkpoints; give a directory", path.display())]
+    #[error(
+        "`{}` is not a directory, so it holds no checkpoints; give a directory", path.display()
+    )]
     NotADirectory {
         /// What was given.
         path: PathBuf,

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
-/// The values of the fields in which `left` and `right` differ, of each side: `{hidden: 16}`. Values
-/// without fields are written whole.
+/// The fields in which `left` and `right` differ, with the values of each side: `{hidden: 16}`.
+/// Values without fields are written whole.
 pub(super) fn of(left: &impl Serialize, right: &impl Serialize) -> (String, String) {
     let value = |side: Result<Value, _>| side.unwrap_or_default();
     let (left, right) = (value(serde_json::to_value(left)), value(serde_json::to_value(right)));

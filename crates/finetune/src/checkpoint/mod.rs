@@ -10,10 +10,10 @@
 //! are written to a temporary file in the same directory, synchronized and renamed, in that order:
 //! whatever interrupts the writing, `latest` names a complete file.
 //!
-//! One run writes to a directory at a time, and keeps `.lock` locked. Of its checkpoints the last
-//! two are kept; files of other runs are never removed. A file of another run with the name of a new
-//! checkpoint is set aside as `….safetensors.old-1`. When a loss is not finite, `latest` goes back
-//! to the newest checkpoint after which a loss was finite.
+//! One run writes to a directory at a time and keeps `.lock` locked. The last two of its
+//! checkpoints are kept; files of other runs are never removed. A file of another run with the name
+//! of a new checkpoint is renamed to `….safetensors.old-1`. If a loss is not finite, `latest`
+//! returns to the newest checkpoint after which a loss was finite.
 //!
 //! [safetensors]: https://github.com/huggingface/safetensors
 

@@ -29,9 +29,9 @@ pub trait StateReader {
 /// Writes a checkpoint of `parameters` to `path`, which is replaced only once the file is complete.
 ///
 /// # Errors
-/// [`Error::WriteCheckpoint`] when the file cannot be written, [`Error::StateNotFinite`] when a value
-/// is infinite or not a number, or what `state` fails with. What was at `path` before is then still
-/// there.
+/// [`Error::WriteCheckpoint`] if the file cannot be written, [`Error::StateNotFinite`] if a value
+/// is infinite or NaN, or the error of `state`. A file that was at `path` before is then
+/// unchanged.
 pub fn write_checkpoint(
     path: &Path,
     header: &Header,

@@ -109,9 +109,9 @@ mod tests {
         let linear = layer_name(0, "mlp.down_proj.weight");
         let a = layer_name(0, "self_attn.q_proj.lora_A.weight");
         let bias = layer_name(0, "self_attn.q_proj.bias");
-        let brain = stored(Precision::BF16);
+        let rounded = stored(Precision::BF16);
         let expected = [Storage::Bf16, Storage::Bf16, Storage::F32, Storage::F32];
-        assert_eq!([EMBEDDING, &linear, &a, &bias].map(brain), expected);
+        assert_eq!([EMBEDDING, &linear, &a, &bias].map(rounded), expected);
         let quantized = stored(Precision::BF16.nf4(true));
         let nf4 = Storage::Nf4 { double: true };
         let expected = [Storage::Bf16, nf4, Storage::F32, Storage::F32];

@@ -127,7 +127,7 @@ fn a_file_with_any_bit_changed_is_refused() {
 }
 
 #[test]
-fn foreign_files_are_refused_with_a_reason() {
+fn files_that_are_no_checkpoints_are_refused_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("step-00000001.safetensors");
     std::fs::write(&path, b"not a checkpoint at all, but long enough to have a header").unwrap();

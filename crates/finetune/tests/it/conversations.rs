@@ -33,7 +33,7 @@ fn the_turns_of_the_assistant_are_learned_in_chatml() {
 }
 
 #[test]
-fn the_turns_of_the_assistant_are_learned_in_the_manner_of_llama_3() {
+fn the_assistant_turns_of_a_llama_3_template_are_learned() {
     let header = |role: &str| format!("<|start_header_id|>{role}<|end_header_id|>\n\n");
     let expected = [
         "<|begin_of_text|>".to_owned(),

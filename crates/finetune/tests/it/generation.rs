@@ -242,9 +242,9 @@ fn what_cannot_be_continued_is_refused() {
     assert!(matches!(refused(&mut generator, &[]), Error::EmptyPrompt));
     let long = refused(&mut generator, &[1; 8]);
     assert!(matches!(long, Error::PromptTooLong { tokens: 8, room: 8 }), "{long}");
-    let foreign = refused(&mut generator, &[1, 256]);
-    let named = matches!(foreign, Error::TokenOutside { index: 1, token: 256, vocab: 256 });
-    assert!(named, "{foreign}");
+    let unknown = refused(&mut generator, &[1, 256]);
+    let named = matches!(unknown, Error::TokenOutside { index: 1, token: 256, vocab: 256 });
+    assert!(named, "{unknown}");
     let wrong = Sampling { temperature: f32::INFINITY, ..Sampling::greedy() };
     let error = generator.tokens(&Request::new(&[1], wrong)).unwrap_err();
     assert!(error.to_string().contains("temperature"), "{error}");
@@ -307,15 +307,15 @@ fn a_cache_in_bf16_takes_half_the_bytes_and_changes_logits_by_its_rounding() {
         assert!(generator.verified_steps() >= 3);
         (need, first, [prefilled, generator.logits().unwrap()], generator.bytes())
     };
-    let (single, brain) = (run(Dtype::F32), run(Dtype::Bf16));
+    let (single, rounded) = (run(Dtype::F32), run(Dtype::Bf16));
     let elements = 2 * config.model.layers * 300 * config.model.kv_width();
-    assert_eq!(single.0 - brain.0, elements * 2);
+    assert_eq!(single.0 - rounded.0, elements * 2);
     // A page more or less, as arenas differ.
-    assert!(single.3 - brain.3 >= elements * 2 - 4096, "{} and {} bytes", single.3, brain.3);
-    assert_eq!(single.1, brain.1, "the likeliest token is far ahead of the next");
-    for (brain, single) in brain.2.iter().zip(&single.2) {
+    assert!(single.3 - rounded.3 >= elements * 2 - 4096, "{} and {} bytes", single.3, rounded.3);
+    assert_eq!(single.1, rounded.1, "the likeliest token is far ahead of the next");
+    for (rounded, single) in rounded.2.iter().zip(&single.2) {
         let single: Vec<f64> = single.iter().map(|&logit| f64::from(logit)).collect();
-        let apart = distance(brain, &single);
+        let apart = distance(rounded, &single);
         // Keys, values, questions and probabilities are off by at most 2⁻⁹ of themselves.
         assert!(apart > 0.0 && apart < 0.01, "{apart}");
     }
@@ -325,10 +325,10 @@ fn a_cache_in_bf16_takes_half_the_bytes_and_changes_logits_by_its_rounding() {
 fn a_cache_is_of_the_type_of_the_products_unless_told_otherwise() {
     let single = generator(&config(LORA), 20);
     assert_eq!(single.cache_dtype(), Dtype::F32);
-    let brain = TrainingConfig { precision: Precision::BF16, ..config(LORA) };
-    assert_eq!(generator(&brain, 20).cache_dtype(), Dtype::Bf16);
+    let rounded = TrainingConfig { precision: Precision::BF16, ..config(LORA) };
+    assert_eq!(generator(&rounded, 20).cache_dtype(), Dtype::Bf16);
     let options = GeneratorOptions { cache: Some(Dtype::F32), ..GeneratorOptions::new(20) };
-    assert_eq!(generator_on(&device(), &brain, options).cache_dtype(), Dtype::F32);
+    assert_eq!(generator_on(&device(), &rounded, options).cache_dtype(), Dtype::F32);
 }
 
 #[test]

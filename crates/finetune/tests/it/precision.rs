@@ -79,12 +79,12 @@ fn apart(found: &[f32], expected: &[f32]) -> f32 {
 fn losses_in_bf16_stay_near_those_in_f32_and_replay_equals_eager() {
     for mode in [Mode::Full, LORA] {
         let single = losses(&config(mode, Precision::F32), &mut |p| Ok(weights(p)));
-        let brain = losses(&config(mode, Precision::BF16), &mut |p| Ok(weights(p)));
+        let rounded = losses(&config(mode, Precision::BF16), &mut |p| Ok(weights(p)));
         // A factor is off by at most 2⁻⁸ of itself. The errors of the many terms of a sum are
         // independent, so that a product is off by about as much as one of its terms; a dozen
         // products behind each other, and eight steps that follow from each other, leave 1 %.
-        let distance = apart(&brain, &single);
-        assert!(distance < 0.01, "{mode:?}: {distance}: {brain:?}, {single:?}");
+        let distance = apart(&rounded, &single);
+        assert!(distance < 0.01, "{mode:?}: {distance}: {rounded:?}, {single:?}");
         assert!(distance > 0.0, "nothing was rounded");
     }
 }
@@ -136,12 +136,12 @@ fn training_over_nf4_is_training_over_the_values_of_its_codes() {
         let single = config(LORA, Precision::F32);
         let expected = losses(&single, &mut |p| Ok(stored(form(&p.name))));
         assert!(apart(&found, &expected) < 1e-5, "{found:?}, {expected:?}");
-        let brain = TrainingConfig {
+        let rounded = TrainingConfig {
             precision: Precision { dtype: Dtype::Bf16, ..precision },
             ..quantized
         };
-        let brain = losses(&brain, &mut |p| Ok(weights(p)));
-        assert!(apart(&brain, &expected) < 0.01, "{brain:?}, {expected:?}");
+        let rounded = losses(&rounded, &mut |p| Ok(weights(p)));
+        assert!(apart(&rounded, &expected) < 0.01, "{rounded:?}, {expected:?}");
     }
 }
 
@@ -168,8 +168,8 @@ fn text_over_nf4_is_text_over_the_values_of_its_codes() {
     let single = config(LORA, Precision::F32);
     assert_eq!(found, greedy(&single, &mut |p| Ok(stored(form(&p.name)))));
     // In bf16 another token may be the likeliest; replay and eager agree on it.
-    let brain = config(LORA, Precision::BF16.nf4(true));
-    assert_eq!(greedy(&brain, &mut |p| Ok(weights(p))).len(), 12);
+    let rounded = config(LORA, Precision::BF16.nf4(true));
+    assert_eq!(greedy(&rounded, &mut |p| Ok(weights(p))).len(), 12);
 }
 
 #[test]

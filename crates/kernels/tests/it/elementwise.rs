@@ -180,17 +180,17 @@ fn swiglu_from_bf16_has_the_bits_of_swiglu_from_the_same_numbers_in_f32() {
         let single = |values: &Vec<bf16>| {
             device.upload(&values[shift..].iter().map(|x| x.to_f32()).collect::<Vec<_>>())
         };
-        let brain = |values: &Vec<bf16>| device.upload(values).slice(shift..shift + len);
+        let rounded = |values: &Vec<bf16>| device.upload(values).slice(shift..shift + len);
         let [gate, up, grad_out] = [0, 1, 2].map(|i| single(&given[i]));
-        let [brain_gate, brain_up, brain_grad] = [0, 1, 2].map(|i| brain(&given[i]));
+        let [bf16_gate, bf16_up, bf16_grad] = [0, 1, 2].map(|i| rounded(&given[i]));
         let [y, other] = [0, 1].map(|_| device.unwritten(len));
         device.run(&SwiGlu { gate, up, out: y }.launch().unwrap());
-        let from = SwiGlu { gate: brain_gate, up: brain_up, out: other };
+        let from = SwiGlu { gate: bf16_gate, up: bf16_up, out: other };
         device.run(&from.launch().unwrap());
         same_bits(&device.download(y), &device.download(other), "swiglu");
         let [a, b, c, d] = [0; 4].map(|_| device.unwritten(len));
         let exact = SwiGluBackward { gate, up, grad_out, grad_gate: a, grad_up: b };
-        let (gate, up, grad_out) = (brain_gate, brain_up, brain_grad);
+        let (gate, up, grad_out) = (bf16_gate, bf16_up, bf16_grad);
         let from = SwiGluBackward { gate, up, grad_out, grad_gate: c, grad_up: d };
         device.run(&exact.launch().unwrap());
         device.run(&from.launch().unwrap());

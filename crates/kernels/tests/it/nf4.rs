@@ -85,7 +85,7 @@ fn codes_are_the_nearest_and_scales_the_largest() {
 }
 
 #[test]
-fn values_keep_their_code_and_boundaries_belong_to_what_lies_below() {
+fn values_keep_their_code_and_boundaries_belong_to_the_lower_one() {
     for (code, value) in VALUES.iter().enumerate() {
         assert_eq!(usize::from(nf4::code(*value)), code);
     }

@@ -176,7 +176,7 @@ fn logits_that_are_not_finite_are_reported_and_give_no_wild_token() {
 }
 
 #[test]
-fn tokens_are_marked_once_and_foreign_ones_not_at_all() {
+fn tokens_are_marked_once_and_others_not_at_all() {
     let device = Device::new();
     let seen = device.upload(&[0u32; 8]);
     let tokens = device.upload(&[3, 3, 8, u32::MAX, 0, 5, 6]);

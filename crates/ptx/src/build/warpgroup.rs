@@ -40,7 +40,7 @@ pub enum Line {
 impl<'k> Shared<'k, u32> {
     /// The matrix whose lines begin here, at a multiple of 1024 bytes.
     ///
-    /// ValueSource: "Matrix Descriptor Format" of `wgmma` in the PTX ISA manual. Byte offsets are in
+    /// Source: "Matrix Descriptor Format" of `wgmma` in the PTX ISA manual. Byte offsets are in
     /// units of 16; the one from eight lines to the next eight is the stride, and the one from 64
     /// rows or columns to the next, where a line holds them, the leading one.
     #[track_caller]

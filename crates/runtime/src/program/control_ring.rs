@@ -1,11 +1,11 @@
 //! The ring of controls: slots in pinned memory, from which the device fetches a step's controls.
 //!
-//! The first operation of a step is a kernel that fetches the next slot ([`FetchStepParameters`]). The
-//! driver copies nothing, so a step is one call besides making the context current. Host stores
-//! before a launch are visible to its kernels: accesses to shared memory are ordered by streams and
-//! events (CUDA C++ Programming Guide, "Mapped Memory"), and volatile ones are strong and of system
-//! scope (PTX ISA, "Memory Consistency Model"). Pinned memory has the same address on the device
-//! (CUDA driver API, "Unified Addressing").
+//! The first operation of a step is a kernel that fetches the next slot
+//! ([`FetchStepParameters`]). The driver copies nothing, so a step is one call besides making the
+//! context current. Host stores before a launch are visible to its kernels: accesses to shared
+//! memory are ordered by streams and events (CUDA C++ Programming Guide, "Mapped Memory"), and
+//! volatile ones are strong and of system scope (PTX ISA, "Memory Consistency Model"). Pinned
+//! memory has the same address on the device (CUDA driver API, "Unified Addressing").
 //!
 //! The device counts its fetches in the same memory. A slot is rewritten only after it was fetched;
 //! the host reads the count when it runs out of slots, so no event is needed. If the count does not

@@ -139,8 +139,8 @@ impl Head {
         builder.launch(loss.launch())
     }
 
-    /// Appends the gradient of the residual stream before the final norm, in f32, and in bf16 if the
-    /// last layer reads it so.
+    /// Appends the gradient of the residual stream before the final norm, in f32, and in bf16 if
+    /// the last layer reads it so.
     pub(in crate::model) fn backward(
         &self,
         builder: &mut Builder,

@@ -236,8 +236,8 @@ impl Linear {
         self.dtypes.bf16 && self.lora.is_none() && self.gemm.backward_splits == 1
     }
 
-    /// Whether the product adds the residual as it adds a bias, which it does for one row. Otherwise
-    /// the next norm adds it.
+    /// Whether the product adds the residual as it adds a bias, which it does for one row.
+    /// Otherwise the next norm adds it.
     fn adds_residual(&self) -> bool {
         self.shape.rows == 1 && self.bias.is_none()
     }

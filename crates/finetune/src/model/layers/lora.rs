@@ -8,8 +8,8 @@
 //! Dropout applies to the x of the update, and to its dt·A.
 //!
 //! Ranks up to [`LORA_MAX_RANK`] have kernels of their own, which read the long operand once for
-//! all updates that share it. Larger ranks are ordinary matrix products ([`large_rank`]). Updates of
-//! one row are computed by [`super::gemv`].
+//! all updates that share it. Larger ranks are ordinary matrix products ([`large_rank`]). Updates
+//! of one row are computed by [`super::gemv`].
 
 mod backward;
 mod large_rank;
@@ -82,8 +82,8 @@ impl Lora {
     }
 }
 
-/// Appends `t = x·Aᵀ` of layers that share x, each with its scope. Low ranks without dropout share a
-/// launch.
+/// Appends `t = x·Aᵀ` of layers that share x, each with its scope. Low ranks without dropout share
+/// a launch.
 pub(super) fn down(
     builder: &mut Builder,
     x: Activation,

@@ -44,7 +44,8 @@ pub struct GenerationPass {
     pub source: TokenSource,
     /// Control: the position of the first token.
     pub position: Slice<u32>,
-    /// Control: the sampling parameters of the next token, as [`SamplingParameters::words`] writes them.
+    /// Control: the sampling parameters of the next token, as [`SamplingParameters::words`] writes
+    /// them.
     pub sampling: Slice<u32>,
     /// External: cosines of the rotary positions, `[capacity, head_dim / 2]`.
     pub cos: Slice<f32>,
@@ -162,8 +163,8 @@ impl Parts {
     }
 }
 
-/// Appends a copy of the row `index` of `x`, which has the given sizes. The embedding kernel reads x
-/// as its table.
+/// Appends a copy of the row `index` of `x`, which has the given sizes. The embedding kernel reads
+/// x as its table.
 fn row(
     builder: &mut Builder,
     x: Residual,

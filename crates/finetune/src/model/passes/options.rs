@@ -82,14 +82,14 @@ impl StepOptions {
     }
 }
 
-/// The micro-batches of a step. Loss and gradients are means over all targets of the step, as without
-/// micro-batches, except for rounding: additions come in another order.
+/// The micro-batches of a step. Loss and gradients are means over all targets of the step, as
+/// without micro-batches, except for rounding: additions come in another order.
 ///
 /// **Concurrent micro-batches.** Many operations on the longest path through a step leave most of a
-/// GPU idle: norms and SwiGLU wait for memory, and the last tiles of a product leave multiprocessors
-/// without work. Two micro-batches depend on each other only through the sums of their gradients, so
-/// that one runs while the other leaves the GPU idle. Products of fewer rows are less efficient,
-/// which outweighs the gain in bf16.
+/// GPU idle: norms and SwiGLU wait for memory, and the last tiles of a product leave
+/// multiprocessors without work. Two micro-batches depend on each other only through the sums of
+/// their gradients, so that one runs while the other leaves the GPU idle. Products of fewer rows
+/// are less efficient, which outweighs the gain in bf16.
 ///
 /// By default, a LoRA step has two micro-batches if its products are in f32 or its weights in NF4,
 /// the batch is even, and half of it is at least as much work per layer as the smallest case that

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_climbs_to_the_peak_and_falls_to_the_minimum() {
+    fn the_rate_rises_to_the_peak_and_falls_to_the_minimum() {
         let rate = LearningRate { peak_lr: 1.0, min_lr: 0.1, warmup_steps: 4, total_steps: 14 };
         assert_eq!((rate.at(0), rate.at(3), rate.at(4)), (0.25, 1.0, 1.0));
         assert!((rate.at(9) - 0.55).abs() < 1e-12);
