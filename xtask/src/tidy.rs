@@ -64,8 +64,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
         file(path, &names, &mut complaints)?;
     }
     let root = workspace::root();
-    let relative: Vec<_> = files.iter().filter_map(|path| path.strip_prefix(&root).ok()).collect();
-    pages::check(&root, &relative, &mut complaints);
+    let relative: Vec<_> = files.iter().filter_map(|path| path.strip_prefix(root).ok()).collect();
+    pages::check(root, &relative, &mut complaints);
     for complaint in &complaints {
         println!("{complaint}");
     }
@@ -140,7 +140,7 @@ fn tracked_files() -> anyhow::Result<Vec<PathBuf>> {
 fn file(path: &Path, names: &RetiredNames, complaints: &mut Vec<String>) -> anyhow::Result<()> {
     let Ok(text) = fs::read_to_string(path) else { return Ok(()) };
     let root = workspace::root();
-    let relative = path.strip_prefix(&root).unwrap_or(path);
+    let relative = path.strip_prefix(root).unwrap_or(path);
     let name = relative.display();
     let is_rust = path.extension().is_some_and(|extension| extension == "rs");
     if is_rust {
