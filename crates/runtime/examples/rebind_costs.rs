@@ -57,12 +57,8 @@ const AFFINE: &str = "
 const LEN: usize = 128;
 /// One node in so many names the first buffer, all others the second one.
 const SHARE: usize = 10;
-const UPDATES: [UpdateStrategy; 4] = [
-    UpdateStrategy::KeepGraph,
-    UpdateStrategy::SetNodeParams,
-    UpdateStrategy::ExecUpdate,
-    UpdateStrategy::Rebuild,
-];
+const UPDATES: [UpdateStrategy; 3] =
+    [UpdateStrategy::KeepGraph, UpdateStrategy::SetNodeParams, UpdateStrategy::Rebuild];
 
 /// A pass of launches on two buffers.
 struct Described {
@@ -178,7 +174,7 @@ impl Bench {
         Ok(line)
     }
 
-    /// Builds a program `times` times, with all that building takes: the ladder's alternative.
+    /// Builds a program `times` times, with all that building takes, for comparison.
     fn measure_build(&self, times: usize) -> Outcome<Line> {
         let buffers = self.buffers()?;
         let bindings = self.described.bindings(&buffers);

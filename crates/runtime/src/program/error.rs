@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use retrograph_driver::{CaptureError, Error};
-use retrograph_driver_sys::CUgraphExecUpdateResult;
 
 use crate::modules::JitAfterWarm;
 use crate::pass::ControlError;
@@ -132,13 +131,6 @@ pub enum BuildError {
         nodes: usize,
         /// Expected nodes.
         expected: usize,
-    },
-
-    /// The driver refused to update the instantiated graph.
-    #[error("the driver refused to update the graph: {reason:?}")]
-    UpdateRefused {
-        /// Why.
-        reason: CUgraphExecUpdateResult,
     },
 
     /// The program was given up and cannot be rebound.

@@ -81,7 +81,6 @@ mod run;
 mod sequence;
 mod shape;
 mod update;
-mod update_strategy;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -102,7 +101,7 @@ pub use rebind::Rebound;
 pub use report::Report;
 pub use retries::RETRY_AFTER;
 pub use run::StepOutcome;
-pub use update_strategy::{Change, UpdateCosts, UpdateStrategy, cheapest_update};
+pub use update::UpdateStrategy;
 
 use control_ring::ControlRing;
 

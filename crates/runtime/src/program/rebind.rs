@@ -11,8 +11,7 @@ use super::bindings::{Bindings, External};
 use super::error::{BuildError, StepError};
 use super::moved::Moved;
 use super::policy::Strategy;
-use super::update::Updated;
-use super::update_strategy::UpdateStrategy;
+use super::update::{UpdateStrategy, Updated};
 use crate::library::Cublas;
 
 /// The outcome of a rebind.
@@ -45,8 +44,8 @@ impl Program {
     /// captured again, since another handle may choose other kernels; results are bitwise equal
     /// only for the same handle.
     ///
-    /// The graph is updated by the cheapest [`UpdateStrategy`], and by the next one if it fails.
-    /// Only [`UpdateStrategy::Rebuild`] waits for steps in flight. Edges do not change: they are
+    /// The graph is updated by the first [`UpdateStrategy`] that can make the change, and by the
+    /// next one if it fails. Only [`UpdateStrategy::Rebuild`] waits for steps in flight. Edges do not change: they are
     /// inferred by buffer, so two buffers may not be bound to the same memory.
     ///
     /// # Errors

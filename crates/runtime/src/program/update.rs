@@ -1,15 +1,36 @@
 //! Updating a graph to the current addresses of its commands, by one update strategy after another.
 
-use retrograph_driver::{
-    DeviceCopy, DeviceFill, GraphExec, KernelLaunch, Node, Result, Stream, UpdateOutcome,
-};
+use std::fmt;
+
+use retrograph_driver::{DeviceCopy, DeviceFill, GraphExec, KernelLaunch, Node, Result, Stream};
 
 use super::Program;
 use super::error::BuildError;
 use super::moved::Moved;
 use super::policy::Policy;
 use super::sequence::{Command, Step};
-use super::update_strategy::{Change, UpdateCosts, UpdateStrategy, cheapest_update};
+
+/// A way to change the addresses of a graph, cheapest first. One that fails is followed by the
+/// next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum UpdateStrategy {
+    /// Leaves the graph unchanged. Address tables in device memory are rewritten in stream order.
+    KeepGraph,
+    /// Sets the parameters of the nodes that use a moved buffer, one by one, in the exec.
+    SetNodeParams,
+    /// Builds and instantiates a new template.
+    Rebuild,
+}
+
+impl fmt::Display for UpdateStrategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::KeepGraph => "keep graph",
+            Self::SetNodeParams => "set node params",
+            Self::Rebuild => "rebuild",
+        })
+    }
+}
 
 /// The update that succeeded, and those that failed before.
 pub(super) struct Updated {
@@ -20,22 +41,18 @@ pub(super) struct Updated {
 }
 
 impl Program {
-    /// Applies the cheapest update strategy from `least` on, and the next one after each that
-    /// fails.
+    /// Applies the first update strategy from `least` on that can make the change, and the next
+    /// one after each that fails.
     pub(super) fn update_graph(
         &mut self,
         least: UpdateStrategy,
         stream: &Stream,
         moved: &mut Moved,
     ) -> Result<Updated, BuildError> {
-        let Some(replay) = &self.replay else {
-            return Ok(Updated { update: UpdateStrategy::KeepGraph, nodes: 0, failed: Vec::new() });
+        let first = match self.replay {
+            Some(_) => self.first_update(moved).max(least),
+            None => UpdateStrategy::KeepGraph,
         };
-        let (strategy, nodes) = (self.report.strategy, replay.made.template.shape.nodes);
-        // Which nodes of a library call hold an address is unknown.
-        let settable = !moved.commands.iter().any(|&at| self.sequence.steps[at].is_library_call());
-        let change = Change { strategy, nodes, changed: moved.commands.len(), settable };
-        let first = cheapest_update(&change, &UpdateCosts::RECORDED).max(least);
         let mut updated = Updated { update: first, nodes: 0, failed: Vec::new() };
         loop {
             let error = match self.apply(updated.update, stream, moved) {
@@ -45,12 +62,14 @@ impl Program {
             tracing::debug!(update = %updated.update, %error, "an update of the graph failed");
             updated.failed.push((updated.update, error.to_string()));
             updated.update = match updated.update {
-                UpdateStrategy::KeepGraph | UpdateStrategy::SetNodeParams if !error.is_fatal() => {
-                    UpdateStrategy::ExecUpdate
+                _ if error.is_fatal() => return Err(error),
+                UpdateStrategy::KeepGraph | UpdateStrategy::SetNodeParams => {
+                    UpdateStrategy::Rebuild
                 }
-                UpdateStrategy::ExecUpdate if !error.is_fatal() => UpdateStrategy::Rebuild,
-                _ if self.options.policy != Policy::Auto || error.is_fatal() => return Err(error),
-                _ => {
+                UpdateStrategy::Rebuild if self.options.policy != Policy::Auto => {
+                    return Err(error);
+                }
+                UpdateStrategy::Rebuild => {
                     self.fall_back(format!(
                         "the graph could not be bound to other memory: {error}"
                     ));
@@ -58,6 +77,17 @@ impl Program {
                     return Ok(updated);
                 }
             };
+        }
+    }
+
+    /// The cheapest update strategy that can make the change.
+    fn first_update(&self, moved: &Moved) -> UpdateStrategy {
+        // Which nodes of a library call hold an address is unknown.
+        let library = |&at: &usize| self.sequence.steps[at].is_library_call();
+        match &moved.commands[..] {
+            [] => UpdateStrategy::KeepGraph,
+            commands if commands.iter().any(library) => UpdateStrategy::Rebuild,
+            _ => UpdateStrategy::SetNodeParams,
         }
     }
 
@@ -86,23 +116,6 @@ impl Program {
                     moved.mixed = true;
                 }
                 Ok(moved.commands.len())
-            }
-            UpdateStrategy::ExecUpdate => {
-                if moved.handle.is_some() {
-                    self.warm_libraries(stream)?;
-                }
-                let template = self.template(strategy, stream)?;
-                let replay = self.replay.as_mut().expect("there is a graph");
-                match replay.exec.update(&template.graph) {
-                    Ok(UpdateOutcome::Updated) => Ok(template.shape.nodes),
-                    Ok(UpdateOutcome::Refused { reason }) => {
-                        Err(BuildError::UpdateRefused { reason })
-                    }
-                    Err(error) => {
-                        moved.mixed = true;
-                        Err(error.into())
-                    }
-                }
             }
             UpdateStrategy::Rebuild => {
                 let replay = self.build_replay(strategy, stream)?;

@@ -63,11 +63,8 @@ fn another_handle_does_the_products_from_then_on() {
                 [(UpdateStrategy::KeepGraph, &second), (UpdateStrategy::Rebuild, first)]
             {
                 let rebound = case.rebind(least, handle).unwrap();
-                let update = if eager {
-                    UpdateStrategy::KeepGraph
-                } else {
-                    least.max(UpdateStrategy::ExecUpdate)
-                };
+                let update =
+                    if eager { UpdateStrategy::KeepGraph } else { UpdateStrategy::Rebuild };
                 assert_eq!(
                     (rebound.update, rebound.buffers),
                     (update, 0),

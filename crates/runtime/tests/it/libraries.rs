@@ -246,8 +246,8 @@ fn a_program_with_libraries_is_bound_to_other_memory() {
     };
     for (policy, update) in [
         (Policy::Eager, UpdateStrategy::KeepGraph),
-        (Policy::Hybrid, UpdateStrategy::ExecUpdate),
-        (Policy::Capture, UpdateStrategy::ExecUpdate),
+        (Policy::Hybrid, UpdateStrategy::Rebuild),
+        (Policy::Capture, UpdateStrategy::Rebuild),
     ] {
         let mut pass = Pass::new("moved");
         let (input, output) = (pass.external::<f32>("input", 8), pass.external::<f32>("output", 8));

@@ -14,12 +14,8 @@ use crate::mlp::Mlp;
 use crate::programs::build;
 
 const POLICIES: [Policy; 4] = [Policy::Eager, Policy::Manual, Policy::Capture, Policy::Auto];
-const UPDATES: [UpdateStrategy; 4] = [
-    UpdateStrategy::KeepGraph,
-    UpdateStrategy::SetNodeParams,
-    UpdateStrategy::ExecUpdate,
-    UpdateStrategy::Rebuild,
-];
+const UPDATES: [UpdateStrategy; 3] =
+    [UpdateStrategy::KeepGraph, UpdateStrategy::SetNodeParams, UpdateStrategy::Rebuild];
 
 /// What a fresh program computes in two steps.
 fn two_fresh_steps(device: &Device, mlp: &Mlp) -> Vec<u32> {

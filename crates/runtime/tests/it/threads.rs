@@ -68,8 +68,8 @@ mod more {
         promises! {
             shared {
                 Admission, AdmitError, Bindings, Bucket<1>, Buckets, BuildError, BuildOptions,
-                CacheError<u8>, CacheOptions, CacheStatistics, Change, Choice, Described, PdlMode,
-                EdgeMode, Facts, UpdateCosts, Policy, Prediction, ProfileError, Quirk, Rebound,
+                CacheError<u8>, CacheOptions, CacheStatistics, Choice, Described, PdlMode,
+                EdgeMode, Facts, Policy, Prediction, ProfileError, Quirk, Rebound,
                 Report, UpdateStrategy, ShapeError, StepError, StepOutcome, Strategy,
             }
             // They hold programs.

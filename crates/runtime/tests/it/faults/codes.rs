@@ -21,7 +21,7 @@ const FURTHER: [(&[&str], &[u32]); 11] = [
     (&["GetFunction", "FuncGet", "FuncSet"], &[400, 500]),
     (&["LaunchKernel", "GraphLaunch"], &[701]),
     // An exec that cannot take what it is given.
-    (&["ExecUpdate", "SetParams"], &[2, 910]),
+    (&["SetParams"], &[2, 910]),
     // Another part of the process captures, in a mode that forbids the call to all threads.
     (&["Alloc", "Free", "Synchronize", "LoadData", "Unload", "Destroy"], &[900]),
     // The capture was broken before: the stream takes nothing more.
