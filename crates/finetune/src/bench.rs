@@ -8,7 +8,7 @@ pub mod decode;
 
 use std::time::{Duration, Instant};
 
-use retrograph_runtime::{BuildOptions, EdgeMode, ModuleCache, PdlMode, Policy, Stream};
+use retrograph_runtime::{BuildOptions, ModuleCache, PdlMode, Policy, Stream};
 use serde::{Deserialize, Serialize};
 
 use crate::config::TrainingConfig;
@@ -30,12 +30,6 @@ pub enum Contender {
     Capture,
     /// A graph built by hand, with the edges of the pass.
     Manual,
-    /// A graph built by hand, in which at most two operations run side by side.
-    ManualWidth2,
-    /// The same with four.
-    ManualWidth4,
-    /// A graph built by hand, in which each operation waits for the one before it.
-    ManualChain,
     /// A graph built by hand, in which no kernel starts before what it waits for has ended.
     ManualLate,
     /// A graph built by hand, in which all operations are equally urgent.
@@ -48,13 +42,10 @@ pub enum Contender {
 
 impl Contender {
     /// Every contender.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 7] = [
         Self::Eager,
         Self::Capture,
         Self::Manual,
-        Self::ManualWidth2,
-        Self::ManualWidth4,
-        Self::ManualChain,
         Self::ManualLate,
         Self::ManualEqual,
         Self::EagerWhole,
@@ -67,9 +58,6 @@ impl Contender {
             Self::Eager => "eager",
             Self::Capture => "capture",
             Self::Manual => "manual",
-            Self::ManualWidth2 => "manual-width-2",
-            Self::ManualWidth4 => "manual-width-4",
-            Self::ManualChain => "manual-chain",
             Self::ManualLate => "manual-late",
             Self::ManualEqual => "manual-equal",
             Self::EagerWhole => "eager-whole",
@@ -78,22 +66,19 @@ impl Contender {
     }
 
     fn build(self) -> BuildOptions {
-        let (policy, edges) = match self {
-            Self::Eager | Self::EagerWhole => (Policy::Eager, EdgeMode::Inferred),
-            Self::Capture => (Policy::Capture, EdgeMode::Inferred),
+        let policy = match self {
+            Self::Eager | Self::EagerWhole => Policy::Eager,
+            Self::Capture => Policy::Capture,
             Self::Manual | Self::ManualLate | Self::ManualEqual | Self::ManualWhole => {
-                (Policy::Manual, EdgeMode::Inferred)
+                Policy::Manual
             }
-            Self::ManualWidth2 => (Policy::Manual, EdgeMode::Width(2)),
-            Self::ManualWidth4 => (Policy::Manual, EdgeMode::Width(4)),
-            Self::ManualChain => (Policy::Manual, EdgeMode::Chain),
         };
         let pdl = match self {
             Self::ManualLate => PdlMode::Never,
             _ => PdlMode::default(),
         };
         let equally_urgent = self == Self::ManualEqual;
-        BuildOptions { policy, edges, pdl, equally_urgent, ..BuildOptions::default() }
+        BuildOptions { policy, pdl, equally_urgent, ..BuildOptions::default() }
     }
 
     /// How its step is described.

@@ -2,15 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
 
-use crate::pass::{
-    BufferAccess, BufferKind, Edges, MemoryPlan, OpId, Operation, OperationKind, Pass,
-};
-use crate::program::{EdgeMode, Prediction, Strategy};
+use crate::pass::{BufferAccess, BufferKind, Edges, MemoryPlan, OpId, Operation, Pass};
 
-/// Displays a pass: a line per operation and per buffer, sums, and the predicted time of a step by
-/// each strategy and choice of edges.
+/// Displays a pass: a line per operation and per buffer, and sums.
 #[derive(Debug)]
 pub struct Explanation<'a> {
     pass: &'a Pass,
@@ -54,31 +49,6 @@ impl<'a> Explanation<'a> {
             shortened(&accesses.iter().map(name).collect::<Vec<_>>())
         };
         writeln!(f, "{} -> {}", names(&reads), names(&writes))
-    }
-
-    /// Predicted times, by the model of [`EdgeMode::Auto`].
-    fn prediction(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let operations = self.pass.operations();
-        let bytes: Vec<usize> = operations.iter().map(Operation::moved_bytes).collect();
-        let prediction = Prediction::new(&self.edges, &bytes, EdgeMode::Auto);
-        let library = |one: &Operation| matches!(one.kind(), OperationKind::Library(_));
-        let by_hand = match operations.iter().any(library) {
-            true => Strategy::Hybrid,
-            false => Strategy::Manual,
-        };
-        writeln!(f, "a step takes at the least, by the costs of an H200:")?;
-        let mut row = |time: Duration, strategy: Strategy, how: &str| {
-            let microseconds = time.as_nanos() as f64 / 1e3;
-            writeln!(f, "{microseconds:>12.1} µs  {strategy:8} {how}")
-        };
-        for (mode, time) in &prediction.replays {
-            let chosen = if *mode == prediction.edges { ", by choice" } else { "" };
-            row(*time, by_hand, &format!("{mode} edges{chosen}"))?;
-        }
-        let chain = prediction.replay(EdgeMode::Chain).unwrap_or_default();
-        row(chain, Strategy::Capture, "one stream")?;
-        let bound = if prediction.host_bound() { "the host" } else { "the device" };
-        row(prediction.eager(), Strategy::Eager, &format!("bound by {bound}"))
     }
 
     fn buffers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -133,8 +103,6 @@ impl fmt::Display for Explanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "pass `{}`", self.pass.name())?;
         self.sums(f)?;
-        writeln!(f)?;
-        self.prediction(f)?;
         writeln!(f)?;
         self.kernels(f)?;
         writeln!(f)?;

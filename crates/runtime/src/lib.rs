@@ -68,9 +68,8 @@ pub use pass::{
 };
 pub use picture::graph_to_svg;
 pub use program::{
-    Admission, AdmitError, Bindings, BuildError, BuildOptions, EdgeMode, PdlMode, Policy,
-    Prediction, ProfileError, Program, Rebound, Report, StepError, StepOutcome, Strategy,
-    UpdateStrategy,
+    Admission, AdmitError, Bindings, BuildError, BuildOptions, PdlMode, Policy, ProfileError,
+    Program, Rebound, Report, StepError, StepOutcome, Strategy, UpdateStrategy,
 };
 pub use regular_file::open_regular;
 

@@ -31,9 +31,9 @@ pub(crate) struct BenchArguments {
     /// The type of keys and values in the cache: f32 or bf16 [default: that of --dtype].
     #[arg(long, value_name = "TYPE", requires = "decode")]
     pub(crate) cache_dtype: Option<Dtype>,
-    /// What is measured: eager, capture, manual, manual-width-2, manual-width-4, manual-chain,
-    /// manual-late, manual-equal; eager-whole and manual-whole, in which no batch is divided.
-    #[arg(long, value_delimiter = ',', default_value = "eager,capture,manual,manual-chain")]
+    /// What is measured: eager, capture, manual, manual-late (no PDL), manual-equal (no node
+    /// priorities); eager-whole and manual-whole, without micro-batches.
+    #[arg(long, value_delimiter = ',', default_value = "eager,capture,manual")]
     pub(crate) strategies: Vec<Contender>,
     /// Steps that are measured.
     #[arg(long, default_value_t = 30, value_parser = up_to::<u32>(100_000))]

@@ -1,7 +1,7 @@
 //! Eager, hand-built graph and captured graph compute the same bits.
 
 use retrograph_finetune::{Mode, TrainerOptions};
-use retrograph_runtime::{BuildOptions, EdgeMode, Policy, Reuse, Strategy};
+use retrograph_runtime::{BuildOptions, Policy, Reuse, Strategy};
 
 use crate::device::device;
 use crate::models::{LORA, bits, config, text, train, trainer};
@@ -47,25 +47,21 @@ fn every_strategy_trains_lora_to_the_same_bits() {
     every_strategy_computes_the_same_bits(LORA);
 }
 
-/// Neither the edges nor the places of transients change what is computed.
+/// The places of transients do not change the results.
 #[test]
-fn edges_and_memory_plans_do_not_change_a_bit() {
+fn memory_plans_do_not_change_a_bit() {
     let device = device();
     let config = config(Mode::Full, 6);
-    let run = |edges, reuse, nan_transients| {
-        let base = BuildOptions { policy: Policy::Manual, edges, ..BuildOptions::default() };
-        let build = BuildOptions { reuse, nan_transients, ..base };
+    let run = |reuse, nan_transients| {
+        let build = BuildOptions { reuse, nan_transients, ..Policy::Manual.into() };
         let options = TrainerOptions { build, ..TrainerOptions::default() };
         let mut trainer = trainer(&device, &config, options);
         train(&mut trainer, 6);
         bits(&trainer)
     };
-    let reference = run(EdgeMode::Inferred, None, false);
-    for edges in [EdgeMode::Chain, EdgeMode::Width(2), EdgeMode::Width(5), EdgeMode::Auto] {
-        assert!(run(edges, None, false) == reference, "{edges}");
-    }
-    assert!(run(EdgeMode::Inferred, Some(Reuse::Full), true) == reference);
-    assert!(run(EdgeMode::Inferred, Some(Reuse::Never), true) == reference);
+    let reference = run(None, false);
+    assert!(run(Some(Reuse::Full), true) == reference);
+    assert!(run(Some(Reuse::Never), true) == reference);
 }
 
 /// The check of `--verify` itself, in both modes.

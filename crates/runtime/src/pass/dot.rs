@@ -24,12 +24,11 @@ pub(super) fn draw(pass: &Pass, edges: &Edges) -> String {
     dot
 }
 
-/// Solid for data flow, dashed for memory reuse, dotted for limited concurrency.
+/// Solid for data flow, dashed for memory reuse.
 fn style(edge: &Edge, red: bool) -> String {
     let line = match edge.hazard {
         Hazard::ReadAfterWrite => "solid",
         Hazard::WriteAfterRead | Hazard::WriteAfterWrite => "dashed",
-        Hazard::Width => "dotted",
     };
     let color = if red { ", color=red, penwidth=2" } else { "" };
     format!("style={line}{color}")

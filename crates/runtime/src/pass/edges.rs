@@ -21,8 +21,6 @@ pub enum Hazard {
     WriteAfterRead,
     /// It overwrites what the other wrote.
     WriteAfterWrite,
-    /// None: the edge only limits concurrency.
-    Width,
 }
 
 /// One operation waits for another.
@@ -39,9 +37,9 @@ pub struct Edge {
 /// The edges of a pass, transitively reduced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edges {
-    pub(super) incoming: Vec<Vec<Edge>>,
+    incoming: Vec<Vec<Edge>>,
     /// The level of each operation: the length of the longest path that ends there.
-    pub(super) levels: Vec<u32>,
+    levels: Vec<u32>,
 }
 
 impl Edges {
@@ -115,7 +113,7 @@ impl Edges {
     }
 
     /// Appends an operation with the edges that end at it.
-    pub(super) fn push(&mut self, incoming: Vec<Edge>) {
+    fn push(&mut self, incoming: Vec<Edge>) {
         let below = incoming.iter().map(|edge| self.levels[edge.from.index()]).max();
         self.levels.push(below.unwrap_or(0) + 1);
         self.incoming.push(incoming);
@@ -171,7 +169,7 @@ where
 
 /// Keeps the edges of `found` that no other implies. Later parents come first: a parent that is an
 /// ancestor of another parent has a lower number.
-pub(super) fn reduced(found: &mut Vec<Edge>, ancestors: &mut Ancestors) -> Vec<Edge> {
+fn reduced(found: &mut Vec<Edge>, ancestors: &mut Ancestors) -> Vec<Edge> {
     found.sort_by_key(|edge| (std::cmp::Reverse(edge.from), edge.hazard as u8));
     found.dedup_by_key(|edge| edge.from);
     let mut kept = Vec::new();

@@ -41,7 +41,6 @@ mod place;
 mod plan;
 mod ranges;
 mod requirements;
-mod width;
 
 use std::sync::Arc;
 

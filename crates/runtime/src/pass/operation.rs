@@ -128,15 +128,6 @@ impl Operation {
         }
     }
 
-    /// Bytes that it reads and writes, each counted once.
-    pub(crate) fn moved_bytes(&self) -> usize {
-        let bytes = self.accesses.iter().map(|range| {
-            let times = usize::from(range.access.reads()) + usize::from(range.access.writes());
-            range.bytes.len() * times
-        });
-        bytes.sum()
-    }
-
     /// Whether it does nothing on `target`: an empty grid, or an empty range.
     pub(crate) fn is_empty(&self, target: SmTarget) -> bool {
         match &self.kind {

@@ -14,7 +14,6 @@ impl Program {
             library_operations: self.sequence.library_calls().count(),
             driver: driver.version(),
             captures_into_graphs: driver.table().cuStreamBeginCaptureToGraph.is_some(),
-            host_bound: self.dependencies.prediction.host_bound(),
             profiled: self.options.profiled,
         };
         choose(self.options.policy, &facts)

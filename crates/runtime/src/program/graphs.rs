@@ -114,13 +114,13 @@ impl Program {
     /// of the pass (docs/hardware/2026-11-21-graph-runtime).
     fn assembled(&self, stream: &Stream, mode: PdlMode) -> Result<Assembly, BuildError> {
         let mut made = Assembly::new(Graph::new(&self.context)?, Vec::new());
-        let order = self.dependencies.edges.by_level();
+        let order = self.sequence.edges.by_level();
         let urgent = self.urgent();
         let mut places = vec![0; order.len()];
         for (place, &operation) in order.iter().enumerate() {
             places[operation.index()] = place;
             let step = &self.sequence.steps[operation.index()];
-            let edges = self.dependencies.edges.into_operation(operation);
+            let edges = self.sequence.edges.into_operation(operation);
             let mut after: Vec<Node> = Vec::new();
             for node in edges.iter().flat_map(|edge| &made.ends[places[edge.from.index()]]) {
                 if !after.contains(node) {
@@ -141,7 +141,7 @@ impl Program {
 
     /// Whether each operation is urgent; none is if all would be.
     fn urgent(&self) -> Vec<bool> {
-        let slack = self.dependencies.edges.slack();
+        let slack = self.sequence.edges.slack();
         let some_wait = slack.iter().any(|&levels| levels >= SPARE_LEVELS);
         let differ = some_wait && !self.options.equally_urgent;
         slack.into_iter().map(|levels| differ && levels < SPARE_LEVELS).collect()

@@ -58,8 +58,6 @@ mod blueprint;
 mod buckets;
 mod cache;
 mod control_ring;
-mod cost;
-mod dependencies;
 mod error;
 mod fallback;
 mod graphs;
@@ -92,9 +90,8 @@ use bindings::Wanted;
 use blueprint::Blueprint;
 pub use buckets::{Bucket, Buckets, ShapeError};
 pub use cache::{CacheError, CacheOptions, CacheStatistics, Cached, Described, ProgramCache};
-pub use dependencies::Prediction;
 pub use error::{BuildError, StepError};
-pub use options::{BuildOptions, EdgeMode, PdlMode};
+pub use options::{BuildOptions, PdlMode};
 pub use policy::{Choice, Facts, Policy, QUIRKS, Quirk, Strategy, choose};
 pub use profile::ProfileError;
 pub use rebind::Rebound;
@@ -110,7 +107,6 @@ use retrograph_driver::{Context, Stream, nvtx};
 
 use crate::modules::WarmModules;
 use crate::pass::{ControlLayout, Pass};
-use dependencies::DependencySelection;
 use last::LastUse;
 use memory::Memory;
 use replay::Replay;
@@ -139,7 +135,6 @@ pub struct Program {
     retired: Retired,
     memory: Memory,
     sequence: Sequence,
-    dependencies: DependencySelection,
     /// Uploads rewritten tables after rebinding.
     table_staging: Staging,
     report: Report,
@@ -189,11 +184,10 @@ impl Program {
         };
         let resolver = Resolver { modules, memory: &memory, bindings, ring: ring.as_ref() };
         let sequence = Sequence::new(pass, &resolver)?;
-        let dependencies = DependencySelection::new(&sequence, options.edges);
         let mut program = Self {
             ring,
             table_staging: Staging::default(),
-            report: Report::eager(pass, &memory, &sequence, &dependencies),
+            report: Report::eager(pass, &memory, &sequence),
             replay: None,
             last: LastUse::default(),
             failed: None,
@@ -204,7 +198,6 @@ impl Program {
             wanted,
             context,
             sequence,
-            dependencies,
             memory,
             retired: Retired::default(),
         };

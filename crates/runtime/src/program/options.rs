@@ -1,34 +1,7 @@
 //! Options for building a program.
 
-use std::fmt;
-
 use super::policy::Policy;
 use crate::pass::Reuse;
-
-/// The edges of a graph built by hand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum EdgeMode {
-    /// The mode that the cost model predicts to be fastest (`docs/graphs.md`, "What edges cost").
-    #[default]
-    Auto,
-    /// The inferred edges: independent operations may run concurrently.
-    Inferred,
-    /// Additional edges, so that at most this many operations run concurrently.
-    Width(usize),
-    /// Each operation waits for the one before it.
-    Chain,
-}
-
-impl fmt::Display for EdgeMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("chosen"),
-            Self::Inferred => f.write_str("inferred"),
-            Self::Width(width) => write!(f, "width {width}"),
-            Self::Chain => f.write_str("chain"),
-        }
-    }
-}
 
 /// Which kernels of the workspace use programmatic dependent launch (PDL) in graphs built by hand:
 /// they may start before the kernels they depend on have finished. Requires sm_90 or newer.
@@ -49,12 +22,10 @@ pub enum PdlMode {
 pub struct BuildOptions {
     /// The strategy, or the automatic choice.
     pub policy: Policy,
-    /// The edges of a graph built by hand.
-    pub edges: EdgeMode,
     /// Which kernels use programmatic dependent launch.
     pub pdl: PdlMode,
     /// Gives all nodes of a graph built by hand the same priority. By default, operations on or
-    /// near the longest path have a higher one (`docs/graphs.md`, "What goes first").
+    /// near the longest path have a higher one (`docs/graphs.md`, "Node priorities").
     pub equally_urgent: bool,
     /// How transients share memory. `None` means [`Reuse::WhenOrdered`] if that fits into device
     /// memory, otherwise [`Reuse::Full`].

@@ -57,8 +57,6 @@ pub struct Facts {
     pub driver: DriverVersion,
     /// Whether the driver exports `cuStreamBeginCaptureToGraph`.
     pub captures_into_graphs: bool,
-    /// Whether the host is predicted to limit an eager step.
-    pub host_bound: bool,
     /// Whether a profiler is attached, according to the options.
     pub profiled: bool,
 }
@@ -125,7 +123,7 @@ const fn rule(applies: fn(&Facts) -> bool, strategy: Strategy, reason: &'static 
 
 /// The first rule that applies, with a strategy that no quirk forbids, decides. The last one always
 /// applies.
-const RULES: [Rule; 7] = [
+const RULES: [Rule; 6] = [
     rule(|facts| facts.operations == 0, Strategy::Eager, "there is nothing to launch"),
     rule(
         |facts| facts.profiled,
@@ -139,15 +137,9 @@ const RULES: [Rule; 7] = [
         "a graph of a single operation saves no launch",
     ),
     rule(
-        |facts| facts.library_operations == 0 && facts.host_bound,
-        Strategy::Manual,
-        "one graph launch replaces individual launches, which would take longer to submit than to \
-         run, and independent operations run concurrently",
-    ),
-    rule(
         |facts| facts.library_operations == 0,
         Strategy::Manual,
-        "independent operations run concurrently; the device is the bottleneck, not the host",
+        "one graph launch replaces all others, and independent operations run concurrently",
     ),
     rule(
         |_| true,
@@ -188,7 +180,6 @@ mod tests {
         library_operations: 0,
         driver: DriverVersion::from_number(13000),
         captures_into_graphs: true,
-        host_bound: true,
         profiled: false,
     };
 
@@ -199,9 +190,8 @@ mod tests {
         let rows = [
             (Facts { operations: 0, ..FACTS }, Eager, "nothing"),
             (Facts { operations: 1, ..FACTS }, Eager, "single"),
-            (Facts { operations: 2, ..FACTS }, Manual, "longer to submit"),
-            (FACTS, Manual, "longer to submit"),
-            (Facts { host_bound: false, ..FACTS }, Manual, "bottleneck"),
+            (Facts { operations: 2, ..FACTS }, Manual, "one graph launch"),
+            (FACTS, Manual, "one graph launch"),
             (Facts { profiled: true, ..FACTS }, Eager, "profiler"),
             (Facts { library_operations: 9, ..FACTS }, Hybrid, "library calls"),
             (Facts { operations: 1, library_operations: 1, ..FACTS }, Hybrid, "library calls"),
@@ -222,7 +212,7 @@ mod tests {
     #[test]
     fn every_rule_decides_for_some_facts_and_every_quirk_has_evidence() {
         let mut reasons = std::collections::HashSet::new();
-        for bits in 0..64_u32 {
+        for bits in 0..32_u32 {
             let bit = |at: u32| bits >> at & 1 == 1;
             let operations = [0, 1, 7][bits as usize % 3];
             let facts = Facts {
@@ -230,8 +220,7 @@ mod tests {
                 library_operations: if bit(1) { operations } else { 0 },
                 driver: DriverVersion::from_number(if bit(2) { 12000 } else { 12080 }),
                 captures_into_graphs: bit(3),
-                host_bound: bit(4),
-                profiled: bit(5),
+                profiled: bit(4),
             };
             let choice = choose(Policy::Auto, &facts);
             assert!(facts.quirk(choice.strategy).is_none(), "{facts:?}");

@@ -45,8 +45,8 @@ impl Program {
     /// only for the same handle.
     ///
     /// The graph is updated by the first [`UpdateStrategy`] that can make the change, and by the
-    /// next one if it fails. Only [`UpdateStrategy::Rebuild`] waits for steps in flight. Edges do not change: they are
-    /// inferred by buffer, so two buffers may not be bound to the same memory.
+    /// next one if it fails. Only [`UpdateStrategy::Rebuild`] waits for steps in flight. Edges do
+    /// not change: they are inferred by buffer, so two buffers may not be bound to the same memory.
     ///
     /// # Errors
     /// See [`BuildError`]. The program then keeps its old bindings. If the device accepted neither

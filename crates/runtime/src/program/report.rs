@@ -3,7 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::dependencies::{DependencySelection, Prediction};
 use super::memory::Memory;
 use super::policy::Strategy;
 use super::replay::{Made, Replay, Template};
@@ -36,8 +35,6 @@ pub struct Report {
     pub programmatic_edges: usize,
     /// Nodes with a higher priority.
     pub urgent_nodes: usize,
-    /// The chosen edges, and the predictions that were compared.
-    pub prediction: Prediction,
     /// Edges of the graph; for an eager program, the inferred edges.
     pub edges: usize,
     /// Nodes on the longest path; for an eager program, all operations.
@@ -58,12 +55,7 @@ pub struct Report {
 
 impl Report {
     /// The report before a graph exists.
-    pub(super) fn eager(
-        pass: &Pass,
-        memory: &Memory,
-        sequence: &Sequence,
-        dependencies: &DependencySelection,
-    ) -> Self {
+    pub(super) fn eager(pass: &Pass, memory: &Memory, sequence: &Sequence) -> Self {
         Self {
             pass: pass.name().to_owned(),
             strategy: Strategy::Eager,
@@ -76,7 +68,6 @@ impl Report {
             library_nodes: 0,
             programmatic_edges: 0,
             urgent_nodes: 0,
-            prediction: dependencies.prediction.clone(),
             edges: sequence.edges.len(),
             depth: sequence.steps.len(),
             peak_bytes: memory.plan().peak_bytes(),
@@ -130,7 +121,6 @@ impl fmt::Display for Report {
         if self.urgent_nodes > 0 {
             writeln!(f, "urgent      {} of the nodes go first", self.urgent_nodes)?;
         }
-        writeln!(f, "predicted   {}", self.prediction)?;
         let (peak, fixed, reuse) = (self.peak_bytes, self.fixed_bytes, self.reuse);
         writeln!(f, "memory      {peak} bytes of transients, shared {reuse}, and {fixed} fixed")?;
         let times = [self.build_time, self.instantiate_time, self.upload_time];

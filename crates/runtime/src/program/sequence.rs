@@ -30,8 +30,6 @@ pub(super) struct Step {
     pub(super) operation: OpId,
     pub(super) name: String,
     pub(super) command: Command,
-    /// Bytes that the operation reads and writes.
-    pub(super) moved_bytes: usize,
     pub(super) pdl: Pdl,
 }
 
@@ -79,7 +77,7 @@ impl Sequence {
             }
             relocations.add_operation(operation, steps.len());
             let command = resolver.command(operation, first_table)?;
-            let (name, moved_bytes) = (operation.name().to_owned(), operation.moved_bytes());
+            let name = operation.name().to_owned();
             let pdl = match operation.kind {
                 OperationKind::FetchStepParameters | OperationKind::Launch(_)
                     if images::supports_pdl(target) && pass.never_writes_read_ahead(operation) =>
@@ -93,7 +91,7 @@ impl Sequence {
                 fetches_parameters = Some(steps.len());
             }
             let at = OpId(at as u32);
-            steps.push(Step { operation: at, name, command, moved_bytes, pdl });
+            steps.push(Step { operation: at, name, command, pdl });
             active.push(operation);
         }
         let accesses = active.iter().map(|operation| operation.accesses());

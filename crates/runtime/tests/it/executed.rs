@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use retrograph_driver_sim::Config;
 use retrograph_kernels::ops::{Add, Silu};
 use retrograph_runtime::{
-    Bindings, BuildOptions, DeviceBuffer, EdgeMode, Pass, PassError, Policy, Reuse, Slice,
+    Bindings, BuildOptions, DeviceBuffer, Pass, PassError, Policy, Reuse, Slice,
 };
 
 use crate::device::{Device, device_of, simulated};
@@ -99,14 +99,8 @@ proptest! {
         let eager = run(&device(seed), &pass, &externals, Policy::Eager.into());
         let reuses = [Reuse::WhenOrdered, Reuse::Full, Reuse::Never];
         for (offset, reuse) in reuses.into_iter().enumerate() {
-            let narrow = EdgeMode::Width(2 + seed as usize % 3);
-            let modes = [EdgeMode::Inferred, narrow, EdgeMode::Auto];
-            let edges = modes[(offset + (seed >> 8) as usize) % 3];
-            let nan_transients = offset == 0;
-            let reuse = Some(reuse);
-            let policy = Policy::Manual;
-            let base = BuildOptions { policy, edges, ..BuildOptions::default() };
-            let options = BuildOptions { reuse, nan_transients, ..base };
+            let (reuse, nan_transients) = (Some(reuse), offset == 0);
+            let options = BuildOptions { reuse, nan_transients, ..Policy::Manual.into() };
             for turn in 0..2 {
                 let device = device(seed.wrapping_add(1 + offset as u64 * 2 + turn));
                 prop_assert_eq!(&run(&device, &pass, &externals, options), &eager);

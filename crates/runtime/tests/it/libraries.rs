@@ -165,11 +165,7 @@ fn libraries_compute_the_same_bits_by_every_strategy() {
 fn captured_work_stands_where_its_reads_and_writes_put_it() {
     let device = device();
     let mixed = Mixed::new(&device, forking(&device));
-    let options = BuildOptions {
-        edges: retrograph_runtime::EdgeMode::Inferred,
-        ..BuildOptions::from(Policy::Hybrid)
-    };
-    let (program, _) = mixed.build(&device, options).unwrap();
+    let (program, _) = mixed.build(&device, Policy::Hybrid).unwrap();
     // silu, scale, two copies and add; the other silu and the copy of the bias are on their own,
     // but for taking what they read.
     assert_eq!((program.report().depth, program.report().edges), (4, 7), "{}", program.report());

@@ -3,8 +3,8 @@
 use retrograph_kernels::Argument;
 use retrograph_kernels::ops::{Add, Gemv, Silu};
 use retrograph_runtime::{
-    Bindings, BuildOptions, CustomLaunch, DeviceBuffer, EdgeMode, OpId, Pass, PassError, PdlMode,
-    Policy, Report, Slice,
+    Bindings, BuildOptions, CustomLaunch, DeviceBuffer, OpId, Pass, PassError, PdlMode, Policy,
+    Report, Slice,
 };
 
 use crate::device::{Device, device};
@@ -86,8 +86,7 @@ fn run(device: &Device, early: bool, options: BuildOptions) -> (Vec<u32>, Report
 #[test]
 fn kernels_that_wait_by_themselves_compute_the_same_bits() {
     let Some(device) = able() else { return };
-    let options =
-        |policy, pdl| BuildOptions { edges: EdgeMode::Inferred, pdl, ..BuildOptions::from(policy) };
+    let options = |policy, pdl| BuildOptions { pdl, ..BuildOptions::from(policy) };
     let (expected, eager) = run(&device, true, options(Policy::Eager, PdlMode::Always));
     assert_eq!(eager.programmatic_edges, 0);
     let measured = usize::from(device.context.device_target().number == 90);
@@ -134,11 +133,7 @@ fn a_kernel_starts_early_behind_several_kernels_and_not_where_one_of_them_is_non
         let buffer = DeviceBuffer::<f32>::zeroed(&device.context, LEN).unwrap();
         let mut bindings = Bindings::new();
         bindings.bind(given, &given_buffer).bind(out, &buffer);
-        let options = BuildOptions {
-            edges: EdgeMode::Inferred,
-            pdl: PdlMode::Always,
-            ..BuildOptions::from(policy)
-        };
+        let options = BuildOptions { pdl: PdlMode::Always, ..BuildOptions::from(policy) };
         let mut program = build(&device, &pass, &bindings, options).unwrap();
         for _ in 0..20 {
             program.step(&device.stream, &pass.controls()).unwrap();
@@ -185,11 +180,7 @@ fn what_is_read_ahead_is_written_by_nobody_or_the_kernel_does_not_start_early() 
         for (slice, buffer) in [x, w, y].into_iter().zip(&buffers) {
             bindings.bind(slice, buffer);
         }
-        let options = BuildOptions {
-            edges: EdgeMode::Inferred,
-            pdl: PdlMode::Always,
-            ..BuildOptions::from(Policy::Manual)
-        };
+        let options = BuildOptions { pdl: PdlMode::Always, ..BuildOptions::from(Policy::Manual) };
         let mut program = build(&device, &pass, &bindings, options).unwrap();
         program.step(&device.stream, &pass.controls()).unwrap();
         program.report().programmatic_edges

@@ -1,18 +1,14 @@
 //! Pictures: well-formed, each operation once, and the critical path is the longest path.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use proptest::prelude::*;
-use retrograph_runtime::{
-    CaptureMode, EdgeMode, OpId, OperationTime, Pass, Policy, Profile, graph_to_svg,
-};
+use retrograph_runtime::{CaptureMode, OpId, OperationTime, Pass, Profile, graph_to_svg};
 use roxmltree::{Document, Node};
 
 use crate::described;
 use crate::device::{Device, assert_works, device};
 use crate::mlp::Mlp;
-use crate::programs::build;
 
 /// The operations of a picture, each of which must be there once.
 fn operations<'a>(document: &'a Document<'_>) -> Vec<Node<'a, 'a>> {
@@ -198,25 +194,4 @@ proptest! {
             pass.edges().longest_path().into_iter().map(OpId::index).collect();
         prop_assert_eq!(critical(&drawn), longest);
     }
-}
-
-#[test]
-fn an_explanation_predicts_what_the_report_of_the_program_predicts() {
-    let (device, mlp) = (device(), Mlp::new());
-    let buffers = mlp.buffers(&device.stream);
-    let bindings = mlp.bindings(&buffers);
-    let program = build(&device, &mlp.pass, &bindings, Policy::Auto).unwrap();
-    let prediction = &program.report().prediction;
-    let text = mlp.pass.explain().to_string();
-    let row = |time: Duration, rest: &str| {
-        let row = format!("{:.1} µs  {rest}", time.as_nanos() as f64 / 1e3);
-        assert!(text.contains(&row), "`{row}` is missing in:\n{text}");
-    };
-    for (mode, time) in &prediction.replays {
-        let chosen = if *mode == prediction.edges { ", by choice\n" } else { "\n" };
-        row(*time, &format!("manual   {mode} edges{chosen}"));
-    }
-    row(prediction.replay(EdgeMode::Chain).unwrap(), "capture  one stream");
-    assert!(prediction.host_bound() && prediction.eager() == prediction.submission);
-    row(prediction.submission, "eager    bound by the host");
 }

@@ -27,12 +27,12 @@ promises! {
         CallError, CaptureError, CaptureMode, CapturedNodes, Context, ControlError, Controls,
         Cublas, CustomImage, CustomLaunch, DeviceBuffer<f32>, DeviceCopy, DeviceFill, DeviceIndex,
         DeviceInfo, DeviceRange, DeviceScalar<f32>, Driver, DriverShare, DriverVersion, PdlMode,
-        Edge, EdgeMode, Edges, Error, Event, Explanation<'static>, FirstFailure, Function,
+        Edge, Edges, Error, Event, Explanation<'static>, FirstFailure, Function,
         GraphExec, GraphReport, Hazard, JitAfterWarm, KernelArguments, KernelLaunch<'static>,
         KernelTime, LaunchGeometry, LibraryCall, LibraryGemm, LibraryScope<'static>, LoadError,
         Loss, MatrixShape, MemoryPlan, MemoryPool, Module, ModuleCache, Node, NodeKind, OpId,
         Operation, OperationKind, OperationTime, Origin, Owner, Pass, PassError, PhaseTime,
-        PinnedBuffer<f32>, Policy, PoolSeal, PoolUse, Prediction, PrewarmError, Profile,
+        PinnedBuffer<f32>, Policy, PoolSeal, PoolUse, PrewarmError, Profile,
         ProfileError, Progress<'static>, Rebound, Report, Requirements, Reuse, UpdateStrategy,
         Slice<f32>, StepError, StepOutcome, Strategy, Stream, UpdateOutcome, WarmModules,
     }
@@ -69,7 +69,7 @@ mod more {
             shared {
                 Admission, AdmitError, Bindings, Bucket<1>, Buckets, BuildError, BuildOptions,
                 CacheError<u8>, CacheOptions, CacheStatistics, Choice, Described, PdlMode,
-                EdgeMode, Facts, Policy, Prediction, ProfileError, Quirk, Rebound,
+                Facts, Policy, ProfileError, Quirk, Rebound,
                 Report, UpdateStrategy, ShapeError, StepError, StepOutcome, Strategy,
             }
             // They hold programs.

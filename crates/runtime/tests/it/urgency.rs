@@ -7,8 +7,7 @@ use retrograph_driver_sys::{
 };
 use retrograph_kernels::ops::Silu;
 use retrograph_runtime::{
-    Bindings, BuildError, BuildOptions, DeviceBuffer, EdgeMode, Graph, NodeKind, Pass, Policy,
-    Program, Slice,
+    Bindings, BuildError, BuildOptions, DeviceBuffer, Graph, NodeKind, Pass, Policy, Program, Slice,
 };
 
 use crate::device::{Device, device};
@@ -51,8 +50,7 @@ fn run(
 }
 
 fn manual(equally_urgent: bool) -> BuildOptions {
-    let edges = EdgeMode::Inferred;
-    BuildOptions { edges, equally_urgent, ..BuildOptions::from(Policy::Manual) }
+    BuildOptions { equally_urgent, ..BuildOptions::from(Policy::Manual) }
 }
 
 /// The priorities of the kernels, least first.
