@@ -47,11 +47,11 @@ mod score_grads;
 pub(crate) mod softmax;
 pub(crate) mod softmax_backward;
 
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::ModuleBuilder;
 
-use crate::primitives::dtype::DType;
 use backward::Side;
 use config::Config;
 

@@ -43,86 +43,51 @@ mod params;
 mod smem_tile;
 pub(crate) mod split_k_sum;
 
+use retrograph_kernel_abi::gemm::{GemmImage, IMAGES, Mainloop, TileConfig};
 use retrograph_ptx::SmTarget;
-use retrograph_ptx::ast::Module;
+use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::ModuleBuilder;
 
-use crate::primitives::dtype::DType;
-use kernel::{mma_sync, multistage, simt};
-use layout::{Major, NN, NT, TN};
+use config::mma_sync::MmaConfig;
+use config::simt::SimtConfig;
+use kernel::multistage::MultistageKernel;
+use kernel::{mma_sync, simt};
+use layout::majors;
 
-/// The layouts of a and b, and the element type of b.
-type Operands = ([Major; 2], DType);
+/// Builds `image`.
+pub(crate) fn module(target: SmTarget, image: &GemmImage) -> Module {
+    let entries = tiles(image).filter_map(|(tile, name)| entry((target, image), tile, name));
+    entries.fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
+}
 
-/// Image functions: name, kernel, layout, and element type of b.
-macro_rules! images {
-    ($($name:ident: $kernel:ident $layout:ident $b_dtype:ident;)*) => { $(
-        #[doc = concat!("Builds the image `gemm_", stringify!($name), "`.")]
-        pub(crate) fn $name(target: SmTarget) -> Module {
-            $kernel(target, concat!("gemm_", stringify!($name)), ($layout, DType::$b_dtype))
+/// The tiles of `image` with the names of their entries.
+fn tiles(image: &GemmImage) -> impl Iterator<Item = (&'static TileConfig, &'static str)> {
+    image.tiles.iter().zip(image.entries.iter().copied())
+}
+
+/// The entry `name` of `image`; `None` if the target does not support `tile`.
+fn entry(
+    (target, image): (SmTarget, &GemmImage),
+    tile: &TileConfig,
+    name: &'static str,
+) -> Option<Entry> {
+    let operands = (majors(image.layout), image.b);
+    Some(match tile.mainloop {
+        Mainloop::Simt { .. } => simt::entry(name, &SimtConfig::new(tile)?, operands),
+        Mainloop::MmaSync { .. } => {
+            mma_sync::entry((target, name), &MmaConfig::new(tile)?, operands)
         }
-    )* };
-}
-
-images! {
-    f32_nn: f32_image NN F32;
-    f32_nt: f32_image NT F32;
-    f32_tn: f32_image TN F32;
-    f32_nn_nf4: f32_image NN Nf4;
-    f32_nt_nf4: f32_image NT Nf4;
-    bf16_nn: bf16_image NN F32;
-    bf16_nt: bf16_image NT F32;
-    bf16_tn: bf16_image TN F32;
-    bf16_nn_bf16: bf16_image NN Bf16;
-    bf16_nt_bf16: bf16_image NT Bf16;
-    bf16_nn_nf4: bf16_image NN Nf4;
-    bf16_nt_nf4: bf16_image NT Nf4;
-    bf16_nn_multistage: multistage_image NN Bf16;
-    bf16_nt_multistage: multistage_image NT Bf16;
-    bf16_tn_multistage: multistage_image TN Bf16;
-    bf16_nn_multistage_nf4: multistage_image NN Nf4;
-    bf16_nt_multistage_nf4: multistage_image NT Nf4;
-}
-
-/// f32 products: all SIMT configurations and, if b is f32, the multistage ones.
-fn f32_image(target: SmTarget, name: &str, operands: Operands) -> Module {
-    let entry = |config: &config::simt::SimtConfig| {
-        simt::entry(&format!("{name}_{}", config.name), config, operands)
-    };
-    let mut entries: Vec<_> = config::simt::CONFIGS.iter().map(entry).collect();
-    if operands.1 == DType::F32 {
-        entries.extend(multistage::entries((target, name), operands));
-    }
-    entries.into_iter().fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
-}
-
-/// bf16 products of a in f32.
-fn bf16_image(target: SmTarget, name: &str, operands: Operands) -> Module {
-    let entry = |config: &config::mma_sync::MmaConfig| {
-        mma_sync::entry((target, &format!("{name}_{}", config.name)), config, operands)
-    };
-    let entries = config::mma_sync::CONFIGS.iter().map(entry);
-    entries.fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
-}
-
-/// bf16 products of a in bf16.
-fn multistage_image(target: SmTarget, name: &str, operands: Operands) -> Module {
-    let entries = multistage::entries((target, name), operands);
-    entries.fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
+        Mainloop::Multistage { .. } => MultistageKernel::new(target, image, tile)?.entry(name),
+    })
 }
 
 /// The entries that need dynamic shared memory, with their bytes.
 pub(crate) fn dynamic_shared(target: SmTarget) -> Vec<(String, u32)> {
-    let images = [
-        ("gemm_f32_nn", (NN, DType::F32)),
-        ("gemm_f32_nt", (NT, DType::F32)),
-        ("gemm_f32_tn", (TN, DType::F32)),
-        ("gemm_bf16_nn_multistage", (NN, DType::Bf16)),
-        ("gemm_bf16_nt_multistage", (NT, DType::Bf16)),
-        ("gemm_bf16_tn_multistage", (TN, DType::Bf16)),
-        ("gemm_bf16_nn_multistage_nf4", (NN, DType::Nf4)),
-        ("gemm_bf16_nt_multistage_nf4", (NT, DType::Nf4)),
-    ];
-    let bytes = |(image, operands)| multistage::smem_bytes((target, image), operands);
-    images.into_iter().flat_map(bytes).collect()
+    let entries = IMAGES.into_iter().flat_map(|image| {
+        tiles(image).filter_map(move |(tile, name)| {
+            let kernel = MultistageKernel::new(target, image, tile)?;
+            Some((name.to_owned(), kernel.smem_bytes()))
+        })
+    });
+    entries.collect()
 }

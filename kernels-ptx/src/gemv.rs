@@ -26,11 +26,11 @@ mod lane_dots;
 mod matrices;
 mod norm;
 
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Value, Var};
 
-use crate::primitives::dtype::DType;
 use crate::primitives::pdl;
 use crate::primitives::sigmoid::silu;
 use lane_dots::LaneDots;

@@ -26,6 +26,7 @@
 //! without one are f32. Names don't depend on the SM target: a multistage entry uses `mma.sync` on
 //! sm_80 and `wgmma` on sm_90a.
 
+use retrograph_kernel_abi::gemm as gemm_abi;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 
@@ -45,7 +46,7 @@ mod sampling;
 /// Builds one image for one SM target.
 type Build = fn(SmTarget) -> Module;
 
-/// Every image: its name and what builds it. One line each, in alphabetical order.
+/// Every image except GEMM: its name and what builds it. One line each, in alphabetical order.
 const IMAGES: &[(&str, Build)] = &[
     ("adamw", optimizer::adamw::module),
     ("add", elementwise::add::module),
@@ -63,23 +64,6 @@ const IMAGES: &[(&str, Build)] = &[
     ("flash_attention_bf16_backward", attention::backward_bf16),
     ("flash_attention_f32", attention::forward_f32),
     ("flash_attention_f32_backward", attention::backward_f32),
-    ("gemm_bf16_nn", gemm::bf16_nn),
-    ("gemm_bf16_nn_bf16", gemm::bf16_nn_bf16),
-    ("gemm_bf16_nn_multistage", gemm::bf16_nn_multistage),
-    ("gemm_bf16_nn_multistage_nf4", gemm::bf16_nn_multistage_nf4),
-    ("gemm_bf16_nn_nf4", gemm::bf16_nn_nf4),
-    ("gemm_bf16_nt", gemm::bf16_nt),
-    ("gemm_bf16_nt_bf16", gemm::bf16_nt_bf16),
-    ("gemm_bf16_nt_multistage", gemm::bf16_nt_multistage),
-    ("gemm_bf16_nt_multistage_nf4", gemm::bf16_nt_multistage_nf4),
-    ("gemm_bf16_nt_nf4", gemm::bf16_nt_nf4),
-    ("gemm_bf16_tn", gemm::bf16_tn),
-    ("gemm_bf16_tn_multistage", gemm::bf16_tn_multistage),
-    ("gemm_f32_nn", gemm::f32_nn),
-    ("gemm_f32_nn_nf4", gemm::f32_nn_nf4),
-    ("gemm_f32_nt", gemm::f32_nt),
-    ("gemm_f32_nt_nf4", gemm::f32_nt_nf4),
-    ("gemm_f32_tn", gemm::f32_tn),
     ("gemv", gemv::f32),
     ("gemv_bf16", gemv::bf16),
     ("gemv_nf4", gemv::nf4),
@@ -104,8 +88,13 @@ const IMAGES: &[(&str, Build)] = &[
 
 /// Every image for `target`, by name. The names are the same for every target.
 pub fn images(target: SmTarget) -> Vec<(&'static str, Module)> {
-    let build = |(name, build): &(_, Build)| (*name, primitives::pdl::insert_waits(build(target)));
-    IMAGES.iter().map(build).collect()
+    let gemm = gemm_abi::IMAGES.map(|image| (image.name, gemm::module(target, image)));
+    let others = IMAGES.iter().map(|(name, build)| (*name, build(target)));
+    let images = gemm.into_iter().chain(others);
+    let mut images: Vec<_> =
+        images.map(|(name, module)| (name, primitives::pdl::insert_waits(module))).collect();
+    images.sort_by_key(|(name, _)| *name);
+    images
 }
 
 /// The entries whose launches must provide dynamic shared memory on `target`, with its bytes.

@@ -1,9 +1,9 @@
 //! Building blocks that kernels of several families share.
 
 pub(crate) mod bf16;
-pub(crate) mod dtype;
 pub(crate) mod mma;
 pub(crate) mod nf4;
+pub(crate) mod parameters;
 pub(crate) mod pdl;
 pub(crate) mod philox;
 pub(crate) mod reduce;

@@ -11,7 +11,9 @@ pub use images::{
     IMAGES, Layout, MULTISTAGE_NN, MULTISTAGE_NN_NF4, MULTISTAGE_NT, MULTISTAGE_NT_NF4,
     MULTISTAGE_TN, NN, NN_NF4, NT, NT_NF4, TN,
 };
-pub use tile::{MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, SIMT, SIMT_NF4, TileConfig};
+pub use tile::{
+    MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, SIMT, SIMT_NF4, TileConfig, WGMMA_BLOCK_K,
+};
 
 use crate::parameters::parameters;
 

@@ -2,12 +2,12 @@
 //!
 //! One warp per row, which it reads in vec4s; a butterfly adds the lanes.
 
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::Kernel;
 
 use super::config::Config;
 use crate::primitives::bf16::{pack, unpack};
-use crate::primitives::dtype::DType;
 use crate::primitives::thread_group::ThreadGroup;
 
 /// The entry, for heads of any dimension.

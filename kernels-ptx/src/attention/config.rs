@@ -1,9 +1,8 @@
 //! Configurations of the fused attention kernels.
 
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Shared};
-
-use crate::primitives::dtype::DType;
 
 /// The maximum head dimensions of the entries.
 const HEAD_DIMS: [u32; 2] = [64, 128];

@@ -26,11 +26,11 @@
 mod combine;
 mod new_token;
 
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Shared, Value};
 
-use crate::primitives::dtype::DType;
 use crate::primitives::pdl;
 use crate::primitives::vec4::Vec4;
 use new_token::NewToken;

@@ -1,12 +1,12 @@
 //! Epilogue: writes the accumulators of a block to rows of a tensor.
 
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::build::{Kernel, Ptr, Shared, Value};
 
 use super::config::Config;
 use super::loader::HeadRows;
 use super::mask::{lane_column, lane_row};
 use crate::primitives::bf16::pack;
-use crate::primitives::dtype::DType;
 use crate::primitives::mma::AccFragment;
 
 /// The destination of a block's rows.

@@ -5,13 +5,13 @@
 
 use std::array::from_fn;
 
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::build::{Shared, Value};
 
 use super::loader::SmemTile;
 use super::mask::{lane_column, lane_row};
 use super::mma::{Fragments, PERIOD, WarpMma};
 use crate::primitives::bf16::unpack;
-use crate::primitives::dtype::DType;
 use crate::primitives::mma::{AccFragment, fma_fragment};
 
 impl<'k> WarpMma<'k> {

@@ -1,6 +1,7 @@
 //! Forward pass: a block has a tile of queries and loops over the tiles of keys and values up to
 //! the diagonal.
 
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Value};
 
@@ -11,7 +12,6 @@ use super::loader::{HeadRows, SmemTile, TileLoad, TileLoader};
 use super::mask::{apply_causal_mask, lane_row};
 use super::mma::{WarpMma, to_fragments};
 use super::online_softmax::OnlineSoftmax;
-use crate::primitives::dtype::DType;
 use crate::primitives::mma::acc_row;
 use crate::primitives::vec4::Output;
 

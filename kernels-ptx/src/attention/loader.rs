@@ -4,12 +4,12 @@
 //! `ldmatrix` reads of a row. Chunk c of row r is stored at chunk c XOR (r mod 8), so that the
 //! eight rows of a matrix are in different banks.
 
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
 use super::TILE_ROWS;
 use super::config::Config;
 use crate::primitives::bf16::pack;
-use crate::primitives::dtype::DType;
 
 /// A tile in shared memory.
 #[derive(Clone, Copy)]

@@ -7,12 +7,12 @@
 //! each of two fragments. Of 16 columns it then holds four consecutive ones: the first and third in
 //! one fragment, the second and fourth in the next.
 
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::build::{Kernel, Shared, Value};
 
 use super::config::Config;
 use super::loader::SmemTile;
 use crate::primitives::bf16::pack;
-use crate::primitives::dtype::DType;
 use crate::primitives::mma::{AccFragment, acc_row, add_fragments};
 use crate::primitives::tf32::split;
 

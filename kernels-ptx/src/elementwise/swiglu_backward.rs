@@ -4,12 +4,13 @@
 //! Grid: one thread per vec4.
 //! Deterministic: one thread computes each element from one element of each input.
 
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{ModuleBuilder, Value};
 
 use crate::primitives::sigmoid::sigmoids;
-use crate::primitives::{dtype::DType, vec4::elementwise_from};
+use crate::primitives::vec4::elementwise_from;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {

@@ -4,11 +4,11 @@
 //! Grid: block (t, j) copies the j-th group of columns of position t, four columns per thread.
 //! Deterministic: one thread writes each element.
 
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr};
 
-use crate::primitives::dtype::DType;
 use crate::primitives::vec4::{Vec4, aligned};
 
 /// Builds the image.

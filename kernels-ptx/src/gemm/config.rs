@@ -1,4 +1,4 @@
-//! Tile configurations. The launch geometry of `retrograph-kernels` lists the same ones.
+//! Tile configurations of `retrograph-kernel-abi`, with what each mainloop derives from them.
 
 pub(super) mod mma_sync;
 pub(super) mod multistage;

@@ -1,5 +1,7 @@
 //! Memory layouts of operands.
 
+use retrograph_kernel_abi::gemm::Layout;
+
 /// The dimension along which consecutive elements of an operand are contiguous in global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Major {
@@ -9,9 +11,11 @@ pub(super) enum Major {
     Mn,
 }
 
-/// Layouts of a and b: a row-major, b transposed.
-pub(super) const NT: [Major; 2] = [Major::K, Major::K];
-/// Layouts of a and b: both row-major.
-pub(super) const NN: [Major; 2] = [Major::K, Major::Mn];
-/// Layouts of a and b: a transposed, b row-major.
-pub(super) const TN: [Major; 2] = [Major::Mn, Major::Mn];
+/// The dimensions of a and b along which elements are contiguous in `layout`.
+pub(super) const fn majors(layout: Layout) -> [Major; 2] {
+    match layout {
+        Layout::Nt => [Major::K, Major::K],
+        Layout::Nn => [Major::K, Major::Mn],
+        Layout::Tn => [Major::Mn, Major::Mn],
+    }
+}

@@ -1,22 +1,13 @@
 //! The parameters of a GEMM kernel.
 
+use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::gemm::{GemmFlags, GemmParameters};
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
 
 use super::arith::div_const;
 use super::loader::vector::OperandFormat;
-use crate::primitives::dtype::DType;
 use crate::primitives::nf4::Nf4;
-
-/// Flag: adds to c.
-const ACCUMULATE: u32 = 1;
-/// Flag: a can be read by aligned vectors.
-const A_VECTORIZED: u32 = 2;
-/// Flag: b can be read by aligned vectors.
-const B_VECTORIZED: u32 = 4;
-/// Flag: c can be written by aligned vectors.
-const C_VECTORIZED: u32 = 8;
-/// Flag: c is bf16.
-const C_BF16: u32 = 16;
+use crate::primitives::parameters::Declarations;
 
 /// An input operand in global memory.
 #[derive(Clone, Copy)]
@@ -81,55 +72,72 @@ impl<'k> GemmParams<'k> {
     /// Declares the parameters in the order of the launch, for a and b of types `dtypes`. Only b
     /// can be NF4.
     pub(super) fn declare(k: &Kernel<'k>, dtypes: [DType; 2]) -> Self {
-        let [a, b, c, bias] = ["a", "b", "c", "bias"].map(|name| k.pointer::<f32>(name));
-        let [m, n, k_len, reduce] = ["m", "n", "k", "reduce"].map(|name| k.param::<u32>(name));
-        let [heads, b_group] = ["heads", "b_group"].map(|name| k.param::<u32>(name));
-        let [lda, ldb, ldc] = ["lda", "ldb", "ldc"].map(|name| k.param::<u32>(name));
-        let a_strides = ["a_batch", "a_head", "a_reduce"].map(|name| k.param::<u32>(name));
-        let b_strides = ["b_batch", "b_head", "b_reduce"].map(|name| k.param::<u32>(name));
-        let c_strides = ["c_batch", "c_head"].map(|name| k.param::<u32>(name));
-        let alpha = k.param::<f32>("alpha");
-        let flags = k.param::<u32>("flags");
-        let flag = |bit: u32| (flags & bit).ne(0);
+        let GemmParameters {
+            a,
+            b,
+            c,
+            bias,
+            m,
+            n,
+            k: k_len,
+            reduce,
+            heads,
+            b_group,
+            lda,
+            ldb,
+            ldc,
+            a_batch,
+            a_head,
+            a_reduce,
+            b_batch,
+            b_head,
+            b_reduce,
+            c_batch,
+            c_head,
+            alpha,
+            flags,
+        } = GemmParameters::declare(&mut Declarations(*k));
+        let flag = |flag: GemmFlags| (flags & flag.bits()).ne(0);
         let formats = dtypes.map(|dtype| match dtype {
             DType::F32 => OperandFormat::F32,
             DType::Bf16 => OperandFormat::Bf16,
             DType::Nf4 => OperandFormat::Nf4(Nf4::declare(k)),
+            other => unreachable!("no GEMM reads an operand in {other}"),
         });
 
         let batch = k.ctaid_z() / heads;
         let head = k.ctaid_z() - batch * heads;
-        let plane = |strides: &[Value<'k, u32>], head: Value<'k, u32>| {
-            batch.mul_wide(strides[0]) + head.mul_wide(strides[1])
+        let plane = |[batch_stride, head_stride]: [Value<'k, u32>; 2], head: Value<'k, u32>| {
+            batch.mul_wide(batch_stride) + head.mul_wide(head_stride)
         };
         Self {
             a: GlobalOperand {
                 format: formats[0],
                 address: a.address(),
-                plane: plane(&a_strides, head),
+                plane: plane([a_batch, a_head], head),
                 leading_dim: lda,
-                reduce_stride: a_strides[2],
-                vectorized: flag(A_VECTORIZED),
+                reduce_stride: a_reduce,
+                vectorized: flag(GemmFlags::A_VECTORIZED),
             },
             b: GlobalOperand {
                 format: formats[1],
                 address: b.address(),
-                plane: plane(&b_strides, head / b_group),
+                plane: plane([b_batch, b_head], head / b_group),
                 leading_dim: ldb,
-                reduce_stride: b_strides[2],
-                vectorized: flag(B_VECTORIZED),
+                reduce_stride: b_reduce,
+                vectorized: flag(GemmFlags::B_VECTORIZED),
             },
             c: GlobalOutput {
-                plane: c.at(plane(&c_strides, head)),
+                plane: c.at(plane([c_batch, c_head], head)),
                 bf16: (dtypes[0] == DType::Bf16).then(|| {
-                    let address = c.address() + (plane(&c_strides, head) << 1);
-                    (Ptr::from_address(address), flag(C_BF16))
+                    let address = c.address() + (plane([c_batch, c_head], head) << 1);
+                    (Ptr::from_address(address), flag(GemmFlags::C_BF16))
                 }),
                 bias,
                 leading_dim: ldc,
                 alpha,
-                accumulate: flag(ACCUMULATE),
-                vectorized: flag(C_VECTORIZED),
+                accumulate: flag(GemmFlags::ACCUMULATE),
+                vectorized: flag(GemmFlags::C_VECTORIZED),
             },
             m,
             n,

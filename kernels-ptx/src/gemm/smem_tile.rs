@@ -1,11 +1,11 @@
 //! The tile of an operand that a stage holds, and its layouts in global and shared memory.
 
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::build::{Pred, Value, Var};
 
 use super::arith::div_const;
 use super::layout::Major;
 use super::params::GlobalOperand;
-use crate::primitives::dtype::DType;
 
 /// Bytes of a chunk, which one `cp.async` copies.
 pub(super) const CHUNK_BYTES: u32 = 16;

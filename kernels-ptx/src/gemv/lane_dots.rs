@@ -1,11 +1,11 @@
 //! The dot products of one lane, with its vectors in flight.
 
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
 
 use super::matrices::{Matrices, Row, RowTile};
 use super::{Config, ROWS, Variant};
 use crate::primitives::bf16::widen;
-use crate::primitives::dtype::DType;
 
 /// Vectors of a row in flight.
 const VECTORS_IN_FLIGHT: u32 = 2;
@@ -106,14 +106,14 @@ impl<'k> LaneDots<'k> {
             let registers = vectors.words.iter().zip(vectors.scales);
             for (row, (words, scales)) in tile.rows.iter().zip(registers) {
                 match dtype {
-                    DType::F32 | DType::Bf16 => {
-                        let loaded = load_vector(dtype, row, at);
-                        words.iter().zip(loaded).for_each(|(word, value)| word.set(value));
-                    }
                     DType::Nf4 => {
                         let element = row.start + at;
                         words[0].set(Ptr::<u32>::from_address(row.address).load(element >> 3));
                         row.scales.expect("codes have scales").fetch(element, scales);
+                    }
+                    _ => {
+                        let loaded = load_vector(dtype, row, at);
+                        words.iter().zip(loaded).for_each(|(word, value)| word.set(value));
                     }
                 }
             }
@@ -220,6 +220,7 @@ impl<'k> InFlight<'k> {
                     (self.words[row][0].get(), nf4.scale(self.scales[row].map(Var::get)));
                 (0..8).map(|element| nf4.value(word, element) * scale).collect()
             }
+            other => unreachable!("no GEMV reads a matrix in {other}"),
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::array;
 
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
 
 use super::{Config, ROWS, Variant};
-use crate::primitives::dtype::DType;
 use crate::primitives::nf4::Nf4;
 
 /// Matrices in the image's element type; there may be as many more in f32, except with NF4.
@@ -219,6 +219,7 @@ impl<'k> Matrices<'k> {
             DType::Bf16 => (element << 1, k.constant(0)),
             // Codes and scales are addressed by the index in the whole matrix.
             DType::Nf4 => (k.constant(0u64), element.cast()),
+            other => unreachable!("no GEMV reads a matrix in {other}"),
         };
         let bytes = is_f32.map_or(bytes, |is_f32| is_f32.select(element << 2, bytes));
         Row { address: matrix.w + bytes, start, scales }

@@ -1,9 +1,11 @@
 //! NF4 operands: their scales, which may be quantized in turn, and dequantization.
 
+use retrograph_kernel_abi::gemm::Nf4ScaleParameters;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
 use super::bf16::pack;
+use super::parameters::Declarations;
 
 /// Elements of a block, which share a scale.
 const BLOCK: u32 = 64;
@@ -52,9 +54,12 @@ pub(crate) struct Nf4<'k> {
 }
 
 impl<'k> Nf4<'k> {
-    /// Declares the parameters of operand b, and the tables.
+    /// Declares the parameters of operand b of a GEMM, and the tables.
     pub(crate) fn declare(k: &Kernel<'k>) -> Self {
-        Self::declare_named(k, ("b", 0), Self::tables(k, 1))
+        let tables = Self::tables(k, 1);
+        let Nf4ScaleParameters { b_absmax, b_nested, b_map, b_offset } =
+            Nf4ScaleParameters::declare(&mut Declarations(*k));
+        Self::new(k, [b_absmax, b_nested, b_map, b_offset], (0, tables))
     }
 
     /// Declares the parameters of operand number `index`, which shares its tables with others.
@@ -64,8 +69,16 @@ impl<'k> Nf4<'k> {
         tables: Shared<'k, f32>,
     ) -> Self {
         let pointers = ["absmax", "nested", "map", "offset"];
-        let [absmax, nested, byte_values, offset] =
-            pointers.map(|part| k.pointer::<f32>(&format!("{name}_{part}")));
+        let pointers = pointers.map(|part| k.pointer::<f32>(&format!("{name}_{part}")));
+        Self::new(k, pointers, (index, tables))
+    }
+
+    /// Operand number `index` with the pointers absmax, nested, map and offset.
+    fn new(
+        k: &Kernel<'k>,
+        [absmax, nested, byte_values, offset]: [Ptr<'k, f32>; 4],
+        (index, tables): (u32, Shared<'k, f32>),
+    ) -> Self {
         let byte_table = k.constant(CODE_VALUES.len() as u32 + index * BYTE_VALUES);
         Self { kernel: *k, absmax, nested, byte_values, offset, tables, byte_table }
     }

@@ -3,12 +3,12 @@
 //! A complete and aligned vec4 is accessed by one 16-byte instruction, any other float by float.
 //! Both give the same values in the same order, so results don't depend on alignment.
 
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
 
 use super::bf16::{pack, widen};
-use super::dtype::DType;
 
 /// The values of a vec4.
 pub(crate) type F32x4<'k> = [Value<'k, f32>; 4];
@@ -117,12 +117,12 @@ impl<'k> Vec4<'k> {
     /// The vec4 of the array at address `array` with elements of type `dtype`, padded with 0.
     ///
     /// # Panics
-    /// For NF4, which is decoded by block.
+    /// For other types than f32 and bf16.
     pub(crate) fn load_as(&self, dtype: DType, array: Value<'k, u64>) -> F32x4<'k> {
         match dtype {
             DType::F32 => self.load(Ptr::from_address(array)),
             DType::Bf16 => self.load_bf16(array),
-            DType::Nf4 => unreachable!("NF4 is decoded by block"),
+            other => unreachable!("no kernel loads four elements of {other}"),
         }
     }
 

@@ -1,11 +1,11 @@
 //! The query, key and value of the new token, from the outputs of its projections.
 
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value};
 
 use crate::norm::rms_norm::scaled_rstd;
 use crate::primitives::bf16::{pack, unpack};
-use crate::primitives::dtype::DType;
 
 /// Maximum head dimension.
 pub(super) const MAX_HEAD_DIM: u32 = 512;

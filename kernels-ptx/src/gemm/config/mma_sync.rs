@@ -1,13 +1,13 @@
 //! Configurations of the bf16 kernels with stages loaded through registers.
 
+use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::gemm::{Mainloop, TileConfig};
+
 use crate::gemm::layout::Major;
 use crate::gemm::smem_tile::{SmemLayout, SmemTile};
-use crate::primitives::dtype::DType;
 
 /// The tile of a block, and how its warps share it.
 pub(in crate::gemm) struct MmaConfig {
-    /// Suffix of the entry name.
-    pub(in crate::gemm) name: &'static str,
     /// Rows of c.
     pub(in crate::gemm) rows: u32,
     /// Columns of c.
@@ -22,27 +22,15 @@ pub(in crate::gemm) struct MmaConfig {
     pub(in crate::gemm) min_blocks_per_sm: u32,
 }
 
-/// All configurations.
-pub(in crate::gemm) const CONFIGS: [MmaConfig; 7] = [
-    MmaConfig::new("128x128", [128, 128], [2, 4]).with_stage([32, 1, 1]),
-    MmaConfig::new("64x64", [64, 64], [2, 2]).with_stage([32, 1, 3]),
-    MmaConfig::new("32x32", [32, 32], [1, 2]).with_stage([32, 1, 6]),
-    MmaConfig::new("32x64_sliced2", [32, 64], [1, 2]).with_stage([32, 2, 3]),
-    MmaConfig::new("32x32_sliced4", [32, 32], [1, 1]).with_stage([32, 4, 3]),
-    MmaConfig::new("32x16_sliced8", [32, 16], [1, 1]).with_stage([16, 8, 2]),
-    MmaConfig::new("16x16_sliced8", [16, 16], [1, 1]).with_stage([16, 8, 2]),
-];
-
 /// Stages in shared memory: one is loaded while the other is multiplied.
 pub(in crate::gemm) const STAGES: u32 = 2;
 
 impl MmaConfig {
-    const fn new(name: &'static str, [rows, columns]: [u32; 2], warps: [u32; 2]) -> Self {
-        Self { name, rows, columns, warps, tile_k: 16, slices: 1, min_blocks_per_sm: 1 }
-    }
-
-    const fn with_stage(self, [tile_k, slices, min_blocks_per_sm]: [u32; 3]) -> Self {
-        Self { tile_k, slices, min_blocks_per_sm, ..self }
+    /// The configuration of `tile`, if its mainloop is this one.
+    pub(in crate::gemm) fn new(tile: &TileConfig) -> Option<Self> {
+        let TileConfig { shape: [rows, columns], mainloop, min_blocks_per_sm } = *tile;
+        let Mainloop::MmaSync { warps, slice_k: tile_k, slices } = mainloop else { return None };
+        Some(Self { rows, columns, warps, tile_k, slices, min_blocks_per_sm })
     }
 
     /// Threads of a block.

@@ -1,15 +1,14 @@
 //! Configurations of the SIMT kernels, and the mapping of threads to elements of c.
 
+use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::gemm::{Mainloop, TileConfig};
 use retrograph_ptx::build::{Kernel, Value, Var};
 
 use crate::gemm::arith::div_const;
 use crate::gemm::loader::register_f32::KOuterTile;
-use crate::primitives::dtype::DType;
 
 /// The tile of a block, and how its threads share it.
 pub(in crate::gemm) struct SimtConfig {
-    /// Suffix of the entry name.
-    pub(in crate::gemm) name: &'static str,
     /// Rows of c.
     pub(in crate::gemm) rows: u32,
     /// Columns of c.
@@ -28,29 +27,15 @@ pub(in crate::gemm) struct SimtConfig {
     min_blocks_per_sm: u32,
 }
 
-/// All configurations.
-///
-/// Shared memory delivers 32 elements per clock to the 128 FMA units of an SM, so full throughput
-/// needs at least four products per element that a thread reads: 8 × 8 elements of c per thread
-/// reach that, 8 × 4 two thirds of it, 4 × 4 half.
-pub(in crate::gemm) const CONFIGS: [SimtConfig; 9] = [
-    SimtConfig::new("128x128", [128, 128], [8, 8]).with_stages([8, 1, 2, 2]),
-    SimtConfig::new("64x64", [64, 64], [8, 4]).with_stages([16, 1, 2, 4]),
-    SimtConfig::new("32x32", [32, 32], [4, 4]).with_stages([16, 1, 2, 8]),
-    SimtConfig::new("128x128_sliced2", [128, 128], [16, 8]).with_stages([8, 2, 2, 1]),
-    SimtConfig::new("64x64_sliced4", [64, 64], [16, 8]).with_stages([8, 4, 2, 2]),
-    SimtConfig::new("64x32_sliced4", [64, 32], [8, 8]).with_stages([8, 4, 2, 3]),
-    SimtConfig::new("32x32_sliced8", [32, 32], [8, 4]).with_stages([16, 8, 1, 2]),
-    SimtConfig::new("32x16_sliced16", [32, 16], [8, 4]).with_stages([8, 16, 1, 2]),
-    SimtConfig::new("16x16_sliced16", [16, 16], [4, 4]).with_stages([16, 16, 1, 2]),
-];
-
 impl SimtConfig {
-    const fn new(name: &'static str, [rows, columns]: [u32; 2], thread: [u32; 2]) -> Self {
-        let [thread_rows, thread_columns] = thread;
-        let (tile_k, slices, stages, min_blocks_per_sm) = (0, 1, 1, 1);
-        Self {
-            name,
+    /// The configuration of `tile`, if its mainloop is this one.
+    pub(in crate::gemm) fn new(tile: &TileConfig) -> Option<Self> {
+        let TileConfig { shape: [rows, columns], mainloop, min_blocks_per_sm } = *tile;
+        let Mainloop::Simt { thread_tile, slice_k: tile_k, slices, stages } = mainloop else {
+            return None;
+        };
+        let [thread_rows, thread_columns] = thread_tile;
+        Some(Self {
             rows,
             columns,
             thread_rows,
@@ -59,11 +44,7 @@ impl SimtConfig {
             slices,
             stages,
             min_blocks_per_sm,
-        }
-    }
-
-    const fn with_stages(self, [tile_k, slices, stages, min_blocks_per_sm]: [u32; 4]) -> Self {
-        Self { tile_k, slices, stages, min_blocks_per_sm, ..self }
+        })
     }
 
     /// Threads of a slice, along M and N.

@@ -3,6 +3,7 @@
 //! In shared memory operands keep their orientation in global memory; `ldmatrix` transposes if
 //! necessary.
 
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Shared};
@@ -17,7 +18,6 @@ use crate::gemm::mainloop::mma_sync::{FragmentLoader, multiply};
 use crate::gemm::mainloop::register_staged::RegisterStaged;
 use crate::gemm::params::GemmParams;
 use crate::gemm::smem_tile::{BlockOperand, SmemTile};
-use crate::primitives::dtype::DType;
 
 /// The entry for one configuration, layout and type of b.
 pub(in crate::gemm) fn entry(

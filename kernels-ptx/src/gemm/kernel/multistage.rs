@@ -15,15 +15,16 @@
 //! **Limits.** Rows of operands start at multiples of 16 bytes, and their length is a multiple of
 //! 16 bytes.
 
+use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::gemm::{GemmImage, TileConfig};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Shared, Value};
 
-use crate::gemm::Operands;
 use crate::gemm::accumulator::{AccFragment, WarpTile, accumulators};
-use crate::gemm::config::multistage::{MultistageConfig, configs};
+use crate::gemm::config::multistage::MultistageConfig;
 use crate::gemm::epilogue::{Epilogue, SliceSums};
-use crate::gemm::layout::Major;
+use crate::gemm::layout::{Major, majors};
 use crate::gemm::loader::cp_async::CpAsyncLoader;
 use crate::gemm::loader::nf4::{self, Nf4Loader};
 use crate::gemm::loader::vector::OperandFormat;
@@ -31,41 +32,15 @@ use crate::gemm::mainloop::multistage::Multistage;
 use crate::gemm::mainloop::{mma_sync, tf32x3, wgmma, wgmma_tf32x3};
 use crate::gemm::params::GemmParams;
 use crate::gemm::smem_tile::{BlockOperand, SmemLayout, SmemTile};
-use crate::primitives::dtype::DType;
-
-/// The entries of `image`, one per configuration.
-pub(in crate::gemm) fn entries(
-    (target, image): (SmTarget, &str),
-    operands: Operands,
-) -> impl Iterator<Item = Entry> {
-    kernels(target, operands).map(move |kernel| kernel.entry(&kernel.name(image)))
-}
-
-/// The dynamic shared memory, in bytes, of each entry of `image`.
-pub(in crate::gemm) fn smem_bytes(
-    (target, image): (SmTarget, &str),
-    operands: Operands,
-) -> impl Iterator<Item = (String, u32)> {
-    kernels(target, operands).map(move |kernel| (kernel.name(image), kernel.smem_bytes()))
-}
-
-/// The kernels that `target` supports.
-fn kernels(
-    target: SmTarget,
-    (majors, b_dtype): Operands,
-) -> impl Iterator<Item = MultistageKernel> {
-    configs(b_dtype)
-        .iter()
-        .map(move |config| MultistageKernel { target, config, majors, b_dtype })
-        .filter(|kernel| kernel.stages()[1] > 0)
-}
 
 /// What one entry is generated for.
 #[derive(Clone, Copy)]
 pub(in crate::gemm) struct MultistageKernel {
     pub(in crate::gemm) target: SmTarget,
-    pub(in crate::gemm) config: &'static MultistageConfig,
+    pub(in crate::gemm) config: MultistageConfig,
     majors: [Major; 2],
+    /// The element type in shared memory.
+    smem_dtype: DType,
     pub(in crate::gemm) b_dtype: DType,
 }
 
@@ -81,17 +56,16 @@ pub(in crate::gemm) fn align_for_swizzle<'k>(
 }
 
 impl MultistageKernel {
-    /// The name of the entry in `image`.
-    fn name(self, image: &str) -> String {
-        self.config.entry_name(image, self.b_dtype)
-    }
-
-    /// The element type in shared memory.
-    fn smem_dtype(self) -> DType {
-        match self.b_dtype {
-            DType::F32 => DType::F32,
-            DType::Bf16 | DType::Nf4 => DType::Bf16,
-        }
+    /// The kernel for `tile` in `image`, if `target` supports it.
+    pub(in crate::gemm) fn new(
+        target: SmTarget,
+        image: &GemmImage,
+        tile: &TileConfig,
+    ) -> Option<Self> {
+        let config = MultistageConfig::new(tile)?;
+        let (majors, smem_dtype, b_dtype) = (majors(image.layout), image.compute, image.b);
+        let kernel = Self { target, config, majors, smem_dtype, b_dtype };
+        (kernel.stages()[1] > 0).then_some(kernel)
     }
 
     /// Elements of a stage along K, and number of stages.
@@ -115,7 +89,7 @@ impl MultistageKernel {
     }
 
     fn is_wgmma_tf32x3(self) -> bool {
-        self.has_wgmma() && self.smem_dtype() == DType::F32
+        self.has_wgmma() && self.smem_dtype == DType::F32
     }
 
     /// Threads that multiply.
@@ -131,7 +105,7 @@ impl MultistageKernel {
             tile_k: self.stages()[0],
             threads: if tf32x3 { wgmma_tf32x3::PRODUCER_THREADS } else { self.threads() },
             major: self.majors[operand],
-            dtype: self.smem_dtype(),
+            dtype: self.smem_dtype,
             layout: match self.has_wgmma() && !tf32x3 {
                 true => SmemLayout::Swizzled,
                 false => SmemLayout::Padded,
@@ -141,7 +115,7 @@ impl MultistageKernel {
 
     /// The tile of a warp in c, and its accumulators.
     fn accumulators<'k>(self, k: &Kernel<'k>) -> (WarpTile<'k>, Vec<Vec<AccFragment<'k>>>) {
-        let MultistageConfig { tile: [rows, columns], warps, .. } = *self.config;
+        let MultistageConfig { tile: [rows, columns], warps, .. } = self.config;
         if self.has_wgmma() {
             let rows = rows / (self.threads() / wgmma::THREADS);
             (WarpTile::of_warpgroup(k, rows), accumulators(k, [rows / 4, columns]))
@@ -197,7 +171,8 @@ impl MultistageKernel {
         self.stage_words().iter().sum::<u32>() * self.stages()[1] * 4 + alignment
     }
 
-    fn entry(self, name: &str) -> Entry {
+    /// The entry `name`.
+    pub(in crate::gemm) fn entry(self, name: &str) -> Entry {
         let Self { target, config, .. } = self;
         if self.is_wgmma_tf32x3() {
             return wgmma_tf32x3::entry(self, name);
@@ -206,7 +181,7 @@ impl MultistageKernel {
         Kernel::build(name, |k| {
             k.max_threads(self.threads());
             k.min_blocks(config.min_blocks_per_sm);
-            let params = GemmParams::declare(k, [self.smem_dtype(), self.b_dtype]);
+            let params = GemmParams::declare(k, [self.smem_dtype, self.b_dtype]);
             let origin = params.tile_origin(k, config.tile);
             let (loaders, nf4_loader) = self.loaders(k, self.block_operands(&params, origin));
             let (warp_tile, acc) = self.accumulators(k);
@@ -225,7 +200,7 @@ impl MultistageKernel {
                 async_mma,
             };
             self.run(&mainloop, &params, (&warp_tile, &acc));
-            let bf16_target = (self.smem_dtype() == DType::Bf16).then_some(target);
+            let bf16_target = (self.smem_dtype == DType::Bf16).then_some(target);
             let epilogue = Epilogue { kernel: *k, bf16_target, params, origin };
             if async_mma {
                 self.write_through_smem(&epilogue, smem.reinterpret(), (&warp_tile, &acc));
@@ -246,7 +221,7 @@ impl MultistageKernel {
     ) {
         let (k, target, tile_k) = (&mainloop.kernel, self.target, mainloop.tile_k);
         let tiles = self.tiles();
-        match self.smem_dtype() {
+        match self.smem_dtype {
             DType::Bf16 if mainloop.async_mma => {
                 let warpgroup_offset = wgmma::warpgroup_offset(k, acc);
                 mainloop.run(params, |stage, overlap| {
@@ -274,7 +249,7 @@ impl MultistageKernel {
                     tf32x3::multiply((k, target), tile_k, (&loaders, stage), acc);
                 });
             }
-            DType::Nf4 => unreachable!("NF4 is dequantized to bf16"),
+            other => unreachable!("no tensor-core kernel multiplies {other}"),
         }
     }
 

@@ -1,5 +1,6 @@
 //! f32 GEMM by fused multiply-adds (SIMT), with stages loaded through registers.
 
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Shared, Value, Var};
 
@@ -11,7 +12,6 @@ use crate::gemm::loader::vector::OperandFormat;
 use crate::gemm::mainloop::register_staged::RegisterStaged;
 use crate::gemm::mainloop::simt::multiply;
 use crate::gemm::params::GemmParams;
-use crate::primitives::dtype::DType;
 
 /// The entry for one configuration, layout and type of b.
 pub(in crate::gemm) fn entry(

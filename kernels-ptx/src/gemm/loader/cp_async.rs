@@ -4,13 +4,13 @@
 //! that doesn't depend on the stage is computed once; where possible, each copy costs one addition
 //! and one comparison ([`FirstCopy`]).
 
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
 use crate::gemm::arith::div_const;
 use crate::gemm::layout::Major;
 use crate::gemm::smem_tile::{BlockOperand, CHUNK_BYTES, SmemLayout};
-use crate::primitives::dtype::DType;
 
 /// One thread's share of copying an operand: the same chunk of several lines.
 pub(in crate::gemm) struct CpAsyncLoader<'k> {

@@ -3,6 +3,7 @@
 //! The instructions of a stage form one group. Between them, threads do the loading work of later
 //! stages, a slot at a time; after them they wait for the group of the previous stage.
 
+use retrograph_kernel_abi::gemm::WGMMA_BLOCK_K;
 use retrograph_ptx::build::{Kernel, Line, Shared, Swizzled, Value, Var};
 
 use super::multistage::OVERLAP_SLOTS;
@@ -16,7 +17,7 @@ pub(in crate::gemm) const THREADS: u32 = 128;
 const ROWS: u32 = 64;
 const STEPS: u32 = 16;
 /// Elements of a stage along K.
-pub(in crate::gemm) const TILE_K: u32 = 64;
+pub(in crate::gemm) const TILE_K: u32 = WGMMA_BLOCK_K;
 const _: () = assert!(TILE_K / STEPS == OVERLAP_SLOTS, "one slot after each step");
 
 /// The offset in words of this warpgroup's rows in a tile of a. Broadcast within the warp, so that

@@ -58,7 +58,9 @@ pub(in crate::gemm) fn words(kernel: MultistageKernel) -> u32 {
 
 /// Threads of a block.
 fn threads(kernel: MultistageKernel) -> u32 {
-    kernel.threads() + PRODUCER_THREADS * PRODUCER_GROUPS
+    let producers = PRODUCER_THREADS * PRODUCER_GROUPS;
+    assert_eq!(producers, kernel.config.wgmma_producers, "the launch has every producer thread");
+    kernel.threads() + producers
 }
 
 /// Blocks that fit on an SM, limited by shared memory.
