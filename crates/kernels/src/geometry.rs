@@ -26,14 +26,9 @@ pub(crate) fn row_threads(width: u32) -> u32 {
     width.div_ceil(4).clamp(1, 256).next_power_of_two().max(32)
 }
 
-/// Whether kernels for `target` multiply with `wgmma`.
-pub(crate) fn has_wgmma(target: SmTarget) -> bool {
-    target == SmTarget::exact(90)
-}
-
 /// Whether a block has at most 64 KiB of shared memory on `target`.
 pub(crate) fn has_little_shared_memory(target: SmTarget) -> bool {
-    target.number < 80
+    target.features().smem_bytes_per_block <= 64 << 10
 }
 
 #[cfg(test)]

@@ -113,5 +113,5 @@ pub fn dynamic_shared(entry: &str, target: SmTarget) -> u32 {
 ///
 /// [`Access::ReadBeforeWait`]: crate::Access::ReadBeforeWait
 pub fn supports_pdl(target: SmTarget) -> bool {
-    target.number >= 90
+    target.features().pdl
 }

@@ -9,7 +9,6 @@ use retrograph_kernel_abi::gemm::{
 };
 
 use super::GemmProblem;
-use crate::geometry::has_wgmma;
 use crate::images::dynamic_shared;
 use crate::{DType, Dispatch, SmTarget};
 
@@ -223,7 +222,7 @@ impl TileTable {
 pub(crate) fn dispatch(problem: &GemmProblem, target: SmTarget, image: &GemmImage) -> Dispatch {
     let table = TileTable::new(image.compute, [image.a, image.b]);
     let vectorized = problem.vectorized || table.needs_vectorized_rows();
-    let wgmma = has_wgmma(target);
+    let wgmma = target.features().wgmma;
     let product = Product { problem: GemmProblem { vectorized, ..*problem }, wgmma };
     let (index, tile) = table.select(product);
     let entry = image.entries[index];
