@@ -46,7 +46,8 @@ mod sampling;
 /// Builds one image for one SM target.
 type Build = fn(SmTarget) -> Module;
 
-/// Every image except GEMM: its name and what builds it. One line each, in alphabetical order.
+/// Every image except those of GEMM, which `retrograph-kernel-abi` lists: name and builder, in
+/// alphabetical order.
 const IMAGES: &[(&str, Build)] = &[
     ("adamw", optimizer::adamw::module),
     ("add", elementwise::add::module),

@@ -4,9 +4,9 @@
 //! types, parameter lists, flag bits, tile shapes and entry names. This crate declares each of them
 //! once.
 //!
-//! A parameter list is a struct that [`parameters!`] makes. The source declares its parameters by
-//! [`Declare`], the launch fills a field for each of them. A parameter that one side forgets is a
-//! compile error.
+//! A parameter list is a struct that the macro `parameters!` makes. The source declares its
+//! parameters by [`Declare`], the launch fills a field for each of them. A parameter that one side
+//! forgets is a compile error.
 //!
 //! ```
 //! use retrograph_kernel_abi::gemm::{GemmFlags, GemmParameters, NT};
