@@ -43,9 +43,6 @@ pub(crate) fn of(error: &Error) -> String {
         }
         Error::Model(HubError::NoChatTemplate) => "--model gives the model directory".to_owned(),
         Error::PromptTooLong { .. } => "--max-length sets the tokens of both".to_owned(),
-        Error::Model(HubError::TooLong { .. }) => {
-            "--seq, or --max-length of `generate`, sets the tokens".to_owned()
-        }
         Error::OutOfMemory { reduce, .. } => reduced(*reduce).to_owned(),
         Error::NotFinite { .. }
         | Error::HeldOutNotFinite { .. }
