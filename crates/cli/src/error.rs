@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use retrograph_finetune::{Error, HubError};
+
 use crate::hints;
 
 /// An error that ends the program.
@@ -10,6 +12,9 @@ pub(crate) enum CliError {
     /// The run failed.
     #[error("{error}{hint}", error = .0, hint = hints::of(.0))]
     Finetune(#[from] retrograph_finetune::Error),
+    /// The sequences of training or evaluation do not fit the context of the model.
+    #[error("{0}\nhint: --seq sets the tokens of a sequence")]
+    SequenceTooLong(retrograph_finetune::Error),
     /// Several outputs failed, or the run and outputs before.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\nerror: "))]
     Several(Vec<CliError>),
@@ -97,6 +102,14 @@ pub(crate) enum CliError {
 }
 
 impl CliError {
+    /// An error of a command whose sequences `--seq` sets.
+    pub(crate) fn of_sequences(error: retrograph_finetune::Error) -> Self {
+        match error {
+            Error::Model(HubError::TooLong { .. }) => Self::SequenceTooLong(error),
+            error => error.into(),
+        }
+    }
+
     /// `what` could not be written to `path`.
     pub(crate) fn write(what: &'static str, path: &Path, why: impl ToString) -> Self {
         Self::Write { what, path: path.to_owned(), why: why.to_string() }

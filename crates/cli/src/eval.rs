@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &EvalArguments) -> Result<Outcome, CliError> {
     trained.show();
     config.validate()?;
     if let Some(base) = &base {
-        base.require_seq(config.seq)?;
+        base.require_seq(config.seq).map_err(CliError::of_sequences)?;
     }
     data::require_vocab(&split, &config)?;
     let data = &split.training;

@@ -145,7 +145,7 @@ fn plan(
     let mut plan = Plan::new(config, options)?;
     if let Some(base) = base {
         fact("base", base.path().display());
-        plan = plan.with_base(base)?;
+        plan = plan.with_base(base).map_err(CliError::of_sequences)?;
     }
     if held_out {
         plan = plan.with_held_out()?;

@@ -31,7 +31,8 @@ pub(crate) fn run(arguments: &InspectArguments) -> Result<Outcome, CliError> {
         config.mode = Mode::Lora(adapter.lora());
     }
     let options = TrainerOptions { step: arguments.division.step(), ..TrainerOptions::default() };
-    let plan = Plan::new(&config, options)?.with_base(model)?;
+    let plan = Plan::new(&config, options)?;
+    let plan = plan.with_base(model).map_err(CliError::of_sequences)?;
     screen::run(&config);
     screen::batch(&config, plan.step_pass().division);
     screen::need(plan.memory());
