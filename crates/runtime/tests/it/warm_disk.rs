@@ -43,8 +43,8 @@ fn a_file_that_is_cut_off_of_another_format_or_tampered_with_is_never_loaded() {
     warm_two(&device, on_disk(&path)).unwrap();
     let good: Vec<Vec<u8>> = files(&path).iter().map(|file| fs::read(file).unwrap()).collect();
     let damages: [(&str, Damage<'_>); 6] = [
-        ("no bundle", &|_| Vec::new()),
-        ("no bundle", &|_| b"something else".to_vec()),
+        ("is not a bundle", &|_| Vec::new()),
+        ("is not a bundle", &|_| b"something else".to_vec()),
         ("ends after 20 of 48 bytes", &|good| good[..20].to_vec()),
         ("bytes; copy it again", &|good| good[..good.len() - 1].to_vec()),
         ("the code of", &|good| changed(good, good.len() - 2)),
