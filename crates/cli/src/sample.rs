@@ -29,10 +29,6 @@ impl Sample {
         let sampling = Sampling { temperature: output.temperature, seed, ..Sampling::greedy() };
         sampling.validate()?;
         let tokens = output.sample;
-        if u32::try_from(tokens).is_err() {
-            let (value, rule) = (tokens.to_string(), "below 2^32".to_owned());
-            return Err(Error::InvalidConfig { field: "sample", value, rule }.into());
-        }
         let prompt = match &output.prompt {
             Some(prompt) => {
                 let start = tokenizer.start().into_iter();

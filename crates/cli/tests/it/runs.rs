@@ -105,7 +105,7 @@ fn measuring_works_on_the_simulated_driver() {
     assert!(done.out.contains("SIMULATED"), "{}", done.out);
     let results = json(&place.path("bench.json"));
     let measurements = results["measurements"].as_array().unwrap();
-    assert_eq!(measurements.len(), 8);
+    assert_eq!(measurements.len(), 6, "two sizes by eager, capture and manual");
     assert!(measurements.iter().all(|one| one["last_loss"].as_f64().is_some()));
     for one in measurements {
         let bytes = |name: &str| one["memory"][name].as_u64().unwrap();

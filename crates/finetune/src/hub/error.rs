@@ -218,10 +218,22 @@ impl HubError {
     }
 
     pub(crate) fn json(path: &Path, why: impl ToString) -> Self {
-        Self::Json { path: path.to_owned(), why: why.to_string() }
+        Self::Json { path: path.to_owned(), why: shortened(why.to_string()) }
     }
 
     pub(super) fn damaged(path: &Path, why: impl ToString) -> Self {
-        Self::Damaged { path: path.to_owned(), why: why.to_string() }
+        Self::Damaged { path: path.to_owned(), why: shortened(why.to_string()) }
     }
+}
+
+/// Characters of a reason that a message repeats: libraries quote whole values of a file.
+const REASON_CHARACTERS: usize = 2000;
+
+/// The beginning of a long reason.
+fn shortened(mut why: String) -> String {
+    if let Some((end, _)) = why.char_indices().nth(REASON_CHARACTERS) {
+        why.truncate(end);
+        why.push('…');
+    }
+    why
 }
