@@ -157,7 +157,10 @@ impl Launcher {
         });
         let geometry = LaunchGeometry { shared_bytes, ..LaunchGeometry::linear(1, threads) };
         let launch = KernelLaunch { function, geometry, arguments: &arguments };
-        // SAFETY: the arguments are those of the kernel, whose sizes bound what it touches, and the
+        // Kernels before may have written to it, and some read addresses from it.
+        // SAFETY: the range is that of the scratch memory, which outlives the fill.
+        unsafe { self.stream.fill_u32(self.scratch.address(), 0, SCRATCH_BYTES / 4)? };
+        // SAFETY: the arguments are those of the kernel, whose sizes bound its accesses, and the
         // scratch memory lives until the stream was waited for.
         let launched = unsafe { self.stream.launch(&launch) };
         let outcome = launched.and_then(|()| self.stream.synchronize());
