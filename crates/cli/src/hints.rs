@@ -72,7 +72,7 @@ fn reduced(reduce: Reduce) -> &'static str {
     }
 }
 
-/// The options of a run that is to be resumed, for the `saved` fields that differ.
+/// The options with which the saved run was started, for the `saved` fields that differ.
 fn mismatch(what: &str, saved: &str) -> String {
     let option = |field: &str| OPTIONS.iter().find(|(known, _)| *known == field);
     if what.starts_with("base model") {

@@ -13,8 +13,8 @@ use signal_hook::low_level;
 
 use crate::error::CliError;
 
-/// Some supervisors signal both the program and its process group, as `timeout` does. A signal that
-/// comes within so many milliseconds of the first is the same request.
+/// Milliseconds after the first signal in which another one counts as the same request: `timeout`
+/// signals both the program and its process group.
 const SAME_REQUEST_MS: u64 = 100;
 /// What shells add to the number of the signal that ended a program.
 const BY_SIGNAL: i32 = 128;

@@ -27,8 +27,7 @@ pub(crate) struct Results<'a> {
 }
 
 impl Results<'_> {
-    /// Measures the step and draws it, as far as that was asked for. Training begins behind it as
-    /// if nothing had been measured.
+    /// Profiles and draws the step if requested. Training then starts from an unchanged state.
     pub(crate) fn picture(&mut self, trainer: &mut Trainer, data: &Data) -> Result<(), CliError> {
         let output = &self.arguments.output;
         let mut profile = None;
