@@ -250,7 +250,7 @@ impl<'k> LoopPosition<'k> {
     fn sources(&self, params: &Params<'k>) -> [HeadRows<'k>; 2] {
         let head = self.head.get();
         params.streamed.map(|first| {
-            let offset = head.mul_add(params.head_dim, first.offset);
+            let offset = head.mad_lo(params.head_dim, first.offset);
             HeadRows { offset, ..first }
         })
     }

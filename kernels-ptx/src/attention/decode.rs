@@ -102,7 +102,7 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
             k.range((lane & 3) * CACHE_LINE, bytes_of_head, 4 * CACHE_LINE, |byte| {
                 let byte = (j.mul_wide(width) << shift) + byte.cast::<u64>();
                 for row in [keys, values] {
-                    Ptr::<u32>::from_address(row + byte).prefetch();
+                    Ptr::<u32>::from_address(row + byte).prefetch_l2();
                 }
             });
         });

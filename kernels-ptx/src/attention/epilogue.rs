@@ -70,8 +70,8 @@ impl<'k> Epilogue<'k> {
             let (rows, step) = (self.config.block_rows(), self.config.threads() / across);
             k.range(first, (to.rows - self.start).min(rows), step, |row| {
                 let vec4 = scaled(address(row, column).load_vec4(0), factor);
-                base.store_vec4(row.mul_add(to.stride, offset), vec4);
-                self.write_bf16((self.start + row).mul_add(to.stride, offset), vec4);
+                base.store_vec4(row.mad_lo(to.stride, offset), vec4);
+                self.write_bf16((self.start + row).mad_lo(to.stride, offset), vec4);
             });
         });
         k.barrier();
@@ -94,7 +94,7 @@ impl<'k> Epilogue<'k> {
                     k.when((column + j * 16).lt(self.head_dim), || {
                         let vec4 = scaled(vec4, factor);
                         base.store_vec4(j * 16, vec4);
-                        let index = row.mul_add(to.stride, to.offset + column + j * 16);
+                        let index = row.mad_lo(to.stride, to.offset + column + j * 16);
                         self.write_bf16(index, vec4);
                     });
                 }

@@ -49,7 +49,7 @@ impl<'k> WarpMma<'k> {
                 for j in 1..b.rows / 8 {
                     word = fragment.eq(j).select(word_of(j as usize), word);
                 }
-                k.shuffle_index(word, lane)
+                k.shfl_idx(word, lane)
             };
             let rows = [0, 1].map(|row| match self.config.dtype {
                 DType::F32 => {

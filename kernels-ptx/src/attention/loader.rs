@@ -124,9 +124,9 @@ impl<'k> TileLoader<'k> {
             let (bytes, addresses) = (self.inside.select(16, 0), self.addresses_in(load));
             let column = self.inside.select(self.column, 0);
             self.for_each(load, column, |i, from| {
-                self.address_of(&addresses, i).copy_async(from, bytes);
+                self.address_of(&addresses, i).cp_async(from, bytes);
             });
-            return self.kernel.commit_copies();
+            return self.kernel.cp_async_commit_group();
         }
         self.kernel.when(self.inside, || {
             self.for_each(load, self.column, |i, from| {
@@ -146,11 +146,11 @@ impl<'k> TileLoader<'k> {
         let last = source.rows - 1;
         let first = (start + self.row).min(last);
         let remaining = last - first;
-        let first_index = first.mul_add(source.stride, source.offset + column);
+        let first_index = first.mad_lo(source.stride, source.offset + column);
         for i in 0..TILE_ROWS / self.row_step() {
             let index = match i {
                 0 => first_index,
-                _ => remaining.min(i * self.row_step()).mul_add(source.stride, first_index),
+                _ => remaining.min(i * self.row_step()).mad_lo(source.stride, first_index),
             };
             body(i, source.base.at(index));
         }
@@ -174,7 +174,7 @@ impl<'k> TileLoader<'k> {
         if self.addresses.is_empty() {
             self.load_in_loop(load);
         } else if self.uses_cp_async() {
-            self.kernel.wait_copies(0);
+            self.kernel.cp_async_wait_group(0);
         } else {
             let addresses = self.addresses_in(load);
             for (i, vec4) in (0..).zip(&self.vec4s) {
@@ -196,7 +196,7 @@ impl<'k> TileLoader<'k> {
             _ => (self.column >> 3, (self.column >> 1) & 2),
         };
         let within = ((chunk ^ (row & 7)) << 2) + within;
-        self.smem.at(row.mul_add(self.config.row_words(), within))
+        self.smem.at(row.mad_lo(self.config.row_words(), within))
     }
 
     fn store_vec4(&self, to: Shared<'k, u32>, vec4: [Value<'k, f32>; 4]) {
@@ -215,7 +215,7 @@ impl<'k> TileLoader<'k> {
             self.kernel.when(self.inside, || {
                 let row = (start + row).min(source.rows - 1);
                 let column = source.offset + self.column;
-                let loaded = source.base.load_vec4(row.mul_add(source.stride, column));
+                let loaded = source.base.load_vec4(row.mad_lo(source.stride, column));
                 vec4.iter().zip(loaded).for_each(|(var, value)| var.set(value));
             });
             self.store_vec4(self.address(row).at(first), vec4.map(Var::get));

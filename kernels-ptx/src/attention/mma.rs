@@ -99,7 +99,7 @@ impl<'k> WarpMma<'k> {
         transposed: bool,
     ) -> [Value<'k, u32>; 4] {
         let offset = first + step / 4 * PERIOD;
-        chunk_pairs[step as usize % 4].offset(offset.into()).load_matrices(transposed)
+        chunk_pairs[step as usize % 4].offset(offset.into()).ldmatrix_x4(transposed)
     }
 
     /// `acc += a·bᵀ`, for the warp's 16 rows of `a` and all rows of `b`.
@@ -209,12 +209,12 @@ impl<'k> WarpMma<'k> {
         assert_eq!(b.len(), acc.len(), "an operand of b for each fragment");
         let k = &self.kernel;
         if self.config.dtype != DType::F32 {
-            return b.iter().zip(acc).for_each(|(b, acc)| k.multiply_bf16(a[0], b[0], *acc));
+            return b.iter().zip(acc).for_each(|(b, acc)| k.mma_m16n8k16_bf16(a[0], b[0], *acc));
         }
         // The smallest products first: lo·hi', hi·lo', hi·hi'.
         for (a_part, b_part) in [(1, 0), (0, 1), (0, 0)] {
             for (b, acc) in b.iter().zip(acc) {
-                k.multiply_tf32(a[a_part], b[b_part], *acc);
+                k.mma_m16n8k8_tf32(a[a_part], b[b_part], *acc);
             }
         }
     }

@@ -51,7 +51,7 @@ impl<'k> OnlineSoftmax<'k> {
         combine: impl Fn(Value<'k, f32>, Value<'k, f32>) -> Value<'k, f32>,
     ) -> Value<'k, f32> {
         [2, 1].into_iter().fold(value, |value, mask| {
-            let other = self.kernel.shuffle_xor(value, mask);
+            let other = self.kernel.shfl_bfly(value, mask);
             combine(value, other)
         })
     }

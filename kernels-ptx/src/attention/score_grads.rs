@@ -55,7 +55,7 @@ impl<'a, 'k> ScoreGrads<'a, 'k> {
                 QueryStats::Rows(pairs) => *pairs,
                 QueryStats::Columns(stats) => [0, 1].map(|next| {
                     let lane = first + (j * 8 + next);
-                    stats.map(|var| self.kernel.shuffle_index(var.get(), lane))
+                    stats.map(|var| self.kernel.shfl_idx(var.get(), lane))
                 }),
             };
             for (index, (score, grad)) in scores.iter().zip(grads).enumerate() {
@@ -78,7 +78,7 @@ fn query_stats<'k>(
     query: Value<'k, u32>,
 ) -> [Value<'k, f32>; 2] {
     let seq = params.seq;
-    let index = head.mul_add(seq, query.min(seq - 1));
+    let index = head.mad_lo(seq, query.min(seq - 1));
     let [lse, delta] = params.query_stats.at(index).reinterpret::<f32>().load_vec2(0);
     [query.lt(seq).select(lse, f32::INFINITY), delta]
 }

@@ -75,6 +75,6 @@ impl<'k> Search<'k> {
         k.when(position.lt(end), || {
             found.set(self.tokens.load(position).eq(self.token).select(1, 0));
         });
-        k.ballot(found.get().ne(0))
+        k.vote_ballot(found.get().ne(0))
     }
 }

@@ -66,7 +66,7 @@ impl<'k> Epilogue<'k> {
         let k = self.kernel;
         let (row, column) = (self.origin[0] + row, self.origin[1] + column);
         k.when(row.lt(self.params.m) & column.lt(self.params.n), || {
-            let index = row.mul_add(self.params.c.leading_dim, column);
+            let index = row.mad_lo(self.params.c.leading_dim, column);
             let write_f32 = || {
                 k.when_else(
                     self.params.c.vectorized,

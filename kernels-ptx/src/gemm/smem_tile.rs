@@ -33,10 +33,10 @@ pub(super) struct SmemTile {
 pub(super) enum SmemLayout {
     /// Consecutive runs with padding, for `ldmatrix` and scalar loads.
     Padded,
-    /// 128-byte lines with the 128-byte swizzle of `wgmma` descriptors
-    /// ([`Swizzled`](retrograph_ptx::build::Swizzled)). `tile_k` is 64, so a line holds a whole run
-    /// of a K-major tile. Longer runs of an MN-major tile are cut into lines of 64 elements: first
-    /// the first line of every run, then the second, and so on.
+    /// 128-byte lines with the 128-byte swizzle of a `wgmma`
+    /// [`MatrixDescriptor`](retrograph_ptx::build::MatrixDescriptor). `tile_k` is 64, so a line
+    /// holds a whole run of a K-major tile. Longer runs of an MN-major tile are cut into lines of
+    /// 64 elements: first the first line of every run, then the second, and so on.
     Swizzled,
 }
 
@@ -188,8 +188,8 @@ impl<'k> TileCoord<'k> {
         let k_index = k_start + self.k_offset;
         let (inside, k_index) = (k_index.le(self.last_k), k_index.min(self.last_k));
         let index = match self.major {
-            Major::K => self.position.mul_add(self.leading_dim, k_index),
-            Major::Mn => k_index.mul_add(self.leading_dim, self.position),
+            Major::K => self.position.mad_lo(self.leading_dim, k_index),
+            Major::Mn => k_index.mad_lo(self.leading_dim, self.position),
         };
         (index, self.in_extent.map_or(inside, |in_extent| inside & in_extent))
     }

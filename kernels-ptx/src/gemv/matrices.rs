@@ -155,7 +155,7 @@ impl<'k> Matrices<'k> {
             let stride_bytes = (*next_bytes / k.nctaid_x()) & !(CACHE_LINE - 1);
             k.when(stride_bytes.ne(0), || {
                 let from = next.reinterpret::<u32>().at((stride_bytes * k.ctaid_x()) >> 2);
-                from.prefetch_run(stride_bytes.min(MAX_PREFETCH_BYTES));
+                from.cp_async_bulk_prefetch_l2(stride_bytes.min(MAX_PREFETCH_BYTES));
             });
         });
     }

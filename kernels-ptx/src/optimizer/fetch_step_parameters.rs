@@ -68,7 +68,7 @@ fn entry() -> Entry {
         k.barrier();
         k.return_if(thread.ne(0));
         taken.store(0, next);
-        k.fence_system();
+        k.membar_sys();
         ring.store_volatile(0, next);
     })
 }

@@ -6,7 +6,7 @@ use retrograph_ptx::build::Value;
 /// Packs two floats as bf16 into one word, each rounded to nearest even; NaN stays NaN.
 pub(crate) fn pack<'k>(target: SmTarget, [low, high]: [Value<'k, f32>; 2]) -> Value<'k, u32> {
     if target.features().bf16_mma {
-        return low.pack_bf16(high);
+        return low.cvt_rn_bf16x2(high);
     }
     let round = |value: Value<'k, f32>| {
         let bits = value.bits();

@@ -193,9 +193,8 @@ impl<'k> Bf16Table<'k> {
     pub(crate) fn new(target: SmTarget, scale: Value<'k, f32>) -> Self {
         let pair = |values: &[f32]| pack(target, [values[0], values[1]].map(|value| scale * value));
         let pairs: Vec<_> = CODE_VALUES.chunks_exact(2).map(pair).collect();
-        let byte_plane = |selector: u32| {
-            [0, 2, 4, 6].map(|first| pairs[first].permute(pairs[first + 1], selector))
-        };
+        let byte_plane =
+            |selector: u32| [0, 2, 4, 6].map(|first| pairs[first].prmt(pairs[first + 1], selector));
         Self { bytes: [byte_plane(0x6420), byte_plane(0x7531)] }
     }
 
@@ -207,11 +206,10 @@ impl<'k> Bf16Table<'k> {
         let upper = ((codes >> 1) & 0x4444_4444) | 0x3210_3210;
         let [first, second] = [0, 16].map(|half| {
             let (lower, upper) = (lower >> half, upper >> half);
-            let [low, high] = self
-                .bytes
-                .map(|[a, b, c, d]| a.permute(b, lower).permute(c.permute(d, lower), upper));
+            let [low, high] =
+                self.bytes.map(|[a, b, c, d]| a.prmt(b, lower).prmt(c.prmt(d, lower), upper));
             // The first of two codes is in the upper half of its byte.
-            [low.permute(high, 0x4051), low.permute(high, 0x6273)]
+            [low.prmt(high, 0x4051), low.prmt(high, 0x6273)]
         });
         [first[0], first[1], second[0], second[1]]
     }

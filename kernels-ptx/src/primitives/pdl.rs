@@ -17,7 +17,7 @@ use retrograph_ptx::instructions::Opcode;
 /// Lets the next kernel start (`griddepcontrol.launch_dependents`), if the target has PDL.
 pub(crate) fn launch_dependents(k: &Kernel<'_>, target: SmTarget) {
     if target.features().pdl {
-        k.let_next_start();
+        k.griddepcontrol_launch_dependents();
     }
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn launch_dependents(k: &Kernel<'_>, target: SmTarget) {
 /// Every thread must execute it before its first store and before it returns.
 pub(crate) fn wait(k: &Kernel<'_>, target: SmTarget) {
     if target.features().pdl {
-        k.wait_for_kernels_in_front();
+        k.griddepcontrol_wait();
     }
 }
 

@@ -18,9 +18,9 @@ pub(crate) fn philox<'k>(
         let [a, b, c, d] = words;
         let key = [0, 1].map(|i| key[i] + STEPS[i].wrapping_mul(round));
         words = [
-            c.mul_high(FACTORS[1]) ^ b ^ key[0],
+            c.mul_hi(FACTORS[1]) ^ b ^ key[0],
             c * FACTORS[1],
-            a.mul_high(FACTORS[0]) ^ d ^ key[1],
+            a.mul_hi(FACTORS[0]) ^ d ^ key[1],
             a * FACTORS[0],
         ];
     }

@@ -113,8 +113,8 @@ impl<'k> Best<'k> {
 
     fn reduce_warp(&self, k: &Kernel<'k>) {
         for mask in [16, 8, 4, 2, 1] {
-            let score = k.shuffle_xor(self.score.get(), mask);
-            let token = k.shuffle_xor(self.token.get(), mask);
+            let score = k.shfl_bfly(self.score.get(), mask);
+            let token = k.shfl_bfly(self.token.get(), mask);
             self.update((score, token));
         }
     }

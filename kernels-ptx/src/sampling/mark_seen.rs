@@ -31,6 +31,6 @@ fn entry() -> Entry {
         let token = tokens.load(i);
         k.return_if(token.ge(vocab));
         // Atomic, because concurrent plain stores to one address are a data race.
-        seen.atomic_exchange(token, k.constant(1));
+        seen.atom_exch(token, k.constant(1));
     })
 }

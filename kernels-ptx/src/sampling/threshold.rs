@@ -153,7 +153,7 @@ impl<'k> Candidates<'k> {
                     k.when((start + lane as u32).lt(self.vocab), || {
                         k.when(!by_count, || sum.add_assign(weight(z, scale)));
                         k.when(z.ge(floor), || {
-                            let slot = self.count.atomic_add(0, k.constant(1));
+                            let slot = self.count.atom_add(0, k.constant(1));
                             k.when(slot.lt(LIST_CAPACITY), || self.list.store(slot, key(z)));
                         });
                     });
@@ -210,7 +210,7 @@ impl<'k> Candidates<'k> {
             self.for_each_candidate(|key| {
                 k.when((key & before).eq(found_prefix), || {
                     let bin = (key >> shift) & (BINS - 1);
-                    self.histogram.atomic_add(bin, weigh(key));
+                    self.histogram.atom_add(bin, weigh(key));
                 });
             });
             k.barrier();

@@ -31,13 +31,13 @@ pub(super) fn weight<'k>(
 pub(super) fn warp_sum<'k>(k: &Kernel<'k>, value: Value<'k, u64>) -> Value<'k, u64> {
     [16, 8, 4, 2, 1]
         .into_iter()
-        .fold(value, |sum, mask| sum + by_halves(sum, |half| k.shuffle_xor(half, mask)))
+        .fold(value, |sum, mask| sum + by_halves(sum, |half| k.shfl_bfly(half, mask)))
 }
 
 /// The inclusive prefix sum over the lanes. All lanes must participate.
 pub(super) fn warp_scan<'k>(k: &Kernel<'k>, value: Value<'k, u64>) -> Value<'k, u64> {
     [1, 2, 4, 8, 16].into_iter().fold(value, |sum, delta| {
-        let below = by_halves(sum, |half| k.shuffle_up(half, delta));
+        let below = by_halves(sum, |half| k.shfl_up(half, delta));
         sum + k.lane().ge(delta).select(below, 0)
     })
 }

@@ -39,30 +39,26 @@ macro_rules! atomics {
         impl<'k, T: AtomicScalar> $owner<'k, T> {
             /// Adds `value` to element `index` and gives what was there before.
             #[track_caller]
-            pub fn atomic_add(self, index: impl Index<'k>, value: Value<'k, T>) -> Value<'k, T> {
+            pub fn atom_add(self, index: impl Index<'k>, value: Value<'k, T>) -> Value<'k, T> {
                 self.at(index).location().atomic(Modifier::Add, &[value])
             }
 
             /// Sets element `index` to `value` and gives what was there before.
             #[track_caller]
-            pub fn atomic_exchange(
-                self,
-                index: impl Index<'k>,
-                value: Value<'k, T>,
-            ) -> Value<'k, T> {
+            pub fn atom_exch(self, index: impl Index<'k>, value: Value<'k, T>) -> Value<'k, T> {
                 self.at(index).location().atomic(Modifier::Exch, &[value])
             }
 
             /// Sets element `index` to `new` if its bits are those of `expected`, and gives what
             /// was there before.
             #[track_caller]
-            pub fn atomic_compare_exchange(
+            pub fn atom_cas(
                 self,
                 index: impl Index<'k>,
                 expected: impl Arg<'k, T>,
                 new: Value<'k, T>,
             ) -> Value<'k, T> {
-                let expected = expected.bring(new.kernel());
+                let expected = expected.into_value(new.kernel());
                 self.at(index).location().atomic(Modifier::Cas, &[expected, new])
             }
         }
@@ -71,14 +67,14 @@ macro_rules! atomics {
             /// Sets element `index` to the lesser of it and `value`, and gives what was there
             /// before.
             #[track_caller]
-            pub fn atomic_min(self, index: impl Index<'k>, value: Value<'k, T>) -> Value<'k, T> {
+            pub fn atom_min(self, index: impl Index<'k>, value: Value<'k, T>) -> Value<'k, T> {
                 self.at(index).location().atomic(Modifier::Min, &[value])
             }
 
             /// Sets element `index` to the greater of it and `value`, and gives what was there
             /// before.
             #[track_caller]
-            pub fn atomic_max(self, index: impl Index<'k>, value: Value<'k, T>) -> Value<'k, T> {
+            pub fn atom_max(self, index: impl Index<'k>, value: Value<'k, T>) -> Value<'k, T> {
                 self.at(index).location().atomic(Modifier::Max, &[value])
             }
         }

@@ -8,7 +8,7 @@ use crate::ast::{Guard, Immediate, LabelId, Modifier, Opcode, Operand};
 
 /// A barrier for some of the threads of a block.
 #[derive(Clone, Copy, Debug)]
-pub struct Barrier<'k> {
+pub struct NamedBarrier<'k> {
     /// Which one, from 1 to 15: 0 is that of [`Kernel::barrier`]. The same for all of a warp.
     pub id: Value<'k, u32>,
     /// How many threads come to it, a multiple of 32.
@@ -49,7 +49,8 @@ impl<'k> Kernel<'k> {
         step: impl Arg<'k, u32>,
         body: impl FnOnce(Value<'k, u32>),
     ) {
-        let (start, end, step) = (start.bring(*self), end.bring(*self), step.bring(*self));
+        let (start, end, step) =
+            (start.into_value(*self), end.into_value(*self), step.into_value(*self));
         let block = self.next_block();
         let head = self.label(format!("$range{block}_body"));
         let done = self.label(format!("$range{block}_end"));
@@ -110,26 +111,26 @@ impl<'k> Kernel<'k> {
     }
 
     /// Waits at a barrier until as many threads as it is for have been there, this one included,
-    /// here or with [`Kernel::arrive_at`] (`bar.sync`). What they wrote before is visible then, and
+    /// here or with [`Kernel::bar_arrive`] (`bar.sync`). What they wrote before is visible then, and
     /// the barrier begins anew.
     ///
     /// Where a `condition` is given, threads for which it is false go on; it must be the same for
     /// all of a warp.
     #[track_caller]
-    pub fn wait_at(&self, barrier: Barrier<'k>, condition: Option<Pred<'k>>) {
-        self.come_to(barrier, Modifier::Sync, condition);
+    pub fn bar_sync(&self, barrier: NamedBarrier<'k>, condition: Option<Pred<'k>>) {
+        self.bar(barrier, Modifier::Sync, condition);
     }
 
-    /// Counts at a barrier, and goes on: threads in [`Kernel::wait_at`] wait for this one
+    /// Counts at a barrier, and goes on: threads in [`Kernel::bar_sync`] wait for this one
     /// (`bar.arrive`).
     #[track_caller]
-    pub fn arrive_at(&self, barrier: Barrier<'k>, condition: Option<Pred<'k>>) {
-        self.come_to(barrier, Modifier::Arrive, condition);
+    pub fn bar_arrive(&self, barrier: NamedBarrier<'k>, condition: Option<Pred<'k>>) {
+        self.bar(barrier, Modifier::Arrive, condition);
     }
 
     #[track_caller]
-    fn come_to(&self, barrier: Barrier<'k>, does: Modifier, condition: Option<Pred<'k>>) {
-        let Barrier { id, threads } = barrier;
+    fn bar(&self, barrier: NamedBarrier<'k>, does: Modifier, condition: Option<Pred<'k>>) {
+        let NamedBarrier { id, threads } = barrier;
         assert!(threads.is_multiple_of(32), "whole warps come to a barrier");
         let threads = Operand::Immediate(Immediate::Integer(threads.into()));
         let (modifiers, operands) = (&[does], vec![id.operand(), threads]);
@@ -142,30 +143,30 @@ impl<'k> Kernel<'k> {
 
     /// Orders this thread's memory accesses before the fence before those after it, for every
     /// thread of the device (`membar.gl`).
-    pub fn fence_device(&self) {
+    pub fn membar_gl(&self) {
         let modifiers = &[Modifier::Gl];
         self.emit(Emit { opcode: Opcode::Membar, modifiers, types: &[], operands: Vec::new() });
     }
 
     /// The same for all observers, the host included (`membar.sys`).
-    pub fn fence_system(&self) {
+    pub fn membar_sys(&self) {
         let modifiers = &[Modifier::Sys];
         self.emit(Emit { opcode: Opcode::Membar, modifiers, types: &[], operands: Vec::new() });
     }
 
     /// Lets the kernels that start early behind this one start, as soon as every block has been
     /// here or has ended (`griddepcontrol.launch_dependents`, from sm_90 on).
-    pub fn let_next_start(&self) {
-        self.grid_control(Modifier::LaunchDependents);
+    pub fn griddepcontrol_launch_dependents(&self) {
+        self.griddepcontrol(Modifier::LaunchDependents);
     }
 
     /// Waits until the kernels in front are complete, and what they wrote is visible
     /// (`griddepcontrol.wait`, from sm_90 on).
-    pub fn wait_for_kernels_in_front(&self) {
-        self.grid_control(Modifier::Wait);
+    pub fn griddepcontrol_wait(&self) {
+        self.griddepcontrol(Modifier::Wait);
     }
 
-    fn grid_control(&self, what: Modifier) {
+    fn griddepcontrol(&self, what: Modifier) {
         let (opcode, modifiers) = (Opcode::Griddepcontrol, &[what]);
         self.emit(Emit { opcode, modifiers, types: &[], operands: Vec::new() });
     }

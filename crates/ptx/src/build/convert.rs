@@ -1,4 +1,4 @@
-//! Values as values of another type.
+//! Conversions between types.
 
 use super::kernel::Emit;
 use super::predicate::Pred;
@@ -63,6 +63,18 @@ impl<'k> Value<'k, f32> {
     #[track_caller]
     pub fn from_bits(bits: Value<'k, u32>) -> Self {
         bits.reinterpret()
+    }
+
+    /// Packs this value (lower half) and `upper` (upper half) as bf16, each rounded to nearest even
+    /// (`cvt.rn.bf16x2.f32`). Needs sm_80.
+    #[track_caller]
+    pub fn cvt_rn_bf16x2(self, upper: Self) -> Value<'k, u32> {
+        let kernel = self.kernel();
+        let operands =
+            vec![Operand::Register(upper.register()), Operand::Register(self.register())];
+        let (modifiers, types) = (&[Modifier::Rn], &[Type::Bf16x2, Type::F32]);
+        let emit = Emit { opcode: Opcode::Cvt, modifiers, types, operands };
+        Value::from_register(kernel, kernel.compute(Type::U32, emit))
     }
 }
 

@@ -47,7 +47,7 @@ impl<'k> Kernel<'k> {
         let symbol = Symbol::Parameter(state.entry.parameters.len() as u32);
         state.entry.parameters.push(Parameter::scalar(name, ty));
         let address = Address { base: AddressBase::Symbol(symbol), offset: 0 };
-        state.load_early(Emit {
+        state.push_prologue(Emit {
             opcode: Opcode::Ld,
             modifiers: &[Modifier::Param],
             types: &[ty],
@@ -63,7 +63,7 @@ impl<'k> Kernel<'k> {
         let generic = self.param::<u64>(name);
         let register = self.register(Type::U64);
         let mut state = self.state.borrow_mut();
-        state.load_early(Emit {
+        state.push_prologue(Emit {
             opcode: Opcode::Cvta,
             modifiers: &[Modifier::To, Modifier::Global],
             types: &[Type::U64],
@@ -96,7 +96,7 @@ impl<'k> Kernel<'k> {
         let known = self.state.borrow().specials.get(&special).copied();
         let register = known.unwrap_or_else(|| {
             let source = Operand::Special(special);
-            let register = self.early(Type::U32, source);
+            let register = self.prologue_mov(Type::U32, source);
             self.state.borrow_mut().specials.insert(special, register);
             register
         });
@@ -109,17 +109,17 @@ impl<'k> Kernel<'k> {
         if let Some((_, register)) = known.find(|&(of, _)| of == symbol) {
             return register;
         }
-        let register = self.early(Type::U32, Operand::Symbol(symbol, 0));
+        let register = self.prologue_mov(Type::U32, Operand::Symbol(symbol, 0));
         self.state.borrow_mut().addresses.push((symbol, register));
         register
     }
 
     /// A register that is set to `source` at the start of the kernel.
-    fn early(&self, ty: Type, source: Operand) -> RegisterId {
+    fn prologue_mov(&self, ty: Type, source: Operand) -> RegisterId {
         let register = self.register(ty);
         let mut state = self.state.borrow_mut();
         state.registers[register.0 as usize].1 = 0;
-        state.load_early(Emit {
+        state.push_prologue(Emit {
             opcode: Opcode::Mov,
             modifiers: &[],
             types: &[ty],

@@ -35,7 +35,8 @@ impl<'k, T: Float> Value<'k, T> {
     #[track_caller]
     pub fn fma(self, b: impl Arg<'k, T>, c: impl Arg<'k, T>) -> Self {
         let kernel = self.kernel();
-        let operands = vec![self.operand(), b.bring(kernel).operand(), c.bring(kernel).operand()];
+        let operands =
+            vec![self.operand(), b.into_value(kernel).operand(), c.into_value(kernel).operand()];
         let modifiers = &[Modifier::Rn];
         let emit = Emit { opcode: Opcode::Fma, modifiers, types: &[T::TYPE], operands };
         Self::from_register(kernel, kernel.compute(T::TYPE, emit))
@@ -57,7 +58,7 @@ impl<'k, T: Float> Value<'k, T> {
     #[track_caller]
     pub fn copysign(self, sign: impl Arg<'k, T>) -> Self {
         // PTX takes the sign from the first operand.
-        let sign = sign.bring(self.kernel());
+        let sign = sign.into_value(self.kernel());
         sign.binary(Opcode::Copysign, &[], self)
     }
 }
@@ -65,9 +66,10 @@ impl<'k, T: Float> Value<'k, T> {
 impl<'k, T: Integer> Value<'k, T> {
     /// `self * b + c`, wrapping.
     #[track_caller]
-    pub fn mul_add(self, b: impl Arg<'k, T>, c: impl Arg<'k, T>) -> Self {
+    pub fn mad_lo(self, b: impl Arg<'k, T>, c: impl Arg<'k, T>) -> Self {
         let kernel = self.kernel();
-        let operands = vec![self.operand(), b.bring(kernel).operand(), c.bring(kernel).operand()];
+        let operands =
+            vec![self.operand(), b.into_value(kernel).operand(), c.into_value(kernel).operand()];
         let modifiers = &[Modifier::Lo];
         let emit = Emit { opcode: Opcode::Mad, modifiers, types: &[T::TYPE], operands };
         Self::from_register(kernel, kernel.compute(T::TYPE, emit))
@@ -79,7 +81,7 @@ impl<'k> Value<'k, u32> {
     #[track_caller]
     pub fn mul_wide(self, right: impl Arg<'k, u32>) -> Value<'k, u64> {
         let kernel = self.kernel();
-        let operands = vec![self.operand(), right.bring(kernel).operand()];
+        let operands = vec![self.operand(), right.into_value(kernel).operand()];
         let modifiers = &[Modifier::Wide];
         let emit = Emit { opcode: Opcode::Mul, modifiers, types: &[Type::U32], operands };
         Value::from_register(kernel, kernel.compute(Type::U64, emit))
@@ -87,17 +89,18 @@ impl<'k> Value<'k, u32> {
 
     /// The upper half of the 64-bit product.
     #[track_caller]
-    pub fn mul_high(self, right: impl Arg<'k, u32>) -> Self {
-        self.binary(Opcode::Mul, &[Modifier::Hi], right.bring(self.kernel()))
+    pub fn mul_hi(self, right: impl Arg<'k, u32>) -> Self {
+        self.binary(Opcode::Mul, &[Modifier::Hi], right.into_value(self.kernel()))
     }
 
     /// Four of the eight bytes of this (0 to 3) and `other` (4 to 7): the digit i of `selector`, as
     /// 16 of its bits are four hexadecimal digits, says which is byte i (`prmt`). A digit of 8 or
     /// more gives only the sign of the byte that it is 8 more than.
     #[track_caller]
-    pub fn permute(self, other: impl Arg<'k, u32>, selector: impl Arg<'k, u32>) -> Self {
+    pub fn prmt(self, other: impl Arg<'k, u32>, selector: impl Arg<'k, u32>) -> Self {
         let kernel = self.kernel();
-        let [other, selector] = [other.bring(kernel), selector.bring(kernel)].map(Self::operand);
+        let [other, selector] =
+            [other.into_value(kernel), selector.into_value(kernel)].map(Self::operand);
         let operands = vec![self.operand(), other, selector];
         let emit = Emit { opcode: Opcode::Prmt, modifiers: &[], types: &[Type::B32], operands };
         Self::from_register(kernel, kernel.compute(Type::U32, emit))
@@ -105,7 +108,7 @@ impl<'k> Value<'k, u32> {
 
     /// Number of bits that are set.
     #[track_caller]
-    pub fn count_ones(self) -> Self {
+    pub fn popc(self) -> Self {
         let (kernel, operands) = (self.kernel(), vec![self.operand()]);
         let emit = Emit { opcode: Opcode::Popc, modifiers: &[], types: &[Type::B32], operands };
         Self::from_register(kernel, kernel.compute(Type::U32, emit))

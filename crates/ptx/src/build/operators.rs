@@ -53,7 +53,7 @@ impl<'k, T: Scalar + PartialEq, R: Arg<'k, T>> Add<R> for Value<'k, T> {
 
     #[track_caller]
     fn add(self, right: R) -> Self {
-        let right = right.bring(self.kernel());
+        let right = right.into_value(self.kernel());
         match self.folded(right, |a, b| Some(a.fold_add(b))) {
             Some(folded) => folded,
             None if right.is_integer(0) => self,
@@ -68,7 +68,7 @@ impl<'k, T: Scalar + PartialEq, R: Arg<'k, T>> Sub<R> for Value<'k, T> {
 
     #[track_caller]
     fn sub(self, right: R) -> Self {
-        let right = right.bring(self.kernel());
+        let right = right.into_value(self.kernel());
         match self.folded(right, |a, b| Some(a.fold_sub(b))) {
             Some(folded) => folded,
             None if right.is_integer(0) => self,
@@ -82,7 +82,7 @@ impl<'k, T: Scalar + PartialEq, R: Arg<'k, T>> Mul<R> for Value<'k, T> {
 
     #[track_caller]
     fn mul(self, right: R) -> Self {
-        let right = right.bring(self.kernel());
+        let right = right.into_value(self.kernel());
         let modifiers = by_kind(T::TYPE, &[Modifier::Rn], &[Modifier::Lo]);
         match self.folded(right, |a, b| Some(a.fold_mul(b))) {
             Some(folded) => folded,
@@ -99,7 +99,7 @@ impl<'k, T: Scalar + PartialEq, R: Arg<'k, T>> Div<R> for Value<'k, T> {
     /// Correctly rounded for floats; towards zero for integers.
     #[track_caller]
     fn div(self, right: R) -> Self {
-        let right = right.bring(self.kernel());
+        let right = right.into_value(self.kernel());
         match self.folded(right, |a, b| a.fold_div(b)) {
             Some(folded) => folded,
             None if right.is_integer(1) => self,
@@ -113,7 +113,7 @@ impl<'k, T: Integer, R: Arg<'k, T>> Rem<R> for Value<'k, T> {
 
     #[track_caller]
     fn rem(self, right: R) -> Self {
-        self.binary(Opcode::Rem, &[], right.bring(self.kernel()))
+        self.binary(Opcode::Rem, &[], right.into_value(self.kernel()))
     }
 }
 
@@ -162,7 +162,7 @@ macro_rules! logic {
 
             #[track_caller]
             fn $method(self, right: R) -> Self {
-                let right = right.bring(self.kernel());
+                let right = right.into_value(self.kernel());
                 self.binary_as(Opcode::$opcode, &[], (bits_of(T::TYPE), right.operand()))
             }
         }
@@ -179,7 +179,7 @@ impl<'k, T: Integer, R: Arg<'k, u32>> Shl<R> for Value<'k, T> {
     /// A shift to the left; by the width or more it gives 0.
     #[track_caller]
     fn shl(self, amount: R) -> Self {
-        let amount = amount.bring(self.kernel());
+        let amount = amount.into_value(self.kernel());
         if amount.is_known(0) {
             return self;
         }
@@ -194,7 +194,7 @@ impl<'k, T: Integer, R: Arg<'k, u32>> Shr<R> for Value<'k, T> {
     /// gives 0, or -1 for a negative number.
     #[track_caller]
     fn shr(self, amount: R) -> Self {
-        let amount = amount.bring(self.kernel());
+        let amount = amount.into_value(self.kernel());
         if amount.is_known(0) {
             return self;
         }

@@ -175,17 +175,17 @@ impl<'k, T: Scalar> Ptr<'k, T> {
 
     /// Stores `value` as element `index` where the host or another device looks for it
     /// (`st.volatile`). Earlier writes are visible before it only after
-    /// [`Kernel::fence_system`].
+    /// [`Kernel::membar_sys`].
     #[track_caller]
     pub fn store_volatile(self, index: impl Index<'k>, value: impl Arg<'k, T>) {
-        let value = value.bring(self.kernel());
+        let value = value.into_value(self.kernel());
         self.at(index).location().store_as(value, Some(Modifier::Volatile));
     }
 
     /// Asks for the line of memory that is here, so that a later load finds it in the L2 cache
     /// (`prefetch.global.L2`). Nothing waits for it, and nothing else follows from it.
     #[track_caller]
-    pub fn prefetch(self) {
+    pub fn prefetch_l2(self) {
         let location = self.location();
         let (operands, modifiers) =
             (vec![Operand::Address(location.address)], &[Modifier::Global, Modifier::L2]);
@@ -193,13 +193,13 @@ impl<'k, T: Scalar> Ptr<'k, T> {
         location.kernel.emit(Emit { opcode, modifiers, types: &[], operands });
     }
 
-    /// Asks for the `bytes` bytes from here on, as [`Ptr::prefetch`] does for one line: a whole
+    /// Asks for the `bytes` bytes from here on, as [`Ptr::prefetch_l2`] does for one line: a whole
     /// number of 16 bytes, from a multiple of 16 (`cp.async.bulk.prefetch`). sm_90 and later.
     #[track_caller]
-    pub fn prefetch_run(self, bytes: impl Arg<'k, u32>) {
+    pub fn cp_async_bulk_prefetch_l2(self, bytes: impl Arg<'k, u32>) {
         let location = self.location();
         let operands =
-            vec![Operand::Address(location.address), bytes.bring(location.kernel).operand()];
+            vec![Operand::Address(location.address), bytes.into_value(location.kernel).operand()];
         let modifiers = &[Modifier::Async, Modifier::BulkPrefetch, Modifier::L2Global];
         location.kernel.emit(Emit { opcode: Opcode::Cp, modifiers, types: &[], operands });
     }
@@ -207,7 +207,7 @@ impl<'k, T: Scalar> Ptr<'k, T> {
     /// Stores `value` as element `index`.
     #[track_caller]
     pub fn store(self, index: impl Index<'k>, value: impl Arg<'k, T>) {
-        let value = value.bring(self.kernel());
+        let value = value.into_value(self.kernel());
         self.at(index).location().store(value);
     }
 
@@ -251,6 +251,42 @@ impl<'k, T: super::Word> Ptr<'k, T> {
     #[track_caller]
     pub fn store_vec4(self, index: impl Index<'k>, values: [Value<'k, T>; 4]) {
         self.at(index).location().store_vector(values);
+    }
+}
+
+impl<'k, T: Scalar> Ptr<'k, T> {
+    /// Loads the unsigned 8-bit number at `index`.
+    #[track_caller]
+    pub fn load_u8(self, index: Value<'k, u32>) -> Value<'k, u32> {
+        self.load_narrow(Type::U8, index.cast())
+    }
+
+    /// Loads the unsigned 16-bit number at `index`.
+    #[track_caller]
+    pub fn load_u16(self, index: Value<'k, u32>) -> Value<'k, u32> {
+        self.load_narrow(Type::U16, index.mul_wide(2))
+    }
+
+    /// Stores the lower 16 bits of `value` `index` such numbers further.
+    #[track_caller]
+    pub fn store_u16(self, index: Value<'k, u32>, value: Value<'k, u32>) {
+        let kernel = self.kernel();
+        let base = (self.address() + index.mul_wide(2)).register();
+        let address = Address { base: AddressBase::Register(base), offset: 0 };
+        let operands = vec![Operand::Address(address), Operand::Register(value.register())];
+        let modifiers = &[Modifier::Global];
+        kernel.emit(Emit { opcode: Opcode::St, modifiers, types: &[Type::U16], operands });
+    }
+
+    #[track_caller]
+    fn load_narrow(self, ty: Type, bytes: Value<'k, u64>) -> Value<'k, u32> {
+        let kernel = self.kernel();
+        let base = (self.address() + bytes).register();
+        let address = Address { base: AddressBase::Register(base), offset: 0 };
+        let operands = vec![Operand::Address(address)];
+        let modifiers = &[Modifier::Global];
+        let emit = Emit { opcode: Opcode::Ld, modifiers, types: &[ty], operands };
+        Value::from_register(kernel, kernel.compute(Type::U32, emit))
     }
 }
 

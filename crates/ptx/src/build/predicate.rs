@@ -28,7 +28,8 @@ impl<'k> Pred<'k> {
     /// `yes` where the predicate is true, `no` elsewhere. Both are computed.
     #[track_caller]
     pub fn select<T: Scalar>(self, yes: impl Arg<'k, T>, no: impl Arg<'k, T>) -> Value<'k, T> {
-        let (yes, no) = (yes.bring(self.kernel).operand(), no.bring(self.kernel).operand());
+        let (yes, no) =
+            (yes.into_value(self.kernel).operand(), no.into_value(self.kernel).operand());
         let (yes, no) = if self.negated { (no, yes) } else { (yes, no) };
         self.kernel.check_open(self.register);
         let operands = vec![yes, no, Operand::Register(self.register)];

@@ -49,7 +49,7 @@ impl<'k> Kernel<'k> {
         combine: impl Fn(Value<'k, T>, Value<'k, T>) -> Value<'k, T>,
     ) -> Value<'k, T> {
         [16, 8, 4, 2, 1].into_iter().fold(value, |value, mask| {
-            let other = self.shuffle_xor(value, mask);
+            let other = self.shfl_bfly(value, mask);
             combine(value, other)
         })
     }

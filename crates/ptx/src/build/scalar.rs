@@ -116,23 +116,23 @@ impl Word for i32 {}
 /// becomes a constant.
 pub trait Arg<'k, T: Scalar>: Copy {
     #[doc(hidden)]
-    fn bring(self, kernel: super::Kernel<'k>) -> Value<'k, T>;
+    fn into_value(self, kernel: super::Kernel<'k>) -> Value<'k, T>;
 }
 
 impl<'k, T: Scalar> Arg<'k, T> for T {
-    fn bring(self, kernel: super::Kernel<'k>) -> Value<'k, T> {
+    fn into_value(self, kernel: super::Kernel<'k>) -> Value<'k, T> {
         kernel.constant(self)
     }
 }
 
 impl<'k, T: Scalar> Arg<'k, T> for Value<'k, T> {
-    fn bring(self, _: super::Kernel<'k>) -> Value<'k, T> {
+    fn into_value(self, _: super::Kernel<'k>) -> Value<'k, T> {
         self
     }
 }
 
 impl<'k, T: Scalar> Arg<'k, T> for Var<'k, T> {
-    fn bring(self, _: super::Kernel<'k>) -> Value<'k, T> {
+    fn into_value(self, _: super::Kernel<'k>) -> Value<'k, T> {
         self.get()
     }
 }

@@ -144,7 +144,7 @@ impl<'k, T: Scalar> Shared<'k, T> {
     /// Stores `value` as element `index`.
     #[track_caller]
     pub fn store(self, index: impl Index<'k>, value: impl Arg<'k, T>) {
-        let value = value.bring(self.kernel);
+        let value = value.into_value(self.kernel);
         self.at(index).location().store(value);
     }
 

@@ -50,7 +50,7 @@ impl Emit<'_> {
 
 impl State {
     /// Appends an instruction to the prologue.
-    pub(super) fn load_early(&mut self, emit: Emit<'_>) {
+    pub(super) fn push_prologue(&mut self, emit: Emit<'_>) {
         self.prologue.push(emit.statement(None));
     }
 

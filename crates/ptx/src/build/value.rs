@@ -111,7 +111,7 @@ impl<'k, T: Scalar> Value<'k, T> {
 
     #[track_caller]
     fn compare(self, comparison: Modifier, right: impl Arg<'k, T>) -> Pred<'k> {
-        let operands = vec![self.operand(), right.bring(self.kernel).operand()];
+        let operands = vec![self.operand(), right.into_value(self.kernel).operand()];
         let (modifiers, types) = (&[comparison], &[T::TYPE]);
         let emit = Emit { opcode: Opcode::Setp, modifiers, types, operands };
         Pred::new(self.kernel, self.kernel.compute(Type::Pred, emit))
@@ -157,13 +157,13 @@ impl<'k, T: Scalar> Value<'k, T> {
     /// The lesser of two values. A float that is not a number gives way to the other one.
     #[track_caller]
     pub fn min(self, right: impl Arg<'k, T>) -> Self {
-        self.binary(Opcode::Min, &[], right.bring(self.kernel))
+        self.binary(Opcode::Min, &[], right.into_value(self.kernel))
     }
 
     /// The greater of two values. A float that is not a number gives way to the other one.
     #[track_caller]
     pub fn max(self, right: impl Arg<'k, T>) -> Self {
-        self.binary(Opcode::Max, &[], right.bring(self.kernel))
+        self.binary(Opcode::Max, &[], right.into_value(self.kernel))
     }
 }
 

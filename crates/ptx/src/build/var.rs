@@ -40,7 +40,8 @@ impl<'k, T: Scalar> Var<'k, T> {
     #[track_caller]
     pub fn set(self, value: impl Arg<'k, T>) {
         self.kernel.check_open(self.register);
-        let operands = vec![Operand::Register(self.register), value.bring(self.kernel).operand()];
+        let operands =
+            vec![Operand::Register(self.register), value.into_value(self.kernel).operand()];
         let types = &[T::TYPE];
         self.kernel.emit(Emit { opcode: Opcode::Mov, modifiers: &[], types, operands });
     }

@@ -62,44 +62,32 @@ impl<'k> Kernel<'k> {
     /// The value of the lane whose index is this lane's XOR `mask`. Every lane of the warp must
     /// take part.
     #[track_caller]
-    pub fn shuffle_xor<T: Word>(
-        &self,
-        value: Value<'k, T>,
-        mask: impl Arg<'k, u32>,
-    ) -> Value<'k, T> {
-        self.shuffle(Modifier::Bfly, value, (mask.bring(*self), WHOLE_WARP))
+    pub fn shfl_bfly<T: Word>(&self, value: Value<'k, T>, mask: impl Arg<'k, u32>) -> Value<'k, T> {
+        self.shuffle(Modifier::Bfly, value, (mask.into_value(*self), WHOLE_WARP))
     }
 
     /// The value of the lane `delta` above; lanes without one get their own. Every lane of the
     /// warp must take part.
     #[track_caller]
-    pub fn shuffle_down<T: Word>(
+    pub fn shfl_down<T: Word>(
         &self,
         value: Value<'k, T>,
         delta: impl Arg<'k, u32>,
     ) -> Value<'k, T> {
-        self.shuffle(Modifier::Down, value, (delta.bring(*self), WHOLE_WARP))
+        self.shuffle(Modifier::Down, value, (delta.into_value(*self), WHOLE_WARP))
     }
 
     /// The value of the lane `delta` below; lanes without one get their own. Every lane of the
     /// warp must take part.
     #[track_caller]
-    pub fn shuffle_up<T: Word>(
-        &self,
-        value: Value<'k, T>,
-        delta: impl Arg<'k, u32>,
-    ) -> Value<'k, T> {
-        self.shuffle(Modifier::Up, value, (delta.bring(*self), 0))
+    pub fn shfl_up<T: Word>(&self, value: Value<'k, T>, delta: impl Arg<'k, u32>) -> Value<'k, T> {
+        self.shuffle(Modifier::Up, value, (delta.into_value(*self), 0))
     }
 
     /// The value of lane `lane`, modulo 32. Every lane of the warp must take part.
     #[track_caller]
-    pub fn shuffle_index<T: Word>(
-        &self,
-        value: Value<'k, T>,
-        lane: impl Arg<'k, u32>,
-    ) -> Value<'k, T> {
-        self.shuffle(Modifier::Idx, value, (lane.bring(*self), WHOLE_WARP))
+    pub fn shfl_idx<T: Word>(&self, value: Value<'k, T>, lane: impl Arg<'k, u32>) -> Value<'k, T> {
+        self.shuffle(Modifier::Idx, value, (lane.into_value(*self), WHOLE_WARP))
     }
 
     #[track_caller]
@@ -119,7 +107,7 @@ impl<'k> Kernel<'k> {
 
     /// A bit for each lane of the warp, set where `condition` is true. Every lane must take part.
     #[track_caller]
-    pub fn ballot(&self, condition: Pred<'k>) -> Value<'k, u32> {
+    pub fn vote_ballot(&self, condition: Pred<'k>) -> Value<'k, u32> {
         let operands = vec![condition.operand(), ALL_LANES];
         let (modifiers, types) = (&[Modifier::Sync, Modifier::Ballot], &[Type::B32]);
         let emit = Emit { opcode: Opcode::Vote, modifiers, types, operands };
@@ -128,13 +116,13 @@ impl<'k> Kernel<'k> {
 
     /// Whether `condition` is true in any lane of the warp. Every lane must take part.
     #[track_caller]
-    pub fn any(&self, condition: Pred<'k>) -> Pred<'k> {
+    pub fn vote_any(&self, condition: Pred<'k>) -> Pred<'k> {
         self.vote(Modifier::Any, condition)
     }
 
     /// Whether `condition` is true in every lane of the warp. Every lane must take part.
     #[track_caller]
-    pub fn all(&self, condition: Pred<'k>) -> Pred<'k> {
+    pub fn vote_all(&self, condition: Pred<'k>) -> Pred<'k> {
         self.vote(Modifier::All, condition)
     }
 

@@ -1,7 +1,7 @@
 //! Branches, loops and variables from the builder.
 
 use retrograph_ptx::ast::Opcode;
-use retrograph_ptx::build::{Barrier, Kernel};
+use retrograph_ptx::build::{Kernel, NamedBarrier};
 
 use crate::build::{check, count};
 
@@ -19,7 +19,7 @@ fn comparisons_predicates_and_branches() {
             || k.when(!p, || x.store(1, (!p).select(v, 2.0))),
         );
         k.trap_if(v.eq(f32::INFINITY));
-        k.fence_device();
+        k.membar_gl();
     }));
 }
 
@@ -28,16 +28,16 @@ fn some_threads_wait_for_others_that_go_on() {
     let entry = Kernel::build("barriers", |k| {
         let x = k.pointer::<u32>("x");
         let warp = k.tid_x() >> 5;
-        let fixed = Barrier { id: k.constant(1), threads: 96 };
-        let by_warp = Barrier { id: warp + 2, threads: 64 };
+        let fixed = NamedBarrier { id: k.constant(1), threads: 96 };
+        let by_warp = NamedBarrier { id: warp + 2, threads: 64 };
         k.when_else(
             warp.eq(0),
             || {
                 x.store(0, 1);
-                k.arrive_at(fixed, None);
-                k.wait_at(by_warp, Some(x.load(1).ne(0)));
+                k.bar_arrive(fixed, None);
+                k.bar_sync(by_warp, Some(x.load(1).ne(0)));
             },
-            || k.wait_at(fixed, None),
+            || k.bar_sync(fixed, None),
         );
     });
     check(entry.clone());
@@ -48,7 +48,7 @@ fn some_threads_wait_for_others_that_go_on() {
 #[should_panic(expected = "whole warps come to a barrier")]
 fn a_barrier_for_half_a_warp_is_refused() {
     Kernel::build("half", |k| {
-        k.wait_at(Barrier { id: k.constant(1), threads: 48 }, None);
+        k.bar_sync(NamedBarrier { id: k.constant(1), threads: 48 }, None);
     });
 }
 
@@ -122,7 +122,7 @@ fn unused_results_are_dropped_and_effects_are_kept() {
         let unused = x.load(k.tid_x()) * 2.0;
         let _ = unused.exp().ln();
         let one = k.constant(1u32);
-        x.reinterpret::<u32>().atomic_add(0, one);
+        x.reinterpret::<u32>().atom_add(0, one);
     });
     assert_eq!(count(&entry, Opcode::Ld), 1, "the pointer alone is loaded");
     assert_eq!(count(&entry, Opcode::Ex2), 0);

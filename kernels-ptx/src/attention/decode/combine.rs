@@ -104,8 +104,7 @@ impl<'k> Sums<'k> {
         let weight = (max_of_split - *max).exp();
         for (step, value) in (0..SPLITS_IN_FLIGHT).zip(&loaded.values) {
             k.when((first + step).lt(*used), || {
-                let [weight, split_sum] =
-                    [weight, sum_of_split].map(|it| k.shuffle_index(it, step));
+                let [weight, split_sum] = [weight, sum_of_split].map(|it| k.shfl_idx(it, step));
                 sum.update(|sum| weight.fma(split_sum, sum));
                 total.update(|total| weight.fma(*value, total));
             });

@@ -227,9 +227,9 @@ impl MultistageKernel {
                 mainloop.run(params, |stage, overlap| {
                     wgmma::multiply(k, tiles, (stage, overlap), (warpgroup_offset, acc));
                 });
-                k.wait_products(0);
+                k.wgmma_wait_group(0);
                 // Zero-filled stages past the end may still arrive; the epilogue reuses the memory.
-                k.wait_copies(0);
+                k.cp_async_wait_group(0);
             }
             DType::Bf16 => {
                 let first_k = k.constant(0);

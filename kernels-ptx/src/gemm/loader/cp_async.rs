@@ -150,7 +150,7 @@ impl<'k> CpAsyncLoader<'k> {
         };
         let inside = (k_index + along_k).le(copy.last_k);
         let inside = enabled.map_or(inside, |enabled| inside & enabled) & copy.remaining.gt(across);
-        to.copy_async(Ptr::<u32>::from_address(from), inside.select(CHUNK_BYTES, 0));
+        to.cp_async(Ptr::<u32>::from_address(from), inside.select(CHUNK_BYTES, 0));
     }
 
     /// Copies this thread's chunk of `line`.
@@ -171,7 +171,7 @@ impl<'k> CpAsyncLoader<'k> {
         let inside = enabled.map_or(inside, |enabled| inside & enabled);
         let from = Ptr::<u32>::from_address(self.base.get() + index.mul_wide(size));
         if self.target.features().cp_async {
-            to.copy_async(from, inside.select(CHUNK_BYTES, 0));
+            to.cp_async(from, inside.select(CHUNK_BYTES, 0));
         } else {
             to.store_vec4(0, from.load_vec4(0).map(|word| inside.select(word, 0)));
         }

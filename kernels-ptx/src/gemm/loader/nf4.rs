@@ -133,7 +133,7 @@ impl<'k> Nf4Loader<'k> {
             let bytes = enabled.map_or(self.kernel.constant(CHUNK_BYTES), |enabled| {
                 enabled.select(CHUNK_BYTES, 0)
             });
-            to.copy_async(self.codes_at(index), bytes);
+            to.cp_async(self.codes_at(index), bytes);
         });
     }
 

@@ -70,7 +70,7 @@ impl<'k> RegisterLoader<'k> {
             Major::K => ((origin + run).min(extent - 1), k_start + self.along, k_len),
             Major::Mn => ((k_start + run).min(k_len - 1), origin + self.along, extent),
         };
-        line.mul_add(operand.leading_dim, self.first) + (element + j).min(end - width)
+        line.mad_lo(operand.leading_dim, self.first) + (element + j).min(end - width)
     }
 
     /// Runs `body` for each vector with its run.

@@ -130,7 +130,7 @@ impl<'k> RegisterLoader<'k> {
     fn load_vector(&self, k_index: Value<'k, u32>, vec4: &LoadedVector<'k>) {
         vec4.load_vectors(self.base.get(), |_| match self.major {
             Major::K => self.line + k_index.min(self.k_len - 4),
-            Major::Mn => k_index.min(self.k_len - 1).mul_add(self.operand.leading_dim, self.line),
+            Major::Mn => k_index.min(self.k_len - 1).mad_lo(self.operand.leading_dim, self.line),
         });
     }
 
@@ -140,7 +140,7 @@ impl<'k> RegisterLoader<'k> {
         vec4.load_scalars(self.base.get(), |j| match self.major {
             Major::K => self.line + (k_index + j).min(last),
             Major::Mn => {
-                k_index.min(last).mul_add(self.operand.leading_dim, (self.position + j).min(end))
+                k_index.min(last).mad_lo(self.operand.leading_dim, (self.position + j).min(end))
             }
         });
     }

@@ -1,14 +1,14 @@
 //! Loader that splits an f32 operand into tf32 hi and lo tiles in shared memory.
 //!
 //! Each tile has one 128-byte line per column of b, with 32 elements along K, in the swizzled
-//! layout of `wgmma` descriptors ([`Swizzled`]). A thread loads blocks of 4 × 16 bytes and stores
+//! layout of `wgmma` ([`MatrixDescriptor`]). A thread loads blocks of 4 × 16 bytes and stores
 //! chunks of four elements along K. It has all elements of a 4 × 4 block, so transposing an
 //! MN-major operand costs nothing. Eight consecutive threads store to eight different chunks of a
 //! line modulo 128 bytes, which avoids bank conflicts.
 
 use std::array::from_fn;
 
-use retrograph_ptx::build::{Kernel, Line, Pred, Ptr, Shared, Swizzled, Value, Var};
+use retrograph_ptx::build::{Kernel, MatrixDescriptor, Pred, Ptr, Shared, Value, Var};
 
 use crate::gemm::arith::div_const;
 use crate::gemm::layout::Major;
@@ -46,11 +46,10 @@ impl<'k> Tf32SplitLoader<'k> {
         stage: Shared<'k, u32>,
         columns: u32,
         half: u32,
-    ) -> [Swizzled<'k>; 2] {
+    ) -> [MatrixDescriptor<'k>; 2] {
         let first = columns / 2 * half;
-        [0, columns].map(|tile| {
-            stage.offset(i64::from((tile + first) * LINE_WORDS)).swizzled(Line::Contraction)
-        })
+        [0, columns]
+            .map(|tile| stage.offset(i64::from((tile + first) * LINE_WORDS)).k_major_descriptor())
     }
 
     /// The share of `thread`, one of `source.tile.threads`, in `source`.

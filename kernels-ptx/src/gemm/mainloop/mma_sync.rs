@@ -50,7 +50,7 @@ impl<'k> FragmentLoader<'k> {
             Major::Mn => (step, extent, true),
         };
         let words = run * self.pitch + along / 2;
-        stage.at(self.ldmatrix_row).offset(words.into()).load_matrices(transposed)
+        stage.at(self.ldmatrix_row).offset(words.into()).ldmatrix_x4(transposed)
     }
 
     /// The elements at the steps `step` and `step + 1` of K of the lane's row or column number
@@ -105,7 +105,7 @@ pub(in crate::gemm) fn multiply<'k>(
             for (j, fragment) in row.iter().enumerate() {
                 let [low, high] =
                     [b_fragments[j / 2][j % 2 * 2], b_fragments[j / 2][j % 2 * 2 + 1]];
-                k.multiply_bf16(a_fragment, [low, high], *fragment);
+                k.mma_m16n8k16_bf16(a_fragment, [low, high], *fragment);
             }
         }
     }

@@ -73,10 +73,10 @@ impl<'k> Multistage<'k> {
         self.dequantize_first((total, prefetched), read_slot);
         k.range(0, total, 1, |iteration| {
             if self.target.features().cp_async {
-                k.wait_copies(prefetched - 1);
+                k.cp_async_wait_group(prefetched - 1);
             }
             if self.async_mma {
-                k.fence_async();
+                k.fence_proxy_async();
             }
             // The fence waits for loads in flight, and loads can't be moved past the barrier, so
             // the scale is loaded between them.
@@ -124,7 +124,7 @@ impl<'k> Multistage<'k> {
 
     fn commit_group(&self) {
         if self.target.features().cp_async {
-            self.kernel.commit_copies();
+            self.kernel.cp_async_commit_group();
         }
     }
 
@@ -193,7 +193,7 @@ impl<'k> Multistage<'k> {
         k.when(total.ne(0), || {
             loader.load_scale(first);
             if self.target.features().cp_async {
-                k.wait_copies(prefetched - 1);
+                k.cp_async_wait_group(prefetched - 1);
             }
             k.barrier();
             let scale = self.next_scale(first + 1);

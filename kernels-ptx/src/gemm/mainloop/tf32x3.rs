@@ -80,7 +80,7 @@ impl<'k> FragmentLoader<'k> {
     ) -> Fragment<'k> {
         let (first, pitch) = (stage.at(self.first), self.tile.pitch());
         match self.tile.major {
-            Major::K => first.offset((extent * pitch + step).into()).load_matrices(false),
+            Major::K => first.offset((extent * pitch + step).into()).ldmatrix_x4(false),
             Major::Mn => {
                 let first = first.offset((step * pitch + extent).into());
                 let elements = if self.is_a { A_ELEMENTS } else { B_ELEMENTS };
@@ -128,7 +128,7 @@ pub(in crate::gemm) fn multiply<'k>(
                 for (j, fragment) in row.iter().enumerate() {
                     let column = columns[j / 2][b_part];
                     let first = j % 2 * 2;
-                    k.multiply_tf32(a_part, [column[first], column[first + 1]], *fragment);
+                    k.mma_m16n8k8_tf32(a_part, [column[first], column[first + 1]], *fragment);
                 }
             }
         }

@@ -4,7 +4,7 @@
 //! stages, a slot at a time; after them they wait for the group of the previous stage.
 
 use retrograph_kernel_abi::gemm::WGMMA_BLOCK_K;
-use retrograph_ptx::build::{Kernel, Line, Shared, Swizzled, Value, Var};
+use retrograph_ptx::build::{Kernel, MatrixDescriptor, Shared, Value, Var};
 
 use super::multistage::OVERLAP_SLOTS;
 use crate::gemm::accumulator::AccFragment;
@@ -28,7 +28,7 @@ pub(in crate::gemm) fn warpgroup_offset<'k>(
 ) -> Value<'k, u32> {
     let rows = acc.len() as u32 * ROWS;
     // 64 × 64 elements are 64 lines in both orientations.
-    k.shuffle_index(k.tid_x() >> THREADS.ilog2(), 0) * (rows * LINE_WORDS)
+    k.shfl_idx(k.tid_x() >> THREADS.ilog2(), 0) * (rows * LINE_WORDS)
 }
 
 /// Adds the products of one stage to `acc`, for the warpgroup whose rows start at word
@@ -41,26 +41,26 @@ pub(in crate::gemm) fn multiply<'k>(
 ) {
     let a = descriptor(tiles[0], stage[0].at(warpgroup_offset));
     let b = descriptor(tiles[1], stage[1]);
-    k.begin_products();
+    k.wgmma_fence();
     for step in 0..TILE_K / STEPS {
         let b = b.offset(step * step_bytes(tiles[1]));
         for (i, row) in (0..).zip(acc) {
             let a = a.offset(i * ROWS * LINE_WORDS * 4 + step * step_bytes(tiles[0]));
             let acc: Vec<Var<'k, f32>> = row.iter().flatten().copied().collect();
-            k.multiply_async([a, b], &acc);
+            k.wgmma_mma_async_bf16([a, b], &acc);
         }
         overlap(step);
     }
-    k.commit_products();
-    k.wait_products(1);
+    k.wgmma_commit_group();
+    k.wgmma_wait_group(1);
 }
 
-fn descriptor<'k>(tile: SmemTile, smem: Shared<'k, u32>) -> Swizzled<'k> {
+fn descriptor<'k>(tile: SmemTile, smem: Shared<'k, u32>) -> MatrixDescriptor<'k> {
     assert_eq!(tile.tile_k, TILE_K, "a line of a K-major tile spans the stage");
-    smem.swizzled(match tile.major {
-        Major::K => Line::Contraction,
-        Major::Mn => Line::Extent(TILE_K * LINE_WORDS * 4),
-    })
+    match tile.major {
+        Major::K => smem.k_major_descriptor(),
+        Major::Mn => smem.mn_major_descriptor(TILE_K * LINE_WORDS * 4),
+    }
 }
 
 /// Bytes from one step of K to the next: within a line (K-major), or whole lines (MN-major).

@@ -24,7 +24,7 @@
 mod producer;
 
 use retrograph_ptx::ast::Entry;
-use retrograph_ptx::build::{Barrier, Kernel, Pred, Shared, Value, Var};
+use retrograph_ptx::build::{Kernel, NamedBarrier, Pred, Shared, Value, Var};
 
 use super::tf32x3::{FragmentLoader, STEPS, SplitFragment, split_fragment};
 use super::wgmma::THREADS as WARPGROUP;
@@ -114,20 +114,20 @@ impl<'k> Stages<'k> {
     }
 
     /// The barrier that tells `warpgroup` that stage `stage` is full.
-    fn full(&self, stage: Value<'k, u32>, warpgroup: Value<'k, u32>) -> Barrier<'k> {
-        Barrier { id: warpgroup * STAGES + stage + 1, threads: WARPGROUP + PRODUCER_THREADS }
+    fn full(&self, stage: Value<'k, u32>, warpgroup: Value<'k, u32>) -> NamedBarrier<'k> {
+        NamedBarrier { id: warpgroup * STAGES + stage + 1, threads: WARPGROUP + PRODUCER_THREADS }
     }
 
     /// The barrier that tells the producers that stage `stage` is empty.
-    fn empty(&self, stage: Value<'k, u32>) -> Barrier<'k> {
+    fn empty(&self, stage: Value<'k, u32>) -> NamedBarrier<'k> {
         let threads = WARPGROUP * self.warpgroups + PRODUCER_THREADS;
-        Barrier { id: stage + (1 + STAGES * self.warpgroups), threads }
+        NamedBarrier { id: stage + (1 + STAGES * self.warpgroups), threads }
     }
 
     /// The barrier at which the first warpgroup lets the others start.
-    fn stagger(&self) -> Barrier<'k> {
+    fn stagger(&self) -> NamedBarrier<'k> {
         let id = self.kernel.constant(1 + STAGES * (self.warpgroups + 1));
-        Barrier { id, threads: WARPGROUP * self.warpgroups }
+        NamedBarrier { id, threads: WARPGROUP * self.warpgroups }
     }
 }
 
@@ -179,7 +179,7 @@ impl<'k> Consumer<'k> {
         let k = &stages.kernel;
         let [acc, stage_acc] = [columns, columns / 2].map(|columns| acc_row(k, columns));
         // Broadcast within the warp, so that the compiler knows it is uniform.
-        let warpgroup = k.shuffle_index(div_const(k.tid_x(), WARPGROUP), 0);
+        let warpgroup = k.shfl_idx(div_const(k.tid_x(), WARPGROUP), 0);
         let a_loader = FragmentLoader::new(k, kernel.tiles()[0], warp_tile.origin[0], true);
         Self { stages, a_loader, columns, warpgroup, acc, stage_acc }
     }
@@ -191,7 +191,7 @@ impl<'k> Consumer<'k> {
             let (not_first, not_last) = (first.gt(0), (first + STAGES).lt(count));
             (0..STAGES).for_each(|stage| self.multiply(stage, [not_first, not_last]));
         });
-        k.wait_products(0);
+        k.wgmma_wait_group(0);
         self.add_half(1);
         self.acc
     }
@@ -200,26 +200,26 @@ impl<'k> Consumer<'k> {
     /// `not_first` and `not_last` say whether there is a round before and after this one.
     fn multiply(&self, stage: u32, [not_first, not_last]: [Pred<'k>; 2]) {
         let k = self.stages.kernel;
-        k.wait_at(self.stages.full(k.constant(stage), self.warpgroup), None);
+        k.bar_sync(self.stages.full(k.constant(stage), self.warpgroup), None);
         let a = self.stages.a(stage);
         let load =
             |from: u32, to: u32| (from..to).map(|step| self.a_loader.load(a, [0, step * STEPS]));
         let mut a_fragments: Vec<_> = load(0, EARLY_FRAGMENTS).collect();
-        k.wait_products(0);
+        k.wgmma_wait_group(0);
         a_fragments.extend(load(EARLY_FRAGMENTS, TILE_K / STEPS));
         let previous = k.constant((stage + STAGES - 1) % STAGES);
         let awaited = if stage == 0 { not_first } else { not_last };
-        k.arrive_at(self.stages.empty(previous), Some(awaited));
+        k.bar_arrive(self.stages.empty(previous), Some(awaited));
         self.add_half(1);
         let a_fragments: Vec<_> = a_fragments.into_iter().map(split_fragment).collect();
         let staggered = stage == 0 && self.stages.warpgroups > 1;
         if staggered {
-            k.wait_at(self.stages.stagger(), Some(self.warpgroup.ne(0) & !not_first));
+            k.bar_sync(self.stages.stagger(), Some(self.warpgroup.ne(0) & !not_first));
         }
         self.start_half((stage, 0), &a_fragments);
-        k.wait_products(0);
+        k.wgmma_wait_group(0);
         if staggered {
-            k.arrive_at(self.stages.stagger(), Some(self.warpgroup.eq(0) & !not_first));
+            k.bar_arrive(self.stages.stagger(), Some(self.warpgroup.eq(0) & !not_first));
         }
         self.add_half(0);
         self.start_half((stage, 1), &a_fragments);
@@ -230,16 +230,16 @@ impl<'k> Consumer<'k> {
         let k = self.stages.kernel;
         let stage_acc: Vec<Var<'k, f32>> = self.stage_acc.iter().flatten().copied().collect();
         let b = Tf32SplitLoader::descriptors(self.stages.b(stage), self.columns, half);
-        k.begin_products();
+        k.wgmma_fence();
         for (step, [hi, lo]) in (0u32..).zip(a_fragments) {
             // The smallest products first.
             for (a_part, b_part, first) in [(lo, 0, true), (hi, 1, false), (hi, 0, false)] {
                 let b_step = b[b_part].offset(step * STEPS * 4);
                 let from_zero = step == 0 && first;
-                k.multiply_async_tf32((*a_part, b_step), &stage_acc, from_zero);
+                k.wgmma_mma_async_tf32((*a_part, b_step), &stage_acc, from_zero);
             }
         }
-        k.commit_products();
+        k.wgmma_commit_group();
     }
 
     /// Adds the products of one half of the columns to the accumulators.

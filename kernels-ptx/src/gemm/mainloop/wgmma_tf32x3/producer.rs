@@ -58,7 +58,7 @@ impl<'k> Producer<'k> {
         let k = stages.kernel;
         let thread = k.tid_x() & (PRODUCER_THREADS * PRODUCER_GROUPS - 1);
         // Broadcast within the warp, so that the compiler knows it is uniform.
-        let group = k.shuffle_index(div_const(thread, PRODUCER_THREADS), 0);
+        let group = k.shfl_idx(div_const(thread, PRODUCER_THREADS), 0);
         let [a_state, b_state] = [(); 2].map(|()| LoadState::new(stages, k_len));
         Self { stages: stages.skip(group), group, a, b, a_state, b_state }
     }
@@ -76,10 +76,10 @@ impl<'k> Producer<'k> {
                 let not_first = round.gt(0);
                 for first in (0..STAGES).step_by(PRODUCER_GROUPS as usize) {
                     let stage = self.group + first;
-                    k.wait_at(self.stages.empty(stage), Some(not_first));
+                    k.bar_sync(self.stages.empty(stage), Some(not_first));
                     self.fill(first, (round + stage).lt(filled));
                     for warpgroup in 0..self.stages.warpgroups {
-                        k.arrive_at(self.stages.full(stage, k.constant(warpgroup)), None);
+                        k.bar_arrive(self.stages.full(stage, k.constant(warpgroup)), None);
                     }
                     (0..PRODUCER_GROUPS).for_each(|_| self.skip_b());
                     self.b.load(self.b_state.k_start.get());
@@ -93,11 +93,11 @@ impl<'k> Producer<'k> {
     fn fill(&self, first: u32, has_elements: Pred<'k>) {
         let k = self.stages.kernel;
         self.a.copy(self.a_state.k_start.get(), self.stages.a(first), Some(has_elements));
-        k.commit_copies();
+        k.cp_async_commit_group();
         (0..PRODUCER_GROUPS).for_each(|_| self.skip_a());
         self.b.store(self.stages.b(first));
-        k.wait_copies(0);
-        k.fence_async();
+        k.cp_async_wait_group(0);
+        k.fence_proxy_async();
     }
 
     /// Advances a by one stage.
