@@ -82,7 +82,7 @@ const IMAGES: &[(&str, Build)] = &[
     ("silu_backward", elementwise::silu_backward::module),
     ("softmax", attention::softmax::module),
     ("softmax_backward", attention::softmax_backward::module),
-    ("split_k_sum", gemm::split_k_sum::module),
+    (gemm_abi::SPLIT_K_SUM.image, gemm::split_k_sum::module),
     ("swiglu", elementwise::swiglu::module),
     ("swiglu_backward", elementwise::swiglu_backward::module),
 ];

@@ -15,19 +15,20 @@ pub use tile::{
     MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, SIMT, SIMT_NF4, TileConfig, WGMMA_BLOCK_K,
 };
 
-use crate::parameters::parameters;
+use crate::parameters::{flags, parameters};
+use crate::{Any, Bf16, Signature};
 
 parameters! {
     /// The parameters of every GEMM entry. Strides are in elements.
     pub struct GemmParameters {
         /// The first operand, read.
-        a: pointer,
+        a: pointer<Any>,
         /// The second operand, read: elements, or codes of NF4.
-        b: pointer,
+        b: pointer<Any>,
         /// The result.
-        c: pointer,
+        c: pointer<Any>,
         /// `n` elements added to each row of c, or null.
-        bias: pointer,
+        bias: pointer<f32>,
         /// Rows of c.
         m: u32,
         /// Columns of c.
@@ -64,8 +65,8 @@ parameters! {
         c_head: u32,
         /// The factor of the product.
         alpha: f32,
-        /// [`GemmFlags`].
-        flags: u32,
+        /// What the launch may rely on, and what becomes of c.
+        flags: flags<GemmFlags>,
     }
 }
 
@@ -73,42 +74,51 @@ parameters! {
     /// The scales of b in NF4; they follow [`GemmParameters`] in entries whose b is NF4.
     pub struct Nf4ScaleParameters {
         /// One scale per block of 64 elements: f32, or u8 if scales are quantized.
-        b_absmax: pointer,
+        b_absmax: pointer<Any>,
         /// One f32 scale per 256 quantized scales, or null.
-        b_nested: pointer,
+        b_nested: pointer<f32>,
         /// The 256 values of the quantized scales, or null.
-        b_map: pointer,
+        b_map: pointer<f32>,
         /// One f32 that is added to each quantized scale, or null.
-        b_offset: pointer,
+        b_offset: pointer<f32>,
     }
 }
 
-/// The parameter `flags`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GemmFlags(u32);
-
-impl GemmFlags {
-    /// No flag.
-    pub const NONE: Self = Self(0);
-    /// c is added to, not overwritten.
-    pub const ACCUMULATE: Self = Self(1);
-    /// a is read in aligned vectors of 16 bytes.
-    pub const A_VECTORIZED: Self = Self(2);
-    /// b is read in aligned vectors of 16 bytes, or of 8 codes.
-    pub const B_VECTORIZED: Self = Self(4);
-    /// c is written in aligned vectors of 4 elements.
-    pub const C_VECTORIZED: Self = Self(8);
-    /// c is bf16.
-    pub const C_BF16: Self = Self(16);
-
-    /// The same flags and, if `holds`, `flag`.
-    #[must_use]
-    pub const fn with(self, flag: Self, holds: bool) -> Self {
-        if holds { Self(self.0 | flag.0) } else { self }
+parameters! {
+    /// The parameters of [`SPLIT_K_SUM`].
+    pub struct SplitKSumParameters {
+        /// `splits × n` partial sums, read.
+        partials: pointer<f32>,
+        /// `n` sums in f32, written, or null.
+        out: pointer<f32>,
+        /// `n` sums in bf16, written, or null.
+        out_bf16: pointer<Bf16>,
+        /// Number of splits.
+        parts: u32,
+        /// Number of sums.
+        n: u32,
     }
+}
 
-    /// The value of the parameter.
-    pub const fn bits(self) -> u32 {
-        self.0
+/// The sum of the splits of split-K.
+pub const SPLIT_K_SUM: Signature = Signature {
+    image: "split_k_sum",
+    parameters: SplitKSumParameters::<()>::LIST,
+    entries: &["split_k_sum"],
+};
+
+flags! {
+    /// The flags of [`GemmParameters`].
+    pub struct GemmFlags {
+        /// c is added to, not overwritten.
+        ACCUMULATE = 1;
+        /// a is read in aligned vectors of 16 bytes.
+        A_VECTORIZED = 2;
+        /// b is read in aligned vectors of 16 bytes, or of 8 codes.
+        B_VECTORIZED = 4;
+        /// c is written in aligned vectors of 4 elements.
+        C_VECTORIZED = 8;
+        /// c is bf16.
+        C_BF16 = 16;
     }
 }

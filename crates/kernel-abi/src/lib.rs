@@ -19,7 +19,12 @@
 
 mod dtype;
 pub mod gemm;
+pub mod nf4;
 mod parameters;
+mod signature;
 
 pub use dtype::DType;
-pub use parameters::{Declare, Parameter, ParameterKind, ParameterTypes};
+pub use parameters::{
+    Any, Arguments, Bf16, Declare, Flags, Parameter, ParameterKind, ParameterTypes,
+};
+pub use signature::Signature;

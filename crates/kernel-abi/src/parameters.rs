@@ -1,6 +1,6 @@
 //! Kernel parameters, and structs that are lists of them.
 
-/// The type of a kernel parameter.
+/// The PTX type of a kernel parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterKind {
     /// A 64-bit device pointer (`.u64` in PTX). It may be null if the kernel says so.
@@ -43,58 +43,119 @@ impl Parameter {
         Self { name, kind: ParameterKind::U32 }
     }
 
-    /// A `.u64`.
-    pub const fn u64(name: &'static str) -> Self {
-        Self { name, kind: ParameterKind::U64 }
-    }
-
     /// A `.f32`.
     pub const fn f32(name: &'static str) -> Self {
         Self { name, kind: ParameterKind::F32 }
     }
+
+    /// The bits of an f64, a `.u64`.
+    pub const fn f64(name: &'static str) -> Self {
+        Self { name, kind: ParameterKind::U64 }
+    }
+
+    /// 0 or 1, a `.u32`.
+    pub const fn bool(name: &'static str) -> Self {
+        Self::u32(name)
+    }
+
+    /// A set of flags, a `.u32`.
+    pub const fn flags(name: &'static str) -> Self {
+        Self::u32(name)
+    }
 }
+
+/// A set of flags that is passed as one `.u32`.
+pub trait Flags: Copy {
+    /// The value of the parameter.
+    fn bits(self) -> u32;
+}
+
+/// The element type of a pointer to bf16.
+#[derive(Clone, Copy, Debug)]
+pub enum Bf16 {}
+
+/// The element type of a pointer whose elements are of another type in each entry or launch.
+#[derive(Clone, Copy, Debug)]
+pub enum Any {}
 
 /// What stands for a parameter of each kind: typed registers in a source, values in a launch.
 pub trait ParameterTypes {
-    /// A pointer.
-    type Pointer;
+    /// A pointer to elements of type `E`: a Rust type, [`Bf16`] or [`Any`].
+    type Pointer<E>;
     /// A `.u32`.
     type U32;
     /// A `.f32`.
     type F32;
+    /// The bits of an f64.
+    type F64;
+    /// 0 or 1.
+    type Bool;
+    /// A set of flags.
+    type Flags<F: Flags>;
 }
 
 /// Nothing: for uses that need the list of parameters alone.
 impl ParameterTypes for () {
-    type Pointer = ();
+    type Pointer<E> = ();
     type U32 = ();
     type F32 = ();
+    type F64 = ();
+    type Bool = ();
+    type Flags<F: Flags> = ();
 }
 
 /// Declares the parameters of a kernel, one call for each in the order of the list.
 pub trait Declare: ParameterTypes {
     /// Declares a pointer.
-    fn pointer(&mut self, name: &'static str) -> Self::Pointer;
+    fn pointer<E>(&mut self, name: &'static str) -> Self::Pointer<E>;
     /// Declares a `.u32`.
     fn u32(&mut self, name: &'static str) -> Self::U32;
     /// Declares a `.f32`.
     fn f32(&mut self, name: &'static str) -> Self::F32;
+    /// Declares the bits of an f64.
+    fn f64(&mut self, name: &'static str) -> Self::F64;
+    /// Declares a `.u32` that is 0 or 1.
+    fn bool(&mut self, name: &'static str) -> Self::Bool;
+    /// Declares a set of flags.
+    fn flags<F: Flags>(&mut self, name: &'static str) -> Self::Flags<F>;
+}
+
+/// Converts the values of parameters to the arguments of a launch.
+pub trait Arguments: ParameterTypes {
+    /// An argument of any kind.
+    type Argument;
+    /// Converts a pointer.
+    fn pointer<E>(value: Self::Pointer<E>) -> Self::Argument;
+    /// Converts a `.u32`.
+    fn u32(value: Self::U32) -> Self::Argument;
+    /// Converts a `.f32`.
+    fn f32(value: Self::F32) -> Self::Argument;
+    /// Converts an f64, which is passed as its bits.
+    fn f64(value: Self::F64) -> Self::Argument;
+    /// Converts a bool, which is passed as 0 or 1.
+    fn bool(value: Self::Bool) -> Self::Argument;
+    /// Converts a set of flags.
+    fn flags<F: Flags>(value: Self::Flags<F>) -> Self::Argument;
 }
 
 /// Defines a struct with one field per kernel parameter, in the order of the kernel's signature.
 ///
 /// It has the constant `LIST`, the constructor `declare` for sources, and `into_arguments` for
-/// launches.
+/// launches. The kinds are the methods of [`Declare`]: `pointer<E>`, `u32`, `f32`, `f64`, `bool`
+/// and `flags<F>`.
 macro_rules! parameters {
     (
         $(#[$doc:meta])*
         pub struct $name:ident {
-            $($(#[$field_doc:meta])* $field:ident: $kind:ident,)*
+            $($(#[$field_doc:meta])* $field:ident: $kind:ident $(<$element:ty>)?,)*
         }
     ) => {
         $(#[$doc])*
         pub struct $name<T: $crate::ParameterTypes> {
-            $($(#[$field_doc])* pub $field: parameters!(@type T $kind),)*
+            $(
+                $(#[$field_doc])*
+                pub $field: $crate::parameters::parameters!(@type T $kind $(<$element>)?),
+            )*
         }
 
         impl<T: $crate::ParameterTypes> $name<T> {
@@ -111,19 +172,57 @@ macro_rules! parameters {
             }
 
             /// The arguments in order.
-            pub fn into_arguments<A>(self) -> Vec<A>
+            pub fn into_arguments(self) -> Vec<T::Argument>
             where
-                T::Pointer: Into<A>,
-                T::U32: Into<A>,
-                T::F32: Into<A>,
+                T: $crate::Arguments,
             {
-                vec![$(self.$field.into(),)*]
+                vec![$(<T as $crate::Arguments>::$kind(self.$field),)*]
             }
         }
     };
-    (@type $types:ident pointer) => { $types::Pointer };
+    (@type $types:ident pointer<$element:ty>) => { $types::Pointer<$element> };
+    (@type $types:ident flags<$flags:ty>) => { $types::Flags<$flags> };
     (@type $types:ident u32) => { $types::U32 };
     (@type $types:ident f32) => { $types::F32 };
+    (@type $types:ident f64) => { $types::F64 };
+    (@type $types:ident bool) => { $types::Bool };
 }
 
-pub(crate) use parameters;
+/// Defines a set of flags with one constant per bit.
+macro_rules! flags {
+    (
+        $(#[$doc:meta])*
+        pub struct $name:ident {
+            $($(#[$flag_doc:meta])* $flag:ident = $bit:literal;)*
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name(u32);
+
+        impl $name {
+            /// No flag.
+            pub const NONE: Self = Self(0);
+            $($(#[$flag_doc])* pub const $flag: Self = Self($bit);)*
+
+            /// The same flags and, if `holds`, `flag`.
+            #[must_use]
+            pub const fn with(self, flag: Self, holds: bool) -> Self {
+                if holds { Self(self.0 | flag.0) } else { self }
+            }
+
+            /// The value of the parameter.
+            pub const fn bits(self) -> u32 {
+                self.0
+            }
+        }
+
+        impl $crate::Flags for $name {
+            fn bits(self) -> u32 {
+                self.0
+            }
+        }
+    };
+}
+
+pub(crate) use {flags, parameters};

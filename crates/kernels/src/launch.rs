@@ -6,7 +6,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use retrograph_kernel_abi::{Parameter, ParameterTypes};
+use retrograph_kernel_abi::{Any, Arguments, Flags, Parameter, ParameterTypes, Signature};
 use retrograph_ptx::SmTarget;
 
 use crate::problem::Problem;
@@ -84,18 +84,6 @@ pub enum Argument<B> {
     Table(Vec<Cell<B>>),
 }
 
-impl<B> From<u32> for Argument<B> {
-    fn from(value: u32) -> Self {
-        Self::U32(value)
-    }
-}
-
-impl<B> From<f32> for Argument<B> {
-    fn from(value: f32) -> Self {
-        Self::F32(value.to_bits())
-    }
-}
-
 impl<B: Copy> Argument<B> {
     /// A view that is only read.
     pub fn read<T: Element>(view: View<B, T>) -> Self {
@@ -134,7 +122,7 @@ impl<B: Copy> Argument<B> {
 
     /// A constant float.
     pub fn f32(value: f32) -> Self {
-        value.into()
+        Self::F32(value.to_bits())
     }
 
     /// The buffer ranges that this argument accesses.
@@ -151,13 +139,112 @@ impl<B: Copy> Argument<B> {
     }
 }
 
+/// A pointer parameter in a launch, to elements of type `E`.
+pub(crate) struct Pointer<B, E>(Argument<B>, PhantomData<fn() -> E>);
+
+impl<B, E> Pointer<B, E> {
+    fn new(argument: Argument<B>) -> Self {
+        Self(argument, PhantomData)
+    }
+
+    /// The null pointer: an optional operand that is absent.
+    pub(crate) fn null() -> Self {
+        Self::new(Argument::Null)
+    }
+
+    /// The same pointer for a parameter that takes elements of any type.
+    pub(crate) fn any(self) -> Pointer<B, Any> {
+        Pointer::new(self.0)
+    }
+}
+
+impl<B: Copy, E> Pointer<B, E> {
+    /// A view that is only read.
+    pub(crate) fn read<T: Element<Parameter = E>>(view: View<B, T>) -> Self {
+        Self::new(Argument::read(view))
+    }
+
+    /// A view that is overwritten completely.
+    pub(crate) fn write<T: Element<Parameter = E>>(view: View<B, T>) -> Self {
+        Self::new(Argument::write(view))
+    }
+
+    /// A view that is updated in place.
+    pub(crate) fn update<T: Element<Parameter = E>>(view: View<B, T>) -> Self {
+        Self::new(Argument::update(view))
+    }
+
+    /// A view that is updated if `accumulate` is set, and overwritten completely if not.
+    pub(crate) fn output<T: Element<Parameter = E>>(view: View<B, T>, accumulate: bool) -> Self {
+        if accumulate { Self::update(view) } else { Self::write(view) }
+    }
+
+    /// An optional view that is only read.
+    pub(crate) fn read_optional<T: Element<Parameter = E>>(view: Option<View<B, T>>) -> Self {
+        view.map_or(Self::null(), Self::read)
+    }
+
+    /// An optional view that is overwritten completely.
+    pub(crate) fn write_optional<T: Element<Parameter = E>>(view: Option<View<B, T>>) -> Self {
+        view.map_or(Self::null(), Self::write)
+    }
+
+    /// The same pointer with [`Access::ReadBeforeWait`], if it is only read.
+    pub(crate) fn before_wait(mut self) -> Self {
+        if let Argument::Buffer(argument) = &mut self.0
+            && argument.access == Access::Read
+        {
+            argument.access = Access::ReadBeforeWait;
+        }
+        self
+    }
+}
+
+impl<B> Pointer<B, u64> {
+    /// A table of cells.
+    pub(crate) fn table(cells: Vec<Cell<B>>) -> Self {
+        Self::new(Argument::Table(cells))
+    }
+}
+
 /// The values of parameters in a launch, for the parameter structs of `retrograph-kernel-abi`.
 pub(crate) struct ArgumentTypes<B>(PhantomData<B>);
 
 impl<B> ParameterTypes for ArgumentTypes<B> {
-    type Pointer = Argument<B>;
+    type Pointer<E> = Pointer<B, E>;
     type U32 = u32;
     type F32 = f32;
+    type F64 = f64;
+    type Bool = bool;
+    type Flags<F: Flags> = F;
+}
+
+impl<B> Arguments for ArgumentTypes<B> {
+    type Argument = Argument<B>;
+
+    fn pointer<E>(value: Pointer<B, E>) -> Argument<B> {
+        value.0
+    }
+
+    fn u32(value: u32) -> Argument<B> {
+        Argument::U32(value)
+    }
+
+    fn f32(value: f32) -> Argument<B> {
+        Argument::F32(value.to_bits())
+    }
+
+    fn f64(value: f64) -> Argument<B> {
+        Argument::U64(value.to_bits())
+    }
+
+    fn bool(value: bool) -> Argument<B> {
+        Argument::U32(value.into())
+    }
+
+    fn flags<F: Flags>(value: F) -> Argument<B> {
+        Argument::U32(value.bits())
+    }
 }
 
 /// What is launched for a problem on an SM target.
@@ -193,6 +280,18 @@ pub struct Kernel {
     /// Chooses entry point, grid, block and shared memory. `None` for a problem of a kind that the
     /// kernel does not take.
     pub dispatch: fn(&Problem, SmTarget) -> Option<Dispatch>,
+}
+
+impl Kernel {
+    /// The kernel `name` with the given signature.
+    pub(crate) const fn new(
+        name: &'static str,
+        signature: &Signature,
+        dispatch: fn(&Problem, SmTarget) -> Option<Dispatch>,
+    ) -> Self {
+        let Signature { image, parameters, entries } = *signature;
+        Self { name, image, parameters, entries, dispatch }
+    }
 }
 
 impl std::fmt::Debug for Kernel {

@@ -19,27 +19,10 @@
 //! # Ok::<(), nf4::NotFinite>(())
 //! ```
 
-pub use crate::tensor::{NF4_BLOCK as BLOCK, NF4_NESTED_BLOCK as NESTED_BLOCK};
-
 /// The values of the codes, in units of the scale.
-pub const VALUES: [f32; 16] = [
-    -1.0,
-    -0.696_192_8,
-    -0.525_073_05,
-    -0.394_917_5,
-    -0.284_441_38,
-    -0.184_773_43,
-    -0.091_050_036,
-    0.0,
-    0.079_580_3,
-    0.160_930_2,
-    0.246_112_3,
-    0.337_915_24,
-    0.440_709_83,
-    0.562_617,
-    0.722_956_84,
-    1.0,
-];
+pub use retrograph_kernel_abi::nf4::CODE_VALUES as VALUES;
+
+pub use crate::tensor::{NF4_BLOCK as BLOCK, NF4_NESTED_BLOCK as NESTED_BLOCK};
 
 /// What is greater than boundary i has a code greater than i. They lie in the middle between two
 /// values, but for rounding, and have the digits that bitsandbytes gives them: most are not numbers

@@ -19,5 +19,5 @@ pub(crate) const fn f32(name: &'static str) -> Parameter {
 
 /// A `.u64` parameter.
 pub(crate) const fn u64(name: &'static str) -> Parameter {
-    Parameter::u64(name)
+    Parameter::f64(name)
 }

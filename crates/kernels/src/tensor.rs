@@ -1,8 +1,10 @@
 //! Tensors whose element type is known at run time: inputs, outputs, and matrices in NF4.
 
 use half::bf16;
+use retrograph_kernel_abi::{Any, Bf16, nf4};
 
 use crate::checks::Check;
+use crate::launch::Pointer;
 use crate::{Argument, DType, KernelError, View};
 
 /// A row-major tensor that a kernel reads, by its element type.
@@ -82,6 +84,11 @@ impl<B: Copy> Output<B> {
         let bf16 = self.bf16().map_or(Argument::Null, Argument::write);
         [self.f32().map_or(Argument::Null, Argument::write), bf16]
     }
+
+    /// The pointers to f32 and to bf16.
+    pub(crate) fn pointers(self) -> (Pointer<B, f32>, Pointer<B, Bf16>) {
+        (Pointer::write_optional(self.f32()), Pointer::write_optional(self.bf16()))
+    }
 }
 
 /// A row-major matrix in NF4, in the layout of bitsandbytes.
@@ -117,9 +124,9 @@ pub enum Nf4Scales<B> {
 }
 
 /// Elements that share a scale.
-pub const NF4_BLOCK: usize = 64;
+pub const NF4_BLOCK: usize = nf4::BLOCK as usize;
 /// Scales that share a scale of the second quantization.
-pub const NF4_NESTED_BLOCK: usize = 256;
+pub const NF4_NESTED_BLOCK: usize = nf4::NESTED_BLOCK as usize;
 
 impl<B: Copy> Nf4<B> {
     /// Checks the lengths of codes and scales. `row_sizes` are as in
@@ -133,7 +140,7 @@ impl<B: Copy> Nf4<B> {
             Nf4Scales::Nested { absmax, nested, map, offset } => {
                 check.length("absmax of w", absmax, blocks)?;
                 check.length("nested absmax of w", nested, blocks.div_ceil(NF4_NESTED_BLOCK))?;
-                check.length("the map of w", map, 256)?;
+                check.length("the map of w", map, nf4::BYTE_VALUES as usize)?;
                 check.length("the offset of w", offset, 1)?;
             }
         }
@@ -158,6 +165,37 @@ impl<B: Copy> Nf4<B> {
                 Argument::read(offset),
             ],
         }
+    }
+
+    /// The pointers to scales.
+    pub(crate) fn scale_pointers(&self) -> Nf4Pointers<B> {
+        match self.scales {
+            Nf4Scales::Plain(absmax) => {
+                Nf4Pointers { absmax: Pointer::read(absmax).any(), ..Nf4Pointers::null() }
+            }
+            Nf4Scales::Nested { absmax, nested, map, offset } => Nf4Pointers {
+                absmax: Pointer::read(absmax).any(),
+                nested: Pointer::read(nested),
+                map: Pointer::read(map),
+                offset: Pointer::read(offset),
+            },
+        }
+    }
+}
+
+/// The pointers to the scales of a matrix in NF4; those that it does not have are null.
+pub(crate) struct Nf4Pointers<B> {
+    pub(crate) absmax: Pointer<B, Any>,
+    pub(crate) nested: Pointer<B, f32>,
+    pub(crate) map: Pointer<B, f32>,
+    pub(crate) offset: Pointer<B, f32>,
+}
+
+impl<B> Nf4Pointers<B> {
+    /// No scales.
+    pub(crate) fn null() -> Self {
+        let [nested, map, offset] = [(); 3].map(|()| Pointer::null());
+        Self { absmax: Pointer::null(), nested, map, offset }
     }
 }
 
@@ -220,6 +258,15 @@ impl<B: Copy> TensorView<B> {
             Self::F32(view) => Argument::read(view),
             Self::Bf16(view) => Argument::read(view),
             Self::Nf4(Nf4 { codes, .. }) => Argument::read(codes),
+        }
+    }
+
+    /// The pointer to the elements or codes.
+    pub(crate) fn pointer(&self) -> Pointer<B, Any> {
+        match *self {
+            Self::F32(view) => Pointer::read(view).any(),
+            Self::Bf16(view) => Pointer::read(view).any(),
+            Self::Nf4(Nf4 { codes, .. }) => Pointer::read(codes).any(),
         }
     }
 

@@ -9,25 +9,33 @@ use crate::DType;
 pub trait Element: bytemuck::Pod {
     /// The type as a value.
     const DTYPE: DType;
+    /// The element type of kernel parameters that point to it.
+    type Parameter;
 }
 
 impl Element for f32 {
     const DTYPE: DType = DType::F32;
+    type Parameter = f32;
 }
 impl Element for f64 {
     const DTYPE: DType = DType::F64;
+    type Parameter = f64;
 }
 impl Element for half::bf16 {
     const DTYPE: DType = DType::Bf16;
+    type Parameter = retrograph_kernel_abi::Bf16;
 }
 impl Element for u8 {
     const DTYPE: DType = DType::U8;
+    type Parameter = u8;
 }
 impl Element for u32 {
     const DTYPE: DType = DType::U32;
+    type Parameter = u32;
 }
 impl Element for u64 {
     const DTYPE: DType = DType::U64;
+    type Parameter = u64;
 }
 
 /// A contiguous run of `len` elements of type `T`, `offset` elements into the buffer `B`.

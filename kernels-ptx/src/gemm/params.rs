@@ -97,7 +97,6 @@ impl<'k> GemmParams<'k> {
             alpha,
             flags,
         } = GemmParameters::declare(&mut Declarations(*k));
-        let flag = |flag: GemmFlags| (flags & flag.bits()).ne(0);
         let formats = dtypes.map(|dtype| match dtype {
             DType::F32 => OperandFormat::F32,
             DType::Bf16 => OperandFormat::Bf16,
@@ -117,7 +116,7 @@ impl<'k> GemmParams<'k> {
                 plane: plane([a_batch, a_head], head),
                 leading_dim: lda,
                 reduce_stride: a_reduce,
-                vectorized: flag(GemmFlags::A_VECTORIZED),
+                vectorized: flags.has(GemmFlags::A_VECTORIZED),
             },
             b: GlobalOperand {
                 format: formats[1],
@@ -125,19 +124,19 @@ impl<'k> GemmParams<'k> {
                 plane: plane([b_batch, b_head], head / b_group),
                 leading_dim: ldb,
                 reduce_stride: b_reduce,
-                vectorized: flag(GemmFlags::B_VECTORIZED),
+                vectorized: flags.has(GemmFlags::B_VECTORIZED),
             },
             c: GlobalOutput {
-                plane: c.at(plane([c_batch, c_head], head)),
+                plane: c.reinterpret::<f32>().at(plane([c_batch, c_head], head)),
                 bf16: (dtypes[0] == DType::Bf16).then(|| {
                     let address = c.address() + (plane([c_batch, c_head], head) << 1);
-                    (Ptr::from_address(address), flag(GemmFlags::C_BF16))
+                    (Ptr::from_address(address), flags.has(GemmFlags::C_BF16))
                 }),
                 bias,
                 leading_dim: ldc,
                 alpha,
-                accumulate: flag(GemmFlags::ACCUMULATE),
-                vectorized: flag(GemmFlags::C_VECTORIZED),
+                accumulate: flags.has(GemmFlags::ACCUMULATE),
+                vectorized: flags.has(GemmFlags::C_VECTORIZED),
             },
             m,
             n,

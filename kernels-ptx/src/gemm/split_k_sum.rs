@@ -3,24 +3,25 @@
 //! Grid: one thread per vec4 of the result, which is written as f32, bf16 or both.
 //! Deterministic: one thread computes each element, adding the splits in ascending order.
 
+use retrograph_kernel_abi::gemm::{SPLIT_K_SUM, SplitKSumParameters};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
+use crate::primitives::parameters::Declarations;
 use crate::primitives::vec4::{Output, Vec4, aligned};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target)
-        .entry(Kernel::build("split_k_sum", |k| split_k_sum(k, target)))
+        .entry(Kernel::build(SPLIT_K_SUM.entries[0], |k| split_k_sum(k, target)))
         .build()
 }
 
 fn split_k_sum(k: &Kernel<'_>, target: SmTarget) {
-    let partials = k.pointer::<f32>("partials");
-    let out = Output::declare(k, "out");
-    let splits = k.param::<u32>("parts");
-    let n = k.param::<u32>("n");
+    let SplitKSumParameters { partials, out, out_bf16, parts: splits, n } =
+        SplitKSumParameters::declare(&mut Declarations(*k));
+    let out = Output::new(out, out_bf16);
     let vec4 = k.ctaid_x() * k.ntid_x() + k.tid_x();
     // Compares vec4 counts: four times the last thread may exceed 2³².
     k.return_if(vec4.ge((n >> 2) + (n & 3).min(1)));

@@ -1,39 +1,12 @@
 //! NF4 operands: their scales, which may be quantized in turn, and dequantization.
 
 use retrograph_kernel_abi::gemm::Nf4ScaleParameters;
+use retrograph_kernel_abi::nf4::{BLOCK, BYTE_VALUES, CODE_VALUES, NESTED_BLOCK};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
 use super::bf16::pack;
 use super::parameters::Declarations;
-
-/// Elements of a block, which share a scale.
-const BLOCK: u32 = 64;
-/// Scales of a block of the nested quantization.
-const NESTED_BLOCK: u32 = 256;
-/// Values of a byte.
-const BYTE_VALUES: u32 = 256;
-
-/// The values of the NF4 codes, as in bitsandbytes: quantiles of the normal distribution (Dettmers
-/// et al., "QLoRA", arXiv 2305.14314, appendix E).
-const CODE_VALUES: [f32; 16] = [
-    -1.0,
-    -0.696_192_8,
-    -0.525_073_05,
-    -0.394_917_5,
-    -0.284_441_38,
-    -0.184_773_43,
-    -0.091_050_036,
-    0.0,
-    0.079_580_3,
-    0.160_930_2,
-    0.246_112_3,
-    0.337_915_24,
-    0.440_709_83,
-    0.562_617,
-    0.722_956_84,
-    1.0,
-];
 
 /// The scales of an NF4 operand, and its lookup tables in shared memory.
 #[derive(Clone, Copy)]
@@ -59,7 +32,7 @@ impl<'k> Nf4<'k> {
         let tables = Self::tables(k, 1);
         let Nf4ScaleParameters { b_absmax, b_nested, b_map, b_offset } =
             Nf4ScaleParameters::declare(&mut Declarations(*k));
-        Self::new(k, [b_absmax, b_nested, b_map, b_offset], (0, tables))
+        Self::new(k, [b_absmax.reinterpret(), b_nested, b_map, b_offset], (0, tables))
     }
 
     /// Declares the parameters of operand number `index`, which shares its tables with others.

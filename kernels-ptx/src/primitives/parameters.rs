@@ -1,20 +1,46 @@
 //! Parameter lists of `retrograph-kernel-abi`, declared in a kernel.
 
-use retrograph_kernel_abi::{Declare, ParameterTypes};
-use retrograph_ptx::build::{Kernel, Ptr, Value};
+use std::marker::PhantomData;
+
+use retrograph_kernel_abi::{Declare, Flags, ParameterTypes};
+use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
 
 /// Declares parameters in a kernel and gives the registers that hold them.
 pub(crate) struct Declarations<'k>(pub(crate) Kernel<'k>);
 
+/// A set of flags in a register.
+pub(crate) struct FlagSet<'k, F> {
+    bits: Value<'k, u32>,
+    flags: PhantomData<F>,
+}
+
+impl<F> Clone for FlagSet<'_, F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<F> Copy for FlagSet<'_, F> {}
+
+impl<'k, F: Flags> FlagSet<'k, F> {
+    /// Whether `flag` is set.
+    #[track_caller]
+    pub(crate) fn has(self, flag: F) -> Pred<'k> {
+        (self.bits & flag.bits()).ne(0)
+    }
+}
+
 impl<'k> ParameterTypes for Declarations<'k> {
-    type Pointer = Ptr<'k, f32>;
+    type Pointer<E> = Ptr<'k, E>;
     type U32 = Value<'k, u32>;
     type F32 = Value<'k, f32>;
+    type F64 = Value<'k, f64>;
+    type Bool = Value<'k, u32>;
+    type Flags<F: Flags> = FlagSet<'k, F>;
 }
 
 impl<'k> Declare for Declarations<'k> {
-    fn pointer(&mut self, name: &'static str) -> Ptr<'k, f32> {
-        self.0.pointer(name)
+    fn pointer<E>(&mut self, name: &'static str) -> Ptr<'k, E> {
+        self.0.pointer::<u32>(name).reinterpret()
     }
 
     fn u32(&mut self, name: &'static str) -> Value<'k, u32> {
@@ -23,5 +49,17 @@ impl<'k> Declare for Declarations<'k> {
 
     fn f32(&mut self, name: &'static str) -> Value<'k, f32> {
         self.0.param(name)
+    }
+
+    fn f64(&mut self, name: &'static str) -> Value<'k, f64> {
+        Value::<f64>::from_bits(self.0.param::<u64>(name))
+    }
+
+    fn bool(&mut self, name: &'static str) -> Value<'k, u32> {
+        self.0.param(name)
+    }
+
+    fn flags<F: Flags>(&mut self, name: &'static str) -> FlagSet<'k, F> {
+        FlagSet { bits: self.0.param(name), flags: PhantomData }
     }
 }

@@ -3,7 +3,7 @@
 //! A complete and aligned vec4 is accessed by one 16-byte instruction, any other float by float.
 //! Both give the same values in the same order, so results don't depend on alignment.
 
-use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::{Bf16, DType};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
@@ -33,6 +33,11 @@ pub(crate) struct Output<'k> {
 }
 
 impl<'k> Output<'k> {
+    /// The output with an array in f32 and one in bf16.
+    pub(crate) fn new(f32: Ptr<'k, f32>, bf16: Ptr<'k, Bf16>) -> Self {
+        Self { f32, bf16: bf16.reinterpret() }
+    }
+
     /// Declares the parameters `name` and `name_bf16`.
     pub(crate) fn declare(k: &Kernel<'k>, name: &str) -> Self {
         Self { f32: k.pointer(name), bf16: k.pointer(&format!("{name}_bf16")) }

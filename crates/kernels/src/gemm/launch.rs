@@ -3,14 +3,15 @@
 //! `c = alpha · Σ_r a_r · b_r (+ bias) (+ c)`. Batches have two levels, and `reduce` products are
 //! summed into each c.
 
+use retrograph_kernel_abi::Any;
 use retrograph_kernel_abi::gemm::{GemmFlags, GemmParameters, Layout, Nf4ScaleParameters};
 
 use super::GemmProblem;
 use super::kernels::GemmKernels;
 use crate::checks::Check;
 use crate::geometry::MAX_GRID_YZ;
-use crate::launch::ArgumentTypes;
-use crate::tensor::NF4_BLOCK;
+use crate::launch::{ArgumentTypes, Pointer};
+use crate::tensor::{NF4_BLOCK, Nf4Pointers};
 use crate::{Argument, DType, KernelError, Launch, Problem, TensorView, View};
 
 /// The strides of one operand, in elements.
@@ -114,16 +115,16 @@ impl<B: Copy> Gemm<B> {
     fn arguments(
         &self,
         check: Check,
-        ([m, n, k], c): ([u32; 3], Argument<B>),
+        ([m, n, k], c): ([u32; 3], Pointer<B, Any>),
         flags: GemmFlags,
     ) -> Result<Vec<Argument<B>>, KernelError> {
         let GemmSizes { reduce, heads, b_group, .. } = self.sizes;
         let (a_strides, b_strides, c_strides) = (self.a.1, self.b.1, self.c.1);
         let parameters = GemmParameters::<ArgumentTypes<B>> {
-            a: self.a.0.argument(),
-            b: self.b.0.argument(),
+            a: self.a.0.pointer(),
+            b: self.b.0.pointer(),
             c,
-            bias: Argument::read_optional(self.bias),
+            bias: Pointer::read_optional(self.bias),
             m,
             n,
             k,
@@ -142,14 +143,18 @@ impl<B: Copy> Gemm<B> {
             c_batch: check.size("the batch stride of c", c_strides.batch)?,
             c_head: check.size("the head stride of c", c_strides.head)?,
             alpha: self.alpha,
-            flags: flags.bits(),
+            flags,
         };
         let mut arguments = parameters.into_arguments();
         if let Some(nf4) = self.b.0.nf4() {
-            let [b_absmax, b_nested, b_map, b_offset] = nf4.scale_arguments();
-            let scales =
-                Nf4ScaleParameters::<ArgumentTypes<B>> { b_absmax, b_nested, b_map, b_offset };
-            arguments.extend(scales.into_arguments::<Argument<B>>());
+            let Nf4Pointers { absmax, nested, map, offset } = nf4.scale_pointers();
+            let scales = Nf4ScaleParameters::<ArgumentTypes<B>> {
+                b_absmax: absmax,
+                b_nested: nested,
+                b_map: map,
+                b_offset: offset,
+            };
+            arguments.extend(scales.into_arguments());
         }
         Ok(arguments)
     }
@@ -191,12 +196,12 @@ impl<B: Copy> Gemm<B> {
         Ok(())
     }
 
-    /// The argument c.
-    fn result(&self) -> Result<Argument<B>, KernelError> {
+    /// The pointer c.
+    fn result(&self) -> Result<Pointer<B, Any>, KernelError> {
         match (self.c.0, self.a.0) {
-            (TensorView::F32(c), _) => Ok(Argument::output(c, self.accumulate)),
+            (TensorView::F32(c), _) => Ok(Pointer::output(c, self.accumulate).any()),
             (TensorView::Bf16(c), TensorView::Bf16(_)) if !self.accumulate => {
-                Ok(Argument::write(c))
+                Ok(Pointer::write(c).any())
             }
             (c, _) => Err(KernelError::UnsupportedDType {
                 kernel: self.kernels.name(),

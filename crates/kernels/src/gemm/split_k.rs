@@ -5,22 +5,20 @@
 //! order. The number of splits depends on the sizes alone, and so do the bits of the result:
 //! [`GemmShape::fprop_splits`] and [`GemmShape::dgrad_splits`] choose it.
 
+use retrograph_kernel_abi::gemm as abi;
+
 use super::GemmShape;
 use super::kernels::{DGRAD_KERNELS, FPROP_KERNELS};
 use super::launch::{Gemm, GemmSizes, Strides};
 use crate::checks::Check;
 use crate::geometry::elementwise;
-use crate::params::{pointer, u32};
-use crate::{Argument, DType, Kernel, KernelError, Launch, Output, Problem, TensorView, View};
+use crate::launch::{ArgumentTypes, Pointer};
+use crate::{DType, Kernel, KernelError, Launch, Output, Problem, TensorView, View};
 
 /// Kernel of [`SplitKSum`].
-pub static SPLIT_K_SUM: Kernel = Kernel {
-    name: "split_k_sum",
-    image: "split_k_sum",
-    parameters: &[pointer("partials"), pointer("out"), pointer("out_bf16"), u32("parts"), u32("n")],
-    entries: &["split_k_sum"],
-    dispatch: |problem, _| problem.items().map(|count| elementwise("split_k_sum", count)),
-};
+pub static SPLIT_K_SUM: Kernel = Kernel::new("split_k_sum", &abi::SPLIT_K_SUM, |problem, _| {
+    problem.items().map(|count| elementwise(abi::SPLIT_K_SUM.entries[0], count))
+});
 
 /// The splits of `y = x·wᵀ`: `partials[s] = x[:, split s] · w[:, split s]ᵀ`.
 #[derive(Clone, Copy, Debug)]
@@ -162,9 +160,15 @@ impl<B: Copy, O: Into<Output<B>>> SplitKSum<B, O> {
         check.length("partials", partials, check.product("splits × n", &[splits, len])?)?;
         out.check(check, "out", len)?;
         let n = check.size("the number of elements", len)?;
-        let splits = check.size("the number of splits", splits)?;
-        let [out, out_bf16] = out.arguments();
-        let arguments = vec![Argument::read(partials), out, out_bf16, splits.into(), n.into()];
+        let (out, out_bf16) = out.pointers();
+        let parameters = abi::SplitKSumParameters::<ArgumentTypes<B>> {
+            partials: Pointer::read(partials),
+            out,
+            out_bf16,
+            parts: check.size("the number of splits", splits)?,
+            n,
+        };
+        let arguments = parameters.into_arguments();
         Ok(Launch { kernel: &SPLIT_K_SUM, problem: Problem::Items(n), arguments })
     }
 }

@@ -74,7 +74,7 @@ macro_rules! index {
 index!(fixed u32 i32 u64 i64 usize);
 index!(value u32 Unsigned i32 Signed u64 Long);
 
-impl<'k, T: Scalar> Ptr<'k, T> {
+impl<'k, T> Ptr<'k, T> {
     pub(super) fn new(base: Value<'k, u64>) -> Self {
         Self { base, offset: 0, element: PhantomData }
     }
@@ -96,7 +96,7 @@ impl<'k, T: Scalar> Ptr<'k, T> {
     }
 
     /// The same address as a pointer to other elements.
-    pub fn reinterpret<U: Scalar>(self) -> Ptr<'k, U> {
+    pub fn reinterpret<U>(self) -> Ptr<'k, U> {
         Ptr { base: self.base, offset: self.offset, element: PhantomData }
     }
 
@@ -105,7 +105,9 @@ impl<'k, T: Scalar> Ptr<'k, T> {
     pub fn is_null(self) -> Pred<'k> {
         self.address().eq(0)
     }
+}
 
+impl<'k, T: Scalar> Ptr<'k, T> {
     /// The pointer to element `index`.
     #[track_caller]
     pub fn at(self, index: impl Index<'k>) -> Self {

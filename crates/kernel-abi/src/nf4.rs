@@ -1,0 +1,35 @@
+//! NF4, the 4-bit data type of QLoRA, in the layout of bitsandbytes.
+//!
+//! The flattened matrix is divided into blocks of [`BLOCK`] elements, each with a scale. A code is
+//! an index into [`CODE_VALUES`]. A byte holds two codes, the first one in its upper half. With
+//! double quantization, a scale is a byte, an index into a table of [`BYTE_VALUES`] values, and
+//! [`NESTED_BLOCK`] bytes share an f32 scale.
+//!
+//! Source: Dettmers et al., "QLoRA", arXiv 2305.14314, appendix E.
+
+/// Elements that share a scale.
+pub const BLOCK: u32 = 64;
+/// Quantized scales that share a scale.
+pub const NESTED_BLOCK: u32 = 256;
+/// Values of a quantized scale.
+pub const BYTE_VALUES: u32 = 256;
+
+/// The values of the codes in units of the scale: quantiles of the normal distribution.
+pub const CODE_VALUES: [f32; 16] = [
+    -1.0,
+    -0.696_192_8,
+    -0.525_073_05,
+    -0.394_917_5,
+    -0.284_441_38,
+    -0.184_773_43,
+    -0.091_050_036,
+    0.0,
+    0.079_580_3,
+    0.160_930_2,
+    0.246_112_3,
+    0.337_915_24,
+    0.440_709_83,
+    0.562_617,
+    0.722_956_84,
+    1.0,
+];
