@@ -158,12 +158,26 @@ impl Instruction {
 
     /// Whether the first operand is what the instruction writes.
     pub fn has_destination(&self) -> bool {
-        self.opcode.has_destination() && !self.modifiers.has(Modifier::StoreD)
+        match self.opcode {
+            Opcode::Mbarrier => {
+                use Modifier::{CompleteTx, ExpectTx, Init, Inval};
+                self.modifiers.first_of(&[Init, Inval, ExpectTx, CompleteTx]).is_none()
+            }
+            Opcode::Wmma => !self.modifiers.has(Modifier::StoreD),
+            opcode => opcode.has_destination(),
+        }
     }
 
     /// Whether the instruction moves single values, without `.v2` and the like.
     pub fn is_scalar(&self) -> bool {
         self.modifiers.first_of(&[Modifier::V2, Modifier::V4, Modifier::V8]).is_none()
+    }
+
+    /// The number of dimensions that `.2d` and the like say.
+    pub fn tensor_rank(&self) -> Option<usize> {
+        use Modifier::{Dim1, Dim2, Dim3, Dim4, Dim5};
+        let ranks = [Dim1, Dim2, Dim3, Dim4, Dim5];
+        ranks.iter().position(|&rank| self.modifiers.has(rank)).map(|index| index + 1)
     }
 
     /// The first type.

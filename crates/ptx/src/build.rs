@@ -44,11 +44,14 @@
 //! beyond dropping copies and unused results, which is the business of `ptxas`.
 
 mod atomics;
+mod bulk_copy;
+mod cluster;
 mod control;
 mod convert;
 mod cp_async;
 mod kernel;
 mod math;
+mod mbarrier;
 mod memory;
 mod mma;
 mod module;
@@ -59,6 +62,7 @@ mod reduce;
 mod scalar;
 mod shared;
 mod state;
+mod stmatrix;
 mod tidy;
 mod value;
 mod var;
@@ -66,6 +70,7 @@ mod warp;
 mod wgmma;
 
 pub use atomics::AtomicScalar;
+pub use bulk_copy::TensorMapParam;
 pub use control::NamedBarrier;
 pub use kernel::Kernel;
 pub use module::ModuleBuilder;

@@ -16,6 +16,13 @@ pub struct SmFeatures {
     pub wgmma: bool,
     /// Programmatic dependent launch (`griddepcontrol`).
     pub pdl: bool,
+    /// Barriers in shared memory that count the bytes of copies (`mbarrier.arrive.expect_tx`,
+    /// `mbarrier.try_wait`).
+    pub mbarrier: bool,
+    /// Stores of 8 × 8 matrices to shared memory (`stmatrix`).
+    pub stmatrix: bool,
+    /// Registers that warpgroups give each other (`setmaxnreg`).
+    pub setmaxnreg: bool,
     /// Thread block clusters.
     pub clusters: bool,
     /// Tensor memory accelerator (`cp.async.bulk.tensor`).
@@ -41,6 +48,9 @@ impl SmTarget {
             bf16_mma: ampere,
             wgmma: self.number == 90 && matches!(self.reach, Reach::Exact),
             pdl: hopper,
+            mbarrier: hopper,
+            stmatrix: hopper,
+            setmaxnreg: self.number == 90 && matches!(self.reach, Reach::Exact),
             clusters: hopper,
             tma: hopper,
             smem_bytes_per_block: smem_kib << 10,
@@ -66,12 +76,17 @@ mod tests {
             assert_eq!(features.cp_async, accepts(target, "cp.async.commit_group"), "{target}");
             assert_eq!(features.pdl, accepts(target, "griddepcontrol.wait"), "{target}");
             assert_eq!(features.wgmma, accepts(target, "wgmma.fence.sync.aligned"), "{target}");
+            let registers = "setmaxnreg.dec.sync.aligned.u32 40";
+            assert_eq!(features.setmaxnreg, accepts(target, registers), "{target}");
+            assert_eq!(features.tma, accepts(target, "cp.async.bulk.commit_group"), "{target}");
+            let cluster = "barrier.cluster.arrive";
+            assert_eq!(features.clusters, accepts(target, cluster), "{target}");
         }
     }
 
     /// Whether parser and validator accept the instruction `text` for `target`.
     fn accepts(target: SmTarget, text: &str) -> bool {
-        let isa = target.least_isa().max(crate::IsaVersion::new(7, 8));
+        let isa = target.least_isa().max(crate::IsaVersion::new(8, 0));
         let module = format!(
             ".version {}.{}\n.target {target}\n.address_size 64\n\
              .visible .entry probe()\n{{\n\t{text};\n\tret;\n}}\n",

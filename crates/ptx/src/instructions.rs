@@ -37,7 +37,8 @@ use crate::ast::Modifier;
 
 impl Opcode {
     /// Whether the first operand is what the instruction writes. It is the same for all of its
-    /// forms, except for `wmma.store`; see [`crate::ast::Instruction::has_destination`]. What
+    /// forms, except for those of `wmma` and `mbarrier`; see
+    /// [`crate::ast::Instruction::has_destination`]. What
     /// `wgmma` writes it reads, too, which [`crate::ast::Instruction::visit_registers`] says.
     pub const fn has_destination(self) -> bool {
         match self.forms()[0].operands {
@@ -57,7 +58,43 @@ impl Opcode {
             Self::Cvta => matches!(modifier, Modifier::To),
             Self::Div => matches!(modifier, Modifier::Full),
             Self::Bar | Self::Barrier => matches!(modifier, Modifier::Cta | Modifier::Warp),
-            Self::Cp => matches!(modifier, Modifier::Async),
+            Self::Cp => {
+                use Modifier::{
+                    Async, AsyncBulk, AsyncBulkTensor, BulkCommitGroup, BulkPrefetch,
+                    BulkWaitGroup, ReduceAsyncBulkTensor,
+                };
+                matches!(
+                    modifier,
+                    Async
+                        | AsyncBulk
+                        | AsyncBulkTensor
+                        | BulkCommitGroup
+                        | BulkPrefetch
+                        | BulkWaitGroup
+                        | ReduceAsyncBulkTensor
+                )
+            }
+            Self::Mbarrier => {
+                use Modifier::{
+                    Arrive, ArriveExpectTx, ArriveNoComplete, CompleteTx, ExpectTx, Init, Inval,
+                    TestWait, TestWaitParity, TryWait, TryWaitParity,
+                };
+                matches!(
+                    modifier,
+                    Arrive
+                        | ArriveExpectTx
+                        | ArriveNoComplete
+                        | CompleteTx
+                        | ExpectTx
+                        | Init
+                        | Inval
+                        | TestWait
+                        | TestWaitParity
+                        | TryWait
+                        | TryWaitParity
+                )
+            }
+            Self::Setmaxnreg => matches!(modifier, Modifier::IncSync | Modifier::DecSync),
             Self::Wmma => {
                 use Modifier::{LoadA, LoadB, LoadC, Mma, StoreD};
                 matches!(modifier, LoadA | LoadB | LoadC | StoreD | Mma)

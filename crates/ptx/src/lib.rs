@@ -58,15 +58,15 @@
 //! }";
 //! let module = retrograph_ptx::parse(text)?;
 //! assert_eq!((module.functions.len(), module.entries.len()), (1, 1));
-//! // Bulk copies are not in the table.
-//! let bulk = text.replace("cp.async.wait_all", "cp.async.bulk.commit_group");
-//! assert!(retrograph_ptx::parse(&bulk).is_err());
+//! // Textures are not in the table.
+//! let texture = text.replace("cp.async.wait_all", "tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [t, {%r1}]");
+//! assert!(retrograph_ptx::parse(&texture).is_err());
 //! # Ok::<(), retrograph_ptx::ParseError>(())
 //! ```
 //!
 //! # Limits
 //!
-//! Textures, surfaces, 32-bit addressing, `mbarrier` and bulk copies are not in the table. The
+//! Textures, surfaces, 32-bit addressing and the tensor cores of sm_100 are not in the table. The
 //! crate neither assembles nor optimizes: the driver does both when it loads PTX, and `ptxas` ahead
 //! of time.
 

@@ -149,8 +149,11 @@ impl Display for Immediate {
 
 /// Opcode, modifiers and types.
 pub(crate) fn mnemonic(instruction: &Instruction) -> String {
-    let mut text = instruction.opcode.text().to_owned();
-    for modifier in instruction.modifiers.iter() {
+    let opcode = instruction.opcode;
+    let mut text = opcode.text().to_owned();
+    let modifiers = || instruction.modifiers.iter();
+    let name = modifiers().filter(|&modifier| opcode.binds(modifier));
+    for modifier in name.chain(modifiers().filter(|&modifier| !opcode.binds(modifier))) {
         text.push('.');
         text.push_str(modifier.text());
     }

@@ -8,10 +8,40 @@ words! {
     ///
     /// The order of the variants is the order in which modifiers are printed.
     pub enum Modifier {
-        // What `cp`, `wmma` and `wgmma` do. A word with a dot is two that only mean something side
-        // by side.
+        // What `cp`, `mbarrier`, `setmaxnreg`, `wmma` and `wgmma` do. A word with a dot is several
+        // that only mean something side by side.
         Async = "async",
-        BulkPrefetch = "bulk.prefetch",
+        AsyncBulk = "async.bulk",
+        AsyncBulkTensor = "async.bulk.tensor",
+        ReduceAsyncBulkTensor = "reduce.async.bulk.tensor",
+        BulkPrefetch = "async.bulk.prefetch",
+        BulkCommitGroup = "async.bulk.commit_group",
+        BulkWaitGroup = "async.bulk.wait_group",
+        Init = "init",
+        Inval = "inval",
+        ArriveExpectTx = "arrive.expect_tx",
+        ArriveNoComplete = "arrive.noComplete",
+        ExpectTx = "expect_tx",
+        CompleteTx = "complete_tx",
+        TestWait = "test_wait",
+        TestWaitParity = "test_wait.parity",
+        TryWait = "try_wait",
+        TryWaitParity = "try_wait.parity",
+        IncSync = "inc.sync",
+        DecSync = "dec.sync",
+        // How a bulk copy goes and how it completes.
+        Read = "read",
+        Dim1 = "1d",
+        Dim2 = "2d",
+        Dim3 = "3d",
+        Dim4 = "4d",
+        Dim5 = "5d",
+        SharedClusterGlobal = "shared::cluster.global",
+        GlobalSharedCta = "global.shared::cta",
+        Tile = "tile",
+        BulkGroup = "bulk_group",
+        MbarrierCompleteTxBytes = "mbarrier::complete_tx::bytes",
+        MulticastCluster = "multicast::cluster",
         CommitGroup = "commit_group",
         WaitGroup = "wait_group",
         WaitAll = "wait_all",
@@ -23,6 +53,7 @@ words! {
         MmaAsync = "mma_async",
         Fence = "fence",
         // Memory order and scope.
+        MbarrierInit = "mbarrier_init",
         Volatile = "volatile",
         Weak = "weak",
         Relaxed = "relaxed",
@@ -74,6 +105,7 @@ words! {
         L2Global = "L2.global",
         L1 = "L1",
         L2 = "L2",
+        Tensormap = "tensormap",
         V2 = "v2",
         V4 = "v4",
         V8 = "v8",

@@ -71,6 +71,9 @@ pub enum Operand {
     Symbol(Symbol, i64),
     /// A memory operand.
     Address(Address),
+    /// A box of a tensor, `[map, {x, y}]`: the register that holds the address of its tensor map,
+    /// and the coordinates of its first element, innermost dimension first.
+    TensorCoordinates(RegisterId, Vec<Operand>),
     /// A vector of registers or constants, `{%f1, %f2}`.
     Vector(Vec<Operand>),
     /// The target of a branch.
@@ -97,6 +100,10 @@ impl Operand {
             Self::Vector(operands) | Self::List(operands) => {
                 operands.iter().for_each(|operand| operand.visit_registers(visit));
             }
+            Self::TensorCoordinates(map, coordinates) => {
+                visit(*map);
+                coordinates.iter().for_each(|operand| operand.visit_registers(visit));
+            }
             _ => {}
         }
     }
@@ -111,6 +118,10 @@ impl Operand {
             }
             Self::Vector(operands) | Self::List(operands) => {
                 operands.iter_mut().for_each(|operand| operand.visit_registers_mut(visit));
+            }
+            Self::TensorCoordinates(map, coordinates) => {
+                visit(map);
+                coordinates.iter_mut().for_each(|operand| operand.visit_registers_mut(visit));
             }
             _ => {}
         }

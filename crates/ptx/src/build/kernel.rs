@@ -74,6 +74,26 @@ impl<'k> Kernel<'k> {
         Ptr::new(Value::from_register(*self, register))
     }
 
+    /// The generic address of a parameter of `bytes` bytes, which the launch passes by value.
+    pub(super) fn param_bytes(&self, name: &str, bytes: u32, align: u32) -> Value<'k, u64> {
+        let register = self.register(Type::U64);
+        let mut state = self.state.borrow_mut();
+        state.claim(name);
+        let symbol = Symbol::Parameter(state.entry.parameters.len() as u32);
+        let parameter = Parameter::scalar(name, Type::B8);
+        let (align, length) = (Some(align), Some(bytes));
+        state.entry.parameters.push(Parameter { align, length, ..parameter });
+        state.push_prologue(Emit {
+            opcode: Opcode::Cvta,
+            modifiers: &[Modifier::Param],
+            types: &[Type::U64],
+            operands: vec![Operand::Register(register), Operand::Symbol(symbol, 0)],
+        });
+        state.registers[register.0 as usize].1 = 0;
+        drop(state);
+        Value::from_register(*self, register)
+    }
+
     /// A constant. It takes no register until it must.
     pub fn constant<T: Scalar>(&self, value: T) -> Value<'k, T> {
         Value::new(*self, ValueSource::Constant(value.to_bits()))
@@ -89,6 +109,16 @@ impl<'k> Kernel<'k> {
     /// (`.minnctapersm`). It needs [`Kernel::max_threads`].
     pub fn min_blocks(&self, blocks: u32) {
         self.state.borrow_mut().entry.limits.min_blocks = Some(blocks);
+    }
+
+    /// Asks `ptxas` for at most `registers` registers per thread (`.maxnreg`).
+    pub fn max_registers(&self, registers: u32) {
+        self.state.borrow_mut().entry.limits.max_registers = Some(registers);
+    }
+
+    /// Sets the number of blocks per cluster in x (`.reqnctapercluster`). Needs sm_90.
+    pub fn cluster_blocks(&self, blocks: u32) {
+        self.state.borrow_mut().entry.limits.cluster = Some([blocks, 1, 1]);
     }
 
     /// The value of a special register, read once at the start of the kernel.

@@ -60,10 +60,16 @@ fn hoist(entry: &mut Entry, variables: &mut Vec<Variable>) {
     };
     let variable = entry.variables.remove(local);
     let known = variables.iter().position(|variable| variable.name == DYNAMIC);
-    let module = known.unwrap_or_else(|| {
-        variables.push(variable);
-        variables.len() - 1
-    });
+    let module = match known {
+        Some(known) => {
+            variables[known].align = variables[known].align.max(variable.align);
+            known
+        }
+        None => {
+            variables.push(variable);
+            variables.len() - 1
+        }
+    };
     let (local, module) = (local as u32, module as u32);
     for statement in &mut entry.body {
         if let Statement::Instruction(instruction) = statement {

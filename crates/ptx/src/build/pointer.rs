@@ -202,7 +202,7 @@ impl<'k, T: Scalar> Ptr<'k, T> {
         let location = self.location();
         let operands =
             vec![Operand::Address(location.address), bytes.into_value(location.kernel).operand()];
-        let modifiers = &[Modifier::Async, Modifier::BulkPrefetch, Modifier::L2Global];
+        let modifiers = &[Modifier::BulkPrefetch, Modifier::L2Global];
         location.kernel.emit(Emit { opcode: Opcode::Cp, modifiers, types: &[], operands });
     }
 

@@ -55,11 +55,17 @@ impl<'k> Kernel<'k> {
     /// The dynamic shared memory of the launch as elements of type `T`. There is one per launch:
     /// calling this again gives the same bytes.
     pub fn dynamic_shared<T: Scalar>(&self) -> Shared<'k, T> {
+        self.dynamic_shared_aligned(16)
+    }
+
+    /// The dynamic shared memory of the launch, which begins at a multiple of `align` bytes. The
+    /// first call decides.
+    pub fn dynamic_shared_aligned<T: Scalar>(&self, align: u32) -> Shared<'k, T> {
         let symbol = self.declared(DYNAMIC).unwrap_or_else(|| {
             self.declare(Variable {
                 linkage: Linkage::Extern,
                 space: Space::Shared,
-                align: Some(16),
+                align: Some(align),
                 ty: Type::B8,
                 name: DYNAMIC.to_owned(),
                 length: Some(0),

@@ -31,8 +31,11 @@ fn keep_where(body: &mut Vec<Statement>, mut keep: impl FnMut(usize) -> bool) {
 
 /// Whether the instruction does nothing but compute its destination.
 fn is_pure(instruction: &Instruction) -> bool {
-    use Opcode::{Atom, Ldmatrix, Mma, Movmatrix, Shfl, Vote, Wmma};
-    let acts = matches!(instruction.opcode, Atom | Shfl | Vote | Ldmatrix | Movmatrix | Mma | Wmma);
+    use Opcode::{Atom, Elect, Ldmatrix, Mbarrier, Mma, Movmatrix, Shfl, Vote, Wmma};
+    let acts = matches!(
+        instruction.opcode,
+        Atom | Elect | Shfl | Vote | Ldmatrix | Mbarrier | Movmatrix | Mma | Wmma
+    );
     instruction.has_destination() && !acts && !instruction.modifiers.has(Modifier::Volatile)
 }
 

@@ -58,6 +58,8 @@ pub enum Shape {
     DestinationAndPredicate(Ty),
     /// A register that is written, or `_`, and a predicate that must be there, `%r1|%p1`.
     SinkAndPredicate(Ty),
+    /// `_` and nothing else.
+    Sink,
     /// Two predicates that are written, of which each may be `_`, or one of them.
     Predicates,
     /// A register, or a vector as long as `.v2` or `.v4` says, written by a load. Parts of a vector
@@ -85,6 +87,8 @@ pub enum Shape {
     AddressValue,
     /// `[address]` in this space, whatever the modifiers say.
     MemoryIn(Space),
+    /// `[map, {x, y}]`: a box of a tensor, with as many coordinates as `.2d` and the like say.
+    TensorCoordinates,
     /// An integer constant out of these.
     OneOf(&'static [i64]),
     /// An integer constant.
@@ -129,6 +133,7 @@ impl Shape {
             Self::Destination(_)
                 | Self::WideDestination(_)
                 | Self::DestinationOrSink(_)
+                | Self::Sink
                 | Self::DestinationAndPredicate(_)
                 | Self::SinkAndPredicate(_)
                 | Self::Predicates
@@ -210,6 +215,7 @@ impl Display for Shape {
         f.write_str(match self {
             Self::Destination(_) | Self::WideDestination(_) => "register",
             Self::DestinationOrSink(_) => "register or _",
+            Self::Sink => "_",
             Self::DestinationAndPredicate(_) => "register{|predicate}",
             Self::SinkAndPredicate(_) => "(register or _)|predicate",
             Self::Predicates => "predicate{|predicate}",
@@ -222,6 +228,7 @@ impl Display for Shape {
             Self::Unpacked => "{registers}",
             Self::Constant => "constant",
             Self::Memory | Self::MemoryIn(_) => "[address]",
+            Self::TensorCoordinates => "[tensor map, {coordinates}]",
             Self::OneOf(_) | Self::Integer | Self::Count => "constant",
             Self::UpToPrevious(_) | Self::Within(_) | Self::Threads => "value",
             Self::Register(_) => "register",

@@ -25,6 +25,10 @@ impl Checker<'_> {
                 Operand::Sink => Ok(()),
                 _ => self.register(operand, self.resolve(ty), false),
             },
+            Shape::Sink => match operand {
+                Operand::Sink => Ok(()),
+                _ => Err("`_`".to_owned()),
+            },
             Shape::DestinationAndPredicate(ty) => self.pair(operand, self.resolve(ty)),
             Shape::SinkAndPredicate(ty) => match operand {
                 Operand::Pair(None, Some(second)) => self.typed(*second, Type::Pred, false),
@@ -56,6 +60,7 @@ impl Checker<'_> {
             Shape::Constant => self.constant(operand),
             Shape::Memory => self.memory(operand, self.instruction.space()),
             Shape::MemoryIn(space) => self.memory(operand, Some(space)),
+            Shape::TensorCoordinates => self.tensor_coordinates(operand),
             Shape::OneOf(choices) => match operand {
                 Operand::Immediate(Immediate::Integer(value)) if choices.contains(value) => Ok(()),
                 _ => Err(format!("one of the constants {choices:?}")),
@@ -303,6 +308,17 @@ impl Checker<'_> {
         })
     }
 
+    fn tensor_coordinates(&self, operand: &Operand) -> Result<(), String> {
+        let count = self.instruction.tensor_rank().unwrap_or(0);
+        match operand {
+            Operand::TensorCoordinates(map, coordinates) if coordinates.len() == count => {
+                self.typed(*map, Type::U64, false)?;
+                coordinates.iter().try_for_each(|one| self.value(one, Type::S32, false))
+            }
+            _ => Err(format!("a tensor map and {count} coordinates in brackets")),
+        }
+    }
+
     fn symbol(&self, symbol: Symbol) -> Result<(), String> {
         self.symbol_in(symbol, self.instruction.space())
     }
@@ -397,6 +413,9 @@ impl Checker<'_> {
             Operand::Immediate(immediate) => format!("the constant {immediate}"),
             Operand::Symbol(..) => "the name of a variable".to_owned(),
             Operand::Address(_) => "an address".to_owned(),
+            Operand::TensorCoordinates(_, list) => {
+                format!("a tensor map and {} coordinates", list.len())
+            }
             Operand::Vector(list) => format!("a vector of {}", list.len()),
             Operand::Label(_) => "a label".to_owned(),
             Operand::Targets(_) => "a table of labels".to_owned(),

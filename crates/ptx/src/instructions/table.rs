@@ -11,6 +11,7 @@ mod compare;
 mod control;
 mod convert;
 mod cooperate;
+mod mbarrier;
 mod memory;
 mod special;
 mod tensor;
@@ -226,7 +227,14 @@ instructions! {
     Atom = "atom" => atomics::ATOM,
     /// Changes memory in one step.
     Red = "red" => atomics::RED,
-    /// Asynchronous global-to-shared copy, commit and wait.
+    /// An object in shared memory that threads arrive at and wait for, and that counts the bytes of
+    /// asynchronous copies.
+    Mbarrier = "mbarrier" => mbarrier::MBARRIER,
+    /// Changes how many registers each thread of the warpgroup has.
+    Setmaxnreg = "setmaxnreg" => control::SETMAXNREG,
+    /// The address of a shared variable in another block of the cluster.
+    Mapa = "mapa" => memory::MAPA,
+    /// Asynchronous copies between global and shared memory, commit and wait.
     Cp = "cp" => tensor::CP,
     /// Loads matrices of 8 by 8 from shared memory, by all lanes of a warp together.
     Ldmatrix = "ldmatrix" => tensor::LDMATRIX,

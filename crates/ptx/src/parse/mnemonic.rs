@@ -14,11 +14,8 @@ const MISSING: &[&str] = &[
     "discard",
     "getctarank",
     "istypep",
-    "mapa",
-    "mbarrier",
     "multimem",
     "pmevent",
-    "setmaxnreg",
     "stackrestore",
     "stacksave",
     "suld",
@@ -67,9 +64,9 @@ pub(super) fn parse_mnemonic(cursor: &mut Cursor<'_>) -> Result<(Opcode, Modifie
     let mut first = true;
     while let Token::Dotted(word) = cursor.peek() {
         let at = cursor.position();
-        let pair = pair(cursor, opcode, word);
+        let joined = joined(cursor, opcode);
         let single = || Modifier::from_text(word).filter(|&modifier| has(opcode, modifier));
-        let modifier = pair.or_else(single);
+        let modifier = joined.or_else(single);
         if let Some(modifier) = modifier {
             if opcode.binds(modifier) && !first {
                 let expected = format!("`.{word}` right after `{opcode}`");
@@ -86,8 +83,7 @@ pub(super) fn parse_mnemonic(cursor: &mut Cursor<'_>) -> Result<(Opcode, Modifie
             let help = format!("its forms are {}", forms(opcode));
             return Err(ParseError::new(at, format!("`.{word}`"), expected).help(help));
         }
-        cursor.take();
-        if pair.is_some() {
+        for _ in 0..joined.map_or(1, words) {
             cursor.take();
         }
         first = false;
@@ -95,11 +91,20 @@ pub(super) fn parse_mnemonic(cursor: &mut Cursor<'_>) -> Result<(Opcode, Modifie
     Ok((opcode, modifiers, types))
 }
 
-/// The modifier of `opcode` that `word` and the next word are together, as in `.row.col`.
-fn pair(cursor: &Cursor<'_>, opcode: Opcode, word: &str) -> Option<Modifier> {
-    let Token::Dotted(next) = cursor.peek_second() else { return None };
-    let is = |modifier: &Modifier| modifier.text().split_once('.') == Some((word, next));
-    Modifier::ALL.iter().copied().find(|modifier| is(modifier) && has(opcode, *modifier))
+/// The longest modifier of `opcode` that the next words are together, as in `.row.col`.
+fn joined(cursor: &Cursor<'_>, opcode: Opcode) -> Option<Modifier> {
+    let next = |index: usize| cursor.tokens.get(cursor.next + index).map(|(token, _)| *token);
+    let is = |modifier: &Modifier| {
+        let mut texts = modifier.text().split('.').enumerate();
+        texts.all(|(index, text)| next(index) == Some(Token::Dotted(text)))
+    };
+    let several = Modifier::ALL.iter().copied().filter(|&modifier| words(modifier) > 1);
+    several.filter(|one| is(one) && has(opcode, *one)).max_by_key(|&one| words(one))
+}
+
+/// How many words a modifier is.
+fn words(modifier: Modifier) -> usize {
+    modifier.text().split('.').count()
 }
 
 /// Whether some form of `opcode` has `modifier`.

@@ -12,7 +12,7 @@ pub(super) fn parse_operand(
     types: &[Type],
 ) -> Result<Operand> {
     match cursor.peek() {
-        Token::Symbol('[') => Ok(Operand::Address(parse_address(cursor, scope)?)),
+        Token::Symbol('[') => parse_address(cursor, scope),
         Token::Symbol('{') => parse_vector(cursor, scope, types),
         Token::Symbol('(') => parse_list(cursor, scope, types),
         Token::Symbol('!') => {
@@ -110,8 +110,8 @@ fn symbol_or_register(cursor: &mut Cursor<'_>, scope: &Scope<'_>) -> Result<Addr
     Ok(base)
 }
 
-/// `[base+offset]`
-fn parse_address(cursor: &mut Cursor<'_>, scope: &Scope<'_>) -> Result<Address> {
+/// `[base+offset]`, or `[map, {x, y}]`
+fn parse_address(cursor: &mut Cursor<'_>, scope: &Scope<'_>) -> Result<Operand> {
     cursor.expect('[')?;
     let address = match cursor.peek() {
         Token::Number(_) => Address { base: AddressBase::Absolute, offset: signed(cursor)? },
@@ -120,8 +120,18 @@ fn parse_address(cursor: &mut Cursor<'_>, scope: &Scope<'_>) -> Result<Address> 
             Address { base, offset: offset(cursor)? }
         }
     };
+    if cursor.accept(',') {
+        let Address { base: AddressBase::Register(map), offset: 0 } = address else {
+            return Err(cursor.unexpected("`]`; the address of a tensor map is a register"));
+        };
+        let Operand::Vector(coordinates) = parse_vector(cursor, scope, &[])? else {
+            return Err(cursor.unexpected("coordinates"));
+        };
+        cursor.expect(']')?;
+        return Ok(Operand::TensorCoordinates(map, coordinates));
+    }
     cursor.expect(']')?;
-    Ok(address)
+    Ok(Operand::Address(address))
 }
 
 /// `+4` or `+-4`, if it is there.

@@ -101,6 +101,11 @@ impl<'a> EntryPrinter<'a> {
                 plus(text, *offset)?;
             }
             Operand::Address(address) => self.address(text, address)?,
+            Operand::TensorCoordinates(map, coordinates) => {
+                write!(text, "[{}, ", self.register(map.0))?;
+                self.list(text, coordinates, ['{', '}'])?;
+                text.push(']');
+            }
             Operand::Vector(operands) => self.list(text, operands, ['{', '}'])?,
             Operand::List(operands) => self.list(text, operands, ['(', ')'])?,
             Operand::Targets(table) => {

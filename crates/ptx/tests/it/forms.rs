@@ -85,6 +85,7 @@ impl Example<'_> {
             Shape::Destination(ty) | Shape::WideDestination(ty) => nth(ty),
             Shape::Source(ty) | Shape::WideSource(ty) => nth(ty),
             Shape::DestinationOrSink(ty) => nth(ty),
+            Shape::Sink => "_".to_owned(),
             Shape::DestinationAndPredicate(ty) => format!("{}|%p4", nth(ty)),
             Shape::SinkAndPredicate(_) => "_|%p4".to_owned(),
             Shape::Predicates => "%p1|%p4".to_owned(),
@@ -96,10 +97,16 @@ impl Example<'_> {
             Shape::Unpacked => "{%r1, %r2}".to_owned(),
             Shape::Constant => "0x96".to_owned(),
             Shape::Memory => self.address().to_owned(),
-            Shape::AddressValue => "%rd2".to_owned(),
+            Shape::AddressValue => register(self.types[0], 2),
             Shape::MemoryIn(Space::Shared) => "[tile+16]".to_owned(),
             Shape::MemoryIn(_) => "[%rd3+-16]".to_owned(),
-            Shape::Within(_) => "7".to_owned(),
+            Shape::TensorCoordinates => {
+                let digit = |text: &str| text.strip_suffix('d').and_then(|n| n.parse().ok());
+                let rank = self.modifiers.iter().find_map(|modifier| digit(modifier.text()))?;
+                let list: Vec<String> = (1..=rank).map(|n| register(Type::S32, n)).collect();
+                format!("[%rd4, {{{}}}]", list.join(", "))
+            }
+            Shape::Within(most) => most.min(7).to_string(),
             Shape::Threads => "64".to_owned(),
             Shape::OneOf(choices) => choices[0].to_string(),
             Shape::Integer | Shape::Count => "3".to_owned(),

@@ -1,6 +1,7 @@
 //! The crate against itself and against `ptxas`.
 
 mod build;
+mod bulk;
 mod control;
 mod forms;
 mod math;

@@ -201,7 +201,14 @@ fn reason(text: &str) -> Option<&'static str> {
         () if line.operands.iter().any(wide) => {
             "a constant that does not fit its type is cut by ptxas"
         }
-        () if apart("row", "col") || apart("shared", "global") => {
+        () if apart("row", "col")
+            || apart("shared", "global")
+            || apart("shared::cluster", "global")
+            || apart("global", "shared::cta")
+            || apart("arrive", "noComplete")
+            || apart("inc", "sync")
+            || apart("dec", "sync") =>
+        {
             "two words that mean something side by side only may stand apart for ptxas"
         }
         () if too_many_types(&line) => "a type too many is ignored by ptxas",
@@ -214,7 +221,9 @@ fn reason(text: &str) -> Option<&'static str> {
         () if line.words[0] == "cvt" && line.operands.iter().any(|one| one.contains('.')) => {
             "special registers are read by mov only; ptxas converts them too"
         }
-        () if words.iter().any(|word| word == "notanumber") => "ptxas passes over `.notanumber`",
+        () if words.iter().any(|word| matches!(&word[..], "notanumber" | "finite")) => {
+            "ptxas passes over the words of testp"
+        }
         () if words.iter().any(|word| word == "sat") && line.words[0].ends_with("addc") => {
             "no manual says what a sum with a carry is cut to"
         }

@@ -2,6 +2,11 @@
 
 use super::prelude::*;
 
+/// Registers of a thread: a multiple of 8 from 24 to 256.
+const REGISTERS: &[i64] = &[
+    24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128, 136, 144, 152, 160, 168, 176, 184,
+    192, 200, 208, 216, 224, 232, 240, 248, 256,
+];
 const UNI: ModifierChoice = maybe(&[Modifier::Uni]);
 
 forms! {
@@ -31,6 +36,10 @@ forms! {
     ]
     NANOSLEEP [
         Form::new(&[], &[U32], &[U]).since(ISA_6_3, 70),
+    ]
+    SETMAXNREG [
+        Form::new(&[one(&[Modifier::IncSync, Modifier::DecSync]), one(&[Modifier::Aligned])],
+            &[U32], &[Shape::OneOf(REGISTERS)]).since(ISA_8_0, 90).exactly(),
     ]
     GRIDDEPCONTROL [
         Form::new(&[one(&[Modifier::LaunchDependents, Modifier::Wait])], &[], &[])

@@ -63,6 +63,8 @@ forms! {
         Form::new(&[maybe(&[Modifier::AcqRel, Modifier::Sc, Modifier::Acquire,
             Modifier::Release]), one(SCOPES)], &[], &[]),
         Form::new(&[one(&[Modifier::ProxyAlias])], &[], &[]).since(ISA_7_7, 70),
+        Form::new(&[one(&[Modifier::MbarrierInit]), one(&[Modifier::Release]), CLUSTER], &[], &[])
+            .since(ISA_8_0, 90),
         Form::new(&[one(&[Modifier::ProxyAsync]), maybe(&[Modifier::Global, Modifier::SharedCta,
             Modifier::SharedCluster])], &[], &[]).since(ISA_8_0, 90),
     ]

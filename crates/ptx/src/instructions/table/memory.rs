@@ -14,6 +14,8 @@ const SEEN: ModifierChoice = maybe(ATOMIC_SPACES);
 const LOAD_BY_POLICY: &[Shape] = &[Shape::Loaded, Shape::Memory, POLICY];
 const STORE_BY_POLICY: &[Shape] = &[Shape::Memory, Shape::Stored, POLICY];
 const B128: &[Type] = &[Type::B128];
+/// Where a tensor map is; in generic addresses otherwise.
+const PREFETCHED: ModifierChoice = maybe(&[Modifier::Param, Modifier::Const]);
 const PARAM: ModifierChoice = one(&[Modifier::Param, Modifier::ParamEntry]);
 
 forms! {
@@ -80,8 +82,14 @@ forms! {
     PREFETCH [
         Form::new(&[maybe(&[Modifier::Global, Modifier::Local]),
             one(&[Modifier::L1, Modifier::L2])], &[], &[Shape::Memory]),
+        Form::new(&[PREFETCHED, one(&[Modifier::Tensormap])], &[], &[Shape::Memory])
+            .since(ISA_8_0, 90),
         Form::new(&[GLOBAL, one(&[Modifier::L2EvictNormal, Modifier::L2EvictLast])], &[],
             &[Shape::Memory]).since(ISA_7_4, 80),
+    ]
+    MAPA [
+        Form::new(&[maybe(&[Modifier::SharedCluster])], &[&[Type::U32, Type::U64]],
+            &[D, Shape::AddressValue, U]).since(ISA_7_8, 90),
     ]
     PREFETCHU [
         Form::new(&[one(&[Modifier::L1])], &[], &[Shape::Memory]),

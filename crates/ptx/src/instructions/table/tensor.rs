@@ -8,6 +8,21 @@ const ASYNC: ModifierChoice = one(&[M::Async]);
 const CA: ModifierChoice = one(&[M::Ca]);
 const CG: ModifierChoice = one(&[M::Cg]);
 const SHARED_GLOBAL: ModifierChoice = one(&[M::SharedGlobal]);
+const BULK: ModifierChoice = one(&[M::AsyncBulk]);
+const TO_SHARED: ModifierChoice = one(&[M::SharedClusterGlobal]);
+const TO_GLOBAL: ModifierChoice = one(&[M::GlobalSharedCta]);
+const COMPLETE_TX: ModifierChoice = one(&[M::MbarrierCompleteTxBytes]);
+const BULK_GROUP: ModifierChoice = one(&[M::BulkGroup]);
+const MULTICAST: ModifierChoice = one(&[M::MulticastCluster]);
+const TENSOR: ModifierChoice = one(&[M::AsyncBulkTensor]);
+const TENSOR_REDUCE: ModifierChoice = one(&[M::ReduceAsyncBulkTensor]);
+const RANK: ModifierChoice = one(&[M::Dim2, M::Dim1, M::Dim3, M::Dim4, M::Dim5]);
+const TILE: ModifierChoice = maybe(&[M::Tile]);
+const REDUCTION: ModifierChoice = one(&[M::Add, M::Min, M::Max]);
+const BOX: Shape = Shape::TensorCoordinates;
+const MBARRIER: Shape = Shape::MemoryIn(Space::Shared);
+/// A bit for each block of the cluster that a multicast goes to.
+const BLOCKS: Shape = Shape::Source(Ty::Is(Type::U16));
 const TO: Shape = Shape::MemoryIn(Space::Shared);
 const FROM: Shape = Shape::MemoryIn(Space::Global);
 const SIZE: Shape = Shape::OneOf(&[4, 8, 16]);
@@ -134,8 +149,38 @@ forms! {
         Form::new(&[ASYNC, one(&[M::CommitGroup])], &[], &[]).since(ISA_7_0, 80),
         Form::new(&[ASYNC, one(&[M::WaitGroup])], &[], &[Shape::Integer]).since(ISA_7_0, 80),
         Form::new(&[ASYNC, one(&[M::WaitAll])], &[], &[]).since(ISA_7_0, 80),
-        Form::new(&[ASYNC, one(&[M::BulkPrefetch]), one(&[M::L2Global])], &[],
-            &[FROM, Shape::Source(Ty::Is(Type::U32))]).since(ISA_8_0, 90),
+        Form::new(&[one(&[M::BulkPrefetch]), one(&[M::L2Global])], &[], &[FROM, U])
+            .since(ISA_8_0, 90),
+        Form::new(&[one(&[M::BulkCommitGroup])], &[], &[]).since(ISA_8_0, 90),
+        Form::new(&[one(&[M::BulkWaitGroup]), maybe(&[M::Read])], &[], &[Shape::Count])
+            .since(ISA_8_0, 90),
+        Form::new(&[BULK, TO_SHARED, COMPLETE_TX], &[], &[TO, FROM, U, MBARRIER])
+            .since(ISA_8_0, 90),
+        Form::new(&[BULK, TO_SHARED, COMPLETE_TX, CACHE_HINT], &[],
+            &[TO, FROM, U, MBARRIER, POLICY]).since(ISA_8_0, 90),
+        Form::new(&[BULK, TO_SHARED, COMPLETE_TX, MULTICAST], &[],
+            &[TO, FROM, U, MBARRIER, BLOCKS]).since(ISA_8_0, 90),
+        Form::new(&[BULK, TO_SHARED, COMPLETE_TX, MULTICAST, CACHE_HINT], &[],
+            &[TO, FROM, U, MBARRIER, BLOCKS, POLICY]).since(ISA_8_0, 90),
+        Form::new(&[BULK, TO_GLOBAL, BULK_GROUP], &[], &[FROM, TO, U]).since(ISA_8_0, 90),
+        Form::new(&[BULK, TO_GLOBAL, BULK_GROUP, CACHE_HINT], &[], &[FROM, TO, U, POLICY])
+            .since(ISA_8_0, 90),
+        Form::new(&[TENSOR, RANK, TO_SHARED, TILE, COMPLETE_TX], &[], &[TO, BOX, MBARRIER])
+            .since(ISA_8_0, 90),
+        Form::new(&[TENSOR, RANK, TO_SHARED, TILE, COMPLETE_TX, CACHE_HINT], &[],
+            &[TO, BOX, MBARRIER, POLICY]).since(ISA_8_0, 90),
+        Form::new(&[TENSOR, RANK, TO_SHARED, TILE, COMPLETE_TX, MULTICAST], &[],
+            &[TO, BOX, MBARRIER, BLOCKS]).since(ISA_8_0, 90),
+        Form::new(&[TENSOR, RANK, TO_SHARED, TILE, COMPLETE_TX, MULTICAST, CACHE_HINT], &[],
+            &[TO, BOX, MBARRIER, BLOCKS, POLICY]).since(ISA_8_0, 90),
+        Form::new(&[TENSOR, RANK, TO_GLOBAL, TILE, BULK_GROUP], &[], &[BOX, TO])
+            .since(ISA_8_0, 90),
+        Form::new(&[TENSOR, RANK, TO_GLOBAL, TILE, BULK_GROUP, CACHE_HINT], &[],
+            &[BOX, TO, POLICY]).since(ISA_8_0, 90),
+        Form::new(&[TENSOR_REDUCE, RANK, TO_GLOBAL, REDUCTION, TILE, BULK_GROUP], &[], &[BOX, TO])
+            .since(ISA_8_0, 90),
+        Form::new(&[TENSOR_REDUCE, RANK, TO_GLOBAL, REDUCTION, TILE, BULK_GROUP, CACHE_HINT], &[],
+            &[BOX, TO, POLICY]).since(ISA_8_0, 90),
     ]
     LDMATRIX [
         Form::new(&[SYNC, CONVERGED, M8N8, X1, TRANS, IN_SHARED], &[B16],

@@ -1,6 +1,7 @@
 //! Products of matrices in shared memory, made by the four warps of a warpgroup together.
 //!
-//! Products of bf16 have both operands in shared memory, those of tf32 the first one in registers.
+//! The first matrix of bf16 and f16 is in shared memory or in registers, that of tf32 in registers.
+//! The second matrix is always in shared memory.
 //!
 //! Other operand locations, sparse operands, and accumulators other than f32 are not supported.
 
@@ -23,6 +24,7 @@ const M64N256K16: ModifierChoice = one(&[M::M64n256k16]);
 const TF32: &[Type] = &[Type::Tf32];
 const DESCRIPTOR: Shape = Shape::Register(Type::B64);
 const SIGN: Shape = Shape::OneOf(&[1, -1]);
+const TRANSPOSED: Shape = Shape::OneOf(&[0, 1]);
 
 /// The sums of a thread, its part of the first matrix, the second one, whether the sums are added
 /// to, and the signs of the matrices.
@@ -31,10 +33,17 @@ const fn of_registers(sums: usize) -> [Shape; 6] {
     [sums, Shape::Registers(Type::Tf32, 4), DESCRIPTOR, Shape::Predicate, SIGN, SIGN]
 }
 
+/// The sums of a thread, its part of the first matrix in packed pairs, the second one, whether the
+/// sums are added to, the signs of the matrices, and whether the second one is transposed.
+const fn of_packed_registers(sums: usize) -> [Shape; 7] {
+    let sums = Shape::Accumulators(Type::F32, sums);
+    let a = Shape::Registers(Type::F16x2, 4);
+    [sums, a, DESCRIPTOR, Shape::Predicate, SIGN, SIGN, TRANSPOSED]
+}
+
 /// The sums of a thread, both matrices, whether the sums are added to, the signs of the matrices,
 /// and whether they are transposed.
 const fn product(sums: usize) -> [Shape; 8] {
-    const TRANSPOSED: Shape = Shape::OneOf(&[0, 1]);
     let sums = Shape::Accumulators(Type::F32, sums);
     [sums, DESCRIPTOR, DESCRIPTOR, Shape::Predicate, SIGN, SIGN, TRANSPOSED, TRANSPOSED]
 }
@@ -48,13 +57,37 @@ forms! {
             .since(ISA_8_0, 90).exactly(),
         Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N64K8], &[F32, TF32, TF32], &of_registers(32))
             .since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N64K16], &[F32, BF16, BF16], &product(32))
-            .since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N128K16], &[F32, BF16, BF16], &product(64))
-            .since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N192K16], &[F32, BF16, BF16], &product(96))
-            .since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N256K16], &[F32, BF16, BF16], &product(128))
-            .since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N64K16], &[F32, BF16, BF16],
+            &product(32)).since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N64K16], &[F32, BF16, BF16],
+            &of_packed_registers(32)).since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N64K16], &[F32, F16, F16],
+            &product(32)).since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N64K16], &[F32, F16, F16],
+            &of_packed_registers(32)).since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N128K16], &[F32, BF16, BF16],
+            &product(64)).since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N128K16], &[F32, BF16, BF16],
+            &of_packed_registers(64)).since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N128K16], &[F32, F16, F16],
+            &product(64)).since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N128K16], &[F32, F16, F16],
+            &of_packed_registers(64)).since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N192K16], &[F32, BF16, BF16],
+            &product(96)).since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N192K16], &[F32, BF16, BF16],
+            &of_packed_registers(96)).since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N192K16], &[F32, F16, F16],
+            &product(96)).since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N192K16], &[F32, F16, F16],
+            &of_packed_registers(96)).since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N256K16], &[F32, BF16, BF16],
+            &product(128)).since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N256K16], &[F32, BF16, BF16],
+            &of_packed_registers(128)).since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N256K16], &[F32, F16, F16],
+            &product(128)).since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N256K16], &[F32, F16, F16],
+            &of_packed_registers(128)).since(ISA_8_0, 90).exactly(),
     ]
 }

@@ -1,0 +1,95 @@
+//! Roles of warps and blocks: election of a lane, registers of a warpgroup, and clusters.
+
+use super::kernel::{Emit, Kernel};
+use super::predicate::Pred;
+use super::shared::Shared;
+use super::value::Value;
+use crate::ast::{
+    Address, AddressBase, Immediate, Modifier, Opcode, Operand, RegisterId, Special, Type,
+};
+
+impl<'k> Kernel<'k> {
+    /// True in one lane of the warp (`elect.sync`). Every lane must take part. Needs sm_90.
+    #[track_caller]
+    pub fn elect_sync(&self) -> Pred<'k> {
+        let elected = self.register(Type::Pred);
+        let all = Operand::Immediate(Immediate::Integer(0xFFFF_FFFF));
+        let operands = vec![Operand::Pair(None, Some(elected)), all];
+        let modifiers = &[Modifier::Sync];
+        self.emit(Emit { opcode: Opcode::Elect, modifiers, types: &[], operands });
+        Pred::new(*self, elected)
+    }
+
+    /// Raises the registers of each thread of this warpgroup to `registers`, and waits until they
+    /// are free (`setmaxnreg.inc`): a multiple of 8 from 24 to 256. The kernel needs
+    /// [`Kernel::max_threads`]. sm_90a only.
+    pub fn setmaxnreg_inc(&self, registers: u32) {
+        self.setmaxnreg(Modifier::IncSync, registers);
+    }
+
+    /// Lowers the registers of each thread of this warpgroup to `registers` (`setmaxnreg.dec`): a
+    /// multiple of 8 from 24 to 256. The kernel needs [`Kernel::max_threads`]. sm_90a only.
+    pub fn setmaxnreg_dec(&self, registers: u32) {
+        self.setmaxnreg(Modifier::DecSync, registers);
+    }
+
+    fn setmaxnreg(&self, direction: Modifier, registers: u32) {
+        let operands = vec![Operand::Immediate(Immediate::Integer(registers.into()))];
+        let (modifiers, types) = (&[direction, Modifier::Aligned], &[Type::U32]);
+        self.emit(Emit { opcode: Opcode::Setmaxnreg, modifiers, types, operands });
+    }
+
+    /// Index of the block in its cluster (`%cluster_ctarank`). Needs sm_90.
+    pub fn cluster_ctarank(&self) -> Value<'k, u32> {
+        self.special(Special::ClusterCtarank)
+    }
+
+    /// Blocks in the cluster (`%cluster_nctarank`). Needs sm_90.
+    pub fn cluster_nctarank(&self) -> Value<'k, u32> {
+        self.special(Special::ClusterNctarank)
+    }
+
+    /// Index of the block in its cluster, x (`%cluster_ctaid.x`). Needs sm_90.
+    pub fn cluster_ctaid_x(&self) -> Value<'k, u32> {
+        self.special(Special::ClusterCtaidX)
+    }
+
+    /// Index of the cluster in the grid, x (`%clusterid.x`). Needs sm_90.
+    pub fn clusterid_x(&self) -> Value<'k, u32> {
+        self.special(Special::ClusterIdX)
+    }
+
+    /// Counts at the barrier of the cluster (`barrier.cluster.arrive`). Needs sm_90.
+    pub fn barrier_cluster_arrive(&self) {
+        self.barrier_cluster(Modifier::Arrive);
+    }
+
+    /// Waits until all threads of the cluster have arrived (`barrier.cluster.wait`). Needs sm_90.
+    pub fn barrier_cluster_wait(&self) {
+        self.barrier_cluster(Modifier::Wait);
+    }
+
+    fn barrier_cluster(&self, step: Modifier) {
+        let modifiers = &[Modifier::Cluster, step, Modifier::Aligned];
+        self.emit(Emit { opcode: Opcode::Barrier, modifiers, types: &[], operands: Vec::new() });
+    }
+
+    /// Counts one arrival at the `mbarrier` of the block `rank` of the cluster (`mapa` and
+    /// `mbarrier.arrive.shared::cluster`). Needs sm_90.
+    #[track_caller]
+    pub fn mbarrier_arrive_cluster(&self, mbarrier: Shared<'k, u64>, rank: Value<'k, u32>) {
+        let base = AddressBase::Register(self.mapa(mbarrier.address(), rank));
+        let operands = vec![Operand::Sink, Operand::Address(Address { base, offset: 0 })];
+        let release = [Modifier::Arrive, Modifier::Release, Modifier::Cluster];
+        let modifiers = &[&release[..], &[Modifier::SharedCluster]].concat();
+        self.emit(Emit { opcode: Opcode::Mbarrier, modifiers, types: &[Type::B64], operands });
+    }
+
+    /// The address of a shared variable in the block `rank` of the cluster.
+    #[track_caller]
+    fn mapa(&self, address: Value<'k, u32>, rank: Value<'k, u32>) -> RegisterId {
+        let operands = vec![Operand::Register(address.register()), rank.operand()];
+        let (modifiers, types) = (&[Modifier::SharedCluster], &[Type::U32]);
+        self.compute(Type::U32, Emit { opcode: Opcode::Mapa, modifiers, types, operands })
+    }
+}
