@@ -71,5 +71,5 @@ struct Readme;
 
 /// The example of the guide.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/kernels.md")]
+#[doc = include_str!("../../../docs/kernel-launches.md")]
 struct Guide;

@@ -1,8 +1,8 @@
-//! Typed registers with operators: kernels written in Rust, once, and printed as PTX.
+//! Typed registers with operators, to write kernels in Rust and print them as PTX.
 //!
-//! [`Kernel::build`] runs a closure that describes one kernel. Rust's `if` and `for` run while the
-//! kernel is built, so that a `for` unrolls; [`Kernel::when`], [`Kernel::range`] and
-//! [`Kernel::while_loop`] are the branches and loops of the kernel itself.
+//! [`Kernel::build`] runs a closure that describes one kernel. Rust's `if` and `for` run at build
+//! time, so a `for` unrolls. [`Kernel::when`], [`Kernel::range`] and [`Kernel::while_loop`] emit
+//! branches and loops.
 //!
 //! ```
 //! use retrograph_ptx::SmTarget;
@@ -23,11 +23,12 @@
 //! assert!(text.contains("div.rn.f32"));
 //! ```
 //!
-//! What is written is what is printed: `a * b + c` is a multiplication and an addition, each
-//! rounded, and only [`Value::fma`] fuses; nothing flushes denormals to zero. Integer arithmetic on
-//! constants is done while building, and so is exact float arithmetic on two constants.
+//! Methods that emit one instruction have its PTX name: `shfl_bfly`, `cp_async_wait_group`,
+//! `wgmma_fence`. The builder never reorders or fuses: `a * b + c` is a multiplication and an
+//! addition, each rounded; only [`Value::fma`] fuses. Nothing flushes denormals to zero. Integer
+//! arithmetic on constants, and exact float arithmetic on two constants, is folded.
 //!
-//! A value belongs to its kernel by lifetime, so that a value of another kernel does not compile:
+//! A value carries the lifetime of its kernel, so using a value of another kernel does not compile:
 //!
 //! ```compile_fail
 //! use retrograph_ptx::build::Kernel;
@@ -40,8 +41,8 @@
 //! });
 //! ```
 //!
-//! Not supported: device functions (use Rust functions), strings of PTX, and any optimisation
-//! beyond dropping copies and unused results, which is the business of `ptxas`.
+//! Not supported: device functions (use Rust functions), strings of PTX, and optimisations other
+//! than dropping copies and unused results. `ptxas` optimises.
 
 mod atomics;
 mod bulk_copy;

@@ -8,7 +8,8 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 
 use crate::workspace;
 
-/// A word, its replacement, and the paths in which it keeps its ordinary meaning.
+/// A word, or several joined by `_`, the replacement, and the paths in which it keeps its ordinary
+/// meaning.
 struct Retired {
     word: String,
     instead: String,
@@ -49,9 +50,9 @@ impl RetiredNames {
         let mut found = |identifier: &str, line: Option<usize>| {
             let parts = words(identifier);
             for Retired { word, instead, .. } in &list {
-                if parts.iter().any(|part| part == word || part.strip_suffix('s') == Some(word)) {
+                if contains(&parts, word) {
                     let at = line.map_or(String::new(), |line| format!(":{line}"));
-                    let what = format!("`{identifier}` contains the retired word `{word}`");
+                    let what = format!("`{identifier}` contains the retired name `{word}`");
                     complaints.push(format!("{name}{at}: {what}; use {instead}"));
                 }
             }
@@ -66,6 +67,15 @@ impl RetiredNames {
             });
         }
     }
+}
+
+/// Whether `parts` contain the words of `name` in a row, the last one perhaps in the plural.
+fn contains(parts: &[String], name: &str) -> bool {
+    let words: Vec<_> = name.split('_').collect();
+    parts.windows(words.len()).any(|window| {
+        let joined = window.join("_");
+        joined == name || joined.strip_suffix('s') == Some(name)
+    })
 }
 
 /// Visits every identifier.
@@ -116,6 +126,15 @@ mod tests {
         assert!(found[0].starts_with("src/gemm.rs:2: `load_panels`"), "{found:?}");
         assert!(found[1].contains("`PanelLoader`") && found[1].contains("smem tile"), "{found:?}");
         assert_eq!(complaints("src/panel.rs", "").len(), 1);
+    }
+
+    #[test]
+    fn names_of_several_words_are_found_in_a_row_only() {
+        let names = RetiredNames::parse("wait_copy\twait_group\n");
+        let mut complaints = Vec::new();
+        let text = "fn k_wait_copy() {} fn wait_copys() {} fn wait_a_copy() {} fn copy_wait() {}";
+        names.check(Path::new("src/a.rs"), text, &mut complaints);
+        assert_eq!(complaints.len(), 2, "{complaints:?}");
     }
 
     #[test]

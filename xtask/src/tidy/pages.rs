@@ -1,9 +1,11 @@
-//! Claims of the documentation: local links lead to files and headings that exist, and tests that
-//! a page names exist.
+//! Claims of the documentation: local links lead to existing files and headings, tests that a page
+//! names exist, and the page of kernels lists every kernel and counts images correctly.
 
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
+
+use retrograph_kernels::SmTarget;
 
 /// The pages that name tests as `` `module::test` ``.
 const NAMES_TESTS: [&str; 1] = ["docs/hazards.md"];
@@ -31,6 +33,43 @@ pub(super) fn check(root: &Path, files: &[&Path], complaints: &mut Vec<String>) 
             complaints.push(format!("{page}: no test is called `{test}`"));
         }
     }
+    kernels(&read(Path::new(KERNELS_PAGE)), complaints);
+}
+
+/// The page that lists every kernel and counts images.
+const KERNELS_PAGE: &str = "docs/kernels.md";
+/// Words of a kernel's name that the page leaves out: dtype and mainloop.
+const VARIANTS: [&str; 4] = ["f32", "bf16", "nf4", "multistage"];
+
+/// Reports kernels that `text`, the page of kernels, does not list, and wrong counts of images.
+fn kernels(text: &str, complaints: &mut Vec<String>) {
+    let mut names: Vec<_> = retrograph_kernels::all().iter().map(|it| plain(it.name)).collect();
+    names.dedup();
+    for name in names.iter().filter(|name| !text.contains(&format!("`{name}`"))) {
+        complaints.push(format!("{KERNELS_PAGE}: does not list the kernel `{name}`"));
+    }
+    let images: Vec<_> = retrograph_kernels::images::names().collect();
+    let gemm = images.iter().filter(|name| name.starts_with("gemm_")).count();
+    let claims = [
+        format!("{} images", images.len()),
+        format!("{gemm} GEMM images"),
+        format!("for {} SM targets", spelled(SmTarget::GENERATED.len())),
+    ];
+    for claim in claims.into_iter().filter(|claim| !text.contains(claim.as_str())) {
+        complaints.push(format!("{KERNELS_PAGE}: does not say \"{claim}\", which is true now"));
+    }
+}
+
+/// The name of a kernel without dtype and mainloop.
+fn plain(name: &str) -> String {
+    let parts: Vec<_> = name.split('_').filter(|part| !VARIANTS.contains(part)).collect();
+    parts.join("_")
+}
+
+/// A small number as a word, as in prose.
+fn spelled(number: usize) -> String {
+    let words = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
+    words.get(number).map_or_else(|| number.to_string(), |word| (*word).to_owned())
 }
 
 /// The names of all functions after a `#[test]` attribute or inside of a test macro.
@@ -96,6 +135,16 @@ mod tests {
         links(folder.path(), Path::new("a.md"), text, &mut complaints);
         assert_eq!(complaints.len(), 2, "{complaints:?}");
         assert!(complaints[0].contains("c.md") && complaints[1].contains("b.md#no"));
+    }
+
+    #[test]
+    fn a_missing_kernel_and_a_wrong_count_are_reported() {
+        let mut complaints = Vec::new();
+        kernels("`gemm_fprop` in 1 images for two SM targets", &mut complaints);
+        assert!(!complaints.iter().any(|it| it.contains("`gemm_fprop`")), "{complaints:?}");
+        assert!(complaints.iter().any(|it| it.contains("`gemm_dgrad`")), "{complaints:?}");
+        assert_eq!(complaints.iter().filter(|it| it.contains("which is true now")).count(), 3);
+        assert_eq!(plain("flash_attention_bf16_grad_q"), "flash_attention_grad_q");
     }
 
     #[test]

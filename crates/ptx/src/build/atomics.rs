@@ -1,7 +1,7 @@
 //! Atomic operations on memory.
 //!
-//! Their order among threads is not fixed, so that a float sum made with them differs from run to
-//! run. Kernels that must replay bit for bit use them on integers only.
+//! Their order among threads is not fixed, so a float sum differs from run to run. Kernels that
+//! must replay bit for bit use them on integers only.
 
 use super::kernel::Emit;
 use super::memory::Location;
@@ -11,7 +11,7 @@ use super::shared::Shared;
 use super::value::Value;
 use crate::ast::{Modifier, Opcode, Operand, Type};
 
-/// A type that atomics work on: `u32`, `i32`, `u64` or `f32`.
+/// A type that atomics support: `u32`, `i32`, `u64` or `f32`.
 pub trait AtomicScalar: Scalar {}
 
 impl AtomicScalar for u32 {}
@@ -22,7 +22,7 @@ impl AtomicScalar for f32 {}
 impl<'k> Location<'k> {
     #[track_caller]
     fn atomic<T: Scalar>(self, operation: Modifier, values: &[Value<'k, T>]) -> Value<'k, T> {
-        // Exchanges know bits only.
+        // Exchanges are untyped.
         let untyped = if T::TYPE.size() == 8 { Type::B64 } else { Type::B32 };
         let bits = matches!(operation, Modifier::Exch | Modifier::Cas);
         let ty = if bits { untyped } else { T::TYPE };
@@ -37,20 +37,20 @@ impl<'k> Location<'k> {
 macro_rules! atomics {
     ($owner:ident) => {
         impl<'k, T: AtomicScalar> $owner<'k, T> {
-            /// Adds `value` to element `index` and gives what was there before.
+            /// Adds `value` to element `index` and returns the previous value (`atom.add`).
             #[track_caller]
             pub fn atom_add(self, index: impl Index<'k>, value: Value<'k, T>) -> Value<'k, T> {
                 self.at(index).location().atomic(Modifier::Add, &[value])
             }
 
-            /// Sets element `index` to `value` and gives what was there before.
+            /// Sets element `index` to `value` and returns the previous value (`atom.exch`).
             #[track_caller]
             pub fn atom_exch(self, index: impl Index<'k>, value: Value<'k, T>) -> Value<'k, T> {
                 self.at(index).location().atomic(Modifier::Exch, &[value])
             }
 
-            /// Sets element `index` to `new` if its bits are those of `expected`, and gives what
-            /// was there before.
+            /// Sets element `index` to `new` if its bits equal those of `expected`, and returns
+            /// the previous value (`atom.cas`).
             #[track_caller]
             pub fn atom_cas(
                 self,
@@ -64,15 +64,15 @@ macro_rules! atomics {
         }
 
         impl<'k, T: AtomicScalar + super::Integer> $owner<'k, T> {
-            /// Sets element `index` to the lesser of it and `value`, and gives what was there
-            /// before.
+            /// Sets element `index` to the lesser of it and `value`, and returns the previous
+            /// value (`atom.min`).
             #[track_caller]
             pub fn atom_min(self, index: impl Index<'k>, value: Value<'k, T>) -> Value<'k, T> {
                 self.at(index).location().atomic(Modifier::Min, &[value])
             }
 
-            /// Sets element `index` to the greater of it and `value`, and gives what was there
-            /// before.
+            /// Sets element `index` to the greater of it and `value`, and returns the previous
+            /// value (`atom.max`).
             #[track_caller]
             pub fn atom_max(self, index: impl Index<'k>, value: Value<'k, T>) -> Value<'k, T> {
                 self.at(index).location().atomic(Modifier::Max, &[value])

@@ -1,4 +1,4 @@
-//! Branches, loops and barriers of the kernel itself.
+//! Branches, loops, barriers and fences.
 
 use super::kernel::{Emit, Kernel};
 use super::predicate::Pred;
@@ -6,12 +6,12 @@ use super::scalar::Arg;
 use super::value::Value;
 use crate::ast::{Guard, Immediate, LabelId, Modifier, Opcode, Operand};
 
-/// A barrier for some of the threads of a block.
+/// A barrier for some threads of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedBarrier<'k> {
-    /// Which one, from 1 to 15: 0 is that of [`Kernel::barrier`]. The same for all of a warp.
+    /// Barrier number, 1 to 15; [`Kernel::barrier`] uses 0. Uniform within a warp.
     pub id: Value<'k, u32>,
-    /// How many threads come to it, a multiple of 32.
+    /// Number of threads that synchronise or arrive, a multiple of 32.
     pub threads: u32,
 }
 
@@ -39,8 +39,8 @@ impl<'k> Kernel<'k> {
         self.place(end);
     }
 
-    /// Runs `body` for `i = start, start + step, …` while `i < end`, in the kernel. `step` must
-    /// not be 0, and the last `i + step` must fit in 32 bits.
+    /// A loop in the kernel: runs `body` for `i = start, start + step, …` while `i < end`. `step`
+    /// must not be 0, and the last `i + step` must fit in 32 bits.
     #[track_caller]
     pub fn range(
         &self,
@@ -55,10 +55,10 @@ impl<'k> Kernel<'k> {
         let head = self.label(format!("$range{block}_body"));
         let done = self.label(format!("$range{block}_end"));
         let index = self.var(start);
-        // The test is at the bottom, so that an iteration has one branch; a loop that is known to
-        // run needs none before it.
-        let runs = start.known().zip(end.known()).is_some_and(|(start, end)| start < end);
-        if !runs {
+        // The test is at the bottom, so an iteration has one branch. A loop whose first iteration
+        // is certain needs no test before it.
+        let nonempty = start.known().zip(end.known()).is_some_and(|(start, end)| start < end);
+        if !nonempty {
             self.branch(Some(start.lt(end).guard(false)), done);
         }
         self.place(head);
@@ -70,8 +70,8 @@ impl<'k> Kernel<'k> {
         self.place(done);
     }
 
-    /// Runs `body` as long as `condition` gives true, in the kernel. What `condition` computes may
-    /// be used in `body`.
+    /// A loop in the kernel: runs `body` while `condition` is true. `body` may use values that
+    /// `condition` computes.
     #[track_caller]
     pub fn while_loop(&self, condition: impl FnOnce() -> Pred<'k>, body: impl FnOnce()) {
         let block = self.next_block();
@@ -87,53 +87,52 @@ impl<'k> Kernel<'k> {
         self.place(done);
     }
 
-    /// Ends the thread where `condition` is true. A thread that has ended counts as arrived at
-    /// every later barrier.
+    /// Ends the thread if `condition` is true (`ret`). Later barriers count it as arrived.
     #[track_caller]
     pub fn return_if(&self, condition: Pred<'k>) {
         let ret = Emit { opcode: Opcode::Ret, modifiers: &[], types: &[], operands: Vec::new() };
         self.emit_guarded(condition.guard(true), ret);
     }
 
-    /// Stops the whole launch with an error where `condition` is true.
+    /// Stops the whole launch with an error if `condition` is true (`trap`).
     #[track_caller]
     pub fn trap_if(&self, condition: Pred<'k>) {
         let trap = Emit { opcode: Opcode::Trap, modifiers: &[], types: &[], operands: Vec::new() };
         self.emit_guarded(condition.guard(true), trap);
     }
 
-    /// Waits until every thread of the block is here (`bar.sync 0`), and makes what they wrote to
-    /// shared and global memory visible to each other.
+    /// Waits for every thread of the block (`bar.sync 0`). Their earlier writes to shared and
+    /// global memory are then visible to each other.
     pub fn barrier(&self) {
         let operands = vec![Operand::Immediate(Immediate::Integer(0))];
         let modifiers = &[Modifier::Sync];
         self.emit(Emit { opcode: Opcode::Bar, modifiers, types: &[], operands });
     }
 
-    /// Waits at a barrier until as many threads as it is for have been there, this one included,
-    /// here or with [`Kernel::bar_arrive`] (`bar.sync`). What they wrote before is visible then, and
-    /// the barrier begins anew.
+    /// Waits until `barrier.threads` threads have executed `bar_sync` or [`Kernel::bar_arrive`] on
+    /// this barrier, this one included (`bar.sync`). Their earlier writes are then visible, and
+    /// the barrier can be used again.
     ///
-    /// Where a `condition` is given, threads for which it is false go on; it must be the same for
-    /// all of a warp.
+    /// If a `condition` is given, only threads for which it is true execute the instruction. It
+    /// must be uniform within a warp.
     #[track_caller]
     pub fn bar_sync(&self, barrier: NamedBarrier<'k>, condition: Option<Pred<'k>>) {
         self.bar(barrier, Modifier::Sync, condition);
     }
 
-    /// Counts at a barrier, and goes on: threads in [`Kernel::bar_sync`] wait for this one
-    /// (`bar.arrive`).
+    /// Arrives at a barrier without waiting (`bar.arrive`), under `condition` as in
+    /// [`Kernel::bar_sync`].
     #[track_caller]
     pub fn bar_arrive(&self, barrier: NamedBarrier<'k>, condition: Option<Pred<'k>>) {
         self.bar(barrier, Modifier::Arrive, condition);
     }
 
     #[track_caller]
-    fn bar(&self, barrier: NamedBarrier<'k>, does: Modifier, condition: Option<Pred<'k>>) {
+    fn bar(&self, barrier: NamedBarrier<'k>, operation: Modifier, condition: Option<Pred<'k>>) {
         let NamedBarrier { id, threads } = barrier;
-        assert!(threads.is_multiple_of(32), "whole warps come to a barrier");
+        assert!(threads.is_multiple_of(32), "the threads of a barrier are a multiple of 32");
         let threads = Operand::Immediate(Immediate::Integer(threads.into()));
-        let (modifiers, operands) = (&[does], vec![id.operand(), threads]);
+        let (modifiers, operands) = (&[operation], vec![id.operand(), threads]);
         let emit = Emit { opcode: Opcode::Bar, modifiers, types: &[], operands };
         match condition {
             Some(condition) => self.emit_guarded(condition.guard(true), emit),
@@ -141,33 +140,33 @@ impl<'k> Kernel<'k> {
         }
     }
 
-    /// Orders this thread's memory accesses before the fence before those after it, for every
-    /// thread of the device (`membar.gl`).
+    /// Memory fence: every thread of the device observes this thread's accesses before the fence
+    /// before those after it (`membar.gl`).
     pub fn membar_gl(&self) {
         let modifiers = &[Modifier::Gl];
         self.emit(Emit { opcode: Opcode::Membar, modifiers, types: &[], operands: Vec::new() });
     }
 
-    /// The same for all observers, the host included (`membar.sys`).
+    /// Memory fence for all observers, including the host and other devices (`membar.sys`).
     pub fn membar_sys(&self) {
         let modifiers = &[Modifier::Sys];
         self.emit(Emit { opcode: Opcode::Membar, modifiers, types: &[], operands: Vec::new() });
     }
 
-    /// Lets the kernels that start early behind this one start, as soon as every block has been
-    /// here or has ended (`griddepcontrol.launch_dependents`, from sm_90 on).
+    /// Lets dependent grids start as soon as every block has executed it or ended
+    /// (`griddepcontrol.launch_dependents`). Needs sm_90.
     pub fn griddepcontrol_launch_dependents(&self) {
         self.griddepcontrol(Modifier::LaunchDependents);
     }
 
-    /// Waits until the kernels in front are complete, and what they wrote is visible
-    /// (`griddepcontrol.wait`, from sm_90 on).
+    /// Waits until all prerequisite grids are complete and their writes visible
+    /// (`griddepcontrol.wait`). Needs sm_90.
     pub fn griddepcontrol_wait(&self) {
         self.griddepcontrol(Modifier::Wait);
     }
 
-    fn griddepcontrol(&self, what: Modifier) {
-        let (opcode, modifiers) = (Opcode::Griddepcontrol, &[what]);
+    fn griddepcontrol(&self, operation: Modifier) {
+        let (opcode, modifiers) = (Opcode::Griddepcontrol, &[operation]);
         self.emit(Emit { opcode, modifiers, types: &[], operands: Vec::new() });
     }
 

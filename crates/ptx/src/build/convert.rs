@@ -7,10 +7,10 @@ use super::value::{Value, ValueSource};
 use crate::ast::{Modifier, Opcode, Operand, Type};
 
 impl<'k, T: Scalar> Value<'k, T> {
-    /// The value converted to another type as Rust's `as` does: integers wrap, floats are rounded
-    /// to the nearest float, and towards zero to an integer, which saturates.
+    /// Converts the value like Rust's `as`: integers wrap, floats round to the nearest float, and
+    /// towards zero to a saturated integer.
     ///
-    /// One difference: NaN becomes an integer as the hardware has it, 0 for 32-bit integers.
+    /// One difference: NaN converts to the hardware's integer, which is 0 for 32 bits.
     #[track_caller]
     pub fn cast<U: Scalar>(self) -> Value<'k, U> {
         let (from, to) = (T::TYPE, U::TYPE);
@@ -59,7 +59,7 @@ impl<'k> Value<'k, f32> {
         self.reinterpret()
     }
 
-    /// The float that has these bits.
+    /// The float with these bits.
     #[track_caller]
     pub fn from_bits(bits: Value<'k, u32>) -> Self {
         bits.reinterpret()
@@ -85,7 +85,7 @@ impl<'k> Value<'k, f64> {
         self.reinterpret()
     }
 
-    /// The float that has these bits.
+    /// The float with these bits.
     #[track_caller]
     pub fn from_bits(bits: Value<'k, u64>) -> Self {
         bits.reinterpret()
@@ -93,7 +93,7 @@ impl<'k> Value<'k, f64> {
 }
 
 impl<'k, T: Float> Value<'k, T> {
-    /// Whether the value is neither infinite nor not a number.
+    /// Whether the value is neither infinite nor NaN (`testp.finite`).
     #[track_caller]
     pub fn is_finite(self) -> Pred<'k> {
         let operands = vec![Operand::Register(self.register())];

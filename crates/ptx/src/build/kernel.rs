@@ -1,4 +1,4 @@
-//! A kernel while it is being built: its registers, its scopes and its statements.
+//! A kernel under construction: registers, scopes and statements.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -13,14 +13,14 @@ use crate::ast::{
     Special, Statement, Symbol, Type, Variable,
 };
 
-/// A kernel that is being built.
+/// A kernel under construction.
 ///
-/// It is a handle that can be copied; the lifetime `'k` is unique to one call of
-/// [`Kernel::build`], and every value carries it.
+/// A copyable handle. The lifetime `'k` is unique to one call of [`Kernel::build`], and every value
+/// carries it.
 #[derive(Clone, Copy)]
 pub struct Kernel<'k> {
     state: &'k RefCell<State>,
-    // Invariant, so that the lifetimes of two kernels never unify.
+    // Invariant: the lifetimes of two kernels never unify.
     brand: PhantomData<fn(&'k ()) -> &'k ()>,
 }
 
@@ -28,8 +28,8 @@ impl<'k> Kernel<'k> {
     /// Builds the kernel that `describe` describes.
     ///
     /// # Panics
-    /// When the description is wrong: a name given twice, or a value used outside of the block
-    /// (the body of a [`Kernel::when`] or of a loop) that computed it.
+    /// If a name is declared twice, or a value is used outside the block (the body of a
+    /// [`Kernel::when`] or of a loop) that computed it.
     pub fn build(name: &str, describe: impl for<'a> FnOnce(&Kernel<'a>)) -> Entry {
         let mut start = State { open: vec![0], ..State::default() };
         start.entry.name = name.to_owned();
@@ -58,7 +58,7 @@ impl<'k> Kernel<'k> {
     }
 
     /// A pointer parameter to elements of type `T` in global memory. It may be null if the kernel
-    /// asks [`Ptr::is_null`] before it uses it.
+    /// checks [`Ptr::is_null`] before it accesses memory.
     pub fn pointer<T: Scalar>(&self, name: &str) -> Ptr<'k, T> {
         let generic = self.param::<u64>(name);
         let register = self.register(Type::U64);
@@ -94,19 +94,18 @@ impl<'k> Kernel<'k> {
         Value::from_register(*self, register)
     }
 
-    /// A constant. It takes no register until it must.
+    /// A constant. It is an immediate wherever the instruction allows one.
     pub fn constant<T: Scalar>(&self, value: T) -> Value<'k, T> {
         Value::new(*self, ValueSource::Constant(value.to_bits()))
     }
 
-    /// Sets the most threads per block that the kernel may be launched with (`.maxntid`), which
-    /// lets `ptxas` give every thread its share of the registers.
+    /// Limits the threads per block (`.maxntid`), so `ptxas` can use more registers per thread.
     pub fn max_threads(&self, threads: u32) {
         self.state.borrow_mut().entry.limits.max_threads = Some([threads, 1, 1]);
     }
 
-    /// Asks `ptxas` for few enough registers that `blocks` blocks fit on a multiprocessor
-    /// (`.minnctapersm`). It needs [`Kernel::max_threads`].
+    /// Limits registers so that `blocks` blocks fit on an SM (`.minnctapersm`). Needs
+    /// [`Kernel::max_threads`].
     pub fn min_blocks(&self, blocks: u32) {
         self.state.borrow_mut().entry.limits.min_blocks = Some(blocks);
     }
@@ -121,7 +120,7 @@ impl<'k> Kernel<'k> {
         self.state.borrow_mut().entry.limits.cluster = Some([blocks, 1, 1]);
     }
 
-    /// The value of a special register, read once at the start of the kernel.
+    /// The value of a special register, which the prologue reads once.
     pub(super) fn special(&self, special: Special) -> Value<'k, u32> {
         let known = self.state.borrow().specials.get(&special).copied();
         let register = known.unwrap_or_else(|| {
@@ -144,7 +143,7 @@ impl<'k> Kernel<'k> {
         register
     }
 
-    /// A register that is set to `source` at the start of the kernel.
+    /// A register that the prologue sets to `source`.
     fn prologue_mov(&self, ty: Type, source: Operand) -> RegisterId {
         let register = self.register(ty);
         let mut state = self.state.borrow_mut();
@@ -158,7 +157,7 @@ impl<'k> Kernel<'k> {
         register
     }
 
-    /// A fresh register of the scope that is open.
+    /// A new register of the innermost open scope.
     pub(super) fn register(&self, ty: Type) -> RegisterId {
         let mut state = self.state.borrow_mut();
         let scope = *state.open.last().expect("the outermost scope is never closed");
@@ -166,15 +165,15 @@ impl<'k> Kernel<'k> {
         RegisterId(state.registers.len() as u32 - 1)
     }
 
-    /// Fails when the block that made `register` has been closed.
+    /// Panics if the block that made `register` is closed.
     #[track_caller]
     pub(super) fn check_open(&self, register: RegisterId) {
         let state = self.state.borrow();
         let scope = state.registers[register.0 as usize].1;
         assert!(
             state.open.contains(&scope),
-            "kernel `{}`: a value is used outside of the block that computed it; carry it out in \
-             a `var` that is made before the block",
+            "kernel `{}`: a value is used outside the block that computed it; create a `var` \
+             before the block and set it inside",
             state.entry.name
         );
     }
@@ -189,7 +188,7 @@ impl<'k> Kernel<'k> {
         self.state.borrow_mut().entry.body.push(emit.statement(Some(guard)));
     }
 
-    /// Appends an instruction whose destination is a fresh register of type `ty`.
+    /// Appends an instruction whose destination is a new register of type `ty`.
     pub(super) fn compute(&self, ty: Type, mut emit: Emit<'_>) -> RegisterId {
         let register = self.register(ty);
         emit.operands.insert(0, Operand::Register(register));
@@ -219,7 +218,7 @@ impl<'k> Kernel<'k> {
         state.blocks
     }
 
-    /// A label, still to be placed.
+    /// A label, not yet placed.
     pub(super) fn label(&self, name: String) -> LabelId {
         let mut state = self.state.borrow_mut();
         state.entry.labels.push(name);

@@ -1,11 +1,11 @@
 //! Functions of floats.
 //!
-//! | function | made of | error |
+//! | function | instructions | error |
 //! |---|---|---|
 //! | `sqrt`, `rcp`, `/`, `fma` | one instruction | correctly rounded |
 //! | `rsqrt` (f32) | `rsqrt.approx` | 2 ulp |
 //! | `exp2` | `ex2.approx` | 2 ulp |
-//! | `exp` | `ex2.approx` and a compensation | that of `ex2.approx` and 1.25 ulp, denormals too |
+//! | `exp` | `ex2.approx` and a compensation | `ex2.approx` plus 1.25 ulp, denormals included |
 //! | `ln` | IEEE arithmetic only | 2 ulp; the same bits everywhere |
 //! | `tanh` | `exp` | 6 ulp above 0.3, 1.2e-7 absolute below |
 //!
@@ -19,8 +19,7 @@ use super::value::Value;
 use crate::ast::{Modifier, Opcode, Type};
 
 impl<'k, T: Scalar> Value<'k, T> {
-    /// The absolute value; of the least signed integer it is that integer, and of an unsigned one
-    /// it is the value itself.
+    /// The absolute value. The least signed integer and unsigned integers are returned unchanged.
     #[track_caller]
     pub fn abs(self) -> Self {
         match T::TYPE {
@@ -64,7 +63,7 @@ impl<'k, T: Float> Value<'k, T> {
 }
 
 impl<'k, T: Integer> Value<'k, T> {
-    /// `self * b + c`, wrapping.
+    /// `self * b + c`, wrapping (`mad.lo`).
     #[track_caller]
     pub fn mad_lo(self, b: impl Arg<'k, T>, c: impl Arg<'k, T>) -> Self {
         let kernel = self.kernel();
@@ -77,7 +76,7 @@ impl<'k, T: Integer> Value<'k, T> {
 }
 
 impl<'k> Value<'k, u32> {
-    /// The whole 64-bit product.
+    /// The full 64-bit product (`mul.wide`).
     #[track_caller]
     pub fn mul_wide(self, right: impl Arg<'k, u32>) -> Value<'k, u64> {
         let kernel = self.kernel();
@@ -87,15 +86,16 @@ impl<'k> Value<'k, u32> {
         Value::from_register(kernel, kernel.compute(Type::U64, emit))
     }
 
-    /// The upper half of the 64-bit product.
+    /// The upper half of the 64-bit product (`mul.hi`).
     #[track_caller]
     pub fn mul_hi(self, right: impl Arg<'k, u32>) -> Self {
         self.binary(Opcode::Mul, &[Modifier::Hi], right.into_value(self.kernel()))
     }
 
-    /// Four of the eight bytes of this (0 to 3) and `other` (4 to 7): the digit i of `selector`, as
-    /// 16 of its bits are four hexadecimal digits, says which is byte i (`prmt`). A digit of 8 or
-    /// more gives only the sign of the byte that it is 8 more than.
+    /// Selects four of eight bytes: 0 to 3 are this value's, 4 to 7 those of `other` (`prmt`).
+    ///
+    /// Hexadecimal digit i of `selector` is the number of the source byte of result byte i. If its
+    /// top bit is set, the result byte replicates the sign of source byte `digit - 8`.
     #[track_caller]
     pub fn prmt(self, other: impl Arg<'k, u32>, selector: impl Arg<'k, u32>) -> Self {
         let kernel = self.kernel();
@@ -106,7 +106,7 @@ impl<'k> Value<'k, u32> {
         Self::from_register(kernel, kernel.compute(Type::U32, emit))
     }
 
-    /// Number of bits that are set.
+    /// The number of set bits (`popc`).
     #[track_caller]
     pub fn popc(self) -> Self {
         let (kernel, operands) = (self.kernel(), vec![self.operand()]);
@@ -116,7 +116,7 @@ impl<'k> Value<'k, u32> {
 }
 
 impl Value<'_, f64> {
-    /// The reciprocal of the square root: two correctly rounded operations.
+    /// The reciprocal square root, in two correctly rounded operations.
     #[track_caller]
     pub fn rsqrt(self) -> Self {
         self.sqrt().rcp()
@@ -124,13 +124,13 @@ impl Value<'_, f64> {
 }
 
 impl Value<'_, f32> {
-    /// The reciprocal of the square root, by `rsqrt.approx`.
+    /// The reciprocal square root (`rsqrt.approx`).
     #[track_caller]
     pub fn rsqrt(self) -> Self {
         self.unary(Opcode::Rsqrt, &[Modifier::Approx])
     }
 
-    /// Two to the power of the value, by `ex2.approx`.
+    /// Two to the power of the value (`ex2.approx`).
     #[track_caller]
     pub fn exp2(self) -> Self {
         self.unary(Opcode::Ex2, &[Modifier::Approx])
@@ -138,9 +138,8 @@ impl Value<'_, f32> {
 
     /// e to the power of the value.
     ///
-    /// exp(x) = 2^(x·log2 e). The product is split into its rounded value and what rounding lost,
-    /// and the loss comes back as a factor 1 + loss·ln 2:
-    /// exp(-∞) = 0, exp(∞) = ∞, and underflow is gradual.
+    /// exp(x) = 2^(x·log2 e). The rounding error of the product is compensated by the factor
+    /// 1 + error·ln 2. exp(-∞) = 0, exp(∞) = ∞, and underflow is gradual.
     #[track_caller]
     pub fn exp(self) -> Self {
         // log2 e = LOG2_E + LOG2_E_REST to about 48 bits.
@@ -148,8 +147,8 @@ impl Value<'_, f32> {
         let power = self * consts::LOG2_E;
         let lost = self.fma(consts::LOG2_E, -power);
         let lost = self.fma(LOG2_E_REST, lost);
-        // Infinite or very large arguments lose an infinity or NaN; the power alone then decides,
-        // and any factor between these bounds leaves 0, infinity and NaN as they are.
+        // The error of infinite or very large arguments is infinite or NaN. Clamping the factor
+        // leaves a power of 0, infinity or NaN unchanged.
         let factor = lost.fma(consts::LN_2, 1.0).min(2.0).max(0.5);
         power.exp2() * factor
     }
@@ -162,11 +161,11 @@ impl Value<'_, f32> {
         magnitude.copysign(self)
     }
 
-    /// The natural logarithm: of 0 it is -∞, of ∞ it is ∞, below 0 it is NaN.
+    /// The natural logarithm: ln 0 = -∞, ln ∞ = ∞, NaN below 0.
     ///
     /// x = m·2^e with m from √½ to √2; with s = (m-1)/(m+1), ln m = 2·(s + s³/3 + s⁵/5 + …),
-    /// a series that keeps its relative precision near 1; ln x = e·ln 2 + ln m. No approximate
-    /// instruction takes part.
+    /// whose relative error stays small near 1; ln x = e·ln 2 + ln m. Uses no approximate
+    /// instruction.
     #[track_caller]
     pub fn ln(self) -> Self {
         let kernel = self.kernel();

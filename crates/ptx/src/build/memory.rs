@@ -1,4 +1,4 @@
-//! Loads and stores, the same for global and shared memory.
+//! Loads and stores of global and shared memory.
 
 use std::array;
 
@@ -7,7 +7,7 @@ use super::scalar::Scalar;
 use super::value::Value;
 use crate::ast::{Address, Modifier, Opcode, Operand, Type};
 
-/// A place in memory that elements of type `T` are read from or written to.
+/// A state space and an address in it.
 #[derive(Clone, Copy)]
 pub(super) struct Location<'k> {
     pub(super) kernel: Kernel<'k>,
@@ -24,7 +24,7 @@ fn vector_modifier<const N: usize>() -> Modifier {
 }
 
 impl<'k> Location<'k> {
-    /// Loads one element; `hint` says how.
+    /// Loads one element. `hint` is a cache modifier such as `.nc` or `.volatile`.
     pub(super) fn load<T: Scalar>(self, hint: Option<Modifier>) -> Value<'k, T> {
         let mut modifiers = vec![self.space];
         modifiers.extend(hint);
@@ -40,7 +40,7 @@ impl<'k> Location<'k> {
         self.store_as(value, None);
     }
 
-    /// Stores one element; `hint` says how.
+    /// Stores one element with the cache modifier `hint`.
     #[track_caller]
     pub(super) fn store_as<T: Scalar>(self, value: Value<'k, T>, hint: Option<Modifier>) {
         let mut modifiers = vec![self.space];
@@ -50,7 +50,7 @@ impl<'k> Location<'k> {
         self.kernel.emit(Emit { opcode: Opcode::St, modifiers: &modifiers, types, operands });
     }
 
-    /// Loads `N` consecutive elements at once; `hint` says how.
+    /// Loads `N` consecutive elements with one instruction and the cache modifier `hint`.
     pub(super) fn load_vector<T: Scalar, const N: usize>(
         self,
         hint: Option<Modifier>,
@@ -65,7 +65,7 @@ impl<'k> Location<'k> {
         registers.map(|register| Value::from_register(self.kernel, register))
     }
 
-    /// Stores `N` consecutive elements at once.
+    /// Stores `N` consecutive elements with one instruction.
     #[track_caller]
     pub(super) fn store_vector<T: Scalar, const N: usize>(self, values: [Value<'k, T>; N]) {
         let source = values.map(Value::operand).to_vec();

@@ -27,11 +27,10 @@ impl ModuleBuilder {
         self
     }
 
-    /// The module, with the least PTX ISA version that knows the target and every instruction.
+    /// The module, with the least PTX ISA version that supports the target and every instruction.
     ///
     /// # Panics
-    /// When the module is not valid: an entry was put together by hand and has an instruction that
-    /// the table does not know, or one that needs a newer SM target.
+    /// If the module is not valid, for example because an instruction needs a newer SM target.
     #[track_caller]
     pub fn build(self) -> Module {
         let mut variables: Vec<Variable> = Vec::new();

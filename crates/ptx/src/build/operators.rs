@@ -7,7 +7,7 @@ use super::scalar::{Arg, Integer, Scalar};
 use super::value::Value;
 use crate::ast::{Modifier, Opcode, Type};
 
-/// The modifiers that an operation needs on floats, and those that it needs on integers.
+/// The modifiers of an operation: `float` or `integer`, by type.
 fn by_kind(
     ty: Type,
     float: &'static [Modifier],
@@ -16,15 +16,15 @@ fn by_kind(
     if ty.is_float() { float } else { integer }
 }
 
-/// The untyped type of the same size, which logic instructions want.
+/// The untyped type of the same size, which logic instructions need.
 fn bits_of(ty: Type) -> Type {
     if ty.size() == 8 { Type::B64 } else { Type::B32 }
 }
 
 impl<'k, T: Scalar> Value<'k, T> {
-    /// The result where both sides are known, unless it is not a number, whose bits are the
-    /// hardware's to choose.
-    #[expect(clippy::eq_op, reason = "only a value that is not a number differs from itself")]
+    /// The result if both operands are known. NaN is not folded, because the hardware chooses its
+    /// bits.
+    #[expect(clippy::eq_op, reason = "only NaN differs from itself")]
     fn folded(self, right: Self, fold: impl FnOnce(T, T) -> Option<T>) -> Option<Self>
     where
         T: PartialEq,
@@ -33,13 +33,13 @@ impl<'k, T: Scalar> Value<'k, T> {
         (result == result).then(|| self.kernel().constant(result))
     }
 
-    /// Whether the value is the integer `bits`, known while building. Floats are left alone,
-    /// since even x + 0 may change one.
+    /// Whether the value is the integer constant `bits`. False for floats, because even x + 0 may
+    /// change a float.
     fn is_integer(self, bits: u64) -> bool {
         !T::TYPE.is_float() && self.known().is_some_and(|known| known.to_bits() == bits)
     }
 
-    /// An addition or multiplication: a constant goes to the right, where immediates read best.
+    /// An addition or multiplication, with a constant operand on the right.
     #[track_caller]
     fn commuting(self, opcode: Opcode, modifiers: &[Modifier], right: Self) -> Self {
         let swap = self.known().is_some() && right.known().is_none();
@@ -124,7 +124,7 @@ impl<T: Scalar> Neg for Value<'_, T> {
     #[track_caller]
     fn neg(self) -> Self {
         if let Some(known) = self.known() {
-            // Of a float, zero included, negation flips the sign and nothing else.
+            // Negating a float, zero included, flips only the sign bit.
             let sign = 1 << (T::TYPE.bits() - 1);
             let negated = if T::TYPE.is_float() {
                 T::from_bits(known.to_bits() ^ sign)
@@ -176,7 +176,7 @@ logic!(BitXor, bitxor, Xor);
 impl<'k, T: Integer, R: Arg<'k, u32>> Shl<R> for Value<'k, T> {
     type Output = Self;
 
-    /// A shift to the left; by the width or more it gives 0.
+    /// A left shift; 0 if the amount is the width or more.
     #[track_caller]
     fn shl(self, amount: R) -> Self {
         let amount = amount.into_value(self.kernel());
@@ -190,8 +190,8 @@ impl<'k, T: Integer, R: Arg<'k, u32>> Shl<R> for Value<'k, T> {
 impl<'k, T: Integer, R: Arg<'k, u32>> Shr<R> for Value<'k, T> {
     type Output = Self;
 
-    /// A shift to the right, which keeps the sign of signed integers; by the width or more it
-    /// gives 0, or -1 for a negative number.
+    /// A right shift, arithmetic for signed integers. By the width or more it returns 0, or -1 for
+    /// a negative number.
     #[track_caller]
     fn shr(self, amount: R) -> Self {
         let amount = amount.into_value(self.kernel());

@@ -9,10 +9,10 @@ use super::scalar::{Arg, Scalar};
 use super::value::Value;
 use crate::ast::{Address, AddressBase, Immediate, Modifier, Opcode, Operand, Type};
 
-/// A pointer to elements of type `T` in global memory, a 64-bit address and a constant offset.
+/// A pointer to elements of type `T` in global memory: a 64-bit address and a constant offset.
 ///
 /// Indices count elements. A Rust number folds into the offset, `[%rd1+12]`; a value costs one
-/// instruction. No access is checked.
+/// instruction. Accesses are not checked.
 pub struct Ptr<'k, T> {
     base: Value<'k, u64>,
     /// In bytes.
@@ -27,16 +27,16 @@ impl<T> Clone for Ptr<'_, T> {
 }
 impl<T> Copy for Ptr<'_, T> {}
 
-/// What a pointer can be indexed by: a Rust integer, or a value of type `u32`, `i32` or `u64`.
+/// An index: a Rust integer, or a value of type `u32`, `i32` or `u64`.
 pub trait Index<'k>: Copy {
     #[doc(hidden)]
     fn split(self) -> Position<'k>;
 }
 
-/// An index, by what it costs.
+/// An index by its form.
 #[derive(Clone, Copy)]
 pub enum Position<'k> {
-    /// Known while building.
+    /// A constant.
     Fixed(i64),
     /// A 32-bit value.
     Unsigned(Value<'k, u32>),
@@ -79,7 +79,7 @@ impl<'k, T> Ptr<'k, T> {
         Self { base, offset: 0, element: PhantomData }
     }
 
-    /// The pointer with the 64-bit global `address`, for example one that was read from a table.
+    /// The pointer with the 64-bit global `address`, for example from a table in memory.
     pub fn from_address(address: Value<'k, u64>) -> Self {
         Self::new(address)
     }
@@ -124,7 +124,7 @@ impl<'k, T: Scalar> Ptr<'k, T> {
         }
     }
 
-    /// The pointer `count` elements further, which costs nothing.
+    /// The pointer `count` elements further. Emits no instruction.
     pub fn offset(self, count: i64) -> Self {
         Self { offset: self.offset + count * i64::from(T::TYPE.size()), ..self }
     }
@@ -162,30 +162,29 @@ impl<'k, T: Scalar> Ptr<'k, T> {
         self.at(index).location().load(None)
     }
 
-    /// Loads element `index` through the read-only cache. Nothing may write it during the launch.
+    /// Loads element `index` through the read-only cache (`ld.global.nc`). Nothing may write it
+    /// during the launch.
     #[track_caller]
     pub fn load_nc(self, index: impl Index<'k>) -> Value<'k, T> {
         self.at(index).location().load(Some(Modifier::Nc))
     }
 
-    /// Loads element `index` from the memory itself and from no cache that could be stale: what the
-    /// host or another device may have written (`ld.volatile`).
+    /// Loads element `index` from memory, not from a cache that may be stale (`ld.volatile`). Use
+    /// it if the host or another device writes the element.
     #[track_caller]
     pub fn load_volatile(self, index: impl Index<'k>) -> Value<'k, T> {
         self.at(index).location().load(Some(Modifier::Volatile))
     }
 
-    /// Stores `value` as element `index` where the host or another device looks for it
-    /// (`st.volatile`). Earlier writes are visible before it only after
-    /// [`Kernel::membar_sys`].
+    /// Stores `value` as element `index`, which the host or another device reads (`st.volatile`).
+    /// [`Kernel::membar_sys`] orders it after earlier writes.
     #[track_caller]
     pub fn store_volatile(self, index: impl Index<'k>, value: impl Arg<'k, T>) {
         let value = value.into_value(self.kernel());
         self.at(index).location().store_as(value, Some(Modifier::Volatile));
     }
 
-    /// Asks for the line of memory that is here, so that a later load finds it in the L2 cache
-    /// (`prefetch.global.L2`). Nothing waits for it, and nothing else follows from it.
+    /// Prefetches the cache line at this address into L2 (`prefetch.global.L2`).
     #[track_caller]
     pub fn prefetch_l2(self) {
         let location = self.location();
@@ -195,8 +194,8 @@ impl<'k, T: Scalar> Ptr<'k, T> {
         location.kernel.emit(Emit { opcode, modifiers, types: &[], operands });
     }
 
-    /// Asks for the `bytes` bytes from here on, as [`Ptr::prefetch_l2`] does for one line: a whole
-    /// number of 16 bytes, from a multiple of 16 (`cp.async.bulk.prefetch`). sm_90 and later.
+    /// Prefetches `bytes` bytes into L2 (`cp.async.bulk.prefetch.L2`). The address and `bytes` must
+    /// be multiples of 16. Needs sm_90.
     #[track_caller]
     pub fn cp_async_bulk_prefetch_l2(self, bytes: impl Arg<'k, u32>) {
         let location = self.location();
@@ -213,15 +212,15 @@ impl<'k, T: Scalar> Ptr<'k, T> {
         self.at(index).location().store(value);
     }
 
-    /// Loads the two elements from `index` at once. Their address must be a multiple of the size
-    /// of both.
+    /// Loads the two elements from `index` with one instruction. The address must be a multiple of
+    /// their total size.
     #[track_caller]
     pub fn load_vec2(self, index: impl Index<'k>) -> [Value<'k, T>; 2] {
         self.at(index).location().load_vector(None)
     }
 
-    /// Stores two elements from `index` at once. Their address must be a multiple of the size of
-    /// both.
+    /// Stores two elements from `index` with one instruction. The address must be a multiple of
+    /// their total size.
     #[track_caller]
     pub fn store_vec2(self, index: impl Index<'k>, values: [Value<'k, T>; 2]) {
         self.at(index).location().store_vector(values);
@@ -229,27 +228,29 @@ impl<'k, T: Scalar> Ptr<'k, T> {
 }
 
 impl<'k, T: super::Word> Ptr<'k, T> {
-    /// Loads the four elements from `index` at once. Their address must be a multiple of 16.
+    /// Loads the four elements from `index` with one instruction. The address must be a multiple
+    /// of 16.
     #[track_caller]
     pub fn load_vec4(self, index: impl Index<'k>) -> [Value<'k, T>; 4] {
         self.at(index).location().load_vector(None)
     }
 
-    /// Loads the four elements from `index` at once through the read-only cache. Nothing may write
-    /// them during the launch, and their address must be a multiple of 16.
+    /// Loads the four elements from `index` through the read-only cache, as [`Ptr::load_nc`] loads
+    /// one. The address must be a multiple of 16.
     #[track_caller]
     pub fn load_vec4_nc(self, index: impl Index<'k>) -> [Value<'k, T>; 4] {
         self.at(index).location().load_vector(Some(Modifier::Nc))
     }
 
-    /// Loads the four elements from `index` at once, as [`Ptr::load_volatile`] loads one. Their
-    /// address must be a multiple of 16.
+    /// Loads the four elements from `index`, as [`Ptr::load_volatile`] loads one. The address must
+    /// be a multiple of 16.
     #[track_caller]
     pub fn load_vec4_volatile(self, index: impl Index<'k>) -> [Value<'k, T>; 4] {
         self.at(index).location().load_vector(Some(Modifier::Volatile))
     }
 
-    /// Stores four elements from `index` at once. Their address must be a multiple of 16.
+    /// Stores four elements from `index` with one instruction. The address must be a multiple of
+    /// 16.
     #[track_caller]
     pub fn store_vec4(self, index: impl Index<'k>, values: [Value<'k, T>; 4]) {
         self.at(index).location().store_vector(values);
@@ -269,7 +270,7 @@ impl<'k, T: Scalar> Ptr<'k, T> {
         self.load_narrow(Type::U16, index.mul_wide(2))
     }
 
-    /// Stores the lower 16 bits of `value` `index` such numbers further.
+    /// Stores the lower 16 bits of `value` as 16-bit element `index`.
     #[track_caller]
     pub fn store_u16(self, index: Value<'k, u32>, value: Value<'k, u32>) {
         let kernel = self.kernel();
@@ -293,7 +294,7 @@ impl<'k, T: Scalar> Ptr<'k, T> {
 }
 
 impl<'k> Kernel<'k> {
-    /// Whether `pointer` is null, for an operand that may be absent.
+    /// Whether `pointer`, an optional operand, is null.
     #[track_caller]
     pub fn is_null<T: Scalar>(&self, pointer: Ptr<'k, T>) -> Pred<'k> {
         pointer.is_null()

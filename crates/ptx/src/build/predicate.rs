@@ -1,4 +1,4 @@
-//! Predicates: what is true or false for each thread.
+//! Predicates: one boolean per thread.
 
 use std::ops::{BitAnd, BitOr, BitXor, Not};
 
@@ -7,7 +7,7 @@ use super::scalar::{Arg, Scalar};
 use super::value::Value;
 use crate::ast::{Guard, Opcode, Operand, RegisterId, Type};
 
-/// A predicate of the kernel `'k`. Negating it costs nothing where it is only branched on.
+/// A predicate of the kernel `'k`. Negation is free if the predicate only guards instructions.
 #[derive(Clone, Copy)]
 pub struct Pred<'k> {
     kernel: Kernel<'k>,
@@ -25,7 +25,7 @@ impl<'k> Pred<'k> {
         self.kernel
     }
 
-    /// `yes` where the predicate is true, `no` elsewhere. Both are computed.
+    /// `yes` if the predicate is true, otherwise `no` (`selp`). Both are computed.
     #[track_caller]
     pub fn select<T: Scalar>(self, yes: impl Arg<'k, T>, no: impl Arg<'k, T>) -> Value<'k, T> {
         let (yes, no) =
@@ -37,14 +37,14 @@ impl<'k> Pred<'k> {
         Value::from_register(self.kernel, self.kernel.compute(T::TYPE, emit))
     }
 
-    /// The guard for instructions that run where the predicate is `wanted`.
+    /// The guard for instructions that run if the predicate is `wanted`.
     #[track_caller]
     pub(super) fn guard(self, wanted: bool) -> Guard {
         self.kernel.check_open(self.register);
         Guard { predicate: self.register, negated: self.negated == wanted }
     }
 
-    /// The predicate as an operand of an instruction that takes no negated one.
+    /// The predicate as an operand of an instruction that takes no negated predicate.
     #[track_caller]
     pub(super) fn operand(self) -> Operand {
         self.kernel.check_open(self.register);

@@ -1,4 +1,4 @@
-//! Reductions over a warp and over a block, in an order that never changes.
+//! Reductions over a warp and over a block, in a fixed order.
 
 use super::kernel::Kernel;
 use super::scalar::{Scalar, Word};
@@ -9,8 +9,8 @@ use super::value::Value;
 const WARPS: usize = 32;
 
 impl<'k> Kernel<'k> {
-    /// The sum over the 32 lanes of the warp, the same bits in every lane. Every lane must take
-    /// part.
+    /// The sum over the 32 lanes of the warp, the same bits in every lane. Every lane must execute
+    /// it.
     ///
     /// The order is that of a butterfly: lanes 16 apart first, then 8, 4, 2 and 1.
     #[track_caller]
@@ -18,15 +18,14 @@ impl<'k> Kernel<'k> {
         self.warp_reduce(value, |a, b| a + b)
     }
 
-    /// The greatest value over the 32 lanes of the warp. Every lane must take part. A float that
-    /// is not a number gives way to the others.
+    /// The maximum over the 32 lanes of the warp; NaN is ignored. Every lane must execute it.
     #[track_caller]
     pub fn warp_max<T: Word>(&self, value: Value<'k, T>) -> Value<'k, T> {
         self.warp_reduce(value, |a, b| a.max(b))
     }
 
     /// The sum over the threads of the block, the same bits in every thread. Every thread of the
-    /// block must take part; blocks extend in x only, in whole warps.
+    /// block must execute it. Blocks are one-dimensional and consist of whole warps.
     ///
     /// The order is fixed: a butterfly in each warp, then a butterfly over the warps.
     #[track_caller]
@@ -34,9 +33,8 @@ impl<'k> Kernel<'k> {
         self.block_reduce(value, T::from_bits(T::ZERO), |a, b| a + b)
     }
 
-    /// The greatest value over the threads of the block. Every thread of the block must take part;
-    /// blocks extend in x only, in whole warps. A float that is not a number gives way to the
-    /// others.
+    /// The maximum over the threads of the block; NaN is ignored. Every thread of the block must
+    /// execute it. Blocks are one-dimensional and consist of whole warps.
     #[track_caller]
     pub fn block_max(&self, value: Value<'k, f32>) -> Value<'k, f32> {
         self.block_reduce(value, f32::NEG_INFINITY, |a, b| a.max(b))
@@ -54,8 +52,8 @@ impl<'k> Kernel<'k> {
         })
     }
 
-    /// Warps leave their results in shared memory, and then every warp combines them all, so that
-    /// nobody has to hand the result around.
+    /// Each warp stores its result in shared memory. Then every warp combines all results, so no
+    /// broadcast is needed.
     #[track_caller]
     fn block_reduce<T: Word>(
         &self,

@@ -1,10 +1,10 @@
-//! The types that registers may have in the builder.
+//! Register types of the builder.
 
 use super::value::Value;
 use super::var::Var;
 use crate::ast::{Immediate, Type};
 
-/// Arithmetic on constants while building, and what the builder must know of a type.
+/// Constant folding, and the properties of a register type.
 pub(super) mod sealed {
     use crate::ast::{Immediate, Type};
 
@@ -19,14 +19,14 @@ pub(super) mod sealed {
         fn fold_add(self, other: Self) -> Self;
         fn fold_sub(self, other: Self) -> Self;
         fn fold_mul(self, other: Self) -> Self;
-        /// The quotient, where it can be had exactly as the device computes it.
+        /// The quotient, if the device computes the same bits.
         fn fold_div(self, other: Self) -> Option<Self>;
     }
 }
 
 use sealed::Sealed;
 
-/// A type that a register of the builder may have: `f32`, `f64`, `u32`, `i32`, `u64` or `i64`.
+/// A register type: `f32`, `f64`, `u32`, `i32`, `u64` or `i64`.
 pub trait Scalar: Sealed + std::fmt::Debug + 'static {}
 
 /// `f32` or `f64`.
@@ -35,7 +35,7 @@ pub trait Float: Scalar {}
 /// `u32`, `i32`, `u64` or `i64`.
 pub trait Integer: Scalar {}
 
-/// A type of four bytes, which is what warps exchange: `f32`, `u32` or `i32`.
+/// A four-byte type, which warps can shuffle: `f32`, `u32` or `i32`.
 pub trait Word: Scalar {}
 
 macro_rules! scalar {
@@ -112,8 +112,7 @@ impl Word for f32 {}
 impl Word for u32 {}
 impl Word for i32 {}
 
-/// An operand: a [`Value`], a [`Var`], or a Rust number, which
-/// becomes a constant.
+/// An operand: a [`Value`], a [`Var`], or a Rust number, which becomes a constant.
 pub trait Arg<'k, T: Scalar>: Copy {
     #[doc(hidden)]
     fn into_value(self, kernel: super::Kernel<'k>) -> Value<'k, T>;

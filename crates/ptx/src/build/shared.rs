@@ -15,14 +15,14 @@ use crate::ast::{
 /// The name of dynamic shared memory in every module.
 pub(super) const DYNAMIC: &str = "dynamic_shared";
 
-/// An array of elements of type `T` in shared memory, or a place in one.
+/// A pointer to elements of type `T` in shared memory.
 ///
 /// Indices count elements. A Rust number folds into the address; a value costs one 32-bit
-/// instruction. No access is checked.
+/// instruction. Accesses are not checked.
 pub struct Shared<'k, T> {
     kernel: Kernel<'k>,
     symbol: Symbol,
-    /// The address of the place, where an index was not known while building.
+    /// The address, if an index was not constant.
     register: Option<RegisterId>,
     /// In bytes.
     offset: i64,
@@ -37,8 +37,7 @@ impl<T> Clone for Shared<'_, T> {
 impl<T> Copy for Shared<'_, T> {}
 
 impl<'k> Kernel<'k> {
-    /// A static array of `len` elements in shared memory, aligned to 16 bytes. Its contents are
-    /// undefined until they are written.
+    /// A static array of `len` elements in shared memory, aligned to 16 bytes and uninitialised.
     pub fn shared<T: Scalar>(&self, name: &str, len: usize) -> Shared<'k, T> {
         let symbol = self.declare(Variable {
             linkage: Linkage::Internal,
@@ -52,8 +51,8 @@ impl<'k> Kernel<'k> {
         Shared::of(*self, symbol)
     }
 
-    /// The dynamic shared memory of the launch as elements of type `T`. There is one per launch:
-    /// calling this again gives the same bytes.
+    /// The dynamic shared memory of the launch as elements of type `T`. Every call returns the same
+    /// memory.
     pub fn dynamic_shared<T: Scalar>(&self) -> Shared<'k, T> {
         self.dynamic_shared_aligned(16)
     }
@@ -76,7 +75,7 @@ impl<'k> Kernel<'k> {
     }
 }
 
-/// The untyped type of the same size, which is how memory is declared.
+/// The untyped type of the same size, with which memory is declared.
 fn untyped(ty: Type) -> Type {
     if ty.size() == 8 { Type::B64 } else { Type::B32 }
 }
@@ -86,13 +85,13 @@ impl<'k, T: Scalar> Shared<'k, T> {
         Self { kernel, symbol, register: None, offset: 0, element: PhantomData }
     }
 
-    /// The same place as elements of another type.
+    /// The same address as a pointer to other elements.
     pub fn reinterpret<U: Scalar>(self) -> Shared<'k, U> {
         let Self { kernel, symbol, register, offset, .. } = self;
         Shared { kernel, symbol, register, offset, element: PhantomData }
     }
 
-    /// The place of element `index`.
+    /// The pointer to element `index`.
     #[track_caller]
     pub fn at(self, index: impl Index<'k>) -> Self {
         let index = match index.split() {
@@ -108,18 +107,18 @@ impl<'k, T: Scalar> Shared<'k, T> {
         Self { register: Some(self.kernel.compute(Type::U32, emit)), ..self }
     }
 
-    /// The place `count` elements further, which costs nothing.
+    /// The pointer `count` elements further. Emits no instruction.
     pub fn offset(self, count: i64) -> Self {
         Self { offset: self.offset + count * i64::from(T::TYPE.size()), ..self }
     }
 
-    /// The 32-bit address of the place in the shared window.
+    /// The 32-bit address in the shared state space.
     #[track_caller]
     pub fn address(self) -> Value<'k, u32> {
         Value::from_register(self.kernel, self.base()) + self.offset as u32
     }
 
-    /// The register that the address starts from.
+    /// The register of the base address.
     #[track_caller]
     fn base(self) -> RegisterId {
         match self.register {
@@ -154,15 +153,15 @@ impl<'k, T: Scalar> Shared<'k, T> {
         self.at(index).location().store(value);
     }
 
-    /// Loads the two elements from `index` at once. Their address must be a multiple of the size
-    /// of both.
+    /// Loads the two elements from `index` with one instruction. The address must be a multiple of
+    /// their total size.
     #[track_caller]
     pub fn load_vec2(self, index: impl Index<'k>) -> [Value<'k, T>; 2] {
         self.at(index).location().load_vector(None)
     }
 
-    /// Stores two elements from `index` at once. Their address must be a multiple of the size of
-    /// both.
+    /// Stores two elements from `index` with one instruction. The address must be a multiple of
+    /// their total size.
     #[track_caller]
     pub fn store_vec2(self, index: impl Index<'k>, values: [Value<'k, T>; 2]) {
         self.at(index).location().store_vector(values);
@@ -170,13 +169,15 @@ impl<'k, T: Scalar> Shared<'k, T> {
 }
 
 impl<'k, T: super::Word> Shared<'k, T> {
-    /// Loads the four elements from `index` at once. Their address must be a multiple of 16.
+    /// Loads the four elements from `index` with one instruction. The address must be a multiple
+    /// of 16.
     #[track_caller]
     pub fn load_vec4(self, index: impl Index<'k>) -> [Value<'k, T>; 4] {
         self.at(index).location().load_vector(None)
     }
 
-    /// Stores four elements from `index` at once. Their address must be a multiple of 16.
+    /// Stores four elements from `index` with one instruction. The address must be a multiple of
+    /// 16.
     #[track_caller]
     pub fn store_vec4(self, index: impl Index<'k>, values: [Value<'k, T>; 4]) {
         self.at(index).location().store_vector(values);

@@ -1,4 +1,4 @@
-//! What a kernel consists of while it is being built.
+//! The state of a kernel under construction.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +8,25 @@ use crate::ast::{
     Special, Statement, Symbol, Type,
 };
 
-/// What has been built so far.
+/// The entry so far, and the builder's tables.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) entry: Entry,
-    /// Loads of parameters and special registers: they go before the body, so that the first use
-    /// may be anywhere.
+    /// Loads of parameters and special registers. They precede the body, so any scope may use
+    /// them.
     pub(super) prologue: Vec<Statement>,
-    /// The type of every register and the scope that it was made in.
+    /// Type and scope of every register.
     pub(super) registers: Vec<(Type, u32)>,
-    /// The scopes that are open, outermost first.
+    /// Open scopes, outermost first.
     pub(super) open: Vec<u32>,
     pub(super) scopes: u32,
     pub(super) specials: BTreeMap<Special, RegisterId>,
-    /// Registers that hold the address of a variable.
+    /// Variables and the registers that hold their addresses.
     pub(super) addresses: Vec<(Symbol, RegisterId)>,
     pub(super) blocks: u32,
 }
 
-/// An instruction that is being put together.
+/// The parts of an instruction.
 pub(super) struct Emit<'a> {
     pub(super) opcode: Opcode,
     pub(super) modifiers: &'a [Modifier],
@@ -54,7 +54,7 @@ impl State {
         self.prologue.push(emit.statement(None));
     }
 
-    /// Fails when `name` is taken.
+    /// Panics if `name` is already declared.
     pub(super) fn claim(&self, name: &str) {
         let parameters = self.entry.parameters.iter().map(|parameter| &parameter.name);
         let mut names = parameters.chain(self.entry.variables.iter().map(|v| &v.name));
@@ -62,7 +62,7 @@ impl State {
         assert!(names.all(|taken| taken != name), "kernel `{entry}`: `{name}` is declared twice");
     }
 
-    /// The entry, with its end and tidied.
+    /// The entry with its final `ret`, tidied.
     pub(super) fn finish(mut self) -> Entry {
         let mut body = self.prologue;
         body.append(&mut self.entry.body);

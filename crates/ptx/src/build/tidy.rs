@@ -1,5 +1,5 @@
-//! Last steps on a built kernel, for those who read it and for those who interpret it: copies of
-//! variables are dropped, results that nobody uses too, and registers are numbered by type.
+//! Final pass over a built kernel, to make it shorter to read and to interpret: drops copies of
+//! variables and unused results, and numbers registers by type.
 
 mod copies;
 mod numbering;
@@ -20,7 +20,7 @@ pub(super) fn tidy(mut entry: Entry, types: Vec<Type>) -> Entry {
     entry
 }
 
-/// Keeps the statements at positions where `keep` says so.
+/// Keeps the statements at positions for which `keep` is true.
 fn keep_where(body: &mut Vec<Statement>, mut keep: impl FnMut(usize) -> bool) {
     let mut position = 0;
     body.retain(|_| {
@@ -29,7 +29,7 @@ fn keep_where(body: &mut Vec<Statement>, mut keep: impl FnMut(usize) -> bool) {
     });
 }
 
-/// Whether the instruction does nothing but compute its destination.
+/// Whether the instruction has no effect other than its destination.
 fn is_pure(instruction: &Instruction) -> bool {
     use Opcode::{Atom, Elect, Ldmatrix, Mbarrier, Mma, Movmatrix, Shfl, Vote, Wmma};
     let acts = matches!(
@@ -39,7 +39,7 @@ fn is_pure(instruction: &Instruction) -> bool {
     instruction.has_destination() && !acts && !instruction.modifiers.has(Modifier::Volatile)
 }
 
-/// Drops what computes only results that nobody reads.
+/// Drops instructions whose results are not read.
 fn drop_unused(body: &mut Vec<Statement>, count: usize) {
     loop {
         let mut reads = vec![0usize; count];
@@ -50,7 +50,7 @@ fn drop_unused(body: &mut Vec<Statement>, count: usize) {
             });
         }
         let before = body.len();
-        // Backwards, so that a chain of unused results goes in one sweep.
+        // Backwards, to drop a chain of unused results in one sweep.
         let mut keep = vec![true; before];
         for position in (0..before).rev() {
             let Statement::Instruction(instruction) = &body[position] else { continue };

@@ -7,16 +7,15 @@ use super::predicate::Pred;
 use super::scalar::{Arg, Integer, Scalar};
 use crate::ast::{Modifier, Opcode, Operand, RegisterId, Type};
 
-/// Where a value is.
+/// The source of a value.
 #[derive(Clone, Copy)]
 pub(super) enum ValueSource {
     Register(RegisterId),
-    /// Known while building, as bits.
+    /// A constant, as bits.
     Constant(u64),
 }
 
-/// A value of type `T` of the kernel `'k`. It never changes once it is computed; see
-/// [`super::Var`] for what changes.
+/// An immutable value of type `T` of the kernel `'k`. [`super::Var`] is a mutable register.
 #[derive(Clone, Copy)]
 pub struct Value<'k, T> {
     kernel: Kernel<'k>,
@@ -42,7 +41,7 @@ impl<'k, T: Scalar> Value<'k, T> {
         self.source
     }
 
-    /// The number, if it is known while building.
+    /// The number, if the value is a constant.
     pub fn known(self) -> Option<T> {
         match self.source {
             ValueSource::Constant(bits) => Some(T::from_bits(bits)),
@@ -66,7 +65,7 @@ impl<'k, T: Scalar> Value<'k, T> {
         }
     }
 
-    /// The register that holds the value; a constant is put into one.
+    /// The register that holds the value. A constant is moved into a new one.
     #[track_caller]
     pub(super) fn register(self) -> RegisterId {
         match self.source {
@@ -96,7 +95,7 @@ impl<'k, T: Scalar> Value<'k, T> {
         self.binary_as(opcode, modifiers, (T::TYPE, right.operand()))
     }
 
-    /// An instruction with two sources whose type is written as `ty`.
+    /// An instruction of type `ty` with two sources.
     #[track_caller]
     pub(super) fn binary_as(
         self,
@@ -117,50 +116,50 @@ impl<'k, T: Scalar> Value<'k, T> {
         Pred::new(self.kernel, self.kernel.compute(Type::Pred, emit))
     }
 
-    /// Whether this is less than `right`; false when one is not a number.
+    /// Whether this is less than `right`; false if one is NaN.
     #[track_caller]
     pub fn lt(self, right: impl Arg<'k, T>) -> Pred<'k> {
         self.compare(Modifier::Lt, right)
     }
 
-    /// Whether this is at most `right`; false when one is not a number.
+    /// Whether this is at most `right`; false if one is NaN.
     #[track_caller]
     pub fn le(self, right: impl Arg<'k, T>) -> Pred<'k> {
         self.compare(Modifier::Le, right)
     }
 
-    /// Whether this is greater than `right`; false when one is not a number.
+    /// Whether this is greater than `right`; false if one is NaN.
     #[track_caller]
     pub fn gt(self, right: impl Arg<'k, T>) -> Pred<'k> {
         self.compare(Modifier::Gt, right)
     }
 
-    /// Whether this is at least `right`; false when one is not a number.
+    /// Whether this is at least `right`; false if one is NaN.
     #[track_caller]
     pub fn ge(self, right: impl Arg<'k, T>) -> Pred<'k> {
         self.compare(Modifier::Ge, right)
     }
 
-    /// Whether this equals `right`; false when one is not a number.
+    /// Whether this equals `right`; false if one is NaN.
     #[track_caller]
     pub fn eq(self, right: impl Arg<'k, T>) -> Pred<'k> {
         self.compare(Modifier::Eq, right)
     }
 
-    /// Whether this differs from `right`; true when one is not a number, as in Rust.
+    /// Whether this differs from `right`; true if one is NaN, as in Rust.
     #[track_caller]
     pub fn ne(self, right: impl Arg<'k, T>) -> Pred<'k> {
         let unordered = if T::TYPE.is_float() { Modifier::Neu } else { Modifier::Ne };
         self.compare(unordered, right)
     }
 
-    /// The lesser of two values. A float that is not a number gives way to the other one.
+    /// The lesser of two values; the other one if one is NaN.
     #[track_caller]
     pub fn min(self, right: impl Arg<'k, T>) -> Self {
         self.binary(Opcode::Min, &[], right.into_value(self.kernel))
     }
 
-    /// The greater of two values. A float that is not a number gives way to the other one.
+    /// The greater of two values; the other one if one is NaN.
     #[track_caller]
     pub fn max(self, right: impl Arg<'k, T>) -> Self {
         self.binary(Opcode::Max, &[], right.into_value(self.kernel))
@@ -168,7 +167,7 @@ impl<'k, T: Scalar> Value<'k, T> {
 }
 
 impl<'k, T: Integer> Value<'k, T> {
-    /// Whether the value is known while building to be `number`.
+    /// Whether the value is the constant `number`.
     pub(super) fn is_known(self, number: u64) -> bool {
         matches!(self.source, ValueSource::Constant(bits) if bits == number)
     }

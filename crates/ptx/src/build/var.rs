@@ -1,4 +1,4 @@
-//! Registers that change: accumulators and loop-carried values.
+//! Mutable registers: accumulators and loop-carried values.
 
 use std::marker::PhantomData;
 
@@ -7,7 +7,7 @@ use super::scalar::{Arg, Scalar};
 use super::value::Value;
 use crate::ast::{Opcode, Operand, RegisterId};
 
-/// A register that can be set again, made by [`Kernel::var`].
+/// A mutable register, made by [`Kernel::var`].
 #[derive(Clone, Copy)]
 pub struct Var<'k, T> {
     kernel: Kernel<'k>,
@@ -16,7 +16,7 @@ pub struct Var<'k, T> {
 }
 
 impl<'k> Kernel<'k> {
-    /// A register that starts as `initial` and can be set again.
+    /// A mutable register with the initial value `initial`.
     #[track_caller]
     pub fn var<T: Scalar>(&self, initial: impl Arg<'k, T>) -> Var<'k, T> {
         let register = self.register(T::TYPE);
@@ -27,7 +27,7 @@ impl<'k> Kernel<'k> {
 }
 
 impl<'k, T: Scalar> Var<'k, T> {
-    /// The value that the register has now. It stays what it is when the register is set.
+    /// The current value. Setting the register later does not change it.
     #[track_caller]
     pub fn get(self) -> Value<'k, T> {
         self.kernel.check_open(self.register);
@@ -46,21 +46,21 @@ impl<'k, T: Scalar> Var<'k, T> {
         self.kernel.emit(Emit { opcode: Opcode::Mov, modifiers: &[], types, operands });
     }
 
-    /// Sets the register to what `next` makes of its value.
+    /// Sets the register to `next` of its value.
     #[track_caller]
     pub fn update(self, next: impl FnOnce(Value<'k, T>) -> Value<'k, T>) {
         let value = next(self.get());
         self.set(value);
     }
 
-    /// The register itself, for instructions that change it in place.
+    /// The register, for instructions that update it in place.
     #[track_caller]
     pub(super) fn register(self) -> RegisterId {
         self.kernel.check_open(self.register);
         self.register
     }
 
-    /// The register itself, for the loops, which change it only after their body.
+    /// The register as a value, for loops, which set it only after their body.
     pub(super) fn live(self) -> Value<'k, T> {
         Value::from_register(self.kernel, self.register)
     }

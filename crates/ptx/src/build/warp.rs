@@ -1,4 +1,4 @@
-//! Special registers, and what the 32 threads of a warp tell each other.
+//! Special registers, warp shuffles and votes.
 
 use super::kernel::{Emit, Kernel};
 use super::predicate::Pred;
@@ -49,25 +49,24 @@ specials! {
 /// Every lane of the warp.
 const ALL_LANES: Operand = Operand::Immediate(Immediate::Integer(0xFFFF_FFFF));
 
-/// The clamp operand of a shuffle over the whole warp.
+/// The clamp operand of a shuffle over the entire warp.
 const WHOLE_WARP: i64 = 31;
 
 impl<'k> Kernel<'k> {
-    /// Index of the warp in its block, for blocks that extend in x only.
+    /// Index of the warp in its block, for one-dimensional blocks.
     #[track_caller]
     pub fn warp(&self) -> Value<'k, u32> {
         self.tid_x() >> 5
     }
 
-    /// The value of the lane whose index is this lane's XOR `mask`. Every lane of the warp must
-    /// take part.
+    /// The value of lane `lane ^ mask` (`shfl.sync.bfly`). Every lane of the warp must execute it.
     #[track_caller]
     pub fn shfl_bfly<T: Word>(&self, value: Value<'k, T>, mask: impl Arg<'k, u32>) -> Value<'k, T> {
         self.shuffle(Modifier::Bfly, value, (mask.into_value(*self), WHOLE_WARP))
     }
 
-    /// The value of the lane `delta` above; lanes without one get their own. Every lane of the
-    /// warp must take part.
+    /// The value of lane `lane + delta`, or the lane's own if there is none (`shfl.sync.down`).
+    /// Every lane of the warp must execute it.
     #[track_caller]
     pub fn shfl_down<T: Word>(
         &self,
@@ -77,14 +76,15 @@ impl<'k> Kernel<'k> {
         self.shuffle(Modifier::Down, value, (delta.into_value(*self), WHOLE_WARP))
     }
 
-    /// The value of the lane `delta` below; lanes without one get their own. Every lane of the
-    /// warp must take part.
+    /// The value of lane `lane - delta`, or the lane's own if there is none (`shfl.sync.up`). Every
+    /// lane of the warp must execute it.
     #[track_caller]
     pub fn shfl_up<T: Word>(&self, value: Value<'k, T>, delta: impl Arg<'k, u32>) -> Value<'k, T> {
         self.shuffle(Modifier::Up, value, (delta.into_value(*self), 0))
     }
 
-    /// The value of lane `lane`, modulo 32. Every lane of the warp must take part.
+    /// The value of lane `lane` modulo 32 (`shfl.sync.idx`). Every lane of the warp must execute
+    /// it.
     #[track_caller]
     pub fn shfl_idx<T: Word>(&self, value: Value<'k, T>, lane: impl Arg<'k, u32>) -> Value<'k, T> {
         self.shuffle(Modifier::Idx, value, (lane.into_value(*self), WHOLE_WARP))
@@ -105,7 +105,8 @@ impl<'k> Kernel<'k> {
         Value::from_register(*self, self.compute(T::TYPE, emit))
     }
 
-    /// A bit for each lane of the warp, set where `condition` is true. Every lane must take part.
+    /// One bit per lane of the warp, set if `condition` is true (`vote.sync.ballot`). Every lane
+    /// must execute it.
     #[track_caller]
     pub fn vote_ballot(&self, condition: Pred<'k>) -> Value<'k, u32> {
         let operands = vec![condition.operand(), ALL_LANES];
@@ -114,13 +115,15 @@ impl<'k> Kernel<'k> {
         Value::from_register(*self, self.compute(Type::U32, emit))
     }
 
-    /// Whether `condition` is true in any lane of the warp. Every lane must take part.
+    /// Whether `condition` is true in any lane of the warp (`vote.sync.any`). Every lane must
+    /// execute it.
     #[track_caller]
     pub fn vote_any(&self, condition: Pred<'k>) -> Pred<'k> {
         self.vote(Modifier::Any, condition)
     }
 
-    /// Whether `condition` is true in every lane of the warp. Every lane must take part.
+    /// Whether `condition` is true in every lane of the warp (`vote.sync.all`). Every lane must
+    /// execute it.
     #[track_caller]
     pub fn vote_all(&self, condition: Pred<'k>) -> Pred<'k> {
         self.vote(Modifier::All, condition)

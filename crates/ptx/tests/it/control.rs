@@ -45,7 +45,7 @@ fn some_threads_wait_for_others_that_go_on() {
 }
 
 #[test]
-#[should_panic(expected = "whole warps come to a barrier")]
+#[should_panic(expected = "the threads of a barrier are a multiple of 32")]
 fn a_barrier_for_half_a_warp_is_refused() {
     Kernel::build("half", |k| {
         k.bar_sync(NamedBarrier { id: k.constant(1), threads: 48 }, None);
@@ -131,7 +131,7 @@ fn unused_results_are_dropped_and_effects_are_kept() {
 }
 
 #[test]
-#[should_panic(expected = "used outside of the block that computed it")]
+#[should_panic(expected = "used outside the block that computed it")]
 fn a_value_does_not_leave_its_block() {
     Kernel::build("leak", |k| {
         let x = k.pointer::<f32>("x");

@@ -3,7 +3,7 @@
 use super::keep_where;
 use crate::ast::{Opcode, Operand, RegisterId, Statement, Type};
 
-/// Where each register is read and written: positions of statements in rising order.
+/// Positions of the statements that read and write each register, ascending.
 struct Positions {
     reads: Vec<Vec<usize>>,
     writes: Vec<Vec<usize>>,
@@ -31,7 +31,7 @@ impl Positions {
     }
 }
 
-/// Whether `list`, which rises, has an element strictly between the bounds.
+/// Whether the ascending `list` has an element strictly between the bounds.
 fn any_between(list: &[usize], low: usize, high: usize) -> bool {
     let after = list.partition_point(|&position| position <= low);
     list.get(after).is_some_and(|&position| position < high)
@@ -61,7 +61,7 @@ fn rename(statement: &mut Statement, from: RegisterId, to: RegisterId, reads: bo
     }
 }
 
-/// Positions that satisfy `test`, in rising order.
+/// Positions of the statements that satisfy `test`, ascending.
 fn positions_where(body: &[Statement], test: impl Fn(&Statement) -> bool) -> Vec<usize> {
     let all = body.iter().enumerate();
     all.filter(|(_, statement)| test(statement)).map(|(position, _)| position).collect()
@@ -78,7 +78,7 @@ fn is_label_or_branch(statement: &Statement) -> bool {
     }
 }
 
-/// Reads the variable itself where its copy was read, as long as it has not changed by then.
+/// Replaces reads of a copy by reads of the variable, if the variable does not change in between.
 pub(super) fn forward_copies(body: &mut Vec<Statement>, count: usize) {
     let positions = Positions::of(body, count);
     let labels = positions_where(body, is_label);
@@ -91,7 +91,7 @@ pub(super) fn forward_copies(body: &mut Vec<Statement>, count: usize) {
         let straight = first > position && !any_between(&labels, position, last);
         let unchanged = !any_between(positions.writes(variable), position, last);
         if positions.writes(copy).len() == 1 && straight && unchanged {
-            // The variable may be a copy itself that is dropped for another.
+            // The variable may itself be a copy that was replaced.
             let variable = renamed[variable.0 as usize].unwrap_or(variable);
             if any_between(positions.writes(variable), position, last) {
                 continue;
@@ -106,8 +106,8 @@ pub(super) fn forward_copies(body: &mut Vec<Statement>, count: usize) {
     keep_where(body, |position| !gone[position]);
 }
 
-/// Writes the variable where the value that it is set to was computed, when that value has no other
-/// use and the variable is not accessed in between.
+/// Writes the variable directly where its new value is computed, if that value has no other use
+/// and the variable is not accessed in between.
 pub(super) fn backward_copies(body: &mut Vec<Statement>, count: usize) {
     let mut positions = Positions::of(body, count);
     let barriers = positions_where(body, is_label_or_branch);
@@ -117,10 +117,10 @@ pub(super) fn backward_copies(body: &mut Vec<Statement>, count: usize) {
         let (&[computed], &[_]) = (positions.writes(value), positions.reads(value)) else {
             continue;
         };
-        let touched = any_between(positions.reads(variable), computed, position)
+        let accessed = any_between(positions.reads(variable), computed, position)
             || any_between(positions.writes(variable), computed, position)
             || positions.writes(variable).contains(&computed);
-        if computed >= position || touched || any_between(&barriers, computed, position) {
+        if computed >= position || accessed || any_between(&barriers, computed, position) {
             continue;
         }
         rename(&mut body[computed], value, variable, false);

@@ -21,7 +21,7 @@ fn file_of(ty: Type) -> usize {
     }
 }
 
-/// Numbers the registers by file, in the order in which they appear.
+/// Numbers the registers by file, in order of appearance.
 pub(super) fn number_registers(entry: &mut Entry, types: &[Type]) {
     let mut numbers: Vec<Option<u32>> = vec![None; types.len()];
     let mut counts = [0u32; FILES.len()];
@@ -55,7 +55,7 @@ pub(super) fn number_registers(entry: &mut Entry, types: &[Type]) {
     entry.registers = files.map(declare).collect();
 }
 
-/// Numbers the labels in the order in which they are named first, which is how the parser does it.
+/// Numbers the labels in order of first appearance, like the parser.
 pub(super) fn number_labels(entry: &mut Entry) {
     let mut numbers: Vec<Option<u32>> = vec![None; entry.labels.len()];
     let mut names = Vec::new();
