@@ -7,7 +7,6 @@
 use retrograph_runtime::{
     Bindings, DeviceBuffer, ModuleCache, Policy, Program, Stream, WarmModules,
 };
-use serde::{Deserialize, Serialize};
 
 use crate::config::TrainingConfig;
 use crate::data::Data;
@@ -31,23 +30,6 @@ impl Evaluation {
     pub fn perplexity(&self) -> f64 {
         self.loss.exp()
     }
-}
-
-/// The loss on held-out data during a run.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HeldOutLoss {
-    /// Steps that were done.
-    pub steps: u32,
-    /// The mean cross-entropy of the tokens that were predicted, in nats. JSON has no NaN and no
-    /// infinity; both are written as `null`, and `null` is read as NaN.
-    #[serde(deserialize_with = "nan_of_null")]
-    pub loss: f32,
-    /// How many tokens were predicted.
-    pub tokens: usize,
-}
-
-fn nan_of_null<'de, D: serde::Deserializer<'de>>(value: D) -> Result<f32, D::Error> {
-    Ok(Option::deserialize(value)?.unwrap_or(f32::NAN))
 }
 
 /// A model on a device, ready to be evaluated.

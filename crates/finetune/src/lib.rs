@@ -41,6 +41,7 @@ pub mod config;
 pub mod data;
 pub mod device;
 mod difference;
+mod digest;
 pub mod error;
 pub mod evaluate;
 pub mod generate;
@@ -61,6 +62,7 @@ pub mod trainer;
 mod weight_file;
 
 pub use adapter::{Adapter, AdapterError, AdapterOutput};
+pub use checkpoint::HeldOutLoss;
 pub use config::{
     Dtype, InferenceConfig, LoraConfig, LoraTargets, Mode, ModelConfig, OptimizerConfig, Precision,
     Preset, Quantization, RopeScaling, TrainingConfig,
@@ -68,7 +70,7 @@ pub use config::{
 pub use data::{Batch, Data, DataError, IGNORED_TARGET, Split, SplitOptions, TextData};
 pub use device::{Device, DeviceChoice};
 pub use error::{Error, Kept, Reduce, Result};
-pub use evaluate::{Evaluation, Evaluator, HeldOutLoss};
+pub use evaluate::{Evaluation, Evaluator};
 pub use generate::{
     Ended, Generated, GenerationNeed, GenerationPlan, Generator, GeneratorOptions, Request,
     Sampling, StopStrings, TextRequest, Tokens,

@@ -5,6 +5,7 @@
 //! projection has no `lm_head.weight`.
 
 mod chunk;
+mod dtypes;
 mod storage;
 
 pub use chunk::Chunk;

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::checkpoint::HeldOutLoss;
 use crate::data::Tally;
 use crate::device::Device;
-use crate::evaluate::HeldOutLoss;
 use crate::trainer::{MemoryUse, Trainer};
 
 /// The report of a run.

@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::checkpoint::CheckpointDirectory;
+use crate::checkpoint::{CheckpointDirectory, HeldOutLoss};
 use crate::data::Data;
 use crate::error::{Error, Kept, Result};
-use crate::evaluate::{Evaluator, HeldOutLoss};
+use crate::evaluate::Evaluator;
 use crate::trainer::{StepMetrics, Trainer};
 
 /// How a run ended.

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use safetensors::tensor::Dtype;
 use serde_json::Value;
 
-use super::{Adapter, AdapterError};
+use super::AdapterError;
+use super::read::{Adapter, require_finite};
 use crate::json_file::read_json;
 use crate::new_directory::NewDirectory;
 use crate::tensor_file::{self, Entry, TensorFile, encode};
@@ -182,16 +183,6 @@ fn write_merged(
         encode_finite(file.path(), &entries[index], sum.rows(lora.exact_scale()))
     };
     tensor_file::write(path, notes, &entries, data)
-}
-
-/// Fails with the first of `values` that is not finite.
-pub(super) fn require_finite(
-    (path, name): (&Path, &str),
-    values: &[f32],
-) -> Result<(), AdapterError> {
-    let Some(index) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
-    let (path, name, value) = (path.to_owned(), name.to_owned(), values[index]);
-    Err(AdapterError::NotFinite { path, name, index, value })
 }
 
 /// Encodes the values of a tensor in its type, which must be able to express all of them.

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::config::AdapterConfig;
-use super::merge::require_finite;
 use super::{AdapterError, CONFIG, NORMS, PREFIX, WEIGHTS};
 use crate::config::{LoraConfig, Projection};
 use crate::json_file::read_json;
@@ -176,4 +175,14 @@ impl Adapter {
     fn unexpected(&self, name: String, why: &'static str) -> AdapterError {
         AdapterError::UnexpectedTensor { path: self.file.path().to_owned(), name, why }
     }
+}
+
+/// Fails with the first of `values` that is not finite.
+pub(super) fn require_finite(
+    (path, name): (&Path, &str),
+    values: &[f32],
+) -> Result<(), AdapterError> {
+    let Some(index) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
+    let (path, name, value) = (path.to_owned(), name.to_owned(), values[index]);
+    Err(AdapterError::NotFinite { path, name, index, value })
 }

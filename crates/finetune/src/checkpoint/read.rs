@@ -8,9 +8,9 @@ use retrograph_runtime::open_regular;
 use safetensors::tensor::{Dtype, Metadata};
 use sha2::{Digest, Sha256};
 
-use super::write::{find_digest, state_order};
-use super::{DIGEST_PLACEHOLDER, FORMAT_VERSION, Header, METADATA_KEY, StatePart};
-use crate::data::hex;
+use super::header::{DIGEST_PLACEHOLDER, FORMAT_VERSION, Header, METADATA_KEY, find_digest};
+use super::part::{StatePart, state_order};
+use crate::digest::hex;
 use crate::error::{Error, Result};
 use crate::parameters::Parameter;
 use crate::weight_file::{HeadError, read_head};

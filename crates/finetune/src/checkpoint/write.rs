@@ -8,23 +8,15 @@ use safetensors::tensor::Dtype;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{DIGEST_PLACEHOLDER, Header, METADATA_KEY, StatePart};
-use crate::data::hex;
+use super::header::{DIGEST_PLACEHOLDER, Header, METADATA_KEY, find_digest};
+use super::part::{StatePart, StateReader, state_order};
+use crate::digest::hex;
 use crate::error::{Error, Kept, Result};
 use crate::parameters::Parameter;
 use crate::tensor_file::{self, Entry};
 
 /// What files are called that are to become checkpoints.
 pub(super) const UNFINISHED: &str = ".checkpoint-";
-
-/// Where the state comes from when a checkpoint is written.
-pub trait StateReader {
-    /// The elements of one part of the state of the trainable parameter `index`.
-    ///
-    /// # Errors
-    /// Whatever keeps it from being read, for example a lost device.
-    fn read(&mut self, index: usize, part: StatePart) -> Result<Vec<f32>>;
-}
 
 /// Writes a checkpoint of `parameters` to `path`, which is replaced only once the file is complete.
 ///
@@ -94,11 +86,6 @@ pub(super) fn persist(temporary: tempfile::NamedTempFile, path: &Path) -> std::i
     File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// The tensors in the order of the file.
-pub(super) fn state_order(parameters: usize) -> impl Iterator<Item = (usize, StatePart)> {
-    (0..parameters).flat_map(|index| StatePart::ALL.map(|part| (index, part)))
-}
-
 /// The length, the JSON and the padding before the first tensor.
 fn file_head(header: &Header, parameters: &[&Parameter]) -> Vec<u8> {
     let mut header = header.clone();
@@ -110,14 +97,6 @@ fn file_head(header: &Header, parameters: &[&Parameter]) -> Vec<u8> {
     };
     let entries = state_order(parameters.len()).map(entry);
     tensor_file::head(json!({ METADATA_KEY: header }), entries)
-}
-
-/// Where `digest` stands in the head of a file, behind its key.
-pub(super) fn find_digest(head: &[u8], digest: &str) -> Option<usize> {
-    // The header is JSON inside a JSON string, so its quotes are escaped.
-    let key = format!(r#"\"digest\":\"{digest}"#);
-    let found = head.windows(key.len()).position(|window| window == key.as_bytes())?;
-    Some(found + key.len() - digest.len())
 }
 
 struct Hashing<W> {

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use retrograph_kernels::ops::rope_frequencies;
 use serde::{Deserialize, Serialize};
 
-use super::{Projection, RopeScaling, require, within};
+use super::check::{require, within};
+use super::{Projection, RopeScaling};
 use crate::error::Result;
 
 /// Tokens are bytes, so a vocabulary needs at least this many entries.
@@ -71,6 +73,16 @@ impl ModelConfig {
     /// Inputs and outputs of a projection.
     pub fn projection(&self, projection: Projection) -> [usize; 2] {
         self.layer().projection(projection)
+    }
+
+    /// The frequencies of the rotary pairs, in radians per position.
+    pub fn rope_frequencies(&self) -> Vec<f64> {
+        let base = rope_frequencies(self.head_dim(), self.rope_theta);
+        let scale = |frequency| match self.rope_scaling {
+            Some(scaling) => scaling.scaled(frequency),
+            None => frequency,
+        };
+        base.into_iter().map(scale).collect()
     }
 
     /// Checks that the dimensions fit each other and the kernels. Nothing is computed from the

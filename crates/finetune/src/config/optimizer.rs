@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::require;
+use super::check::require;
 use crate::error::Result;
 
 /// AdamW with decoupled decay, global-norm clipping, linear warm-up and a cosine to `min_lr`.

@@ -2,10 +2,9 @@
 
 use std::f64::consts::TAU;
 
-use retrograph_kernels::ops::rope_frequencies;
 use serde::{Deserialize, Serialize};
 
-use super::{ModelConfig, require};
+use super::check::require;
 use crate::error::Result;
 
 /// How the rotary frequencies differ from those of the base.
@@ -41,7 +40,7 @@ impl RopeScaling {
 
     /// What becomes of `frequency`, in radians per position. From Hugging Face's
     /// `_compute_llama3_parameters`.
-    fn scaled(self, frequency: f64) -> f64 {
+    pub(super) fn scaled(self, frequency: f64) -> f64 {
         let Self::Llama3 { factor, low, high, original } = self;
         let waves = original * frequency / TAU;
         let kept = ((waves - low) / (high - low)).clamp(0.0, 1.0);
@@ -49,22 +48,10 @@ impl RopeScaling {
     }
 }
 
-impl ModelConfig {
-    /// The frequencies of the rotary pairs, in radians per position.
-    pub fn rope_frequencies(&self) -> Vec<f64> {
-        let base = rope_frequencies(self.head_dim(), self.rope_theta);
-        let scale = |frequency| match self.rope_scaling {
-            Some(scaling) => scaling.scaled(frequency),
-            None => frequency,
-        };
-        base.into_iter().map(scale).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Preset;
+    use crate::config::{ModelConfig, Preset};
 
     const LLAMA: RopeScaling =
         RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 8192.0 };

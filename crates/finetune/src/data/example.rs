@@ -1,6 +1,6 @@
 //! An example: tokens, and which of them are to be learned.
 
-use super::turns::turns;
+use super::turns::{Piece, turns};
 use crate::error::Result;
 use crate::tokenizer::{ChatTemplate, Conversation, Tokenizer};
 
@@ -9,13 +9,6 @@ use crate::tokenizer::{ChatTemplate, Conversation, Tokenizer};
 pub struct Example {
     tokens: Vec<u32>,
     learned: Vec<bool>,
-}
-
-/// A part of an example.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub(super) text: String,
-    pub(super) learned: bool,
 }
 
 impl Example {

@@ -2,9 +2,11 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use super::batch::{Batch, require_known};
 use super::layout::Sequence;
 use super::order::{generator, shuffled};
-use super::{Batch, DataError, Example, IGNORED_TARGET, Layout, Tally, digest, require_known};
+use super::{DataError, Example, IGNORED_TARGET, Layout, Tally};
+use crate::digest::digest_of_words;
 use crate::error::Result;
 
 /// Separates the order of sequences from other choices.
@@ -45,7 +47,7 @@ impl Examples {
             .iter()
             .zip(&counts)
             .flat_map(|(one, count)| [std::slice::from_ref(count), &one.tokens, &one.targets]);
-        let fingerprint = digest(std::iter::once(lengths.as_slice()).chain(numbers));
+        let fingerprint = digest_of_words(std::iter::once(lengths.as_slice()).chain(numbers));
         Ok(Self { sequences, layout, tally, fingerprint, order: Mutex::default() })
     }
 

@@ -5,6 +5,7 @@
 //! once in an epoch. Either way the batch of a step is a function of the seed and the step alone,
 //! so that a resumed run sees exactly what an uninterrupted one would have seen.
 
+mod batch;
 mod error;
 mod example;
 mod examples;
@@ -17,8 +18,7 @@ mod split;
 mod text;
 mod turns;
 
-use sha2::{Digest, Sha256};
-
+pub use batch::Batch;
 pub use error::DataError;
 pub use example::Example;
 pub use examples::Examples;
@@ -30,22 +30,6 @@ pub use split::{Split, SplitOptions};
 pub use text::TextData;
 
 use crate::error::Result;
-
-/// The tokens of one step and, for each, the token that is to be predicted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch {
-    /// `batch × seq` tokens, row-major.
-    pub tokens: Vec<u32>,
-    /// `batch × seq` tokens that are to be predicted, or [`IGNORED_TARGET`] where nothing is.
-    pub targets: Vec<u32>,
-}
-
-impl Batch {
-    /// How many tokens are to be predicted.
-    pub fn counted(&self) -> u32 {
-        self.targets.iter().filter(|target| **target != IGNORED_TARGET).count() as u32
-    }
-}
 
 /// What a run learns from.
 #[derive(Debug)]
@@ -129,26 +113,4 @@ impl From<Examples> for Data {
     fn from(examples: Examples) -> Self {
         Self::Examples(examples)
     }
-}
-
-/// Checks that a model of `vocab` tokens knows `tokens`, which are a part of the data.
-fn require_known(tokens: &[u32], vocab: usize, part: impl Fn() -> String) -> Result<()> {
-    let outside = |token: &&u32| **token as usize >= vocab;
-    let Some(&token) = tokens.iter().find(outside) else { return Ok(()) };
-    let position = tokens.iter().position(|other| *other == token).unwrap_or(0);
-    Err(DataError::OutsideVocabulary { token, position, part: part(), vocab }.into())
-}
-
-/// Lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// SHA-256 of numbers, each as four bytes with the lowest first.
-fn digest<'a>(numbers: impl IntoIterator<Item = &'a [u32]>) -> String {
-    let mut hash = Sha256::new();
-    for part in numbers {
-        part.iter().for_each(|number| hash.update(number.to_le_bytes()));
-    }
-    hex(&hash.finalize())
 }

@@ -4,8 +4,10 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use super::IGNORED_TARGET;
+use super::batch::{Batch, require_known};
 use super::order::{below, generator};
-use super::{Batch, IGNORED_TARGET, digest, require_known};
+use crate::digest::digest_of_words;
 use crate::error::{Error, Result};
 use crate::tokenizer::Tokenizer;
 
@@ -48,7 +50,7 @@ impl TextData {
 
     /// Takes tokens as they are.
     pub fn from_tokens(tokens: Vec<u32>) -> Self {
-        let fingerprint = digest([tokens.as_slice()]);
+        let fingerprint = digest_of_words([tokens.as_slice()]);
         Self { tokens, fingerprint }
     }
 

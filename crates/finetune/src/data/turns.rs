@@ -14,7 +14,6 @@
 
 use std::ops::Range;
 
-use super::example::Piece;
 use crate::hub::HubError;
 use crate::tokenizer::{ASSISTANT, ChatTemplate, Conversation, Tokenizer};
 
@@ -24,6 +23,13 @@ pub(super) const OTHER: &str = "\u{f8ff}";
 /// The most bytes of text in which answers are looked for one by one: the text of the conversation
 /// for each of them.
 const RENDERED: usize = 512 << 20;
+
+/// A part of an example.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) text: String,
+    pub(super) learned: bool,
+}
 
 /// The text of `conversation` in pieces, of which those that the assistant says are learned.
 pub(super) fn turns(

@@ -48,7 +48,7 @@ pub use text::{Ended, Generated, TextRequest};
 pub use tokens::Tokens;
 
 use crate::config::{Dtype, InferenceConfig};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use lane::Lane;
 use ring::Ring;
 
@@ -134,38 +134,12 @@ impl Generator {
         self.cache.jit_after_warm()
     }
 
-    /// Computes the prompt and starts a text. The last text is forgotten.
-    ///
-    /// # Errors
-    /// If the prompt is empty, has a token outside the vocabulary, or fills the capacity; if
-    /// sampling is not valid; or if the device fails.
-    pub fn tokens(&mut self, request: &Request<'_>) -> Result<Tokens<'_>> {
-        request.sampling.validate()?;
-        self.require(request.prompt)?;
-        Tokens::start(self, request)
-    }
-
     /// Returns the logits after the last token that was computed.
     ///
     /// # Errors
     /// If the device fails.
     pub fn logits(&self) -> Result<Vec<f32>> {
         self.lane.logits(&self.stream)
-    }
-
-    fn require(&self, prompt: &[u32]) -> Result<()> {
-        let vocab = self.config.model.vocab;
-        if prompt.is_empty() {
-            return Err(Error::EmptyPrompt);
-        }
-        if prompt.len() >= self.capacity {
-            return Err(Error::PromptTooLong { tokens: prompt.len(), room: self.capacity });
-        }
-        let outside = prompt.iter().position(|&token| token as usize >= vocab);
-        match outside {
-            Some(index) => Err(Error::TokenOutside { index, token: prompt[index], vocab }),
-            None => Ok(()),
-        }
     }
 
     /// Runs `step`, and with verification the eager step, and compares both.

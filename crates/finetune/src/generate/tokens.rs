@@ -24,9 +24,37 @@ pub struct Tokens<'a> {
     device_ms: Option<f32>,
 }
 
+impl Generator {
+    /// Computes the prompt and starts a text. The last text is forgotten.
+    ///
+    /// # Errors
+    /// If the prompt is empty, has a token outside the vocabulary, or fills the capacity; if
+    /// sampling is not valid; or if the device fails.
+    pub fn tokens(&mut self, request: &Request<'_>) -> Result<Tokens<'_>> {
+        request.sampling.validate()?;
+        self.require(request.prompt)?;
+        Tokens::start(self, request)
+    }
+
+    fn require(&self, prompt: &[u32]) -> Result<()> {
+        let vocab = self.config.model.vocab;
+        if prompt.is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        if prompt.len() >= self.capacity {
+            return Err(Error::PromptTooLong { tokens: prompt.len(), room: self.capacity });
+        }
+        let outside = prompt.iter().position(|&token| token as usize >= vocab);
+        match outside {
+            Some(index) => Err(Error::TokenOutside { index, token: prompt[index], vocab }),
+            None => Ok(()),
+        }
+    }
+}
+
 impl<'a> Tokens<'a> {
     /// Computes the prompt, which samples the first token.
-    pub(super) fn start(generator: &'a mut Generator, request: &Request<'_>) -> Result<Self> {
+    fn start(generator: &'a mut Generator, request: &Request<'_>) -> Result<Self> {
         generator.ring.clear()?;
         let stream = &generator.stream;
         generator.lane.clear(stream)?;

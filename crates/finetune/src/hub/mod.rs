@@ -29,7 +29,7 @@ pub use error::HubError;
 pub use tensors::StoredTensor;
 
 use crate::config::{Mode, ModelConfig};
-use crate::data::hex;
+use crate::digest::hex;
 use crate::error::{Error, Result};
 use crate::json_file::read_json;
 use crate::parameters::{Chunk, HEAD, inventory};

@@ -106,3 +106,17 @@ pub(super) fn storable(value: Value) -> Result<Value, Error> {
     find(&value, DEPTH / 2)?;
     Ok(value)
 }
+
+/// Text that is accounted for as it is written.
+pub(super) struct Metered(pub(super) Vec<u8>);
+
+impl std::io::Write for Metered {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        spend(bytes.len()).map_err(std::io::Error::other)?;
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

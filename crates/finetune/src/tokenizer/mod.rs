@@ -20,6 +20,7 @@ mod chat;
 mod check;
 mod generation;
 mod guard;
+mod json;
 mod meter;
 mod operators;
 mod pieces;
@@ -140,24 +141,6 @@ impl Tokenizer {
         Err(HubError::TokenBeyond { path, token, id, vocab }.into())
     }
 
-    /// The tokens of `text`, with nothing put in front of it or behind. What is written like a
-    /// special token becomes that token.
-    ///
-    /// # Errors
-    /// [`HubError::Encode`] when the text is not UTF-8, which bytes need not be, or has a part for
-    /// which there is no token. [`HubError::NotDivisible`] for a long text without a place at which
-    /// it can be encoded in pieces.
-    pub fn encode(&self, text: impl AsRef<[u8]>) -> Result<Vec<u32>> {
-        let mut encoder = self.encoder();
-        encoder.push(text.as_ref())?;
-        Ok(encoder.finish()?)
-    }
-
-    /// Encodes a text that comes in parts. The tokens are those of [`Tokenizer::encode`].
-    pub fn encoder(&self) -> Encoder<'_> {
-        Encoder::new(self)
-    }
-
     /// The tokens of a text in one piece.
     fn encode_at_once(&self, text: &str) -> Result<Vec<u32>, HubError> {
         let Vocabulary::Subwords(inner) = &self.vocabulary else {
@@ -179,11 +162,6 @@ impl Tokenizer {
                 guarded(|| inner.decode(tokens, true)).unwrap_or_default()
             }
         }
-    }
-
-    /// The text of tokens that come one after the other.
-    pub fn stream(&self) -> TokenStream<'_> {
-        TokenStream::new(self)
     }
 
     /// The number of the token that is written `token`.

@@ -76,7 +76,7 @@ fn install_filters(environment: &mut Environment<'_>) {
         reverse round safe select selectattr slice sort split string sum title trim unique upper
         zip
     }
-    environment.add_filter("plain tojson", super::python::to_json);
+    environment.add_filter("plain tojson", super::json::to_json);
     accounted(environment, "tojson", "plain tojson");
     for (name, plain) in [("count", "plain length"), ("d", "plain default"), ("e", "plain escape")]
     {
@@ -213,20 +213,6 @@ fn evaluated(expression: &Plain, values: Value) -> Result<Value, Error> {
             None => Error::from(error.kind()),
         }
     })
-}
-
-/// Text that is accounted for as it is written.
-pub(super) struct Metered(pub(super) Vec<u8>);
-
-impl std::io::Write for Metered {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        spend(bytes.len()).map_err(std::io::Error::other)?;
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 /// The error of a template that is wrong as a whole.

@@ -17,6 +17,7 @@ use tokenizers::models::ModelWrapper;
 
 use super::guard::guarded;
 use super::{Tokenizer, Vocabulary};
+use crate::error::Result;
 use crate::hub::HubError;
 
 /// Bytes of a piece.
@@ -70,7 +71,7 @@ impl Token {
 }
 
 impl<'a> Encoder<'a> {
-    pub(super) fn new(tokenizer: &'a Tokenizer) -> Self {
+    fn new(tokenizer: &'a Tokenizer) -> Self {
         Self::in_pieces(tokenizer, PIECE)
     }
 
@@ -283,6 +284,24 @@ impl Piece {
 }
 
 impl Tokenizer {
+    /// The tokens of `text`, with nothing put in front of it or behind. What is written like a
+    /// special token becomes that token.
+    ///
+    /// # Errors
+    /// [`HubError::Encode`] when the text is not UTF-8, which bytes need not be, or has a part for
+    /// which there is no token. [`HubError::NotDivisible`] for a long text without a place at which
+    /// it can be encoded in pieces.
+    pub fn encode(&self, text: impl AsRef<[u8]>) -> Result<Vec<u32>> {
+        let mut encoder = self.encoder();
+        encoder.push(text.as_ref())?;
+        Ok(encoder.finish()?)
+    }
+
+    /// Encodes a text that comes in parts. The tokens are those of [`Tokenizer::encode`].
+    pub fn encoder(&self) -> Encoder<'_> {
+        Encoder::new(self)
+    }
+
     /// Whether tokens inside of a word depend on nothing but the merges around them.
     fn joins_inside_words(&self) -> bool {
         let Vocabulary::Subwords(inner) = &self.vocabulary else { return false };

@@ -1,11 +1,7 @@
 //! What chat templates expect of the Python that they were written for.
 
-use minijinja::value::Kwargs;
-use minijinja::{Environment, Error, ErrorKind, Value};
-use serde::Serialize;
-use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
-
-use super::operators::{self, Metered};
+use super::operators;
+use minijinja::{Environment, Error, ErrorKind};
 
 /// What a template that asks for the date is told: the day that Llama's templates take without a
 /// clock. The same conversation then has the same tokens each day.
@@ -29,60 +25,6 @@ fn strftime_now(format: &str) -> Result<String, Error> {
         .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))
 }
 
-/// JSON as Python writes it: a space behind commas and colons, characters as they are.
-pub(super) fn to_json(value: Value, arguments: Kwargs) -> Result<String, Error> {
-    let indent: Option<usize> = arguments.get("indent")?;
-    // Python's others change nothing of what models are told of.
-    for name in ["ensure_ascii", "sort_keys", "separators"] {
-        let _: Option<Value> = arguments.get(name)?;
-    }
-    arguments.assert_all_used()?;
-    match indent {
-        None => serialize(&value, OneLine),
-        Some(indent) => {
-            serialize(&value, PrettyFormatter::with_indent(" ".repeat(indent).as_bytes()))
-        }
-    }
-}
-
-fn serialize(value: &Value, formatter: impl Formatter) -> Result<String, Error> {
-    let mut text = Metered(Vec::new());
-    let failed =
-        |error: &dyn std::fmt::Display| Error::new(ErrorKind::BadSerialization, error.to_string());
-    value
-        .serialize(&mut Serializer::with_formatter(&mut text, formatter))
-        .map_err(|error| failed(&error))?;
-    String::from_utf8(text.0).map_err(|error| failed(&error))
-}
-
-/// All on one line, with the spaces of Python.
-struct OneLine;
-
-impl Formatter for OneLine {
-    fn begin_array_value<W: ?Sized + std::io::Write>(
-        &mut self,
-        writer: &mut W,
-        first: bool,
-    ) -> std::io::Result<()> {
-        writer.write_all(if first { b"" } else { b", " })
-    }
-
-    fn begin_object_key<W: ?Sized + std::io::Write>(
-        &mut self,
-        writer: &mut W,
-        first: bool,
-    ) -> std::io::Result<()> {
-        writer.write_all(if first { b"" } else { b", " })
-    }
-
-    fn begin_object_value<W: ?Sized + std::io::Write>(
-        &mut self,
-        writer: &mut W,
-    ) -> std::io::Result<()> {
-        writer.write_all(b": ")
-    }
-}
-
 /// `template` without the tags in which some mark what a model says: plain Jinja does not know
 /// them. They become conditions that always hold, so that whitespace around them stays the same.
 pub(super) fn without_generation_tags(template: &str) -> String {
@@ -104,8 +46,9 @@ pub(super) fn without_generation_tags(template: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use minijinja::Value;
+
     use super::super::template::Template;
-    use super::*;
 
     fn rendered(template: &str) -> String {
         let value: Value =

@@ -20,7 +20,7 @@ pub struct TokenStream<'a> {
 }
 
 impl<'a> TokenStream<'a> {
-    pub(super) fn new(tokenizer: &'a Tokenizer) -> Self {
+    fn new(tokenizer: &'a Tokenizer) -> Self {
         Self { tokenizer, tokens: Vec::new(), told: 0 }
     }
 
@@ -48,6 +48,13 @@ impl<'a> TokenStream<'a> {
     fn decoded(&self) -> (String, String) {
         let decode = |tokens: &[u32]| self.tokenizer.decode(tokens);
         (decode(&self.tokens[..self.told]), decode(&self.tokens))
+    }
+}
+
+impl Tokenizer {
+    /// The text of tokens that come one after the other.
+    pub fn stream(&self) -> TokenStream<'_> {
+        TokenStream::new(self)
     }
 }
 

@@ -8,45 +8,33 @@ mod lane;
 mod memory;
 mod memory_use;
 mod metrics;
+mod options;
 mod shorter;
 mod start;
 mod verify;
 
 use retrograph_runtime::{
-    BuildOptions, Context, Controls, ModuleCache, Profile, Program, Report, Stream, WarmModules,
+    Context, Controls, ModuleCache, Profile, Program, Report, Stream, WarmModules,
 };
 
 pub use memory::MemoryNeed;
 pub use memory_use::MemoryUse;
 pub use metrics::StepMetrics;
+pub use options::TrainerOptions;
 pub use start::{Plan, Stage};
 
 use crate::adapter::{AdapterError, AdapterOutput, write_adapter};
+use crate::checkpoint::HeldOutLoss;
 use crate::checkpoint::{CheckpointDirectory, Header};
 use crate::config::TrainingConfig;
 use crate::data::Batch;
 use crate::error::{Error, Kept, Result};
-use crate::evaluate::HeldOutLoss;
 use crate::hub::ModelDirectory;
-use crate::model::{StepOptions, StepPass};
+use crate::model::StepPass;
 use crate::parameters::Parameter;
 use crate::state::ModelState;
 use lane::Lane;
 use metrics::MetricsQueue;
-
-/// How a run is carried out; nothing of this changes what it computes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct TrainerOptions {
-    /// Strategy and memory of the program.
-    pub build: BuildOptions,
-    /// Whether an eager step runs beside each step on copies, to be compared bit for bit.
-    pub verify: bool,
-    /// Who keeps the gradients, and how the step saves memory.
-    pub step: StepOptions,
-    /// How many lengths of sequences a step can have, see [`Lengths`](crate::data::Lengths); 0 is
-    /// taken as 1.
-    pub lengths: usize,
-}
 
 /// A model in training.
 #[derive(Debug)]

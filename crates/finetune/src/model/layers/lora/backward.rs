@@ -9,21 +9,10 @@ use retrograph_kernels::ops::{
 };
 use retrograph_runtime::Slice;
 
-use super::{Lora, Saved, large_rank, total};
+use super::large_rank;
+use super::update::{LoraBackward, total};
 use crate::error::Result;
 use crate::model::builder::Builder;
-
-/// A call of the backward pass of an update.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::model::layers) struct LoraBackward<'a> {
-    pub(in crate::model::layers) lora: Lora,
-    /// The scope of the layer, if several share the input.
-    pub(in crate::model::layers) scope: Option<&'a str>,
-    pub(in crate::model::layers) saved: Saved,
-    pub(in crate::model::layers) grad_out: Slice<f32>,
-    /// The gradient of the input through the layer, to which the update adds.
-    pub(in crate::model::layers) grad_input: Slice<f32>,
-}
 
 /// The gradient of t, of which there is one per split.
 struct GradT<'a> {

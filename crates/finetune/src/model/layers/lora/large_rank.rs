@@ -3,7 +3,7 @@
 use retrograph_kernels::ops::{Dgrad, Fprop, GemmShape, Wgrad};
 use retrograph_runtime::Slice;
 
-use super::{Lora, LoraBackward, Saved};
+use super::update::{Lora, LoraBackward, Saved};
 use crate::error::Result;
 use crate::model::builder::Builder;
 

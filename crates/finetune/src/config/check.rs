@@ -1,0 +1,23 @@
+//! Checks of single values.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+
+/// Requires that `holds`, the `rule` for a field.
+pub(super) fn require(
+    field: &'static str,
+    value: impl fmt::Display,
+    holds: bool,
+    rule: &str,
+) -> Result<()> {
+    if holds {
+        return Ok(());
+    }
+    Err(Error::InvalidConfig { field, value: value.to_string(), rule: rule.to_owned() })
+}
+
+/// Requires a number from 1 to `most`.
+pub(super) fn within(field: &'static str, value: usize, most: usize) -> Result<()> {
+    require(field, value, (1..=most).contains(&value), &format!("from 1 to {most}"))
+}

@@ -1,0 +1,56 @@
+//! The linear layers of a transformer layer.
+
+/// A linear layer of each transformer layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Projection {
+    /// Queries.
+    Q,
+    /// Keys.
+    K,
+    /// Values.
+    V,
+    /// From the heads back to the residual stream.
+    O,
+    /// The gate of the MLP.
+    Gate,
+    /// What the gate lets through.
+    Up,
+    /// From the MLP back to the residual stream.
+    Down,
+}
+
+impl Projection {
+    /// Every projection, in the order of the forward pass.
+    pub const ALL: [Self; 7] =
+        [Self::Q, Self::K, Self::V, Self::O, Self::Gate, Self::Up, Self::Down];
+
+    /// The name on the command line, for example `q`.
+    pub fn name(self) -> &'static str {
+        self.module().trim_end_matches("_proj")
+    }
+
+    /// The name of the module, for example `q_proj`.
+    pub fn module(self) -> &'static str {
+        match self {
+            Self::Q => "q_proj",
+            Self::K => "k_proj",
+            Self::V => "v_proj",
+            Self::O => "o_proj",
+            Self::Gate => "gate_proj",
+            Self::Up => "up_proj",
+            Self::Down => "down_proj",
+        }
+    }
+
+    /// Whether it makes queries, keys or values, which have biases in some models.
+    pub fn is_qkv(self) -> bool {
+        matches!(self, Self::Q | Self::K | Self::V)
+    }
+
+    /// The module within its layer, for example `self_attn.q_proj`.
+    pub fn path(self) -> String {
+        let block = if self as u8 <= Self::O as u8 { "self_attn" } else { "mlp" };
+        format!("{block}.{}", self.module())
+    }
+}

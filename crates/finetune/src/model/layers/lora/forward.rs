@@ -1,0 +1,93 @@
+//! The forward products of LoRA updates.
+
+use retrograph_kernels::ops::{
+    LoraExpand, LoraExpandAdapter, LoraMatrix, LoraShrink, LoraShrinkAdapter,
+};
+use retrograph_runtime::Slice;
+
+use super::large_rank;
+use super::update::{Lora, Saved, total};
+use crate::error::Result;
+use crate::model::builder::Builder;
+use crate::model::layers::activation::Activation;
+
+/// The first product of an update.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model::layers) struct Down {
+    x: Slice<f32>,
+    /// One t per split of the contraction; their sum is t.
+    t: Slice<f32>,
+    splits: usize,
+}
+
+/// Appends `t = x·Aᵀ` of layers that share x, each with its scope. Low ranks without dropout share
+/// a launch.
+pub(in crate::model::layers) fn down(
+    builder: &mut Builder,
+    x: Activation,
+    layers: &[(Option<&Lora>, Option<&str>)],
+) -> Result<Vec<Option<Down>>> {
+    let mut found = vec![None; layers.len()];
+    let shares = |lora: &Lora| lora.is_low() && lora.dropout.is_none();
+    let updates = layers.iter().enumerate();
+    let updates = updates.filter_map(|(at, (lora, scope))| lora.map(|lora| (at, lora, *scope)));
+    let (shared, alone): (Vec<_>, Vec<_>) = updates.partition(|(_, lora, _)| shares(lora));
+    if !shared.is_empty() {
+        let group: Vec<_> = shared.iter().map(|(_, lora, scope)| (*lora, *scope)).collect();
+        let downs = low_rank_down(builder, &group, x.f32()?)?;
+        shared.into_iter().zip(downs).for_each(|((at, ..), down)| found[at] = Some(down));
+    }
+    for (at, lora, scope) in alone {
+        builder.enter(scope);
+        let x = lora.drop_out(builder, x.f32()?)?;
+        found[at] = if lora.is_low() {
+            low_rank_down(builder, &[(lora, scope)], x)?.pop()
+        } else {
+            Some(Down { x, t: large_rank::down(builder, lora, x)?, splits: 1 })
+        };
+    }
+    Ok(found)
+}
+
+/// Appends `t = x·Aᵀ` of low ranks as one launch, in the scope of the first.
+fn low_rank_down(
+    builder: &mut Builder,
+    updates: &[(&Lora, Option<&str>)],
+    x: Slice<f32>,
+) -> Result<Vec<Down>> {
+    let (mut taken, mut found) = (Vec::new(), Vec::new());
+    let Some(&(first, scope)) = updates.first() else { return Ok(found) };
+    let matrix = LoraMatrix::A;
+    let shape = first.low_rank_shape(matrix);
+    let splits = shape.shrink_splits(updates.len());
+    for (lora, scope) in updates {
+        builder.enter(*scope);
+        let t = builder.transient("low_rank", splits * shape.rows * shape.rank);
+        taken.push(LoraShrinkAdapter { w: lora.a.value, out: t });
+        found.push(Down { x, t, splits });
+    }
+    builder.enter(scope);
+    let down = LoraShrink { x, adapters: &taken, matrix, shape, splits, alpha: 1.0 };
+    builder.launch(down.launch())?;
+    Ok(found)
+}
+
+/// Appends `y += s·t·Bᵀ` of a layer.
+pub(in crate::model::layers) fn up(
+    builder: &mut Builder,
+    lora: &Lora,
+    Down { x, t, splits }: Down,
+    y: Slice<f32>,
+) -> Result<Saved> {
+    if !lora.is_low() {
+        large_rank::up(builder, lora, [t, y])?;
+        return Ok(Saved { x, t });
+    }
+    let (matrix, w) = (LoraMatrix::B, lora.b.value);
+    let shape = lora.low_rank_shape(matrix);
+    let (total, whole) = total(builder, t, (shape, splits));
+    let adapters = &[LoraExpandAdapter { t, splits, w, total }];
+    let (alpha, accumulate) = (lora.scale, true);
+    builder.launch(LoraExpand { adapters, matrix, y, shape, alpha, accumulate }.launch())?;
+    Ok(Saved { x, t: whole })
+}

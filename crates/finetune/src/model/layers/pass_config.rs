@@ -1,0 +1,61 @@
+//! The sizes and dtypes of a pass.
+
+use retrograph_kernels::ops::DType;
+
+use crate::config::{InferenceConfig, LoraConfig, TrainingConfig};
+use crate::model::passes::Division;
+
+/// What a pass adds to the spec of its model.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model) struct PassConfig {
+    /// Sequences of a micro-batch.
+    pub(in crate::model) batch: usize,
+    /// Tokens of a sequence.
+    pub(in crate::model) seq: usize,
+    /// Rows of which the pass computes logits.
+    pub(in crate::model) logit_rows: usize,
+    /// The type of the factors of matrix products.
+    pub(in crate::model) compute: DType,
+    /// The low-rank updates, if there are any.
+    pub(in crate::model) lora: Option<LoraConfig>,
+    /// Micro-batches that run concurrently.
+    pub(in crate::model) concurrent_micro_batches: u32,
+}
+
+impl PassConfig {
+    /// Returns the micro-batches of a training step.
+    pub(in crate::model) fn training(config: &TrainingConfig, division: Division) -> Self {
+        let concurrent_micro_batches = division.interleaved() as u32;
+        let micro_batch = TrainingConfig { batch: division.size(), ..*config };
+        Self { concurrent_micro_batches, ..Self::undivided(&micro_batch) }
+    }
+
+    /// Returns a batch that is computed as one.
+    pub(in crate::model) fn undivided(config: &TrainingConfig) -> Self {
+        Self {
+            batch: config.batch,
+            seq: config.seq,
+            logit_rows: config.rows(),
+            compute: config.precision.dtype.compute(),
+            lora: config.mode.lora(),
+            concurrent_micro_batches: 1,
+        }
+    }
+
+    /// Returns `rows` tokens of one text, of which the last has logits.
+    pub(in crate::model) fn generation(config: &InferenceConfig, rows: usize) -> Self {
+        Self {
+            batch: 1,
+            seq: rows,
+            logit_rows: 1,
+            compute: config.precision.dtype.compute(),
+            lora: config.mode.lora(),
+            concurrent_micro_batches: 1,
+        }
+    }
+
+    /// Tokens of a micro-batch.
+    pub(in crate::model) fn rows(&self) -> usize {
+        self.batch * self.seq
+    }
+}

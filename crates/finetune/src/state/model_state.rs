@@ -1,0 +1,180 @@
+//! Parameters and moments on the device.
+
+use retrograph_runtime::{Bindings, DeviceBuffer, MemoryPool, Stream};
+
+use super::upload::Uploader;
+use super::value::DeviceValue;
+use crate::checkpoint::{Checkpoint, StatePart, StateReader};
+use crate::error::Result;
+use crate::model::ParameterBuffers;
+use crate::parameters::{Chunk, Parameter};
+
+/// A parameter on the device.
+#[derive(Clone, Debug)]
+struct Tensor {
+    parameter: Parameter,
+    value: DeviceValue,
+    /// The first and the second moment, where the parameter is trained.
+    moments: Option<[DeviceBuffer<f32>; 2]>,
+}
+
+/// Told how many of all bytes are on the device, and which parameter came last.
+pub type UploadProgress<'a> = &'a mut dyn FnMut(usize, usize, &str);
+
+/// Every parameter of a model on the device, with the moments of those that are trained.
+#[derive(Clone, Debug)]
+pub struct ModelState {
+    tensors: Vec<Tensor>,
+}
+
+impl ModelState {
+    /// Puts values of `parameters` on the device; moments start at zero. `fill` is called with a
+    /// parameter, the first element of a chunk of it, and the chunk.
+    ///
+    /// # Errors
+    /// What `fill` fails with, or when the device has too little memory or fails.
+    pub fn from_values(
+        stream: &Stream,
+        parameters: &[Parameter],
+        mut fill: impl FnMut(&Parameter, usize, Chunk<'_>) -> Result<()>,
+        progress: UploadProgress<'_>,
+    ) -> Result<Self> {
+        let total = parameters.iter().map(Parameter::bytes).sum();
+        let mut uploader = Uploader::new(stream, parameters)?;
+        let moments = moments(stream, parameters)?;
+        let mut done = 0;
+        let mut tensors = Vec::with_capacity(parameters.len());
+        for parameter in parameters {
+            let fill = &mut |first, chunk: Chunk<'_>| fill(parameter, first, chunk);
+            let value = uploader.upload(parameter, fill)?;
+            let moments = match moments.as_ref().filter(|_| parameter.trainable) {
+                Some(pool) => Some([pool.zeroed(parameter.len())?, pool.zeroed(parameter.len())?]),
+                None => None,
+            };
+            done += parameter.bytes();
+            progress(done, total, &parameter.name);
+            tensors.push(Tensor { parameter: parameter.clone(), value, moments });
+        }
+        stream.synchronize()?;
+        Ok(Self { tensors })
+    }
+
+    /// Replaces the moments of every trained parameter by those of a checkpoint, which must have
+    /// been checked by [`Checkpoint::require`].
+    ///
+    /// # Errors
+    /// When the checkpoint cannot be read or the device fails.
+    pub fn load_moments(&self, stream: &Stream, checkpoint: &mut Checkpoint) -> Result<()> {
+        for tensor in self.trained() {
+            for part in [StatePart::First, StatePart::Second] {
+                let values = checkpoint.tensor(&part.tensor_name(&tensor.parameter.name))?;
+                tensor.part(part).upload(stream, &values)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same state with copies of everything that a step changes; frozen weights are shared.
+    ///
+    /// # Errors
+    /// When the device has too little memory or fails.
+    pub fn duplicate(&self, stream: &Stream) -> Result<Self> {
+        let copy = |buffer: &DeviceBuffer<f32>| -> Result<DeviceBuffer<f32>> {
+            Ok(DeviceBuffer::from_slice(stream, &buffer.download(stream)?)?)
+        };
+        let mut tensors = self.tensors.clone();
+        for tensor in &mut tensors {
+            if let Some([first, second]) = &tensor.moments {
+                tensor.moments = Some([copy(first)?, copy(second)?]);
+                tensor.value = DeviceValue::F32(copy(tensor.value.floats())?);
+            }
+        }
+        Ok(Self { tensors })
+    }
+
+    /// Binds the parameters of a pass, which come in the same order, and moments where it has them.
+    pub fn bind(&self, bindings: &mut Bindings, parameters: &[ParameterBuffers]) {
+        for (tensor, buffers) in self.tensors.iter().zip(parameters) {
+            debug_assert_eq!(tensor.parameter.name, buffers.parameter.name);
+            tensor.value.bind(bindings, &buffers.value);
+            if let (Some([first, second]), Some(trained)) = (&tensor.moments, &buffers.trained) {
+                bindings.bind(trained.first, first);
+                bindings.bind(trained.second, second);
+            }
+        }
+    }
+
+    /// The trained parameters, in order.
+    pub fn trained_parameters(&self) -> Vec<&Parameter> {
+        self.trained().map(|tensor| &tensor.parameter).collect()
+    }
+
+    /// The parameters, in order.
+    pub fn parameters(&self) -> impl Iterator<Item = &Parameter> {
+        self.tensors.iter().map(|tensor| &tensor.parameter)
+    }
+
+    /// The values of the parameter `name`, where there is one; those that are stored in fewer bits
+    /// as f32.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn values(&self, stream: &Stream, name: &str) -> Result<Option<Vec<f32>>> {
+        let found = self.tensors.iter().find(|tensor| tensor.parameter.name == name);
+        found.map(|tensor| tensor.value.download(stream, tensor.parameter.len())).transpose()
+    }
+
+    /// Reads the state of trained parameters, for a checkpoint or a comparison.
+    pub fn reader<'a>(&'a self, stream: &'a Stream) -> DeviceReader<'a> {
+        DeviceReader { tensors: self.trained().collect(), stream }
+    }
+
+    /// Forgets the moments, which only training needs.
+    pub fn without_moments(mut self) -> Self {
+        self.tensors.iter_mut().for_each(|tensor| tensor.moments = None);
+        self
+    }
+
+    fn trained(&self) -> impl Iterator<Item = &Tensor> {
+        self.tensors.iter().filter(|tensor| tensor.moments.is_some())
+    }
+}
+
+/// Memory for the moments of those `parameters` that are trained. It is an allocation of its own,
+/// which is freed when training ends.
+fn moments(stream: &Stream, parameters: &[Parameter]) -> Result<Option<MemoryPool>> {
+    let trained = parameters.iter().filter(|parameter| parameter.trainable);
+    let bytes = |parameter: &Parameter| MemoryPool::bytes_taken(parameter.len() * size_of::<f32>());
+    match trained.map(|parameter| 2 * bytes(parameter)).sum() {
+        0 => Ok(None),
+        bytes => Ok(Some(MemoryPool::new(stream.context(), bytes)?)),
+    }
+}
+
+impl Tensor {
+    /// A part of the state of a trained parameter.
+    fn part(&self, part: StatePart) -> &DeviceBuffer<f32> {
+        let [first, second] = self
+            .moments
+            .as_ref()
+            .expect("only trained parameters have parts, and these have moments");
+        match part {
+            StatePart::Parameter => self.value.floats(),
+            StatePart::First => first,
+            StatePart::Second => second,
+        }
+    }
+}
+
+/// Reads state from the device in the order of the stream.
+#[derive(Debug)]
+pub struct DeviceReader<'a> {
+    tensors: Vec<&'a Tensor>,
+    stream: &'a Stream,
+}
+
+impl StateReader for DeviceReader<'_> {
+    fn read(&mut self, index: usize, part: StatePart) -> Result<Vec<f32>> {
+        Ok(self.tensors[index].part(part).download(self.stream)?)
+    }
+}
