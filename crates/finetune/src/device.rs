@@ -1,4 +1,4 @@
-//! Which device a run uses, and why.
+//! The device of a run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,10 +10,10 @@ use retrograph_runtime::{
 
 use crate::error::{Error, Result};
 
-/// The device that is asked for.
+/// The choice of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// The first device of the driver, or the simulated driver where there is none.
+    /// The first device of the driver, or the simulated driver if there is none.
     #[default]
     Auto,
     /// This device of the driver.
@@ -51,11 +51,11 @@ impl FromStr for DeviceChoice {
 pub struct Device {
     /// The context.
     pub context: Context,
-    /// What is known of the device.
+    /// Name, compute capability and memory.
     pub info: DeviceInfo,
-    /// Whether a simulated driver stands behind it, whose times say nothing about hardware.
+    /// Whether the driver is simulated; its times are then meaningless.
     pub simulated: bool,
-    /// Why it was chosen, where that was not asked for.
+    /// Why [`DeviceChoice::Auto`] took the simulated driver, if it did.
     pub why: Option<String>,
 }
 
@@ -63,8 +63,8 @@ impl Device {
     /// Opens the device of `choice`.
     ///
     /// # Errors
-    /// When there is no driver, a driver that is too old, or no such device. [`DeviceChoice::Auto`]
-    /// takes the simulated driver then, and says why.
+    /// If there is no driver, the driver is too old, or there is no such device.
+    /// [`DeviceChoice::Auto`] then takes the simulated driver.
     pub fn open(choice: DeviceChoice) -> Result<Self> {
         match choice {
             DeviceChoice::Simulated => Self::simulated(None),
@@ -93,15 +93,15 @@ impl Device {
         Err(Error::NoSimulator)
     }
 
-    /// A module cache of the device, with nothing in it.
+    /// Returns an empty module cache of the device.
     pub fn modules(&self) -> ModuleCache {
         ModuleCache::new(&self.context)
     }
 
-    /// Takes device `index` of a driver.
+    /// Opens device `index` of a driver.
     ///
     /// # Errors
-    /// When there is no such device, it is older than all generated kernels, or it fails.
+    /// If there is no such device, it is older than all generated kernels, or it fails.
     pub fn on(driver: &Driver, index: u32, why: Option<String>) -> Result<Self> {
         let context = Context::new(driver, DeviceIndex(index))?;
         image_target(&context)?;
@@ -110,7 +110,7 @@ impl Device {
     }
 }
 
-/// Whether an error means that there is no device which this program could use.
+/// Returns whether an error means that there is no usable device.
 fn is_absence(error: &DeviceError) -> bool {
     let no_device = |code: u32| matches!(code, 100 | 999 | 35 | 34);
     match error {

@@ -1,8 +1,8 @@
 //! The loss of a model on data, such as data that was held out of training.
 //!
 //! A text is split into consecutive windows of one sequence, so that each token except the first is
-//! predicted exactly once. Examples are taken in their order. Padding of the last batch does not
-//! count. Losses are added in f64 in this order: the same model and sizes give the same bits.
+//! predicted exactly once. Examples are taken in the order of the file. Padding does not count.
+//! Losses are added in f64 in this order: the same model and sizes give the same bits.
 
 use retrograph_runtime::{
     Bindings, DeviceBuffer, ModuleCache, Policy, Program, Stream, WarmModules,
@@ -21,12 +21,12 @@ use crate::trainer::Trainer;
 pub struct Evaluation {
     /// The mean cross-entropy of the predicted tokens, in nats.
     pub loss: f64,
-    /// How many tokens were predicted.
+    /// Predicted tokens.
     pub tokens: usize,
 }
 
 impl Evaluation {
-    /// The exponential of the loss.
+    /// Returns the perplexity, `exp(loss)`.
     pub fn perplexity(&self) -> f64 {
         self.loss.exp()
     }
@@ -43,10 +43,11 @@ pub struct Evaluator {
 }
 
 impl Evaluator {
-    /// Warms the kernels, uploads the parameters of `config` with the given `values`, and builds.
+    /// Warms the kernels, uploads the parameters of `config` with the given `values`, and builds
+    /// the program.
     ///
     /// # Errors
-    /// What `values` fails with, or when the device has too little memory or fails.
+    /// The error of `values`, or if the device has too little memory or fails.
     pub fn new(
         cache: &ModuleCache,
         config: &TrainingConfig,
@@ -65,11 +66,11 @@ impl Evaluator {
         Self::build((stream, &modules), config, pass, bindings)
     }
 
-    /// Evaluates the model that is in training, with the weights that it has at that time. The
-    /// trainer must have been planned [with held-out data](crate::Plan::with_held_out).
+    /// Returns an evaluator that shares the weights of a trainer, and always sees the current ones.
+    /// The trainer must have been planned [with held-out data](crate::Plan::with_held_out).
     ///
     /// # Errors
-    /// When the kernels are not warm, or the device has too little memory or fails.
+    /// If the kernels are not warm, or the device has too little memory or fails.
     pub fn of(trainer: &Trainer) -> Result<Self> {
         let config = trainer.config();
         let pass = LossPass::new(config)?;
@@ -92,10 +93,10 @@ impl Evaluator {
         Ok(Self { config: *config, pass, losses, program, stream })
     }
 
-    /// The loss over all of `data`.
+    /// Computes the loss on all of `data`.
     ///
     /// # Errors
-    /// Those of [`Data::in_order`], or when the device fails.
+    /// The errors of [`Data::in_order`], or if the device fails.
     pub fn evaluate(&mut self, data: &Data) -> Result<Evaluation> {
         let shape = [self.config.batch, self.config.seq];
         let mut controls = self.pass.pass.controls();

@@ -1,9 +1,9 @@
-//! Seeded initial values: the same on every machine, for any number of threads.
+//! Seeded initial values, equal on every machine and for any number of threads.
 //!
-//! Each parameter has its own ChaCha stream, chosen by its name, and each element its own place in
-//! that stream, so that chunks can be made in any order. Normal values are sums of eight 16-bit
-//! uniform integers: exact in integer arithmetic, where a logarithm or cosine would depend on the
-//! machine's mathematics library. Their tails end at 4.9 standard deviations.
+//! Each parameter has a ChaCha stream chosen by its name, and each element has fixed words of that
+//! stream, so that chunks can be computed in any order. A normal value is the sum of eight uniform
+//! 16-bit integers, which is exact; a logarithm or a cosine would depend on the math library of the
+//! machine. The tails end at 4.9 standard deviations.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -11,24 +11,24 @@ use sha2::{Digest, Sha256};
 
 use crate::parameters::{Init, Parameter};
 
-/// Changes whenever the same seed gives other values, and is stored in checkpoints.
+/// Version of the generator, stored in checkpoints. It changes if the same seed gives other values.
 pub const INIT_VERSION: u32 = 1;
 
-/// Words of the stream that one element takes, whatever its distribution.
+/// Words of the stream per element, for every distribution.
 const WORDS_PER_ELEMENT: u128 = 4;
 
-/// Elements per unit of work of a thread.
+/// Elements per work item of a thread.
 const CHUNK: usize = 1 << 16;
 
-/// The initial values of a parameter.
+/// Returns the initial values of a parameter.
 pub fn initial_values(parameter: &Parameter, seed: u64) -> Vec<f32> {
     let mut values = vec![0.0; parameter.len()];
     fill(&mut values, 0, parameter, seed);
     values
 }
 
-/// Writes the initial values of `parameter` from element `first` on to `values`, by as many threads
-/// as there are cores.
+/// Fills `values` with the initial values of `parameter` from index `first`. Uses one thread per
+/// CPU core.
 pub fn fill(values: &mut [f32], first: usize, parameter: &Parameter, seed: u64) {
     if let Init::Constant(value) = parameter.init {
         values.fill(value);
@@ -50,7 +50,7 @@ pub fn fill(values: &mut [f32], first: usize, parameter: &Parameter, seed: u64) 
     });
 }
 
-/// The generator at the start of the stream that belongs to `name`.
+/// Returns the generator at the start of the stream of `name`.
 fn generator(name: &str, seed: u64) -> ChaCha8Rng {
     let digest = Sha256::digest(name.as_bytes());
     let stream = u64::from_le_bytes(digest[..8].try_into().expect("a digest has 32 bytes"));
@@ -59,7 +59,7 @@ fn generator(name: &str, seed: u64) -> ChaCha8Rng {
     generator
 }
 
-/// Fills elements `first..` of the tensor.
+/// Fills `part` with the elements from index `first`.
 fn fill_part(part: &mut [f32], first: usize, init: Init, mut generator: ChaCha8Rng) {
     generator.set_word_pos(first as u128 * WORDS_PER_ELEMENT);
     let mut bytes = [0; 16];
@@ -73,17 +73,17 @@ fn fill_part(part: &mut [f32], first: usize, init: Init, mut generator: ChaCha8R
     }
 }
 
-/// A value with mean 0 and variance 1 from 16 random bytes.
+/// Returns a value with mean 0 and variance 1 from 16 random bytes.
 fn normal(bytes: &[u8; 16]) -> f32 {
-    let lanes = bytes.chunks_exact(2).map(|pair| i32::from(u16::from_le_bytes([pair[0], pair[1]])));
+    let terms = bytes.chunks_exact(2).map(|pair| i32::from(u16::from_le_bytes([pair[0], pair[1]])));
     // Twice the sum, less twice its mean of 8 · 65535 / 2, is an exact integer.
-    let centred = 2 * lanes.sum::<i32>() - 8 * 65535;
-    // The variance of one lane is (65536² - 1) / 12; the constant is 1 / (2 · √(8 · that)).
+    let centred = 2 * terms.sum::<i32>() - 8 * 65535;
+    // The variance of one term is (65536² - 1) / 12; the constant is 1 / (2 · √(8 · that)).
     const INVERSE_DEVIATION: f64 = 1.0 / 107_019.839_842_900_15;
     (f64::from(centred) * INVERSE_DEVIATION) as f32
 }
 
-/// A value between -1 and 1 from the first 4 random bytes.
+/// Returns a value between -1 and 1 from the first 4 random bytes.
 fn uniform(bytes: &[u8; 16]) -> f32 {
     let word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     ((f64::from(word) + 0.5) / 2_147_483_648.0 - 1.0) as f32

@@ -1,9 +1,9 @@
 //! Training a transformer with the whole step as one replayable CUDA graph.
 //!
-//! The model is decoder-only, of the Qwen2, Qwen3 or Llama architecture, with weights from a seed
-//! or from a [`ModelDirectory`]. [`model::StepPass`] describes one step of training — forward,
-//! backward, clipping, AdamW — as a pass; a [`Trainer`] binds it to a device and steps it; a
-//! [`Run`] feeds it with data and keeps [checkpoints](checkpoint).
+//! The model is a decoder-only transformer of the Qwen2, Qwen3 or Llama architecture. Its weights
+//! come from a seed or from a [`ModelDirectory`]. [`model::StepPass`] describes one training step
+//! (forward, backward, clipping, AdamW) as a pass. A [`Trainer`] runs it on a device. A [`Run`]
+//! feeds a trainer with data and writes [checkpoints](checkpoint). A [`Generator`] generates text.
 //!
 //! ```
 //! # #[cfg(feature = "sim")] {
@@ -32,7 +32,7 @@
 //! # Ok::<(), retrograph_finetune::Error>(())
 //! ```
 //!
-//! Absent on purpose: more than one device.
+//! A run uses one device.
 
 pub mod adapter;
 pub mod bench;
@@ -40,7 +40,6 @@ pub mod checkpoint;
 pub mod config;
 pub mod data;
 pub mod device;
-mod difference;
 mod digest;
 pub mod error;
 pub mod evaluate;
@@ -51,14 +50,18 @@ mod json_file;
 pub mod model;
 mod new_directory;
 pub mod parameters;
+mod programs;
 pub mod report;
 pub mod run;
+mod sample;
 pub mod spec;
+pub mod stage;
 pub mod state;
 pub mod temporary;
 mod tensor_file;
 pub mod tokenizer;
 pub mod trainer;
+mod verify;
 mod weight_file;
 
 pub use adapter::{Adapter, AdapterError, AdapterOutput};
@@ -80,11 +83,12 @@ pub use parameters::Chunk;
 pub use report::RunReport;
 pub use run::{Ending, Event, HeldOut, Run};
 pub use spec::ModelSpec;
+pub use stage::Stage;
 pub use state::Source;
 pub use tokenizer::{
     ChatTemplate, Conversation, Encoder, GenerationDefaults, TokenStream, Tokenizer,
 };
-pub use trainer::{Plan, Stage, StepMetrics, TrainedModel, Trainer, TrainerOptions};
+pub use trainer::{Plan, StepMetrics, TrainedModel, Trainer, TrainerOptions};
 
 /// The README's example is a test.
 #[cfg(doctest)]

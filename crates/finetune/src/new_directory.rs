@@ -1,8 +1,7 @@
-//! A directory that appears whole or not at all.
+//! Atomic creation and replacement of directories.
 //!
-//! It is filled under another name beside its place, synchronized, and then renamed. Where a
-//! directory of the same kind is in its place, the two change names in one step of the file system,
-//! so that there is no moment without either.
+//! A directory is filled under a temporary name in the same folder, synchronized, and then renamed.
+//! If it replaces a directory, the two names are exchanged atomically.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +22,7 @@ pub(crate) struct NewDirectory {
 }
 
 impl NewDirectory {
-    /// Starts a directory that will be `place`, where there may be nothing yet but files named
+    /// Starts a directory that will be renamed to `place`, which may hold only files named
     /// `replaceable`.
     pub(crate) fn create(place: &Path, replaceable: &[&str]) -> Result<Self, AdapterError> {
         require_free(place, replaceable)?;
@@ -34,18 +33,18 @@ impl NewDirectory {
         Ok(Self { temporary, place: place.to_owned(), lock })
     }
 
-    /// Where the files go, each synchronized by who writes it.
+    /// The directory to fill. The caller synchronizes each file.
     pub(crate) fn path(&self) -> &Path {
         self.temporary.path()
     }
 
-    /// Puts the directory in its place.
+    /// Renames the directory to its place.
     pub(crate) fn publish(self) -> Result<(), AdapterError> {
         let Self { temporary, place, lock } = self;
         let put = || {
             File::open(temporary.path())?.sync_all()?;
             if is_filled(&place) {
-                // The old directory now has the temporary name, and is removed with it.
+                // The old directory gets the temporary name, and is removed with it.
                 exchange(temporary.path(), &place)?;
             } else {
                 std::fs::rename(temporary.path(), &place)?;
@@ -58,7 +57,7 @@ impl NewDirectory {
     }
 }
 
-/// Fails where `place` holds something else than files named `replaceable`.
+/// Checks that `place` holds only files named `replaceable`.
 pub(crate) fn require_free(place: &Path, replaceable: &[&str]) -> Result<(), AdapterError> {
     let failed = |source| AdapterError::Read { path: place.to_owned(), source };
     let entries = match std::fs::read_dir(place) {
@@ -79,7 +78,7 @@ fn is_filled(place: &Path) -> bool {
     std::fs::read_dir(place).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// Gives each of two directories the name of the other.
+/// Exchanges the names of two directories.
 fn exchange(new: &Path, old: &Path) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
@@ -92,7 +91,7 @@ fn exchange(new: &Path, old: &Path) -> io::Result<()> {
     in_two_steps(new, old)
 }
 
-/// The same where the file system cannot: whoever looks in between finds the old one beside it.
+/// Exchanges the names of two directories on file systems that cannot do it atomically.
 fn in_two_steps(new: &Path, old: &Path) -> io::Result<()> {
     let mut aside = new.as_os_str().to_owned();
     aside.push("-old");

@@ -1,4 +1,4 @@
-//! What a run was and what came of it, as JSON.
+//! The report of a run, as JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,13 +10,13 @@ use crate::trainer::{MemoryUse, Trainer};
 /// The report of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunReport {
-    /// The device's name.
+    /// The name of the device.
     pub device: String,
     /// Whether the device is simulated.
     pub simulated: bool,
-    /// How operations reached the device.
+    /// The execution strategy.
     pub strategy: String,
-    /// Why this strategy.
+    /// The reason for the strategy.
     pub reason: String,
     /// Operations of the step.
     pub operations: usize,
@@ -28,32 +28,30 @@ pub struct RunReport {
     pub depth: usize,
     /// Device bytes of transients.
     pub peak_bytes: usize,
-    /// Device memory, planned and measured behind the last step; absent when the device could not
-    /// be asked. The simulated driver takes nothing for itself.
+    /// Device memory, planned and measured after the last step; absent if the measurement failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryUse>,
     /// Steps since the start of training.
     pub steps: u32,
     /// The loss of each step.
     pub losses: Vec<f32>,
-    /// What was measured on held-out data.
+    /// The losses on held-out data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held_out: Vec<HeldOutLoss>,
-    /// What became of the examples; absent where the data is one text.
+    /// Counts of examples and tokens; absent if the data is one text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Tally>,
-    /// Whether replay and eager step were equal bit for bit at every step of this run; absent when
-    /// they were not compared.
+    /// Whether every step had the same bits as an eager step; absent without verification.
     pub verified_bitwise: Option<bool>,
-    /// How often a kernel was needed that was not warm.
+    /// How often a step needed a kernel that was not warm.
     pub jit_after_warm: usize,
-    /// The median of the steps' times on the device, in milliseconds. Absent on the simulated
-    /// driver, whose times say nothing about hardware.
+    /// Median device time of a step, in milliseconds. Absent on the simulated driver, whose times
+    /// are meaningless.
     pub step_ms_median: Option<f32>,
 }
 
 impl RunReport {
-    /// The report of `trainer` after steps that took `step_ms` each.
+    /// Returns the report of `trainer`; `step_ms` has the device time of each step.
     pub fn new(device: &Device, trainer: &Trainer, step_ms: &[f32]) -> Self {
         let built = trainer.report();
         Self {
@@ -78,7 +76,7 @@ impl RunReport {
     }
 }
 
-/// The middle value, or the mean of the two middle ones; `None` of nothing.
+/// Returns the median; `None` if there are no values.
 pub fn median(values: &[f32]) -> Option<f32> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f32::total_cmp);

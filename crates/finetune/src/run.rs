@@ -1,5 +1,4 @@
-//! A run from its first step to its last: batches, metrics, what is held out, checkpoints, and
-//! stopping when asked.
+//! The training loop: batches, metrics, held-out losses, checkpoints, and stopping on request.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,62 +14,62 @@ use crate::trainer::{StepMetrics, Trainer};
 pub enum Ending {
     /// All steps are done.
     Done,
-    /// Somebody asked it to stop.
+    /// The caller asked it to stop.
     Stopped,
 }
 
-/// What happens in a run.
+/// An event of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// A step has ended.
     Step(StepMetrics),
-    /// What is held out was measured.
+    /// The loss on held-out data was measured.
     HeldOut(HeldOutLoss),
-    /// A checkpoint between two steps could not be written. Training goes on, and writes the next
+    /// A checkpoint between two steps could not be written. Training continues and writes the next
     /// one when it is due.
     NotSaved(&'a Error),
 }
 
-/// What is held out, and when it is measured: at the last step, and before.
+/// Held-out data, and when its loss is measured. It is always measured after the last step.
 #[derive(Debug)]
 pub struct HeldOut<'a> {
-    /// What is measured.
+    /// The data.
     pub data: &'a Data,
     /// [`Evaluator::of`] the trainer of the run.
     pub evaluator: Evaluator,
-    /// Steps from one time to the next; 0 for the end only.
+    /// Steps between measurements; 0 measures only after the last step.
     pub every: u32,
 }
 
-/// A trainer with its data and the place of its checkpoints.
+/// A trainer with its data and its checkpoint directory.
 #[derive(Debug)]
 pub struct Run<'a> {
     /// The model in training.
     pub trainer: Trainer,
-    /// What it learns from.
+    /// The training data.
     pub data: &'a Data,
-    /// What it is measured by, if by anything.
+    /// The held-out data, if there is any.
     pub held_out: Option<HeldOut<'a>>,
-    /// Where checkpoints go, if anywhere.
+    /// The directory for checkpoints, if any are written.
     pub checkpoints: Option<CheckpointDirectory>,
-    /// Steps between checkpoints; 0 for one at the end only.
+    /// Steps between checkpoints; 0 writes one only at the end.
     pub checkpoint_every: u32,
 }
 
 impl<'a> Run<'a> {
-    /// A run that measures nothing on the way and keeps no checkpoints.
+    /// Returns a run without held-out data and checkpoints.
     pub fn new(trainer: Trainer, data: &'a Data) -> Self {
         Self { trainer, data, held_out: None, checkpoints: None, checkpoint_every: 0 }
     }
 
-    /// Trains up to step `until`, or until `stop` is set. `on` is told what happens.
+    /// Trains up to step `until`, or until `stop` is set. `on` receives each event.
     ///
-    /// A checkpoint is written at the end, also when stopped. When a loss is not finite, the newest
-    /// checkpoint becomes the last one that a step with a finite loss followed.
+    /// A checkpoint is written at the end, also when stopped. If a loss is not finite, `latest`
+    /// returns to the newest checkpoint that was followed by a step with a finite loss.
     ///
     /// # Errors
-    /// Those of [`Trainer`], [`Error::HeldOutNotFinite`], and those of the last checkpoint, after
-    /// which the trainer is as it was.
+    /// The errors of [`Trainer`], and [`Error::HeldOutNotFinite`]. If the last checkpoint cannot be
+    /// written, the trainer is unchanged.
     pub fn train(
         &mut self,
         until: u32,
@@ -96,7 +95,7 @@ impl<'a> Run<'a> {
                 self.drain(on)?;
                 return Ok(Ending::Stopped);
             }
-            self.one(on)?;
+            self.enqueue_next(on)?;
             let done = self.trainer.next_step();
             self.measure(done, until, on)?;
             if done < until && done.is_multiple_of(self.checkpoint_every) {
@@ -111,7 +110,7 @@ impl<'a> Run<'a> {
         Ok(Ending::Done)
     }
 
-    fn one(&mut self, on: &mut dyn FnMut(Event<'_>)) -> Result<()> {
+    fn enqueue_next(&mut self, on: &mut dyn FnMut(Event<'_>)) -> Result<()> {
         let config = *self.trainer.config();
         let step = self.trainer.next_step();
         let batch = self.data.batch([config.batch, config.seq], config.seed, step)?;
@@ -121,7 +120,7 @@ impl<'a> Run<'a> {
         self.trainer.enqueue(&batch)
     }
 
-    /// Measures what is held out, if it is time for that.
+    /// Measures the held-out loss if it is due after `done` steps.
     fn measure(&mut self, done: u32, until: u32, on: &mut dyn FnMut(Event<'_>)) -> Result<()> {
         let due =
             |held_out: &&mut HeldOut<'_>| done == until || done.is_multiple_of(held_out.every);
@@ -142,7 +141,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Hands out all steps that are under way.
+    /// Reports all steps in flight.
     fn drain(&mut self, on: &mut dyn FnMut(Event<'_>)) -> Result<()> {
         while let Some(metrics) = self.trainer.finished(true)? {
             on(Event::Step(metrics));
@@ -161,7 +160,7 @@ impl<'a> Run<'a> {
         self.checkpoints.as_ref().and_then(|directory| directory.latest().ok().flatten())
     }
 
-    /// Says in the error which checkpoint is left, and makes that one the newest.
+    /// Names the checkpoint that is left in the error, and makes it the newest.
     fn with_checkpoint(&self, mut error: Error) -> Error {
         match &mut error {
             Error::NotFinite { step, kept, .. }
@@ -171,7 +170,7 @@ impl<'a> Run<'a> {
         error
     }
 
-    /// What is left of the run when the weights before `step` are not good.
+    /// Returns what is left of the run if the weights before `step` are bad.
     fn kept_before(&self, step: u32) -> Kept {
         let Some(directory) = &self.checkpoints else { return Kept::Nothing };
         let header = self.trainer.header(self.data.fingerprint());

@@ -63,7 +63,7 @@ pub struct AttentionSpec {
 /// The gated MLP `down(silu(gate(x)) · up(x))`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MlpSpec {
-    /// Width between the projections.
+    /// Width between the projections: outputs of `gate` and `up`.
     pub intermediate: usize,
 }
 

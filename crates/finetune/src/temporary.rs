@@ -1,7 +1,7 @@
-//! Temporary files and directories beside the place where they will go.
+//! Temporary files and directories in the folder of their destination.
 //!
-//! Each is locked while its process lives, and a killed process leaves it unlocked. The next one
-//! that is made in the same folder removes what is left there.
+//! Each is locked while its process lives. A killed process leaves it unlocked. Creating the next
+//! one in the same folder removes unlocked ones.
 
 use std::fs::File;
 use std::io;
@@ -9,16 +9,16 @@ use std::path::Path;
 
 use tempfile::{Builder, NamedTempFile, TempDir};
 
-/// What the names of temporary files and directories begin with.
+/// Prefix of the names of temporary files and directories.
 const PREFIX: &str = ".retrograph-";
-/// The letters and digits after the prefix.
+/// Number of random characters after the prefix.
 const RANDOM: usize = 6;
 
-/// Replaces the file at `path` by one with `bytes`, in one step of the file system. A failure
-/// leaves the old file. The new one is readable as the user's mask says.
+/// Replaces the file at `path` atomically by one with `bytes`. A failure leaves the old file. The
+/// permissions of the new file follow the umask.
 ///
 /// # Errors
-/// When the folder of `path` cannot be written to, or is full.
+/// If the folder of `path` is not writable, or the disk is full.
 pub fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     use std::io::Write;
     let mut file = file_in(folder_of(path))?;
@@ -28,32 +28,32 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The folder that holds `path`.
+/// Returns the folder of `path`.
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }
 
-/// Checks that files can be made in `folder`, by making one.
+/// Checks that files can be created in `folder`, by creating one.
 ///
 /// # Errors
-/// Why none can be made.
+/// The reason why none can be created.
 pub fn require_writable(folder: &Path) -> io::Result<()> {
     file_in(folder).map(drop)
 }
 
-/// A locked temporary file in `folder`.
+/// Creates a locked temporary file in `folder`.
 fn file_in(folder: &Path) -> io::Result<NamedTempFile> {
     remove_left(folder);
     loop {
         let file = builder(0o666).tempfile_in(folder)?;
-        // Before it was locked, another process may have taken it for one that was left.
+        // Another process may have removed it before it was locked.
         if is_locked(file.as_file()) && file.path().exists() {
             return Ok(file);
         }
     }
 }
 
-/// A temporary directory, and the lock of it, in `folder`.
+/// Creates a temporary directory and its lock in `folder`.
 pub(crate) fn directory_in(folder: &Path) -> io::Result<(TempDir, Option<File>)> {
     remove_left(folder);
     loop {
@@ -69,7 +69,7 @@ pub(crate) fn directory_in(folder: &Path) -> io::Result<(TempDir, Option<File>)>
 fn builder(mode: u32) -> Builder<'static, 'static> {
     let mut builder = Builder::new();
     builder.prefix(PREFIX).rand_bytes(RANDOM);
-    // As open as any file that a program makes.
+    // The default of `tempfile` is readable only by the user.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
     #[cfg(not(unix))]
@@ -77,13 +77,13 @@ fn builder(mode: u32) -> Builder<'static, 'static> {
     builder
 }
 
-/// Locks `file`, or finds that its file system has no locks.
+/// Locks `file`. Returns whether that succeeded, or the file system has no locks.
 fn is_locked(file: &File) -> bool {
     !matches!(file.try_lock(), Err(std::fs::TryLockError::WouldBlock))
 }
 
-/// Removes what killed processes left in `folder`. What cannot be locked is in use, or its file
-/// system has no locks: it stays.
+/// Removes temporary files of killed processes in `folder`. A file that cannot be locked stays: it
+/// is in use, or its file system has no locks.
 fn remove_left(folder: &Path) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     let temporary = |entry: &std::fs::DirEntry| {
@@ -97,7 +97,7 @@ fn remove_left(folder: &Path) {
         let path = entry.path();
         let Ok(kind) = entry.file_type() else { continue };
         let is_directory = kind.is_dir();
-        // Opening a pipe would wait for somebody who writes to it.
+        // Opening a pipe would wait for a writer.
         if !(is_directory || kind.is_file()) {
             continue;
         }
@@ -108,7 +108,8 @@ fn remove_left(folder: &Path) {
         let removed =
             if is_directory { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
         if let Err(error) = removed {
-            tracing::warn!(path = %path.display(), %error, "a file of a killed run stays");
+            let path = path.display();
+            tracing::warn!(%path, %error, "cannot remove a temporary file of a killed process");
         }
     }
 }

@@ -1,10 +1,7 @@
-//! Safetensors files of adapters, checkpoints and merged models: written tensor by tensor, and read
-//! with the errors of adapters.
+//! Safetensors files of adapters, checkpoints and merged models.
 //!
-//! The library's own writer wants the whole file in memory, which for a model is all of it.
-//!
-//! Absent on purpose: a digest. Files of other programs have none; those of checkpoints are
-//! [`crate::checkpoint`]'s.
+//! They are written tensor by tensor: the writer of the library `safetensors` needs the whole file
+//! in memory. Errors of reading are [`AdapterError`]s.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -17,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::adapter::AdapterError;
 use crate::weight_file::{OpenError, WeightFile, decode};
 
-/// A tensor that is going to be written.
+/// A tensor to write.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) name: String,
@@ -25,7 +22,8 @@ pub(crate) struct Entry {
     pub(crate) shape: Vec<usize>,
 }
 
-/// The length, the JSON and the padding before the first of `entries`, which lie in this order.
+/// Returns the bytes before the first tensor: length, JSON and padding. Tensors follow in this
+/// order.
 pub(crate) fn head(metadata: Value, entries: impl IntoIterator<Item = Entry>) -> Vec<u8> {
     let mut json = Map::new();
     json.insert("__metadata__".to_owned(), metadata);
@@ -43,7 +41,7 @@ pub(crate) fn head(metadata: Value, entries: impl IntoIterator<Item = Entry>) ->
     head
 }
 
-/// Writes and synchronizes a file whose tensor number `i` has the bytes `data(i)`.
+/// Writes and synchronizes a file; tensor `i` has the bytes `data(i)`.
 pub(crate) fn write<E: From<AdapterError>>(
     path: &Path,
     metadata: Value,
@@ -60,7 +58,7 @@ pub(crate) fn write<E: From<AdapterError>>(
     Ok(file.sync_all().map_err(failed)?)
 }
 
-/// A file of weights, with the errors of adapters.
+/// A weight file whose errors are [`AdapterError`]s.
 #[derive(Debug)]
 pub(crate) struct TensorFile(WeightFile);
 
@@ -76,17 +74,17 @@ impl TensorFile {
         self.0.path()
     }
 
-    /// The names of the tensors in the order of the file.
+    /// Returns the names of the tensors, in the order of the file.
     pub(crate) fn names(&self) -> Vec<String> {
         self.0.metadata().offset_keys()
     }
 
-    /// What the file says of itself beside its tensors.
-    pub(crate) fn notes(&self) -> Value {
+    /// Returns the metadata of the file.
+    pub(crate) fn file_metadata(&self) -> Value {
         json!(self.0.metadata().metadata().clone().unwrap_or_default())
     }
 
-    /// Type and shape of a tensor.
+    /// Returns dtype and shape of a tensor.
     pub(crate) fn info(&self, name: &str) -> Result<&TensorInfo, AdapterError> {
         let missing = || {
             let path = self.path().to_owned();
@@ -95,7 +93,7 @@ impl TensorFile {
         self.0.metadata().info(name).ok_or_else(missing)
     }
 
-    /// The bytes of a tensor.
+    /// Reads the bytes of a tensor.
     pub(crate) fn bytes(&self, name: &str) -> Result<Vec<u8>, AdapterError> {
         self.0.bytes(self.info(name)?).map_err(|source| AdapterError::ReadTensor {
             path: self.path().to_owned(),
@@ -104,7 +102,7 @@ impl TensorFile {
         })
     }
 
-    /// The elements of a tensor of F32, BF16 or F16.
+    /// Reads a tensor of F32, BF16 or F16 as f32.
     pub(crate) fn values(&self, name: &str) -> Result<Vec<f32>, AdapterError> {
         let dtype = self.info(name)?.dtype;
         decode(dtype, &self.bytes(name)?).ok_or_else(|| AdapterError::Type {
@@ -115,8 +113,8 @@ impl TensorFile {
     }
 }
 
-/// Elements in `dtype`, which [`decode`] knows, little-endian, each rounded once to the nearest,
-/// ties to even.
+/// Encodes elements in `dtype`, which [`decode`] must support, little-endian. Each is rounded once
+/// to nearest, ties to even.
 pub(crate) fn encode(dtype: Dtype, values: impl Iterator<Item = f64>) -> Vec<u8> {
     match dtype {
         Dtype::BF16 => values.flat_map(|x| bf16::from_f32(odd(x)).to_le_bytes()).collect(),
@@ -125,8 +123,8 @@ pub(crate) fn encode(dtype: Dtype, values: impl Iterator<Item = f64>) -> Vec<u8>
     }
 }
 
-/// `x` rounded to odd: a second rounding, to fewer bits, then gives what one rounding of `x` would
-/// (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+/// Rounds `x` to odd. A second rounding to fewer bits then equals a single rounding of `x` (Boldo
+/// and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
 fn odd(x: f64) -> f32 {
     let nearest = x as f32;
     let bits = nearest.to_bits();
@@ -180,7 +178,7 @@ mod tests {
         write(&path, notes.clone(), &entries, bytes).unwrap();
         let file = TensorFile::open(&path).unwrap();
         assert_eq!(file.names(), ["z", "a"]);
-        assert_eq!(file.notes(), notes);
+        assert_eq!(file.file_metadata(), notes);
         assert_eq!(file.values("z").unwrap(), [0.0, 1.0, 2.0, 3.0]);
         assert_eq!(file.values("a").unwrap(), [0.5; 3]);
         assert!(file.values("b").unwrap_err().to_string().contains("`b`"));

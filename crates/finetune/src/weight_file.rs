@@ -1,8 +1,8 @@
-//! A safetensors file: where each tensor lies, and its elements.
+//! Reading safetensors files.
 //!
-//! The header is compared with the length of the file before the first element is used, so that a
-//! download that stopped early is found at once. Elements are read when they are asked for, and not
-//! mapped: a file that becomes shorter meanwhile is an error, and not a signal.
+//! Opening compares the header with the length of the file, so that an incomplete download fails at
+//! once. Elements are read on request and not mapped into memory: if the file becomes shorter,
+//! reading fails, and the process is not killed by a signal.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,20 +12,20 @@ use half::{bf16, f16};
 use retrograph_runtime::open_regular;
 use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors, TensorInfo};
 
-/// More than the head of any model needs; a larger one is damage.
+/// Maximum bytes of a header; a larger one means that the file is damaged.
 const LARGEST_HEAD: u64 = 100_000_000;
-/// Bytes that are read at a time to be converted.
+/// Bytes of a piece that is read and converted.
 const PIECE: usize = 1 << 20;
 
 /// Why a file cannot be used.
 pub(crate) enum OpenError {
     /// Reading failed.
     Read(io::Error),
-    /// It is truncated, altered or something else.
+    /// The file is truncated, altered or has another format.
     Damaged(String),
 }
 
-/// A file whose header was found whole, and which was as long as the header says.
+/// An open file whose length matches its header.
 #[derive(Debug)]
 pub(crate) struct WeightFile {
     path: PathBuf,
@@ -46,7 +46,7 @@ impl WeightFile {
         let metadata = parse(&head).map_err(OpenError::Damaged)?;
         let data_start = head.len() as u64;
         if data_start + metadata.data_len() as u64 != len {
-            let why = format!("its {len} bytes are not as many as its header describes");
+            let why = format!("its length, {len} bytes, does not match its header");
             return Err(OpenError::Damaged(why));
         }
         Ok(Self { path: path.to_owned(), file, len, metadata, data_start })
@@ -61,25 +61,25 @@ impl WeightFile {
         self.len as usize
     }
 
-    /// What the header says.
+    /// The header.
     pub(crate) fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// All bytes of a tensor of this file.
+    /// Reads all bytes of a tensor of this file.
     pub(crate) fn bytes(&self, tensor: &TensorInfo) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; size(tensor)];
         self.read(tensor, 0, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// Reads bytes of a tensor from byte `first` on.
+    /// Reads bytes of a tensor from byte `first`.
     ///
     /// # Panics
-    /// When the tensor has fewer.
+    /// If the tensor has fewer bytes.
     pub(crate) fn read(&self, tensor: &TensorInfo, first: usize, out: &mut [u8]) -> io::Result<()> {
         let end = first.checked_add(out.len());
-        assert!(end.is_some_and(|end| end <= size(tensor)), "the range lies in the tensor");
+        assert!(end.is_some_and(|end| end <= size(tensor)), "the range is inside the tensor");
         let offset = self.data_start + (tensor.data_offsets.0 + first) as u64;
         read_exact_at(&self.file, out, offset).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => {
@@ -89,7 +89,7 @@ impl WeightFile {
         })
     }
 
-    /// Hands on the bytes of a tensor in their order, a piece at a time.
+    /// Calls `on` with the bytes of a tensor, one piece after another.
     pub(crate) fn pieces(&self, tensor: &TensorInfo, on: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         let mut piece = vec![0; size(tensor).min(PIECE)];
         let mut first = 0;
@@ -102,8 +102,8 @@ impl WeightFile {
         Ok(())
     }
 
-    /// Writes the elements of a tensor from `first` on to `values` as f32, which is exact; `None`
-    /// for a type that is not known here, or a range outside of the tensor.
+    /// Reads the elements of a tensor from index `first` into `values` as f32, which is exact;
+    /// `None` for an unsupported dtype or a range outside of the tensor.
     pub(crate) fn read_values(
         &self,
         tensor: &TensorInfo,
@@ -162,14 +162,16 @@ fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Result
 pub(crate) enum HeadError {
     /// Reading failed.
     Read(io::Error),
-    /// It is not that of a safetensors file.
+    /// It is not the head of a safetensors file.
     Damaged(&'static str),
 }
 
-/// The bytes before the first tensor of a file of `length` bytes.
+/// Reads the bytes before the first tensor of a file of `length` bytes.
 pub(crate) fn read_head(file: &mut impl Read, length: u64) -> Result<Vec<u8>, HeadError> {
     if length < 8 {
-        return Err(HeadError::Damaged("it is shorter than the length of its header"));
+        return Err(HeadError::Damaged(
+            "it is shorter than 8 bytes, the length field of its header",
+        ));
     }
     let mut size = [0; 8];
     file.read_exact(&mut size).map_err(HeadError::Read)?;
@@ -184,25 +186,25 @@ pub(crate) fn read_head(file: &mut impl Read, length: u64) -> Result<Vec<u8>, He
     Ok(head)
 }
 
-/// What the head of a file says, with offsets and shapes that fit each other.
+/// Parses the head of a file, and checks that offsets and shapes match.
 fn parse(head: &[u8]) -> Result<Metadata, String> {
     let wrong = |error: &dyn std::fmt::Display| format!("its header is wrong: {error}");
     match SafeTensors::read_metadata(head) {
-        // The library checks the header, and then misses the data.
+        // The library checks the header, and then reports that the data is missing.
         Ok(_) | Err(SafeTensorError::MetadataIncompleteBuffer) => {}
         Err(error) => return Err(wrong(&error)),
     }
     serde_json::from_slice(&head[8..]).map_err(|error| wrong(&error))
 }
 
-/// All elements as f32; `None` for a type that is not known here. Elements need not be aligned.
+/// Converts all elements to f32; `None` for an unsupported dtype. Elements need not be aligned.
 pub(crate) fn decode(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f32>> {
     let mut values = vec![0.0; bytes.len() * 8 / dtype.bitsize()];
     convert_all(dtype, bytes, &mut values)?;
     Some(values)
 }
 
-/// Converts as many little-endian elements as there are values.
+/// Converts one little-endian element per value; `None` for an unsupported dtype.
 fn convert_all(dtype: Dtype, bytes: &[u8], values: &mut [f32]) -> Option<()> {
     match dtype {
         Dtype::F32 => convert(bytes, values, f32::from_le_bytes),

@@ -12,36 +12,37 @@ use super::{CacheArguments, ModelArguments, up_to};
 pub(crate) struct BenchArguments {
     #[command(flatten)]
     pub(crate) model: ModelArguments,
-    /// auto, cuda:N, or sim.
+    /// Device: auto (the first GPU, or the simulated driver if there is none), cuda:N, or sim.
     #[arg(long, default_value_t)]
     pub(crate) device: DeviceChoice,
     #[command(flatten)]
     pub(crate) cache: CacheArguments,
-    /// Batch x sequence of each size.
+    /// Sizes to measure, each as sequences per step x tokens per sequence.
     #[arg(long, value_delimiter = ',', default_value = "1x32,1x128,4x128")]
     pub(crate) sizes: Vec<Size>,
-    /// Measure the generation of text instead, behind prompts of so many tokens with so much room
-    /// in the cache: tokens x room.
+    /// Measure text generation instead of training, for each size: prompt tokens x KV-cache
+    /// capacity in tokens, for example 512x1024.
     #[arg(long, value_delimiter = ',', conflicts_with = "sizes", value_name = "SIZES")]
     pub(crate) decode: Vec<Size>,
-    /// Randomness of the tokens that are generated, with top-k 20 and top-p 0.8; 0 takes the
-    /// likeliest.
+    /// Sampling temperature for --decode, at least 0; 0 takes the most likely token. Top-k is 20
+    /// and top-p is 0.8.
     #[arg(long, default_value_t = 0.0, requires = "decode")]
     pub(crate) temperature: f32,
-    /// The type of keys and values in the cache: f32 or bf16 [default: that of --dtype].
+    /// Data type of the KV cache for --decode: f32 or bf16 [default: --dtype].
     #[arg(long, value_name = "TYPE", requires = "decode")]
     pub(crate) cache_dtype: Option<Dtype>,
-    /// What is measured: eager, capture, manual, manual-late (no PDL), manual-equal (no node
-    /// priorities); eager-whole and manual-whole, without micro-batches.
+    /// Strategies to measure: eager, capture, manual, manual-late (without programmatic dependent
+    /// launch), manual-equal (without node priorities), eager-whole and manual-whole (without
+    /// micro-batches).
     #[arg(long, value_delimiter = ',', default_value = "eager,capture,manual")]
     pub(crate) strategies: Vec<Contender>,
-    /// Steps that are measured.
+    /// Measured steps, up to 100000.
     #[arg(long, default_value_t = 30, value_parser = up_to::<u32>(100_000))]
     pub(crate) steps: u32,
-    /// Steps before the measurement.
+    /// Unmeasured steps before them, up to 100000.
     #[arg(long, default_value_t = 5, value_parser = up_to::<u32>(100_000))]
     pub(crate) warm_up: u32,
-    /// Write the results as JSON.
+    /// Write the results to this JSON file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }

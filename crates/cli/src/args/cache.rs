@@ -17,16 +17,18 @@ use crate::screen::fact;
 
 #[derive(Debug, Args)]
 pub(crate) struct CacheArguments {
-    /// Directory of compiled kernels, or none [default: the user's; none on the simulated driver].
+    /// Directory for compiled kernels, or none for no disk cache [default: the user's cache
+    /// directory; none on the simulated driver].
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<DirChoice>,
-    /// A bundle of compiled kernels, as `cargo xtask prewarm --bundle` makes it.
+    /// Load compiled kernels from this bundle, which `cargo xtask prewarm --bundle` writes.
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
-    /// Who compiles kernels that are nowhere: driver, processes, or ptxas=PATH.
+    /// Compiler of kernels that are in no cache: driver (in this process), processes (the driver,
+    /// in parallel processes), or ptxas=PATH.
     #[arg(long, value_name = "HOW", default_value = "driver")]
     compile: CompileChoice,
-    /// The most compiling processes; 0 for as many as there are cores.
+    /// Maximum number of compiler processes, up to 1024; 0 means one per CPU core.
     #[arg(long, default_value_t = 0, value_parser = up_to::<usize>(1024))]
     compile_workers: usize,
 }

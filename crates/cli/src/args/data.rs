@@ -1,4 +1,4 @@
-//! The arguments that say what is learned from or measured.
+//! The arguments for data.
 
 use std::path::PathBuf;
 
@@ -8,14 +8,15 @@ use retrograph_finetune::data::Lengths;
 
 #[derive(Debug, Args)]
 pub(crate) struct DataArguments {
-    /// Examples, one in each line: JSON with text, with prompt and completion, or with messages.
+    /// Examples as JSON Lines: each line is an object with `text`, with `prompt` and `completion`,
+    /// or with `messages`.
     #[arg(long, value_name = "FILE", required_unless_present = "text", conflicts_with = "text")]
     pub(crate) data: Option<PathBuf>,
-    /// One text, by the model's tokenizer, or as bytes where it has none.
+    /// One plain text. Without a tokenizer each byte is a token.
     #[arg(long, value_name = "FILE")]
     pub(crate) text: Option<PathBuf>,
-    /// Put examples behind each other instead of filling each up to a sequence [default: true where
-    /// all lines are text].
+    /// Pack examples into full sequences instead of padding each one [default: true if every line
+    /// has only `text`, else false].
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true",
         conflicts_with = "text"
@@ -24,24 +25,25 @@ pub(crate) struct DataArguments {
 }
 
 impl DataArguments {
-    /// How the data is prepared for sequences of `seq` tokens, with nothing held out.
+    /// Returns options for sequences of `seq` tokens, without held-out data.
     pub(crate) fn options(&self, seq: usize) -> SplitOptions {
         let lengths = Lengths::new(seq, 1);
         SplitOptions { lengths, packing: self.packing, holdout: 0.0, seed: 0 }
     }
 }
 
-/// How data is used in training.
+/// The arguments for data in training.
 #[derive(Debug, Args)]
 pub(crate) struct UseArguments {
-    /// Hold out this fraction of the data, and measure its loss at the end.
+    /// Fraction of the data to hold out, between 0 and 1. Its loss is measured after the last step
+    /// [default: 0].
     #[arg(long, value_name = "FRACTION")]
     holdout: Option<f64>,
-    /// Measure the loss of what is held out after each so many steps, too.
+    /// Steps between measurements of the held-out loss; 0 measures it only after the last step.
     #[arg(long, value_name = "STEPS", default_value_t = 0, requires = "holdout")]
     pub(crate) eval_every: u32,
-    /// Fill the sequences of a step up to the first of so many lengths that holds them, instead of
-    /// to --seq. A program is built for each when it is needed.
+    /// Number of sequence lengths, 1 to 16. Each step is padded to the shortest that fits instead
+    /// of to --seq; each length needs a program of its own.
     #[arg(
         long, value_name = "LENGTHS", default_value_t = 1, conflicts_with = "text",
         value_parser = clap::value_parser!(u32).range(1..=16)
@@ -50,7 +52,7 @@ pub(crate) struct UseArguments {
 }
 
 impl UseArguments {
-    /// `options` with what is held out by `seed`, and the lengths.
+    /// Adds the held-out fraction, chosen by `seed`, and the sequence lengths to `options`.
     pub(crate) fn options(&self, options: SplitOptions, seed: u64) -> SplitOptions {
         let lengths = Lengths::new(options.lengths.seq(), self.buckets as usize);
         SplitOptions { lengths, holdout: self.holdout.unwrap_or(0.0), seed, ..options }

@@ -1,27 +1,26 @@
-//! The arguments by which a step takes less memory or less time than its batch as a whole.
+//! The arguments for micro-batches and recomputation.
 
 use clap::Args;
 use retrograph_finetune::model::StepOptions;
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct DivisionArguments {
-    /// Compute so many sequences of a batch together, one part after another, and add their
-    /// gradients; a divisor of --batch [default: all of them].
+    /// Sequences per micro-batch, a divisor of --batch. Micro-batches run one after another and
+    /// accumulate gradients, which saves memory [default: --batch].
     #[arg(long, value_name = "SEQUENCES")]
     micro_batch: Option<usize>,
-    /// Compute a batch in so many parts side by side, of which one uses what the other leaves of
-    /// the GPU, and add their gradients; a divisor of --batch [default: 2 where that was measured
-    /// to be faster, else 1].
+    /// Number of micro-batches that run concurrently in one graph, a divisor of --batch [default: 2
+    /// if benchmarks show a speedup, else 1].
     #[arg(long, value_name = "PARTS", conflicts_with = "micro_batch")]
     interleave: Option<usize>,
-    /// Compute each layer again in the backward pass instead of keeping what it needs; the same
-    /// bits.
+    /// Recompute each layer in the backward pass instead of storing its activations. Saves memory;
+    /// the results have the same bits.
     #[arg(long)]
     recompute: bool,
 }
 
 impl DivisionArguments {
-    /// How the step is described.
+    /// Returns the options of the step.
     pub(crate) fn step(self) -> StepOptions {
         let Self { micro_batch, interleave, recompute } = self;
         StepOptions { micro_batch, interleave, recompute, ..StepOptions::default() }

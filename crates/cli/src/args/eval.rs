@@ -11,7 +11,7 @@ use super::{CacheArguments, DataArguments, ModelArguments};
 pub(crate) struct EvalArguments {
     #[command(flatten)]
     pub(crate) data: DataArguments,
-    /// The model in this directory: config.json, safetensors files, tokenizer.json.
+    /// Model directory in Hugging Face format: config.json, safetensors files, tokenizer.json.
     #[arg(
         long = "model",
         value_name = "DIR",
@@ -20,26 +20,26 @@ pub(crate) struct EvalArguments {
         ]
     )]
     pub(crate) base: Option<PathBuf>,
-    /// Take the model from the newest checkpoint of this directory, and not from other arguments.
+    /// Evaluate the newest checkpoint in this directory.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["adapter", "mode"])]
     pub(crate) checkpoint: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) model: ModelArguments,
-    /// Sequences at a time.
+    /// Sequences per batch, at least 1.
     #[arg(long, default_value_t = 4)]
     batch: usize,
-    /// Tokens per sequence; no token sees those of an earlier one.
+    /// Tokens per sequence, at least 1. Attention does not cross sequences.
     #[arg(long, default_value_t = 64)]
     pub(crate) seq: usize,
-    /// Seed of the weights of the base model.
+    /// Seed of the weights that neither --model nor a checkpoint has.
     #[arg(long, default_value_t = 42)]
     seed: u64,
-    /// auto, cuda:N, or sim.
+    /// Device: auto (the first GPU, or the simulated driver if there is none), cuda:N, or sim.
     #[arg(long, default_value_t)]
     pub(crate) device: DeviceChoice,
     #[command(flatten)]
     pub(crate) cache: CacheArguments,
-    /// Write the result as JSON.
+    /// Write the result to this JSON file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }

@@ -7,99 +7,100 @@ use retrograph_finetune::{DeviceChoice, Dtype, GenerationDefaults, Sampling, Tra
 
 use super::{CacheArguments, PrecisionArguments, StrategyArgument, up_to};
 
-/// Tokens behind the prompt when no number is asked for.
+/// Default of `--max-tokens`.
 const DEFAULT_TOKENS: usize = 256;
 
 #[derive(Debug, Args)]
 pub(crate) struct GenerateArguments {
-    /// The model: a directory with config.json, safetensors files and a tokenizer.
+    /// Model directory in Hugging Face format: config.json, safetensors files, tokenizer.json.
     #[arg(long, value_name = "DIR", required_unless_present = "checkpoint")]
     pub(crate) model: Option<PathBuf>,
-    /// Add this adapter to the model, in PEFT's format.
+    /// Apply this LoRA adapter, a directory in PEFT format.
     #[arg(long, value_name = "DIR")]
     pub(crate) adapter: Option<PathBuf>,
-    /// Take the model from the newest checkpoint of this directory, and not from other arguments
-    /// but --model, which is needed where the run had one.
+    /// Use the newest checkpoint in this directory. If its run had a --model, give the same one.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["adapter", "dtype", "quantize"])]
     pub(crate) checkpoint: Option<PathBuf>,
-    /// The text to continue.
+    /// Text to continue.
     #[arg(long, value_name = "TEXT", required_unless_present = "prompt_file")]
     pub(crate) prompt: Option<String>,
-    /// Continue the text in this file.
+    /// File with the text to continue, at most 256 MiB.
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub(crate) prompt_file: Option<PathBuf>,
-    /// The most tokens to generate.
+    /// Maximum number of generated tokens, up to 16777216.
     #[arg(
         long, value_name = "TOKENS", default_value_t = DEFAULT_TOKENS,
         value_parser = up_to::<usize>(TrainingConfig::MOST_POSITIONS as u64)
     )]
     pub(crate) max_tokens: usize,
-    /// The most tokens of prompt and text together, for which the cache has room [default: what
-    /// the prompt and --max-tokens need, at most as many positions as the model has].
+    /// KV-cache capacity: maximum tokens of prompt and generated text together, from 2 [default:
+    /// prompt plus --max-tokens, at most the context length of the model].
     #[arg(long, value_name = "TOKENS")]
     pub(crate) max_length: Option<usize>,
     #[command(flatten)]
     pub(crate) precision: PrecisionArguments,
-    /// The type of keys and values in the cache: f32, or bf16 for half the memory [default: that of
-    /// --dtype].
+    /// Data type of the KV cache: f32, or bf16 for half the memory [default: --dtype].
     #[arg(long, value_name = "TYPE")]
     pub(crate) cache_dtype: Option<Dtype>,
     #[command(flatten)]
     sampling: SamplingArguments,
-    /// End the text before this string; may be given several times.
+    /// End the text before this string. Can be given several times.
     #[arg(long, value_name = "TEXT")]
     pub(crate) stop: Vec<String>,
-    /// Go on behind tokens that end a text.
+    /// Do not stop at end-of-text tokens.
     #[arg(long)]
     pub(crate) ignore_eos: bool,
-    /// How a step reaches the device.
+    /// Execution strategy.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) strategy: StrategyArgument,
-    /// Run the eager step beside every step on a cache of its own and compare all bits.
+    /// Run every step eagerly, too, on a KV cache of its own, and require equal bits.
     #[arg(long)]
     pub(crate) verify: bool,
-    /// auto, cuda:N, or sim.
+    /// Device: auto (the first GPU, or the simulated driver if there is none), cuda:N, or sim.
     #[arg(long, default_value_t)]
     pub(crate) device: DeviceChoice,
     #[command(flatten)]
     pub(crate) cache: CacheArguments,
-    /// Print the text and nothing else.
+    /// Print only the generated text.
     #[arg(long)]
     pub(crate) quiet: bool,
-    /// Write tokens, text and times as JSON.
+    /// Write tokens, text and times to this JSON file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }
 
-/// How tokens are chosen. What is not given is as the model's generation_config.json says.
+/// The arguments for sampling. The defaults are those of the model's generation_config.json.
 #[derive(Debug, Args)]
 struct SamplingArguments {
-    /// Take the likeliest token each time.
+    /// Always take the most likely token.
     #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "seed"])]
     greedy: bool,
-    /// Randomness: logits are divided by it; 0 takes the likeliest token.
+    /// Sampling temperature, the divisor of the logits, at least 0; 0 takes the most likely token
+    /// [default: the model's, else 0; 1 if --top-k or --top-p is given].
     #[arg(long)]
     temperature: Option<f32>,
-    /// Draw from so many of the likeliest tokens; 0 for all.
+    /// Sample from this many of the most likely tokens; 0 for all [default: the model's, else 0].
     #[arg(long, value_name = "TOKENS")]
     top_k: Option<u32>,
-    /// Draw from the likeliest tokens that have this probability together.
+    /// Sample from the most likely tokens whose probabilities sum to this, 0 to 1 [default: the
+    /// model's, else 1].
     #[arg(long, value_name = "PROBABILITY")]
     top_p: Option<f32>,
-    /// Make tokens that are in the text less likely; 1 for not at all.
+    /// Penalty of tokens that are already in the text, above 0; 1 for none [default: the model's,
+    /// else 1].
     #[arg(long, value_name = "FACTOR")]
     repetition_penalty: Option<f32>,
-    /// Seed of the draws.
+    /// Seed of the random numbers.
     #[arg(long, default_value_t = 42)]
     seed: u64,
 }
 
 impl GenerateArguments {
-    /// How tokens are chosen, where `defaults` are what the authors of the model mean.
+    /// Returns the sampling parameters; `defaults` are those of the model.
     pub(crate) fn sampling(&self, defaults: &GenerationDefaults) -> Sampling {
         let given = &self.sampling;
         let meant = Sampling::by(defaults);
-        // Whoever says how to draw wants to draw.
+        // --top-k and --top-p have no effect on greedy decoding, so they ask for sampling.
         let draws = given.top_k.is_some() || given.top_p.is_some();
         let fallback = match meant.temperature {
             0.0 if draws => defaults.temperature.unwrap_or(1.0),
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_come_before_what_the_authors_of_the_model_say() {
+    fn arguments_override_the_defaults_of_the_model() {
         let defaults = GenerationDefaults {
             do_sample: Some(true),
             temperature: Some(0.7),

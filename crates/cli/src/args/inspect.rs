@@ -11,18 +11,18 @@ use super::{DivisionArguments, HUB_RANK, LoraArguments, ModeArgument, PrecisionA
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArguments {
-    /// The directory of the model: config.json and safetensors files.
+    /// Model directory in Hugging Face format: config.json and safetensors files.
     #[arg(long, value_name = "DIR")]
     pub(crate) model: PathBuf,
-    /// Which weights the planned run trains.
+    /// Weights that the planned run trains.
     #[arg(long, value_enum, default_value = "lora")]
     mode: ModeArgument,
     #[command(flatten)]
     lora: LoraArguments,
-    /// Sequences per step.
+    /// Sequences per step, at least 1.
     #[arg(long, default_value_t = 4)]
     batch: usize,
-    /// Tokens per sequence.
+    /// Tokens per sequence, at least 1.
     #[arg(long, default_value_t = 64)]
     seq: usize,
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub(crate) struct InspectArguments {
 }
 
 impl InspectArguments {
-    /// Fails if an option of LoRA is given, but all weights are trained.
+    /// Fails if a LoRA option is given, but all weights are trained.
     pub(crate) fn require_mode(&self) -> Result<(), CliError> {
         self.lora.require_mode(self.mode == ModeArgument::Full)
     }
@@ -42,7 +42,7 @@ impl InspectArguments {
         self.lora.adapter.as_deref()
     }
 
-    /// The run that is planned. The schedule does not change what it takes.
+    /// Returns the planned run. The schedule does not change its memory.
     pub(crate) fn config(&self, model: ModelConfig) -> TrainingConfig {
         let mode = match self.mode {
             ModeArgument::Full => Mode::Full,

@@ -1,4 +1,4 @@
-//! The arguments that say what LoRA trains.
+//! The arguments for LoRA.
 
 use std::path::PathBuf;
 
@@ -7,31 +7,30 @@ use retrograph_finetune::{LoraConfig, LoraTargets};
 
 use crate::error::CliError;
 
-/// Numerator of the scale where nothing is said.
+/// Default of `--alpha`.
 const DEFAULT_ALPHA: f32 = 32.0;
 
 #[derive(Debug, Args)]
 pub(crate) struct LoraArguments {
-    /// Rank of the LoRA matrices [default: 8 for tiny, else 16].
+    /// Rank of the LoRA matrices, 1 to 65536 [default: 8 for --preset tiny, else 16].
     #[arg(long)]
     rank: Option<usize>,
-    /// The LoRA update is scaled by alpha / rank [default: 32].
+    /// LoRA alpha: updates are scaled by alpha / rank [default: 32].
     #[arg(long)]
     alpha: Option<f32>,
-    /// Projections with a LoRA update: some of q,k,v,o,gate,up,down, or all [default: q,v].
+    /// Projections with a LoRA update: a list of q,k,v,o,gate,up,down, or all [default: q,v].
     #[arg(long, value_name = "NAMES")]
     lora_targets: Option<LoraTargets>,
-    /// Scale the LoRA update by alpha / sqrt(rank) instead (rsLoRA).
+    /// Scale LoRA updates by alpha / sqrt(rank) instead (rsLoRA).
     #[arg(long)]
     rslora: bool,
-    /// Leave out this part of the inputs of LoRA updates at random in each step [default: 0].
+    /// Dropout probability of the inputs of LoRA updates, at least 0 and below 1 [default: 0].
     #[arg(long, value_name = "PROBABILITY")]
     lora_dropout: Option<f32>,
-    /// With LoRA, also train both norms of each layer [default: false for finetune; true for bench,
-    /// so that it measures what its records measured].
+    /// Also train both norms of each layer [default: true in bench, else false].
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     train_norms: Option<bool>,
-    /// Start from this adapter, in PEFT's format. The other LoRA options come from it.
+    /// Start from this LoRA adapter, a directory in PEFT format, which sets all other LoRA options.
     #[arg(long, value_name = "DIR", conflicts_with_all = [
         "rank", "alpha", "lora_targets", "rslora", "lora_dropout", "train_norms",
     ])]
@@ -39,7 +38,7 @@ pub(crate) struct LoraArguments {
 }
 
 impl LoraArguments {
-    /// Fails if an option is given that has no effect because `full`, all weights are trained.
+    /// Fails if an option is given that has no effect because all weights are trained (`full`).
     pub(crate) fn require_mode(&self, full: bool) -> Result<(), CliError> {
         let given = [
             ("--rank", self.rank.is_some()),
@@ -55,7 +54,7 @@ impl LoraArguments {
         }
     }
 
-    /// The update, with the rank and the training of norms that hold where nothing is said.
+    /// Returns the configuration; `rank` and `norms` are the defaults.
     pub(crate) fn config(&self, rank: usize, norms: bool) -> LoraConfig {
         LoraConfig {
             rank: self.rank.unwrap_or(rank),

@@ -6,13 +6,13 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct MergeArguments {
-    /// The base model: a directory with safetensors files, in one piece or in shards.
+    /// Directory of the base model, with one safetensors file or shards.
     #[arg(long, value_name = "DIR")]
     pub(crate) model: PathBuf,
-    /// The adapter, in PEFT's format.
+    /// LoRA adapter, a directory in PEFT format.
     #[arg(long, value_name = "DIR")]
     pub(crate) adapter: PathBuf,
-    /// Where the merged model goes; there must be nothing yet.
+    /// Directory for the merged model; it must be empty or not exist.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
 }

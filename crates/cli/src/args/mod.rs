@@ -38,7 +38,7 @@ pub(crate) use output::OutputArguments;
 pub(crate) use precision::PrecisionArguments;
 pub(crate) use training::TrainingArguments;
 
-/// Train a transformer with its whole step as one replayed CUDA graph, with or without a GPU.
+/// Fine-tunes and runs transformers; each training step is one CUDA graph. Works without a GPU.
 #[derive(Debug, Parser)]
 #[command(name = "retrograph", version, about)]
 pub(crate) struct Arguments {
@@ -48,33 +48,33 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Train on a text or on examples. Of an argument that is given twice, the last counts.
+    /// Train on a text or on examples. If an option is given twice, the last one counts.
     #[command(args_override_self = true)]
     Finetune(Box<FinetuneArguments>),
-    /// Measure the training step by strategy and size.
+    /// Measure training steps or text generation by strategy and size.
     Bench(Box<BenchArguments>),
-    /// Say what a model directory holds and how much memory a run would take. Needs no device.
+    /// Show the contents of a model directory and the memory of a run. Needs no device.
     Inspect(InspectArguments),
-    /// Measure the loss of a model over a text or examples.
+    /// Measure the loss of a model on a text or on examples.
     Eval(Box<EvalArguments>),
-    /// Continue a text, one replayed graph for each token.
+    /// Generate text with a Hugging Face model; each token is one graph replay.
     Generate(Box<GenerateArguments>),
-    /// Add an adapter to the weights of its base model.
+    /// Merge a LoRA adapter into the weights of its base model.
     Merge(MergeArguments),
     /// Compile kernels for the process that started this one.
     #[command(hide = true)]
     CompileWorker(WorkerArguments),
 }
 
-/// A number up to `most`.
+/// Parses a number up to `most`.
 fn up_to<T: TryFrom<u64> + Clone + Send + Sync + 'static>(most: u64) -> RangedU64ValueParser<T> {
     RangedU64ValueParser::new().range(..=most)
 }
 
-/// The rank of LoRA on a model of the hub where nothing is said.
+/// Default LoRA rank for a model directory.
 pub(crate) const HUB_RANK: usize = 16;
 
-/// Steps when none are asked for: enough for words to appear in the sample of the tiny model.
+/// Default of `--steps`: enough for words to appear in the sample of the tiny model.
 const DEFAULT_STEPS: u32 = 250;
 
 #[derive(Debug, Args)]
@@ -83,7 +83,8 @@ pub(crate) struct FinetuneArguments {
     pub(crate) data: DataArguments,
     #[command(flatten)]
     pub(crate) data_use: UseArguments,
-    /// Start from the model in this directory: config.json, safetensors files, tokenizer.json.
+    /// Start from this model directory in Hugging Face format: config.json, safetensors files,
+    /// tokenizer.json.
     #[arg(
         long = "model",
         value_name = "DIR",
@@ -98,22 +99,23 @@ pub(crate) struct FinetuneArguments {
     pub(crate) training: TrainingArguments,
     #[command(flatten)]
     pub(crate) division: DivisionArguments,
-    /// How the step reaches the device.
+    /// Execution strategy.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) strategy: StrategyArgument,
-    /// auto, cuda:N, or sim.
+    /// Device: auto (the first GPU, or the simulated driver if there is none), cuda:N, or sim.
     #[arg(long, default_value_t)]
     pub(crate) device: DeviceChoice,
-    /// Write checkpoints to this directory, at the end and when interrupted.
+    /// Write checkpoints to this directory: every --checkpoint-every steps, at the end, and when
+    /// interrupted.
     #[arg(long, value_name = "DIR")]
     pub(crate) checkpoint: Option<PathBuf>,
-    /// Steps between checkpoints; 0 for one at the end only.
+    /// Steps between checkpoints; 0 writes one only at the end.
     #[arg(long, value_name = "STEPS", default_value_t = 100, requires = "checkpoint")]
     pub(crate) checkpoint_every: u32,
-    /// Continue from the newest checkpoint, with its optimizer and schedule.
+    /// Continue the run of the newest checkpoint, with its optimizer and schedule.
     #[arg(long, requires = "checkpoint", conflicts_with = "adapter")]
     pub(crate) resume: bool,
-    /// Run the eager step beside every step on copies and compare all bits.
+    /// Run every step eagerly, too, on a copy of the model, and require equal bits.
     #[arg(long)]
     pub(crate) verify: bool,
     #[command(flatten)]
@@ -124,28 +126,28 @@ pub(crate) struct FinetuneArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ModelArguments {
-    /// Dimensions of the model: tiny, qwen2.5-0.5b or qwen2.5-1.5b.
+    /// Dimensions of a model with random weights: tiny, qwen2.5-0.5b or qwen2.5-1.5b.
     #[arg(long, default_value = "tiny")]
     pub(crate) preset: Preset,
-    /// Number of layers.
+    /// Number of layers, 1 to 4096 [default: the preset's].
     #[arg(long)]
     layers: Option<usize>,
-    /// Width of the residual stream.
+    /// Width of the residual stream [default: the preset's].
     #[arg(long)]
     hidden: Option<usize>,
-    /// Width of the MLP.
+    /// Width of the MLP [default: the preset's].
     #[arg(long)]
     intermediate: Option<usize>,
-    /// Query heads.
+    /// Number of query heads, a divisor of --hidden [default: the preset's].
     #[arg(long)]
     heads: Option<usize>,
-    /// Key and value heads.
+    /// Number of key and value heads, a divisor of --heads [default: the preset's].
     #[arg(long)]
     kv_heads: Option<usize>,
-    /// Entries of the token table.
+    /// Vocabulary size; at least 256, as tokens are bytes [default: the preset's].
     #[arg(long)]
     vocab: Option<usize>,
-    /// Which weights are trained [default: full; with --adapter, lora].
+    /// Weights to train [default: full; lora with --adapter].
     #[arg(long, value_enum)]
     mode: Option<ModeArgument>,
     #[command(flatten)]
@@ -168,18 +170,18 @@ impl ModelArguments {
         }
     }
 
-    /// In which numbers the run computes.
+    /// Returns the data types of the run.
     pub(crate) fn precision(&self) -> Precision {
         self.precision.precision()
     }
 
-    /// Fails if an option of LoRA is given, but no LoRA is asked for.
+    /// Fails if a LoRA option is given without `--mode lora`.
     pub(crate) fn require_mode(&self) -> Result<(), CliError> {
         let full = self.mode.unwrap_or_default() == ModeArgument::Full;
         self.lora.require_mode(full && self.lora.adapter.is_none())
     }
 
-    /// Which weights are trained; for LoRA, `rank` and `norms` hold where nothing is said.
+    /// Returns the weights to train; `rank` and `norms` are the defaults of LoRA.
     pub(crate) fn mode(&self, rank: usize, norms: bool) -> Mode {
         match self.mode.unwrap_or_default() {
             ModeArgument::Full => Mode::Full,
@@ -189,7 +191,7 @@ impl ModelArguments {
 }
 
 impl FinetuneArguments {
-    /// The configuration of a new run, from `base` where it has one.
+    /// Returns the configuration of a new run, of the model `base` if there is one.
     pub(crate) fn config(&self, base: Option<&ModelDirectory>) -> TrainingConfig {
         let training = &self.training;
         let steps = training.steps.unwrap_or(DEFAULT_STEPS);
@@ -217,28 +219,28 @@ impl FinetuneArguments {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ModeArgument {
-    /// Every weight.
+    /// All weights.
     #[default]
     Full,
-    /// Low-rank updates of some projections.
+    /// LoRA: low-rank updates of some projections.
     Lora,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StrategyArgument {
-    /// The program chooses and says why.
+    /// Choose the best one and say why.
     #[default]
     Auto,
-    /// A graph built from the inferred edges.
+    /// A CUDA graph built from the inferred edges.
     Manual,
-    /// A graph captured from the launches of a stream.
+    /// A CUDA graph captured from a stream.
     Capture,
-    /// No graph.
+    /// Individual launches without a graph.
     Eager,
 }
 
 impl StrategyArgument {
-    /// The strategy as the runtime knows it.
+    /// Returns the policy of the runtime.
     pub(crate) fn policy(self) -> Policy {
         match self {
             Self::Auto => Policy::Auto,

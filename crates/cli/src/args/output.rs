@@ -1,4 +1,4 @@
-//! Where the results of a run go.
+//! The arguments for the results of a run.
 
 use std::path::PathBuf;
 
@@ -9,54 +9,55 @@ use crate::outputs::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct OutputArguments {
-    /// Write a report as JSON.
+    /// Write a report of the run to this JSON file.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
-    /// Draw the loss as SVG.
+    /// Draw the loss curve to this SVG file.
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
-    /// Write the metrics of each step, and the loss of what is held out, as lines of JSON; those of
-    /// a resumed run are appended.
+    /// Write the metrics of each step and the held-out losses to this file as JSON Lines. A resumed
+    /// run appends.
     #[arg(long, value_name = "FILE")]
     pub(crate) metrics: Option<PathBuf>,
-    /// Write what LoRA trained to this directory at the end, as PEFT reads it.
+    /// Write the trained LoRA adapter to this directory at the end, in PEFT format.
     #[arg(long, value_name = "DIR")]
     pub(crate) adapter_out: Option<PathBuf>,
-    /// Print every operation and buffer of the step.
+    /// Print every operation and buffer of the training step.
     #[arg(long)]
     pub(crate) explain: bool,
-    /// Write the step as a Graphviz drawing.
+    /// Write the graph of the step to this Graphviz DOT file.
     #[arg(long, value_name = "FILE")]
     pub(crate) dot: Option<PathBuf>,
-    /// Draw the step as SVG, with its critical path; with --profile also with times.
+    /// Draw the graph of the step to this SVG file, with its critical path, and with times if
+    /// --profile is given.
     #[arg(long, value_name = "FILE")]
     pub(crate) graph: Option<PathBuf>,
-    /// Measure where the device time of the step goes, before training; print it as a table and
-    /// write it as JSON.
+    /// Profile the operations of the step before training; print a table and write it to this JSON
+    /// file.
     #[arg(long, value_name = "FILE")]
     pub(crate) profile: Option<PathBuf>,
-    /// Replays over which --profile takes medians.
+    /// Replays per --profile measurement, up to 100000; times are medians.
     #[arg(
         long, value_name = "REPLAYS", default_value_t = 20, requires = "profile",
         value_parser = up_to::<usize>(100_000)
     )]
     pub(crate) profile_replays: usize,
-    /// Tokens of text to generate at the end; 0 for none.
+    /// Tokens of sample text to generate at the end, up to 16777216; 0 for none.
     #[arg(
         long, value_name = "TOKENS", default_value_t = 160,
         value_parser = up_to::<usize>(1 << 24)
     )]
     pub(crate) sample: usize,
-    /// What the generated text continues; by default the beginning of the data.
+    /// Prompt of the sample text [default: the beginning of the data].
     #[arg(long, value_name = "TEXT")]
     pub(crate) prompt: Option<String>,
-    /// Randomness of the generated text; 0 takes the likeliest token.
+    /// Sampling temperature of the sample text, at least 0; 0 takes the most likely token.
     #[arg(long, default_value_t = 0.6)]
     pub(crate) temperature: f32,
 }
 
 impl OutputArguments {
-    /// The files that a run writes, with what each begins with.
+    /// Returns the files that a run writes, with the text that each begins with.
     pub(crate) fn files(&self) -> Vec<Output<'_>> {
         let kinds = [
             ("the report", &self.report, r#"{"device":"#),

@@ -1,25 +1,25 @@
-//! The arguments that say in which numbers a run computes.
+//! The arguments for data types.
 
 use clap::{Args, ValueEnum};
 use retrograph_finetune::{Dtype, Precision, Quantization};
 
 #[derive(Debug, Args)]
 pub(crate) struct PrecisionArguments {
-    /// The type of the factors of all products, and of frozen matrices: f32 or bf16. Sums,
-    /// activations, norms, trained weights and the optimizer are f32 in any case.
+    /// Data type of matrix-product inputs and of frozen weight matrices: f32 or bf16. Accumulators,
+    /// activations, norms, trained weights and the optimizer are always f32.
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     dtype: Dtype,
-    /// Keep the frozen weights of the decoder's linear layers in fewer bits; with LoRA.
+    /// Quantize the frozen weights of the linear layers. Not with --mode full.
     #[arg(long, value_name = "TYPE", value_enum)]
     quantize: Option<QuantizeArgument>,
-    /// Quantize the scales of the quantized weights in turn.
+    /// Also quantize the scales, to 8 bits.
     #[arg(long, requires = "quantize")]
     double_quant: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum QuantizeArgument {
-    /// 4-bit NormalFloat in blocks of 64, as bitsandbytes has it.
+    /// 4-bit NormalFloat in blocks of 64 weights, as in bitsandbytes.
     Nf4,
 }
 

@@ -1,53 +1,54 @@
-//! The arguments of optimizer, schedule and batches.
+//! The arguments for optimizer, schedule and batches.
 
 use clap::Args;
 use retrograph_finetune::OptimizerConfig;
 
 #[derive(Debug, Args)]
 pub(crate) struct TrainingArguments {
-    /// Train up to this step [default: 250, or as far as the schedule of a resumed run].
+    /// Number of training steps, including those before a --resume [default: 250, or the end of
+    /// the resumed schedule].
     #[arg(long)]
     pub(crate) steps: Option<u32>,
-    /// The step at which the schedule ends [default: --steps].
+    /// Step at which the learning-rate schedule ends, at least 1 [default: --steps].
     #[arg(long, value_name = "STEPS")]
     pub(crate) schedule_steps: Option<u32>,
-    /// Steps of linear warm-up [default: a tenth of the schedule].
+    /// Steps of linear learning-rate warm-up [default: a tenth of --schedule-steps].
     #[arg(long, value_name = "STEPS")]
     pub(crate) warmup: Option<u32>,
-    /// Sequences per step.
+    /// Sequences per step, at least 1.
     #[arg(long, default_value_t = 4)]
     pub(crate) batch: usize,
-    /// Tokens per sequence.
+    /// Tokens per sequence, at least 1.
     #[arg(long, default_value_t = 64)]
     pub(crate) seq: usize,
-    /// Learning rate at the end of the warm-up [default: 1e-2 for tiny, else 1e-4].
+    /// Peak learning rate, at least 0 [default: 1e-2 for --preset tiny, else 1e-4].
     #[arg(long)]
     pub(crate) lr: Option<f64>,
-    /// Learning rate at the end of the schedule [default: a tenth of --lr].
+    /// Learning rate at the end of the cosine schedule, 0 to --lr [default: a tenth of --lr].
     #[arg(long)]
     pub(crate) min_lr: Option<f64>,
-    /// Decoupled decay of matrices [default: 0.01].
+    /// AdamW's decoupled weight decay of matrices, at least 0 [default: 0.01].
     #[arg(long)]
     pub(crate) weight_decay: Option<f32>,
-    /// Decay of AdamW's first moment [default: 0.9].
+    /// AdamW's beta1, at least 0 and below 1 [default: 0.9].
     #[arg(long, value_name = "DECAY")]
     pub(crate) beta1: Option<f64>,
-    /// Decay of AdamW's second moment [default: 0.999].
+    /// AdamW's beta2, at least 0 and below 1 [default: 0.999].
     #[arg(long, value_name = "DECAY")]
     pub(crate) beta2: Option<f64>,
-    /// Added to the root of AdamW's second moment [default: 1e-8].
+    /// AdamW's epsilon, above 0 [default: 1e-8].
     #[arg(long, value_name = "EPSILON")]
     pub(crate) eps: Option<f32>,
-    /// The largest norm of all gradients together [default: 1].
+    /// Maximum global gradient norm, above 0; larger gradients are scaled down [default: 1].
     #[arg(long)]
     pub(crate) clip: Option<f32>,
-    /// Seed of weights, batches and generated text.
+    /// Seed of initial weights, batches, dropout and sample text.
     #[arg(long, default_value_t = 42)]
     pub(crate) seed: u64,
 }
 
 impl TrainingArguments {
-    /// The optimizer with what was given on the command line, and the rest from `defaults`.
+    /// Returns the optimizer of the command line, with `defaults` for the rest.
     pub(crate) fn given(&self, defaults: &OptimizerConfig) -> OptimizerConfig {
         OptimizerConfig {
             peak_lr: self.lr.unwrap_or(defaults.peak_lr),

@@ -1,4 +1,4 @@
-//! `adapter_config.json`: what of PEFT's options is written, and which ones can be read.
+//! `adapter_config.json`: the options of PEFT that are written and read.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{AdapterError, NORMS};
 use crate::config::{LoraConfig, LoraTargets, Projection};
 
-/// Options that change nothing about the trained weights and how they are used.
+/// Options that affect neither the trained weights nor their use. They are ignored.
 const HARMLESS: [&str; 13] = [
     "arrow_config",
     "auto_mapping",
@@ -23,7 +23,7 @@ const HARMLESS: [&str; 13] = [
     "qalora_group_size",
     "revision",
 ];
-/// Options that are read below.
+/// Options that are read.
 const READ: [&str; 10] = [
     "bias",
     "init_lora_weights",
@@ -41,7 +41,7 @@ const READ: [&str; 10] = [
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct AdapterConfig {
     pub(super) lora: LoraConfig,
-    /// Where the base model is from.
+    /// The directory or the hub name of the base model.
     pub(super) base: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl AdapterConfig {
     pub(super) fn to_json(&self) -> Value {
         let LoraConfig { rank, alpha, targets, rslora, norms, dropout } = self.lora;
         let modules: Vec<&str> = targets.iter().map(Projection::module).collect();
-        // PEFT declares an integer, and takes what is not one.
+        // PEFT declares an integer, but accepts a fraction.
         let whole = alpha.fract() == 0.0 && alpha.abs() < 1e9;
         let alpha = if whole { json!(alpha as i64) } else { json!(alpha) };
         json!({
@@ -85,7 +85,7 @@ impl AdapterConfig {
             let kept = ["gaussian", "orthogonal", "eva"];
             value.is_null() || value.is_boolean() || kept.iter().any(|name| value == name)
         };
-        let rule = "an initialisation that changes the base weights is not supported";
+        let rule = "initializations that change the base weights are not supported";
         options.require("init_lora_weights", start, rule)?;
         options.require_defaults()?;
         let base = options.get("base_model_name_or_path").as_str().map(str::to_owned);
@@ -117,7 +117,7 @@ impl Options<'_> {
         if holds(self.get(key)) { Ok(()) } else { Err(self.refuse(key, rule)) }
     }
 
-    /// Whatever else is asked for is not supported, unless it asks for nothing.
+    /// Fails if any other option has an effect. Null, false and empty values have none.
     fn require_defaults(&self) -> Result<(), AdapterError> {
         for (key, value) in self.map {
             let known = HARMLESS.contains(&key.as_str()) || READ.contains(&key.as_str());
@@ -147,7 +147,7 @@ impl Options<'_> {
             value => value.as_f64().map(|dropout| dropout as f32),
         };
         let dropout = dropout.filter(|dropout| (0.0..1.0).contains(dropout));
-        let rule = "it must be a number from 0 up to 1, without 1";
+        let rule = "it must be a number of at least 0 and below 1";
         let dropout = dropout.ok_or_else(|| self.refuse("lora_dropout", rule))?;
         let flag = |value: &Value| value.is_null() || value.is_boolean();
         self.require("use_rslora", flag, "it must be true or false")?;
@@ -161,15 +161,15 @@ impl Options<'_> {
         })
     }
 
-    /// A list of names as `q_proj` or `self_attn.q_proj`, or all linear layers.
+    /// Parses a list of names such as `q_proj` or `self_attn.q_proj`, or `all-linear`.
     fn targets(&self) -> Result<LoraTargets, AdapterError> {
         let key = "target_modules";
         let value = self.get(key);
         if *value == "all-linear" {
             return Ok(LoraTargets::ALL);
         }
-        let rule = "a list of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj is \
-                    supported, of the same ones in each layer";
+        let rule = "only a list of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and \
+                    down_proj is supported, the same for every layer";
         let target = |name: &Value| {
             let name = name.as_str()?;
             Projection::ALL.into_iter().find(|one| one.module() == name || one.path() == name)
@@ -179,7 +179,7 @@ impl Options<'_> {
         targets.ok_or_else(|| self.refuse(key, rule))
     }
 
-    /// Whether both norms of each layer are saved; nothing else can be.
+    /// Returns whether both norms of each layer are saved. No other module is supported.
     fn norms(&self) -> Result<bool, AdapterError> {
         let mut names = match self.get("modules_to_save") {
             Value::Null => return Ok(false),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_peft_writes_beside_is_accepted() {
+    fn other_options_of_peft_are_accepted() {
         let config = parse(|map| {
             map.insert("target_modules".into(), json!(["v_proj", "self_attn.q_proj"]));
             map.insert("lora_dropout".into(), json!(0.05));

@@ -1,4 +1,4 @@
-//! What can be wrong with an adapter, or with the model that it is merged into.
+//! Errors of adapters and merges.
 
 use std::path::{Path, PathBuf};
 
@@ -24,10 +24,10 @@ pub enum AdapterError {
         /// Why.
         source: std::io::Error,
     },
-    /// A weight that is to be merged is infinite or not a number.
+    /// A weight of a merge is infinite or NaN.
     #[error(
-        "element {index} of `{name}` in `{}` is {value}; weights must be finite: fetch or train \
-         them again",
+        "element {index} of `{name}` in `{}` is {value}; weights must be finite; download or \
+         train them again",
         path.display()
     )]
     NotFinite {
@@ -40,10 +40,10 @@ pub enum AdapterError {
         /// What it is.
         value: f32,
     },
-    /// A merged weight is larger than its type can express.
+    /// A merged weight exceeds the range of its dtype.
     #[error(
-        "element {index} of `{name}` in `{}` would be {value} after the merge, which {dtype} \
-         cannot express; store the base model in a wider type",
+        "element {index} of `{name}` in `{}` would be {value} after the merge, beyond the \
+         range of {dtype}; store the base model in a wider dtype",
         path.display()
     )]
     Overflow {
@@ -53,21 +53,21 @@ pub enum AdapterError {
         name: String,
         /// Which element.
         index: usize,
-        /// What it would be.
+        /// Its value after the merge.
         value: f64,
-        /// The type in which the base model stores the tensor.
+        /// The dtype of the tensor in the base model.
         dtype: String,
     },
-    /// A file cannot be written. What was in its place before is still there.
-    #[error("`{}` cannot be written: {source}; nothing was replaced", path.display())]
+    /// A file cannot be written. The previous file is unchanged.
+    #[error("`{}` cannot be written: {source}; the previous files are unchanged", path.display())]
     Write {
         /// The file.
         path: PathBuf,
         /// Why.
         source: std::io::Error,
     },
-    /// A file is truncated or something else.
-    #[error("`{}` cannot be used: {why}; fetch or write it again", path.display())]
+    /// A file is truncated or has another format.
+    #[error("`{}` cannot be used: {why}; download or write it again", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -88,7 +88,7 @@ pub enum AdapterError {
     },
     /// A tensor is missing.
     #[error(
-        "`{}` has no tensor `{name}`; it belongs to another model, or to other options",
+        "`{}` has no tensor `{name}`; it belongs to another model or has other LoRA options",
         path.display()
     )]
     MissingTensor {
@@ -97,20 +97,20 @@ pub enum AdapterError {
         /// The tensor.
         name: String,
     },
-    /// There is a tensor for which the model, or the configuration of the adapter, has no place.
+    /// A tensor belongs neither to the model nor to the configuration of the adapter.
     #[error("`{}` has a tensor `{name}`, but {why}", path.display())]
     UnexpectedTensor {
         /// The file.
         path: PathBuf,
         /// The tensor.
         name: String,
-        /// Why there is no place for it.
+        /// Why it is not expected.
         why: &'static str,
     },
-    /// A tensor has another shape than the model or the rank says.
+    /// The shape of a tensor contradicts the model or the rank.
     #[error(
-        "`{name}` in `{}` has the shape {found:?}, and {expected:?} belongs there; the adapter is \
-         of another model, or of another rank than it says",
+        "`{name}` in `{}` has the shape {found:?} instead of {expected:?}; the adapter belongs to \
+         another model, or its configuration has the wrong rank",
         path.display()
     )]
     Shape {
@@ -120,26 +120,29 @@ pub enum AdapterError {
         name: String,
         /// Its shape.
         found: Vec<usize>,
-        /// The shape that fits.
+        /// The expected shape.
         expected: Vec<usize>,
     },
-    /// A tensor has elements of a type that is not supported.
-    #[error("`{name}` in `{}` is of type {found}; F32, BF16 and F16 are supported", path.display())]
+    /// The dtype of a tensor is not supported.
+    #[error(
+        "`{name}` in `{}` has the dtype {found}; F32, BF16 and F16 are supported",
+        path.display()
+    )]
     Type {
         /// The file.
         path: PathBuf,
         /// The tensor.
         name: String,
-        /// Its type.
+        /// Its dtype.
         found: String,
     },
     /// The caller stopped a merge.
     #[error("the merge was stopped, and nothing was written")]
     Stopped,
-    /// The adapter is of other options than the run.
+    /// The LoRA options of the adapter and of the run differ.
     #[error(
-        "the adapter is {saved}, and the run is {asked}; leave out the LoRA options, which come \
-         from the adapter"
+        "the adapter has {saved}, and the run has {asked}; leave out the LoRA options of the run, \
+         which come from the adapter"
     )]
     Options {
         /// Those of the adapter.
@@ -147,10 +150,10 @@ pub enum AdapterError {
         /// Those of the run.
         asked: String,
     },
-    /// The run trains all weights, so that there is no adapter.
-    #[error("all weights are trained, so there is no adapter to write; train by LoRA")]
+    /// The run trains all weights, so there is no adapter.
+    #[error("all weights are trained, so there is no adapter to write; train with LoRA")]
     NotLora,
-    /// A trained value is infinite or not a number.
+    /// A trained value is infinite or NaN.
     #[error(
         "`{name}` has the value {value}, so no adapter was written; try a smaller learning rate or \
          a longer warm-up"
@@ -161,15 +164,15 @@ pub enum AdapterError {
         /// Its first value that is not finite.
         value: f32,
     },
-    /// Something else is where the result would go.
+    /// The output directory holds other files.
     #[error(
-        "`{}` holds `{entry}`, which is not to be replaced; give another directory",
+        "`{}` holds `{entry}`, which is not replaced; give an empty directory or a new one",
         path.display()
     )]
     Occupied {
         /// The directory.
         path: PathBuf,
-        /// The first entry that is in the way.
+        /// The first entry that would be lost.
         entry: String,
     },
 }

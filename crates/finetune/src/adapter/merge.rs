@@ -1,8 +1,8 @@
-//! Adding an adapter to the weights of its base model.
+//! Merging an adapter into the weights of its base model.
 //!
 //! Each updated matrix becomes `W + scale · B · A`, computed in f64 in a fixed order and rounded
-//! once, to the type in which `W` is stored. All other tensors keep their bytes, shards their
-//! names, and files beside the weights are copied.
+//! once to the dtype of `W`. All other tensors keep their bytes, and shards keep their names. Files
+//! other than weights are copied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,34 +18,34 @@ use crate::new_directory::NewDirectory;
 use crate::tensor_file::{self, Entry, TensorFile, encode};
 use crate::weight_file::decode;
 
-/// Weights in one file.
+/// The weights of a model in one file.
 const SINGLE: &str = "model.safetensors";
-/// The list of the files in which weights are.
+/// The index of the weight files of a sharded model.
 const INDEX: &str = "model.safetensors.index.json";
-/// Weights in other formats, which would be those before the merge.
+/// Extensions of weights in other formats. They are not copied: they lack the adapter.
 const OTHER_WEIGHTS: [&str; 9] =
     ["bin", "ckpt", "gguf", "h5", "msgpack", "onnx", "pt", "pth", "safetensors"];
 
-/// What a merge did.
+/// The result of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merged {
-    /// Matrices that an update was added to.
+    /// Matrices with an update.
     pub updated: usize,
-    /// Norms that were replaced.
+    /// Replaced norms.
     pub replaced: usize,
     /// Tensors of the model.
     pub tensors: usize,
-    /// Files of weights.
+    /// Weight files.
     pub files: usize,
 }
 
-/// Writes the model in the directory `model`, with `adapter` added to it, to the directory `out`,
-/// which must be empty or not be there. It appears when it is complete. `stop` ends the merge
-/// before the next tensor.
+/// Merges `adapter` into the model in the directory `model`, and writes the result to the directory
+/// `out`, which must be empty or not exist. `out` appears when it is complete. Setting `stop` ends
+/// the merge before the next tensor.
 ///
 /// # Errors
-/// An [`AdapterError`] with the file and the tensor that does not fit, or
-/// [`AdapterError::Stopped`]; then there is nothing at `out`.
+/// An [`AdapterError`] with the file and the tensor, or [`AdapterError::Stopped`]. `out` is then
+/// unchanged.
 pub fn merge(
     model: &Path,
     adapter: &mut Adapter,
@@ -69,7 +69,7 @@ pub fn merge(
     Ok(Merged { updated, replaced, tensors, files: names.len() })
 }
 
-/// The names of the files with the weights of a model, each once.
+/// Returns the names of the weight files of a model, each once.
 fn weight_files(model: &Path) -> Result<Vec<String>, AdapterError> {
     if model.join(SINGLE).is_file() {
         return Ok(vec![SINGLE.to_owned()]);
@@ -84,18 +84,21 @@ fn weight_files(model: &Path) -> Result<Vec<String>, AdapterError> {
     let mut names = BTreeSet::new();
     for name in map.values() {
         let name = name.as_str().unwrap_or_default();
-        // A name that leads out of the directory would be written there, too.
+        // A name with folders would be written outside of the output directory, too.
         if Path::new(name).file_name() != Some(name.as_ref()) {
-            return Err(AdapterError::damaged(&path, format!("`{name}` is no file beside it")));
+            return Err(AdapterError::damaged(
+                &path,
+                format!("`{name}` is not a file in the same directory"),
+            ));
         }
         names.insert(name.to_owned());
     }
     Ok(names.into_iter().collect())
 }
 
-/// What the adapter changes, by the names that tensors have in the base model.
+/// The changes of an adapter, by tensor names of the base model.
 struct Changes {
-    /// The modules of the updated weights.
+    /// The module of each updated weight.
     updates: BTreeMap<String, String>,
     norms: BTreeSet<String>,
 }
@@ -110,8 +113,8 @@ impl Changes {
         }
     }
 
-    /// Finds every tensor that is to be changed, with the shape that fits, before any is; returns
-    /// how many tensors there are.
+    /// Checks that every changed tensor exists and has a shape that fits. Returns the number of
+    /// tensors of the model.
     fn require(
         &self,
         adapter: &Adapter,
@@ -148,7 +151,7 @@ impl Changes {
     }
 }
 
-/// Writes one file of weights with the changes that concern it.
+/// Writes one weight file with its changes.
 fn write_merged(
     file: &TensorFile,
     path: &Path,
@@ -160,14 +163,14 @@ fn write_merged(
         Ok(Entry { dtype: info.dtype, shape: info.shape.clone(), name })
     };
     let entries = file.names().into_iter().map(entry).collect::<Result<Vec<_>, _>>()?;
-    let notes = file.notes();
+    let metadata = file.file_metadata();
     let data = &mut |index: usize| -> Result<Vec<u8>, AdapterError> {
         let Entry { name, dtype, shape } = &entries[index];
         if stop.load(Ordering::Relaxed) {
             return Err(AdapterError::Stopped);
         }
         let bytes = file.bytes(name)?;
-        // Types that are not known here, such as those of integers, have no such values.
+        // `decode` knows every dtype that can be infinite or NaN.
         let base = decode(*dtype, &bytes).unwrap_or_default();
         require_finite((file.path(), name), &base)?;
         if changes.norms.contains(name) {
@@ -182,17 +185,17 @@ fn write_merged(
         let sum = Sum { base: &base, a: &a, b: &b, width: shape[1], rank: lora.rank };
         encode_finite(file.path(), &entries[index], sum.rows(lora.exact_scale()))
     };
-    tensor_file::write(path, notes, &entries, data)
+    tensor_file::write(path, metadata, &entries, data)
 }
 
-/// Encodes the values of a tensor in its type, which must be able to express all of them.
+/// Encodes the values of a tensor in its dtype. Fails if one overflows.
 fn encode_finite(
     path: &Path,
     Entry { name, dtype, .. }: &Entry,
     values: Vec<f64>,
 ) -> Result<Vec<u8>, AdapterError> {
     let bytes = encode(*dtype, values.iter().copied());
-    let rounded = decode(*dtype, &bytes).expect("types were checked before anything was written");
+    let rounded = decode(*dtype, &bytes).expect("dtypes were checked before anything was written");
     let Some(index) = rounded.iter().position(|value| !value.is_finite()) else { return Ok(bytes) };
     let (path, name, value) = (path.to_owned(), name.clone(), values[index]);
     Err(AdapterError::Overflow { path, name, index, value, dtype: dtype.to_string() })
@@ -224,7 +227,7 @@ impl Sum<'_> {
     }
 }
 
-/// Copies what is no weight: configuration, tokenizer, licence, and the list of files.
+/// Copies all files that are not weights: configuration, tokenizer, licence, and the index.
 fn copy_others(model: &Path, new: &Path) -> Result<(), AdapterError> {
     let failed = |path: PathBuf| |source| AdapterError::Read { path, source };
     for entry in std::fs::read_dir(model).map_err(failed(model.to_owned()))? {
@@ -234,7 +237,7 @@ fn copy_others(model: &Path, new: &Path) -> Result<(), AdapterError> {
         if extension.is_some_and(|extension| OTHER_WEIGHTS.contains(&extension)) {
             continue;
         }
-        // A list of files that are not there would mislead.
+        // The index of a model in one file is stale.
         if name == INDEX && model.join(SINGLE).is_file() {
             continue;
         }

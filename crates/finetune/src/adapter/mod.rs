@@ -1,17 +1,16 @@
-//! Adapters as PEFT writes and reads them: what LoRA trained, apart from its base model.
+//! LoRA adapters in PEFT format: the trained matrices without the base model.
 //!
-//! An adapter is a directory with `adapter_config.json` and `adapter_model.safetensors`. A matrix
-//! is named as in our [inventory](crate::parameters), behind `base_model.model.`:
+//! An adapter is a directory with `adapter_config.json` and `adapter_model.safetensors`. Names of
+//! matrices are those of the [inventory](crate::parameters) with the prefix `base_model.model.`:
 //! `base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight` has the shape
-//! `[rank, inputs]`, `lora_B` has `[outputs, rank]`, both in f32. Trained norms are what PEFT calls
-//! `modules_to_save`: they are stored whole, behind the same prefix.
+//! `[rank, inputs]`, and `lora_B` has `[outputs, rank]`, both in f32. Trained norms are stored
+//! whole, with the same prefix; PEFT lists them in `modules_to_save`.
 //!
-//! [`write_adapter`] replaces an adapter at once or not at all. [`Adapter::open`] reads one, and
-//! refuses what it cannot reproduce by the name of the option. [`merge`] adds an adapter to the
+//! [`write_adapter`] replaces an adapter at once or not at all. [`Adapter::open`] reads one and
+//! fails with the name of an option that is not supported. [`merge`] merges an adapter into the
 //! weights of its base model.
 //!
-//! Absent on purpose: DoRA, ranks that differ between layers, and formats of older releases that
-//! are not safetensors.
+//! DoRA and ranks that differ between layers are not supported.
 
 mod config;
 mod error;
@@ -24,11 +23,11 @@ pub use merge::{Merged, merge};
 pub use read::Adapter;
 pub use write::{AdapterOutput, write_adapter};
 
-/// The file that says what the adapter is.
+/// The configuration of an adapter.
 const CONFIG: &str = "adapter_config.json";
-/// The file with its matrices.
+/// The matrices of an adapter.
 const WEIGHTS: &str = "adapter_model.safetensors";
-/// What PEFT puts before the name that a parameter has in the base model.
+/// The prefix of PEFT before the name of a parameter in the base model.
 const PREFIX: &str = "base_model.model.";
-/// The norms of a layer, as they are trained beside low-rank updates.
+/// The norms of a layer, which can be trained with LoRA.
 const NORMS: [&str; 2] = ["input_layernorm", "post_attention_layernorm"];

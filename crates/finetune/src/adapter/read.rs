@@ -1,4 +1,4 @@
-//! Reading an adapter: everything is checked before the first value is used.
+//! Reading an adapter. Everything is checked before the first value is used.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::json_file::read_json;
 use crate::parameters::Parameter;
 use crate::tensor_file::TensorFile;
 
-/// An adapter on disk. Its matrices are read when they are asked for.
+/// An adapter on disk. Matrices are read on request.
 #[derive(Debug)]
 pub struct Adapter {
     path: PathBuf,
@@ -19,11 +19,11 @@ pub struct Adapter {
 }
 
 impl Adapter {
-    /// Opens the adapter in `folder`. Its options are known to be supported afterwards, and its
-    /// matrices to come in pairs of its rank on its target modules.
+    /// Opens the adapter in `folder`. Checks that its options are supported, and that its matrices
+    /// are pairs of its rank on its target modules.
     ///
     /// # Errors
-    /// An [`AdapterError`] that names the file and what is wrong with it.
+    /// An [`AdapterError`] with the file and the reason.
     pub fn open(folder: &Path) -> Result<Self, AdapterError> {
         let path = folder.join(CONFIG);
         let text =
@@ -40,17 +40,17 @@ impl Adapter {
         &self.path
     }
 
-    /// Rank, scale, targets, and whether norms were trained.
+    /// Rank, scale, targets, and whether norms are trained.
     pub fn lora(&self) -> LoraConfig {
         self.config.lora
     }
 
-    /// Where the base model is from, if the adapter says so.
+    /// The directory or the hub name of the base model, if the adapter has it.
     pub fn base(&self) -> Option<&str> {
         self.config.base.as_deref()
     }
 
-    /// Checks that a run of `lora` could have written the adapter.
+    /// Checks that the adapter has the options `lora`.
     ///
     /// # Errors
     /// [`AdapterError::Options`] with both.
@@ -62,10 +62,10 @@ impl Adapter {
         Err(AdapterError::Options { saved, asked })
     }
 
-    /// Checks that exactly the trained ones of `parameters` are stored, with the same shapes.
+    /// Checks that exactly the trainable `parameters` are stored, with the same shapes.
     ///
     /// # Errors
-    /// An [`AdapterError`] with the first tensor that is missing, left over or different.
+    /// An [`AdapterError`] with the first tensor that is missing, unexpected or different.
     pub fn require<'a>(
         &self,
         parameters: impl IntoIterator<Item = &'a Parameter>,
@@ -78,38 +78,38 @@ impl Adapter {
         }
         match left.pop_first() {
             None => Ok(()),
-            Some(name) => Err(self.unexpected(name, "the model has no place for it")),
+            Some(name) => Err(self.unexpected(name, "the model has no such parameter")),
         }
     }
 
-    /// The values of a trained parameter.
+    /// Reads the values of a trained parameter.
     ///
     /// # Errors
-    /// [`AdapterError::MissingTensor`] where they are those of the base model, or when the file
-    /// cannot be read.
+    /// [`AdapterError::MissingTensor`] for a parameter of the base model, or if the file cannot be
+    /// read.
     pub fn values(&mut self, parameter: &Parameter) -> Result<Vec<f32>, AdapterError> {
         self.stored(&parameter.name)
     }
 
-    /// The values of the tensor that is called `name` without the prefix.
+    /// Reads the tensor `name`, a name without the prefix.
     pub(super) fn stored(&mut self, name: &str) -> Result<Vec<f32>, AdapterError> {
         self.file.values(&format!("{PREFIX}{name}"))
     }
 
-    /// The same, all of them finite.
+    /// Reads the tensor `name` and checks that all values are finite.
     pub(super) fn finite(&mut self, name: &str) -> Result<Vec<f32>, AdapterError> {
         let values = self.stored(name)?;
         require_finite((self.file.path(), &format!("{PREFIX}{name}")), &values)?;
         Ok(values)
     }
 
-    /// The shape of the tensor that is called `name` without the prefix.
+    /// The shape of the tensor `name`, a name without the prefix.
     pub(super) fn shape(&self, name: &str) -> Result<&[usize], AdapterError> {
         Ok(&self.file.info(&format!("{PREFIX}{name}"))?.shape)
     }
 
-    /// The modules with a low-rank update, as `model.layers.0.self_attn.q_proj`, and the norms that
-    /// are stored whole.
+    /// Returns the modules with an update, such as `model.layers.0.self_attn.q_proj`, and the
+    /// names of the norms.
     pub(super) fn modules(&self) -> (Vec<String>, Vec<String>) {
         let names = self.file.names();
         let names = names.iter().filter_map(|name| name.strip_prefix(PREFIX));
@@ -118,12 +118,15 @@ impl Adapter {
         (updates.map(str::to_owned).collect(), norms.map(str::to_owned).collect())
     }
 
-    /// Every tensor has a name that the configuration allows; matrices have their rank and partner.
+    /// Checks that the configuration allows every tensor, and that matrices come in pairs of its
+    /// rank.
     fn check(&self) -> Result<(), AdapterError> {
         let lora = self.lora();
         for name in self.file.names() {
             let Some(inner) = name.strip_prefix(PREFIX) else {
-                return Err(self.unexpected(name, "its name does not begin as PEFT's do"));
+                return Err(
+                    self.unexpected(name, "its name does not begin with `base_model.model.`")
+                );
             };
             let module = inner.strip_suffix(".weight").unwrap_or(inner);
             let (module, partner) = match module.rsplit_once('.') {
@@ -134,13 +137,13 @@ impl Adapter {
             let last = module.rsplit('.').next().unwrap_or(module);
             let Some(partner) = partner else {
                 if !(lora.norms && NORMS.contains(&last)) {
-                    return Err(self.unexpected(name, "it is no module of `modules_to_save`"));
+                    return Err(self.unexpected(name, "its module is not in `modules_to_save`"));
                 }
                 continue;
             };
             let target = Projection::ALL.into_iter().find(|one| one.module() == last);
             if !target.is_some_and(|target| lora.targets.has(target)) {
-                return Err(self.unexpected(name, "its module is none of `target_modules`"));
+                return Err(self.unexpected(name, "its module is not in `target_modules`"));
             }
             self.file.info(&format!("{PREFIX}{module}.{partner}.weight"))?;
             let shape = self.file.info(&name)?.shape.clone();
@@ -154,7 +157,7 @@ impl Adapter {
         }
         let (updates, _) = self.modules();
         if updates.is_empty() {
-            return Err(AdapterError::damaged(self.file.path(), "it holds no low-rank update"));
+            return Err(AdapterError::damaged(self.file.path(), "it has no LoRA matrix"));
         }
         Ok(())
     }
@@ -177,7 +180,7 @@ impl Adapter {
     }
 }
 
-/// Fails with the first of `values` that is not finite.
+/// Checks that all `values` are finite.
 pub(super) fn require_finite(
     (path, name): (&Path, &str),
     values: &[f32],

@@ -16,32 +16,31 @@ use crate::tensor_file::{self, Entry};
 /// Files that a new adapter may replace.
 const OURS: [&str; 2] = [CONFIG, WEIGHTS];
 
-/// Where an adapter goes.
+/// The destination of an adapter.
 #[derive(Clone, Copy, Debug)]
 pub struct AdapterOutput<'a> {
     /// The directory.
     pub folder: &'a Path,
-    /// Where the base model is from: a directory or a name on the hub.
+    /// The directory or the hub name of the base model.
     pub base: Option<&'a str>,
 }
 
 impl AdapterOutput<'_> {
-    /// Fails where something else than an adapter is in the directory, so that a run finds out
-    /// before it trains.
+    /// Checks that the directory holds nothing but an adapter. Call it before training.
     ///
     /// # Errors
-    /// [`AdapterError::Occupied`], or when it cannot be looked at.
+    /// [`AdapterError::Occupied`], or if the directory cannot be read.
     pub fn require_free(&self) -> Result<(), AdapterError> {
         require_free(self.folder, &OURS)
     }
 }
 
-/// Writes the trained `parameters` of a run of `lora`, whose values are those of `values`. An
-/// adapter that is there is replaced at once, when the new one is complete.
+/// Writes the trained `parameters` of a LoRA run, with `values` for each. An existing adapter is
+/// replaced at once, when the new one is complete.
 ///
 /// # Errors
-/// [`AdapterError::Occupied`], [`AdapterError::Write`] or [`AdapterError::TrainedNotFinite`], or
-/// what `values` fails with. What was there before is then still there.
+/// [`AdapterError::Occupied`], [`AdapterError::Write`], [`AdapterError::TrainedNotFinite`], or the
+/// error of `values`. An existing adapter is then unchanged.
 pub fn write_adapter(
     output: AdapterOutput<'_>,
     lora: LoraConfig,

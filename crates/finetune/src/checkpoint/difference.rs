@@ -1,10 +1,10 @@
-//! What differs between two values of one type, in words.
+//! The fields in which two values of one type differ, as text.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// The fields in which `left` and `right` differ, with the values of each side: `{hidden: 16}`.
-/// Values without fields are written whole.
+/// Returns the fields in which `left` and `right` differ, with the values of each side, such as
+/// `{hidden: 16}`. Values without fields are written whole.
 pub(super) fn of(left: &impl Serialize, right: &impl Serialize) -> (String, String) {
     let value = |side: Result<Value, _>| side.unwrap_or_default();
     let (left, right) = (value(serde_json::to_value(left)), value(serde_json::to_value(right)));
@@ -36,7 +36,7 @@ fn collect(name: &str, sides: (&Value, &Value), fields: &mut Vec<(String, String
     fields.push((format!("{label}{}", words(sides.0)), format!("{label}{}", words(sides.1))));
 }
 
-/// A value without quotes; of a variant with fields, its name.
+/// Returns a value without quotes. A variant with fields is written as its name.
 fn words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! A directory of checkpoints and its pointer to the newest.
+//! A directory of checkpoints, and the file `latest` that names the newest.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -12,11 +12,11 @@ use crate::parameters::Parameter;
 
 /// The file that names the newest checkpoint.
 const LATEST: &str = "latest";
-/// What unfinished files are called that are to become `latest`.
+/// Prefix of temporary files that become `latest`.
 const UNFINISHED_LATEST: &str = ".latest-";
-/// The file that a run keeps locked. The operating system ends the lock with the process.
+/// The file that a run keeps locked. The lock ends with the process.
 const LOCK: &str = ".lock";
-/// How many checkpoints are kept: the newest, and one to return to.
+/// Checkpoints that are kept: the newest, and an older one to return to.
 const KEPT: usize = 2;
 
 /// A directory that holds the checkpoints of one run.
@@ -30,11 +30,11 @@ pub struct CheckpointDirectory {
 pub struct DirectoryLock(#[expect(dead_code, reason = "an open file holds the lock")] File);
 
 impl CheckpointDirectory {
-    /// Takes a directory, which is made when it does not exist.
+    /// Takes a directory, and creates it if it does not exist.
     ///
     /// # Errors
-    /// [`Error::NotADirectory`] when something else has its name, [`Error::WriteCheckpoint`] when
-    /// it cannot be made.
+    /// [`Error::NotADirectory`] if `path` is a file, [`Error::WriteCheckpoint`] if the directory
+    /// cannot be created.
     pub fn create(path: &Path) -> Result<Self> {
         let directory = Self::at(path);
         directory.require_directory()?;
@@ -42,7 +42,7 @@ impl CheckpointDirectory {
         Ok(directory)
     }
 
-    /// Takes a directory as it is; one that does not exist holds no checkpoint.
+    /// Takes a directory without creating it. One that does not exist holds no checkpoint.
     pub fn at(path: &Path) -> Self {
         Self { path: PathBuf::from(path) }
     }
@@ -52,12 +52,12 @@ impl CheckpointDirectory {
         &self.path
     }
 
-    /// Locks the directory, so that two runs do not write to it. A killed run leaves no lock. File
-    /// systems without locks are used without one.
+    /// Locks the directory, so that only one run writes to it. A killed run leaves no lock. On file
+    /// systems without locks, this does nothing.
     ///
     /// # Errors
-    /// [`Error::CheckpointsInUse`] while another run holds the lock, [`Error::WriteCheckpoint`]
-    /// when the directory cannot be written to.
+    /// [`Error::CheckpointsInUse`] while another run holds the lock, [`Error::WriteCheckpoint`] if
+    /// the directory is not writable.
     pub fn lock(&self) -> Result<DirectoryLock> {
         let path = self.path.join(LOCK);
         let open = File::options().write(true).create(true).truncate(false).open(&path);
@@ -73,11 +73,11 @@ impl CheckpointDirectory {
         }
     }
 
-    /// The newest checkpoint's file, if there is one.
+    /// Returns the file of the newest checkpoint, if there is one.
     ///
     /// # Errors
-    /// [`Error::ReadCheckpoint`] when the pointer is there but not readable, and
-    /// [`Error::CheckpointDamaged`] when it names something outside the directory.
+    /// [`Error::ReadCheckpoint`] if `latest` exists but cannot be read, and
+    /// [`Error::CheckpointDamaged`] if it does not name a checkpoint.
     pub fn latest(&self) -> Result<Option<PathBuf>> {
         let pointer = self.path.join(LATEST);
         let name = match std::fs::read_to_string(&pointer) {
@@ -87,14 +87,14 @@ impl CheckpointDirectory {
         };
         let name = name.trim_end();
         if step_of(name).is_none() {
-            let why = format!("it names `{name}`, which is not a checkpoint's file name");
+            let why = format!("it names `{name}`, which is not the file name of a checkpoint");
             return Err(Error::CheckpointDamaged { path: pointer, why });
         }
         Ok(Some(self.path.join(name)))
     }
 
-    /// Fails when the directory holds a checkpoint or a file that is named like one, so that a new
-    /// run does not mix with another.
+    /// Checks that the directory holds neither a checkpoint nor a file with the name of one, so
+    /// that a new run does not mix with another.
     ///
     /// # Errors
     /// [`Error::CheckpointExists`], and those of [`CheckpointDirectory::latest`].
@@ -107,7 +107,7 @@ impl CheckpointDirectory {
         }
     }
 
-    /// Fails when the directory holds no checkpoint and no file that is named like one.
+    /// Checks that the directory holds a checkpoint or a file with the name of one.
     ///
     /// # Errors
     /// [`Error::NoCheckpoint`], and those of [`CheckpointDirectory::latest`].
@@ -120,10 +120,10 @@ impl CheckpointDirectory {
     }
 
     /// Opens and verifies the checkpoint that `latest` names. Without `latest`, opens the newest
-    /// file that is a whole checkpoint.
+    /// file that is a complete checkpoint.
     ///
     /// # Errors
-    /// [`Error::NoCheckpoint`] when there is none, and those of [`Checkpoint::open`].
+    /// [`Error::NoCheckpoint`] if there is none, and the errors of [`Checkpoint::open`].
     pub fn open_latest(&self) -> Result<Checkpoint> {
         self.require_directory()?;
         if let Some(path) = self.latest()? {
@@ -139,12 +139,12 @@ impl CheckpointDirectory {
         Err(newest.unwrap_or_else(|| Error::NoCheckpoint { path: self.path.clone() }))
     }
 
-    /// Writes a checkpoint, makes it the newest, and removes all but the last two of its run, with
-    /// what a run that was killed left unfinished. Files of other runs stay.
+    /// Writes a checkpoint and makes it the newest. Removes all but the last two of its run, and
+    /// temporary files of killed runs. Files of other runs stay.
     ///
     /// # Errors
-    /// [`Error::WriteCheckpoint`], [`Error::StateNotFinite`], or what `state` fails with; `latest`
-    /// then still names the checkpoint that it named before.
+    /// [`Error::WriteCheckpoint`], [`Error::StateNotFinite`], or the error of `state`. `latest`
+    /// then still names the previous checkpoint.
     pub fn save(
         &self,
         header: &Header,
@@ -165,12 +165,12 @@ impl CheckpointDirectory {
     }
 
     /// Points `latest` to the newest checkpoint of the run of `header` that was written before
-    /// `step`, and returns its path. Without one `latest` stays as it is.
+    /// `step`, and returns its path. If there is none, `latest` is unchanged.
     ///
     /// A step after such a checkpoint had a finite loss, so its weights are good.
     ///
     /// # Errors
-    /// [`Error::WriteCheckpoint`] when `latest` cannot be written.
+    /// [`Error::WriteCheckpoint`] if `latest` cannot be written.
     pub fn return_before(&self, step: u32, header: &Header) -> Result<Option<PathBuf>> {
         let earlier = self.files().into_iter().filter(|(of, _)| *of < step);
         let mut ours = earlier.filter(|(_, path)| is_of_run(path, header));
@@ -207,20 +207,21 @@ impl CheckpointDirectory {
         persist(temporary, &self.path.join(LATEST))
     }
 
-    /// Gives a file another name that is at `path` and that the run of `header` did not write.
+    /// Renames the file at `path`, unless the run of `header` wrote it.
     fn set_aside(&self, path: &Path, header: &Header) -> std::io::Result<()> {
         if !path.exists() || is_of_run(path, header) {
             return Ok(());
         }
         let name = |number: u32| path.with_extension(format!("safetensors.old-{number}"));
         let free = (1..).map(name).find(|place| !place.exists());
-        let free = free.expect("some number is not taken");
-        tracing::warn!(path = %free.display(), "a file that the run did not write is set aside");
+        let free = free.expect("some number is free");
+        tracing::warn!(path = %free.display(), "renamed a checkpoint of another run");
         std::fs::rename(path, free)
     }
 
-    /// Removes old checkpoints of the run of `newest`, and unfinished files, of which there is none
-    /// while nothing is being written. A file that cannot be removed is left: it does no harm.
+    /// Removes old checkpoints of the run of `newest`, and temporary files. The run holds the lock
+    /// and writes nothing now, so all temporary files are those of killed runs. A file that cannot
+    /// be removed stays: it does no harm.
     fn prune(&self, newest: &Header) {
         let Ok(entries) = std::fs::read_dir(&self.path) else { return };
         let unfinished = entries.flatten().filter(|entry| {
@@ -234,12 +235,12 @@ impl CheckpointDirectory {
         let ours = older.map(|(_, path)| path).filter(|path| is_of_run(path, newest));
         for path in unfinished.chain(ours.skip(KEPT - 1)) {
             if let Err(error) = std::fs::remove_file(&path) {
-                tracing::warn!(path = %path.display(), %error, "a file that is not needed stays");
+                tracing::warn!(path = %path.display(), %error, "cannot remove an old checkpoint");
             }
         }
     }
 
-    /// The files that are named like checkpoints, and their steps; the newest first.
+    /// Returns the files with names of checkpoints, and their steps, the newest first.
     fn files(&self) -> Vec<(u32, PathBuf)> {
         let Ok(entries) = std::fs::read_dir(&self.path) else { return Vec::new() };
         let step =
@@ -250,7 +251,7 @@ impl CheckpointDirectory {
     }
 }
 
-/// Whether the run of `header` wrote the checkpoint at `path`, before or after that header.
+/// Returns whether the run of `header` wrote the checkpoint at `path`.
 fn is_of_run(path: &Path, header: &Header) -> bool {
     read_header(path).is_ok_and(|found| found.is_of_run_of(header))
 }
@@ -259,7 +260,7 @@ fn file_name(step: u32) -> String {
     format!("step-{step:08}.safetensors")
 }
 
-/// The step in the name of a checkpoint file.
+/// Returns the step in the name of a checkpoint file.
 fn step_of(name: &str) -> Option<u32> {
     name.strip_prefix("step-")?.strip_suffix(".safetensors")?.parse().ok()
 }

@@ -12,14 +12,14 @@ use crate::model::StepOptions;
 pub(super) const METADATA_KEY: &str = "retrograph";
 /// The version of the format that is written, and the only one that is read.
 pub(super) const FORMAT_VERSION: u32 = 1;
-/// What stands in place of the digest while the digest is computed.
+/// The digest in the header while the digest is computed.
 pub(super) const DIGEST_PLACEHOLDER: &str =
     "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// What a checkpoint says about the run that it belongs to.
+/// The run of a checkpoint, as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// Version of the format.
+    /// Version of the file format.
     pub format: u32,
     /// Version of the generator of initial weights.
     pub init: u32,
@@ -27,29 +27,29 @@ pub struct Header {
     pub config: TrainingConfig,
     /// The step that comes next, counted from 0: the number of steps done.
     pub next_step: u32,
-    /// [`ModelDirectory::digest`](crate::hub::ModelDirectory::digest) of the model whose frozen
-    /// weights the run uses; `None` where the seed gives them.
+    /// [`ModelDirectory::digest`](crate::hub::ModelDirectory::digest) of the base model; `None` if
+    /// its weights come from the seed.
     #[serde(default)]
     pub base: Option<String>,
-    /// Sequences that are computed together, where that is not the whole batch.
+    /// Sequences of a micro-batch; `None` for the whole batch.
     #[serde(default)]
     pub micro_batch: Option<usize>,
-    /// Micro-batches that were computed side by side, asked for or not; 1 where none were.
+    /// Micro-batches that ran concurrently, by request or by default; 1 for none.
     #[serde(default = "whole")]
     pub interleave: usize,
     /// The fingerprint of the data.
     pub text: String,
     /// The loss of each step done.
     pub losses: Vec<f32>,
-    /// What was measured on held-out data.
+    /// The losses on held-out data.
     #[serde(default)]
     pub held_out: Vec<HeldOutLoss>,
-    /// SHA-256 of the file with 64 zeros in place of this.
+    /// SHA-256 of the file with 64 zeros in place of this digest.
     pub digest: String,
 }
 
 impl Header {
-    /// The header of a run after `losses.len()` steps.
+    /// Returns the header of a run after `losses.len()` steps.
     pub fn new(config: TrainingConfig, text: &str, losses: Vec<f32>) -> Self {
         Self {
             format: FORMAT_VERSION,
@@ -66,8 +66,8 @@ impl Header {
         }
     }
 
-    /// Whether both headers are of one run: same configuration and data, and equal losses as far as
-    /// both have them.
+    /// Returns whether both headers belong to one run: same configuration and data, and equal
+    /// losses in all steps that both have.
     pub(super) fn is_of_run_of(&self, other: &Self) -> bool {
         let fixed = |header: &Self| Self {
             next_step: 0,
@@ -81,13 +81,12 @@ impl Header {
         fixed(self) == fixed(other) && losses.into_iter().all(equal)
     }
 
-    /// Checks that the checkpoint belongs to a run of `config` over data with the fingerprint
-    /// `text`.
+    /// Checks that the checkpoint belongs to a run of `config` on data with the fingerprint `text`.
     ///
     /// The optimizer is not compared: a resumed run continues with that of the checkpoint.
     ///
     /// # Errors
-    /// [`Error::CheckpointMismatch`] with the first thing that differs.
+    /// [`Error::CheckpointMismatch`] with the first field that differs.
     pub fn require(&self, config: &TrainingConfig, text: &str) -> Result<()> {
         let here = &self.config;
         compare("generator of initial weights", &self.init, &crate::init::INIT_VERSION)?;
@@ -100,21 +99,22 @@ impl Header {
         compare("data (SHA-256)", &self.text.as_str(), &text)
     }
 
-    /// Checks that the frozen weights are those of the run: of `base`, or of the seed.
+    /// Checks that the frozen weights of the run come from `base`, or from the seed if `base` is
+    /// `None`.
     ///
     /// # Errors
-    /// [`Error::CheckpointMismatch`] when they are not.
+    /// [`Error::CheckpointMismatch`] if they do not.
     pub fn require_base(&self, base: Option<&ModelDirectory>) -> Result<()> {
         let digest = base.map(ModelDirectory::digest).transpose()?.map(str::to_owned);
         compare("base model (SHA-256)", &self.base, &digest)
     }
 
-    /// Checks that a step of `config` that is described as `asked` divides batches as those of the
-    /// run were: otherwise the bits would differ.
+    /// Checks that a step of `config` with the options `asked` has the micro-batches of the run.
+    /// Other micro-batches give other bits.
     ///
     /// # Errors
-    /// [`Error::CheckpointMismatch`] when it does not, [`Error::InvalidConfig`] when it cannot
-    /// divide them so.
+    /// [`Error::CheckpointMismatch`] if they differ, [`Error::InvalidConfig`] if the batch cannot
+    /// be divided so.
     pub fn require_division(&self, asked: &StepOptions, config: &TrainingConfig) -> Result<()> {
         compare("micro-batch", &self.micro_batch, &asked.micro_batch)?;
         compare("interleave", &self.interleave, &asked.division(config)?.interleaved())
@@ -123,13 +123,13 @@ impl Header {
     /// Checks that the optimizer of the checkpoint is `asked`.
     ///
     /// # Errors
-    /// [`Error::CheckpointMismatch`] when it is not.
+    /// [`Error::CheckpointMismatch`] if it is not.
     pub fn require_optimizer(&self, asked: &OptimizerConfig) -> Result<()> {
         compare("optimizer", &self.config.optimizer, asked)
     }
 }
 
-/// The parts of a batch that is not divided.
+/// The number of concurrent micro-batches in a header without that field.
 fn whole() -> usize {
     1
 }
@@ -145,13 +145,13 @@ fn compare<T: PartialEq + Serialize>(what: &'static str, saved: &T, asked: &T) -
 /// The loss on held-out data during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeldOutLoss {
-    /// Steps that were done.
+    /// Completed steps.
     pub steps: u32,
-    /// The mean cross-entropy of the tokens that were predicted, in nats. JSON has no NaN and no
-    /// infinity; both are written as `null`, and `null` is read as NaN.
+    /// The mean cross-entropy of the predicted tokens, in nats. In JSON, NaN and infinity are
+    /// written as `null`, which is read as NaN.
     #[serde(deserialize_with = "nan_of_null")]
     pub loss: f32,
-    /// How many tokens were predicted.
+    /// Predicted tokens.
     pub tokens: usize,
 }
 
@@ -159,7 +159,7 @@ fn nan_of_null<'de, D: serde::Deserializer<'de>>(value: D) -> Result<f32, D::Err
     Ok(Option::deserialize(value)?.unwrap_or(f32::NAN))
 }
 
-/// Where `digest` stands in the head of a file, behind its key.
+/// Returns the offset of `digest`, after its key, in the head of a file.
 pub(super) fn find_digest(head: &[u8], digest: &str) -> Option<usize> {
     // The header is JSON inside a JSON string, so its quotes are escaped.
     let key = format!(r#"\"digest\":\"{digest}"#);

@@ -1,19 +1,19 @@
 //! Checkpoints: one file per checkpoint, replaced atomically, verified before anything is used.
 //!
-//! A checkpoint is a [safetensors] file with the trainable parameters and both moments of each, and
-//! a JSON header in the file's metadata: configuration, next step, fingerprint of the data, losses
-//! so far, and a SHA-256 digest of the whole file. Frozen weights are not stored: the seed gives
-//! them again, and the header says by which version of the generator; or a model directory has
-//! them, and the header says its digest.
+//! A checkpoint is a [safetensors] file with the trained parameters and both moments of each. The
+//! metadata of the file has a JSON [`Header`]: configuration, next step, fingerprint of the data,
+//! losses so far, and a SHA-256 digest of the whole file. Frozen weights are not stored. They come
+//! from the seed or from a model directory; the header has the version of the generator and the
+//! digest of the model.
 //!
 //! A directory holds `step-<n>.safetensors` files and `latest`, a file that names the newest. Both
-//! are written to a temporary file in the same directory, synchronized and renamed, in that order:
-//! whatever interrupts the writing, `latest` names a complete file.
+//! are written to a temporary file in the same directory, synchronized and renamed, in that order.
+//! `latest` therefore always names a complete file.
 //!
 //! One run writes to a directory at a time and keeps `.lock` locked. The last two of its
 //! checkpoints are kept; files of other runs are never removed. A file of another run with the name
 //! of a new checkpoint is renamed to `….safetensors.old-1`. If a loss is not finite, `latest`
-//! returns to the newest checkpoint after which a loss was finite.
+//! returns to the newest checkpoint that was followed by a finite loss.
 //!
 //! [safetensors]: https://github.com/huggingface/safetensors
 
@@ -26,6 +26,7 @@ mod write;
 
 pub use directory::{CheckpointDirectory, DirectoryLock};
 pub use header::{Header, HeldOutLoss};
+pub(crate) use part::state_order;
 pub use part::{StatePart, StateReader};
 pub use read::Checkpoint;
 pub use write::write_checkpoint;

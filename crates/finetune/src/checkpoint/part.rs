@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 
-/// The parts of the state that are stored for each trainable parameter.
+/// A tensor of the training state of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StatePart {
     /// The parameter itself.
@@ -17,7 +17,7 @@ impl StatePart {
     /// Every part, in the order of the file.
     pub const ALL: [Self; 3] = [Self::Parameter, Self::First, Self::Second];
 
-    /// The name of the tensor that stores this part of the parameter `name`.
+    /// Returns the name of the tensor with this part of the parameter `name`.
     pub fn tensor_name(self, name: &str) -> String {
         match self {
             Self::Parameter => name.to_owned(),
@@ -27,16 +27,16 @@ impl StatePart {
     }
 }
 
-/// Where the state comes from when a checkpoint is written.
+/// A source of training state.
 pub trait StateReader {
-    /// The elements of one part of the state of the trainable parameter `index`.
+    /// Reads a part of the state of the trained parameter `index`.
     ///
     /// # Errors
-    /// Whatever keeps it from being read, for example a lost device.
+    /// If the state cannot be read, for example because the device is lost.
     fn read(&mut self, index: usize, part: StatePart) -> Result<Vec<f32>>;
 }
 
-/// The tensors in the order of the file.
-pub(super) fn state_order(parameters: usize) -> impl Iterator<Item = (usize, StatePart)> {
+/// Returns the tensors of `parameters` trained parameters, in the order of the file.
+pub(crate) fn state_order(parameters: usize) -> impl Iterator<Item = (usize, StatePart)> {
     (0..parameters).flat_map(|index| StatePart::ALL.map(|part| (index, part)))
 }

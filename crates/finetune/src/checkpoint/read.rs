@@ -1,4 +1,4 @@
-//! Reading a checkpoint file: everything is checked before the first value is used.
+//! Reading a checkpoint file. Everything is checked before the first value is used.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::parameters::Parameter;
 use crate::weight_file::{HeadError, read_head};
 
-/// A checkpoint file that was found whole.
+/// A checkpoint file, verified by its digest.
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
@@ -29,15 +29,15 @@ impl Checkpoint {
     /// Opens a file and verifies format, length and digest.
     ///
     /// # Errors
-    /// [`Error::ReadCheckpoint`] when it cannot be read, [`Error::CheckpointDamaged`] when it is
-    /// truncated, altered or not a checkpoint at all.
+    /// [`Error::ReadCheckpoint`] if it cannot be read, [`Error::CheckpointDamaged`] if it is
+    /// truncated, altered or not a checkpoint.
     pub fn open(path: &Path) -> Result<Self> {
         let failed = |source| Error::ReadCheckpoint { path: PathBuf::from(path), source };
         let damaged = |why: &str| damaged(path, why);
         let Head { mut file, length, bytes: head, header, metadata } = open_head(path)?;
         let expected = head.len() as u64 + metadata.data_len() as u64;
         if length != expected {
-            return Err(damaged(&format!("it has {length} bytes where {expected} belong")));
+            return Err(damaged(&format!("it has {length} bytes instead of {expected}")));
         }
         let digest = digest_of(&head, &header.digest, &mut file).map_err(failed)?;
         if digest.as_deref() != Some(header.digest.as_str()) {
@@ -47,7 +47,7 @@ impl Checkpoint {
         Ok(Self { path: PathBuf::from(path), file, header, metadata, data_start })
     }
 
-    /// What the checkpoint says about its run.
+    /// The header.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -60,7 +60,7 @@ impl Checkpoint {
     /// Checks that exactly the state of `parameters` is stored, with the same shapes.
     ///
     /// # Errors
-    /// [`Error::CheckpointDamaged`] with the first tensor that is missing, left over or different.
+    /// [`Error::CheckpointDamaged`] with the first tensor that is missing, unexpected or different.
     pub fn require(&self, parameters: &[&Parameter]) -> Result<()> {
         let tensors = self.metadata.tensors();
         for (index, part) in state_order(parameters.len()) {
@@ -77,7 +77,7 @@ impl Checkpoint {
         }
         let expected = parameters.len() * StatePart::ALL.len();
         if tensors.len() != expected {
-            let why = format!("it holds {} tensors where {expected} belong", tensors.len());
+            let why = format!("it has {} tensors instead of {expected}", tensors.len());
             return Err(damaged(&self.path, &why));
         }
         Ok(())
@@ -88,10 +88,10 @@ impl Checkpoint {
         self.metadata.info(name).is_some()
     }
 
-    /// The elements of one stored tensor.
+    /// Reads the tensor `name`.
     ///
     /// # Errors
-    /// [`Error::CheckpointDamaged`] when there is no such tensor, [`Error::ReadCheckpoint`] when
+    /// [`Error::CheckpointDamaged`] if there is no such tensor, [`Error::ReadCheckpoint`] if
     /// reading fails.
     pub fn tensor(&mut self, name: &str) -> Result<Vec<f32>> {
         let Some(info) = self.metadata.info(name) else {
@@ -128,7 +128,7 @@ fn open_head(path: &Path) -> Result<Head> {
     Ok(Head { file, length, bytes, header, metadata })
 }
 
-/// What the checkpoint at `path` says about its run. The tensors are not verified.
+/// Reads the header of the checkpoint at `path`. The tensors are not verified.
 pub(super) fn read_header(path: &Path) -> Result<Header> {
     Ok(open_head(path)?.header)
 }
@@ -140,25 +140,24 @@ fn damaged(path: &Path, why: &str) -> Error {
 fn parse_head(head: &[u8]) -> Result<(Header, Metadata), String> {
     let metadata: Metadata = serde_json::from_slice(&head[8..])
         .map_err(|error| format!("its header is not that of a safetensors file: {error}"))?;
-    contiguous(&metadata).ok_or("its tensors do not lie one behind the other")?;
-    let header = metadata
-        .metadata()
-        .as_ref()
-        .and_then(|entries| entries.get(METADATA_KEY))
-        .ok_or("it is a safetensors file of another program")?;
+    contiguous(&metadata).ok_or("its tensors are not contiguous")?;
+    let header =
+        metadata.metadata().as_ref().and_then(|entries| entries.get(METADATA_KEY)).ok_or(
+            "it is a safetensors file of another program, without the header of a checkpoint",
+        )?;
     let header: Header = serde_json::from_str(header)
-        .map_err(|error| format!("its description of the run is not readable: {error}"))?;
+        .map_err(|error| format!("its checkpoint header is not readable: {error}"))?;
     header.config.validate().map_err(|error| error.to_string())?;
     if header.format != FORMAT_VERSION {
         return Err(format!("its format is version {}, not {FORMAT_VERSION}", header.format));
     }
     if header.next_step as usize != header.losses.len() {
-        return Err("its number of steps and of losses differ".to_owned());
+        return Err("its numbers of steps and losses differ".to_owned());
     }
     Ok((header, metadata))
 }
 
-/// `Some` when each tensor has as many bytes as its shape says and starts where the last one ends.
+/// Returns `Some` if each tensor has the bytes of its shape and starts at the end of the last one.
 fn contiguous(metadata: &Metadata) -> Option<()> {
     let mut place = 0;
     for name in metadata.offset_keys() {
@@ -174,8 +173,8 @@ fn contiguous(metadata: &Metadata) -> Option<()> {
     Some(())
 }
 
-/// The digest of the file with the placeholder in place of the stored digest, or `None` when the
-/// stored digest is not where it belongs.
+/// Computes the digest of the file with the placeholder in place of the stored digest. Returns
+/// `None` if the stored digest is not in its place.
 fn digest_of(
     head: &[u8],
     stored: &str,

@@ -15,7 +15,7 @@ use crate::error::{Error, Kept, Result};
 use crate::parameters::Parameter;
 use crate::tensor_file::{self, Entry};
 
-/// What files are called that are to become checkpoints.
+/// Prefix of temporary files that become checkpoints.
 pub(super) const UNFINISHED: &str = ".checkpoint-";
 
 /// Writes a checkpoint of `parameters` to `path`, which is replaced only once the file is complete.
@@ -38,7 +38,7 @@ pub fn write_checkpoint(
     finish(temporary, digest, path).map_err(failed)
 }
 
-/// Writes everything but the digest, and says where it belongs and what it is.
+/// Writes everything but the digest. Returns the offset and the value of the digest.
 fn write_body(
     file: &mut File,
     path: &Path,
@@ -59,7 +59,7 @@ fn write_body(
     }
     output.file.flush().map_err(&failed)?;
     let place = find_digest(&head, DIGEST_PLACEHOLDER)
-        .ok_or_else(|| failed(std::io::Error::other("the header has no place for a digest")))?;
+        .ok_or_else(|| failed(std::io::Error::other("the header has no digest")))?;
     Ok((place, hex(&output.hash.finalize())))
 }
 
@@ -67,7 +67,7 @@ fn unwritable(path: &Path) -> impl Fn(std::io::Error) -> Error {
     move |source| Error::WriteCheckpoint { path: PathBuf::from(path), source, kept: Kept::Nothing }
 }
 
-/// Puts the digest in its place, synchronizes the file and gives it its name.
+/// Writes the digest, synchronizes the file and renames it to `path`.
 fn finish(
     mut temporary: tempfile::NamedTempFile,
     (place, digest): (usize, String),
@@ -78,7 +78,7 @@ fn finish(
     persist(temporary, path)
 }
 
-/// Synchronizes a temporary file, renames it to `path` and synchronizes the folder.
+/// Synchronizes a temporary file, renames it to `path`, and synchronizes the folder.
 pub(super) fn persist(temporary: tempfile::NamedTempFile, path: &Path) -> std::io::Result<()> {
     temporary.as_file().sync_all()?;
     temporary.persist(path).map_err(|error| error.error)?;
@@ -86,7 +86,7 @@ pub(super) fn persist(temporary: tempfile::NamedTempFile, path: &Path) -> std::i
     File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// The length, the JSON and the padding before the first tensor.
+/// Returns the bytes before the first tensor: length, JSON and padding.
 fn file_head(header: &Header, parameters: &[&Parameter]) -> Vec<u8> {
     let mut header = header.clone();
     header.digest = DIGEST_PLACEHOLDER.to_owned();

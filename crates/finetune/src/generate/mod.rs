@@ -28,7 +28,6 @@
 //! A generator has one text at a time, without beam search.
 
 mod cache;
-mod lane;
 mod plan;
 mod request;
 mod ring;
@@ -36,10 +35,9 @@ mod sizes;
 mod stops;
 mod text;
 mod tokens;
-mod trained;
-mod verify;
+mod workload;
 
-use retrograph_runtime::{BuildOptions, Context, ModuleCache, Report, Stream};
+use retrograph_runtime::{BuildOptions, Context, ModuleCache, Policy, Report, Stream, WarmModules};
 
 pub use plan::{GenerationNeed, GenerationPlan};
 pub use request::{Request, Sampling};
@@ -49,8 +47,12 @@ pub use tokens::Tokens;
 
 use crate::config::{Dtype, InferenceConfig};
 use crate::error::Result;
-use lane::Lane;
+use crate::programs::Programs;
+use crate::state::{ModelState, RotaryTables};
+use crate::verify::Verified;
 use ring::Ring;
+use sizes::Sizes;
+use workload::GenerationWorkload;
 
 /// Options of a generator. Only the dtype of the KV cache changes the text.
 #[derive(Clone, Copy, Debug)]
@@ -85,15 +87,39 @@ pub struct Generator {
     config: InferenceConfig,
     capacity: usize,
     cache_dtype: Dtype,
-    lane: Lane,
-    shadow: Option<Lane>,
+    programs: Verified<2, GenerationWorkload>,
     ring: Ring,
     stream: Stream,
     cache: ModuleCache,
-    verified: u64,
 }
 
 impl Generator {
+    /// Returns a generator over `state`, whose kernels are in the modules.
+    pub(crate) fn new(
+        (stream, modules, cache): (&Stream, &WarmModules, &ModuleCache),
+        config: &InferenceConfig,
+        state: ModelState,
+        options: GeneratorOptions,
+    ) -> Result<Self> {
+        let GeneratorOptions { max_length: capacity, build, verify, .. } = options;
+        let cache_dtype = options.cache_dtype(config);
+        let rotary = RotaryTables::new(stream, &config.model, capacity)?;
+        let programs = |state, build| {
+            let sizes = Sizes::new(config, capacity, cache_dtype)?;
+            let buckets = sizes.buckets();
+            let workload = GenerationWorkload::new(stream, (config, sizes), state, rotary.clone())?;
+            Ok::<_, crate::Error>(Programs::new(workload, modules, buckets, build))
+        };
+        // With verification, a read of memory that the step has not written must show.
+        let build = BuildOptions { nan_transients: build.nan_transients || verify, ..build };
+        let eager = BuildOptions { policy: Policy::Eager, ..build };
+        let eager = verify.then(|| programs(state.clone(), eager)).transpose()?;
+        let programs = Verified::new(programs(state, build)?, eager);
+        let (config, ring) = (*config, Ring::new(stream.context())?);
+        let (stream, cache) = (stream.clone(), cache.clone());
+        Ok(Self { config, capacity, cache_dtype, programs, ring, stream, cache })
+    }
+
     /// The configuration.
     pub fn config(&self) -> &InferenceConfig {
         &self.config
@@ -116,17 +142,17 @@ impl Generator {
 
     /// The report of the program of the last step; `None` before the first step.
     pub fn report(&self) -> Option<&Report> {
-        self.lane.report()
+        self.programs.tested().report()
     }
 
     /// Returns the device bytes of KV cache, programs and buffers, without the parameters.
     pub fn bytes(&self) -> usize {
-        self.lane.bytes() + self.shadow.as_ref().map_or(0, Lane::bytes)
+        self.programs.each().map(|one| one.workload().bytes() + one.cached_bytes()).sum()
     }
 
     /// Steps that had the same bits as an eager step.
     pub fn verified_steps(&self) -> u64 {
-        self.verified
+        self.programs.steps()
     }
 
     /// How often a step needed a kernel that was not warm.
@@ -139,17 +165,6 @@ impl Generator {
     /// # Errors
     /// If the device fails.
     pub fn logits(&self) -> Result<Vec<f32>> {
-        self.lane.logits(&self.stream)
-    }
-
-    /// Runs `step`, and with verification the eager step, and compares both.
-    fn both(&mut self, step: lane::Step<'_>) -> Result<()> {
-        self.lane.run(&self.stream, step)?;
-        if let Some(shadow) = &mut self.shadow {
-            shadow.run(&self.stream, step)?;
-            verify::require_equal(&self.stream, (&self.lane, shadow), step.positions())?;
-            self.verified += 1;
-        }
-        Ok(())
+        self.programs.tested().workload().logits(&self.stream)
     }
 }

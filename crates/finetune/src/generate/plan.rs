@@ -1,19 +1,15 @@
 //! The start of a generator: describe, warm, check the memory, upload.
 
-use retrograph_runtime::{
-    BuildOptions, Context, DriverShare, ModuleCache, Policy, Requirements, Reuse, Stream,
-};
+use retrograph_runtime::{Context, DriverShare, ModuleCache, Policy, Requirements, Reuse, Stream};
 
-use super::lane::{Lane, Site};
-use super::ring::Ring;
 use super::sizes::Sizes;
 use super::{Generator, GeneratorOptions};
 use crate::config::InferenceConfig;
 use crate::error::{Error, Reduce, Result};
 use crate::hub::ModelDirectory;
 use crate::model::GenerationPass;
-use crate::state::{ModelState, RotaryTables, Source, load_state, pooled_bytes, trained};
-use crate::trainer::Stage;
+use crate::stage::Stage;
+use crate::state::{ModelState, Source, load_state, pooled_bytes, trained};
 
 /// The device bytes of a generator, by purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,20 +154,7 @@ impl GenerationPlan {
         self.memory().require(cache.context(), uploaded)?;
         let stream = Stream::new(cache.context())?;
         let state = self.state(&stream, source, on)?;
-        let Self { config, options, .. } = self;
-        let GeneratorOptions { max_length: capacity, build, verify, .. } = options;
-        let dtype = options.cache_dtype(&config);
-        let rotary = RotaryTables::new(&stream, &config.model, capacity)?;
-        let (modules, rotary) = (&modules, &rotary);
-        let site = Site { stream: &stream, modules, rotary, capacity, cache: dtype };
-        // With verification, a read of memory that the step has not written must show.
-        let build = BuildOptions { nan_transients: build.nan_transients || verify, ..build };
-        let eager = BuildOptions { policy: Policy::Eager, ..build };
-        let shadow = verify.then(|| Lane::new(site, &config, state.clone(), eager)).transpose()?;
-        let lane = Lane::new(site, &config, state, build)?;
-        let (ring, cache) = (Ring::new(stream.context())?, cache.clone());
-        let (cache_dtype, verified) = (dtype, 0);
-        Ok(Generator { config, capacity, cache_dtype, lane, shadow, ring, stream, cache, verified })
+        Generator::new((&stream, &modules, cache), &self.config, state, self.options)
     }
 
     /// Uploads the parameters, without moments.

@@ -19,8 +19,8 @@ const MOST_SCORES: usize = 64 << 20;
 /// The sizes of programs.
 #[derive(Clone, Debug)]
 pub(super) struct Sizes {
-    pub(super) rows: Buckets,
-    pub(super) lengths: Buckets,
+    rows: Buckets,
+    lengths: Buckets,
     heads: usize,
     /// Positions in the KV cache.
     capacity: usize,
@@ -59,6 +59,21 @@ impl Sizes {
         let rows = Buckets::list(rows).map_err(shape)?;
         let lengths = Buckets::list(powers(SHORTEST, capacity).chain([capacity])).map_err(shape)?;
         Ok(Self { rows, lengths, heads: config.model.heads, capacity, dtype })
+    }
+
+    /// Returns the rows and the lengths.
+    pub(super) fn buckets(&self) -> [Buckets; 2] {
+        [self.rows.clone(), self.lengths.clone()]
+    }
+
+    /// Positions in the KV cache.
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// The dtype of the KV cache.
+    pub(super) fn dtype(&self) -> Dtype {
+        self.dtype
     }
 
     /// Returns how many of the `left` tokens of a prompt, from `position` on, the next prefill

@@ -2,8 +2,9 @@
 
 use retrograph_kernels::ops::SamplingParameters;
 
-use super::lane::Step;
 use super::request::{Request, Sampling};
+use super::sizes::Sizes;
+use super::workload::Step;
 use super::{Generator, ring};
 use crate::error::{Error, Result};
 
@@ -57,10 +58,7 @@ impl<'a> Tokens<'a> {
     fn start(generator: &'a mut Generator, request: &Request<'_>) -> Result<Self> {
         generator.ring.clear()?;
         let stream = &generator.stream;
-        generator.lane.clear(stream)?;
-        if let Some(shadow) = &mut generator.shadow {
-            shadow.clear(stream)?;
-        }
+        generator.programs.each().try_for_each(|one| one.workload().clear(stream))?;
         let prompt = request.prompt.len();
         let limit = request.max_tokens.min(generator.capacity - prompt);
         let mut tokens = Self {
@@ -84,10 +82,10 @@ impl<'a> Tokens<'a> {
     fn prefill(&mut self, prompt: &[u32]) -> Result<()> {
         let mut position = 0;
         while position < prompt.len() {
-            let piece = self.generator.lane.sizes().piece(position, prompt.len() - position);
+            let piece = self.sizes().piece(position, prompt.len() - position);
             let tokens = &prompt[position..position + piece];
             let sampling = self.words(position + piece);
-            self.generator.both(Step { tokens, position, sampling })?;
+            self.run(Step { tokens, position, sampling })?;
             position += piece;
         }
         self.send()
@@ -97,10 +95,20 @@ impl<'a> Tokens<'a> {
         self.sampling.words(position)
     }
 
+    fn sizes(&self) -> &Sizes {
+        self.generator.programs.tested().workload().sizes()
+    }
+
+    /// Enqueues a step.
+    fn run(&mut self, step: Step<'_>) -> Result<()> {
+        let Generator { programs, stream, .. } = &mut *self.generator;
+        programs.run(stream, step)
+    }
+
     /// Sends the token of the last step to the host.
     fn send(&mut self) -> Result<()> {
-        let Generator { ring, stream, lane, .. } = &mut *self.generator;
-        ring.push(stream, lane.sampled())?;
+        let Generator { ring, stream, programs, .. } = &mut *self.generator;
+        ring.push(stream, programs.tested().workload().sampled())?;
         self.enqueued += 1;
         Ok(())
     }
@@ -111,7 +119,7 @@ impl<'a> Tokens<'a> {
             // The step reads the token that the step before sampled.
             let position = self.prompt + self.enqueued - 1;
             let sampling = self.words(position + 1);
-            self.generator.both(Step { tokens: &[], position, sampling })?;
+            self.run(Step { tokens: &[], position, sampling })?;
             self.send()?;
         }
         Ok(())

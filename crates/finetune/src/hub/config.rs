@@ -1,7 +1,7 @@
-//! `config.json`: from Hugging Face's words to the model's dimensions and parts.
+//! `config.json` of Hugging Face: the dimensions and the parts of a model.
 //!
-//! What the passes do not compute is refused with the field that asks for it, so that no model is
-//! trained as if it were another. Defaults are those of the architecture's class in `transformers`.
+//! A field with an unsupported value is an error, so that no model is trained as if it were
+//! another. Defaults are those of the class of the architecture in `transformers`.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use super::error::HubError;
 use crate::config::{ModelConfig, RopeScaling};
 use crate::error::Result;
 
-/// Positions rotate by this base where nothing else is said.
+/// Default of `rope_theta`.
 const DEFAULT_THETA: f64 = 10_000.0;
 
-/// What is read of `config.json`.
+/// The fields of `config.json` that are read.
 #[derive(Debug, Deserialize)]
 struct Raw {
     model_type: String,
@@ -30,7 +30,7 @@ struct Raw {
     rms_norm_eps: f32,
     rope_theta: Option<f64>,
     rope_scaling: Option<Rope>,
-    /// Where newer versions of `transformers` put base and scaling together.
+    /// Base and scaling together, as newer versions of `transformers` write them.
     rope_parameters: Option<Rope>,
     #[serde(default)]
     tie_word_embeddings: bool,
@@ -60,7 +60,7 @@ fn default_act() -> String {
 #[derive(Debug, Deserialize)]
 struct Rope {
     rope_type: Option<String>,
-    /// The same, as older versions call it; some files have both.
+    /// The name of `rope_type` in older versions; some files have both.
     #[serde(rename = "type")]
     kind: Option<String>,
     rope_theta: Option<f64>,
@@ -70,7 +70,7 @@ struct Rope {
     original_max_position_embeddings: Option<f64>,
 }
 
-/// The model that `text`, the configuration at `path`, describes, and its number of positions.
+/// Parses `text`, the file `path`. Returns the model and its number of positions.
 pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(ModelConfig, Option<usize>)> {
     let raw: Raw = serde_json::from_slice(text).map_err(|error| HubError::json(path, error))?;
     supported(&raw).map_err(|(field, value, supported)| HubError::Unsupported {
@@ -106,7 +106,7 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(ModelConfig, Option<usi
     Ok((model, raw.max_position_embeddings))
 }
 
-/// Refuses what the passes do not compute: field, value, and what they do.
+/// Checks that every value is supported. The error is the field, its value, and the supported one.
 fn supported(raw: &Raw) -> Result<(), (&'static str, String, &'static str)> {
     let refuse =
         |field, value: &dyn ToString, supported| Err((field, value.to_string(), supported));

@@ -1,8 +1,8 @@
-//! What can be wrong with a model directory.
+//! Errors of model directories.
 
 use std::path::{Path, PathBuf};
 
-/// Why a model directory cannot be used.
+/// Why a model directory or a tokenizer cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HubError {
@@ -18,7 +18,7 @@ pub enum HubError {
         /// Why.
         source: std::io::Error,
     },
-    /// The elements of a tensor cannot be read.
+    /// A tensor cannot be read.
     #[error("the tensor `{tensor}` in `{}` cannot be read: {source}", path.display())]
     ReadTensor {
         /// The tensor.
@@ -28,16 +28,16 @@ pub enum HubError {
         /// Why.
         source: std::io::Error,
     },
-    /// A JSON file says something else than it must.
+    /// A JSON file has an unexpected value.
     #[error("`{}` cannot be used: {why}", path.display())]
     Json {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with the field or the place.
+        /// What is wrong, with the field or the position.
         why: String,
     },
-    /// The model has a part that the passes do not compute.
-    #[error("`{}`: {field} is {value}, which is not supported; {supported} is", path.display())]
+    /// The model needs a feature that is not supported.
+    #[error("`{}`: {field} is {value}, but only {supported} is supported", path.display())]
     Unsupported {
         /// The configuration.
         path: PathBuf,
@@ -45,10 +45,10 @@ pub enum HubError {
         field: &'static str,
         /// Its value.
         value: String,
-        /// What can be used.
+        /// The supported value.
         supported: &'static str,
     },
-    /// A weight file is truncated, altered or something else.
+    /// A weight file is truncated, altered or has another format.
     #[error("the weights `{}` are damaged: {why}; download the file again", path.display())]
     Damaged {
         /// The file.
@@ -56,20 +56,20 @@ pub enum HubError {
         /// What is wrong.
         why: String,
     },
-    /// A tensor that the index promises is not in the file that it names, or in none.
+    /// A tensor of the index is not in its file, or a tensor of the model is in no file.
     #[error("the tensor `{tensor}` is missing in `{}`; the model needs {needs}", path.display())]
     Missing {
         /// The tensor.
         tensor: String,
         /// The file or directory.
         path: PathBuf,
-        /// The shape it must have, or who names it.
+        /// The required shape, or the file that names it.
         needs: String,
     },
-    /// A tensor belongs to nothing in the model.
+    /// A tensor does not belong to the model.
     #[error(
-        "the tensor `{tensor}` in `{}` belongs to nothing in a model of this config.json; it may \
-         be of another architecture",
+        "the tensor `{tensor}` in `{}` does not belong to a model with this config.json; use the \
+         config.json of these weights",
         path.display()
     )]
     Extra {
@@ -79,7 +79,10 @@ pub enum HubError {
         path: PathBuf,
     },
     /// Two files hold the same tensor.
-    #[error("the tensor `{tensor}` is in `{}` and in `{}`", first.display(), second.display())]
+    #[error(
+        "the tensor `{tensor}` is in `{}` and in `{}`; remove one of the files",
+        first.display(), second.display()
+    )]
     Twice {
         /// The tensor.
         tensor: String,
@@ -88,21 +91,25 @@ pub enum HubError {
         /// The other.
         second: PathBuf,
     },
-    /// A tensor has another shape than the configuration says.
-    #[error("the tensor `{tensor}` in `{}` is {found:?}, not {expected:?}", path.display())]
+    /// The shape of a tensor contradicts the configuration.
+    #[error(
+        "the tensor `{tensor}` in `{}` has the shape {found:?} instead of {expected:?}; use the \
+         weights of this config.json",
+        path.display()
+    )]
     Shape {
         /// The tensor.
         tensor: String,
         /// The file.
         path: PathBuf,
-        /// Its dimensions.
+        /// Its shape.
         found: Vec<usize>,
-        /// Those that the configuration says.
+        /// The shape of the configuration.
         expected: Vec<usize>,
     },
-    /// A tensor has elements of a type that is not read.
+    /// The dtype of a tensor is not supported.
     #[error(
-        "the tensor `{tensor}` in `{}` has elements of type {found}; F32, F16 and BF16 are read",
+        "the tensor `{tensor}` in `{}` has the dtype {found}; F32, F16 and BF16 are supported",
         path.display()
     )]
     ElementType {
@@ -110,13 +117,13 @@ pub enum HubError {
         tensor: String,
         /// The file.
         path: PathBuf,
-        /// The type of its elements.
+        /// Its dtype.
         found: String,
     },
-    /// A directory was to have a tokenizer.
+    /// A tokenizer cannot be read.
     #[error(
-        "`{}` cannot be read: {source}; save the tokenizer beside the model, as save_pretrained of \
-         `transformers` does",
+        "`{}` cannot be read: {source}; save the tokenizer in the model directory, for example \
+         with `save_pretrained` of `transformers`",
         path.display()
     )]
     ReadTokenizer {
@@ -125,75 +132,76 @@ pub enum HubError {
         /// Why.
         source: std::io::Error,
     },
-    /// Without a tokenizer bytes are tokens, and the model does not know all of them.
+    /// Without a tokenizer each byte is a token, but the vocabulary is smaller than 256.
     #[error(
-        "there is no `{}`, and the model knows {vocab} tokens, which are too few for bytes; save \
-         the tokenizer beside the model",
+        "there is no `{}`, and the vocabulary of {vocab} tokens is too small for bytes as tokens; \
+         save the tokenizer in the model directory",
         path.display()
     )]
     NoTokenizer {
-        /// The file that is missing.
+        /// The missing file.
         path: PathBuf,
-        /// Tokens of the model.
+        /// Vocabulary size of the model.
         vocab: usize,
     },
-    /// The tokenizer belongs to a model with more tokens.
+    /// The tokenizer has more tokens than the model.
     #[error(
-        "`{}` has the token `{token}` with the number {id}, and the model of config.json knows the \
-         numbers below {vocab}: the files are of different models",
+        "`{}` has the token `{token}` with the id {id}, but config.json has a vocabulary of \
+         {vocab} tokens; use the tokenizer of this model",
         path.display()
     )]
     TokenBeyond {
         /// The tokenizer.
         path: PathBuf,
-        /// The token with the largest number.
+        /// The token with the largest id.
         token: String,
-        /// Its number.
+        /// Its id.
         id: u32,
-        /// Tokens of the model.
+        /// Vocabulary size of the model.
         vocab: usize,
     },
-    /// A text has no tokens.
-    #[error("the text cannot be divided into tokens: {why}")]
+    /// A text cannot be encoded.
+    #[error("the text cannot be encoded as tokens: {why}")]
     Encode {
         /// What is wrong with it.
         why: String,
     },
-    /// A long text has no place at which it can be encoded in pieces.
+    /// A long text cannot be encoded in pieces.
     #[error(
-        "the text cannot be encoded in pieces: the {limit} bytes from byte {position} on have no \
-         place at which it could be divided without changing its tokens; break long runs of \
-         characters into lines"
+        "the text cannot be encoded in pieces: the {limit} bytes from byte {position} cannot be \
+         split without changing their tokens; break long runs of characters into lines"
     )]
     NotDivisible {
-        /// The byte, counted from 0, from which on nothing was encoded.
+        /// The first byte that was not encoded, counted from 0.
         position: usize,
-        /// Bytes of the largest piece that was tried.
+        /// Bytes of the largest piece.
         limit: usize,
     },
-    /// Messages were to be written, and nothing says how.
+    /// Messages need a chat template, but the tokenizer has none.
     #[error(
-        "the tokenizer has no chat template, which messages need; give a model directory that has \
-         one in tokenizer_config.json or chat_template.jinja, or data of text or of \
-         prompt and completion"
+        "the tokenizer has no chat template, which messages need; give a model directory with one \
+         in tokenizer_config.json or chat_template.jinja, or data with `text` or with `prompt` and \
+         `completion`"
     )]
     NoChatTemplate,
-    /// The chat template refuses a conversation.
-    #[error("the chat template refuses the messages: {why}")]
+    /// The chat template fails on a conversation.
+    #[error("the chat template fails on the messages: {why}")]
     Chat {
-        /// What it says.
+        /// The error of the template.
         why: String,
     },
-    /// The chat template needs more than it may.
-    #[error("the chat template `{}` is beyond a limit: {limit}", path.display())]
+    /// The chat template exceeds a limit.
+    #[error("the chat template `{}` exceeds a limit: {limit}", path.display())]
     TemplateLimit {
-        /// The file that has it.
+        /// The file with the template.
         path: PathBuf,
-        /// Which limit.
+        /// The limit.
         limit: String,
     },
-    /// The sequences of the run are longer than the model's context.
-    #[error("{seq} tokens do not fit the context of the model, {positions} positions; use fewer")]
+    /// The sequences are longer than the context of the model.
+    #[error(
+        "{seq} tokens exceed the context of the model, {positions} positions; use fewer tokens"
+    )]
     TooLong {
         /// Tokens of a sequence.
         seq: usize,
@@ -226,10 +234,10 @@ impl HubError {
     }
 }
 
-/// Characters of a reason that a message repeats: libraries quote whole values of a file.
+/// Maximum length of a reason in characters: libraries quote whole values of a file.
 const REASON_CHARACTERS: usize = 2000;
 
-/// The beginning of a long reason.
+/// Truncates a long reason.
 fn shortened(mut why: String) -> String {
     if let Some((end, _)) = why.char_indices().nth(REASON_CHARACTERS) {
         why.truncate(end);

@@ -1,9 +1,9 @@
-//! A model directory as Hugging Face lays it out: `config.json` and safetensors files.
+//! A model directory in Hugging Face format: `config.json` and safetensors files.
 //!
 //! Opening reads the configuration and the headers of the weights, and compares every tensor with
-//! the inventory of the model: what is missing, left over, of another shape or of a type that is
-//! not read is an error that names it, before any device is involved. Elements are read when they
-//! are uploaded, and become what the precision of the run says.
+//! the inventory of the model. A tensor that is missing, unexpected, of another shape or of an
+//! unsupported dtype is an error, before any device is involved. Elements are read when they are
+//! uploaded, and converted to the precision of the run. Nothing is downloaded.
 //!
 //! ```no_run
 //! use retrograph_finetune::hub::ModelDirectory;
@@ -12,8 +12,6 @@
 //! println!("{:?}", model.config());
 //! # Ok::<(), retrograph_finetune::Error>(())
 //! ```
-//!
-//! Absent on purpose: downloading.
 
 mod config;
 mod error;
@@ -36,10 +34,9 @@ use crate::parameters::{Chunk, HEAD, inventory};
 use crate::tokenizer::{TOKENIZER_FILE, Tokenizer};
 use tensors::Tensors;
 
-/// A model on disk whose every tensor was found as the configuration says. Clones share the files.
+/// A model on disk, whose tensors match its configuration. Clones share the files.
 ///
-/// Elements are read when they are asked for. A file that became shorter meanwhile is an error that
-/// names the file and the tensor.
+/// Elements are read on request. If a file has become shorter, reading fails.
 #[derive(Clone, Debug)]
 pub struct ModelDirectory(Arc<Inner>);
 
@@ -73,21 +70,21 @@ impl ModelDirectory {
         &self.0.path
     }
 
-    /// The dimensions and parts of the model.
+    /// The dimensions and the parts of the model.
     pub fn config(&self) -> &ModelConfig {
         &self.0.config
     }
 
-    /// The longest sequence that the model knows, where its configuration says so.
+    /// The context length of the model, if its configuration has one.
     pub fn positions(&self) -> Option<usize> {
         self.0.positions
     }
 
-    /// The tokenizer beside the weights; bytes are tokens where there is none.
+    /// Opens the tokenizer in the directory. Without one, each byte is a token.
     ///
     /// # Errors
-    /// [`HubError`] when a file of the tokenizer cannot be used, or the model does not know all of
-    /// its tokens.
+    /// [`HubError`] if a file of the tokenizer cannot be used, or the vocabulary of the model is
+    /// too small for its tokens.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         let path = self.path();
         let there = path.join(TOKENIZER_FILE).exists();
@@ -96,10 +93,10 @@ impl ModelDirectory {
         Ok(tokenizer)
     }
 
-    /// Checks that the model has the dimensions and parts that are asked for.
+    /// Checks that the model has the dimensions and the parts of `asked`.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`] with both when it has others.
+    /// [`Error::InvalidConfig`] with both configurations.
     pub(crate) fn require_config(&self, asked: &ModelConfig) -> Result<()> {
         let found = self.config();
         if found == asked {
@@ -109,10 +106,10 @@ impl ModelDirectory {
         Err(Error::InvalidConfig { field: "model", value: format!("{asked:?}"), rule })
     }
 
-    /// Checks that a sequence of `seq` tokens fits into the model's context.
+    /// Checks that a sequence of `seq` tokens fits into the context of the model.
     ///
     /// # Errors
-    /// [`HubError::TooLong`] when it does not.
+    /// [`HubError::TooLong`] if it does not.
     pub fn require_seq(&self, seq: usize) -> Result<()> {
         match self.0.positions {
             Some(positions) if seq > positions => Err(HubError::TooLong { seq, positions }.into()),
@@ -120,21 +117,21 @@ impl ModelDirectory {
         }
     }
 
-    /// Every stored tensor by name, also those that the model does not need.
+    /// Every stored tensor by name, with those that the model does not need.
     pub fn tensors(&self) -> impl Iterator<Item = (&str, &StoredTensor)> {
         self.0.tensors.by_name().iter().map(|(name, tensor)| (name.as_str(), tensor))
     }
 
-    /// The weight files with their sizes in bytes.
+    /// The weight files and their sizes in bytes.
     pub fn files(&self) -> impl Iterator<Item = (&Path, usize)> {
         self.0.tensors.files()
     }
 
-    /// Writes the elements of the tensor `name` from element `first` on to `values`, as f32 and
-    /// row-major. False if there is no such tensor, or it has fewer elements.
+    /// Reads the elements of the tensor `name` from index `first` into `values`, as f32, row-major.
+    /// Returns false if there is no such tensor, or it has fewer elements.
     ///
     /// # Errors
-    /// [`HubError::ReadTensor`] when the file cannot be read, or became shorter.
+    /// [`HubError::ReadTensor`] if the file cannot be read, or has become shorter.
     pub fn read(&self, name: &str, first: usize, values: &mut [f32]) -> Result<bool> {
         let tensors = &self.0.tensors;
         let Some(tensor) = tensors.by_name().get(name) else { return Ok(false) };
@@ -147,18 +144,18 @@ impl ModelDirectory {
         self.0.tensors.by_name().contains_key(name)
     }
 
-    /// Fills `chunk` with the elements of the tensor `name` from `first` on. What is bf16 there and
-    /// here is copied; everything else goes through f32.
+    /// Fills `chunk` with the elements of the tensor `name` from index `first`. bf16 elements are
+    /// copied to a bf16 chunk; other conversions go through f32.
     ///
     /// # Errors
-    /// [`HubError::ReadTensor`] when the file cannot be read, or became shorter.
+    /// [`HubError::ReadTensor`] if the file cannot be read, or has become shorter.
     ///
     /// # Panics
-    /// Where there is no such tensor, or it has fewer elements.
+    /// If there is no such tensor, or it has fewer elements.
     pub(crate) fn fill(&self, name: &str, first: usize, chunk: Chunk<'_>) -> Result<()> {
         let tensors = &self.0.tensors;
-        let tensor = tensors.by_name().get(name).expect("the model was found to have the tensor");
-        let whole = "the tensor was found to have its shape";
+        let tensor = tensors.by_name().get(name).expect("opening has checked the tensors");
+        let whole = "opening has checked the shapes";
         match chunk {
             Chunk::Bf16(values) if tensor.dtype == Dtype::BF16 => {
                 tensors.copy((name, tensor), first, bytemuck::cast_slice_mut(values))?;
@@ -170,12 +167,12 @@ impl ModelDirectory {
         }
     }
 
-    /// SHA-256 of the names, types, shapes and elements of all tensors, in hexadecimal digits: what
-    /// a checkpoint that lacks the frozen weights names them by. It does not depend on how they are
-    /// divided among files. The first call reads everything.
+    /// Returns the SHA-256 digest of the names, dtypes, shapes and elements of all tensors, in
+    /// hexadecimal. Checkpoints name their base model by it. It does not depend on the division
+    /// into files. The first call reads all weights.
     ///
     /// # Errors
-    /// [`HubError::ReadTensor`] when a file cannot be read, or became shorter.
+    /// [`HubError::ReadTensor`] if a file cannot be read, or has become shorter.
     pub fn digest(&self) -> Result<&str> {
         if let Some(digest) = self.0.digest.get() {
             return Ok(digest);
@@ -191,7 +188,7 @@ impl ModelDirectory {
 }
 
 impl Inner {
-    /// Compares what is stored with what the model needs.
+    /// Compares the stored tensors with the parameters of the model.
     fn require(&self) -> Result<(), HubError> {
         let stored = self.tensors.by_name();
         let needed = inventory(&self.config, Mode::Full);
@@ -199,7 +196,7 @@ impl Inner {
             let tensor = parameter.name.clone();
             let expected = parameter.shape.clone();
             let Some(found) = stored.get(&tensor) else {
-                let (path, needs) = (self.path.clone(), format!("it with the shape {expected:?}"));
+                let (path, needs) = (self.path.clone(), format!("it in the shape {expected:?}"));
                 return Err(HubError::Missing { tensor, path, needs });
             };
             let path = self.tensors.path(found).to_owned();
@@ -223,8 +220,8 @@ impl Inner {
     }
 }
 
-/// Tensors that some programs store though they follow from others: the output projection of a
-/// model that ties it to the token table, and the rotary frequencies.
+/// Returns whether a tensor is redundant: the output projection of a tied model, and rotary
+/// frequencies. Some programs store them.
 fn ignored(name: &str, tied: bool) -> bool {
     (tied && name == HEAD) || name.ends_with(".rotary_emb.inv_freq")
 }

@@ -1,4 +1,4 @@
-//! The tensors of a model in one file or several, by name.
+//! The tensors of a model, in one file or several.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,17 @@ use super::error::HubError;
 use crate::json_file::read_json;
 use crate::weight_file::{OpenError, WeightFile};
 
-/// The one file of a small model.
+/// The weights of a model in one file.
 const SINGLE: &str = "model.safetensors";
-/// What names the files of a large one.
+/// The index of the weight files of a sharded model.
 const INDEX: &str = "model.safetensors.index.json";
 
-/// A tensor as it is stored.
+/// A stored tensor.
 #[derive(Clone, Debug)]
 pub struct StoredTensor {
-    /// The type of its elements.
+    /// Its dtype.
     pub dtype: Dtype,
-    /// Its dimensions, outermost first.
+    /// Its shape, outermost dimension first.
     pub shape: Vec<usize>,
     file: usize,
     info: TensorInfo,
@@ -39,7 +39,7 @@ struct Index {
 }
 
 impl Tensors {
-    /// Opens the weights in `folder`: one file, or those that the index names.
+    /// Opens the weights in `folder`: one file, or the files of the index.
     pub(super) fn open(folder: &Path) -> Result<Self, HubError> {
         let mut tensors = Self { files: Vec::new(), by_name: BTreeMap::new() };
         let index = folder.join(INDEX);
@@ -64,7 +64,7 @@ impl Tensors {
         for (tensor, name) in &map.weight_map {
             let path = folder.join(name);
             if tensors.by_name.get(tensor).is_none_or(|found| tensors.path(found) != path) {
-                let (tensor, needs) = (tensor.clone(), format!("it, as `{INDEX}` says"));
+                let (tensor, needs) = (tensor.clone(), format!("it there, according to `{INDEX}`"));
                 return Err(HubError::Missing { tensor, path, needs });
             }
         }
@@ -98,12 +98,12 @@ impl Tensors {
         self.files[tensor.file].path()
     }
 
-    /// The files with their sizes.
+    /// The files and their sizes in bytes.
     pub(super) fn files(&self) -> impl Iterator<Item = (&Path, usize)> {
         self.files.iter().map(|file| (file.path(), file.len()))
     }
 
-    /// Hands on the bytes of the tensor `name` in their order, a piece at a time.
+    /// Calls `on` with the bytes of the tensor `name`, one piece after another.
     pub(super) fn pieces(
         &self,
         (name, tensor): (&str, &StoredTensor),
@@ -113,8 +113,8 @@ impl Tensors {
         read.map_err(|source| self.unreadable((name, tensor), source))
     }
 
-    /// Writes the elements of the tensor `name` from `first` on to `values`; `None` for a type that
-    /// is not read, or a range outside of the tensor.
+    /// Reads the elements of the tensor `name` from index `first` into `values`; `None` for an
+    /// unsupported dtype or a range outside of the tensor.
     pub(super) fn read(
         &self,
         (name, tensor): (&str, &StoredTensor),
@@ -125,7 +125,7 @@ impl Tensors {
         Some(read.map_err(|source| self.unreadable((name, tensor), source)))
     }
 
-    /// Copies the bytes of elements of the tensor `name` from `first` on, which it must have.
+    /// Copies the bytes of elements of the tensor `name` from index `first`, which must exist.
     pub(super) fn copy(
         &self,
         (name, tensor): (&str, &StoredTensor),

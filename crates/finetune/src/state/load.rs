@@ -1,4 +1,4 @@
-//! Weights from files, from the caller or from a seed, on their way to the device.
+//! Loading weights from files, from the caller or from a seed.
 
 use retrograph_runtime::Stream;
 
@@ -25,8 +25,8 @@ pub enum Source<'a> {
 }
 
 /// Uploads `parameters`. Returns the losses so far, and the state on the device. Values that
-/// `source` leaves to the seed come from the model `base`, if it has them. The caller has checked a
-/// checkpoint with [`Checkpoint::require`].
+/// `source` lacks come from the model `base`, or else from the seed. A checkpoint must have been
+/// checked with [`Checkpoint::require`].
 pub(crate) fn load_state(
     (stream, parameters): (&Stream, &[Parameter]),
     (base, seed): (Option<&ModelDirectory>, u64),
@@ -100,7 +100,7 @@ pub(crate) fn trained(parameters: &[Parameter]) -> Vec<&Parameter> {
     parameters.iter().filter(|parameter| parameter.trainable).collect()
 }
 
-/// Checks the number of values that the caller gave for a parameter.
+/// Checks the number of values of the caller for a parameter.
 fn require_length(parameter: &Parameter, found: usize) -> Result<()> {
     let expected = parameter.len();
     if found == expected {

@@ -14,11 +14,11 @@ use crate::parameters::{Chunk, Parameter};
 struct Tensor {
     parameter: Parameter,
     value: DeviceValue,
-    /// The first and the second moment, where the parameter is trained.
+    /// The first and the second moment of a trained parameter.
     moments: Option<[DeviceBuffer<f32>; 2]>,
 }
 
-/// Told how many of all bytes are on the device, and which parameter came last.
+/// Receives the uploaded bytes, all bytes, and the last parameter.
 pub type UploadProgress<'a> = &'a mut dyn FnMut(usize, usize, &str);
 
 /// Every parameter of a model on the device, with the moments of those that are trained.
@@ -28,11 +28,11 @@ pub struct ModelState {
 }
 
 impl ModelState {
-    /// Puts values of `parameters` on the device; moments start at zero. `fill` is called with a
-    /// parameter, the first element of a chunk of it, and the chunk.
+    /// Uploads values of `parameters`; moments start at zero. `fill` receives a parameter, the
+    /// index of the first element of a chunk, and the chunk.
     ///
     /// # Errors
-    /// What `fill` fails with, or when the device has too little memory or fails.
+    /// The error of `fill`, or if the device has too little memory or fails.
     pub fn from_values(
         stream: &Stream,
         parameters: &[Parameter],
@@ -59,11 +59,11 @@ impl ModelState {
         Ok(Self { tensors })
     }
 
-    /// Replaces the moments of every trained parameter by those of a checkpoint, which must have
-    /// been checked by [`Checkpoint::require`].
+    /// Loads the moments of every trained parameter from a checkpoint, which must have been checked
+    /// with [`Checkpoint::require`].
     ///
     /// # Errors
-    /// When the checkpoint cannot be read or the device fails.
+    /// If the checkpoint cannot be read or the device fails.
     pub fn load_moments(&self, stream: &Stream, checkpoint: &mut Checkpoint) -> Result<()> {
         for tensor in self.trained() {
             for part in [StatePart::First, StatePart::Second] {
@@ -74,10 +74,10 @@ impl ModelState {
         Ok(())
     }
 
-    /// The same state with copies of everything that a step changes; frozen weights are shared.
+    /// Copies everything that a step changes. Frozen weights are shared.
     ///
     /// # Errors
-    /// When the device has too little memory or fails.
+    /// If the device has too little memory or fails.
     pub fn duplicate(&self, stream: &Stream) -> Result<Self> {
         let copy = |buffer: &DeviceBuffer<f32>| -> Result<DeviceBuffer<f32>> {
             Ok(DeviceBuffer::from_slice(stream, &buffer.download(stream)?)?)
@@ -92,7 +92,7 @@ impl ModelState {
         Ok(Self { tensors })
     }
 
-    /// Binds the parameters of a pass, which come in the same order, and moments where it has them.
+    /// Binds the parameters of a pass, which has the same order, and its moments.
     pub fn bind(&self, bindings: &mut Bindings, parameters: &[ParameterBuffers]) {
         for (tensor, buffers) in self.tensors.iter().zip(parameters) {
             debug_assert_eq!(tensor.parameter.name, buffers.parameter.name);
@@ -114,22 +114,21 @@ impl ModelState {
         self.tensors.iter().map(|tensor| &tensor.parameter)
     }
 
-    /// The values of the parameter `name`, where there is one; those that are stored in fewer bits
-    /// as f32.
+    /// Downloads the values of the parameter `name` as f32; `None` if there is no such parameter.
     ///
     /// # Errors
-    /// When the device fails.
+    /// If the device fails.
     pub fn values(&self, stream: &Stream, name: &str) -> Result<Option<Vec<f32>>> {
         let found = self.tensors.iter().find(|tensor| tensor.parameter.name == name);
         found.map(|tensor| tensor.value.download(stream, tensor.parameter.len())).transpose()
     }
 
-    /// Reads the state of trained parameters, for a checkpoint or a comparison.
+    /// Returns a reader of the state of trained parameters.
     pub fn reader<'a>(&'a self, stream: &'a Stream) -> DeviceReader<'a> {
         DeviceReader { tensors: self.trained().collect(), stream }
     }
 
-    /// Forgets the moments, which only training needs.
+    /// Frees the moments, which only training needs.
     pub fn without_moments(mut self) -> Self {
         self.tensors.iter_mut().for_each(|tensor| tensor.moments = None);
         self
@@ -140,8 +139,8 @@ impl ModelState {
     }
 }
 
-/// Memory for the moments of those `parameters` that are trained. It is an allocation of its own,
-/// which is freed when training ends.
+/// Allocates memory for the moments of the trained `parameters`, separate from the parameters, so
+/// that it can be freed after training.
 fn moments(stream: &Stream, parameters: &[Parameter]) -> Result<Option<MemoryPool>> {
     let trained = parameters.iter().filter(|parameter| parameter.trainable);
     let bytes = |parameter: &Parameter| MemoryPool::bytes_taken(parameter.len() * size_of::<f32>());
@@ -152,12 +151,12 @@ fn moments(stream: &Stream, parameters: &[Parameter]) -> Result<Option<MemoryPoo
 }
 
 impl Tensor {
-    /// A part of the state of a trained parameter.
+    /// Returns a part of the state of a trained parameter.
     fn part(&self, part: StatePart) -> &DeviceBuffer<f32> {
         let [first, second] = self
             .moments
             .as_ref()
-            .expect("only trained parameters have parts, and these have moments");
+            .expect("only trained parameters are listed, and these have moments");
         match part {
             StatePart::Parameter => self.value.floats(),
             StatePart::First => first,
@@ -166,7 +165,7 @@ impl Tensor {
     }
 }
 
-/// Reads state from the device in the order of the stream.
+/// A reader of state on the device, in stream order.
 #[derive(Debug)]
 pub struct DeviceReader<'a> {
     tensors: Vec<&'a Tensor>,

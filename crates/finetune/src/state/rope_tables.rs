@@ -6,7 +6,7 @@ use retrograph_runtime::{DeviceBuffer, Stream};
 use crate::config::ModelConfig;
 use crate::error::Result;
 
-/// The rotary tables on the device.
+/// Cosines and sines of RoPE on the device.
 #[derive(Clone, Debug)]
 pub(crate) struct RotaryTables {
     pub(crate) cos: DeviceBuffer<f32>,

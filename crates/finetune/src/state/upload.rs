@@ -1,5 +1,5 @@
-//! Weights on their way to the device, through pinned memory: while one chunk is copied, the next
-//! is read, computed or quantized.
+//! Upload of weights through pinned memory. While one chunk is copied, the next is read, computed
+//! or quantized.
 
 use half::bf16;
 use retrograph_kernels::nf4::{self, Nested};
@@ -10,35 +10,34 @@ use super::value::{DeviceScales, DeviceValue};
 use crate::error::{Error, Result};
 use crate::parameters::{Chunk, Parameter, Storage};
 
-/// Elements of the map of quantized scales.
+/// Elements of the dequantization map of nested scales.
 const MAP: usize = 256;
 
-/// Elements of a chunk: 16 MiB of f32, far more than a copy needs to run at full speed, and whole
-/// blocks of NF4.
+/// Elements of a chunk: 16 MiB of f32, enough for full copy bandwidth, and whole NF4 blocks.
 const CHUNK: usize = 4 << 20;
 
-/// Chunks: one is copied while the other is filled.
+/// Pinned chunks: one is copied while the other is filled.
 const SLOTS: usize = 2;
 
-/// Writes a chunk of a parameter, given its first element.
+/// Fills a chunk of a parameter, given the index of its first element.
 pub(super) type Fill<'a> = &'a mut dyn FnMut(usize, Chunk<'_>) -> Result<()>;
 
-/// Pinned memory with the stream of its copies, and the memory that they go to.
+/// Pinned memory, the stream of its copies, and their target.
 ///
-/// That is one allocation for all parameters: the driver gives out 2 MiB at a time, of which a
-/// model of many matrices would leave hundreds of megabytes unused.
+/// The target is one allocation for all parameters. The driver allocates in units of 2 MiB, so that
+/// one allocation per matrix would waste hundreds of megabytes.
 #[derive(Debug)]
 pub(super) struct Uploader<'a> {
     stream: &'a Stream,
     pool: MemoryPool,
     slots: Vec<(PinnedBuffer<f32>, Event)>,
     next: usize,
-    /// The map of quantized scales, once there is one.
+    /// The dequantization map of nested scales, once uploaded.
     map: Option<DeviceBuffer<f32>>,
 }
 
 impl<'a> Uploader<'a> {
-    /// An uploader for `parameters`, with memory for all of them.
+    /// Returns an uploader with memory for all `parameters`.
     pub(super) fn new(stream: &'a Stream, parameters: &[Parameter]) -> Result<Self> {
         let context = stream.context();
         let largest = parameters.iter().map(Parameter::len).max().unwrap_or(0);
@@ -51,8 +50,8 @@ impl<'a> Uploader<'a> {
         Ok(Self { stream, pool, slots, next: 0, map: None })
     }
 
-    /// The values of `parameter`, as `fill` gives them, in its storage. The copies may still be
-    /// under way.
+    /// Uploads the values of `parameter`, which `fill` computes. The copies may still be in flight
+    /// when this returns.
     pub(super) fn upload(&mut self, parameter: &Parameter, fill: Fill<'_>) -> Result<DeviceValue> {
         let len = parameter.len();
         match parameter.storage {
@@ -103,15 +102,15 @@ impl<'a> Uploader<'a> {
         Ok(DeviceValue::Nf4(codes, DeviceScales::Nested { absmax, nested, map }))
     }
 
-    /// A buffer with `values`.
+    /// Uploads `values` to a new buffer.
     fn whole<T: Element>(&self, values: &[T]) -> Result<DeviceBuffer<T>> {
         let buffer = self.pool.uninit(values.len())?;
         buffer.upload(self.stream, values)?;
         Ok(buffer)
     }
 
-    /// A buffer of `len` elements, filled by calls of `fill` with a chunk of at most `most` and
-    /// where it begins.
+    /// Uploads `len` elements to a new buffer, in chunks of at most `most`. `fill` receives the
+    /// index of the first element of a chunk, and the chunk.
     fn copy<T: Element>(
         &mut self,
         len: usize,
@@ -129,9 +128,9 @@ impl<'a> Uploader<'a> {
             fill(first, chunk)?;
             let target = buffer.address() + (first * size_of::<T>()) as u64;
             let bytes: &[u8] = bytemuck::cast_slice(chunk);
-            // SAFETY: the range lies in the buffer. The slot is not written before the event behind
-            // its copy has passed, and device and pinned memory are freed only after a wait for the
-            // context.
+            // SAFETY: the range is inside the buffer. The slot is not written before the event
+            // after its copy is complete, and device and pinned memory wait for the context before
+            // they are freed.
             unsafe { self.stream.copy_to_device(target, bytes.as_ptr(), bytes.len()) }?;
             free.record(self.stream)?;
             self.next = (self.next + 1) % SLOTS;
@@ -141,7 +140,7 @@ impl<'a> Uploader<'a> {
     }
 }
 
-/// The bytes of a pool that holds `parameters`.
+/// Returns the bytes of a pool for `parameters`.
 pub(crate) fn pooled_bytes(parameters: &[Parameter]) -> usize {
     let quantized = |one: &Parameter| matches!(one.storage, Storage::Nf4 { double: true });
     let map = if parameters.iter().any(quantized) { MAP * size_of::<f32>() } else { 0 };
@@ -149,7 +148,7 @@ pub(crate) fn pooled_bytes(parameters: &[Parameter]) -> usize {
     map + buffers.map(MemoryPool::bytes_taken).sum::<usize>()
 }
 
-/// Writes the codes of `values` and returns their scales, by as many threads as there are cores.
+/// Writes the codes of `values` and returns their scales. Uses one thread per CPU core.
 fn quantize_all(values: &[f32], codes: &mut [u8]) -> Result<Vec<f32>, nf4::NotFinite> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let share = values.len().div_ceil(cores).next_multiple_of(NF4_BLOCK).max(NF4_BLOCK * 256);
@@ -169,7 +168,7 @@ fn quantize_all(values: &[f32], codes: &mut [u8]) -> Result<Vec<f32>, nf4::NotFi
             .collect();
         threads
             .into_iter()
-            .map(|thread| thread.join().expect("quantizing does not panic"))
+            .map(|thread| thread.join().expect("quantization does not panic"))
             .collect()
     });
     let mut scales = Vec::with_capacity(values.len().div_ceil(NF4_BLOCK));

@@ -1,4 +1,4 @@
-//! The values of one parameter on the device, by how they are stored.
+//! The values of a parameter on the device, by dtype.
 
 use half::bf16;
 use retrograph_kernels::nf4::{self, Nested};
@@ -16,11 +16,11 @@ pub(super) enum DeviceValue {
     Nf4(DeviceBuffer<u8>, DeviceScales),
 }
 
-/// The scales of codes.
+/// The scales of NF4 codes.
 #[derive(Clone, Debug)]
 pub(super) enum DeviceScales {
     Plain(DeviceBuffer<f32>),
-    /// Quantized: the bytes; their mean and then their scales; and the map of bytes.
+    /// 8-bit scales, a buffer with their mean and their own scales, and the dequantization map.
     Nested {
         absmax: DeviceBuffer<u8>,
         nested: DeviceBuffer<f32>,
@@ -29,15 +29,15 @@ pub(super) enum DeviceScales {
 }
 
 impl DeviceValue {
-    /// The buffer of a parameter that is f32 in every precision, as trained ones are.
+    /// Returns the buffer of a trained parameter, which is always f32.
     pub(super) fn floats(&self) -> &DeviceBuffer<f32> {
         match self {
             Self::F32(buffer) => buffer,
-            _ => panic!("the inventory stores what is trained in f32"),
+            _ => panic!("trained parameters are f32"),
         }
     }
 
-    /// Puts the buffers behind those of a pass, which were declared for the same storage.
+    /// Binds the buffers to those of a pass, which have the same dtype.
     pub(super) fn bind(&self, bindings: &mut Bindings, value: &Value) {
         match (self, value.stored()) {
             (Self::F32(buffer), TensorView::F32(slice)) => {
@@ -51,12 +51,12 @@ impl DeviceValue {
                 scales.bind(bindings, slices);
             }
             (held, wanted) => {
-                panic!("the pass stores as {}, and the state as {held:?}", wanted.dtype())
+                panic!("the pass has {}, and the state has {held:?}", wanted.dtype())
             }
         }
     }
 
-    /// The values as f32: those that the products see, before they round them.
+    /// Downloads the values as f32, dequantized as the products read them.
     pub(super) fn download(&self, stream: &Stream, len: usize) -> Result<Vec<f32>> {
         Ok(match self {
             Self::F32(buffer) => buffer.download(stream)?,
@@ -81,7 +81,7 @@ impl DeviceScales {
                 // The mean is the first element of the buffer of the nested scales.
                 bindings.bind(bytes, absmax).bind(offset, nested).bind(values, map);
             }
-            _ => panic!("the pass and the state store scales in different ways"),
+            _ => panic!("a pass and its state have the same scales"),
         }
     }
 

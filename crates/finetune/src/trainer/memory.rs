@@ -1,4 +1,4 @@
-//! How much device memory a run takes, known before anything is uploaded.
+//! The device memory of a run, planned before anything is uploaded.
 
 use retrograph_kernels::Argument;
 use retrograph_runtime::memory::PAGE_BYTES;
@@ -12,30 +12,30 @@ use crate::model::{LossPass, ParameterBuffers, StepPass};
 use crate::parameters::Parameter;
 use crate::state::pooled_bytes;
 
-/// The device bytes of a run, by what they are for.
+/// The device bytes of a run, by purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryNeed {
     /// The parameters.
     pub parameters: usize,
-    /// Both moments of the trained ones.
+    /// Both moments of the trained parameters.
     pub optimizer: usize,
-    /// The second set of state that verification keeps, with a step of its own.
+    /// The copy of the state for verification, and its step.
     pub verify: usize,
-    /// Transients when they share memory only where nothing must wait for it.
+    /// Transients that share memory only if that adds no edges ([`Reuse::WhenOrdered`]).
     pub step: usize,
-    /// Transients when they share memory wherever they can.
+    /// Transients that share as much memory as possible ([`Reuse::Full`]).
     pub least_step: usize,
-    /// A forward pass over what is held out.
+    /// The forward pass on held-out data.
     pub held_out: usize,
-    /// What the driver takes beside these, which are allocated.
+    /// The driver's own memory, besides these allocations.
     pub driver: DriverShare,
     /// Whether steps are graphs.
     graphs: bool,
 }
 
 impl MemoryNeed {
-    /// The need of a run of `step`, and of the largest step of shorter sequences where there are
-    /// some: the programs of these share their transients.
+    /// Plans a run of `step`, and of the largest step of shorter sequences if there are some: their
+    /// programs share transients.
     pub fn of((step, shorter): (&StepPass, Option<&StepPass>), options: &TrainerOptions) -> Self {
         let bytes = |held: &ParameterBuffers| held.parameter.bytes();
         let parameters: usize = step.parameters.iter().map(bytes).sum();
@@ -67,7 +67,7 @@ impl MemoryNeed {
         std::iter::once(step).chain(shorter).fold(need, |need, step| need.with_graph(&step.pass))
     }
 
-    /// The need with the code of all that is `required`.
+    /// Adds the code of all `required` kernels.
     pub(super) fn with_code(self, required: &Requirements) -> Self {
         Self { driver: self.driver.with_code(required), ..self }
     }
@@ -79,29 +79,29 @@ impl MemoryNeed {
         }
     }
 
-    /// The need with that of `pass`, by which held-out data is measured.
+    /// Adds the forward pass on held-out data.
     pub(super) fn with_held_out(self, pass: &LossPass) -> Self {
         let held_out = pass.pass.plan_with(Reuse::Full).peak_bytes() + fixed_bytes(&pass.pass);
         let driver = self.driver.with_graph(&pass.pass).with_allocation(held_out);
         Self { held_out, driver, ..self }
     }
 
-    /// All bytes that the most frugal way to run allocates.
+    /// Returns the least bytes that a run can allocate.
     pub fn least(&self) -> usize {
         self.parameters + self.optimizer + self.verify + self.least_step + self.held_out
     }
 
-    /// The bytes that a run allocates whose step shares memory as `reuse` says.
+    /// Returns the bytes that a run allocates with this `reuse` of transients.
     pub fn allocated(&self, reuse: Reuse) -> usize {
         let step = if reuse == Reuse::WhenOrdered { self.step } else { self.least_step };
         self.least() - self.least_step + step
     }
 
-    /// Fails unless the most frugal way to run fits into the free memory of the device, with what
-    /// the driver takes. Its code must be loaded.
+    /// Checks that the least memory of a run, with that of the driver, fits into the free memory of
+    /// the device. The kernels must already be loaded.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], or when the device cannot be asked.
+    /// [`Error::OutOfMemory`], or if the device fails.
     pub fn require(&self, context: &Context) -> Result<()> {
         let (free, total) = context.memory()?;
         let driver = self.driver.total() - self.driver.code;
@@ -123,7 +123,7 @@ impl MemoryNeed {
         })
     }
 
-    /// What helps most, the smallest sacrifice first.
+    /// Returns the smallest reduction that makes the run fit.
     fn what_to_reduce(&self, free: usize) -> Reduce {
         if self.least() - self.verify <= free {
             Reduce::Verification
@@ -139,7 +139,7 @@ impl MemoryNeed {
     }
 }
 
-/// Bytes of controls, argument tables and small externals, which may take a page of their own.
+/// Returns the bytes of controls and argument tables, and a page for small external buffers.
 fn fixed_bytes(pass: &Pass) -> usize {
     let controls = pass.buffers().filter(|(_, buffer)| buffer.kind() == BufferKind::Control);
     let controls: usize = controls.map(|(_, buffer)| buffer.bytes().next_multiple_of(256)).sum();

@@ -1,4 +1,4 @@
-//! Device memory as it was planned and as it was taken.
+//! Planned and measured device memory.
 
 use retrograph_runtime::{Context, DriverShare, Reuse};
 use serde::{Deserialize, Serialize};
@@ -9,26 +9,25 @@ use crate::error::Result;
 /// The device bytes of a run, planned and measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemoryUse {
-    /// All that was planned: what is allocated, and what the driver takes.
+    /// Planned bytes: allocations and the driver's own memory.
     pub planned_bytes: usize,
-    /// What was planned to be allocated.
+    /// Planned allocations.
     pub allocated_bytes: usize,
-    /// What the driver was expected to take beside that; nothing on the simulated driver, which
-    /// takes nothing.
+    /// Planned memory of the driver; 0 on the simulated driver.
     pub driver_bytes: DriverShare,
-    /// By how much the free memory of the device became less since before the first kernel was
-    /// loaded. It counts whatever else used the device meanwhile.
+    /// Decrease of the free device memory since before the first kernel was loaded. Other programs
+    /// on the device count, too.
     pub measured_bytes: usize,
-    /// By how much more was taken than planned, in percent of what was planned.
+    /// `measured_bytes` minus `planned_bytes`, in percent of `planned_bytes`.
     pub difference_percent: f64,
 }
 
 impl MemoryUse {
-    /// The use of a run that needs `need`, when it has done its first steps. Before the run
-    /// `free_before` bytes were free.
+    /// Measures a run with the plan `need` after its first steps. `free_before` is the free memory
+    /// before the run.
     ///
     /// # Errors
-    /// When the device cannot be asked.
+    /// If the device fails.
     pub fn of(
         (need, reuse): (&MemoryNeed, Reuse),
         (context, free_before): (&Context, usize),

@@ -1,17 +1,16 @@
-//! A model in training on a device.
+//! Training on a device.
 //!
 //! [`Plan::new`] describes the run without a device. [`Plan::start`] warms the kernels, checks that
-//! the run fits into the device's memory, and only then uploads and builds. [`Trainer::enqueue`]
-//! starts a step without waiting for it; [`Trainer::finished`] hands out what steps computed.
+//! the run fits into device memory, uploads the weights and builds the step. [`Trainer::enqueue`]
+//! starts a step without waiting for it. [`Trainer::finished`] returns the metrics of steps.
 
-mod lane;
 mod memory;
 mod memory_use;
 mod metrics;
 mod options;
-mod shorter;
 mod start;
-mod verify;
+mod trained_model;
+mod workload;
 
 use retrograph_runtime::{
     Context, Controls, ModuleCache, Profile, Program, Report, Stream, WarmModules,
@@ -21,7 +20,8 @@ pub use memory::MemoryNeed;
 pub use memory_use::MemoryUse;
 pub use metrics::StepMetrics;
 pub use options::TrainerOptions;
-pub use start::{Plan, Stage};
+pub use start::Plan;
+pub use trained_model::TrainedModel;
 
 use crate::adapter::{AdapterError, AdapterOutput, write_adapter};
 use crate::checkpoint::HeldOutLoss;
@@ -33,18 +33,20 @@ use crate::hub::ModelDirectory;
 use crate::model::StepPass;
 use crate::parameters::Parameter;
 use crate::state::ModelState;
-use lane::Lane;
+use crate::verify::Verified;
 use metrics::MetricsQueue;
+use workload::{Step, TrainingWorkload};
+
+const PREBUILT: &str = "the program of whole sequences is prebuilt";
 
 /// A model in training.
 #[derive(Debug)]
 pub struct Trainer {
     config: TrainingConfig,
     step: StepPass,
-    lane: Lane,
-    shadow: Option<Lane>,
+    /// The program of whole sequences is prebuilt.
+    programs: Verified<1, TrainingWorkload>,
     queue: MetricsQueue,
-    controls: Controls,
     stream: Stream,
     modules: WarmModules,
     cache: ModuleCache,
@@ -52,7 +54,6 @@ pub struct Trainer {
     next_step: u32,
     losses: Vec<f32>,
     held_out: Vec<HeldOutLoss>,
-    verified: u32,
     need: MemoryNeed,
     /// Free bytes of the device before the first kernel was loaded.
     free_before: usize,
@@ -64,20 +65,20 @@ impl Trainer {
         &self.config
     }
 
-    /// What was built, why, and what it cost.
+    /// The report of the program: strategy, reason and cost.
     pub fn report(&self) -> &Report {
-        self.lane.program().report()
+        self.programs.tested().report().expect(PREBUILT)
     }
 
-    /// The device memory that was planned for the run, and what it has taken until now.
+    /// Returns the planned device memory of the run, and its use until now.
     ///
     /// # Errors
-    /// When the device cannot be asked.
+    /// If the device fails.
     pub fn memory_use(&self) -> Result<MemoryUse> {
         self.memory_use_since(self.free_before)
     }
 
-    /// The same where `free` bytes were free before the run, with the parameters.
+    /// As [`Trainer::memory_use`], if `free` bytes were free before the run.
     pub(crate) fn memory_use_since(&self, free: usize) -> Result<MemoryUse> {
         MemoryUse::of((&self.need, self.report().reuse), (self.context(), free))
     }
@@ -87,22 +88,22 @@ impl Trainer {
         &self.step
     }
 
-    /// The step that comes next: the number of steps enqueued since the start of training.
+    /// The next step, counted from 0: the number of steps enqueued since the start of training.
     pub fn next_step(&self) -> u32 {
         self.next_step
     }
 
-    /// The loss of each step that has ended, from the start of training.
+    /// The loss of each finished step since the start of training.
     pub fn losses(&self) -> &[f32] {
         &self.losses
     }
 
-    /// What was measured on held-out data, from the start of training.
+    /// The losses on held-out data since the start of training.
     pub fn held_out(&self) -> &[HeldOutLoss] {
         &self.held_out
     }
 
-    /// Keeps what was measured on held-out data for reports and checkpoints.
+    /// Adds a loss on held-out data, for reports and checkpoints.
     pub(crate) fn keep_held_out(&mut self, found: HeldOutLoss) {
         self.held_out.push(found);
     }
@@ -112,12 +113,12 @@ impl Trainer {
         &self.modules
     }
 
-    /// Steps that were compared with an eager step, and found equal bit for bit.
-    pub fn verified_steps(&self) -> u32 {
-        self.verified
+    /// Steps that had the same bits as an eager step.
+    pub fn verified_steps(&self) -> u64 {
+        self.programs.steps()
     }
 
-    /// How often a kernel was needed that was not warm.
+    /// How often a step needed a kernel that was not warm.
     pub fn jit_after_warm(&self) -> usize {
         self.cache.jit_after_warm()
     }
@@ -134,56 +135,50 @@ impl Trainer {
 
     /// The parameters and moments.
     pub fn state(&self) -> &ModelState {
-        &self.lane.state
+        &self.programs.tested().workload().state
     }
 
-    /// The program, for those who step it by themselves, for example to admit it.
+    /// Returns the program of whole sequences and its stream, for callers that run it themselves.
     pub fn program_mut(&mut self) -> (&mut Program, &Stream) {
-        (self.lane.program_mut(), &self.stream)
+        let (program, _) = self.programs.tested_mut().prebuilt_mut().expect(PREBUILT);
+        (program, &self.stream)
     }
 
-    /// The controls of a step.
+    /// Sets the controls of a step of whole sequences.
     ///
     /// # Errors
-    /// When the batch has another size than the configuration says.
+    /// If the batch does not have the size of the configuration.
     pub fn controls(&mut self, step: u32, batch: &Batch) -> Result<&Controls> {
-        self.step.controls().set(&mut self.controls, step, batch)?;
-        Ok(&self.controls)
+        let programs = self.programs.tested_mut();
+        Ok(programs.set_prebuilt(Step { number: step, batch })?.expect(PREBUILT).1)
     }
 
-    /// Whether [`Trainer::finished`] must hand out a step before another can start.
+    /// Whether [`Trainer::finished`] must return a step before another can start.
     pub fn is_full(&self) -> bool {
         self.queue.is_full()
     }
 
-    /// Starts the next step on `batch`. Without verification nothing waits for it, unless too many
-    /// steps are under way: then the oldest is waited for.
+    /// Starts the next step on `batch`. Does not wait for it, except to verify it. The queue must
+    /// not be [full](Trainer::is_full).
     ///
     /// # Errors
-    /// When the device fails; with verification, [`Error::NotBitEqual`].
+    /// If the device fails; with verification, [`Error::NotBitEqual`].
     pub fn enqueue(&mut self, batch: &Batch) -> Result<()> {
-        let step = self.next_step;
-        if !self.lane.is_shorter(batch) {
-            self.controls(step, batch)?;
-        }
-        let (lane, stream, controls) = (&mut self.lane, &self.stream, &self.controls);
-        let numbered = (step, batch.tokens.len());
-        self.queue.around(stream, numbered, || lane.step(stream, controls, (step, batch)))?;
+        let step = Step { number: self.next_step, batch };
+        let (programs, stream) = (self.programs.tested_mut(), &self.stream);
+        programs.prepare(step)?;
+        let numbered = (step.number, batch.tokens.len());
+        self.queue.around(stream, numbered, || programs.enqueue(stream, step))?;
         self.next_step += 1;
-        if let Some(shadow) = &mut self.shadow {
-            shadow.step(stream, controls, (step, batch))?;
-            verify::require_equal(stream, (&self.lane, shadow), step)?;
-            self.verified += 1;
-        }
-        Ok(())
+        self.programs.verify(stream, step)
     }
 
-    /// The metrics of the oldest step that was not handed out yet, if it has ended; with `wait`,
-    /// waits for it. `None` when nothing has ended, or nothing is under way.
+    /// Returns the metrics of the oldest step in flight if it is complete; with `wait`, waits for
+    /// it. Returns `None` if no step is complete, or none is in flight.
     ///
     /// # Errors
-    /// [`Error::NotFinite`] for a step whose loss or norm is not finite: from that step on, the
-    /// device has changed nothing. Otherwise when the device fails.
+    /// [`Error::NotFinite`] for a step whose loss or norm is not finite; that step and all later
+    /// ones have not changed the model. Or if the device fails.
     pub fn finished(&mut self, wait: bool) -> Result<Option<StepMetrics>> {
         let Some(metrics) = self.queue.take(wait)? else { return Ok(None) };
         let StepMetrics { step, loss, norm, .. } = metrics;
@@ -194,55 +189,53 @@ impl Trainer {
         Ok(Some(metrics))
     }
 
-    /// Does one step and waits for it; earlier steps must have been handed out.
+    /// Runs one step and waits for it. No other step may be in flight.
     ///
     /// # Errors
-    /// Those of [`Trainer::enqueue`] and [`Trainer::finished`].
+    /// The errors of [`Trainer::enqueue`] and [`Trainer::finished`].
     pub fn step(&mut self, batch: &Batch) -> Result<StepMetrics> {
         self.enqueue(batch)?;
         let mut last = None;
         while let Some(metrics) = self.finished(true)? {
             last = Some(metrics);
         }
-        Ok(last.expect("a step was enqueued and has ended"))
+        Ok(last.expect("a step was enqueued"))
     }
 
-    /// Measures where the device time of a step on `batch` goes, see
-    /// [`retrograph_runtime::profile`]. Earlier steps must have been handed out. Nothing is trained
-    /// by it: the state is afterwards what it was.
+    /// Profiles the operations of a step on `batch`, see [`retrograph_runtime::profile`]. No step
+    /// may be in flight. The state of the model is unchanged.
     ///
     /// # Errors
-    /// When a graph that measures cannot be built, or the device fails.
+    /// If a graph with events cannot be built, or the device fails.
     pub fn profile(&mut self, batch: &Batch, replays: usize) -> Result<Profile> {
-        self.controls(self.next_step, batch)?;
-        let (lane, stream, controls) = (&mut self.lane, &self.stream, &self.controls);
-        Ok(lane.program_mut().profile(stream, controls, replays)?)
+        let (programs, number) = (self.programs.tested_mut(), self.next_step);
+        let (program, controls) = programs.set_prebuilt(Step { number, batch })?.expect(PREBUILT);
+        Ok(program.profile(&self.stream, controls, replays)?)
     }
 
-    /// The gradients of the last step after clipping, by the names of their parameters; empty
-    /// unless the options say that the caller keeps them.
+    /// Downloads the gradients of the last step after clipping, by parameter name. Empty unless the
+    /// options say that the caller keeps them.
     ///
     /// # Errors
-    /// When the device fails.
+    /// If the device fails.
     pub fn gradients(&self) -> Result<Vec<(String, Vec<f32>)>> {
         let read = |(name, buffer): &(String, retrograph_runtime::DeviceBuffer<f32>)| {
             Ok((name.clone(), buffer.download(&self.stream)?))
         };
-        self.lane.gradients.iter().map(read).collect()
+        self.programs.tested().workload().gradients.iter().map(read).collect()
     }
 
-    /// Writes a checkpoint after all steps that were enqueued, whose metrics must have been handed
-    /// out.
+    /// Writes a checkpoint. No step may be in flight.
     ///
     /// # Errors
-    /// When the checkpoint cannot be written or the device fails.
+    /// If the checkpoint cannot be written or the device fails.
     pub fn save(&self, directory: &CheckpointDirectory, text: &str) -> Result<std::path::PathBuf> {
-        let state = &self.lane.state;
+        let state = self.state();
         let mut reader = state.reader(&self.stream);
         directory.save(&self.header(text)?, &state.trained_parameters(), &mut reader)
     }
 
-    /// What a checkpoint says of the steps that were handed out.
+    /// Returns the header of a checkpoint after the finished steps.
     pub(crate) fn header(&self, text: &str) -> Result<Header> {
         let mut header = Header::new(self.config, text, self.losses.clone());
         header.held_out.clone_from(&self.held_out);
@@ -253,35 +246,25 @@ impl Trainer {
         Ok(header)
     }
 
-    /// Writes what LoRA trained as an adapter, after all steps that were enqueued.
+    /// Writes the trained LoRA adapter, after all enqueued steps.
     ///
     /// # Errors
-    /// [`AdapterError::NotLora`] when all weights are trained; when the adapter cannot be written,
-    /// the one that was there is unchanged.
+    /// [`AdapterError::NotLora`] if all weights are trained. If the adapter cannot be written, an
+    /// existing one is unchanged.
     pub fn export_adapter(&self, output: AdapterOutput<'_>) -> Result<()> {
         let lora = self.config.mode.lora().ok_or(AdapterError::NotLora)?;
-        let state = &self.lane.state;
+        let state = self.state();
         let values = &mut |parameter: &Parameter| {
             let values = state.values(&self.stream, &parameter.name)?;
-            Ok(values.expect("the state has what it lists"))
+            Ok(values.expect("the state has every parameter that it lists"))
         };
         write_adapter(output, lora, &state.trained_parameters(), values)
     }
 
-    /// Ends training: what only a step needs is freed, and the trained model is left.
+    /// Ends training: frees everything but the trained model.
     pub fn into_model(self) -> TrainedModel {
-        let Self { config, lane, stream, modules, cache, .. } = self;
-        let state = lane.state.without_moments();
+        let Self { config, programs, stream, modules, cache, .. } = self;
+        let state = programs.into_workload().state.without_moments();
         TrainedModel { config, state, stream, modules, cache }
     }
-}
-
-/// The parameters of a model on a device, with the means to run it.
-#[derive(Debug)]
-pub struct TrainedModel {
-    pub(crate) config: TrainingConfig,
-    pub(crate) state: ModelState,
-    pub(crate) stream: Stream,
-    pub(crate) modules: WarmModules,
-    pub(crate) cache: ModuleCache,
 }

@@ -4,16 +4,15 @@ use retrograph_runtime::BuildOptions;
 
 use crate::model::StepOptions;
 
-/// How a run is carried out; nothing of this changes what it computes.
+/// Options of a trainer. Only micro-batches and lengths change the results, by rounding.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TrainerOptions {
-    /// Strategy and memory of the program.
+    /// Strategy and memory reuse of the programs.
     pub build: BuildOptions,
-    /// Whether an eager step runs beside each step on copies, to be compared bit for bit.
+    /// Whether each step also runs eagerly on a copy of the model, and is compared bit for bit.
     pub verify: bool,
-    /// Who keeps the gradients, and how the step saves memory.
+    /// Gradients, micro-batches and recomputation.
     pub step: StepOptions,
-    /// How many lengths of sequences a step can have, see [`Lengths`](crate::data::Lengths); 0 is
-    /// taken as 1.
+    /// Number of sequence lengths of a step, see [`Lengths`](crate::data::Lengths); 0 counts as 1.
     pub lengths: usize,
 }

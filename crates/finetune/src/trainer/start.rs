@@ -1,13 +1,12 @@
-//! From a configuration to a trainer: describe, warm, check the memory, upload, build.
+//! The start of a trainer: describe, warm, check the memory, upload, build.
 
 use retrograph_runtime::{
-    BuildOptions, Context, DeviceBuffer, ModuleCache, Policy, Progress, Report, Requirements,
-    Reuse, Stream, WarmModules,
+    BuildOptions, Context, DeviceBuffer, ModuleCache, Policy, Requirements, Reuse, Stream,
+    WarmModules,
 };
 
-use super::lane::{Lane, Site};
 use super::metrics::MetricsQueue;
-use super::shorter::Shorter;
+use super::workload::{Gradients, TrainingWorkload};
 use super::{MemoryNeed, Trainer, TrainerOptions};
 use crate::config::TrainingConfig;
 use crate::data::Lengths;
@@ -15,31 +14,12 @@ use crate::error::Result;
 use crate::hub::ModelDirectory;
 use crate::model::{GradientHome, LossPass, StepPass};
 use crate::parameters::Parameter;
+use crate::programs::Programs;
+use crate::stage::Stage;
 use crate::state::{ModelState, RotaryTables, Source, load_state, trained};
+use crate::verify::Verified;
 
-/// What happens while a trainer starts, in this order.
-#[derive(Debug)]
-pub enum Stage<'a> {
-    /// An image became warm.
-    Warming(&'a Progress<'a>),
-    /// All images are warm.
-    Warm(&'a WarmModules),
-    /// The run fits into the memory of the device, of which so many bytes are free.
-    Fits(&'a MemoryNeed, usize),
-    /// A parameter is on the device.
-    Uploading {
-        /// Bytes on the device.
-        done: usize,
-        /// All bytes.
-        total: usize,
-        /// The parameter.
-        name: &'a str,
-    },
-    /// The step is built.
-    Built(&'a Report),
-}
-
-/// A run as described, before any device is involved.
+/// A described run. No device is involved yet.
 #[derive(Debug)]
 pub struct Plan {
     config: TrainingConfig,
@@ -49,9 +29,9 @@ pub struct Plan {
     base: Option<ModelDirectory>,
     held_out: Option<LossPass>,
     lengths: Lengths,
-    /// What the programs of shorter sequences launch.
+    /// The kernels of the programs of shorter sequences.
     launched_shorter: Requirements,
-    /// What the trained model launches.
+    /// The kernels of the trained model.
     after_training: Requirements,
 }
 
@@ -59,7 +39,7 @@ impl Plan {
     /// Describes the run of `config`.
     ///
     /// # Errors
-    /// When the configuration is not valid.
+    /// If the configuration is not valid.
     pub fn new(config: &TrainingConfig, options: TrainerOptions) -> Result<Self> {
         let step = StepPass::new(config, options.step)?;
         let lengths = Lengths::new(config.seq, options.lengths);
@@ -85,34 +65,32 @@ impl Plan {
         Ok(plan.with_code())
     }
 
-    /// Takes into account the code of all kernels.
+    /// Adds the code of all kernels to the planned memory.
     fn with_code(self) -> Self {
         Self { need: self.need.with_code(&self.requirements()), ..self }
     }
 
-    /// Takes the weights that the run starts from, and those that it leaves as they are, from
-    /// `base`.
+    /// Takes the initial weights from `base`.
     ///
     /// # Errors
-    /// When `base` is a model of other dimensions, or its context is shorter than a sequence.
+    /// If `base` is a model of other dimensions, or its context is shorter than a sequence.
     pub fn with_base(self, base: ModelDirectory) -> Result<Self> {
         base.require_seq(self.config.seq)?;
         base.require_config(&self.config.model)?;
         Ok(Self { base: Some(base), ..self })
     }
 
-    /// Takes into account that the run measures what is held out: kernels and memory for that.
+    /// Adds the kernels and the memory for losses on held-out data.
     ///
     /// # Errors
-    /// When the forward pass cannot be described.
+    /// If the forward pass cannot be described.
     pub fn with_held_out(self) -> Result<Self> {
         let pass = LossPass::new(&self.config)?;
         let need = self.need.with_held_out(&pass);
         Ok(Self { need, held_out: Some(pass), ..self }.with_code())
     }
 
-    /// Takes into account kernels that the trained model launches, so that they are warm before
-    /// weights fill the memory.
+    /// Adds kernels that the trained model launches. They are then warmed before training.
     pub fn with_requirements(self, requirements: &Requirements) -> Self {
         let after_training = self.after_training.union(requirements);
         Self { after_training, ..self }.with_code()
@@ -128,7 +106,7 @@ impl Plan {
         &self.step
     }
 
-    /// Returns what must be warm: for the steps, for held-out data, and after training.
+    /// Returns the kernels that must be warm: for steps, for held-out data, and after training.
     pub fn requirements(&self) -> Requirements {
         let requirements = self.step.pass.requirements().union(&self.after_training);
         let requirements = requirements.union(&self.launched_shorter);
@@ -138,18 +116,18 @@ impl Plan {
         }
     }
 
-    /// How much device memory the run takes.
+    /// The device memory of the run.
     pub fn memory(&self) -> &MemoryNeed {
         &self.need
     }
 
-    /// Starts the run on the device of `cache`: nothing is uploaded before all kernels are warm and
-    /// the run is known to fit. With [`Source::State`] the memory is not checked: the state is
-    /// there already, and building the step checks the rest.
+    /// Starts the run on the device of `cache`. Warms all kernels and checks the memory before it
+    /// uploads anything. The memory is not checked with [`Source::State`], which is already
+    /// uploaded.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) before anything is uploaded, a checkpoint
-    /// that does not fit, or when the device fails.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) before anything is uploaded; if a
+    /// checkpoint does not fit the run; or if the device fails.
     pub fn start(
         self,
         cache: &ModuleCache,
@@ -178,29 +156,27 @@ impl Plan {
         let progress = &mut |done, total, name: &str| on(Stage::Uploading { done, total, name });
         let (losses, state) = load_state((&stream, &parameters), origin, source, progress)?;
         let rotary = RotaryTables::new(&stream, &self.config.model, self.config.seq)?;
-        let site = Site { stream: &stream, modules: &modules, step: &self.step, rotary: &rotary };
-        let shadow = self.shadow(site, &state)?;
-        let lane = Lane::new(site, state, self.gradients(context)?, self.build_options())?;
-        let lane = lane.with_shorter(self.shorter(site, self.build_options())?);
-        on(Stage::Built(lane.program().report()));
-        Ok(Trainer {
-            queue: MetricsQueue::new(context, lane.metrics.clone())?,
-            controls: self.step.pass.controls(),
+        let site = (&stream, &modules, &rotary);
+        let eager = self.eager(site, &state)?;
+        let tested = self.programs(site, state, self.build_options())?;
+        let metrics = tested.workload().metrics.clone();
+        let trainer = Trainer {
+            queue: MetricsQueue::new(context, metrics)?,
+            programs: Verified::new(tested, eager),
             next_step: losses.len() as u32,
             losses,
             held_out,
             config: self.config,
             base: self.base,
             step: self.step,
-            lane,
-            shadow,
             stream,
             modules,
             cache: cache.clone(),
-            verified: 0,
             need: self.need,
             free_before,
-        })
+        };
+        on(Stage::Built(trainer.report()));
+        Ok(trainer)
     }
 
     fn warm(&self, cache: &ModuleCache, on: &mut dyn FnMut(Stage<'_>)) -> Result<WarmModules> {
@@ -210,7 +186,7 @@ impl Plan {
         Ok(modules)
     }
 
-    fn gradients(&self, context: &Context) -> Result<Vec<(String, DeviceBuffer<f32>)>> {
+    fn gradients(&self, context: &Context) -> Result<Gradients> {
         if self.options.step.gradients == GradientHome::Transient {
             return Ok(Vec::new());
         }
@@ -220,34 +196,45 @@ impl Plan {
         self.step.trained().map(|held| buffer(&held.parameter)).collect()
     }
 
-    /// With verification, whatever a step reads without having written it must show.
+    /// With verification, transients start as NaN, so that a read before a write changes the
+    /// results.
     fn build_options(&self) -> BuildOptions {
         let nan_transients = self.options.build.nan_transients || self.options.verify;
         let mut build = BuildOptions { nan_transients, ..self.options.build };
         if self.options.step.saves_memory() {
-            // Otherwise what could run side by side would have memory of its own.
+            // Otherwise operations that can run concurrently would not share memory.
             build.reuse = build.reuse.or(Some(Reuse::Full));
         }
         build
     }
 
-    /// The eager program on copies, if the run is verified.
-    fn shadow(&self, site: Site<'_>, state: &ModelState) -> Result<Option<Lane>> {
+    /// Builds the program of whole sequences over `state`.
+    fn programs(
+        &self,
+        (stream, modules, rotary): (&Stream, &WarmModules, &RotaryTables),
+        state: ModelState,
+        build: BuildOptions,
+    ) -> Result<Programs<1, TrainingWorkload>> {
+        let context = stream.context();
+        let described = (&self.config, self.options.step, self.lengths);
+        let workload = TrainingWorkload::new(context, described, state, self.gradients(context)?)?;
+        let (bindings, handles) = (workload.bindings(&self.step, rotary), self.step.controls());
+        let sizes = [TrainingWorkload::sizes(self.lengths)?];
+        let programs = Programs::new(workload, modules, sizes, build);
+        let whole = (&self.step.pass, &bindings, handles);
+        programs.with_prebuilt((stream, modules), [self.config.seq], whole, build)
+    }
+
+    /// Returns eager programs over a copy of `state`, if the run is verified.
+    fn eager(
+        &self,
+        site: (&Stream, &WarmModules, &RotaryTables),
+        state: &ModelState,
+    ) -> Result<Option<Programs<1, TrainingWorkload>>> {
         if !self.options.verify {
             return Ok(None);
         }
-        let options = BuildOptions { policy: Policy::Eager, ..self.build_options() };
-        let gradients = self.gradients(site.stream.context())?;
-        let lane = Lane::new(site, state.duplicate(site.stream)?, gradients, options)?;
-        Ok(Some(lane.with_shorter(self.shorter(site, options)?)))
-    }
-
-    /// The programs of shorter sequences, if the run may have some.
-    fn shorter(&self, site: Site<'_>, build: BuildOptions) -> Result<Option<Shorter>> {
-        if self.lengths.all().count() == 1 {
-            return Ok(None);
-        }
-        let of = (&self.config, self.lengths);
-        Shorter::new(site.modules, of, self.options.step, build).map(Some)
+        let build = BuildOptions { policy: Policy::Eager, ..self.build_options() };
+        self.programs(site, state.duplicate(site.0)?, build).map(Some)
     }
 }

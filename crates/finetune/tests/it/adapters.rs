@@ -113,7 +113,7 @@ fn training_all_weights_leaves_no_adapter() {
     let device = simulated(Default::default());
     let trainer = trainer(&device, &config(Mode::Full, 1), TrainerOptions::default());
     let error = trainer.export_adapter(output(folder.path())).unwrap_err();
-    assert!(error.to_string().contains("train by LoRA"), "{error}");
+    assert!(error.to_string().contains("train with LoRA"), "{error}");
 }
 
 /// Writes the base model in two shards, in `dtype`, as it is on the hub.

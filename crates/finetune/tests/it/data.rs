@@ -143,7 +143,7 @@ fn every_line_that_cannot_be_used_is_named_with_its_reason() {
         "line 8: it has `text` and `messages`",
         "line 9: `messages` is empty",
         "line 10: message 1 has no `role`",
-        "line 11: the chat template refuses the messages: roles must alternate",
+        "line 11: the chat template fails on the messages: roles must alternate",
         "line 12: it is not an object",
     ] {
         assert!(text.contains(words), "`{words}` is not in: {text}");

@@ -64,7 +64,7 @@ fn losses(
     for step in 0..steps {
         trainer.step(&golden::batch(config, step)).unwrap();
     }
-    assert_eq!(trainer.verified_steps(), steps);
+    assert_eq!(trainer.verified_steps(), u64::from(steps));
     trainer.losses().to_vec()
 }
 

@@ -1,22 +1,18 @@
 //! Text from a model after its training.
 
-use super::lane::{Lane, Site};
-use super::ring::Ring;
-use super::{GenerationPlan, Generator, GeneratorOptions, Request, Sampling};
 use crate::config::InferenceConfig;
 use crate::error::Result;
-use crate::state::RotaryTables;
+use crate::generate::{GenerationPlan, Generator, GeneratorOptions, Request, Sampling};
 use crate::trainer::{Plan, TrainedModel};
 
-/// Options for texts of a trained model: its sequences, and the token after one.
+/// Returns options for texts of as many tokens as a sequence of training, and the token after them.
 fn options(seq: usize) -> GeneratorOptions {
     // The last token is sampled and never read.
     GeneratorOptions::new(seq + 1)
 }
 
 impl Plan {
-    /// Takes into account that the trained model generates text with [`TrainedModel::generate`]:
-    /// its kernels are warmed with those of training.
+    /// Adds the kernels of [`TrainedModel::generate`]. They are then warmed before training.
     ///
     /// # Errors
     /// If a kernel does not support the sizes.
@@ -33,16 +29,9 @@ impl TrainedModel {
     /// # Errors
     /// If a kernel is not warm, or the device has too little memory or fails.
     pub fn generator(&self, options: GeneratorOptions) -> Result<Generator> {
-        let (config, capacity) = (InferenceConfig::from(&self.config), options.max_length);
-        let (stream, cache) = (self.stream.clone(), self.cache.clone());
-        let rotary = RotaryTables::new(&stream, &config.model, capacity)?;
-        let cache_dtype = options.cache_dtype(&config);
-        let (modules, rotary) = (&self.modules, &rotary);
-        let site = Site { stream: &stream, modules, rotary, capacity, cache: cache_dtype };
-        let lane = Lane::new(site, &config, self.state.clone(), options.build)?;
-        let ring = Ring::new(stream.context())?;
-        let (shadow, verified) = (None, 0);
-        Ok(Generator { config, capacity, cache_dtype, lane, shadow, ring, stream, cache, verified })
+        let config = InferenceConfig::from(&self.config);
+        let site = (&self.stream, &self.modules, &self.cache);
+        Generator::new(site, &config, self.state.clone(), options)
     }
 
     /// Continues `prompt` by `count` tokens. The model attends to at most as many tokens as in

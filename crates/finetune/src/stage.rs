@@ -1,0 +1,27 @@
+//! The stages in which a trainer or a generator starts.
+
+use retrograph_runtime::{Progress, Report, WarmModules};
+
+use crate::trainer::MemoryNeed;
+
+/// A stage of the start of a trainer or a generator, in this order.
+#[derive(Debug)]
+pub enum Stage<'a> {
+    /// A kernel image became warm.
+    Warming(&'a Progress<'a>),
+    /// All kernel images are warm.
+    Warm(&'a WarmModules),
+    /// The run fits into device memory; the second field is the free memory in bytes.
+    Fits(&'a MemoryNeed, usize),
+    /// A parameter was uploaded.
+    Uploading {
+        /// Uploaded bytes.
+        done: usize,
+        /// All bytes.
+        total: usize,
+        /// The parameter.
+        name: &'a str,
+    },
+    /// The program of the step is built.
+    Built(&'a Report),
+}

@@ -1,0 +1,120 @@
+//! The buffers that training steps read and write.
+
+use retrograph_runtime::program::{Buckets, Described};
+use retrograph_runtime::{Bindings, Context, Controls, DeviceBuffer, Stream};
+
+use crate::checkpoint::{StateReader, state_order};
+use crate::config::TrainingConfig;
+use crate::data::{Batch, Lengths};
+use crate::error::{Error, Result};
+use crate::model::{METRICS, StepControls, StepOptions, StepPass};
+use crate::programs::{NamedTensor, Workload};
+use crate::state::{ModelState, RotaryTables};
+
+/// The input of a training step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step<'a> {
+    /// Counted from 0.
+    pub(super) number: u32,
+    pub(super) batch: &'a Batch,
+}
+
+/// Gradients that the caller keeps, by the names of their parameters.
+pub(super) type Gradients = Vec<(String, DeviceBuffer<f32>)>;
+
+/// A model in training on a device. Passes differ by the length of their sequences.
+#[derive(Debug)]
+pub(super) struct TrainingWorkload {
+    config: TrainingConfig,
+    options: StepOptions,
+    lengths: Lengths,
+    pub(super) state: ModelState,
+    pub(super) gradients: Gradients,
+    pub(super) metrics: DeviceBuffer<f32>,
+    halt: DeviceBuffer<u32>,
+}
+
+impl TrainingWorkload {
+    pub(super) fn new(
+        context: &Context,
+        (config, options, lengths): (&TrainingConfig, StepOptions, Lengths),
+        state: ModelState,
+        gradients: Gradients,
+    ) -> Result<Self> {
+        let metrics = DeviceBuffer::zeroed(context, METRICS)?;
+        let halt = DeviceBuffer::zeroed(context, 1)?;
+        Ok(Self { config: *config, options, lengths, state, gradients, metrics, halt })
+    }
+
+    /// Binds the external buffers of a pass.
+    pub(super) fn bindings(&self, pass: &StepPass, rotary: &RotaryTables) -> Bindings {
+        let mut bindings = Bindings::new();
+        self.state.bind(&mut bindings, &pass.parameters);
+        bindings.bind(pass.metrics, &self.metrics).bind(pass.halt, &self.halt);
+        bindings.bind(pass.cos, &rotary.cos).bind(pass.sin, &rotary.sin);
+        for ((_, buffer), held) in self.gradients.iter().zip(pass.trained()) {
+            let trained = held.trained.expect("only trained parameters are listed");
+            bindings.bind(trained.grad, buffer);
+        }
+        bindings
+    }
+
+    /// Returns the lengths of sequences.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`] if a sequence has no tokens.
+    pub(super) fn sizes(lengths: Lengths) -> Result<Buckets> {
+        Buckets::list(lengths.all()).map_err(|error| Error::InvalidConfig {
+            field: "buckets",
+            value: format!("{lengths:?}"),
+            rule: error.to_string(),
+        })
+    }
+}
+
+impl Workload<1> for TrainingWorkload {
+    type Handles = StepControls;
+    type Step<'a> = Step<'a>;
+
+    /// A batch that fills none of the shorter lengths belongs to the pass of whole sequences, which
+    /// requires its size.
+    fn size(&self, Step { batch, .. }: Step<'_>) -> [usize; 1] {
+        let TrainingConfig { batch: sequences, seq, .. } = self.config;
+        let length = batch.tokens.len() / sequences;
+        let fills = length * sequences == batch.tokens.len() && self.lengths.fit(length) == length;
+        [if length < seq && fills { length } else { seq }]
+    }
+
+    fn describe(&self, stream: &Stream, [seq]: [usize; 1]) -> Result<Described<StepControls>> {
+        let config = TrainingConfig { seq, ..self.config };
+        let pass = StepPass::new(&config, self.options)?;
+        let rotary = RotaryTables::new(stream, &config.model, seq)?;
+        let (bindings, handles) = (self.bindings(&pass, &rotary), pass.controls());
+        Ok(Described { pass: pass.pass, bindings, handles })
+    }
+
+    fn set(handles: &StepControls, controls: &mut Controls, step: Step<'_>) -> Result<()> {
+        Ok(handles.set(controls, step.number, step.batch)?)
+    }
+
+    fn number(step: Step<'_>) -> u32 {
+        step.number
+    }
+
+    /// Loss and gradient norm, then every trained parameter with its moments.
+    fn results<'a, 's>(
+        &'a self,
+        stream: &'a Stream,
+        _: Self::Step<'s>,
+    ) -> impl Iterator<Item = Result<NamedTensor>> {
+        let metrics = std::iter::once_with(|| {
+            Ok(("loss and gradient norm".to_owned(), self.metrics.download(stream)?))
+        });
+        let trained = self.state.trained_parameters();
+        let mut reader = self.state.reader(stream);
+        let state = state_order(trained.len()).map(move |(index, part)| {
+            Ok((part.tensor_name(&trained[index].name), reader.read(index, part)?))
+        });
+        metrics.chain(state)
+    }
+}
