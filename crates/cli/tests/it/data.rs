@@ -171,7 +171,7 @@ fn a_text_has_fewer_tokens_by_a_tokenizer() {
     let done = run(&place, &[&common[..], &sizes].concat()).good();
     assert!(done.out.contains("data        61 tokens of text"), "{}", done.out);
     write(&place.path("model"), &tokenizer(&["<a>", "<b>", "<c>", "<d>"]), &json!({}));
-    run(&place, &[&common[..], &sizes].concat()).bad(&["`<d>`", "266", "different models"]);
+    run(&place, &[&common[..], &sizes].concat()).bad(&["`<d>`", "266", "use the tokenizer of this model"]);
 }
 
 #[test]

@@ -166,7 +166,7 @@ pub enum AdapterError {
     },
     /// The output directory holds other files.
     #[error(
-        "`{}` holds `{entry}`, which is not replaced; give an empty directory or a new one",
+        "`{}` holds `{entry}`, which is not replaced; give another directory",
         path.display()
     )]
     Occupied {
