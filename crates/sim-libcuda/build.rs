@@ -1,4 +1,4 @@
-//! Gives the library the name under which programs ask for the driver.
+//! Sets the library's soname to `libcuda.so.1`.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

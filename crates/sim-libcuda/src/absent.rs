@@ -1,7 +1,7 @@
-//! Functions of cuda.h 13.0 that the table of driver-sys lacks: other areas, earlier forms, and the
-//! forms for the default stream of each thread (`_ptsz`, `_ptds`).
+//! Functions of cuda.h 13.0 that the table of driver-sys lacks: other areas, earlier versions, and
+//! the versions for the per-thread default stream (`_ptsz`, `_ptds`).
 //!
-//! They are exported so that a program which names one starts; its call says what is missing.
+//! They are exported so that programs that link to them start. A call reports the missing function.
 
 use std::ffi::c_void;
 
@@ -15,15 +15,15 @@ macro_rules! absent {
     ($($name:ident)*) => {
         mod functions {
             use super::*;
-            // The arguments are of no interest, and the caller of a C function removes them.
+            // Declared without arguments: they are ignored, and in the C ABI the caller removes them.
             $(
                 #[unsafe(no_mangle)]
                 extern "C" fn $name() -> CUresult {
-                    machine().lacks(stringify!($name), WHY)
+                    machine().report_missing(stringify!($name), WHY)
                 }
             )*
 
-            /// The exported function of this name.
+            /// The exported function with this name.
             pub(super) fn address(name: &str) -> Option<*mut c_void> {
                 Some(match name {
                     $(stringify!($name) => $name as *mut c_void,)*
@@ -34,7 +34,7 @@ macro_rules! absent {
     };
 }
 
-/// The exported function of this name.
+/// The exported function with this name.
 pub(crate) fn address(name: &str) -> Option<*mut c_void> {
     functions::address(name)
 }

@@ -1,4 +1,4 @@
-//! Every function of the table, exported under its exact symbol.
+//! The functions of the table, exported under their exact symbols.
 
 use std::ffi::c_void;
 
@@ -6,7 +6,7 @@ use retrograph_driver_sys::CUresult;
 
 use crate::machine;
 
-/// One exported function that passes its call on. One is left out: see `resolve`.
+/// An exported function that forwards its call. `resolve` defines `cuGetProcAddress_v2`.
 macro_rules! export {
     ($field:ident cuGetProcAddress_v2 $($rest:tt)*) => {};
     (required $name:ident ($($arg:ident: $type:ty),*)) => {
@@ -14,7 +14,7 @@ macro_rules! export {
         unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
             let machine = machine();
             // SAFETY: passed on from the caller, who calls a function of the driver.
-            machine.tell(unsafe { (machine.simulator.table().$name)($($arg),*) })
+            machine.report(unsafe { (machine.simulator.table().$name)($($arg),*) })
         }
     };
     (optional $name:ident ($($arg:ident: $type:ty),*)) => {
@@ -23,8 +23,8 @@ macro_rules! export {
             let machine = machine();
             match machine.simulator.table().$name {
                 // SAFETY: passed on from the caller, who calls a function of the driver.
-                Some(function) => machine.tell(unsafe { function($($arg),*) }),
-                None => machine.lacks(stringify!($name), "a driver of this version lacks it"),
+                Some(function) => machine.report(unsafe { function($($arg),*) }),
+                None => machine.report_missing(stringify!($name), "a driver of this version lacks it"),
             }
         }
     };
@@ -44,7 +44,7 @@ macro_rules! exports {
             $(export! { required $name ($($arg: $type),*) })*
             $(export! { optional $o_name ($($o_arg: $o_type),*) })*
 
-            /// The exported function of this name.
+            /// The exported function with this name.
             pub(super) fn address(name: &str) -> Option<*mut c_void> {
                 Some(match name {
                     $(stringify!($name) => address_of!($name),)*
@@ -56,7 +56,7 @@ macro_rules! exports {
     };
 }
 
-/// The address of an exported function, wherever it is defined.
+/// The address of an exported function of this or another module.
 macro_rules! address_of {
     (cuGetProcAddress_v2) => {
         crate::resolve::cuGetProcAddress_v2 as *mut c_void
@@ -68,7 +68,7 @@ macro_rules! address_of {
 
 retrograph_driver_sys::driver_functions!(exports);
 
-/// The exported function of this name.
+/// The exported function with this name.
 pub(crate) fn address(name: &str) -> Option<*mut c_void> {
     functions::address(name)
 }

@@ -1,9 +1,8 @@
-//! The simulated driver in place of libcuda: every function under the symbol that the driver
-//! exports it by, all of one simulated machine for the whole process.
+//! The simulated driver as a shared library that replaces libcuda. The process is one simulated
+//! machine.
 //!
-//! A program that was not written for the simulator is made to use it by the library path alone.
-//! What it cannot be told through the interface of CUDA is told through the environment
-//! (`settings`) and standard error (`report`): every line says SIMULATED.
+//! The library path alone makes a program use it. Environment variables configure it (`settings`);
+//! it reports to standard error, each line labelled SIMULATED (`report`).
 
 // Functions carry the names of cuda.h.
 #![allow(non_snake_case)]
@@ -18,7 +17,7 @@ use std::sync::OnceLock;
 
 use retrograph_driver_sim::Simulator;
 
-/// The machine of this process, made at the first call.
+/// The machine of this process, created by the first call.
 fn machine() -> &'static Machine {
     static MACHINE: OnceLock<Machine> = OnceLock::new();
     MACHINE.get_or_init(|| {
@@ -29,14 +28,14 @@ fn machine() -> &'static Machine {
             report::fail(&error.to_string());
         });
         report::begin(&settings);
-        Machine { simulator, settings, told: Default::default() }
+        Machine { simulator, settings, reported: Default::default() }
     })
 }
 
-/// The simulator and what was said of it.
+/// The simulator, its settings and the state of its reports.
 struct Machine {
     simulator: Simulator,
     settings: settings::Settings,
-    /// How many diagnostics were told.
-    told: std::sync::Mutex<usize>,
+    /// Number of diagnostics reported so far.
+    reported: std::sync::Mutex<usize>,
 }

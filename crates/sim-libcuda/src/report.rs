@@ -1,4 +1,4 @@
-//! What is said on standard error: a shared library in a strange program has no other voice.
+//! Reports on standard error, the only output that a library in an unmodified program has.
 
 use std::io::Write as _;
 
@@ -8,12 +8,12 @@ use retrograph_driver_sys::CUresult;
 use crate::Machine;
 use crate::settings::{OnUnsupported, Settings};
 
-/// Says that nothing here runs on a GPU.
+/// Reports the simulated machine.
 pub(crate) fn begin(settings: &Settings) {
     let config = &settings.config;
     let (major, minor) = config.compute_capability;
     let (driver, mebibytes) = (config.driver_version, config.memory_bytes >> 20);
-    say(&format!(
+    print_line(&format!(
         "{} device(s) of compute capability {major}.{minor} with {mebibytes} MiB, driver {}.{}; \
          nothing here runs on a GPU",
         config.devices,
@@ -22,50 +22,52 @@ pub(crate) fn begin(settings: &Settings) {
     ));
 }
 
-/// Ends the process: there is no machine.
+/// Aborts the process because the machine cannot be created.
 pub(crate) fn fail(message: &str) -> ! {
-    say(message);
+    print_line(message);
     std::process::abort()
 }
 
 impl Machine {
-    /// Says what the simulator had to say since the last time, after a call that returned `code`.
-    pub(crate) fn tell(&self, code: CUresult) -> CUresult {
-        // A panic of another thread between two lines is no reason to say less.
-        let mut told = self.told.lock().unwrap_or_else(|error| error.into_inner());
-        let mut ends = false;
-        for diagnostic in self.simulator.diagnostics_from(*told) {
-            *told += 1;
-            say(&diagnostic.to_string());
-            ends |= matches!(
+    /// Reports the diagnostics since the last call, and returns `code`, the result of this call.
+    pub(crate) fn report(&self, code: CUresult) -> CUresult {
+        // A poisoned count is still valid.
+        let mut reported = self.reported.lock().unwrap_or_else(|error| error.into_inner());
+        let mut stopped = false;
+        for diagnostic in self.simulator.diagnostics_from(*reported) {
+            *reported += 1;
+            print_line(&diagnostic.to_string());
+            stopped |= matches!(
                 diagnostic.kind,
                 DiagnosticKind::Unsupported | DiagnosticKind::Unattested | DiagnosticKind::Internal
             );
         }
-        drop(told);
-        if ends {
-            self.limit();
+        drop(reported);
+        if stopped {
+            self.abort_if_configured();
         }
         code
     }
 
-    /// A function that the simulator does not have.
-    pub(crate) fn lacks(&self, name: &str, why: &str) -> CUresult {
-        say(&format!("{name}: {why}"));
-        self.limit();
+    /// Reports a call of a function that the simulator lacks.
+    pub(crate) fn report_missing(&self, name: &str, why: &str) -> CUresult {
+        print_line(&format!("{name}: {why}"));
+        self.abort_if_configured();
         CUresult::CUDA_ERROR_NOT_SUPPORTED
     }
 
-    fn limit(&self) {
+    fn abort_if_configured(&self) {
         if self.settings.on_unsupported == OnUnsupported::Abort {
-            say("stopped; RETROGRAPH_SIM_ON_UNSUPPORTED=return lets the call return 801 instead");
+            print_line(
+                "stopped; RETROGRAPH_SIM_ON_UNSUPPORTED=return lets the call return 801 instead",
+            );
             std::process::abort();
         }
     }
 }
 
-/// One line. A program that closed its standard error does not want to know.
-fn say(line: &str) {
+/// Prints a line. Ignores errors, since the program may have closed standard error.
+fn print_line(line: &str) {
     let line = format!("SIMULATED CUDA driver: {line}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -1,5 +1,7 @@
-//! `cuGetProcAddress`: the addresses are those of the exported functions, so that a program gets
-//! the same function by name, by link and by `dlsym`. And what cannot be had.
+//! `cuGetProcAddress` and `cuGetExportTable`.
+//!
+//! `cuGetProcAddress` returns the exported functions, so a program gets the same function by name,
+//! by link and by `dlsym`.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -14,10 +16,10 @@ use crate::{absent, exports, machine};
 const PER_THREAD: u64 = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
 const KNOWN_FLAGS: u64 = PER_THREAD | CU_GET_PROC_ADDRESS_LEGACY_STREAM;
 
-/// What programs of CUDA 12 and later ask.
+/// `cuGetProcAddress` of programs built for CUDA 12 and later.
 ///
 /// # Safety
-/// As the function of this name demands.
+/// The contract of the driver's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
     symbol: *const c_char,
@@ -31,13 +33,13 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
     let meant = unsafe { means(symbol, version) }.filter(|_| flags & !KNOWN_FLAGS == 0);
     let (mut flags, mut missing) = (flags, meant.and_then(stub));
     if let (Some(name), true) = (meant, flags & PER_THREAD != 0) {
-        // The form for the default stream of the thread, where there is one; else the only form.
+        // The version for the per-thread default stream if there is one, else the only version.
         missing =
             ["_ptsz", "_ptds"].iter().find_map(|end| absent::address(&format!("{name}{end}")));
         flags &= !PER_THREAD;
     }
     if let (Some(missing), false) = (missing, address.is_null()) {
-        // SAFETY: no pointer is null, and the caller gives valid places.
+        // SAFETY: no pointer is null, and the caller guarantees that they are valid.
         unsafe {
             *address = missing;
             if !status.is_null() {
@@ -47,20 +49,20 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
         return CUresult::CUDA_SUCCESS;
     }
     // SAFETY: passed on from the caller.
-    let code = machine.tell(unsafe {
+    let code = machine.report(unsafe {
         (machine.simulator.table().cuGetProcAddress_v2)(symbol, address, version, flags, status)
     });
     if let (true, Some(exported)) = (code.is_success(), meant.and_then(exports::address)) {
-        // SAFETY: the simulator accepted the place.
+        // SAFETY: the simulator has written to this pointer.
         unsafe { *address = exported };
     }
     code
 }
 
-/// What programs of CUDA 11.3 to 11.8 ask.
+/// `cuGetProcAddress` of programs built for CUDA 11.3 to 11.8.
 ///
 /// # Safety
-/// As the function of this name demands.
+/// The contract of the driver's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuGetProcAddress(
     symbol: *const c_char,
@@ -68,30 +70,30 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress(
     version: i32,
     flags: u64,
 ) -> CUresult {
-    // SAFETY: passed on from the caller; no status is asked for.
+    // SAFETY: passed on from the caller; the status may be null.
     unsafe { cuGetProcAddress_v2(symbol, address, version, flags, std::ptr::null_mut()) }
 }
 
-/// The doorway of NVIDIA's own libraries to functions that no header describes. Programs that are
-/// linked with the CUDA runtime go through it, and cannot run here.
+/// Tables of undocumented functions, which the CUDA runtime needs. Programs linked with it cannot
+/// run on the simulator.
 #[unsafe(no_mangle)]
 extern "C" fn cuGetExportTable(_table: *mut *const c_void, _id: *const CUuuid) -> CUresult {
     let why = "the tables behind it are undocumented; programs that use libcudart or another \
                library of CUDA need them, and only programs of the driver API run here";
-    machine().lacks("cuGetExportTable", why)
+    machine().report_missing("cuGetExportTable", why)
 }
 
-/// The symbol that a name means for a caller of this version.
+/// The symbol of a name for a caller of this CUDA version.
 ///
 /// # Safety
-/// The name is null or C text.
+/// The name is null or a C string.
 unsafe fn means(name: *const c_char, version: i32) -> Option<&'static str> {
     let newest = machine().settings.config.driver_version;
     if name.is_null() || version > newest {
         return None;
     }
     let version = if version < 0 { newest } else { version };
-    // SAFETY: the caller guarantees C text.
+    // SAFETY: the caller guarantees a C string.
     match meaning(unsafe { CStr::from_ptr(name) }.to_str().ok()?, version) {
         Meaning::Symbol(symbol) => Some(symbol),
         Meaning::Later | Meaning::Nothing => None,

@@ -1,27 +1,27 @@
-//! What the environment says about the simulated machine. Only a program as a whole can be
-//! configured in this way; the library has no other door.
+//! Settings from environment variables, the only way to configure a library in an unmodified
+//! program.
 
 use std::fmt;
 
 use retrograph_driver_sim::Config;
 
-/// The machine, and what to do at the limits of the simulation.
+/// The machine and its behaviour at unsupported calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) config: Config,
     pub(crate) on_unsupported: OnUnsupported,
 }
 
-/// What follows a call that is not simulated.
+/// The behaviour at a call that is not simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnUnsupported {
-    /// The process ends, so that nobody mistakes what follows for the behaviour of CUDA.
+    /// Abort the process, so that later results are not mistaken for those of CUDA.
     Abort,
-    /// The call returns 801.
+    /// Return 801.
     Return,
 }
 
-/// A variable that cannot be understood.
+/// An invalid variable.
 #[derive(Debug)]
 pub(crate) struct BadSetting {
     name: &'static str,
@@ -31,7 +31,7 @@ pub(crate) struct BadSetting {
 
 impl fmt::Display for BadSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is {:?}, and must be {}", self.name, self.value, self.wanted)
+        write!(f, "{} is {:?}; set it to {}", self.name, self.value, self.wanted)
     }
 }
 
@@ -52,10 +52,10 @@ impl Settings {
                 .read("RETROGRAPH_SIM_MEMORY", "bytes, such as 512M or 4G", bytes)?
                 .unwrap_or(defaults.memory_bytes),
             compute_capability: reader
-                .read("RETROGRAPH_SIM_CAPABILITY", "such as 9.0", version)?
+                .read("RETROGRAPH_SIM_CAPABILITY", "a version such as 9.0", version)?
                 .unwrap_or(defaults.compute_capability),
             driver_version: reader
-                .read("RETROGRAPH_SIM_DRIVER", "such as 12.9", version)?
+                .read("RETROGRAPH_SIM_DRIVER", "a version such as 12.9", version)?
                 .map_or(defaults.driver_version, |(major, minor)| {
                     (major * 1000 + minor * 10) as i32
                 }),
@@ -99,7 +99,7 @@ fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
 
-/// A number with one of the suffixes K, M and G, each 1024 times the one before.
+/// A number of bytes with an optional suffix K, M or G (powers of 1024).
 fn bytes(text: &str) -> Option<u64> {
     let shift = match text.chars().last()? {
         'K' => 10,
@@ -152,9 +152,9 @@ mod tests {
         let said = |name, value| read(name, value).unwrap_err().to_string();
         assert_eq!(
             said("RETROGRAPH_SIM_MEMORY", "4T"),
-            "RETROGRAPH_SIM_MEMORY is \"4T\", and must be bytes, such as 512M or 4G"
+            "RETROGRAPH_SIM_MEMORY is \"4T\"; set it to bytes, such as 512M or 4G"
         );
-        assert!(said("RETROGRAPH_SIM_CAPABILITY", "9").contains("such as 9.0"));
+        assert!(said("RETROGRAPH_SIM_CAPABILITY", "9").contains("a version such as 9.0"));
         assert!(said("RETROGRAPH_SIM_ON_UNSUPPORTED", "ignore").contains("abort or return"));
         assert!(said("RETROGRAPH_SIM_MEMORY", "99999999999G").contains("bytes"));
     }

@@ -1,14 +1,14 @@
-//! Attributes of a device as an H200 answered them.
+//! Device attributes recorded on an H200.
 
 use retrograph_driver_sys::CUdevice_attribute;
 
 use crate::state::State;
 
-/// The capability of the device that was asked.
+/// The compute capability of the recorded device.
 const RECORDED: (u32, u32) = (9, 0);
 
-/// Number and value of each attribute, under driver 580.159.04. Those that differ from machine to
-/// machine, such as places on the bus, are absent.
+/// Number and value of each attribute, under driver 580.159.04, except attributes that differ
+/// between machines, such as PCI ids.
 #[rustfmt::skip]
 const VALUES: [(u32, i32); 137] = [
     (1, 1024), (2, 1024), (3, 1024), (4, 64), (5, 2147483647), (6, 65535), (7, 65535), (8, 49152),
@@ -32,7 +32,7 @@ const VALUES: [(u32, i32); 137] = [
 ];
 
 impl State {
-    /// What hardware of the same capability answered.
+    /// The recorded value, if the simulated device has the recorded compute capability.
     pub(super) fn recorded_attribute(&self, attribute: CUdevice_attribute) -> Option<i32> {
         if self.config.compute_capability != RECORDED {
             return None;

@@ -1,4 +1,4 @@
-//! Copies of rows and of boxes.
+//! 2D and 3D copies: `cuMemcpy2D*`, `cuMemcpy3D*`.
 
 use retrograph_driver_sys::*;
 
@@ -7,7 +7,7 @@ use crate::argument::{Call, In};
 use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::State;
 
-/// Rows as a box of one slice.
+/// A 2D copy as a 3D copy of one slice.
 fn slice_of(given: &CUDA_MEMCPY2D) -> CUDA_MEMCPY3D {
     CUDA_MEMCPY3D {
         srcXInBytes: given.srcXInBytes,
@@ -29,17 +29,17 @@ fn slice_of(given: &CUDA_MEMCPY2D) -> CUDA_MEMCPY3D {
     }
 }
 
-/// The largest pitch, as the device says it.
+/// The largest pitch (`CU_DEVICE_ATTRIBUTE_MAX_PITCH`).
 const MOST_PITCH: usize = i32::MAX as usize;
 
-/// Refuses boxes whose rows overlap. A pitch or height of 0 means rows without gaps.
+/// Refuses copies whose rows overlap. A pitch or height of 0 means rows without gaps.
 fn check(mut given: CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
     let ends = [
         (&mut given.srcPitch, &mut given.srcHeight, given.srcXInBytes),
         (&mut given.dstPitch, &mut given.dstHeight, given.dstXInBytes),
     ];
     for (pitch, height, x) in ends {
-        // A row that ends beyond the last address is longer than any pitch.
+        // Saturates: a row that ends beyond the last address exceeds every pitch.
         let row = x.saturating_add(given.WidthInBytes);
         *pitch = if *pitch == 0 { row } else { *pitch };
         *height = if *height == 0 { given.Height } else { *height };

@@ -4,7 +4,7 @@ use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
-use crate::state::{Owner, State, Target, this_thread};
+use crate::state::{CaptureTarget, Owner, State, this_thread};
 
 const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
 
@@ -16,10 +16,14 @@ impl State {
     ) -> Call {
         let stream = self.capturable(stream, mode)?;
         let graph = self.new_graph(Owner::Capture);
-        self.begin_capture(stream, mode, Target { graph, is_given: false, dependencies: vec![] })
+        self.begin_capture(
+            stream,
+            mode,
+            CaptureTarget { graph, is_program_graph: false, dependencies: vec![] },
+        )
     }
 
-    /// The stream of a handle, if it can be captured in this mode.
+    /// The stream of a handle, if a capture can begin on it in this mode.
     pub(super) fn capturable(
         &mut self,
         stream: CUstream,
@@ -30,7 +34,7 @@ impl State {
             return Err(invalid(Rule::CaptureMode));
         }
         if self.is_legacy(stream) {
-            self.legacy_use(stream)?;
+            self.refuse_legacy_stream(stream)?;
             let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
             return Err(refuse(code, Rule::CaptureOfLegacy));
         }
@@ -44,18 +48,18 @@ impl State {
         graph.offer(CUgraph::NULL);
         let stream = self.resolve(stream)?;
         if self.is_legacy(stream) {
-            self.legacy_use(stream)?;
+            self.refuse_legacy_stream(stream)?;
         }
         let none = refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, Rule::CaptureNone);
         let capture = self.streams.get(stream)?.member.as_ref().ok_or(none)?.capture;
         let found = self.captures.get(&capture).ok_or(none)?;
         if found.origin != stream {
             let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-            return Err(self.break_capture(capture, reason));
+            return Err(self.invalidate_capture(capture, reason));
         }
-        // From here on the capture has ended, however the call goes.
+        // From here on the capture has ended, even if the call fails.
         let is_elsewhere = found.thread != this_thread() && found.mode != RELAXED;
-        if found.broken.is_some() {
+        if found.invalidated_by.is_some() {
             self.discard_capture(capture)?;
             let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
             return Err(refuse(code, Rule::CaptureInvalidated));
@@ -66,19 +70,19 @@ impl State {
         if is_elsewhere {
             return Err(self.fail_end(capture, CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD));
         }
-        let found = self.leave_capture(capture).ok_or(none)?;
+        let found = self.remove_capture(capture).ok_or(none)?;
         self.graphs.get_mut(found.graph)?.owner = Owner::Program;
         graph.offer(found.graph);
         Ok(())
     }
 
-    /// Ends a capture without a graph, for a reason of its own.
+    /// Ends a capture without a graph and returns the refusal.
     fn fail_end(&mut self, capture: u64, reason: CUresult) -> Refusal {
-        let refusal = self.break_capture(capture, reason);
+        let refusal = self.invalidate_capture(capture, reason);
         self.discard_capture(capture).err().unwrap_or(refusal)
     }
 
-    /// Whether a stream is captured, and in which capture.
+    /// The capture status of a stream, and its capture.
     fn capture_status(
         &mut self,
         stream: CUstream,
@@ -86,8 +90,7 @@ impl State {
         use CUstreamCaptureStatus as Status;
         let stream = self.resolve(stream)?;
         if self.is_legacy(stream) {
-            // The question itself breaks nothing, but has no answer while a blocking stream is
-            // captured.
+            // The query invalidates no capture, but fails while a blocking stream is captured.
             let mut blocking = self.streams.values().filter(|stream| stream.is_blocking());
             return match blocking.any(|stream| stream.member.is_some()) {
                 true => Err(refuse(
@@ -100,7 +103,8 @@ impl State {
         let Some(member) = &self.streams.get(stream)?.member else {
             return Ok((Status::CU_STREAM_CAPTURE_STATUS_NONE, 0));
         };
-        let broken = self.captures.get(&member.capture).is_some_and(|found| found.broken.is_some());
+        let broken =
+            self.captures.get(&member.capture).is_some_and(|found| found.invalidated_by.is_some());
         let status = match broken {
             true => Status::CU_STREAM_CAPTURE_STATUS_INVALIDATED,
             false => Status::CU_STREAM_CAPTURE_STATUS_ACTIVE,
@@ -136,10 +140,10 @@ impl State {
         id.offer(capture);
         if let (Some(open), Some(member)) = (self.captures.get_mut(&capture), member) {
             let edges = vec![CUgraphEdgeData::default(); member.dependencies.len()];
-            open.shown = (member.dependencies, edges);
+            open.reported = (member.dependencies, edges);
             graph.offer(open.graph);
-            dependencies.offer(first(&open.shown.0));
-            count.offer(open.shown.0.len());
+            dependencies.offer(first(&open.reported.0));
+            count.offer(open.reported.0.len());
         }
         Ok(())
     }
@@ -159,13 +163,13 @@ impl State {
         let stream = self.resolve(stream)?;
         let member = self.streams.get(stream)?.member.as_ref();
         let open = member.and_then(|member| self.captures.get(&member.capture));
-        if let Some(open) = open.filter(|open| open.broken.is_none()) {
-            edges.offer(first(&open.shown.1));
+        if let Some(open) = open.filter(|open| open.invalidated_by.is_none()) {
+            edges.offer(first(&open.reported.1));
         }
         Ok(())
     }
 
-    /// The driver takes any number for a mode here; what an unknown one means is not said.
+    /// The driver accepts any number as a mode. The meaning of an unknown one is undefined.
     pub(crate) fn cuThreadExchangeStreamCaptureMode(
         &mut self,
         mode: Out<CUstreamCaptureMode>,
@@ -179,7 +183,7 @@ impl State {
     }
 }
 
-/// The address of a list, or null for an empty one.
+/// The address of a list, or null if it is empty.
 fn first<T>(list: &[T]) -> *const T {
     if list.is_empty() { std::ptr::null() } else { list.as_ptr() }
 }

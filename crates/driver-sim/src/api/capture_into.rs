@@ -1,12 +1,13 @@
-//! Captures into a given graph, after given nodes.
+//! Captures into a graph of the program (`cuStreamBeginCaptureToGraph`) and updates of a capture's
+//! dependencies.
 
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
-use crate::state::{State, Target};
+use crate::state::{CaptureTarget, State};
 
-/// The greatest type of an edge.
+/// The greatest edge type.
 const PROGRAMMATIC: u8 = 1;
 
 impl State {
@@ -20,7 +21,7 @@ impl State {
         mode: CUstreamCaptureMode,
     ) -> Call {
         let stream = self.capturable(stream, mode)?;
-        let graph = self.given_graph(graph)?;
+        let graph = self.known_graph(graph)?;
         if self.is_captured_into(graph) {
             return Err(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, Rule::CaptureGraphInUse));
         }
@@ -33,7 +34,11 @@ impl State {
                 dependencies.push(node);
             }
         }
-        self.begin_capture(stream, mode, Target { graph, is_given: true, dependencies })
+        self.begin_capture(
+            stream,
+            mode,
+            CaptureTarget { graph, is_program_graph: true, dependencies },
+        )
     }
 
     pub(crate) fn cuStreamUpdateCaptureDependencies(
@@ -45,7 +50,7 @@ impl State {
     ) -> Call {
         let stream = self.resolve(stream)?;
         if self.is_legacy(stream) {
-            self.legacy_use(stream)?;
+            self.refuse_legacy_stream(stream)?;
         }
         if flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES {
             return Err(invalid(Rule::CaptureUpdateFlags));
@@ -80,7 +85,7 @@ impl State {
         self.cuStreamUpdateCaptureDependencies(stream, dependencies, count, flags)
     }
 
-    /// Checks that all nodes are of one graph.
+    /// Refuses nodes of another graph.
     fn check_nodes(&self, graph: CUgraph, nodes: &[CUgraphNode]) -> Call {
         let of_graph = |node| self.nodes.get(node).is_ok_and(|found| found.graph == graph);
         match nodes.iter().all(|node| of_graph(*node)) {
@@ -89,7 +94,7 @@ impl State {
         }
     }
 
-    /// Stops where an edge is more than a full dependency.
+    /// Stops at edges that are not full dependencies.
     fn plain_edges(&mut self, edges: In<CUgraphEdgeData>, count: usize) -> Result<(), Refusal> {
         if edges.is_null() {
             return Ok(());

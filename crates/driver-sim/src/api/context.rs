@@ -1,4 +1,4 @@
-//! Contexts that the program creates, and which one is current.
+//! Contexts of `cuCtxCreate`, and the current context.
 
 use retrograph_driver_sys::*;
 
@@ -6,16 +6,16 @@ use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Handle, State};
 
-/// The bits that say how a thread waits for the device; at most one of them is set.
+/// The scheduling flags, of which at most one may be set.
 const SCHEDULE: u32 = 7;
-/// Pinned host memory can be mapped, which primary contexts always have.
+/// `CU_CTX_MAP_HOST`, which primary contexts always have.
 pub(super) const MAPPED: u32 = 8;
-/// All bits that mean something.
+/// All valid flags.
 const FLAGS: u32 = 0xff;
-/// The version of the programming interface that contexts have had since CUDA 3.2.
+/// The API version of every context (`cuCtxGetApiVersion`).
 const API_VERSION: u32 = 3020;
 
-/// Refuses flags of a context that mean nothing.
+/// Refuses invalid context flags.
 pub(super) fn check_flags(flags: u32) -> Call {
     let schedule = flags & SCHEDULE;
     if flags & !FLAGS != 0 || (schedule != 0 && !schedule.is_power_of_two()) {
@@ -34,8 +34,8 @@ impl State {
         let ordinal = self.device_index(device)?;
         context.demand()?;
         check_flags(flags)?;
-        self.sound(ordinal)?;
-        let handle = self.further_context(ordinal, flags);
+        self.live_device(ordinal)?;
+        let handle = self.create_additional_context(ordinal, flags);
         self.thread().contexts.push(handle);
         context.put(handle)
     }
@@ -71,21 +71,21 @@ impl State {
         Ok(())
     }
 
-    /// Stops at handles that never were contexts, which hardware dereferences.
+    /// Stops at handles that this machine never issued. Hardware dereferences them.
     fn check_known(&mut self, context: CUcontext) -> Call {
-        match self.former.contains_key(&context.number()) {
+        match self.context_ordinals.contains_key(&context.number()) {
             true => Ok(()),
             false => Err(self.undefined("a handle that was never a context")),
         }
     }
 
-    /// The place of a context among the devices.
+    /// The index of a context among the devices.
     fn context_index(&self, context: CUcontext) -> Result<usize, Refusal> {
         let found = self.devices.iter().position(|device| device.context == Some(context));
         found.ok_or(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, Rule::ContextUnknown))
     }
 
-    /// The place of a context among the devices, or of the current one for null.
+    /// The index of a context among the devices; for null, of the current context.
     fn named_or_current(&mut self, context: CUcontext) -> Result<usize, Refusal> {
         if context.is_null() {
             return self.current_even_lost();
@@ -129,8 +129,8 @@ impl State {
 
     pub(crate) fn cuCtxGetDevice(&mut self, device: Out<CUdevice>) -> Call {
         let context = self.current_context();
-        // A context that was destroyed still says of which device it was.
-        if let Some(ordinal) = self.former.get(&context.number()).copied() {
+        // Works for destroyed contexts, too.
+        if let Some(ordinal) = self.context_ordinals.get(&context.number()).copied() {
             return device.put(CUdevice::try_from(ordinal).unwrap_or(CUdevice::MAX));
         }
         let index = self.current_even_lost()?;
@@ -142,7 +142,7 @@ impl State {
         device.put(self.ordinal(index))
     }
 
-    /// The number of the device of a context.
+    /// The device ordinal of a context.
     pub(super) fn ordinal(&self, index: usize) -> CUdevice {
         CUdevice::try_from(self.devices[index].ordinal).unwrap_or(CUdevice::MAX)
     }

@@ -1,9 +1,9 @@
-//! Copies of a run of bytes.
+//! Linear copies.
 //!
-//! Where a copy takes effect follows the chapter "API synchronization behavior" of the driver's
-//! manual, at its loosest: pinned memory is read and written when the copy runs; pageable memory is
-//! read at the call, also by a synchronous copy, whose bytes may land on the device after the call
-//! has returned; and a copy into pageable memory is complete when the call returns.
+//! A copy takes effect as late as the chapter "API synchronization behavior" of the driver's manual
+//! allows: pinned memory is read and written when the copy runs. Pageable memory is read at the
+//! call, even if a synchronous copy reaches the device only after the call returned. A copy into
+//! pageable memory is complete when the call returns.
 
 use std::ffi::c_void;
 
@@ -15,10 +15,10 @@ use crate::work::{Copy, Operation, Work};
 
 pub(super) const LEGACY: CUstream = CUstream::NULL;
 
-/// Whether a call waits.
+/// How long a call waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// As far as the kind of copy demands.
+    /// As the manual requires for the kinds of memory.
     AsDocumented,
     /// Until the operation is complete.
     Complete,
@@ -33,8 +33,8 @@ impl State {
         }
     }
 
-    /// Queues or captures a copy of one run of bytes. That a call waits is no reason to refuse it
-    /// while another stream is captured.
+    /// Queues or captures a linear copy. A synchronous copy is allowed while another stream is
+    /// captured.
     fn submit_copy(&mut self, given: CUDA_MEMCPY3D, stream: CUstream, wait: Wait) -> Call {
         let route = self.route(stream)?;
         self.copy_along(route, given, wait)
@@ -66,7 +66,7 @@ impl State {
         }
     }
 
-    /// Copies into memory that is not pinned: through pinned memory, before the call returns.
+    /// Copies into pageable memory, through pinned staging memory, before the call returns.
     fn copy_to_pageable(&mut self, copy: &Copy, stream: CUstream) -> Call {
         let device = self.streams.get(stream)?.device;
         let pending = self.pending(stream)?;
@@ -80,8 +80,8 @@ impl State {
         src: In<c_void>,
         bytes: usize,
     ) -> Call {
-        // From pinned memory the call waits. From pageable memory it may return when the bytes are
-        // staged, and only the legacy stream and those that wait for it are behind the copy.
+        // From pinned memory the call waits. From pageable memory it may return after staging; then
+        // only the legacy stream and blocking streams are ordered after the copy.
         let pinned = self.pinned_at(src.address().addr(), bytes).is_some();
         let wait = if pinned { Wait::Complete } else { Wait::AsDocumented };
         self.submit_copy(CUDA_MEMCPY3D::host_to_device(dst, src.address(), bytes), LEGACY, wait)
@@ -156,7 +156,7 @@ impl State {
         self.submit_copy(given, stream, Wait::AsDocumented)
     }
 
-    /// A copy between addresses of any kind: what is not of a device is of the host.
+    /// A copy between unified addresses: an address outside every device is a host address.
     fn unified(&mut self, dst: CUdeviceptr, src: CUdeviceptr, bytes: usize) -> CUDA_MEMCPY3D {
         let device = self.current_even_lost().unwrap_or_default();
         let kind = |address| match self.on_device(device, address, 1) {

@@ -8,22 +8,22 @@ use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;
 
-/// The first number that is no attribute.
+/// One past the last attribute number.
 const ATTRIBUTES: u32 = 148;
-/// Multiprocessors of a simulated device.
+/// SMs of a simulated device.
 pub(super) const MULTIPROCESSORS: i32 = 132;
-/// Threads that one multiprocessor holds.
+/// Resident threads per SM.
 pub(super) const THREADS_PER_MULTIPROCESSOR: u32 = 2048;
-/// Registers of one multiprocessor, and of one block.
+/// Registers per SM, and per block.
 pub(super) const REGISTERS: u32 = 65536;
-/// Blocks that one multiprocessor holds.
+/// Resident blocks per SM.
 pub(super) const BLOCKS_PER_MULTIPROCESSOR: u32 = 32;
-/// Shared memory of a block without opting in to more.
+/// Shared memory per block without opt-in.
 pub(super) const SHARED_BYTES: u32 = 48 << 10;
-/// Shared memory of each block that the system keeps.
+/// Shared memory per block that the system reserves.
 pub(super) const RESERVED_SHARED_BYTES: u32 = 1 << 10;
 
-/// Shared memory of one multiprocessor by compute capability, in bytes.
+/// Shared memory per SM by compute capability, in bytes.
 ///
 /// Source: the table of technical specifications in the CUDA programming guide.
 pub(super) fn shared_per_multiprocessor((major, minor): (u32, u32)) -> u32 {
@@ -37,17 +37,17 @@ pub(super) fn shared_per_multiprocessor((major, minor): (u32, u32)) -> u32 {
     kilobytes << 10
 }
 
-/// Shared memory of one block that opted in, in bytes.
+/// Shared memory per block with opt-in, in bytes.
 pub(super) fn shared_opt_in(capability: (u32, u32)) -> u32 {
     match capability {
-        // The one architecture that keeps nothing for the system.
+        // This architecture reserves nothing for the system.
         (..=7, _) => shared_per_multiprocessor(capability),
         _ => shared_per_multiprocessor(capability) - RESERVED_SHARED_BYTES,
     }
 }
 
 impl State {
-    /// Checks that a device exists and gives its index.
+    /// The index of a device. Fails if it does not exist.
     pub(super) fn device_index(&self, device: CUdevice) -> Result<usize, Refusal> {
         let index = usize::try_from(device).ok().filter(|index| *index < self.config.devices);
         index.ok_or(refuse(CUresult::CUDA_ERROR_INVALID_DEVICE, Rule::DeviceDeviceIndex))
@@ -73,7 +73,7 @@ impl State {
         if len == 0 {
             return Err(self.undefined("the end of a name is written before its place"));
         }
-        // A negative length counts as a very large one.
+        // The driver reads a negative length as a large unsigned one.
         let room = len.cast_unsigned() as usize;
         let (major, minor) = self.config.compute_capability;
         let text = format!("SIMULATED device, compute capability {major}.{minor}");
@@ -86,7 +86,7 @@ impl State {
     pub(crate) fn cuDeviceTotalMem_v2(&mut self, bytes: Out<usize>, device: CUdevice) -> Call {
         bytes.offer(0);
         bytes.demand()?;
-        self.ready()?;
+        self.check_initialized()?;
         let index = self.device_index(device)?;
         bytes.put(self.devices[index].memory.total() as usize)
     }

@@ -1,4 +1,4 @@
-//! Graphs as DOT files.
+//! DOT output (`cuGraphDebugDotPrint`).
 
 use std::ffi::c_char;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ impl State {
         path: In<c_char>,
         flags: u32,
     ) -> Call {
-        let graph = self.given_graph(graph)?;
+        let graph = self.known_graph(graph)?;
         let parameters = CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE
             | CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS
             | CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_NODE_PARAMS
@@ -51,7 +51,7 @@ impl State {
     }
 }
 
-/// What a node does, in a few words.
+/// The label of a node.
 fn label(kind: &NodeKind, parameters: bool) -> String {
     match kind {
         NodeKind::Operation(Operation::Launch(launch)) if parameters => {

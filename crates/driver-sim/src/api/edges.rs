@@ -7,10 +7,10 @@ use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{NodeKind, State};
 use crate::work::Operation;
 
-/// An edge: where it starts, where it ends, and of what kind it is.
+/// An edge: source, target and edge data.
 pub(super) type Edge = (CUgraphNode, CUgraphNode, CUgraphEdgeData);
 
-/// Where a list of edges goes.
+/// The output buffers of a list of edges.
 struct EdgeBuffers {
     from: Out<CUgraphNode>,
     to: Out<CUgraphNode>,
@@ -21,7 +21,7 @@ struct EdgeBuffers {
 const FULL: CUgraphEdgeData =
     CUgraphEdgeData { from_port: 0, to_port: 0, r#type: 0, reserved: [0; 5] };
 
-/// Reads the kinds of edges; null means that all are full dependencies.
+/// Reads edge data. Null means that all edges are full dependencies.
 pub(super) fn kinds(
     data: In<CUgraphEdgeData>,
     count: usize,
@@ -30,7 +30,7 @@ pub(super) fn kinds(
 }
 
 impl State {
-    /// Whether an edge of this kind can lead from a node to a kernel node or one of another kind.
+    /// Checks edge data against the kinds of source and target.
     pub(super) fn check_kind(
         &self,
         from: CUgraphNode,
@@ -42,7 +42,7 @@ impl State {
         }
         let from = &self.nodes.get(from)?.kind;
         let is_from_kernel = matches!(from, NodeKind::Operation(Operation::Launch(_)));
-        // Launch order needs no programmatic edge, the programmatic port does.
+        // The programmatic port needs a programmatic edge; the launch-order port does not.
         let is_known = matches!((data.from_port, data.r#type), (1, 1) | (2, 0 | 1));
         let is_valid = is_known && data.to_port == 0 && data.reserved == [0; 5];
         match is_valid && is_from_kernel && is_to_kernel {
@@ -51,12 +51,12 @@ impl State {
         }
     }
 
-    /// Whether a node is a launch.
+    /// Whether a node is a kernel node.
     fn is_kernel(&self, node: CUgraphNode) -> Result<bool, Refusal> {
         Ok(matches!(self.nodes.get(node)?.kind, NodeKind::Operation(Operation::Launch(_))))
     }
 
-    /// Edges as a call gives them, with ends in the graph.
+    /// The edges that a call passes. Both ends must be nodes of the graph.
     fn given_edges(
         &mut self,
         graph: CUgraph,
@@ -64,13 +64,13 @@ impl State {
         data: In<CUgraphEdgeData>,
         count: usize,
     ) -> Result<Vec<Edge>, Refusal> {
-        let graph = self.given_graph(graph)?;
+        let graph = self.known_graph(graph)?;
         let ends = from.list(count)?.into_iter().zip(to.list(count)?);
         let edges: Vec<Edge> =
             ends.zip(kinds(data, count)?).map(|((from, to), data)| (from, to, data)).collect();
         for (from, to, _) in &edges {
             for node in [*from, *to] {
-                let node = self.given_node(node)?;
+                let node = self.known_node(node)?;
                 if self.nodes.get(node)?.graph != graph {
                     return Err(invalid(Rule::GraphNodeOfOtherGraph));
                 }
@@ -79,7 +79,7 @@ impl State {
         Ok(edges)
     }
 
-    /// Adds edges one by one: those before one that exists already stay.
+    /// Adds edges in order. If one exists already, the call fails and earlier edges stay.
     fn add_edges(
         &mut self,
         graph: CUgraph,
@@ -101,14 +101,15 @@ impl State {
             }
             found.dependencies.push(from);
             if data != FULL {
-                found.ports.insert(from, data);
+                found.edge_data.insert(from, data);
             }
             self.nodes.get_mut(from)?.dependents.push(to);
         }
         Ok(())
     }
 
-    /// Removes edges of whatever kind, one by one: those before one that is absent are gone.
+    /// Removes edges of any kind in order. If one is absent, the call fails and earlier edges are
+    /// removed.
     fn remove_edges(
         &mut self,
         graph: CUgraph,
@@ -126,7 +127,7 @@ impl State {
                 return Err(invalid(Rule::GraphNoEdge));
             }
             found.dependencies.retain(|node| *node != from);
-            found.ports.remove(&from);
+            found.edge_data.remove(&from);
             self.nodes.get_mut(from)?.dependents.retain(|node| *node != to);
         }
         Ok(())
@@ -174,7 +175,7 @@ impl State {
         self.remove_edges(graph, (from, to), data, count)
     }
 
-    /// The edges of a graph, in the order of the nodes that they come from.
+    /// The edges of a graph, ordered by source node.
     pub(super) fn edges(&self, graph: CUgraph) -> Result<Vec<Edge>, Refusal> {
         let mut edges = Vec::new();
         for from in &self.graphs.get(graph)?.nodes {
@@ -184,8 +185,8 @@ impl State {
     }
 
     fn edge(&self, from: CUgraphNode, to: CUgraphNode) -> Result<Edge, Refusal> {
-        let ports = &self.nodes.get(to)?.ports;
-        Ok((from, to, ports.get(&from).copied().unwrap_or(FULL)))
+        let edge_data = &self.nodes.get(to)?.edge_data;
+        Ok((from, to, edge_data.get(&from).copied().unwrap_or(FULL)))
     }
 
     fn edges_from(&self, from: CUgraphNode) -> Result<Vec<Edge>, Refusal> {
@@ -196,8 +197,8 @@ impl State {
         self.nodes.get(to)?.dependencies.iter().map(|from| self.edge(*from, to)).collect()
     }
 
-    /// Writes edges in the way that the driver does. Without a place for their kinds all must be
-    /// full dependencies; what was written before one that is not stays.
+    /// Writes edges like the driver. Without a buffer for edge data, the call fails at the first
+    /// edge that is not a full dependency; earlier edges stay written.
     fn put_edges(&mut self, edges: &[Edge], places: &EdgeBuffers) -> Call {
         let EdgeBuffers { from, to, data, count } = *places;
         if from.is_null() && to.is_null() {
@@ -238,7 +239,7 @@ impl State {
         data: Out<CUgraphEdgeData>,
         count: Out<usize>,
     ) -> Call {
-        let graph = self.given_graph(graph)?;
+        let graph = self.known_graph(graph)?;
         if from.is_null() != to.is_null() {
             return Err(invalid(Rule::GraphEdgePlaces));
         }
@@ -263,7 +264,7 @@ impl State {
         data: Out<CUgraphEdgeData>,
         count: Out<usize>,
     ) -> Call {
-        let node = self.given_node(node)?;
+        let node = self.known_node(node)?;
         let edges = self.edges_to(node)?;
         self.put_edges(&edges, &EdgeBuffers { from: dependencies, to: Out::NULL, data, count })
     }
@@ -284,7 +285,7 @@ impl State {
         data: Out<CUgraphEdgeData>,
         count: Out<usize>,
     ) -> Call {
-        let node = self.given_node(node)?;
+        let node = self.known_node(node)?;
         let edges = self.edges_from(node)?;
         self.put_edges(&edges, &EdgeBuffers { from: Out::NULL, to: dependents, data, count })
     }

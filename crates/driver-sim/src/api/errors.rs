@@ -1,4 +1,4 @@
-//! Initialization, version, and the texts of codes.
+//! Initialization, driver version, and names and descriptions of codes.
 
 use std::ffi::{CString, c_char};
 use std::sync::LazyLock;
@@ -9,7 +9,7 @@ use crate::argument::{Call, Out};
 use crate::refusal::{Rule, invalid, refuse};
 use crate::state::State;
 
-/// Name and meaning of every known code, as static C text.
+/// Name and description of every known code, as static C strings.
 static TEXTS: LazyLock<Vec<(CUresult, CString, CString)>> = LazyLock::new(|| {
     let text = |text: Option<&str>| CString::new(text.unwrap_or_default()).unwrap_or_default();
     let known = CUresult::KNOWN.iter();

@@ -11,7 +11,7 @@ impl State {
     pub(crate) fn cuEventCreate(&mut self, event: Out<CUevent>, flags: u32) -> Call {
         let device = self.current()?;
         const KNOWN: u32 = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
-        // Events for other processes cannot measure time.
+        // Interprocess events cannot measure time.
         let is_timed_elsewhere =
             flags & (CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING) == CU_EVENT_INTERPROCESS;
         if flags & !KNOWN != 0 || is_timed_elsewhere {
@@ -20,14 +20,14 @@ impl State {
         let handle = self.handle();
         event.put(handle)?;
         let mark = Mark::Never;
-        self.events.insert(handle, Event { device, flags, mark, stamp: None, asked: None });
+        self.events.insert(handle, Event { device, flags, mark, timestamp: None, queried: None });
         Ok(())
     }
 
-    /// The event of a handle that a program passed, if its context is not lost.
+    /// The event of a handle that the program passed. Fails if its context is lost.
     pub(super) fn known_event(&mut self, event: CUevent) -> Result<CUevent, Refusal> {
         match self.events.get(event) {
-            Ok(found) => self.alive(found.device).map(|()| event),
+            Ok(found) => self.check_alive(found.device).map(|()| event),
             Err(_) if event.is_null() => {
                 Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::EventNull))
             }
@@ -69,46 +69,47 @@ impl State {
             }
         };
         let found = self.events.get_mut(event)?;
-        (found.mark, found.stamp) = (mark, None);
+        (found.mark, found.timestamp) = (mark, None);
         Ok(())
     }
 
-    /// The open capture that recorded an event. Fails if that capture is over or broken.
+    /// The open capture in which an event was recorded. Fails if that capture ended or is
+    /// invalidated.
     fn captured_mark(&self, event: CUevent) -> Result<Option<u64>, Refusal> {
         let Mark::Captured(member) = &self.events.get(event)?.mark else {
             return Ok(None);
         };
         match self.captures.get(&member.capture) {
-            Some(capture) if capture.broken.is_none() => Ok(Some(member.capture)),
+            Some(capture) if capture.invalidated_by.is_none() => Ok(Some(member.capture)),
             _ => Err(invalid(Rule::EventCaptureOver)),
         }
     }
 
-    /// Refuses to wait for or query an event that was recorded in a capture.
-    fn settled_event(&mut self, event: CUevent) -> Result<CUevent, Refusal> {
+    /// Refuses to synchronize with or query an event that was recorded in a capture.
+    fn waitable_event(&mut self, event: CUevent) -> Result<CUevent, Refusal> {
         let event = self.known_event(event)?;
         if let Some(capture) = self.captured_mark(event)? {
             let code = CUresult::CUDA_ERROR_CAPTURED_EVENT;
-            return Err(self.break_capture(capture, code));
+            return Err(self.invalidate_capture(capture, code));
         }
         self.refuse_unsafe()?;
         Ok(event)
     }
 
     pub(crate) fn cuEventQuery(&mut self, event: CUevent) -> Call {
-        let event = self.settled_event(event)?;
+        let event = self.waitable_event(event)?;
         let pending = self.pending_mark(event)?;
         let found = self.events.get_mut(event)?;
-        // As with streams: not ready when asked for the first time.
-        if pending.is_some() && found.asked != pending {
-            found.asked = pending;
+        // Like streams: the first query returns "not ready".
+        if pending.is_some() && found.queried != pending {
+            found.queried = pending;
             return Err(refuse(CUresult::CUDA_ERROR_NOT_READY, Rule::Pending));
         }
         self.complete(pending.into_iter().collect())
     }
 
     pub(crate) fn cuEventSynchronize(&mut self, event: CUevent) -> Call {
-        let event = self.settled_event(event)?;
+        let event = self.waitable_event(event)?;
         let pending = self.pending_mark(event)?;
         self.complete(pending.into_iter().collect())
     }
@@ -125,7 +126,7 @@ impl State {
             return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::EventNullTime));
         }
         for event in [start, end] {
-            // Asking for a time does not break the capture.
+            // `cuEventElapsedTime` does not invalidate the capture.
             if self.captured_mark(event)?.is_some() {
                 return Err(refuse(CUresult::CUDA_ERROR_CAPTURED_EVENT, Rule::EventCaptured));
             }
@@ -135,7 +136,7 @@ impl State {
                 return Err(no_time);
             }
         }
-        match (self.events.get(start)?.stamp, self.events.get(end)?.stamp) {
+        match (self.events.get(start)?.timestamp, self.events.get(end)?.timestamp) {
             (Some(start), Some(end)) => {
                 let elapsed = end.saturating_duration_since(start);
                 milliseconds.put(elapsed.as_secs_f32() * 1e3)

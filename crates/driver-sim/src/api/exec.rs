@@ -1,4 +1,4 @@
-//! Instantiated graphs: making, launching and destroying them.
+//! Instantiated graphs: instantiation, launch, upload and destruction.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
-use crate::state::{Dying, Mark, State};
+use crate::state::{Mark, PendingRelease, State};
 use crate::work::{Exec, Operation, Plan, PlanWork, Work};
 
 const AUTO_FREE: u64 = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
@@ -16,8 +16,8 @@ const KNOWN_FLAGS: u64 =
     AUTO_FREE | UPLOAD | DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
 impl State {
-    /// The instantiated graph of a handle that a program passed.
-    pub(super) fn given_exec(&mut self, exec: CUgraphExec) -> Result<CUgraphExec, Refusal> {
+    /// The instantiated graph of a handle that the program passed.
+    pub(super) fn known_exec(&mut self, exec: CUgraphExec) -> Result<CUgraphExec, Refusal> {
         match self.execs.contains(exec) {
             true => Ok(exec),
             false if exec.is_null() => Err(invalid(Rule::GraphNullExec)),
@@ -25,7 +25,7 @@ impl State {
         }
     }
 
-    /// Instantiates a graph. A failure names the node at fault, or null.
+    /// Instantiates a graph. A failure has the offending node, or null.
     fn instantiate(
         &mut self,
         exec: Out<CUgraphExec>,
@@ -33,7 +33,7 @@ impl State {
         flags: u64,
     ) -> Result<(), (Refusal, CUgraphNode)> {
         let no_node = |refusal| (refusal, CUgraphNode::NULL);
-        let graph = self.given_graph(graph).map_err(no_node)?;
+        let graph = self.known_graph(graph).map_err(no_node)?;
         if flags & !KNOWN_FLAGS != 0 {
             return Err(no_node(invalid(Rule::GraphInstantiateFlags)));
         }
@@ -64,8 +64,8 @@ impl State {
         Ok(())
     }
 
-    /// Refuses what kernels cannot launch. From the host such graphs are launched as others are;
-    /// launches from kernels are not simulated.
+    /// Refuses nodes that a device-launched graph must not have. The host launches such graphs like
+    /// others; launches from kernels are not simulated.
     fn check_device_launch(&mut self, plan: &Plan) -> Result<(), (Refusal, CUgraphNode)> {
         for node in &plan.nodes {
             match &node.work {
@@ -86,7 +86,7 @@ impl State {
         graph: CUgraph,
         flags: u64,
     ) -> Call {
-        // There is no stream to upload on.
+        // This call has no stream to upload on.
         if flags & UPLOAD != 0 {
             return Err(invalid(Rule::GraphInstantiateFlags));
         }
@@ -115,19 +115,19 @@ impl State {
     }
 
     pub(crate) fn cuGraphExecGetFlags(&mut self, exec: CUgraphExec, flags: Out<u64>) -> Call {
-        let exec = self.given_exec(exec)?;
+        let exec = self.known_exec(exec)?;
         flags.put(self.execs.get(exec)?.flags & (AUTO_FREE | DEVICE_LAUNCH))
     }
 
     pub(crate) fn cuGraphUpload(&mut self, exec: CUgraphExec, stream: CUstream) -> Call {
-        self.given_exec(exec)?;
+        self.known_exec(exec)?;
         let stream = self.resolve(stream)?;
         self.refuse_captured(stream)?;
         self.route(stream).map(|_| ())
     }
 
     pub(crate) fn cuGraphLaunch(&mut self, exec: CUgraphExec, stream: CUstream) -> Call {
-        let exec = self.given_exec(exec)?;
+        let exec = self.known_exec(exec)?;
         let plan = Arc::clone(&self.execs.get(exec)?.plan);
         if let Some(kernel) = self.unloaded_kernel(&plan) {
             let message = format!("the graph launches `{kernel}`, whose module was unloaded");
@@ -162,14 +162,14 @@ impl State {
         for work in plan.works() {
             if let PlanWork::Record(event) = work {
                 let event = self.events.get_mut(*event)?;
-                (event.mark, event.stamp) = (Mark::Task(task), None);
+                (event.mark, event.timestamp) = (Mark::Task(task), None);
             }
         }
         Ok(())
     }
 
-    /// What a launch does to memory of graphs: nothing that is allocated still may be allocated
-    /// again, unless the graph was told to free it.
+    /// Records the effect of a launch on graph memory. Fails if it allocates memory that is still
+    /// allocated, unless the graph was instantiated with `AUTO_FREE_ON_LAUNCH`.
     fn launch_memory(&mut self, exec: CUgraphExec, plan: &Plan, stream: CUstream) -> Call {
         let works = plan.works();
         let is_live = |state: &Self, address| {
@@ -182,21 +182,21 @@ impl State {
                 if self.execs.get(exec)?.flags & AUTO_FREE == 0 {
                     return Err(invalid(Rule::GraphMemoryLaunchedAgain));
                 }
-                self.note_graph_memory(*address, false)?;
+                self.record_graph_memory(*address, false)?;
                 self.enqueue(stream, Work::Free(*address))?;
             }
         }
         for work in &works {
             match work {
-                PlanWork::Alloc(address) => self.note_graph_memory(*address, true)?,
-                PlanWork::Free(address) => self.note_graph_memory(*address, false)?,
+                PlanWork::Alloc(address) => self.record_graph_memory(*address, true)?,
+                PlanWork::Free(address) => self.record_graph_memory(*address, false)?,
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// The name of a kernel of a plan whose function does not exist any more.
+    /// The name of a kernel of a plan whose module was unloaded.
     fn unloaded_kernel(&self, plan: &Plan) -> Option<String> {
         plan.nodes.iter().find_map(|node| match &node.work {
             PlanWork::Operation(Operation::Launch(launch)) => {
@@ -210,11 +210,11 @@ impl State {
 
     pub(crate) fn cuGraphExecDestroy(&mut self, exec: CUgraphExec) -> Call {
         self.refuse_unsafe()?;
-        let exec = self.given_exec(exec)?;
-        // Launches that are queued hold the plan, so that they still run.
+        let exec = self.known_exec(exec)?;
+        // Queued launches hold the plan and still run.
         let Exec { objects, last, .. } = self.execs.remove(exec)?;
         match last.filter(|task| self.tasks.contains_key(task)) {
-            Some(after) => self.dying.push(Dying { after, objects }),
+            Some(after) => self.pending_releases.push(PendingRelease { after, objects }),
             None => self.release_objects(objects),
         }
         Ok(())

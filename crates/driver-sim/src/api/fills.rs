@@ -1,4 +1,4 @@
-//! Fills.
+//! Fills: `cuMemsetD*`.
 
 use retrograph_driver_sys::*;
 
@@ -8,7 +8,7 @@ use crate::refusal::{Rule, invalid};
 use crate::state::{Route, State};
 use crate::work::{Fill, Operation};
 
-/// Rows of a fill: where they begin, and from one to the next.
+/// Destination and pitch of a fill.
 #[derive(Clone, Copy)]
 struct Rows {
     address: CUdeviceptr,
@@ -23,7 +23,7 @@ impl State {
             return self.route(stream).map(|_| ());
         }
         match self.route(stream)? {
-            // Whether the memory exists is asked when the fill runs.
+            // A captured fill checks its memory when it runs.
             Route::Capture(..) if !fill.is_aligned() => return Err(invalid(Rule::FillMisaligned)),
             Route::Capture(..) => {}
             Route::Queue(_) if fill.rows_overlap() => return Err(invalid(Rule::FillPitch)),
@@ -45,7 +45,7 @@ impl State {
     }
 }
 
-/// The synchronous and the asynchronous fill of a run and of rows, for elements of one size.
+/// The synchronous and asynchronous, 1D and 2D fills for one element size.
 macro_rules! fills {
     ($($size:literal $value:ident:
         $run:ident $run_async:ident $rows:ident $rows_async:ident;)*) => {

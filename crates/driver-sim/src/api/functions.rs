@@ -1,4 +1,4 @@
-//! Functions of modules: attributes and parameters.
+//! Functions of modules: lookup, attributes and parameters.
 
 use std::ffi::{CString, c_char};
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use crate::exec::Program;
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Function, State};
 
-/// Least and most registers of a thread.
+/// The least and the most registers per thread.
 const LEAST_REGISTERS: u32 = 4;
 const MOST_REGISTERS: u32 = 255;
 
-/// Registers of a thread, as a compiler would report them.
+/// An estimate of the registers per thread.
 pub(super) fn registers(function: &Function) -> u32 {
     let wanted = function.program.registers().clamp(1, MOST_REGISTERS);
     wanted.max(LEAST_REGISTERS)
 }
 
-/// Threads of a block that the function can be launched with at most.
+/// The most threads per block of a launch of the function.
 pub(super) fn most_threads(function: &Function) -> u32 {
     let limits = function.program.entry().limits;
     let most = limits.max_threads.map_or(1024, |[x, y, z]| x.saturating_mul(y).saturating_mul(z));
@@ -59,22 +59,22 @@ impl State {
             return Err(invalid(Rule::FunctionUnnamed));
         }
         let found = self.function_named(module, &name);
-        // A name that is not there clears the place.
+        // An unknown name writes null.
         function.put(found.unwrap_or(CUfunction::NULL))?;
         found.map(|_| ())
     }
 
-    /// Refuses modules that do not exist or whose context is lost.
+    /// Refuses unknown modules and modules of lost contexts.
     pub(super) fn module_in_use(&mut self, module: CUmodule) -> Call {
         let missing = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::ModuleUnknown);
-        if !module.is_null() && !self.modules.contains(module) && !self.was_given(module) {
+        if !module.is_null() && !self.modules.contains(module) && !self.was_issued(module) {
             return Err(self.undefined("a handle that was never a module"));
         }
         let device = self.modules.get(module).map_err(|_| missing)?.device;
-        self.sound(device).map(|_| ())
+        self.live_device(device).map(|_| ())
     }
 
-    /// The function of this name; it has one handle.
+    /// The function with this name. Its handle is always the same.
     pub(super) fn function_named(
         &mut self,
         module: CUmodule,
@@ -94,8 +94,8 @@ impl State {
         Ok(handle)
     }
 
-    /// The function of a handle: of a module, or that of the current context for a kernel. A
-    /// function knows its context, so that none need be current.
+    /// The function of a handle. A kernel handle stands for its function in the current context; a
+    /// function handle needs no current context.
     pub(super) fn resolved(&mut self, function: CUfunction) -> Result<CUfunction, Refusal> {
         let kernel = CUkernel(function.0);
         if self.kernels.contains(kernel) {
@@ -103,11 +103,11 @@ impl State {
         }
         let missing = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::FunctionUnknown);
         let device = self.functions.get(function).map_err(|_| missing)?.device;
-        self.sound(device)?;
+        self.live_device(device)?;
         Ok(function)
     }
 
-    /// The same for functions that take null for an argument out of range.
+    /// [`Self::resolved`] for calls that report null as an invalid value.
     fn resolved_or_invalid(&mut self, function: CUfunction) -> Result<CUfunction, Refusal> {
         if function.is_null() {
             return Err(invalid(Rule::FunctionNull));
@@ -136,7 +136,7 @@ impl State {
         let found = self.functions.get(function)?;
         let (major, minor) = self.config.compute_capability;
         let number = match attribute {
-            // A block that is required is no bound.
+            // `.reqntid` is a requirement, not a maximum.
             A::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => {
                 let bound = found.program.entry().limits.max_threads;
                 bound.map_or(1024, |[x, y, z]| x.saturating_mul(y).saturating_mul(z)).min(1024)
@@ -242,7 +242,7 @@ impl State {
     ) -> Call {
         state.demand()?;
         self.resolved(function)?;
-        // Code is on the device when its module is loaded from PTX.
+        // Modules from PTX are loaded eagerly.
         state.put(CUfunctionLoadingState::CU_FUNCTION_LOADING_STATE_LOADED)
     }
 

@@ -1,4 +1,5 @@
-//! Nodes of any kind through one structure.
+//! Nodes of any kind through `CUgraphNodeParams`: `cuGraphAddNode`, `cuGraphNodeSetParams`,
+//! `cuGraphExecNodeSetParams`.
 
 use retrograph_driver_sys::*;
 
@@ -21,12 +22,12 @@ fn fill_of(given: &CUDA_MEMSET_NODE_PARAMS_v2) -> CUDA_MEMSET_NODE_PARAMS {
 }
 
 impl State {
-    /// What a node with these parameters does, for kinds that consist of nothing else.
+    /// The kind of a node that these parameters fully describe.
     fn generic_kind(&mut self, given: &CUgraphNodeParams) -> Result<NodeKind, Refusal> {
         use CUgraphNodeType as T;
         let union = &given.anonymous;
-        // SAFETY: the type of the node says which field of the union the caller filled, and every
-        // field is plain data for which any bytes are valid.
+        // SAFETY: `type` selects the union field that the caller filled; every field is plain data
+        // that is valid for any bytes.
         unsafe {
             match given.r#type {
                 T::CU_GRAPH_NODE_TYPE_KERNEL => self.kernel_kind(&union.kernel),
@@ -82,8 +83,8 @@ impl State {
             self.check_kind(*from, is_kernel, *data)?;
         }
         self.add_generic(&new_node, given, parameters)?;
-        let ports = edges.into_iter().filter(|(_, data)| *data != CUgraphEdgeData::default());
-        self.nodes.get_mut(node.get()?)?.ports = ports.collect();
+        let edge_data = edges.into_iter().filter(|(_, data)| *data != CUgraphEdgeData::default());
+        self.nodes.get_mut(node.get()?)?.edge_data = edge_data.collect();
         Ok(())
     }
 
@@ -107,7 +108,7 @@ impl State {
         use CUgraphNodeType as T;
         match given.r#type {
             T::CU_GRAPH_NODE_TYPE_GRAPH => {
-                // SAFETY: the type says that this field counts, and it is plain data.
+                // SAFETY: `type` selects this field, which is plain data.
                 let child = unsafe { given.anonymous.graph };
                 match child.ownership {
                     CUgraphChildGraphNodeOwnership::CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE => {
@@ -134,9 +135,9 @@ impl State {
         }
     }
 
-    /// Adds a node that takes a graph over.
+    /// Adds a child-graph node that takes ownership of `child`.
     fn move_child(&mut self, new_node: &NewNode, child: CUgraph) -> Call {
-        let child = self.given_graph(child)?;
+        let child = self.known_graph(child)?;
         if child == new_node.graph || self.graphs.get(child)?.is_owned() {
             return Err(self.unsupported("moving a graph that is not free to be moved"));
         }
@@ -145,7 +146,7 @@ impl State {
         Ok(())
     }
 
-    /// Refuses changes of what cannot be changed: allocations and frees.
+    /// Refuses changes of allocation and free nodes.
     fn refuse_memory_node(&self, node: CUgraphNode) -> Call {
         match self.nodes.get(node)?.kind.is_memory() {
             true => Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::GraphMemoryFixed)),
@@ -158,14 +159,14 @@ impl State {
         node: CUgraphNode,
         parameters: Out<CUgraphNodeParams>,
     ) -> Call {
-        let node = self.given_node(node)?;
+        let node = self.known_node(node)?;
         let given = parameters.get()?;
         self.refuse_memory_node(node)?;
         if let NodeKind::Child(old) = self.nodes.get(node)?.kind
             && given.r#type == CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH
         {
-            // SAFETY: the type says that this field counts, and it is plain data.
-            let child = self.given_graph(unsafe { given.anonymous.graph.graph })?;
+            // SAFETY: `type` selects this field, which is plain data.
+            let child = self.known_graph(unsafe { given.anonymous.graph.graph })?;
             let copy = self.clone_graph(child, Owner::Node)?;
             self.drop_graph(old)?;
             return self.set_node(node, NodeKind::Child(copy));
@@ -180,12 +181,12 @@ impl State {
         node: CUgraphNode,
         parameters: Out<CUgraphNodeParams>,
     ) -> Call {
-        let exec = self.given_exec(exec)?;
-        let node = self.given_node(node)?;
+        let exec = self.known_exec(exec)?;
+        let node = self.known_node(node)?;
         let given = parameters.get()?;
         self.refuse_memory_node(node)?;
         if given.r#type == CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH {
-            // SAFETY: the type says that this field counts, and it is plain data.
+            // SAFETY: `type` selects this field, which is plain data.
             let child = unsafe { given.anonymous.graph.graph };
             return self.cuGraphExecChildGraphNodeSetParams(exec, node, child);
         }

@@ -1,4 +1,4 @@
-//! Asking graph templates and nodes what they are.
+//! Queries of graph templates and their nodes.
 
 use retrograph_driver_sys::*;
 
@@ -8,7 +8,7 @@ use crate::refusal::{Rule, invalid};
 use crate::state::{NodeKind, State};
 use crate::work::Operation;
 
-/// Writes nodes in the way that the driver does: a list without room is refused.
+/// Writes nodes like the driver. A list without capacity is refused.
 fn put_nodes(list: &[CUgraphNode], nodes: Out<CUgraphNode>, count: Out<usize>) -> Call {
     if !nodes.is_null() && count.get()? == 0 {
         return Err(invalid(Rule::GraphNoRoom));
@@ -23,7 +23,7 @@ impl State {
         nodes: Out<CUgraphNode>,
         count: Out<usize>,
     ) -> Call {
-        let graph = self.given_graph(graph)?;
+        let graph = self.known_graph(graph)?;
         let found = self.graphs.get(graph)?.nodes.clone();
         put_nodes(&found, nodes, count)
     }
@@ -34,10 +34,10 @@ impl State {
         nodes: Out<CUgraphNode>,
         count: Out<usize>,
     ) -> Call {
-        let graph = self.given_graph(graph)?;
+        let graph = self.known_graph(graph)?;
         let mut roots = self.graphs.get(graph)?.nodes.clone();
         roots.retain(|node| self.nodes.get(*node).is_ok_and(|node| node.dependencies.is_empty()));
-        // The root that was added last comes first.
+        // The driver returns the root that was added last first.
         roots.reverse();
         put_nodes(&roots, nodes, count)
     }
@@ -47,7 +47,7 @@ impl State {
         node: CUgraphNode,
         kind: Out<CUgraphNodeType>,
     ) -> Call {
-        let node = self.given_node(node)?;
+        let node = self.known_node(node)?;
         kind.put(self.nodes.get(node)?.kind.node_type())
     }
 
@@ -56,9 +56,9 @@ impl State {
         node: CUgraphNode,
         parameters: Out<CUDA_KERNEL_NODE_PARAMS>,
     ) -> Call {
-        let node = self.given_node(node)?;
+        let node = self.known_node(node)?;
         let found = self.nodes.get_mut(node)?;
-        let pointers = found.pointers.as_mut_ptr();
+        let pointers = found.parameter_pointers.as_mut_ptr();
         match &found.kind {
             NodeKind::Operation(Operation::Launch(launch)) => {
                 let mut given = launch.node_parameters(pointers);
@@ -71,14 +71,14 @@ impl State {
         }
     }
 
-    /// Writes what a node has, when it is of the kind that has it.
-    fn tell<T>(
+    /// Writes a property of a node, if its kind has the property.
+    fn put_property<T>(
         &mut self,
         node: CUgraphNode,
         place: Out<T>,
         of: impl Fn(&NodeKind) -> Option<T>,
     ) -> Call {
-        let node = self.given_node(node)?;
+        let node = self.known_node(node)?;
         let found = of(&self.nodes.get(node)?.kind);
         place.put(found.ok_or_else(|| invalid(Rule::GraphAnotherKind))?)
     }
@@ -88,7 +88,7 @@ impl State {
         node: CUgraphNode,
         parameters: Out<CUDA_MEMCPY3D>,
     ) -> Call {
-        self.tell(node, parameters, |kind| match kind {
+        self.put_property(node, parameters, |kind| match kind {
             NodeKind::Operation(Operation::Copy(copy)) => Some(*copy.given),
             _ => None,
         })
@@ -99,7 +99,7 @@ impl State {
         node: CUgraphNode,
         parameters: Out<CUDA_MEMSET_NODE_PARAMS>,
     ) -> Call {
-        self.tell(node, parameters, |kind| match kind {
+        self.put_property(node, parameters, |kind| match kind {
             NodeKind::Operation(Operation::Fill(fill)) => Some(fill.0),
             _ => None,
         })
@@ -110,7 +110,7 @@ impl State {
         node: CUgraphNode,
         parameters: Out<CUDA_HOST_NODE_PARAMS>,
     ) -> Call {
-        self.tell(node, parameters, |kind| match kind {
+        self.put_property(node, parameters, |kind| match kind {
             NodeKind::Operation(Operation::Host(call)) => Some(call.node_parameters()),
             _ => None,
         })
@@ -121,7 +121,7 @@ impl State {
         node: CUgraphNode,
         event: Out<CUevent>,
     ) -> Call {
-        self.tell(node, event, |kind| match kind {
+        self.put_property(node, event, |kind| match kind {
             NodeKind::Record(found) => Some(*found),
             _ => None,
         })
@@ -132,7 +132,7 @@ impl State {
         node: CUgraphNode,
         event: Out<CUevent>,
     ) -> Call {
-        self.tell(node, event, |kind| match kind {
+        self.put_property(node, event, |kind| match kind {
             NodeKind::Wait(found) => Some(*found),
             _ => None,
         })
@@ -143,7 +143,7 @@ impl State {
         node: CUgraphNode,
         graph: Out<CUgraph>,
     ) -> Call {
-        self.tell(node, graph, |kind| match kind {
+        self.put_property(node, graph, |kind| match kind {
             NodeKind::Child(child) => Some(*child),
             _ => None,
         })

@@ -1,4 +1,4 @@
-//! Memory of graphs: allocation and free nodes, counters, trimming.
+//! Graph memory: allocation and free nodes, counters, trimming.
 
 use std::ffi::c_void;
 
@@ -26,7 +26,7 @@ impl State {
         })
     }
 
-    /// Reserves what an allocation node asks for.
+    /// Reserves the memory of an allocation node.
     pub(super) fn reserve_for_node(
         &mut self,
         given: &CUDA_MEM_ALLOC_NODE_PARAMS,
@@ -48,7 +48,7 @@ impl State {
         self.reserve(device, given.bytesize as u64)
     }
 
-    /// Checks who may access memory: the device itself reads and writes it in any case.
+    /// Checks access descriptors. The device of the allocation always has access.
     fn check_access(&mut self, given: &CUDA_MEM_ALLOC_NODE_PARAMS) -> Call {
         if given.accessDescCount == 0 {
             return Ok(());
@@ -56,8 +56,7 @@ impl State {
         if given.accessDescs.is_null() {
             return Err(self.undefined("access descriptions that are nowhere"));
         }
-        // SAFETY: the list in the parameters is valid for its count during the call, as the
-        // parameters themselves are.
+        // SAFETY: like the parameters, the list is valid for its count during the call.
         let list = unsafe { given.accessDescs.admit() }.list(given.accessDescCount)?;
         for access in list {
             if access.location != given.poolProps.location {
@@ -70,7 +69,7 @@ impl State {
         Ok(())
     }
 
-    /// Refuses to use what a node of the graph frees that it allocated itself.
+    /// Refuses an address in an allocation that a node of this graph already frees.
     pub(super) fn refuse_freed(&self, graph: CUgraph, address: CUdeviceptr) -> Call {
         let base = self.graph_memory.range(..=address).next_back();
         let Some((base, _)) = base.filter(|_| self.is_reserved(address, 1)) else {
@@ -89,7 +88,7 @@ impl State {
         node: CUgraphNode,
         parameters: Out<CUDA_MEM_ALLOC_NODE_PARAMS>,
     ) -> Call {
-        let node = self.given_node(node)?;
+        let node = self.known_node(node)?;
         let NodeKind::Alloc(address) = self.nodes.get(node)?.kind else {
             return Err(invalid(Rule::GraphAnotherKind));
         };
@@ -112,7 +111,7 @@ impl State {
         self.add_free(&NewNode { node, graph, dependencies, count }, address)
     }
 
-    /// Adds a node that frees what an allocation node made.
+    /// Adds a node that frees the memory of an allocation node.
     pub(super) fn add_free(&mut self, new_node: &NewNode, address: CUdeviceptr) -> Call {
         self.add(new_node, |state| {
             if !state.graph_memory.contains_key(&address) {
@@ -127,7 +126,7 @@ impl State {
         node: CUgraphNode,
         address: Out<CUdeviceptr>,
     ) -> Call {
-        let node = self.given_node(node)?;
+        let node = self.known_node(node)?;
         match self.nodes.get(node)?.kind {
             NodeKind::Free(found) => address.put(found),
             _ => Err(invalid(Rule::GraphAnotherKind)),

@@ -1,4 +1,4 @@
-//! Graph templates as a whole: making, cloning and destroying them.
+//! Graph templates: creation, cloning and destruction.
 
 use retrograph_driver_sys::*;
 
@@ -17,7 +17,7 @@ impl State {
     }
 
     pub(crate) fn cuGraphDestroy(&mut self, graph: CUgraph) -> Call {
-        let graph = self.given_graph(graph)?;
+        let graph = self.known_graph(graph)?;
         if self.is_captured_into(graph) {
             return Err(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, Rule::CaptureGraphInUse));
         }
@@ -29,7 +29,7 @@ impl State {
 
     pub(crate) fn cuGraphClone(&mut self, clone: Out<CUgraph>, graph: CUgraph) -> Call {
         clone.demand()?;
-        let graph = self.given_graph(graph)?;
+        let graph = self.known_graph(graph)?;
         if self.has_memory_nodes(graph)? {
             return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::GraphMemoryCopy));
         }
@@ -37,7 +37,7 @@ impl State {
         clone.put(copy)
     }
 
-    /// Whether a graph allocates or frees, also inside child graphs.
+    /// Whether a graph or one of its child graphs allocates or frees.
     pub(super) fn has_memory_nodes(&self, graph: CUgraph) -> Result<bool, Refusal> {
         for node in &self.graphs.get(graph)?.nodes {
             let found = match &self.nodes.get(*node)?.kind {
@@ -57,8 +57,8 @@ impl State {
         node: CUgraphNode,
         clone: CUgraph,
     ) -> Call {
-        let node = self.given_node(node)?;
-        let clone = self.given_graph(clone)?;
+        let node = self.known_node(node)?;
+        let clone = self.known_graph(clone)?;
         let found = self.graphs.get(clone)?.clones.get(&node).copied();
         match found.filter(|found| self.nodes.contains(*found)) {
             Some(found) => place.put(found),

@@ -9,15 +9,15 @@ use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Device, Pinned, State};
 
-/// Flags that change nothing here: portable, mapped and write-combined.
+/// Allocation flags, none of which has an effect here: portable, mapped and write-combined.
 const ALLOC_FLAGS: u32 = 7;
-/// Memory is always mapped, and says so.
+/// The mapped flag, which queries always return.
 const MAPPED: u32 = 2;
-/// Flags of a registration that every device knows: portable, mapped, and only read by the device.
+/// Registration flags of every device: portable, mapped and read-only.
 const REGISTER_FLAGS: u32 = 1 | MAPPED | READ_ONLY;
-/// The flag that is not told again.
+/// The read-only flag, which queries do not return.
 const READ_ONLY: u32 = 8;
-/// Where addresses end that a process can have.
+/// The end of the address space of a process.
 const USER_SPACE: usize = 1 << 47;
 
 impl State {
@@ -56,7 +56,8 @@ impl State {
         self.forget(device, address)
     }
 
-    /// Memory can be given back without a context, but a context that is there must be sound.
+    /// Checks a release of host memory: no context need be current, but the current one must not be
+    /// lost.
     fn refuse_release(&mut self) -> Call {
         if !self.current_context().is_null() {
             self.current()?;
@@ -64,7 +65,7 @@ impl State {
         self.refuse_unsafe()
     }
 
-    /// Forgets host memory once the copies that are queued and may name it are complete.
+    /// Removes host memory after queued work, which may access it, is complete.
     fn forget(&mut self, device: usize, address: usize) -> Call {
         self.complete_device(device)?;
         self.unpin(address);
@@ -108,7 +109,7 @@ impl State {
         if let Some(device) = start.map(|found| found.device) {
             return self.forget(device, address);
         }
-        // Pinned memory is among what each device knows.
+        // Pinned memory is mapped on each device.
         let is_known = |device: &Device| device.memory.allocation_of(address as u64).is_some();
         if pointer.is_null() || self.devices.iter().any(is_known) {
             return Err(invalid(Rule::HostInside));

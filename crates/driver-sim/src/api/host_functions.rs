@@ -33,7 +33,7 @@ impl State {
         if flags != 0 {
             return Err(invalid(Rule::HostFlags));
         }
-        // Host functions can be captured, callbacks cannot.
+        // Stream callbacks cannot be captured, unlike host functions.
         self.refuse_captured(resolved)?;
         self.route(stream)?;
         let target = HostTarget::Callback(callback, stream);

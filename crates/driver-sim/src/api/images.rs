@@ -1,4 +1,4 @@
-//! Images: which texts and bytes are code, and what is wrong with those that are not.
+//! Module images: recognition and parsing of PTX, and the errors of other images.
 
 use std::ffi::c_void;
 use std::io::ErrorKind;
@@ -11,17 +11,17 @@ use crate::argument::In;
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;
 
-/// Images that are not text start with one of these.
+/// The magic numbers of binary images.
 const ELF: &[u8; 4] = b"\x7fELF";
 const FAT_BINARY: &[u8; 4] = &0xba55_ed50u32.to_le_bytes();
 
-/// The class of an ELF file for 64-bit addresses, at the byte that follows.
+/// The ELF class for 64-bit addresses, at the next byte.
 const ELF_CLASS_64: u8 = 2;
 
-/// Functions that the driver itself provides.
+/// Device functions that the driver provides.
 const OF_THE_DRIVER: [&str; 4] = ["vprintf", "malloc", "free", "__assertfail"];
 
-/// Why an image was not loaded: the code, and what the log of the JIT says.
+/// A failed load: the code and the message of the JIT log.
 #[derive(Clone)]
 pub(crate) struct LoadFailure {
     pub(crate) refusal: Refusal,
@@ -52,7 +52,7 @@ impl State {
         }
     }
 
-    /// Understands the text of an image, as a compiler does.
+    /// Parses the PTX of an image, which may refer to undefined functions.
     pub(super) fn parse_image(&self, text: &str) -> Result<ast::Module, LoadFailure> {
         if !begins_with_version(text) {
             return Err(LoadFailure::no_image());
@@ -65,7 +65,7 @@ impl State {
             ));
         }
         let parsed = retrograph_ptx::parse(text).map_err(|error| match error.is_missing {
-            // The driver of a device might well take it.
+            // A real driver may accept it.
             true => LoadFailure::new(Refusal::UNSUPPORTED, error.to_string()),
             false => LoadFailure::bad_text(Rule::ModuleText, error.to_string()),
         })?;
@@ -78,7 +78,7 @@ impl State {
         Ok(parsed)
     }
 
-    /// Understands the text of an image that is complete.
+    /// Parses the PTX of an image that must define all functions that it calls.
     pub(super) fn parse_complete(&self, text: &str) -> Result<ast::Module, LoadFailure> {
         let parsed = self.parse_image(text)?;
         match undefined_function(&parsed) {
@@ -91,7 +91,7 @@ impl State {
     }
 }
 
-/// A function that is called although neither the module nor the driver has its body.
+/// A called function whose body neither the module nor the driver has.
 pub(super) fn undefined_function(module: &Module) -> Option<&str> {
     let missing = |function: &Function| {
         !function.is_defined
@@ -117,7 +117,7 @@ pub(super) fn undefined_function(module: &Module) -> Option<&str> {
 pub(super) fn image_text(image: In<c_void>) -> Result<String, LoadFailure> {
     let null = |refusal| LoadFailure::new(refusal, "there is no image");
     let first = image.bytes(1).map_err(null)?;
-    // A binary image has more than one byte.
+    // Magic numbers have more than one byte, so the image must be readable further.
     let is = |magic: &[u8; 4]| {
         first[0] == magic[0] && image.bytes(4).is_ok_and(|bytes| bytes == magic.as_slice())
     };
@@ -138,15 +138,14 @@ pub(super) fn read_file(path: &str) -> Result<String, Refusal> {
         return Err(invalid(Rule::ModuleFileName));
     }
     let bytes = std::fs::read(path).map_err(|error| match error.kind() {
-        // The size of a folder is no size of a file, and a buffer of that size is refused.
+        // The driver takes the size of the directory for a file size and fails to allocate it.
         ErrorKind::IsADirectory => refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, Rule::ModuleFolder),
         _ => refuse(CUresult::CUDA_ERROR_FILE_NOT_FOUND, Rule::ModuleFile),
     })?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Whether `.version` is the first thing in a text that is no comment. Anything else is not taken
-/// for PTX at all.
+/// Whether `.version` is the first token of a text. The driver accepts no other text as PTX.
 fn begins_with_version(text: &str) -> bool {
     let mut rest = text.trim_start();
     loop {
@@ -161,7 +160,7 @@ fn begins_with_version(text: &str) -> bool {
     }
 }
 
-/// The version that the `.version` line of PTX states, if there is one.
+/// The version in the `.version` line of PTX.
 fn version_line(text: &str) -> Option<IsaVersion> {
     let line = text.lines().map(str::trim).find_map(|line| line.strip_prefix(".version"))?;
     let (major, minor) = line.split_whitespace().next()?.split_once('.')?;

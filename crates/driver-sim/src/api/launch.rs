@@ -1,4 +1,4 @@
-//! Launches: geometry is checked and parameter values are copied at the call.
+//! Kernel launches. The call checks the geometry and copies the parameter values.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Route, State};
 use crate::work::{Launch, Operation};
 
-/// What a caller says of a launch.
-pub(super) struct Request {
+/// The arguments of a launch.
+pub(super) struct LaunchRequest {
     pub(super) function: CUfunction,
     pub(super) grid: [u32; 3],
     pub(super) block: [u32; 3],
     pub(super) shared_bytes: u32,
     pub(super) parameters: Out<*mut c_void>,
     pub(super) extra: Out<*mut c_void>,
-    /// The size of clusters that the launch asks for.
+    /// The requested cluster size.
     pub(super) cluster: Option<[u32; 3]>,
-    /// Whether all blocks must be resident at once.
+    /// Whether the launch is cooperative: all blocks must be resident.
     pub(super) is_cooperative: bool,
 }
 
-impl Request {
-    /// The launch that node parameters describe.
+impl LaunchRequest {
+    /// The launch of kernel node parameters.
     pub(super) fn of_node(given: &CUDA_KERNEL_NODE_PARAMS) -> Self {
-        // SAFETY: the pointers in node parameters obey the same contract as arguments: null, or
-        // valid during the call for as many elements as the kernel has parameters.
+        // SAFETY: like arguments, the pointers in node parameters are null or valid during the call
+        // for one element per kernel parameter.
         let (parameters, extra) = unsafe { (given.kernelParams.admit(), given.extra.admit()) };
         Self {
             function: given.func,
@@ -44,7 +44,7 @@ impl Request {
         }
     }
 
-    /// The launch that a configuration describes, without a function, parameters and attributes.
+    /// The geometry of a launch configuration, without function, parameters and attributes.
     pub(super) fn of_config(given: &CUlaunchConfig) -> Self {
         Self {
             function: CUfunction::NULL,
@@ -78,7 +78,7 @@ impl State {
         let grid = [grid_x, grid_y, grid_z];
         let block = [block_x, block_y, block_z];
         let (cluster, is_cooperative) = (None, false);
-        let request = Request {
+        let request = LaunchRequest {
             function,
             grid,
             block,
@@ -91,8 +91,8 @@ impl State {
         self.launch_request(stream, &request)
     }
 
-    /// Checks a launch and puts it on a stream.
-    pub(super) fn launch_request(&mut self, stream: CUstream, request: &Request) -> Call {
+    /// Checks a launch and queues or captures it.
+    pub(super) fn launch_request(&mut self, stream: CUstream, request: &LaunchRequest) -> Call {
         let launch = match self.launch_on(stream, request) {
             Ok(launch) => launch,
             Err(refusal) => return Err(self.fail_launch(stream, request, refusal)),
@@ -100,16 +100,21 @@ impl State {
         self.submit(stream, Operation::Launch(launch))
     }
 
-    /// A launch that fails for another reason than its function or missing parameters breaks the
-    /// capture of its stream.
-    fn fail_launch(&mut self, stream: CUstream, request: &Request, refusal: Refusal) -> Refusal {
+    /// Invalidates the capture of the stream of a failed launch, unless it failed for its function
+    /// handle or missing parameters.
+    fn fail_launch(
+        &mut self,
+        stream: CUstream,
+        request: &LaunchRequest,
+        refusal: Refusal,
+    ) -> Refusal {
         let is_parameters = refusal.rule.is_about_parameters();
         let known = self.functions.contains(request.function) && refusal.stops.is_none();
         let known = known && !is_parameters;
         let route = if known { self.route(stream) } else { return refusal };
         match route {
             Ok(Route::Capture(_, capture)) => {
-                let _ = self.break_capture(capture, refusal.code);
+                let _ = self.invalidate_capture(capture, refusal.code);
                 refusal
             }
             Ok(Route::Queue(_)) => refusal,
@@ -134,7 +139,7 @@ impl State {
         let grid = [grid_x, grid_y, grid_z];
         let block = [block_x, block_y, block_z];
         let (extra, cluster, is_cooperative) = (Out::NULL, None, true);
-        let request = Request {
+        let request = LaunchRequest {
             function,
             grid,
             block,
@@ -147,8 +152,8 @@ impl State {
         self.launch_request(stream, &request)
     }
 
-    /// Refuses what a function cannot be launched with.
-    fn check_needs(&self, function: CUfunction, request: &Request) -> Call {
+    /// Refuses a launch that exceeds the limits of the function.
+    fn check_needs(&self, function: CUfunction, request: &LaunchRequest) -> Call {
         let found = self.functions.get(function)?;
         let required = found.program.entry().limits.required_threads;
         if required.is_some_and(|required| required != request.block) {
@@ -160,8 +165,8 @@ impl State {
         Ok(())
     }
 
-    /// Refuses a cooperative launch whose blocks do not all fit on the device at a time.
-    fn check_resident(&self, function: CUfunction, request: &Request) -> Call {
+    /// Refuses a cooperative launch whose blocks cannot all be resident.
+    fn check_resident(&self, function: CUfunction, request: &LaunchRequest) -> Call {
         let found = self.functions.get(function)?;
         let threads = request.block.iter().product::<u32>();
         let resident = self.resident_blocks(found, threads, u64::from(request.shared_bytes));
@@ -174,13 +179,13 @@ impl State {
         Ok(())
     }
 
-    /// Checks a launch on a stream, which must be of the function's context.
+    /// Checks a launch on a stream. Stream and function must have the same context.
     pub(super) fn launch_on(
         &mut self,
         stream: CUstream,
-        request: &Request,
+        request: &LaunchRequest,
     ) -> Result<Launch, Refusal> {
-        self.refuse_legacy_use(stream)?;
+        self.check_legacy_stream(stream)?;
         let device = self.device_of_stream(stream)?;
         let function = self.resolved(request.function)?;
         if self.functions.get(function)?.device != device {
@@ -193,25 +198,24 @@ impl State {
         Ok(launch)
     }
 
-    /// Checks a launch of a node.
-    pub(super) fn launch_of(&mut self, request: &Request) -> Result<Launch, Refusal> {
+    /// Checks the launch of a kernel node.
+    pub(super) fn launch_of(&mut self, request: &LaunchRequest) -> Result<Launch, Refusal> {
         let launch = self.described_launch(request)?;
         self.check_needs(launch.function, request)?;
         Ok(launch)
     }
 
-    /// Breaks the captures that the legacy stream would wait for, before anything else is looked
-    /// at.
-    pub(super) fn refuse_legacy_use(&mut self, stream: CUstream) -> Call {
+    /// Refuses a launch on the legacy stream during a capture, before all other checks.
+    pub(super) fn check_legacy_stream(&mut self, stream: CUstream) -> Call {
         let stream = self.resolve(stream)?;
         match self.is_legacy(stream) {
-            true => self.legacy_use(stream),
+            true => self.refuse_legacy_stream(stream),
             false => Ok(()),
         }
     }
 
-    /// The launch that a request describes, with its parameter values.
-    fn described_launch(&mut self, request: &Request) -> Result<Launch, Refusal> {
+    /// The launch of a request, with its parameter values.
+    fn described_launch(&mut self, request: &LaunchRequest) -> Result<Launch, Refusal> {
         let function = self.resolved(request.function)?;
         check_geometry(request)?;
         let found = self.functions.get(function)?;
@@ -232,8 +236,8 @@ impl State {
     }
 }
 
-/// The limits of every device that is simulated.
-pub(super) fn check_geometry(request: &Request) -> Call {
+/// Checks a geometry against the limits of every simulated device.
+pub(super) fn check_geometry(request: &LaunchRequest) -> Call {
     let within = |sizes: [u32; 3], most: [u32; 3]| {
         sizes.iter().zip(most).all(|(size, most)| (1..=most).contains(size))
     };

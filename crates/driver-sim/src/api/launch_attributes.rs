@@ -1,27 +1,26 @@
-//! Attributes of launches.
+//! Launch attributes (`cuLaunchKernelEx`).
 
 use std::ffi::c_void;
 
 use retrograph_driver_sys::*;
 
-use super::launch::Request;
+use super::launch::LaunchRequest;
 use crate::argument::{Admit, Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Route, State};
 
-/// Blocks of a cluster on every device that has clusters, and at most where a function allows
-/// more than that.
+/// The portable maximum of a cluster's blocks, and the maximum for functions that allow more.
 pub(super) const PORTABLE_CLUSTER: u64 = 8;
 const MOST_CLUSTER: u64 = 16;
 
-/// What the attributes of a launch ask for.
+/// The effect of a launch's attributes.
 #[derive(Default)]
 pub(super) struct Attributes {
-    /// The size of clusters.
+    /// The cluster size.
     pub(super) cluster: Option<[u32; 3]>,
-    /// Whether all blocks must be resident at once.
+    /// Whether the launch is cooperative.
     is_cooperative: bool,
-    /// Whether there is one that a graph would remember.
+    /// Whether a captured node would keep one of the attributes.
     belongs_to_nodes: bool,
 }
 
@@ -34,25 +33,25 @@ impl State {
         extra: Out<*mut c_void>,
     ) -> Call {
         let config = config.get()?;
-        self.refuse_legacy_use(config.hStream)?;
+        self.check_legacy_stream(config.hStream)?;
         self.resolved(function)?;
         let attributes = self.launch_attributes(&config)?;
         let Attributes { cluster, is_cooperative, belongs_to_nodes } = attributes;
-        let base = Request::of_config(&config);
-        let request = Request { function, parameters, extra, cluster, is_cooperative, ..base };
+        let base = LaunchRequest::of_config(&config);
+        let request =
+            LaunchRequest { function, parameters, extra, cluster, is_cooperative, ..base };
         if belongs_to_nodes {
             self.refuse_captured_attributes(config.hStream)?;
         }
         self.launch_request(config.hStream, &request)
     }
 
-    /// Reads the attributes of a launch; of several of a kind the last one counts.
+    /// Reads the attributes of a launch. The last one of a kind wins.
     pub(super) fn launch_attributes(
         &mut self,
         config: &CUlaunchConfig,
     ) -> Result<Attributes, Refusal> {
-        // SAFETY: the attributes of a configuration obey the contract of arguments: there are as
-        // many as it says.
+        // SAFETY: like arguments, the list is valid for `numAttrs` elements.
         let list: In<CUlaunchAttribute> = unsafe { config.attrs.cast_const().admit() };
         let mut found = Attributes::default();
         for attribute in list.list(config.numAttrs as usize)? {
@@ -63,7 +62,7 @@ impl State {
 
     fn take_attribute(&mut self, found: &mut Attributes, given: &CUlaunchAttribute) -> Call {
         use CUlaunchAttributeID as A;
-        // SAFETY: the value is 64 bytes, whatever they mean.
+        // SAFETY: the union is 64 bytes that are valid for any contents.
         let bytes = unsafe { given.value.pad };
         let word = |index: usize| {
             let part: [u8; 4] = std::array::from_fn(|byte| bytes[4 * index + byte]);
@@ -76,8 +75,7 @@ impl State {
             A::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => {
                 found.cluster = Some([word(0), word(1), word(2)]);
             }
-            // What these change is how fast kernels run, and that a kernel may start early, which
-            // nothing here does.
+            // These change only speed and permit early starts, which the simulator does not use.
             A::CU_LAUNCH_ATTRIBUTE_IGNORE
             | A::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
             | A::CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
@@ -110,8 +108,8 @@ impl State {
         Ok(())
     }
 
-    /// Checks the clusters of a launch: those that it asks for, or that its function has.
-    pub(super) fn check_cluster(&mut self, function: CUfunction, request: &Request) -> Call {
+    /// Checks the cluster size of a launch: the requested one, or that of its function.
+    pub(super) fn check_cluster(&mut self, function: CUfunction, request: &LaunchRequest) -> Call {
         let found = self.functions.get(function)?;
         let limits = found.program.entry().limits;
         let set = found.cluster.map(i32::cast_unsigned);
@@ -144,7 +142,7 @@ impl State {
         Ok(())
     }
 
-    /// Stops where a capture would have to remember attributes.
+    /// Stops at attributes that a captured node would keep.
     fn refuse_captured_attributes(&mut self, stream: CUstream) -> Call {
         match self.route(stream)? {
             Route::Queue(_) => Ok(()),

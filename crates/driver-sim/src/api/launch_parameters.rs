@@ -1,8 +1,8 @@
-//! The parameters of a launch: a list of pointers, or one block.
+//! Parameters of a launch: a list of pointers (`kernelParams`), or one block (`extra`).
 
 use std::ffi::c_void;
 
-use super::launch::Request;
+use super::launch::LaunchRequest;
 use crate::argument::{Admit, In, Out};
 use crate::exec::Program;
 use crate::memory::POISON;
@@ -11,7 +11,7 @@ use crate::state::State;
 use crate::work::Parameters;
 use retrograph_driver_sys::CUresult;
 
-/// Keys of the `extra` list: its end, the address of a parameter block, the address of its size.
+/// Keys of the `extra` list: end, address of the parameter block, address of its size.
 const EXTRA_END: usize = 0;
 const EXTRA_BLOCK: usize = 1;
 const EXTRA_SIZE: usize = 2;
@@ -20,7 +20,7 @@ impl State {
     /// Copies the parameter values of a launch.
     pub(super) fn parameters_of(
         &mut self,
-        request: &Request,
+        request: &LaunchRequest,
         program: &Program,
     ) -> Result<Parameters, Refusal> {
         let layout = program.parameters();
@@ -36,8 +36,8 @@ impl State {
         Ok(Parameters { block: block.into(), offsets })
     }
 
-    /// The parameter block that an `extra` list names. One that is too short is taken; what it
-    /// lacks is poisoned.
+    /// The parameter block of an `extra` list. A short block is accepted; missing bytes are
+    /// poisoned.
     fn block_of_extra(&mut self, extra: Out<*mut c_void>, size: usize) -> Result<Vec<u8>, Refusal> {
         let (mut block, mut given) = (None, 0);
         for index in (0..).step_by(2) {
@@ -69,7 +69,7 @@ impl State {
     }
 }
 
-/// The parameter block that a list of pointers to values makes.
+/// The parameter block of a list of pointers to values.
 fn block_of_list(
     list: Out<*mut c_void>,
     layout: &[(u32, u32)],
@@ -86,6 +86,6 @@ fn block_of_list(
 
 /// A pointer inside the parameters of a launch, as an input.
 fn input(pointer: *mut c_void) -> In<c_void> {
-    // SAFETY: what a parameter list points to is valid during the call, as the list itself is.
+    // SAFETY: like the parameter list, its values are valid during the call.
     unsafe { pointer.cast_const().admit() }
 }

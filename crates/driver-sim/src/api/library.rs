@@ -1,4 +1,4 @@
-//! Libraries and their kernels: images that every context loads by itself when it needs them.
+//! Libraries and their kernels: images that each context loads on first use.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_void};
@@ -12,7 +12,7 @@ use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Kernel, Library, Module, State};
 
-/// The options of a load: those of the compiler, and those of the library.
+/// JIT options and library options of a load.
 struct Options {
     jit: (u32, Out<CUjit_option>, Out<*mut c_void>),
     library_options: Out<CUlibraryOption>,
@@ -56,7 +56,7 @@ impl State {
         self.load_library(library, options, |_| read_file(&path.text()?))
     }
 
-    /// Checks the options of a load and keeps the text, which is compiled later.
+    /// Checks the options of a load and stores the PTX, which is compiled on first use.
     fn load_library(
         &mut self,
         library: Out<CUlibrary>,
@@ -76,7 +76,7 @@ impl State {
         library.put(handle)
     }
 
-    /// A library that exists.
+    /// The library of a handle.
     fn library(&mut self, library: CUlibrary) -> Result<&mut Library, Refusal> {
         if library.is_null() {
             return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::LibraryNull));
@@ -87,7 +87,7 @@ impl State {
         self.libraries.get_mut(library)
     }
 
-    /// What the text of a library says, compiled at the first need.
+    /// The parsed PTX of a library. Parsed on first use.
     fn image_of(&mut self, library: CUlibrary) -> Result<Arc<ast::Module>, Refusal> {
         let found = self.library(library)?;
         if let Some(image) = &found.image {
@@ -102,10 +102,10 @@ impl State {
         self.library(library)?;
         self.refuse_unsafe()?;
         let found = self.libraries.remove(library)?;
-        // Modules of contexts that were destroyed are gone already.
+        // Destroyed contexts have already unloaded their modules.
         for module in found.modules.into_values() {
             if self.modules.contains(module) {
-                // A context that is lost needs no code any more.
+                // Fails in a lost context, whose code is gone.
                 let _ = self.unload(module);
             }
         }
@@ -123,7 +123,7 @@ impl State {
         kernel.put(found)
     }
 
-    /// The kernel of this name; it has one handle.
+    /// The kernel with this name. Its handle is always the same.
     fn kernel_named(&mut self, library: CUlibrary, name: &str) -> Result<CUkernel, Refusal> {
         if let Some(known) = self.library(library)?.kernels.get(name) {
             return Ok(*known);
@@ -164,7 +164,7 @@ impl State {
         module.put(found)
     }
 
-    /// The library's module of the current context, loaded when it is first asked for.
+    /// The library's module in the current context. Loaded on first use.
     fn module_of_library(&mut self, library: CUlibrary) -> Result<CUmodule, Refusal> {
         self.library(library)?;
         let device = self.current()?;
@@ -232,7 +232,7 @@ impl State {
         name.put(self.named_kernel(kernel)?.name.as_ptr())
     }
 
-    /// The kernel of a handle, for functions that take null for an argument out of range.
+    /// The kernel of a handle, for calls that report null as an invalid value.
     fn named_kernel(&self, kernel: CUkernel) -> Result<&Kernel, Refusal> {
         self.kernels.get(kernel).map_err(|_| invalid(Rule::KernelName))
     }
@@ -274,7 +274,7 @@ impl State {
         self.set_attribute(function, attribute, value)
     }
 
-    /// The function of a kernel on a device, which must be that of the current context.
+    /// The function of a kernel on `device`, which must be the device of the current context.
     fn function_on(&mut self, kernel: CUkernel, device: CUdevice) -> Result<CUfunction, Refusal> {
         self.device_index(device)?;
         let current = self.current()?;
@@ -296,7 +296,7 @@ impl State {
         }
         self.library(library)?;
         name.text()?;
-        // The parser knows no managed variables, so that no image has one.
+        // The parser does not support managed variables, so no image has one.
         Err(refuse(CUresult::CUDA_ERROR_NOT_FOUND, Rule::LibraryManaged))
     }
 }

@@ -7,11 +7,11 @@ use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;
 
-/// A stack size that fits, and one that does not; sizes in between were not recorded.
+/// A stack size that is accepted and one that is refused. Sizes in between were not recorded.
 const STACK: (usize, usize) = (64 << 10, 524_272);
-/// The first limit that does not exist.
+/// One past the last limit.
 const LIMITS: u32 = 10;
-/// Where the setting of caches is kept among the limits.
+/// The key of the cache configuration in the map of limits.
 const CACHE_CONFIG: u32 = u32::MAX;
 
 impl State {
@@ -41,7 +41,7 @@ impl State {
         Ok(())
     }
 
-    /// What a limit is when the program asks for `value`.
+    /// The value that the driver sets a limit to if the program requests `value`.
     fn rounded(&mut self, limit: CUlimit, value: usize, device: usize) -> Result<usize, Refusal> {
         Ok(match limit {
             CUlimit::CU_LIMIT_STACK_SIZE if value <= STACK.0 => value.next_multiple_of(16),
@@ -108,7 +108,7 @@ impl State {
     }
 }
 
-/// Why a limit cannot be asked or set: the device has none, or nobody has.
+/// The refusal of a limit that the device lacks or that does not exist.
 fn unknown(limit: CUlimit) -> Refusal {
     match limit.0 < LIMITS {
         true => refuse(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT, Rule::LimitUnsupported),

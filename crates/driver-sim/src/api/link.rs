@@ -1,6 +1,6 @@
-//! Linking: texts of PTX become one.
+//! Linking of PTX texts (`cuLinkCreate`, `cuLinkAddData`, `cuLinkComplete`).
 //!
-//! The result is PTX again, which loads like any other image.
+//! The result is PTX, which loads like any other image.
 
 use std::ffi::{c_char, c_void};
 
@@ -15,7 +15,7 @@ use crate::state::{Link, State};
 /// Two inputs define the same name.
 const DEFINED_TWICE: Refusal = refuse(CUresult::CUDA_ERROR_INVALID_SOURCE, Rule::LinkDefinedTwice);
 
-/// What a call adds to a link.
+/// An input of a link.
 struct Input {
     link: CUlinkState,
     kind: CUjitInputType,
@@ -70,7 +70,7 @@ impl State {
         self.add_input(input, || read_file(&path.text()?).map(String::into_bytes))
     }
 
-    /// Refuses what is not PTX. PTX is also taken where a fat binary is announced.
+    /// Refuses inputs that are not PTX. PTX is accepted as a fat binary, too.
     fn refuse_other_inputs(&mut self, kind: CUjitInputType, bytes: &[u8]) -> Call {
         use CUjitInputType as K;
         let is_binary = bytes.first().is_some_and(|first| !first.is_ascii());
@@ -93,7 +93,7 @@ impl State {
         }
     }
 
-    /// Adds a text, which is compiled when it is added.
+    /// Parses a text and adds it.
     fn add_input(&mut self, input: Input, read: impl FnOnce() -> Result<Vec<u8>, Refusal>) -> Call {
         let Input { link, kind, options: (count, options, values) } = input;
         let is_complete = self.links.get(link)?.image.is_some();
@@ -145,7 +145,7 @@ impl State {
         image.put(made.as_mut_ptr().cast())
     }
 
-    /// One text of all inputs.
+    /// The concatenation of all inputs.
     fn joined(&mut self, link: CUlinkState) -> Result<String, Refusal> {
         let inputs = &self.links.get(link)?.inputs;
         if inputs.is_empty() {
@@ -169,7 +169,7 @@ impl State {
     }
 }
 
-/// The names that a module shows to others.
+/// The names of a module's public symbols.
 fn public_names(module: &Module) -> impl Iterator<Item = &str> {
     let functions = module.functions.iter().filter(|function| function.is_defined);
     let functions = functions.filter(|function| function.linkage == Linkage::Visible);
@@ -180,7 +180,7 @@ fn public_names(module: &Module) -> impl Iterator<Item = &str> {
         .chain(variables.map(|variable| variable.name.as_str()))
 }
 
-/// One text of several: the heads of all but the first are left out.
+/// Concatenates PTX texts, with the header of the first one only.
 fn joined(inputs: &[String]) -> String {
     let is_head = |line: &str| {
         let line = line.trim_start();

@@ -1,6 +1,6 @@
 //! Device memory.
 //!
-//! Functions that give an address write null first, and do so also when they fail.
+//! Calls that return an address write null first, even if they fail.
 
 use retrograph_driver_sys::*;
 
@@ -8,7 +8,7 @@ use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Allocation, State, memory_refusal};
 
-/// What the rows of a pitched allocation are a multiple of, in bytes.
+/// The alignment of rows of a pitched allocation, in bytes.
 const PITCH: usize = 512;
 
 impl State {
@@ -23,7 +23,7 @@ impl State {
         Ok(())
     }
 
-    /// Allocates device memory under a context, out of a pool or not.
+    /// Allocates device memory in a context, optionally from a pool.
     pub(super) fn allocate(
         &mut self,
         device: usize,
@@ -67,7 +67,7 @@ impl State {
         }
         let huge = invalid(Rule::MemoryUncountable);
         let row = width.checked_next_multiple_of(PITCH).ok_or(huge)?;
-        // The pitch is told before the memory is there.
+        // The driver writes the pitch before it allocates.
         pitch.offer(row);
         self.refuse_unsafe()?;
         let base = self.allocate(device, row.checked_mul(height).ok_or(huge)?, None)?;
@@ -76,13 +76,13 @@ impl State {
 
     pub(crate) fn cuMemFree_v2(&mut self, address: CUdeviceptr) -> Call {
         if address == 0 {
-            // Nothing is freed, but a context that is there must be sound.
+            // Freeing null does nothing, but fails if the current context is lost.
             return self.refuse_lost().and_then(|()| self.refuse_unsafe());
         }
         self.refuse_unsafe()?;
         if self.graph_memory.contains_key(&address) {
             let device = self.current()?;
-            self.note_graph_memory(address, false)?;
+            self.record_graph_memory(address, false)?;
             self.complete_device(device)?;
             let freed = self.devices[device].memory.free(address);
             return freed.map(|_| ()).map_err(|error| memory_refusal(&error));

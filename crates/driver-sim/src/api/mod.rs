@@ -1,7 +1,8 @@
-//! The driver's functions, one method of the world's state for each, by area of cuda.h.
+//! The functions of the driver, by area of cuda.h.
 //!
-//! A method has the name of the function. It runs alone: the trampoline holds the lock of the
-//! world, has counted the call and has checked that the driver is initialized.
+//! Each is a method of [`State`](crate::state::State) with the exported name of the driver
+//! function. The trampoline holds the lock of the state, has counted the call and has checked that
+//! the driver is initialized. A refusal names the [`Rule`](crate::rule::Rule) that the call breaks.
 
 // Methods carry the names of the driver's functions.
 #![allow(non_snake_case)]
@@ -55,9 +56,8 @@ pub(crate) use images::LoadFailure;
 
 use crate::argument::{Call, Out};
 
-/// Writes a list in the way that the driver does: without a place only the number of elements is
-/// told; otherwise as many are written as the caller said there is room for, and what is left of
-/// the room is filled with `filler`.
+/// Writes a list like the driver. Without a buffer, only `count` is written. Otherwise up to `count`
+/// elements are written, and the rest of the buffer is filled with `filler`.
 fn put_list<T: Copy>(list: &[T], place: Out<T>, count: Out<usize>, filler: T) -> Call {
     if place.is_null() {
         return count.put(list.len());

@@ -1,4 +1,4 @@
-//! Modules: PTX is parsed and decoded when it is loaded, as a JIT compiles it then.
+//! Modules. Loading parses and decodes the PTX.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_void};
@@ -44,7 +44,7 @@ impl State {
         module: Out<CUmodule>,
         image: In<c_void>,
     ) -> Call {
-        // It takes whatever the others take.
+        // The driver accepts the same images as for `cuModuleLoadData`.
         self.load(module, image, &JitLog::default())
     }
 
@@ -86,7 +86,7 @@ impl State {
                 Ok((entry.name.clone(), Arc::new(program)))
             })
             .collect();
-        // The simulator stops here, so that the variables may stay.
+        // The simulator stops here, so the variables need not be freed.
         let decoded = decoded.map_err(|error: crate::exec::DecodeError| {
             LoadFailure::new(Refusal::UNSUPPORTED, error.to_string())
         });
@@ -112,7 +112,7 @@ impl State {
     /// Unloads a module with its functions and variables.
     pub(super) fn unload(&mut self, module: CUmodule) -> Call {
         let device = self.modules.get(module)?.device;
-        // The code is needed until queued launches are complete.
+        // Queued launches need the code.
         self.complete_device(device)?;
         let found = self.modules.remove(module)?;
         for function in found.functions.values() {
@@ -161,7 +161,7 @@ impl State {
     ) -> Call {
         address.offer(0);
         bytes.offer(0);
-        self.ready()?;
+        self.check_initialized()?;
         let name = name.text()?;
         self.module_in_use(module)?;
         let (base, size) = self.global_named(module, &name)?;

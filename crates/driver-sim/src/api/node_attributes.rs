@@ -8,7 +8,7 @@ use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::{NodeKind, State};
 use crate::work::Operation;
 
-/// The attributes that are kept, and the bytes of their values; zero where nobody set them.
+/// The attributes that kernel nodes keep, with the sizes of their values. Unset values are zero.
 const KEPT: [(CUlaunchAttributeID, usize); 5] = [
     (CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, 32),
     (CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 4),
@@ -17,20 +17,20 @@ const KEPT: [(CUlaunchAttributeID, usize); 5] = [
     (CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, 4),
 ];
 
-/// The last attribute that the driver knows.
+/// The last attribute of the driver.
 const LAST: CUlaunchAttributeID =
     CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING;
 
 impl State {
     fn kernel_node(&mut self, node: CUgraphNode) -> Result<CUgraphNode, Refusal> {
-        let node = self.given_node(node)?;
+        let node = self.known_node(node)?;
         match &self.nodes.get(node)?.kind {
             NodeKind::Operation(Operation::Launch(_)) => Ok(node),
             _ => Err(invalid(Rule::GraphAnotherKind)),
         }
     }
 
-    /// The size of an attribute that kernel nodes have.
+    /// The size of an attribute of kernel nodes.
     fn kept_attribute(&mut self, attribute: CUlaunchAttributeID) -> Result<usize, Refusal> {
         use CUlaunchAttributeID as A;
         if let Some((_, size)) = KEPT.iter().find(|(kept, _)| *kept == attribute) {
@@ -74,10 +74,10 @@ impl State {
         if value.is_null() {
             return Err(self.undefined("an attribute without a value"));
         }
-        // SAFETY: the value is 64 bytes, whatever they mean.
+        // SAFETY: the union is 64 bytes that are valid for any contents.
         let mut bytes = unsafe { value.get()?.pad };
         if attribute == CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY {
-            // What is out of range becomes the nearest priority that streams can have.
+            // The driver clamps the priority to the range of streams.
             let priority = i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
             let priority = priority.clamp(GREATEST_PRIORITY, 0);
             bytes[..4].copy_from_slice(&priority.to_ne_bytes());

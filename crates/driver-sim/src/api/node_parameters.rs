@@ -1,4 +1,4 @@
-//! Changing the nodes of graph templates.
+//! Parameter updates of nodes of graph templates.
 
 use retrograph_driver_sys::*;
 
@@ -7,13 +7,13 @@ use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::State;
 
 impl State {
-    /// A node of a kind that a call is for.
+    /// The node of a handle, if it has the kind that the call needs.
     fn node_of_kind(
         &mut self,
         node: CUgraphNode,
         kind: CUgraphNodeType,
     ) -> Result<CUgraphNode, Refusal> {
-        let node = self.given_node(node)?;
+        let node = self.known_node(node)?;
         match self.nodes.get(node)?.kind.node_type() == kind {
             true => Ok(node),
             false => Err(invalid(Rule::GraphAnotherKind)),

@@ -1,14 +1,14 @@
-//! Adding nodes to graph templates, and removing them.
+//! Addition and removal of nodes of graph templates.
 
 use retrograph_driver_sys::*;
 
-use super::launch::Request;
+use super::launch::LaunchRequest;
 use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{NodeKind, Owner, State};
 use crate::work::{Fill, HostCall, HostTarget, Operation};
 
-/// Where a new node goes and what it depends on.
+/// The graph, dependencies and output of a call that adds a node.
 pub(super) struct NewNode {
     pub(super) node: Out<CUgraphNode>,
     pub(super) graph: CUgraph,
@@ -16,7 +16,7 @@ pub(super) struct NewNode {
     pub(super) count: usize,
 }
 
-/// The box of a copy node. Rows without a distance follow each other.
+/// The checked parameters of a copy node. A pitch of 0 means rows without gaps.
 fn checked_box(given: &CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
     let mut given = *given;
     if given.WidthInBytes == 0 {
@@ -28,7 +28,7 @@ fn checked_box(given: &CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
     ];
     let is_row = given.Height <= 1 && given.Depth <= 1;
     for (pitch, height, x) in ends {
-        // A row that cannot be counted is longer than everything that it may lie in.
+        // Saturates: a row that ends beyond the last address exceeds every pitch.
         let row = x.saturating_add(given.WidthInBytes);
         match *pitch {
             0 if is_row => {}
@@ -43,7 +43,7 @@ fn checked_box(given: &CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
     Ok(given)
 }
 
-/// Refuses fills of nothing and of rows that overlap or are not aligned.
+/// Refuses fills that are empty, misaligned or have overlapping rows.
 fn check_rows(given: &CUDA_MEMSET_NODE_PARAMS) -> Call {
     if given.width == 0 || given.height == 0 {
         return Err(invalid(Rule::GraphNoWidth));
@@ -57,16 +57,16 @@ fn check_rows(given: &CUDA_MEMSET_NODE_PARAMS) -> Call {
 }
 
 impl State {
-    /// Checks a new_node; gives what the node is to depend on.
+    /// Checks the graph and the dependencies of a new node, and returns the dependencies.
     pub(super) fn check_new_node(
         &mut self,
         new_node: &NewNode,
     ) -> Result<Vec<CUgraphNode>, Refusal> {
         new_node.node.demand()?;
-        let graph = self.given_graph(new_node.graph)?;
+        let graph = self.known_graph(new_node.graph)?;
         let dependencies = new_node.dependencies.list(new_node.count)?;
         for (index, dependency) in dependencies.iter().enumerate() {
-            let dependency = self.given_node(*dependency)?;
+            let dependency = self.known_node(*dependency)?;
             if self.nodes.get(dependency)?.graph != graph {
                 return Err(invalid(Rule::GraphNodeOfOtherGraph));
             }
@@ -77,7 +77,7 @@ impl State {
         Ok(dependencies)
     }
 
-    /// Adds a node where it was asked for. What it is to do is made once the new_node is checked.
+    /// Adds a node. `kind` runs after the checks of the graph and its dependencies.
     pub(super) fn add(
         &mut self,
         new_node: &NewNode,
@@ -89,7 +89,7 @@ impl State {
         new_node.node.put(node)
     }
 
-    /// What a kernel node does.
+    /// The kind of a kernel node.
     pub(super) fn kernel_kind(
         &mut self,
         given: &CUDA_KERNEL_NODE_PARAMS,
@@ -104,8 +104,9 @@ impl State {
         if given.func.is_null() && !given.kern.is_null() {
             given.func = self.function_of_kernel(given.kern)?;
         }
-        let launch = self.launch_of(&Request::of_node(&given)).map_err(|refusal| {
-            // Blocks that are larger than the kernel allows are refused as any others here.
+        let launch = self.launch_of(&LaunchRequest::of_node(&given)).map_err(|refusal| {
+            // Here the driver returns the code of other invalid geometries for blocks above the
+            // kernel's maximum.
             match refusal.code {
                 CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES => invalid(Rule::GraphBlock),
                 _ => refusal,
@@ -114,7 +115,7 @@ impl State {
         Ok(NodeKind::Operation(Operation::Launch(launch)))
     }
 
-    /// What a copy node does.
+    /// The kind of a copy node, in a checked context.
     pub(super) fn copy_kind(
         &mut self,
         given: &CUDA_MEMCPY3D,
@@ -124,13 +125,13 @@ impl State {
         self.copy_node(given)
     }
 
-    /// What a copy node does, in whatever context.
+    /// The kind of a copy node, in any context.
     pub(super) fn copy_node(&mut self, given: &CUDA_MEMCPY3D) -> Result<NodeKind, Refusal> {
         let copy = self.lasting_copy(&checked_box(given)?)?;
         Ok(NodeKind::Operation(Operation::Copy(copy)))
     }
 
-    /// What a fill node does.
+    /// The kind of a fill node, in a checked context.
     pub(super) fn fill_kind(
         &mut self,
         given: &CUDA_MEMSET_NODE_PARAMS,
@@ -140,7 +141,7 @@ impl State {
         self.fill_node(given)
     }
 
-    /// What a fill node does, in whatever context.
+    /// The kind of a fill node, in any context.
     pub(super) fn fill_node(
         &mut self,
         given: &CUDA_MEMSET_NODE_PARAMS,
@@ -154,19 +155,19 @@ impl State {
         Ok(NodeKind::Operation(Operation::Fill(fill)))
     }
 
-    /// What a host node does.
+    /// The kind of a host node.
     pub(super) fn host_kind(&mut self, given: &CUDA_HOST_NODE_PARAMS) -> Result<NodeKind, Refusal> {
         let function = given.r#fn.ok_or(invalid(Rule::HostNull))?;
         let call = HostCall { target: HostTarget::Function(function), data: given.userData };
         Ok(NodeKind::Operation(Operation::Host(call)))
     }
 
-    /// What a node that records an event does.
+    /// The kind of an event record node.
     pub(super) fn record_kind(&mut self, event: CUevent) -> Result<NodeKind, Refusal> {
         self.given_event(event).map(NodeKind::Record)
     }
 
-    /// What a node that waits for an event does.
+    /// The kind of an event wait node.
     pub(super) fn wait_kind(&mut self, event: CUevent) -> Result<NodeKind, Refusal> {
         self.given_event(event).map(NodeKind::Wait)
     }
@@ -179,13 +180,13 @@ impl State {
         }
     }
 
-    /// Copies and fills name the context that they run in. Where they name none, nobody asks.
+    /// Checks the context of a copy or fill node. Null is not checked.
     fn check_node_context(&mut self, context: CUcontext) -> Call {
         if context.is_null() {
             return Ok(());
         }
         match self.devices.iter().position(|device| device.context == Some(context)) {
-            Some(device) => self.alive(device),
+            Some(device) => self.check_alive(device),
             None => Err(self.undefined("the context of the node does not exist")),
         }
     }
@@ -289,10 +290,10 @@ impl State {
         self.add_child(&NewNode { node, graph, dependencies, count }, child)
     }
 
-    /// Adds a node with a copy of a graph inside.
+    /// Adds a child-graph node with a clone of `child`.
     pub(super) fn add_child(&mut self, new_node: &NewNode, child: CUgraph) -> Call {
         new_node.node.demand()?;
-        let child = self.given_graph(child)?;
+        let child = self.known_graph(child)?;
         if child == new_node.graph {
             return Err(self.undefined("a graph inside itself"));
         }
@@ -303,7 +304,7 @@ impl State {
     }
 
     pub(crate) fn cuGraphDestroyNode(&mut self, node: CUgraphNode) -> Call {
-        let node = self.given_node(node)?;
+        let node = self.known_node(node)?;
         if self.is_captured_into(self.nodes.get(node)?.graph) {
             return Err(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, Rule::CaptureGraphInUse));
         }

@@ -1,4 +1,4 @@
-//! How many blocks of a function fit on a multiprocessor.
+//! Occupancy: resident blocks per SM.
 
 use retrograph_driver_sys::*;
 
@@ -7,21 +7,21 @@ use super::device::{
     THREADS_PER_MULTIPROCESSOR, shared_opt_in, shared_per_multiprocessor,
 };
 use super::functions::{most_threads, registers};
-use super::launch::{Request, check_geometry};
+use super::launch::{LaunchRequest, check_geometry};
 use super::launch_attributes::PORTABLE_CLUSTER;
 use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::{Function, State};
 
-/// Threads of the largest block.
+/// The most threads per block.
 const MOST_THREADS: u32 = 1024;
-/// Registers are given to a warp in units of this many.
+/// The allocation unit of a warp's registers.
 const WARP_REGISTER_UNIT: u32 = 256;
-/// Parts of a multiprocessor, among which its warps are dealt out.
+/// Partitions of an SM, which share its warps and registers equally.
 const PARTITIONS: u32 = 4;
 
 impl State {
-    /// Resident blocks per multiprocessor for a number of threads and dynamic shared bytes.
+    /// Resident blocks per SM for a block size and a number of dynamic shared bytes.
     pub(super) fn resident_blocks(&self, function: &Function, threads: u32, dynamic: u64) -> u32 {
         let capability = self.config.compute_capability;
         let statically = u64::from(function.program.shared_bytes());
@@ -150,7 +150,7 @@ impl State {
         config: In<CUlaunchConfig>,
     ) -> Call {
         let function = self.clustered(function)?;
-        check_geometry(&Request::of_config(&config.get()?))?;
+        check_geometry(&LaunchRequest::of_config(&config.get()?))?;
         match self.functions.get(function)?.large_clusters {
             false => size.put(PORTABLE_CLUSTER as i32),
             true => Err(self.unsupported("the size of clusters that are not portable")),
@@ -166,19 +166,19 @@ impl State {
         let function = self.clustered(function)?;
         let config = config.get()?;
         let cluster = self.launch_attributes(&config)?.cluster;
-        let request = Request { cluster, ..Request::of_config(&config) };
+        let request = LaunchRequest { cluster, ..LaunchRequest::of_config(&config) };
         self.check_cluster(function, &request)?;
         if [request.grid, request.block].concat().contains(&0) {
             return Err(invalid(Rule::OccupancyNoThreads));
         }
         match cluster {
             None => clusters.put(0),
-            // It depends on which multiprocessors of the die are in use.
+            // Depends on which SMs of the die are enabled.
             Some(_) => Err(self.unsupported("how many clusters fit on the device")),
         }
     }
 
-    /// The function whose clusters are asked for.
+    /// The function of an occupancy query for clusters.
     fn clustered(&mut self, function: CUfunction) -> Result<CUfunction, Refusal> {
         self.current()?;
         match function.is_null() {
@@ -187,7 +187,7 @@ impl State {
         }
     }
 
-    /// The largest block with the most resident threads, and how many of it are resident.
+    /// The largest block size that maximizes resident threads, and its resident blocks.
     fn best_block(
         &self,
         function: CUfunction,
@@ -210,7 +210,7 @@ impl State {
     }
 }
 
-/// Flags: caching in the first level as by default, or without a limit to occupancy.
+/// Checks flags: `DEFAULT` or `DISABLE_CACHING_OVERRIDE`.
 fn check_flags(flags: u32) -> Call {
     if flags > 1 { Err(invalid(Rule::OccupancyFlags)) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! Device memory in stream order.
+//! Stream-ordered allocation (`cuMemAllocAsync`, `cuMemFreeAsync`).
 
 use retrograph_driver_sys::*;
 
@@ -8,7 +8,7 @@ use crate::state::{NodeKind, Route, State};
 use crate::work::Work;
 
 impl State {
-    /// The device of the context that a stream belongs to.
+    /// The device of a stream's context.
     pub(super) fn device_of_stream(&mut self, stream: CUstream) -> Result<usize, Refusal> {
         let stream = self.resolve(stream)?;
         Ok(self.streams.get(stream)?.device)
@@ -23,7 +23,7 @@ impl State {
         address.offer(0);
         let device = self.device_of_stream(stream)?;
         let ordinal = self.devices[device].ordinal;
-        let pool = match self.present_pools.get(&ordinal) {
+        let pool = match self.current_pools.get(&ordinal) {
             Some(pool) => *pool,
             None => self.default_pool(ordinal),
         };
@@ -81,7 +81,7 @@ impl State {
         match self.route(stream)? {
             Route::Queue(_) if address == 0 => self.refuse_unsafe(),
             Route::Queue(stream) if self.graph_memory.contains_key(&address) => {
-                self.note_graph_memory(address, false)?;
+                self.record_graph_memory(address, false)?;
                 self.enqueue(stream, Work::Free(address)).map(|_| ())
             }
             Route::Queue(stream) => {

@@ -1,4 +1,4 @@
-//! From the parameters of a call to an operation: what is checked, and what is copied at the call.
+//! Conversion of the arguments of copies and fills to operations.
 
 use std::ffi::c_void;
 
@@ -20,7 +20,7 @@ struct CopyEnd {
 }
 
 impl State {
-    /// The two ends of a copy, of which at most the extents are checked.
+    /// Source and destination of a copy. Checks only their extents.
     fn ends(&self, given: &CUDA_MEMCPY3D) -> Result<(CopyEnd, CopyEnd), Refusal> {
         let (source_bytes, target_bytes) =
             Copy::extent(given).ok_or(invalid(Rule::ParametersEnds))?;
@@ -41,8 +41,8 @@ impl State {
         Ok((source, target))
     }
 
-    /// The current device, lost or not. Where no context is current, calls that name one themselves
-    /// work too.
+    /// The current device, even if lost. Without a current context, calls that name a context work,
+    /// too.
     fn usable_device(&mut self) -> Result<usize, Refusal> {
         match self.current_even_lost() {
             Err(refusal) if refusal.code == CUresult::CUDA_ERROR_INVALID_CONTEXT => {
@@ -53,7 +53,7 @@ impl State {
         }
     }
 
-    /// The end in device or pinned memory, or `None` for pageable host memory.
+    /// The end of a copy in device or pinned memory; `None` for pageable memory.
     fn end(&mut self, given: CopyEnd) -> Result<Option<End>, Refusal> {
         let device = self.usable_device()?;
         let on_device = |state: &Self| state.on_device(device, given.device, given.bytes as u64);
@@ -70,11 +70,11 @@ impl State {
                 if self.pinned_at(address, given.bytes).is_some() {
                     return Ok(Some(End::Host(address)));
                 }
-                // Addresses are unified: the driver sees that this one is of a device.
+                // Addresses are unified: the driver recognizes a device address.
                 if self.on_device(device, address as u64, given.bytes as u64) {
                     return Ok(Some(End::Device(address as u64)));
                 }
-                // What begins in known memory must end there.
+                // A range that starts in pinned memory must end there.
                 let known = self.pinned_at(address, 1).is_some();
                 if known || self.on_device(device, address as u64, 1) {
                     return Err(invalid(Rule::CopyExtent));
@@ -91,8 +91,8 @@ impl State {
         }
     }
 
-    /// A copy that may run later and more than once: of a node. Its host memory must be pinned,
-    /// because the simulator cannot know how long other memory lives.
+    /// The copy of a node, which may run later and repeatedly. Its host memory must be pinned,
+    /// because the simulator cannot know the lifetime of other memory.
     pub(super) fn lasting_copy(&mut self, given: &CUDA_MEMCPY3D) -> Result<Copy, Refusal> {
         let (source, target) = self.ends(given)?;
         match (self.end(source)?, self.end(target)?) {
@@ -104,8 +104,8 @@ impl State {
         }
     }
 
-    /// A copy that is queued now, and whether its target is pageable memory, which must be written
-    /// before the call returns. A source in pageable memory is read now.
+    /// A copy to queue, and whether its destination is pageable memory, which must be written before
+    /// the call returns. Reads a pageable source now.
     pub(super) fn immediate_copy(
         &mut self,
         given: &CUDA_MEMCPY3D,

@@ -1,4 +1,4 @@
-//! What can be asked of an address.
+//! Pointer attributes and address ranges.
 
 use std::ffi::c_void;
 
@@ -8,20 +8,20 @@ use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::State;
 
-/// What is known of an address.
+/// The memory at an address.
 struct AddressInfo {
     base: u64,
     bytes: u64,
-    /// The context, by its place among the devices.
+    /// The index of the context among the devices.
     device: usize,
     is_host: bool,
     pool: Option<CUmemoryPool>,
 }
 
-/// The least that is mapped at once: pages of device memory, and chunks of a pool.
+/// The mapping granularity: pages of device memory, and chunks of a pool.
 const PAGE: u64 = 2 << 20;
 const CHUNK: u64 = 32 << 20;
-/// The device of an address that is of none.
+/// The device ordinal of an address without a device.
 const NO_DEVICE: i32 = -2;
 
 impl State {
@@ -74,13 +74,13 @@ impl State {
             A::CU_POINTER_ATTRIBUTE_HOST_POINTER => Err(invalid(Rule::PointerDevice)),
             A::CU_POINTER_ATTRIBUTE_IS_MANAGED => data.cast().put(0u32),
             A::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS => {
-                data.cast().put(u32::from(self.synchronous.contains(&place.base)))
+                data.cast().put(u32::from(self.sync_memops.contains(&place.base)))
             }
             A::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => data.cast().put(self.ordinal(place.device)),
             A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => data.cast().put(place.base),
             A::CU_POINTER_ATTRIBUTE_RANGE_SIZE => data.cast().put(place.bytes as usize),
             A::CU_POINTER_ATTRIBUTE_MAPPED => data.cast().put(1u32),
-            // Addresses are never given twice, so that one names an allocation for good.
+            // Addresses are never reused, so the base address identifies an allocation.
             A::CU_POINTER_ATTRIBUTE_BUFFER_ID | A::CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => {
                 data.cast().put(place.base)
             }
@@ -120,7 +120,7 @@ impl State {
         let places = data.values().list(count as usize)?;
         let place = self.place_of(address).ok();
         for (attribute, to) in attributes.into_iter().zip(places) {
-            // SAFETY: each of the pointers is valid for its attribute, as the list itself is.
+            // SAFETY: like the list, each pointer is valid for its attribute.
             let to: Out<c_void> = unsafe { crate::argument::Admit::admit(to) };
             match &place {
                 Some(place) => self.put_attribute(to, attribute, address, place)?,
@@ -130,7 +130,7 @@ impl State {
         Ok(())
     }
 
-    /// What an attribute is for an address that is not known.
+    /// Writes the value of an attribute for an unknown address.
     fn put_unknown(&mut self, to: Out<c_void>, attribute: CUpointer_attribute) -> Call {
         match attribute {
             CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE => to.cast().put(0u32),
@@ -151,8 +151,8 @@ impl State {
         let base = self.place_of(address)?.base;
         let on = value.bytes(4)?.iter().any(|byte| *byte != 0);
         match on {
-            true => self.synchronous.insert(base),
-            false => self.synchronous.remove(&base),
+            true => self.sync_memops.insert(base),
+            false => self.sync_memops.remove(&base),
         };
         Ok(())
     }

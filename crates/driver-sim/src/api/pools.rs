@@ -1,4 +1,4 @@
-//! Pools of device memory.
+//! Memory pools.
 
 use std::ffi::c_void;
 
@@ -59,9 +59,9 @@ impl State {
         if found.is_default {
             return Err(invalid(Rule::PoolDefault));
         }
-        // Memory that it gave stays valid until it is freed.
+        // Allocations from the pool stay valid.
         found.is_destroyed = true;
-        self.present_pools.retain(|_, present| *present != pool);
+        self.current_pools.retain(|_, present| *present != pool);
         Ok(())
     }
 
@@ -134,7 +134,7 @@ impl State {
         location: Out<CUmemLocation>,
     ) -> Call {
         use CUmemLocationType as Location;
-        let ordinal = self.lasting_pool(pool)?.ordinal;
+        let ordinal = self.undestroyed_pool(pool)?.ordinal;
         let location = location.get()?;
         let is_own = match location.r#type {
             Location::CU_MEM_LOCATION_TYPE_DEVICE => self.access_device(&location)? == ordinal,
@@ -172,7 +172,7 @@ impl State {
             match given.flags {
                 Flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE => {}
                 Flags::CU_MEM_ACCESS_FLAGS_PROT_NONE => {
-                    // A pool cannot be taken away from its own device.
+                    // The device of a pool always has access.
                     let code = CUresult::CUDA_ERROR_INVALID_DEVICE;
                     return Err(refuse(code, Rule::PoolOwn));
                 }
@@ -198,7 +198,7 @@ impl State {
 
     pub(crate) fn cuDeviceGetMemPool(&mut self, pool: Out<CUmemoryPool>, device: CUdevice) -> Call {
         let ordinal = self.device_index(device).map_err(|_| invalid(Rule::PoolDevice))?;
-        let found = match self.present_pools.get(&ordinal) {
+        let found = match self.current_pools.get(&ordinal) {
             Some(present) => *present,
             None => self.default_pool(ordinal),
         };
@@ -208,10 +208,10 @@ impl State {
     pub(crate) fn cuDeviceSetMemPool(&mut self, device: CUdevice, pool: CUmemoryPool) -> Call {
         self.refuse_unsafe()?;
         let ordinal = self.device_index(device).map_err(|_| invalid(Rule::PoolDevice))?;
-        if self.lasting_pool(pool)?.ordinal != ordinal {
+        if self.undestroyed_pool(pool)?.ordinal != ordinal {
             return Err(invalid(Rule::PoolDevice));
         }
-        self.present_pools.insert(ordinal, pool);
+        self.current_pools.insert(ordinal, pool);
         Ok(())
     }
 }

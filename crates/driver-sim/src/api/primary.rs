@@ -18,7 +18,7 @@ impl State {
         let handle = match self.devices[index].context {
             Some(handle) => handle,
             None => {
-                self.sound(index)?;
+                self.live_device(index)?;
                 self.create_context(index)
             }
         };
@@ -38,7 +38,7 @@ impl State {
 
     pub(crate) fn cuDevicePrimaryCtxReset_v2(&mut self, device: CUdevice) -> Call {
         let index = self.device_index(device)?;
-        // The references stay: each of them can still be given back.
+        // A reset keeps the references: each can still be released.
         let references = self.devices[index].references;
         self.destroy_context(index);
         self.devices[index].references = references;

@@ -1,4 +1,4 @@
-//! Attributes of streams. They hint at how work runs and change nothing that can be computed.
+//! Stream attributes. They are hints and do not change results.
 
 use retrograph_driver_sys::*;
 
@@ -20,7 +20,7 @@ impl State {
         if value.is_null() {
             return Err(self.undefined("the value of an attribute is written without a check"));
         }
-        // Of the value as much is written as the attribute takes.
+        // Writes only the bytes of this attribute.
         match attribute {
             CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_PRIORITY => value.cast().put(priority),
             CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY => value.cast().put(policy),
@@ -43,7 +43,7 @@ impl State {
         if value.is_null() {
             return Err(self.undefined("the value of an attribute is read without a check"));
         }
-        // Every attribute that is simulated is one word at the start of the value.
+        // Each simulated attribute is the first word of the value.
         let word: u32 = value.cast().get()?;
         let found = self.streams.get_mut(stream)?;
         match attribute {
@@ -75,7 +75,7 @@ impl State {
     }
 }
 
-/// Whether a number is a policy of waiting.
+/// Whether a number is a synchronization policy.
 fn is_policy(word: u32) -> bool {
     let first = CUsynchronizationPolicy::CU_SYNC_POLICY_AUTO;
     let last = CUsynchronizationPolicy::CU_SYNC_POLICY_BLOCKING_SYNC;

@@ -1,4 +1,4 @@
-//! What a stream tells of itself.
+//! Queries of a stream's flags, priority, id, context and device.
 
 use retrograph_driver_sys::*;
 
@@ -7,13 +7,13 @@ use crate::refusal::Refusal;
 use crate::state::State;
 
 impl State {
-    /// A stream that may be asked for its flags and number: it is not captured, and for the legacy
-    /// stream no stream is that waits for it.
+    /// The stream of a query. Fails if it is captured; for the legacy stream, if a blocking stream
+    /// is captured.
     fn known(&mut self, stream: CUstream) -> Result<CUstream, Refusal> {
         let resolved = self.resolve(stream)?;
         self.refuse_captured(resolved)?;
         if self.is_legacy(resolved) {
-            self.legacy_use(resolved)?;
+            self.refuse_legacy_stream(resolved)?;
         }
         Ok(resolved)
     }

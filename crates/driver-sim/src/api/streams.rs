@@ -1,4 +1,4 @@
-//! Streams.
+//! Streams: creation, destruction, synchronization, queries and waits for events.
 
 use retrograph_driver_sys::*;
 
@@ -7,10 +7,10 @@ use crate::diagnostic::DiagnosticKind;
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Mark, Member, NodeKind, Route, State, Stream};
 
-/// The most urgent priority of a stream; 0 is the least urgent.
+/// The highest stream priority; 0 is the lowest.
 pub(super) const GREATEST_PRIORITY: i32 = -5;
 
-/// What the driver writes in place of a stream when there is no context to make one in.
+/// The value that the driver writes if no context is current.
 const NO_STREAM: CUstream = CUstream(std::ptr::without_provenance_mut(usize::MAX));
 
 impl State {
@@ -42,8 +42,7 @@ impl State {
         Ok(())
     }
 
-    /// The device of the current context, for functions that look at their arguments before the
-    /// driver is initialized.
+    /// The current device, for calls that check arguments before initialization.
     fn initialized_current(&mut self) -> Result<usize, Refusal> {
         match self.initialized {
             true => self.current(),
@@ -51,8 +50,8 @@ impl State {
         }
     }
 
-    /// Destroying a stream takes it out of its capture. One that began a capture ends it, which
-    /// nobody is told; of another one the work has to be joined all the same.
+    /// Removes the stream from its capture. The origin of a capture ends it silently; the nodes of
+    /// another stream must still be joined.
     pub(crate) fn cuStreamDestroy_v2(&mut self, stream: CUstream) -> Call {
         let special = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::StreamSpecial);
         if stream.is_legacy() {
@@ -65,51 +64,51 @@ impl State {
         if let Some(member) = self.streams.get(resolved)?.member.clone()
             && let Some(capture) = self.captures.get_mut(&member.capture)
         {
-            capture.orphans.extend(member.dependencies);
+            capture.unjoined.extend(member.dependencies);
             if capture.origin == resolved {
                 let message = "a stream was destroyed while it was captured; the capture is gone";
                 self.diagnose(DiagnosticKind::Capture, message);
                 self.discard_capture(member.capture)?;
             }
         }
-        // Its queued work stays queued: destroying a stream does not wait for it.
+        // Queued work stays queued.
         self.streams.remove(resolved).map(|_| ())
     }
 
     pub(crate) fn cuStreamSynchronize(&mut self, stream: CUstream) -> Call {
-        let resolved = self.settled(stream)?;
+        let resolved = self.waitable(stream)?;
         let pending = self.pending(resolved)?;
         self.complete(pending)?;
-        self.usable(resolved)
+        self.check_context(resolved)
     }
 
     pub(crate) fn cuStreamQuery(&mut self, stream: CUstream) -> Call {
-        let resolved = self.settled(stream)?;
+        let resolved = self.waitable(stream)?;
         let pending = self.pending(resolved)?;
         let newest = pending.iter().max().copied();
-        // Work that is asked about for the first time is not ready; when it is asked about again,
-        // it was given the time to run.
-        if newest.is_some() && self.streams.get(resolved)?.asked != newest {
-            self.streams.get_mut(resolved)?.asked = newest;
+        // The first query of a task returns "not ready"; the second one runs it.
+        if newest.is_some() && self.streams.get(resolved)?.queried != newest {
+            self.streams.get_mut(resolved)?.queried = newest;
             return Err(refuse(CUresult::CUDA_ERROR_NOT_READY, Rule::Pending));
         }
         self.complete(pending)
     }
 
-    /// A stream that may be waited for or asked about: not captured, and no capture forbids it.
-    fn settled(&mut self, stream: CUstream) -> Result<CUstream, Refusal> {
+    /// The stream of a synchronization or query. Fails if it is captured or a capture forbids the
+    /// call.
+    fn waitable(&mut self, stream: CUstream) -> Result<CUstream, Refusal> {
         let resolved = self.resolve(stream)?;
         self.refuse_captured(resolved)?;
         if self.is_legacy(resolved) {
-            self.legacy_use(resolved)?;
+            self.refuse_legacy_stream(resolved)?;
         }
         self.refuse_unsafe()?;
         Ok(resolved)
     }
 
-    /// Fails when the context of a stream is lost.
-    fn usable(&self, stream: CUstream) -> Call {
-        self.alive(self.streams.get(stream)?.device)
+    /// Fails if the context of a stream is lost.
+    fn check_context(&self, stream: CUstream) -> Call {
+        self.check_alive(self.streams.get(stream)?.device)
     }
 
     pub(crate) fn cuStreamWaitEvent(
@@ -138,13 +137,14 @@ impl State {
                     Ok(())
                 }
                 Route::Capture(_, capture) => {
-                    Err(self.break_capture(capture, CUresult::CUDA_ERROR_STREAM_CAPTURE_ISOLATION))
+                    Err(self
+                        .invalidate_capture(capture, CUresult::CUDA_ERROR_STREAM_CAPTURE_ISOLATION))
                 }
             },
         }
     }
 
-    /// Adds a node that has to do with an event outside of the graph; only captures have such.
+    /// Captures an external event node (`CU_EVENT_RECORD_EXTERNAL`, `CU_EVENT_WAIT_EXTERNAL`).
     pub(super) fn capture_external(&mut self, stream: CUstream, node: NodeKind) -> Call {
         match self.route(stream)? {
             Route::Capture(stream, capture) => {
@@ -156,27 +156,28 @@ impl State {
         }
     }
 
-    /// Makes a stream wait for captured work: it joins the capture, or waits inside it.
+    /// Makes a stream wait for a captured event. A stream outside joins the capture.
     fn wait_for_captured(&mut self, stream: CUstream, event: Member) -> Call {
         let own = self.capture_of(stream)?;
-        if self.captures.get(&event.capture).is_none_or(|capture| capture.broken.is_some()) {
-            // What the event stood for is gone. A stream that is captured suffers from it.
+        if self.captures.get(&event.capture).is_none_or(|capture| capture.invalidated_by.is_some())
+        {
+            // The event's capture ended. The wait also invalidates the stream's own capture.
             let refusal = invalid(Rule::EventCaptureOver);
             if let Some(own) = own {
-                let _ = self.break_capture(own, refusal.code);
+                let _ = self.invalidate_capture(own, refusal.code);
             }
             return Err(refusal);
         }
         if self.is_legacy(stream) {
             let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-            return Err(self.break_capture(event.capture, reason));
+            return Err(self.invalidate_capture(event.capture, reason));
         }
         match own {
             Some(own) if own != event.capture => {
                 let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_MERGE;
-                // Both captures are lost, for the same reason.
-                let _ = self.break_capture(own, reason);
-                Err(self.break_capture(event.capture, reason))
+                // Invalidates both captures.
+                let _ = self.invalidate_capture(own, reason);
+                Err(self.invalidate_capture(event.capture, reason))
             }
             Some(_) => {
                 let found = self.streams.get_mut(stream)?;

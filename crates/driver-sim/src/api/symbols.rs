@@ -1,4 +1,4 @@
-//! Asking the driver for its own functions.
+//! Addresses of driver functions (`cuGetProcAddress`).
 
 use std::ffi::{c_char, c_void};
 
@@ -34,7 +34,7 @@ impl State {
         if version > self.config.driver_version {
             return Err(invalid(Rule::SymbolsVersion));
         }
-        // Hardware finds functions for a version of -1, too.
+        // The driver accepts a version of -1.
         let version = if version < 0 { self.config.driver_version } else { version };
         let symbol = match meaning(&name, version) {
             Meaning::Symbol(symbol) => symbol,
@@ -49,7 +49,7 @@ impl State {
         let Some((table, lacking)) = &self.table else {
             return Err(self.undefined("the machine ended"));
         };
-        // Functions for the default stream of each thread are none of the table.
+        // The table has no functions for the per-thread default stream (`_ptsz`).
         let legacy = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM == 0;
         let found = trampoline::address(table, symbol).filter(|_| legacy);
         status.offer(Status::CU_GET_PROC_ADDRESS_SUCCESS);

@@ -1,4 +1,4 @@
-//! Changing the parameters of instantiated graphs.
+//! Updates of instantiated graphs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{NodeKind, State};
 use crate::work::{Copy, End, Fill, Operation, Plan, PlanNode, PlanWork};
 
-/// What `cuGraphExecUpdate_v2` refuses, and where: the node and where a differing edge starts.
+/// A refusal of `cuGraphExecUpdate_v2`: the result, the node, and the source of a differing edge.
 pub(super) type Difference = (CUgraphExecUpdateResult, CUgraphNode, CUgraphNode);
 
 impl State {
-    /// A node of an instantiated graph, to read.
+    /// A node of an instantiated graph.
     fn exec_node(
         &mut self,
         exec: CUgraphExec,
         node: CUgraphNode,
     ) -> Result<&mut PlanNode, Refusal> {
-        let exec = self.given_exec(exec)?;
-        let node = self.given_node(node)?;
+        let exec = self.known_exec(exec)?;
+        let node = self.known_node(node)?;
         let exec = self.execs.get_mut(exec)?;
-        // Launches that are queued keep the values that they were launched with.
+        // Queued launches keep their values.
         Arc::make_mut(&mut exec.plan).find(node).ok_or(invalid(Rule::GraphNotInExec))
     }
 
-    /// Replaces what one node does by something of the same kind.
+    /// Replaces the parameters of a node of an instantiated graph; its kind stays.
     pub(super) fn set_exec_node(
         &mut self,
         exec: CUgraphExec,
@@ -48,7 +48,7 @@ impl State {
         Ok(())
     }
 
-    /// Refuses to change a copy or fill for no sound context, which can be added all the same.
+    /// Fails if `context` is null and no live context is current. Adding such a node does not.
     fn check_any_context(&mut self, context: CUcontext) -> Call {
         match context.is_null() && self.current().is_err() {
             true => Err(invalid(Rule::GraphNoContext)),
@@ -133,7 +133,7 @@ impl State {
         if !matches!(self.exec_node(exec, node)?.work, PlanWork::Child(_)) {
             return Err(invalid(Rule::GraphAnotherKind));
         }
-        let child = self.given_graph(child)?;
+        let child = self.known_graph(child)?;
         let code = CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
         let new = self.plan(child).map_err(|_| refuse(code, Rule::GraphAnotherShape))?;
         if let PlanWork::Child(old) = &mut self.exec_node(exec, node)?.work {
@@ -173,8 +173,8 @@ impl State {
         info: Out<CUgraphExecUpdateResultInfo>,
     ) -> Call {
         info.offer(CUgraphExecUpdateResultInfo::default());
-        let exec = self.given_exec(exec)?;
-        let graph = self.given_graph(graph)?;
+        let exec = self.known_exec(exec)?;
+        let graph = self.known_graph(graph)?;
         let compared = match self.plan(graph) {
             Ok(new) => compare(&self.execs.get(exec)?.plan, &new).map(|()| new),
             Err((refusal, _)) if refusal.rule == Rule::GraphCycle => Err(ANOTHER_SHAPE),
@@ -201,14 +201,14 @@ impl State {
     }
 }
 
-/// Nodes or edges differ, at no node in particular.
+/// Graphs whose nodes or edges differ, without a particular node.
 const ANOTHER_SHAPE: Difference = (
     CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED,
     CUgraphNode::NULL,
     CUgraphNode::NULL,
 );
 
-/// Only what runs on the device can be switched off.
+/// Refuses to disable nodes other than kernels, copies and fills.
 fn can_be_disabled(work: &PlanWork) -> Call {
     match work {
         PlanWork::Operation(Operation::Host(_)) => Err(invalid(Rule::GraphAlwaysEnabled)),
@@ -217,7 +217,7 @@ fn can_be_disabled(work: &PlanWork) -> Call {
     }
 }
 
-/// Whether an operation may take the place of another one in an instantiated graph.
+/// Checks that an update may replace an operation by another one.
 fn replaceable(old: &Operation, new: &Operation) -> Result<(), CUgraphExecUpdateResult> {
     use CUgraphExecUpdateResult as R;
     let changed = Err(R::CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
@@ -245,7 +245,7 @@ fn is_device(end: &End) -> bool {
     matches!(end, End::Device(_))
 }
 
-/// Indices of nodes in an order that the edges allow: those that were added first come first.
+/// Indices of nodes in topological order; among ready nodes, the one added first comes first.
 fn ranked(plan: &Plan) -> Vec<usize> {
     let mut order = Vec::with_capacity(plan.nodes.len());
     let mut placed = vec![false; plan.nodes.len()];
@@ -259,7 +259,7 @@ fn ranked(plan: &Plan) -> Vec<usize> {
     order
 }
 
-/// For each node in ranked order, the ranks of those that depend on it and the kinds of the edges.
+/// For each node in ranked order, the ranks of its dependents and the edge data.
 fn shape(plan: &Plan, order: &[usize]) -> Vec<BTreeMap<usize, CUgraphEdgeData>> {
     let mut rank = vec![0; order.len()];
     order.iter().enumerate().for_each(|(at, &index)| rank[index] = at);
@@ -267,14 +267,14 @@ fn shape(plan: &Plan, order: &[usize]) -> Vec<BTreeMap<usize, CUgraphEdgeData>> 
     for &index in order {
         let node = &plan.nodes[index];
         for from in &node.dependencies {
-            let data = node.ports.get(from).copied().unwrap_or_default();
+            let data = node.edge_data.get(from).copied().unwrap_or_default();
             shape[rank[*from]].insert(rank[index], data);
         }
     }
     shape
 }
 
-/// Pairs of nodes, by index, that take each other's place. Fails where the edges differ.
+/// Pairs of corresponding nodes, by index. Fails if the edges differ.
 fn paired(old: &Plan, new: &Plan) -> Result<Vec<(usize, usize)>, Difference> {
     if old.nodes.len() != new.nodes.len() {
         return Err(ANOTHER_SHAPE);
@@ -296,7 +296,7 @@ fn paired(old: &Plan, new: &Plan) -> Result<Vec<(usize, usize)>, Difference> {
     Ok(old_order.into_iter().zip(new_order).collect())
 }
 
-/// Whether a plan can take the place of another one: its shape, then its nodes from the last one.
+/// Checks that a plan may replace another one: its shape, then its nodes, last one first.
 fn compare(old: &Plan, new: &Plan) -> Result<(), Difference> {
     for (from, to) in paired(old, new)?.into_iter().rev() {
         compare_nodes(&old.nodes[from], &new.nodes[to])?;
@@ -325,7 +325,7 @@ fn compare_nodes(old: &PlanNode, new: &PlanNode) -> Result<(), Difference> {
     }
 }
 
-/// Takes over what the nodes of a plan of the same shape do. Nodes keep the names of the template
+/// Takes over the parameters of a plan of the same shape. Nodes keep the handles of the template
 /// that the graph was instantiated from.
 fn adopt(old: &mut Plan, mut new: Plan) {
     for (from, to) in paired(old, &new).unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! Objects of the user, which graphs keep alive.
+//! User objects, which graphs keep alive.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -10,7 +10,7 @@ use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::{State, UserObject};
 use crate::work::{HostCall, HostTarget};
 
-/// Refuses counts that the driver does not count to.
+/// Refuses counts of 0 and above the driver's maximum.
 fn check_count(count: u32) -> Call {
     match count == 0 || count > i32::MAX as u32 {
         true => Err(invalid(Rule::UserObjectCount)),
@@ -19,7 +19,7 @@ fn check_count(count: u32) -> Call {
 }
 
 impl State {
-    fn given_object(&mut self, object: CUuserObject) -> Result<CUuserObject, Refusal> {
+    fn known_object(&mut self, object: CUuserObject) -> Result<CUuserObject, Refusal> {
         match self.user_objects.contains(object) {
             true => Ok(object),
             false if object.is_null() => Err(invalid(Rule::UserObjectNull)),
@@ -36,7 +36,7 @@ impl State {
         flags: u32,
     ) -> Call {
         let function = destroy.ok_or(invalid(Rule::HostNull))?;
-        // The first count is not held to what the others are held to.
+        // Only the initial count has this check alone.
         if count == 0 {
             return Err(invalid(Rule::UserObjectCount));
         }
@@ -52,14 +52,14 @@ impl State {
     }
 
     pub(crate) fn cuUserObjectRetain(&mut self, object: CUuserObject, count: u32) -> Call {
-        let object = self.given_object(object)?;
+        let object = self.known_object(object)?;
         check_count(count)?;
         self.user_objects.get_mut(object)?.references += u64::from(count);
         Ok(())
     }
 
     pub(crate) fn cuUserObjectRelease(&mut self, object: CUuserObject, count: u32) -> Call {
-        let object = self.given_object(object)?;
+        let object = self.known_object(object)?;
         check_count(count)?;
         if self.user_objects.get(object)?.references < u64::from(count) {
             return Err(self.undefined("more references are given up than there are"));
@@ -75,8 +75,8 @@ impl State {
         count: u32,
         flags: u32,
     ) -> Call {
-        let graph = self.given_graph(graph)?;
-        let object = self.given_object(object)?;
+        let graph = self.known_graph(graph)?;
+        let object = self.known_object(object)?;
         check_count(count)?;
         if flags & !CU_GRAPH_USER_OBJECT_MOVE != 0 {
             return Err(invalid(Rule::UserObjectFlags));
@@ -94,8 +94,8 @@ impl State {
         object: CUuserObject,
         count: u32,
     ) -> Call {
-        let graph = self.given_graph(graph)?;
-        let object = self.given_object(object)?;
+        let graph = self.known_graph(graph)?;
+        let object = self.known_object(object)?;
         check_count(count)?;
         let held = &mut self.graphs.get_mut(graph)?.objects;
         let left = held.get(&object).and_then(|held| held.checked_sub(count));

@@ -1,9 +1,9 @@
-//! Stream capture: what it records, and what breaks it.
+//! Stream capture: its state, its nodes and its invalidation.
 //!
-//! A capture that was broken stays until it is ended on the stream that began it, or until that
-//! stream is destroyed. The call that broke it returned the reason. Until the end, work on its
-//! streams is refused with 901, and calls that it forbids are refused with the reason as before.
-//! Ends that fail by themselves, on another thread (908) or without a join (904), end it at once.
+//! The call that invalidates a capture returns the reason. The capture stays open until its origin
+//! stream ends it or is destroyed. Until then, work on its streams fails with 901; calls that
+//! captures forbid fail with their own reason. An end on another thread (908) or without a join
+//! (904) removes the capture at once.
 
 use retrograph_driver_sys::{
     CUgraph, CUgraphEdgeData, CUgraphNode, CUresult, CUstream, CUstreamCaptureMode,
@@ -15,13 +15,13 @@ use crate::diagnostic::DiagnosticKind;
 use crate::refusal::{Refusal, Rule, refuse};
 use crate::work::Operation;
 
-/// What every call returns that meets a capture which another one broke.
+/// The refusal of every call on a stream whose capture was invalidated earlier.
 const INVALIDATED: Refusal =
     refuse(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, Rule::CaptureInvalidated);
 const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
 const GLOBAL: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-/// A capture that was begun and not ended.
+/// An open capture.
 pub(crate) struct Capture {
     pub(crate) device: usize,
     /// The stream on which it was begun.
@@ -30,43 +30,44 @@ pub(crate) struct Capture {
     pub(crate) thread: u64,
     pub(crate) mode: CUstreamCaptureMode,
     pub(crate) graph: CUgraph,
-    /// Whether the program gave the graph, so that it stays when the capture is lost.
-    pub(crate) is_given: bool,
-    /// The code of the call that broke it.
-    pub(crate) broken: Option<CUresult>,
-    /// Work of streams that were destroyed; it has to be joined all the same.
-    pub(crate) orphans: Vec<CUgraphNode>,
-    /// What the next node depends on and how, kept for callers who ask.
-    pub(crate) shown: (Vec<CUgraphNode>, Vec<CUgraphEdgeData>),
+    /// Whether the program passed the graph (`cuStreamBeginCaptureToGraph`), which then outlives
+    /// the capture.
+    pub(crate) is_program_graph: bool,
+    /// The reason of the invalidation.
+    pub(crate) invalidated_by: Option<CUresult>,
+    /// Last nodes of destroyed streams; they must still be joined.
+    pub(crate) unjoined: Vec<CUgraphNode>,
+    /// Storage of the dependencies that `cuStreamGetCaptureInfo` returned last.
+    pub(crate) reported: (Vec<CUgraphNode>, Vec<CUgraphEdgeData>),
 }
 
-/// Where a capture puts its nodes.
-pub(crate) struct Target {
+/// The graph that a capture adds nodes to.
+pub(crate) struct CaptureTarget {
     pub(crate) graph: CUgraph,
-    /// Whether the program gave the graph.
-    pub(crate) is_given: bool,
-    /// What the first node depends on.
+    /// Whether the program passed the graph.
+    pub(crate) is_program_graph: bool,
+    /// The dependencies of the first node.
     pub(crate) dependencies: Vec<CUgraphNode>,
 }
 
-/// What happens to an operation on a stream.
+/// The destination of an operation on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// It is queued.
+    /// The queue of the stream.
     Queue(CUstream),
-    /// It becomes a node.
+    /// The graph of the stream's capture.
     Capture(CUstream, u64),
 }
 
 impl State {
-    /// Begins to capture a stream.
+    /// Begins a capture on a stream.
     pub(crate) fn begin_capture(
         &mut self,
         stream: CUstream,
         mode: CUstreamCaptureMode,
-        target: Target,
+        target: CaptureTarget,
     ) -> Result<(), Refusal> {
-        let Target { graph, is_given, dependencies } = target;
+        let CaptureTarget { graph, is_program_graph, dependencies } = target;
         let capture = self.number();
         let found = Capture {
             device: self.streams.get(stream)?.device,
@@ -74,98 +75,103 @@ impl State {
             thread: this_thread(),
             mode,
             graph,
-            is_given,
-            broken: None,
-            orphans: Vec::new(),
-            shown: Default::default(),
+            is_program_graph,
+            invalidated_by: None,
+            unjoined: Vec::new(),
+            reported: Default::default(),
         };
         self.captures.insert(capture, found);
         self.streams.get_mut(stream)?.member = Some(Member { capture, dependencies });
         Ok(())
     }
 
-    /// Ends a capture without a graph. One that the program gave is lost to it.
+    /// Ends a capture without a result. The program can no longer use a graph that it passed.
     pub(crate) fn discard_capture(&mut self, capture: u64) -> Result<(), Refusal> {
-        match self.leave_capture(capture) {
-            Some(found) if found.is_given => self.lose_graph(found.graph),
+        match self.remove_capture(capture) {
+            Some(found) if found.is_program_graph => self.orphan_graph(found.graph),
             Some(found) => self.drop_graph(found.graph),
             None => Ok(()),
         }
     }
 
-    /// Whether a graph is built by a capture that is open.
+    /// Whether an open capture adds nodes to a graph.
     pub(crate) fn is_captured_into(&self, graph: CUgraph) -> bool {
         self.captures.values().any(|capture| capture.graph == graph)
     }
 
-    /// Breaks a capture for a reason, which the call returns. A capture is broken once; later
-    /// calls that would have broken it return their reason all the same.
-    pub(crate) fn break_capture(&mut self, capture: u64, reason: CUresult) -> Refusal {
+    /// Invalidates a capture and returns the refusal of the call. The first reason is kept; a later
+    /// call that is forbidden returns its own reason.
+    pub(crate) fn invalidate_capture(&mut self, capture: u64, reason: CUresult) -> Refusal {
         if let Some(found) = self.captures.get_mut(&capture)
-            && found.broken.is_none()
+            && found.invalidated_by.is_none()
         {
-            found.broken = Some(reason);
+            found.invalidated_by = Some(reason);
             let meaning = reason.meaning().unwrap_or_default();
             self.diagnose(DiagnosticKind::Capture, format!("{reason}: {meaning}"));
         }
         refuse(reason, Rule::CaptureBreaks)
     }
 
-    /// Where an operation on a stream goes. Fails when the stream's capture is broken, and breaks
-    /// the captures that the legacy stream would wait for.
+    /// The destination of an operation on a stream.
+    ///
+    /// Fails if the stream's capture is invalidated. An operation on the legacy stream invalidates
+    /// the captures of blocking streams, which it would wait for.
     pub(crate) fn route(&mut self, stream: CUstream) -> Result<Route, Refusal> {
         let stream = self.resolve(stream)?;
         if let Some(capture) = self.capture_of(stream)? {
             return Ok(Route::Capture(stream, capture));
         }
         if self.is_legacy(stream) {
-            self.legacy_use(stream)?;
+            self.refuse_legacy_stream(stream)?;
         }
         Ok(Route::Queue(stream))
     }
 
-    /// The capture that a stream is part of. Fails with 901 when that capture is broken.
+    /// The capture that a stream belongs to. Fails with 901 if that capture is invalidated.
     pub(crate) fn capture_of(&self, stream: CUstream) -> Result<Option<u64>, Refusal> {
         let Some(member) = &self.streams.get(stream)?.member else {
             return Ok(None);
         };
         match self.captures.get(&member.capture) {
-            Some(capture) if capture.broken.is_some() => Err(INVALIDATED),
+            Some(capture) if capture.invalidated_by.is_some() => Err(INVALIDATED),
             Some(_) => Ok(Some(member.capture)),
             None => Ok(None),
         }
     }
 
-    /// Refuses what cannot be done to a captured stream: waiting for it and asking about it.
+    /// Refuses calls that a captured stream does not allow: synchronizing with it and querying it.
+    /// They invalidate its capture.
     pub(crate) fn refuse_captured(&mut self, stream: CUstream) -> Result<(), Refusal> {
         let member = self.streams.get(stream)?.member.as_ref();
         let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
         match member.map(|member| member.capture) {
             None => Ok(()),
-            Some(capture) => Err(self.break_capture(capture, reason)),
+            Some(capture) => Err(self.invalidate_capture(capture, reason)),
         }
     }
 
-    /// Refuses to wait for a context in which anything is captured, in whatever mode.
+    /// Refuses to synchronize with a context that has an open capture of any mode.
     pub(crate) fn refuse_context_wait(&mut self, device: usize) -> Result<(), Refusal> {
         let open = self.captures.iter().filter(|(_, capture)| capture.device == device);
         let captures = open.map(|(id, _)| *id).collect();
-        self.break_all(captures, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+        self.invalidate_all(captures, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
     }
 
-    /// Refuses use of the legacy stream while a stream that waits for it is captured.
-    pub(crate) fn legacy_use(&mut self, legacy: CUstream) -> Result<(), Refusal> {
+    /// Refuses use of the legacy stream while a blocking stream of its device is captured (906).
+    pub(crate) fn refuse_legacy_stream(&mut self, legacy: CUstream) -> Result<(), Refusal> {
         let device = self.streams.get(legacy)?.device;
         let same = |stream: &&super::Stream| stream.device == device && stream.is_blocking();
         let blocking = self.streams.values().filter(same);
         let captures: Vec<u64> =
             blocking.filter_map(|stream| Some(stream.member.as_ref()?.capture)).collect();
-        self.break_all(captures, CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+        self.invalidate_all(captures, CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
     }
 
-    /// Refuses a call that is unsafe while a capture is open, by the rules of capture modes: of
-    /// this thread those that are not relaxed count, of other threads those that are global, and
-    /// the mode of the calling thread decides which of the two are looked at.
+    /// Refuses potentially unsafe calls during a capture, by the rules of
+    /// `cuThreadExchangeStreamCaptureMode`.
+    ///
+    /// A thread in relaxed mode may make them. In thread-local mode, captures of this thread forbid
+    /// them unless they are relaxed; in global mode, global captures of other threads do so, too.
     pub(crate) fn refuse_unsafe(&mut self) -> Result<(), Refusal> {
         let (thread, mode) = (this_thread(), self.thread().capture_mode);
         if mode.0 > RELAXED.0 && !self.captures.is_empty() {
@@ -178,11 +184,11 @@ impl State {
         };
         let forbidding = self.captures.iter().filter(|(_, capture)| forbids(capture));
         let captures = forbidding.map(|(id, _)| *id).collect();
-        self.break_all(captures, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+        self.invalidate_all(captures, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
     }
 
-    fn break_all(&mut self, captures: Vec<u64>, reason: CUresult) -> Result<(), Refusal> {
-        let refusals = captures.into_iter().map(|capture| self.break_capture(capture, reason));
+    fn invalidate_all(&mut self, captures: Vec<u64>, reason: CUresult) -> Result<(), Refusal> {
+        let refusals = captures.into_iter().map(|capture| self.invalidate_capture(capture, reason));
         refusals.last().map_or(Ok(()), Err)
     }
 
@@ -195,7 +201,8 @@ impl State {
         self.capture_node(captured, NodeKind::Operation(operation)).map(|_| ())
     }
 
-    /// Adds a node after the dependencies of a captured stream, and makes it the new dependency.
+    /// Adds a node with the dependencies of a captured stream. It becomes the stream's only
+    /// dependency.
     pub(crate) fn capture_node(
         &mut self,
         (stream, capture): (CUstream, u64),
@@ -208,8 +215,8 @@ impl State {
         Ok(node)
     }
 
-    /// Ends a capture: no stream and no event has a part in it any more.
-    pub(crate) fn leave_capture(&mut self, capture: u64) -> Option<Capture> {
+    /// Removes a capture and its streams' membership.
+    pub(crate) fn remove_capture(&mut self, capture: u64) -> Option<Capture> {
         for stream in self.streams.values_mut() {
             if stream.member.as_ref().is_some_and(|member| member.capture == capture) {
                 stream.member = None;
@@ -218,15 +225,15 @@ impl State {
         self.captures.remove(&capture)
     }
 
-    /// Whether every stream that was forked into a capture was joined back into its origin.
+    /// Whether every stream that was forked into a capture is joined into its origin.
     pub(crate) fn is_joined(&self, capture: u64) -> Result<bool, Refusal> {
         let origin = self.captures[&capture].origin;
         let member = self.streams.get(origin)?.member.as_ref();
         let reached = self.ancestors(member.map_or(&[], |member| &member.dependencies));
         let members = self.streams.values().filter_map(|stream| stream.member.as_ref());
         let members = members.filter(|member| member.capture == capture);
-        let orphans = &self.captures[&capture].orphans;
-        let mut nodes = members.flat_map(|member| &member.dependencies).chain(orphans);
+        let unjoined = &self.captures[&capture].unjoined;
+        let mut nodes = members.flat_map(|member| &member.dependencies).chain(unjoined);
         Ok(nodes.all(|node| reached.contains(node)))
     }
 }

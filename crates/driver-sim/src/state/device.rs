@@ -13,28 +13,29 @@ use crate::memory::{Memory, MemoryError};
 use crate::refusal::{Refusal, Rule, refuse};
 use crate::work::TaskId;
 
-/// A device as one context sees it.
+/// A device with one of its contexts.
 ///
-/// The first of the state's devices are those of the machine, each with its primary context. What
-/// follows are contexts that the program created: another view of the same memory.
+/// The first entries are the devices of the machine with their primary contexts. Each context that
+/// the program creates adds an entry that shares the memory of its device.
 pub(crate) struct Device {
-    /// The number of the device.
+    /// The ordinal of the device.
     pub(crate) ordinal: usize,
     pub(crate) memory: Arc<Memory>,
-    /// The context, while there is one.
+    /// The context, if it exists.
     pub(crate) context: Option<CUcontext>,
-    /// The handle of the primary context, once there was one.
+    /// The handle of the primary context, also after it was reset.
     primary: Option<CUcontext>,
-    /// References to it, for a primary one.
+    /// The reference count of a primary context.
     pub(crate) references: usize,
     pub(crate) flags: u32,
-    /// The code by which every context of the device was lost, for as long as the process lives.
+    /// The sticky code that every call on the device returns, if its contexts were lost. The loss is
+    /// permanent for the process.
     pub(crate) lost: Option<CUresult>,
     /// The legacy stream.
     pub(crate) legacy: Option<CUstream>,
-    /// The last work of the legacy stream, which every blocking stream waits for.
+    /// The last task of the legacy stream, which blocking streams wait for.
     pub(crate) legacy_tail: Option<TaskId>,
-    /// Limits that were set.
+    /// Limits that the program set.
     pub(crate) limits: BTreeMap<u32, usize>,
 }
 
@@ -60,15 +61,15 @@ impl Device {
     }
 }
 
-/// What the program allocated.
+/// A device allocation of the program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allocation {
     pub(crate) bytes: u64,
-    /// The context under which it was allocated, by its place among the devices.
+    /// The index among the devices of the context that allocated it.
     pub(crate) device: usize,
-    /// The pool that it came from.
+    /// The pool that it was allocated from.
     pub(crate) pool: Option<CUmemoryPool>,
-    /// Whether it will be freed when the stream comes to it.
+    /// Whether a free is queued (`cuMemFreeAsync`).
     pub(crate) is_freed: bool,
 }
 
@@ -84,8 +85,7 @@ pub(crate) fn memory_refusal(error: &MemoryError) -> Refusal {
 }
 
 impl State {
-    /// Loses every context of a device, which the process cannot use any more: queued work is gone,
-    /// and every later call returns `code`.
+    /// Loses every context of a device: drops queued work, and lets every later call return `code`.
     pub(crate) fn lose(&mut self, device: usize, code: CUresult, message: String) {
         self.diagnose(DiagnosticKind::Fault, message);
         let ordinal = self.devices[device].ordinal;
@@ -96,23 +96,23 @@ impl State {
         self.tasks.retain(|_, task| devices[task.device].ordinal != ordinal);
     }
 
-    /// Makes a context beside the primary one, on the device with this number.
-    pub(crate) fn further_context(&mut self, ordinal: usize, flags: u32) -> CUcontext {
+    /// Creates a context (`cuCtxCreate`) on the device with this ordinal.
+    pub(crate) fn create_additional_context(&mut self, ordinal: usize, flags: u32) -> CUcontext {
         let memory = Arc::clone(&self.devices[ordinal].memory);
         let lost = self.devices[ordinal].lost;
         self.devices.push(Device { flags, lost, ..Device::view(ordinal, memory) });
         self.create_context(self.devices.len() - 1)
     }
 
-    /// Gives a device that has none a context.
+    /// Creates the context of an entry that has none.
     pub(crate) fn create_context(&mut self, device: usize) -> CUcontext {
-        // The primary context of a device has one handle for ever.
+        // The primary context of a device keeps its handle.
         let again = self.devices[device].primary;
         let (context, legacy) = (again.unwrap_or_else(|| self.handle()), self.handle());
         if device < self.config.devices {
             self.devices[device].primary = Some(context);
         }
-        self.former.insert(context.number(), self.devices[device].ordinal);
+        self.context_ordinals.insert(context.number(), self.devices[device].ordinal);
         self.streams.insert(legacy, Stream::new(device, CU_STREAM_DEFAULT, 0));
         self.devices[device].context = Some(context);
         self.devices[device].legacy = Some(legacy);
@@ -121,7 +121,7 @@ impl State {
 
     /// Destroys a context with everything in it.
     pub(crate) fn destroy_context(&mut self, device: usize) {
-        // Work that was queued completes first; if it faults, nobody is left to be told.
+        // Queued work completes first. A fault is dropped: no later call can report it.
         let _ = self.complete_device(device);
         self.tasks.retain(|_, task| task.device != device);
         self.captures.retain(|_, capture| capture.device != device);
@@ -152,10 +152,10 @@ impl State {
             // The address is that of a live allocation, which this frees.
             keep || memory.free(*address).is_err()
         });
-        // Nodes that allocate keep what they reserved.
+        // Allocation nodes keep their reservations.
         for (address, found) in &mut self.graph_memory {
             if found.device == device && std::mem::take(&mut found.is_live) {
-                // What a launch that never ran was to allocate is not there.
+                // Fails if the launch that allocates it never ran.
                 let _ = memory.free(*address);
             }
         }

@@ -13,24 +13,24 @@ use crate::work::Operation;
 /// What a node does.
 #[derive(Clone)]
 pub(crate) enum NodeKind {
-    /// A launch, copy, fill or call of a host function.
+    /// A launch, copy, fill or host function.
     Operation(Operation),
-    /// A graph that belongs to the node.
+    /// A child graph, owned by the node.
     Child(CUgraph),
     /// Nothing.
     Empty,
-    /// Records an event for the outside.
+    /// Records an event.
     Record(CUevent),
-    /// Waits for an event of the outside.
+    /// Waits for an event.
     Wait(CUevent),
-    /// Makes reserved addresses usable.
+    /// Allocates the memory at a reserved address.
     Alloc(u64),
-    /// Ends the use of what an allocation node made.
+    /// Frees the memory of an allocation node.
     Free(u64),
 }
 
 impl NodeKind {
-    /// The kind as the driver names it.
+    /// The driver's constant of the kind.
     pub(crate) fn node_type(&self) -> CUgraphNodeType {
         match self {
             Self::Operation(Operation::Launch(_)) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL,
@@ -57,18 +57,18 @@ pub(crate) struct Node {
     pub(crate) graph: CUgraph,
     pub(crate) kind: NodeKind,
     pub(crate) dependencies: Vec<CUgraphNode>,
-    /// The nodes that depend on it, in the order of the edges' addition.
+    /// The nodes that depend on it, in the order in which their edges were added.
     pub(crate) dependents: Vec<CUgraphNode>,
-    /// What kind of edge leads here from a node, where it is not a full dependency.
-    pub(crate) ports: BTreeMap<CUgraphNode, CUgraphEdgeData>,
-    /// Attributes of a launch that were set.
+    /// Edge data by source node, of edges that are not full dependencies.
+    pub(crate) edge_data: BTreeMap<CUgraphNode, CUgraphEdgeData>,
+    /// Launch attributes that the program set.
     pub(crate) attributes: BTreeMap<u32, [u8; 64]>,
-    /// For a launch, pointers to its parameter values, which a caller may ask for.
-    pub(crate) pointers: Box<[*mut c_void]>,
+    /// Pointers to the parameter values of a launch, for `cuGraphKernelNodeGetParams`.
+    pub(crate) parameter_pointers: Box<[*mut c_void]>,
 }
 
 impl Node {
-    /// Whether the blocks of a launch wait for each other, as its attributes say.
+    /// Whether the launch is cooperative.
     pub(crate) fn is_cooperative(&self) -> bool {
         let attribute = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
         self.attributes.get(&attribute.0).is_some_and(|value| value[..4] != [0; 4])
@@ -78,17 +78,17 @@ impl Node {
 /// A template.
 #[derive(Default)]
 pub(crate) struct Graph {
-    /// Nodes in the order in which they were added.
+    /// Nodes in order of addition.
     pub(crate) nodes: Vec<CUgraphNode>,
-    /// The node or capture that owns the graph.
+    /// The owner of the graph.
     pub(crate) owner: Owner,
-    /// For a clone, its node for each node of the original.
+    /// For a clone, its nodes by node of the original.
     pub(crate) clones: BTreeMap<CUgraphNode, CUgraphNode>,
-    /// References to objects of the user.
+    /// References to user objects.
     pub(crate) objects: BTreeMap<CUuserObject, u32>,
 }
 
-/// Who destroys a graph.
+/// The owner of a graph, which destroys it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The program.
@@ -98,37 +98,37 @@ pub(crate) enum Owner {
     Node,
     /// The capture that builds it.
     Capture,
-    /// Nobody: it was lost with the capture that it was given to.
-    Nobody,
+    /// None: the program passed it to a capture that failed.
+    Orphaned,
 }
 
 impl Graph {
-    /// Whether somebody else than the program destroys it.
+    /// Whether the program must not destroy it.
     pub(crate) fn is_owned(&self) -> bool {
         self.owner != Owner::Program
     }
 }
 
 impl State {
-    /// Makes an empty graph.
+    /// Creates an empty graph.
     pub(crate) fn new_graph(&mut self, owner: Owner) -> CUgraph {
         let graph = self.handle();
         self.graphs.insert(graph, Graph { owner, ..Graph::default() });
         graph
     }
 
-    /// The graph of a handle that a program passed.
-    pub(crate) fn given_graph(&mut self, graph: CUgraph) -> Result<CUgraph, Refusal> {
+    /// The graph of a handle that the program passed.
+    pub(crate) fn known_graph(&mut self, graph: CUgraph) -> Result<CUgraph, Refusal> {
         match self.graphs.get(graph) {
-            Ok(found) if found.owner == Owner::Nobody => Err(invalid(Rule::GraphLost)),
+            Ok(found) if found.owner == Owner::Orphaned => Err(invalid(Rule::GraphLost)),
             Ok(_) => Ok(graph),
             Err(_) if graph.is_null() => Err(invalid(Rule::GraphNull)),
             Err(_) => Err(self.undefined("the graph does not exist, or does not any more")),
         }
     }
 
-    /// The node of a handle that a program passed.
-    pub(crate) fn given_node(&mut self, node: CUgraphNode) -> Result<CUgraphNode, Refusal> {
+    /// The node of a handle that the program passed.
+    pub(crate) fn known_node(&mut self, node: CUgraphNode) -> Result<CUgraphNode, Refusal> {
         match self.nodes.contains(node) {
             true => Ok(node),
             false if node.is_null() => Err(invalid(Rule::GraphNullNode)),
@@ -145,7 +145,7 @@ impl State {
     ) -> Result<CUgraphNode, Refusal> {
         let handle = self.handle();
         self.graphs.get_mut(graph)?.nodes.push(handle);
-        let pointers = pointers_of(&kind);
+        let parameter_pointers = pointers_of(&kind);
         for dependency in &dependencies {
             self.nodes.get_mut(*dependency)?.dependents.push(handle);
         }
@@ -154,33 +154,33 @@ impl State {
             kind,
             dependencies,
             dependents: Vec::new(),
-            ports: BTreeMap::new(),
+            edge_data: BTreeMap::new(),
             attributes: BTreeMap::new(),
-            pointers,
+            parameter_pointers,
         };
         self.nodes.insert(handle, node);
         Ok(handle)
     }
 
-    /// Replaces what a node does by something of the same kind.
+    /// Replaces the parameters of a node; its kind stays.
     pub(crate) fn set_node(&mut self, node: CUgraphNode, kind: NodeKind) -> Call {
         let node = self.nodes.get_mut(node)?;
         if node.kind.node_type() != kind.node_type() {
             return Err(invalid(Rule::GraphAnotherKind));
         }
-        node.pointers = pointers_of(&kind);
+        node.parameter_pointers = pointers_of(&kind);
         node.kind = kind;
         Ok(())
     }
 
-    /// Takes a graph from the program: nothing can be done with it any more.
-    pub(crate) fn lose_graph(&mut self, graph: CUgraph) -> Call {
+    /// Makes a graph unusable for the program.
+    pub(crate) fn orphan_graph(&mut self, graph: CUgraph) -> Call {
         self.drop_graph(graph)?;
-        self.graphs.insert(graph, Graph { owner: Owner::Nobody, ..Graph::default() });
+        self.graphs.insert(graph, Graph { owner: Owner::Orphaned, ..Graph::default() });
         Ok(())
     }
 
-    /// Destroys a graph, its nodes and the graphs inside them.
+    /// Destroys a graph, its nodes and their child graphs.
     pub(crate) fn drop_graph(&mut self, graph: CUgraph) -> Call {
         let graph = self.graphs.remove(graph)?;
         for node in graph.nodes {
@@ -192,7 +192,7 @@ impl State {
         Ok(())
     }
 
-    /// Copies a graph with all that is in it.
+    /// Copies a graph with its nodes, edges and child graphs.
     pub(crate) fn clone_graph(
         &mut self,
         original: CUgraph,
@@ -213,24 +213,25 @@ impl State {
             };
             clones.insert(*node, self.add_node(clone, Vec::new(), kind)?);
         }
-        // Edges may point to nodes that were added later, so they follow when all nodes are there.
+        // An edge may start at a node that was added later, so edges follow after all nodes.
         for node in &nodes {
             let found = self.nodes.get(*node)?;
             let copy = |node: &CUgraphNode| clones.get(node).copied();
             let dependencies = found.dependencies.iter().filter_map(copy).collect();
             let dependents = found.dependents.iter().filter_map(copy).collect();
-            let ports = found.ports.iter().filter_map(|(from, data)| Some((copy(from)?, *data)));
-            let (ports, attributes) = (ports.collect(), found.attributes.clone());
+            let edge_data =
+                found.edge_data.iter().filter_map(|(from, data)| Some((copy(from)?, *data)));
+            let (edge_data, attributes) = (edge_data.collect(), found.attributes.clone());
             let node = self.nodes.get_mut(clones[node])?;
             (node.dependencies, node.dependents) = (dependencies, dependents);
-            (node.ports, node.attributes) = (ports, attributes);
+            (node.edge_data, node.attributes) = (edge_data, attributes);
         }
         let made = self.graphs.get_mut(clone)?;
         (made.clones, made.objects) = (clones, objects);
         Ok(clone)
     }
 
-    /// All nodes that `from` depend on, and themselves.
+    /// `from` and all nodes that they depend on.
     pub(crate) fn ancestors(&self, from: &[CUgraphNode]) -> BTreeSet<CUgraphNode> {
         let mut found = BTreeSet::new();
         let mut unvisited = from.to_vec();

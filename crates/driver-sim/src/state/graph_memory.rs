@@ -1,4 +1,4 @@
-//! Memory of graphs: addresses that allocation nodes reserve, usable from a launch to a free.
+//! Graph memory: the addresses that allocation nodes reserve, usable from a launch to a free.
 
 use retrograph_driver_sys::{CUdeviceptr, CUresult};
 
@@ -6,15 +6,15 @@ use super::State;
 use crate::argument::Call;
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 
-/// What the driver hands memory to graphs in.
+/// The granularity in which the driver reserves graph memory.
 const GRANULARITY: u64 = 32 << 20;
 
-/// Addresses that an allocation node reserved.
+/// The reservation of an allocation node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reserved {
     pub(crate) bytes: u64,
     pub(crate) device: usize,
-    /// Whether the launches and frees that were called so far leave it allocated.
+    /// Whether it is allocated after the launches and frees so far.
     pub(crate) is_live: bool,
 }
 
@@ -41,7 +41,7 @@ impl State {
         Ok(base)
     }
 
-    /// Whether bytes are inside of the reservation of an allocation node.
+    /// Whether a range lies in the reservation of an allocation node.
     pub(crate) fn is_reserved(&self, address: u64, bytes: u64) -> bool {
         let found = self.graph_memory.range(..=address).next_back();
         found.is_some_and(|(base, found)| {
@@ -50,9 +50,8 @@ impl State {
         })
     }
 
-    /// Notes that a call allocates or frees memory of graphs. What is in the wrong state is
-    /// refused.
-    pub(crate) fn note_graph_memory(&mut self, address: u64, is_live: bool) -> Call {
+    /// Records that a launch allocates or frees graph memory. Fails if it is already in that state.
+    pub(crate) fn record_graph_memory(&mut self, address: u64, is_live: bool) -> Call {
         let found = self.graph_memory.get_mut(&address);
         let found = found.filter(|found| found.is_live != is_live);
         let found = found.ok_or(invalid(Rule::GraphMemoryState))?;
@@ -60,7 +59,7 @@ impl State {
         let ordinal = self.devices[found.device].ordinal;
         let live = self.live_graph_memory(ordinal);
         let usage = self.graph_usage.entry(ordinal).or_default();
-        // What was handed to graphs stays theirs until it is trimmed.
+        // Freed memory stays reserved for graphs until `cuDeviceGraphMemTrim`.
         usage.used = usage.used.max(live);
         usage.used_high = usage.used_high.max(usage.used);
         usage.reserved = usage.reserved.max(usage.used);
@@ -68,7 +67,7 @@ impl State {
         Ok(())
     }
 
-    /// Bytes that graphs of a device hold at least.
+    /// Bytes of allocated graph memory of a device, rounded up.
     pub(crate) fn live_graph_memory(&self, ordinal: usize) -> u64 {
         let of_device = |found: &&Reserved| self.devices[found.device].ordinal == ordinal;
         let live = self.graph_memory.values().filter(|found| found.is_live).filter(of_device);

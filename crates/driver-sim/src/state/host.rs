@@ -1,4 +1,4 @@
-//! Host memory that the driver knows: allocated by it, or registered with it.
+//! Pinned host memory: allocated by the driver or registered with it.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
@@ -13,17 +13,17 @@ use crate::refusal::{Refusal, Rule, refuse};
 pub(crate) struct Pinned {
     host: NonNull<u8>,
     bytes: usize,
-    /// How to free it; `None` where the program owns it.
+    /// The layout to free it with; `None` if the program owns the memory.
     layout: Option<Layout>,
-    /// The flags as given.
+    /// The flags of the allocation or registration.
     pub(crate) flags: u32,
-    /// The context under which it was allocated or registered, by its place among the devices.
+    /// The index among the devices of the context that allocated or registered it.
     pub(crate) device: usize,
 }
 
 impl Pinned {
-    /// Allocates `bytes` at the start of a page and fills them as fresh device memory is filled:
-    /// the driver promises no zeros here either.
+    /// Allocates page-aligned memory and poisons it like device memory, since the driver does not
+    /// promise zeros.
     pub(crate) fn new(bytes: usize, device: usize, flags: u32) -> Result<Self, Refusal> {
         let layout = Layout::from_size_align(bytes.max(1), 4096);
         let layout =
@@ -36,7 +36,7 @@ impl Pinned {
         Ok(Self { host, bytes, layout: Some(layout), flags, device })
     }
 
-    /// Memory of the program, which it keeps until it takes the registration back.
+    /// Registered memory of the program, which must outlive the registration.
     pub(crate) fn registered(host: NonNull<u8>, bytes: usize, device: usize, flags: u32) -> Self {
         Self { host, bytes, layout: None, flags, device }
     }
@@ -65,7 +65,7 @@ impl Drop for Pinned {
 }
 
 impl State {
-    /// Makes host memory known, and reachable from every device.
+    /// Adds pinned memory and maps it on every device.
     pub(crate) fn pin(&mut self, pinned: Pinned) -> Result<usize, Refusal> {
         let (host, bytes) = (pinned.host(), pinned.bytes() as u64);
         for (done, device) in self.devices.iter().enumerate().take(self.config.devices) {
@@ -85,10 +85,10 @@ impl State {
         Ok(address)
     }
 
-    /// Forgets pinned memory, and frees it where the driver allocated it.
+    /// Removes pinned memory, and frees it if the driver allocated it.
     pub(crate) fn unpin(&mut self, address: usize) {
         for device in &self.devices[..self.config.devices] {
-            // Every device has it mapped, so that this cannot fail.
+            // Cannot fail: every device has it mapped.
             let _ = device.memory.free(address as u64);
         }
         self.pinned.remove(&address);

@@ -1,20 +1,20 @@
-//! Linkers at work.
+//! Linker invocations (`cuLinkCreate`).
 
 use std::collections::BTreeSet;
 
 use crate::jit::JitLog;
 
-/// Images that are being linked.
+/// A linker invocation.
 #[derive(Default)]
 pub(crate) struct Link {
-    /// The texts that were added.
+    /// The PTX texts added so far.
     pub(crate) inputs: Vec<String>,
-    /// The names that they define for each other.
+    /// The public names that they define.
     pub(crate) names: BTreeSet<String>,
-    /// Whether a name was defined twice, after which nothing can be linked.
+    /// Whether a name was defined twice. Every later call fails.
     pub(crate) is_broken: bool,
-    /// Where messages go.
+    /// The log of messages.
     pub(crate) log: JitLog,
-    /// The result, with a final zero, once it is complete.
+    /// The result with a final zero, after `cuLinkComplete`.
     pub(crate) image: Option<Vec<u8>>,
 }

@@ -1,4 +1,4 @@
-//! The state of a world: devices, threads, and every object by its handle.
+//! The state of a simulated machine: devices, threads, and every object by its handle.
 
 mod capture;
 mod device;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use retrograph_driver_sys::*;
 
-pub(crate) use capture::{Capture, Route, Target};
+pub(crate) use capture::{Capture, CaptureTarget, Route};
 pub(crate) use device::{Allocation, Device, memory_refusal};
 pub(crate) use graph::{Node, NodeKind, Owner};
 pub(crate) use graph_memory::{Reserved, Usage};
@@ -30,7 +30,7 @@ pub(crate) use object::{Handle, Table};
 pub(crate) use pool::Pool;
 pub(crate) use stream::{Event, Mark, Member, Stream};
 pub(crate) use thread::{Thread, this_thread};
-pub(crate) use user_object::{Dying, UserObject};
+pub(crate) use user_object::{PendingRelease, UserObject};
 
 use crate::config::Config;
 use crate::diagnostic::{Diagnostic, DiagnosticKind};
@@ -39,13 +39,13 @@ use crate::random::Random;
 use crate::refusal::{Refusal, Refused};
 use crate::work::{Exec, Hosting, Task, TaskId};
 
-/// Everything that one simulated machine is.
+/// The state of one simulated machine.
 pub(crate) struct State {
     pub(crate) config: Config,
     pub(crate) initialized: bool,
-    /// The call that runs now, for diagnostics.
+    /// The name of the current call, for diagnostics.
     pub(crate) call: &'static str,
-    /// The devices of the machine, then one more for each context that was created.
+    /// The devices of the machine, then one entry per context of `cuCtxCreate`.
     pub(crate) devices: Vec<Device>,
     pub(crate) threads: BTreeMap<u64, Thread>,
     pub(crate) streams: Table<CUstream, Stream>,
@@ -59,51 +59,50 @@ pub(crate) struct State {
     pub(crate) nodes: Table<CUgraphNode, Node>,
     pub(crate) execs: Table<CUgraphExec, Exec>,
     pub(crate) user_objects: Table<CUuserObject, UserObject>,
-    /// What destroyed graphs hold until their last launch has run.
-    pub(crate) dying: Vec<Dying>,
-    /// What allocation nodes reserved, by its address.
+    /// References of destroyed graphs whose last launch has not run yet.
+    pub(crate) pending_releases: Vec<PendingRelease>,
+    /// Reservations of allocation nodes by address.
     pub(crate) graph_memory: BTreeMap<u64, Reserved>,
-    /// Memory of graphs by the number of the device.
+    /// Counters of graph memory by device ordinal.
     pub(crate) graph_usage: BTreeMap<usize, Usage>,
     pub(crate) captures: BTreeMap<u64, Capture>,
     /// Per-thread streams by thread and device.
     pub(crate) per_thread: BTreeMap<(u64, usize), CUstream>,
     pub(crate) tasks: BTreeMap<TaskId, Task>,
     pub(crate) pools: Table<CUmemoryPool, Pool>,
-    /// The pool that each device has from the start, once it was asked for.
+    /// The default pool of each device, created on first use.
     pub(crate) default_pools: BTreeMap<usize, CUmemoryPool>,
-    /// The pool that a device gives memory from, where the program chose one.
-    pub(crate) present_pools: BTreeMap<usize, CUmemoryPool>,
-    /// Allocations whose operations the program wants to be synchronous, by their address.
-    pub(crate) synchronous: BTreeSet<u64>,
-    /// The number of the device of each context that ever was.
-    pub(crate) former: BTreeMap<u64, usize>,
-    /// What the program allocated on devices, by its address.
+    /// The current pool of a device, if the program set one (`cuDeviceSetMemPool`).
+    pub(crate) current_pools: BTreeMap<usize, CUmemoryPool>,
+    /// Addresses of allocations with `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS`.
+    pub(crate) sync_memops: BTreeSet<u64>,
+    /// Device ordinals by context, of destroyed contexts too.
+    pub(crate) context_ordinals: BTreeMap<u64, usize>,
+    /// Device allocations by address.
     pub(crate) allocations: BTreeMap<u64, Allocation>,
-    /// Pinned host memory by its address.
+    /// Pinned host memory by address.
     pub(crate) pinned: BTreeMap<usize, Pinned>,
     pub(crate) random: Random,
     pub(crate) diagnostics: Vec<Diagnostic>,
-    /// What every call returns once the simulator could not go on.
+    /// The code that every call returns after the simulator stopped.
     pub(crate) stopped: Option<CUresult>,
-    /// The errors that were returned, each kind once.
+    /// The distinct errors returned so far.
     pub(crate) refused: BTreeSet<Refused>,
-    /// Tells calls from inside of host functions.
+    /// Detects driver calls from inside host functions.
     pub(crate) hosting: Arc<Hosting>,
-    /// The functions of this world, and the one in place of those that it lacks, once it has a
-    /// slot.
+    /// The table of this machine, and the function in place of missing ones, once a slot is
+    /// assigned.
     pub(crate) table: Option<(DriverTable, unsafe extern "C" fn() -> CUresult)>,
-    /// The last number given to a handle, a task or a capture. None is given twice.
+    /// The last number issued to a handle, task or capture. Numbers are never reused.
     last_number: u64,
 }
 
-// SAFETY: the state holds raw pointers as data: to pinned memory, which the state owns, and to
-// parameter values in blocks that the node beside them owns. The holder of the lock around
-// the state is the only one to use them, on whatever thread.
+// SAFETY: the state holds raw pointers to pinned memory, which it owns, and to parameter values,
+// whose blocks the same node owns. Only the holder of the state's lock uses them.
 unsafe impl Send for State {}
 
 impl State {
-    /// A machine that was just switched on.
+    /// A machine before `cuInit`.
     pub(crate) fn new(config: Config) -> Self {
         Self {
             initialized: false,
@@ -121,7 +120,7 @@ impl State {
             nodes: Table::default(),
             execs: Table::default(),
             user_objects: Table::default(),
-            dying: Vec::new(),
+            pending_releases: Vec::new(),
             graph_memory: BTreeMap::new(),
             graph_usage: BTreeMap::new(),
             captures: BTreeMap::new(),
@@ -129,9 +128,9 @@ impl State {
             tasks: BTreeMap::new(),
             pools: Table::default(),
             default_pools: BTreeMap::new(),
-            present_pools: BTreeMap::new(),
-            synchronous: BTreeSet::new(),
-            former: BTreeMap::new(),
+            current_pools: BTreeMap::new(),
+            sync_memops: BTreeSet::new(),
+            context_ordinals: BTreeMap::new(),
             allocations: BTreeMap::new(),
             pinned: BTreeMap::new(),
             random: Random::new(config.seed),
@@ -145,41 +144,41 @@ impl State {
         }
     }
 
-    /// A number that was never given before.
+    /// A new number.
     pub(crate) fn number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
     }
 
-    /// A handle that was never given before.
+    /// A new handle.
     pub(crate) fn handle<H: Handle>(&mut self) -> H {
         H::from_number(self.number())
     }
 
-    /// Whether a handle was given by this machine, for an object that may be gone.
-    pub(crate) fn was_given<H: Handle>(&self, handle: H) -> bool {
+    /// Whether this machine issued a handle. Its object may be destroyed.
+    pub(crate) fn was_issued<H: Handle>(&self, handle: H) -> bool {
         Table::<H, ()>::looks_like(handle)
     }
 
-    /// Records something to say.
+    /// Records a diagnostic.
     pub(crate) fn diagnose(&mut self, kind: DiagnosticKind, message: impl Into<String>) {
         let message = message.into();
         self.diagnostics.push(Diagnostic { kind, call: self.call, message });
     }
 
-    /// Stops at something that hardware does and the simulator does not.
+    /// Stops at a feature that the simulator does not implement.
     pub(crate) fn unsupported(&mut self, message: impl Into<String>) -> Refusal {
         self.diagnose(DiagnosticKind::Unsupported, message);
         Refusal::UNSUPPORTED
     }
 
-    /// Stops at something for which hardware promises nothing.
+    /// Stops at behaviour that hardware leaves undefined.
     pub(crate) fn undefined(&mut self, message: impl Into<String>) -> Refusal {
         self.diagnose(DiagnosticKind::Undefined, message);
         Refusal::UNDEFINED
     }
 
-    /// Takes the effects of an injected failure: a sticky code loses the current context.
+    /// Applies an injected failure: a sticky code loses the current context.
     pub(crate) fn inject(&mut self, code: CUresult) {
         if let (true, Ok(device)) = (code.is_sticky(), self.current()) {
             self.lose(device, code, "an injected failure".to_owned());
@@ -193,14 +192,14 @@ impl State {
         self.diagnose(DiagnosticKind::Internal, text.unwrap_or("a panic").to_owned());
     }
 
-    /// References to primary contexts, and contexts that were created.
+    /// References to primary contexts plus created contexts.
     fn references(&self) -> usize {
         let (primary, created) = self.devices.split_at(self.config.devices);
         let created = created.iter().filter(|device| device.context.is_some()).count();
         primary.iter().map(|device| device.references).sum::<usize>() + created
     }
 
-    /// What exists now.
+    /// Counts of the objects that exist.
     pub(crate) fn live(&self) -> Live {
         let legacy = self.devices.iter().filter(|device| device.legacy.is_some()).count();
         let hidden = legacy + self.per_thread.len();

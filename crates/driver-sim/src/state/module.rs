@@ -13,13 +13,13 @@ use crate::exec::Program;
 pub(crate) struct Module {
     pub(crate) device: usize,
     pub(crate) target: SmTarget,
-    /// The kernels by name, decoded when the module was loaded.
+    /// Decoded kernels by name.
     pub(crate) programs: BTreeMap<String, Arc<Program>>,
-    /// Functions that were asked for, by name: a function has one handle.
+    /// Handles of functions by name, created on first use.
     pub(crate) functions: BTreeMap<String, CUfunction>,
-    /// Address and size of each global variable.
+    /// Address and size of global variables by name.
     pub(crate) globals: BTreeMap<String, (u64, u64)>,
-    /// The library that it belongs to, which alone unloads it.
+    /// The library that loaded the module; only it unloads the module.
     pub(crate) library: Option<CUlibrary>,
 }
 
@@ -29,25 +29,25 @@ pub(crate) struct Function {
     pub(crate) module: CUmodule,
     pub(crate) name: CString,
     pub(crate) program: Arc<Program>,
-    /// The most dynamic shared memory that it may be launched with, in bytes.
+    /// The maximum of dynamic shared memory of a launch, in bytes.
     pub(crate) dynamic_shared_limit: u32,
-    /// The preferred share of shared memory in percent, or -1.
+    /// The preferred shared memory carveout in percent, or -1.
     pub(crate) carveout: i32,
-    /// The cluster that launches must have along x, y and z; zeros for none.
+    /// The required cluster size in x, y and z; zeros for none.
     pub(crate) cluster: [i32; 3],
-    /// Whether clusters may be larger than every device has.
+    /// Whether clusters above the portable size are allowed.
     pub(crate) large_clusters: bool,
-    /// How clusters are spread over the device.
+    /// The scheduling policy of clusters.
     pub(crate) cluster_policy: i32,
 }
 
-/// A library: an image that becomes a module of each context that uses it.
+/// A library: an image that is loaded as a module in each context that uses it.
 pub(crate) struct Library {
-    /// The text, which is compiled when a context needs it.
+    /// The PTX, compiled when a context first needs it.
     pub(crate) text: Arc<str>,
-    /// The compiled text, once a kernel or a module was asked for.
+    /// The parsed PTX, after the first use.
     pub(crate) image: Option<Arc<ast::Module>>,
-    /// The modules by the place of their context among the devices.
+    /// Modules by the index of their context among the devices.
     pub(crate) modules: BTreeMap<usize, CUmodule>,
     pub(crate) kernels: BTreeMap<String, CUkernel>,
 }

@@ -14,12 +14,12 @@ pub(crate) trait Handle: Copy {
     fn number(self) -> u64;
 }
 
-/// Handles look like addresses but point nowhere. The distance between them keeps special values
-/// such as `CU_STREAM_LEGACY` free and makes arithmetic on handles fail.
+/// Handles look like addresses but point nowhere. They are far from special values such as
+/// `CU_STREAM_LEGACY`, and far enough apart that arithmetic on handles yields no other handle.
 const FIRST: u64 = 0x5100_0000_0000;
 const DISTANCE: u64 = 0x40;
 
-/// Why a handle has no object.
+/// The refusal of a handle without an object.
 const UNKNOWN: Refusal = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::ObjectUnknown);
 
 macro_rules! handles {
@@ -52,8 +52,8 @@ handles!(
     CUmemoryPool
 );
 
-/// Objects by handle. A handle is never given twice, so that a use after destruction is found; on
-/// hardware it may hit another object.
+/// Objects by handle. Handles are never reused, so use after destruction is detected; on hardware
+/// it may hit another object.
 pub(crate) struct Table<H, T> {
     objects: BTreeMap<u64, T>,
     handle: PhantomData<fn(H)>,
@@ -86,7 +86,7 @@ impl<H: Handle, T> Table<H, T> {
         self.objects.contains_key(&handle.number())
     }
 
-    /// Whether the handle can be one that this machine gave.
+    /// Whether the handle has the form of one that this machine issues.
     pub(crate) fn looks_like(handle: H) -> bool {
         handle.number() > FIRST && handle.number().is_multiple_of(DISTANCE)
     }

@@ -12,12 +12,12 @@ use super::thread::this_thread;
 use crate::refusal::Refusal;
 use crate::work::{Task, TaskId, Work};
 
-/// A stream's part in a capture.
+/// The membership of a stream in a capture.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     /// The capture.
     pub(crate) capture: u64,
-    /// What the next node of the stream depends on.
+    /// The dependencies of the stream's next node.
     pub(crate) dependencies: Vec<CUgraphNode>,
 }
 
@@ -26,18 +26,18 @@ pub(crate) struct Stream {
     pub(crate) device: usize,
     pub(crate) flags: u32,
     pub(crate) priority: i32,
-    /// How the host waits for it, and its memory domain: hints without effect.
+    /// Synchronization policy and memory domain: hints without effect.
     pub(crate) policy: u32,
     pub(crate) domain: u32,
-    /// A number that no other stream has, for those who ask.
+    /// The unique id, for `cuStreamGetId`.
     pub(crate) id: u64,
-    /// The last task; complete when it is no longer in the table of tasks.
+    /// The last task. It is complete once the table of tasks lacks it.
     pub(crate) tail: Option<TaskId>,
     /// Tasks of other streams that the next task waits for.
     pub(crate) waits: Vec<TaskId>,
     pub(crate) member: Option<Member>,
-    /// Whether the present work was asked about once already.
-    pub(crate) asked: Option<TaskId>,
+    /// The last task at the time of the last query. The first query of a task returns "not ready".
+    pub(crate) queried: Option<TaskId>,
 }
 
 impl Stream {
@@ -52,20 +52,20 @@ impl Stream {
             tail: None,
             waits: Vec::new(),
             member: None,
-            asked: None,
+            queried: None,
         }
     }
 
-    /// Whether the stream waits for the legacy stream and the other way round.
+    /// Whether the stream and the legacy stream wait for each other.
     pub(crate) fn is_blocking(&self) -> bool {
         self.flags & CU_STREAM_NON_BLOCKING == 0
     }
 }
 
-/// The state of an event.
+/// What an event was last recorded on.
 #[derive(Clone, Debug)]
 pub(crate) enum Mark {
-    /// It was never recorded.
+    /// Nothing yet.
     Never,
     /// The end of a task.
     Task(TaskId),
@@ -78,33 +78,33 @@ pub(crate) struct Event {
     pub(crate) device: usize,
     pub(crate) flags: u32,
     pub(crate) mark: Mark,
-    /// When the recorded task ran.
-    pub(crate) stamp: Option<Instant>,
-    /// Whether the present recording was asked about once already.
-    pub(crate) asked: Option<TaskId>,
+    /// The time at which the recorded task ran.
+    pub(crate) timestamp: Option<Instant>,
+    /// The recorded task at the time of the last query.
+    pub(crate) queried: Option<TaskId>,
 }
 
 impl State {
-    /// The stream of a handle: the legacy handles stand for the legacy stream of the device.
+    /// The stream of a handle. Null and `CU_STREAM_LEGACY` are the legacy stream of the current
+    /// context.
     pub(crate) fn resolve(&mut self, stream: CUstream) -> Result<CUstream, Refusal> {
         if stream.is_legacy() {
             let device = self.current()?;
-            // Every context has one.
+            // Every context has a legacy stream.
             return Ok(self.devices[device].legacy.unwrap_or(CUstream::NULL));
         }
         if stream == CUstream::PER_THREAD {
             let device = self.current()?;
             return Ok(self.per_thread(device));
         }
-        // A stream knows its context; which one is current does not matter.
+        // A stream belongs to its context, whichever is current.
         match self.streams.get(stream) {
-            Ok(found) => self.alive(found.device).map(|()| stream),
+            Ok(found) => self.check_alive(found.device).map(|()| stream),
             Err(_) => Err(self.undefined("the stream does not exist, or does not any more")),
         }
     }
 
-    /// The per-thread default stream: one for each thread and device, made when it is
-    /// first named. It is a blocking stream.
+    /// The per-thread default stream, a blocking stream. Created on first use by a thread.
     fn per_thread(&mut self, device: usize) -> CUstream {
         let key = (this_thread(), device);
         if let Some(stream) = self.per_thread.get(&key) {
@@ -116,12 +116,12 @@ impl State {
         stream
     }
 
-    /// Whether this is the per-thread stream of some thread.
+    /// Whether this is a per-thread default stream.
     pub(crate) fn is_per_thread(&self, stream: CUstream) -> bool {
         self.per_thread.values().any(|own| *own == stream)
     }
 
-    /// Whether this is the legacy stream of some device.
+    /// Whether this is the legacy stream of a device.
     pub(crate) fn is_legacy(&self, stream: CUstream) -> bool {
         self.devices.iter().any(|device| device.legacy == Some(stream))
     }
@@ -142,7 +142,7 @@ impl State {
         Ok(id)
     }
 
-    /// What the legacy stream adds to the dependencies of the next task of `stream`.
+    /// The dependencies of the next task of `stream` that the rules of the legacy stream add.
     fn legacy_dependencies(&self, stream: CUstream, device: usize) -> Result<Vec<TaskId>, Refusal> {
         if !self.streams.get(stream)?.is_blocking() {
             return Ok(Vec::new());
@@ -155,8 +155,8 @@ impl State {
         Ok(blocking.flat_map(|other| other.tail.iter().chain(&other.waits)).copied().collect())
     }
 
-    /// What must be complete for a stream to be: its last task and what it was told to wait for.
-    /// The legacy stream is complete when every blocking stream is.
+    /// Incomplete tasks that a synchronization with the stream waits for: its last task and its
+    /// waits. The legacy stream includes those of every blocking stream.
     pub(crate) fn pending(&self, stream: CUstream) -> Result<Vec<TaskId>, Refusal> {
         let found = self.streams.get(stream)?;
         let mut tasks = match self.is_legacy(stream) {
@@ -167,7 +167,7 @@ impl State {
         Ok(tasks)
     }
 
-    /// The task of an event, if it is not complete.
+    /// The recorded task of an event, if it is incomplete.
     pub(crate) fn pending_mark(&self, event: CUevent) -> Result<Option<TaskId>, Refusal> {
         Ok(match self.events.get(event)?.mark {
             Mark::Task(task) if self.tasks.contains_key(&task) => Some(task),

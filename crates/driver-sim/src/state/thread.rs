@@ -1,4 +1,4 @@
-//! What belongs to a host thread: its current context and its capture mode.
+//! State of a host thread: its context stack and its capture mode.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,9 +7,9 @@ use retrograph_driver_sys::{CUcontext, CUresult, CUstreamCaptureMode};
 use super::State;
 use crate::refusal::{Refusal, Rule, refuse};
 
-/// What a world knows of a host thread.
+/// A host thread.
 pub(crate) struct Thread {
-    /// Current contexts, the last one on top. Null contexts may be pushed.
+    /// The context stack, the current one last. Null contexts may be pushed.
     pub(crate) contexts: Vec<CUcontext>,
     pub(crate) capture_mode: CUstreamCaptureMode,
 }
@@ -21,7 +21,7 @@ impl Default for Thread {
     }
 }
 
-/// A number for the calling thread that no other thread of the process ever has.
+/// The unique number of the calling thread.
 pub(crate) fn this_thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     thread_local!(static THIS: u64 = NEXT.fetch_add(1, Ordering::Relaxed));
@@ -34,22 +34,22 @@ impl State {
         self.threads.entry(this_thread()).or_default()
     }
 
-    /// The context that is current on the calling thread, or null.
+    /// The current context of the calling thread, or null.
     pub(crate) fn current_context(&mut self) -> CUcontext {
         self.thread().contexts.last().copied().unwrap_or(CUcontext::NULL)
     }
 
-    /// Refuses calls before the driver was initialized.
-    pub(crate) fn ready(&self) -> Result<(), Refusal> {
+    /// Fails with `CUDA_ERROR_NOT_INITIALIZED` before `cuInit`.
+    pub(crate) fn check_initialized(&self) -> Result<(), Refusal> {
         match self.initialized {
             true => Ok(()),
             false => Err(refuse(CUresult::CUDA_ERROR_NOT_INITIALIZED, Rule::Uninitialized)),
         }
     }
 
-    /// The device of the current context, whether or not the context is lost.
+    /// The device of the current context, even if the context is lost.
     pub(crate) fn current_even_lost(&mut self) -> Result<usize, Refusal> {
-        self.ready()?;
+        self.check_initialized()?;
         let context = self.current_context();
         if context.is_null() {
             return Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, Rule::ContextNone));
@@ -58,13 +58,13 @@ impl State {
         found.ok_or(refuse(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED, Rule::ContextDestroyed))
     }
 
-    /// The device of the current context. Once the context is lost, the code by which it was lost.
+    /// The device of the current context. Fails with the sticky code if the context is lost.
     pub(crate) fn current(&mut self) -> Result<usize, Refusal> {
         let device = self.current_even_lost()?;
-        self.sound(device)
+        self.live_device(device)
     }
 
-    /// Refuses a current context that is not sound. None need be current.
+    /// Fails if a context is current and lost or destroyed.
     pub(crate) fn refuse_lost(&mut self) -> Result<(), Refusal> {
         match self.current_context().is_null() {
             true => Ok(()),
@@ -72,13 +72,13 @@ impl State {
         }
     }
 
-    /// Fails with the code by which the context of a device was lost.
-    pub(crate) fn alive(&self, device: usize) -> Result<(), Refusal> {
+    /// Fails with the sticky code if the context of a device is lost.
+    pub(crate) fn check_alive(&self, device: usize) -> Result<(), Refusal> {
         self.devices[device].lost.map_or(Ok(()), |code| Err(refuse(code, Rule::Sticky)))
     }
 
-    /// The device of an object, which is lost with its context.
-    pub(crate) fn sound(&self, device: usize) -> Result<usize, Refusal> {
-        self.alive(device).map(|()| device)
+    /// `device`. Fails with the sticky code if its context is lost.
+    pub(crate) fn live_device(&self, device: usize) -> Result<usize, Refusal> {
+        self.check_alive(device).map(|()| device)
     }
 }

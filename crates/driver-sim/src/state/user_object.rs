@@ -1,4 +1,4 @@
-//! Objects of the user: counted references that graphs hold, and a destructor.
+//! User objects: reference-counted objects with a destructor, which graphs keep alive.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use retrograph_driver_sys::CUuserObject;
 use super::State;
 use crate::work::{HostCall, TaskId};
 
-/// An object of the user.
+/// A user object.
 pub(crate) struct UserObject {
-    /// Called when nobody refers to the object any more.
+    /// Called when the reference count reaches 0.
     pub(crate) destructor: HostCall,
     pub(crate) references: u64,
 }
 
-/// References that an instantiated graph held when it was destroyed with a launch under way.
-pub(crate) struct Dying {
+/// References of an instantiated graph that was destroyed before its last launch ran.
+pub(crate) struct PendingRelease {
     pub(crate) after: TaskId,
     pub(crate) objects: BTreeMap<CUuserObject, u32>,
 }
 
 impl State {
-    /// Refers to objects once more.
+    /// Adds references to objects.
     pub(crate) fn retain_objects(&mut self, objects: &BTreeMap<CUuserObject, u32>) {
         for (object, count) in objects {
             if let Ok(found) = self.user_objects.get_mut(*object) {
@@ -30,8 +30,8 @@ impl State {
         }
     }
 
-    /// Gives references up. An object that loses its last one is destroyed at once; hardware does
-    /// so on a thread of its own, at some time.
+    /// Removes references. The destructor of an object without references runs at once; hardware
+    /// runs it later, on a thread of the driver.
     pub(crate) fn release_objects(&mut self, objects: BTreeMap<CUuserObject, u32>) {
         for (object, count) in objects {
             let Ok(found) = self.user_objects.get_mut(object) else { continue };
@@ -45,14 +45,14 @@ impl State {
         }
     }
 
-    /// Gives up what destroyed graphs held for launches that have run by now.
-    pub(crate) fn release_dying(&mut self) {
-        let (done, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.dying)
+    /// Removes the references of destroyed graphs whose last launch has run.
+    pub(crate) fn release_completed(&mut self) {
+        let (done, pending): (Vec<_>, Vec<_>) = std::mem::take(&mut self.pending_releases)
             .into_iter()
-            .partition(|dying| !self.tasks.contains_key(&dying.after));
-        self.dying = waiting;
-        for dying in done {
-            self.release_objects(dying.objects);
+            .partition(|release| !self.tasks.contains_key(&release.after));
+        self.pending_releases = pending;
+        for release in done {
+            self.release_objects(release.objects);
         }
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct PlanNode {
     /// Indices of the nodes that it depends on.
     pub(crate) dependencies: Vec<usize>,
     /// Edges that are not full dependencies, by the index where they start.
-    pub(crate) ports: BTreeMap<usize, CUgraphEdgeData>,
+    pub(crate) edge_data: BTreeMap<usize, CUgraphEdgeData>,
     /// Whether the blocks of its launch were said to wait for each other.
     pub(crate) is_cooperative: bool,
     /// Whether it does anything when the graph is launched.
@@ -117,11 +117,12 @@ impl State {
         let mut nodes = Vec::with_capacity(template.nodes.len());
         for &source in &template.nodes {
             let node = self.nodes.get(source).map_err(|code| (code, source))?;
-            let ports = node.ports.iter().filter_map(|(from, data)| Some((index_of(from)?, *data)));
+            let edge_data =
+                node.edge_data.iter().filter_map(|(from, data)| Some((index_of(from)?, *data)));
             nodes.push(PlanNode {
                 source,
                 dependencies: node.dependencies.iter().filter_map(index_of).collect(),
-                ports: ports.collect(),
+                edge_data: edge_data.collect(),
                 is_cooperative: node.is_cooperative(),
                 is_enabled: true,
                 work: self.plan_work(&node.kind)?,

@@ -36,7 +36,7 @@ impl State {
                 self.run_task(ids[index], task)?;
             }
         }
-        self.release_dying();
+        self.release_completed();
         Ok(())
     }
 
@@ -45,7 +45,7 @@ impl State {
         let all = self.tasks.iter().filter(|(_, task)| task.device == device);
         let all = all.map(|(id, _)| *id).collect();
         self.complete(all)?;
-        self.alive(device)
+        self.check_alive(device)
     }
 
     /// The targets and all queued tasks that they depend on.
@@ -85,7 +85,7 @@ impl State {
         if let Ok(event) = self.events.get_mut(event)
             && matches!(event.mark, Mark::Task(marked) if marked == task)
         {
-            event.stamp = Some(Instant::now());
+            event.timestamp = Some(Instant::now());
         }
     }
 

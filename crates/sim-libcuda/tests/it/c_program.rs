@@ -51,7 +51,7 @@ fn the_environment_configures_the_machine() {
     assert!(!output.status.success(), "{said}");
     let output = start(&path, library.path(), &variables).arg("x").output().expect("it starts");
     let said = text(&output);
-    assert!(said.contains("RETROGRAPH_SIM_MEMORY is \"a lot\", and must be bytes"), "{said}");
+    assert!(said.contains("RETROGRAPH_SIM_MEMORY is \"a lot\"; set it to bytes"), "{said}");
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! Programs that were not written for the simulator run on the library that takes the place of
-//! libcuda.
+//! Unmodified programs run on the library in place of libcuda.
 
 mod c_program;
 mod client;
@@ -14,7 +13,7 @@ use tempfile::TempDir;
 /// A folder with `libcuda.so.1` and `libcuda.so`.
 fn library() -> TempDir {
     let test = std::env::current_exe().expect("the test has a path");
-    // Beside the tests, or where cargo puts what a build was asked for.
+    // Next to the tests, or in the folder of build artifacts.
     let places = test.ancestors().skip(1).take(2);
     let mut built = places.map(|place| place.join("libretrograph_sim_libcuda.so"));
     let built = built.find(|path| path.is_file()).expect("cargo builds the library with the tests");
@@ -25,7 +24,7 @@ fn library() -> TempDir {
     folder
 }
 
-/// The folder of cuda.h, or `None` where it is missing, which is said.
+/// The folder of cuda.h. Without it, reports the skip and returns `None`.
 fn include() -> Option<PathBuf> {
     let named = std::env::var_os("RETROGRAPH_CUDA_13").map(PathBuf::from);
     let folder = named.unwrap_or_else(|| {
@@ -38,7 +37,7 @@ fn include() -> Option<PathBuf> {
     }
     let line = "no cuda.h: set RETROGRAPH_CUDA_13, or run `cargo xtask toolchain`";
     assert!(std::env::var_os("RETROGRAPH_REQUIRE_ABI_TOOLS").is_none(), "{line}");
-    // Written to the stream itself, since the harness swallows what a passing test prints.
+    // Writes to the stream directly, since the harness captures the output of passing tests.
     let line = format!("skipped: no C program is built: {line}\n");
     std::io::stderr().write_all(line.as_bytes()).expect("standard error can be written");
     None
@@ -48,7 +47,7 @@ fn program(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
 }
 
-/// Runs a command, and fails with all that it said unless it succeeds.
+/// Runs a command. Panics with its output if it fails.
 fn run(command: &mut Command) -> Output {
     let output = command.output().expect("the program can be started");
     assert!(output.status.success(), "{command:?} failed: {}", text(&output));
